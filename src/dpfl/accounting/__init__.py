@@ -1,0 +1,1 @@
+"""What a mechanism guarantees: the privacy mathematics of the five papers. No torch in here."""

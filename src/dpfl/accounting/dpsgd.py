@@ -1,0 +1,259 @@
+"""Privacy of DP-SGD: many steps of the Gaussian mechanism on Poisson samples.
+
+Three accountants: "rdp" and "prv" are Opacus's, "pld" is dp_accounting's. Report epsilon by "pld", the
+tightest; "rdp" gives the noise that Opacus users train with. Opacus loads torch, so it is imported only by
+the functions that ask for it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import privacy_loss_distribution
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+
+from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.elementwise import elementwise
+from dpfl.accounting.relations import Neighbouring, Sampling, neighbouring_relation
+from dpfl.accounting.statement import PrivacyStatement
+
+if TYPE_CHECKING:
+    from opacus.accountants.accountant import IAccountant
+
+INTERVAL = 1e-4
+"""Grid of the privacy loss: finer is slower and, by rounding, no better."""
+COARSE_INTERVAL = 1e-3
+"""Grid on which the calibration searches before it looks at `INTERVAL`: ten times faster."""
+OPACUS_EPSILON_TOLERANCE = 1e-3
+"""How far below the target Opacus's bisection may stop."""
+PLD_EPSILON_TOLERANCE = 1e-6
+"""How far below the target, relative to it, the PLD calibration may stop."""
+MAX_NOISE_MULTIPLIER = 1e6
+MIN_NOISE_MULTIPLIER = 1e-2
+
+_RELATIONS = {
+    Neighbouring.ADD_OR_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
+    Neighbouring.REPLACE_ONE: NeighboringRelation.REPLACE_ONE,
+    Neighbouring.ZERO_OUT: NeighboringRelation.REPLACE_SPECIAL,
+}
+
+
+def epsilon(
+    *,
+    noise_multiplier: ArrayLike,
+    sample_rate: ArrayLike,
+    steps: ArrayLike,
+    delta: ArrayLike,
+    accountant: str = "pld",
+    neighbouring: Neighbouring | str = Neighbouring.ADD_OR_REMOVE,
+) -> float | NDArray[np.float64]:
+    """Return epsilon at `delta` of `steps` Poisson-subsampled Gaussian steps; array arguments broadcast.
+
+    `noise_multiplier` >= 0 is the noise's standard deviation over the norm bound of ONE record's contribution,
+    under every relation: replacing a record moves a sum by twice that bound, and the accountant, not the
+    caller, accounts for it. `sample_rate` in (0, 1], whole `steps` >= 0, `delta` in (0, 1).
+    Guarantee: (epsilon, delta)-DP under `neighbouring`; each accountant's answer is an upper bound, up to
+    rounding. "rdp" (Mironov et al. 2019) and "prv" (Gopi et al. 2021) know add_or_remove and zero_out, which
+    share their dominating pair; "pld" (Doroshenko et al. 2022, connect the dots) knows replace_one as well.
+    Raises ValueError naming the argument.
+    """
+    relation = neighbouring_relation(neighbouring)
+    spent = _accountant(accountant)
+    if relation is Neighbouring.REPLACE_ONE and spent is not _pld_epsilon:
+        raise ValueError(f"neighbouring 'replace_one' is not known to accountant {accountant!r}: use 'pld'")
+
+    def one(noise_multiplier: float, sample_rate: float, steps: float, delta: float) -> float:
+        sigma = scalar("noise_multiplier", noise_multiplier, at_least=0)
+        rate = scalar("sample_rate", sample_rate, above=0, at_most=1)
+        count = whole("steps", steps)
+        failure = scalar("delta", delta, above=0, below=1)
+        if count == 0:
+            return 0.0
+        return spent(sigma, rate, count, failure, relation) if sigma > 0 else math.inf
+
+    return elementwise(one, noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps, delta=delta)
+
+
+def noise_multiplier(
+    *,
+    target_epsilon: ArrayLike,
+    sample_rate: ArrayLike,
+    steps: ArrayLike,
+    delta: ArrayLike,
+    accountant: str = "rdp",
+) -> float | NDArray[np.float64]:
+    """Return the least noise multiplier that spends at most `target_epsilon`; array arguments broadcast.
+
+    "rdp" and "prv" are the answers of Opacus's get_noise_multiplier, a bisection that stops within 1e-3 below
+    the target; "pld" stops within 1e-6 of it, relative. Neighbouring relation: add or remove one.
+    `target_epsilon` > 0, `sample_rate` in (0, 1], whole `steps` >= 1, `delta` in (0, 1).
+    Raises ValueError naming the argument, `target_epsilon` also where no noise multiplier between 0.01 and
+    1e6 meets it: the RDP accountant of Opacus cannot get below ln(1/delta)/62, say.
+    """
+    _accountant(accountant)
+
+    def one(target_epsilon: float, sample_rate: float, steps: float, delta: float) -> float:
+        target = scalar("target_epsilon", target_epsilon, above=0)
+        rate = scalar("sample_rate", sample_rate, above=0, at_most=1)
+        count = whole("steps", steps, at_least=1)
+        failure = scalar("delta", delta, above=0, below=1)
+        if accountant == "pld":
+            return _calibrate_pld(target, rate, count, failure)
+        return _calibrate_opacus(target, rate, count, failure, accountant)
+
+    return elementwise(one, target_epsilon=target_epsilon, sample_rate=sample_rate, steps=steps, delta=delta)
+
+
+def statement(
+    *,
+    records: int,
+    sample_rate: float,
+    clip_norm: float,
+    noise_multiplier: float,
+    steps: int,
+    delta: float,
+    neighbouring: Neighbouring | str = Neighbouring.ADD_OR_REMOVE,
+    note: str = "Poisson sampling, as accounted",
+) -> PrivacyStatement:
+    """Return the statement of a DP-SGD run on Poisson samples of `records` records, epsilon by RDP and by PLD.
+
+    Arguments as for `epsilon`; `clip_norm` > 0 is the norm bound of one record's gradient. Under replace_one
+    `epsilon_rdp` is nan: Opacus's accountant does not know it. Raises ValueError naming the argument.
+    """
+    relation = neighbouring_relation(neighbouring)
+    run = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps, "delta": delta}
+    rdp_answers = relation is not Neighbouring.REPLACE_ONE
+    return PrivacyStatement(
+        mechanism="subsampled Gaussian",
+        sampling=Sampling.POISSON,
+        neighbouring=relation,
+        records=records,
+        sample_rate=sample_rate,
+        clip_norm=clip_norm,
+        noise_multiplier=noise_multiplier,
+        steps=steps,
+        delta=delta,
+        epsilon_rdp=epsilon(**run, accountant="rdp", neighbouring=relation) if rdp_answers else math.nan,
+        epsilon_pld=epsilon(**run, accountant="pld", neighbouring=relation),
+        note=note,
+    )
+
+
+def _pld_epsilon(
+    sigma: float, rate: float, steps: int, delta: float, relation: Neighbouring, interval: float = INTERVAL
+) -> float:
+    """Epsilon by composing the pessimistic privacy loss distribution."""
+    # Little noise means losses in the hundreds: there the grid follows their size, or memory runs out.
+    largest_loss = 0.5 / sigma**2 + 8 / sigma
+    pld = privacy_loss_distribution.from_gaussian_mechanism(
+        sigma,
+        sampling_prob=rate,
+        value_discretization_interval=interval * max(1.0, largest_loss / 100),
+        neighboring_relation=_RELATIONS[relation],
+    )
+    return float(pld.self_compose(steps).get_epsilon_for_delta(delta))
+
+
+def _rdp_epsilon(sigma: float, rate: float, steps: int, delta: float, relation: Neighbouring) -> float:
+    """Epsilon by Opacus's Renyi accountant at its own orders."""
+    from opacus.accountants import RDPAccountant
+
+    return _opacus_epsilon(RDPAccountant(), sigma, rate, steps, delta)
+
+
+def _prv_epsilon(sigma: float, rate: float, steps: int, delta: float, relation: Neighbouring) -> float:
+    """Upper end of epsilon by Opacus's accountant of privacy random variables (error 0.01)."""
+    from opacus.accountants import PRVAccountant
+
+    return _opacus_epsilon(PRVAccountant(), sigma, rate, steps, delta)
+
+
+def _opacus_epsilon(accountant: IAccountant, sigma: float, rate: float, steps: int, delta: float) -> float:
+    """Epsilon of one phase by an Opacus accountant; RDP conversions below zero are rounded up to it."""
+    accountant.history = [(sigma, rate, steps)]
+    with _harmless_opacus_warnings():
+        return max(0.0, float(accountant.get_epsilon(delta)))
+
+
+_ACCOUNTANTS: dict[str, Callable[..., float]] = {"rdp": _rdp_epsilon, "prv": _prv_epsilon, "pld": _pld_epsilon}
+
+
+def _accountant(name: str) -> Callable[..., float]:
+    """Return the accountant called `name`. Raises ValueError naming the argument `accountant`."""
+    if name not in _ACCOUNTANTS:
+        raise ValueError(f"accountant must be one of {', '.join(map(repr, _ACCOUNTANTS))}, got {name!r}")
+    return _ACCOUNTANTS[name]
+
+
+def _calibrate_opacus(target: float, rate: float, steps: int, delta: float, accountant: str) -> float:
+    """Opacus's own bisection, with its one complaint turned into ours."""
+    from opacus.accountants.utils import get_noise_multiplier
+
+    with _harmless_opacus_warnings():
+        try:
+            return float(
+                get_noise_multiplier(
+                    target_epsilon=target,
+                    target_delta=delta,
+                    sample_rate=rate,
+                    steps=steps,
+                    accountant=accountant,
+                    epsilon_tolerance=OPACUS_EPSILON_TOLERANCE,
+                )
+            )
+        except ValueError as problem:
+            if "budget is too low" not in str(problem):
+                raise
+            raise _out_of_reach(target) from problem
+
+
+def _calibrate_pld(target: float, rate: float, steps: int, delta: float) -> float:
+    """Search on a coarse grid, then move its target by what the fine grid says it is off; two or three fine looks."""
+
+    def spent(log_sigma: float, interval: float) -> float:
+        return _pld_epsilon(math.exp(log_sigma), rate, steps, delta, Neighbouring.ADD_OR_REMOVE, interval)
+
+    def solve(coarse_target: float) -> float:
+        low, high = _bracket(lambda x: spent(x, COARSE_INTERVAL) - coarse_target, start, target)
+        return brentq(lambda x: spent(x, COARSE_INTERVAL) - coarse_target, low, high, xtol=1e-10, rtol=1e-12)
+
+    start, aim, excess = 0.0, target * (1 - PLD_EPSILON_TOLERANCE / 2), 0.0
+    for _ in range(20):
+        start = solve(aim + excess)
+        fine = spent(start, INTERVAL)
+        if 0 <= target - fine <= PLD_EPSILON_TOLERANCE * target:
+            return math.exp(start)
+        excess = spent(start, COARSE_INTERVAL) - fine
+    raise _out_of_reach(target)
+
+
+def _bracket(gap: Callable[[float], float], start: float, target: float) -> tuple[float, float]:
+    """Return log noise multipliers on both sides of the root of the falling function `gap`, near `start`."""
+    direction, width = (1 if gap(start) > 0 else -1), 0.7
+    while True:
+        end = start + direction * width
+        if not math.log(MIN_NOISE_MULTIPLIER) <= end <= math.log(MAX_NOISE_MULTIPLIER):
+            raise _out_of_reach(target)
+        if direction * gap(end) <= 0:
+            return min(start, end), max(start, end)
+        start = end
+
+
+def _out_of_reach(target: float) -> ValueError:
+    """The error for a budget that no noise multiplier in range meets."""
+    return ValueError(f"target_epsilon {target} is met by no noise multiplier that this accountant can tell")
+
+
+@contextmanager
+def _harmless_opacus_warnings() -> Iterator[None]:
+    """Silence what Opacus says in passing: an end of its list of orders, and 0/0 where a density is masked to 0."""
+    with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        warnings.filterwarnings("ignore", message="Optimal order is the (smallest|largest) alpha")
+        yield

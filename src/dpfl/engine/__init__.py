@@ -1,0 +1,1 @@
+"""Stacked private training: many models at once."""

@@ -1,0 +1,135 @@
+"""ScatterNet features: the second-order scattering transform (J = 2, L = 8) of square images.
+
+The filters are kymatio's. Wavelets act in the Fourier domain; every last low-pass, with its subsampling and cropping, is
+linear and acts as one matrix product for a whole chunk of images.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from kymatio.scattering2d.filter_bank import filter_bank
+from torch import Tensor
+from torch.nn import functional
+
+from dpfl.errors import InputError
+
+SCALES = 2  # J: the result is subsampled by 2**J
+ANGLES = 8  # L
+COEFFICIENTS = 1 + SCALES * ANGLES + ANGLES**2  # 81 per input channel, for J = 2
+SUBSAMPLING = 2**SCALES
+CHUNK_IMAGES = 64  # small enough that the second order stays in cache: larger chunks are slower on CPU
+
+
+class ScatterNet:
+    """Scattering transform of `size` x `size` images, equal to kymatio's Scattering2D(J=2, L=8) up to rounding.
+
+    Calling it maps (n, channels, size, size) to (n, 81 * channels, size/4, size/4): the 81 coefficients of channel 0
+    first, each channel's in kymatio's order (order 0; order 1 by scale, then angle; order 2). Both ends are on `device`.
+    Raises InputError where the size is no multiple of 4 or below 8. Source: Oyallon and Mallat 2015; bhaskar2025, models.
+    """
+
+    def __init__(self, size: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"):
+        if size % SUBSAMPLING or size < 2 * SUBSAMPLING:
+            raise InputError(f"scattering: images are {size} pixels wide, should be a multiple of 4, at least 8")
+        self.size = size
+        self.padded = ((size + SUBSAMPLING) // SUBSAMPLING + 1) * SUBSAMPLING
+        bank = filter_bank(self.padded, self.padded, SCALES, ANGLES)
+
+        def on_device(values: np.ndarray) -> Tensor:
+            return torch.as_tensor(np.asarray(values), dtype=dtype, device=device)
+
+        self.fine, self.coarse = (
+            torch.stack([on_device(psi["levels"][0]) for psi in bank["psi"] if psi["j"] == scale]) for scale in (0, 1)
+        )
+        low = [on_device(level) for level in bank["phi"]["levels"]]
+        self.low_full = _low_pass_matrix(low[0], SUBSAMPLING)
+        self.low_half = _low_pass_matrix(low[1], SUBSAMPLING // 2)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        count, channels, height, width = images.shape
+        if (height, width) != (self.size, self.size):
+            raise InputError(f"scattering: images are {height} x {width}, should be {self.size} x {self.size}")
+        planes = images.reshape(-1, self.size, self.size)
+        features = torch.cat([self._transform(chunk) for chunk in planes.split(CHUNK_IMAGES)])
+        side = self.size // SUBSAMPLING
+        return features.reshape(count, channels * COEFFICIENTS, side, side)
+
+    def _transform(self, planes: Tensor) -> Tensor:
+        """Map (n, size, size) to (n, 81, (size/4)**2)."""
+        before = (self.padded - self.size) // 2
+        after = self.padded - self.size - before
+        padded = functional.pad(planes[:, None], (before, after, before, after), mode="reflect")
+        spectrum = torch.fft.fft2(padded)
+        fine = torch.fft.ifft2(spectrum * self.fine).abs()
+        coarse = torch.fft.ifft2(_alias(spectrum * self.coarse, 2)).abs()
+        second = torch.fft.ifft2(_alias(torch.fft.fft2(fine)[:, :, None] * self.coarse, 2)).abs()
+        return torch.cat(
+            [
+                padded.flatten(2) @ self.low_full,
+                fine.flatten(2) @ self.low_full,
+                coarse.flatten(2) @ self.low_half,
+                second.flatten(1, 2).flatten(2) @ self.low_half,
+            ],
+            dim=1,
+        )
+
+
+def _alias(spectrum: Tensor, factor: int) -> Tensor:
+    """Return the spectrum of the signal subsampled by `factor` along both last axes: the mean of its aliases."""
+    height, width = spectrum.shape[-2] // factor, spectrum.shape[-1] // factor
+    return spectrum.unflatten(-1, (factor, width)).unflatten(-3, (factor, height)).mean((-4, -2))
+
+
+def _low_pass_matrix(low: Tensor, factor: int) -> Tensor:
+    """Return low-pass, subsampling and removal of the one-pixel border as a matrix, (padded pixels, kept pixels)."""
+    side = low.shape[-1]
+    impulses = torch.eye(side * side, dtype=low.dtype, device=low.device).view(-1, side, side)
+    response = torch.fft.ifft2(_alias(torch.fft.fft2(impulses) * low, factor)).real
+    return response[:, 1:-1, 1:-1].flatten(1).contiguous()
+
+
+def build_features(arrays_folder: Path, out_folder: Path, progress: Callable[[int, int], None]) -> None:
+    """Write the scattering features of a dataset's train_x and test_x, pixels scaled to [0, 1], to `out_folder`.
+
+    Reads uint8 (n, channels, size, size); writes float32 (n, 81 * channels, size/4, size/4) and about.json with the key
+    "features" added. Memory does not grow with n. Each file appears under its name only when it is whole.
+    Calls progress(images done, images in all). Raises InputError where an array is not of that kind.
+    """
+    images = {part: _load(arrays_folder / f"{part}.npy") for part in ("train_x", "test_x")}
+    about = json.loads((arrays_folder / "about.json").read_text(encoding="utf-8"))
+    out_folder.mkdir(parents=True, exist_ok=True)
+    total, done = sum(len(array) for array in images.values()), 0
+    for part, array in images.items():
+        scatter = ScatterNet(array.shape[-1])
+        side = array.shape[-1] // SUBSAMPLING
+        shape = (len(array), array.shape[1] * COEFFICIENTS, side, side)
+        unfinished = out_folder / f"{part}.npy.tmp"
+        features = np.lib.format.open_memmap(unfinished, mode="w+", dtype=np.float32, shape=shape)
+        for start in range(0, len(array), CHUNK_IMAGES):
+            pixels = torch.from_numpy(array[start : start + CHUNK_IMAGES].astype(np.float32)) / 255
+            features[start : start + CHUNK_IMAGES] = scatter(pixels).numpy()
+            done += len(pixels)
+            progress(done, total)
+        features.flush()
+        del features
+        os.replace(unfinished, out_folder / f"{part}.npy")
+    about["features"] = f"scattering, J = {SCALES}, L = {ANGLES}: {COEFFICIENTS} coefficients a channel, pixels in [0, 1]"
+    unfinished = out_folder / "about.json.tmp"
+    unfinished.write_text(json.dumps(about, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    os.replace(unfinished, out_folder / "about.json")
+
+
+def _load(path: Path) -> np.ndarray:
+    """Map an image array into memory after checking its kind."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; fetch and decode the dataset first (dpfl data)")
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if array.dtype != np.uint8 or array.ndim != 4 or array.shape[2] != array.shape[3]:
+        raise InputError(f"{path}: {array.dtype} {array.shape}, should be uint8 (n, channels, size, size)")
+    return array

@@ -1,0 +1,1 @@
+"""The audit trail: what each stage read, wrote and was made with."""

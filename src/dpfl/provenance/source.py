@@ -1,0 +1,70 @@
+"""Which code a stage runs: the modules that it imports, hashed by meaning instead of by text."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from functools import cache
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[1]
+
+
+def source_digest(*modules: str) -> str:
+    """Return a hash of the named dpfl modules and of every dpfl module that they import, directly or not.
+
+    Comments, docstrings and formatting do not count: what is hashed is the syntax tree.
+    Raises ModuleNotFoundError for a module that is not dpfl's.
+    """
+    closure: set[str] = set()
+    waiting = list(modules)
+    while waiting:
+        name = waiting.pop()
+        if name not in closure:
+            closure.add(name)
+            waiting.extend(_imports(name))
+    text = "\n".join(f"{name} {_tree_digest(name)}" for name in sorted(closure))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _path(module: str) -> Path | None:
+    """Return the file of a dpfl module, or None where the name is no module (an imported function, say)."""
+    base = _ROOT.joinpath(*module.split(".")[1:])
+    for candidate in (base.with_suffix(".py"), base / "__init__.py"):
+        if candidate.exists():
+            return candidate
+    return None
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    """Return a module's syntax tree without its docstrings."""
+    path = _path(module)
+    if path is None:
+        raise ModuleNotFoundError(f"{module} is no module of dpfl")
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return tree
+
+
+@cache
+def _tree_digest(module: str) -> str:
+    """Return the hash of one module's syntax tree."""
+    return hashlib.sha256(ast.dump(_tree(module)).encode()).hexdigest()
+
+
+@cache
+def _imports(module: str) -> frozenset[str]:
+    """Return the dpfl modules that one module imports, packages above them included."""
+    names: set[str] = set()
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    found = {name for name in names if name.split(".")[0] == "dpfl" and _path(name) is not None}
+    parents = {".".join(name.split(".")[:depth]) for name in found for depth in range(1, name.count(".") + 1)}
+    return frozenset(found | parents)

@@ -1,0 +1,63 @@
+"""The claims stage: a verdict on each claim of a paper, computed from this scale's tables and figures' data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pandas as pd
+
+from dpfl.papers import load, module
+from dpfl.reporting.results import Results
+
+
+class Outcome(StrEnum):
+    """What the evidence says of a claim."""
+
+    HOLDS = "holds"
+    IN_PART = "holds in part"
+    FAILS = "does not hold"
+    NOT_TESTABLE = "not testable at this scale"
+    PENDING = "not yet evaluated"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An outcome and the evidence for it: one or two sentences with the numbers that decide."""
+
+    outcome: Outcome
+    evidence: str
+
+
+Check = Callable[[Results], Verdict]
+
+
+def counted(holds: int, of: int, evidence: str) -> Verdict:
+    """Return the verdict on a claim that was tried in `of` cases and held in `holds` of them."""
+    if of == 0:
+        return Verdict(Outcome.NOT_TESTABLE, f"No case was run. {evidence}".strip())
+    outcome = Outcome.HOLDS if holds == of else Outcome.IN_PART if holds else Outcome.FAILS
+    return Verdict(outcome, f"{holds} of {of}: {evidence}")
+
+
+def evaluate(paper: str, results: Results) -> pd.DataFrame:
+    """Return one row a claim of the paper: paper, claim, text, settled_by, outcome, evidence.
+
+    A claim without a check in the paper's claims.py is "not yet evaluated", with the reason in paper.yaml.
+    """
+    checks: dict[str, Check] = module(paper, "claims").CLAIMS
+    rows = []
+    for key, claim in load(paper).claims.items():
+        verdict = checks[key](results) if key in checks else Verdict(Outcome.PENDING, claim["pending"])
+        rows.append(
+            {
+                "paper": paper,
+                "claim": key,
+                "text": claim["text"],
+                "settled_by": claim["settled_by"],
+                "outcome": str(verdict.outcome),
+                "evidence": verdict.evidence,
+            }
+        )
+    return pd.DataFrame(rows)

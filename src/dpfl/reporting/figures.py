@@ -1,0 +1,47 @@
+"""The figures stage: data first, as CSV; then the picture, drawn from that CSV alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from dpfl.files import replacing
+from dpfl.papers import module
+from dpfl.reporting import style
+from dpfl.reporting.results import Results, read_csv, write_csv
+
+FORMATS = ("svg", "pdf", "png")
+
+
+@dataclass(frozen=True)
+class FigureRecipe:
+    """How a figure is made. `data` returns one tidy table (columns named with units); `draw` reads nothing else.
+
+    The reader's caption is in the paper's paper.yaml; `draw` ends with style.footer where bars, runs or
+    stand-ins have to be named.
+    """
+
+    data: Callable[[Results], pd.DataFrame]
+    draw: Callable[[pd.DataFrame], Figure]
+
+
+def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
+    """Write <folder>/<paper>_<name>.csv and the picture as SVG, PDF and PNG; return the paths, the CSV first."""
+    recipe: FigureRecipe = module(paper, "figures").FIGURES[name]
+    csv = folder / f"{paper}_{name}.csv"
+    with replacing(csv) as temporary:
+        write_csv(recipe.data(results), temporary)
+    figure = recipe.draw(read_csv(csv))
+    paths = [csv]
+    for format in FORMATS:
+        path = csv.with_suffix(f".{format}")
+        with replacing(path) as temporary:
+            style.save(figure, temporary, format)
+        paths.append(path)
+    plt.close(figure)
+    return paths

@@ -1,0 +1,62 @@
+"""Reading what earlier stages of one scale have written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from dpfl.errors import InputError
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of one scale: `folder` is results/<scale>."""
+
+    folder: Path
+
+    @property
+    def scale(self) -> str:
+        """demo, quick or paper."""
+        return self.folder.name
+
+    @cached_property
+    def _run_tables(self) -> dict[str, pd.DataFrame]:
+        return {}
+
+    def runs(self, paper: str) -> pd.DataFrame:
+        """Return the run tables of a paper as one table, a row a run; empty where nothing was trained."""
+        if paper not in self._run_tables:
+            files = sorted((self.folder / "runs" / paper).glob("*.csv"))
+            self._run_tables[paper] = pd.concat([read_csv(file) for file in files]) if files else pd.DataFrame()
+        return self._run_tables[paper]
+
+    def table(self, paper: str, name: str) -> pd.DataFrame:
+        """Return a finished table; raises InputError where the tables stage has not written it."""
+        return read_csv(self.folder / "tables" / f"{paper}_{name}.csv")
+
+    def figure(self, paper: str, name: str) -> pd.DataFrame:
+        """Return the data of a finished figure; raises InputError where the figures stage has not written it."""
+        return read_csv(self.folder / "figures" / f"{paper}_{name}.csv")
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """Return a table of this pipeline, numbers exact to the last digit, empty text kept as text.
+
+    Raises InputError where the file is missing or empty.
+    """
+    try:
+        return pd.read_csv(path, float_precision="round_trip", keep_default_na=False, na_values=["nan"])
+    except FileNotFoundError:
+        raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{path} is empty: delete it and run make again") from None
+    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no table: {' '.join(str(error).split())}; delete it and run make again") from None
+
+
+def write_csv(table: pd.DataFrame, stream) -> None:
+    """Write a table so that `read_csv` gives it back: every digit, "nan" for a missing number, \\n line ends."""
+    table.to_csv(stream, index=False, na_rep="nan", lineterminator="\n")

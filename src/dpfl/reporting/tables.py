@@ -1,0 +1,94 @@
+"""The tables stage: one table as CSV (every digit), Markdown, LaTeX and HTML (as a reader wants it)."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from dpfl.files import replacing, write_atomically
+from dpfl.papers import load, module
+from dpfl.reporting.results import Results, write_csv
+
+
+@dataclass(frozen=True)
+class Page:
+    """A table as a reader sees it: `body` holds text only, `notes` says what the numbers cannot."""
+
+    body: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class TableRecipe:
+    """How a table is made: `data` returns one tidy row a cell with every digit, `page` lays that out for a reader."""
+
+    data: Callable[[Results], pd.DataFrame]
+    page: Callable[[pd.DataFrame], Page]
+
+
+def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
+    """Write <folder>/<paper>_<name>.csv, .md, .tex and .html; return the paths, the CSV first."""
+    recipe: TableRecipe = module(paper, "tables").TABLES[name]
+    title = load(paper).tables[name]["title"]
+    csv = folder / f"{paper}_{name}.csv"
+    data = recipe.data(results)
+    with replacing(csv) as temporary:
+        write_csv(data, temporary)
+    page = recipe.page(data)
+    texts = {"md": markdown(page, title), "tex": latex(page, title, f"{paper}_{name}"), "html": html_page(page, title)}
+    for suffix, text in texts.items():
+        write_atomically(csv.with_suffix(f".{suffix}"), text)
+    return [csv, *(csv.with_suffix(f".{suffix}") for suffix in texts)]
+
+
+def markdown(page: Page, title: str) -> str:
+    """Return the table as Markdown: title, table, notes."""
+    notes = "".join(f"- {note}\n" for note in page.notes)
+    return f"**{title}**\n\n{page.body.to_markdown(index=False, disable_numparse=True)}\n\n{notes}"
+
+
+def latex(page: Page, title: str, label: str) -> str:
+    """Return the table as LaTeX (booktabs), its notes in the caption."""
+    escaped = page.body.map(_latex_text).rename(columns=_latex_text)
+    caption = _latex_text(" ".join([title + ".", *page.notes]))
+    return escaped.to_latex(index=False, caption=caption, label=f"tab:{label}", position="ht")
+
+
+def html_page(page: Page, title: str) -> str:
+    """Return the table as a page of its own, without anything from elsewhere."""
+    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in page.body.columns)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row) + "</tr>\n"
+        for row in page.body.itertuples(index=False)
+    )
+    notes = "".join(f"<li>{html.escape(note)}</li>" for note in page.notes)
+    return _HTML.format(title=html.escape(title), head=head, rows=rows, notes=notes)
+
+
+def _latex_text(text: object) -> str:
+    """Return `text` with LaTeX's special characters escaped."""
+    table = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+    table |= {"∞": r"$\infty$", "ε": r"$\varepsilon$", "σ": r"$\sigma$", "δ": r"$\delta$", "−": "$-$"}
+    table |= {character: f"\\{character}" for character in "&%$#_{}"}
+    return "".join(table.get(character, character) for character in str(text))
+
+
+_HTML = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
+body {{ font: 15px/1.45 system-ui, sans-serif; margin: 2rem; color: #1b1b1b; }}
+h1 {{ font-size: 1.15rem; }}
+table {{ border-collapse: collapse; }}
+th, td {{ padding: .3rem .8rem; text-align: left; border-bottom: 1px solid #ddd; vertical-align: top; }}
+th {{ border-bottom: 2px solid #555; }}
+li {{ color: #444; max-width: 60rem; }}
+</style></head><body>
+<h1>{title}</h1>
+<table><thead><tr>{head}</tr></thead><tbody>
+{rows}</tbody></table>
+<ul>{notes}</ul>
+</body></html>
+"""

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
+
+from dpfl.errors import InputError
+from dpfl.features.scattering import CHUNK_IMAGES, ScatterNet, build_features
+
+
+def _images(count: int, channels: int, size: int) -> torch.Tensor:
+    return torch.rand(count, channels, size, size, generator=torch.Generator().manual_seed(3))
+
+
+@pytest.mark.parametrize(("channels", "size", "shape"), [(1, 28, (81, 7, 7)), (3, 32, (243, 8, 8)), (1, 8, (81, 2, 2))])
+def test_equals_kymatio(channels, size, shape):
+    images = _images(5, channels, size)
+    ours = ScatterNet(size)(images)
+    theirs = ScatteringTorch2D(J=2, shape=(size, size), L=8)(images)
+    assert ours.shape == (5, *shape)
+    torch.testing.assert_close(ours, theirs.reshape(ours.shape), rtol=0, atol=1e-5)
+
+
+def test_chunks_do_not_change_an_image_beyond_rounding():
+    images = _images(CHUNK_IMAGES + 3, 1, 8)
+    scatter = ScatterNet(8, dtype=torch.float64)
+    whole = scatter(images.double())
+    single = torch.cat([scatter(image[None]) for image in images.double()])
+    torch.testing.assert_close(whole, single, rtol=0, atol=1e-14)
+
+
+def test_a_constant_image_keeps_its_mean_and_has_no_wavelet_response():
+    features = ScatterNet(28, dtype=torch.float64)(torch.full((1, 1, 28, 28), 0.7, dtype=torch.float64))
+    # kymatio truncates its filters to the grid: the low-pass sums to 1, and the wavelets to 0, to about 3e-5 only
+    torch.testing.assert_close(features[0, 0], torch.full((7, 7), 0.7, dtype=torch.float64), rtol=0, atol=1e-4)
+    assert features[0, 1:].abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("size", [27, 30, 4])
+def test_refuses_sizes_that_do_not_subsample(size):
+    with pytest.raises(InputError, match="multiple of 4"):
+        ScatterNet(size)
+
+
+def test_refuses_images_of_another_size():
+    with pytest.raises(InputError, match="32 x 32"):
+        ScatterNet(28)(_images(1, 1, 32))
+
+
+@pytest.fixture
+def arrays(tmp_path):
+    folder = tmp_path / "arrays"
+    folder.mkdir()
+    draw = np.random.default_rng(0)
+    for part, count in (("train_x", CHUNK_IMAGES + 2), ("test_x", 3)):
+        np.save(folder / f"{part}.npy", draw.integers(0, 256, (count, 3, 8, 8), dtype=np.uint8))
+    (folder / "about.json").write_text(json.dumps({"name": "tiny", "stand_in_for": "cifar10"}))
+    return folder
+
+
+def test_build_features_writes_whole_files_and_repeats_bit_for_bit(arrays, tmp_path):
+    seen = []
+    for name in ("a", "b"):
+        build_features(arrays, tmp_path / name, lambda done, total: seen.append((done, total)))
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["about.json", "test_x.npy", "train_x.npy"]
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+    features = np.load(tmp_path / "a" / "train_x.npy")
+    assert features.dtype == np.float32
+    assert features.shape == (CHUNK_IMAGES + 2, 243, 2, 2)
+    pixels = torch.from_numpy(np.load(arrays / "train_x.npy")[-1:].astype(np.float32) / 255)
+    np.testing.assert_allclose(features[-1:], ScatterNet(8)(pixels).numpy(), rtol=0, atol=1e-6)
+    about = json.loads((tmp_path / "a" / "about.json").read_text())
+    assert about["stand_in_for"] == "cifar10"
+    assert "J = 2" in about["features"]
+    assert seen[-1] == (CHUNK_IMAGES + 5, CHUNK_IMAGES + 5)
+
+
+def test_build_features_names_the_file_that_is_wrong(arrays, tmp_path):
+    np.save(arrays / "test_x.npy", np.zeros((2, 3, 8, 8), dtype=np.float32))
+    with pytest.raises(InputError, match=r"test_x\.npy: float32"):
+        build_features(arrays, tmp_path / "out", lambda done, total: None)
+    (arrays / "train_x.npy").unlink()
+    with pytest.raises(InputError, match=r"train_x\.npy: no such file"):
+        build_features(arrays, tmp_path / "out", lambda done, total: None)

@@ -12,19 +12,12 @@ from jsonschema import Draft202012Validator
 
 from dpfl.errors import InputError
 
-# The schema is the workflow's; an installed package carries a copy of it (see pyproject.toml).
-_SCHEMA_PLACES = (
-    Path(__file__).parents[2] / "workflow" / "schemas" / "config.schema.yaml",
-    Path(__file__).parent / "config.schema.yaml",
-)
+_SCHEMA = Path(__file__).parents[2] / "workflow" / "schemas" / "config.schema.yaml"
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of the configuration."""
-    for place in _SCHEMA_PLACES:
-        if place.exists():
-            return yaml.safe_load(place.read_text(encoding="utf-8"))
-    raise InputError(f"the configuration's schema is missing: expected {_SCHEMA_PLACES[0]}")
+    """Return the JSON schema of the configuration, which is the workflow's."""
+    return yaml.safe_load(_SCHEMA.read_text(encoding="utf-8"))
 
 
 def resolve(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,11 @@ class Sweep:
         return self.settings["dataset"]
 
     @property
+    def family(self) -> str:
+        """The sweep's name without its seeds: sweeps of one family have one noise calibration."""
+        return self.name.rpartition("_seed")[0]
+
+    @property
     def needs_features(self) -> bool:
         """Whether the model reads scattering features instead of pixels."""
         return self.settings.get("model", "").startswith("scatter")
@@ -69,6 +74,8 @@ def expand(config: Mapping[str, Any]) -> list[Sweep]:
     papers = [load(key) for key in config["papers"]]
     entries = [(paper, entry) for paper in papers for entry in paper.grid.get(config["scale"], [])]
     sweeps = [sweep for paper, entry in entries for sweep in _entry_sweeps(paper, entry, config)]
+    if len({(sweep.paper, sweep.name) for sweep in sweeps}) < len(sweeps):
+        raise InputError("two entries of a paper's grid give one sweep: let them differ in a sweep axis")
     if entries and not sweeps:
         only = {axis: values for axis, values in config["only"].items() if values}
         raise InputError(f"only: {only} leaves no run of scale {config['scale']}; widen it or choose another scale")

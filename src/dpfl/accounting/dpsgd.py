@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +36,10 @@ OPACUS_EPSILON_TOLERANCE = 1e-3
 """How far below the target Opacus's bisection may stop."""
 PLD_EPSILON_TOLERANCE = 1e-6
 """How far below the target, relative to it, the PLD calibration may stop."""
+PRV_EPSILON_ERROR = 0.01
+"""Error in epsilon that Opacus's PRV accountant allows itself, which fixes its mesh (Gopi et al. 2021)."""
+PRV_MAX_POINTS = 5e7
+"""Longest grid worth convolving: above it Opacus takes minutes and then answers inf."""
 MAX_NOISE_MULTIPLIER = 1e6
 MIN_NOISE_MULTIPLIER = 1e-2
 
@@ -158,7 +163,9 @@ def _pld_epsilon(
         value_discretization_interval=interval * max(1.0, largest_loss / 100),
         neighboring_relation=_RELATIONS[relation],
     )
-    return float(pld.self_compose(steps).get_epsilon_for_delta(delta))
+    # The library counts cut tails as lost; its own 1e-15 would swamp the smallest deltas.
+    composed = pld.self_compose(steps, tail_mass_truncation=min(1e-15, 1e-6 * delta))
+    return float(composed.get_epsilon_for_delta(delta))
 
 
 def _rdp_epsilon(sigma: float, rate: float, steps: int, delta: float, relation: Neighbouring) -> float:
@@ -172,7 +179,13 @@ def _prv_epsilon(sigma: float, rate: float, steps: int, delta: float, relation: 
     """Upper end of epsilon by Opacus's accountant of privacy random variables (error 0.01)."""
     from opacus.accountants import PRVAccountant
 
-    return _opacus_epsilon(PRVAccountant(), sigma, rate, steps, delta)
+    mesh = PRV_EPSILON_ERROR / math.sqrt(steps * math.log(12e3 / delta) / 2)
+    if 2 * _rdp_epsilon(sigma, rate, steps, delta, relation) > PRV_MAX_POINTS * mesh:
+        raise ValueError(f"noise_multiplier {sigma} is too small for the grid of accountant 'prv': use 'pld'")
+    try:
+        return _opacus_epsilon(PRVAccountant(), sigma, rate, steps, delta)
+    except RuntimeError as problem:  # raised where its lower estimate of delta is negative or above 1
+        raise ValueError(f"delta {delta} is out of the range of accountant 'prv': use 'pld'") from problem
 
 
 def _opacus_epsilon(accountant: IAccountant, sigma: float, rate: float, steps: int, delta: float) -> float:
@@ -215,34 +228,51 @@ def _calibrate_opacus(target: float, rate: float, steps: int, delta: float, acco
 
 
 def _calibrate_pld(target: float, rate: float, steps: int, delta: float) -> float:
-    """Search on a coarse grid, then move its target by what the fine grid says it is off; two or three fine looks."""
+    """Calibrate on the coarse grid; where the target is too small for it, on the fine one."""
 
     def spent(log_sigma: float, interval: float) -> float:
         return _pld_epsilon(math.exp(log_sigma), rate, steps, delta, Neighbouring.ADD_OR_REMOVE, interval)
 
-    def solve(coarse_target: float) -> float:
-        low, high = _bracket(lambda x: spent(x, COARSE_INTERVAL) - coarse_target, start, target)
-        return brentq(lambda x: spent(x, COARSE_INTERVAL) - coarse_target, low, high, xtol=1e-10, rtol=1e-12)
-
-    start, aim, excess = 0.0, target * (1 - PLD_EPSILON_TOLERANCE / 2), 0.0
-    for _ in range(20):
-        start = solve(aim + excess)
-        fine = spent(start, INTERVAL)
-        if 0 <= target - fine <= PLD_EPSILON_TOLERANCE * target:
-            return math.exp(start)
-        excess = spent(start, COARSE_INTERVAL) - fine
+    for interval in (COARSE_INTERVAL, INTERVAL):
+        found = _solve_on_two_grids(partial(spent, interval=interval), partial(spent, interval=INTERVAL), target)
+        if found is not None:
+            return math.exp(found)
     raise _out_of_reach(target)
 
 
-def _bracket(gap: Callable[[float], float], start: float, target: float) -> tuple[float, float]:
-    """Return log noise multipliers on both sides of the root of the falling function `gap`, near `start`."""
-    direction, width = (1 if gap(start) > 0 else -1), 0.7
+def _solve_on_two_grids(
+    searched: Callable[[float], float], trusted: Callable[[float], float], target: float
+) -> float | None:
+    """Solve `searched`, look once at `trusted`, move the target by their difference, repeat: two or three looks.
+
+    Returns the log noise multiplier where `trusted` is at most `target` and within tolerance; None if out of range.
+    """
+    level, start = target * (1 - PLD_EPSILON_TOLERANCE / 2), 0.0
+    excess = 0.0
+    for _ in range(10):
+        root = _root(searched, level + excess, start)
+        if root is None:
+            return None
+        spent = trusted(root)
+        if 0 <= target - spent <= PLD_EPSILON_TOLERANCE * target:
+            return root
+        start, excess = root, searched(root) - spent
+    return None
+
+
+def _root(falling: Callable[[float], float], level: float, start: float) -> float | None:
+    """Return the log noise multiplier, sought from `start` on, at which `falling` is `level`; None if out of range."""
+
+    def gap(log_sigma: float) -> float:
+        return falling(log_sigma) - level
+
+    direction = 1 if gap(start) > 0 else -1
     while True:
-        end = start + direction * width
+        end = start + 0.7 * direction
         if not math.log(MIN_NOISE_MULTIPLIER) <= end <= math.log(MAX_NOISE_MULTIPLIER):
-            raise _out_of_reach(target)
+            return None
         if direction * gap(end) <= 0:
-            return min(start, end), max(start, end)
+            return brentq(gap, min(start, end), max(start, end), xtol=1e-10, rtol=1e-12)
         start = end
 
 

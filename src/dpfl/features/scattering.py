@@ -7,7 +7,6 @@ linear and acts as one matrix product for a whole chunk of images.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,9 @@ from kymatio.scattering2d.filter_bank import filter_bank
 from torch import Tensor
 from torch.nn import functional
 
+from dpfl.data.read import load_images
 from dpfl.errors import InputError
+from dpfl.files import replacing, write_atomically
 
 SCALES = 2  # J: the result is subsampled by 2**J
 ANGLES = 8  # L
@@ -99,37 +100,22 @@ def build_features(arrays_folder: Path, out_folder: Path, progress: Callable[[in
 
     Reads uint8 (n, channels, size, size); writes float32 (n, 81 * channels, size/4, size/4) and about.json with the key
     "features" added. Memory does not grow with n. Each file appears under its name only when it is whole.
-    Calls progress(images done, images in all). Raises InputError where an array is not of that kind.
+    Calls progress(images done, images in all). Raises InputError where the arrays cannot be used.
     """
-    images = {part: _load(arrays_folder / f"{part}.npy") for part in ("train_x", "test_x")}
-    about = json.loads((arrays_folder / "about.json").read_text(encoding="utf-8"))
-    out_folder.mkdir(parents=True, exist_ok=True)
-    total, done = sum(len(array) for array in images.values()), 0
-    for part, array in images.items():
-        scatter = ScatterNet(array.shape[-1])
-        side = array.shape[-1] // SUBSAMPLING
-        shape = (len(array), array.shape[1] * COEFFICIENTS, side, side)
-        unfinished = out_folder / f"{part}.npy.tmp"
-        features = np.lib.format.open_memmap(unfinished, mode="w+", dtype=np.float32, shape=shape)
-        for start in range(0, len(array), CHUNK_IMAGES):
-            pixels = torch.from_numpy(array[start : start + CHUNK_IMAGES].astype(np.float32)) / 255
-            features[start : start + CHUNK_IMAGES] = scatter(pixels).numpy()
-            done += len(pixels)
-            progress(done, total)
-        features.flush()
-        del features
-        os.replace(unfinished, out_folder / f"{part}.npy")
-    about["features"] = f"scattering, J = {SCALES}, L = {ANGLES}: {COEFFICIENTS} coefficients a channel, pixels in [0, 1]"
-    unfinished = out_folder / "about.json.tmp"
-    unfinished.write_text(json.dumps(about, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    os.replace(unfinished, out_folder / "about.json")
-
-
-def _load(path: Path) -> np.ndarray:
-    """Map an image array into memory after checking its kind."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; fetch and decode the dataset first (dpfl data)")
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if array.dtype != np.uint8 or array.ndim != 4 or array.shape[2] != array.shape[3]:
-        raise InputError(f"{path}: {array.dtype} {array.shape}, should be uint8 (n, channels, size, size)")
-    return array
+    data = load_images(arrays_folder)
+    scatter = ScatterNet(data.train_x.shape[-1])
+    total, done = len(data.train_x) + len(data.test_x), 0
+    for name, images in (("train_x", data.train_x), ("test_x", data.test_x)):
+        side = scatter.size // SUBSAMPLING
+        shape = (len(images), images.shape[1] * COEFFICIENTS, side, side)
+        with replacing(out_folder / f"{name}.npy") as unfinished:
+            features = np.lib.format.open_memmap(unfinished, mode="w+", dtype=np.float32, shape=shape)
+            for start in range(0, len(images), CHUNK_IMAGES):
+                pixels = torch.from_numpy(images[start : start + CHUNK_IMAGES].astype(np.float32)) / 255
+                features[start : start + CHUNK_IMAGES] = scatter(pixels).numpy()
+                done += len(pixels)
+                progress(done, total)
+            features.flush()
+    text = f"scattering, J = {SCALES}, L = {ANGLES}: {COEFFICIENTS} coefficients a channel, pixels in [0, 1]"
+    about = json.dumps({**data.about, "features": text}, indent=2, sort_keys=True)
+    write_atomically(out_folder / "about.json", about + "\n")

@@ -9,12 +9,13 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dpfl.errors import InputError
 from dpfl.files import write_atomically
 from dpfl.provenance.source import source_digest
 
@@ -31,7 +32,7 @@ class Stage:
 
     name: str
     code: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
     device: str = "cpu"
     threads: int = 1
@@ -42,7 +43,7 @@ class Stage:
         record = {
             "format": FORMAT,
             "stage": self.name,
-            "settings": dict(self.settings),
+            "settings": self.settings,
             "seeds": list(self.seeds),
             "inputs": [describe(file) for file in inputs],
             "outputs": [describe(file) for file in outputs],
@@ -61,7 +62,34 @@ def record_path(output: Path) -> Path:
 
 def describe(path: Path) -> dict[str, Any]:
     """Return path (relative to the working folder where it lies below it), size in bytes and SHA-256 of a file."""
-    return {"path": os.path.relpath(path), "bytes": path.stat().st_size, "sha256": file_sha256(path)}
+    size = path.stat().st_size
+    return {"path": os.path.relpath(path), "bytes": size, "sha256": _recorded_sha256(path, size) or file_sha256(path)}
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return the record at `path`; raises InputError where it is no record of this format."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise InputError(f"{path} is damaged: delete it and run make again") from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise InputError(f"{path} is no record of format {FORMAT}: delete it and run make again")
+    return record
+
+
+def _recorded_sha256(path: Path, size: int) -> str | None:
+    """Return the hash that a record in the same folder gives, if the file is not newer than it and has its size.
+
+    Features weigh gigabytes: a job that reads them should not spend its time hashing them again.
+    """
+    for candidate in sorted(path.parent.glob("*.record.json")):
+        if candidate.stat().st_mtime_ns >= path.stat().st_mtime_ns:
+            for output in read_record(candidate)["outputs"]:
+                if Path(output["path"]).name == path.name and output["bytes"] == size:
+                    return output["sha256"]
+    return None
 
 
 def file_sha256(path: Path) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 import pandas as pd
 
+from dpfl.files import replacing, write_atomically
 from dpfl.papers import load, module
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import Results, write_csv
+from dpfl.reporting.tables import Page, html_page
 
 
 class Outcome(StrEnum):
@@ -61,3 +64,14 @@ def evaluate(paper: str, results: Results) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def write(paper: str, verdicts: pd.DataFrame, folder: Path) -> list[Path]:
+    """Write <folder>/<paper>.csv and .html; return the paths, the CSV first."""
+    csv = folder / f"{paper}.csv"
+    with replacing(csv) as temporary:
+        write_csv(verdicts, temporary)
+    body = verdicts[["claim", "text", "outcome", "evidence", "settled_by"]].rename(columns={"settled_by": "settled by"})
+    page = csv.with_suffix(".html")
+    write_atomically(page, html_page(Page(body), f"{paper}: what it claims, and what the evidence says"))
+    return [csv, page]

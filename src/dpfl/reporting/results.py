@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -13,25 +13,20 @@ from dpfl.errors import InputError
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one scale: `folder` is results/<scale>."""
+    """The results of one scale: `folder` is results/<scale>, `run_tables` lists the run tables of each paper."""
 
     folder: Path
+    run_tables: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
 
     @property
     def scale(self) -> str:
         """demo, quick or paper."""
         return self.folder.name
 
-    @cached_property
-    def _run_tables(self) -> dict[str, pd.DataFrame]:
-        return {}
-
     def runs(self, paper: str) -> pd.DataFrame:
         """Return the run tables of a paper as one table, a row a run; empty where nothing was trained."""
-        if paper not in self._run_tables:
-            files = sorted((self.folder / "runs" / paper).glob("*.csv"))
-            self._run_tables[paper] = pd.concat([read_csv(file) for file in files]) if files else pd.DataFrame()
-        return self._run_tables[paper]
+        tables = [read_csv(path) for path in sorted(self.run_tables.get(paper, ()))]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def table(self, paper: str, name: str) -> pd.DataFrame:
         """Return a finished table; raises InputError where the tables stage has not written it."""
@@ -48,7 +43,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     Raises InputError where the file is missing or empty.
     """
     try:
-        return pd.read_csv(path, float_precision="round_trip", keep_default_na=False, na_values=["nan"])
+        return pd.read_csv(path, keep_default_na=False, na_values=["nan"])
     except FileNotFoundError:
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
     except pd.errors.EmptyDataError:

@@ -1,0 +1,52 @@
+# `make` sets everything up and runs scale demo; `make help` lists the rest.
+VENV := .venv
+READY := $(VENV)/ready
+CONFIG ?=
+PROFILE ?= default
+SCALE ?= demo
+SNAKEMAKE = snakemake --profile workflow/profiles/$(PROFILE) $(if $(CONFIG),--configfile $(CONFIG))
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export PYTHONNOUSERSITE := 1
+
+.DEFAULT_GOAL := demo
+.PHONY: env demo quick paper dry-run test test-slow lint bench verify help
+
+env: $(READY) ## set up the environment in .venv, alone
+
+$(READY): requirements.lock pyproject.toml
+	@python=; for candidate in python3.11 python3.12 python3; do \
+	  if $$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; \
+	  then python=$$candidate; break; fi; done; \
+	if [ -z "$$python" ]; then echo "dpfl: no Python 3.11 or 3.12 with venv was found; install one (Debian: python3-venv)" >&2; exit 2; fi; \
+	echo "Setting up $(VENV) with $$($$python --version)"; $$python -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check $$(grep '^torch==' requirements.lock)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo quick paper: $(READY) ## demo: stand-in data, minutes; quick: real data, few seeds; paper: as published
+	$(SNAKEMAKE) --config scale=$@
+	@dpfl report --config results/$@/config.yaml
+
+dry-run: $(READY) ## show what would run (SCALE=demo, quick or paper)
+	$(SNAKEMAKE) --config scale=$(SCALE) --dry-run
+
+test: $(READY) ## run the tests, slow ones left out
+	pytest -m "not slow"
+
+test-slow: $(READY) ## run the slow tests as well
+	pytest
+
+lint: $(READY) ## check style and workflow: ruff, snakefmt, snakemake --lint
+	ruff check . && ruff format --check .
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+
+bench: $(READY) ## measure speed as ratios; exits 1 when a target is missed
+	set -e; for file in benchmarks/*.py; do python $$file; done
+
+verify: $(READY) ## hash every file of results/SCALE again and compare with its record
+	dpfl audit results/$(SCALE)
+
+help: ## list the targets
+	@grep -hE '^[a-z][a-z -]*:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /: /' | column -t -s : -o '  '

@@ -1,0 +1,5 @@
+"""`python -m dpfl` is `dpfl`."""
+
+from dpfl.cli import main
+
+main()

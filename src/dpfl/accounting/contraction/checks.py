@@ -1,0 +1,53 @@
+"""What the modules of this package share in checking arguments and forming ratios of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpfl.accounting.arguments import real
+
+Array = NDArray[np.float64]
+
+
+def counts(name: str, value: ArrayLike) -> Array:
+    """Return positive whole numbers as a float64 array. Raises ValueError naming the argument."""
+    array = real(name, value, at_least=1.0)
+    if not np.all(array == np.floor(array)):
+        raise ValueError(f"{name} must be whole, got {array[array != np.floor(array)].flat[0]}")
+    return array
+
+
+def place(i: ArrayLike, n: ArrayLike) -> tuple[Array, Array]:
+    """Return the record's place i and the number of records n, 1 <= i <= n. Raises ValueError naming the argument."""
+    n = counts("n", n)
+    i = counts("i", i)
+    if np.any(i > n):
+        raise ValueError("i must be at most n, the number of records")
+    return i, n
+
+
+def ratio(numerator: ArrayLike, *divisors: ArrayLike) -> Array:
+    """numerator / divisors, one after the other so that only a result beyond float64 becomes inf or 0."""
+    with np.errstate(over="ignore", under="ignore"):
+        for divisor in divisors:
+            numerator = np.divide(numerator, divisor)
+    return numerator
+
+
+def power(log_base: Array, exponent: Array) -> Array:
+    """exponent * log_base with 0 * (-inf) = 0: the logarithm of base^exponent, an empty product being 1."""
+    product = np.zeros(np.broadcast(log_base, exponent).shape)
+    with np.errstate(over="ignore"):
+        return np.multiply(log_base, exponent, out=product, where=exponent != 0)
+
+
+def probability(log_value: Array) -> Array:
+    """exp, at most 1: rounding, or a schedule of ceil(n/m) rounds, may lift a sum of probabilities above it."""
+    return exponential(np.minimum(log_value, 0.0))
+
+
+def exponential(log_value: Array) -> Array:
+    """exp that silently gives inf or 0 beyond the range of float64."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.exp(log_value)

@@ -1,0 +1,79 @@
+"""Algorithm 1 of asoodeh2021 with the steps eta_t = 1/(lambda t) of its Corollary 1; arguments as in `federated`.
+
+`strong_convexity` is lambda > 0; the noise sigma > 0 is one number; m must divide n (T = n/m rounds).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpfl.accounting.arguments import scalar
+from dpfl.accounting.contraction.checks import Array, probability, ratio
+from dpfl.accounting.contraction.rounds import Rounds, last_model, non_negative, read_rounds, read_users
+
+
+def federated_harmonic_delta(
+    epsilon: ArrayLike,
+    *,
+    n: int,
+    m: int,
+    sigma: float,
+    lipschitz: float,
+    radius: float,
+    strong_convexity: float,
+    smoothness: float | None = None,
+) -> Array:
+    """Return delta of the last model: Theorem 2 with link_j = 2 radius lambda sqrt(m) j/sigma.
+
+    The steps t < smoothness/(2 lambda) exceed 2/smoothness, where the theorem's diameter 2 radius does not hold: with
+    `smoothness` given those steps take 2 (radius + eta_t L), without it the paper's assumption is taken on trust.
+    Source: asoodeh2021 Corollary 1, first line of eq. (11), rederived.
+    """
+    steps = _harmonic_rounds(n, m, sigma, strong_convexity)
+    lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
+    diameter = np.full(steps.eta.shape, 2.0 * radius)
+    if smoothness is not None:
+        too_long = steps.eta > 2.0 / scalar("smoothness", smoothness, above=0.0)
+        with np.errstate(over="ignore"):
+            diameter += np.where(too_long, 2.0 * lipschitz * steps.eta, 0.0)
+    return probability(last_model(epsilon, steps, lipschitz, diameter))
+
+
+def federated_harmonic_delta_as_printed(
+    epsilon: ArrayLike, *, n: int, m: int, sigma: float, lipschitz: float, radius: float, strong_convexity: float
+) -> Array:
+    """Return the first line of eq. (11) as printed, link_j = 2 radius sqrt(lambda m j)/sigma. Not a guarantee.
+
+    It does not follow from Theorem 2 and falls below it where lambda j > 1. Source: asoodeh2021 Corollary 1.
+    """
+    steps = _harmonic_rounds(n, m, sigma, strong_convexity)
+    lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
+    # link_j = diameter sqrt(m)/(eta_j sigma) with eta_j = 1/(lambda j): the root of eta_j gives the printed argument
+    with np.errstate(over="ignore"):
+        diameter = 2.0 * radius * np.sqrt(steps.eta)
+    return probability(last_model(epsilon, steps, lipschitz, diameter))
+
+
+def federated_harmonic_bound(
+    epsilon: ArrayLike, *, n: int, m: int, sigma: float, lipschitz: float, radius: float, strong_convexity: float
+) -> Array:
+    """Return the closed upper bound of `federated_harmonic_delta`: every link at its largest, j = n/m.
+
+    Holds for any n/m, whole or not. Source: asoodeh2021 eq. (11), second line.
+    """
+    n, m = read_users(n, m)
+    smallest_step = 1.0 / (scalar("strong_convexity", strong_convexity, above=0.0) * n / m)
+    sigma = scalar("sigma", sigma, above=0.0)
+    lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
+    return probability(last_model(epsilon, read_rounds(n, m, smallest_step, sigma), lipschitz, 2.0 * radius))
+
+
+def _harmonic_rounds(n: int, m: int, sigma: float, strong_convexity: float) -> Rounds:
+    """The T = n/m rounds with eta_t = 1/(lambda t)."""
+    n, m = read_users(n, m)
+    if n % m:
+        raise ValueError(f"m must divide n for the steps 1/(lambda t), got n = {n} and m = {m}")
+    rate = scalar("strong_convexity", strong_convexity, above=0.0)
+    eta = ratio(1.0, rate, np.arange(1.0, n // m + 1.0))
+    return read_rounds(n, m, eta, scalar("sigma", sigma, above=0.0))

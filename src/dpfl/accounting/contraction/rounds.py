@@ -1,0 +1,176 @@
+"""Rounds of federated SGD in which every user takes part once, and the divergence that its last model keeps.
+
+A record is seen in round t with probability m/n. There it opens a divergence theta(head_t); every later round j
+multiplies it by theta(link_j). Everything is summed in logarithms, so neither T = 1e5 factors near 1 nor terms far
+below 1e-308 lose digits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpfl.accounting.arguments import real, scalar, whole
+from dpfl.accounting.contraction import gaussian
+from dpfl.accounting.contraction.checks import Array, exponential, power, ratio
+from dpfl.accounting.contraction.geometric import double_geometric, geometric
+
+_BLOCK = 1 << 20  # elements of an (epsilon, round) table held at once
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Step sizes and noise of T rounds with m of n users each; both arrays have shape () if constant, else (T,)."""
+
+    n: int
+    m: int
+    eta: Array
+    sigma: Array
+
+    @property
+    def constant(self) -> bool:
+        """Whether every round has the same step size and noise."""
+        return not self.eta.ndim and not self.sigma.ndim
+
+    @property
+    def count(self) -> float:
+        """T: the length of the schedule, or n/m, which need not be whole for a constant one."""
+        return self.n / self.m if self.constant else float(max(self.eta.size, self.sigma.size))
+
+    def whole_count(self) -> int:
+        """T where a theorem needs T = n/m exactly. Raises ValueError naming m."""
+        if self.n % self.m:
+            raise ValueError(f"m must divide n for a uniform stopping round, got n = {self.n} and m = {self.m}")
+        return self.n // self.m
+
+    def head(self, lipschitz: float) -> Array:
+        """2L/(sqrt(m) sigma_t): what the record moves its own round by, in units of that round's noise."""
+        return ratio(2.0 * lipschitz, math.sqrt(self.m), self.sigma)
+
+    def link(self, diameter: ArrayLike) -> Array:
+        """diameter sqrt(m)/(eta_t sigma_t): how far apart two models may enter round t, in units of its noise."""
+        with np.errstate(over="ignore"):
+            return ratio(np.multiply(diameter, math.sqrt(self.m)), self.eta, self.sigma)
+
+
+def read_rounds(n: int, m: int, eta: ArrayLike, sigma: ArrayLike) -> Rounds:
+    """Check users, batch and schedules: eta and sigma are positive scalars or share a length T with T m close to n.
+
+    Where m does not divide n, T may be n/m rounded either way. Raises ValueError naming the argument.
+    """
+    n, m = read_users(n, m)
+    schedules = {"eta": real("eta", eta, above=0.0), "sigma": real("sigma", sigma, above=0.0)}
+    allowed = (n // m, -(-n // m))
+    for name, schedule in schedules.items():
+        if schedule.ndim > 1 or (schedule.ndim and schedule.size not in allowed):
+            raise ValueError(f"{name} must be one number or n/m = {n / m:g} of them, got shape {schedule.shape}")
+    sizes = {schedule.size for schedule in schedules.values() if schedule.ndim}
+    if len(sizes) > 1:
+        raise ValueError(f"sigma must have as many rounds as eta, got {sorted(sizes)}")
+    return Rounds(n, m, **schedules)
+
+
+def read_users(n: int, m: int) -> tuple[int, int]:
+    """Check n >= m >= 1 whole. Raises ValueError naming the argument."""
+    n, m = whole("n", n, at_least=1), whole("m", m, at_least=1)
+    if m > n:
+        raise ValueError(f"m must be at most n = {n}, got {m}")
+    return n, m
+
+
+def non_negative(**values: float) -> tuple[float, ...]:
+    """Check named scalars >= 0, in order. Raises ValueError naming the argument."""
+    return tuple(scalar(name, value, at_least=0.0) for name, value in values.items())
+
+
+def last_model(epsilon: ArrayLike, rounds: Rounds, lipschitz: float, diameter: ArrayLike) -> Array:
+    """log of (m/n) sum_t theta(head_t) prod_{j>t} theta(link_j): delta of the model after round T."""
+    head, link = rounds.head(lipschitz), rounds.link(diameter)
+    log_rate = math.log(rounds.m / rounds.n)
+
+    def closed_form(epsilon: Array) -> Array:
+        kept = _geometric_at(geometric, epsilon, link, rounds.count)
+        return gaussian.log_divergence(epsilon, head) + np.log(kept) + log_rate
+
+    def general_sum(epsilon: Array) -> Array:
+        terms = gaussian.log_divergence(epsilon, head) + _log_kept(gaussian.log_divergence(epsilon, link))
+        return _logsumexp(terms, int(rounds.count)) + log_rate
+
+    return _over_epsilon(epsilon, rounds, closed_form, general_sum)
+
+
+def stopped_model(epsilon: ArrayLike, rounds: Rounds, lipschitz: float, diameter: ArrayLike, first: int) -> Array:
+    """log of the mean over tau = first..T of (1/T) sum_{t<=tau} theta(head_t) prod_{t<j<=tau} theta(link_j)."""
+    head, link = rounds.head(lipschitz), rounds.link(diameter)
+    total = rounds.whole_count()
+    stops = float(total - first + 1)
+    log_rate = -math.log(stops) - math.log(total)
+
+    def closed_form(epsilon: Array) -> Array:
+        kept = exponential(power(gaussian.log_divergence(epsilon, link), np.float64(first)))
+        within = _geometric_at(geometric, epsilon, link, float(first)) * stops
+        beyond = _geometric_at(double_geometric, epsilon, link, stops - 1.0)
+        return gaussian.log_divergence(epsilon, head) + np.log(within + kept * beyond) + log_rate
+
+    def general_sum(epsilon: Array) -> Array:
+        log_link = np.broadcast_to(gaussian.log_divergence(epsilon, link), (len(epsilon), total))
+        reach = np.zeros(log_link.shape)
+        reach[:, :first] = _log_kept(log_link[:, :first])
+        stays = np.log(_discounted_counts(log_link[:, first - 1 :]))
+        reach[:, : first - 1] += stays[:, :1]
+        reach[:, first - 1 :] += stays
+        return _logsumexp(gaussian.log_divergence(epsilon, head) + reach, total) + log_rate
+
+    return _over_epsilon(epsilon, rounds, closed_form, general_sum)
+
+
+def _geometric_at(function: Callable[..., Array], epsilon: Array, link: Array, terms: float) -> Array:
+    """`geometric` or `double_geometric` of the factor theta(link)."""
+    log_factor, gap = gaussian.log_divergence(epsilon, link), gaussian.complement(epsilon, link)
+    return function(log_factor, gap, np.float64(terms))
+
+
+def _log_kept(log_link: Array) -> Array:
+    """sum of log_link over the later rounds j > t, for each t; extended precision, as 1e5 additions drift."""
+    kept = np.zeros(log_link.shape)
+    later = log_link[..., :0:-1].astype(np.longdouble)
+    kept[..., -2::-1] = np.cumsum(later, axis=-1)
+    return kept
+
+
+def _discounted_counts(log_link: Array) -> Array:
+    """G_t = 1 + theta_{t+1} G_{t+1}, G_T = 1, by doubling the reach: log2(T) passes of positive terms."""
+    log_reach = np.full(log_link.shape, -np.inf)
+    log_reach[..., :-1] = log_link[..., 1:]
+    counts = np.ones(log_link.shape)
+    step = 1
+    while step < log_link.shape[-1]:
+        counts[..., :-step] += np.exp(log_reach[..., :-step]) * counts[..., step:]
+        log_reach[..., :-step] += log_reach[..., step:]
+        step *= 2
+    return counts
+
+
+def _logsumexp(terms: Array, count: int) -> Array:
+    """log of the sum over the last axis, which may be of length 1 standing for `count` equal terms."""
+    terms = np.broadcast_to(terms, (*terms.shape[:-1], count))
+    largest = terms.max(axis=-1)
+    reference = np.where(np.isneginf(largest), 0.0, largest)
+    with np.errstate(divide="ignore"):
+        return reference + np.log(np.exp(terms - reference[..., None]).sum(axis=-1))
+
+
+def _over_epsilon(epsilon: ArrayLike, rounds: Rounds, closed_form: Callable, general_sum: Callable) -> Array:
+    """Apply the closed form to a constant schedule, else the sum to columns of epsilon, a bounded table at a time."""
+    epsilon = real("epsilon", epsilon, at_least=0.0)
+    with np.errstate(over="ignore"):  # a logarithm below -1e308 is one of 0
+        if rounds.constant:
+            return closed_form(epsilon)
+        column = epsilon.reshape(-1, 1)
+        size = max(1, _BLOCK // int(rounds.count))
+        blocks = [general_sum(column[start : start + size]) for start in range(0, len(column), size)]
+    return np.concatenate(blocks).reshape(epsilon.shape) if blocks else np.empty(epsilon.shape)

@@ -1,0 +1,137 @@
+"""Gaussian differential privacy: G_mu, its (epsilon, delta) curve, composition and groups."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import erfinv, ndtr, ndtri
+
+from dpfl.accounting.arguments import real
+from dpfl.accounting.contraction import log_theta, theta
+from dpfl.accounting.roots import root
+
+_LARGEST_MU = 1e100  # keeps mu^2 finite; G_mu is numerically zero long before
+
+
+def delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
+    """The delta of a mu-Gaussian-DP mechanism at each epsilon >= 0; shapes broadcast.
+
+    Guarantee: mu-GDP holds if and only if (epsilon, delta)-DP holds for all epsilon >= 0.
+    Raises ValueError naming epsilon or mu. Source: vandijk2023 (6).
+    """
+    return theta(real("epsilon", epsilon, at_least=0), real("mu", mu, at_least=0))
+
+
+def epsilon(delta: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
+    """The smallest epsilon >= 0 at which G_mu spends at most `delta`; shapes broadcast.
+
+    Works down to delta = 1e-300; delta = 0 gives inf (0 where mu = 0). delta in [0, 1], mu in [0, 1e100].
+    Raises ValueError naming delta or mu. Source: inverse of vandijk2023 (6) in epsilon.
+    """
+    delta, mu = np.broadcast_arrays(
+        real("delta", delta, at_least=0, at_most=1), real("mu", mu, at_least=0, at_most=_LARGEST_MU)
+    )
+    found = np.where((delta == 0) & (mu > 0), np.inf, 0.0)
+    open_ = (delta > 0) & (delta < theta(0.0, mu))
+    target, spread = delta[open_], mu[open_]
+    # theta(eps, mu) < Q(eps/mu - mu/2), so the zero of the latter's gap bounds epsilon from above.
+    highest = spread * (spread / 2 - ndtri(target))
+    found[open_] = root(_log_gap, 0.0, highest, spread, np.log(target))
+    return found[()]
+
+
+def mu(epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
+    """The largest mu for which G_mu is (epsilon, delta)-DP: the analytic calibration sigma = sensitivity/mu.
+
+    epsilon >= 0, delta in [0, 1]; shapes broadcast. delta = 0 gives 0, delta = 1 gives inf.
+    Raises ValueError naming epsilon or delta. Source: inverse of vandijk2023 (6) in mu.
+    """
+    epsilon, delta = np.broadcast_arrays(
+        real("epsilon", epsilon, at_least=0), real("delta", delta, at_least=0, at_most=1)
+    )
+    found = np.where(delta == 1, np.inf, 0.0)
+    open_ = (delta > 0) & (delta < 1)
+    budget, target = epsilon[open_], delta[open_]
+    lowest = _mu_floor(budget, target)
+    highest = lowest * 2
+    while np.any(short := log_theta(budget, highest) < np.log(target)):
+        highest[short] *= 2
+    found[open_] = root(lambda x, eps, log_delta: _log_gap(eps, x, log_delta), lowest, highest, budget, np.log(target))
+    return found[()]
+
+
+def _log_gap(epsilon: NDArray, mu: NDArray, log_delta: NDArray) -> NDArray[np.float64]:
+    """ln theta(epsilon, mu) - ln delta: falls in epsilon and rises in mu, and keeps its digits in both tails."""
+    return log_theta(epsilon, mu) - log_delta
+
+
+def _mu_floor(epsilon: NDArray, delta: NDArray) -> NDArray[np.float64]:
+    """A mu below the answer: from theta(eps, mu) <= Q(eps/mu - mu/2) and from theta(eps, mu) <= theta(0, mu)."""
+    quantile = -ndtri(delta)
+    reach = np.sqrt(quantile**2 + 2 * epsilon)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tail = np.where(quantile > 0, 2 * epsilon / (quantile + reach), reach - quantile)
+    return np.maximum(tail, np.sqrt(8) * erfinv(delta))
+
+
+def tradeoff(alpha: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
+    """G_mu(alpha) = Phi(Phi^-1(1 - alpha) - mu): the least type II error at type I error `alpha`; shapes broadcast.
+
+    alpha in [0, 1], mu in [0, inf]. Convex, decreasing, at most 1 - alpha, its own inverse.
+    Raises ValueError naming alpha or mu. Source: vandijk2023 section 4.1.
+    """
+    alpha = real("alpha", alpha, at_least=0, at_most=1)
+    mu = np.minimum(real("mu", mu, at_least=0, infinite=True), _LARGEST_MU)
+    return np.minimum(ndtr(-ndtri(alpha) - mu), 1 - alpha)[()]
+
+
+def compose(mus: ArrayLike) -> NDArray[np.float64]:
+    """The mu of the composition of G_mu over the last axis: the root of the sum of squares.
+
+    mus: shape (..., k), each >= 0; returns shape (...). Tight also under adaptive composition.
+    Raises ValueError naming mus. Source: vandijk2023 section 4.3.
+    """
+    mus = np.atleast_1d(real("mus", mus, at_least=0))
+    largest = np.max(mus, axis=-1, keepdims=True, initial=0.0)
+    scale = np.where(largest > 0, largest, 1.0)
+    return (scale[..., 0] * np.sqrt(np.sum((mus / scale) ** 2, axis=-1)))[()]
+
+
+def group(mu: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
+    """The mu for groups of g records: g mu, the g-fold iterate 1 - (1 - G_mu)^{o g} in closed form.
+
+    mu >= 0, g >= 1 whole; shapes broadcast. Raises ValueError naming mu or g. Source: vandijk2023 section 4.6.
+    """
+    size = real("g", g, at_least=1)
+    if not np.all(size == np.floor(size)):
+        raise ValueError(f"g must be a whole number, got {g!r}")
+    return (real("mu", mu, at_least=0) * size)[()]
+
+
+def renyi(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
+    """Renyi divergence of N(mu, 1) from N(0, 1): order mu^2 / 2; so mu-GDP by Gaussian noise is (mu^2/2)-zCDP.
+
+    order > 0, mu >= 0; shapes broadcast. Raises ValueError naming order or mu.
+    Source: vandijk2023 before (5), with the sign of the exponent mended: E[e^{(order - 1) Z}].
+    """
+    return (real("order", order, above=0) * real("mu", mu, at_least=0) ** 2 / 2)[()]
+
+
+def renyi_as_printed(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
+    """What the expression before (5) of vandijk2023 gives as printed, ln E[e^{(1 - order) Z}]/(1 - order).
+
+    Equals (2 - order) mu^2 / 2, negative from order 2 on: no divergence. Kept for comparison with `renyi`.
+    """
+    return ((2 - real("order", order, above=0)) * real("mu", mu, at_least=0) ** 2 / 2)[()]
+
+
+def loss_exceeds(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
+    """The probability that the privacy loss of G_mu exceeds epsilon in absolute value; shapes broadcast.
+
+    It is larger than delta(epsilon, mu): (epsilon, delta)-DP does not bound the loss by epsilon with
+    probability 1 - delta, as vandijk2023 section 3.2 has it. epsilon >= 0, mu >= 0 (0 at mu = 0).
+    """
+    epsilon, mu = np.broadcast_arrays(real("epsilon", epsilon, at_least=0), real("mu", mu, at_least=0))
+    spread = np.where(mu > 0, mu, 1.0)
+    exceeds = ndtr(spread / 2 - epsilon / spread) + ndtr(-spread / 2 - epsilon / spread)
+    return np.where(mu > 0, exceeds, 0.0)[()]

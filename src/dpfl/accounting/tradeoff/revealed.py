@@ -1,0 +1,150 @@
+"""Adversary A1, who sees how many differing records each round used: a mixture of Gaussians with a known label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
+from scipy.stats import hypergeom
+
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.arguments import real, scalar, whole
+from dpfl.accounting.contraction import theta
+from dpfl.accounting.roots import root
+
+_LEAST_WEIGHT = 1e-200
+
+
+@dataclass(frozen=True)
+class RevealedMixture:
+    """Draw mu from `mus` with `weights`, tell the adversary, and let him test G_mu. Both shape (k,), mus >= 0.
+
+    His best test equalises the slopes of the components: one likelihood threshold s for all of them.
+    """
+
+    weights: NDArray[np.float64]
+    mus: NDArray[np.float64]
+
+    def delta(self, epsilon: ArrayLike) -> NDArray[np.float64]:
+        """sum_k w_k theta(epsilon, mu_k) at epsilon >= 0, any shape."""
+        epsilon = real("epsilon", epsilon, at_least=0)
+        return (theta(epsilon[..., None], self.mus) @ self.weights)[()]
+
+    def epsilon(self, delta: ArrayLike) -> NDArray[np.float64]:
+        """The smallest epsilon >= 0 at which `delta` in [0, 1] is kept; inf at delta = 0."""
+        delta = real("delta", delta, at_least=0, at_most=1)
+        at_zero = self.delta(0.0)
+        found = np.where((delta == 0) & (at_zero > 0), np.inf, 0.0)
+        open_ = (delta > 0) & (delta < at_zero)
+        highest = gaussian_dp.epsilon(delta[open_], np.max(self.mus))
+        found[open_] = root(lambda eps, target: self.delta(eps) / target - 1, 0.0, highest, delta[open_])
+        return found[()]
+
+    def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:
+        """The least type II error at type I error `alpha` in [0, 1], any shape."""
+        alpha = real("alpha", alpha, at_least=0, at_most=1)
+        used = self.mus > 0
+        unused = float(np.sum(self.weights[~used]))  # rounds without a trace of the record: pure guessing, slope -1
+        at_zero = float(self.weights[used] @ ndtr(-self.mus[used] / 2))
+        value = np.maximum(2 * at_zero + unused - alpha, 0.0)
+        early, late = (alpha > 0) & (alpha < at_zero), (alpha < 1) & (alpha > at_zero + unused)
+        value = np.where(alpha == 0, 1.0, np.where(alpha == 1, 0.0, value))
+        if np.any(used):
+            value[early] = self._early(alpha[early], unused)
+            value[late] = self._late(alpha[late], unused)
+        return np.clip(value, 0.0, 1 - alpha)[()]
+
+    def _early(self, alpha: NDArray, unused: float) -> NDArray[np.float64]:
+        """Steeper than -1: the threshold s > 0 with sum_k w_k Q(s/mu_k + mu_k/2) = alpha."""
+        log_w, mus = self._used()
+
+        def gap(s: NDArray, alpha: NDArray) -> NDArray[np.float64]:
+            return logsumexp(log_w + log_ndtr(-s[..., None] / mus - mus / 2), axis=-1) - np.log(alpha)
+
+        s = root(gap, 0.0, -np.max(mus) * ndtri(np.minimum(alpha, 0.5)), alpha)
+        return unused + ndtr(s[..., None] / mus - mus / 2) @ np.exp(log_w)
+
+    def _late(self, alpha: NDArray, unused: float) -> NDArray[np.float64]:
+        """Flatter than -1: the threshold -t < 0 with sum_k w_k Q(t/mu_k - mu_k/2) = 1 - alpha."""
+        log_w, mus = self._used()
+
+        def gap(t: NDArray, alpha: NDArray) -> NDArray[np.float64]:
+            shifted = t[..., None] / mus - mus / 2
+            above = np.log1p(-alpha) - logsumexp(log_w + log_ndtr(-shifted), axis=-1)
+            below = np.log(unused + ndtr(shifted) @ np.exp(log_w)) - np.log(alpha)
+            return np.where(alpha < 0.5, below, above)
+
+        highest = np.max(mus * (ndtri(alpha)[..., None] + mus / 2), axis=-1)
+        t = root(gap, 0.0, np.maximum(highest, 0.0), alpha)
+        return np.exp(logsumexp(log_w + log_ndtr(-t[..., None] / mus - mus / 2), axis=-1))
+
+    def _used(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Logarithms of the weights, and the mus, of the components that tell something."""
+        used = self.mus > 0
+        return np.log(self.weights[used]), self.mus[used]
+
+
+def revealed(*, n: int, m: int, rounds: int, sigma: float, group_size: int = 1) -> RevealedMixture:
+    """The mixture that A1 faces after `rounds` batches of m out of n records, noise sigma sensitivities.
+
+    A round that holds j of the `group_size` differing records (hypergeometric) shifts the sum by at most j,
+    so mu = sqrt(sum of j^2 over rounds)/sigma; for one record the count is Bin(rounds, m/n).
+    Exact up to components of weight below 1e-200. Raises ValueError naming the argument.
+    Source: vandijk2023 sections 4.5 and 4.7.
+    """
+    sigma = scalar("sigma", sigma, above=0)
+    rounds = whole("rounds", rounds, at_least=1)
+    weights, squares = _power(_one_round(n, m, group_size), rounds)
+    return RevealedMixture(weights, np.sqrt(squares) / sigma)
+
+
+def revealed_renyi(order: ArrayLike, *, n: int, m: int, rounds: int, sigma: float, group_size: int = 1) -> NDArray:
+    """Renyi divergence of order > 1 (any shape) that A1 sees, in closed form from one round's counts.
+
+    rounds ln(sum_j w_j e^{order (order - 1) j^2/(2 sigma^2)})/(order - 1): above order E/(2 sigma^2), so
+    subsampled batches are not E/(2 sigma^2)-zCDP. Raises ValueError naming the argument.
+    """
+    order = real("order", order, above=1)
+    sigma, rounds = scalar("sigma", sigma, above=0), whole("rounds", rounds, at_least=1)
+    one = _one_round(n, m, group_size)
+    squares = np.flatnonzero(one)
+    growth = (order * (order - 1))[..., None] * squares / (2 * sigma**2)
+    return (rounds * logsumexp(growth, b=one[squares], axis=-1) / (order - 1))[()]
+
+
+def _one_round(n: int, m: int, group_size: int) -> NDArray[np.float64]:
+    """The law of j^2, j the number of differing records in one batch, as weights over 0, 1, 2, ..."""
+    n, m = whole("n", n, at_least=1), whole("m", m, at_least=1)
+    group_size = whole("group_size", group_size, at_least=1)
+    if m > n:
+        raise ValueError(f"m must be at most n = {n}, got {m}")
+    if group_size > n:
+        raise ValueError(f"group_size must be at most n = {n}, got {group_size}")
+    counts = np.arange(group_size + 1)
+    law = np.zeros(group_size**2 + 1)
+    law[counts**2] = hypergeom.pmf(counts, n, group_size, m)
+    return law
+
+
+def _power(law: NDArray, times: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The law of the sum of `times` independent draws: (weights, values), by repeated squaring.
+
+    Plain sums of products of positive numbers, no transform, so that every weight keeps its digits.
+    """
+    start, result, base_start, base = 0, np.ones(1), 0, law
+    while times:
+        if times & 1:
+            start, result = _trimmed(start + base_start, np.convolve(result, base))
+        times >>= 1
+        if times:
+            base_start, base = _trimmed(2 * base_start, np.convolve(base, base))
+    kept = result > 0
+    return result[kept], (start + np.arange(result.size))[kept].astype(np.float64)
+
+
+def _trimmed(start: int, law: NDArray) -> tuple[int, NDArray[np.float64]]:
+    """Drop both ends of negligible weight."""
+    kept = np.flatnonzero(law >= _LEAST_WEIGHT)
+    return start + int(kept[0]), law[kept[0] : kept[-1] + 1]

@@ -1,0 +1,225 @@
+"""Fetching: the wanted file from the first source that has it, verified, complete or not there at all."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from filelock import FileLock
+
+from dpfl.data.download import Unfinished, Unreachable, download
+from dpfl.data.sources import Source, accepted
+from dpfl.data.verify import Refused, decompressed, holds, store
+from dpfl.errors import InputError
+from dpfl.progress import ProgressCallback
+
+_LOG = logging.getLogger(__name__)
+_SUFFIXES = ("", ".gz", ".xz")
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """One place that may hold a wanted file: a path, a URL of the file, or a URL of an archive that contains it."""
+
+    wanted: Source
+    place: Path | str
+    in_archive: bool = False
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What every attempt of one fetch shares."""
+
+    raw_folder: Path
+    timeout_seconds: float
+    progress: ProgressCallback
+
+    @property
+    def downloads(self) -> Path:
+        return self.raw_folder / "downloads"
+
+
+def _silent(done: int, total: int) -> None:
+    """Report no progress."""
+
+
+def fetch(
+    dataset: str,
+    file: str,
+    raw_folder: Path,
+    mirror: str | None = None,
+    timeout_seconds: float = 60.0,
+    progress: ProgressCallback = _silent,
+) -> Path:
+    """Return the path of `file`, verified and decompressed, in the dataset's own `raw_folder`; fetch it if it is not.
+
+    Tried in this order: what is already there; `mirror` (a folder, a file:// or an http(s):// address) at
+    <mirror>/<dataset's folder>/<file>, plain, .gz or .xz; there again an accepted variant of the file, under its own
+    name; then the table's addresses. The name of the path that is returned tells which one it was.
+    `timeout_seconds` bounds each wait for a byte; `progress(done, total)` counts bytes of the step in hand.
+
+    Raises InputError, one line, where the names or the mirror are wrong, where nothing can be written, or where
+    every source failed: then with each source and its reason.
+    """
+    wanted = accepted(dataset, file)
+    raw_folder = Path(raw_folder)
+    try:
+        present = _present(wanted, raw_folder)
+        if present:
+            return present
+        candidates = [*_mirrored(wanted, mirror), *_published(wanted)]
+        raw_folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(raw_folder / ".lock"):  # one fetch of a dataset at a time: its files may share an archive
+            return _present(wanted, raw_folder) or _first(candidates, _Job(raw_folder, timeout_seconds, progress))
+    except Refused as error:
+        raise InputError(
+            f"cannot fetch {file} of {dataset}: {error}. To mend it, set data.mirror in config.yaml, or DPFL_MIRROR, "
+            f"to a folder or URL that holds {wanted[0].mirror_folder}/{file} (plain, .gz or .xz)"
+        ) from None
+    except OSError as error:
+        raise InputError(f"cannot write {file} of {dataset} in {raw_folder}: {error.strerror or error}") from None
+
+
+def _present(wanted: tuple[Source, ...], raw_folder: Path) -> Path | None:
+    """Return the path of the first accepted file that is already there and verified, if any."""
+    found = (raw_folder / row.file for row in wanted if holds(raw_folder / row.file, row.bytes, row.sha256))
+    return next(found, None)
+
+
+def _first(candidates: list[_Candidate], job: _Job) -> Path:
+    """Return the path of the first candidate that gives the wanted bytes. Raises Refused with every reason."""
+    reasons, silent_hosts = [], set()
+    for candidate in candidates:
+        host = "" if isinstance(candidate.place, Path) else urlsplit(candidate.place).netloc
+        if host in silent_hosts:
+            continue
+        try:
+            return _obtain(candidate, job)
+        except Refused as reason:
+            _LOG.info("%s: %s", candidate.place, reason)
+            reasons.append(f"{candidate.place}: {reason}")
+            if isinstance(reason, Unreachable):
+                silent_hosts.add(host)
+    raise Refused("; ".join(reasons) or "no source is known")
+
+
+def _mirrored(wanted: tuple[Source, ...], mirror: str | None) -> Iterator[_Candidate]:
+    """Yield the mirror's candidates. Raises InputError at once where the mirror cannot be one."""
+    if not mirror:
+        return
+    parts = urlsplit(str(mirror))
+    if parts.scheme in ("http", "https"):
+        root = str(mirror).rstrip("/")
+        for row in wanted:
+            yield from (_Candidate(row, f"{root}/{row.mirror_folder}/{row.file}{suffix}") for suffix in _SUFFIXES)
+        return
+    if "://" in str(mirror) and parts.scheme != "file":
+        raise InputError(f"the mirror {mirror} must be a folder or an address with file://, http:// or https://")
+    folder = Path(url2pathname(parts.path) if parts.scheme == "file" else mirror).expanduser()
+    if not os.path.isdir(folder):  # unlike Path.is_dir, no exception where a parent is closed to us
+        raise InputError(
+            f"the mirror {mirror} is not a folder that can be read; mend data.mirror in config.yaml, or DPFL_MIRROR"
+        )
+    for row in wanted:
+        places = [folder / row.mirror_folder / f"{row.file}{suffix}" for suffix in _SUFFIXES]
+        yield from (
+            _Candidate(row, place) for place in [place for place in places if os.path.exists(place)] or places[:1]
+        )
+
+
+def _published(wanted: tuple[Source, ...]) -> Iterator[_Candidate]:
+    """Yield the candidates that the table names."""
+    for row in wanted:
+        yield from (_Candidate(row, url, in_archive=bool(row.member)) for url in row.urls)
+
+
+def _obtain(candidate: _Candidate, job: _Job) -> Path:
+    """Store the candidate's file and return its path. Raises Refused, leaving nothing that looks finished."""
+    wanted, place = candidate.wanted, candidate.place
+    target = job.raw_folder / wanted.file
+
+    def keep(path: Path) -> None:
+        with _opened(path) as content:
+            store(content, wanted, target, job.progress)
+
+    if isinstance(place, Path):
+        keep(place)
+    elif candidate.in_archive:
+        with _member(_archive(place, wanted, job), wanted.member) as content:
+            store(content, wanted, target, job.progress)
+    else:
+        # Compression may lengthen what it cannot shorten, though by far less than this.
+        _downloaded(place, wanted.bytes + wanted.bytes // 50 + 4096, keep, job).unlink()
+    return target
+
+
+def _downloaded(url: str, limit: int, keep: Callable[[Path], None], job: _Job) -> Path:
+    """Download `url` to a partial file, hand it to `keep` and return it.
+
+    One that is refused is deleted; if it had begun with an earlier run's or another server's bytes, it is
+    downloaded afresh, once. One that is only unfinished stays, for the next source or the next run.
+    """
+    partial = job.downloads / f"{Path(urlsplit(url).path).name}.partial"
+    while True:
+        resumed = partial.exists() and partial.stat().st_size > 0
+        try:
+            download(url, partial, limit, job.timeout_seconds, job.progress)
+            keep(partial)
+            return partial
+        except Unfinished:
+            if partial.exists() and not partial.stat().st_size:
+                partial.unlink()
+            raise
+        except Refused:
+            partial.unlink()
+            if not resumed:
+                raise
+
+
+def _archive(url: str, wanted: Source, job: _Job) -> Path:
+    """Return the path of the verified archive at `url`; it is downloaded once for all of its members."""
+
+    def keep(partial: Path) -> None:
+        if not holds(partial, wanted.archive_bytes, wanted.archive_sha256):
+            with partial.open("rb") as stream:
+                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            raise Refused(f"found sha256 {found} for the archive, expected {wanted.archive_sha256}")
+
+    archive = job.downloads / Path(urlsplit(url).path).name
+    if not holds(archive, wanted.archive_bytes, wanted.archive_sha256):
+        os.replace(_downloaded(url, wanted.archive_bytes, keep, job), archive)
+    return archive
+
+
+@contextmanager
+def _member(archive: Path, name: str) -> Iterator[BinaryIO]:
+    """Yield the content of the one member of that exact name; nothing else is unpacked, no other path is written."""
+    with tarfile.open(archive, "r|*") as tar:
+        for entry in tar:
+            content = tar.extractfile(entry) if entry.name == name and entry.isreg() else None
+            if content:
+                yield cast(BinaryIO, content)
+                return
+    raise Refused(f"the archive holds no {name}")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Yield the decompressed content of the file at `path`. Raises Refused where it cannot be opened."""
+    try:
+        stream = path.open("rb")
+    except FileNotFoundError:
+        raise Refused("not there (nor with .gz or .xz)") from None
+    except OSError as error:
+        raise Refused(f"cannot be read: {error.strerror or error}") from None
+    with stream:
+        yield decompressed(stream)

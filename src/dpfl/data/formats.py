@@ -1,0 +1,114 @@
+"""Strict readers of the raw files: what is not exactly of the format is refused, never guessed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfl.errors import InputError
+
+CLASSES = 10
+_CIFAR_SHAPE = (3, 32, 32)
+_IDX_UNSIGNED_BYTES = 0x08
+
+INSURANCE_COLUMNS = ("age", "sex", "bmi", "children", "smoker", "region")
+INSURANCE_TARGET = "charges"
+# In alphabetical order: a category's place is its code, as scikit-learn's LabelEncoder numbers them.
+_CATEGORIES = {
+    "sex": ("female", "male"),
+    "smoker": ("no", "yes"),
+    "region": ("northeast", "northwest", "southeast", "southwest"),
+}
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def idx(data: bytes, dimensions: int, name: str) -> NDArray[np.uint8]:
+    """Return the array of an IDX file of unsigned bytes: magic 0 0 8 `dimensions`, big-endian sizes, values.
+
+    Raises InputError, naming the file `name`, for another magic number, an empty array or another length.
+    """
+    header = 4 + 4 * dimensions
+    magic = bytes((0, 0, _IDX_UNSIGNED_BYTES, dimensions))
+    if data[:4] != magic or len(data) < header:
+        raise InputError(f"{name} is not an IDX file of {dimensions} dimensions: it begins with {data[:4].hex(' ')!r}")
+    shape = struct.unpack(f">{dimensions}I", data[4:header])
+    expected = header + math.prod(shape)
+    if len(data) != expected or len(data) == header:
+        raise InputError(f"{name} is {len(data)} bytes long; its header, of shape {shape}, promises {expected}")
+    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+
+
+def idx_labels(data: bytes, name: str) -> NDArray[np.int64]:
+    """Return the labels, in 0..9, of an IDX file of one dimension. Raises InputError as `idx`, or for another label."""
+    return _labels(idx(data, 1, name), name)
+
+
+def cifar(data: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the images (n, 3, 32, 32) and labels (n,) of a CIFAR-10 binary batch: 1 label byte, 3,072 pixels a record.
+
+    Raises InputError, naming the file `name`, for a length that is no whole number of records, or another label.
+    """
+    width = 1 + math.prod(_CIFAR_SHAPE)
+    if not data or len(data) % width:
+        raise InputError(f"{name} is {len(data)} bytes long; CIFAR-10 records take {width} bytes each, at least one")
+    records = np.frombuffer(data, np.uint8).reshape(-1, width)
+    return records[:, 1:].reshape(-1, *_CIFAR_SHAPE), _labels(records[:, 0], name)
+
+
+def insurance(data: bytes, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return x (n, 6), in the order of INSURANCE_COLUMNS, and y (n,), the charges, of the insurance table; unscaled.
+
+    sex, smoker and region become their place in alphabetical order (region 0..3).
+    Raises InputError, naming the file `name`, the row (records count from 1) and the column, for a missing,
+    non-numeric or unknown cell; for another header; for a table without records.
+    """
+    header = (*INSURANCE_COLUMNS, INSURANCE_TARGET)
+    try:
+        rows = list(csv.reader(io.StringIO(data.decode("utf-8"), newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{name} is not a CSV file in UTF-8: {error}") from None
+    if not rows or tuple(rows[0]) != header:
+        found = ",".join(rows[0])[:80] if rows else ""
+        raise InputError(f"{name} must begin with the header {','.join(header)}, found {found!r}")
+    if len(rows) == 1:
+        raise InputError(f"{name} holds no records, only a header")
+    table = np.array([_cells(row, header, f"{name}, row {number}") for number, row in enumerate(rows[1:], 1)])
+    return np.ascontiguousarray(table[:, :-1]), table[:, -1].copy()
+
+
+def _labels(raw: NDArray[np.uint8], name: str) -> NDArray[np.int64]:
+    """Return class labels as int64 after checking each."""
+    wrong = np.flatnonzero(raw >= CLASSES)
+    if wrong.size:
+        raise InputError(f"{name}: record {wrong[0]} has label {raw[wrong[0]]}; labels are 0 to {CLASSES - 1}")
+    return raw.astype(np.int64)
+
+
+def _cells(row: list[str], header: tuple[str, ...], place: str) -> list[float]:
+    """Return the numbers of one row."""
+    if len(row) > len(header):
+        raise InputError(f"{place}: {len(row)} cells, expected the {len(header)} of {','.join(header)}")
+    missing = header[len(row) :]
+    if missing:
+        raise InputError(f"{place}, column {missing[0]}: the cell is missing")
+    return [_cell(text, column, place) for text, column in zip(row, header, strict=True)]
+
+
+def _cell(text: str, column: str, place: str) -> float:
+    """Return one cell as a number: a category's code or the number that it spells."""
+    if not text:
+        raise InputError(f"{place}, column {column}: the cell is missing")
+    known = _CATEGORIES.get(column)
+    if known:
+        if text not in known:
+            raise InputError(f"{place}, column {column}: {text[:40]!r} is none of {', '.join(known)}")
+        return float(known.index(text))
+    if not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
+        raise InputError(f"{place}, column {column}: {text[:40]!r} is not a finite number")
+    return float(text)

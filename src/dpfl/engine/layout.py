@@ -1,0 +1,47 @@
+"""The parameters of a module as one flat vector, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from dpfl.errors import InputError
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names and shapes of a module's parameters, in the order in which they lie in the flat vector."""
+
+    names: tuple[str, ...]
+    shapes: tuple[torch.Size, ...]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Layout:
+        """Return the layout of `module`; raises InputError where it has buffers, which stacked training cannot keep."""
+        buffers = [name for name, _ in module.named_buffers()]
+        if buffers:
+            raise InputError(f"model: has the buffer {buffers[0]}; private training needs a model without buffers")
+        named = list(module.named_parameters())
+        return cls(tuple(name for name, _ in named), tuple(parameter.shape for _, parameter in named))
+
+    @property
+    def size(self) -> int:
+        """The number of parameters."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """Return `flat` (..., size) as one view (..., *shape) a parameter; writing to a view writes to `flat`."""
+        parts = flat.split([math.prod(shape) for shape in self.shapes], dim=-1)
+        return {
+            name: part.unflatten(-1, shape) if shape else part.squeeze(-1)
+            for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
+        }
+
+    def flatten(self, tensors: Mapping[str, Tensor], leading: int = 0) -> Tensor:
+        """Return one vector (..., size) of tensors that share their first `leading` axes."""
+        lead = next(iter(tensors.values())).shape[:leading]
+        return torch.cat([tensors[name].reshape(*lead, -1) for name in self.names], dim=-1)

@@ -1,0 +1,98 @@
+"""An epoch of SGD with momentum, private or not, on a stack of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpfl.engine.gradients import Batch, StackedGradients
+
+
+@dataclass(frozen=True)
+class Variants:
+    """What differs between the models that share a batch; each field has shape (variants,) and lies on their device.
+
+    `clip_norms` and `noise_multipliers` >= 0; an infinite clip norm means plain SGD: no clipping, no noise.
+    """
+
+    clip_norms: Tensor
+    noise_multipliers: Tensor
+
+    @property
+    def private(self) -> Tensor:
+        """Which variants clip."""
+        return torch.isfinite(self.clip_norms)
+
+    @property
+    def noise_scales(self) -> Tensor:
+        """Standard deviation of the noise on the summed gradient."""
+        return torch.where(self.private, self.noise_multipliers * self.clip_norms, 0.0)
+
+    def __getitem__(self, chosen: list[int]) -> Variants:
+        return Variants(self.clip_norms[chosen], self.noise_multipliers[chosen])
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stacked DP-SGD as Opacus does it: noise on the clipped sum, then a division by the expected batch size.
+
+    Update of every parameter w with momentum m: m <- momentum * m + g, w <- w - learning_rate * m, with
+    g = (sum of clipped gradients + sigma C z) / expected batch size for private variants, z standard normal, and the
+    mean gradient of the batch for plain ones (0 for an empty batch).
+
+    Formal guarantee: one step is a Gaussian mechanism with noise multiplier sigma on the batch (dpfl.mechanisms). What
+    the steps compose to depends on the sampling of the batches (dpfl.accounting.dpsgd).
+    """
+
+    gradients: StackedGradients
+    variants: Variants
+    learning_rate: float
+    momentum: float
+
+    def epoch(
+        self,
+        weights: Tensor,
+        velocity: Tensor,
+        data: tuple[Tensor, Tensor],
+        batches: list[list[NDArray[np.int64]]],
+        expected: list[int],
+        noise: Callable[[int, int], Tensor],
+    ) -> None:
+        """Train `weights` and `velocity`, (groups, variants, parameters), in place through one epoch.
+
+        `data`: inputs (records, ...) and labels (records,). `batches[group][step]`: indices into them, the same number
+        of steps in every group. `expected`: each group's expected batch size. `noise(group, step)`: standard normal
+        draws (parameters,), asked for only where a variant needs them.
+        """
+        denominators = torch.tensor(expected, dtype=weights.dtype, device=weights.device)[:, None]
+        scales = self.variants.noise_scales
+        noisy = bool((scales > 0).any())
+        gradient = torch.empty_like(weights)  # one for all steps: on a CPU a fresh one costs more than its arithmetic
+        for step in range(len(batches[0])):
+            batch, counts = _gather(data, [group[step] for group in batches])
+            self.gradients(gradient, weights, batch, self.variants.clip_norms)
+            if noisy:
+                draws = torch.stack([noise(group, step) for group in range(len(weights))])
+                gradient.addcmul_(draws[:, None, :], scales[None, :, None])
+            sizes = torch.where(self.variants.private, denominators, counts[:, None].clamp(min=1))
+            velocity.mul_(self.momentum).addcdiv_(gradient, sizes[:, :, None])
+            weights.sub_(velocity, alpha=self.learning_rate)
+
+
+def _gather(data: tuple[Tensor, Tensor], chosen: list[NDArray[np.int64]]) -> tuple[Batch, Tensor]:
+    """Return the groups' batches, padded to the longest, and their true sizes (groups,)."""
+    inputs, labels = data
+    longest = max(len(indices) for indices in chosen)
+    rows = np.zeros((len(chosen), longest), dtype=np.int64)
+    present = np.zeros((len(chosen), longest), dtype=bool)
+    for group, indices in enumerate(chosen):
+        rows[group, : len(indices)] = indices
+        present[group, : len(indices)] = True
+    index = torch.from_numpy(rows).to(inputs.device)
+    flags = torch.from_numpy(present).to(inputs.device, inputs.dtype)
+    return (inputs[index], labels[index], flags), flags.sum(1)

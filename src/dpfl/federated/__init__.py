@@ -1,0 +1,1 @@
+"""The federated algorithms of the papers."""

@@ -1,0 +1,1 @@
+"""What is done to a gradient so that it may be shared."""

@@ -1,0 +1,98 @@
+"""Two shapes of evidence that a claim can read: a check (a value found by two routes) and an erratum."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+import pandas as pd
+
+from dpfl.reporting.tables import Page
+
+
+class Relation(StrEnum):
+    """How the independent value should lie to ours."""
+
+    EQUALS = "equals"
+    AT_MOST = "at most"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One case of a claim: `independent` was found by another route than `ours`, and `tolerance` is absolute."""
+
+    claim: str
+    case: str
+    relation: Relation
+    ours: float
+    independent: float
+    tolerance: float
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """One case of an erratum: the value of the printed form, of the right one, and of the right one found otherwise."""
+
+    erratum: int
+    printed_form: str
+    right_form: str
+    case: str
+    printed: float
+    right: float
+    independent: float
+    source: str
+
+
+def table(rows: list[Check] | list[Erratum]) -> pd.DataFrame:
+    """Return one row an entry, a column a field, every number with all its digits."""
+    return pd.DataFrame([{name: as_plain(value) for name, value in asdict(row).items()} for row in rows])
+
+
+def as_plain(value: object) -> object:
+    """Return text as plain text and a number of any kind as a float or an int."""
+    if isinstance(value, str):
+        return str(value)
+    return int(value) if isinstance(value, int) else float(value)
+
+
+def errors(checks: pd.DataFrame) -> pd.Series:
+    """Return how far each check is off: the distance, or for a bound by how much it is exceeded."""
+    excess = checks["independent"] - checks["ours"]
+    return excess.abs().where(checks["relation"] == Relation.EQUALS, excess.clip(lower=0))
+
+
+def passed(checks: pd.DataFrame) -> pd.Series:
+    """Return which checks hold, from their two values; a missing number fails."""
+    return errors(checks) <= checks["tolerance"]
+
+
+def checks_page(data: pd.DataFrame) -> Page:
+    """Lay out checks for a reader."""
+    body = pd.DataFrame(
+        {
+            "Claim": data["claim"],
+            "Case": data["case"],
+            "Ours": data["ours"].map("{:.6g}".format),
+            "Independent": data["independent"].map("{:.6g}".format),
+            "Wanted": data["relation"].map({"equals": "equal", "at most": "independent at most ours"}),
+            "Off by": errors(data).map("{:.1e}".format),
+            "Holds": passed(data).map({True: "yes", False: "no"}),
+        }
+    )
+    return Page(body, [f"{passed(data).sum()} of {len(data)} cases hold within their tolerance (in the CSV file)."])
+
+
+def errata_page(data: pd.DataFrame) -> Page:
+    """Lay out errata for a reader."""
+    body = pd.DataFrame(
+        {
+            "No.": data["erratum"].map(str),
+            "Printed": data["printed_form"],
+            "Right": data["right_form"],
+            "Case": data["case"],
+            "Printed gives": data["printed"].map("{:.4g}".format),
+            "Right gives": data["right"].map("{:.4g}".format),
+            "Found independently": data["independent"].map("{:.4g}".format) + " (" + data["source"] + ")",
+        }
+    )
+    return Page(body)

@@ -1,0 +1,13 @@
+"""Tables: the errata, and the theorems against exact one-dimensional runs."""
+
+from __future__ import annotations
+
+from dpfl.papers.asoodeh2020.checks import all_checks
+from dpfl.papers.asoodeh2020.errata import all_errata
+from dpfl.papers.asoodeh2020.evidence import checks_page, errata_page, table
+from dpfl.reporting.tables import TableRecipe
+
+TABLES = {
+    "errata": TableRecipe(lambda results: table(all_errata()), errata_page),
+    "checks": TableRecipe(lambda results: table(all_checks()), checks_page),
+}

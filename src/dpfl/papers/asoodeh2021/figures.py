@@ -1,0 +1,124 @@
+"""Figure 2 of the paper: as published, what is drawn at q = 0.3, and the same formula at smaller shares of users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dpfl.accounting import contraction
+from dpfl.papers import load
+from dpfl.reporting import style
+from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.results import Results
+
+KEY = "asoodeh2021"
+CLOSED_FORM, WHOLE_ROUNDS, ONE_ROUND = "closed form", "sum over whole rounds", "one round alone"
+WIDTHS = (6.0, 3.5, 1.2, 1.5, 1.5)
+LOOK = ((style.BLUE, "-"), (style.RED, "--"), (style.GREEN, "-."))
+
+
+def parameters() -> dict[str, Any]:
+    """Return the keywords of the accounting functions at Figure 2, m apart."""
+    return dict(load(KEY).settings["figure_2"])
+
+
+def users(rate: float) -> int:
+    """Return how many of Figure 2's users a share of them is."""
+    return round(rate * parameters()["n"])
+
+
+def whole_rounds(epsilon: np.ndarray | float, m: int, rounds: int) -> np.ndarray:
+    """Return Theorem 2's delta with `rounds` rounds of m users, whether or not they are all users."""
+    values = parameters()
+    schedules = {name: np.full(rounds, values[name]) for name in ("eta", "sigma")}
+    return contraction.federated_delta(epsilon, m=m, **values | schedules)
+
+
+def one_round(epsilon: np.ndarray | float, m: int) -> np.ndarray:
+    """Return delta of one round alone at Figure 2's parameters."""
+    values = parameters()
+    kept = {name: values[name] for name in ("n", "sigma", "lipschitz")}
+    return contraction.federated_unamplified_delta(epsilon, m=m, **kept)
+
+
+def data(results: Results) -> pd.DataFrame:
+    """Return columns panel, form, q, users, rounds, epsilon, delta; `rounds` is n/m, whole or not."""
+    settings, n = load(KEY).settings, parameters()["n"]
+    epsilon = np.linspace(*(settings["epsilon"][name] for name in ("first", "last", "points")))
+    parts = []
+
+    def add(panel: str, form: str, m: int, rounds: float, epsilon: np.ndarray, delta: np.ndarray) -> None:
+        columns = {"panel": panel, "form": form, "q": m / n, "users": m, "rounds": rounds}
+        parts.append(pd.DataFrame(columns | {"epsilon": epsilon, "delta": delta}))
+
+    for m in map(users, settings["sample_rates"]):
+        closed = contraction.federated_delta(epsilon, m=m, **parameters())
+        add("published", CLOSED_FORM, m, n / m, epsilon, closed)
+        add("published", ONE_ROUND, m, n / m, epsilon, one_round(epsilon, m))
+        if n % m:
+            for rounds in (n // m, n // m + 1):
+                add("published", WHOLE_ROUNDS, m, rounds, epsilon, whole_rounds(epsilon, m, rounds))
+    few = np.array(settings["small_rate_epsilons"])
+    for m in settings["users_a_round"]:
+        add("other shares", CLOSED_FORM, m, n / m, few, contraction.federated_delta(few, m=m, **parameters()))
+    return pd.concat(parts)
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    """Draw the published curves, the choice of rounds at q = 0.3, and delta by share of users."""
+    figure, axes = style.panels(3, height=3.7, width=11)
+    published = table[table["panel"] == "published"]
+    _draw_published(axes[0], published)
+    _draw_rounds(axes[1], published)
+    _draw_shares(axes[2], table[table["panel"] == "other shares"])
+    style.footer(
+        figure, "Right: only shares whose number of users divides n = 100. Shaded: the shares of the published figure."
+    )
+    return figure
+
+
+def _draw_published(axis: Axes, rows: pd.DataFrame) -> None:
+    """Delta against epsilon, one curve a share, with the one-round value as dots."""
+    for (q, group), (colour, dash) in zip(rows.groupby("q"), LOOK, strict=True):
+        closed, alone = (group[group["form"] == form] for form in (CLOSED_FORM, ONE_ROUND))
+        axis.plot(closed["epsilon"], closed["delta"], color=colour, linestyle=dash, label=f"q = {q:g}")
+        axis.plot(alone["epsilon"][::8], alone["delta"][::8], ".", color=style.BLACK, markersize=4)
+    axis.plot([], [], ".", color=style.BLACK, label="one round alone")
+    axis.set(title="as published", xlabel="epsilon", ylabel="delta", yscale="log", ylim=(1e-12, 1), xlim=(0, 2))
+    axis.legend(loc="lower left", frameon=False)
+
+
+def _draw_rounds(axis: Axes, rows: pd.DataFrame) -> None:
+    """Each curve over the one-round value of the same share: what contraction and the number of rounds do."""
+    alone = rows[rows["form"] == ONE_ROUND].set_index(["q", "epsilon"])["delta"]
+    curves = rows[rows["form"] != ONE_ROUND].groupby(["q", "rounds"])
+    # The closed forms lie on one another: the wider line below.
+    looks = iter(zip((style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PURPLE), WIDTHS, strict=True))
+    order = sorted(curves, key=lambda item: (item[1]["form"].iloc[0] != CLOSED_FORM, item[0]))
+    for (q, rounds), group in order:
+        ratio = group.set_index(["q", "epsilon"])["delta"] / alone
+        name = f"q = {q:g}, T = {rounds:.3g}" + ("" if group["form"].iloc[0] == CLOSED_FORM else " (whole rounds)")
+        colour, width = next(looks)
+        ratio = ratio.dropna()
+        epsilon = ratio.index.get_level_values("epsilon")
+        axis.plot(epsilon, ratio, color=colour, linestyle="-", linewidth=width, label=name)
+    axis.set(title="over one round alone", xlabel="epsilon", ylabel="delta / theta", ylim=(0.4, 1.3), xlim=(0, 2))
+    axis.legend(loc="lower left", frameon=False)
+
+
+def _draw_shares(axis: Axes, rows: pd.DataFrame) -> None:
+    """Delta against the share of users a round, one curve an epsilon."""
+    for (epsilon, group), (colour, dash), marker in zip(rows.groupby("epsilon"), LOOK, style.MARKERS, strict=False):
+        look = {"color": colour, "linestyle": dash, "marker": marker}
+        axis.plot(group["q"], group["delta"], label=f"epsilon = {epsilon:g}", **look)
+    axis.axvspan(0.1, 0.3, color=style.YELLOW, alpha=0.25, linewidth=0)
+    axis.set(title="other shares of users", xlabel="share q of the users a round", ylabel="delta")
+    axis.set(xscale="log", yscale="log", ylim=(1e-7, 1))
+    axis.legend(loc="lower left", frameon=False)
+
+
+FIGURES = {"figure_2": FigureRecipe(data, draw)}

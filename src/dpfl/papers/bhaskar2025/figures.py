@@ -1,0 +1,74 @@
+"""Accuracy against the split of epochs into rounds, ours over published."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from dpfl.papers.bhaskar2025.cells import measured_cells
+from dpfl.papers.bhaskar2025.tables import MODEL_NAMES
+from dpfl.reporting import style
+from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.results import Results
+
+
+def _splits(results: Results) -> pd.DataFrame:
+    """Return the cells of Tables 2 to 4, datasets of which nothing ran left out (all kept where nothing ran at all)."""
+    cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4)])
+    ran = cells[cells["runs"] > 0]["dataset"].unique()
+    return cells[cells["dataset"].isin(ran)] if len(ran) else cells
+
+
+def _draw_splits(cells: pd.DataFrame) -> Figure:
+    """Draw one row a dataset and one column a budget."""
+    datasets = list(cells["dataset"].unique())
+    figure, axes = style.panels(3, len(datasets), width=10, height=2.9, squeeze=False, sharex=True)
+    for row, dataset in zip(axes, datasets, strict=True):
+        of_dataset = cells[cells["dataset"] == dataset]
+        for axis, epsilon in zip(row, of_dataset["epsilon"].unique(), strict=True):
+            _panel(axis, of_dataset[of_dataset["epsilon"] == epsilon])
+            budget = "no privacy" if math.isinf(epsilon) else f"ε = {epsilon:g}"
+            axis.set_title(f"{_data_name(of_dataset)}, {budget}")
+        row[0].set_ylabel("test accuracy (%)")
+    for axis in axes[-1]:
+        axis.set_xlabel("local epochs E a round (E · R = 20)")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    style.footer(figure, _footer(cells))
+    return figure
+
+
+def _panel(axis, cells: pd.DataFrame) -> None:
+    """Draw the four models of one dataset and budget: ours filled, published hollow."""
+    for number, (model, line) in enumerate(cells.groupby("model", sort=False)):
+        look = {"color": style.COLOURS[number], "marker": style.MARKERS[number]}
+        ours = line[line["runs"] > 0]
+        axis.errorbar(ours["local_epochs"], ours["accuracy_pct"], ours["interval_pct"], label=MODEL_NAMES[model], **look)
+        hollow = {"markerfacecolor": "none", "linestyle": ":", "linewidth": 0.8, "alpha": 0.7}
+        axis.plot(line["local_epochs"], line["published_accuracy_pct"], **look, **hollow)
+    axis.set_xscale("log")
+    axis.set_xticks(sorted(cells["local_epochs"].unique()), labels=sorted(cells["local_epochs"].unique()))
+    axis.minorticks_off()
+
+
+def _data_name(cells: pd.DataFrame) -> str:
+    """Return the dataset's name, with the stand-in that was run instead."""
+    ran = cells[cells["stand_in"]]["ran_on"]
+    return cells["dataset"].iloc[0] + (f" ({ran.iloc[0]})" if len(ran) else "")
+
+
+def _footer(cells: pd.DataFrame) -> str:
+    """Return what the markers and bars mean, the number of runs, and the stand-ins."""
+    ran = cells[cells["runs"] > 0]
+    if ran.empty:
+        return "Hollow: published. Nothing was run at this scale."
+    runs = f"{ran['runs'].min()}" if ran["runs"].nunique() == 1 else f"{ran['runs'].min()} to {ran['runs'].max()}"
+    bars = "bars: 95 % interval" if ran["runs"].min() >= 2 else "no bars below two runs"
+    stand_in = " In brackets: the stand-in data that ours ran on, not comparable." if ran["stand_in"].any() else ""
+    notes = " ".join(sorted(set(ran["data_note"]) - {""})) if not ran["stand_in"].any() else ""
+    return f"Filled: ours, mean of {runs} runs, {bars}. Hollow, dotted: published.{stand_in} {notes}".strip()
+
+
+FIGURES = {"splits": FigureRecipe(_splits, _draw_splits)}

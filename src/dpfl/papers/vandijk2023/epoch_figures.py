@@ -1,0 +1,175 @@
+"""Figures about adversary A1: epochs against rounds, groups, and a last epoch with less noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from dpfl.accounting import gaussian_dp, tradeoff
+from dpfl.papers.vandijk2023.runs import epsilon_of, equivalent_mu, run, settings
+from dpfl.papers.vandijk2023.sampling_figures import CURVES
+from dpfl.reporting import style
+from dpfl.reporting.results import Results
+
+COLOURS = (style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PURPLE)
+DASHES = ("-", "--", "-.")
+DRAWN = ("A1", "h", "h_bar", "shuffled", "A0")
+"""Guarantees in the figure on epochs and rounds, those that depend on the batch last."""
+
+
+def guarantee(name: str, *, m: int, epochs: int, sigma: float) -> tradeoff.Guarantee:
+    """Return one of DRAWN for the run with other batches, epochs or noise."""
+    if name == "shuffled":
+        return tradeoff.Gaussian(float(tradeoff.shuffled_mu(epochs, sigma)))
+    return tradeoff.dpsgd_guarantee(n=run()["n"], m=m, epochs=epochs, sigma=sigma, adversary=name)
+
+
+def epochs_data(results: Results) -> pd.DataFrame:
+    """Return columns panel, curve, batch, epochs, epsilon, mu_over_simple (mu over sqrt(E)/sigma at equal epsilon)."""
+    chosen, rows = settings("epochs_not_rounds"), []
+    sigma = chosen["sigma"]
+
+    def add(panel: str, name: str, m: int, epochs: int) -> None:
+        kept = guarantee(name, m=m, epochs=epochs, sigma=sigma)
+        ratio = equivalent_mu(kept) / float(tradeoff.shuffled_mu(epochs, sigma))
+        columns = {"panel": panel, "curve": name, "batch": m, "epochs": epochs}
+        rows.append(columns | {"epsilon": epsilon_of(kept), "mu_over_simple": ratio})
+
+    for name in DRAWN:
+        for m in chosen["sampled" if name == "A0" else "batches"]:
+            add("batches", name, m, run()["epochs"])
+    for name in DRAWN[:-1]:
+        for epochs in chosen["epochs"]:
+            add("epochs", name, run()["m"], epochs)
+    return pd.DataFrame(rows)
+
+
+def draw_epochs(data: pd.DataFrame) -> Figure:
+    """Draw epsilon against the batch size, and the error of the approximations against the epochs."""
+    figure, (batches, epochs) = style.panels(2, height=3.7, width=9.5)
+    for name in DRAWN:
+        label, colour, dash = CURVES[name]
+        marker = {"A1": "o", "A0": "s"}.get(name, "")
+        look = {"color": colour, "linestyle": dash, "marker": marker, "label": label}
+        left = data[(data["panel"] == "batches") & (data["curve"] == name)]
+        right = data[(data["panel"] == "epochs") & (data["curve"] == name)]
+        batches.plot(left["batch"], left["epsilon"], **look)
+        epochs.plot(right["epochs"], right["mu_over_simple"], **look)
+    batches.set(xlabel=f"batch size among {run()['n']} records", xscale="log", title=f"{run()['epochs']} epochs")
+    batches.set(ylabel=f"epsilon at delta = {settings('delta'):g}", ylim=(0, None))
+    epochs.set(xlabel="epochs E", xscale="log", ylabel="mu / (sqrt(E)/sigma)", title=f"batches of {run()['m']}")
+    figure.legend(*batches.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+    style.footer(figure, f"sigma = {settings('epochs_not_rounds')['sigma']} sensitivities.")
+    return figure
+
+
+def group_data(results: Results) -> pd.DataFrame:
+    """Return columns panel, batch, group, mu_ratio (mu over that of one record), alpha, beta; unused ones are 0."""
+    chosen, values = settings("group_privacy"), run()
+    rows = []
+    for m in chosen["batches"]:
+        mus = [equivalent_mu(_group(m, g)) for g in chosen["groups"]]
+        rows += [
+            {"panel": "growth", "batch": m, "group": g, "mu_ratio": mu / mus[0], "alpha": 0.0, "beta": 0.0}
+            for g, mu in zip(chosen["groups"], mus, strict=True)
+        ]
+    alpha = np.linspace(0.0, 1.0, 101)
+    for g in chosen["groups"]:
+        simple = gaussian_dp.tradeoff(alpha, tradeoff.shuffled_mu(values["epochs"], chosen["sigma"], g))
+        for panel, beta in (("exact", _group(values["m"], g).tradeoff(alpha)), ("simple", simple)):
+            columns = {"panel": panel, "batch": values["m"], "group": g, "mu_ratio": 0.0}
+            rows += [columns | {"alpha": a, "beta": b} for a, b in zip(alpha, beta, strict=True)]
+    return pd.DataFrame(rows)
+
+
+def _group(m: int, g: int) -> tradeoff.Guarantee:
+    """Return what A1 learns of a group of g records with batches of m."""
+    values, sigma = run(), settings("group_privacy")["sigma"]
+    return tradeoff.dpsgd_guarantee(
+        n=values["n"], m=m, epochs=values["epochs"], sigma=sigma, adversary="A1", group_size=g
+    )
+
+
+def draw_groups(data: pd.DataFrame) -> Figure:
+    """Draw the growth of mu with the group, and the trade-off curves."""
+    figure, (growth, curves) = style.panels(2, height=3.6, width=9)
+    groups = np.array(sorted(data["group"].unique()))
+    rows = data[data["panel"] == "growth"]
+    for (m, part), colour, dash, marker in zip(
+        rows.groupby("batch"), COLOURS, DASHES, style.MARKERS[: len(DASHES)], strict=False
+    ):
+        growth.plot(part["group"], part["mu_ratio"], color=colour, linestyle=dash, marker=marker, label=f"batches of {m}")
+    growth.plot(groups, np.sqrt(groups), color=style.BLACK, linestyle=":", linewidth=1, label="sqrt(g), the claim")
+    growth.plot(groups, groups, color=style.BLACK, linestyle=(0, (1, 4)), linewidth=1, label="g, the general rule")
+    growth.set(xlabel="group size g", ylabel="mu / mu of one record", xscale="log", yscale="log")
+    growth.set_xticks(groups, [str(g) for g in groups])
+    growth.set_yticks((1, 2, 4, 8, 16), ["1", "2", "4", "8", "16"])
+    growth.minorticks_off()
+    growth.legend(loc="upper left", frameon=False, fontsize=8)
+    for g, colour in zip(groups, COLOURS, strict=True):
+        for panel, dash, label in (("exact", "-", f"g = {g}"), ("simple", ":", None)):
+            part = data[(data["panel"] == panel) & (data["group"] == g)]
+            curves.plot(part["alpha"], part["beta"], color=colour, linestyle=dash, label=label)
+    curves.set(xlabel="type I error alpha", ylabel="type II error beta", xlim=(0, 1), ylim=(0, 1))
+    curves.legend(loc="upper right", frameon=False, fontsize=8)
+    values, sigma = run(), settings("group_privacy")["sigma"]
+    style.footer(
+        figure,
+        f"{values['n']} records, {values['epochs']} epochs, sigma = {sigma} sensitivities of one record. "
+        f"Right: batches of {values['m']}; dotted: G of sqrt(gE)/sigma.",
+    )
+    return figure
+
+
+def last_epoch_data(results: Results) -> pd.DataFrame:
+    """Return columns panel, epochs, kept (share of sigma in the last epoch), mu_ratio, epsilon, equal_sigma.
+
+    `equal_sigma` is the sigma that, used in all epochs, gives the same mu.
+    """
+    chosen = settings("last_epoch_noise")
+    sigma, delta = chosen["sigma"], settings("delta")
+    rows = []
+
+    def add(panel: str, epochs: int, kept: float) -> None:
+        plain = float(tradeoff.shuffled_mu(epochs, sigma))
+        mu = float(tradeoff.last_epoch_mu(epochs, sigma, last_sigma=kept * sigma))
+        columns = {"panel": panel, "epochs": epochs, "kept": kept, "mu_ratio": mu / plain}
+        rows.append(columns | {"epsilon": float(gaussian_dp.epsilon(delta, mu)), "equal_sigma": sigma * plain / mu})
+
+    for epochs in chosen["drawn"]:
+        for kept in np.geomspace(0.05, 1.0, 40):
+            add("share kept", epochs, float(kept))
+    for epochs in chosen["epochs"]:
+        add("unchanged", epochs, 1.0)
+        add("chapter", epochs, 1 / np.sqrt(epochs + 1))
+    return pd.DataFrame(rows)
+
+
+def draw_last_epoch(data: pd.DataFrame) -> Figure:
+    """Draw what a smaller last sigma costs in mu, and in epsilon."""
+    figure, (cost, spent) = style.panels(2, height=3.5, width=9)
+    chapter, unchanged = data[data["panel"] == "chapter"], data[data["panel"] == "unchanged"]
+    kept = data[data["panel"] == "share kept"]
+    for (epochs, part), colour, dash in zip(kept.groupby("epochs"), COLOURS, DASHES, strict=False):
+        cost.plot(part["kept"], part["mu_ratio"], color=colour, linestyle=dash, label=f"E = {epochs}")
+        mark = chapter[chapter["epochs"] == epochs]
+        cost.plot(mark["kept"], mark["mu_ratio"], "X", color=colour, markersize=7)
+    cost.axhline(np.sqrt(2), color=style.BLACK, linestyle=":", linewidth=1, label="sqrt(2), the claim")
+    cost.set(xlabel="last epoch's sigma / sigma", ylabel="mu / mu with one sigma", xscale="log", ylim=(0.9, 4))
+    cost.set_xticks((0.05, 0.1, 0.2, 0.5, 1), ["0.05", "0.1", "0.2", "0.5", "1"])
+    cost.minorticks_off()
+    cost.legend(frameon=False)
+    for part, colour, dash, marker, label in (
+        (chapter, style.RED, "--", "s", "sigma/sqrt(E+1) in the last epoch"),
+        (unchanged, style.BLUE, "-", "o", "one sigma"),
+    ):
+        spent.plot(part["epochs"], part["epsilon"], color=colour, linestyle=dash, marker=marker, label=label)
+    spent.set(xlabel="epochs E", ylabel=f"epsilon at delta = {settings('delta'):g}", xscale="log", ylim=(0, None))
+    spent.legend(loc="upper left", frameon=False)
+    sigma = settings("last_epoch_noise")["sigma"]
+    same = chapter["equal_sigma"].iloc[0]
+    style.footer(
+        figure, f"sigma = {sigma} sensitivities. The same epsilon as with the smaller last sigma: sigma = {same:.2f} throughout."
+    )
+    return figure

@@ -1,0 +1,31 @@
+"""The report: Snakemake's own, made anew when a table, figure or verdict is newer than it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from dpfl.errors import InputError
+
+_PARTS = ("tables/*.html", "figures/*.svg", "claims/*.html")
+
+
+def build(folder: Path, config: Path) -> tuple[Path, bool]:
+    """Return <folder>/report.html and whether it had to be made. Run it where the Snakefile lies.
+
+    Raises InputError where there is nothing to report yet, or where Snakemake cannot make the report.
+    """
+    report = folder / "report.html"
+    parts = [path for pattern in _PARTS for path in folder.glob(pattern)]
+    if not parts:
+        raise InputError(f"nothing to report in {folder}: run make first")
+    if report.exists() and report.stat().st_mtime >= max(path.stat().st_mtime for path in parts):
+        return report, False
+    temporary = report.with_suffix(".partial.html")
+    command = [sys.executable, "-m", "snakemake", "--configfile", str(config), "--report", str(temporary)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise InputError(f"Snakemake could not make the report: {(done.stderr.strip() or 'no word').splitlines()[-1]}")
+    temporary.replace(report)
+    return report, True

@@ -1,0 +1,78 @@
+"""Theorem 5 of asoodeh2020: the mean of Theorem 4 over a uniform stopping time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpfl.accounting.contraction import pnsgd_gaussian_delta, pnsgd_random_stop_bound, pnsgd_random_stop_delta, theta
+
+WEAK = {
+    "n": 40,
+    "eta": 0.01,
+    "sigma": 1.0,
+    "lipschitz": 1.0,
+    "smoothness": 0.5,
+    "strong_convexity": 0.0,
+    "diameter": 1.0,
+}
+
+
+@given(st.integers(1, 12), st.floats(0, 5), st.floats(0.01, 2.8), st.floats(0.3, 5))
+@settings(max_examples=50, deadline=None)
+def test_is_the_mean_of_theorem_4_over_the_stopping_time(i, epsilon, eta, sigma):
+    case = {"eta": eta, "sigma": sigma, "lipschitz": 1.0, "smoothness": 0.5, "strong_convexity": 0.2, "diameter": 1.0}
+    mean = sum(pnsgd_gaussian_delta(epsilon, i=i, n=stop, **case) for stop in range(i, 13)) / 12
+    delta = pnsgd_random_stop_delta(epsilon, i=i, n=12, **case)
+    assert delta == pytest.approx(mean, rel=1e-11)
+    assert delta <= pnsgd_random_stop_bound(epsilon, n=12, **case) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 4.0])
+def test_bound_is_vacuous_where_contraction_is_weak(exact, epsilon):
+    """theta(100) = 1 - 1e-544: eq. (16) exceeds 1e540 and so float64; the sum stays at theta(2L/sigma) (n-i+1)/n."""
+    import mpmath as mp
+
+    truth = exact.theta(epsilon, 2.0) / exact.gap(epsilon, 100.0) / 40
+    assert truth > mp.mpf("1e540")
+    assert pnsgd_random_stop_bound(epsilon, **WEAK) == np.inf
+    delta = pnsgd_random_stop_delta(epsilon, i=[1, 20, 40], **WEAK)
+    np.testing.assert_allclose(delta, theta(epsilon, 2.0) * np.array([40, 21, 1]) / 40, rtol=1e-12)
+
+
+def test_bound_is_finite_up_to_the_end_of_float64(exact):
+    """1 - theta = 3e-310 is below the normal range, its reciprocal is not beyond it."""
+    case = {**WEAK, "n": 10**6, "eta": 1 / 75.33}
+    value = pnsgd_random_stop_bound(0.0, **case)
+    truth = exact.theta(0.0, 2.0) / exact.gap(0.0, 1.0 / case["eta"]) / 10**6
+    assert 1e300 < value < np.inf
+    assert exact.relative_error(value, truth) < 1e-10
+
+
+def test_uniform_guarantee_under_strong_contraction(figure_2):
+    """Every record but the very last ones has the bound's delta, as the paper says."""
+    epsilon = np.array([0.0, 0.5, 2.0])
+    bound = pnsgd_random_stop_bound(epsilon, diameter=1.0, **figure_2)
+    np.testing.assert_allclose(pnsgd_random_stop_delta(epsilon, i=1, diameter=1.0, **figure_2), bound, rtol=1e-12)
+    assert np.all(pnsgd_random_stop_delta(epsilon, i=40, diameter=1.0, **figure_2) < bound)
+
+
+def test_no_influence_means_no_divergence():
+    case = {**WEAK, "lipschitz": 0.0}
+    assert pnsgd_random_stop_bound(1.0, **case) == 0.0
+    assert pnsgd_random_stop_delta(1.0, i=1, **case) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"n": 2.5}, "n"), ({"sigma": 0.0}, "sigma"), ({"eta": 4.1}, "eta"), ({"epsilon": -1.0}, "epsilon")],
+)
+def test_refuses(change, named):
+    arguments = {"epsilon": 1.0, **WEAK, **change}
+    epsilon = arguments.pop("epsilon")
+    with pytest.raises(ValueError, match=f"^{named} "):
+        pnsgd_random_stop_bound(epsilon, **arguments)
+    with pytest.raises(ValueError, match=f"^{named} "):
+        pnsgd_random_stop_delta(epsilon, i=1, **arguments)

@@ -1,0 +1,183 @@
+"""Gaussian differential privacy against 50-digit arithmetic and integrals."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.contraction import theta
+
+ALPHAS = np.concatenate([[0.0, 1e-300, 1e-100, 1e-16, 1e-8], np.linspace(0.001, 0.999, 101), [1 - 1e-12, 1.0]])
+MUS = st.floats(1e-3, 30)
+
+
+@pytest.fixture(autouse=True)
+def fifty_digits():
+    with mp.workdps(50):
+        yield
+
+
+def exact_delta(epsilon, mu):
+    """Equation (6) at 50 digits after the subtraction, which loses about as many as mu has zeros."""
+    epsilon, mu = mp.mpf(float(epsilon)), mp.mpf(float(mu))
+    with mp.workdps(60 + 2 * max(0, -int(mp.log10(mu)))):
+        tail = lambda x: mp.erfc(x / mp.sqrt(2)) / 2  # noqa: E731
+        return tail(epsilon / mu - mu / 2) - mp.exp(epsilon) * tail(epsilon / mu + mu / 2)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(0, 40), st.floats(0.3, 20))
+def test_delta_is_theta_and_equation_6(epsilon, mu):
+    exact = exact_delta(epsilon, mu)
+    assert abs(gaussian_dp.delta(epsilon, mu) - exact) <= 1e-11 * exact + 1e-300
+    assert gaussian_dp.delta(epsilon, mu) == theta(epsilon, mu)
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.5, 1.0, 3.0, 20.0])
+@pytest.mark.parametrize("delta", [1e-300, 1e-100, 1e-12, 1e-5, 0.01])
+def test_epsilon_inverts_delta_down_to_1e_300(delta, mu):
+    epsilon = gaussian_dp.epsilon(delta, mu)
+    target = mp.mpf(delta)
+    lower, upper = exact_delta(epsilon * (1 - 1e-12), mu), exact_delta(epsilon * (1 + 1e-12), mu)
+    assert upper <= target <= lower
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 0.5, 3.0, 60.0])
+@pytest.mark.parametrize("delta", [1e-300, 1e-100, 1e-5, 0.3, 0.999])
+def test_mu_inverts_delta_down_to_1e_300(delta, epsilon):
+    mu = gaussian_dp.mu(epsilon, delta)
+    target = mp.mpf(delta)
+    assert exact_delta(epsilon, mu * (1 - 1e-12)) <= target <= exact_delta(epsilon, mu * (1 + 1e-12))
+
+
+def test_inverses_are_vectorised_and_know_their_limits():
+    mus = np.array([0.0, 0.5, 2.0])
+    epsilons = gaussian_dp.epsilon(np.array([[1e-5], [0.0], [1.0]]), mus)
+    assert epsilons.shape == (3, 3)
+    assert np.array_equal(epsilons[1], [0.0, np.inf, np.inf]) and np.array_equal(epsilons[2], [0.0, 0.0, 0.0])
+    assert np.allclose(gaussian_dp.mu(epsilons[0, 1:], 1e-5), mus[1:], rtol=1e-12)
+    assert gaussian_dp.mu(1.0, 0.0) == 0 and gaussian_dp.mu(1.0, 1.0) == np.inf
+    assert gaussian_dp.epsilon(0.9, 1.0) == 0  # more than the total variation
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("alpha", [1e-200, 1e-9, 0.05, 0.5, 0.99, 1 - 2**-40])
+def test_tradeoff_against_50_digits(alpha, mu):
+    quantile = mp.findroot(
+        lambda z: mp.log(mp.erfc(z / mp.sqrt(2)) / 2) - mp.log(mp.mpf(alpha)), -gaussian_quantile(alpha)
+    )
+    exact = mp.erfc(-(quantile - mu) / mp.sqrt(2)) / 2
+    assert abs(gaussian_dp.tradeoff(alpha, mu) - exact) <= 1e-12 * exact
+
+
+def gaussian_quantile(alpha):
+    """A start for the 50-digit quantile."""
+    from scipy.stats import norm
+
+    return float(norm.ppf(alpha))
+
+
+@settings(max_examples=50, deadline=None)
+@given(MUS)
+def test_tradeoff_is_convex_decreasing_below_chance_and_its_own_inverse(mu):
+    beta = gaussian_dp.tradeoff(ALPHAS, mu)
+    assert beta[0] == 1 and beta[-1] == 0
+    assert np.all(np.diff(beta) <= 0) and np.all(beta <= 1 - ALPHAS)
+    assert np.all(np.diff(np.diff(beta) / np.diff(ALPHAS))[5:] >= -1e-9)
+    inside = (beta > 1e-6) & (beta < 1 - 1e-6)
+    assert np.allclose(gaussian_dp.tradeoff(beta[inside], mu), ALPHAS[inside], rtol=1e-9, atol=1e-12)
+
+
+def test_tradeoff_at_the_limits_of_mu():
+    assert np.array_equal(gaussian_dp.tradeoff([0.0, 0.3, 1.0], np.inf), [1.0, 0.0, 0.0])
+    assert np.allclose(gaussian_dp.tradeoff(ALPHAS, 0.0), 1 - ALPHAS, rtol=1e-12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0, 1e3), min_size=3, max_size=12))
+def test_composition_is_associative_and_commutes(mus):
+    whole = gaussian_dp.compose(mus)
+    split = gaussian_dp.compose([gaussian_dp.compose(mus[:2]), gaussian_dp.compose(mus[2:])])
+    assert np.isclose(whole, split, rtol=1e-14) and np.isclose(whole, gaussian_dp.compose(mus[::-1]), rtol=1e-14)
+
+
+def test_compose_works_on_the_last_axis_and_out_to_the_ends_of_float64():
+    assert np.allclose(gaussian_dp.compose([[3.0, 4.0], [5.0, 12.0]]), [5.0, 13.0], rtol=1e-15)
+    assert np.isclose(gaussian_dp.compose([3e300, 4e300]), 5e300) and np.isclose(
+        gaussian_dp.compose([3e-300, 4e-300]), 5e-300
+    )
+    assert gaussian_dp.compose([]) == 0 and gaussian_dp.compose(2.0) == 2
+
+
+def test_expected_tradeoff_over_c2_n2_m2_rounds_composes_to_c_over_sigma():
+    """A round at 'expected' sensitivity m/n is G_{m/(n sigma)}; the printed G_{1/sigma} lacks the c."""
+    c, ratio, sigma = 3, 8, 1.7
+    composed = gaussian_dp.compose(np.full(c**2 * ratio**2, 1 / (sigma * ratio)))
+    assert np.isclose(composed, c / sigma, rtol=1e-13)
+    assert abs(composed - 1 / sigma) > 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0.05, 2), st.integers(1, 6))
+def test_group_is_the_iterated_curve(mu, g):
+    alphas = np.linspace(0.01, 0.99, 33)
+    level = alphas
+    for _ in range(g):
+        level = 1 - gaussian_dp.tradeoff(level, mu)
+    assert np.allclose(1 - level, gaussian_dp.tradeoff(alphas, gaussian_dp.group(mu, g)), rtol=1e-6, atol=1e-14)
+
+
+@pytest.mark.parametrize(("order", "mu"), [(3, 1.0), (1.5, 2.0), (10, 0.5)])
+def test_renyi_against_its_integral_and_the_printed_sign_fails(order, mu):
+    """P = N(mu, 1), Q = N(0, 1); the integral of p^order q^(1 - order), and of what is printed."""
+    loss = lambda x: mu * x - mp.mpf(mu) ** 2 / 2  # noqa: E731
+    moment = lambda power: mp.quad(  # noqa: E731
+        lambda x: mp.npdf(x, mu, 1) * mp.exp(power * loss(x)), [-30 + mu, mu, mu + mu * power, 40 + mu + mu * power]
+    )
+    divergence = mp.log(moment(order - 1)) / (order - 1)
+    printed = mp.log(moment(1 - order)) / (1 - order)
+    assert abs(gaussian_dp.renyi(order, mu) - divergence) < 1e-12
+    assert abs(gaussian_dp.renyi_as_printed(order, mu) - printed) < 1e-12
+    assert abs(printed - divergence) > 0.5
+
+
+def test_printed_renyi_is_negative_where_a_divergence_cannot_be():
+    assert gaussian_dp.renyi_as_printed(3, 1.0) == -0.5 and gaussian_dp.renyi(3, 1.0) == 1.5
+
+
+def test_privacy_loss_exceeds_epsilon_more_often_than_delta():
+    """The printed reading, |loss| <= epsilon with probability 1 - delta, fails; draws agree with the formula.
+
+    200 000 draws; a miss by 5 standard errors happens by chance less than once in a million runs.
+    """
+    epsilon, mu, draws = 1.0, 1.0, 200_000
+    observed = np.random.Generator(np.random.Philox(5)).normal(mu, 1.0, draws)
+    share = np.mean(np.abs(mu * observed - mu**2 / 2) > epsilon)
+    exact = gaussian_dp.loss_exceeds(epsilon, mu)
+    assert abs(share - exact) < 5 * np.sqrt(exact * (1 - exact) / draws)
+    assert exact > 2.9 * gaussian_dp.delta(epsilon, mu)
+    assert gaussian_dp.loss_exceeds(1.0, 0.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: gaussian_dp.delta(-1, 1), "epsilon"),
+        (lambda: gaussian_dp.delta(1, np.nan), "mu"),
+        (lambda: gaussian_dp.epsilon(1.5, 1), "delta"),
+        (lambda: gaussian_dp.epsilon(0.5, -1), "mu"),
+        (lambda: gaussian_dp.mu(np.inf, 0.1), "epsilon"),
+        (lambda: gaussian_dp.mu(1, [-0.1]), "delta"),
+        (lambda: gaussian_dp.tradeoff(1.1, 1), "alpha"),
+        (lambda: gaussian_dp.tradeoff("x", 1), "alpha"),
+        (lambda: gaussian_dp.compose([1, -1]), "mus"),
+        (lambda: gaussian_dp.group(1, 1.5), "g"),
+        (lambda: gaussian_dp.renyi(0, 1), "order"),
+        (lambda: gaussian_dp.loss_exceeds(1, -1), "mu"),
+    ],
+)
+def test_bad_arguments_are_named(call, name):
+    with pytest.raises(ValueError, match=rf"^{name} "):
+        call()

@@ -1,0 +1,131 @@
+"""Subsampling against 50-digit roots and integrals of the hockey stick."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.tradeoff import (
+    amplified_epsilon,
+    from_delta,
+    poisson_add_delta,
+    poisson_renyi,
+    subsample,
+    subsampled_delta,
+)
+
+ALPHAS = np.concatenate([[0.0, 1e-9], np.linspace(0.005, 0.995, 199), [1 - 1e-9, 1.0]])
+
+
+@pytest.fixture(autouse=True)
+def fifty_digits():
+    with mp.workdps(50):
+        yield
+
+
+def exact_mirror(p, mu, alpha):
+    """f_p^-1(alpha) from p Phi(z - mu) + (1 - p) Phi(z) = alpha at 50 digits."""
+    p, mu, alpha = map(mp.mpf, (p, mu, alpha))
+    z = mp.findroot(lambda z: p * mp.ncdf(z - mu) + (1 - p) * mp.ncdf(z) - alpha, (mp.mpf(-3), 10 + mu), solver="ridder")
+    return mp.ncdf(-z)
+
+
+@pytest.mark.parametrize(("p", "mu"), [(0.1, 1.0), (0.5, 2.0), (0.01, 0.5), (0.9, 3.0)])
+def test_subsample_beyond_the_chord_is_the_mirrored_curve(p, mu):
+    fixed_point = mp.ncdf(-mp.mpf(mu) / 2)
+    mirrored = float(mp.mpf(p) * fixed_point + (1 - mp.mpf(p)) * (1 - fixed_point))
+    for alpha in np.append(mirrored + (1 - mirrored) * np.array([1e-3, 0.1, 0.5, 0.9]), 1 - 2**-40):
+        exact = exact_mirror(p, mu, float(alpha))
+        assert abs(subsample(p, mu, alpha) - exact) <= 1e-11 * exact
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(1e-3, 1), st.floats(0.05, 5))
+def test_subsample_is_the_dual_of_the_amplified_delta(p, mu):
+    """Theorem 4.2's other reading: delta_p(epsilon) = p theta(ln(1 + (e^epsilon - 1)/p), mu)."""
+    dual = from_delta(lambda epsilon: subsampled_delta(epsilon, p, mu), ALPHAS)
+    assert np.max(np.abs(subsample(p, mu, ALPHAS) - dual)) < 1e-9
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(0, 1), st.floats(0, 40))
+def test_subsample_is_a_symmetric_tradeoff_curve_between_no_leak_and_the_whole_batch(p, mu):
+    beta = subsample(p, mu, ALPHAS)
+    assert np.all(beta >= 0) and np.all(beta <= 1 - ALPHAS) and np.all(np.diff(beta) <= 0)
+    assert np.all(np.diff(np.diff(beta) / np.diff(ALPHAS)) >= -1e-6)
+    assert np.all(beta >= gaussian_dp.tradeoff(ALPHAS, mu) - 1e-12)
+    inside = (beta > 1e-3) & (beta < 1)
+    assert np.allclose(subsample(p, mu, beta[inside]), ALPHAS[inside], atol=1e-8)
+
+
+def test_subsample_at_the_ends_of_p_and_mu():
+    assert np.array_equal(subsample(0.0, 1.0, ALPHAS), 1 - ALPHAS)
+    assert np.allclose(subsample(1.0, 1.0, ALPHAS), gaussian_dp.tradeoff(ALPHAS, 1.0), rtol=1e-12)
+    assert np.allclose(subsample(0.3, 0.0, ALPHAS), 1 - ALPHAS, rtol=1e-12)
+    assert np.allclose(subsample(0.3, 80.0, ALPHAS[1:]), np.maximum(0.7 - ALPHAS[1:], 0), atol=1e-14)
+    assert subsample(0.3, 80.0, 0.0) == 1
+    assert subsample(1.0, 30.0, 1e-60) == pytest.approx(gaussian_dp.tradeoff(1e-60, 30.0), rel=1e-10)
+    assert subsample([[0.1], [0.2]], 1.0, [0.1, 0.2, 0.3]).shape == (2, 3)
+
+
+def hockey_stick(upper, lower, epsilon, edge):
+    """The integral of (upper - e^epsilon lower)+, positive on one side of `edge`."""
+    gap = lambda x: upper(x) - mp.exp(epsilon) * lower(x)  # noqa: E731
+    sides = [mp.quad(gap, [edge, edge + 5, edge + 15, edge + 40]), mp.quad(gap, [edge - 40, edge - 15, edge - 5, edge])]
+    return max(sides)
+
+
+@pytest.mark.parametrize(("p", "mu", "epsilon"), [(0.1, 1.0, 0.05), (0.1, 1.0, 0.1), (0.04, 2.0, 0.02), (1.0, 1.5, 1.0)])
+def test_both_poisson_directions_against_integrals(p, mu, epsilon):
+    p, mu, epsilon = map(mp.mpf, (p, mu, epsilon))
+    normal = lambda x: mp.npdf(x)  # noqa: E731
+    mixture = lambda x: (1 - p) * mp.npdf(x) + p * mp.npdf(x, mu)  # noqa: E731
+    edges = [mp.log(1 + mp.expm1(sign * epsilon) / p) / mu + mu / 2 for sign in (1, -1)]
+    remove, add = hockey_stick(mixture, normal, epsilon, edges[0]), hockey_stick(normal, mixture, epsilon, edges[1])
+    arguments = (float(epsilon), float(p), float(mu))
+    assert abs(subsampled_delta(*arguments) - remove) <= 1e-12 * remove
+    assert abs(poisson_add_delta(*arguments) - add) <= 1e-10 * add
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(0, 800), st.floats(0, 1), st.floats(0, 10))
+def test_remove_dominates_add_and_add_ends_where_it_must(epsilon, p, mu):
+    remove, add = subsampled_delta(epsilon, p, mu), poisson_add_delta(epsilon, p, mu)
+    assert 0 <= add <= remove * (1 + 1e-9) + 1e-15
+    if -np.expm1(-epsilon) >= p:
+        assert add == 0
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(0, 900), st.floats(1e-6, 1))
+def test_amplified_epsilon_is_the_logarithm_without_overflow(epsilon, p):
+    e, share = mp.mpf(epsilon), mp.mpf(p)
+    assert amplified_epsilon(epsilon, p) == pytest.approx(float(mp.log1p(mp.expm1(e) / share)), rel=1e-13)
+
+
+@pytest.mark.parametrize(("order", "p", "mu"), [(2, 0.1, 1.0), (8, 0.02, 0.7), (64, 0.04, 0.6)])
+def test_poisson_renyi_against_its_integral(order, p, mu):
+    ratio = lambda x: 1 - mp.mpf(p) + p * mp.exp(mu * x - mp.mpf(mu) ** 2 / 2)  # noqa: E731
+    peak = order * mp.mpf(mu)
+    moment = mp.quad(lambda x: ratio(x) ** order * mp.npdf(x), [-20, 0, peak / 2, peak, peak + 20])
+    assert poisson_renyi(order, p, mu) == pytest.approx(float(mp.log(moment) / (order - 1)), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: subsample(1.1, 1, 0.5), "p"),
+        (lambda: subsample(0.1, -1, 0.5), "mu"),
+        (lambda: subsample(0.1, 1, np.nan), "alpha"),
+        (lambda: amplified_epsilon(1, 0), "p"),
+        (lambda: subsampled_delta(-1, 0.1, 1), "epsilon"),
+        (lambda: poisson_add_delta(1, 0.1, -1), "mu"),
+        (lambda: poisson_renyi(1.5, 0.1, 1), "order"),
+        (lambda: poisson_renyi(2, 0, 1), "p"),
+    ],
+)
+def test_bad_arguments_are_named(call, name):
+    with pytest.raises(ValueError, match=rf"^{name} "):
+        call()

@@ -1,0 +1,266 @@
+"""Fetching: the right bytes from the first source that has them, or one clear line and nothing left behind."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import random
+import subprocess
+import tarfile
+import threading
+import time
+
+import pytest
+
+from dpfl.data.fetch import fetch
+from dpfl.errors import InputError
+
+CONTENT = b"label,pixels\n" * 20_000
+PACKINGS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
+toy = functools.partial(fetch, "toy", timeout_seconds=2)
+
+
+def archive(**members: bytes) -> bytes:
+    """Return a .tar.gz with the members, names with _ for /, beside entries that want to be unpacked elsewhere."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        evil = tarfile.TarInfo("../../escaped")
+        evil.size = 4
+        tar.addfile(evil, io.BytesIO(b"evil"))
+        link = tarfile.TarInfo("box/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+        for name, content in members.items():
+            info = tarfile.TarInfo(f"box/{name}")
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def failure(*arguments, **keywords) -> str:
+    """Return the one line that a fetch fails with."""
+    with pytest.raises(InputError) as error:
+        toy(*arguments, **keywords)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("suffix", PACKINGS)
+@pytest.mark.parametrize("kind", ["folder", "file", "http"])
+def test_a_mirror_serves_plain_and_packed_files(server, register, tmp_path, leftovers, suffix, kind):
+    register("f", CONTENT, [server.url("/never")])
+    packed = PACKINGS[suffix](CONTENT)
+    (tmp_path / "mirror" / "toys").mkdir(parents=True)
+    (tmp_path / "mirror" / "toys" / f"f{suffix}").write_bytes(packed)
+    server.publish(f"/m/toys/f{suffix}", packed)
+    mirrors = {"folder": str(tmp_path / "mirror"), "file": (tmp_path / "mirror").as_uri(), "http": server.url("/m/")}
+    path = toy("f", tmp_path / "raw", mirrors[kind])
+    assert path == tmp_path / "raw" / "f" and path.read_bytes() == CONTENT
+    assert leftovers(tmp_path / "raw") == ["f"]
+    assert "/never" not in [asked for asked, _ in server.asked]
+
+
+def test_what_is_there_and_verified_is_not_fetched_again(server, register, tmp_path):
+    register("f", CONTENT, [server.publish("/f", CONTENT)])
+    before = toy("f", tmp_path / "raw").stat()
+    server.asked.clear()
+    assert toy("f", tmp_path / "raw").stat().st_ino == before.st_ino
+    assert server.asked == []
+
+
+def test_what_is_there_and_wrong_is_replaced(server, register, tmp_path):
+    register("f", CONTENT, [server.publish("/f", gzip.compress(CONTENT))])
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "f").write_bytes(CONTENT[:-1] + b"x")
+    assert toy("f", tmp_path / "raw").read_bytes() == CONTENT
+
+
+def test_the_sources_are_tried_in_order(server, register, tmp_path, leftovers):
+    bad = [
+        server.url("/missing.gz"),
+        server.publish("/wrong.gz", gzip.compress(b"another file")),
+        server.publish("/torn.gz", gzip.compress(CONTENT)[:-20]),
+        server.publish("/dead.gz", b"", failures=99),
+    ]
+    register("f", CONTENT, [*bad, server.publish("/good.gz", gzip.compress(CONTENT)), server.url("/never.gz")])
+    (tmp_path / "mirror").mkdir()
+    assert toy("f", tmp_path / "raw", str(tmp_path / "mirror")).read_bytes() == CONTENT
+    tried = list(dict.fromkeys(asked for asked, _ in server.asked))
+    assert tried == ["/missing.gz", "/wrong.gz", "/torn.gz", "/dead.gz", "/good.gz"]
+    assert leftovers(tmp_path / "raw") == ["f"]
+
+
+def test_a_redirection_is_followed_and_a_transparent_packing_undone(server, register, tmp_path):
+    packed = gzip.compress(CONTENT)
+    server.publish("/there.gz", packed, headers={"Content-Encoding": "gzip"})
+    moved = server.publish("/here.gz", b"over there", status=302, headers={"Location": "/there.gz"})
+    register("f", CONTENT, [moved])
+    assert toy("f", tmp_path / "raw").read_bytes() == CONTENT
+    assert [asked for asked, _ in server.asked] == ["/here.gz", "/there.gz"]
+
+
+def test_one_line_tells_every_source_its_reason_and_the_way_out(server, register, tmp_path, leftovers):
+    wrong = gzip.compress(CONTENT[:-1] + b"x")
+    register("f", CONTENT, [server.url("/missing"), server.publish("/wrong", wrong), "http://127.0.0.1:9/off"])
+    (tmp_path / "mirror" / "toys").mkdir(parents=True)
+    (tmp_path / "mirror" / "toys" / "f.xz").write_bytes(b"no xz")
+    line = failure("f", tmp_path / "raw", str(tmp_path / "mirror"))
+    assert line.startswith("cannot fetch f of toy: ")
+    assert f"{tmp_path}/mirror/toys/f.xz: found sha256 {hashlib.sha256(b'no xz').hexdigest()}" in line
+    assert "/missing: HTTP 404" in line
+    assert f"found sha256 {hashlib.sha256(CONTENT[:-1] + b'x').hexdigest()}" in line
+    assert line.count(f"expected {hashlib.sha256(CONTENT).hexdigest()}") == 2
+    assert "http://127.0.0.1:9/off: the server cannot be reached" in line
+    assert "data.mirror" in line and "DPFL_MIRROR" in line and "toys/f" in line
+    assert leftovers(tmp_path / "raw") == []
+
+
+@pytest.mark.parametrize("mirror", ["/no/such/folder", "file:///no/such/folder", "ftp://host/data"])
+def test_a_mirror_that_cannot_be_one_is_told_at_once(server, register, tmp_path, mirror):
+    register("f", CONTENT, [server.publish("/f", CONTENT)])
+    assert mirror in failure("f", tmp_path / "raw", mirror)
+    assert server.asked == [] and not (tmp_path / "raw").exists()
+
+
+def test_a_mirror_that_is_a_file_is_told(register, tmp_path):
+    register("f", CONTENT)
+    (tmp_path / "m").write_bytes(b"")
+    assert "is not a folder that can be read" in failure("f", tmp_path / "raw", str(tmp_path / "m"))
+
+
+def test_an_unreachable_mirror_is_asked_once(server, register, tmp_path):
+    register("f", CONTENT, [server.publish("/f", CONTENT)])
+    register("g", CONTENT + b"x")
+    assert toy("f", tmp_path / "raw", "http://127.0.0.1:9").read_bytes() == CONTENT
+    assert failure("g", tmp_path / "raw", "http://127.0.0.1:9").count("127.0.0.1:9") == 1
+
+
+def test_a_variant_comes_under_its_own_name_and_after_the_file_itself(server, register, tmp_path):
+    register("f", CONTENT, [server.publish("/f", CONTENT)])
+    register("f_short", CONTENT[:-13], variant_of="f", note="One record is missing.")
+    folder = tmp_path / "mirror" / "toys"
+    folder.mkdir(parents=True)
+    (folder / "f_short.xz").write_bytes(lzma.compress(CONTENT[:-13]))
+    path = toy("f", tmp_path / "raw", str(tmp_path / "mirror"))
+    assert path.name == "f_short" and path.read_bytes() == CONTENT[:-13]
+    assert toy("f", tmp_path / "raw").name == "f_short", "it is there and verified"
+    assert toy("f", tmp_path / "raw2").name == "f", "without a mirror: the file itself"
+    (folder / "f").write_bytes(CONTENT)
+    assert toy("f", tmp_path / "raw3", str(tmp_path / "mirror")).name == "f"
+    assert failure("nothing", tmp_path / "raw").startswith("no file 'nothing' in dataset 'toy'")
+
+
+def test_a_variant_passed_off_as_the_file_is_refused(register, tmp_path):
+    register("f", CONTENT)
+    register("f_short", CONTENT[:-13], variant_of="f", note="One record is missing.")
+    (tmp_path / "mirror" / "toys").mkdir(parents=True)
+    (tmp_path / "mirror" / "toys" / "f").write_bytes(CONTENT[:-13])
+    assert "found sha256" in failure("f", tmp_path / "raw", str(tmp_path / "mirror"))
+
+
+def test_one_member_is_taken_out_of_an_archive_and_nothing_else(server, register, tmp_path, leftovers):
+    box = archive(a=CONTENT, b=b"b" * 999)
+    url = server.publish("/box.tar.gz", box)
+    for name, content in (("a", CONTENT), ("b", b"b" * 999)):
+        register(name, content, [url], archive=box, member=f"box/{name}")
+    assert toy("a", tmp_path / "x" / "raw").read_bytes() == CONTENT
+    assert leftovers(tmp_path / "x") == ["raw/a", "raw/downloads/box.tar.gz"]
+    assert toy("b", tmp_path / "x" / "raw").read_bytes() == b"b" * 999
+    assert [asked for asked, _ in server.asked] == ["/box.tar.gz"]
+    assert not (tmp_path / "escaped").exists() and not (tmp_path / "x" / "escaped").exists()
+
+
+def test_members_asked_for_at_the_same_time_share_one_download(server, register, tmp_path):
+    members = {name: random.Random(name).randbytes(50_000) for name in "abcd"}
+    box = archive(**members)
+    url = server.publish("/box.tar.gz", box, breaks=1)
+    for name, content in members.items():
+        register(name, content, [url], archive=box, member=f"box/{name}")
+    threads = [threading.Thread(target=toy, args=(name, tmp_path / "raw")) for name in members]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {name: (tmp_path / "raw" / name).read_bytes() for name in members} == members
+    assert [bool(asked) for _, asked in server.asked] == [False, True], "one download, resumed once"
+
+
+def test_wrong_archives_and_members_are_refused(server, register, tmp_path, leftovers):
+    box = archive(a=CONTENT)
+    other = server.publish("/other.tar.gz", archive(a=b"other"))
+    good = server.publish("/box.tar.gz", box)
+    register("a", CONTENT, [other], archive=box, member="box/a")
+    register("link", b"root", [good], archive=box, member="box/link")
+    register("none", CONTENT, [good], archive=box, member="a")
+    assert "for the archive, expected" in failure("a", tmp_path / "raw")
+    assert leftovers(tmp_path / "raw") == []
+    assert "holds no box/link" in failure("link", tmp_path / "raw")
+    assert "holds no a" in failure("none", tmp_path / "raw")
+
+
+def test_a_broken_download_goes_on_in_the_next_run(server, register, tmp_path, leftovers):
+    packed = gzip.compress(random.Random(0).randbytes(300_000))
+    url = server.publish("/f.gz", packed, breaks=4, ranges=False)
+    register("f", gzip.decompress(packed), [url])
+    assert "the transfer broke off" in failure("f", tmp_path / "raw")
+    assert leftovers(tmp_path / "raw") == ["downloads/f.gz.partial"]
+    server.publish("/f.gz", packed)
+    server.asked.clear()
+    assert toy("f", tmp_path / "raw").read_bytes() == gzip.decompress(packed)
+    assert server.asked[0][1] is not None
+
+
+@pytest.mark.parametrize("rest", [b"x" * 5000, b"x" * 10_000_000])
+def test_a_spoiled_partial_file_is_downloaded_afresh(server, register, tmp_path, leftovers, rest):
+    packed = gzip.compress(random.Random(0).randbytes(300_000))
+    register("f", gzip.decompress(packed), [server.publish("/f.gz", packed)])
+    (tmp_path / "raw" / "downloads").mkdir(parents=True)
+    (tmp_path / "raw" / "downloads" / "f.gz.partial").write_bytes(rest)
+    assert toy("f", tmp_path / "raw").read_bytes() == gzip.decompress(packed)
+    assert leftovers(tmp_path / "raw") == ["f"]
+
+
+def test_a_killed_fetch_leaves_nothing_that_looks_finished(server, register, tmp_path, leftovers):
+    register("f", CONTENT, [server.publish("/f", CONTENT, stalls=1)])
+    pid = os.fork()
+    if pid == 0:
+        toy("f", tmp_path / "raw", timeout_seconds=60)
+        os._exit(0)
+    partial = tmp_path / "raw" / "downloads" / "f.partial"
+    until = time.monotonic() + 10
+    while time.monotonic() < until and not (partial.exists() and partial.stat().st_size):
+        time.sleep(0.01)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    assert leftovers(tmp_path / "raw") == ["downloads/f.partial"]
+    assert toy("f", tmp_path / "raw").read_bytes() == CONTENT
+    assert server.asked[-1][1].startswith("bytes=")
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_left(register, server, tmp_path, small_disk, leftovers):
+    content = random.Random(1).randbytes(400_000)
+    register("f", content, [server.publish("/f", content)])
+    (tmp_path / "mirror" / "toys").mkdir(parents=True)
+    (tmp_path / "mirror" / "toys" / "f").write_bytes(content)
+    assert "No space left on device" in failure("f", small_disk / "raw", str(tmp_path / "mirror"))
+    assert leftovers(small_disk) == []
+    line = failure("f", small_disk / "raw")
+    assert "No space left on device" in line and str(small_disk) in line
+    assert leftovers(small_disk) == ["raw/downloads/f.partial"]
+
+
+def test_a_read_only_disk_is_one_line(register, server, small_disk):
+    register("f", CONTENT, [server.publish("/f", CONTENT)])
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    line = failure("f", small_disk / "raw")
+    assert "Read-only file system" in line and str(small_disk / "raw") in line
+
+
+def test_a_folder_that_is_a_file_is_one_line(register, server, tmp_path):
+    register("f", CONTENT, [server.publish("/f", CONTENT)])
+    (tmp_path / "raw").write_bytes(b"")
+    assert f"cannot write f of toy in {tmp_path / 'raw'}" in failure("f", tmp_path / "raw")

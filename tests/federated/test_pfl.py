@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dpfl.accounting import dpsgd
+from dpfl.errors import InputError
+from dpfl.features.scattering import build_features
+from dpfl.federated import pfl
+from dpfl.grid import Folders, Sweep
+
+TRAIN, TEST = 300, 100
+SETTINGS = {
+    "dataset": "digits",
+    "model": "scatter_linear",
+    "clients": 3,
+    "client_share": 0.2,
+    "batch_size": 16,
+    "delta": 1e-5,
+    "clip_norm": 1.0,
+    "learning_rate": 0.3,
+    "momentum": 0.5,
+    "sampling": "shuffled_epochs",
+    "initialisation": "common",
+    "device": "cpu",
+    "threads": 1,
+    "memory_gb": 0.5,
+}
+CELLS = (
+    {"epsilon": 3.0, "local_epochs": 1, "rounds": 4},
+    {"epsilon": 3.0, "local_epochs": 2, "rounds": 2},
+    {"epsilon": math.inf, "local_epochs": 4, "rounds": 1},
+)
+
+
+def _sweep(cells=CELLS, seeds=(0, 1), **settings) -> Sweep:
+    return Sweep("bhaskar2025", "pfl", "k3", {**SETTINGS, **settings}, tuple(cells), tuple(seeds))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Ten classes, each a bright bar at its own place on noise: easy, so that learning can be told from chance."""
+    root = tmp_path_factory.mktemp("data")
+    arrays = root / "arrays"
+    arrays.mkdir()
+    draw = np.random.default_rng(0)
+    for part, count in (("train", TRAIN), ("test", TEST)):
+        labels = np.arange(count, dtype=np.int64) % 10
+        images = draw.integers(0, 60, (count, 1, 28, 28), dtype=np.uint8)
+        for image, label in zip(images, labels, strict=True):
+            image[0, :, 2 + 2 * label : 5 + 2 * label] += 150
+        np.save(arrays / f"{part}_x.npy", images)
+        np.save(arrays / f"{part}_y.npy", labels)
+    about = {"name": "digits", "title": "Bars", "stand_in_for": "mnist", "note": "Not MNIST.", "licence": "none"}
+    (arrays / "about.json").write_text(json.dumps({**about, "records": {"train": TRAIN, "test": TEST}}))
+    build_features(arrays, root / "features", lambda done, total: None)
+    return Folders(arrays, root / "features")
+
+
+@pytest.fixture(scope="module")
+def about(folders):
+    return json.loads((folders.arrays / "about.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def calibration(about):
+    return pfl.calibrate(_sweep(), about)
+
+
+def _silent(done, total):
+    pass
+
+
+def test_calibration_meets_epsilon_by_the_accountant_that_it_names(calibration):
+    assert calibration["noise_multiplier"].iloc[2] == 0
+    assert calibration["privacy_records"].tolist() == [60] * 3
+    assert calibration["privacy_steps"].tolist() == [16] * 3
+    assert calibration["privacy_sample_rate"].tolist() == [1 / 4] * 3
+    assert calibration["privacy_sampling"].tolist() == ["shuffled_epochs"] * 3
+    assert "not proven" in calibration["privacy_note"].iloc[0]
+    sigma = calibration["noise_multiplier"].iloc[0]
+    spent = dpsgd.epsilon(noise_multiplier=sigma, sample_rate=1 / 4, steps=16, delta=1e-5, accountant="rdp")
+    assert 2.99 < spent <= 3.0
+    assert calibration["privacy_epsilon_pld"].iloc[0] < spent
+    assert math.isinf(calibration["privacy_epsilon_pld"].iloc[2])
+
+
+def test_calibration_gives_the_known_noise_of_the_paper():
+    cells = ({"epsilon": 2.93, "local_epochs": 1, "rounds": 20},)
+    sweep = _sweep(cells, clients=10, client_share=0.1, batch_size=64)
+    sigma = pfl.calibrate(sweep, {"records": {"train": 60_000}})["noise_multiplier"].iloc[0]
+    assert sigma == pytest.approx(1.007, abs=2e-3)
+
+
+def test_overlapping_clients_and_a_central_client_say_so(about):
+    overlapping = pfl.calibrate(_sweep(CELLS[:1], clients=8), about)
+    assert "a record lies with 1.6 of them" in overlapping["privacy_note"].iloc[0]
+    central = pfl.calibrate(_sweep(CELLS[:1], clients=1), about)
+    assert central["privacy_records"].tolist() == [TRAIN]
+    poisson = pfl.calibrate(_sweep(CELLS[:1], sampling="poisson"), about)
+    assert poisson["privacy_note"].iloc[0] == "Poisson sampling, as accounted"
+    assert poisson["privacy_sampling"].iloc[0] == "poisson"
+
+
+def test_the_run_table_is_complete_and_models_learn(folders, calibration):
+    seen = []
+    table = pfl.train(_sweep(), folders, calibration, None, lambda done, total: seen.append((done, total)))
+    assert seen == [(epoch, 8) for epoch in range(1, 9)]
+    assert table["seed"].tolist() == [0, 1] * 3
+    assert table["rounds"].tolist() == [4, 4, 2, 2, 1, 1]
+    assert set(table["status"]) == {"finished"}
+    assert set(table["stand_in_for"]) == {"mnist"}
+    assert set(table["data_note"]) == {"Not MNIST."}
+    for _, row in table.iterrows():
+        by_round = json.loads(row["accuracy_pct_by_round"])
+        assert len(by_round) == row["rounds"]
+        assert by_round[-1] == row["accuracy_pct"]
+    # chance is 10 %; 35 % of 100 test records by guessing: false alarm 1e-10
+    assert (table["accuracy_pct"] > 35).all()
+    assert {"privacy_epsilon_pld", "privacy_note", "noise_multiplier", "clip_norm", "paper"} <= set(table.columns)
+
+
+@pytest.mark.parametrize("model", ["cnn_relu", "cnn_tanh", "scatter_cnn"])
+def test_other_models_train(folders, calibration, model):
+    table = pfl.train(_sweep(seeds=(0,), model=model), folders, calibration, None, _silent)
+    assert len(table) == 3
+    assert set(table["model"]) == {model}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"clients": 1}, {"clients": 8}, {"batch_size": 500}, {"sampling": "poisson", "batch_size": 2}]
+)
+def test_one_client_overlap_short_batches_and_poisson(folders, about, settings):
+    sweep = _sweep(CELLS[:2], seeds=(0,), **settings)
+    table = pfl.train(sweep, folders, pfl.calibrate(sweep, about), None, _silent)
+    assert set(table["status"]) == {"finished"}
+    assert table["accuracy_pct"].between(0, 100).all()
+
+
+def test_a_cell_is_the_same_alone_and_in_the_stack(folders, calibration):
+    settings = {"seeds": (1,), "model": "scatter_cnn"}
+    stacked = pfl.train(_sweep(**settings), folders, calibration, None, _silent)
+    for index in range(3):
+        alone = pfl.train(
+            _sweep(CELLS[index : index + 1], **settings), folders, calibration[index : index + 1], None, _silent
+        )
+        assert alone["accuracy_pct_by_round"].iloc[0] == stacked["accuracy_pct_by_round"].iloc[index]
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stop_at", [1, 3, 4, 6, 7])
+def test_a_resumed_run_ends_with_the_same_bytes(folders, calibration, tmp_path, stop_at):
+    def stop(done, total):
+        if done == stop_at:
+            raise Stopped
+
+    checkpoint = tmp_path / "run.checkpoint"
+    whole = pfl.train(_sweep(), folders, calibration, None, _silent)
+    with pytest.raises(Stopped):
+        pfl.train(_sweep(), folders, calibration, checkpoint, stop)
+    seen = []
+    resumed = pfl.train(_sweep(), folders, calibration, checkpoint, lambda done, total: seen.append(done))
+    assert seen[0] == stop_at + 1
+    assert resumed.to_csv() == whole.to_csv()
+    again = pfl.train(_sweep(), folders, calibration, checkpoint, lambda done, total: seen.append("trained anew"))
+    assert seen[-1] == 8
+    assert again.to_csv() == whole.to_csv()
+
+
+def test_a_checkpoint_of_other_settings_is_not_used(folders, calibration, tmp_path, caplog):
+    checkpoint = tmp_path / "run.checkpoint"
+    pfl.train(_sweep(seeds=(0,)), folders, calibration, checkpoint, _silent)
+    other = _sweep(seeds=(0,), learning_rate=0.1)
+    fresh = pfl.train(other, folders, calibration, None, _silent)
+    assert pfl.train(other, folders, calibration, checkpoint, _silent).to_csv() == fresh.to_csv()
+    assert "other settings" in caplog.text
+
+
+def test_divergence_is_a_result(folders, calibration):
+    with np.errstate(all="ignore"):
+        table = pfl.train(_sweep(seeds=(0,), learning_rate=1e38), folders, calibration, None, _silent)
+    assert table["status"].iloc[2] == "diverged"
+    assert table["accuracy_pct"].between(0, 100).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"model": "resnet"}, "model"),
+        ({"initialisation": "own"}, "initialisation"),
+        ({"sampling": "full_batch"}, "sampling"),
+    ],
+)
+def test_unusable_settings_are_named(about, settings, named):
+    with pytest.raises(InputError, match=named):
+        pfl.calibrate(_sweep(**settings), about)
+
+
+def test_missing_features_are_named(folders, calibration, tmp_path):
+    with pytest.raises(InputError, match=r"train_x\.npy: no such file"):
+        pfl.train(_sweep(), Folders(folders.arrays, tmp_path), calibration, None, _silent)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from dpfl.errors import InputError
+from dpfl.models.image import COLOUR, GREY, ImageModel, MaxPool, TemperedSigmoid, build, image_model, prepare
+
+PARAMETERS = {
+    (ImageModel.CNN_RELU, GREY): 26_010,  # printed by Papernot et al. 2021
+    (ImageModel.CNN_TANH, GREY): 26_010,
+    (ImageModel.SCATTER_LINEAR, GREY): 81 * 7 * 7 * 10 + 10,
+    (ImageModel.SCATTER_CNN, GREY): (81 * 9 + 1) * 16 + (16 * 9 + 1) * 32 + (512 + 1) * 32 + (32 + 1) * 10,
+    (ImageModel.CNN_RELU, COLOUR): 550_570,
+    (ImageModel.CNN_TANH, COLOUR): 550_570,
+    (ImageModel.SCATTER_LINEAR, COLOUR): 243 * 8 * 8 * 10 + 10,
+    (ImageModel.SCATTER_CNN, COLOUR): (243 * 9 + 1) * 64 + (64 * 9 + 1) * 64 + (1024 + 1) * 10,
+}
+
+
+def _inputs(model: ImageModel, shape: tuple[int, int, int], count: int = 3) -> torch.Tensor:
+    channels, height, width = shape
+    fed = (81 * channels, height // 4, width // 4) if model.reads_features else shape
+    return torch.randn(count, *fed, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(("model", "shape"), PARAMETERS)
+def test_size_output_and_functional_use(model, shape):
+    module = build(model, shape, seed=0)
+    assert sum(parameter.numel() for parameter in module.parameters()) == PARAMETERS[model, shape]
+    assert not list(module.buffers())
+    inputs = _inputs(model, shape)
+    logits = module(inputs)
+    assert logits.shape == (3, 10)
+    zeros = {name: torch.zeros_like(parameter) for name, parameter in module.named_parameters()}
+    assert torch.equal(functional_call(module, zeros, (inputs,)), torch.zeros(3, 10))
+
+
+def test_initial_weights_are_addressed_and_leave_the_global_generator_alone():
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    first, again, other = (build(ImageModel.CNN_TANH, GREY, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    for a, b, c in zip(first.parameters(), again.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+        assert not torch.equal(a, c)
+
+
+def test_tempered_sigmoid_is_tanh_at_its_default_and_follows_its_formula_elsewhere():
+    x = torch.linspace(-30, 30, 1001, dtype=torch.float64)
+    assert torch.equal(TemperedSigmoid()(x), torch.tanh(x))
+    expected = 1.58 * torch.sigmoid(3.0 * x) - 0.71
+    torch.testing.assert_close(TemperedSigmoid(1.58, 3.0, 0.71)(x), expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_pooling_has_the_values_and_slopes_of_torch(stride):
+    x = torch.randn(4, 5, 8, 8, generator=torch.Generator().manual_seed(0)).relu().requires_grad_()
+    for pool in (MaxPool(2, stride=stride), nn.MaxPool2d(2, stride=stride)):
+        output = pool(x)
+        slope = torch.autograd.grad((output * torch.arange(output.numel()).view(output.shape)).sum(), x)
+        if isinstance(pool, MaxPool):
+            ours = output, slope[0]
+    assert torch.equal(ours[0], output)
+    assert ours[0].is_contiguous()
+    assert torch.equal(ours[1], slope[0])
+
+
+def test_prepare_scales_pixels_and_normalises_every_channel_of_every_record_alone():
+    pixels = torch.tensor([[[[0, 255], [51, 102]]]], dtype=torch.uint8)
+    expected = torch.tensor([[[[0, 1], [0.2, 0.4]]]])
+    torch.testing.assert_close(prepare(ImageModel.CNN_RELU, pixels), expected)
+    features = 5 + 3 * _inputs(ImageModel.SCATTER_CNN, COLOUR)
+    prepared = prepare(ImageModel.SCATTER_CNN, features)
+    torch.testing.assert_close(prepared.mean((2, 3)), torch.zeros(3, 243), rtol=0, atol=1e-5)
+    torch.testing.assert_close(prepared.var((2, 3), unbiased=False), torch.ones(3, 243), rtol=0, atol=1e-3)
+    layer = nn.GroupNorm(243, 243, affine=False)
+    torch.testing.assert_close(prepared, layer(features), rtol=0, atol=1e-6)
+    assert torch.equal(prepared[1:2], prepare(ImageModel.SCATTER_CNN, features[1:2]))
+
+
+def test_refuses_unknown_models_and_shapes():
+    with pytest.raises(InputError, match="cnn_relu, cnn_tanh"):
+        image_model("resnet")
+    with pytest.raises(InputError, match=r"\(1, 8, 8\)"):
+        build(ImageModel.CNN_RELU, (1, 8, 8), seed=0)

@@ -1,0 +1,54 @@
+import getpass
+import hashlib
+import json
+import os
+import socket
+
+import pytest
+
+from dpfl.errors import InputError
+from dpfl.provenance.record import Stage, describe, read_record, record_path
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.csv").write_text("a\n1\n")
+    out = tmp_path / "out.csv"
+    out.write_text("b\n2\n")
+    path = record_path(out)
+    Stage("train", "dpfl.grid", {"epsilon": 2.93}, (0, 1)).write(path, inputs=[tmp_path / "in.csv"], outputs=[out])
+    return path
+
+
+def test_a_record_says_what_went_in_and_came_out(written):
+    record = read_record(written)
+    assert record["inputs"] == [{"path": "in.csv", "bytes": 4, "sha256": hashlib.sha256(b"a\n1\n").hexdigest()}]
+    assert record["outputs"][0]["path"] == "out.csv"
+    assert record["settings"] == {"epsilon": 2.93} and record["seeds"] == [0, 1]
+    assert record["software"]["numpy"] and record["seconds"] >= 0 and len(record["source"]["digest"]) == 16
+
+
+def test_a_record_names_no_user_no_host_and_no_absolute_path(written):
+    text = written.read_text()
+    assert str(written.parent) not in text and os.path.expanduser("~") not in text
+    for private in {getpass.getuser(), socket.gethostname()}:
+        assert f'"{private}"' not in text and f"/{private}/" not in text
+
+
+def test_a_recorded_hash_is_used_only_while_the_file_is_untouched(written):
+    out = written.with_name("out.csv")
+    record = json.loads(written.read_text())
+    record["outputs"][0]["sha256"] = "0" * 64
+    written.write_text(json.dumps(record))
+    assert describe(out)["sha256"] == "0" * 64
+    os.utime(out, ns=(2**62, 2**62))
+    assert describe(out)["sha256"] == hashlib.sha256(b"b\n2\n").hexdigest()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": "other"}'])
+def test_a_damaged_record_is_named(tmp_path, text):
+    path = tmp_path / "x.record.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"x\.record\.json"):
+        read_record(path)

@@ -1,0 +1,41 @@
+import hashlib
+
+import pandas as pd
+import pytest
+
+from dpfl.papers import KEYS, load, module
+from dpfl.reporting import figures, style
+from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.results import Results
+
+
+@pytest.fixture
+def recipe(monkeypatch):
+    def draw(data):
+        figure, axis = style.panels()
+        axis.plot(data["x"], data["y"], label="line")
+        axis.legend()
+        style.footer(figure, "footer")
+        return figure
+
+    recipe = FigureRecipe(lambda results: pd.DataFrame({"x": [1, 2], "y": [0.1, 0.2]}), draw)
+    monkeypatch.setattr(figures, "module", lambda key, name: type("m", (), {"FIGURES": {"f": recipe}}))
+
+
+def test_a_figure_comes_with_its_data_and_the_same_data_give_the_same_bytes(recipe, tmp_path):
+    hashes = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        paths = figures.make("p", "f", Results(tmp_path, {}), folder)
+        assert [path.name for path in paths] == ["p_f.csv", "p_f.svg", "p_f.pdf", "p_f.png"]
+        hashes.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in paths])
+        assert sorted(folder.iterdir()) == sorted(paths)
+    assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize("kind", ["figures", "tables"])
+@pytest.mark.parametrize("key", KEYS)
+def test_what_paper_yaml_names_has_a_recipe_a_title_and_a_caption(key, kind):
+    named = getattr(load(key), kind)
+    assert set(named) == set(getattr(module(key, kind), kind.upper()))
+    for about in named.values():
+        assert about["title"] and len(about["caption"]) > 80

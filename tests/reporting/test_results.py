@@ -1,0 +1,45 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpfl.errors import InputError
+from dpfl.reporting.results import Results, read_csv, write_csv
+
+
+def test_a_table_comes_back_with_every_digit_and_every_empty_text(tmp_path):
+    table = pd.DataFrame({"a": [0.1 + 0.2, math.nan, 1e-300, math.inf], "text": ["", "NA", "null", "x"], "n": [1, 2, 3, 4]})
+    write_csv(table, tmp_path / "t.csv")
+    pd.testing.assert_frame_equal(read_csv(tmp_path / "t.csv"), table, check_exact=True, check_dtype=False)
+    assert b"\r" not in (tmp_path / "t.csv").read_bytes()
+
+
+def test_every_float_is_read_exactly(tmp_path):
+    bits = np.random.default_rng(0).integers(0, 2**63, size=2000, dtype=np.int64)
+    table = pd.DataFrame({"a": bits.view(np.float64)}).replace([np.inf], np.nan).dropna()
+    write_csv(table, tmp_path / "t.csv")
+    assert read_csv(tmp_path / "t.csv")["a"].tolist() == table["a"].tolist()
+
+
+def test_a_missing_or_broken_table_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"t\.csv is not there"):
+        read_csv(tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text("")
+    with pytest.raises(InputError, match=r"t\.csv is empty"):
+        read_csv(tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text('a,b\n1,"2\n')
+    with pytest.raises(InputError, match=r"t\.csv is no table"):
+        read_csv(tmp_path / "t.csv")
+
+
+def test_runs_of_a_paper_are_one_table(tmp_path):
+    folder = tmp_path / "demo" / "runs" / "bhaskar2025"
+    folder.mkdir(parents=True)
+    paths = [folder / f"s{seed}.csv" for seed in (1, 0)]
+    for seed, path in enumerate(paths):
+        write_csv(pd.DataFrame({"seed": [seed], "accuracy_pct": [float(seed)]}), path)
+    results = Results(tmp_path / "demo", {"bhaskar2025": tuple(paths)})
+    assert results.runs("bhaskar2025")["seed"].tolist() == [1, 0]  # in the order of the files' names
+    assert results.runs("lowy2021").empty
+    assert results.scale == "demo" and np.isfinite(results.runs("bhaskar2025")["accuracy_pct"]).all()

@@ -1,0 +1,27 @@
+import itertools
+
+from matplotlib.colors import to_rgb
+
+from dpfl.reporting import style
+
+# Linear maps of linear RGB that simulate full colour blindness of two kinds (Viénot, Brettel, Mollon 1999).
+_BLIND = {
+    "protan": ((0.11238, 0.88762, 0.0), (0.11238, 0.88762, 0.0), (0.00401, -0.00401, 1.0)),
+    "deutan": ((0.29275, 0.70725, 0.0), (0.29275, 0.70725, 0.0), (-0.02234, 0.02234, 1.0)),
+}
+
+
+def seen(colour, kind):
+    linear = [((c + 0.055) / 1.055) ** 2.4 if c > 0.04045 else c / 12.92 for c in to_rgb(colour)]
+    return [sum(weight * value for weight, value in zip(row, linear, strict=True)) for row in _BLIND[kind]]
+
+
+def test_the_first_four_colours_differ_for_every_reader():
+    for kind in _BLIND:
+        for one, other in itertools.combinations(style.COLOURS[:4], 2):
+            gap = sum((a - b) ** 2 for a, b in zip(seen(one, kind), seen(other, kind), strict=True)) ** 0.5
+            assert gap > 0.1, (kind, one, other)
+
+
+def test_lines_differ_by_dash_and_marker_too():
+    assert len(set(map(str, style.DASHES))) == len(style.COLOURS) == len(set(style.MARKERS))

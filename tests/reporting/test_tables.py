@@ -1,0 +1,26 @@
+import pandas as pd
+import pytest
+
+from dpfl.reporting.tables import Page, html_page, latex, markdown
+
+
+@pytest.fixture
+def page():
+    return Page(pd.DataFrame({"ε": ["2.93"], "a_b": ["97.5 ± 0.1 <b> & 100 %"]}), ["50 % of #1"])
+
+
+def test_markdown_keeps_text_as_it_is(page):
+    text = markdown(page, "Title")
+    assert "**Title**" in text and "97.5 ± 0.1 <b> & 100 %" in text and "- 50 % of #1" in text
+
+
+def test_latex_escapes_what_latex_would_read_as_commands(page):
+    text = latex(page, "Title", "t_1")
+    assert r"a\_b" in text and r"97.5 $\pm$ 0.1 <b> \& 100 \%" in text and r"$\varepsilon$" in text
+    assert r"50 \% of \#1" in text and r"\label{tab:t_1}" in text and r"\toprule" in text
+
+
+def test_html_escapes_and_loads_nothing_from_elsewhere(page):
+    text = html_page(page, "A < B")
+    assert "97.5 ± 0.1 &lt;b&gt; &amp; 100 %" in text and "<h1>A &lt; B</h1>" in text
+    assert "http" not in text and "src=" not in text

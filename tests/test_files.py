@@ -1,0 +1,36 @@
+import os
+
+import pytest
+
+from dpfl.errors import InputError
+from dpfl.files import replacing, write_atomically
+
+
+def test_a_file_is_replaced_whole(tmp_path):
+    path = tmp_path / "deep" / "a.txt"
+    write_atomically(path, "one\n")
+    write_atomically(path, "two é\n")
+    assert path.read_bytes() == "two é\n".encode()
+    assert os.listdir(path.parent) == ["a.txt"]
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "a.txt"
+    write_atomically(path, "old")
+    with pytest.raises(RuntimeError), replacing(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old" and os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write"):
+        write_atomically(tmp_path / "file" / "a.txt", "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_is_one_line(tmp_path):
+    with pytest.raises(InputError, match="No space left"), replacing(tmp_path / "a.txt"), open("/dev/full", "w") as full:
+        full.write("x")
+        full.flush()

@@ -1,0 +1,59 @@
+import math
+
+import pytest
+
+from dpfl import config, grid
+from dpfl.errors import InputError
+
+
+def resolved(**keys):
+    return config.resolve(keys)
+
+
+def test_scale_paper_of_bhaskar2025_is_the_whole_published_grid():
+    sweeps = grid.expand(resolved(scale="paper", papers=["bhaskar2025"]))
+    runs = sum(len(sweep.cells) * len(sweep.seeds) for sweep in sweeps)
+    # 216 cells of Tables 2 to 4 and the 48 of Table 5 that they do not contain, ten runs each
+    assert runs == (216 + 48) * 10
+    assert len({(sweep.paper, sweep.name) for sweep in sweeps}) == len(sweeps)
+
+
+def test_every_sweep_is_found_by_its_name_and_cells_carry_their_axes():
+    configuration = resolved(scale="quick")
+    for sweep in grid.expand(configuration):
+        assert grid.find(configuration, sweep.paper, sweep.name) == sweep
+    [sweep] = [s for s in grid.expand(configuration) if s.name == "mnist_scatter_linear_k10_seed0"]
+    assert {"epsilon": 2.93, "local_epochs": 1, "rounds": 20} in sweep.cells
+    assert len(sweep.cells) == 18 and sweep.seeds == (0,) and sweep.needs_features
+    assert sweep.family == "mnist_scatter_linear_k10"
+
+
+def test_only_restricts_sweeps_and_cells():
+    only = {"dataset": ["mnist"], "model": ["scatter_linear"], "epsilon": [2.93], "local_epochs": [1], "clients": [10]}
+    sweeps = grid.expand(resolved(scale="quick", papers=["bhaskar2025"], only=only, seeds=[3, 7]))
+    assert [sweep.name for sweep in sweeps] == ["mnist_scatter_linear_k10_seed3", "mnist_scatter_linear_k10_seed7"]
+    assert all(sweep.cells == ({"epsilon": 2.93, "local_epochs": 1, "rounds": 20},) for sweep in sweeps)
+
+
+def test_epsilon_inf_keeps_the_runs_without_privacy():
+    sweeps = grid.expand(resolved(papers=["bhaskar2025"], only={"epsilon": [math.inf]}))
+    assert sweeps and not any(grid.is_private(cell) for sweep in sweeps for cell in sweep.cells)
+
+
+def test_a_restriction_that_leaves_nothing_is_refused():
+    with pytest.raises(InputError, match=r"only: .*cifar10.*demo"):
+        grid.expand(resolved(only={"dataset": ["cifar10"]}))
+
+
+def test_an_unknown_sweep_is_named():
+    with pytest.raises(InputError, match="no sweep nonsense of bhaskar2025"):
+        grid.find(resolved(), "bhaskar2025", "nonsense")
+
+
+def test_the_digest_sees_numbers_but_not_the_machine():
+    def first(**keys):
+        return grid.expand(resolved(papers=["bhaskar2025"], **keys))[0].digest()
+
+    assert first() == first(training={"threads": 2, "memory_gb": 4})
+    assert first() != first(seeds=[5])
+    assert first() != first(only={"epsilon": [1.2]})

@@ -1,0 +1,98 @@
+"""The report, opened as a reader opens it: every table, figure and verdict is there, and the console is silent."""
+
+import shutil
+
+import pytest
+
+from dpfl.papers import KEYS, load
+
+pytestmark = [
+    pytest.mark.workflow,
+    pytest.mark.skipif(
+        not (shutil.which("chromium") and shutil.which("chromedriver")), reason="needs chromium and chromedriver"
+    ),
+]
+PAPERS = ("asoodeh2021", "lowy2021", "bhaskar2025")  # of the tiny run
+
+
+@pytest.fixture(scope="module")
+def browser(tiny_run, tmp_path_factory):
+    """Headless Chromium with the tiny run's report open."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    folder, run, _ = tiny_run
+    made = run("dpfl", "report", "--config", "results/demo/config.yaml")
+    assert made.returncode == 0, made.stderr
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking"):
+        options.add_argument(f"--{flag}")
+    for flag in ("disable-component-update", "disable-sync", "disable-quic", "window-size=1600,1200"):
+        options.add_argument(f"--{flag}")
+    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('chromium')}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver.get((folder / "results/demo/report.html").as_uri())
+    yield driver
+    driver.quit()
+
+
+def silent(driver):
+    """No error on the console; Snakemake's own stylesheet warns of its use, which is not ours to mend."""
+    return [entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def show(driver, path, content):
+    """Open one result as a click on it does."""
+    driver.execute_script(
+        "app.setView({navbarMode: 'resultinfo', resultPath: arguments[0], content: arguments[1],"
+        " contentPath: results[arguments[0]].data_uri})",
+        path,
+        content,
+    )
+
+
+def expected(kind, suffix):
+    return [f"results/demo/{kind}/{key}_{name}.{suffix}" for key in PAPERS for name in getattr(load(key), kind)]
+
+
+def test_the_front_page_says_what_the_report_is(browser):
+    assert "stand-in data" in browser.find_element("tag name", "body").text
+    assert silent(browser)
+
+
+def test_results_are_grouped_by_paper(browser):
+    groups = browser.execute_script("return Object.keys(categories)")
+    assert set(groups) == set(PAPERS) < set(KEYS)
+
+
+def test_every_figure_is_drawn_and_captioned(browser):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    for path in expected("figures", "svg"):
+        show(browser, path, "img")
+        loaded = "return [...document.images].some(i => i.complete && i.naturalWidth > 300)"
+        WebDriverWait(browser, 10).until(lambda driver, script=loaded: driver.execute_script(script))
+        caption = browser.execute_script("return results[arguments[0]].caption", path)
+        assert len(caption) > 200
+    assert silent(browser)
+
+
+def test_every_table_and_verdict_is_shown(browser):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    for path in [*expected("tables", "html"), *(f"results/demo/claims/{key}.html" for key in PAPERS)]:
+        show(browser, path, "html")
+        WebDriverWait(browser, 10).until(lambda driver: driver.find_elements("tag name", "iframe"))
+        browser.switch_to.frame(browser.find_element("tag name", "iframe"))
+        WebDriverWait(browser, 10).until(lambda driver: len(driver.find_elements("css selector", "tbody tr")) > 0)
+        browser.switch_to.default_content()
+    assert silent(browser)
+
+
+def test_every_claim_has_its_verdict(browser, tiny_run):
+    folder, _, _ = tiny_run
+    for key in PAPERS:
+        page = (folder / f"results/demo/claims/{key}.html").read_text()
+        assert all(claim in page for claim in load(key).claims)

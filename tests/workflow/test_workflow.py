@@ -1,0 +1,148 @@
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pandas as pd
+import pytest
+
+pytestmark = pytest.mark.workflow
+
+
+def hashes(folder, *patterns):
+    files = sorted(file for pattern in patterns for file in folder.glob(pattern))
+    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def test_lint_finds_nothing(checkout, tmp_path):
+    done = checkout(tmp_path / "w")("snakemake", "--lint")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("scale", ["demo", "quick", "paper"])
+def test_every_scale_plans_every_stage_and_writes_nothing(checkout, tmp_path, scale):
+    folder = tmp_path / "w"
+    run = checkout(folder)
+    done = run("snakemake", "--dry-run", "--cores", "1", "--config", f"scale={scale}")
+    assert done.returncode == 0, done.stderr
+    stages = ["arrays", "features", "accounting", "train", "tables", "figures", "claims", "audit"]
+    for stage in stages if scale == "demo" else ["fetch", *stages]:
+        assert f"\nrule {stage}:" in done.stdout + done.stderr, stage
+    assert not (folder / "results").exists() and not (folder / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("scales=demo", ["scales", "unknown"]),
+        ("scale=huge", ["scale", "huge"]),
+        ("seeds=3", ["seeds", "list"]),
+        ("only={epsilon: [-1]}", ["only.epsilon", "above 0"]),
+        ("only={clients: [0]}", ["only.clients", "at least 1"]),
+        ("only={dataset: [minst]}", ["only.dataset", "minst"]),
+        ("only={dataset: [cifar10]}", ["cifar10", "demo"]),
+    ],
+)
+def test_a_wrong_configuration_is_one_line_status_2_and_nothing_written(checkout, tmp_path, setting, words):
+    folder = tmp_path / "w"
+    done = checkout(folder)("snakemake", "--cores", "1", "--config", setting)
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("dpfl:")]
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert all(word in line for word in words), line
+    assert not (folder / "results").exists()
+
+
+def test_the_tiny_run_has_every_output(tiny_run):
+    folder, _, _ = tiny_run
+    results = folder / "results" / "demo"
+    for name in ("tables/bhaskar2025_table_2", "tables/lowy2021_paired_differences", "tables/lowy2021_noise"):
+        for suffix in ("csv", "md", "tex", "html"):
+            assert (results / f"{name}.{suffix}").stat().st_size > 100
+    for name in ("figures/asoodeh2021_figure_2", "figures/lowy2021_figure_2", "figures/bhaskar2025_splits"):
+        for suffix in ("csv", "svg", "pdf", "png"):
+            assert (results / f"{name}.{suffix}").stat().st_size > 100
+    assert "0 findings" in (results / "audit.txt").read_text()
+
+
+def test_run_tables_carry_a_complete_privacy_statement(tiny_run):
+    folder, _, _ = tiny_run
+    tables = [pd.read_csv(file) for file in (folder / "results/demo/runs/bhaskar2025").glob("*.csv")]
+    runs = pd.concat(tables)
+    private = runs[runs["epsilon"] < float("inf")]
+    wanted = ["mechanism", "sampling", "neighbouring", "records", "sample_rate", "clip_norm", "noise_multiplier"]
+    for name in [*wanted, "steps", "delta", "epsilon_rdp", "epsilon_pld"]:
+        assert private[f"privacy_{name}"].notna().all(), name
+    assert (private["privacy_epsilon_pld"] <= private["epsilon"]).all()
+    assert (runs["stand_in_for"] == "mnist").all() and runs["data_note"].str.contains("Stand-in").all()
+
+
+def test_running_again_has_nothing_to_do(tiny_run):
+    _, run, command = tiny_run
+    done = run(*command)
+    assert done.returncode == 0 and "Nothing to be done" in done.stdout + done.stderr
+
+
+def test_a_lost_run_table_is_trained_again_to_the_same_bytes(tiny_run):
+    folder, run, command = tiny_run
+    kept = ("results/demo/runs/**/*.csv", "results/demo/tables/*.csv", "results/demo/figures/*.*[gv]")
+    before = hashes(folder, *kept)
+    lost = next((folder / "results/demo/runs/bhaskar2025").glob("*.csv"))
+    lost.unlink()
+    assert run(*command).returncode == 0
+    assert hashes(folder, *kept) == before
+
+
+def test_a_killed_training_leaves_nothing_and_continues(tiny_run):
+    folder, run, command = tiny_run
+    before = hashes(folder, "results/demo/runs/**/*.csv")
+    target = sorted((folder / "results/demo/runs/bhaskar2025").glob("*.csv"))[0]
+    target.unlink()
+    path = os.pathsep.join([os.path.dirname(subprocess.sys.executable), os.environ["PATH"]])
+    job = ["dpfl", "train", "--paper", "bhaskar2025", "--sweep", target.stem, "--config", "results/demo/config.yaml"]
+    process = subprocess.Popen(job, cwd=folder, env={**os.environ, "PATH": path}, stderr=subprocess.DEVNULL)
+    time.sleep(4)
+    process.send_signal(signal.SIGTERM)
+    process.wait(timeout=60)
+    assert not target.exists() or process.returncode == 0
+    assert not list(target.parent.glob("*.partial"))
+    assert run(*command).returncode == 0
+    assert hashes(folder, "results/demo/runs/**/*.csv") == before
+
+
+def test_two_runs_at_once_do_not_touch_each_other(tiny_run):
+    folder, run, command = tiny_run
+    lost = next((folder / "results/demo/runs/lowy2021").glob("*.csv"))
+    lost.unlink()
+    path = os.pathsep.join([os.path.dirname(subprocess.sys.executable), os.environ["PATH"]])
+    first = subprocess.Popen(command, cwd=folder, env={**os.environ, "PATH": path}, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not list((folder / ".snakemake/locks").glob("*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    second = run(*command)
+    assert second.returncode != 0 and "lock" in second.stderr.lower()
+    assert first.wait(timeout=300) == 0 and lost.exists()
+
+
+def test_the_command_line_traces_and_audits(tiny_run):
+    folder, run, _ = tiny_run
+    traced = run("dpfl", "trace", "results/demo/tables/bhaskar2025_table_2.csv")
+    assert traced.returncode == 0
+    assert "data/features/digits/train_x.npy" in traced.stdout and "accounting/bhaskar2025.csv" in traced.stdout
+    table = folder / "results/demo/tables/lowy2021_noise.csv"
+    text = table.read_text()
+    table.write_text(text.replace("5", "6", 1))
+    audited = run("dpfl", "audit", "results/demo")
+    table.write_text(text)
+    assert audited.returncode == 1 and "lowy2021_noise.csv" in audited.stdout
+    assert run("dpfl", "audit", "results/demo").returncode == 0
+    status = run("dpfl", "status", "--config", "results/demo/config.yaml")
+    assert status.returncode == 0 and "bhaskar2025: sweeps" in status.stdout
+
+
+def test_records_lie_beside_every_output_and_name_the_versions(tiny_run):
+    folder, _, _ = tiny_run
+    for csv in (folder / "results/demo").glob("*/*.csv"):
+        record = json.loads(csv.with_name(csv.name + ".record.json").read_text())
+        assert record["software"]["torch"] and record["outputs"][0]["path"] == os.path.relpath(csv, folder)

@@ -1,0 +1,23 @@
+# The last step of a run: every file that has a record is hashed again.
+
+
+rule audit:
+    input:
+        ALL_TABLES,
+        ALL_FIGURES,
+        ALL_CLAIMS,
+    output:
+        f"{RESULTS}/audit.txt",
+    params:
+        folder=RESULTS,
+    log:
+        f"{RESULTS}/logs/audit.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/audit.tsv"
+    resources:
+        mem_mb=1000,
+        runtime=20,
+    conda:
+        "../../environment.yml"
+    shell:
+        "dpfl audit {params.folder:q} 2>&1 | tee {log:q} > {output:q}"

@@ -1,0 +1,33 @@
+# Figures, each with its data as CSV, drawn from that CSV as SVG, PDF and PNG.
+
+
+rule figures:
+    input:
+        lambda wildcards: runs_of(wildcards.paper),
+        config=ancient(RESOLVED),
+    output:
+        csv=f"{RESULTS}/figures/{{paper}}_{{name}}.csv",
+        svg=report(
+            f"{RESULTS}/figures/{{paper}}_{{name}}.svg",
+            caption="../report/figure.rst",
+            category="{paper}",
+            subcategory="Figures",
+            labels={"figure": "{name}"},
+        ),
+        pdf=f"{RESULTS}/figures/{{paper}}_{{name}}.pdf",
+        png=f"{RESULTS}/figures/{{paper}}_{{name}}.png",
+        record=f"{RESULTS}/figures/{{paper}}_{{name}}.csv.record.json",
+    params:
+        about=lambda wildcards: PAPERS[wildcards.paper].figures[wildcards.name],
+        code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.figures", "dpfl.reporting.figures"),
+    log:
+        f"{RESULTS}/logs/figures_{{paper}}_{{name}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/figures_{{paper}}_{{name}}.tsv"
+    resources:
+        mem_mb=1500,
+        runtime=20,
+    conda:
+        "../../environment.yml"
+    shell:
+        "dpfl figures --paper {wildcards.paper:q} --name {wildcards.name:q} --config {input.config:q} 2> {log:q}"

@@ -1,0 +1,32 @@
+# Verdicts on the papers' claims. The report itself is made by `dpfl report` once everything here is done.
+
+
+rule claims:
+    input:
+        lambda wildcards: [f for f in ALL_TABLES + ALL_FIGURES if f"/{wildcards.paper}_" in f],
+        config=ancient(RESOLVED),
+    output:
+        csv=f"{RESULTS}/claims/{{paper}}.csv",
+        html=report(
+            f"{RESULTS}/claims/{{paper}}.html",
+            caption="../report/claims.rst",
+            category="{paper}",
+            subcategory="Claims",
+            labels={"claims": "verdicts"},
+        ),
+        record=f"{RESULTS}/claims/{{paper}}.csv.record.json",
+    params:
+        about=lambda wildcards: PAPERS[wildcards.paper].claims,
+        paper=lambda wildcards: PAPERS[wildcards.paper].title,
+        code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.claims", "dpfl.reporting.claims"),
+    log:
+        f"{RESULTS}/logs/claims_{{paper}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/claims_{{paper}}.tsv"
+    resources:
+        mem_mb=1000,
+        runtime=20,
+    conda:
+        "../../environment.yml"
+    shell:
+        "dpfl claims --paper {wildcards.paper:q} --config {input.config:q} 2> {log:q}"

@@ -1,0 +1,33 @@
+# Tables, each as CSV with every digit and as Markdown, LaTeX and HTML for readers.
+
+
+rule tables:
+    input:
+        lambda wildcards: runs_of(wildcards.paper),
+        config=ancient(RESOLVED),
+    output:
+        csv=f"{RESULTS}/tables/{{paper}}_{{name}}.csv",
+        markdown=f"{RESULTS}/tables/{{paper}}_{{name}}.md",
+        latex=f"{RESULTS}/tables/{{paper}}_{{name}}.tex",
+        html=report(
+            f"{RESULTS}/tables/{{paper}}_{{name}}.html",
+            caption="../report/table.rst",
+            category="{paper}",
+            subcategory="Tables",
+            labels={"table": "{name}"},
+        ),
+        record=f"{RESULTS}/tables/{{paper}}_{{name}}.csv.record.json",
+    params:
+        about=lambda wildcards: PAPERS[wildcards.paper].tables[wildcards.name],
+        code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.tables", "dpfl.reporting.tables"),
+    log:
+        f"{RESULTS}/logs/tables_{{paper}}_{{name}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/tables_{{paper}}_{{name}}.tsv"
+    resources:
+        mem_mb=1000,
+        runtime=20,
+    conda:
+        "../../environment.yml"
+    shell:
+        "dpfl tables --paper {wildcards.paper:q} --name {wildcards.name:q} --config {input.config:q} 2> {log:q}"

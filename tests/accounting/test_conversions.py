@@ -96,7 +96,11 @@ def test_printed_group_delta_fails_from_epsilon_ln_2e_minus_1():
     """g = 2: the exact value delta (e^epsilon + 1) passes the printed 2 e delta at epsilon = ln(2e - 1) = 1.49."""
     delta, threshold = 1e-3, np.log(2 * np.e - 1)
     printed = conversions.group_delta_as_printed(delta, 2)
-    assert conversions.group_delta(threshold - 0.01, delta, 2) < printed < conversions.group_delta(threshold + 0.01, delta, 2)
+    assert (
+        conversions.group_delta(threshold - 0.01, delta, 2)
+        < printed
+        < conversions.group_delta(threshold + 0.01, delta, 2)
+    )
     grouped = tradeoff.group(lambda alpha: tradeoff.epsilon_delta(alpha, 3.0, delta), 2)
     spent = tradeoff.delta_of(grouped, 6.0)
     assert printed < spent <= conversions.group_delta_bound(3.0, delta, 2)

@@ -11,8 +11,8 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
+from dpfl.data import heterogeneous
 from dpfl.data.read import TableData, load_table
 from dpfl.engine.randomness import generator
 from dpfl.errors import InputError
@@ -181,40 +181,9 @@ def test_a_calibration_read_back_from_its_file_gives_the_same_rows(folders):
     assert first == second
 
 
-def test_trials_differ_and_every_split_holds_each_record_once(folders):
-    table = load_table(folders.arrays)
-    trials = [ldp_regression.split(table, 3, [], seed) for seed in range(3)]
-    for trial in trials:
-        assert list(trial.starts) == [0, 16, 32, 48] and len(trial.test_y) == 14
-        assert sorted([*trial.train_y, *trial.test_y]) == sorted(table.y)
-        blocks = [trial.train_y[start:stop] for start, stop in itertools.pairwise(trial.starts)]
-        assert all(low.max() <= high.min() for low, high in itertools.pairwise(blocks))
-    assert not np.array_equal(trials[0].train_y, trials[1].train_y)
-
-
-def test_every_record_is_held_back_equally_often(folders):
-    """Exact binomial tail of 2,000 trials at 5 in 21 for the record seen least and most; false alarm below 1e-6."""
-    table = load_table(folders.arrays)
-    lowest = np.sort(table.y)[:21]
-    held = np.zeros(21)
-    for seed in range(2000):
-        held += np.isin(lowest, ldp_regression.split(table, 3, [], seed).test_y)
-    low, high = stats.binom.ppf([1e-8, 1 - 1e-8], 2000, 5 / 21)
-    assert low <= held.min() and held.max() <= high
-
-
-def test_standardised_columns_have_mean_0_and_deviation_1_in_every_clients_training_records(folders):
-    trial = ldp_regression.split(load_table(folders.arrays), 3, ["age", "region"], seed=2)
-    for start, stop in itertools.pairwise(trial.starts):
-        own = trial.train_x[start:stop, [1, 3]]
-        np.testing.assert_allclose(own.mean(axis=0), 0.0, atol=1e-12)
-        np.testing.assert_allclose(own.std(axis=0), 1.0, rtol=1e-12)
-    assert set(trial.train_x[:, 0]) == {1.0} and set(trial.train_x[:, 2]) == {0.0, 1.0}
-
-
 def test_a_point_with_a_diverged_repetition_is_recorded_and_never_chosen(folders):
     """Of three points the first has the least mean but for one repetition that is no number."""
-    trial = ldp_regression.split(load_table(folders.arrays), 3, ["age"], seed=0)
+    trial = heterogeneous.split(load_table(folders.arrays), 3, ["age"], seed=0)
     best = linear_regression.least_squares(trial.train_x, trial.train_y)
     weights = np.stack([np.tile(best[:, None] + shift, (1, 3)) for shift in (0.0, 0.0)])
     weights[:, :, 1] += 0.1
@@ -232,7 +201,7 @@ def test_a_point_with_a_diverged_repetition_is_recorded_and_never_chosen(folders
 
 
 def test_only_training_records_decide(folders):
-    trial = ldp_regression.split(load_table(folders.arrays), 3, ["age"], seed=0)
+    trial = heterogeneous.split(load_table(folders.arrays), 3, ["age"], seed=0)
     rng = np.random.default_rng(0)
     weights, points = rng.normal(size=(2, 4, 6)), Points(np.arange(1.0, 7.0), np.ones(6), np.ones(6))
     other = dataclasses.replace(trial, test_y=trial.test_y * -7.0)
@@ -244,7 +213,7 @@ def test_baselines_against_scikit_learn(folders):
     from sklearn.dummy import DummyRegressor
     from sklearn.linear_model import LinearRegression
 
-    trial = ldp_regression.split(load_table(folders.arrays), 3, ["age"], seed=3)
+    trial = heterogeneous.split(load_table(folders.arrays), 3, ["age"], seed=3)
     columns = ldp_regression.trial_columns(trial)
     fitted = [each.fit(trial.train_x[:, 1:], trial.train_y) for each in (DummyRegressor(), LinearRegression())]
     for name, regressor in zip(("mean_predictor_test_loss", "least_squares_test_loss"), fitted, strict=True):
@@ -266,6 +235,23 @@ def test_run_table_names_data_settings_and_privacy(folders):
     private = rows[np.isfinite(rows["epsilon"])]
     assert (private["privacy_clip_norm"] == private["clip_norm"]).all()
     assert np.isinf(rows.loc[np.isinf(rows["epsilon"]), "privacy_epsilon_pld"]).all()
+
+
+def test_the_published_insurance_calibration():
+    """K = 37 at N = 3 and 12 at N = 10; sigma by hand; one noise for all clip norms."""
+    cells = [{"algorithm": name, "epsilon": e} for name in ("minibatch", "local") for e in (10.0, math.inf)]
+    shape = {"rounds": 35, "last_iterates": 8}
+    many = ldp_regression.calibrate(sweep(cells, clients=10, **shape), {"records": {"all": 1338}})
+    few = ldp_regression.calibrate(sweep(cells, **shape), {"records": {"all": 1338}})
+    assert set(many["batch_size"]) == {12} and set(few["batch_size"]) == {37}
+    n, delta = 356, 1 / 356**2
+    variance = 256 * 35 * math.log(2.5 * 35 * 37 / (delta * n)) * math.log(2 / delta) / (n**2 * 100)
+    assert few.loc[0, "noise_multiplier"] == pytest.approx(37 * math.sqrt(variance), rel=1e-12)
+    variance = 256 * 1295 * math.log(2.5 * 1295 * 37 / (delta * n)) * math.log(2 / delta) / (n**2 * 100)
+    assert few.loc[2, "noise_multiplier"] == pytest.approx(math.sqrt(variance), rel=1e-12)
+    assert list(few["noise_multiplier"].iloc[[1, 3]]) == [0.0, 0.0]
+    assert (few["privacy_delta"] == delta).all() and (few["privacy_records"] == n).all()
+    assert list(few["privacy_steps"]) == [35, 35, 1295, 1295]
 
 
 def test_without_privacy_an_infinite_clip_norm_is_part_of_the_grid(folders):
@@ -301,17 +287,6 @@ def test_settings_that_cannot_be_used_are_named(folders, changes, cell, named):
     with pytest.raises(InputError, match=named) as raised:
         ldp_regression.calibrate(job, load_table(folders.arrays).about)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("standardise", "named"), [(["height"], "no column height"), (["age", "region"], "region is constant")]
-)
-def test_columns_that_cannot_be_standardised_are_named(folders, standardise, named):
-    x = np.load(folders.arrays / "x.npy")
-    x[:, 2] = 3.0
-    np.save(folders.arrays / "x.npy", x)
-    with pytest.raises(InputError, match=named):
-        trained(folders, sweep(standardise=standardise))
 
 
 def test_a_constant_target_is_refused(folders):

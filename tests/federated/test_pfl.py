@@ -25,10 +25,8 @@ SETTINGS = {
     "momentum": 0.5,
     "sampling": "shuffled_epochs",
     "initialisation": "common",
-    "device": "cpu",
-    "threads": 1,
-    "memory_gb": 0.5,
 }
+MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 0.5}
 CELLS = (
     {"epsilon": 3.0, "local_epochs": 1, "rounds": 4},
     {"epsilon": 3.0, "local_epochs": 2, "rounds": 2},
@@ -37,7 +35,7 @@ CELLS = (
 
 
 def _sweep(cells=CELLS, seeds=(0, 1), **settings) -> Sweep:
-    return Sweep("bhaskar2025", "pfl", "k3", {**SETTINGS, **settings}, tuple(cells), tuple(seeds))
+    return Sweep("bhaskar2025", "pfl", "k3", {**SETTINGS, **settings}, tuple(cells), tuple(seeds), MACHINE)
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ rule train:
         f"{RESULTS}/benchmarks/train_{{paper}}_{{sweep}}.tsv"
     threads: CONFIG["training"]["threads"]
     resources:
-        mem_mb=int(3000 + 1000 * CONFIG["training"]["memory_gb"]),
+        mem_mb=int(5000 + 1000 * CONFIG["training"]["memory_gb"]),
         runtime=24 * 60,
         gpu=int(CONFIG["training"]["device"] == "cuda"),
     conda:

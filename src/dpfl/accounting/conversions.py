@@ -26,7 +26,7 @@ def tcdp_to_epsilon(rho: ArrayLike, omega: ArrayLike, delta: ArrayLike) -> NDArr
     """
     rho, log_inverse = real("rho", rho, at_least=0), _log_inverse(delta)
     omega = real("omega", omega, above=1, infinite=True)
-    last = np.minimum(omega, 1e150)  # its square stays finite; beyond every best order
+    last = np.minimum(omega, 1e100)  # its square stays finite; beyond every best order
     inside = (log_inverse <= (last - 1) ** 2 * rho) | (log_inverse == 0)
     truncated = rho * np.where(inside, 1.0, last) + log_inverse / (last - 1)
     return np.where(inside, rho + 2 * np.sqrt(rho * log_inverse), truncated)[()]

@@ -133,5 +133,7 @@ def loss_exceeds(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     """
     epsilon, mu = np.broadcast_arrays(real("epsilon", epsilon, at_least=0), real("mu", mu, at_least=0))
     spread = np.where(mu > 0, mu, 1.0)
-    exceeds = ndtr(spread / 2 - epsilon / spread) + ndtr(-spread / 2 - epsilon / spread)
+    with np.errstate(over="ignore"):
+        ratio = epsilon / spread
+    exceeds = ndtr(spread / 2 - ratio) + ndtr(-spread / 2 - ratio)
     return np.where(mu > 0, exceeds, 0.0)[()]

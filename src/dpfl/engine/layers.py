@@ -91,9 +91,10 @@ class GramConvolution(Convolution):
         self.extra = positions * (self.window + 2 * positions)
 
     def facts(self, inputs: Tensor) -> Facts:
-        """The windows and the inner products of any two of a record's."""
+        """The windows as rows, (n, positions, channels * kernel), and the inner products of any two of a record's."""
         (windows,) = super().facts(inputs)
-        return windows, windows.transpose(1, 2) @ windows
+        rows = windows.transpose(1, 2).contiguous()
+        return rows, rows @ windows
 
     def squares(self, facts: Facts, slopes: Tensor) -> tuple[Tensor, None]:
         """<U^T U + 1, d^T d>: the bias is a weight whose window is 1 everywhere."""
@@ -103,7 +104,7 @@ class GramConvolution(Convolution):
     def sums(self, facts: Facts, slopes: Tensor, factors: Tensor, work: None) -> tuple[Tensor, Tensor]:
         """One matrix product over batch and positions."""
         scaled = slopes.flatten(2) * factors[:, None, None]
-        weight = torch.tensordot(scaled, facts[0], dims=([0, 2], [0, 2]))
+        weight = scaled.transpose(0, 1).flatten(1) @ facts[0].flatten(0, 1)
         return weight.view(self.shape), scaled.sum((0, 2))
 
 
@@ -206,23 +207,27 @@ def gradient_rule(module: nn.Module, loss: Loss, record: Tensor) -> GradientRule
         for handle in handles:
             handle.remove()
     covered = {f"{name}.{part}" for name, _, _ in calls for part in ("weight", "bias")}
-    rules = [_layer_rule(candidates[name], inputs, output) for name, inputs, output in calls]
+    at_batch = [inputs.data_ptr() == record.data_ptr() for _, inputs, _ in calls]
+    rules = [
+        _layer_rule(candidates[name], inputs, output, reads_batch)
+        for (name, inputs, output), reads_batch in zip(calls, at_batch, strict=True)
+    ]
     if covered != set(layout.names) or len(calls) != len(candidates) or None in rules:
         return PerRecordGradients(module, loss)
     traced = [
-        _Traced(name, rule, inputs.shape[1:], output.shape[1:], inputs.data_ptr() == record.data_ptr())
-        for (name, inputs, output), rule in zip(calls, rules, strict=True)
+        _Traced(name, rule, inputs.shape[1:], output.shape[1:], reads_batch)
+        for (name, inputs, output), rule, reads_batch in zip(calls, rules, at_batch, strict=True)
     ]
     return LayerGradients(module, loss, traced, activations(module, record))
 
 
-def _layer_rule(layer: nn.Module, inputs: Tensor, output: Tensor) -> LayerRule | None:
+def _layer_rule(layer: nn.Module, inputs: Tensor, output: Tensor, reads_batch: bool) -> LayerRule | None:
     """Return the rule of one layer, or None where it has none."""
     if isinstance(layer, nn.Linear):
         return Dense(layer, output.shape) if inputs.ndim == 2 else None
     if layer.groups > 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str):
         return None
-    positions, window = output.shape[-1] * output.shape[-2], layer.weight[0].numel()
-    # multiplications a record: positions^2 (window + filters) for Gram matrices, positions * window * filters without
-    gram = positions * (window + len(layer.weight)) < window * len(layer.weight)
-    return (GramConvolution if gram else Convolution)(layer, output.shape)
+    positions, filters, window = output.shape[-1] * output.shape[-2], len(layer.weight), layer.weight[0].numel()
+    # multiplications a record, over the number of positions; models share the Gram matrices of the batch itself
+    gram = positions * (filters if reads_batch else window + filters)
+    return (GramConvolution if gram < window * filters else Convolution)(layer, output.shape)

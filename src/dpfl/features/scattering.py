@@ -1,7 +1,7 @@
 """ScatterNet features: the second-order scattering transform (J = 2, L = 8) of square images.
 
-The filters are kymatio's. Wavelets act in the Fourier domain; every last low-pass, with its subsampling and cropping, is
-linear and acts as one matrix product for a whole chunk of images.
+The filters are kymatio's. Wavelets act in the Fourier domain; every last low-pass, with its subsampling and cropping,
+is linear and acts as one matrix product for a whole chunk of images.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ CHUNK_IMAGES = 64  # small enough that the second order stays in cache: larger c
 class ScatterNet:
     """Scattering transform of `size` x `size` images, equal to kymatio's Scattering2D(J=2, L=8) up to rounding.
 
-    Calling it maps (n, channels, size, size) to (n, 81 * channels, size/4, size/4): the 81 coefficients of channel 0
-    first, each channel's in kymatio's order (order 0; order 1 by scale, then angle; order 2). Both ends are on `device`.
-    Raises InputError where the size is no multiple of 4 or below 8. Source: Oyallon and Mallat 2015; bhaskar2025, models.
+    Calling it maps (n, channels, size, size) to (n, 81 * channels, size/4, size/4), both on `device`: the 81
+    coefficients of channel 0 first, each channel's in kymatio's order (order 0; order 1 by scale, then angle; order 2).
+    Raises InputError where the size is no multiple of 4 or below 8. Source: Oyallon and Mallat 2015; bhaskar2025.
     """
 
     def __init__(self, size: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"):

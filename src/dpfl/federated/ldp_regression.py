@@ -11,26 +11,24 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dpfl.accounting import local_noise
 from dpfl.accounting.relations import Neighbouring, Sampling
 from dpfl.accounting.statement import PrivacyStatement
-from dpfl.data.read import TableData, load_table
-from dpfl.engine.randomness import generator
+from dpfl.data.heterogeneous import Trial, client_blocks, held_back, split
+from dpfl.data.read import load_table
 from dpfl.errors import InputError
 from dpfl.federated import local, minibatch
 from dpfl.federated.minibatch import Points, Protocol, Trials
 from dpfl.grid import Folders, Sweep, is_private
 from dpfl.models.linear_regression import Array, gradients, least_squares, losses
 
-TEST_SHARE = 0.2
-"""The part of a client's records that a trial holds back, rounded up."""
 STACK_BYTES = 2**26
 """Rough limit of one stack's working memory; a sweep with more trials runs them one stack after the other."""
 
@@ -64,13 +62,10 @@ class Plan:
         clients, rounds = _whole(settings, "clients"), _whole(settings, "rounds")
         blocks = client_blocks(records, clients)
         training = min(len(block) - held_back(len(block)) for block in blocks)
-        if settings["delta"] != "1/n^2":
-            raise InputError(f'delta is {settings["delta"]!r} in the settings; it must be "1/n^2"')
-        if settings["noise"] != "advanced_composition":
-            raise InputError(f'noise is {settings["noise"]!r} in the settings; it must be "advanced_composition"')
-        batch_size = local_noise.lowy_batch_size(
-            len(blocks[0]), _positive(settings, "largest_epsilon"), rounds, 1.0 / len(blocks[0]) ** 2
-        )
+        for name, only in (("delta", "1/n^2"), ("noise", "advanced_composition")):
+            if settings[name] != only:
+                raise InputError(f"{name} is {settings[name]!r} in the settings; it must be {only!r}")
+        batch_size = _batch_size(len(blocks[0]), _positive(settings, "largest_epsilon"), rounds)
         if batch_size < 1:
             raise InputError(f"largest_epsilon: {settings['largest_epsilon']} gives a batch of K = 0 records; raise it")
         protocol = Protocol(
@@ -129,10 +124,8 @@ def train(
 ) -> pd.DataFrame:
     """Return the run table: a row an (algorithm, epsilon, seed), losses in the target's unit squared.
 
-    train_loss and test_loss are means over the repetitions of the point of the grid that `choose` picks; step_size
-    and clip_norm (inf: none) are that point's; diverged_share is the share of the grid's runs that diverged. Beside
-    them stand the trial's own mean_predictor_test_loss, least_squares_test_loss and v_star_squared
-    (`trial_columns`). status is "diverged", and the losses are nan, where no point of the grid can be chosen.
+    The metrics are those of `choose` and `trial_columns`; clip_norm inf is none. status is "diverged", and the losses
+    nan, where no point of the grid can be chosen; diverged_share counts the grid's runs, repetitions apart.
     `progress` counts rounds of whole stacks. `checkpoint` is not used: a sweep takes seconds.
     Raises InputError where settings, cells, table or calibration cannot be used.
     """
@@ -142,8 +135,9 @@ def train(
         raise InputError(f"the target in {folders.arrays} is constant: there is nothing to predict")
     trials = [split(table, plan.clients, plan.standardise, seed) for seed in sweep.seeds]
     rows: dict[tuple[str, float, int], dict[str, Any]] = {}
-    algorithms = [name for name in _RUN if any(cell["algorithm"] == name for cell in sweep.cells)]
-    stacks = {name: list(_stacks(plan, sweep, name, trials[0].train_x.shape[1])) for name in algorithms}
+    algorithms = dict.fromkeys(cell["algorithm"] for cell in sweep.cells)
+    features = trials[0].train_x.shape[1]
+    stacks = {name: list(_stacks(plan, sweep, name, features)) for name in algorithms}
     total, done = plan.protocol.rounds * sum(map(len, stacks.values())), 0
 
     def tick() -> None:
@@ -151,7 +145,7 @@ def train(
         done += 1
         progress(done, total)
 
-    for name in algorithms:
+    for name in stacks:
         cells = [cell for cell in sweep.cells if cell["algorithm"] == name]
         grid = [_points(plan, cell, _calibrated(calibration, cell)["noise_multiplier"]) for cell in cells]
         points = Points(*(np.concatenate(part) for part in zip(*(vars(each).values() for each in grid), strict=True)))
@@ -207,66 +201,6 @@ def trial_columns(trial: Trial) -> dict[str, float]:
     }
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One split of all clients' records, a constant column in front; client c trains on starts[c] to starts[c+1]-1."""
-
-    train_x: Array
-    train_y: Array
-    test_x: Array
-    test_y: Array
-    starts: NDArray[np.int64]
-
-
-def client_blocks(records: int, clients: int) -> list[range]:
-    """Return every client's places in the order of the target: contiguous blocks of ceil(records / clients).
-
-    Raises InputError where a client is left with fewer than two records, one to train and one to test on.
-    """
-    size = math.ceil(records / clients)
-    blocks = [range(size * client, max(size * client, min(size * (client + 1), records))) for client in range(clients)]
-    for client, block in enumerate(blocks):
-        if len(block) < 2:
-            raise InputError(
-                f"clients: {clients} blocks of {size} out of {records} records leave client {client} with "
-                f"{len(block)}; every client needs 2 or more, so take fewer clients"
-            )
-    return blocks
-
-
-def held_back(records: int) -> int:
-    """Return how many of a client's records a trial tests on."""
-    return math.ceil(TEST_SHARE * records)
-
-
-def split(table: TableData, clients: int, standardise: list[str], seed: int) -> Trial:
-    """Return the trial `seed`: a fresh split of every client's records, drawn without regard to the other clients.
-
-    The columns named in `standardise` are shifted and scaled by mean and standard deviation of the client's own
-    training records. Raises InputError for a column that is unknown, or constant where it is to be scaled.
-    """
-    names = list(table.columns)
-    unknown = [name for name in standardise if name not in names]
-    if unknown:
-        raise InputError(f"standardise: the table has no column {unknown[0]}; it has {', '.join(names)}")
-    columns = [1 + names.index(name) for name in standardise]
-    x = np.column_stack([np.ones(len(table.y)), table.x])
-    order = np.argsort(table.y, kind="stable")
-    train, test = [], []
-    for client, block in enumerate(client_blocks(len(order), clients)):
-        places = generator(seed, "split", client).permutation(order[block.start : block.stop])
-        test.append(places[: held_back(len(places))])
-        train.append(places[held_back(len(places)) :])
-        for name, column in zip(standardise, columns, strict=True):
-            own = x[train[-1], column]
-            if np.ptp(own) == 0:
-                raise InputError(f"standardise: {name} is constant among the training records of client {client}")
-            x[places, column] = (x[places, column] - own.mean()) / own.std()
-    y = np.asarray(table.y, dtype=np.float64)
-    rows, held = np.concatenate(train), np.concatenate(test)
-    return Trial(x[rows], y[rows], x[held], y[held], starts=np.cumsum([0, *map(len, train)]))
-
-
 def _points(plan: Plan, cell: Mapping[str, Any], noise_multiplier: float) -> Points:
     """Return the cell's grid, step sizes outside and clip norms inside; only without privacy may a norm be inf."""
     clips = plan.clip_norms[np.isfinite(plan.clip_norms)] if is_private(cell) else plan.clip_norms
@@ -305,7 +239,39 @@ def _statement(plan: Plan, cell: Mapping[str, Any]) -> PrivacyStatement:
     }
     if not is_private(cell):
         return PrivacyStatement.not_private(**shared)
-    raise NotImplementedError(local_noise)
+    multiplier = _noise_multiplier(plan, algorithm, cell["epsilon"])
+    spent = _spent(multiplier, plan.message_records(algorithm), plan.records, plan.releases(algorithm), plan.delta)
+    return PrivacyStatement(
+        mechanism="subsampled Gaussian, per client",
+        clip_norm=1.0,
+        noise_multiplier=multiplier,
+        epsilon_rdp=math.nan,
+        epsilon_pld=spent,
+        note=f"noise as published for epsilon {cell['epsilon']:g}; epsilon_pld is an upper bound; {_UNACCOUNTED}",
+        **shared,
+    )
+
+
+@cache
+def _spent(noise_multiplier: float, batch_size: int, records: int, steps: int, delta: float) -> float:
+    """Return an upper bound of the epsilon spent, once for the same mechanism of several sweeps."""
+    draws = {"sampling": Sampling.WITH_REPLACEMENT, "batch_size": batch_size, "records": records}
+    return local_noise.epsilon(noise_multiplier=noise_multiplier, steps=steps, delta=delta, **draws)
+
+
+def _batch_size(records: int, epsilon: float, rounds: int) -> int:
+    """Return floor(n eps / (4 sqrt(2 R ln(2 / delta)))), delta = 1/n^2: lowy2021 Theorem 2.1, as the authors round."""
+    return math.floor(records * epsilon / (4.0 * math.sqrt(2.0 * rounds * math.log(2.0 * records**2))))
+
+
+def _noise_multiplier(plan: Plan, algorithm: str, epsilon: float) -> float:
+    """Return the published noise over one record's share of a message, for T = `releases` messages.
+
+    sigma^2 / L^2 = 256 T ln(2.5 T K / (delta n)) ln(2 / delta) / (n eps)^2: lowy2021 Theorem 2.1 with a batch of K.
+    """
+    messages, n, delta = plan.releases(algorithm), plan.records, plan.delta
+    logs = math.log(2.5 * messages * plan.protocol.batch_size / (delta * n)) * math.log(2.0 / delta)
+    return math.sqrt(256.0 * messages * logs) / (n * epsilon) * plan.message_records(algorithm)
 
 
 def _calibrated(calibration: pd.DataFrame, cell: Mapping[str, Any]) -> pd.Series:
@@ -318,13 +284,8 @@ def _calibrated(calibration: pd.DataFrame, cell: Mapping[str, Any]) -> pd.Series
 
 def _table(sweep: Sweep, about: Mapping, calibration: pd.DataFrame, trials: list[Trial], rows: dict) -> pd.DataFrame:
     """Return the run table, cells in the sweep's order and seeds within them."""
-    run = {
-        "paper": sweep.paper,
-        "sweep": sweep.name,
-        "dataset": sweep.dataset,
-        "stand_in_for": about["stand_in_for"] or "",
-        "data_note": about["note"],
-    }
+    run = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset}
+    run |= {"stand_in_for": about["stand_in_for"] or "", "data_note": about["note"]}
     settings = {
         key: json.dumps(value) if isinstance(value, dict | list | tuple) else value
         for key, value in sweep.settings.items()
@@ -361,7 +322,7 @@ def _clip_norms(settings: Mapping[str, Any]) -> Array:
 
 
 def _positive(settings: Mapping[str, Any], name: str) -> float:
-    """Return a setting above 0; raises InputError naming it."""
+    """Return a setting above 0, finite; raises InputError naming it."""
     if not 0 < settings[name] < math.inf:
         raise InputError(f"{name} is {settings[name]!r} in the settings; it must be above 0 and finite")
     return float(settings[name])

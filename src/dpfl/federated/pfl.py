@@ -37,7 +37,7 @@ ACCOUNTANT = "rdp"  # Opacus's own default at the time: the paper does not name 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a sweep's settings mean here. Raises InputError naming the first that cannot be used."""
+    """What a sweep's settings and machine mean here. Raises InputError naming the first that cannot be used."""
 
     model: ImageModel
     clients: int
@@ -54,15 +54,15 @@ class Settings:
 
     @classmethod
     def of(cls, sweep: Sweep) -> Settings:
-        """Read the settings of `sweep`."""
-        given = sweep.settings
+        """Read the settings and the machine of `sweep`."""
+        given, machine = sweep.settings, sweep.machine
         if given["initialisation"] != "common":
             raise InputError(f"initialisation: {given['initialisation']!r} is unknown, should be 'common'")
         if given["sampling"] not in (Sampling.SHUFFLED, Sampling.POISSON):
             known = f"{Sampling.SHUFFLED} or {Sampling.POISSON}"
             raise InputError(f"sampling: {given['sampling']!r} is not done here, should be {known}")
-        if given["device"] != "cpu" and not torch.cuda.is_available():
-            raise InputError(f"device: {given['device']} is not there; set training.device to cpu")
+        if machine["device"] != "cpu" and not torch.cuda.is_available():
+            raise InputError(f"device: {machine['device']} is not there; set training.device to cpu")
         clients = int(given["clients"])
         return cls(
             model=image_model(given["model"]),
@@ -74,9 +74,9 @@ class Settings:
             learning_rate=float(given["learning_rate"]),
             momentum=float(given["momentum"]),
             sampling=Sampling(given["sampling"]),
-            device=torch.device(given["device"]),
-            threads=int(given["threads"]),
-            memory_bytes=float(given["memory_gb"]) * 2**30,
+            device=torch.device(machine["device"]),
+            threads=int(machine["threads"]),
+            memory_bytes=float(machine["memory_gb"]) * 2**30,
         )
 
 

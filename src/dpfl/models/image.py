@@ -52,8 +52,8 @@ class TemperedSigmoid(nn.Module):
 class MaxPool(nn.MaxPool2d):
     """nn.MaxPool2d with the channels last in memory: the same values, several times faster on a CPU.
 
-    The result has its channels first again: Opacus 1.6 takes that for granted in a convolution that follows, and computes
-    wrong gradients where it is not so.
+    The result has its channels first again: Opacus 1.6 takes that for granted in a convolution that follows, and
+    computes wrong gradients where it is not so.
     """
 
     def forward(self, x: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def test_schedules_and_extreme_targets():
 
 def test_three_rounds_of_ten_thirds_never_reach_ninety_five_percent():
     """With T = 3, m = 30, n = 100 a record is seen with probability 0.9 only."""
-    with pytest.raises(ValueError, match="^delta"):
+    with pytest.raises(ValueError, match=r"^delta"):
         federated_sigma(0.0, 0.95, **{**CASE, "m": 30, "eta": [0.5] * 3})
 
 

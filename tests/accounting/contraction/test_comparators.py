@@ -42,7 +42,7 @@ def test_coefficients_of_the_figures(figure_2, figure_3):
 
 
 def test_optimal_shift_is_the_best_split():
-    """Shifts a_k >= 0 over n - i + 1 steps with sum_k a_k M^(-k) = 1 (discounted), minimising sum a_k^2: numerically."""
+    """Shifts a_k >= 0 over n - i + 1 steps with sum_k a_k M^(-k) = 1, of least sum a_k^2: numerically."""
     factor, steps = contraction_factor(0.7, 0.5, 0.2), 4
     growth = factor ** -np.arange(steps)
     result = minimize(
@@ -106,7 +106,7 @@ def test_long_runs_and_tiny_contraction_stay_finite():
 
 
 def test_iteration_needs_the_square_of_the_distance():
-    """n translations with noise: N(y, n s^2) from both starts, whose Renyi divergence is alpha d^2/(2 n s^2) exactly."""
+    """n translations with noise: N(y, n s^2) from both starts, Renyi divergence alpha d^2/(2 n s^2)."""
     order, n, distance, sigma = 3.0, 5, 2.0, 1.5
     grid = np.linspace(-60, 60, 200_001)
     spread = sigma * np.sqrt(n)
@@ -118,11 +118,11 @@ def test_iteration_needs_the_square_of_the_distance():
 
 
 def test_refuses(figure_3):
-    with pytest.raises(ValueError, match="^conversion "):
+    with pytest.raises(ValueError, match=r"^conversion "):
         pnsgd_renyi_delta(1.0, i=1, conversion="cks", **figure_3)
-    with pytest.raises(ValueError, match="^eta "):
+    with pytest.raises(ValueError, match=r"^eta "):
         pnsgd_renyi_delta(1.0, i=1, **{**figure_3, "eta": 3.0})
-    with pytest.raises(ValueError, match="^i "):
+    with pytest.raises(ValueError, match=r"^i "):
         pnsgd_shifted_gdp_delta(1.0, i=41, **figure_3)
-    with pytest.raises(ValueError, match="^order "):
+    with pytest.raises(ValueError, match=r"^order "):
         iteration_renyi(1.0, n=5, distance=1.0, sigma=1.0)

@@ -21,10 +21,17 @@ from dpfl.accounting.contraction import (
 )
 
 CASES = [  # n, m, eta, sigma, L, rho
-    (10, 1, 1.0, 2.0, 1.0, 0.5), (60, 6, 0.5, 4.0, 1.0, 0.2), (12, 4, 1e-3, 1.5, 1.0, 1.0), (5, 1, 2.0, 30.0, 1.0, 1.0),
-    (1, 1, 0.5, 1.0, 1.0, 1.0), (7, 7, 0.5, 1.0, 1.0, 1.0), (40, 1, 3.0, 0.9, 0.01, 0.004), (30, 2, 1.0, 1.0, 0.0, 1.0),
-    (30, 2, 1.0, 1.0, 1.0, 0.0), (8, 2, 1e-9, 1e3, 1e3, 1e-9),
-]  # fmt: skip
+    (10, 1, 1.0, 2.0, 1.0, 0.5),
+    (60, 6, 0.5, 4.0, 1.0, 0.2),
+    (12, 4, 1e-3, 1.5, 1.0, 1.0),
+    (5, 1, 2.0, 30.0, 1.0, 1.0),
+    (1, 1, 0.5, 1.0, 1.0, 1.0),
+    (7, 7, 0.5, 1.0, 1.0, 1.0),
+    (40, 1, 3.0, 0.9, 0.01, 0.004),
+    (30, 2, 1.0, 1.0, 0.0, 1.0),
+    (30, 2, 1.0, 1.0, 1.0, 0.0),
+    (8, 2, 1e-9, 1e3, 1e3, 1e-9),
+]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -113,7 +120,7 @@ def test_strongly_convex_shrinks_the_ball_each_round(exact):
     truth = exact.federated(0.4, 6, 2, eta, [3.0] * 3, 1.0, 2.0 * shrink)
     delta = federated_delta_strongly_convex(0.4, smoothness=0.8, strong_convexity=0.3, **common)
     assert exact.relative_error(delta, truth) < 1e-11
-    with pytest.raises(ValueError, match="^eta "):
+    with pytest.raises(ValueError, match=r"^eta "):
         federated_delta_strongly_convex(0.4, smoothness=1.2, strong_convexity=0.3, **common)
 
 
@@ -148,12 +155,27 @@ GOOD = {"n": 10, "m": 2, "eta": 0.5, "sigma": 1.0, "lipschitz": 1.0, "radius": 1
 @pytest.mark.parametrize("function", [federated_delta, federated_delta_relaxed])
 @pytest.mark.parametrize(
     ("change", "named"),
-    [({"epsilon": -0.1}, "epsilon"), ({"epsilon": np.nan}, "epsilon"), ({"epsilon": np.inf}, "epsilon"),
-     ({"sigma": 0.0}, "sigma"), ({"sigma": [1.0] * 4}, "sigma"), ({"sigma": [1.0, 1.0, 1.0, 1.0, 0.0]}, "sigma"),
-     ({"eta": -1.0}, "eta"), ({"eta": [0.5] * 6}, "eta"), ({"eta": [[0.5] * 5]}, "eta"), ({"m": 11}, "m"), ({"m": 2.5}, "m"),
-     ({"m": 0}, "m"), ({"n": 10.5}, "n"), ({"n": np.inf}, "n"), ({"n": np.nan}, "n"), ({"lipschitz": -1.0}, "lipschitz"),
-     ({"radius": np.nan}, "radius"), ({"radius": [1.0, 2.0]}, "radius")],
-)  # fmt: skip
+    [
+        ({"epsilon": -0.1}, "epsilon"),
+        ({"epsilon": np.nan}, "epsilon"),
+        ({"epsilon": np.inf}, "epsilon"),
+        ({"sigma": 0.0}, "sigma"),
+        ({"sigma": [1.0] * 4}, "sigma"),
+        ({"sigma": [1.0, 1.0, 1.0, 1.0, 0.0]}, "sigma"),
+        ({"eta": -1.0}, "eta"),
+        ({"eta": [0.5] * 6}, "eta"),
+        ({"eta": [[0.5] * 5]}, "eta"),
+        ({"m": 11}, "m"),
+        ({"m": 2.5}, "m"),
+        ({"m": 0}, "m"),
+        ({"n": 10.5}, "n"),
+        ({"n": np.inf}, "n"),
+        ({"n": np.nan}, "n"),
+        ({"lipschitz": -1.0}, "lipschitz"),
+        ({"radius": np.nan}, "radius"),
+        ({"radius": [1.0, 2.0]}, "radius"),
+    ],
+)
 def test_refuses(function, change, named):
     arguments = {"epsilon": 1.0, **GOOD, **change}
     with pytest.raises(ValueError, match=f"^{named} "):
@@ -161,5 +183,5 @@ def test_refuses(function, change, named):
 
 
 def test_refuses_schedules_of_different_lengths():
-    with pytest.raises(ValueError, match="^sigma "):
+    with pytest.raises(ValueError, match=r"^sigma "):
         federated_delta(1.0, n=100, m=30, eta=[0.5] * 3, sigma=[1.0] * 4, lipschitz=1.0, radius=1.0)

@@ -36,7 +36,7 @@ def test_printed_argument_differs_by_the_root_of_the_step(exact):
 
 
 def test_printed_form_falls_below_the_theorem_for_long_runs():
-    """lambda j > 1: the printed sum claims a smaller delta than Theorem 2 gives; the exact kernel is in test_simulation."""
+    """lambda j > 1: the printed sum claims less than Theorem 2 gives; what a run leaks is in test_simulation."""
     case = {"n": 8, "m": 1, "sigma": 1.0, "lipschitz": 1.0, "radius": 0.02, "strong_convexity": 8.0}
     assert federated_harmonic_delta_as_printed(0.0, **case) < 0.9 * federated_harmonic_delta(0.0, **case)
 

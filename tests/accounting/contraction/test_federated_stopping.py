@@ -108,5 +108,5 @@ def test_refuses(function, change, named):
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, np.nan, [0.5, 0.6]])
 def test_refuses_a_suffix_outside_the_open_unit_interval(alpha):
-    with pytest.raises(ValueError, match="^alpha "):
+    with pytest.raises(ValueError, match=r"^alpha "):
         federated_suffix_stop_delta(1.0, alpha=alpha, **GOOD)

@@ -45,7 +45,7 @@ def test_projected_gaussian_noise_contracts_by_theta(epsilon):
 
 
 def test_product_over_steps_starts_at_the_second():
-    """Eq. (2) of asoodeh2020 as printed multiplies by the first kernel's coefficient too, and is then false at n = 1."""
+    """Eq. (2) of asoodeh2020 as printed has the first kernel's coefficient too, and is then false at n = 1."""
     kernel = np.array([[0.8, 0.2], [0.2, 0.8]])
     first, coefficient = hockey_stick(kernel[0], kernel[1], 0.0), contraction_coefficient(kernel, 0.0)
     for steps in (1, 2, 5):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -33,8 +34,6 @@ def test_is_the_mean_of_theorem_4_over_the_stopping_time(i, epsilon, eta, sigma)
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 4.0])
 def test_bound_is_vacuous_where_contraction_is_weak(exact, epsilon):
     """theta(100) = 1 - 1e-544: eq. (16) exceeds 1e540 and so float64; the sum stays at theta(2L/sigma) (n-i+1)/n."""
-    import mpmath as mp
-
     truth = exact.theta(epsilon, 2.0) / exact.gap(epsilon, 100.0) / 40
     assert truth > mp.mpf("1e540")
     assert pnsgd_random_stop_bound(epsilon, **WEAK) == np.inf

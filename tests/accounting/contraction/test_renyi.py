@@ -44,5 +44,5 @@ def test_edges():
         assert linear_renyi_delta(0.0, np.float64(np.inf), conversion) == 1.0
     np.testing.assert_array_equal(linear_renyi_delta(np.array([0.0, 0.3, 0.5]), 0.5, "mironov"), 1.0)
     assert linear_renyi_delta(0.0, 1e-300, "tight") < 1e-149
-    with pytest.raises(ValueError, match="^conversion "):
+    with pytest.raises(ValueError, match=r"^conversion "):
         linear_renyi_delta(1.0, 1.0, "loose")

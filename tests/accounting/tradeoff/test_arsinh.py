@@ -1,5 +1,7 @@
 """Arsinh noise: its hockey stick against integration of the density, and its limits."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -21,7 +23,7 @@ def integrated_delta(epsilon, scale, sigma, shift):
     reach = scale * np.arcsinh(12 * sigma / scale)
     gap = lambda y: max(density(y, scale, sigma) - np.exp(epsilon) * density(y - shift, scale, sigma), 0)  # noqa: E731
     edges = np.linspace(-reach, reach + shift, 80)
-    return sum(quad(gap, a, b, epsabs=1e-14, limit=200)[0] for a, b in zip(edges, edges[1:], strict=False))
+    return sum(quad(gap, a, b, epsabs=1e-14, limit=200)[0] for a, b in pairwise(edges))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from dp_accounting.pld.privacy_loss_distribution import from_privacy_parameters, from_randomized_response
 from dp_accounting.pld.common import DifferentialPrivacyParameters
+from dp_accounting.pld.privacy_loss_distribution import from_privacy_parameters, from_randomized_response
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,7 +93,9 @@ def test_composition_against_dp_accounting(epsilon, delta, rounds):
     composed = one
     for _ in range(rounds - 1):
         composed = composed.compose(one)
-    pld = from_privacy_parameters(DifferentialPrivacyParameters(epsilon, delta), value_discretization_interval=epsilon / 8)
+    pld = from_privacy_parameters(
+        DifferentialPrivacyParameters(epsilon, delta), value_discretization_interval=epsilon / 8
+    )
     epsilons = np.linspace(0, rounds * epsilon, 17)
     expected = [pld.self_compose(rounds).get_delta_for_epsilon(e) for e in epsilons]
     assert np.allclose(composed.delta(epsilons), expected, rtol=1e-9, atol=1e-13)

@@ -27,7 +27,7 @@ def gaussian(mu):
     return lambda alpha: gaussian_dp.tradeoff(alpha, mu)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(MUS)
 def test_gaussian_is_its_own_inverse_and_its_own_double_conjugate(mu):
     assert np.allclose(inverse(gaussian(mu), ALPHAS), gaussian_dp.tradeoff(ALPHAS, mu), rtol=1e-6, atol=1e-12)
@@ -40,14 +40,14 @@ def test_tradeoff_to_delta_to_1e_9(mu, epsilon):
     assert abs(delta_of(gaussian(mu), epsilon) - gaussian_dp.delta(epsilon, mu)) < 1e-9
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(MUS)
 def test_delta_to_tradeoff_to_1e_9(mu):
     rebuilt = from_delta(lambda epsilon: gaussian_dp.delta(epsilon, mu), ALPHAS)
     assert np.max(np.abs(rebuilt - gaussian_dp.tradeoff(ALPHAS, mu))) < 1e-9
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.floats(0.01, 5), st.floats(0, 0.5))
 def test_duality_of_a_single_epsilon_and_delta(epsilon, delta):
     f = lambda alpha: epsilon_delta(alpha, epsilon, delta)  # noqa: E731
@@ -74,7 +74,7 @@ def test_double_conjugate_of_the_subsampled_minimum_is_the_operator():
     assert np.max(lower(middle) - subsample(p, mu, middle)) > 1e-3
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.floats(0.05, 2), st.integers(1, 6))
 def test_group_of_a_gaussian_is_g_mu(mu, g):
     alphas = np.linspace(0.01, 0.99, 33)

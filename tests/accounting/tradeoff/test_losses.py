@@ -100,9 +100,8 @@ def test_from_pld_keeps_the_direction_of_an_asymmetric_pair():
 def test_from_pld_of_two_mass_functions_is_the_exact_polygon():
     """P = (0.2, 0.8), Q = (0.5, 0.5): reject the first outcome, then the second."""
     step = np.log(1.6 / 0.4) / 4096
-    pld = from_two_probability_mass_functions(
-        {0: np.log(0.5), 1: np.log(0.5)}, {0: np.log(0.2), 1: np.log(0.8)}, value_discretization_interval=step
-    )
+    lower, upper = {0: np.log(0.5), 1: np.log(0.5)}, {0: np.log(0.2), 1: np.log(0.8)}
+    pld = from_two_probability_mass_functions(lower, upper, value_discretization_interval=step, symmetric=False)
     exact = Curve(np.array([0.0, 0.2, 1.0]), np.array([1.0, 0.5, 0.0]))
     assert np.allclose(from_pld(pld, ALPHAS), exact(ALPHAS), atol=1e-3)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,14 +34,10 @@ def federated_sigma(
     eta = real("eta", eta, above=0.0)
     read_rounds(n, m, eta, 1.0)
 
-    def log_delta(log_sigma: float) -> float:
-        """log of what `federated_delta` gives at this noise."""
-        rounds = read_rounds(n, m, eta, math.exp(log_sigma))
-        return float(last_model(epsilon, rounds, lipschitz, 2.0 * radius))
-
     def excess(log_sigma: float) -> float:
         """log delta above the target; floored, because brentq needs finite ends."""
-        return max(log_delta(log_sigma) - math.log(delta), -1e300)
+        rounds = read_rounds(n, m, eta, math.exp(log_sigma))
+        return max(float(last_model(epsilon, rounds, lipschitz, 2.0 * radius)) - math.log(delta), -1e300)
 
     start = float(np.clip(math.log(2.0 * lipschitz) - 0.5 * math.log(m), -_LOG_RANGE, _LOG_RANGE))
     sigma = math.exp(brentq(excess, *_bracket(excess, start), xtol=1e-15, rtol=4.0 * _SPACING))
@@ -51,7 +48,7 @@ def federated_sigma(
     return sigma
 
 
-def _bracket(excess, start: float) -> tuple[float, float]:
+def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, float]:
     """Widen from `start` until `excess`, a falling function, changes sign between the two ends."""
     ends = []
     for direction, outside in ((-1.0, lambda value: value <= 0.0), (1.0, lambda value: value > 0.0)):

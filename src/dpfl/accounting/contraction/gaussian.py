@@ -8,6 +8,7 @@ difference of Mills ratios is the integral of 1 - x m(x) from a to b, done by tw
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -142,7 +143,7 @@ def _descent(x: Array) -> Array:
     return np.where(far, series, direct)
 
 
-def _checked(epsilon: ArrayLike, r: ArrayLike, function) -> Array:
+def _checked(epsilon: ArrayLike, r: ArrayLike, function: Callable[[Array, Array], Array]) -> Array:
     """Check and broadcast the two arguments, then apply `function` block by block."""
     epsilon, r = np.broadcast_arrays(real("epsilon", epsilon, at_least=0.0), real("r", r, at_least=0.0))
     if epsilon.size <= _BLOCK:

@@ -24,7 +24,7 @@ def clones_delta(epsilon: ArrayLike, n: ArrayLike, epsilon0: ArrayLike) -> float
     """
 
     def one(epsilon: float, n: float, epsilon0: float) -> float:
-        level = scalar("epsilon0", epsilon0, at_least=0, at_most=700)
+        level = scalar("epsilon0", epsilon0, at_least=0, at_most=300)
         divergence = _divergence(whole("n", n, at_least=1), level, math.exp(-level))
         return min(1.0, divergence(scalar("epsilon", epsilon, at_least=0)))
 
@@ -71,7 +71,7 @@ def _checked(n: float, epsilon0: float, delta: float) -> tuple[int, float, float
     """The three arguments, each in its range."""
     return (
         whole("n", n, at_least=1),
-        scalar("epsilon0", epsilon0, at_least=0, at_most=700),
+        scalar("epsilon0", epsilon0, at_least=0, at_most=300),
         scalar("delta", delta, above=0, below=1),
     )
 

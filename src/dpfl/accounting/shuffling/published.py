@@ -11,9 +11,7 @@ Array = NDArray[np.float64]
 _FIXED_POINT_STEPS = 60
 
 
-def clones_epsilon_as_printed(
-    n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLike, delta0: ArrayLike = 0.0
-) -> Array:
+def clones_epsilon_as_printed(n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLike, delta0: ArrayLike = 0.0) -> Array:
     """Return ln(1 + tanh(e0/2) (8 sqrt(e^e0 ln(4/d)/n) + 8 e^e0/n)), e0 = `epsilon0` of each report.
 
     d is `delta` less the share (e^epsilon + 1)(1 + e^-e0 / 2) n `delta0` of reports that are only
@@ -28,7 +26,9 @@ def clones_epsilon_as_printed(
     for _ in range(_FIXED_POINT_STEPS):  # epsilon rises as d falls, and d as epsilon rises: monotone, and quick
         left = delta - (np.exp(epsilon) + 1) * failures
         if not np.all(left > 0):
-            raise ValueError("delta0 must leave room in delta: (e^epsilon + 1)(1 + e^-epsilon0 / 2) n delta0 is above it")
+            raise ValueError(
+                "delta0 must leave room in delta: (e^epsilon + 1)(1 + e^-epsilon0 / 2) n delta0 is above it"
+            )
         _require(np.exp(epsilon0) * 16 * np.log(2 / left) <= n, "ln(n / (16 ln(2/delta)))")
         power = np.exp(epsilon0)
         epsilon = np.log1p(np.tanh(epsilon0 / 2) * (8 * np.sqrt(power * np.log(4 / left) / n) + 8 * power / n))
@@ -93,7 +93,7 @@ def _checked(n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLike) -> tuple[Array
     """The arguments of a closed form, each in its range."""
     return (
         real("n", n, at_least=1),
-        real("epsilon0", epsilon0, at_least=0, at_most=700),
+        real("epsilon0", epsilon0, at_least=0, at_most=300),
         real("delta", delta, above=0, below=1),
     )
 

@@ -103,7 +103,7 @@ def dpsgd_guarantee(
         case Adversary.H_BAR:
             return Gaussian(float(h_bar_mu(epochs, sigma, group_size)))
         case Adversary.CLT:
-            return Gaussian(float(clt_mu(m / n, epochs * n / m, sigma)))
+            return Gaussian(min(float(clt_mu(m / n, epochs * n / m, sigma)), 1e100))
 
 
 def poisson_guarantee(*, n: int, m: int, epochs: int, noise_multiplier: float) -> PrivacyLoss:

@@ -11,9 +11,7 @@ from dpfl.accounting.roots import root
 from dpfl.accounting.tradeoff.losses import PrivacyLoss, Tails, composed, subsampled_tails
 
 
-def arsinh_guarantee(
-    *, scale: float, sigma: float, p: float = 1.0, rounds: int = 1, shift: float = 1.0
-) -> PrivacyLoss:
+def arsinh_guarantee(*, scale: float, sigma: float, p: float = 1.0, rounds: int = 1, shift: float = 1.0) -> PrivacyLoss:
     """What `rounds` subsampled rounds with noise scale * arsinh(N/scale), N ~ Normal(0, sigma^2), guarantee.
 
     The noisy value is one number that a record moves by `shift`. For scale >= sigma the density is log-concave
@@ -52,7 +50,7 @@ def arsinh_tails(scale: float, sigma: float, shift: float = 1.0) -> Tails:
         epsilon = np.asarray(epsilon, dtype=np.float64)
         far = noise.reach(epsilon)
         left = root(lambda w, eps: noise.loss(w) - eps, np.minimum(-far, -turn), -turn, epsilon)
-        upper, lower = (noise.below(left + side) for side in (shift / 2, -shift / 2))
+        upper, lower = (np.array(noise.below(left + side)) for side in (shift / 2, -shift / 2))
         twice = epsilon < hump
         if np.any(twice):
             eps = epsilon[twice]

@@ -59,7 +59,9 @@ class Curve:
         alpha = real("alpha", self.alpha, at_least=0, at_most=1)
         beta = real("beta", self.beta, at_least=0, at_most=1)
         if alpha.ndim != 1 or alpha.shape != beta.shape or alpha.size < 2:
-            raise ValueError(f"alpha and beta must be two 1-D arrays of one length >= 2, got {alpha.shape}, {beta.shape}")
+            raise ValueError(
+                f"alpha and beta must be two 1-D arrays of one length >= 2, got {alpha.shape}, {beta.shape}"
+            )
         if alpha[0] != 0 or alpha[-1] != 1 or np.any(np.diff(alpha) <= 0):
             raise ValueError("alpha must rise strictly from 0 to 1")
         if np.any(np.diff(beta) > 0) or np.any(beta > 1 - alpha + _SLACK):

@@ -70,7 +70,8 @@ def _step(tails: Tails, reach: float, rounds: int) -> float:
     upper, lower = tails(losses)
     spread = np.sqrt(np.sum(losses[1:] ** 2 * -np.diff(upper + lower)))
     composed_reach = rounds * spread**2 + 20 * spread * np.sqrt(rounds)
-    return float(max(spread / 2000, reach / _GRID, composed_reach / (4 * _GRID)))
+    fine = min(spread / 2000, 1e-3 / np.sqrt(rounds))  # the second keeps e^loss straight over a cell
+    return float(max(fine, reach / _GRID, composed_reach / (4 * _GRID)))
 
 
 def _connected_dots(tails: Tails, step: float, reach: float) -> DensePLDPmf:

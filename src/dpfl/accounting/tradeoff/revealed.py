@@ -15,6 +15,7 @@ from dpfl.accounting.contraction import theta
 from dpfl.accounting.roots import root
 
 _LEAST_WEIGHT = 1e-200
+_TINY = 5e-324  # the smallest float64 above zero: keeps logarithms finite
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,11 @@ class RevealedMixture:
         found = np.where((delta == 0) & (at_zero > 0), np.inf, 0.0)
         open_ = (delta > 0) & (delta < at_zero)
         highest = gaussian_dp.epsilon(delta[open_], np.max(self.mus))
-        found[open_] = root(lambda eps, target: self.delta(eps) / target - 1, 0.0, highest, delta[open_])
+
+        def gap(epsilon: NDArray, target: NDArray) -> NDArray[np.float64]:
+            return np.log(np.maximum(self.delta(epsilon), _TINY)) - np.log(target)
+
+        found[open_] = root(gap, 0.0, highest, delta[open_])
         return found[()]
 
     def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:
@@ -73,7 +78,7 @@ class RevealedMixture:
         def gap(t: NDArray, alpha: NDArray) -> NDArray[np.float64]:
             shifted = t[..., None] / mus - mus / 2
             above = np.log1p(-alpha) - logsumexp(log_w + log_ndtr(-shifted), axis=-1)
-            below = np.log(unused + ndtr(shifted) @ np.exp(log_w)) - np.log(alpha)
+            below = np.log(np.maximum(unused + ndtr(shifted) @ np.exp(log_w), _TINY)) - np.log(alpha)
             return np.where(alpha < 0.5, below, above)
 
         highest = np.max(mus * (ndtri(alpha)[..., None] + mus / 2), axis=-1)

@@ -43,7 +43,7 @@ def _mirror_image(p: NDArray, mu: NDArray, alpha: NDArray) -> NDArray[np.float64
     """f_p^-1(alpha) beyond the chord: Q(z) where p Phi(z - mu) + (1 - p) Phi(z) = alpha."""
 
     def gap(z: NDArray, p: NDArray, mu: NDArray, alpha: NDArray) -> NDArray[np.float64]:
-        below = (p * ndtr(z - mu) + (1 - p) * ndtr(z)) / alpha - 1
+        below = np.log(np.maximum(p * ndtr(z - mu) + (1 - p) * ndtr(z), 5e-324)) - np.log(alpha)
         above = 1 - (p * ndtr(mu - z) + (1 - p) * ndtr(-z)) / (1 - alpha)
         return np.where(alpha < 0.5, below, above)
 
@@ -81,12 +81,16 @@ def poisson_add_delta(epsilon: ArrayLike, p: ArrayLike, mu: ArrayLike) -> NDArra
     epsilon, p, mu = np.broadcast_arrays(
         real("epsilon", epsilon, at_least=0), real("p", p, at_least=0, at_most=1), real("mu", mu, at_least=0)
     )
-    shrink = -np.expm1(-epsilon)  # 1 - e^-epsilon: the likelihood ratio can fall by less than p
-    inside = (shrink < p) & (epsilon < 700)
-    rate, lost = np.where(inside, p, 1.0), np.where(inside, shrink, 0.0)
-    inner = -np.log1p(-lost / rate)
-    weight = np.exp(np.where(inside, epsilon, 0.0)) * (rate - lost)
-    return np.where(inside, weight * theta(inner, mu), 0.0)[()]
+    # p - (1 - e^-epsilon), in the form that keeps its digits; once it is spent, no outcome loses epsilon.
+    near = epsilon < 0.7
+    left = np.where(near, p + np.expm1(-epsilon), np.exp(-epsilon) - (1 - p))
+    mixed = (left > 0) & (p < 1)
+    share, growth = np.where(mixed, left, 1.0), np.where(mixed, epsilon, 0.0)
+    rate = np.where(mixed, p, 1.0)
+    logarithm = np.where(near, np.log1p(np.where(mixed & near, np.expm1(-epsilon), 0.0) / rate), np.log(share / rate))
+    inner = np.where(mixed, -logarithm, epsilon)
+    weight = np.where(mixed, np.exp(growth) * share, np.where(p == 1, 1.0, 0.0))
+    return np.minimum(weight * theta(np.maximum(inner, 0.0), mu), 1.0)[()]
 
 
 def poisson_renyi(order: int, p: float, mu: float) -> float:

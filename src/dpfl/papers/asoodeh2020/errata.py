@@ -10,8 +10,8 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import laplace, norm
 
 from dpfl.accounting import contraction
-from dpfl.papers.asoodeh2020.checks import one_dimension, stopped
-from dpfl.papers.asoodeh2020.evidence import Erratum
+from dpfl.papers.asoodeh2020.checks import stopped
+from dpfl.reporting.evidence import Erratum
 from dpfl.papers.asoodeh2020.figures import parameters, routes
 from dpfl.papers.asoodeh2020.kernel import Interval, OneDimension
 

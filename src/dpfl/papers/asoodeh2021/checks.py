@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpfl.accounting import contraction
-from dpfl.papers.asoodeh2020.evidence import Check, Relation
+from dpfl.reporting.evidence import Comparison, Relation
 from dpfl.papers.asoodeh2021.algorithm import OneDimension
 
 EQUAL = 1e-12
@@ -46,29 +46,31 @@ def one_dimension(values: dict[str, Any], curvature: float = 0.0) -> OneDimensio
     )
 
 
-def theorem2(values: dict[str, Any], epsilon: float) -> list[Check]:
+def theorem2(values: dict[str, Any], epsilon: float) -> list[Comparison]:
     """Hold the closed form against the sum over rounds, and against the exact one-dimensional delta."""
     closed = float(contraction.federated_delta(epsilon, **values))
     summed = float(contraction.federated_delta(epsilon, **schedules(values)))
     exact = one_dimension(values).delta(epsilon)
     case = f"{described(values)}, epsilon = {epsilon}"
     return [
-        Check("theorem2", f"closed form and sum over rounds: {case}", Relation.EQUALS, closed, summed, EQUAL),
-        Check("theorem2", f"exact run: {case}", Relation.AT_MOST, closed, exact, EXACT),
+        Comparison("theorem2", f"closed form and sum over rounds: {case}", Relation.EQUALS, closed, summed, EQUAL),
+        Comparison("theorem2", f"exact run: {case}", Relation.AT_MOST, closed, exact, EXACT),
     ]
 
 
-def random_stopping(values: dict[str, Any], epsilon: float) -> list[Check]:
+def random_stopping(values: dict[str, Any], epsilon: float) -> list[Comparison]:
     """Hold Corollary 3 against eq. (12), the exact stopped algorithm, and its own suffix version."""
     double_sum = float(contraction.federated_random_stop_delta(epsilon, **values))
     bound = float(contraction.federated_random_stop_bound(epsilon, **values))
     exact = one_dimension(values).stopped_delta(epsilon)
     case = f"{described(values)}, epsilon = {epsilon}"
     return [
-        Check("random_stopping", f"eq. (12), constant schedule: {case}", Relation.EQUALS, bound, double_sum, EQUAL),
-        Check("random_stopping", f"exact stopped run: {case}", Relation.AT_MOST, double_sum, exact, EXACT),
+        Comparison(
+            "random_stopping", f"eq. (12), constant schedule: {case}", Relation.EQUALS, bound, double_sum, EQUAL
+        ),
+        Comparison("random_stopping", f"exact stopped run: {case}", Relation.AT_MOST, double_sum, exact, EXACT),
         *(
-            Check(
+            Comparison(
                 claim="random_stopping",
                 case=f"suffix improves, alpha = {alpha}: {case}",
                 relation=Relation.AT_MOST,
@@ -81,17 +83,17 @@ def random_stopping(values: dict[str, Any], epsilon: float) -> list[Check]:
     ]
 
 
-def decaying_schedule(epsilon: float) -> Check:
+def decaying_schedule(epsilon: float) -> Comparison:
     """Hold Corollary 3 against eq. (12) with steps that shrink and noise that grows: a bound, not the value."""
     t = np.arange(1, 11)
     values = {"n": 60, "m": 6, "eta": 1 / t, "sigma": 1 + (t - 1) / 10, "lipschitz": 1.0, "radius": 0.2}
     bound = float(contraction.federated_random_stop_bound(epsilon, **values))
     double_sum = float(contraction.federated_random_stop_delta(epsilon, **values))
     case = f"eq. (12), eta_t = 1/t, sigma_t = 0.9 + t/10, n = 60, m = 6, radius = 0.2, epsilon = {epsilon}"
-    return Check("random_stopping", case, Relation.AT_MOST, bound, double_sum, EQUAL)
+    return Comparison("random_stopping", case, Relation.AT_MOST, bound, double_sum, EQUAL)
 
 
-def relaxed(values: dict[str, Any], epsilon: float) -> list[Check]:
+def relaxed(values: dict[str, Any], epsilon: float) -> list[Comparison]:
     """Order the relaxed bound above Theorem 2, and hold it against a run whose other losses are concave."""
     loose = float(contraction.federated_delta_relaxed(epsilon, **values))
     tight = float(contraction.federated_delta(epsilon, **values))
@@ -99,12 +101,12 @@ def relaxed(values: dict[str, Any], epsilon: float) -> list[Check]:
     exact = one_dimension(values, curvature).delta(epsilon)
     case = f"{described(values)}, epsilon = {epsilon}"
     return [
-        Check("relaxed", f"Theorem 2 lies below: {case}", Relation.AT_MOST, loose, tight, EQUAL),
-        Check("relaxed", f"exact run, concave losses: {case}", Relation.AT_MOST, loose, exact, EXACT),
+        Comparison("relaxed", f"Theorem 2 lies below: {case}", Relation.AT_MOST, loose, tight, EQUAL),
+        Comparison("relaxed", f"exact run, concave losses: {case}", Relation.AT_MOST, loose, exact, EXACT),
     ]
 
 
-def all_checks() -> list[Check]:
+def all_checks() -> list[Comparison]:
     """Return every check of this paper."""
     grid = [(values, epsilon) for values in CASES for epsilon in EPSILONS]
     makers = (theorem2, random_stopping, relaxed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dpfl.papers.asoodeh2020.evidence import errors, passed
+from dpfl.reporting.evidence import errors, passed
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
 from dpfl.reporting.claims import Check, Verdict, counted
 from dpfl.reporting.results import Results

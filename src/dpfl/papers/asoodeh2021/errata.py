@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from scipy.stats import norm
 
 from dpfl.accounting import contraction
 from dpfl.engine.randomness import generator
-from dpfl.papers.asoodeh2020.evidence import Erratum
+from dpfl.reporting.evidence import Erratum
 from dpfl.papers.asoodeh2020.kernel import Interval
 from dpfl.papers.asoodeh2021.figures import one_round, parameters, users, whole_rounds
 
@@ -173,6 +174,6 @@ def all_errata() -> list[Erratum]:
         long_first_steps(),
         *(broken_rounds(rounds) for rounds in (3, 4)),
         *(inert_contraction(rate) for rate in (0.1, 0.2, 0.3)),
-        *(more_users(fewer, more) for fewer, more in zip(RATES[:-1], RATES[1:], strict=True)),
+        *(more_users(fewer, more) for fewer, more in pairwise(RATES)),
         disjoint_supports(),
     ]

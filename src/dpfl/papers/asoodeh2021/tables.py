@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpfl.papers.asoodeh2020.evidence import checks_page, errata_page, table
+from dpfl.reporting.evidence import checks_page, errata_page, table
 from dpfl.papers.asoodeh2021.checks import all_checks
 from dpfl.papers.asoodeh2021.errata import all_errata
 from dpfl.reporting.tables import TableRecipe

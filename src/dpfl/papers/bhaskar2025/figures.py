@@ -45,7 +45,8 @@ def _panel(axis, cells: pd.DataFrame) -> None:
     for number, (model, line) in enumerate(cells.groupby("model", sort=False)):
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number]}
         ours = line[line["runs"] > 0]
-        axis.errorbar(ours["local_epochs"], ours["accuracy_pct"], ours["interval_pct"], label=MODEL_NAMES[model], **look)
+        name = MODEL_NAMES[model]
+        axis.errorbar(ours["local_epochs"], ours["accuracy_pct"], ours["interval_pct"], label=name, linestyle="-", **look)
         hollow = {"markerfacecolor": "none", "linestyle": ":", "linewidth": 0.8, "alpha": 0.7}
         axis.plot(line["local_epochs"], line["published_accuracy_pct"], **look, **hollow)
     axis.set_xscale("log")
@@ -68,7 +69,8 @@ def _footer(cells: pd.DataFrame) -> str:
     bars = "bars: 95 % interval" if ran["runs"].min() >= 2 else "no bars below two runs"
     stand_in = " In brackets: the stand-in data that ours ran on, not comparable." if ran["stand_in"].any() else ""
     notes = " ".join(sorted(set(ran["data_note"]) - {""})) if not ran["stand_in"].any() else ""
-    return f"Filled: ours, mean of {runs} runs, {bars}. Hollow, dotted: published.{stand_in} {notes}".strip()
+    ours = f"mean of {runs} runs" if ran["runs"].max() > 1 else "one run"
+    return f"Filled: ours, {ours}, {bars}. Hollow, dotted: published.{stand_in} {notes}".strip()
 
 
 FIGURES = {"splits": FigureRecipe(_splits, _draw_splits)}

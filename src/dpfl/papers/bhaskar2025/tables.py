@@ -57,7 +57,8 @@ def _notes(cells: pd.DataFrame) -> list[str]:
     if len(ran) < len(cells):
         notes.append(f"{len(cells) - len(ran)} of {len(cells)} cells were not run at this scale.")
     if len(ran) and ran["runs"].min() < 10:
-        notes.append(f"The published values are means of 10 runs, ours of {ran['runs'].min()} to {ran['runs'].max()}.")
+        counts = " to ".join(map(str, sorted({ran["runs"].min(), ran["runs"].max()})))
+        notes.append(f"The published values are means of 10 runs; number of ours a cell: {counts}.")
     stand_ins = ran[ran["stand_in"]]
     for dataset, ran_on in sorted(set(zip(stand_ins["dataset"], stand_ins["ran_on"], strict=True))):
         notes.append(f"{ran_on} stands in for {dataset}: not comparable with the published values.")
@@ -70,7 +71,7 @@ def _notes(cells: pd.DataFrame) -> list[str]:
 def _noise_note(cell: pd.Series) -> str:
     """Return one budget's noise and what both accountants make of it."""
     return (
-        f"{cell.ran_on}, {cell.clients} clients, ε = {cell.epsilon:g}: noise multiplier {cell.noise_multiplier:.4f}, "
+        f"{cell.ran_on}, {'one central client' if cell.clients == 1 else f'{cell.clients} clients'}, ε = {cell.epsilon:g}: noise multiplier {cell.noise_multiplier:.4f}, "
         f"δ = {cell.delta:g}, ε by RDP {cell.epsilon_rdp:.3f}, by PLD {cell.epsilon_pld:.3f} "
         f"(accounted for Poisson batches, run with {cell.sampling.replace('_', ' ')})."
     )

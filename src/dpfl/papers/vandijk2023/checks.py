@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.integrate import trapezoid
 from scipy.stats import norm
 
 from dpfl.accounting import gaussian_dp, tradeoff
-from dpfl.papers.asoodeh2020.evidence import Check, Relation
+from dpfl.reporting.evidence import Comparison, Relation
 from dpfl.papers.vandijk2023.runs import epsilon_of, run, settings
 
 DUAL = 1e-9
@@ -19,19 +20,19 @@ EPSILON = 2e-3
 SIGMAS = (1.0, 1.6, 4.0)
 
 
-def duality(mu: float) -> list[Check]:
+def duality(mu: float) -> list[Comparison]:
     """Turn G_mu into (epsilon, delta) numerically, and back."""
     rows = []
     for epsilon in (0.0, 0.5, 1.0, 3.0):
         from_curve = tradeoff.delta_of(lambda alpha: gaussian_dp.tradeoff(alpha, mu), epsilon)
         case = f"delta from the curve, mu = {mu}, epsilon = {epsilon}"
         formula = float(gaussian_dp.delta(epsilon, mu))
-        rows.append(Check("gdp_duality", case, Relation.EQUALS, formula, float(from_curve), DUAL))
+        rows.append(Comparison("gdp_duality", case, Relation.EQUALS, formula, float(from_curve), DUAL))
     for alpha in (0.001, 0.05, 0.5):
         from_delta = tradeoff.from_delta(lambda epsilon: gaussian_dp.delta(epsilon, mu), alpha)
         case = f"curve from all (epsilon, delta), mu = {mu}, alpha = {alpha}"
         curve = float(gaussian_dp.tradeoff(alpha, mu))
-        rows.append(Check("gdp_duality", case, Relation.EQUALS, curve, float(from_delta), DUAL))
+        rows.append(Comparison("gdp_duality", case, Relation.EQUALS, curve, float(from_delta), DUAL))
     return rows
 
 
@@ -40,25 +41,27 @@ def sampled_gaussian(mu: float) -> tradeoff.Curve:
     return tradeoff.double_conjugate(lambda alpha: gaussian_dp.tradeoff(alpha, mu), knots=401)
 
 
-def composition() -> list[Check]:
-    """Compose sampled curves pairwise, and loss distributions many times; compare with the root of the sum of squares."""
+def composition() -> list[Comparison]:
+    """Compose sampled curves in pairs and loss distributions many times, against the root of the sum of squares."""
     rows = []
     for first, second in ((0.5, 0.5), (0.3, 1.0), (1.0, 1.5)):
         both = sampled_gaussian(first).compose(sampled_gaussian(second))
         for alpha in (0.01, 0.2, 0.7):
             expected = float(gaussian_dp.tradeoff(alpha, gaussian_dp.compose([first, second])))
             case = f"sampled curves, mu = {first} and {second}, alpha = {alpha}"
-            rows.append(Check("composition", case, Relation.EQUALS, expected, float(both(alpha)), 5e-4))
+            rows.append(Comparison("composition", case, Relation.EQUALS, expected, float(both(alpha)), 5e-4))
     for mu, rounds in ((0.1, 100), (0.05, 480), (0.5, 9)):
         loss = tradeoff.PrivacyLoss.of(tradeoff.composed(tradeoff.gaussian_tails(mu), rounds))
         for alpha in (1e-4, 0.05, 0.5):
             expected = float(gaussian_dp.tradeoff(alpha, gaussian_dp.compose(np.full(rounds, mu))))
             case = f"loss distributions, {rounds} times mu = {mu}, alpha = {alpha}"
-            rows.append(Check("composition", case, Relation.EQUALS, expected, float(loss.tradeoff(alpha)), SAMPLED))
+            rows.append(
+                Comparison("composition", case, Relation.EQUALS, expected, float(loss.tradeoff(alpha)), SAMPLED)
+            )
     return rows
 
 
-def subsampling(p: float, mu: float) -> list[Check]:
+def subsampling(p: float, mu: float) -> list[Comparison]:
     """Find C_p(G_mu) by conjugating twice, from its loss distribution, and by the test of a pair that attains it."""
 
     def mixed(alpha: np.ndarray) -> np.ndarray:
@@ -75,7 +78,7 @@ def subsampling(p: float, mu: float) -> list[Check]:
         case = f"p = {p}, mu = {mu}, alpha = {alpha}"
         routes = {"double conjugate": float(conjugated(alpha)), "loss distribution": float(loss.tradeoff(alpha))}
         rows += [
-            Check("subsampling", f"{name}: {case}", Relation.EQUALS, closed, value, SAMPLED)
+            Comparison("subsampling", f"{name}: {case}", Relation.EQUALS, closed, value, SAMPLED)
             for name, value in routes.items()
         ]
         # A record that is replaced, with or against the record that takes its place in other batches.
@@ -83,12 +86,12 @@ def subsampling(p: float, mu: float) -> list[Check]:
         reached = (1 - p) * norm.cdf(threshold) + p * norm.cdf(threshold - mu)
         if alpha <= norm.cdf(-mu / 2):
             rows.append(
-                Check("subsampling", f"a pair attains it: {case}", Relation.EQUALS, closed, float(reached), DUAL)
+                Comparison("subsampling", f"a pair attains it: {case}", Relation.EQUALS, closed, float(reached), DUAL)
             )
     return rows
 
 
-def composed_tightness(sigma: float) -> list[Check]:
+def composed_tightness(sigma: float) -> list[Comparison]:
     """Hold epsilon of the composed C_p against what a pair of data sets reaches, for one round and for the run.
 
     The pair: all other records' gradients equal that of one of the two versions, so a round's output is N(0, 1) or
@@ -104,34 +107,43 @@ def composed_tightness(sigma: float) -> list[Check]:
     direct = p * norm.sf(edge - 1 / sigma) + (1 - p) * norm.sf(edge) - math.e * norm.sf(edge)
     name = f"sigma = {sigma}"
     return [
-        Check("dpsgd_tight", f"valid: a pair stays within, {name}", Relation.AT_MOST, bound, reached, EPSILON),
-        Check("dpsgd_tight", f"tight: that pair reaches it, {name}", Relation.EQUALS, bound, reached, EPSILON),
-        Check("dpsgd_tight", f"tight in one round, delta at epsilon = 1, {name}", Relation.EQUALS, one, direct, DUAL),
+        Comparison("dpsgd_tight", f"valid: a pair stays within, {name}", Relation.AT_MOST, bound, reached, EPSILON),
+        Comparison("dpsgd_tight", f"tight: that pair reaches it, {name}", Relation.EQUALS, bound, reached, EPSILON),
+        Comparison(
+            "dpsgd_tight", f"tight in one round, delta at epsilon = 1, {name}", Relation.EQUALS, one, direct, DUAL
+        ),
     ]
 
 
-def last_epoch(epochs: int) -> Check:
+def last_epoch(epochs: int) -> Comparison:
     """Compose the epochs of a run with the chapter's smaller last sigma, one by one."""
     sigma = settings("last_epoch_noise")["sigma"]
     mus = [1 / sigma] * (epochs - 1) + [math.sqrt(epochs + 1) / sigma]
     closed = math.sqrt(2) * float(tradeoff.shuffled_mu(epochs, sigma))
-    return Check(
-        "last_epoch_noise", f"sqrt(2) in mu, E = {epochs}", Relation.EQUALS, closed, float(gaussian_dp.compose(mus)), DUAL
+    return Comparison(
+        "last_epoch_noise",
+        f"sqrt(2) in mu, E = {epochs}",
+        Relation.EQUALS,
+        closed,
+        float(gaussian_dp.compose(mus)),
+        DUAL,
     )
 
 
-def arsinh(scale: float) -> list[Check]:
+def arsinh(scale: float) -> list[Comparison]:
     """Compare arsinh noise, sigma = 1, with Gaussian noise of its own standard deviation: tail, and epsilon."""
     draws = np.linspace(-12.0, 12.0, 240_001)
-    spread = math.sqrt(np.trapezoid((scale * np.arcsinh(draws / scale)) ** 2 * norm.pdf(draws), draws))
+    spread = math.sqrt(trapezoid((scale * np.arcsinh(draws / scale)) ** 2 * norm.pdf(draws), draws))
     reach = 4 * spread
     tail = 2 * norm.sf(scale * math.sinh(reach / scale))
     guarantee = tradeoff.arsinh_guarantee(scale=scale, sigma=1.0)
     gaussian = float(gaussian_dp.epsilon(settings("delta"), 1 / spread))
     name = f"a = {scale} sigma, standard deviation {spread:.4f}"
     return [
-        Check("arsinh_noise", f"lighter tail beyond 4 deviations: {name}", Relation.AT_MOST, 2 * norm.sf(4), tail, 0.0),
-        Check(
+        Comparison(
+            "arsinh_noise", f"lighter tail beyond 4 deviations: {name}", Relation.AT_MOST, 2 * norm.sf(4), tail, 0.0
+        ),
+        Comparison(
             claim="arsinh_noise",
             case=f"epsilon no larger than Gaussian noise of equal deviation: {name}",
             relation=Relation.AT_MOST,
@@ -142,7 +154,7 @@ def arsinh(scale: float) -> list[Check]:
     ]
 
 
-def all_checks() -> list[Check]:
+def all_checks() -> list[Comparison]:
     """Return every check of this paper."""
     return [
         *(check for mu in (0.1, 0.5, 1.0, 3.0) for check in duality(mu)),

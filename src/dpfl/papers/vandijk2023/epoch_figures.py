@@ -99,7 +99,9 @@ def draw_groups(data: pd.DataFrame) -> Figure:
     for (m, part), colour, dash, marker in zip(
         rows.groupby("batch"), COLOURS, DASHES, style.MARKERS[: len(DASHES)], strict=False
     ):
-        growth.plot(part["group"], part["mu_ratio"], color=colour, linestyle=dash, marker=marker, label=f"batches of {m}")
+        growth.plot(
+            part["group"], part["mu_ratio"], color=colour, linestyle=dash, marker=marker, label=f"batches of {m}"
+        )
     growth.plot(groups, np.sqrt(groups), color=style.BLACK, linestyle=":", linewidth=1, label="sqrt(g), the claim")
     growth.plot(groups, groups, color=style.BLACK, linestyle=(0, (1, 4)), linewidth=1, label="g, the general rule")
     growth.set(xlabel="group size g", ylabel="mu / mu of one record", xscale="log", yscale="log")
@@ -170,6 +172,7 @@ def draw_last_epoch(data: pd.DataFrame) -> Figure:
     sigma = settings("last_epoch_noise")["sigma"]
     same = chapter["equal_sigma"].iloc[0]
     style.footer(
-        figure, f"sigma = {sigma} sensitivities. The same epsilon as with the smaller last sigma: sigma = {same:.2f} throughout."
+        figure,
+        f"sigma = {sigma} sensitivities. With sigma = {same:.2f} throughout, epsilon is that of the smaller last one.",
     )
     return figure

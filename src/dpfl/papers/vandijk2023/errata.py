@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
 from dpfl.accounting import dpsgd, gaussian_dp, tradeoff
-from dpfl.papers.asoodeh2020.evidence import Erratum
+from dpfl.reporting.evidence import Erratum
 from dpfl.papers.vandijk2023.runs import epsilon_of, equivalent_mu, run, settings
 
 TERM_BY_TERM = "sum term by term"
@@ -74,9 +74,9 @@ def loss_within_epsilon() -> Erratum:
     epsilon, mu = 1.0, 1.0
     return Erratum(
         erratum=4,
-        printed_form="|loss| <= epsilon with probability 1 - delta",
+        printed_form="the loss stays within epsilon with probability 1 - delta",
         right_form="exceeded with a probability above delta",
-        case="probability of |loss| > epsilon, G of mu = 1, epsilon = 1",
+        case="probability of a loss beyond epsilon, G of mu = 1, epsilon = 1",
         printed=float(gaussian_dp.delta(epsilon, mu)),
         right=float(gaussian_dp.loss_exceeds(epsilon, mu)),
         independent=float(norm.sf(epsilon, mu**2 / 2, mu) + norm.cdf(-epsilon, mu**2 / 2, mu)),

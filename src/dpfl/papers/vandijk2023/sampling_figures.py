@@ -31,9 +31,7 @@ def tradeoff_data(results: Results) -> pd.DataFrame:
     """Return columns curve, alpha, beta: type II against type I error of the best test."""
     alpha = np.unique(np.concatenate([np.geomspace(1e-6, 1e-2, 61), np.linspace(0.0, 1.0, 101)]))
     sigma = settings("tradeoff_sigma")
-    betas = {
-        name: tradeoff.dpsgd(alpha, sigma=sigma, adversary=name, **run()) for name in CURVES if name != "shuffled"
-    }
+    betas = {name: tradeoff.dpsgd(alpha, sigma=sigma, adversary=name, **run()) for name in CURVES if name != "shuffled"}
     betas["shuffled"] = gaussian_dp.tradeoff(alpha, tradeoff.shuffled_mu(run()["epochs"], sigma))
     return pd.concat(pd.DataFrame({"curve": name, "alpha": alpha, "beta": betas[name]}) for name in CURVES)
 
@@ -104,7 +102,8 @@ def draw_samplers(data: pd.DataFrame) -> Figure:
     figure.legend(*spent.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
     values = run()
     style.footer(
-        figure, f"{values['n']} records, batches of {values['m']} on average, {values['epochs']} epochs. Dotted: the claim."
+        figure,
+        f"{values['n']} records, batches of {values['m']} on average, {values['epochs']} epochs. Dotted: the claim.",
     )
     return figure
 

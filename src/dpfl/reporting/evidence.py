@@ -1,4 +1,4 @@
-"""Two shapes of evidence that a claim can read: a check (a value found by two routes) and an erratum."""
+"""Two shapes of evidence that a claim can read: a comparison (a value found by two routes) and an erratum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Relation(StrEnum):
 
 
 @dataclass(frozen=True)
-class Check:
+class Comparison:
     """One case of a claim: `independent` was found by another route than `ours`, and `tolerance` is absolute."""
 
     claim: str
@@ -43,7 +43,7 @@ class Erratum:
     source: str
 
 
-def table(rows: list[Check] | list[Erratum]) -> pd.DataFrame:
+def table(rows: list[Comparison] | list[Erratum]) -> pd.DataFrame:
     """Return one row an entry, a column a field, every number with all its digits."""
     return pd.DataFrame([{name: as_plain(value) for name, value in asdict(row).items()} for row in rows])
 

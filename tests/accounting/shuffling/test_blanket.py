@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import dblquad, quad
+from scipy.stats import norm
+
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.shuffling import blanket_delta, blanket_epsilon, blanket_rounds_epsilon
+
+
+def two_reports_delta(epsilon: float, mu: float) -> float:
+    """The blanket bound for n = 2 by integrating over the blanket: m is 0, 1 or 2."""
+    a, factor = mu / 2, math.exp(epsilon)
+    weight = 2 * norm.sf(a)
+
+    def gain(y: float) -> float:
+        return weight * (math.exp(2 * a * max(y, 0)) - factor * math.exp(-2 * a * min(y, 0)))
+
+    def density(y: float) -> float:
+        return norm.pdf(abs(y) + a) / weight
+
+    zero = epsilon / (2 * a)
+    single = quad(lambda y: gain(y) * density(y), zero, zero + 12, epsabs=1e-13)[0]
+
+    def start(y: float) -> float:  # where the second report makes the sum positive
+        other = -gain(y) / weight
+        return math.log(other + factor) / (2 * a) if other >= 1 - factor else -math.log((1 - other) / factor) / (2 * a)
+
+    pair = 0.0
+    for low, high in ((-10.0, 0.0), (0.0, 10.0)):
+        pair += dblquad(lambda z, y: (gain(y) + gain(z)) * density(y) * density(z), low, high, start, 11, epsabs=1e-10)[
+            0
+        ]
+    return (2 * weight * (1 - weight) * single + weight**2 * pair) / (2 * weight)
+
+
+@pytest.mark.parametrize(("epsilon", "mu"), [(0.3, 1.0), (1.0, 1.5)])
+def test_two_reports_against_integration(epsilon, mu):
+    ours = blanket_delta(epsilon, 2, mu)
+    assert ours < gaussian_dp.delta(epsilon, mu)
+    assert ours == pytest.approx(two_reports_delta(epsilon, mu), rel=1e-5)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 7])
+def test_the_bound_against_simulated_blankets(dimension):
+    # E[(sum L)_+]/(gamma n), m ~ Bin(n, gamma): y is drawn around 0 and weighted by w/phi. False alarm 1e-6: 4.9 errors.
+    n, mu, epsilon, runs = 20, 1.0, 0.4, 100_000
+    draw, a = np.random.default_rng(dimension), mu / 2
+    y = draw.standard_normal((4_000_000 // dimension, dimension))
+    length = np.linalg.norm(y, axis=1)
+    keep = draw.random(len(y)) < np.exp(-a * length)  # w is phi(|y| + a) = phi(|y|) e^(-a|y|) e^(-a^2/2)
+    weight = math.exp(-(a**2) / 2) * keep.mean()
+    length, axis = length[keep], y[keep, 0]
+    gains = weight * (np.exp(a * (length + axis)) - math.exp(epsilon) * np.exp(a * (length - axis)))
+    picked = draw.integers(len(gains), size=(runs, n))
+    totals = np.where(draw.random((runs, n)) < weight, gains[picked], 0).sum(axis=1)
+    sample = np.maximum(totals, 0) / (weight * n)
+    # the reused pool of gains adds its own error, at most as large again
+    assert abs(sample.mean() - blanket_delta(epsilon, n, mu, dimension)) < 2 * 4.9 * sample.std() / math.sqrt(runs)
+
+
+def test_the_true_loss_of_an_average_is_covered():
+    # Averaging the reports is post-processing: mean of n noises against one input moved by mu gives G_{mu/sqrt(n)}.
+    for n, mu in ((25, 1.0), (1000, 0.5)):
+        assert blanket_epsilon(n, mu, 1e-5) > gaussian_dp.epsilon(1e-5, mu / math.sqrt(n))
+
+
+@settings(max_examples=12, deadline=None)
+@given(n=st.integers(1, 500), mu=st.floats(1e-3, 4), dimension=st.sampled_from([1, 3]))
+def test_epsilon_spends_delta_and_never_more_than_locally(n, mu, dimension):
+    epsilon = blanket_epsilon(n, mu, 1e-5, dimension)
+    local = gaussian_dp.epsilon(1e-5, mu)
+    assert 0 <= epsilon <= local
+    assert blanket_delta(epsilon, n, mu, dimension) <= 1e-5 * (1 + 1e-6)
+    if 0 < epsilon < local:
+        assert blanket_delta(0.99 * epsilon, n, mu, dimension) > 1e-5
+
+
+def test_more_dimensions_hide_less_and_more_reports_more():
+    assert np.all(np.diff(blanket_epsilon(100, 0.5, 1e-5, [1, 2, 7, 50])) > 0)
+    assert np.all(np.diff(blanket_epsilon([10, 100, 1000], 0.5, 1e-5)) < 0)
+
+
+def test_rounds_compose():
+    once = blanket_epsilon(100, 0.5, 1e-5)
+    composed = [blanket_rounds_epsilon(n=100, mu=0.5, rounds=r, delta=1e-5) for r in (1, 4, 16)]
+    assert composed[0] == pytest.approx(once, rel=2e-3)
+    assert composed[0] >= once
+    assert composed[0] < composed[1] < 4 * blanket_epsilon(100, 0.5, 1e-5 / 4)
+    assert composed[1] < composed[2] < gaussian_dp.epsilon(1e-5, 0.5 * 4)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "arguments",
+    [(1, 0.0, 1e-5), (1000, 1e-6, 1e-6), (2, 100.0, 1e-5), (25, 20.0, 1e-5, 1000), (100, 0.5, 1e-12), (9, 5.0, 0.9)],
+)
+def test_extremes_stay_between_zero_and_the_local_epsilon(arguments):
+    assert 0 <= blanket_epsilon(*arguments) <= gaussian_dp.epsilon(arguments[2], arguments[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n", 0), ("mu", -1), ("mu", 101), ("delta", 1e-13), ("delta", 1), ("dimension", 0), ("dimension", 1.5)],
+)
+def test_a_wrong_argument_is_named(name, value):
+    with pytest.raises(ValueError, match=name):
+        blanket_epsilon(**{"n": 10, "mu": 1.0, "delta": 1e-5, "dimension": 1, name: value})

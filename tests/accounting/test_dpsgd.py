@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import time
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from dpfl.accounting import dpsgd
+from dpfl.accounting.relations import Neighbouring, Sampling
+
+RUN = {"sample_rate": 0.02, "steps": 200, "delta": 1e-5}
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Epsilon of G_mu by its closed form."""
+    return brentq(
+        lambda e: norm.sf(e / mu - mu / 2) - math.exp(e) * norm.sf(e / mu + mu / 2) - delta, 0, 100, xtol=1e-13
+    )
+
+
+def one_step_epsilon(sigma: float, rate: float, delta: float) -> float:
+    """Epsilon of one Poisson step by integrating both directions of the hockey-stick divergence."""
+
+    def divergence(epsilon: float) -> float:
+        def mixture(z: float) -> float:
+            return (1 - rate) * norm.pdf(z, 0, sigma) + rate * norm.pdf(z, 1, sigma)
+
+        factor = math.exp(epsilon)
+        # Where the two densities cross at the factor: beyond it on the right, or left of it for the other direction.
+        right = sigma**2 * math.log((factor - 1 + rate) / rate) + 0.5
+        removed = quad(lambda z: mixture(z) - factor * norm.pdf(z, 0, sigma), right, right + 12 * sigma, epsabs=1e-14)[
+            0
+        ]
+        inside = 1 / factor - 1 + rate
+        if inside <= 0:
+            return removed
+        left = sigma**2 * math.log(inside / rate) + 0.5
+        added = quad(lambda z: norm.pdf(z, 0, sigma) - factor * mixture(z), left - 12 * sigma, left, epsabs=1e-14)[0]
+        return max(removed, added)
+
+    return brentq(lambda e: divergence(e) - delta, 1e-6, 50, xtol=1e-12)
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "prv", "pld"])
+def test_full_batches_are_the_gaussian_mechanism(accountant):
+    truth = gaussian_epsilon(math.sqrt(4) / 2.5, 1e-5)
+    ours = dpsgd.epsilon(noise_multiplier=2.5, sample_rate=1.0, steps=4, delta=1e-5, accountant=accountant)
+    slack = {"rdp": 0.2, "prv": 0.011, "pld": 1e-6}[accountant]
+    assert truth <= ours <= truth + slack
+
+
+def test_replacing_a_record_doubles_the_move():
+    ours = dpsgd.epsilon(noise_multiplier=2.5, sample_rate=1.0, steps=4, delta=1e-5, neighbouring="replace_one")
+    assert ours == pytest.approx(gaussian_epsilon(2 * math.sqrt(4) / 2.5, 1e-5), rel=1e-6)
+
+
+@pytest.mark.parametrize(("sigma", "rate"), [(0.7, 0.05), (1.5, 0.3)])
+def test_one_step_against_integration(sigma, rate):
+    ours = dpsgd.epsilon(noise_multiplier=sigma, sample_rate=rate, steps=1, delta=1e-4)
+    assert ours == pytest.approx(one_step_epsilon(sigma, rate, 1e-4), rel=1e-6)
+
+
+def test_the_accountants_agree_in_their_order():
+    spent = [dpsgd.epsilon(noise_multiplier=1.0, **RUN, accountant=name) for name in ("pld", "prv", "rdp")]
+    assert spent == sorted(spent)
+    assert spent[1] - spent[0] < 0.021  # the PRV accountant allows itself 0.01 either way
+
+
+def test_the_pld_answer_covers_a_simulated_composition():
+    # delta at our epsilon is E[(1 - e^(epsilon - loss))_+]; the loss sums over steps. 99.9999 % one-sided: 4.75 errors.
+    sigma, rate, steps, delta, runs = 1.0, 0.2, 20, 1e-2, 200_000
+    spent = dpsgd.epsilon(noise_multiplier=sigma, sample_rate=rate, steps=steps, delta=delta)
+    draw = np.random.default_rng(1)
+    loss = np.zeros(runs)
+    for _ in range(steps):
+        z = draw.standard_normal(runs) * sigma + (draw.random(runs) < rate)
+        loss += np.log1p(rate * np.expm1((2 * z - 1) / (2 * sigma**2)))
+    gains = np.maximum(0, -np.expm1(spent - loss))
+    assert abs(gains.mean() - delta) < 4.75 * gains.std() / math.sqrt(runs)
+
+
+def test_zeroing_out_costs_as_adding_and_removing():
+    for accountant in ("rdp", "prv", "pld"):
+        pair = [
+            dpsgd.epsilon(noise_multiplier=1.2, **RUN, accountant=accountant, neighbouring=n)
+            for n in (Neighbouring.ZERO_OUT, Neighbouring.ADD_OR_REMOVE)
+        ]
+        assert pair[0] == pair[1]
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "prv"])
+def test_opacus_does_not_know_replacement(accountant):
+    with pytest.raises(ValueError, match="neighbouring 'replace_one'.*use 'pld'"):
+        dpsgd.epsilon(noise_multiplier=1.0, **RUN, accountant=accountant, neighbouring="replace_one")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("noise_multiplier", -1.0),
+        ("noise_multiplier", math.nan),
+        ("sample_rate", 0.0),
+        ("sample_rate", 1.5),
+        ("steps", 2.5),
+        ("steps", -1),
+        ("delta", 0.0),
+        ("delta", 1.0),
+        ("accountant", "gdp"),
+        ("neighbouring", "swap"),
+    ],
+)
+def test_a_wrong_argument_is_named(name, value):
+    with pytest.raises(ValueError, match=name):
+        dpsgd.epsilon(**{"noise_multiplier": 1.0, **RUN, name: value})
+
+
+def test_edges():
+    assert dpsgd.epsilon(noise_multiplier=0.0, **RUN) == math.inf
+    assert dpsgd.epsilon(noise_multiplier=1.0, sample_rate=0.5, steps=0, delta=1e-5) == 0
+    assert math.isfinite(dpsgd.epsilon(noise_multiplier=1.0, sample_rate=0.01, steps=1, delta=1e-15))
+
+
+@pytest.mark.parametrize("values", [{"noise_multiplier": 0.05}, {"delta": 0.99, "noise_multiplier": 100.0}])
+def test_prv_refuses_what_it_cannot_tell(values):
+    with pytest.raises(ValueError, match="use 'pld'"):
+        dpsgd.epsilon(**{"noise_multiplier": 1.0, **RUN, **values}, accountant="prv")
+
+
+def test_epsilon_broadcasts():
+    spent = dpsgd.epsilon(noise_multiplier=[[1.0], [2.0]], sample_rate=0.02, steps=[10, 100, 200], delta=1e-5)
+    assert spent.shape == (2, 3)
+    assert np.all(np.diff(spent, axis=1) > 0)
+    assert np.all(np.diff(spent, axis=0) < 0)
+    assert spent[0, 2] == dpsgd.epsilon(noise_multiplier=1.0, **RUN)
+
+
+@settings(max_examples=15, deadline=None)
+@given(sigma=st.floats(0.8, 5), rate=st.floats(0.01, 1), steps=st.integers(1, 50))
+def test_pld_lies_between_one_step_and_no_sampling(sigma, rate, steps):
+    ours = dpsgd.epsilon(noise_multiplier=sigma, sample_rate=rate, steps=steps, delta=1e-5)
+    assert ours <= gaussian_epsilon(math.sqrt(steps) / sigma, 1e-5) * (1 + 1e-6) + 1e-6
+    assert ours >= dpsgd.epsilon(noise_multiplier=sigma, sample_rate=rate, steps=1, delta=1e-5) - 1e-9
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "prv"])
+def test_opacus_calibration_is_opacus_own(accountant):
+    from opacus.accountants.utils import get_noise_multiplier
+
+    ours = dpsgd.noise_multiplier(target_epsilon=0.9, **RUN, accountant=accountant)
+    theirs = get_noise_multiplier(
+        target_epsilon=0.9,
+        target_delta=1e-5,
+        sample_rate=0.02,
+        steps=200,
+        accountant=accountant,
+        epsilon_tolerance=1e-3,
+    )
+    assert ours == theirs
+    assert 0.9 - 1e-3 <= dpsgd.epsilon(noise_multiplier=ours, **RUN, accountant=accountant) <= 0.9
+
+
+@pytest.mark.parametrize("target", [1e-3, 0.05, 1.0, 8.0, 40.0])
+def test_pld_calibration_meets_its_target(target):
+    sigma = dpsgd.noise_multiplier(target_epsilon=target, **RUN, accountant="pld")
+    assert target * (1 - 1e-6) <= dpsgd.epsilon(noise_multiplier=sigma, **RUN) <= target
+
+
+@pytest.mark.slow
+def test_pld_calibration_is_dp_accountings_answer_four_times_as_fast():
+    q, steps, delta, target = 64 / 6000, 1880, 1e-5, 2.93
+    begin = time.perf_counter()
+    ours = dpsgd.noise_multiplier(target_epsilon=target, sample_rate=q, steps=steps, delta=delta, accountant="pld")
+    middle = time.perf_counter()
+    theirs = dp_accounting.calibrate_dp_mechanism(
+        PLDAccountant,
+        lambda sigma: dp_accounting.SelfComposedDpEvent(
+            dp_accounting.PoissonSampledDpEvent(q, dp_accounting.GaussianDpEvent(sigma)), steps
+        ),
+        target,
+        delta,
+    )
+    end = time.perf_counter()
+    assert ours == pytest.approx(theirs, abs=2e-6)
+    assert end - middle > 4 * (middle - begin)
+
+
+@pytest.mark.parametrize(("accountant", "target"), [("rdp", 0.05), ("pld", 1e9)])
+def test_a_target_out_of_reach_is_named(accountant, target):
+    with pytest.raises(ValueError, match="target_epsilon"):
+        dpsgd.noise_multiplier(target_epsilon=target, **RUN, accountant=accountant)
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_warned():
+    dpsgd.noise_multiplier(target_epsilon=0.9, **RUN, accountant="rdp")
+    dpsgd.epsilon(noise_multiplier=1e4, **RUN, accountant="rdp")
+    dpsgd.epsilon(noise_multiplier=0.3, **RUN, accountant="prv")
+    dpsgd.epsilon(noise_multiplier=0.3, **RUN)
+
+
+def test_the_module_does_not_load_torch():
+    code = (
+        "import sys, dpfl.accounting.dpsgd as d\n"
+        "d.epsilon(noise_multiplier=1.0, sample_rate=0.1, steps=2, delta=1e-5)\n"
+        "d.noise_multiplier(target_epsilon=1.0, sample_rate=0.1, steps=2, delta=1e-5, accountant='pld')\n"
+        "sys.exit('torch' in sys.modules or 'opacus' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_statement_is_complete():
+    statement = dpsgd.statement(records=500, clip_norm=1.0, noise_multiplier=1.0, **RUN)
+    assert statement.sampling is Sampling.POISSON
+    assert statement.epsilon_pld == dpsgd.epsilon(noise_multiplier=1.0, **RUN)
+    assert statement.epsilon_rdp == dpsgd.epsilon(noise_multiplier=1.0, **RUN, accountant="rdp")
+    replaced = dpsgd.statement(records=500, clip_norm=1.0, noise_multiplier=1.0, neighbouring="replace_one", **RUN)
+    assert math.isnan(replaced.epsilon_rdp)
+    assert replaced.epsilon_pld > statement.epsilon_pld

@@ -1,0 +1,48 @@
+import pytest
+
+from dpfl.papers import load
+from dpfl.papers.asoodeh2021.claims import CLAIMS
+from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
+from dpfl.reporting.claims import Outcome, evaluate
+
+KEY = "asoodeh2021"
+KEYS = {"theorem2", "participation", "price_of_privacy", "without_replacement", "random_stopping", "relaxed"}
+
+
+def test_every_claim_is_either_checked_or_pending():
+    claims = load(KEY).claims
+    assert set(claims) == KEYS
+    assert set(CLAIMS) <= KEYS
+    assert all((key in CLAIMS) != ("pending" in claim) for key, claim in claims.items())
+
+
+def test_outcomes(results):
+    outcomes = evaluate(KEY, results).set_index("claim")["outcome"]
+    assert outcomes["theorem2"] == outcomes["relaxed"] == Outcome.HOLDS
+    assert outcomes["participation"] == outcomes["random_stopping"] == Outcome.IN_PART
+
+
+def test_participation_names_the_shares_where_it_fails(results):
+    evidence = CLAIMS["participation"](results).evidence
+    assert "162 of 162" in evidence
+    assert "0.016 at q = 0.01, 0.056 at q = 0.02, 0.081 at q = 0.05, 0.031 at q = 0.1" in evidence
+
+
+@pytest.mark.parametrize("claim", ["theorem2", "random_stopping", "relaxed"])
+def test_runs_above_every_bound_refute_a_theorem(doctored, claim):
+    changed = doctored("tables", "checks", lambda data: data.__setitem__("independent", data["ours"] + 1))
+    assert CLAIMS[claim](changed).outcome == Outcome.FAILS
+
+
+def test_a_suffix_that_improved_would_hold(doctored):
+    changed = doctored("tables", "checks", lambda data: data.__setitem__("independent", data["ours"]))
+    assert CLAIMS["random_stopping"](changed).outcome == Outcome.HOLDS
+
+
+@pytest.mark.parametrize(("power", "outcome"), [(1, Outcome.FAILS), (-1, Outcome.HOLDS)])
+def test_participation_follows_the_curves(doctored, power, outcome):
+    def order(data):
+        closed = data["form"] == CLOSED_FORM
+        data.loc[closed, "delta"] = 0.01 * data.loc[closed, "q"] ** power
+
+    assert CLAIMS["participation"](doctored("figures", "figure_2", order)).outcome == outcome

@@ -1,0 +1,112 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpfl.papers import load
+from dpfl.reporting.evidence import Comparison, Relation, table
+from dpfl.papers.vandijk2023.claims import CLAIMS
+from dpfl.reporting.claims import Outcome, evaluate
+from dpfl.reporting.results import write_csv
+
+KEY = "vandijk2023"
+KEYS = {
+    "gdp_duality", "composition", "subsampling", "dpsgd_tight", "epochs_not_rounds", "group", "fixed_batches_cost_two",
+    "batch_scaling", "last_epoch_noise", "arsinh_noise", "asynchronous", "private_normalisation",
+}  # fmt: skip
+CASES = {
+    "gdp_duality": ["one", "two"],
+    "composition": ["one", "two"],
+    "subsampling": ["double conjugate: one", "a pair attains it: one"],
+    "dpsgd_tight": ["valid: x, sigma = 1", "tight: x, sigma = 1", "tight in one round, sigma = 1"],
+}
+
+
+def comparisons(claim: str, off: list[float]) -> pd.DataFrame:
+    cases = zip(CASES[claim], off, strict=True)
+    return table([Comparison(claim, case, Relation.EQUALS, 1.0, 1.0 + by, 1e-6) for case, by in cases])
+
+
+def test_every_claim_is_either_checked_or_pending():
+    claims = load(KEY).claims
+    assert set(claims) == KEYS
+    assert set(CLAIMS) <= KEYS
+    assert all((key in CLAIMS) != ("pending" in claim) for key, claim in claims.items())
+
+
+@pytest.mark.parametrize("claim", sorted(CASES))
+def test_two_routes_decide(stored, claim):
+    count = len(CASES[claim])
+    for off, outcome in (
+        ([0.0] * count, Outcome.HOLDS),
+        ([0.0] * (count - 1) + [1.0], Outcome.IN_PART),
+        ([1.0] * count, Outcome.FAILS),
+    ):
+        assert CLAIMS[claim](stored("tables", "checks", comparisons(claim, off))).outcome == outcome
+
+
+def epochs(spread: float, ratio: float) -> pd.DataFrame:
+    rows = [("batches", "A1", m, 20, 2.0 + spread * k, 1.0) for k, m in enumerate((1, 10, 100))]
+    rows += [("batches", "A0", m, 20, 0.1 * m, 1.0) for m in (1, 10)]
+    rows += [("epochs", curve, 250, 5, 1.0, mu) for curve, mu in (("A1", ratio), ("h", 1.05), ("h_bar", 0.95))]
+    return pd.DataFrame(rows, columns=["panel", "curve", "batch", "epochs", "epsilon", "mu_over_simple"])
+
+
+@pytest.mark.parametrize(
+    ("spread", "ratio", "outcome"),
+    [(0.0, 1.0, Outcome.HOLDS), (0.0, 1.5, Outcome.IN_PART), (2.0, 1.5, Outcome.IN_PART)],
+)
+def test_epochs_not_rounds_follows_the_curves(stored, spread, ratio, outcome):
+    verdict = CLAIMS["epochs_not_rounds"](stored("figures", "epochs_not_rounds", epochs(spread, ratio)))
+    assert verdict.outcome == outcome
+    steady = 3 if spread == 0 else 1
+    assert f"over batch sizes in {steady} of 3" in verdict.evidence
+
+
+@pytest.mark.parametrize(("power", "outcome"), [(0.5, Outcome.HOLDS), (1.0, Outcome.FAILS)])
+def test_group_follows_the_growth(stored, power, outcome):
+    groups = np.array([1, 2, 4, 8])
+    columns = {"panel": "growth", "batch": 60, "group": groups, "mu_ratio": groups**power, "alpha": 0.0, "beta": 0.0}
+    verdict = CLAIMS["group"](stored("figures", "group_privacy", pd.DataFrame(columns)))
+    assert verdict.outcome == outcome
+    assert f"{power:.2f} with batches of 60" in verdict.evidence
+
+
+@pytest.mark.parametrize(("factor", "outcome"), [(2.1, Outcome.HOLDS), (1.2, Outcome.FAILS)])
+def test_fixed_batches_follow_the_noise_needed(stored, factor, outcome):
+    rows = [("fixed", factor), ("poisson", 1.0), ("poisson_replace", 1.5)]
+    data = pd.DataFrame(rows, columns=["sampler", "noise_over_poisson"])
+    assert CLAIMS["fixed_batches_cost_two"](stored("figures", "fixed_against_poisson", data)).outcome == outcome
+
+
+@pytest.mark.parametrize(("off", "outcome"), [(0.0, Outcome.IN_PART), (0.1, Outcome.FAILS)])
+def test_the_last_epoch_is_judged_on_mu_alone(stored, off, outcome):
+    results = stored(
+        "tables", "checks", table([Comparison("last_epoch_noise", "E", Relation.EQUALS, 1, 1 + off, 1e-9)])
+    )
+    rows = [("chapter", 20, 3.3), ("unchanged", 20, 2.2)]
+    figure = results.folder / "figures" / f"{KEY}_last_epoch_noise.csv"
+    figure.parent.mkdir()
+    with figure.open("w") as stream:
+        write_csv(pd.DataFrame(rows, columns=["panel", "epochs", "epsilon"]), stream)
+    verdict = CLAIMS["last_epoch_noise"](results)
+    assert verdict.outcome == outcome
+    assert "accuracy is not evaluated" in verdict.evidence
+
+
+@pytest.mark.parametrize(("tail", "outcome"), [(0.5, Outcome.IN_PART), (2.0, Outcome.FAILS)])
+def test_arsinh_noise_is_judged_on_its_tail(stored, tail, outcome):
+    cases = (("lighter tail beyond", tail), ("epsilon no larger", 3.0))
+    rows = table([Comparison("arsinh_noise", case, Relation.AT_MOST, 1.0, value, 0.0) for case, value in cases])
+    verdict = CLAIMS["arsinh_noise"](stored("tables", "checks", rows))
+    assert verdict.outcome == outcome
+    assert "3.0 times as large" in verdict.evidence
+
+
+@pytest.mark.slow
+def test_outcomes(results):
+    outcomes = evaluate(KEY, results).set_index("claim")["outcome"]
+    holds = {"gdp_duality", "composition", "subsampling", "fixed_batches_cost_two"}
+    pending = {"batch_scaling", "asynchronous", "private_normalisation"}
+    assert set(outcomes[outcomes == Outcome.HOLDS].index) == holds
+    assert set(outcomes[outcomes == Outcome.PENDING].index) == pending
+    assert set(outcomes[outcomes == Outcome.IN_PART].index) == KEYS - holds - pending

@@ -1,0 +1,21 @@
+import matplotlib.pyplot as plt
+import pytest
+
+from dpfl.papers import load
+from dpfl.papers.vandijk2023.figures import FIGURES
+
+KEY = "vandijk2023"
+
+
+def test_every_figure_of_the_paper_has_a_recipe():
+    assert set(FIGURES) == set(load(KEY).figures)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_data_are_complete_and_axes_are_named(results, name):
+    data = results.figure(KEY, name)
+    assert not data.isna().any(axis=None)
+    figure = FIGURES[name].draw(data)
+    assert all(axis.get_xlabel() and axis.get_ylabel() for axis in figure.axes)
+    plt.close(figure)

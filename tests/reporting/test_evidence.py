@@ -1,0 +1,30 @@
+import numpy as np
+import pandas as pd
+
+from dpfl.reporting.evidence import Comparison, Erratum, Relation, checks_page, errata_page, passed, table
+
+
+def rows(relation: Relation, independent: float) -> pd.DataFrame:
+    return table([Comparison("claim", "case", relation, 1.0, independent, 0.1)])
+
+
+def test_equality_fails_on_both_sides_and_a_bound_on_one():
+    assert passed(rows(Relation.EQUALS, 1.05)).all()
+    assert not passed(rows(Relation.EQUALS, 1.2)).any()
+    assert not passed(rows(Relation.EQUALS, 0.8)).any()
+    assert passed(rows(Relation.AT_MOST, 0.2)).all()
+    assert not passed(rows(Relation.AT_MOST, 1.2)).any()
+
+
+def test_a_missing_number_does_not_pass():
+    for relation in Relation:
+        assert not passed(rows(relation, np.nan)).any()
+
+
+def test_pages_hold_text_only():
+    page = checks_page(rows(Relation.EQUALS, 1.0))
+    errata = errata_page(table([Erratum(1, "printed", "right", "case", 1.0, 2.0, 2.0, "route")]))
+    for body in (page.body, errata.body):
+        assert all(isinstance(cell, str) for row in body.itertuples(index=False) for cell in row)
+    assert "1 of 1" in page.notes[0]
+    assert errata.body["Found independently"].item() == "2 (route)"

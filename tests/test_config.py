@@ -58,15 +58,17 @@ def test_a_wrong_value_is_named_in_one_line(wrong, words):
         assert word in message
 
 
-@pytest.mark.parametrize(("text", "word"), [("a: [", "YAML"), ("- 1", "keys"), ("\x00", "YAML"), ("scale: [demo]", "scale")])
+@pytest.mark.parametrize(
+    ("text", "word"), [("a: [", "YAML"), ("- 1", "keys"), ("\x00", "YAML"), ("scale: [demo]", "scale")]
+)
 def test_a_file_that_is_no_configuration_is_named(tmp_path, text, word):
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    with pytest.raises(InputError, match="mine.yaml") as caught:
+    with pytest.raises(InputError, match=r"mine\.yaml") as caught:
         config.read(path)
     assert word in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match="nowhere.yaml"):
+    with pytest.raises(InputError, match=r"nowhere\.yaml"):
         config.read(tmp_path / "nowhere.yaml")

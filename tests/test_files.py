@@ -31,6 +31,10 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 def test_a_full_disk_is_one_line(tmp_path):
-    with pytest.raises(InputError, match="No space left"), replacing(tmp_path / "a.txt"), open("/dev/full", "w") as full:
+    with (
+        pytest.raises(InputError, match="No space left"),
+        replacing(tmp_path / "a.txt"),
+        open("/dev/full", "w") as full,
+    ):
         full.write("x")
         full.flush()

@@ -96,7 +96,9 @@ def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -
         from dpfl.data.stand_ins import build_stand_in
 
         build_stand_in(dataset, out)
-    stage.write(record_path(out / "about.json"), inputs=inputs, outputs=[out / "about.json", *sorted(out.glob("*.npy"))])
+    stage.write(
+        record_path(out / "about.json"), inputs=inputs, outputs=[out / "about.json", *sorted(out.glob("*.npy"))]
+    )
 
 
 @app.command(epilog="Example: dpfl features --dataset mnist")
@@ -238,7 +240,9 @@ def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
         parts = [f"sweeps {len(sweeps) - len(open_sweeps)}/{len(sweeps)}"]
         for kind in ("tables", "figures"):
             known = getattr(load(paper), kind)
-            parts.append(f"{kind} {sum((folder / kind / f'{paper}_{name}.csv').exists() for name in known)}/{len(known)}")
+            parts.append(
+                f"{kind} {sum((folder / kind / f'{paper}_{name}.csv').exists() for name in known)}/{len(known)}"
+            )
         parts.append("claims done" if (folder / "claims" / f"{paper}.csv").exists() else "claims open")
         print(f"{paper}: {', '.join(parts)}")
         for sweep in open_sweeps:

@@ -82,12 +82,13 @@ def test_ground_and_ink_are_the_image_s_own_and_apart():
     assert np.array_equal(coloured(shapes), images)
 
 
-def test_the_table_is_scikit_learn_s(tmp_path):
+def test_the_table_is_scikit_learn_s_standardised(tmp_path):
     data = load_table(build_stand_in("diabetes", tmp_path / "diabetes"))
-    table = load_diabetes(scaled=False)
+    table = load_diabetes()  # scikit-learn's own scaling: mean 0, sum of squares 1
     assert data.about["stand_in_for"] == "insurance" and "stand-in" in data.about["note"].lower()
     assert data.columns == tuple(table.feature_names) and data.about["records"] == {"all": 442}
-    assert np.array_equal(data.x, table.data) and np.array_equal(data.y, table.target)
+    np.testing.assert_allclose(data.x, table.data * np.sqrt(442), atol=1e-10)
+    assert np.array_equal(data.y, table.target)
 
 
 @pytest.mark.parametrize("name", ["digits", "digits_rgb", "diabetes"])

@@ -9,7 +9,9 @@ from dpfl.reporting.results import Results, read_csv, write_csv
 
 
 def test_a_table_comes_back_with_every_digit_and_every_empty_text(tmp_path):
-    table = pd.DataFrame({"a": [0.1 + 0.2, math.nan, 1e-300, math.inf], "text": ["", "NA", "null", "x"], "n": [1, 2, 3, 4]})
+    table = pd.DataFrame(
+        {"a": [0.1 + 0.2, math.nan, 1e-300, math.inf], "text": ["", "NA", "null", "x"], "n": [1, 2, 3, 4]}
+    )
     write_csv(table, tmp_path / "t.csv")
     pd.testing.assert_frame_equal(read_csv(tmp_path / "t.csv"), table, check_exact=True, check_dtype=False)
     assert b"\r" not in (tmp_path / "t.csv").read_bytes()

@@ -1,4 +1,5 @@
 # What every rule needs: the checked configuration, the sweeps of its grid, and where things lie.
+import hashlib
 import json
 import sys
 
@@ -41,6 +42,11 @@ localrules:
     all,
     download,
     resolved_config,
+
+
+def digest_of(facts):
+    """Return a hash of what a paper.yaml says: a stage reruns when it changes."""
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 def runs_of(paper):

@@ -18,7 +18,9 @@ rule figures:
         png=f"{RESULTS}/figures/{{paper}}_{{name}}.png",
         record=f"{RESULTS}/figures/{{paper}}_{{name}}.csv.record.json",
     params:
-        about=lambda wildcards: PAPERS[wildcards.paper].figures[wildcards.name],
+        title=lambda wildcards: PAPERS[wildcards.paper].figures[wildcards.name]["title"],
+        caption=lambda wildcards: PAPERS[wildcards.paper].figures[wildcards.name]["caption"],
+        facts=lambda wildcards: digest_of(PAPERS[wildcards.paper].tables),
         code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.figures", "dpfl.reporting.figures"),
     log:
         f"{RESULTS}/logs/figures_{{paper}}_{{name}}.log",

@@ -16,7 +16,7 @@ rule claims:
         ),
         record=f"{RESULTS}/claims/{{paper}}.csv.record.json",
     params:
-        about=lambda wildcards: PAPERS[wildcards.paper].claims,
+        facts=lambda wildcards: digest_of(PAPERS[wildcards.paper].claims),
         paper=lambda wildcards: PAPERS[wildcards.paper].title,
         code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.claims", "dpfl.reporting.claims"),
     log:

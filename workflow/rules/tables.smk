@@ -18,7 +18,9 @@ rule tables:
         ),
         record=f"{RESULTS}/tables/{{paper}}_{{name}}.csv.record.json",
     params:
-        about=lambda wildcards: PAPERS[wildcards.paper].tables[wildcards.name],
+        title=lambda wildcards: PAPERS[wildcards.paper].tables[wildcards.name]["title"],
+        caption=lambda wildcards: PAPERS[wildcards.paper].tables[wildcards.name]["caption"],
+        facts=lambda wildcards: digest_of(PAPERS[wildcards.paper].tables),
         code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.tables", "dpfl.reporting.tables"),
     log:
         f"{RESULTS}/logs/tables_{{paper}}_{{name}}.log",

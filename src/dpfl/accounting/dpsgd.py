@@ -41,7 +41,7 @@ PRV_EPSILON_ERROR = 0.01
 PRV_MAX_POINTS = 5e7
 """Longest grid worth convolving: above it Opacus takes minutes and then answers inf."""
 MAX_NOISE_MULTIPLIER = 1e6
-MIN_NOISE_MULTIPLIER = 1e-2
+MIN_NOISE_MULTIPLIER = 0.05
 
 _RELATIONS = {
     Neighbouring.ADD_OR_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
@@ -99,7 +99,7 @@ def noise_multiplier(
     "rdp" and "prv" are the answers of Opacus's get_noise_multiplier, a bisection that stops within 1e-3 below
     the target; "pld" stops within 1e-6 of it, relative. Neighbouring relation: add or remove one.
     `target_epsilon` > 0, `sample_rate` in (0, 1], whole `steps` >= 1, `delta` in (0, 1).
-    Raises ValueError naming the argument, `target_epsilon` also where no noise multiplier between 0.01 and
+    Raises ValueError naming the argument, `target_epsilon` also where no noise multiplier between 0.05 and
     1e6 meets it: the RDP accountant of Opacus cannot get below ln(1/delta)/62, say.
     """
     _accountant(accountant)
@@ -160,7 +160,7 @@ def _pld_epsilon(
     pld = privacy_loss_distribution.from_gaussian_mechanism(
         sigma,
         sampling_prob=rate,
-        value_discretization_interval=interval * max(1.0, largest_loss / 100),
+        value_discretization_interval=interval * max(1.0, largest_loss / 30),
         neighboring_relation=_RELATIONS[relation],
     )
     # The library counts cut tails as lost; its own 1e-15 would swamp the smallest deltas.

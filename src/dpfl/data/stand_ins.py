@@ -25,7 +25,7 @@ def build_stand_in(name: str, out_folder: Path) -> Path:
 
     digits       for mnist: the 1,797 8x8 digits of scikit-learn as uint8 (n, 1, 28, 28), see `upsampled`.
     digits_rgb   for cifar10: the same as uint8 (n, 3, 32, 32), see `coloured`.
-    diabetes     for insurance: scikit-learn's diabetes table, unscaled, x (442, 10).
+    diabetes     for insurance: scikit-learn's diabetes table, x (442, 10) with mean 0 and deviation 1 in every column.
     The digits' records are permuted by generator(0, "split"); the first 1,437 (80 %) train, the others test.
 
     Raises InputError for another name or where the folder cannot be written.
@@ -86,8 +86,12 @@ def _digits_rgb() -> tuple[dict[str, NDArray], dict]:
 def _diabetes() -> tuple[dict[str, NDArray], dict]:
     """Return the arrays and the description of `diabetes`."""
     table = load_diabetes(scaled=False)
-    arrays = {"x": table.data.astype(np.float64), "y": table.target.astype(np.float64)}
-    note = "Stand-in for the insurance data: scikit-learn's diabetes table of 442 patients. Not the insurance numbers."
+    x = table.data.astype(np.float64)
+    arrays = {"x": (x - x.mean(axis=0)) / x.std(axis=0), "y": table.target.astype(np.float64)}
+    note = (
+        "Stand-in for the insurance data: scikit-learn's diabetes table of 442 patients, every column standardised. "
+        "Not the insurance numbers."
+    )
     title = "Diabetes (stand-in for medical insurance)"
     columns = tuple(table.feature_names)
     return arrays, describe("diabetes", title, "insurance", note, _DIABETES_LICENCE, arrays, columns)

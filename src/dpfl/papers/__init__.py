@@ -1,4 +1,4 @@
-"""The five papers, each a folder: paper.yaml (citation, settings, grid, published numbers, claims) and its own modules."""
+"""The five papers, each a folder: paper.yaml (citation, settings, grid, published numbers, claims) and its modules."""
 
 from __future__ import annotations
 

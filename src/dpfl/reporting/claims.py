@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -44,6 +44,15 @@ def counted(holds: int, of: int, evidence: str) -> Verdict:
     return Verdict(outcome, f"{holds} of {of}: {evidence}")
 
 
+def on_stand_in(names: Iterable[str], verdict: Verdict) -> Verdict:
+    """Return `verdict`, or, where stand-in data with these names took part, what it would be there: not testable."""
+    known = ", ".join(sorted(set(names)))
+    if not known or verdict.outcome is Outcome.NOT_TESTABLE:
+        return verdict
+    words = f"On stand-in data only ({known}), where the outcome would be '{verdict.outcome}': {verdict.evidence}"
+    return Verdict(Outcome.NOT_TESTABLE, words)
+
+
 def evaluate(paper: str, results: Results) -> pd.DataFrame:
     """Return one row a claim of the paper: paper, claim, text, settled_by, outcome, evidence.
 
@@ -71,7 +80,13 @@ def write(paper: str, verdicts: pd.DataFrame, folder: Path) -> list[Path]:
     csv = folder / f"{paper}.csv"
     with replacing(csv) as temporary:
         write_csv(verdicts, temporary)
-    body = verdicts[["claim", "text", "outcome", "evidence", "settled_by"]].rename(columns={"settled_by": "settled by"})
+    body = pd.DataFrame(
+        {
+            "claim": verdicts["claim"] + ". " + verdicts["text"],
+            "outcome": verdicts["outcome"],
+            "evidence": verdicts["evidence"] + " (Settled by: " + verdicts["settled_by"].str.rstrip(".") + ".)",
+        }
+    )
     page = csv.with_suffix(".html")
     write_atomically(page, html_page(Page(body), f"{paper}: what it claims, and what the evidence says"))
     return [csv, page]

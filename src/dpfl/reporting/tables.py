@@ -60,13 +60,18 @@ def latex(page: Page, title: str, label: str) -> str:
 
 def html_page(page: Page, title: str) -> str:
     """Return the table as a page of its own, without anything from elsewhere."""
-    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in page.body.columns)
+    head = "".join(f"<th{_kept_together(name)}>{html.escape(str(name))}</th>" for name in page.body.columns)
     rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(value))}</td>" for value in row) + "</tr>\n"
+        "<tr>" + "".join(f"<td{_kept_together(value)}>{html.escape(str(value))}</td>" for value in row) + "</tr>\n"
         for row in page.body.itertuples(index=False)
     )
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in page.notes)
     return _HTML.format(title=html.escape(title), head=head, rows=rows, notes=notes)
+
+
+def _kept_together(text: object) -> str:
+    """Return the attribute that keeps a short cell on one line."""
+    return ' class="short"' if len(str(text)) <= 24 else ""
 
 
 def _latex_text(text: object) -> str:
@@ -79,10 +84,11 @@ def _latex_text(text: object) -> str:
 
 _HTML = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-body {{ font: 15px/1.45 system-ui, sans-serif; margin: 2rem; color: #1b1b1b; }}
+body {{ font: 14px/1.45 system-ui, sans-serif; margin: 1.5rem; color: #1b1b1b; }}
 h1 {{ font-size: 1.15rem; }}
 table {{ border-collapse: collapse; }}
-th, td {{ padding: .3rem .8rem; text-align: left; border-bottom: 1px solid #ddd; vertical-align: top; }}
+.short {{ white-space: nowrap; }}
+th, td {{ padding: .3rem .7rem; text-align: left; border-bottom: 1px solid #ddd; vertical-align: top; }}
 th {{ border-bottom: 2px solid #555; }}
 li {{ color: #444; max-width: 60rem; }}
 </style></head><body>

@@ -1,8 +1,8 @@
 import pytest
 
 from dpfl.papers.asoodeh2020.checks import gaussian_case, laplace_vanishing, long_step, projected_gaussian, stopped
-from dpfl.reporting.evidence import passed, table
 from dpfl.papers.asoodeh2020.figures import parameters
+from dpfl.reporting.evidence import passed, table
 
 
 def test_the_projected_kernel_meets_theta_only_where_the_projection_is_free():

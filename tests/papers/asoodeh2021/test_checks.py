@@ -1,5 +1,5 @@
-from dpfl.reporting.evidence import passed, table
 from dpfl.papers.asoodeh2021.checks import CASES, decaying_schedule, random_stopping, relaxed, theorem2
+from dpfl.reporting.evidence import passed, table
 
 
 def test_theorem_2_is_not_loose_where_there_is_one_round():

@@ -24,7 +24,9 @@ def results(tmp_path):
                     privacy = {"records": 356, "steps": 35, "delta": 1e-5, "epsilon_pld": epsilon_pld}
                     cell = {"algorithm": algorithm, "epsilon": epsilon, "seed": seed}
                     spent = {f"privacy_{name}": value for name, value in privacy.items()}
-                    rows.append({**task, **cell, **losses, **baselines, **spent, "batch_size": 37, "noise_multiplier": 2})
+                    rows.append(
+                        {**task, **cell, **losses, **baselines, **spent, "batch_size": 37, "noise_multiplier": 2}
+                    )
         write_csv(pd.DataFrame(rows), tmp_path / "runs.csv")
         return Results(tmp_path, {"lowy2021": (tmp_path / "runs.csv",)})
 

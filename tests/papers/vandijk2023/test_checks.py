@@ -1,7 +1,7 @@
 import pytest
 
-from dpfl.reporting.evidence import passed, table
 from dpfl.papers.vandijk2023.checks import all_checks, arsinh, composed_tightness, duality, last_epoch, subsampling
+from dpfl.reporting.evidence import passed, table
 
 
 def test_duality_and_subsampling_hold_to_their_tolerance():

@@ -3,9 +3,9 @@ import pandas as pd
 import pytest
 
 from dpfl.papers import load
-from dpfl.reporting.evidence import Comparison, Relation, table
 from dpfl.papers.vandijk2023.claims import CLAIMS
 from dpfl.reporting.claims import Outcome, evaluate
+from dpfl.reporting.evidence import Comparison, Relation, table
 from dpfl.reporting.results import write_csv
 
 KEY = "vandijk2023"

@@ -107,7 +107,8 @@ def _epsilon(n: int, epsilon0: float, delta: float, clone_probability: float) ->
         return 0.0
     if divergence(nearly) > delta:
         return epsilon0
-    return brentq(lambda epsilon: math.log(divergence(epsilon) / delta), 0.0, nearly, xtol=1e-13, rtol=1e-12)
+    found = brentq(lambda epsilon: math.log(divergence(epsilon) / delta), 0.0, nearly, xtol=1e-13, rtol=1e-12)
+    return min(epsilon0, found * (1 + 2e-12) + 2e-13)  # past what the search may have stopped short of
 
 
 def _epsilon_with_failures(n: int, epsilon0: float, delta: float, delta0: float) -> float:

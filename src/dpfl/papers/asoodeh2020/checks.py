@@ -7,9 +7,9 @@ from scipy.stats import laplace, norm
 
 from dpfl.accounting import contraction
 from dpfl.engine.randomness import generator
-from dpfl.reporting.evidence import Comparison, Relation
 from dpfl.papers.asoodeh2020.figures import parameters
 from dpfl.papers.asoodeh2020.kernel import Interval, OneDimension
+from dpfl.reporting.evidence import Comparison, Relation
 
 TOLERANCE = 1e-9
 GRID_TOLERANCE = 2e-5

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dpfl.reporting.evidence import errors, passed
 from dpfl.reporting.claims import Check, Verdict, counted
+from dpfl.reporting.evidence import errors, passed
 from dpfl.reporting.results import Results
 
 KEY = "asoodeh2020"

@@ -11,9 +11,9 @@ from scipy.stats import laplace, norm
 
 from dpfl.accounting import contraction
 from dpfl.papers.asoodeh2020.checks import stopped
-from dpfl.reporting.evidence import Erratum
 from dpfl.papers.asoodeh2020.figures import parameters, routes
 from dpfl.papers.asoodeh2020.kernel import Interval, OneDimension
+from dpfl.reporting.evidence import Erratum
 
 ON_A_GRID = "one-dimensional run on a grid"
 

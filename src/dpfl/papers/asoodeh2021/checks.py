@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from dpfl.accounting import contraction
-from dpfl.reporting.evidence import Comparison, Relation
 from dpfl.papers.asoodeh2021.algorithm import OneDimension
+from dpfl.reporting.evidence import Comparison, Relation
 
 EQUAL = 1e-12
 """Two forms of one theorem agree to rounding."""

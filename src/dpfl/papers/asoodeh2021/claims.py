@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dpfl.reporting.evidence import errors, passed
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
 from dpfl.reporting.claims import Check, Verdict, counted
+from dpfl.reporting.evidence import errors, passed
 from dpfl.reporting.results import Results
 
 KEY = "asoodeh2021"

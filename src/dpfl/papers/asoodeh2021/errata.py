@@ -11,9 +11,9 @@ from scipy.stats import norm
 
 from dpfl.accounting import contraction
 from dpfl.engine.randomness import generator
-from dpfl.reporting.evidence import Erratum
 from dpfl.papers.asoodeh2020.kernel import Interval
 from dpfl.papers.asoodeh2021.figures import one_round, parameters, users, whole_rounds
+from dpfl.reporting.evidence import Erratum
 
 EPSILON = 0.5
 PLAIN_SUM = "plain sum with scipy's normal tail"

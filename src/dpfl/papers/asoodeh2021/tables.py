@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dpfl.reporting.evidence import checks_page, errata_page, table
 from dpfl.papers.asoodeh2021.checks import all_checks
 from dpfl.papers.asoodeh2021.errata import all_errata
+from dpfl.reporting.evidence import checks_page, errata_page, table
 from dpfl.reporting.tables import TableRecipe
 
 TABLES = {

@@ -10,6 +10,8 @@ from dpfl.papers import load
 from dpfl.reporting.results import Results
 
 CELL = ["model", "epsilon", "local_epochs", "rounds", "clients"]
+_RUN = ["dataset", "stand_in_for", "data_note", "status", "accuracy_pct"]
+_PRIVACY = [f"privacy_{name}" for name in ("noise_multiplier", "delta", "epsilon_rdp", "epsilon_pld", "sampling")]
 
 
 def published_cells() -> pd.DataFrame:
@@ -44,7 +46,9 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     published = published_cells().query("table == @table")
     runs = results.runs("bhaskar2025")
     if runs.empty:
-        runs = pd.DataFrame(columns=["dataset", "stand_in_for", "data_note", "status", "accuracy_pct", *CELL, *_PRIVACY])
+        runs = pd.DataFrame(
+            columns=["dataset", "stand_in_for", "data_note", "status", "accuracy_pct", *CELL, *_PRIVACY]
+        )
     runs = runs.assign(ran_on=runs["dataset"], stand_in=runs["stand_in_for"] != "")
     runs["dataset"] = runs["stand_in_for"].where(runs["stand_in"], runs["dataset"])
     summary = runs.groupby(["dataset", *CELL], as_index=False).agg(
@@ -67,7 +71,13 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     return cells
 
 
-_PRIVACY = ["privacy_noise_multiplier", "privacy_delta", "privacy_epsilon_rdp", "privacy_epsilon_pld", "privacy_sampling"]
+_PRIVACY = [
+    "privacy_noise_multiplier",
+    "privacy_delta",
+    "privacy_epsilon_rdp",
+    "privacy_epsilon_pld",
+    "privacy_sampling",
+]
 
 
 def interval_half_width(sd: pd.Series, runs: pd.Series) -> pd.Series:

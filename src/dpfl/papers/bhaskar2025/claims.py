@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dpfl.reporting.claims import Outcome, Verdict, counted
+from dpfl.reporting.claims import Outcome, Verdict, counted, on_stand_in
 from dpfl.reporting.results import Results
 
 _COLUMN = ["dataset", "model", "epsilon"]
@@ -15,10 +15,9 @@ def _tables(results: Results, *numbers: int) -> pd.DataFrame:
     return pd.concat([results.table("bhaskar2025", f"table_{number}") for number in numbers])
 
 
-def _stand_in_words(cells: pd.DataFrame) -> str:
-    """Return a warning where the cells rest on stand-in data."""
-    ran = cells[cells["runs"] > 0]
-    return " Ours rest on stand-in data." if len(ran) and ran["stand_in"].all() else ""
+def _stand_ins(cells: pd.DataFrame) -> pd.Series:
+    """Return the names of the stand-ins among the cells that ran."""
+    return cells.loc[cells["stand_in"] & (cells["runs"] > 0), "ran_on"]
 
 
 def one_local_epoch(results: Results) -> Verdict:
@@ -34,7 +33,7 @@ def one_local_epoch(results: Results) -> Verdict:
             ours += first["accuracy_pct"] + margin >= column["accuracy_pct"].max()
     columns = cells.groupby(_COLUMN).ngroups
     evidence = f"private columns in which (1, 20) is best; by the printed numbers {published} of {columns}."
-    return counted(ours, complete, evidence + _stand_in_words(cells))
+    return on_stand_in(_stand_ins(cells), counted(ours, complete, evidence))
 
 
 def more_clients(results: Results) -> Verdict:
@@ -48,7 +47,8 @@ def more_clients(results: Results) -> Verdict:
         margin = ordered["interval_pct"].fillna(0)
         rows += 1
         holds += bool((ordered["accuracy_pct"].diff().dropna() >= -(margin + margin.shift()).dropna()).all())
-    return counted(holds, rows, "rows in which accuracy does not fall as clients are added." + _stand_in_words(cells))
+    evidence = "rows in which accuracy does not fall as clients are added."
+    return on_stand_in(_stand_ins(cells), counted(holds, rows, evidence))
 
 
 def scatter_linear_best(results: Results) -> Verdict:
@@ -62,7 +62,8 @@ def scatter_linear_best(results: Results) -> Verdict:
             best += models.loc[models["accuracy_pct"].idxmax()]["model"] == "scatter_linear"
     spread = ran[ran["model"] == "scatter_linear"].groupby(_COLUMN)["accuracy_pct"].agg(lambda a: a.max() - a.min())
     largest = f" Its accuracy differs by at most {spread.max():.2f} points between splits." if len(spread) else ""
-    return counted(best, cases, f"cells in which it is the most accurate.{largest}{_stand_in_words(cells)}")
+    evidence = f"cells in which it is the most accurate.{largest}"
+    return on_stand_in(_stand_ins(cells), counted(best, cases, evidence))
 
 
 def budget_kept(results: Results) -> Verdict:

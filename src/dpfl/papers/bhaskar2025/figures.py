@@ -46,7 +46,9 @@ def _panel(axis, cells: pd.DataFrame) -> None:
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number]}
         ours = line[line["runs"] > 0]
         name = MODEL_NAMES[model]
-        axis.errorbar(ours["local_epochs"], ours["accuracy_pct"], ours["interval_pct"], label=name, linestyle="-", **look)
+        axis.errorbar(
+            ours["local_epochs"], ours["accuracy_pct"], ours["interval_pct"], label=name, linestyle="-", **look
+        )
         hollow = {"markerfacecolor": "none", "linestyle": ":", "linewidth": 0.8, "alpha": 0.7}
         axis.plot(line["local_epochs"], line["published_accuracy_pct"], **look, **hollow)
     axis.set_xscale("log")

@@ -70,8 +70,9 @@ def _notes(cells: pd.DataFrame) -> list[str]:
 
 def _noise_note(cell: pd.Series) -> str:
     """Return one budget's noise and what both accountants make of it."""
+    clients = "one central client" if cell.clients == 1 else f"{cell.clients} clients"
     return (
-        f"{cell.ran_on}, {'one central client' if cell.clients == 1 else f'{cell.clients} clients'}, ε = {cell.epsilon:g}: noise multiplier {cell.noise_multiplier:.4f}, "
+        f"{cell.ran_on}, {clients}, ε = {cell.epsilon:g}: noise multiplier {cell.noise_multiplier:.4f}, "
         f"δ = {cell.delta:g}, ε by RDP {cell.epsilon_rdp:.3f}, by PLD {cell.epsilon_pld:.3f} "
         f"(accounted for Poisson batches, run with {cell.sampling.replace('_', ' ')})."
     )

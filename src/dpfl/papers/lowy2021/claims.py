@@ -6,14 +6,13 @@ import math
 
 import pandas as pd
 
-from dpfl.reporting.claims import Outcome, Verdict, counted
+from dpfl.reporting.claims import Outcome, Verdict, counted, on_stand_in
 from dpfl.reporting.results import Results
 
 
-def _stand_in_words(data: pd.DataFrame) -> str:
-    """Return a warning where the data are a stand-in."""
-    names = sorted(set(data.loc[data["stand_in_for"] != "", "dataset"]))
-    return f" On stand-in data ({', '.join(names)})." if names else ""
+def _stand_ins(data: pd.DataFrame) -> pd.Series:
+    """Return the names of the stand-ins among the data."""
+    return data.loc[data["stand_in_for"] != "", "dataset"]
 
 
 def insurance_minibatch_beats_local(results: Results) -> Verdict:
@@ -25,7 +24,10 @@ def insurance_minibatch_beats_local(results: Results) -> Verdict:
         f"budgets at which minibatch is better (90 % interval of the paired difference above 0, "
         f"{data['trials'].min()} trials); local is better at {below.sum()}, undecided {(~above & ~below).sum()}."
     )
-    return counted(int(above.sum()), len(data), evidence + _stand_in_words(data))
+    verdict = counted(int(above.sum()), len(data), evidence)
+    if not (above | below).any():
+        verdict = Verdict(Outcome.NOT_TESTABLE, f"Undecided with so few trials. {verdict.evidence}")
+    return on_stand_in(_stand_ins(data), verdict)
 
 
 def price_vanishes(results: Results) -> Verdict:
@@ -45,7 +47,7 @@ def price_vanishes(results: Results) -> Verdict:
         lines[-1] += f"{ratios.iloc[-1]:.2f} times at ε = {last['epsilon']:g}"
     outcome = Outcome.HOLDS if nothing == tasks else Outcome.IN_PART if shrinks else Outcome.FAILS
     evidence = f"Test loss against the same algorithm without privacy: {'; '.join(lines)}."
-    return Verdict(outcome, evidence + _stand_in_words(data))
+    return on_stand_in(_stand_ins(data), Verdict(outcome, evidence))
 
 
 def noise_suffices(results: Results) -> Verdict:
@@ -53,7 +55,8 @@ def noise_suffices(results: Results) -> Verdict:
     data = results.table("lowy2021", "noise").query("algorithm == 'minibatch'")
     holds = data["epsilon_pld"] <= data["epsilon"]
     loose = data["times_looser"]
-    evidence = f"settings in which the noise suffices; it is {loose.min():.0f} to {loose.max():.0f} times looser than needed."
+    range_ = f"{loose.min():.0f} to {loose.max():.0f}"
+    evidence = f"settings in which the noise suffices; it is at least {range_} times looser than needed."
     return counted(int(holds.sum()), len(data), evidence)
 
 

@@ -42,7 +42,7 @@ def _draw_figure_2(points: pd.DataFrame) -> Figure:
         axis.set_title(f"{name}, N = {clients} clients")
         axis.set_xlabel("privacy budget ε (each client's own records)")
         axis.set_ylabel("test loss (squared error / 2)")
-    axes[0][0].legend(loc="upper right", fontsize=7.5, frameon=True, framealpha=0.9, edgecolor="none")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=min(3, 2 * len(tasks)))
     count = points["trials"].astype(int)
     runs = f"{count.min()}" if count.nunique() == 1 else f"{count.min()} to {count.max()}"
     style.footer(figure, f"Means over {runs} trials; bars: 90 % interval of the mean. δ = 1/n².")
@@ -56,7 +56,12 @@ def _panel(axis, task: pd.DataFrame) -> None:
         look = {"color": style.COLOURS[number]}
         private = own[own["epsilon"] < math.inf].sort_values("epsilon")
         axis.errorbar(
-            private["epsilon"], private["test_loss"], private["interval"], marker=style.MARKERS[number], label=name, **look
+            private["epsilon"],
+            private["test_loss"],
+            private["interval"],
+            marker=style.MARKERS[number],
+            label=name,
+            **look,
         )
         for loss in own[own["epsilon"] == math.inf]["test_loss"]:
             axis.axhline(loss, linestyle=":", label=name.replace("noisy ", "") + ", no privacy", **look)

@@ -16,7 +16,9 @@ def _paired_differences(results: Results) -> pd.DataFrame:
     runs = trials(results)
     rows = []
     for (*task, epsilon), group in runs.groupby([*TASK, "epsilon"], sort=False):
-        pairs = group.pivot(index="seed", columns="algorithm", values="test_loss").reindex(columns=["minibatch", "local"])
+        pairs = group.pivot(index="seed", columns="algorithm", values="test_loss").reindex(
+            columns=["minibatch", "local"]
+        )
         pairs = pairs.dropna()
         difference = mean_interval(pairs["local"] - pairs["minibatch"])
         better = int((pairs["local"] > pairs["minibatch"]).sum())
@@ -46,7 +48,7 @@ def _differences_page(data: pd.DataFrame) -> Page:
 
 
 def _noise(results: Results) -> pd.DataFrame:
-    """Return a row a private (task, algorithm, epsilon): the noise, and the epsilon spent by a tight accountant."""
+    """Return a row a private (task, algorithm, epsilon): the noise, and the most that it spends."""
     runs = trials(results)
     private = runs[runs["epsilon"] < math.inf].drop_duplicates([*TASK, "algorithm", "epsilon"])
     columns = [*TASK, "algorithm", "epsilon", "privacy_records", "batch_size", "privacy_steps", "privacy_delta"]
@@ -68,11 +70,14 @@ def _noise_page(data: pd.DataFrame) -> Page:
             "K": data["batch_size"].astype(str),
             "noisy messages": data["steps"].astype(str),
             "noise multiplier": data["noise_multiplier"].map("{:.4g}".format),
-            "ε spent (tight)": data["epsilon_pld"].map("{:.3g}".format),
-            "times looser": data["times_looser"].map("{:.3g}".format),
+            "ε spent (at most)": data["epsilon_pld"].map("{:.3g}".format),
+            "times looser (at least)": data["times_looser"].map("{:.3g}".format),
         }
     )
-    notes = ["Noise multiplier: standard deviation over the norm bound of one record's share in what is released."]
+    notes = [
+        "Noise multiplier: standard deviation over the norm bound of one record's share in what is released.",
+        "ε spent: composed from the privacy profile of sampling with replacement, an upper bound.",
+    ]
     return Page(body, [*notes, *_stand_ins(data)])
 
 

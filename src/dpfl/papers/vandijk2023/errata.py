@@ -10,8 +10,8 @@ from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
 from dpfl.accounting import dpsgd, gaussian_dp, tradeoff
-from dpfl.reporting.evidence import Erratum
 from dpfl.papers.vandijk2023.runs import epsilon_of, equivalent_mu, run, settings
+from dpfl.reporting.evidence import Erratum
 
 TERM_BY_TERM = "sum term by term"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dpfl.reporting.evidence import checks_page, errata_page, table
 from dpfl.papers.vandijk2023.checks import all_checks
 from dpfl.papers.vandijk2023.errata import all_errata
+from dpfl.reporting.evidence import checks_page, errata_page, table
 from dpfl.reporting.tables import TableRecipe
 
 TABLES = {

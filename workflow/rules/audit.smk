@@ -8,16 +8,16 @@ rule audit:
         ALL_CLAIMS,
     output:
         f"{RESULTS}/audit.txt",
-    params:
-        folder=RESULTS,
     log:
         f"{RESULTS}/logs/audit.log",
     benchmark:
         f"{RESULTS}/benchmarks/audit.tsv"
+    conda:
+        "../../environment.yml"
     resources:
         mem_mb=1000,
         runtime=20,
-    conda:
-        "../../environment.yml"
+    params:
+        folder=lambda wildcards, output: Path(output[0]).parent,
     shell:
         "dpfl audit {params.folder:q} 2>&1 | tee {log:q} > {output:q}"

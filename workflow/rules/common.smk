@@ -1,7 +1,8 @@
-# What every rule needs: the checked configuration, the sweeps of its grid, and where things lie.
+# Shared by all rules: the checked configuration, the sweeps of its grid, and where things lie.
 import hashlib
 import json
 import sys
+from pathlib import Path
 
 from dpfl import config as configuration
 from dpfl import grid
@@ -22,7 +23,6 @@ RESULTS = f"results/{CONFIG['scale']}"
 RESOLVED = f"{RESULTS}/config.yaml"
 PAPERS = {key: load(key) for key in CONFIG["papers"]}
 DATASETS = sorted({sweep.dataset for sweep in SWEEPS.values()})
-TRAINED = sorted({paper for paper, _ in SWEEPS})
 
 ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/about.json", dataset=DATASETS)
 ALL_TABLES = [f"{RESULTS}/tables/{key}_{name}.csv" for key, paper in PAPERS.items() for name in paper.tables]
@@ -49,21 +49,57 @@ def digest_of(facts):
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
-def runs_of(paper):
+def raw_files(wildcards):
+    """Return the records of the verified files that a dataset is unpacked from; a stand-in needs none."""
+    if not sources.is_published(wildcards.dataset):
+        return []
+    return [f"{DATA}/raw/{wildcards.dataset}/{file}.record.json" for file in sources.official_files(wildcards.dataset)]
+
+
+def sweeps_of(wildcards):
+    """Return the sweeps of a paper."""
+    return [sweep for (paper, _), sweep in SWEEPS.items() if paper == wildcards.paper]
+
+
+def datasets_of(wildcards):
+    """Return the descriptions of the datasets that a paper trains on."""
+    return expand(f"{DATA}/arrays/{{dataset}}/about.json", dataset=sorted({s.dataset for s in sweeps_of(wildcards)}))
+
+
+def runs_of(wildcards):
     """Return the run tables that a paper's tables and figures are made from."""
-    return [f"{RESULTS}/runs/{key}/{name}.csv" for key, name in SWEEPS if key == paper]
+    return [f"{RESULTS}/runs/{sweep.paper}/{sweep.name}.csv" for sweep in sweeps_of(wildcards)]
 
 
-# The commands read this file. Rules take it as `ancient`: what a stage depends on stands in its params instead,
-# so that a change of the configuration reruns only what it touches.
-rule resolved_config:
-    output:
-        RESOLVED,
-    params:
-        json=json.dumps(CONFIG),
-    log:
-        f"{RESULTS}/logs/config.log",
-    conda:
-        "../../environment.yml"
-    shell:
-        "dpfl config --json {params.json:q} --output {output:q} 2> {log:q}"
+def evidence_of(wildcards):
+    """Return the tables and figures that a paper's claims are judged by."""
+    paper = PAPERS[wildcards.paper]
+    tables = [f"{RESULTS}/tables/{wildcards.paper}_{name}.csv" for name in paper.tables]
+    return tables + [f"{RESULTS}/figures/{wildcards.paper}_{name}.csv" for name in paper.figures]
+
+
+def noise_facts(wildcards):
+    """Return a hash of what decides a paper's noise: its families of sweeps (not their seeds) and the code."""
+    families = {sweep.family: [sweep.settings, sweep.cells] for sweep in sweeps_of(wildcards)}
+    codes = sorted({f"dpfl.federated.{sweep.algorithm}" for sweep in sweeps_of(wildcards)})
+    return digest_of([families, source_digest(*codes)])
+
+
+def sweep_of(wildcards):
+    """Return the sweep that a job's wildcards name."""
+    return SWEEPS[wildcards.paper, wildcards.sweep]
+
+
+def training_inputs(wildcards):
+    """Return the files that a sweep trains from.
+
+    The noise is `ancient`: a sweep reruns when its own settings, its algorithm's code or its data change, not because
+    another sweep's noise was calibrated anew.
+    """
+    sweep = sweep_of(wildcards)
+    kinds = ["arrays", "features"] if sweep.needs_features else ["arrays"]
+    return {
+        "config": ancient(RESOLVED),
+        "noise": ancient(f"{RESULTS}/accounting/{wildcards.paper}.csv"),
+        **{kind: f"{DATA}/{kind}/{sweep.dataset}/about.json" for kind in kinds},
+    }

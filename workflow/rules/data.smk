@@ -11,20 +11,13 @@ rule fetch:
         f"{DATA}/logs/fetch_{{dataset}}_{{file}}.log",
     benchmark:
         f"{DATA}/benchmarks/fetch_{{dataset}}_{{file}}.tsv"
+    conda:
+        "../../environment.yml"
     resources:
         mem_mb=500,
         runtime=60,
-    conda:
-        "../../environment.yml"
     shell:
         "dpfl data fetch --dataset {wildcards.dataset:q} --file {wildcards.file:q} --config {input.config:q} 2> {log:q}"
-
-
-def raw_files(wildcards):
-    """Return the records of the verified files that a dataset is unpacked from; a stand-in needs none."""
-    if not sources.is_published(wildcards.dataset):
-        return []
-    return [f"{DATA}/raw/{wildcards.dataset}/{file}.record.json" for file in sources.official_files(wildcards.dataset)]
 
 
 rule arrays:
@@ -34,16 +27,16 @@ rule arrays:
     output:
         about=f"{DATA}/arrays/{{dataset}}/about.json",
         record=f"{DATA}/arrays/{{dataset}}/about.json.record.json",
-    params:
-        code=source_digest("dpfl.data.arrays", "dpfl.data.stand_ins"),
     log:
         f"{DATA}/logs/arrays_{{dataset}}.log",
     benchmark:
         f"{DATA}/benchmarks/arrays_{{dataset}}.tsv"
+    conda:
+        "../../environment.yml"
     resources:
         mem_mb=2000,
         runtime=20,
-    conda:
-        "../../environment.yml"
+    params:
+        code=source_digest("dpfl.data.arrays", "dpfl.data.stand_ins"),
     shell:
         "dpfl data arrays --dataset {wildcards.dataset:q} --config {input.config:q} 2> {log:q}"

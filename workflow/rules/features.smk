@@ -8,17 +8,17 @@ rule features:
     output:
         about=f"{DATA}/features/{{dataset}}/about.json",
         record=f"{DATA}/features/{{dataset}}/about.json.record.json",
-    params:
-        code=source_digest("dpfl.features.scattering"),
     log:
         f"{DATA}/logs/features_{{dataset}}.log",
     benchmark:
         f"{DATA}/benchmarks/features_{{dataset}}.tsv"
+    conda:
+        "../../environment.yml"
     threads: 2
     resources:
         mem_mb=3000,
         runtime=60,
-    conda:
-        "../../environment.yml"
+    params:
+        code=source_digest("dpfl.features.scattering"),
     shell:
         "dpfl features --dataset {wildcards.dataset:q} --config {input.config:q} 2> {log:q}"

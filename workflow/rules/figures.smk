@@ -3,7 +3,7 @@
 
 rule figures:
     input:
-        lambda wildcards: runs_of(wildcards.paper),
+        runs_of,
         config=ancient(RESOLVED),
     output:
         csv=f"{RESULTS}/figures/{{paper}}_{{name}}.csv",
@@ -17,19 +17,19 @@ rule figures:
         pdf=f"{RESULTS}/figures/{{paper}}_{{name}}.pdf",
         png=f"{RESULTS}/figures/{{paper}}_{{name}}.png",
         record=f"{RESULTS}/figures/{{paper}}_{{name}}.csv.record.json",
+    log:
+        f"{RESULTS}/logs/figures_{{paper}}_{{name}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/figures_{{paper}}_{{name}}.tsv"
+    conda:
+        "../../environment.yml"
+    resources:
+        mem_mb=1500,
+        runtime=20,
     params:
         title=lambda wildcards: PAPERS[wildcards.paper].figures[wildcards.name]["title"],
         caption=lambda wildcards: PAPERS[wildcards.paper].figures[wildcards.name]["caption"],
         facts=lambda wildcards: digest_of(PAPERS[wildcards.paper].tables),
         code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.figures", "dpfl.reporting.figures"),
-    log:
-        f"{RESULTS}/logs/figures_{{paper}}_{{name}}.log",
-    benchmark:
-        f"{RESULTS}/benchmarks/figures_{{paper}}_{{name}}.tsv"
-    resources:
-        mem_mb=1500,
-        runtime=20,
-    conda:
-        "../../environment.yml"
     shell:
         "dpfl figures --paper {wildcards.paper:q} --name {wildcards.name:q} --config {input.config:q} 2> {log:q}"

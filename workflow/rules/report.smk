@@ -3,7 +3,7 @@
 
 rule claims:
     input:
-        lambda wildcards: [f for f in ALL_TABLES + ALL_FIGURES if f"/{wildcards.paper}_" in f],
+        evidence_of,
         config=ancient(RESOLVED),
     output:
         csv=f"{RESULTS}/claims/{{paper}}.csv",
@@ -15,18 +15,18 @@ rule claims:
             labels={"claims": "verdicts"},
         ),
         record=f"{RESULTS}/claims/{{paper}}.csv.record.json",
-    params:
-        facts=lambda wildcards: digest_of(PAPERS[wildcards.paper].claims),
-        paper=lambda wildcards: PAPERS[wildcards.paper].title,
-        code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.claims", "dpfl.reporting.claims"),
     log:
         f"{RESULTS}/logs/claims_{{paper}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/claims_{{paper}}.tsv"
+    conda:
+        "../../environment.yml"
     resources:
         mem_mb=1000,
         runtime=20,
-    conda:
-        "../../environment.yml"
+    params:
+        facts=lambda wildcards: digest_of(PAPERS[wildcards.paper].claims),
+        paper=lambda wildcards: PAPERS[wildcards.paper].title,
+        code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.claims", "dpfl.reporting.claims"),
     shell:
         "dpfl claims --paper {wildcards.paper:q} --config {input.config:q} 2> {log:q}"

@@ -3,7 +3,7 @@
 
 rule tables:
     input:
-        lambda wildcards: runs_of(wildcards.paper),
+        runs_of,
         config=ancient(RESOLVED),
     output:
         csv=f"{RESULTS}/tables/{{paper}}_{{name}}.csv",
@@ -17,19 +17,19 @@ rule tables:
             labels={"table": "{name}"},
         ),
         record=f"{RESULTS}/tables/{{paper}}_{{name}}.csv.record.json",
+    log:
+        f"{RESULTS}/logs/tables_{{paper}}_{{name}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/tables_{{paper}}_{{name}}.tsv"
+    conda:
+        "../../environment.yml"
+    resources:
+        mem_mb=1000,
+        runtime=20,
     params:
         title=lambda wildcards: PAPERS[wildcards.paper].tables[wildcards.name]["title"],
         caption=lambda wildcards: PAPERS[wildcards.paper].tables[wildcards.name]["caption"],
         facts=lambda wildcards: digest_of(PAPERS[wildcards.paper].tables),
         code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.tables", "dpfl.reporting.tables"),
-    log:
-        f"{RESULTS}/logs/tables_{{paper}}_{{name}}.log",
-    benchmark:
-        f"{RESULTS}/benchmarks/tables_{{paper}}_{{name}}.tsv"
-    resources:
-        mem_mb=1000,
-        runtime=20,
-    conda:
-        "../../environment.yml"
     shell:
         "dpfl tables --paper {wildcards.paper:q} --name {wildcards.name:q} --config {input.config:q} 2> {log:q}"

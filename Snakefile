@@ -26,6 +26,7 @@ include: "workflow/rules/audit.smk"
 rule all:
     default_target: True
     input:
+        ALL_RUNS,
         ALL_TABLES,
         ALL_FIGURES,
         ALL_CLAIMS,

@@ -36,18 +36,20 @@ def test_every_scale_plans_every_stage_and_writes_nothing(checkout, tmp_path, sc
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("scales=demo", ["scales", "unknown"]),
-        ("scale=huge", ["scale", "huge"]),
-        ("seeds=3", ["seeds", "list"]),
-        ("only={epsilon: [-1]}", ["only.epsilon", "above 0"]),
-        ("only={clients: [0]}", ["only.clients", "at least 1"]),
-        ("only={dataset: [minst]}", ["only.dataset", "minst"]),
-        ("only={dataset: [cifar10]}", ["cifar10", "demo"]),
+        ("scales: demo", ["scales", "unknown"]),
+        ("scale: huge", ["scale", "huge"]),
+        ("seeds: 3", ["seeds", "list"]),
+        ("only: {epsilon: [-1]}", ["only.epsilon", "above 0"]),
+        ("only: {clients: [0]}", ["only.clients", "at least 1"]),
+        ("only: {dataset: [minst]}", ["only.dataset", "minst"]),
+        ("only: {dataset: [cifar10]}", ["cifar10", "demo"]),
     ],
 )
 def test_a_wrong_configuration_is_one_line_status_2_and_nothing_written(checkout, tmp_path, setting, words):
     folder = tmp_path / "w"
-    done = checkout(folder)("snakemake", "--cores", "1", "--config", setting)
+    run = checkout(folder)
+    (folder / "wrong.yaml").write_text(setting)
+    done = run("snakemake", "--cores", "1", "--configfile", "wrong.yaml")
     [line] = [line for line in done.stderr.splitlines() if line.startswith("dpfl:")]
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert all(word in line for word in words), line

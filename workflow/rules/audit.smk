@@ -3,6 +3,7 @@
 
 rule audit:
     input:
+        ALL_RUNS,
         ALL_TABLES,
         ALL_FIGURES,
         ALL_CLAIMS,

@@ -25,6 +25,7 @@ PAPERS = {key: load(key) for key in CONFIG["papers"]}
 DATASETS = sorted({sweep.dataset for sweep in SWEEPS.values()})
 
 ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/about.json", dataset=DATASETS)
+ALL_RUNS = [f"{RESULTS}/runs/{sweep.paper}/{sweep.name}.csv" for sweep in SWEEPS.values()]
 ALL_TABLES = [f"{RESULTS}/tables/{key}_{name}.csv" for key, paper in PAPERS.items() for name in paper.tables]
 ALL_FIGURES = [f"{RESULTS}/figures/{key}_{name}.csv" for key, paper in PAPERS.items() for name in paper.figures]
 ALL_CLAIMS = expand(f"{RESULTS}/claims/{{paper}}.csv", paper=PAPERS)

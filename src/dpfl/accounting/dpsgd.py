@@ -248,18 +248,31 @@ def _solve_from_grid(spent: Callable[[float, float], float], interval: float, ta
     root = _root(lambda x: spent(x, interval) - aim, target)
     if root is None:
         return None
-    slope = (spent(root + 1e-3, interval) - spent(root, interval)) / 1e-3
-    middle = interval / 4
-    if middle > INTERVAL:  # a grid's excess over the truth goes with its square
+    middle = max(interval / 4, INTERVAL)
+    slope = (spent(root + 1e-3, middle) - spent(root, middle)) / 1e-3
+    if middle > INTERVAL:
         share = (middle**2 - INTERVAL**2) / (interval**2 - middle**2)
-        excess = share * (spent(root, interval) - spent(root, middle))
-        for _ in range(2):
-            root += (aim + excess - spent(root, middle)) / slope
+        for _ in range(2):  # a grid's excess over the truth goes with its square
+            at_middle = spent(root, middle)
+            excess = share * (spent(root, interval) - at_middle)
+            root += float(np.clip((aim + excess - at_middle) / slope, -0.5, 0.5))
+    return _mend(lambda x: spent(x, INTERVAL), root, slope, target)
+
+
+def _mend(spent: Callable[[float], float], start: float, slope: float, target: float) -> float | None:
+    """Secant steps from `start` to where `spent` is at most `target` and within tolerance; None if they stray."""
+    aim = target * (1 - PLD_EPSILON_TOLERANCE / 2)
+    here, value = start, spent(start)
     for _ in range(20):
-        fine = spent(root, INTERVAL)
-        if 0 <= target - fine <= PLD_EPSILON_TOLERANCE * target:
-            return root
-        root += (aim - fine) / slope
+        if 0 <= target - value <= PLD_EPSILON_TOLERANCE * target:
+            return here
+        there = here + (aim - value) / slope
+        if abs(there - start) > 0.5:
+            return None
+        next_value = spent(there)
+        if next_value != value:
+            slope = (next_value - value) / (there - here)
+        here, value = there, next_value
     return None
 
 

@@ -89,11 +89,10 @@ def test_more_dimensions_hide_less_and_more_reports_more():
 
 def test_rounds_compose():
     once = blanket_epsilon(100, 0.5, 1e-5)
-    composed = [blanket_rounds_epsilon(n=100, mu=0.5, rounds=r, delta=1e-5) for r in (1, 4, 16)]
-    assert composed[0] == pytest.approx(once, rel=2e-3)
-    assert composed[0] >= once
-    assert composed[0] < composed[1] < 4 * blanket_epsilon(100, 0.5, 1e-5 / 4)
-    assert composed[1] < composed[2] < gaussian_dp.epsilon(1e-5, 0.5 * 4)
+    one, four = (blanket_rounds_epsilon(n=100, mu=0.5, rounds=r, delta=1e-5) for r in (1, 4))
+    assert once <= one <= once * (1 + 2e-3)
+    assert one < four < 4 * blanket_epsilon(100, 0.5, 1e-5 / 4)
+    assert four < gaussian_dp.epsilon(1e-5, 0.5 * 2)
 
 
 @pytest.mark.filterwarnings("error")

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.files import replacing, write_atomically
+from dpfl.files import replacing, require_writable, write_atomically
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -38,3 +38,10 @@ def test_a_full_disk_is_one_line(tmp_path):
     ):
         full.write("x")
         full.flush()
+
+
+def test_a_folder_that_will_be_made_is_writable_where_its_parent_is(tmp_path):
+    require_writable(tmp_path / "new" / "deep")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file"):
+        require_writable(tmp_path / "file" / "deep")

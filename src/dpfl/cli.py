@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -64,10 +63,11 @@ def data_fetch(
 ) -> None:
     """Fetch one file from the mirror or its servers and verify every byte; an accepted variant keeps its own name."""
     from dpfl.data import fetch, sources
+    from dpfl.data.mirror import configured
 
     settings = configuration.read(config)["data"]
     folder = Path(settings["folder"]) / "raw" / dataset
-    mirror = settings["mirror"] or os.environ.get("DPFL_MIRROR") or None
+    mirror = configured(settings["mirror"])
     stage = Stage("data fetch", "dpfl.data.fetch", {"dataset": dataset, "file": file})
     with progress_bar(f"{dataset}/{file}", unit="bytes") as progress:
         path = fetch.fetch(dataset, file, folder, mirror, settings["timeout_seconds"], progress)

@@ -34,3 +34,11 @@ def write_atomically(path: Path, text: str) -> None:
     """Write `text` as UTF-8 to `path`, whole or not at all. Raises InputError where it cannot be written."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def require_writable(*folders: Path) -> None:
+    """Raise InputError naming the first folder, there already or still to be made, that cannot be written."""
+    for folder in folders:
+        existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+        if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+            raise InputError(f"{folder} cannot be written: {existing} is read-only or no folder")

@@ -11,6 +11,7 @@ import pytest
 
 from dpfl.data.arrays import build_arrays, write_dataset
 from dpfl.data.fetch import fetch
+from dpfl.data.mirror import configured
 from dpfl.data.read import load_images, load_table
 from dpfl.data.sources import accepted, official_files
 from dpfl.errors import InputError
@@ -145,8 +146,8 @@ SHORT_CIFAR_TEST = [1000] * 7 + [999, 981, 1000]
 @pytest.mark.mirror
 @pytest.mark.parametrize("dataset", ["mnist", "fashion_mnist", "cifar10", "insurance"])
 def test_the_real_datasets_from_a_mirror(tmp_path, dataset):
-    mirror = os.environ.get("DPFL_MIRROR")
-    if not mirror:
+    mirror = configured(None)
+    if mirror is None:
         pytest.skip("set DPFL_MIRROR to a mirror of the datasets")
     files = [fetch(dataset, file, tmp_path / "raw", mirror) for file in official_files(dataset)]
     folder = build_arrays(dataset, tmp_path / "raw", tmp_path / "out")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import hashlib
 import io
@@ -17,11 +16,16 @@ import time
 import pytest
 
 from dpfl.data.fetch import fetch
+from dpfl.data.mirror import configured
 from dpfl.errors import InputError
 
 CONTENT = b"label,pixels\n" * 20_000
 PACKINGS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
-toy = functools.partial(fetch, "toy", timeout_seconds=2)
+
+
+def toy(file, raw_folder, mirror=None, **keywords):
+    """Fetch a file of the toy dataset, the mirror named as a user names it."""
+    return fetch("toy", file, raw_folder, configured(mirror) if mirror else None, **{"timeout_seconds": 2} | keywords)
 
 
 def archive(**members: bytes) -> bytes:
@@ -117,19 +121,6 @@ def test_one_line_tells_every_source_its_reason_and_the_way_out(server, register
     assert "http://127.0.0.1:9/off: the server cannot be reached" in line
     assert "data.mirror" in line and "DPFL_MIRROR" in line and "toys/f" in line
     assert leftovers(tmp_path / "raw") == []
-
-
-@pytest.mark.parametrize("mirror", ["/no/such/folder", "file:///no/such/folder", "ftp://host/data"])
-def test_a_mirror_that_cannot_be_one_is_told_at_once(server, register, tmp_path, mirror):
-    register("f", CONTENT, [server.publish("/f", CONTENT)])
-    assert mirror in failure("f", tmp_path / "raw", mirror)
-    assert server.asked == [] and not (tmp_path / "raw").exists()
-
-
-def test_a_mirror_that_is_a_file_is_told(register, tmp_path):
-    register("f", CONTENT)
-    (tmp_path / "m").write_bytes(b"")
-    assert "is not a folder that can be read" in failure("f", tmp_path / "raw", str(tmp_path / "m"))
 
 
 def test_an_unreachable_mirror_is_asked_once(server, register, tmp_path):

@@ -28,7 +28,7 @@ SETTINGS = {
     "rounds": 6,
     "delta": "1/n^2",
     "noise": "advanced_composition",
-    "largest_epsilon": 10,
+    "largest_epsilon": 6,
     "repetitions": 2,
     "step_exponents": {"minibatch": [-3, 1, 4], "local": [-4, 0, 3]},
     "clip_norms": [1.0, 10.0, 1e32],
@@ -36,7 +36,7 @@ SETTINGS = {
     "standardise": ["age"],
     "divergence_loss": 1e4,
 }
-CELLS = tuple({"algorithm": name, "epsilon": e} for name in ("minibatch", "local") for e in (2.0, 10.0, math.inf))
+CELLS = tuple({"algorithm": name, "epsilon": e} for name in ("minibatch", "local") for e in (2.0, 6.0, math.inf))
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_run_table_names_data_settings_and_privacy(folders):
 def test_the_published_insurance_calibration():
     """K = 37 at N = 3 and 12 at N = 10; sigma by hand; one noise for all clip norms."""
     cells = [{"algorithm": name, "epsilon": e} for name in ("minibatch", "local") for e in (10.0, math.inf)]
-    shape = {"rounds": 35, "last_iterates": 8}
+    shape = {"rounds": 35, "last_iterates": 8, "largest_epsilon": 10}
     many = ldp_regression.calibrate(sweep(cells, clients=10, **shape), {"records": {"all": 1338}})
     few = ldp_regression.calibrate(sweep(cells, **shape), {"records": {"all": 1338}})
     assert set(many["batch_size"]) == {12} and set(few["batch_size"]) == {37}
@@ -255,7 +255,7 @@ def test_the_published_insurance_calibration():
 
 
 def test_without_privacy_an_infinite_clip_norm_is_part_of_the_grid(folders):
-    cells = [{"algorithm": "minibatch", "epsilon": epsilon} for epsilon in (10.0, math.inf)]
+    cells = [{"algorithm": "minibatch", "epsilon": epsilon} for epsilon in (6.0, math.inf)]
     rows = trained(folders, sweep(cells, clip_norms=[1e-9, math.inf]))
     assert list(rows["clip_norm"]) == [1e-9] * 3 + [math.inf] * 3
 
@@ -279,6 +279,7 @@ def test_without_privacy_an_infinite_clip_norm_is_part_of_the_grid(folders):
         ({}, {"epsilon": -1.0}, "epsilon"),
         ({}, {"epsilon": math.nan}, "epsilon"),
         ({}, {"epsilon": 11.0}, "largest_epsilon"),
+        ({"largest_epsilon": 10}, {"epsilon": 8.0}, "16 training records"),
         ({}, {"algorithm": "newton"}, "algorithm"),
     ],
 )

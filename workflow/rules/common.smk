@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from dpfl import config as configuration
-from dpfl import grid
-from dpfl.data import sources
+from dpfl import files, grid
+from dpfl.data import mirror, sources
 from dpfl.errors import InputError
 from dpfl.papers import load
 from dpfl.provenance.source import source_digest
@@ -14,6 +14,8 @@ from dpfl.provenance.source import source_digest
 try:
     CONFIG = configuration.resolve(config)
     SWEEPS = {(sweep.paper, sweep.name): sweep for sweep in grid.expand(CONFIG)}
+    mirror.configured(CONFIG["data"]["mirror"])
+    files.require_writable(Path("results"), Path(CONFIG["data"]["folder"]))
 except InputError as error:
     print(f"dpfl: {error}", file=sys.stderr)
     sys.exit(2)

@@ -29,18 +29,26 @@ _REACH = 12.0
 
 
 def advanced_composition_variance(
-    *, epsilon: ArrayLike, delta: ArrayLike, lipschitz: ArrayLike, rounds: ArrayLike, records: ArrayLike
+    *,
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    lipschitz: ArrayLike,
+    rounds: ArrayLike,
+    records: ArrayLike,
+    batch_share: ArrayLike = 1.0,
 ) -> Array:
     """Return sigma^2 = 256 L^2 R ln(2.5 R/delta) ln(2/delta) / (n^2 epsilon^2) per coordinate; arrays broadcast.
 
     Guarantee: R = `rounds` steps on batches of at least `least_batch_advanced` records drawn with replacement
-    are (epsilon, delta)-LDP. Source: lowy2021 Theorems 2.1 and 2.3, under epsilon <= ln(2/delta); the authors'
-    script puts R K/n for R in the first logarithm. Raises ValueError naming the argument.
+    are (epsilon, delta)-LDP. Source: lowy2021 Theorems 2.1 and 2.3, under epsilon <= ln(2/delta). The authors'
+    scripts put R K/n for R in the first logarithm: their `batch_share` is K/n, in (0, 1]; the guarantee is stated for
+    1. Raises ValueError naming the argument.
     """
     epsilon, delta, lipschitz, rounds, records = _run(epsilon, delta, lipschitz, rounds, records)
     if np.any(epsilon > np.log(2 / delta)):
         raise ValueError("epsilon must be at most ln(2/delta) (lowy2021 Theorem 2.1)")
-    return 256 * lipschitz**2 * rounds * np.log(2.5 * rounds / delta) * np.log(2 / delta) / (records * epsilon) ** 2
+    logarithms = np.log(2.5 * rounds * real("batch_share", batch_share, above=0, at_most=1) / delta) * np.log(2 / delta)
+    return 256 * lipschitz**2 * rounds * logarithms / (records * epsilon) ** 2
 
 
 def moments_variance(

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from filelock import FileLock
 
@@ -56,18 +55,18 @@ def fetch(
     dataset: str,
     file: str,
     raw_folder: Path,
-    mirror: str | None = None,
+    mirror: Path | str | None = None,
     timeout_seconds: float = 60.0,
     progress: ProgressCallback = _silent,
 ) -> Path:
     """Return the path of `file`, verified and decompressed, in the dataset's own `raw_folder`; fetch it if it is not.
 
-    Tried in this order: what is already there; `mirror` (a folder, a file:// or an http(s):// address) at
+    Tried in this order: what is already there; `mirror` (as dpfl.data.mirror.configured gives it) at
     <mirror>/<dataset's folder>/<file>, plain, .gz or .xz; there again an accepted variant of the file, under its own
     name; then the table's addresses. The name of the path that is returned tells which one it was.
     `timeout_seconds` bounds each wait for a byte; `progress(done, total)` counts bytes of the step in hand.
 
-    Raises InputError, one line, where the names or the mirror are wrong, where nothing can be written, or where
+    Raises InputError, one line, where the names are wrong, where nothing can be written, or where
     every source failed: then with each source and its reason.
     """
     wanted = accepted(dataset, file)
@@ -112,28 +111,14 @@ def _first(candidates: list[_Candidate], job: _Job) -> Path:
     raise Refused("; ".join(reasons) or "no source is known")
 
 
-def _mirrored(wanted: tuple[Source, ...], mirror: str | None) -> Iterator[_Candidate]:
-    """Yield the mirror's candidates. Raises InputError at once where the mirror cannot be one."""
-    if not mirror:
-        return
-    parts = urlsplit(str(mirror))
-    if parts.scheme in ("http", "https"):
-        root = str(mirror).rstrip("/")
-        for row in wanted:
-            yield from (_Candidate(row, f"{root}/{row.mirror_folder}/{row.file}{suffix}") for suffix in _SUFFIXES)
-        return
-    if "://" in str(mirror) and parts.scheme != "file":
-        raise InputError(f"the mirror {mirror} must be a folder or an address with file://, http:// or https://")
-    folder = Path(url2pathname(parts.path) if parts.scheme == "file" else mirror).expanduser()
-    if not os.path.isdir(folder):  # unlike Path.is_dir, no exception where a parent is closed to us
-        raise InputError(
-            f"the mirror {mirror} is not a folder that can be read; mend data.mirror in config.yaml, or DPFL_MIRROR"
-        )
-    for row in wanted:
-        places = [folder / row.mirror_folder / f"{row.file}{suffix}" for suffix in _SUFFIXES]
-        yield from (
-            _Candidate(row, place) for place in [place for place in places if os.path.exists(place)] or places[:1]
-        )
+def _mirrored(wanted: tuple[Source, ...], mirror: Path | str | None) -> Iterator[_Candidate]:
+    """Yield the mirror's candidates."""
+    for row in wanted if mirror is not None else ():
+        if isinstance(mirror, Path):
+            places = [mirror / row.mirror_folder / f"{row.file}{suffix}" for suffix in _SUFFIXES]
+            yield from (_Candidate(row, place) for place in [p for p in places if p.exists()] or places[:1])
+        else:
+            yield from (_Candidate(row, f"{mirror}/{row.mirror_folder}/{row.file}{suffix}") for suffix in _SUFFIXES)
 
 
 def _published(wanted: tuple[Source, ...]) -> Iterator[_Candidate]:

@@ -65,7 +65,9 @@ class Plan:
         for name, only in (("delta", "1/n^2"), ("noise", "advanced_composition")):
             if settings[name] != only:
                 raise InputError(f"{name} is {settings[name]!r} in the settings; it must be {only!r}")
-        batch_size = _batch_size(len(blocks[0]), _positive(settings, "largest_epsilon"), rounds)
+        whole_block = {"records": len(blocks[0]), "delta": 1.0 / len(blocks[0]) ** 2, "rounds": rounds}
+        largest = _positive(settings, "largest_epsilon")
+        batch_size = math.floor(local_noise.least_batch_advanced(epsilon=largest, **whole_block))
         if batch_size < 1:
             raise InputError(f"largest_epsilon: {settings['largest_epsilon']} gives a batch of K = 0 records; raise it")
         protocol = Protocol(
@@ -76,7 +78,7 @@ class Plan:
             last_iterates=_whole(settings, "last_iterates", at_most=rounds),
         )
         for cell in sweep.cells:
-            _check_cell(cell, settings["largest_epsilon"])
+            _check_cell(cell, settings["largest_epsilon"], training)
         return cls(
             protocol=protocol,
             clients=clients,
@@ -259,19 +261,17 @@ def _spent(noise_multiplier: float, batch_size: int, records: int, steps: int, d
     return local_noise.epsilon(noise_multiplier=noise_multiplier, steps=steps, delta=delta, **draws)
 
 
-def _batch_size(records: int, epsilon: float, rounds: int) -> int:
-    """Return floor(n eps / (4 sqrt(2 R ln(2 / delta)))), delta = 1/n^2: lowy2021 Theorem 2.1, as the authors round."""
-    return math.floor(records * epsilon / (4.0 * math.sqrt(2.0 * rounds * math.log(2.0 * records**2))))
-
-
 def _noise_multiplier(plan: Plan, algorithm: str, epsilon: float) -> float:
-    """Return the published noise over one record's share of a message, for T = `releases` messages.
-
-    sigma^2 / L^2 = 256 T ln(2.5 T K / (delta n)) ln(2 / delta) / (n eps)^2: lowy2021 Theorem 2.1 with a batch of K.
-    """
-    messages, n, delta = plan.releases(algorithm), plan.records, plan.delta
-    logs = math.log(2.5 * messages * plan.protocol.batch_size / (delta * n)) * math.log(2.0 / delta)
-    return math.sqrt(256.0 * messages * logs) / (n * epsilon) * plan.message_records(algorithm)
+    """Return the published noise over one record's share of a message, for `releases` messages, as the scripts do."""
+    variance = local_noise.advanced_composition_variance(
+        epsilon=epsilon,
+        delta=plan.delta,
+        lipschitz=1.0,
+        rounds=plan.releases(algorithm),
+        records=plan.records,
+        batch_share=plan.protocol.batch_size / plan.records,
+    )
+    return math.sqrt(variance) * plan.message_records(algorithm)
 
 
 def _calibrated(calibration: pd.DataFrame, cell: Mapping[str, Any]) -> pd.Series:
@@ -303,7 +303,7 @@ def _table(sweep: Sweep, about: Mapping, calibration: pd.DataFrame, trials: list
     return pd.DataFrame(table)
 
 
-def _check_cell(cell: Mapping[str, Any], largest_epsilon: float) -> None:
+def _check_cell(cell: Mapping[str, Any], largest_epsilon: float, records: int) -> None:
     """Raise InputError where a cell's algorithm or epsilon cannot be used."""
     if cell["algorithm"] not in _RUN:
         raise InputError(f"algorithm is {cell['algorithm']!r} in a cell; it must be one of {', '.join(_RUN)}")
@@ -311,6 +311,12 @@ def _check_cell(cell: Mapping[str, Any], largest_epsilon: float) -> None:
         raise InputError(f"epsilon is {cell['epsilon']!r} in a cell; it must be above 0 (inf: no privacy)")
     if is_private(cell) and cell["epsilon"] > largest_epsilon:
         raise InputError(f"epsilon is {cell['epsilon']} in a cell, above largest_epsilon {largest_epsilon}")
+    covered = math.log(2.0 * records**2)  # ln(2 / delta)
+    if is_private(cell) and cell["epsilon"] > covered:
+        raise InputError(
+            f"epsilon is {cell['epsilon']} in a cell; for a client with {records} training records the published noise "
+            f"is stated up to ln(2/delta) = {covered:.3g}: take fewer clients or a smaller epsilon"
+        )
 
 
 def _clip_norms(settings: Mapping[str, Any]) -> Array:

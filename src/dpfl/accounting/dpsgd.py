@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,8 +34,10 @@ SEARCH_INTERVALS = (4e-3, 4e-4, INTERVAL)
 """Grids on which the calibration searches before it looks at `INTERVAL`: the first is thirty times faster."""
 OPACUS_EPSILON_TOLERANCE = 1e-3
 """How far below the target Opacus's bisection may stop."""
-PLD_EPSILON_TOLERANCE = 4e-6
+PLD_EPSILON_TOLERANCE = 1e-5
 """How far below the target, relative to it, the PLD calibration may stop."""
+ROOT_TOLERANCE = 3e-4
+"""In log noise multiplier, on the coarse grid: what is left the finer grids mend."""
 PRV_EPSILON_ERROR = 0.01
 """Error in epsilon that Opacus's PRV accountant allows itself, which fixes its mesh (Gopi et al. 2021)."""
 PRV_MAX_POINTS = 5e7
@@ -229,6 +232,7 @@ def _calibrate_opacus(target: float, rate: float, steps: int, delta: float, acco
 def _calibrate_pld(target: float, rate: float, steps: int, delta: float) -> float:
     """Calibrate from the coarsest grid that is fine enough for so small a target."""
 
+    @cache
     def spent(log_sigma: float, interval: float) -> float:
         return _pld_epsilon(math.exp(log_sigma), rate, steps, delta, Neighbouring.ADD_OR_REMOVE, interval)
 
@@ -283,7 +287,7 @@ def _root(falling: Callable[[float], float], target: float) -> float | None:
     while math.log(MIN_NOISE_MULTIPLIER) <= start <= math.log(MAX_NOISE_MULTIPLIER):
         end = start + 0.7 * direction
         if direction * falling(end) <= 0:
-            return brentq(falling, min(start, end), max(start, end), xtol=1e-5)
+            return brentq(falling, min(start, end), max(start, end), xtol=ROOT_TOLERANCE)
         start = end
     if direction < 0:
         raise _out_of_reach(target)

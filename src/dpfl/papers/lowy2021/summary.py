@@ -19,7 +19,7 @@ def trials(results: Results) -> pd.DataFrame:
     runs = results.runs("lowy2021")
     if runs.empty:
         raise InputError(f"no run of lowy2021 in {results.folder}: train it first (run make)")
-    return runs.assign(clients=runs["clients"].astype(int))
+    return runs.sort_values(["dataset", "clients"], kind="stable", ignore_index=True)
 
 
 def mean_interval(values: pd.Series) -> pd.Series:

@@ -34,7 +34,7 @@ SEARCH_INTERVALS = (4e-3, 4e-4, INTERVAL)
 """Grids on which the calibration searches before it looks at `INTERVAL`: the first is thirty times faster."""
 OPACUS_EPSILON_TOLERANCE = 1e-3
 """How far below the target Opacus's bisection may stop."""
-PLD_EPSILON_TOLERANCE = 1e-5
+PLD_EPSILON_TOLERANCE = 4e-6
 """How far below the target, relative to it, the PLD calibration may stop."""
 ROOT_TOLERANCE = 3e-4
 """In log noise multiplier, on the coarse grid: what is left the finer grids mend."""

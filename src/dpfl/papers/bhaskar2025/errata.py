@@ -132,7 +132,7 @@ def two_tables() -> Erratum:
         printed_form=f"Table 5: {fifth[differ]:.2f}",
         right_form=f"Table 2: {other[differ]:.2f}; which of them was measured is not known",
         case=f"accuracy in points, Table 2 less Table 5, k = 10, {differ[0]}, {differ[1]}; "
-        f"independent: sum of |difference| over all {len(gaps)} shared cells",
+        f"independent: sum of absolute differences over all {len(gaps)} shared cells",
         printed=0.0,
         right=float(other[differ] - fifth[differ]),
         independent=float(sum(map(abs, gaps))),
@@ -145,7 +145,9 @@ def always_best() -> Erratum:
     private = published_cells().query("table < 5 and epsilon < inf").sort_values("local_epochs")
     columns = private.groupby(CELL)["published_accuracy_pct"].agg(["first", "max"])
     tables = [load("bhaskar2025").tables[f"table_{number}"]["published_accuracy_pct"] for number in (2, 3, 4)]
-    lists = [row for table in tables for model in table.values() for epsilon, row in model.items() if epsilon < math.inf]
+    lists = [
+        row for table in tables for model in table.values() for epsilon, row in model.items() if epsilon < math.inf
+    ]
     return Erratum(
         erratum=5,
         printed_form="(1, T) always gives the best performance",

@@ -1,4 +1,4 @@
-"""Tables 2 to 5: ours beside published, the difference, the number of runs and their spread."""
+"""The errata, and Tables 2 to 5: ours beside published, the difference, the number of runs and their spread."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from functools import partial
 import pandas as pd
 
 from dpfl.papers.bhaskar2025.cells import measured_cells
+from dpfl.papers.bhaskar2025.errata import all_errata
+from dpfl.reporting.evidence import errata_page, table
 from dpfl.reporting.tables import Page, TableRecipe
 
 MODEL_NAMES = {
@@ -88,5 +90,8 @@ def _clients_page(cells: pd.DataFrame) -> Page:
     return _page(cells, lambda cell: "central" if cell.clients == 1 else f"k = {cell.clients}")
 
 
-TABLES = {f"table_{table}": TableRecipe(partial(measured_cells, table=table), _splits_page) for table in (2, 3, 4)}
-TABLES["table_5"] = TableRecipe(partial(measured_cells, table=5), _clients_page)
+TABLES = {
+    "errata": TableRecipe(lambda results: table(all_errata()), errata_page),
+    **{f"table_{number}": TableRecipe(partial(measured_cells, table=number), _splits_page) for number in (2, 3, 4)},
+    "table_5": TableRecipe(partial(measured_cells, table=5), _clients_page),
+}

@@ -25,7 +25,11 @@ BLOCK, TRAINING = 446, 356
 DELTA = 1 / TRAINING**2
 ADVANCED_LARGEST, MOMENTS_LARGEST = 10.0, 3.0  # the largest epsilon of an experiment decides its batch size
 MNIST_CLIENTS, CLIENTS_DELTA = 25, 1e-5
-POOL, MNIST_TRAINING, DIGIT_CLIENTS = 1548, 1238, 5  # rows of a pair of digits, a client's training rows, a digit's pairs
+POOL, MNIST_TRAINING, DIGIT_CLIENTS = (
+    1548,
+    1238,
+    5,
+)  # rows of a pair of digits, a client's training rows, a digit's pairs
 MIXTURE = "dp_accounting's mixture of Gaussians"
 
 
@@ -201,7 +205,7 @@ def turned_mean_epsilon(move: float, batch: int) -> float:
 def shuffled_clients() -> Erratum:
     """Theorem 4.1's condition on the clients a round, met by no experiment."""
     with mpmath.workdps(30):
-        floor = 16 * mpmath.log(18 * rounds() * mpmath.mpf(MNIST_CLIENTS) / mpmath.mpf("1e-5"))
+        floor = 16 * mpmath.log(18 * rounds() * mpmath.mpf(MNIST_CLIENTS) / mpmath.mpf(str(CLIENTS_DELTA)))
     federation = {"clients_per_round": MNIST_CLIENTS, "clients": MNIST_CLIENTS, "rounds": rounds()}
     return Erratum(
         erratum=4,
@@ -220,7 +224,7 @@ def fewest_clients() -> Erratum:
     m = np.arange(1, 2000)
     meets = m >= least_reports(clients_per_round=m, clients=m, rounds=rounds(), delta=CLIENTS_DELTA)
     with mpmath.workdps(30):
-        solution = -16 * mpmath.lambertw(-mpmath.mpf("1e-5") / (16 * 18 * rounds()), -1).real
+        solution = -16 * mpmath.lambertw(-mpmath.mpf(str(CLIENTS_DELTA)) / (16 * 18 * rounds()), -1).real
     return Erratum(
         erratum=4,
         printed_form="Theorem 4.1 for the experiments' clients",
@@ -277,13 +281,13 @@ def leaked_rows(clients: int) -> Erratum:
 
 def simulated_leak(*, own: bool) -> float:
     """Draw the clients' rows three times; return the share of test rows in the `own` or in any training set."""
-    digit = POOL // 2
+    digit_rows = POOL // 2
     shares = []
     for seed in range(3):
         training, test = [], []
         for client in range(MNIST_CLIENTS):
-            even, odd = 2 * (client // DIGIT_CLIENTS), 2 * (client % DIGIT_CLIENTS) + 1
-            pool = np.concatenate([np.arange(digit) + digit * even, np.arange(digit) + digit * odd])
+            pair = (2 * (client // DIGIT_CLIENTS), 2 * (client % DIGIT_CLIENTS) + 1)  # an even and an odd digit
+            pool = np.concatenate([np.arange(digit_rows) + digit_rows * digit for digit in pair])
             rows = generator(seed, "split", client).choice(pool, POOL)
             training.append(rows[:MNIST_TRAINING])
             test.append(rows[MNIST_TRAINING:])

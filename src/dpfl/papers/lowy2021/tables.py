@@ -1,4 +1,4 @@
-"""Fig. 2 in numbers, and what the published noise really spends."""
+"""The errata, Fig. 2 in numbers, and what the published noise really spends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 
 import pandas as pd
 
+from dpfl.papers.lowy2021.errata import all_errata
 from dpfl.papers.lowy2021.summary import TASK, mean_interval, trials
+from dpfl.reporting.evidence import errata_page, table
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import Page, TableRecipe
 
@@ -52,10 +54,10 @@ def _noise(results: Results) -> pd.DataFrame:
     runs = trials(results)
     private = runs[runs["epsilon"] < math.inf].drop_duplicates([*TASK, "algorithm", "epsilon"])
     columns = [*TASK, "algorithm", "epsilon", "privacy_records", "batch_size", "privacy_steps", "privacy_delta"]
-    table = private[[*columns, "noise_multiplier", "privacy_epsilon_pld"]].rename(
+    spent = private[[*columns, "noise_multiplier", "privacy_epsilon_pld"]].rename(
         columns=lambda name: name.removeprefix("privacy_")
     )
-    return table.assign(times_looser=table["epsilon"] / table["epsilon_pld"])
+    return spent.assign(times_looser=spent["epsilon"] / spent["epsilon_pld"])
 
 
 def _noise_page(data: pd.DataFrame) -> Page:
@@ -93,6 +95,7 @@ def _stand_ins(data: pd.DataFrame) -> list[str]:
 
 
 TABLES = {
+    "errata": TableRecipe(lambda results: table(all_errata()), errata_page),
     "paired_differences": TableRecipe(_paired_differences, _differences_page),
     "noise": TableRecipe(_noise, _noise_page),
 }

@@ -87,6 +87,7 @@ def test_more_dimensions_hide_less_and_more_reports_more():
     assert np.all(np.diff(blanket_epsilon([10, 100, 1000], 0.5, 1e-5)) < 0)
 
 
+@pytest.mark.slow
 def test_rounds_compose():
     once = blanket_epsilon(100, 0.5, 1e-5)
     one, four = (blanket_rounds_epsilon(n=100, mu=0.5, rounds=r, delta=1e-5) for r in (1, 4))

@@ -15,8 +15,8 @@ def tables(tmp_path):
     def write(edit=lambda data: data, runs=10):
         folder = tmp_path / "tables"
         folder.mkdir(exist_ok=True)
-        for name, recipe in TABLES.items():
-            data = recipe.data(Results(tmp_path))
+        for name in [f"table_{number}" for number in (2, 3, 4, 5)]:
+            data = TABLES[name].data(Results(tmp_path))
             data["accuracy_pct"], data["runs"], data["interval_pct"] = data["published_accuracy_pct"], runs, 0.1
             data["epsilon_rdp"], data["epsilon_pld"], data["sampling"] = data["epsilon"], data["epsilon"] * 0.9, "x"
             write_csv(edit(data), folder / f"bhaskar2025_{name}.csv")

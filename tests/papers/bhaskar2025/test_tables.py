@@ -5,7 +5,8 @@ from dpfl.reporting.results import Results
 
 
 def test_pages_say_what_was_not_run(tmp_path):
-    for name, recipe in TABLES.items():
+    for name in [f"table_{number}" for number in (2, 3, 4, 5)]:
+        recipe = TABLES[name]
         page = recipe.page(recipe.data(Results(tmp_path)))
         ours = page.body[page.body[""] == "ours"]
         assert (ours.iloc[:, 4:] == "not run").all(axis=None), name

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -29,8 +30,8 @@ def between(row):
     return row.printed < row.independent <= row.right
 
 
-# Relative tolerances: 1e-8 for formulas, 1e-3 for grids of the loss, 1e-2 for the bound on the clipped mean (its
-# profile takes both directions as worst at once), 2e-2 for the simulated leak (20 deviations at least).
+# Relative: 1e-8 for formulas, 1e-3 for grids of the loss, 2e-2 for the bound on the clipped mean (its profile takes
+# both directions as worst at once) and for the simulated leak (fixed draws; deviation 0.003 in 0.55).
 TOLERANCES = {1: 1e-8, 2: 1e-3, 3: 2e-2, 4: 1e-8, 6: 2e-2}
 SAMPLED = "drawn with replacement, n = 356, epsilon"
 
@@ -60,7 +61,7 @@ def test_doctored_rows_are_caught(rows):
         assert not between(replace(row, printed=row.right)), row
 
 
-def test_the_noise_of_the_theorem_suffices_and_is_33_to_56_times_loose(rows):
+def test_the_noise_of_the_theorem_suffices_and_is_33_to_55_times_loose(rows):
     looseness = [row.printed / row.right for row in rows if row.erratum == 1 and "full batches" in row.case]
     assert looseness == pytest.approx([55.1, 41.3, 36.9, 33.1], abs=0.05)
 
@@ -69,7 +70,7 @@ def test_with_replacement_too_it_suffices(rows):
     sampled = [row for row in rows if row.erratum == 1 and SAMPLED in row.case]
     assert [row.right for row in sampled] == pytest.approx([0.0253, 0.352], rel=3e-3)
     for row in sampled:
-        # At most a tenth more than the bound allows for: 0.90 of it is attained.
+        # The bound is near: nine tenths of it are spent on a known data set.
         assert 0.9 * row.right < row.independent < row.right < 0.04 * row.printed
 
 
@@ -123,7 +124,7 @@ def test_a_private_mechanism_exceeds_the_printed_group_delta(rows):
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_that_mechanism_is_private(epsilon):
     laws = errata.answer_laws(3, epsilon, 1e-6)
-    for one, other in zip(laws, laws[1:], strict=False):
+    for one, other in pairwise(laws):
         assert hockey_stick(one, other, epsilon) <= 1e-6 * (1 + 1e-9)
         assert hockey_stick(other, one, epsilon) == pytest.approx(1e-6, rel=1e-6)
 

@@ -104,7 +104,7 @@ def overlapping_clients(accountant: str) -> Erratum:
         printed=BUDGET,
         right=spent(sigma, holders * EPOCHS),
         independent=spent(sigma, holders * EPOCHS, "prv"),
-        source=f"{PRV} (error {dpsgd.PRV_EPSILON_ERROR:g})",
+        source=f"{PRV}, error {dpsgd.PRV_EPSILON_ERROR:g}",
     )
 
 
@@ -223,7 +223,7 @@ def intermediate(gamma: int, accountant: str) -> Erratum:
         printed=BUDGET / math.sqrt(gamma),
         right=spent(sigma, EPOCHS // gamma),
         independent=spent_by_prv(sigma, EPOCHS // gamma),
-        source=f"{PRV} (error {SMALL_ERROR:g})",
+        source=f"{PRV}, error {SMALL_ERROR:g}",
     )
 
 

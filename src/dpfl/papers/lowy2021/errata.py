@@ -78,7 +78,7 @@ def theorem_full(epsilon: float) -> Erratum:
     size = {"noise_multiplier": sigma * TRAINING, "batch_size": TRAINING, "records": TRAINING}
     return Erratum(
         erratum=1,
-        printed_form="Theorem 2.1: 256 L^2 R ln(2.5R/delta) ln(2/delta)/(n epsilon)^2 spends epsilon",
+        printed_form="Theorem 2.1: 256 L^2 R ln(2.5R/delta) ln(2/delta)/(n epsilon)^2 for epsilon",
         right_form="sufficient; spends far less",
         case=f"epsilon spent, full batches, n = {TRAINING}, R = {rounds()}, epsilon = {epsilon:g}",
         printed=epsilon,
@@ -95,7 +95,7 @@ def theorem_sampled(epsilon: float, interval: float) -> Erratum:
     size = {"noise_multiplier": sigma * batch, "batch_size": batch, "records": TRAINING}
     return Erratum(
         erratum=1,
-        printed_form="Theorem 2.1: its noise spends epsilon",
+        printed_form="Theorem 2.1: its noise for epsilon",
         right_form="sufficient; spends far less (upper bound)",
         case=f"epsilon spent, K = {batch} drawn with replacement, n = {TRAINING}, epsilon = {epsilon:g}",
         printed=epsilon,

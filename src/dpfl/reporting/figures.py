@@ -36,12 +36,13 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     csv = folder / f"{paper}_{name}.csv"
     with replacing(csv) as temporary:
         write_csv(recipe.data(results), temporary)
-    figure = recipe.draw(read_csv(csv))
     paths = [csv]
-    for format in FORMATS:
-        path = csv.with_suffix(f".{format}")
-        with replacing(path) as temporary:
-            style.save(figure, temporary, format)
-        paths.append(path)
+    with style.house():
+        figure = recipe.draw(read_csv(csv))
+        for format in FORMATS:
+            path = csv.with_suffix(f".{format}")
+            with replacing(path) as temporary:
+                style.save(figure, temporary, format)
+            paths.append(path)
     plt.close(figure)
     return paths

@@ -39,11 +39,15 @@ _SETTINGS = {
 }
 
 
+def house():
+    """Return the context in which figures are drawn and saved: the house style."""
+    return plt.rc_context(_SETTINGS)
+
+
 def panels(columns: int = 1, rows: int = 1, *, width: float | None = None, height: float = 3.0, **subplots):
-    """Return (figure, axes) in the house style; width and height in inches, height of one row."""
-    with plt.rc_context(_SETTINGS):
-        size = (width or min(3.6 * columns + 0.6, 11), height * rows)
-        return plt.subplots(rows, columns, figsize=size, layout="constrained", **subplots)
+    """Return (figure, axes); width and height in inches, height of one row."""
+    size = (width or min(3.6 * columns + 0.6, 11), height * rows)
+    return plt.subplots(rows, columns, figsize=size, layout="constrained", **subplots)
 
 
 def footer(figure: Figure, text: str) -> None:
@@ -54,5 +58,4 @@ def footer(figure: Figure, text: str) -> None:
 def save(figure: Figure, path: Path, format: str) -> None:
     """Write the figure; the same data give the same bytes (no date, fixed identifiers)."""
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[format]
-    with plt.rc_context(_SETTINGS):
-        figure.savefig(path, format=format, metadata=metadata, dpi=200)
+    figure.savefig(path, format=format, metadata=metadata, dpi=200)

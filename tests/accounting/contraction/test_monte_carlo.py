@@ -1,9 +1,9 @@
 """The algorithms themselves in 2, 3 and 5 dimensions on neighbouring data, and what a fixed test sees of the record.
 
-Nothing is discretised: noisy gradients of quadratic losses, averaged, stepped, projected on a ball. Three samples in ten
-choose a half-space across the direction in which record i differs; on the others, untouched by the choice, the
-half-space's two frequencies give a Clopper-Pearson lower bound of E_{e^eps} between the released models. One that
-exceeds a true guarantee has a chance of 1e-6; the streams are addressed, so the verdict is the same at every run.
+Nothing is discretised: noisy gradients of quadratic losses, averaged, stepped, projected on a ball. Three samples in
+ten choose a half-space across the direction in which record i differs; on the others, untouched by the choice, the
+half-space's two frequencies give a Clopper-Pearson lower bound of E_{e^eps} between the released models. The chance
+that one exceeds a true guarantee is at most 1e-6; the streams are addressed, so every run gives the same verdict.
 test_simulation.py does the same in one dimension by exact propagation.
 """
 
@@ -73,8 +73,8 @@ class Setting:
         slope = generator(SEED, "split").normal(size=hessian.shape)
         slope *= self.pull * self._spare(hessian) / np.linalg.norm(slope, axis=1, keepdims=True)
         i = self.n - 1 if self.place is None else self.place - 1
-        # Only as convex as the least convex of the others: what is spare goes into the slope.
-        hessian[i] = min(self.along, self.across)
+        # Only as convex as the claim assumes of all: the rest of LIPSCHITZ goes into the slope.
+        hessian[i] = max(min(self.along, self.across), 0.0)
         slope[i] = 0.0
         slope[i, 0] = sign * self._spare(hessian)[i, 0]
         if np.any(np.abs(hessian).max(axis=1) * self.radius + np.linalg.norm(slope, axis=1) > LIPSCHITZ * (1 + 1e-12)):
@@ -180,7 +180,8 @@ FEDERATED = [
     Setting(3, 6, (4.0, 2.0, 1.0), (1.0, 0.7, 0.5), 0.5, m=2, across=0.5, pull=0.3),
     Setting(5, 4, 0.5, 1.0, 1.0, along=0.2, across=0.5, pull=0.3),
     Setting(2, 9, (0.3, 0.6, 1.2), (1.2, 0.8, 0.5), 0.5, m=3, across=0.3, pull=0.5),
-    Setting(3, 4, 2.0, 0.7, 0.5, m=2, along=1.0, across=1.0),
+    Setting(3, 4, 1.0, 0.7, 0.5, m=2, along=0.5, across=0.8),
+    Setting(3, 6, 2.0, 0.7, 0.5, m=2, along=1.0),  # eta = 2/beta: every step of the others is a reflection
     Setting(5, 6, 3.0, 1.0, 0.25, m=3, across=0.5, pull=0.2),
 ]
 SUFFIX = 0.6
@@ -188,7 +189,7 @@ SUFFIX = 0.6
 
 @pytest.mark.parametrize("dimensions", [2, 3, 5])
 def test_the_measurement_finds_all_but_the_statistical_error_of_a_gaussian_mechanism(dimensions):
-    """One step in a ball too large to matter: the half-space is the best of all tests and the leak is theta(2L/sigma)."""
+    """One step in a ball too large to matter: the half-space is the best of all tests, the leak theta(2L/sigma)."""
     measured = leak(*last(Setting(dimensions, 1, 1.0, 1.0, 100.0, place=1)))
     exact = theta(EPSILON, 2.0)
     assert np.all(measured <= exact) and np.all(measured >= exact - 0.02)
@@ -223,7 +224,7 @@ def test_pnsgd_leaks_more_than_half_of_what_is_claimed(setting, smallest):
     assert np.all((leak(*last(setting)) > smallest * claimed)[EPSILON <= 0.5])
 
 
-@pytest.mark.parametrize(("setting", "smallest"), [(FEDERATED[1], 0.5), (FEDERATED[3], 0.45), (FEDERATED[5], 0.35)])
+@pytest.mark.parametrize(("setting", "smallest"), [(FEDERATED[1], 0.5), (FEDERATED[3], 0.45), (FEDERATED[6], 0.35)])
 def test_federated_rounds_leak_more_than_half_of_what_is_claimed(setting, smallest):
     case = federated_case(setting)
     claims = federated_delta(EPSILON, **case), federated_random_stop_delta(EPSILON, **case)

@@ -50,11 +50,6 @@ def _results(config: dict[str, Any]) -> Path:
     return Path("results") / config["scale"]
 
 
-def _about(config: dict[str, Any], dataset: str) -> Path:
-    """Return where a dataset's about.json lies."""
-    return grid.Folders.of(Path(config["data"]["folder"]), dataset).arrays / "about.json"
-
-
 @data_app.command("fetch", epilog="Example: dpfl data fetch --dataset mnist --file t10k-labels-idx1-ubyte")
 def data_fetch(
     dataset: DatasetOption,
@@ -68,7 +63,7 @@ def data_fetch(
     settings = configuration.read(config)["data"]
     folder = Path(settings["folder"]) / "raw" / dataset
     mirror = configured(settings["mirror"])
-    stage = Stage("data fetch", "dpfl.data.fetch", {"dataset": dataset, "file": file})
+    stage = Stage("data fetch", ("dpfl.data.fetch",), {"dataset": dataset, "file": file})
     with progress_bar(f"{dataset}/{file}", unit="bytes") as progress:
         path = fetch.fetch(dataset, file, folder, mirror, settings["timeout_seconds"], progress)
     [source] = [source for source in sources.accepted(dataset, file) if source.file == path.name]
@@ -83,7 +78,7 @@ def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -
 
     folder = Path(configuration.read(config)["data"]["folder"])
     out = grid.Folders.of(folder, dataset).arrays
-    stage = Stage("data arrays", "dpfl.data.arrays", {"dataset": dataset})
+    stage = Stage("data arrays", ("dpfl.data.arrays", "dpfl.data.stand_ins"), {"dataset": dataset})
     inputs: list[Path] = []
     if sources.is_published(dataset):
         from dpfl.data.arrays import build_arrays
@@ -107,7 +102,7 @@ def features(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> N
     from dpfl.features.scattering import build_features
 
     folders = grid.Folders.of(Path(configuration.read(config)["data"]["folder"]), dataset)
-    stage = Stage("features", "dpfl.features.scattering", {"dataset": dataset})
+    stage = Stage("features", ("dpfl.features.scattering",), {"dataset": dataset})
     with progress_bar(f"features of {dataset}", unit="images") as progress:
         build_features(folders.arrays, folders.features, progress)
     inputs = [folders.arrays / name for name in ("about.json", "train_x.npy", "test_x.npy")]
@@ -118,20 +113,26 @@ def features(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> N
 @app.command(epilog="Example: dpfl account --paper bhaskar2025")
 def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant beside it."""
+    from dpfl.data.read import load_about
+
     resolved = configuration.read(config)
     families = {sweep.family: sweep for sweep in grid.expand(resolved) if sweep.paper == paper}
-    stage = Stage("account", "dpfl.accounting", {"paper": paper, "scale": resolved["scale"]})
-    abouts = {sweep.dataset: _about(resolved, sweep.dataset) for sweep in families.values()}
+    if not families:
+        raise InputError(f"nothing of paper {paper} is trained at scale {resolved['scale']}")
+    modules = tuple(sorted({f"dpfl.federated.{sweep.algorithm}" for sweep in families.values()}))
+    stage = Stage("account", modules, {"paper": paper, "scale": resolved["scale"]})
+    folders = {s.dataset: grid.Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in families.values()}
+    abouts = {dataset: load_about(folder.arrays) for dataset, folder in folders.items()}
     tables = []
     with progress_bar(f"noise of {paper}", unit="families") as progress:
         for done, (family, sweep) in enumerate(families.items()):
             progress(done, len(families))
-            about = json.loads(abouts[sweep.dataset].read_text(encoding="utf-8"))
-            rows = importlib.import_module(f"dpfl.federated.{sweep.algorithm}").calibrate(sweep, about)
+            rows = importlib.import_module(f"dpfl.federated.{sweep.algorithm}").calibrate(sweep, abouts[sweep.dataset])
             tables.append(rows.assign(family=family))
     output = _results(resolved) / "accounting" / f"{paper}.csv"
     _write_table(pd.concat(tables), output)
-    stage.write(record_path(output), inputs=[config, *abouts.values()], outputs=[output])
+    inputs = [folder.arrays / "about.json" for folder in folders.values()]
+    stage.write(record_path(output), inputs=[config, *inputs], outputs=[output])
 
 
 @app.command(epilog="Example: dpfl train --paper bhaskar2025 --sweep digits_scatter_linear_k10_seed0")
@@ -147,7 +148,7 @@ def train(
     resolved = configuration.read(config)
     job = grid.find(resolved, paper, sweep)
     code = f"dpfl.federated.{job.algorithm}"
-    stage = Stage("train", code, job.settings, job.seeds, job.machine["device"], job.machine["threads"])
+    stage = Stage("train", (code,), job.settings, job.seeds, job.machine["device"], job.machine["threads"])
     folders = grid.Folders.of(Path(resolved["data"]["folder"]), job.dataset)
     noise = _results(resolved) / "accounting" / f"{paper}.csv"
     calibration = read_csv(noise).query("family == @job.family").drop(columns="family").reset_index(drop=True)
@@ -173,7 +174,7 @@ def _render(kind: str, make: Callable[..., list[Path]], paper: str, name: str, c
         raise InputError(f"{paper} has no {kind[:-1]} {name}; it has {', '.join(known) or 'none'}")
     resolved = configuration.read(config)
     folder = _results(resolved)
-    stage = Stage(kind, f"dpfl.papers.{paper}.{kind}", {"paper": paper, "name": name})
+    stage = Stage(kind, (f"dpfl.papers.{paper}.{kind}", f"dpfl.reporting.{kind}"), {"paper": paper, "name": name})
     # The sweeps of this configuration that have been trained: nothing that an earlier configuration left behind.
     names = [sweep.name for sweep in grid.expand(resolved) if sweep.paper == paper]
     runs = tuple(path for path in (folder / "runs" / paper / f"{name}.csv" for name in names) if path.exists())
@@ -212,7 +213,7 @@ def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     from dpfl.reporting.results import Results
 
     folder = _results(configuration.read(config))
-    stage = Stage("claims", f"dpfl.papers.{paper}.claims", {"paper": paper})
+    stage = Stage("claims", (f"dpfl.papers.{paper}.claims", "dpfl.reporting.claims"), {"paper": paper})
     outputs = write(paper, evaluate(paper, Results(folder)), folder / "claims")
     inputs = [file for kind in ("tables", "figures") for file in sorted((folder / kind).glob(f"{paper}_*.csv"))]
     stage.write(record_path(outputs[0]), inputs=inputs, outputs=outputs)
@@ -283,7 +284,11 @@ def config_command(
     output: Annotated[Path, typer.Option("--output", help="where to write it")],
 ) -> None:
     """Check a configuration and write it out completed with every default."""
-    resolved = configuration.resolve(json.loads(text))
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"--json is not JSON: {error}") from None
+    resolved = configuration.resolve(given)
     write_atomically(output, yaml.safe_dump(resolved, sort_keys=False))
 
 

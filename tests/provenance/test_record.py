@@ -17,7 +17,7 @@ def written(tmp_path, monkeypatch):
     out = tmp_path / "out.csv"
     out.write_text("b\n2\n")
     path = record_path(out)
-    Stage("train", "dpfl.grid", {"epsilon": 2.93}, (0, 1)).write(path, inputs=[tmp_path / "in.csv"], outputs=[out])
+    Stage("train", ("dpfl.grid",), {"epsilon": 2.93}, (0, 1)).write(path, inputs=[tmp_path / "in.csv"], outputs=[out])
     return path
 
 

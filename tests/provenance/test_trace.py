@@ -15,7 +15,7 @@ def chain(tmp_path, monkeypatch):
     for name in ("raw.csv", "runs/run.csv", "table.csv"):
         path = results / name
         path.write_text(f"from {name}\n")
-        Stage(name, "dpfl.grid").write(record_path(path), inputs=before, outputs=[path])
+        Stage(name, ("dpfl.grid",)).write(record_path(path), inputs=before, outputs=[path])
         before = [path]
     return results
 
@@ -54,7 +54,7 @@ def test_a_missing_file_is_found(chain):
 def test_a_table_made_from_another_run_is_found(chain):
     run = chain / "runs" / "run.csv"
     run.write_text("another\n")
-    Stage("runs/run.csv", "dpfl.grid").write(record_path(run), inputs=[], outputs=[run])
+    Stage("runs/run.csv", ("dpfl.grid",)).write(record_path(run), inputs=[], outputs=[run])
     _, findings = audit(chain)
     assert len(findings) == 1 and "another" in findings[0].problem and "table.csv" in findings[0].path
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from dpfl.errors import InputError
+
 KEYS = ("asoodeh2020", "asoodeh2021", "lowy2021", "vandijk2023", "bhaskar2025")
 
 
@@ -32,7 +34,9 @@ class Paper:
 
 @cache
 def load(key: str) -> Paper:
-    """Return the paper with this key; its text lies in <key>/paper.yaml."""
+    """Return the paper with this key; its text lies in <key>/paper.yaml. Raises InputError for an unknown key."""
+    if key not in KEYS:
+        raise InputError(f"no paper {key}; there are {', '.join(KEYS)}")
     text = (Path(__file__).parent / key / "paper.yaml").read_text(encoding="utf-8")
     return Paper(key=key, **yaml.safe_load(text))
 

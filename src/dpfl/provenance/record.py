@@ -25,13 +25,13 @@ _PACKAGES = ("dpfl", "numpy", "scipy", "pandas", "torch", "opacus", "dp-accounti
 
 @dataclass
 class Stage:
-    """A running stage. Fill in what it does, then `write` the record once its outputs are complete.
+    """A running stage, with the modules that do its work. Fill in what it does, then `write` the record once its outputs are complete.
 
     Paths in the record are relative to the working folder; neither user nor host names are written.
     """
 
     name: str
-    code: str
+    modules: tuple[str, ...]
     settings: dict[str, Any] = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
     device: str = "cpu"
@@ -47,7 +47,7 @@ class Stage:
             "seeds": list(self.seeds),
             "inputs": [describe(file) for file in inputs],
             "outputs": [describe(file) for file in outputs],
-            "source": {"module": self.code, "digest": source_digest(self.code), **_commit()},
+            "source": {"modules": list(self.modules), "digest": source_digest(*self.modules), **_commit()},
             "software": {"python": platform.python_version(), **_versions()},
             "machine": {"device": self.device, "threads": self.threads, "system": sys.platform},
             "seconds": round(time.perf_counter() - self.started, 3),

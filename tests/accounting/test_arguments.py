@@ -1,0 +1,42 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpfl.accounting.arguments import real, scalar, whole
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds", "words"),
+    [
+        (math.nan, {}, "not NaN"),
+        (math.inf, {}, "finite"),
+        (-math.inf, {"infinite": True}, "finite"),
+        ([1.0, -2.0, -3.0], {"at_least": 0}, "at least 0, got -2.0"),
+        (0.0, {"above": 0}, "above 0"),
+        (1.5, {"at_most": 1}, "at most 1"),
+        (1.0, {"below": 1}, "below 1"),
+        ("one", {}, "'one'"),
+        ([[1], [1, 2]], {}, "real number"),
+    ],
+)
+def test_the_argument_and_its_first_wrong_element_are_named(value, bounds, words):
+    with pytest.raises(ValueError, match=r"^sigma must be") as caught:
+        real("sigma", value, **bounds)
+    assert words in str(caught.value)
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5))
+def test_what_is_in_range_comes_back_unchanged(values):
+    assert real("x", values).tolist() == values
+
+
+def test_one_number_and_whole_numbers():
+    assert scalar("delta", np.float32(0.5), above=0, below=1) == 0.5
+    assert real("r", math.inf, infinite=True) == math.inf
+    assert whole("n", 3.0) == 3
+    for call in (lambda: scalar("delta", [0.1, 0.2]), lambda: whole("n", 10 / 3), lambda: whole("n", -1)):
+        with pytest.raises(ValueError, match="must be"):
+            call()

@@ -25,7 +25,7 @@ _PACKAGES = ("dpfl", "numpy", "scipy", "pandas", "torch", "opacus", "dp-accounti
 
 @dataclass
 class Stage:
-    """A running stage, with the modules that do its work. Fill in what it does, then `write` the record once its outputs are complete.
+    """A running stage and the modules that do its work; `write` the record once its outputs are complete.
 
     Paths in the record are relative to the working folder; neither user nor host names are written.
     """

@@ -10,6 +10,7 @@ R_x'/w the same with -y_1. The sum's law is the n-fold convolution of "0, or L w
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,23 +26,40 @@ from dpfl.accounting.profiles import composed_epsilon
 Array = NDArray[np.float64]
 
 _CELLS = 1 << 14
-_LENGTHS, _ANGLES = 96, 512
+_LENGTHS = 256
+_SIDE, _NODES = 768, 3
+_NEGLIGIBLE = 1e-22  # share of the peak density below which a place is not looked at
 _REACH = 12.0
-_LATTICE = (1 << 14, 1 << 21)
-_COARSE, _FINE = 1e-3, 1e-6  # share of the sum's variance that the lattice may add
-_LOST = 1e-7
+_SMALLEST_LATTICE = 1 << 14
+# Share of the sum's variance that the lattice may add, and the largest lattice, which may add more.
+_COARSE, _FINE = (1e-3, 1 << 18), (1e-6, 1 << 21)
+_CUT, _LOST = 1e-5, 1e-7  # shares of delta: what single reports above the cut add at most, and what wraps around
+_EXPONENTS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _NO_BLANKET = 1e-3  # expected reports from the blanket below which there is nothing to hide among
 _LEAST_DELTA = 1e-12
 _HOPELESS = 20.0  # mu at which the blanket weighs less than 1e-22
 
 
 class _Blanket(NamedTuple):
-    """The blanket as atoms: its weight gamma, the atoms' masses (sum 1), and gamma R_x/w, gamma R_x'/w there."""
+    """The blanket in cells: its weight gamma, and for each cell its mass (sum 1) with the mean, the least and the
+    largest value of gamma R_x/w (`ours`) and of gamma R_x'/w (`theirs`) there."""
 
     weight: float
     masses: Array
-    ours: Array
-    theirs: Array
+    ours: tuple[Array, Array, Array]
+    theirs: tuple[Array, Array, Array]
+
+    def atoms(self, epsilon: float) -> tuple[Array, Array]:
+        """Return values of L and their masses: each cell's law is spread to the ends of its range, keeping its mean.
+
+        E[(sum L)_+] is convex in every L, so the spreading can only raise it: discretisation errs upwards.
+        """
+        factor = math.exp(epsilon)
+        mean, low, high = (
+            one - factor * other for one, other in zip(self.ours, (self.theirs[i] for i in (0, 2, 1)), strict=True)
+        )
+        share = np.clip((mean - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
+        return np.concatenate([low, high]), np.concatenate([self.masses * (1 - share), self.masses * share])
 
 
 def blanket_epsilon(
@@ -54,8 +72,7 @@ def blanket_epsilon(
     `delta` in [1e-12, 1). Never above the local epsilon of G_mu, to which it falls back.
     Guarantee: (epsilon, delta)-DP under replace_one for whoever sees only the shuffled reports. Caveats: every
     client must add its noise and the shuffler be trusted; the antipodal pair of inputs is taken as the worst;
-    in one dimension all discretisation errs upwards (1e-6), in more the blanket is integrated by quadrature
-    (relative error up to 1e-4 where fewer than about ten reports come from the blanket).
+    all discretisation errs upwards, in delta by about 1e-5, and by up to 1e-3 where few reports hide the one.
     Source: Balle, Bell, Gascon, Nissim 2019, Lemma 5.3. Raises ValueError naming the argument.
     """
 
@@ -75,7 +92,8 @@ def blanket_delta(
 ) -> float | NDArray[np.float64]:
     """Return the blanket's delta at `epsilon` >= 0, at most that of G_mu; arguments as for blanket_epsilon.
 
-    Relative error up to 1e-5 and absolute 1e-13, upwards. Raises ValueError naming the argument.
+    Errs upwards as blanket_epsilon does, and by the rounding of the transform, 1e-9 and less.
+    Raises ValueError naming the argument.
     """
 
     def one(epsilon: float, n: float, mu: float, dimension: float) -> float:
@@ -128,45 +146,74 @@ def _checked(n: float, mu: float, delta: float, dimension: float) -> tuple[int, 
     )
 
 
+@lru_cache(maxsize=8)
 def _blanket(radius: float, dimension: int) -> _Blanket:
     """The blanket of inputs in a ball of that radius."""
     return _line(radius) if dimension == 1 else _ball(radius, dimension)
 
 
 def _line(radius: float) -> _Blanket:
-    """One dimension, in cells: each cell's mass goes to its ends so that its mean of R_x/w (or R_x'/w) stays."""
+    """One dimension: intervals of y >= 0, where R_x/w varies and R_x'/w does not, and their mirror images."""
     edges = np.linspace(0.0, radius + _REACH, _CELLS + 1)
     weight = 2 * float(ndtr(-radius))
-    # Left of 0 is the mirror image: there R_x'/w does what R_x/w does here.
     masses = -np.diff(ndtr(-(edges + radius))) / weight
-    means = -np.diff(ndtr(radius - edges))  # of gamma-weighted R_x/w over the cell, times its mass
+    means = -np.diff(ndtr(radius - edges)) / np.maximum(masses, 1e-300)
     ratio = weight * np.exp(2 * radius * edges)
-    upper = np.clip((means - ratio[:-1] * masses) / np.maximum(np.diff(ratio), 1e-300), 0.0, masses)
-    half = np.zeros(_CELLS + 1)
-    half[1:] += upper
-    half[:-1] += masses - upper
-    half[0] += 0.5 - half.sum()
-    flat = np.full(_CELLS + 1, weight)
-    return _Blanket(weight, np.concatenate([half, half]), np.concatenate([ratio, flat]), np.concatenate([flat, ratio]))
+    varies = (np.clip(means, ratio[:-1], ratio[1:]), ratio[:-1], ratio[1:])
+    flat = (np.full(_CELLS, weight),) * 3
+    halves = ((varies, flat), (flat, varies))
+    ours, theirs = (tuple(np.concatenate(pair) for pair in zip(*half, strict=True)) for half in halves)
+    masses = np.concatenate([masses, masses])
+    return _Blanket(weight, masses / masses.sum(), ours, theirs)
 
 
 def _ball(radius: float, dimension: int) -> _Blanket:
-    """More dimensions, by Gauss-Legendre quadrature over |y| and the angle between y and the pair's axis."""
+    """More dimensions, in rectangles of sqrt(|y| + y_1) and sqrt(|y| - y_1): there the density is smooth.
+
+    R_x/w grows with the first alone and R_x'/w with the second alone. Masses and means are by Gauss-Legendre
+    quadrature inside every rectangle.
+    """
+    widest = math.sqrt(math.sqrt(dimension) + 2 * (radius + _REACH))
+    points = np.linspace(0.0, widest, _SIDE)[1:]
+    blanket = _density(points, radius, dimension)
+    report = blanket * np.exp(radius * (points**2 - widest**2))  # R_x, up to a factor: it reaches further
+    seen = np.flatnonzero((blanket.max(axis=0) > _NEGLIGIBLE) | (report.max(axis=0) > _NEGLIGIBLE * report.max())) + 1
+    edges = np.linspace(max(seen[0] - 1, 0), min(seen[-1] + 1, _SIDE - 1), _SIDE + 1) * (widest / (_SIDE - 1))
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    points = (edges[:-1, None] + np.diff(edges)[:, None] * (nodes + 1) / 2).ravel()
+    density = _density(points, radius, dimension) * np.outer(np.tile(weights, _SIDE), np.tile(weights, _SIDE))
+    weight = _ball_weight(radius, dimension)
+    values, ends = weight * np.exp(radius * points**2), weight * np.exp(radius * edges**2)
+
+    def cells(numbers: Array) -> Array:
+        return numbers.reshape(_SIDE, _NODES, _SIDE, _NODES).sum(axis=(1, 3)).ravel()
+
+    masses = cells(density)
+    safe = np.maximum(masses, 1e-300)
+    first, second = np.repeat(np.arange(_SIDE), _SIDE), np.tile(np.arange(_SIDE), _SIDE)
+    ours, theirs = (
+        (np.clip(cells(density * factor) / safe, ends[:-1][place], ends[1:][place]), ends[:-1][place], ends[1:][place])
+        for factor, place in ((values[:, None], first), (values[None, :], second))
+    )
+    return _Blanket(weight, masses / masses.sum(), ours, theirs)
+
+
+def _density(points: Array, radius: float, dimension: int) -> Array:
+    """The blanket's density at (s, t) = `points` x `points`, s^2 = |y| + y_1 and t^2 = |y| - y_1, its peak made 1."""
+    s, t = points[:, None], points[None, :]
+    length = (s**2 + t**2) / 2
+    logs = (dimension - 2) * (np.log(s) + np.log(t)) + np.log(length) - (length + radius) ** 2 / 2
+    return np.exp(logs - logs.max())
+
+
+def _ball_weight(radius: float, dimension: int) -> float:
+    """The blanket's weight: the integral of phi(|y| + radius), over |y| by Gauss-Legendre quadrature."""
     nodes, weights = np.polynomial.legendre.leggauss(_LENGTHS)
     mode = (math.sqrt(radius**2 + 4 * (dimension - 1)) - radius) / 2
-    low, high = max(0.0, mode - _REACH), math.sqrt(dimension) + radius + _REACH
+    low, high = max(0.0, mode - _REACH), mode + _REACH
     lengths = (low + high) / 2 + (high - low) / 2 * nodes
-    log_length = (dimension - 1) * np.log(lengths) - (lengths + radius) ** 2 / 2 + np.log(weights * (high - low) / 2)
-    log_length += (1 - dimension / 2) * math.log(2) - gammaln(dimension / 2)
-    widest = math.asin(min(1.0, (radius + _REACH) / math.sqrt(dimension)))
-    nodes, weights = np.polynomial.legendre.leggauss(_ANGLES)
-    angles = math.pi / 2 + widest * nodes
-    log_angle = (dimension - 2) * np.log(np.sin(angles)) + np.log(weights)
-    log_weight = float(logsumexp(log_length))
-    masses = np.outer(np.exp(log_length - log_length.max()), np.exp(log_angle - log_angle.max()))
-    axis = lengths[:, None] * np.cos(angles)
-    ours, theirs = (np.exp(log_weight + radius * (lengths[:, None] + sign * axis)) for sign in (1, -1))
-    return _Blanket(math.exp(log_weight), masses.ravel() / masses.sum(), ours.ravel(), theirs.ravel())
+    logs = (dimension - 1) * np.log(lengths) - (lengths + radius) ** 2 / 2 + np.log(weights * (high - low) / 2)
+    return math.exp(float(logsumexp(logs)) + (1 - dimension / 2) * math.log(2) - gammaln(dimension / 2))
 
 
 def _solve(blanket: _Blanket, n: int, delta: float, local: float) -> float:
@@ -189,24 +236,39 @@ def _solve(blanket: _Blanket, n: int, delta: float, local: float) -> float:
     return epsilon
 
 
-def _delta(blanket: _Blanket, n: int, epsilon: float, scale: float, tolerance: float) -> float:
-    """The bound at `epsilon`, to a relative error of 1e-7 where it is about `scale`, plus the lattice's spread."""
-    masses = blanket.weight * blanket.masses
-    values = blanket.ours - math.exp(epsilon) * blanket.theirs
-    # One report below -floor already keeps the sum from being positive: clipping there changes (and lowers) nothing.
-    wander = math.sqrt(n * float(masses @ (blanket.ours - blanket.theirs) ** 2))
-    floor = 2 * _cut(blanket.ours, blanket.masses, _LOST * scale) + _REACH * wander
-    values = np.maximum(values, -floor)
-    deviation = math.sqrt(n * float(masses @ values**2))
-    reach = n * abs(float(masses @ values)) + _REACH * deviation + floor
-    step = deviation / math.sqrt(n) * math.sqrt(6 * tolerance)
-    size = int(np.clip(2.0 ** math.ceil(math.log2(2 * reach / step)), *_LATTICE))
+def _delta(blanket: _Blanket, n: int, epsilon: float, scale: float, lattice: tuple[float, int]) -> float:
+    """The bound at `epsilon`, to a relative error of 1e-5 where it is about `scale`, plus what spreading adds."""
+    values, masses = blanket.atoms(epsilon)
+    masses = blanket.weight * masses
+    # One report below -floor already keeps the sum from being positive: clipping there changes next to nothing, and
+    # raises the bound. What a report has above `top` is added as it stands, which raises it too.
+    top = _cut(blanket.ours[2], blanket.masses, _CUT * scale)
+    wander = math.sqrt(n * blanket.weight * float(blanket.masses @ (blanket.ours[0] - blanket.theirs[0]) ** 2))
+    floor = min(2 * top + _REACH * wander, max(n - 1, 1) * top)
+    beyond = n * float(masses @ np.maximum(values - top, 0.0))
+    values = np.clip(values, -floor, top)
+    lost = _LOST * scale * blanket.weight * n
+    reach = max(_tail(-values, masses, n, floor, lost), _tail(values, masses, n, top, lost))
+    tolerance, largest = lattice
+    step = math.sqrt(float(masses @ values**2) * 6 * tolerance)
+    size = int(np.clip(2.0 ** math.ceil(math.log2(2 * reach / step)), _SMALLEST_LATTICE, largest))
     step = 2 * reach / size
-    beyond = n * float(masses @ np.maximum(values - reach, 0.0))  # what the lattice cuts off is added as it stands
-    law = _on_lattice(np.minimum(values, reach - 2 * step) / step, masses, size)
+    law = _on_lattice(values / step, masses, size)
     total = np.fft.irfft(np.exp(n * np.log(np.fft.rfft(law))), size)
     mean_gain = float(np.arange(1, size // 2) @ total[1 : size // 2]) * step
-    return (mean_gain + beyond) / (blanket.weight * n)
+    rounding = 64 * n * np.finfo(float).eps * float(np.linalg.norm(total)) * reach
+    return (mean_gain + beyond + rounding) / (blanket.weight * n)
+
+
+def _tail(values: Array, masses: Array, n: int, largest: float, lost: float) -> float:
+    """A length that the n-fold sum of `values` <= `largest` exceeds so rarely that, wrapped around the lattice, the
+    excess weighs less than `lost`: Chernoff's bound, at its best over a few exponents."""
+    moments = [(k, n * math.log1p(float(masses @ np.expm1(k / largest * values)))) for k in _EXPONENTS]
+    reach = largest
+    for _ in range(3):  # the weight grows with the length, which enters by its logarithm alone
+        budget = math.log(max(2 * reach / lost, 2.0))
+        reach = max(1.0, min((moment + budget) / k for k, moment in moments)) * largest
+    return min(reach, n * largest)
 
 
 def _cut(ours: Array, masses: Array, lost: float) -> float:

@@ -24,7 +24,7 @@ $(READY): requirements.lock pyproject.toml
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-demo quick paper: $(READY) ## demo: stand-in data, minutes; quick: real data, few seeds; paper: as published
+demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | as published
 	$(SNAKEMAKE) --config scale=$@
 	@dpfl report --config results/$@/config.yaml
 
@@ -45,8 +45,9 @@ lint: $(READY) ## check style and workflow: ruff, snakefmt, snakemake --lint
 bench: $(READY) ## measure speed as ratios; exits 1 when a target is missed
 	set -e; for file in benchmarks/*.py; do python $$file; done
 
-verify: $(READY) ## hash every file of results/SCALE again and compare with its record
+verify: SCALE = paper
+verify: $(READY) ## hash the shipped results again and compare with their records (SCALE=paper)
 	dpfl audit results/$(SCALE)
 
 help: ## list the targets
-	@grep -hE '^[a-z][a-z -]*:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /: /' | column -t -s : -o '  '
+	@awk -F ' ## ' '/^[a-z][a-z -]*:.* ## / {split($$1, target, ":"); printf "%-18s %s\n", target[1], $$2}' $(MAKEFILE_LIST)

@@ -4,7 +4,7 @@ READY := $(VENV)/ready
 CONFIG ?=
 PROFILE ?= default
 SCALE ?= demo
-SNAKEMAKE = snakemake --profile workflow/profiles/$(PROFILE) $(if $(CONFIG),--configfile $(CONFIG))
+PARANOID ?=
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
 
@@ -25,11 +25,11 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | as published
-	$(SNAKEMAKE) --config scale=$@
+	@dpfl run --scale $@ --profile $(PROFILE) $(if $(CONFIG),--config $(CONFIG)) $(if $(PARANOID),--paranoid)
 	@dpfl report --config results/$@/config.yaml
 
 dry-run: $(READY) ## show what would run (SCALE=demo, quick or paper)
-	$(SNAKEMAKE) --config scale=$(SCALE) --dry-run
+	@snakemake --profile workflow/profiles/$(PROFILE) $(if $(CONFIG),--configfile $(CONFIG)) --config scale=$(SCALE) --dry-run
 
 test: $(READY) ## run the tests, slow ones left out
 	pytest -m "not slow"

@@ -1,4 +1,6 @@
-from dpfl.progress import progress_bar
+import time
+
+from dpfl.progress import is_progress, progress_bar
 
 
 def test_a_log_gets_the_first_and_the_last_word(capsys):
@@ -7,3 +9,14 @@ def test_a_log_gets_the_first_and_the_last_word(capsys):
             progress(done, 100)
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["features: 1 of 100 images", "features: 100 of 100 images"]
+    assert all(map(is_progress, lines)) and not is_progress("dpfl: the disk is full")
+
+
+def test_the_time_left_goes_by_the_speed_since_the_first_call(capsys, monkeypatch):
+    clock = iter([0.0, 100.0, 200.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    with progress_bar("sweep", unit="steps") as progress:
+        for done in (500, 510, 520):
+            progress(done, 1000)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1] == "sweep: 510 of 1000 steps, about 82 min left" and is_progress(lines[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 _LOG_EVERY_SECONDS = 15.0
+_LINE = re.compile(r".+: \d+ of \d+ \w+")
 
 ProgressCallback = Callable[[int, int], None]
 
@@ -34,15 +36,28 @@ def progress_bar(title: str, unit: str) -> Iterator[ProgressCallback]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+def is_progress(line: str) -> bool:
+    """Return whether a line of a log is one that a progress callback wrote."""
+    return _LINE.match(line) is not None
+
+
 def _log_lines(title: str, unit: str) -> ProgressCallback:
-    """Return a callback that writes a line at most every few seconds, and one at the end."""
+    """Return a callback that writes a line at most every few seconds, and one at the end.
+
+    The time left goes by the speed since the first call: work that was resumed does not count.
+    """
     last = -_LOG_EVERY_SECONDS
+    first: tuple[int, float] | None = None
 
     def progress(done: int, total: int) -> None:
-        nonlocal last
+        nonlocal last, first
         now = time.monotonic()
+        if first is None:
+            first = (done, now)
         if done >= total or now - last >= _LOG_EVERY_SECONDS:
             last = now
-            print(f"{title}: {done} of {total} {unit}", file=sys.stderr, flush=True)
+            speed = (done - first[0]) / (now - first[1]) if now > first[1] else 0
+            left = f", about {(total - done) / speed / 60:.0f} min left" if speed and done < total else ""
+            print(f"{title}: {done} of {total} {unit}{left}", file=sys.stderr, flush=True)
 
     return progress

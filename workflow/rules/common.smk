@@ -1,11 +1,13 @@
 # Shared by all rules: the checked configuration, the sweeps of its grid, and where things lie.
 import hashlib
 import json
+import os
 import sys
 from pathlib import Path
 
 from dpfl import config as configuration
 from dpfl import files, grid
+from dpfl.control.orphans import CONTROLLER
 from dpfl.data import mirror, sources
 from dpfl.errors import InputError
 from dpfl.papers import load
@@ -19,6 +21,9 @@ try:
 except InputError as error:
     print(f"dpfl: {error}", file=sys.stderr)
     sys.exit(2)
+
+# A stage ends with the Snakemake process that started it.
+os.environ[CONTROLLER] = str(os.getpid())
 
 DATA = CONFIG["data"]["folder"]
 RESULTS = f"results/{CONFIG['scale']}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import logging
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 import torch
 
 from dpfl.files import replacing
+from dpfl.sealed import seal, unseal
 
-_KIND = b"dpfl checkpoint 1"
 _log = logging.getLogger(__name__)
 
 
@@ -26,7 +25,7 @@ def save(path: Path, state: dict[str, Any], digest: str) -> None:
     torch.save(state, buffer)
     content = digest.encode() + b"\n" + buffer.getvalue()
     with replacing(path) as temporary:
-        temporary.write_bytes(b"\n".join((_KIND, hashlib.sha256(content).hexdigest().encode(), content)))
+        temporary.write_bytes(seal(content))
 
 
 def load(path: Path, digest: str) -> dict[str, Any] | None:
@@ -37,9 +36,8 @@ def load(path: Path, digest: str) -> dict[str, Any] | None:
     """
     if not path.exists():
         return None
-    kind, _, rest = path.read_bytes().partition(b"\n")
-    checksum, _, content = rest.partition(b"\n")
-    if kind != _KIND or hashlib.sha256(content).hexdigest().encode() != checksum:
+    content = unseal(path.read_bytes())
+    if content is None:
         _log.warning("%s: the checkpoint is damaged and is not used; training starts afresh", path)
         return None
     written, _, payload = content.partition(b"\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -15,17 +14,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dpfl.errors import InputError
 from dpfl.files import write_atomically
+from dpfl.provenance.inputs import check
+from dpfl.provenance.record_file import FORMAT, file_sha256
 from dpfl.provenance.source import source_digest
 
-FORMAT = "dpfl-record/1"
 _PACKAGES = ("dpfl", "numpy", "scipy", "pandas", "torch", "opacus", "dp-accounting", "scikit-learn", "kymatio")
 
 
 @dataclass
 class Stage:
-    """A running stage and the modules that do its work; `write` the record once its outputs are complete.
+    """A running stage and the modules that do its work: it `reads` its inputs, and `write`s the record at its end.
 
     Paths in the record are relative to the working folder; neither user nor host names are written.
     """
@@ -37,16 +36,21 @@ class Stage:
     device: str = "cpu"
     threads: int = 1
     started: float = field(default_factory=time.perf_counter)
+    inputs: list[dict[str, Any]] = field(default_factory=list)
 
-    def write(self, path: Path, *, inputs: Iterable[Path], outputs: Iterable[Path]) -> None:
+    def reads(self, paths: Iterable[Path]) -> None:
+        """Note the files that the stage is about to read; raises InputError where one is not what its record says."""
+        self.inputs += check(paths)
+
+    def write(self, path: Path, outputs: Iterable[Path]) -> None:
         """Write the record to `path`, with size and SHA-256 of every input and output file."""
         record = {
             "format": FORMAT,
             "stage": self.name,
             "settings": self.settings,
             "seeds": list(self.seeds),
-            "inputs": [describe(file) for file in inputs],
-            "outputs": [describe(file) for file in outputs],
+            "inputs": self.inputs,
+            "outputs": [_describe(file) for file in outputs],
             "source": {"modules": list(self.modules), "digest": source_digest(*self.modules), **_commit()},
             "software": {"python": platform.python_version(), **_versions()},
             "machine": {"device": self.device, "threads": self.threads, "system": sys.platform},
@@ -55,47 +59,9 @@ class Stage:
         write_atomically(path, json.dumps(record, indent=1) + "\n")
 
 
-def record_path(output: Path) -> Path:
-    """Return where the record of a stage lies: beside its (first) output."""
-    return output.with_name(output.name + ".record.json")
-
-
-def describe(path: Path) -> dict[str, Any]:
-    """Return path (relative to the working folder where it lies below it), size in bytes and SHA-256 of a file."""
-    size = path.stat().st_size
-    return {"path": os.path.relpath(path), "bytes": size, "sha256": _recorded_sha256(path, size) or file_sha256(path)}
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """Return the record at `path`; raises InputError where it is no record of this format."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise InputError(f"{path} is damaged: delete it and run make again") from None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise InputError(f"{path} is no record of format {FORMAT}: delete it and run make again")
-    return record
-
-
-def _recorded_sha256(path: Path, size: int) -> str | None:
-    """Return the hash that a record in the same folder gives, if the file is not newer than it and has its size.
-
-    Features weigh gigabytes: a job that reads them should not spend its time hashing them again.
-    """
-    for candidate in sorted(path.parent.glob("*.record.json")):
-        if candidate.stat().st_mtime_ns >= path.stat().st_mtime_ns:
-            for output in read_record(candidate)["outputs"]:
-                if Path(output["path"]).name == path.name and output["bytes"] == size:
-                    return output["sha256"]
-    return None
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, as 64 hexadecimal digits."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _describe(path: Path) -> dict[str, Any]:
+    """Return path (relative to the working folder), size in bytes and SHA-256 of a file that was just written."""
+    return {"path": os.path.relpath(path), "bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 
 def _versions() -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
-from dpfl.provenance.record import file_sha256, read_record
+from dpfl.provenance.record_file import read_record
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,6 @@ class Step:
     depth: int
     path: str
     record: dict[str, Any] | None
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something an audit found: the file, and what is wrong with it."""
-
-    path: str
-    problem: str
 
 
 def records(folders: Iterable[Path]) -> list[tuple[Path, dict[str, Any]]]:
@@ -54,29 +46,3 @@ def trace(path: Path, folders: Iterable[Path]) -> Iterator[Step]:
             yield Step(depth, name, record)
             below = [entry["path"] for entry in record["inputs"]] if record else []
             waiting.extend((depth + 1, entry) for entry in reversed(below))
-
-
-def audit(folder: Path) -> tuple[int, list[Finding]]:
-    """Recompute the hash of every output recorded below `folder`; return how many files were checked, and findings.
-
-    A file that is missing, that differs from its record, or that a later stage read in another state is a finding.
-    """
-    known = records([folder])
-    if not known:
-        raise InputError(f"no record below {folder}: nothing to audit; name results/<scale>")
-    checked: dict[str, str] = {}
-    findings = []
-    for _, record in known:
-        for output in record["outputs"]:
-            path = Path(output["path"])
-            if not path.exists():
-                findings.append(Finding(output["path"], "is missing"))
-                continue
-            checked[output["path"]] = file_sha256(path)
-            if checked[output["path"]] != output["sha256"]:
-                findings.append(Finding(output["path"], f"changed since stage {record['stage']} wrote it"))
-    for place, record in known:
-        for entry in record["inputs"]:
-            if checked.get(entry["path"], entry["sha256"]) != entry["sha256"]:
-                findings.append(Finding(str(place), f"was made from another {entry['path']} than the one there now"))
-    return len(checked), findings

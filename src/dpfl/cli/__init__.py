@@ -1,0 +1,26 @@
+"""`dpfl`: the stages of the pipeline as commands. The workflow calls nothing else."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from dpfl.cli import pages, people, running, stages  # noqa: F401  (each registers its commands)
+from dpfl.cli.options import app
+from dpfl.control.orphans import end_with_controller
+from dpfl.errors import InputError
+
+
+def main() -> None:
+    """Run the command line: 0 success, 1 a check found something, 2 unusable input; one line an error."""
+    # A scheduler's SIGTERM ends a stage as Ctrl-C does: temporary files are removed on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    end_with_controller()
+    try:
+        app()
+    except InputError as error:
+        print(f"dpfl: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("dpfl: interrupted; run the same command again to continue", file=sys.stderr)
+        sys.exit(130)

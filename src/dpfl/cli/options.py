@@ -1,0 +1,36 @@
+"""What the commands share: the application, their options, where results lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from dpfl.files import replacing
+
+app = typer.Typer(
+    help="`dpfl`: the stages of the pipeline as commands, and what people ask of its results.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ConfigOption = Annotated[Path, typer.Option("--config", help="configuration file")]
+PaperOption = Annotated[str, typer.Option("--paper", help="key of the paper, as bhaskar2025")]
+DatasetOption = Annotated[str, typer.Option("--dataset", help="key of the dataset, as mnist")]
+DEFAULT_CONFIG = Path("config.yaml")
+
+
+def results_folder(config: dict[str, Any]) -> Path:
+    """Return the results folder of the configuration's scale."""
+    return Path("results") / config["scale"]
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write a table of the pipeline, whole or not at all."""
+    from dpfl.reporting.results import write_csv
+
+    with replacing(path) as temporary:
+        write_csv(table, temporary)

@@ -1,0 +1,98 @@
+"""The stages that make what people read: tables, figures, verdicts, the report; and the resolved configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from dpfl import config as configuration
+from dpfl import grid
+from dpfl.cli.options import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results_folder
+from dpfl.errors import InputError
+from dpfl.files import write_atomically
+from dpfl.provenance.record import Stage
+from dpfl.provenance.record_file import record_path
+
+
+def _render(kind: str, make: Callable[..., list[Path]], paper: str, name: str, config: Path) -> None:
+    """Write one table or figure of a paper and its record."""
+    from dpfl.papers import load
+    from dpfl.reporting.results import Results
+
+    known = getattr(load(paper), kind)
+    if name not in known:
+        raise InputError(f"{paper} has no {kind[:-1]} {name}; it has {', '.join(known) or 'none'}")
+    resolved = configuration.read(config)
+    folder = results_folder(resolved)
+    stage = Stage(kind, (f"dpfl.papers.{paper}.{kind}", f"dpfl.reporting.{kind}"), {"paper": paper, "name": name})
+    # The sweeps of this configuration that have been trained: nothing that an earlier configuration left behind.
+    names = [sweep.name for sweep in grid.expand(resolved) if sweep.paper == paper]
+    runs = tuple(path for path in (folder / "runs" / paper / f"{name}.csv" for name in names) if path.exists())
+    stage.reads(runs)
+    outputs = make(paper, name, Results(folder, {paper: runs}), folder / kind)
+    stage.write(record_path(outputs[0]), outputs)
+
+
+@app.command(epilog="Example: dpfl tables --paper bhaskar2025 --name table_2")
+def tables(
+    paper: PaperOption,
+    name: Annotated[str, typer.Option("--name", help="name of the table, as table_2")],
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Write one table as CSV, Markdown, LaTeX and HTML."""
+    from dpfl.reporting.tables import make
+
+    _render("tables", make, paper, name, config)
+
+
+@app.command(epilog="Example: dpfl figures --paper lowy2021 --name figure_2")
+def figures(
+    paper: PaperOption,
+    name: Annotated[str, typer.Option("--name", help="name of the figure, as figure_2")],
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Write one figure's data as CSV, and draw it from that as SVG, PDF and PNG."""
+    from dpfl.reporting.figures import make
+
+    _render("figures", make, paper, name, config)
+
+
+@app.command(epilog="Example: dpfl claims --paper lowy2021")
+def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Compute a verdict on every claim of a paper from its tables and figures' data."""
+    from dpfl.reporting.claims import evaluate, write
+    from dpfl.reporting.results import Results
+
+    folder = results_folder(configuration.read(config))
+    stage = Stage("claims", (f"dpfl.papers.{paper}.claims", "dpfl.reporting.claims"), {"paper": paper})
+    stage.reads(file for kind in ("tables", "figures") for file in sorted((folder / kind).glob(f"{paper}_*.csv")))
+    outputs = write(paper, evaluate(paper, Results(folder)), folder / "claims")
+    stage.write(record_path(outputs[0]), outputs)
+
+
+@app.command(epilog="Example: dpfl report --config results/demo/config.yaml")
+def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Make results/<scale>/report.html with every table, figure and verdict, if any of them is newer than it."""
+    from dpfl.reporting.report import build
+
+    path, made = build(results_folder(configuration.read(config)), config)
+    print(f"{path} {'written' if made else 'is up to date'}")
+
+
+@app.command("config", epilog="""Example: dpfl config --json '{"scale": "demo"}' --output resolved.yaml""")
+def config_command(
+    text: Annotated[str, typer.Option("--json", help="the configuration as JSON")],
+    output: Annotated[Path, typer.Option("--output", help="where to write it")],
+) -> None:
+    """Check a configuration and write it out completed with every default."""
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"--json is not JSON: {error}") from None
+    resolved = configuration.resolve(given)
+    write_atomically(output, yaml.safe_dump(resolved, sort_keys=False))

@@ -1,0 +1,1 @@
+"""Starting, guarding and watching a run of the workflow."""

@@ -1,0 +1,72 @@
+"""One run of the workflow at a time in a folder, and what a killed one left behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from dpfl.errors import InputError
+
+_LOCK = Path(".snakemake") / "dpfl.lock"
+_LOCKS = Path(".snakemake") / "locks"
+
+
+@contextmanager
+def only_run(folder: Path = Path()) -> Iterator[int]:
+    """Hold the folder's run lock; yield its file descriptor, which a child that inherits it goes on holding.
+
+    The system gives the lock up when the last process that holds it ends, however it ends. Raises InputError where
+    another run holds it.
+    """
+    path = folder / _LOCK
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a+", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            holder = stream.read().strip() or "unknown"
+            raise InputError(
+                f"another run is at work in this folder (process {holder}); wait for it, or end it"
+            ) from None
+        stream.truncate(0)
+        stream.write(str(os.getpid()))
+        stream.flush()
+        yield stream.fileno()
+
+
+def running_since(folder: Path = Path()) -> float | None:
+    """Return when the run that holds the folder's lock took it, in seconds since 1970, or None where none does."""
+    path = folder / _LOCK
+    try:
+        with path.open("r+", encoding="utf-8") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return path.stat().st_mtime
+    return None
+
+
+def is_stale(folder: Path = Path()) -> bool:
+    """Return whether Snakemake's own lock lies in the folder although no Snakemake runs there.
+
+    To be asked by the holder of the run lock. A Snakemake that was started without it counts as running.
+    """
+    return any((folder / _LOCKS).glob("*")) and not _snakemakes(folder.resolve())
+
+
+def _snakemakes(folder: Path) -> list[int]:
+    """Return the processes of this machine that run Snakemake in `folder`."""
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline", "cwd", "status"])
+        if process.info["cwd"] == str(folder)
+        and any("snakemake" in word for word in (process.info["cmdline"] or [])[:4])
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]

@@ -1,0 +1,71 @@
+"""One run at a time; a lock is stale only when nobody runs."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dpfl.control import lock
+from dpfl.errors import InputError
+
+HOLDER = """
+import time
+from dpfl.control.lock import only_run
+with only_run():
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".snakemake").mkdir()
+    return tmp_path
+
+
+def hold():
+    """Another process that holds the lock of the working folder."""
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def test_a_second_run_is_refused_and_told_who_is_at_work(folder):
+    holder = hold()
+    with pytest.raises(InputError, match=rf"another run .*process {holder.pid}"), lock.only_run():
+        pass
+    assert time.time() - lock.running_since() < 60
+    holder.kill()
+    holder.wait()
+    assert lock.running_since() is None
+    with lock.only_run():
+        pass
+
+
+def test_the_lock_lives_as_long_as_a_child_that_inherited_it(folder):
+    with lock.only_run() as descriptor:
+        child = subprocess.Popen(["sleep", "60"], pass_fds=[descriptor])
+    assert lock.running_since() is not None
+    child.kill()
+    child.wait()
+    assert lock.running_since() is None
+
+
+def test_snakemake_s_lock_is_stale_only_when_no_snakemake_runs_here(folder):
+    assert not lock.is_stale()
+    (folder / ".snakemake" / "locks").mkdir()
+    (folder / ".snakemake" / "locks" / "0.output.lock").write_text("results\n")
+    assert lock.is_stale()
+    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "snakemake"])
+    while not lock._snakemakes(folder):
+        time.sleep(0.05)
+    assert not lock.is_stale()
+    bystander.kill()
+    bystander.wait()
+    assert lock.is_stale()
+
+
+def test_no_run_was_ever_here(folder):
+    assert lock.running_since() is None

@@ -41,7 +41,7 @@ def folder(tmp_path):
         (["features", "--dataset", "digits"], ["digits"]),
         (["account", "--paper", "bhaskar2025"], ["digits"]),
         (["trace", "config.yaml"], ["no record", "config.yaml"]),
-        (["audit", "results/demo"], ["nothing to audit"]),
+        (["audit", "results/demo"], ["no record below"]),
         (["report"], ["nothing to report"]),
         (["status", "--config", "other.yaml"], ["other.yaml"]),
     ],

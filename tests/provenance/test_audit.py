@@ -86,5 +86,5 @@ def test_what_to_delete_is_the_damaged_stage_s_outputs_and_record(chain):
 
 
 def test_a_folder_without_records_is_refused(tmp_path):
-    with pytest.raises(InputError, match="nothing to audit"):
+    with pytest.raises(InputError, match="no record below"):
         audit(tmp_path)

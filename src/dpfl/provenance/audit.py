@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
-from dpfl.provenance.record_file import file_sha256, read_record
+from dpfl.provenance.record_file import file_sha256
+from dpfl.provenance.trace import lineage
 from dpfl.sealed import unseal
 
 
@@ -37,24 +39,14 @@ def audit(folder: Path) -> Audit:
     at all (data) are no finding: they are listed. Raises InputError where there is no record below `folder`.
     """
     root = folder.absolute().parents[1]
-    waiting = sorted(folder.rglob("*.record.json"))
-    if not waiting:
-        raise InputError(f"no record below {folder}: nothing to audit; name results/<scale>")
     seen = Audit()
     read: dict[Path, dict[str, Any]] = {}
-    while waiting:
-        place = waiting.pop()
-        if place.absolute() in read:
-            continue
-        try:
-            record = read[place.absolute()] = read_record(place)
-        except InputError as error:
-            read[place.absolute()] = {"inputs": [], "outputs": []}
-            seen.findings.append(Finding(str(place), str(error), (place,)))
-            continue
-        _check_outputs(seen, place, record)
-        folders = {(root / entry["path"]).parent for entry in record["inputs"]}
-        waiting += [each for source in sorted(folders) for each in sorted(source.glob("*.record.json"))]
+    for place, record in lineage(folder):
+        if isinstance(record, InputError):
+            seen.findings.append(Finding(os.path.relpath(place, root), str(record), (place,)))
+        else:
+            read[place] = record
+            _check_outputs(seen, place, record)
     for place, record in read.items():
         _check_inputs(seen, root, place, record)
     _check_checkpoints(seen, root / "checkpoints" / folder.name)
@@ -82,7 +74,7 @@ def _check_inputs(seen: Audit, root: Path, place: Path, record: dict[str, Any]) 
         name = entry["path"]
         if name in seen.hashes and seen.hashes[name] != entry["sha256"] and name not in changed:
             problem = f"was made from another {name} than the one there now"
-            seen.findings.append(Finding(str(place), problem, (place, *outputs)))
+            seen.findings.append(Finding(os.path.relpath(place, root), problem, (place, *outputs)))
         if name not in seen.hashes and name not in seen.absent and not (root / name).exists():
             seen.absent.append(name)
 

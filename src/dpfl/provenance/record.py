@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,18 @@ from dpfl.provenance.inputs import check
 from dpfl.provenance.record_file import FORMAT, file_sha256
 from dpfl.provenance.source import source_digest
 
-_PACKAGES = ("dpfl", "numpy", "scipy", "pandas", "torch", "opacus", "dp-accounting", "scikit-learn", "kymatio")
+_PACKAGES = (
+    "dpfl",
+    "numpy",
+    "scipy",
+    "pandas",
+    "torch",
+    "opacus",
+    "dp-accounting",
+    "scikit-learn",
+    "kymatio",
+    "snakemake",
+)
 
 
 @dataclass
@@ -35,7 +47,8 @@ class Stage:
     seeds: tuple[int, ...] = ()
     device: str = "cpu"
     threads: int = 1
-    started: float = field(default_factory=time.perf_counter)
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    clock: float = field(default_factory=time.perf_counter)
     inputs: list[dict[str, Any]] = field(default_factory=list)
 
     def reads(self, paths: Iterable[Path]) -> None:
@@ -47,6 +60,7 @@ class Stage:
         record = {
             "format": FORMAT,
             "stage": self.name,
+            "started": self.started,
             "settings": self.settings,
             "seeds": list(self.seeds),
             "inputs": self.inputs,
@@ -54,7 +68,7 @@ class Stage:
             "source": {"modules": list(self.modules), "digest": source_digest(*self.modules), **_commit()},
             "software": {"python": platform.python_version(), **_versions()},
             "machine": {"device": self.device, "threads": self.threads, "system": sys.platform},
-            "seconds": round(time.perf_counter() - self.started, 3),
+            "seconds": round(time.perf_counter() - self.clock, 3),
         }
         write_atomically(path, json.dumps(record, indent=1) + "\n")
 

@@ -27,6 +27,30 @@ def records(folders: Iterable[Path]) -> list[tuple[Path, dict[str, Any]]]:
     return [(path, read_record(path)) for path in paths]
 
 
+def lineage(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
+    """Yield every record below `folder` (results/<scale>, wherever it lies) and those of the stages before, each once.
+
+    In place of a record that cannot be read comes the error that says so. Raises InputError where there is no record.
+    """
+    root = folder.absolute().parents[1]
+    waiting = sorted(folder.absolute().rglob("*.record.json"))
+    if not waiting:
+        raise InputError(f"no record below {folder}: nothing is known of it; name results/<scale>")
+    seen: set[Path] = set()
+    while waiting:
+        place = waiting.pop()
+        if place not in seen:
+            seen.add(place)
+            try:
+                record = read_record(place)
+            except InputError as error:
+                yield place, error
+                continue
+            yield place, record
+            sources = {(root / entry["path"]).parent for entry in record["inputs"]}
+            waiting += [each for source in sorted(sources) for each in sorted(source.glob("*.record.json"))]
+
+
 def trace(path: Path, folders: Iterable[Path]) -> Iterator[Step]:
     """Yield the file at `path` and, below it, every file that it was made from, depth first; each file once.
 

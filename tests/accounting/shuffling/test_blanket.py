@@ -39,11 +39,19 @@ def two_reports_delta(epsilon: float, mu: float) -> float:
     return (2 * weight * (1 - weight) * positive_part(0.0) + weight**2 * pair) / (2 * weight)
 
 
-@pytest.mark.parametrize(("epsilon", "mu"), [(0.3, 1.0), (1.0, 1.5)])
+@pytest.mark.parametrize(
+    ("epsilon", "mu"), [(0.3, 1.0), (1.0, 1.5), (0.5, 0.5), (4.3, 1.0), (5.0, 2.0), (7.0, 2.25), (10.0, 2.5)]
+)
 def test_two_reports_against_integration(epsilon, mu):
-    ours = blanket_delta(epsilon, 2, mu)
+    ours, exact = blanket_delta(epsilon, 2, mu), two_reports_delta(epsilon, mu)
     assert ours < gaussian_dp.delta(epsilon, mu)
-    assert ours == pytest.approx(two_reports_delta(epsilon, mu), rel=1e-5)
+    assert exact * (1 - 1e-9) < ours < exact * (1 + 1e-5)  # never below, but for the integration's own error
+
+
+@pytest.mark.parametrize("mu", [2.0, 2.25])
+def test_epsilon_of_two_reports_against_integration(mu):
+    epsilon = blanket_epsilon(2, mu, 1e-5)
+    assert two_reports_delta(epsilon, mu) < 1e-5 < two_reports_delta(epsilon * (1 - 3e-6), mu)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +81,11 @@ def test_the_true_loss_of_an_average_is_covered():
         assert blanket_epsilon(n, mu, 1e-5) > gaussian_dp.epsilon(1e-5, mu / math.sqrt(n))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(n=st.integers(1, 500), mu=st.floats(1e-3, 4))
 @example(n=4, mu=3.9)
+@example(n=4, mu=2.0)
+@example(n=32, mu=2.0)
 def test_epsilon_spends_delta_and_never_more_than_locally(n, mu):
     spends_delta(n, mu, 1)
 
@@ -90,17 +100,19 @@ def spends_delta(n, mu, dimension):
     epsilon = blanket_epsilon(n, mu, 1e-5, dimension)
     local = gaussian_dp.epsilon(1e-5, mu)
     assert 0 <= epsilon <= local
-    # The two are computed on different lattices, and each errs upwards by up to 1e-3.
-    assert blanket_delta(epsilon, n, mu, dimension) <= 1e-5 * (1 + 1e-3)
+    # The two are computed on different lattices.
+    assert blanket_delta(epsilon, n, mu, dimension) <= 1e-5 * (1 + 1e-4)
     if 0 < epsilon < local:
-        assert blanket_delta(0.99 * epsilon, n, mu, dimension) > 1e-5
+        assert blanket_delta((1 - 1e-4) * epsilon, n, mu, dimension) > 1e-5
 
 
 def test_heavy_tails_stay_on_the_lattice():
     """n = 184, mu = 1.625, three dimensions: sums with heavy tails, which must not wrap around the lattice."""
     curve = blanket_delta([0.5, 1.5, 2.5, 3.5], 184, 1.625, 3)
     assert np.all(np.diff(curve) < 0)
-    assert blanket_epsilon(184, 1.625, 1e-5, 3) < 3.0  # the local epsilon is 7.76
+    # The local epsilon is 7.76. With 4 times the places, a threshold passed by a tenth as many reports and twice as
+    # many nodes: 2.964017.
+    assert blanket_epsilon(184, 1.625, 1e-5, 3) == pytest.approx(2.964017, rel=2e-6)
 
 
 def test_more_dimensions_hide_less_and_more_reports_more():

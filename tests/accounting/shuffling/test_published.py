@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mpmath import exp, log, mp, mpf, sqrt
+from scipy.optimize import brentq
 
 from dpfl.accounting.shuffling import clones_epsilon, published, restricted_clones_epsilon
 
@@ -25,13 +29,38 @@ def test_the_numeric_bounds_are_below_the_closed_forms(n, epsilon0):
     )
 
 
-def test_local_failures_lower_the_delta_of_the_closed_form():
-    n, epsilon0, delta, delta0 = 1000, 1.0, 1e-5, 1e-10
-    epsilon = published.clones_epsilon_as_printed(n, epsilon0, delta, delta0)
-    left = delta - (math.exp(epsilon) + 1) * (1 + math.exp(-epsilon0) / 2) * n * delta0
-    assert epsilon == pytest.approx(published.clones_epsilon_as_printed(n, epsilon0, left), rel=1e-14)
+@settings(max_examples=40, deadline=None)
+@given(n=st.floats(1e3, 1e8), epsilon0=st.floats(0.1, 1.2), spent=st.floats(0, 0.999), delta=st.floats(1e-9, 1e-4))
+def test_no_split_of_delta_gives_less_than_the_closed_form(n, epsilon0, spent, delta):
+    # `spent` is the share of delta that the failures would take at epsilon = 0, twice over.
+    failures = spent * delta / 2 / 2
+    epsilon = published.clones_epsilon_as_printed(n, epsilon0, delta, failures / (1 + math.exp(-epsilon0) / 2) / n)
+    left = delta - (math.exp(epsilon) + 1) * failures
+    assert epsilon == pytest.approx(published.clones_epsilon_as_printed(n, epsilon0, left), rel=1e-12)
+    shares = np.geomspace(0.2, 1, 4000)
+    shares = shares[np.exp(epsilon0) * 16 * np.log(2 / (shares * delta)) <= n]
+    split = published.clones_epsilon_as_printed(n, epsilon0, shares * delta)
+    fits = shares * delta + (np.exp(split) + 1) * failures <= delta
+    # The grid ends above, by at most what one of its steps is worth.
+    assert epsilon * (1 - 1e-12) <= split[fits].min() <= epsilon * (1 + 1e-3)
+
+
+def test_local_failures_that_fill_delta():
+    n, epsilon0, delta = 1000, 1.0, 1e-5
+    largest = brentq(lambda d: _room(n, epsilon0, delta, d), 1e-9, 3e-9, xtol=1e-20)
+    epsilon = published.clones_epsilon_as_printed(n, epsilon0, delta, largest * (1 - 1e-6))
+    left = delta - (math.exp(epsilon) + 1) * (1 + math.exp(-epsilon0) / 2) * n * largest * (1 - 1e-6)
+    assert epsilon == pytest.approx(published.clones_epsilon_as_printed(n, epsilon0, left), rel=1e-9)
     with pytest.raises(ValueError, match="delta0"):
-        published.clones_epsilon_as_printed(n, epsilon0, delta, 1e-8)
+        published.clones_epsilon_as_printed(n, epsilon0, delta, largest * (1 + 1e-6))
+
+
+def _room(n: int, epsilon0: float, delta: float, delta0: float) -> float:
+    """What the best split leaves of delta: below 0 where `delta0` is too large for any."""
+    kept = np.linspace(1e-4, 1, 200_001) * delta
+    kept = kept[math.exp(epsilon0) * 16 * np.log(2 / kept) <= n]
+    epsilons = published.clones_epsilon_as_printed(n, epsilon0, kept)
+    return float(np.max(delta - kept - (np.exp(epsilons) + 1) * (1 + math.exp(-epsilon0) / 2) * n * delta0))
 
 
 def test_the_closed_forms_refuse_what_their_theorems_exclude():

@@ -8,31 +8,38 @@ from numpy.typing import ArrayLike, NDArray
 from dpfl.accounting.arguments import real
 
 Array = NDArray[np.float64]
-_FIXED_POINT_STEPS = 60
+_NEWTON_STEPS = 60  # enough where two roots meet and each step only halves the distance
 
 
 def clones_epsilon_as_printed(n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLike, delta0: ArrayLike = 0.0) -> Array:
     """Return ln(1 + tanh(e0/2) (8 sqrt(e^e0 ln(4/d)/n) + 8 e^e0/n)), e0 = `epsilon0` of each report.
 
-    d is `delta` less the share (e^epsilon + 1)(1 + e^-e0 / 2) n `delta0` of reports that are only
-    (epsilon0, delta0)-DP. `n` >= 1, `epsilon0` >= 0, `delta` in (0, 1), `delta0` >= 0; arrays broadcast. May
-    exceed `epsilon0`. Source: Feldman, McMillan, Talwar 2021, Theorems 3.1 and 3.8, under
-    epsilon0 <= ln(n / (16 ln(2/d))). Raises ValueError naming the argument, `epsilon0` where that condition
-    fails and `delta0` where it leaves no d above 0.
+    The theorem spends d + (e^epsilon + 1)(1 + e^-e0 / 2) n `delta0` in all, for any d. Here d is the largest that
+    keeps this within `delta`, which makes epsilon the least that the theorem gives: epsilon falls in d. A search
+    over a grid of d ends above it. `n` >= 1, `epsilon0` >= 0, `delta` in (0, 1), `delta0` >= 0 of reports that are
+    (epsilon0, delta0)-DP; arrays broadcast. May exceed `epsilon0`.
+    Source: Feldman, McMillan, Talwar 2021, Theorems 3.1 and 3.8, under epsilon0 <= ln(n / (16 ln(2/d))).
+    Raises ValueError naming the argument, `epsilon0` where that condition fails and `delta0` where no d fits.
     """
     n, epsilon0, delta = _checked(n, epsilon0, delta)
     failures = (1 + np.exp(-epsilon0) / 2) * n * real("delta0", delta0, at_least=0)
-    epsilon = np.float64(0.0)
-    for _ in range(_FIXED_POINT_STEPS):  # epsilon rises as d falls, and d as epsilon rises: monotone, and quick
-        left = delta - (np.exp(epsilon) + 1) * failures
-        if not np.all(left > 0):
-            raise ValueError(
-                "delta0 must leave room in delta: (e^epsilon + 1)(1 + e^-epsilon0 / 2) n delta0 is above it"
-            )
-        _require(np.exp(epsilon0) * 16 * np.log(2 / left) <= n, "ln(n / (16 ln(2/delta)))")
-        power = np.exp(epsilon0)
-        epsilon = np.log1p(np.tanh(epsilon0 / 2) * (8 * np.sqrt(power * np.log(4 / left) / n) + 8 * power / n))
-    return epsilon
+    power = np.exp(epsilon0)
+    root, rest = 8 * np.tanh(epsilon0 / 2) * np.sqrt(power / n), 8 * np.tanh(epsilon0 / 2) * power / n
+    # In g = e^epsilon - 1 the equation reads g = root sqrt(ln(4/d)) + rest with d = delta - (g + 2) failures. Its
+    # right side is convex and rises, so Newton's steps from g = 0 rise to its least root and never pass it.
+    growth = np.float64(0.0)
+    for _ in range(_NEWTON_STEPS):
+        left = delta - (growth + 2) * failures
+        _require_room(left > 0)
+        _require(power * 16 * np.log(2 / left) <= n, "ln(n / (16 ln(2/delta)))")
+        logs = np.sqrt(np.log(4 / left))
+        slope = root * failures / (2 * left * logs)
+        _require_room(slope < 1)
+        step = np.maximum(root * logs + rest - growth, 0) / (1 - slope)
+        growth = growth + step
+        if np.all(step <= 1e-16 * growth):
+            break
+    return np.log1p(growth)
 
 
 def restricted_clones_epsilon_as_printed(n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLike) -> Array:
@@ -104,6 +111,12 @@ def _federation(m: ArrayLike, n: ArrayLike, r: ArrayLike, delta: ArrayLike) -> t
     if np.any(m > n):
         raise ValueError("clients_per_round must be at most clients")
     return m, n, real("rounds", r, at_least=1), real("delta", delta, above=0, below=1)
+
+
+def _require_room(holds: Array | np.bool_) -> None:
+    """Refuse a delta0 with which no epsilon meets delta."""
+    if not np.all(holds):
+        raise ValueError("delta0 must leave room in delta: (e^epsilon + 1)(1 + e^-epsilon0 / 2) n delta0 is above it")
 
 
 def _require(holds: Array | np.bool_, bound: str) -> None:

@@ -1,0 +1,165 @@
+"""A real SLURM cluster of one node on this machine, for tests: started by hand, in a folder, without systemd."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
+
+_CONFIGURATION = """\
+ClusterName=dpfl
+SlurmctldHost={host}
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmdSpoolDir={folder}/spool
+StateSaveLocation={folder}/state
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+ReturnToService=2
+SchedulerParameters=sched_interval=2,bf_interval=2
+KillWait=5
+OverTimeLimit=0
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+JobRequeue=1
+GresTypes=gpu
+NodeName={host} CPUs={cores} RealMemory={memory_mb} Gres=gpu:{gpus} State=UNKNOWN
+PartitionName=work Nodes=ALL Default=YES MaxTime=60 State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=60 State=UP PriorityTier=10
+"""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that runs; `environment` is what SLURM's commands need to find it."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def command(self, *words: str) -> str:
+        """Run one of SLURM's commands and return what it prints."""
+        done = subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            raise RuntimeError(f"{words[0]}: {done.stderr.strip()}")
+        return done.stdout
+
+    def jobs(self) -> dict[str, str]:
+        """Return the jobs in the queue: number and state."""
+        rows = self.command("squeue", "--noheader", "--states=all", "--format=%i %T").split("\n")
+        return dict(row.split() for row in rows if row)
+
+    def names(self) -> dict[str, str]:
+        """Return the comments of the jobs in the queue, in which the executor names the rule: number and comment."""
+        rows = self.command("squeue", "--noheader", "--format=%i %k").split("\n")
+        return dict(row.split(maxsplit=1) for row in rows if " " in row)
+
+
+def missing() -> str:
+    """Return why no cluster can be started here, or nothing."""
+    if os.geteuid():
+        return "a SLURM cluster is started by root, and this is not root"
+    absent = [program for program in NEEDED if shutil.which(program) is None]
+    return f"not installed: {', '.join(absent)} (Debian: slurm-wlm munge)" if absent else ""
+
+
+@contextmanager
+def cluster(folder: Path, *, gpus: int = 2, cores: int | None = None) -> Iterator[Cluster]:
+    """Start munged, slurmctld and slurmd below `folder`; yield the cluster once its node is idle; stop them at the end.
+
+    The GPUs are /dev/null, as many as asked for: SLURM counts them and hands them out like any other.
+    """
+    host = socket.gethostname().split(".")[0]
+    for name in ("state", "spool", "munge"):
+        (folder / name).mkdir(parents=True, mode=0o700)
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o400)
+    memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 - 500
+    text = _CONFIGURATION.format(
+        host=host, folder=folder, ports=_free_ports(), cores=cores or os.cpu_count(), memory_mb=memory_mb, gpus=gpus
+    )
+    (folder / "slurm.conf").write_text(text)
+    devices = [_device(folder, number) for number in range(gpus)]
+    lines = [f"NodeName={host} Name=gpu File={device}\n" for device in devices]
+    (folder / "gres.conf").write_text("".join(lines))
+    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+    daemons = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=(folder / name).open("w"))
+        for name, command in {
+            "munged.err": _munged(folder),
+            "slurmctld.err": ["slurmctld", "-D"],
+            "slurmd.err": ["slurmd", "-D"],
+        }.items()
+        if not time.sleep(1)
+    ]
+    try:
+        ready = Cluster(folder, environment)
+        _wait_until_idle(ready)
+        yield ready
+    finally:
+        subprocess.run(["scancel", "--user=root"], env=environment, capture_output=True, timeout=60)
+        time.sleep(2)
+        for daemon in reversed(daemons):
+            daemon.terminate()
+        for daemon in reversed(daemons):
+            daemon.wait(30)
+
+
+def _munged(folder: Path) -> list[str]:
+    """The command that starts munged on its own key and socket."""
+    files = {"key-file": "munge.key", "socket": "munge.socket", "pid-file": "munge/pid", "seed-file": "munge/seed"}
+    options = [f"--{option}={folder / file}" for option, file in files.items()]
+    return ["munged", "--foreground", "--force", f"--log-file={folder / 'munge' / 'log'}", *options]
+
+
+def _device(folder: Path, number: int) -> Path:
+    """Make a device node that is a GPU as far as SLURM can tell: another /dev/null."""
+    path = folder / f"gpu{number}"
+    os.mknod(path, 0o666 | stat.S_IFCHR, os.stat("/dev/null").st_rdev)
+    return path
+
+
+def _free_ports() -> list[int]:
+    """Return two ports that nobody listens on."""
+    sockets = [socket.socket() for _ in range(2)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _wait_until_idle(ready: Cluster) -> None:
+    """Return once the node takes jobs; raise RuntimeError with the daemons' last words where it does not."""
+    deadline = time.monotonic() + 60
+    state = ""
+    while time.monotonic() < deadline:
+        with suppress(RuntimeError):
+            state = ready.command("sinfo", "--noheader", "--partition=work", "--format=%T").strip()
+            if state == "idle":
+                return
+        time.sleep(0.5)
+    logs = [path.read_text()[-500:] for path in sorted(ready.folder.glob("*.log"))]
+    raise RuntimeError(f"the node is {state or 'not there'} after a minute: {logs}")

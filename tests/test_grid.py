@@ -4,6 +4,7 @@ import pytest
 
 from dpfl import config, grid
 from dpfl.errors import InputError
+from dpfl.sweeps import is_private
 
 
 def resolved(**keys):
@@ -12,10 +13,26 @@ def resolved(**keys):
 
 def test_scale_paper_of_bhaskar2025_is_the_whole_published_grid():
     sweeps = grid.expand(resolved(scale="paper", papers=["bhaskar2025"]))
-    runs = sum(len(sweep.cells) * len(sweep.seeds) for sweep in sweeps)
+    runs = sum(len(sweep.cells) * len(sweep.seeds) for sweep in sweeps if "study" not in sweep.settings)
     # 216 cells of Tables 2 to 4 and the 48 of Table 5 that they do not contain, ten runs each
     assert runs == (216 + 48) * 10
     assert len({(sweep.paper, sweep.name) for sweep in sweeps}) == len(sweeps)
+
+
+def test_a_capped_entry_takes_only_its_own_seeds_from_the_configuration():
+    def seeds(chosen):
+        sweeps = grid.expand(resolved(scale="paper", papers=["bhaskar2025"], seeds=chosen))
+        return {study: {seed for sweep in sweeps if ("study" in sweep.settings) is study for seed in sweep.seeds}
+                for study in (True, False)}  # fmt: skip
+
+    assert seeds(None) == {True: {0}, False: set(range(10))}
+    assert seeds([0, 3, 11]) == {True: {0}, False: {0, 3, 11}}
+    assert seeds([3]) == {True: set(), False: {3}}
+
+
+def test_names_say_which_setting_a_candidate_changes():
+    names = {sweep.name for sweep in grid.expand(resolved(scale="paper", papers=["bhaskar2025"]))}
+    assert {"identification_mnist_scatter_linear_k10_b32_seed0", "distances_mnist_scatter_linear_k25_seed0"} <= names
 
 
 def test_every_sweep_is_found_by_its_name_and_cells_carry_their_axes():
@@ -37,7 +54,7 @@ def test_only_restricts_sweeps_and_cells():
 
 def test_epsilon_inf_keeps_the_runs_without_privacy():
     sweeps = grid.expand(resolved(papers=["bhaskar2025"], only={"epsilon": [math.inf]}))
-    assert sweeps and not any(grid.is_private(cell) for sweep in sweeps for cell in sweep.cells)
+    assert sweeps and not any(is_private(cell) for sweep in sweeps for cell in sweep.cells)
 
 
 def test_a_restriction_that_leaves_nothing_is_refused():

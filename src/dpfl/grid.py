@@ -2,68 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
 from dpfl.papers import Paper, load
-
-
-@dataclass(frozen=True)
-class Folders:
-    """A dataset's own folders: its arrays, and its scattering features."""
-
-    arrays: Path
-    features: Path
-
-    @classmethod
-    def of(cls, data_folder: Path, dataset: str) -> Folders:
-        """Return the folders of `dataset` below the data folder."""
-        return cls(arrays=data_folder / "arrays" / dataset, features=data_folder / "features" / dataset)
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """One training job: the runs that share data, model and batches, and are trained as one stack.
-
-    `cells` are what is stacked (an epsilon of inf is training without privacy); every cell runs once a seed.
-    `machine` (device, threads, memory_gb) decides how fast it runs, not which numbers are drawn.
-    """
-
-    paper: str
-    algorithm: str
-    name: str
-    settings: dict[str, Any]
-    cells: tuple[dict[str, Any], ...]
-    seeds: tuple[int, ...]
-    machine: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def dataset(self) -> str:
-        """The key of the dataset that the sweep trains on."""
-        return self.settings["dataset"]
-
-    @property
-    def family(self) -> str:
-        """The sweep's name without its seeds: sweeps of one family have one noise calibration."""
-        return self.name.rpartition("_seed")[0]
-
-    @property
-    def needs_features(self) -> bool:
-        """Whether the model reads scattering features instead of pixels."""
-        return self.settings.get("model", "").startswith("scatter")
-
-    def digest(self) -> str:
-        """Return a hash of everything that decides the sweep's numbers, code and machine apart."""
-        text = json.dumps([self.paper, self.algorithm, self.settings, self.cells, self.seeds], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+from dpfl.sweeps import Sweep
 
 
 def expand(config: Mapping[str, Any]) -> list[Sweep]:
@@ -96,7 +42,7 @@ def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, A
     """Return the sweeps of one entry of a paper's grid: the product of its sweep axes, seeds in groups."""
     only = config["only"]
     cells = tuple(cell for cell in _product(entry["cells"]) if _kept(cell, only))
-    seeds = tuple(config["seeds"] if config["seeds"] is not None else range(entry["seeds"]["count"]))
+    seeds = _seeds(entry["seeds"], config["seeds"])
     group = entry["seeds"]["per_sweep"]
     sweeps = []
     for axes in _product(entry["sweep"]):
@@ -107,6 +53,17 @@ def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, A
             name = "_".join([*(_label(axis, value) for axis, value in axes.items()), _seed_label(chosen)])
             sweeps.append(Sweep(paper.key, entry["algorithm"], name, settings, cells, chosen, config["training"]))
     return sweeps
+
+
+def _seeds(entry: Mapping[str, Any], chosen: list[int] | None) -> tuple[int, ...]:
+    """Return the seeds of an entry: those chosen in the configuration, else 0 to its count.
+
+    An entry that is `capped` answers a question on the side: a configuration can only take seeds from it.
+    """
+    own = range(entry["count"])
+    if chosen is None:
+        return tuple(own)
+    return tuple(seed for seed in chosen if seed in own or not entry.get("capped", False))
 
 
 def _product(axes: Mapping[str, list]) -> list[dict[str, Any]]:
@@ -128,7 +85,7 @@ def _kept(row: Mapping[str, Any], only: Mapping[str, list]) -> bool:
 
 def _label(axis: str, value: Any) -> str:
     """Return the part of a sweep's file name that one axis gives."""
-    prefix = {"clients": "k", "rounds": "r"}.get(axis, "")
+    prefix = {"batch_size": "b", "clients": "k", "delta": "delta", "rounds": "r"}.get(axis, "")
     return prefix + re.sub(r"[^A-Za-z0-9]+", "_", str(value))
 
 
@@ -144,8 +101,3 @@ def _seed_label(seeds: tuple[int, ...]) -> str:
 def _batched(values: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
     """Return `values` in groups of `size`."""
     return [values[start : start + size] for start in range(0, len(values), size)]
-
-
-def is_private(cell: Mapping[str, Any]) -> bool:
-    """Return whether a cell asks for privacy at all."""
-    return not math.isinf(cell["epsilon"])

@@ -36,6 +36,15 @@ def test_shares_that_add_up_to_one_whole_are_disjoint_and_complete(clients, shar
     assert sorted(np.concatenate(shares).tolist()) == list(range(clients * 20))
 
 
+@pytest.mark.parametrize("shares", [[0.5, 0.2, 0.1], [0.7, 0.2, 0.1], [0.7, 0.2, 0.2]])
+def test_clients_may_differ_in_size(shares):
+    found = random_shares(200, 3, shares, 0)
+    assert [len(share) for share in found] == [round(200 * share) for share in shares]
+    assert all(len(set(share.tolist())) == len(share) for share in found)
+    disjoint = len(set(np.concatenate(found).tolist())) == sum(map(len, found))
+    assert disjoint == (sum(shares) < 1.05)
+
+
 def test_a_rounding_error_takes_no_record_away():
     assert 0.29 * 100 < 29
     assert len(random_shares(100, 1, 0.29, 0)[0]) == 29
@@ -75,6 +84,8 @@ def test_overlapping_shares_are_independent_and_uniform():
         ((10, 1, 1.1, 0), "share"),
         ((10, 1, float("nan"), 0), "share"),
         ((10, 1, 0.05, 0), "share"),
+        ((10, 3, [0.5, 0.5], 0), "share"),
+        ((10, 2, [0.5, 0.01], 0), "share"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, name):

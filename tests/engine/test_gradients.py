@@ -42,17 +42,15 @@ def _by_hand(module, weights, x, y, clip_norm):
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kind", MODULES)
-@pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("records_at_once", [1000, 14, 3, 1])
-def test_sums_equal_a_loop_over_records_however_the_stack_is_split(rule, kind, together, records_at_once):
+def test_sums_equal_a_loop_over_records_however_the_stack_is_split(rule, kind, records_at_once):
     module, weights, x, y = _problem(MODULES[kind])
     clip_norms = torch.tensor([1.0, float("inf"), 0.3], dtype=torch.float64)
     present = torch.ones(x.shape[:2], dtype=torch.float64)
     present[1, 4:] = 0
     stacked = StackedGradients(RULES[rule](module, x[0, 0]), x[0, 0], 1e9)
-    stacked.together, stacked.records_at_once = together, records_at_once
-    sums = torch.full_like(weights, 7.0)
-    stacked(sums, weights, (x, y, present), clip_norms)
+    stacked.records_at_once = records_at_once
+    sums = stacked(weights, (x, y, present), clip_norms)
     for group, count in ((0, 7), (1, 4)):
         for variant, clip_norm in enumerate(clip_norms):
             expected = _by_hand(module, weights[group, variant], x[group, :count], y[group, :count], float(clip_norm))
@@ -63,19 +61,16 @@ def test_one_model_after_the_other_gives_each_bit_for_bit_what_it_gets_alone():
     module, weights, x, y = _problem(MODULES["convolution"])
     stacked = StackedGradients(gradient_rule(module, cross_entropy, x[0, 0]), x[0, 0], 1e9)
     batch, clip_norms = (x, y, torch.ones(x.shape[:2], dtype=torch.float64)), torch.tensor([1.0, 0.5, float("inf")])
-    sums = torch.empty_like(weights)
-    stacked(sums, weights, batch, clip_norms)
+    sums = stacked(weights, batch, clip_norms)
     for variant in range(3):
-        alone = torch.empty_like(weights[:, :1])
-        stacked(alone, weights[:, variant : variant + 1], batch, clip_norms[variant : variant + 1])
+        alone = stacked(weights[:, variant : variant + 1], batch, clip_norms[variant : variant + 1])
         assert torch.equal(alone[:, 0], sums[:, variant])
 
 
 def test_no_records_give_zero():
     module, weights, x, y = _problem(MODULES["dense"])
     stacked = StackedGradients(PerRecordGradients(module, cross_entropy), x[0, 0], 1e9)
-    sums = torch.full_like(weights, 7.0)
-    stacked(sums, weights, (x[:, :0], y[:, :0], torch.ones(2, 0, dtype=torch.float64)), torch.ones(3))
+    sums = stacked(weights, (x[:, :0], y[:, :0], torch.ones(2, 0, dtype=torch.float64)), torch.ones(3))
     assert not sums.any()
 
 
@@ -83,6 +78,55 @@ def test_a_budget_without_room_for_one_record_is_refused_with_the_size_that_is_n
     module, _, x, _ = _problem(MODULES["dense"])
     with pytest.raises(InputError, match="memory_gb: one record's gradient needs"):
         StackedGradients(PerRecordGradients(module, cross_entropy), x[0, 0], 100)
+
+
+class Hungry:
+    """A rule for whose sums memory is short above so many records of one model."""
+
+    def __init__(self, rule, room: int, error: Exception):
+        self.rule, self.room, self.error, self.seen = rule, room, error, []
+
+    def record_bytes(self, record):
+        return self.rule.record_bytes(record)
+
+    def clipped_sums(self, weights, batch, clip_norms):
+        self.seen.append(len(weights) * len(batch[0]))
+        if self.seen[-1] > self.room:
+            raise self.error
+        return self.rule.clipped_sums(weights, batch, clip_norms)
+
+
+NO_MEMORY = [
+    MemoryError(),
+    torch.OutOfMemoryError("CUDA out of memory"),
+    RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 99 bytes"),
+]
+
+
+@pytest.mark.parametrize("error", NO_MEMORY, ids=lambda error: type(error).__name__)
+def test_where_memory_runs_out_fewer_models_go_together_and_the_log_says_so(error, caplog):
+    module, weights, x, y = _problem(MODULES["dense"])
+    batch, clip_norms = (x, y, torch.ones(x.shape[:2], dtype=torch.float64)), torch.tensor([1.0, 0.5, float("inf")])
+    rule = gradient_rule(module, cross_entropy, x[0, 0])
+    expected = StackedGradients(rule, x[0, 0], 1e9)(weights, batch, clip_norms)
+    hungry = Hungry(rule, 3, error)
+    stacked = StackedGradients(hungry, x[0, 0], 1e9)
+    torch.testing.assert_close(stacked(weights, batch, clip_norms), expected, rtol=0, atol=1e-12)
+    assert "out of memory: from here on" in caplog.text
+    assert stacked.records_at_once <= 3
+    hungry.seen.clear()
+    stacked(weights, batch, clip_norms)
+    assert max(hungry.seen) <= 3  # it has learnt
+
+
+def test_one_record_that_does_not_fit_and_other_errors_are_said():
+    module, weights, x, y = _problem(MODULES["dense"])
+    batch = (x, y, torch.ones(x.shape[:2], dtype=torch.float64))
+    rule = gradient_rule(module, cross_entropy, x[0, 0])
+    with pytest.raises(InputError, match="does not fit"):
+        StackedGradients(Hungry(rule, 0, MemoryError()), x[0, 0], 1e9)(weights, batch, torch.ones(3))
+    with pytest.raises(RuntimeError, match="shapes"):
+        StackedGradients(Hungry(rule, 0, RuntimeError("shapes differ")), x[0, 0], 1e9)(weights, batch, torch.ones(3))
 
 
 def test_activations_are_counted_once_a_module():

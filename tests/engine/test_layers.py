@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.func import vmap
 
 from dpfl.engine.gradients import PerRecordGradients
-from dpfl.engine.layers import Convolution, Dense, GramConvolution, LayerGradients, gradient_rule
+from dpfl.engine.layers import LayerGradients, gradient_rule
+from dpfl.engine.linear import LinearGradients
 from dpfl.federated.pfl import cross_entropy
 from dpfl.models.image import COLOUR, GREY, ImageModel, build
 
@@ -34,6 +36,11 @@ class Scaled(nn.Module):
         return self.head(self.scale * x.flatten(1))
 
 
+def _twice_in_sequence() -> nn.Module:
+    layer = nn.Linear(72, 72)
+    return nn.Sequential(nn.Flatten(), layer, layer, nn.Linear(72, 5))
+
+
 ELSEWHERE = {
     "grouped": lambda: nn.Sequential(nn.Conv2d(2, 4, 3, groups=2), nn.Flatten(), nn.Linear(64, 5)),
     "circular": lambda: nn.Sequential(
@@ -41,17 +48,40 @@ ELSEWHERE = {
     ),
     "no bias": lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 5, bias=False)),
     "layer norm": lambda: nn.Sequential(nn.LayerNorm(6), nn.Flatten(), nn.Linear(72, 5)),
+    "other activation": lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.ELU(), nn.Flatten(), nn.Linear(64, 5)),
+    "padded pool": lambda: nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.MaxPool2d(2, padding=1), nn.Flatten(), nn.Linear(36, 5)
+    ),
     "met twice": Twice,
+    "twice in a sequence": _twice_in_sequence,
     "own parameter": Scaled,
     "over positions": lambda: nn.Sequential(nn.Linear(6, 3), nn.Flatten(), nn.Linear(36, 5)),
 }
 CLOSED = {
-    "dense": lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 5)),
+    "dense": lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 9), nn.Tanh(), nn.Linear(9, 5)),
+    "pooled first": lambda: nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(2, 4, 2), nn.Flatten(), nn.Linear(16, 5)),
     "strided, padded": lambda: nn.Sequential(nn.Conv2d(2, 40, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(360, 5)),
-    "dilated": lambda: nn.Sequential(nn.Conv2d(2, 3, 2, dilation=2), nn.Tanh(), nn.Flatten(), nn.Linear(48, 5)),
-    "oblong": lambda: nn.Sequential(nn.Conv2d(2, 9, (2, 5), (2, 1), (0, 1)), nn.Flatten(), nn.Linear(108, 5)),
-    "deep": lambda: nn.Sequential(nn.Conv2d(2, 8, 3), nn.ELU(), nn.Conv2d(8, 30, 3), nn.Flatten(), nn.Linear(120, 5)),
+    "deep": lambda: nn.Sequential(
+        nn.Sequential(nn.Conv2d(2, 8, 3), nn.Tanh()),
+        nn.Conv2d(8, 30, 2),
+        nn.MaxPool2d(2, 1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(120, 5),
+    ),
 }
+
+
+def _problem(name: str):
+    torch.manual_seed(0)
+    module = CLOSED[name]().double()
+    rule = gradient_rule(module, cross_entropy, RECORD)
+    assert isinstance(rule, LayerGradients)
+    weights = rule.layout.flatten({name: each.detach() for name, each in module.named_parameters()})
+    weights = weights + 0.1 * torch.randn(4, len(weights), dtype=torch.float64)
+    present = torch.tensor([1.0] * 8 + [0.0], dtype=torch.float64)
+    batch = torch.randn(9, *RECORD.shape, dtype=torch.float64), torch.arange(9) % 5, present
+    return rule, PerRecordGradients(module, cross_entropy), weights, batch
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
@@ -60,33 +90,50 @@ def test_modules_without_closed_form_are_differentiated_record_by_record(name):
 
 
 @pytest.mark.parametrize("name", CLOSED)
-@pytest.mark.parametrize("convolution", [Convolution, GramConvolution])
-def test_closed_forms_equal_per_record_gradients(name, convolution):
-    torch.manual_seed(0)
-    module = CLOSED[name]().double()
-    rule = gradient_rule(module, cross_entropy, RECORD)
-    assert isinstance(rule, LayerGradients)
-    for layer in rule.traced:  # both kinds of convolution on every one, whichever is the cheaper
-        if isinstance(layer.rule, Convolution):
-            object.__setattr__(layer, "rule", convolution(layer.rule.layer, layer.outputs))
-    x = torch.randn(9, *RECORD.shape, dtype=torch.float64)
-    batch = (x, torch.arange(9) % 5, torch.tensor([1.0] * 8 + [0.0], dtype=torch.float64))
-    weights = rule.layout.flatten({name: each.detach() for name, each in module.named_parameters()})
-    reference = PerRecordGradients(module, cross_entropy)
-    for clip_norm in (0.1, 2.0, 1e6):
-        bound = torch.tensor(clip_norm, dtype=torch.float64)
-        ours = rule.clipped_sum(weights, batch, rule.prepare(x), bound)
-        torch.testing.assert_close(ours, reference.clipped_sum(weights, batch, (), bound), rtol=0, atol=1e-13)
+def test_closed_forms_equal_per_record_gradients(name):
+    rule, reference, weights, batch = _problem(name)
+    clip_norms = torch.tensor([0.1, torch.inf, 2.0, 1e6], dtype=torch.float64)
+    ours = rule.clipped_sums(weights, batch, clip_norms)
+    torch.testing.assert_close(ours, reference.clipped_sums(weights, batch, clip_norms), rtol=0, atol=1e-13)
 
 
-def test_models_of_the_paper_have_closed_forms_and_share_what_is_known_of_the_batch():
+@pytest.mark.parametrize("name", CLOSED)
+def test_single_precision_gives_the_same_up_to_its_rounding(name):
+    rule, _, weights, batch = _problem(name)
+    clip_norms = torch.tensor([0.1, torch.inf, 2.0, 1e6], dtype=torch.float64)
+    single = rule.clipped_sums(weights.float(), (batch[0].float(), batch[1], batch[2].float()), clip_norms.float())
+    torch.testing.assert_close(single.double(), rule.clipped_sums(weights, batch, clip_norms), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_every_model_gets_bit_for_bit_what_it_gets_alone(name):
+    rule, _, weights, batch = _problem(name)
+    clip_norms = torch.tensor([0.1, torch.inf, 2.0, 0.5], dtype=torch.float64)
+    together = rule.clipped_sums(weights, batch, clip_norms)
+    for model in range(4):
+        one = slice(model, model + 1)
+        assert torch.equal(rule.clipped_sums(weights[one], batch, clip_norms[one])[0], together[model])
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_the_same_sums_come_under_vmap_as_on_other_devices(name, monkeypatch):
+    rule, _, weights, batch = _problem(name)
+    monkeypatch.setattr("dpfl.engine.layers._loss_slopes", _slopes_by_hand)
+    bounds = torch.tensor([0.1, torch.inf, 2.0, 1e6], dtype=torch.float64)
+    shared = rule.stages[0].see(batch[0]) if rule.trained[0] == 0 else None
+    over_models = vmap(rule._clipped_sum, (0, 0, None, None))(weights, bounds, batch, shared)
+    torch.testing.assert_close(over_models, rule.clipped_sums(weights, batch, bounds), rtol=0, atol=1e-13)
+
+
+def _slopes_by_hand(loss, logits, y):
+    return logits.softmax(-1) - nn.functional.one_hot(y, logits.shape[-1])
+
+
+def test_models_of_the_paper_have_closed_forms():
     for model in ImageModel:
         for shape in (GREY, COLOUR):
             record = torch.zeros(shape)
             if model.reads_features:
                 record = torch.zeros(81 * shape[0], shape[1] // 4, shape[2] // 4)
             rule = gradient_rule(build(model, shape, 0), cross_entropy, record)
-            assert isinstance(rule, LayerGradients)
-            assert [layer.reads_batch for layer in rule.traced] == [True] + [False] * (len(rule.traced) - 1)
-            assert rule.wide == (model is ImageModel.SCATTER_LINEAR)
-            assert isinstance(rule.traced[-1].rule, Dense)
+            assert isinstance(rule, LinearGradients if model is ImageModel.SCATTER_LINEAR else LayerGradients)

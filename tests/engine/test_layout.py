@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpfl.engine.layout import Layout
+from dpfl.engine.layout import Layout, aligned
 from dpfl.errors import InputError
 
 
@@ -33,3 +33,14 @@ def test_a_parameter_without_axes_is_kept():
 def test_refuses_buffers():
     with pytest.raises(InputError, match=r"buffer 0\.running_mean"):
         Layout.of(nn.Sequential(nn.BatchNorm1d(2)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1, 16, 83])
+def test_aligned_vectors_start_at_whole_cache_lines(dtype, size):
+    flat = torch.randn(2, 3, size + 1, dtype=dtype)[..., 1:]
+    copy = aligned(flat)
+    assert torch.equal(copy, flat)
+    assert all(vector.data_ptr() % 64 == 0 for vector in copy.flatten(0, 1))
+    copy.zero_()
+    assert flat.all()

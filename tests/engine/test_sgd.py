@@ -145,6 +145,19 @@ def test_variants_share_the_noise_and_groups_do_not():
     assert abs(torch.corrcoef(noise[:, 0])[0, 1]) < 6 * 0.025
 
 
+def test_groups_may_have_their_own_noise():
+    module, data = _dense_problem()
+    batches = [[np.arange(5)], [np.arange(3)]]
+    clip_norms = torch.tensor([1.0, 0.5], dtype=torch.float64)
+    multipliers = torch.tensor([[1.3, 0.7], [0.0, 2.0]], dtype=torch.float64)
+    noisy = _train(module, data, batches, Variants(clip_norms, multipliers), _normal)
+    exact = _train(module, data, batches, Variants(clip_norms, 0 * multipliers), _silent)
+    for group in range(2):
+        scales = LEARNING_RATE * multipliers[group] * clip_norms / EXPECTED
+        expected = -scales[:, None] * _normal(group, 0)
+        torch.testing.assert_close((noisy - exact)[group], expected, rtol=0, atol=1e-14)
+
+
 def test_stacking_order_and_splitting_do_not_change_a_model():
     module, data = _dense_problem()
     draw = np.random.default_rng(1)

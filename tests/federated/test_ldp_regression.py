@@ -1,9 +1,7 @@
-"""The regression sweeps: splits, choice from the grid, run table, privacy statement, bad input."""
+"""The regression sweeps against plain loops, their baselines, and what a table may look like."""
 
 from __future__ import annotations
 
-import dataclasses
-import io
 import itertools
 import json
 import math
@@ -17,9 +15,9 @@ from dpfl.data.read import TableData, load_table
 from dpfl.engine.randomness import generator
 from dpfl.errors import InputError
 from dpfl.federated import ldp_regression
-from dpfl.federated.minibatch import Points, Protocol
-from dpfl.grid import Folders, Sweep
-from dpfl.models import linear_regression
+from dpfl.federated.rounds import Participation, Protocol
+from dpfl.models.glm import Square
+from dpfl.sweeps import Folders, Sweep
 
 SETTINGS = {
     "dataset": "toy",
@@ -28,6 +26,9 @@ SETTINGS = {
     "rounds": 6,
     "delta": "1/n^2",
     "noise": "advanced_composition",
+    "sampling": "with_replacement",
+    "clipping": "record",
+    "batch_size": "published",
     "largest_epsilon": 6,
     "repetitions": 2,
     "step_exponents": {"minibatch": [-3, 1, 4], "local": [-4, 0, 3]},
@@ -121,7 +122,7 @@ def plain_row(table: TableData, job: Sweep, cell: dict, noise_multiplier: float,
     """Return the metrics of one row of the run table, every run of the grid on its own."""
     train, test = plain_split(table, 3, seed)
     pooled = [[np.concatenate([part[side] for part in group]) for side in (0, 1)] for group in (train, test)]
-    protocol = Protocol(6, 3, batch_size, 2, 3)
+    protocol = Protocol(Square(), 6, Participation((3,)), batch_size, 2, 3)
     best, runs, diverged = None, 0, 0
     for exponent in np.linspace(*job.settings["step_exponents"][cell["algorithm"]]):
         for clip in job.settings["clip_norms"]:
@@ -151,70 +152,13 @@ def test_the_run_table_is_that_of_plain_loops(folders):
     assert rows["diverged_share"].between(0, 1, inclusive="neither").any()
 
 
-def test_a_subset_of_cells_or_seeds_gives_the_same_rows(folders):
-    whole = trained(folders, sweep())
-    for cells, seeds in ((CELLS[1:2], (0, 1, 5)), (CELLS[3:], (5,)), (CELLS[::-1], (1, 0))):
-        part = trained(folders, sweep(cells, seeds))
-        keys = ["algorithm", "epsilon", "seed"]
-        same = part[keys].merge(whole, on=keys, how="left")[list(part.columns)]
-        pd.testing.assert_frame_equal(part, same, check_exact=True)
-
-
-def test_small_stacks_give_the_same_rows(folders, monkeypatch):
-    told: list[tuple[int, int]] = []
-    whole = trained(folders, sweep())
-    monkeypatch.setattr(ldp_regression, "STACK_BYTES", 1)
-    parts = trained(folders, sweep(), progress=lambda done, total: told.append((done, total)))
-    pd.testing.assert_frame_equal(whole, parts, check_exact=True)
-    assert told == [(done, 36) for done in range(1, 37)]  # 2 algorithms, 3 trials, 6 rounds
-
-
-def test_a_calibration_read_back_from_its_file_gives_the_same_rows(folders):
-    job = sweep()
-    calibration = ldp_regression.calibrate(job, load_table(folders.arrays).about)
-    text = calibration.to_csv(index=False)
-    read = pd.read_csv(io.StringIO(text), keep_default_na=False, na_values=["nan", ""])
-    first, second = (
-        ldp_regression.train(job, folders, each, None, lambda done, total: None).to_csv(index=False)
-        for each in (calibration, read)
-    )
-    assert first == second
-
-
-def test_a_point_with_a_diverged_repetition_is_recorded_and_never_chosen(folders):
-    """Of three points the first has the least mean but for one repetition that is no number."""
-    trial = heterogeneous.split(load_table(folders.arrays), 3, ["age"], seed=0)
-    best = linear_regression.least_squares(trial.train_x, trial.train_y)
-    weights = np.stack([np.tile(best[:, None] + shift, (1, 3)) for shift in (0.0, 0.0)])
-    weights[:, :, 1] += 0.1
-    weights[:, :, 2] += 1e6
-    points = Points(np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, np.inf]), np.zeros(3))
-    assert ldp_regression.choose(trial, points, weights, 1e4)["step_size"] == 1.0
-    for poison in (np.nan, np.inf, 1e5):
-        weights[1, 0, 0] = poison
-        chosen = ldp_regression.choose(trial, points, weights, 1e4)
-        assert (chosen["status"], chosen["step_size"], chosen["clip_norm"]) == ("finished", 2.0, 5.0)
-        assert chosen["diverged_share"] == 0.5
-    lost = ldp_regression.choose(trial, points, weights[:, :, 2:].repeat(2, axis=2), 1e4)
-    assert lost["status"] == "diverged" and lost["diverged_share"] == 1.0
-    assert all(math.isnan(lost[name]) for name in ("train_loss", "test_loss", "step_size", "clip_norm"))
-
-
-def test_only_training_records_decide(folders):
-    trial = heterogeneous.split(load_table(folders.arrays), 3, ["age"], seed=0)
-    rng = np.random.default_rng(0)
-    weights, points = rng.normal(size=(2, 4, 6)), Points(np.arange(1.0, 7.0), np.ones(6), np.ones(6))
-    other = dataclasses.replace(trial, test_y=trial.test_y * -7.0)
-    one, two = (ldp_regression.choose(each, points, weights, 1e9) for each in (trial, other))
-    assert one["step_size"] == two["step_size"] and one["test_loss"] != two["test_loss"]
-
-
 def test_baselines_against_scikit_learn(folders):
     from sklearn.dummy import DummyRegressor
     from sklearn.linear_model import LinearRegression
 
-    trial = heterogeneous.split(load_table(folders.arrays), 3, ["age"], seed=3)
-    columns = ldp_regression.trial_columns(trial)
+    table = load_table(folders.arrays)
+    trial = heterogeneous.split(table, 3, ["age"], seed=3)
+    columns = ldp_regression.Regression(None, table, ["age"]).references(trial)
     fitted = [each.fit(trial.train_x[:, 1:], trial.train_y) for each in (DummyRegressor(), LinearRegression())]
     for name, regressor in zip(("mean_predictor_test_loss", "least_squares_test_loss"), fitted, strict=True):
         half = np.mean((regressor.predict(trial.test_x[:, 1:]) - trial.test_y) ** 2) / 2
@@ -260,44 +204,7 @@ def test_without_privacy_an_infinite_clip_norm_is_part_of_the_grid(folders):
     assert list(rows["clip_norm"]) == [1e-9] * 3 + [math.inf] * 3
 
 
-@pytest.mark.parametrize(
-    ("changes", "cell", "named"),
-    [
-        ({"clients": 40}, {}, "client 31"),
-        ({"clients": 0}, {}, "clients"),
-        ({"participating": 4}, {}, "participating"),
-        ({"rounds": 2.5}, {}, "rounds"),
-        ({"last_iterates": 7}, {}, "last_iterates"),
-        ({"repetitions": 0}, {}, "repetitions"),
-        ({"largest_epsilon": 0.01}, {"epsilon": 0.001}, "largest_epsilon"),
-        ({"delta": 1e-5}, {}, "delta"),
-        ({"noise": "moments"}, {}, "noise"),
-        ({"clip_norms": [1.0, 0.0]}, {}, "clip_norms"),
-        ({"clip_norms": [math.inf]}, {}, "clip_norms"),
-        ({"divergence_loss": math.nan}, {}, "divergence_loss"),
-        ({}, {"epsilon": 0.0}, "epsilon"),
-        ({}, {"epsilon": -1.0}, "epsilon"),
-        ({}, {"epsilon": math.nan}, "epsilon"),
-        ({}, {"epsilon": 11.0}, "largest_epsilon"),
-        ({"largest_epsilon": 10}, {"epsilon": 8.0}, "16 training records"),
-        ({}, {"algorithm": "newton"}, "algorithm"),
-    ],
-)
-def test_settings_that_cannot_be_used_are_named(folders, changes, cell, named):
-    job = sweep([{"algorithm": "local", "epsilon": 1.0, **cell}], **changes)
-    with pytest.raises(InputError, match=named) as raised:
-        ldp_regression.calibrate(job, load_table(folders.arrays).about)
-    assert "\n" not in str(raised.value)
-
-
 def test_a_constant_target_is_refused(folders):
     np.save(folders.arrays / "y.npy", np.full(62, 2.0))
     with pytest.raises(InputError, match="constant"):
         trained(folders, sweep())
-
-
-def test_a_calibration_of_another_sweep_is_refused(folders):
-    job = sweep()
-    calibration = ldp_regression.calibrate(job, load_table(folders.arrays).about).iloc[1:]
-    with pytest.raises(InputError, match="calibration has 0 rows"):
-        ldp_regression.train(job, folders, calibration, None, lambda done, total: None)

@@ -4,13 +4,14 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpfl.accounting import dpsgd
 from dpfl.errors import InputError
 from dpfl.features.scattering import build_features
 from dpfl.federated import pfl
-from dpfl.grid import Folders, Sweep
+from dpfl.sweeps import Folders, Sweep
 
 TRAIN, TEST = 300, 100
 SETTINGS = {
@@ -148,6 +149,87 @@ def test_a_cell_is_the_same_alone_and_in_the_stack(folders, calibration):
         assert alone["accuracy_pct_by_round"].iloc[0] == stacked["accuracy_pct_by_round"].iloc[index]
 
 
+def test_schedules_of_unequal_rounds_are_written_as_lists_and_leave_whole_numbers_whole(folders, about):
+    cells = (
+        {"epsilon": 3.0, "local_epochs": [1, 3], "rounds": 2},
+        {"epsilon": 3.0, "local_epochs": [2, 2]},
+        {"epsilon": 3.0, "local_epochs": 2, "rounds": 2},
+    )
+    sweep = _sweep(cells, seeds=(0,))
+    noise = pfl.calibrate(sweep, about)
+    assert noise["noise_multiplier"].nunique() == 1
+    table = pfl.train(sweep, folders, noise, None, _silent)
+    assert table["local_epochs"].tolist() == [0, 2, 2]
+    assert table["rounds"].tolist() == [2, 2, 2]
+    assert table["local_epochs_by_round"].tolist() == ["[1, 3]", "[2, 2]", "[2, 2]"]
+    assert table["local_epochs"].dtype == np.int64
+    by_round = table["accuracy_pct_by_round"].tolist()
+    assert by_round[1] == by_round[2] != by_round[0]
+
+
+def test_clients_of_unequal_size_each_have_the_noise_of_their_own_rate(folders, about):
+    settings = {"client_share": [0.5, 0.1], "clients": 2}
+    sweep = _sweep(CELLS, seeds=(0,), **settings)
+    noise = pfl.calibrate(sweep, about)
+    by_client = json.loads(noise["privacy_noise_multiplier_by_client"].iloc[0])
+    for sigma, records in zip(by_client, (150, 30), strict=True):
+        steps = -(-records // 16)
+        alone = {"sample_rate": 1 / steps, "steps": 4 * steps, "delta": 1e-5, "accountant": "rdp"}
+        assert 2.99 < dpsgd.epsilon(noise_multiplier=sigma, **alone) <= 3.0
+    assert noise["noise_multiplier"].iloc[0] == max(by_client) == by_client[1]
+    assert noise["privacy_records"].iloc[0] == 30
+    assert "clients hold 30 to 150 records" in noise["privacy_note"].iloc[0]
+    assert noise["privacy_noise_multiplier_by_client"].iloc[2] == "[]"
+    table = pfl.train(sweep, folders, noise, None, _silent)
+    assert set(table["status"]) == {"finished"}
+    assert (table["accuracy_pct"] > 25).all()
+
+
+def test_equal_shares_in_a_list_are_one_share(about, calibration):
+    listed = pfl.calibrate(_sweep(client_share=[0.2, 0.2, 0.2]), about)
+    pd.testing.assert_frame_equal(listed, calibration)
+
+
+def test_distances_are_measured_where_they_are_asked_for(folders, about, calibration):
+    silent = {"epsilon": math.inf, "local_epochs": 2, "rounds": 2}
+    cells = ({**silent, "epsilon": 3.0, "clip": True}, {**silent, "clip": False}, {**silent, "clip": True})
+    other = {**silent, "local_epochs": 4, "rounds": 1, "clip": False}
+    sweep = _sweep((*cells, other), seeds=(0,), measure="distances", learning_rate=0.1)
+    noise = pfl.calibrate(sweep, about)
+    assert noise["privacy_clip_norm"].tolist() == [1.0, math.inf, 1.0, math.inf]
+    assert noise["noise_multiplier"].tolist()[1:] == [0, 0, 0]
+    table = pfl.train(sweep, folders, noise, None, _silent)
+    assert table["clip"].tolist() == [True, False, True, False]
+    private = {name: json.loads(table[name].iloc[0]) for name in pfl.DISTANCES}
+    assert all(len(values) == 2 and min(values) > 0 for values in private.values())
+    for kind in ("plain", "noiseless"):  # averaging three clients takes away some of the noise
+        assert private[f"distance_to_{kind}"][0] < private[f"local_distance_to_{kind}"][0]
+    assert json.loads(table["distance_to_plain"].iloc[1]) == [0.0, 0.0]
+    assert json.loads(table["distance_to_noiseless"].iloc[3]) == []
+    assert (table["local_accuracy_pct"] < table["accuracy_pct"]).any()
+    assert table["local_accuracy_pct"].between(10, 100).all()
+    assert "local_accuracy_pct" not in pfl.train(_sweep(seeds=(0,)), folders, calibration, None, _silent)
+
+
+def test_clients_may_start_apart_and_sigmoids_may_be_tempered(folders, calibration):
+    cell, row, settings = CELLS[2:], calibration[2:], {"model": "cnn_tanh"}
+    tables = [
+        pfl.train(_sweep(cell, (0,), **settings, **other), folders, row, None, _silent)["accuracy_pct"].iloc[0]
+        for other in ({}, {"initialisation": "per_client"}, {"tempered_sigmoid": [2, 2, 1]})
+    ]
+    assert tables[0] == tables[2]
+    assert tables[0] != tables[1]
+    tempered = _sweep(cell, (0,), **settings, tempered_sigmoid=[1.58, 3.0, 0.71])
+    assert pfl.train(tempered, folders, row, None, _silent)["status"].tolist() == ["finished"]
+
+
+@pytest.mark.parametrize("accountant", ["prv", "pld"])
+def test_other_accountants_calibrate_tighter(about, calibration, accountant):
+    noise = pfl.calibrate(_sweep(CELLS[:1], accountant=accountant), about)
+    assert 0.8 * calibration["noise_multiplier"].iloc[0] < noise["noise_multiplier"].iloc[0]
+    assert noise["noise_multiplier"].iloc[0] < calibration["noise_multiplier"].iloc[0]
+
+
 class Stopped(Exception):
     pass
 
@@ -159,14 +241,15 @@ def test_a_resumed_run_ends_with_the_same_bytes(folders, calibration, tmp_path, 
             raise Stopped
 
     checkpoint = tmp_path / "run.checkpoint"
-    whole = pfl.train(_sweep(), folders, calibration, None, _silent)
+    sweep = _sweep(measure="distances")
+    whole = pfl.train(sweep, folders, calibration, None, _silent)
     with pytest.raises(Stopped):
-        pfl.train(_sweep(), folders, calibration, checkpoint, stop)
+        pfl.train(sweep, folders, calibration, checkpoint, stop)
     seen = []
-    resumed = pfl.train(_sweep(), folders, calibration, checkpoint, lambda done, total: seen.append(done))
+    resumed = pfl.train(sweep, folders, calibration, checkpoint, lambda done, total: seen.append(done))
     assert seen[0] == stop_at + 1
     assert resumed.to_csv() == whole.to_csv()
-    again = pfl.train(_sweep(), folders, calibration, checkpoint, lambda done, total: seen.append("trained anew"))
+    again = pfl.train(sweep, folders, calibration, checkpoint, lambda done, total: seen.append("trained anew"))
     assert seen[-1] == 8
     assert again.to_csv() == whole.to_csv()
 
@@ -185,19 +268,6 @@ def test_divergence_is_a_result(folders, calibration):
         table = pfl.train(_sweep(seeds=(0,), learning_rate=1e38), folders, calibration, None, _silent)
     assert table["status"].iloc[2] == "diverged"
     assert table["accuracy_pct"].between(0, 100).all()
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"model": "resnet"}, "model"),
-        ({"initialisation": "own"}, "initialisation"),
-        ({"sampling": "full_batch"}, "sampling"),
-    ],
-)
-def test_unusable_settings_are_named(about, settings, named):
-    with pytest.raises(InputError, match=named):
-        pfl.calibrate(_sweep(**settings), about)
 
 
 def test_missing_features_are_named(folders, calibration, tmp_path):

@@ -6,7 +6,18 @@ from torch import nn
 from torch.func import functional_call
 
 from dpfl.errors import InputError
-from dpfl.models.image import COLOUR, GREY, ImageModel, MaxPool, TemperedSigmoid, build, image_model, prepare
+from dpfl.models.image import (
+    COLOUR,
+    GREY,
+    TANH,
+    ImageModel,
+    MaxPool,
+    Normalisation,
+    TemperedSigmoid,
+    build,
+    image_model,
+    prepare,
+)
 
 PARAMETERS = {
     (ImageModel.CNN_RELU, GREY): 26_010,  # printed by Papernot et al. 2021
@@ -41,18 +52,28 @@ def test_size_output_and_functional_use(model, shape):
 def test_initial_weights_are_addressed_and_leave_the_global_generator_alone():
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    first, again, other = (build(ImageModel.CNN_TANH, GREY, seed=seed) for seed in (1, 1, 2))
+    addresses = ((1, 0), (1, 0), (2, 0), (1, 1))
+    drawn = [build(ImageModel.CNN_TANH, GREY, *address).parameters() for address in addresses]
     assert torch.equal(torch.get_rng_state(), before)
-    for a, b, c in zip(first.parameters(), again.parameters(), other.parameters(), strict=True):
-        assert torch.equal(a, b)
-        assert not torch.equal(a, c)
+    for first, again, seed, client in zip(*drawn, strict=True):
+        assert torch.equal(first, again)
+        assert not torch.equal(first, seed)
+        assert not torch.equal(first, client)
 
 
-def test_tempered_sigmoid_is_tanh_at_its_default_and_follows_its_formula_elsewhere():
+def test_tempered_sigmoid_follows_its_formula_is_tanh_at_its_default_and_used_elsewhere():
     x = torch.linspace(-30, 30, 1001, dtype=torch.float64)
-    assert torch.equal(TemperedSigmoid()(x), torch.tanh(x))
-    expected = 1.58 * torch.sigmoid(3.0 * x) - 0.71
+    torch.testing.assert_close(TemperedSigmoid(*TANH)(x), torch.tanh(x), rtol=0, atol=1e-15)
+    expected = 1.58 / (1 + torch.exp(-3.0 * x)) - 0.71
     torch.testing.assert_close(TemperedSigmoid(1.58, 3.0, 0.71)(x), expected, rtol=0, atol=1e-14)
+
+    def kinds(**other):
+        return {type(each) for each in build(ImageModel.CNN_TANH, GREY, seed=0, **other).modules()}
+
+    assert nn.Tanh in kinds() and TemperedSigmoid not in kinds()
+    assert TemperedSigmoid in kinds(tempered_sigmoid=(1.58, 3.0, 0.71))
+    with pytest.raises(InputError, match="tempered_sigmoid"):
+        kinds(tempered_sigmoid=(0, 2, 1))
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -79,6 +100,22 @@ def test_prepare_scales_pixels_and_normalises_every_channel_of_every_record_alon
     layer = nn.GroupNorm(243, 243, affine=False)
     torch.testing.assert_close(prepared, layer(features), rtol=0, atol=1e-6)
     assert torch.equal(prepared[1:2], prepare(ImageModel.SCATTER_CNN, features[1:2]))
+
+
+def test_other_normalisations_are_group_norms_of_one_record():
+    features = 5 + 3 * _inputs(ImageModel.SCATTER_CNN, COLOUR)
+    for normalisation, groups in ((Normalisation.GROUPS27, 27), (Normalisation.STANDARDISED, 1)):
+        prepared = prepare(ImageModel.SCATTER_CNN, features, normalisation).unflatten(1, (groups, -1)).flatten(2)
+        torch.testing.assert_close(prepared.mean(2), torch.zeros(3, groups), rtol=0, atol=1e-5)
+        torch.testing.assert_close(prepared.var(2, unbiased=False), torch.ones(3, groups), rtol=0, atol=1e-3)
+    assert torch.equal(prepare(ImageModel.SCATTER_CNN, features, Normalisation.NONE), features)
+    pixels = torch.randint(256, (3, 1, 28, 28), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    for normalisation in (Normalisation.CHANNEL, Normalisation.GROUPS27, Normalisation.NONE):
+        assert torch.equal(prepare(ImageModel.CNN_TANH, pixels, normalisation), pixels / 255)
+    standardised = prepare(ImageModel.CNN_TANH, pixels, Normalisation.STANDARDISED)
+    torch.testing.assert_close(standardised.mean((1, 2, 3)), torch.zeros(3), rtol=0, atol=1e-5)
+    with pytest.raises(InputError, match="normalisation: 8 channels do not make 27 groups"):
+        prepare(ImageModel.SCATTER_CNN, torch.ones(1, 8, 2, 2), Normalisation.GROUPS27)
 
 
 def test_refuses_unknown_models_and_shapes():

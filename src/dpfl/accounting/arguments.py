@@ -48,9 +48,18 @@ def scalar(name: str, value: ArrayLike, **bounds) -> float:
     return float(array)
 
 
+def wholes(name: str, value: ArrayLike, **bounds) -> NDArray[np.float64]:
+    """Return `value` as a float64 array of whole numbers; 3.0 is accepted, 10/3 is refused; bounds as in `real`.
+
+    Raises ValueError naming the argument and its first offending element.
+    """
+    array = real(name, value, **bounds)
+    fractions = array[np.isfinite(array) & (array != np.floor(array))]
+    if fractions.size:
+        raise ValueError(f"{name} must be a whole number, got {fractions.flat[0]}")
+    return array
+
+
 def whole(name: str, value: ArrayLike, *, at_least: int = 0) -> int:
     """Return `value` as an int; 3.0 is accepted, 10/3 is refused. Raises ValueError naming the argument."""
-    number = scalar(name, value, at_least=at_least)
-    if number != int(number):
-        raise ValueError(f"{name} must be a whole number, got {number}")
-    return int(number)
+    return int(wholes(name, scalar(name, value, at_least=at_least)))

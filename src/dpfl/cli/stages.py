@@ -16,6 +16,7 @@ from dpfl.errors import InputError
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import Stage
 from dpfl.provenance.record_file import read_record, record_path
+from dpfl.sweeps import Folders
 
 data_app = typer.Typer(help="Fetch, verify and unpack the datasets; make the demo's stand-ins.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
@@ -48,7 +49,7 @@ def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -
     from dpfl.data import sources
 
     folder = Path(configuration.read(config)["data"]["folder"])
-    out = grid.Folders.of(folder, dataset).arrays
+    out = Folders.of(folder, dataset).arrays
     stage = Stage("data arrays", ("dpfl.data.arrays", "dpfl.data.stand_ins"), {"dataset": dataset})
     if sources.is_published(dataset):
         from dpfl.data.arrays import build_arrays
@@ -69,7 +70,7 @@ def features(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> N
     """Compute the scattering features of a dataset once, as arrays that can be memory-mapped."""
     from dpfl.features.scattering import build_features
 
-    folders = grid.Folders.of(Path(configuration.read(config)["data"]["folder"]), dataset)
+    folders = Folders.of(Path(configuration.read(config)["data"]["folder"]), dataset)
     stage = Stage("features", ("dpfl.features.scattering",), {"dataset": dataset})
     stage.reads(folders.arrays / name for name in ("about.json", "train_x.npy", "test_x.npy"))
     with progress_bar(f"features of {dataset}", unit="images") as progress:
@@ -89,7 +90,7 @@ def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
         raise InputError(f"nothing of paper {paper} is trained at scale {resolved['scale']}")
     modules = tuple(sorted({f"dpfl.federated.{sweep.algorithm}" for sweep in families.values()}))
     stage = Stage("account", modules, {"paper": paper, "scale": resolved["scale"]})
-    folders = {s.dataset: grid.Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in families.values()}
+    folders = {s.dataset: Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in families.values()}
     stage.reads([config, *(folder.arrays / "about.json" for folder in folders.values())])
     abouts = {dataset: load_about(folder.arrays) for dataset, folder in folders.items()}
     tables = []
@@ -117,7 +118,7 @@ def train(
     job = grid.find(resolved, paper, sweep)
     code = f"dpfl.federated.{job.algorithm}"
     stage = Stage("train", (code,), job.settings, job.seeds, job.machine["device"], job.machine["threads"])
-    folders = grid.Folders.of(Path(resolved["data"]["folder"]), job.dataset)
+    folders = Folders.of(Path(resolved["data"]["folder"]), job.dataset)
     noise = results_folder(resolved) / "accounting" / f"{paper}.csv"
     needed = [folders.arrays, folders.features] if job.needs_features else [folders.arrays]
     stage.reads(

@@ -15,6 +15,7 @@ from dpfl import grid
 from dpfl.control import lock
 from dpfl.papers import load
 from dpfl.progress import is_progress
+from dpfl.sweeps import Sweep
 
 
 class Work(StrEnum):
@@ -31,12 +32,12 @@ class Work(StrEnum):
 class Standing:
     """A sweep, where it stands, and the last words of its log where they tell more."""
 
-    sweep: grid.Sweep
+    sweep: Sweep
     work: Work
     words: str = ""
 
 
-def standing(sweep: grid.Sweep, folder: Path, running_since: float | None) -> Standing:
+def standing(sweep: Sweep, folder: Path, running_since: float | None) -> Standing:
     """Return where a sweep of results/<scale> stands; `running_since`: when the run that is at work here began."""
     if (folder / "runs" / sweep.paper / f"{sweep.name}.csv").exists():
         return Standing(sweep, Work.DONE)
@@ -87,7 +88,7 @@ def _time_left(open_sweeps: list[Standing], seconds: dict[tuple[str, str], list[
     return f"left, one job at a time: about {minutes:.0f} min{of_unknown}"
 
 
-def _seconds(sweep: grid.Sweep, folder: Path) -> float | None:
+def _seconds(sweep: Sweep, folder: Path) -> float | None:
     """Return the wall time that Snakemake measured for a finished sweep, or None."""
     text = _text(folder / "benchmarks" / f"train_{sweep.paper}_{sweep.name}.tsv")
     rows = list(csv.DictReader(text.splitlines(), delimiter="\t"))

@@ -23,7 +23,7 @@ TEST_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Trial:
-    """One split of all clients' records, a constant column in front; client c trains on starts[c] to starts[c+1]-1."""
+    """One split of all clients' records: x (records, features), y; client c trains on starts[c] to starts[c+1] - 1."""
 
     train_x: Array
     train_y: Array

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,20 +14,25 @@ from dpfl.engine.randomness import generator
 _ROUNDING = 1e-9
 
 
-def random_shares(records: int, clients: int, share: float, seed: int) -> list[NDArray[np.int64]]:
+def random_shares(records: int, clients: int, share: float | Sequence[float], seed: int) -> list[NDArray[np.int64]]:
     """Return, for each client, the indices of its floor(share * records) records, each index at most once.
 
-    Where clients * share > 1 the clients overlap: each draws its own share of all records, independently, from the
-    address (seed, "partition", client). Otherwise they are disjoint slices of one permutation, from client 0's address.
+    `share` is one number for all clients or one a client. Where the shares add up to more than 1 the clients overlap:
+    each draws its own share of all records, independently, from the address (seed, "partition", client). Otherwise
+    they are disjoint slices of one permutation, from client 0's address.
 
-    Raises ValueError unless records and clients are whole and at least 1, share is in (0, 1], and no share is empty.
+    Raises ValueError unless records and clients are whole and at least 1, there is a share a client, each in (0, 1],
+    and no share is empty.
     """
     records, clients = whole("records", records, at_least=1), whole("clients", clients, at_least=1)
-    share = scalar("share", share, above=0, at_most=1)
-    size = int(share * records + _ROUNDING)
-    if size == 0:
-        raise ValueError(f"share must give each client at least one of the {records} records, got {share}")
-    if clients * share > 1 + _ROUNDING:
-        return [generator(seed, "partition", client).permutation(records)[:size] for client in range(clients)]
+    shares = list(share) if isinstance(share, Sequence) else [share] * clients
+    if len(shares) != clients:
+        raise ValueError(f"share must be one number or one a client, got {len(shares)} for {clients} clients")
+    shares = [scalar("share", each, above=0, at_most=1) for each in shares]
+    sizes = [int(each * records + _ROUNDING) for each in shares]
+    if 0 in sizes:
+        raise ValueError(f"share must give each client at least one of the {records} records, got {min(shares)}")
+    if sum(shares) > 1 + _ROUNDING:
+        return [generator(seed, "partition", client).permutation(records)[:size] for client, size in enumerate(sizes)]
     order = generator(seed, "partition").permutation(records)
-    return [order[client * size : (client + 1) * size] for client in range(clients)]
+    return np.split(order[: sum(sizes)], np.cumsum(sizes)[:-1])

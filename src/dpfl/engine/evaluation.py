@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from dpfl.engine.layout import Layout
+from dpfl.engine.layout import Layout, aligned
 
 RECORDS_AT_ONCE = 1000
 
@@ -19,7 +19,7 @@ def accuracy_pct(module: nn.Module, weights: Tensor, inputs: Tensor, labels: Ten
     """
     layout = Layout.of(module)
     results = []
-    for flat in weights:
+    for flat in aligned(weights):
         parameters = layout.views(flat)
         correct = sum(
             int((functional_call(module, parameters, (x,)).argmax(1) == y).sum())

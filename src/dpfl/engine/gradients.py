@@ -7,8 +7,9 @@ norms have a closed form.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,27 +19,26 @@ from dpfl.engine.layout import Layout
 from dpfl.errors import InputError
 from dpfl.mechanisms.clipping import clip_factors
 
+_log = logging.getLogger(__name__)
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Maps predictions (n, ...) and labels (n, ...) to one loss a record, (n,)."""
 
 
 class GradientRule(Protocol):
-    """How the gradients of one model on one batch are summed; every method works under vmap."""
+    """How the gradients of models that share a batch are summed."""
 
-    wide: bool
-    """Whether a CPU, too, is faster with many models at once: only where no layer is a convolution."""
+    def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
+        """Return, for each model of `weights` (variants, parameters), the sum over present records of its gradients,
+        each scaled to a norm of at most the model's clip norm; shape (variants, parameters).
 
-    def prepare(self, x: Tensor) -> Any:
-        """Return what all models of a stack can share about the batch, as tensors; may be empty."""
-
-    def clipped_sum(self, weights: Tensor, batch: Batch, shared: Any, clip_norm: Tensor) -> Tensor:
-        """Return the sum over present records of gradients clipped to `clip_norm`, (parameters,)."""
-
-    def plain_sum(self, weights: Tensor, batch: Batch) -> Tensor:
-        """Return the sum over present records of gradients, (parameters,)."""
+        `clip_norms` (variants,): infinite where nothing is clipped; those are plain sums. On other devices
+        than a CPU it is called under vmap over groups of models, `weights` and `batch` mapped and `clip_norms` not:
+        there it may not write in place.
+        """
 
     def record_bytes(self, record: Tensor) -> int:
-        """Return about how many bytes `clipped_sum` holds for each record of a batch."""
+        """Return about how many bytes `clipped_sums` holds for each record of a batch and each model."""
 
 
 Batch = tuple[Tensor, Tensor, Tensor]
@@ -48,25 +48,28 @@ Batch = tuple[Tensor, Tensor, Tensor]
 class PerRecordGradients:
     """Gradients of each record by vmap: for any module without buffers, at the cost of holding them all."""
 
-    wide = False
-
     def __init__(self, module: nn.Module, loss: Loss):
         self.module, self.loss, self.layout = module, loss, Layout.of(module)
 
-    def prepare(self, x: Tensor) -> tuple[()]:
-        """Share nothing."""
-        return ()
+    def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
+        """Clip over the whole parameter vector, then sum; the models follow one another."""
+        return torch.stack(
+            [
+                self._clipped_sum(model, batch, clip_norm) if clips else self._plain_sum(model, batch)
+                for model, clip_norm, clips in zip(weights, clip_norms, clipping(clip_norms), strict=True)
+            ]
+        )
 
-    def clipped_sum(self, weights: Tensor, batch: Batch, shared: Any, clip_norm: Tensor) -> Tensor:
-        """Clip over the whole parameter vector, then sum."""
+    def _clipped_sum(self, weights: Tensor, batch: Batch, clip_norm: Tensor) -> Tensor:
+        """The sum for one model that clips."""
         x, y, present = batch
         gradients = vmap(grad(self._record_loss), (None, 0, 0))(self.layout.views(weights), x, y)
         squares = sum(gradient.flatten(1).square().sum(1) for gradient in gradients.values())
         factors = clip_factors(squares.sqrt(), clip_norm) * present
         return self.layout.flatten({name: torch.tensordot(factors, g, 1) for name, g in gradients.items()})
 
-    def plain_sum(self, weights: Tensor, batch: Batch) -> Tensor:
-        """Differentiate the summed loss at once."""
+    def _plain_sum(self, weights: Tensor, batch: Batch) -> Tensor:
+        """The sum for one model that does not clip: the gradient of the summed loss."""
         x, y, present = batch
 
         def total(parameters: dict[str, Tensor]) -> Tensor:
@@ -86,10 +89,9 @@ class PerRecordGradients:
 class StackedGradients:
     """Applies a rule to a stack of groups (each with its own batch) x variants (sharing the group's batch).
 
-    On a CPU models follow one another, which is faster there than batching them and gives every model bit for bit what
-    it gets alone. On other devices, and on a CPU where the rule is `wide`, as many models as the budget holds go
-    together, by vmap. Where not even one model's batch fits, its records are split. Neither changes the sums beyond
-    rounding.
+    All variants of a group go together as far as the budget of memory goes, else fewer; where not even one model's
+    batch fits, its records are split. Groups follow one another on a CPU and go together, by vmap, elsewhere. None of
+    this changes the sums beyond rounding.
     """
 
     def __init__(self, rule: GradientRule, record: Tensor, memory_bytes: float):
@@ -97,70 +99,70 @@ class StackedGradients:
         budget holds not even one record of one model."""
         self.rule = rule
         self.records_at_once = int(memory_bytes // rule.record_bytes(record))
-        self.together = record.device.type != "cpu" or rule.wide
         if self.records_at_once < 1:
             needed = rule.record_bytes(record) / 2**30
             raise InputError(f"memory_gb: one record's gradient needs {needed:.3g} GB, the budget holds less; raise it")
 
-    def __call__(self, sums: Tensor, weights: Tensor, batch: Batch, clip_norms: Tensor) -> None:
-        """Overwrite `sums` with the gradient sums at `weights`; both have shape (groups, variants, parameters).
+    def __call__(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
+        """Return the gradient sums at `weights`, both of shape (groups, variants, parameters); the caller may change
+        them, and must have done with them before the next call.
 
         `batch`: inputs (groups, n, ...), labels (groups, n, ...), presence (groups, n). `clip_norms` (variants,):
-        infinite where a variant does not clip; those cost no per-record gradients.
+        infinite where a variant does not clip. Where memory runs out, fewer models go together from then on, and the
+        log says so; raises InputError where one record of one model is too much.
         """
-        sums.zero_()
-        clips = torch.isfinite(clip_norms).tolist()
-        clipped = [variant for variant, clip in enumerate(clips) if clip]
-        plain = [variant for variant, clip in enumerate(clips) if not clip]
-        length = batch[0].shape[1]
-        for start in range(0, length, self.records_at_once):
-            records = slice(start, start + self.records_at_once)
-            add = self._add_together if self.together else self._add_in_turn
-            add(sums, weights, tuple(part[:, records] for part in batch), clip_norms, clipped, plain)
+        while True:
+            try:
+                return self._sums(weights, batch, clip_norms)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                self._shrink(weights.shape[0] * weights.shape[1] * batch[0].shape[1])
+            if weights.device.type == "cuda":
+                torch.cuda.empty_cache()
 
-    def _add_in_turn(
-        self, sums: Tensor, weights: Tensor, batch: Batch, clip_norms: Tensor, clipped: list[int], plain: list[int]
-    ) -> None:
-        """Add the sums of a part of the records, model by model."""
-        for group in range(len(weights)):
-            x, y, present = (part[group] for part in batch)
-            shared = self.rule.prepare(x) if clipped else None
-            for variant in clipped:
-                sums[group, variant] += self.rule.clipped_sum(
-                    weights[group, variant], (x, y, present), shared, clip_norms[variant]
-                )
-            for variant in plain:
-                sums[group, variant] += self.rule.plain_sum(weights[group, variant], (x, y, present))
+    def _sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
+        """The sums, as many models and records at once as go together."""
+        groups, variants, length = *weights.shape[:2], batch[0].shape[1]
+        if groups * variants * length <= self.records_at_once:
+            return self._part(weights, batch, clip_norms)
+        models = max(1, self.records_at_once // length)
+        wide, deep = min(models, variants), max(1, models // variants)
+        sums = torch.zeros_like(weights)
+        for first_record in range(0, length, self.records_at_once):
+            records = slice(first_record, first_record + self.records_at_once)
+            for first_group in range(0, groups, deep):
+                here = slice(first_group, first_group + deep)
+                part = tuple(each[here, records] for each in batch)
+                for first in range(0, variants, wide):
+                    chosen = slice(first, first + wide)
+                    sums[here, chosen] += self._part(weights[here, chosen], part, clip_norms[chosen])
+        return sums
 
-    def _add_together(
-        self, sums: Tensor, weights: Tensor, batch: Batch, clip_norms: Tensor, clipped: list[int], plain: list[int]
-    ) -> None:
-        """Add the sums of a part of the records, as many models at once as the budget holds."""
-        models = max(1, self.records_at_once // batch[0].shape[1])
-        for kind, rule in ((clipped, self._clipped), (plain, self._plain)):
-            for first in range(0, len(kind), models):
-                variants = kind[first : first + models]
-                groups = max(1, models // len(variants))
-                for group in range(0, len(weights), groups):
-                    here, chosen = slice(group, group + groups), _span(variants)
-                    part = tuple(each[here] for each in batch)
-                    sums[here, chosen] += rule(weights[here, chosen], part, clip_norms[chosen])
+    def _part(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
+        """The rule's sums of some groups, variants and records."""
+        if len(weights) > 1 and weights.device.type != "cpu":
+            return vmap(self.rule.clipped_sums, (0, 0, None))(weights, batch, clip_norms)
+        groups = zip(weights, *batch, strict=True)
+        sums = [self.rule.clipped_sums(models, tuple(part), clip_norms) for models, *part in groups]
+        return sums[0][None] if len(sums) == 1 else torch.stack(sums)
 
-    def _clipped(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
-        """The rule's clipped sum over groups and variants."""
-        shared = vmap(self.rule.prepare)(batch[0])
-        over_variants = vmap(self.rule.clipped_sum, (0, None, None, 0))
-        return vmap(over_variants, (0, 0, 0, None))(weights, batch, shared, clip_norms)
-
-    def _plain(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
-        """The rule's plain sum over groups and variants."""
-        return vmap(vmap(self.rule.plain_sum, (0, None)))(weights, batch)
+    def _shrink(self, tried: int) -> None:
+        """Halve what goes together, `tried` records of one model each having been too much."""
+        self.records_at_once = min(self.records_at_once, tried) // 2
+        if self.records_at_once < 1:
+            raise InputError("memory: one record's gradient of one model does not fit; use a machine with more")
+        _log.warning("out of memory: from here on %d records of one model go together", self.records_at_once)
 
 
-def _span(numbers: list[int]) -> slice | list[int]:
-    """Return rising numbers as a slice where they have no gap: indexing by a slice copies nothing."""
-    gapless = numbers[-1] - numbers[0] == len(numbers) - 1
-    return slice(numbers[0], numbers[-1] + 1) if gapless else numbers
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory ran out: Python's, torch's on a device, or torch's on a CPU."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "not enough memory" in str(error)
+
+
+def clipping(clip_norms: Tensor) -> list[bool]:
+    """Return which variants clip, from their clip norms (variants,)."""
+    return torch.isfinite(clip_norms).tolist()
 
 
 def activations(module: nn.Module, record: Tensor) -> int:

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from dpfl.errors import InputError
 
+ALIGNMENT_BYTES = 64  # of torch's own memory, and the longest vector of a CPU
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -45,3 +47,15 @@ class Layout:
         """Return one vector (..., size) of tensors that share their first `leading` axes."""
         lead = next(iter(tensors.values())).shape[:leading]
         return torch.cat([tensors[name].reshape(*lead, -1) for name in self.names], dim=-1)
+
+
+def aligned(flat: Tensor) -> Tensor:
+    """Return a copy of `flat` (..., size) in which every vector starts at a multiple of 64 bytes.
+
+    Matrix libraries round according to where an operand starts: so laid out, a model has the same bits wherever it
+    stands in a stack.
+    """
+    size, step = flat.shape[-1], ALIGNMENT_BYTES // flat.element_size()
+    padded = flat.new_empty(*flat.shape[:-1], -(-size // step) * step)[..., :size]
+    padded.copy_(flat)
+    return padded

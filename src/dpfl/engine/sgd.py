@@ -15,26 +15,24 @@ from dpfl.engine.gradients import Batch, StackedGradients
 
 @dataclass(frozen=True)
 class Variants:
-    """What differs between the models that share a batch; each field has shape (variants,) and lies on their device.
+    """What differs between the models that share a batch, on the models' device.
 
-    `clip_norms` and `noise_multipliers` >= 0; an infinite clip norm means plain SGD: no clipping, no noise.
+    `clip_norms` (variants,) and `noise_multipliers`, (variants,) or (groups, variants) where each group has its own;
+    both >= 0. An infinite clip norm means plain SGD: no clipping, no noise.
     """
 
     clip_norms: Tensor
     noise_multipliers: Tensor
 
     @property
-    def private(self) -> Tensor:
-        """Which variants clip."""
+    def clipped(self) -> Tensor:
+        """Which variants clip, (variants,)."""
         return torch.isfinite(self.clip_norms)
 
     @property
     def noise_scales(self) -> Tensor:
-        """Standard deviation of the noise on the summed gradient."""
-        return torch.where(self.private, self.noise_multipliers * self.clip_norms, 0.0)
-
-    def __getitem__(self, chosen: list[int]) -> Variants:
-        return Variants(self.clip_norms[chosen], self.noise_multipliers[chosen])
+        """Standard deviation of the noise on the summed gradient, in the shape of `noise_multipliers`."""
+        return torch.where(self.clipped, self.noise_multipliers * self.clip_norms, 0.0)
 
 
 @dataclass(frozen=True)
@@ -42,11 +40,12 @@ class SGD:
     """Stacked DP-SGD as Opacus does it: noise on the clipped sum, then a division by the expected batch size.
 
     Update of every parameter w with momentum m: m <- momentum * m + g, w <- w - learning_rate * m, with
-    g = (sum of clipped gradients + sigma C z) / expected batch size for private variants, z standard normal, and the
+    g = (sum of clipped gradients + sigma C z) / expected batch size for variants that clip, z standard normal, and the
     mean gradient of the batch for plain ones (0 for an empty batch).
 
-    Formal guarantee: one step is a Gaussian mechanism with noise multiplier sigma on the batch (dpfl.mechanisms). What
-    the steps compose to depends on the sampling of the batches (dpfl.accounting.dpsgd).
+    Formal guarantee: one step is a Gaussian mechanism with noise multiplier sigma on the batch (dpfl.mechanisms), an
+    empty batch included: it moves the weights by noise alone. What the steps compose to depends on the sampling of the
+    batches (dpfl.accounting.dpsgd).
     """
 
     gradients: StackedGradients
@@ -70,16 +69,15 @@ class SGD:
         draws (parameters,), asked for only where a variant needs them.
         """
         denominators = torch.tensor(expected, dtype=weights.dtype, device=weights.device)[:, None]
-        scales = self.variants.noise_scales
+        scales = self.variants.noise_scales.to(weights.dtype)[..., None]
         noisy = bool((scales > 0).any())
-        gradient = torch.empty_like(weights)  # one for all steps: on a CPU a fresh one costs more than its arithmetic
         for step in range(len(batches[0])):
             batch, counts = _gather(data, [group[step] for group in batches])
-            self.gradients(gradient, weights, batch, self.variants.clip_norms)
+            gradient = self.gradients(weights, batch, self.variants.clip_norms)
             if noisy:
                 draws = torch.stack([noise(group, step) for group in range(len(weights))])
-                gradient.addcmul_(draws[:, None, :], scales[None, :, None])
-            sizes = torch.where(self.variants.private, denominators, counts[:, None].clamp(min=1))
+                gradient.addcmul_(draws[:, None, :], scales)
+            sizes = torch.where(self.variants.clipped, denominators, counts[:, None].clamp(min=1))
             velocity.mul_(self.momentum).addcdiv_(gradient, sizes[:, :, None])
             weights.sub_(velocity, alpha=self.learning_rate)
 
@@ -95,4 +93,5 @@ def _gather(data: tuple[Tensor, Tensor], chosen: list[NDArray[np.int64]]) -> tup
         present[group, : len(indices)] = True
     index = torch.from_numpy(rows).to(inputs.device)
     flags = torch.from_numpy(present).to(inputs.device, inputs.dtype)
-    return (inputs[index], labels[index], flags), flags.sum(1)
+    x, y = (part.index_select(0, index.flatten()).unflatten(0, index.shape) for part in (inputs, labels))
+    return (x, y, flags), flags.sum(1)

@@ -6,6 +6,8 @@ a kind, so it is applied once to the whole data set (`prepare`) instead of in ev
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from enum import StrEnum
 
 import torch
@@ -34,19 +36,46 @@ class ImageModel(StrEnum):
         return self in (ImageModel.SCATTER_LINEAR, ImageModel.SCATTER_CNN)
 
 
-class TemperedSigmoid(nn.Module):
-    """The bounded activation s * sigmoid(temp * x) - o of Papernot et al. 2021; the default (2, 2, 1) is tanh."""
+class Normalisation(StrEnum):
+    """What is done to one record's features, or pixels, before training."""
 
-    def __init__(self, s: float = 2.0, temp: float = 2.0, o: float = 1.0):
+    CHANNEL = "channel"
+    GROUPS27 = "groups27"
+    NONE = "none"
+    STANDARDISED = "standardised"
+
+    def groups(self, model: ImageModel, channels: int) -> int:
+        """Return the number of channel groups that lose their mean and are divided by their deviation; 0 for none.
+
+        Features: a group a channel, 27 groups, none, or one group of everything. Pixels know only two ways: one group
+        of everything (standardised), else they stay as they are.
+        """
+        if self is Normalisation.STANDARDISED:
+            return 1
+        if self is Normalisation.NONE or not model.reads_features:
+            return 0
+        return channels if self is Normalisation.CHANNEL else 27
+
+
+TANH = (2.0, 2.0, 1.0)
+"""Scale, inverse temperature and offset at which the tempered sigmoid is tanh."""
+
+
+class TemperedSigmoid(nn.Module):
+    """The bounded activation s * sigmoid(temp * x) - o of Papernot et al. 2021; nn.Tanh is it at (2, 2, 1)."""
+
+    def __init__(self, s: float, temp: float, o: float):
         super().__init__()
-        # sigmoid(z) = (1 + tanh(z/2))/2: this form is exactly tanh at the default
-        self.amplitude, self.steepness, self.shift = s / 2, temp / 2, s / 2 - o
+        self.s, self.temp, self.o = s, temp, o
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x of any shape, element by element."""
-        if (self.amplitude, self.steepness, self.shift) == (1, 1, 0):
-            return torch.tanh(x)
-        return self.amplitude * torch.tanh(self.steepness * x) + self.shift
+        return self.s * torch.sigmoid(self.temp * x) - self.o
+
+    def slope(self, output: Tensor) -> Tensor:
+        """Return the derivative where the activation took the value `output`."""
+        sigmoid = (output + self.o) / self.s
+        return self.s * self.temp * sigmoid * (1 - sigmoid)
 
 
 class MaxPool(nn.MaxPool2d):
@@ -69,34 +98,51 @@ def image_model(name: str) -> ImageModel:
         raise InputError(f"model: {name!r} is unknown, should be one of {', '.join(ImageModel)}") from None
 
 
-def build(model: ImageModel, image_shape: tuple[int, int, int], seed: int) -> nn.Module:
-    """Return the trained part of `model` for images of that shape, at the initial weights addressed by `seed`.
+def build(
+    model: ImageModel,
+    image_shape: tuple[int, int, int],
+    seed: int,
+    client: int = 0,
+    tempered_sigmoid: tuple[float, float, float] = TANH,
+) -> nn.Module:
+    """Return the trained part of `model` for images of that shape, at the initial weights of (`seed`, `client`).
 
     The module maps prepared inputs (n, ...) to logits (n, 10). Initial weights follow torch's defaults.
+    `tempered_sigmoid`: scale, inverse temperature and offset of the activation, where the model has a bounded one.
     Pooling stands before the activation: both are monotone, so the order changes no value, only the cost.
-    Raises InputError for another shape than (1, 28, 28) and (3, 32, 32). Source: bhaskar2025, section on models.
+    Raises InputError for another shape than (1, 28, 28) and (3, 32, 32), and for a sigmoid that does not rise.
+    Source: bhaskar2025, section on models.
     """
     if tuple(image_shape) not in (GREY, COLOUR):
         raise InputError(f"images are {tuple(image_shape)}, should be {GREY} or {COLOUR} for the models of bhaskar2025")
+    if min(tempered_sigmoid[:2]) <= 0:
+        raise InputError(f"tempered_sigmoid: {list(tempered_sigmoid)} should have a scale and a temperature above 0")
     build_layers = _SCATTER if model.reads_features else _CNN
-    activation = nn.ReLU if model is ImageModel.CNN_RELU else TemperedSigmoid
+    activation: Callable[[], nn.Module] = functools.partial(TemperedSigmoid, *tempered_sigmoid)
+    if model is ImageModel.CNN_RELU or tempered_sigmoid == TANH:
+        activation = nn.ReLU if model is ImageModel.CNN_RELU else nn.Tanh
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(torch_seed(seed, "initial_model"))
+        torch.default_generator.manual_seed(torch_seed(seed, "initial_model", client))
         if model is ImageModel.SCATTER_LINEAR:
             return _linear(image_shape)
         return build_layers[tuple(image_shape)](activation)
 
 
-def prepare(model: ImageModel, inputs: Tensor) -> Tensor:
-    """Return what the trained part reads, as float32: pixels in [0, 1], or scattering features of unit variance.
+def prepare(model: ImageModel, inputs: Tensor, normalisation: Normalisation = Normalisation.CHANNEL) -> Tensor:
+    """Return what the trained part reads, as float32: pixels, by default in [0, 1], or normalised scattering features.
 
-    Pixels: uint8 (n, channels, height, width). Features: float (n, 81 * channels, ...); each channel of each record
-    loses its own mean and is divided by its own deviation (group norm, one group a channel, no learnt scale). The rule
-    looks at one record only and has no parameters, so it costs no privacy and may be applied before training.
+    Pixels: uint8 (n, channels, height, width). Features: float (n, 81 * channels, ...). Normalising is a group norm
+    without learnt scale: by default each channel of each record's features loses its own mean and is divided by its
+    own deviation. The rule looks at one record only and has no parameters, so it costs no privacy and may be applied
+    before training. Raises InputError where the channels do not make whole groups.
     """
-    if model.reads_features:
-        return functional.group_norm(inputs.float(), inputs.shape[1])
-    return inputs.float() / 255
+    scaled = inputs.float() if model.reads_features else inputs.float() / 255
+    groups = normalisation.groups(model, inputs.shape[1])
+    if groups == 0:
+        return scaled
+    if inputs.shape[1] % groups:
+        raise InputError(f"normalisation: {inputs.shape[1]} channels do not make {groups} groups")
+    return functional.group_norm(scaled, groups)
 
 
 def _linear(image_shape: tuple[int, int, int]) -> nn.Module:
@@ -106,7 +152,7 @@ def _linear(image_shape: tuple[int, int, int]) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(features, CLASSES))
 
 
-def _cnn_grey(activation: type[nn.Module]) -> nn.Module:
+def _cnn_grey(activation: Callable[[], nn.Module]) -> nn.Module:
     """The small network of Papernot et al. 2021: 26,010 parameters."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 8, stride=2, padding=3),
@@ -122,7 +168,7 @@ def _cnn_grey(activation: type[nn.Module]) -> nn.Module:
     )
 
 
-def _cnn_colour(activation: type[nn.Module]) -> nn.Module:
+def _cnn_colour(activation: Callable[[], nn.Module]) -> nn.Module:
     """The large network of Papernot et al. 2021: three pairs of convolutions, 550,570 parameters."""
     layers: list[nn.Module] = []
     channels = COLOUR[0]
@@ -133,7 +179,7 @@ def _cnn_colour(activation: type[nn.Module]) -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(2048, 128), activation(), nn.Linear(128, CLASSES))
 
 
-def _scatter_cnn_grey(activation: type[nn.Module]) -> nn.Module:
+def _scatter_cnn_grey(activation: Callable[[], nn.Module]) -> nn.Module:
     """The network of Tramer and Boneh 2021 on grey scattering features: 33,066 parameters."""
     return nn.Sequential(
         nn.Conv2d(COEFFICIENTS, 16, 3, stride=2, padding=1),
@@ -147,7 +193,7 @@ def _scatter_cnn_grey(activation: type[nn.Module]) -> nn.Module:
     )
 
 
-def _scatter_cnn_colour(activation: type[nn.Module]) -> nn.Module:
+def _scatter_cnn_colour(activation: Callable[[], nn.Module]) -> nn.Module:
     """The network of Tramer and Boneh 2021 on colour scattering features: 187,210 parameters."""
     return nn.Sequential(
         nn.Conv2d(COLOUR[0] * COEFFICIENTS, 64, 3, padding=1),

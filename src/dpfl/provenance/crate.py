@@ -7,6 +7,8 @@ SHA-256, raw files by the address that they came from.
 
 from __future__ import annotations
 
+import json
+import zipfile
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -14,15 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from rocrate.model.computationalworkflow import ComputationalWorkflow
 from rocrate.model.contextentity import ContextEntity
+from rocrate.model.entity import Entity
 from rocrate.rocrate import ROCrate
 
 from dpfl import __version__
 from dpfl.data import sources
 from dpfl.errors import InputError
 from dpfl.files import replacing
+from dpfl.provenance.record_file import file_sha256, record_path
 from dpfl.provenance.trace import lineage
 
+METADATA = "ro-crate-metadata.json"
 _WFRUN = "https://w3id.org/ro/wfrun/"
 _PROFILES = (
     (f"{_WFRUN}process/0.5", "Process Run Crate", "0.5"),
@@ -33,14 +39,58 @@ _PROFILES = (
 _PARAMETER = {"@id": "https://bioschemas.org/profiles/FormalParameter/1.0-RELEASE"}
 _LICENCE = "https://spdx.org/licenses/MIT"
 _DONE = "http://schema.org/CompletedActionStatus"
-_WORKFLOW = ("Snakefile", "config.yaml", "environment.yml", "README.md", "LICENSE", "CITATION.cff")
+_ABOUT = ("config.yaml", "environment.yml", "requirements.lock", "README.md", "LICENSE", "CITATION.cff")
+_ENDINGS = {".csv": "text/csv", ".json": "application/json", ".html": "text/html", ".svg": "image/svg+xml"}
+_ENDINGS |= {".pdf": "application/pdf", ".png": "image/png", ".md": "text/markdown", ".yaml": "application/yaml"}
+_AGE = (1980, 1, 1, 0, 0, 0)  # of every member: the same run gives the same bytes
 
 
-def write(folder: Path) -> Path:
-    """Write <folder>.crate.zip for results/<scale> and return its path; run it where the Snakefile lies.
+class _Workflow(ComputationalWorkflow):
+    """The Snakefile: a workflow whose steps are told (HowTo), as a Provenance Run Crate has it."""
 
-    Raises InputError where there is no record below `folder`.
+    TYPES = (*ComputationalWorkflow.TYPES, "HowTo")
+
+    def _empty(self) -> dict[str, Any]:
+        return {**super()._empty(), "@type": list(self.TYPES)}
+
+
+def write(folder: Path) -> tuple[Path, bool]:
+    """Write <folder>.crate.zip for results/<scale>; return its path and whether it had to be written.
+
+    Run it where the Snakefile lies. The same results give the same bytes, and a crate that says the same already is
+    left as it is. Raises InputError where there is no record below `folder`, or one is damaged.
     """
+    path = folder.with_name(f"{folder.name}.crate.zip")
+    described = _described(folder)
+    text = json.dumps(described.crate.metadata.generate(), indent=1, sort_keys=True) + "\n"
+    if _says(path, text):
+        return path, False
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(_member(METADATA), text)
+        for name in sorted(described.members):
+            archive.writestr(_member(name), Path(name).read_bytes())
+    return path, True
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    """Return the head of a member of the archive."""
+    info = zipfile.ZipInfo(name, _AGE)
+    info.compress_type = zipfile.ZIP_DEFLATED
+    info.external_attr = 0o644 << 16
+    return info
+
+
+def _says(path: Path, text: str) -> bool:
+    """Return whether the crate at `path` has this description; every member's hash is part of it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(METADATA) == text.encode()
+    except (FileNotFoundError, zipfile.BadZipFile, KeyError):
+        return False
+
+
+def _described(folder: Path) -> _Crate:
+    """Return the crate of all records below the folder and of the stages before."""
     known = []
     for _, record in lineage(folder):
         if isinstance(record, InputError):
@@ -50,65 +100,58 @@ def write(folder: Path) -> Path:
     for record in sorted(known, key=lambda each: (each["started"], each["outputs"][0]["path"])):
         crate.add(record)
     crate.close()
-    path = folder.with_name(f"{folder.name}.crate.zip")
-    with replacing(path) as temporary:
-        # rocrate appends .zip to any other name
-        zipped = Path(crate.crate.write_zip(temporary.with_suffix(".zip")))
-        zipped.replace(temporary)
-    return path
+    return crate
 
 
 @dataclass
 class _Crate:
-    """A crate that grows record by record."""
+    """A crate that grows record by record; `members` are the files that go along."""
 
     folder: Path
     crate: ROCrate = field(default_factory=lambda: ROCrate(version="1.1"))
-    files: dict[str, Any] = field(default_factory=dict)
+    members: set[str] = field(default_factory=set)
+    files: dict[str, Entity] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
-    tools: dict[str, Any] = field(default_factory=dict)
-    steps: dict[str, Any] = field(default_factory=dict)
-    actions: list[Any] = field(default_factory=list)
-    controls: list[Any] = field(default_factory=list)
+    tools: dict[str, Entity] = field(default_factory=dict)
+    steps: dict[str, Entity] = field(default_factory=dict)
+    settings: dict[str, Entity] = field(default_factory=dict)
+    actions: list[Entity] = field(default_factory=list)
+    controls: list[Entity] = field(default_factory=list)
     times: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        citation = yaml.safe_load(Path("CITATION.cff").read_text(encoding="utf-8"))
+        """Say what the crate is, who made it and under which licence; take the workflow's files along."""
+        citation = Path("CITATION.cff")
+        about = yaml.safe_load(citation.read_text(encoding="utf-8")) if citation.exists() else {}
+        authors = about.get("authors") or [{"name": "The dpfl authors"}]
         root = self.crate.root_dataset
-        root["name"] = f"dpfl, scale {self.folder.name}: {citation['title']}"
+        root["name"] = f"dpfl, scale {self.folder.name}"
         root["description"] = (
-            "Run tables, tables, figures and verdicts on five papers, with the provenance of each file"
+            "Five papers on differentially private federated learning, reproduced: run tables, tables, figures and "
+            "verdicts, each with the record of what it was made from"
         )
         root["license"] = self._entity(_LICENCE, "CreativeWork", name="MIT License", identifier=_LICENCE)
-        self.author = self._entity("#authors", "Organization", name=citation["authors"][0]["name"])
+        self.author = self._entity("#authors", "Organization", name=authors[0]["name"])
         root["author"] = self.author
         root["publisher"] = self.author
         self.crate.metadata.extra_contexts.append("https://w3id.org/ro/terms/workflow-run/context")
         root["conformsTo"] = [self._entity(url, "CreativeWork", name=n, version=v) for url, n, v in _PROFILES]
-        for name in _WORKFLOW[1:]:
-            self.crate.add_file(name, name, properties={"name": name})
-        for path in sorted(Path("workflow").rglob("*.*")):
-            self.crate.add_file(path, str(path), properties={"name": path.name})
+        for path in (*map(Path, _ABOUT), *sorted(Path("workflow").rglob("*.*"))):
+            if path.is_file():
+                self._along(str(path), file_sha256(path), path.stat().st_size)
 
     def add(self, record: dict[str, Any]) -> None:
         """Add one stage's record: what it read, what it wrote, with which settings and software."""
         stage, outputs = record["stage"], record["outputs"]
         if stage not in self.tools:
-            key = stage.replace(" ", "-")
-            description = f"dpfl {stage}: {', '.join(record['source']['modules'])}"
-            properties = {"name": f"dpfl {stage}", "description": description, "softwareVersion": __version__}
-            self.tools[stage] = self._entity(f"#stage-{key}", "SoftwareApplication", **properties)
-            step = {"position": str(len(self.tools)), "name": stage, "workExample": self.tools[stage]}
-            self.steps[stage] = self._entity(f"#step-{key}", "HowToStep", **step)
+            self._add_stage(stage, record["source"]["modules"])
         identifier = sha256(outputs[0]["path"].encode()).hexdigest()[:16]
         ended = datetime.fromisoformat(record["started"]).timestamp() + record["seconds"]
         self.times += [record["started"], datetime.fromtimestamp(ended, UTC).isoformat(timespec="seconds")]
         self.versions |= record["software"]
-        settings = [
-            self._entity(f"#setting-{identifier}-{name}", "PropertyValue", name=name, value=str(value))
-            for name, value in sorted({**record["settings"], "source digest": record["source"]["digest"]}.items())
-        ]
+        said = {"seeds": record["seeds"], "source digest": record["source"]["digest"]}
+        said |= {"commit": record["source"]["commit"], **record["machine"], **record["settings"]}
         action = self._entity(
             f"#run-{identifier}",
             "CreateAction",
@@ -118,28 +161,23 @@ class _Crate:
             actionStatus=_DONE,
             instrument=self.tools[stage],
             agent=self.author,
-            object=[*(self._file(entry) for entry in record["inputs"]), *settings],
+            object=[*map(self._file, record["inputs"]), *(self._setting(*item) for item in sorted(said.items()))],
             result=[self._file(entry) for entry in outputs],
         )
         self.written |= {entry["path"] for entry in outputs}
         self.actions.append(action)
         control = {"name": f"start {stage}", "instrument": self.steps[stage], "object": action}
         self.controls.append(self._entity(f"#start-{identifier}", "ControlAction", **control))
+        beside = record_path(Path(outputs[0]["path"]))
+        if self._is_here(str(beside)):
+            self._along(str(beside), file_sha256(beside), beside.stat().st_size)
 
     def close(self) -> None:
         """Add the workflow, its run as a whole, and the engine that ran it."""
-        properties = {"name": "dpfl", "version": __version__, "license": _LICENCE}
-        workflow = self.crate.add_workflow("Snakefile", "Snakefile", main=True, lang="snakemake", properties=properties)
-        workflow["@type"] = ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]
-        workflow["author"] = self.author
-        workflow["hasPart"], workflow["step"] = list(self.tools.values()), list(self.steps.values())
-        workflow["softwareRequirements"] = [
-            self._entity(f"#software-{name}", "SoftwareApplication", name=name, softwareVersion=version)
-            for name, version in sorted(self.versions.items())
-        ]
-        sources_of_all = [file for path, file in self.files.items() if path not in self.written]
+        workflow = self._workflow()
+        read = [file for path, file in self.files.items() if path not in self.written]
         results = [file for path, file in self.files.items() if path in self.written]
-        for side, files in (("input", sources_of_all), ("output", results)):
+        for side, files in (("input", read), ("output", results)):
             parameter = self._entity(
                 f"#{side}", "FormalParameter", name=side, additionalType="File", conformsTo=_PARAMETER
             )
@@ -149,31 +187,77 @@ class _Crate:
         times = {"startTime": min(self.times), "endTime": max(self.times)}
         run = self._entity(
             "#run", "CreateAction", name=f"dpfl, scale {self.folder.name}", actionStatus=_DONE, agent=self.author,
-            instrument=workflow, object=sources_of_all, result=results, **times,
+            instrument=workflow, object=read, result=results, **times,
         )  # fmt: skip
         engine = {"name": "Snakemake", "softwareVersion": self.versions.get("snakemake", "")}
-        engine = self._entity("#snakemake", "SoftwareApplication", **engine)
         self._entity(
-            "#organise", "OrganizeAction", name="Snakemake", instrument=engine, object=self.controls, result=run,
-            agent=self.author, **times,
+            "#organise", "OrganizeAction", name="Snakemake", agent=self.author, object=self.controls, result=run,
+            instrument=self._entity("#snakemake", "SoftwareApplication", **engine), **times,
         )  # fmt: skip
         self.crate.root_dataset["mentions"] = [run, *self.actions]
+        self.crate.root_dataset["datePublished"] = max(self.times)
 
-    def _file(self, entry: dict[str, Any]) -> Any:
+    def _workflow(self) -> Entity:
+        """Add the Snakefile with its steps, and the versions that it ran with."""
+        properties = {"name": "dpfl", "version": __version__, "license": _LICENCE}
+        properties["sha256"] = file_sha256(Path("Snakefile"))
+        self.members.add("Snakefile")
+        workflow = self.crate.add_workflow(
+            "Snakefile", "Snakefile", main=True, lang="snakemake", properties=properties, cls=_Workflow
+        )
+        workflow["author"] = self.author
+        workflow["hasPart"], workflow["step"] = list(self.tools.values()), list(self.steps.values())
+        workflow["softwareRequirements"] = [
+            self._entity(f"#software-{name}", "SoftwareApplication", name=name, softwareVersion=version)
+            for name, version in sorted(self.versions.items())
+        ]
+        return workflow
+
+    def _add_stage(self, stage: str, modules: list[str]) -> None:
+        """Add a stage as the command that does it and as a step of the workflow."""
+        key = stage.replace(" ", "-")
+        description = f"dpfl {stage}, done by modules as {', '.join(modules)}"
+        properties = {"name": f"dpfl {stage}", "description": description, "softwareVersion": __version__}
+        self.tools[stage] = self._entity(f"#stage-{key}", "SoftwareApplication", **properties)
+        step = {"position": str(len(self.tools)), "name": stage, "workExample": self.tools[stage]}
+        self.steps[stage] = self._entity(f"#step-{key}", "HowToStep", **step)
+
+    def _setting(self, name: str, value: Any) -> Entity:
+        """Return the entity of a setting; stages with the same one share it."""
+        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        key = sha256(f"{name}={text}".encode()).hexdigest()[:16]
+        if key not in self.settings:
+            self.settings[key] = self._entity(f"#setting-{key}", "PropertyValue", name=name, value=text)
+        return self.settings[key]
+
+    def _file(self, entry: dict[str, Any]) -> Entity:
         """Return the entity of a file of a record: in the crate, at its public address, or named by its hash."""
         path = entry["path"]
         if path not in self.files:
             facts = {"name": path, "sha256": entry["sha256"], "contentSize": str(entry["bytes"])}
-            raw = _public_address(Path(path))
-            if path.startswith(f"results/{self.folder.name}/") and Path(path).exists():
-                self.files[path] = self.crate.add_file(path, path, properties=facts)
-            elif raw:
-                self.files[path] = self.crate.add_file(raw, properties=facts)
+            address = _public_address(Path(path))
+            if self._is_here(path):
+                if file_sha256(Path(path)) != entry["sha256"]:
+                    raise InputError(f"{path} is not what its record says; see dpfl audit {self.folder}")
+                self.files[path] = self._along(path, entry["sha256"], entry["bytes"])
+            elif address:
+                self.files[path] = self.crate.add_file(address, properties=facts)
             else:
                 self.files[path] = self._entity(f"#{path}", "CreativeWork", **facts)
         return self.files[path]
 
-    def _entity(self, key: str, kind: str, /, **properties: Any) -> Any:
+    def _is_here(self, path: str) -> bool:
+        """Return whether a file belongs to this scale's results and is there."""
+        return path.startswith(f"results/{self.folder.name}/") and Path(path).exists()
+
+    def _along(self, path: str, digest: str, size: int) -> Entity:
+        """Return the entity of a file that goes along."""
+        self.members.add(path)
+        facts = {"name": path, "sha256": digest, "contentSize": str(size)}
+        facts["encodingFormat"] = _ENDINGS.get(Path(path).suffix, "text/plain")
+        return self.crate.add_file(path, path, properties=facts)
+
+    def _entity(self, key: str, kind: str, /, **properties: Any) -> Entity:
         """Add an entity that is no file."""
         return self.crate.add(ContextEntity(self.crate, key, {"@type": kind, **properties}))
 

@@ -31,7 +31,7 @@ def test_curves_are_complete_finite_and_fall(results, name):
     assert not data.isna().any(axis=None)
     assert data["delta"].between(0, 1).all()
     for _, rows in data.groupby(["i", "route"]):
-        assert len(rows) == load(KEY).settings["epsilon"]["points"]
+        assert len(rows) == load(KEY).settings["epsilon_axis"]["points"]
         assert (rows.sort_values("epsilon")["delta"].diff().dropna() <= 0).all()
     assert set(data["route"]) == set(ROUTES)
     assert sorted(data["i"].unique()) == load(KEY).settings[name]["i"]
@@ -64,7 +64,7 @@ def test_random_stopping_orders_its_routes(results):
     assert (wide.loc["weak", "bound"] > 1).all()
 
 
-@pytest.mark.parametrize("name", sorted(FIGURES))
+@pytest.mark.parametrize("name", ["figure_2", "figure_3", "random_stopping"])
 def test_each_picture_has_named_axes(results, name):
     figure = FIGURES[name].draw(results.figure(KEY, name))
     assert all(axis.get_xlabel() for axis in figure.axes)

@@ -4,6 +4,7 @@ from dpfl.papers import load
 from dpfl.papers.asoodeh2021.claims import CLAIMS
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
 from dpfl.reporting.claims import Outcome, evaluate
+from dpfl.reporting.results import write_csv
 
 KEY = "asoodeh2021"
 KEYS = {"theorem2", "participation", "price_of_privacy", "without_replacement", "random_stopping", "relaxed"}
@@ -46,3 +47,40 @@ def test_participation_follows_the_curves(doctored, power, outcome):
         data.loc[closed, "delta"] = 0.01 * data.loc[closed, "q"] ** power
 
     assert CLAIMS["participation"](doctored("figures", "figure_2", order)).outcome == outcome
+
+
+def test_claims_without_runs_are_not_testable(without_runs):
+    for claim in ("price_of_privacy", "without_replacement"):
+        assert CLAIMS[claim](without_runs).outcome == Outcome.NOT_TESTABLE
+    assert "not run" in CLAIMS["random_stopping"](without_runs).evidence
+
+
+def test_runs_decide_on_the_price_and_name_their_data(results):
+    verdict = CLAIMS["price_of_privacy"](results)
+    assert verdict.outcome in (Outcome.HOLDS, Outcome.IN_PART)
+    assert "digits (stand-in for mnist)" in verdict.evidence
+
+
+@pytest.mark.parametrize(("slope", "bound", "outcome"), [(None, 1, Outcome.HOLDS), (0, 0, Outcome.FAILS)])
+def test_the_price_follows_exponents_and_bounds(doctored, slope, bound, outcome):
+    def exponents(data):
+        data["slope"] = data["expected"] if slope is None else slope
+
+    def bounds(data):
+        data["excess_bound"] = data["excess_risk"] * 2 * bound
+        data["interval"] = 0.0
+
+    first = doctored("tables", "rates", exponents)
+    data = first.figure(KEY, "price")
+    bounds(data)
+    with (first.folder / "figures" / f"{KEY}_price.csv").open("w") as stream:
+        write_csv(data, stream)
+    assert CLAIMS["price_of_privacy"](first).outcome == outcome
+
+
+@pytest.mark.parametrize(("difference", "outcome"), [(1.0, Outcome.FAILS), (-1.0, Outcome.HOLDS), (0.0, Outcome.HOLDS)])
+def test_replacement_follows_the_paired_differences(doctored, difference, outcome):
+    def shift(data):
+        data["difference"], data["interval"] = difference, 0.5
+
+    assert CLAIMS["without_replacement"](doctored("figures", "sampling", shift)).outcome == outcome

@@ -1,11 +1,29 @@
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from dpfl.papers.bhaskar2025.cells import interval_half_width, measured_cells, published_cells
-from dpfl.reporting.results import Results, write_csv
+from dpfl.papers.bhaskar2025 import cells as cells_module
+from dpfl.papers.bhaskar2025.cells import (
+    INSIDE,
+    OUTSIDE,
+    interval_half_width,
+    measured_cells,
+    predicted,
+    prediction_half_width,
+    published_cells,
+)
+from dpfl.reporting.results import Results
+
+LINEAR = "table == 2 and model == 'scatter_linear'"
+
+
+def cell(cells, epsilon=2.93, local_epochs=1):
+    chosen = cells.query("model == 'scatter_linear' and epsilon == @epsilon and local_epochs == @local_epochs")
+    [row] = chosen.to_dict("records")
+    return row
 
 
 def test_there_are_276_published_cells_and_the_text_numbers_are_among_them():
@@ -29,38 +47,61 @@ def test_tables_2_to_4_and_5_agree_where_they_overlap_but_for_one_known_cell():
     assert differ[["dataset", "model"]].values.tolist() == [["mnist", "cnn_relu"]]
 
 
-@pytest.fixture
-def results(tmp_path):
-    """Three runs of one private cell and one of a cell without privacy, on real MNIST by name."""
-
-    def write(stand_in_for="", dataset="mnist", accuracies=(97.0, 97.5, 98.0)):
-        cell = {"model": "scatter_linear", "epsilon": 2.93, "local_epochs": 1, "rounds": 20, "clients": 10}
-        data = {"dataset": dataset, "stand_in_for": stand_in_for, "data_note": "note" if stand_in_for else ""}
-        privacy = {"noise_multiplier": 1.007, "delta": 1e-5, "epsilon_rdp": 2.93, "epsilon_pld": 2.6, "sampling": "s"}
-        privacy = {f"privacy_{name}": value for name, value in privacy.items()}
-        rows = [{**data, **cell, **privacy, "accuracy_pct": a, "status": "finished"} for a in accuracies]
-        rows.append({**rows[0], "epsilon": math.inf, "accuracy_pct": 99.0, "status": "diverged"})
-        write_csv(pd.DataFrame(rows), tmp_path / "runs.csv")
-        return Results(tmp_path, {"bhaskar2025": (tmp_path / "runs.csv",)})
-
-    return write
-
-
-def test_a_cell_has_mean_interval_count_and_difference(results):
-    cells = measured_cells(results(), 2)
-    assert len(cells) == 72 and (cells["runs"] > 0).sum() == 2
-    [cell] = cells.query("model == 'scatter_linear' and epsilon == 2.93 and local_epochs == 1").to_dict("records")
-    assert cell["runs"] == 3 and cell["accuracy_pct"] == 97.5 and not cell["stand_in"]
+def test_a_cell_has_mean_intervals_count_and_difference(as_runs, rows_of_runs):
+    runs = rows_of_runs(f"{LINEAR} and epsilon == 2.93 and local_epochs == 1", range(3))
+    runs["accuracy_pct"] = [97.0, 97.5, 98.0]
+    measured = measured_cells(as_runs(runs), 2)
+    assert len(measured) == 72 and (measured["runs"] > 0).sum() == 1
+    row = cell(measured)
+    assert row["runs"] == 3 and row["accuracy_pct"] == 97.5 and not row["stand_in"]
     low, high = stats.t.interval(0.95, 2, loc=97.5, scale=0.5 / math.sqrt(3))
-    assert cell["interval_pct"] == pytest.approx((high - low) / 2, rel=1e-12)
-    assert cell["difference_pct"] == pytest.approx(97.5 - 97.52)
-    assert cells["diverged"].sum() == 1
+    assert row["interval_pct"] == pytest.approx((high - low) / 2, rel=1e-12)
+    assert row["difference_pct"] == pytest.approx(97.5 - 97.52)
+    assert row["prediction_pct"] == pytest.approx(stats.t.ppf(0.975, 2) * 0.5 * math.sqrt(1 / 3 + 1 / 10))
+    assert row["prediction"] == INSIDE and (measured["prediction"] != "").sum() == 1
 
 
-def test_stand_in_data_are_named_and_never_compared(results):
-    cells = measured_cells(results("mnist", "digits"), 2)
+def test_a_single_run_has_no_prediction_and_a_value_far_off_is_outside(as_runs, rows_of_runs):
+    single = measured_cells(as_runs(rows_of_runs(LINEAR, [0])), 2)
+    assert (single["prediction"] == "").all() and single["prediction_pct"].isna().all()
+    far = measured_cells(as_runs(rows_of_runs(LINEAR, range(5), offset_pct=3.0, noise_pct=0.1)), 2)
+    assert (far.query("runs > 0")["prediction"] == OUTSIDE).all()
+
+
+def test_restricted_run_tables_fill_the_cells_they_have(as_runs, rows_of_runs):
+    whole = rows_of_runs(f"{LINEAR} and epsilon == 2.93", range(2))
+    ends = rows_of_runs("table == 2 and model == 'cnn_tanh' and local_epochs in [1, 20]", [0])
+    measured = measured_cells(as_runs(whole, ends), 2)
+    assert measured.groupby("model", sort=False)["runs"].sum().to_dict() == {
+        "cnn_relu": 0,
+        "cnn_tanh": 6,
+        "scatter_linear": 12,
+        "scatter_cnn": 0,
+    }
+
+
+def test_a_run_counts_once_and_in_every_table_that_shares_its_cell(as_runs, rows_of_runs):
+    runs = rows_of_runs(f"{LINEAR} and epsilon == 2.93 and local_epochs == 1", range(2))
+    results = as_runs(runs, runs.assign(study="distances"))
+    assert measured_cells(results, 2)["runs"].sum() == 2
+    fifth = measured_cells(results, 5).query("runs > 0")
+    assert fifth[["model", "clients", "runs"]].values.tolist() == [["scatter_linear", 10, 2]]
+
+
+@pytest.mark.parametrize(
+    "other", [{"batch_size": 32}, {"initialisation": "per_client"}, {"sampling": "poisson"}, {"delta": 1e-6}]
+)
+def test_runs_of_other_settings_are_in_no_published_cell(as_runs, rows_of_runs, other):
+    chosen, candidate = rows_of_runs(LINEAR, [0]), rows_of_runs(LINEAR, [0, 1], offset_pct=-5, **other)
+    measured = measured_cells(as_runs(chosen, candidate.assign(study="identification")), 2)
+    assert measured["runs"].max() == 1 and (measured["difference_pct"].dropna().abs() < 1e-9).all()
+
+
+def test_stand_in_data_are_named_and_never_compared(as_runs, rows_of_runs, as_stand_in):
+    cells = measured_cells(as_runs(as_stand_in(rows_of_runs(LINEAR, range(3), noise_pct=1.0))), 2)
     ran = cells[cells["runs"] > 0]
     assert ran["stand_in"].all() and (ran["ran_on"] == "digits").all() and ran["difference_pct"].isna().all()
+    assert ran["prediction_pct"].isna().all() and (ran["prediction"] == "").all() and ran["interval_pct"].notna().all()
 
 
 def test_without_any_run_every_cell_says_so(tmp_path):
@@ -71,3 +112,18 @@ def test_without_any_run_every_cell_says_so(tmp_path):
 def test_one_run_has_no_interval():
     half = interval_half_width(pd.Series([math.nan, 1.0]), pd.Series([1, 2]))
     assert math.isnan(half[0]) and half[1] == pytest.approx(12.7062 / math.sqrt(2), rel=1e-4)
+
+
+def test_the_prediction_interval_holds_the_mean_of_ten_in_95_percent_of_all_cases():
+    # 4000 trials: a share outside of 0.95 +- 0.0125 has probability below 3e-4 where the formula is right.
+    draw = np.random.default_rng(0)
+    ours, theirs = draw.normal(90, 2, (4000, 3)), draw.normal(90, 2, (4000, 10)).mean(1)
+    half = prediction_half_width(pd.Series(ours.std(1, ddof=1)), pd.Series(np.full(4000, 3)))
+    sides = predicted(pd.Series(ours.mean(1) - theirs), half)
+    assert abs((sides == INSIDE).mean() - 0.95) < 0.0125
+    assert ((sides == INSIDE) | (sides == OUTSIDE)).all()
+
+
+def test_cells_without_spread_forgive_only_the_rounding_of_the_print():
+    sides = predicted(pd.Series([0.004, 0.006]), pd.Series([0.0, 0.0]))
+    assert list(sides) == [INSIDE, OUTSIDE] and cells_module.ROUNDING_PCT == 0.005

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from dpfl.accounting import contraction
 from dpfl.papers import load
+from dpfl.papers.asoodeh2020.run_figures import RUN_FIGURES
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results
@@ -40,7 +41,7 @@ def parameters(name: str) -> tuple[list[int], dict[str, Any]]:
 
 def epsilons() -> np.ndarray:
     """Return the epsilons of Figures 2 and 3."""
-    axis = load(KEY).settings["epsilon"]
+    axis = load(KEY).settings["epsilon_axis"]
     return np.linspace(axis["first"], axis["last"], axis["points"])
 
 
@@ -116,4 +117,5 @@ FIGURES = {
     "figure_2": FigureRecipe(partial(curves, "figure_2"), partial(draw_curves, 1e-40)),
     "figure_3": FigureRecipe(partial(curves, "figure_3"), partial(draw_curves, 1e-20)),
     "random_stopping": FigureRecipe(stopping, draw_stopping),
+    **RUN_FIGURES,
 }

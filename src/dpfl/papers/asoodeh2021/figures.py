@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 
 from dpfl.accounting import contraction
 from dpfl.papers import load
+from dpfl.papers.asoodeh2021.comparison_figure import COMPARISON
+from dpfl.papers.asoodeh2021.run_figures import RUN_FIGURES
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results
@@ -48,7 +50,7 @@ def one_round(epsilon: np.ndarray | float, m: int) -> np.ndarray:
 def data(results: Results) -> pd.DataFrame:
     """Return columns panel, form, q, users, rounds, epsilon, delta; `rounds` is n/m, whole or not."""
     settings, n = load(KEY).settings, parameters()["n"]
-    epsilon = np.linspace(*(settings["epsilon"][name] for name in ("first", "last", "points")))
+    epsilon = np.linspace(*(settings["epsilon_axis"][name] for name in ("first", "last", "points")))
     parts = []
 
     def add(panel: str, form: str, m: int, rounds: float, epsilon: np.ndarray, delta: np.ndarray) -> None:
@@ -121,4 +123,4 @@ def _draw_shares(axis: Axes, rows: pd.DataFrame) -> None:
     axis.legend(loc="lower left", frameon=False)
 
 
-FIGURES = {"figure_2": FigureRecipe(data, draw)}
+FIGURES = {"figure_2": FigureRecipe(data, draw), **RUN_FIGURES, **COMPARISON}

@@ -1,13 +1,41 @@
-"""Tables: the errata, and the theorems against other forms and exact one-dimensional runs."""
+"""Tables: the errata, the theorems against other forms and exact runs, and the exponents that the runs show."""
 
 from __future__ import annotations
 
+import pandas as pd
+
 from dpfl.papers.asoodeh2021.checks import all_checks
 from dpfl.papers.asoodeh2021.errata import all_errata
+from dpfl.papers.asoodeh2021.runs import counted_runs, slopes, stand_ins
 from dpfl.reporting.evidence import checks_page, errata_page, table
-from dpfl.reporting.tables import TableRecipe
+from dpfl.reporting.tables import Page, TableRecipe
+
+
+def rates_page(data: pd.DataFrame) -> Page:
+    """Lay the exponents out for a reader."""
+    body = pd.DataFrame(
+        {
+            "Data": data["dataset"],
+            "m": data["batch_size"].map("{:g}".format),
+            "Against": data["against"],
+            "At": [
+                f"{'sigma' if against == 'users' else 'users'} = {fixed:g}"
+                for against, fixed in zip(data["against"], data["fixed"], strict=True)
+            ],
+            "Exponent": [
+                f"{value:.3f} ± {half:.3f}" for value, half in zip(data["slope"], data["interval"], strict=True)
+            ],
+            "Claimed": data["expected"].map("{:g}".format),
+            "Points": data["points"].map(str),
+        }
+    )
+    notes = [f"Mean of the seeds' exponents ± half-width of the 90 % interval, {counted_runs(data)} seeds."]
+    notes += [f"Stand-in data: {name}." for name in stand_ins(data)]
+    return Page(body, notes)
+
 
 TABLES = {
     "errata": TableRecipe(lambda results: table(all_errata()), errata_page),
     "checks": TableRecipe(lambda results: table(all_checks()), checks_page),
+    "rates": TableRecipe(slopes, rates_page),
 }

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from scipy import stats
@@ -10,8 +14,21 @@ from dpfl.papers import load
 from dpfl.reporting.results import Results
 
 CELL = ["model", "epsilon", "local_epochs", "rounds", "clients"]
-_RUN = ["dataset", "stand_in_for", "data_note", "status", "accuracy_pct"]
+PUBLISHED_RUNS = 10
+ROUNDING_PCT = 0.005  # published values have two decimals
+INSIDE, OUTSIDE = "inside", "outside"
 _PRIVACY = [f"privacy_{name}" for name in ("noise_multiplier", "delta", "epsilon_rdp", "epsilon_pld", "sampling")]
+_RUN = [
+    "dataset",
+    "stand_in_for",
+    "data_note",
+    "seed",
+    "status",
+    "accuracy_pct",
+    "local_accuracy_pct",
+    *CELL,
+    *_PRIVACY,
+]
 
 
 def published_cells() -> pd.DataFrame:
@@ -35,22 +52,46 @@ def published_cells() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["table", "dataset", *CELL, "published_accuracy_pct"])
 
 
-def measured_cells(results: Results, table: int) -> pd.DataFrame:
-    """Return the cells of one published table with what was measured for each.
+def all_runs(results: Results) -> pd.DataFrame:
+    """Return every run of the paper, a row a run, with two more columns: ran_on (the dataset) and stand_in.
 
-    Added columns: ran_on (the dataset, "" where nothing ran), stand_in, data_note, runs, diverged, accuracy_pct (mean
-    over runs), sd_pct, interval_pct (half-width of the 95 % interval by Student's t; nan below two runs),
-    difference_pct (ours minus published; nan for stand-in data, which are not comparable), noise_multiplier, delta,
-    epsilon_rdp, epsilon_pld, sampling.
+    `dataset` names the published data that a stand-in was run for. Runs that clip without noise are left out: they are
+    references of distances and no cell of the paper. Where nothing ran the table has no rows.
     """
-    published = published_cells().query("table == @table")
     runs = results.runs("bhaskar2025")
     if runs.empty:
-        runs = pd.DataFrame(
-            columns=["dataset", "stand_in_for", "data_note", "status", "accuracy_pct", *CELL, *_PRIVACY]
-        )
-    runs = runs.assign(ran_on=runs["dataset"], stand_in=runs["stand_in_for"] != "")
+        return pd.DataFrame(columns=[*_RUN, *load("bhaskar2025").settings, "ran_on", "stand_in"])
+    if "clip" in runs:
+        runs = runs[~(runs["clip"].eq(True) & np.isinf(runs["epsilon"]))]
+    local = runs.get("local_accuracy_pct", math.nan)
+    runs = runs.assign(ran_on=runs["dataset"], stand_in=runs["stand_in_for"] != "", local_accuracy_pct=local)
     runs["dataset"] = runs["stand_in_for"].where(runs["stand_in"], runs["dataset"])
+    return runs
+
+
+def with_settings(runs: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the runs that have these settings, as a copy; a setting that no run table names is passed over."""
+    for name in set(settings) & set(runs.columns):
+        runs = runs[runs[name] == settings[name]]
+    return runs.copy()
+
+
+def each_once(runs: pd.DataFrame, *settings: str) -> pd.DataFrame:
+    """Return every run once: it is known by `settings`, cell and seed, whichever entries of the grid asked for it."""
+    return runs.drop_duplicates([*settings, "dataset", *CELL, "seed"])
+
+
+def measured_cells(results: Results, table: int) -> pd.DataFrame:
+    """Return the cells of one published table with what was measured for each, under the settings of paper.yaml.
+
+    Added columns: ran_on (the dataset, "" where nothing ran), stand_in, data_note, runs, diverged, accuracy_pct (mean
+    over runs), sd_pct, local_accuracy_pct (the clients' own models before the last average; nan where not measured),
+    interval_pct (half-width of the 95 % interval by Student's t; nan below two runs),
+    difference_pct (ours minus published; nan for stand-in data, which are not comparable), prediction_pct and
+    prediction (see `prediction_half_width`, `predicted`), noise_multiplier, delta, epsilon_rdp, epsilon_pld, sampling.
+    """
+    published = published_cells().query("table == @table")
+    runs = each_once(with_settings(all_runs(results), load("bhaskar2025").settings))
     summary = runs.groupby(["dataset", *CELL], as_index=False).agg(
         ran_on=("ran_on", "first"),
         stand_in=("stand_in", "first"),
@@ -59,6 +100,7 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
         diverged=("status", lambda status: (status == "diverged").sum()),
         accuracy_pct=("accuracy_pct", "mean"),
         sd_pct=("accuracy_pct", "std"),
+        local_accuracy_pct=("local_accuracy_pct", "mean"),
         **{name.removeprefix("privacy_"): (name, "first") for name in _PRIVACY},
     )
     cells = published.merge(summary, on=["dataset", *CELL], how="left")
@@ -68,16 +110,9 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     cells[text] = cells[text].fillna("")
     cells["interval_pct"] = interval_half_width(cells["sd_pct"], cells["runs"])
     cells["difference_pct"] = (cells["accuracy_pct"] - cells["published_accuracy_pct"]).where(~cells["stand_in"])
+    cells["prediction_pct"] = prediction_half_width(cells["sd_pct"], cells["runs"]).where(~cells["stand_in"])
+    cells["prediction"] = predicted(cells["difference_pct"], cells["prediction_pct"])
     return cells
-
-
-_PRIVACY = [
-    "privacy_noise_multiplier",
-    "privacy_delta",
-    "privacy_epsilon_rdp",
-    "privacy_epsilon_pld",
-    "privacy_sampling",
-]
 
 
 def interval_half_width(sd: pd.Series, runs: pd.Series) -> pd.Series:
@@ -85,3 +120,18 @@ def interval_half_width(sd: pd.Series, runs: pd.Series) -> pd.Series:
     enough = runs >= 2
     freedom = (runs - 1).where(enough, 1)
     return (stats.t.ppf(0.975, freedom) * sd / np.sqrt(runs.where(enough, 1))).where(enough)
+
+
+def prediction_half_width(sd: pd.Series, runs: pd.Series) -> pd.Series:
+    """Return the half-width of the 95 % interval in which the mean of ten other runs falls; nan below two runs.
+
+    From n runs with standard deviation s: t s sqrt(1/n + 1/10), t of Student's law with n - 1 degrees of freedom.
+    """
+    return interval_half_width(sd, runs) * np.sqrt(1 + runs / PUBLISHED_RUNS)
+
+
+def predicted(difference: pd.Series, half_width: pd.Series) -> pd.Series:
+    """Return "inside" or "outside" for each published value, "" where there is no prediction interval."""
+    known = half_width.notna() & difference.notna()
+    inside = difference.abs() <= half_width + ROUNDING_PCT
+    return inside.map({True: INSIDE, False: OUTSIDE}).where(known, "")

@@ -1,4 +1,4 @@
-"""Accuracy against the split of epochs into rounds, ours over published."""
+"""The figures: accuracy against the split, candidates, initialisation, distances. The first is drawn here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpfl.papers.bhaskar2025.cells import measured_cells
-from dpfl.papers.bhaskar2025.tables import MODEL_NAMES
+from dpfl.papers.bhaskar2025.distance_figure import draw_distances
+from dpfl.papers.bhaskar2025.distances import distance_cells
+from dpfl.papers.bhaskar2025.drawing import footer, runs_words, ticks
+from dpfl.papers.bhaskar2025.heatmap import draw_candidates
+from dpfl.papers.bhaskar2025.identification import candidate_cells
+from dpfl.papers.bhaskar2025.initialisation import draw_initialisation, initialisation_cells
+from dpfl.papers.bhaskar2025.pages import MODEL_NAMES
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results
@@ -36,7 +42,7 @@ def _draw_splits(cells: pd.DataFrame) -> Figure:
         axis.set_xlabel("local epochs E a round (E · R = 20)")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
-    style.footer(figure, _footer(cells))
+    footer(figure, _footer(cells))
     return figure
 
 
@@ -51,9 +57,7 @@ def _panel(axis, cells: pd.DataFrame) -> None:
         )
         hollow = {"markerfacecolor": "none", "linestyle": ":", "linewidth": 0.8, "alpha": 0.7}
         axis.plot(line["local_epochs"], line["published_accuracy_pct"], **look, **hollow)
-    axis.set_xscale("log")
-    axis.set_xticks(sorted(cells["local_epochs"].unique()), labels=sorted(cells["local_epochs"].unique()))
-    axis.minorticks_off()
+    ticks(axis, cells["local_epochs"])
 
 
 def _data_name(cells: pd.DataFrame) -> str:
@@ -67,12 +71,16 @@ def _footer(cells: pd.DataFrame) -> str:
     ran = cells[cells["runs"] > 0]
     if ran.empty:
         return "Hollow: published. Nothing was run at this scale."
-    runs = f"{ran['runs'].min()}" if ran["runs"].nunique() == 1 else f"{ran['runs'].min()} to {ran['runs'].max()}"
     bars = "bars: 95 % interval" if ran["runs"].min() >= 2 else "no bars below two runs"
     stand_in = " In brackets: the stand-in data that ours ran on, not comparable." if ran["stand_in"].any() else ""
     notes = " ".join(sorted(set(ran["data_note"]) - {""})) if not ran["stand_in"].any() else ""
-    ours = f"mean of {runs} runs" if ran["runs"].max() > 1 else "one run"
+    ours = f"mean of {runs_words(ran)}" if ran["runs"].max() > 1 else "one run"
     return f"Filled: ours, {ours}, {bars}. Hollow, dotted: published.{stand_in} {notes}".strip()
 
 
-FIGURES = {"splits": FigureRecipe(_splits, _draw_splits)}
+FIGURES = {
+    "splits": FigureRecipe(_splits, _draw_splits),
+    "identification": FigureRecipe(candidate_cells, draw_candidates),
+    "initialisation": FigureRecipe(initialisation_cells, draw_initialisation),
+    "distances": FigureRecipe(distance_cells, draw_distances),
+}

@@ -8,17 +8,16 @@ from functools import partial
 
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.cells import measured_cells
+from dpfl.papers.bhaskar2025.cells import INSIDE, OUTSIDE, PUBLISHED_RUNS, measured_cells
+from dpfl.papers.bhaskar2025.collapse import last_column, last_column_page
 from dpfl.papers.bhaskar2025.errata import all_errata
+from dpfl.papers.bhaskar2025.identification import scores
+from dpfl.papers.bhaskar2025.overlap import budgets, overlap_page
+from dpfl.papers.bhaskar2025.pages import MODEL_NAMES, identification_page
 from dpfl.reporting.evidence import errata_page, table
 from dpfl.reporting.tables import Page, TableRecipe
 
-MODEL_NAMES = {
-    "cnn_relu": "CNN + ReLU",
-    "cnn_tanh": "CNN + tanh",
-    "scatter_linear": "ScatterNet + linear",
-    "scatter_cnn": "ScatterNet + CNN",
-}
+_MARKS = {INSIDE: " (in)", OUTSIDE: " (out)", "": ""}
 
 
 def _page(cells: pd.DataFrame, column: Callable[[pd.Series], str]) -> Page:
@@ -46,21 +45,24 @@ def _published(cell: pd.Series) -> str:
 
 
 def _difference(cell: pd.Series) -> str:
-    """Return ours minus published, or why there is none."""
+    """Return ours minus published and where the published value lies, or why there is none."""
     if cell.runs == 0:
         return ""
-    return "stand-in" if cell.stand_in else f"{cell.difference_pct:+.2f}"
+    if cell.stand_in:
+        return "stand-in"
+    return f"{cell.difference_pct:+.2f}{_MARKS[cell.prediction]}"
 
 
 def _notes(cells: pd.DataFrame) -> list[str]:
-    """Return what a reader has to know beside the numbers: data, runs, noise."""
+    """Return what a reader has to know beside the numbers: data, runs, intervals, noise."""
     ran = cells[cells["runs"] > 0]
     notes = ["Accuracy in per cent. Ours: mean ± half-width of the 95 % interval (runs). Published: as printed."]
     if len(ran) < len(cells):
         notes.append(f"{len(cells) - len(ran)} of {len(cells)} cells were not run at this scale.")
-    if len(ran) and ran["runs"].min() < 10:
-        counts = " to ".join(map(str, sorted({ran["runs"].min(), ran["runs"].max()})))
-        notes.append(f"The published values are means of 10 runs; number of ours a cell: {counts}.")
+    if len(ran) and ran["runs"].min() < PUBLISHED_RUNS:
+        notes.append(f"The published values are means of {PUBLISHED_RUNS} runs. Of ours, {_run_counts(ran)}.")
+    if len(ran) and not ran["stand_in"].all():
+        notes.append(_prediction_note(ran[~ran["stand_in"]]))
     stand_ins = ran[ran["stand_in"]]
     for dataset, ran_on in sorted(set(zip(stand_ins["dataset"], stand_ins["ran_on"], strict=True))):
         notes.append(f"{ran_on} stands in for {dataset}: not comparable with the published values.")
@@ -68,6 +70,28 @@ def _notes(cells: pd.DataFrame) -> list[str]:
     private = ran[ran["epsilon"] < math.inf].drop_duplicates(["ran_on", "clients", "epsilon"])
     notes.extend(_noise_note(cell) for _, cell in private.iterrows())
     return notes
+
+
+def _run_counts(ran: pd.DataFrame) -> str:
+    """Say how many cells have how many runs."""
+    counts = ran["runs"].value_counts().sort_index(ascending=False)
+    return ", ".join(
+        f"{cells} {'cell has' if cells == 1 else 'cells have'} {runs} {'run' if runs == 1 else 'runs'}"
+        for runs, cells in counts.items()
+    )
+
+
+def _prediction_note(ran: pd.DataFrame) -> str:
+    """Count the published values inside and outside of their prediction intervals, and explain the marks."""
+    inside, outside = ((ran["prediction"] == side).sum() for side in (INSIDE, OUTSIDE))
+    note = (
+        f"Difference: ours minus published; (in) or (out): the published value lies inside or outside of the 95 % "
+        f"prediction interval for a mean of {PUBLISHED_RUNS} runs, given ours. Inside {inside}, outside {outside}; "
+        f"were our settings the paper's, {0.05 * (inside + outside):.1f} outside would be expected."
+    )
+    if single := len(ran) - inside - outside:
+        note += f" {single} {'cell has' if single == 1 else 'cells have'} a single run and no such interval (no mark)."
+    return note
 
 
 def _noise_note(cell: pd.Series) -> str:
@@ -94,4 +118,7 @@ TABLES = {
     "errata": TableRecipe(lambda results: table(all_errata()), errata_page),
     **{f"table_{number}": TableRecipe(partial(measured_cells, table=number), _splits_page) for number in (2, 3, 4)},
     "table_5": TableRecipe(partial(measured_cells, table=5), _clients_page),
+    "last_column": TableRecipe(last_column, last_column_page),
+    "identification": TableRecipe(scores, identification_page),
+    "overlap": TableRecipe(lambda results: budgets(), overlap_page),
 }

@@ -1,9 +1,11 @@
-"""What the trials of Fig. 2 say together: means, intervals and paired differences."""
+"""What the trials of an experiment say together: means, intervals, paired differences and their tests."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
+import numpy as np
 import pandas as pd
 from scipy import stats
 
@@ -11,15 +13,31 @@ from dpfl.errors import InputError
 from dpfl.reporting.results import Results
 
 LEVEL = 0.90
-TASK = ["dataset", "stand_in_for", "clients"]
+"""Of every interval, as published."""
+FAMILY_ERROR = 0.05
+"""Chance that a family of paired tests, Holm's correction made, finds any difference where there is none."""
+
+REGRESSION, CLASSIFICATION = "ldp_regression", "ldp_classification"
+NOISES = {
+    "advanced_composition": "noise of Theorem 2.1",
+    "moments": "noise of the later script",
+    "tight": "tight noise",
+}
+# Columns that other experiments lack become floats when the run tables are read as one.
+_WHOLE = ("clients", "participating", "rounds", "batch_size", "privacy_records", "privacy_steps", "seed")
 
 
-def trials(results: Results) -> pd.DataFrame:
-    """Return the run table of the regression task, a row an (algorithm, epsilon, trial); raises InputError if empty."""
+def trials(results: Results, experiment: str) -> pd.DataFrame:
+    """Return the runs of an experiment, a row an (algorithm, epsilon, trial); raises InputError if there is none."""
     runs = results.runs("lowy2021")
+    if not runs.empty:
+        runs = runs[runs["experiment"] == experiment].dropna(axis="columns", how="all")
     if runs.empty:
-        raise InputError(f"no run of lowy2021 in {results.folder}: train it first (run make)")
-    return runs.sort_values(["dataset", "clients"], kind="stable", ignore_index=True)
+        raise InputError(f"no run of lowy2021's {experiment} in {results.folder}: train it first (run make)")
+    runs = runs.astype({name: int for name in _WHOLE if name in runs})
+    order = runs["noise"].map(list(NOISES).index)
+    by = [name for name in ("dataset", "clients") if name in runs]
+    return runs.assign(order=order).sort_values([*by, "order"], kind="stable", ignore_index=True).drop(columns="order")
 
 
 def mean_interval(values: pd.Series) -> pd.Series:
@@ -28,3 +46,54 @@ def mean_interval(values: pd.Series) -> pd.Series:
     freedom = max(len(known) - 1, 1)
     half = stats.t.ppf(0.5 + LEVEL / 2, freedom) * known.std() / math.sqrt(len(known)) if len(known) > 1 else math.nan
     return pd.Series({"trials": len(known), "mean": known.mean(), "interval": half})
+
+
+def paired(first: pd.Series, second: pd.Series) -> dict[str, float]:
+    """Compare two series of the same trials: second minus first.
+
+    Returns trials (with both finished), the mean difference, the half-width of its 90 % interval, the two-sided
+    p-value of Student's paired t-test (nan below two trials; 0 or 1 where all differences are equal), and in how many
+    trials the first is the smaller.
+    """
+    differences = (second - first).dropna()
+    count, mean, half = mean_interval(differences)
+    if len(differences) < 2:
+        p_value = math.nan
+    elif np.ptp(differences) == 0:
+        p_value = float(mean == 0)
+    else:
+        p_value = float(stats.ttest_1samp(differences, 0.0).pvalue)
+    return {
+        "trials": int(count),
+        "difference": mean,
+        "interval": half,
+        "p_value": p_value,
+        "first_smaller": int((differences > 0).sum()),
+    }
+
+
+def holm(p_values: Iterable[float]) -> np.ndarray:
+    """Return Holm's adjusted p-values of one family, nan (not tested) left out."""
+    p = np.asarray(list(p_values), dtype=float)
+    tested = np.flatnonzero(~np.isnan(p))
+    order = tested[np.argsort(p[tested], kind="stable")]
+    adjusted = np.full(len(p), math.nan)
+    steps = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps * p[order]))
+    return adjusted
+
+
+def task_name(dataset: str, stand_in_for: str) -> str:
+    """Return the name under which a data set's numbers are shown."""
+    return f"{dataset}, stand-in for {stand_in_for}" if stand_in_for else dataset
+
+
+def stand_in_notes(data: pd.DataFrame) -> list[str]:
+    """Return a note for every stand-in among the data."""
+    pairs = sorted(set(zip(data["dataset"], data["stand_in_for"], strict=True)))
+    return [f"{dataset} stands in for {real}: not the paper's numbers." for dataset, real in pairs if real]
+
+
+def budget(epsilon: float) -> str:
+    """Return a budget as text."""
+    return "none" if math.isinf(epsilon) else f"{epsilon:g}"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dpfl.reporting.claims import Check, Outcome, Verdict, counted
+from dpfl.papers.vandijk2023 import run_claims
+from dpfl.papers.vandijk2023.runs import KEY
+from dpfl.reporting.claims import Check, Verdict, counted
 from dpfl.reporting.evidence import errors, passed
 from dpfl.reporting.results import Results
 
-KEY = "vandijk2023"
 NEAR = 0.1
 """A statement with "about" counts as met within this relative distance."""
 
@@ -112,36 +113,8 @@ def fixed_batches_cost_two(results: Results) -> Verdict:
         len(about_two),
         f"for the same epsilon fixed batches, accounted by C_p, need {needed.min():.2f} to {needed.max():.2f} times "
         "the noise of Poisson batches: 2 from the sensitivity, the rest from C_p. Much of it is the relation, not the "
-        f"sampler: Poisson batches with a record replaced need {replaced.min():.2f} to {replaced.max():.2f} times.",
-    )
-
-
-def last_epoch_noise(results: Results) -> Verdict:
-    """The half about mu; the half about accuracy needs training runs."""
-    rows = checks_of(results, "last_epoch_noise")
-    data = results.figure(KEY, "last_epoch_noise")
-    wide = data[data["panel"].isin(["chapter", "unchanged"])].pivot(index="epochs", columns="panel", values="epsilon")
-    ratio = wide["chapter"] / wide["unchanged"]
-    holds = passed(rows).all()
-    return Verdict(
-        Outcome.IN_PART if holds else Outcome.FAILS,
-        f"Privacy half only: the factor sqrt(2) in mu is met in {passed(rows).sum()} of {len(rows)} numbers of epochs "
-        f"(in epsilon that is a factor {ratio.min():.2f} to {ratio.max():.2f}). The half about accuracy is not "
-        "evaluated: it needs training runs with a smaller last sigma.",
-    )
-
-
-def arsinh_noise(results: Results) -> Verdict:
-    """Lighter tails, at a price in privacy; convergence needs training runs."""
-    rows = checks_of(results, "arsinh_noise")
-    lighter = rows["case"].str.startswith("lighter tail")
-    tails, spent = rows[lighter], rows[~lighter]
-    ratio = spent["independent"] / spent["ours"]
-    return Verdict(
-        Outcome.IN_PART if passed(tails).all() else Outcome.FAILS,
-        f"Tails are lighter than those of Gaussian noise of equal deviation in {passed(tails).sum()} of {len(tails)} "
-        f"cases. They cost privacy: one round's epsilon is no larger in {passed(spent).sum()} of {len(spent)} and up "
-        f"to {ratio.max():.1f} times as large. Convergence is not evaluated: it needs training runs with this noise.",
+        f"sampler: Poisson batches with a record replaced need {replaced.min():.2f} to {replaced.max():.2f} times. "
+        + run_claims.samplers_trained(results),
     )
 
 
@@ -153,6 +126,9 @@ CLAIMS: dict[str, Check] = {
     "epochs_not_rounds": epochs_not_rounds,
     "group": group,
     "fixed_batches_cost_two": fixed_batches_cost_two,
-    "last_epoch_noise": last_epoch_noise,
-    "arsinh_noise": arsinh_noise,
+    "batch_scaling": run_claims.batch_scaling,
+    "last_epoch_noise": run_claims.last_epoch_noise,
+    "arsinh_noise": run_claims.arsinh_noise,
+    "asynchronous": run_claims.asynchronous,
+    "private_normalisation": run_claims.private_normalisation,
 }

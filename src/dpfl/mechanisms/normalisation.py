@@ -1,0 +1,41 @@
+"""Private normalisation: mean and variance of the inputs, revealed once with noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpfl.accounting.arguments import scalar
+from dpfl.mechanisms.clipping import clip_factors
+
+
+@dataclass(frozen=True)
+class Moments:
+    """First and second moment of each feature, both of shape (features,)."""
+
+    first: Tensor
+    second: Tensor
+
+    def normalise(self, inputs: Tensor, least_deviation: float) -> Tensor:
+        """Return inputs (n, features) minus the mean, over the deviation or `least_deviation` where that is more."""
+        deviation = (self.second - self.first.square()).clamp(min=least_deviation**2).sqrt()
+        return (inputs - self.first) / deviation
+
+
+def noisy_moments(inputs: Tensor, *, bound: float, sigma: float, noise: Tensor) -> Moments:
+    """Return the moments of `inputs` (n, features), n >= 1, from a sum of clipped (x, x^2) with Gaussian noise.
+
+    `bound` > 0 is the norm to which each record's vector (x, x^2) of length 2 * features is clipped; `noise` are
+    standard normal draws of that length; `sigma` >= 0 is the noise in units of the sensitivity 2 * bound of the sum to
+    the replacement of a record. Raises ValueError naming bound or sigma. Source: vandijk2023, section 2.7.
+
+    Formal guarantee: one release of a Gaussian mechanism, G_{1/sigma}-DP for one record replaced. Training on inputs
+    normalised by the result composes with it; normalising by exact moments (sigma = 0) is covered by no guarantee.
+    """
+    bound, sigma = scalar("bound", bound, above=0), scalar("sigma", sigma, at_least=0)
+    vectors = torch.cat([inputs, inputs.square()], dim=1)
+    clipped = vectors * clip_factors(vectors.norm(dim=1), bound)[:, None]
+    first, second = ((clipped.sum(0) + 2 * bound * sigma * noise) / len(inputs)).chunk(2)
+    return Moments(first, second)

@@ -1,0 +1,103 @@
+"""Algorithm 2 against Algorithm 1 at equal privacy: excess risk of runs of R rounds, each calibrated to its own R."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from dpfl.papers.lowy2021.summary import paired
+from dpfl.papers.lowy2021.theory_runs import by_seed, interval, plain_ticks, seeds_text, study
+from dpfl.reporting import style
+from dpfl.reporting.claims import Outcome, Verdict, counted
+from dpfl.reporting.results import Results
+
+FIGURE = "theory_acceleration"
+_CURVES = {
+    "minibatch": "Algorithm 1",
+    "minibatch_smoothed": "Algorithm 1, smoothed loss",
+    "accelerated": "Algorithm 2",
+    "accelerated_smoothed": "Algorithm 2",
+}
+_TASKS = {
+    ("least_squares", False): "least squares, convex",
+    ("least_squares", True): "least squares, strongly convex",
+    ("logistic", False): "logistic regression, convex",
+    ("absolute", False): "absolute loss, not smooth",
+}
+
+
+def data(results: Results) -> pd.DataFrame:
+    """Return a row a point: task, curve, epsilon, rounds, seeds, excess_risk, interval; start_risk of w = 0.
+
+    plain_minus_this, with its interval, is the paired difference of the better Algorithm 1 with as many rounds, in rows
+    of Algorithm 2; else nan.
+    """
+    runs = study(results, "acceleration")
+    strong = runs["strong_convexity"] > 0
+    runs["task"] = [_TASKS[pair] for pair in zip(runs["kind"], strong, strict=True)]
+    runs["curve"] = runs["algorithm"] + (runs["sharpness"] > 0).map({True: "_smoothed", False: ""})
+    rows = []
+    for (task, epsilon, rounds), group in runs.groupby(["task", "epsilon", "rounds"], sort=False):
+        risks = by_seed(group, ["curve"])
+        bars, means = interval(risks), risks.mean(axis=1)
+        plain = risks.loc[means[means.index.str.startswith("minibatch")].idxmin()]
+        for curve, seeds in risks.iterrows():
+            gap = paired(seeds, plain) if curve.startswith("accelerated") else {}
+            point = {"task": task, "curve": curve, "epsilon": epsilon, "rounds": rounds, "seeds": len(seeds)}
+            point |= {"excess_risk": means[curve], "interval": bars[curve], "start_risk": group["start_risk"].mean()}
+            point["plain_minus_this"] = gap.get("difference", math.nan)
+            rows.append({**point, "difference_interval": gap.get("interval", math.nan)})
+    return pd.DataFrame(rows)
+
+
+def draw(points: pd.DataFrame) -> Figure:
+    """Draw a panel a task; noisy runs with bars, runs without noise as thin lines."""
+    tasks = list(points.groupby("task", sort=False))
+    figure, axes = style.panels(len(tasks), width=11, height=3.6, squeeze=False)
+    for panel, (task, own) in zip(axes[0], tasks, strict=True):
+        for (curve, epsilon), line in own.groupby(["curve", "epsilon"], sort=False):
+            number = {"minibatch": 0, "minibatch_smoothed": 2}.get(curve, 1)
+            line = line.sort_values("rounds")
+            look = {"color": style.COLOURS[number], "label": _CURVES[curve]}
+            private = {"marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
+            if math.isinf(epsilon):
+                look["label"] += ", no noise"
+                panel.plot(line["rounds"], line["excess_risk"], ":", linewidth=1.0, **look)
+            else:
+                panel.errorbar(line["rounds"], line["excess_risk"], line["interval"], **private, **look)
+        panel.axhline(own["start_risk"].mean(), color=style.BLACK, linestyle="--", linewidth=0.8, label="w = 0")
+        panel.set(xscale="log", yscale="log", xlabel="rounds R", title=task)
+        plain_ticks(panel, own["rounds"])
+    axes[0][0].set_ylabel("excess empirical risk")
+    handles = {label: h for a in axes[0] for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    budgets = ", ".join(f"{e:g}" for e in sorted(set(points["epsilon"])) if math.isfinite(e))
+    style.footer(figure, f"{seeds_text(points)} Every private point spends ε = {budgets} over its own R rounds.")
+    return figure
+
+
+def check(results: Results) -> Verdict:
+    """Look at each task where Algorithm 2 is at its best: has Algorithm 1 got there with as many rounds, or later?"""
+    points = results.figure("lowy2021", FIGURE)
+    private = points[points["epsilon"] < math.inf]
+    holds, lines, lower, undecided = 0, [], 0, 0
+    for task, own in private.groupby("task", sort=False):
+        fast = own[own["curve"].str.startswith("accelerated")]
+        plain = own[own["curve"].str.startswith("minibatch")]
+        best = fast.loc[fast["excess_risk"].idxmin()]
+        gap, half = best["plain_minus_this"], best["difference_interval"]
+        holds += gap - half > 0
+        undecided += abs(gap) <= half or math.isnan(half)
+        later = plain[plain["excess_risk"] <= best["excess_risk"]]["rounds"]
+        needs = f"{later.min():g}" if len(later) else f"more than {plain['rounds'].max():g}"
+        lower += plain["excess_risk"].min() < best["excess_risk"]
+        lines.append(f"{task}: {best['excess_risk']:.2g} after {best['rounds']:g} rounds, Algorithm 1 needs {needs}")
+    count = private["task"].nunique()
+    evidence = f"problems where Algorithm 2, at its lowest risk, is ahead of Algorithm 1 (paired 90 % interval). "
+    evidence += f"{'; '.join(lines)}. With rounds to spare Algorithm 1 ends lower on {lower} of them."
+    verdict = counted(int(holds), count, evidence)
+    if undecided == count:
+        return Verdict(Outcome.NOT_TESTABLE, f"Undecided with so few seeds. {verdict.evidence}")
+    return verdict

@@ -1,0 +1,115 @@
+"""One-pass Algorithm 2: excess population risk with clients that are alike and with clients that differ."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from dpfl.papers.lowy2021.theory_runs import by_seed, interval, plain_ticks, ratio, seeds_text, slope, study
+from dpfl.reporting import style
+from dpfl.reporting.claims import Outcome, Verdict
+from dpfl.reporting.results import Results
+
+FIGURE = "theory_one_pass"
+EXPONENTS = {
+    "convex": {"clients": -0.5, "records": -0.5, "epsilon": -1.0},
+    "strongly convex": {"clients": -1.0, "records": -1.0, "epsilon": -2.0},
+}
+"""Of Theorem 2.2, equations 6 and 7: of their private terms."""
+_LABELS = {"clients": "clients M = N", "records": "records n = rounds", "epsilon": "ε"}
+
+
+def data(results: Results) -> pd.DataFrame:
+    """Return a row a point: problem, axis, value, clients (alike, different), noise, seeds, excess_risk, interval,
+    start_risk, v_star_squared, the curve's fit and exponent, and the paired ratio different/alike with its interval."""
+    runs = study(results, "one_pass")
+    runs["problem"] = (runs["strong_convexity"] > 0).map({True: "strongly convex", False: "convex"})
+    runs["federation"] = (runs["spread"] > 0).map({True: "different", False: "alike"})
+    rows = []
+    for (problem, axis, noise), group in runs.groupby(["problem", "axis", "noise"], sort=False):
+        table = by_seed(group, ["federation", axis])
+        for federation, risks in table.groupby(level=0, sort=False):
+            risks = risks.droplevel(0).sort_index()
+            fitted, half = slope(risks.index.to_numpy(), risks.to_numpy())
+            bars = interval(risks)
+            for value, seeds in risks.iterrows():
+                own = group[(group[axis] == value) & (group["federation"] == federation)]
+                against = ratio(table.loc[("different", value)], table.loc[("alike", value)])
+                rows.append(
+                    {
+                        "problem": problem,
+                        "axis": axis,
+                        "value": float(value),
+                        "federation": federation,
+                        "noise": noise,
+                        "seeds": len(seeds),
+                        "excess_risk": seeds.mean(),
+                        "interval": bars[value],
+                        "start_risk": own["start_risk"].mean(),
+                        "v_star_squared": own["v_star_squared"].mean(),
+                        "slope": fitted,
+                        "slope_interval": half,
+                        "exponent": EXPONENTS[problem][axis],
+                        "ratio": against[0],
+                        "ratio_interval": against[1],
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def draw(points: pd.DataFrame) -> Figure:
+    """Draw a row a problem and a column an axis, logarithmic; one curve a noise and federation."""
+    problems = list(dict.fromkeys(points["problem"]))
+    axes_names = [axis for axis in _LABELS if (points["axis"] == axis).any()]
+    figure, axes = style.panels(len(axes_names), len(problems), width=9.5, height=2.9, squeeze=False)
+    for row, problem in zip(axes, problems, strict=True):
+        for panel, axis in zip(row, axes_names, strict=True):
+            own = points[(points["problem"] == problem) & (points["axis"] == axis)]
+            _panel(panel, own)
+            panel.set_xlabel(_LABELS[axis])
+        row[0].set_ylabel(f"excess population risk\n({problem})")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    text = "Slopes: clients that differ, tight noise, ± 90 % interval; in brackets the theorem's exponent."
+    style.footer(figure, f"{seeds_text(points)} {text}")
+    return figure
+
+
+def _panel(panel, own: pd.DataFrame) -> None:
+    """Draw one axis of one problem."""
+    looks = {("alike", "tight"): 0, ("different", "tight"): 1, ("alike", "theorem"): 2, ("different", "theorem"): 3}
+    for (federation, noise), number in looks.items():
+        line = own[(own["federation"] == federation) & (own["noise"] == noise)].sort_values("value")
+        if line.empty:
+            continue
+        label = f"clients {federation}, {'tight noise' if noise == 'tight' else 'noise of Theorem 2.2'}"
+        look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
+        panel.errorbar(line["value"], line["excess_risk"], line["interval"], label=label, **look)
+    first = own[(own["federation"] == "different") & (own["noise"] == "tight")].iloc[0]
+    panel.axhline(own["start_risk"].mean(), color=style.BLACK, linestyle=":", label="w = 0, which spends nothing")
+    panel.set(xscale="log", yscale="log")
+    plain_ticks(panel, own["value"])
+    panel.set_title(f"{first['slope']:+.2f} ± {first['slope_interval']:.2f} [{first['exponent']:+g}]", fontsize=8)
+
+
+def check(results: Results) -> Verdict:
+    """Ask three things: does risk fall as fast as the theorem says, below w = 0, and no slower where clients differ?"""
+    points = results.figure("lowy2021", FIGURE).query("noise == 'tight' and federation == 'different'")
+    useful = int((points["excess_risk"] + points["interval"] < points["start_risk"]).sum())
+    fits = points.drop_duplicates(["problem", "axis"])
+    reached = fits["slope"] - fits["slope_interval"] <= fits["exponent"]
+    slopes = ", ".join(
+        f"{fit.problem}, {fit.axis} {fit.slope:+.2f} ± {fit.slope_interval:.2f} against {fit.exponent:+g}"
+        for fit in fits.itertuples()
+    )
+    share = f"{points['ratio'].min():.2f} to {points['ratio'].max():.2f}"
+    coped = points["ratio"] - points["ratio_interval"] <= 1.1
+    evidence = (
+        f"Different clients cost {share} times the risk of alike ones under the same noise; {useful} of {len(points)} "
+        f"settings beat w = 0 beyond their 90 % interval. The theorem's exponent, or a steeper one, is within the "
+        f"interval of {int(reached.sum())} of {len(fits)} slopes: {slopes}."
+    )
+    if not useful:
+        return Verdict(Outcome.NOT_TESTABLE, f"Nothing is learnt at these sizes. {evidence}")
+    if coped.all() and reached.all() and useful == len(points):
+        return Verdict(Outcome.HOLDS, evidence)
+    return Verdict(Outcome.IN_PART if coped.mean() > 0.5 else Outcome.FAILS, evidence)

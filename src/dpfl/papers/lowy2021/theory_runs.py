@@ -1,0 +1,95 @@
+"""What the theory studies' runs say together: mean risks with intervals, the worst of a family, fitted slopes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import NullLocator
+from scipy import stats
+
+from dpfl.errors import InputError
+from dpfl.papers.lowy2021.summary import LEVEL
+from dpfl.reporting.results import Results
+
+EXPERIMENT = "ldp_theory"
+FAMILY = "scale"
+"""Problems that differ in it make up a family; the theorems speak of the worst of one."""
+
+
+def study(results: Results, name: str) -> pd.DataFrame:
+    """Return the finished runs of the studies whose name starts with `name`; raises InputError where there are none."""
+    runs = results.runs("lowy2021")
+    if "study" in runs:
+        runs = runs[(runs["experiment"] == EXPERIMENT) & runs["study"].astype(str).str.startswith(name)]
+    if runs.empty or "study" not in runs:
+        raise InputError(f"no run of study {name} of lowy2021 in {results.folder}: train it first (run make)")
+    return runs[runs["status"] == "finished"].reset_index(drop=True)
+
+
+def by_seed(runs: pd.DataFrame, keys: Sequence[str], column: str = "excess_risk") -> pd.DataFrame:
+    """Return a table with a row a setting (index `keys`), a column a seed; seeds that a setting lacks are left out."""
+    return runs.pivot_table(index=list(keys), columns="seed", values=column, sort=False).dropna(axis=1)
+
+
+def worst(table: pd.DataFrame) -> pd.DataFrame:
+    """Return, of a `by_seed` table whose index ends in FAMILY, the member with the largest mean in each setting."""
+    means = table.mean(axis=1)
+    keys = [name for name in table.index.names if name != FAMILY]
+    return table.loc[means.groupby(level=keys, sort=False).idxmax().to_list()].droplevel(FAMILY)
+
+
+def interval(table: pd.DataFrame) -> pd.Series:
+    """Return the half-width of the 90 % interval of each row's mean over the seeds, by Student's t."""
+    count = table.shape[1]
+    if count < 2:
+        return pd.Series(math.nan, index=table.index)
+    return stats.t.ppf(0.5 + LEVEL / 2, count - 1) * table.std(axis=1) / math.sqrt(count)
+
+
+def slope(axis: Sequence[float], risks: np.ndarray) -> tuple[float, float]:
+    """Return the slope of log mean risk by log axis, and the half-width of its 90 % interval.
+
+    risks (settings, seeds). Least squares through the means; the interval is the jackknife's over the seeds, by
+    Student's t, so it holds the runs' chance and not the curve's departure from a power. nan below two settings.
+    """
+    places, count = np.log(np.asarray(axis, dtype=np.float64)), risks.shape[1]
+    if len(places) < 2 or np.any(risks.mean(axis=1) <= 0):
+        return math.nan, math.nan
+    centred = places - places.mean()
+
+    def fit(values: np.ndarray) -> float:
+        return float(centred @ np.log(values.mean(axis=1)) / (centred @ centred))
+
+    whole = fit(risks)
+    if count < 3:
+        return whole, math.nan
+    left = np.array([fit(np.delete(risks, seed, axis=1)) for seed in range(count)])
+    spread = math.sqrt((count - 1) / count * float(np.sum((left - left.mean()) ** 2)))
+    return whole, float(stats.t.ppf(0.5 + LEVEL / 2, count - 1)) * spread
+
+
+def ratio(left: pd.Series, right: pd.Series) -> tuple[float, float]:
+    """Return mean(left)/mean(right) over the seeds that both have, and the half-width of its 90 % interval.
+
+    The interval is the jackknife's: `slope` of two settings, whose log ratio it is, carried to the ratio.
+    """
+    both = pd.concat([right, left], axis=1).dropna().to_numpy().T
+    log_ratio, half = slope([1.0, math.e], both)
+    return math.exp(log_ratio), math.exp(log_ratio) * half
+
+
+def seeds_text(points: pd.DataFrame) -> str:
+    """Return what the bars are and how many seeds are behind each point."""
+    counts = points["seeds"].astype(int)
+    number = f"{counts.min()}" if counts.nunique() == 1 else f"{counts.min()} to {counts.max()}"
+    return f"Synthetic data. Means over {number} seeds; bars: 90 % interval of the mean (Student's t)."
+
+
+def plain_ticks(panel, values: Sequence[float]) -> None:
+    """Label a logarithmic axis at the values themselves."""
+    places = sorted(set(values))
+    panel.set_xticks(places, [f"{value:g}" for value in places])
+    panel.xaxis.set_minor_locator(NullLocator())

@@ -1,0 +1,119 @@
+"""What a trusted shuffler is worth: noise that clients need for one central budget, and the risk that it buys."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from dpfl.accounting.shuffling.published import least_reports
+from dpfl.papers.lowy2021.summary import paired
+from dpfl.papers.lowy2021.theory_runs import by_seed, interval, plain_ticks, seeds_text, slope, study
+from dpfl.reporting import style
+from dpfl.reporting.claims import Outcome, Verdict, counted
+from dpfl.reporting.results import Results
+
+FIGURE = "theory_shuffle"
+NEAR = 2.0
+"""A shuffler is taken to reach the central model where its noise is at most so many times the central one's."""
+_NAMES = {"nobody": "nobody trusted (local)", "shuffler": "shuffler trusted", "server": "server trusted (central)"}
+
+
+def data(results: Results) -> pd.DataFrame:
+    """Return a row a (trust, clients, rounds): noise_multiplier, epsilon and what is spent, risk with its interval.
+
+    nobody_minus_this: the paired difference of risks, with its interval. implied_constant: the C with which Theorem
+    4.1's noise would be this one. least_reports: the clients that the theorem asks for.
+    """
+    runs = study(results, "shuffle")
+    rows = []
+    for (clients, rounds), group in runs.groupby(["clients", "rounds"], sort=False):
+        risks = by_seed(group, ["trust"])
+        bars = interval(risks)
+        for trust, seeds in risks.iterrows():
+            first = group[group["trust"] == trust].iloc[0]
+            gap = paired(seeds, risks.loc["nobody"]) if trust != "nobody" else {}
+            rows.append(
+                {
+                    "trust": trust,
+                    "clients": clients,
+                    "rounds": rounds,
+                    "epsilon": first["epsilon"],
+                    "delta": first["delta"],
+                    "epsilon_spent": first["privacy_epsilon_pld"],
+                    "noise_multiplier": first["noise_multiplier"],
+                    "seeds": len(seeds),
+                    "excess_risk": seeds.mean(),
+                    "interval": bars[trust],
+                    "start_risk": first["start_risk"],
+                    "nobody_minus_this": gap.get("difference", math.nan),
+                    "difference_interval": gap.get("interval", math.nan),
+                    "implied_constant": _constant(first),
+                    "least_reports": _floor(first),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def draw(points: pd.DataFrame) -> Figure:
+    """Draw noise on the left and risk on the right, against the clients; the most rounds solid, others faint."""
+    figure, axes = style.panels(2, width=9.0, height=3.6)
+    most = points["rounds"].max()
+    for number, (trust, name) in enumerate(_NAMES.items()):
+        for rounds, line in points[points["trust"] == trust].groupby("rounds", sort=False):
+            line = line.sort_values("clients")
+            look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
+            look |= {"alpha": 1.0, "label": f"{name}, R = {rounds:g}"} if rounds == most else {"alpha": 0.3}
+            axes[0].plot(line["clients"], line["noise_multiplier"], **look)
+            axes[1].errorbar(line["clients"], line["excess_risk"], line["interval"], **look)
+    axes[1].axhline(points["start_risk"].mean(), color=style.BLACK, linestyle=":", label="w = 0")
+    for panel, label in zip(axes, ("noise multiplier σn/L of a client", "excess population risk"), strict=True):
+        panel.set(xscale="log", yscale="log", xlabel="clients M = N", ylabel=label)
+        plain_ticks(panel, points["clients"])
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    others = ", ".join(f"{rounds:g}" for rounds in sorted(set(points["rounds"])) if rounds < most)
+    first = points.iloc[0]
+    text = f" ε = {first['epsilon']:g}, δ = {first['delta']:g}, of the trusting model named."
+    style.footer(figure, seeds_text(points) + text + (f" Faint: R = {others}." if others else ""))
+    return figure
+
+
+def check(results: Results) -> Verdict:
+    """Count the settings where the shuffler's noise is near the central model's and its risk below the local one."""
+    points = results.figure("lowy2021", FIGURE)
+    noise = points.pivot(index=["rounds", "clients"], columns="trust", values="noise_multiplier")
+    near = noise["shuffler"] / noise["server"]
+    own = points[points["trust"] == "shuffler"].set_index(["rounds", "clients"]).loc[near.index]
+    better = own["nobody_minus_this"] - own["difference_interval"] > 0
+    fewer = noise["nobody"] / noise["shuffler"]
+    meets = int((own.index.get_level_values("clients") >= own["least_reports"]).sum())
+    powers = [
+        f"R = {rounds:g}: {slope(line.index.get_level_values('clients'), line[['shuffler']].to_numpy())[0]:+.2f}"
+        for rounds, line in noise.groupby(level="rounds")
+        if len(line) > 1
+    ]
+    evidence = (
+        f"settings where the shuffled noise is at most {NEAR:g} times the central one and its risk is below the local "
+        f"one's (paired 90 % interval). Shuffling divides a client's noise by {fewer.min():.1f} to {fewer.max():.1f} and "
+        f"leaves {near.min():.2f} to {near.max():.2f} times the central one; it falls with M by the power "
+        f"{', '.join(powers)} (central: -0.50). The theorem's own condition on M holds in {meets} settings; its C would "
+        f"be {own['implied_constant'].min():.2g} to {own['implied_constant'].max():.2g}."
+    )
+    verdict = counted(int((better & (near <= NEAR)).sum()), len(near), evidence)
+    if not better.any() and (own["excess_risk"] >= own["start_risk"]).all():
+        return Verdict(Outcome.NOT_TESTABLE, f"Nothing is learnt at these sizes. {verdict.evidence}")
+    return verdict
+
+
+def _constant(run: pd.Series) -> float:
+    """The C of Theorem 4.1's variance at which it is this run's, L = 1: sigma n / L is the noise multiplier."""
+    clients, rounds, delta = run["clients"], run["rounds"], run["delta"]
+    logarithms = math.log(rounds * clients / delta) * math.log(rounds / delta) * math.log(1 / delta)
+    return run["noise_multiplier"] ** 2 * clients * run["epsilon"] ** 2 / (rounds * logarithms)
+
+
+def _floor(run: pd.Series) -> float:
+    """The clients that Theorem 4.1 asks for."""
+    federation = {"clients_per_round": run["clients"], "clients": run["clients"]}
+    return float(least_reports(**federation, rounds=run["rounds"], delta=run["delta"]))

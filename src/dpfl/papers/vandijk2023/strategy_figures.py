@@ -1,0 +1,137 @@
+"""Figures of trained models: ways to spend one budget, the grid of batch, clip norm and noise, and prepared inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dpfl.papers.vandijk2023.summary import DATA, counted_runs, experiment, nothing_run, summarise, title
+from dpfl.reporting import style
+from dpfl.reporting.results import Results
+
+STRATEGIES = {
+    "constant": "constant",
+    "falling_clip": "clip norm 1, 1/2, 1/4",
+    "falling_noise": "noise 1.25, 1, 0.8",
+    "falling_both": "both fall",
+    "last_epoch": "last epoch σ/√(E+1)",
+    "last_epoch_unpaid": "the same, not paid for",
+    "arsinh_2": "arsinh noise, a = 2σ",
+    "arsinh_4": "arsinh noise, a = 4σ",
+    "sparse_10": "10 % of entries sent",
+    "sparse_1": "1 % of entries sent",
+}
+PREPARATIONS = {
+    "none": "pixels",
+    "normalised": "normalised privately",
+    "normalised_exactly": "normalised exactly (leaks)",
+    "dp_pca": "private PCA",
+    "exact_pca": "exact PCA (leaks)",
+}
+
+
+def strategies_data(results: Results) -> pd.DataFrame:
+    """Return a row a point: strategy, epsilon, noise_multiplier, the measures; differences to a constant strategy."""
+    runs = experiment(results, "strategies")
+    return summarise(runs, ["strategy", "epsilon", "noise_multiplier"], {"strategy": "constant"}, ["epsilon"])
+
+
+def draw_strategies(data: pd.DataFrame) -> Figure:
+    """Draw each strategy's difference in accuracy to the constant one."""
+    unpaid = data[data["strategy"] == "last_epoch_unpaid"]
+    spent = ", ".join(f"{own:.3g} instead of {asked:g}" for asked, own in _budgets(unpaid))
+    text = "Differences within a seed to the constant strategy with the same epsilon"
+    text += f"; the smaller last σ, not paid for, spends ε = {spent}" if spent else ""
+    return _dots(data, "strategy", STRATEGIES, "difference to constant (points)", text, differences=True)
+
+
+def _budgets(rows: pd.DataFrame) -> list[tuple[float, float]]:
+    """Return each epsilon asked for with the one that is spent, once."""
+    once = rows.drop_duplicates("epsilon").sort_values("epsilon")
+    return list(zip(once["epsilon"], once["privacy_epsilon_pld"], strict=True))
+
+
+def preparation_data(results: Results) -> pd.DataFrame:
+    """Return a row a point: preparation, epsilon, noise_multiplier, the measures; differences to plain pixels."""
+    runs = experiment(results, "preparation")
+    return summarise(runs, ["preparation", "epsilon", "noise_multiplier"], {"preparation": "none"}, ["epsilon"])
+
+
+def draw_preparation(data: pd.DataFrame) -> Figure:
+    """Draw the accuracy of each preparation."""
+    text = "What a private preparation reveals is part of the epsilon; exact ones have no guarantee"
+    return _dots(data, "preparation", PREPARATIONS, "test accuracy (%)", text, differences=False)
+
+
+def _dots(data: pd.DataFrame, key: str, names: dict[str, str], label: str, text: str, *, differences: bool) -> Figure:
+    """Draw one panel a dataset, one line of dots a name, one colour an epsilon."""
+    if data.empty:
+        return nothing_run()
+    tasks = list(data.groupby(DATA, sort=False))
+    shown = [name for name in names if name in set(data[key])]
+    figure, axes = style.panels(
+        len(tasks), width=3 + 3.6 * len(tasks), height=1.3 + 0.34 * len(shown), squeeze=False, sharey=True
+    )
+    for axis, (task, rows) in zip(axes[0], tasks, strict=True):
+        _dots_panel(axis, rows, key, shown, differences=differences)
+        axis.set(xlabel=label, title=title(*task))
+    axes[0][0].set_yticks(range(len(shown)), [names[name] for name in shown])
+    axes[0][0].set_ylabel("strategy" if differences else "inputs")
+    axes[0][0].invert_yaxis()
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    style.footer(figure, f"{counted_runs(data)}\n{text}.")
+    return figure
+
+
+def _dots_panel(axis: Axes, rows: pd.DataFrame, key: str, shown: list[str], *, differences: bool) -> None:
+    """Draw the dots of one dataset, the budgets a little apart."""
+    values, bars = ("difference_pct", "difference_interval_pct") if differences else ("accuracy_pct", "interval_pct")
+    budgets = sorted(rows["epsilon"].unique())
+    for number, epsilon in enumerate(budgets):
+        own = rows[rows["epsilon"] == epsilon]
+        places = own[key].map(shown.index) + 0.22 * (number - (len(budgets) - 1) / 2)
+        look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "none"}
+        axis.errorbar(own[values], places, xerr=own[bars].fillna(0), label=f"ε = {epsilon:g}", **look)
+    if differences:
+        axis.axvline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
+
+
+def grid_data(results: Results) -> pd.DataFrame:
+    """Return a row a point: sigma, clip_norm, batch_size, the measures; differences to a clip norm of 1."""
+    runs = experiment(results, "settings_grid")
+    keys = ["sigma", "clip_norm", "batch_size"]
+    return summarise(runs, keys, {"clip_norm": 1.0}, ["sigma", "batch_size"])
+
+
+def draw_grid(data: pd.DataFrame) -> Figure:
+    """Draw one map of clip norm against batch size for each noise, with the epsilon of each column."""
+    if data.empty:
+        return nothing_run()
+    tasks, sigmas = list(data.groupby(DATA, sort=False)), sorted(data["sigma"].unique())
+    figure, axes = style.panels(len(sigmas), len(tasks), width=3.4 * len(sigmas) + 0.8, height=3.0, squeeze=False)
+    low, high = data["accuracy_pct"].min(), data["accuracy_pct"].max()
+    for line, (task, rows) in zip(axes, tasks, strict=True):
+        for axis, sigma in zip(line, sigmas, strict=True):
+            picture = _grid_panel(axis, rows[rows["sigma"] == sigma], low, high)
+            axis.set(title=f"{title(*task)}, σ = {sigma:g}", xlabel="batch size m (its ε below)", ylabel="clip norm C")
+    figure.colorbar(picture, ax=axes, label="test accuracy (%)", shrink=0.8)
+    notes = f"Means over {int(data['runs'].min())} seeds; largest half-width of a 95 % interval"
+    width = data["interval_pct"].max()
+    style.footer(figure, f"{notes}: {width:.1f} points." if np.isfinite(width) else "One run a cell, so no intervals.")
+    return figure
+
+
+def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float):
+    """Draw one map; return the picture for the colour bar."""
+    table = rows.pivot(index="clip_norm", columns="batch_size", values="accuracy_pct")
+    spent = rows.drop_duplicates("batch_size").set_index("batch_size")["privacy_epsilon_pld"]
+    picture = axis.imshow(table, origin="lower", aspect="auto", cmap="cividis", vmin=low, vmax=high)
+    for (y, x), value in np.ndenumerate(table.to_numpy()):
+        colour = "white" if value < (low + high) / 2 else "black"
+        axis.text(x, y, f"{value:.1f}", ha="center", va="center", fontsize=8, color=colour)
+    axis.set_xticks(range(len(table.columns)), [f"{m}\n{spent[m]:.2g}" for m in table.columns])
+    axis.set_yticks(range(len(table.index)), [f"{c:g}" for c in table.index])
+    axis.grid(False)
+    return picture

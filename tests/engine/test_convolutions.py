@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from dpfl.engine import convolutions
+from dpfl.engine.convolutions import Convolution
+from dpfl.engine.stages import channels_last
+from dpfl.models.image import COLOUR, GREY, ImageModel, build
+
+LAYERS = {
+    "plain": lambda: nn.Conv2d(2, 3, 3),
+    "strided, padded": lambda: nn.Conv2d(2, 40, 3, 2, 1),
+    "dilated": lambda: nn.Conv2d(2, 3, 2, dilation=2),
+    "oblong": lambda: nn.Conv2d(2, 9, (2, 5), (2, 1), (0, 1), (1, 1)),
+    "one channel": lambda: nn.Conv2d(1, 4, 3, padding=2),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("by_gram", [True, False])
+@pytest.mark.parametrize("reads_batch", [True, False])
+@pytest.mark.parametrize("few", [0, 10**6])
+def test_every_route_gives_autograds_passes_norms_and_sums(monkeypatch, name, by_gram, reads_batch, few):
+    monkeypatch.setattr(convolutions, "FEW", few)
+    monkeypatch.setattr(convolutions, "AT_ONCE", 600)  # several parts of the records
+    torch.manual_seed(0)
+    layer = LAYERS[name]().double()
+    inputs = torch.randn(7, layer.in_channels, 6, 7, dtype=torch.float64, requires_grad=True)
+    output = layer(inputs)
+    slopes = torch.randn_like(output)
+    back, *_ = torch.autograd.grad(output, inputs, slopes, retain_graph=True)
+    records = [torch.autograd.grad(output[i], layer.parameters(), slopes[i], retain_graph=True) for i in range(7)]
+    weights, biases = (torch.stack(each) for each in zip(*records, strict=True))
+    norms = weights.flatten(1).square().sum(1) + biases.square().sum(1)
+    factors = torch.rand(7, dtype=torch.float64)
+
+    stage = Convolution(layer, inputs.shape[2:], reads_batch=reads_batch)
+    stage.by_gram = by_gram
+    parameters, d = (layer.weight.detach(), layer.bias.detach()), channels_last(slopes)
+    seen = stage.see(channels_last(inputs.detach()))
+    assert (seen.gram is not None) == (by_gram and reads_batch)
+    squares, gradients = stage.squares(d, seen)
+    assert (gradients is None) == by_gram
+    close = {"rtol": 0, "atol": 1e-11}
+    torch.testing.assert_close(stage.forward(seen, parameters), output.detach(), **close)
+    torch.testing.assert_close(stage.backward(d, seen, parameters), back, **close)
+    torch.testing.assert_close(squares, norms, **close)
+    for at_hand in (gradients, None):
+        weight, bias = stage.sums(d, seen, factors, at_hand)
+        torch.testing.assert_close(weight, torch.tensordot(factors, weights, 1), **close)
+        torch.testing.assert_close(bias, torch.tensordot(factors, biases, 1), **close)
+
+
+def _routes(model: ImageModel, shape: tuple[int, int, int]) -> list[bool]:
+    channels, height, width = shape
+    fed = (81 * channels, height // 4, width // 4) if model.reads_features else shape
+    x, routes = torch.zeros(1, *fed), []
+    for layer in build(model, shape, seed=0):
+        if isinstance(layer, nn.Conv2d):
+            routes.append(Convolution(layer, x.shape[2:], reads_batch=not routes).by_gram)
+        x = layer(x)
+    return routes
+
+
+def test_large_filters_on_few_positions_go_by_gram():
+    assert _routes(ImageModel.CNN_TANH, GREY) == [False, False]
+    assert _routes(ImageModel.CNN_TANH, COLOUR) == [False] * 4 + [True] * 2
+    assert _routes(ImageModel.SCATTER_CNN, GREY) == [True, True]
+    assert _routes(ImageModel.SCATTER_CNN, COLOUR) == [True, True]

@@ -1,0 +1,68 @@
+"""Run tables that look as if the print had been measured, for this paper's tables, figures and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpfl.papers import load
+from dpfl.papers.bhaskar2025.cells import published_cells
+from dpfl.reporting.results import Results, write_csv
+
+
+def run_rows(
+    query: str, seeds: Iterable[int], offset_pct: float = 0.0, noise_pct: float = 0.0, **settings: Any
+) -> pd.DataFrame:
+    """Runs of the published cells that `query` names: accuracy as printed plus an offset plus noise by seed."""
+    cells = published_cells().query(query).drop(columns="table")
+    tables = []
+    for seed in seeds:
+        draws = np.random.default_rng(seed).standard_normal(len(cells))
+        rows = cells.assign(**{**load("bhaskar2025").settings, **settings}, seed=seed, status="finished")
+        rows["accuracy_pct"] = rows.pop("published_accuracy_pct") + offset_pct + noise_pct * draws
+        rows["local_accuracy_pct"] = 80.0
+        tables.append(rows.assign(stand_in_for="", data_note=""))
+    runs = pd.concat(tables, ignore_index=True)
+    privacy = {"noise_multiplier": 1.007, "delta": 1e-5, "sampling": "shuffled_epochs"}
+    return runs.assign(
+        **{f"privacy_{name}": value for name, value in privacy.items()},
+        privacy_epsilon_rdp=runs["epsilon"],
+        privacy_epsilon_pld=0.9 * runs["epsilon"],
+    )
+
+
+def on_stand_in(runs: pd.DataFrame, name: str = "digits") -> pd.DataFrame:
+    """The same runs, on a stand-in."""
+    return runs.assign(stand_in_for=runs["dataset"], dataset=name, data_note="A note.")
+
+
+@pytest.fixture
+def as_runs(tmp_path: Path) -> Callable[..., Results]:
+    """Return a function that stores run tables, each as a sweep of its own, as a scale's only results."""
+
+    def store(*tables: pd.DataFrame) -> Results:
+        paths = []
+        for number, table in enumerate(tables):
+            paths.append(tmp_path / f"sweep_{number}.csv")
+            with paths[-1].open("w") as stream:
+                write_csv(table, stream)
+        return Results(tmp_path, {"bhaskar2025": tuple(paths)})
+
+    return store
+
+
+@pytest.fixture
+def rows_of_runs() -> Callable[..., pd.DataFrame]:
+    """Return `run_rows`."""
+    return run_rows
+
+
+@pytest.fixture
+def as_stand_in() -> Callable[..., pd.DataFrame]:
+    """Return `on_stand_in`."""
+    return on_stand_in

@@ -1,0 +1,113 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpfl.papers import load
+from dpfl.papers.bhaskar2025.identification import (
+    CHOSEN,
+    best_discrepancy,
+    candidate_cells,
+    candidate_name,
+    log_likelihood,
+    scores,
+)
+from dpfl.papers.bhaskar2025.tables import TABLES
+from dpfl.reporting.results import Results
+
+LINEAR = "table == 2 and model == 'scatter_linear'"
+CNN = "table == 2 and model == 'scatter_cnn' and local_epochs in [1, 20] and epsilon < inf"
+
+
+@pytest.fixture
+def several(as_runs, rows_of_runs):
+    """Chosen settings that fit, and three candidates that fit worse, not all of them on the same cells."""
+    return as_runs(
+        rows_of_runs(f"{LINEAR} or {CNN}", range(3), noise_pct=0.1),
+        rows_of_runs(LINEAR, [0], offset_pct=-1, batch_size=32),
+        rows_of_runs(CNN, [0], offset_pct=-2, batch_size=32),
+        rows_of_runs(f"{LINEAR} and epsilon < inf", [0], offset_pct=0.4, delta=1e-6),
+        rows_of_runs(LINEAR, [0, 1], offset_pct=-3, noise_pct=0.1, initialisation="per_client", sampling="poisson"),
+    )
+
+
+def test_candidates_are_named_by_what_differs():
+    chosen = load("bhaskar2025").settings
+    assert candidate_name(chosen, chosen) == CHOSEN
+    assert candidate_name({**chosen, "batch_size": 32, "delta": 1e-6}, chosen) == "batch size 32, delta 1e-06"
+
+
+def test_the_chosen_settings_win_where_they_fit_and_the_runner_up_is_named(several):
+    table = scores(several)
+    order = list(dict.fromkeys(table["candidate"]))
+    assert order[:2] == [CHOSEN, "delta 1e-06"]
+    assert set(order[2:]) == {"batch size 32", "sampling poisson, initialisation per client"}
+    assert (table.loc[table["candidate"] != CHOSEN, "gain"] < 0).all()
+    assert (table.loc[table["candidate"] == CHOSEN, "gain"] == 0).all()
+    batch = table[table["candidate"] == "batch size 32"]
+    assert batch["gain_all"].nunique() == 1 and batch["gain"].sum() == pytest.approx(batch["gain_all"].iloc[0])
+    assert batch.set_index("model")["cells"].to_dict() == {"scatter_linear": 18, "scatter_cnn": 4}
+    notes = " ".join(TABLES["identification"].page(table).notes)
+    assert "Of 4 candidates the chosen settings fit best (+0.0); runner-up: delta 1e-06" in notes
+    assert "mnist, ScatterNet + linear, (20, 1): the chosen settings miss" in notes
+
+
+def test_a_better_candidate_is_found(as_runs, rows_of_runs):
+    chosen = rows_of_runs(LINEAR, [0, 1], offset_pct=0.5, noise_pct=0.05)
+    better = rows_of_runs(LINEAR, [0], normalisation="groups27")
+    table = scores(as_runs(chosen, better))
+    assert table["candidate"].iloc[0] == "normalisation groups27" and table["gain"].iloc[0] > 0
+    assert "normalisation groups27 fits best" in " ".join(TABLES["identification"].page(table).notes)
+
+
+def test_effects_are_paired_by_seed_and_residuals_are_ours_less_published(several):
+    cells = candidate_cells(several)
+    batch = cells.query("candidate == 'batch size 32' and model == 'scatter_linear'")
+    # Seed 0 of the chosen runs carries noise of 0.1 points that the candidate's does not: no other seed takes part.
+    draws = np.random.default_rng(0).standard_normal(22)[:12]
+    assert np.abs(draws).max() > 1
+    chosen = cells.query(f"candidate == '{CHOSEN}' and model == 'scatter_linear'")
+    assert (chosen["effect_pct"] == 0).all() and (chosen["runs"] == 3).all()
+    assert batch["residual_pct"].to_numpy() == pytest.approx(-1)
+    assert np.abs(batch["effect_pct"] + 1).max() > 0.05
+
+
+def test_seed_noise_is_pooled_over_the_candidates_of_a_cell(as_runs, rows_of_runs):
+    one = rows_of_runs(f"{LINEAR} and epsilon == 2.93 and local_epochs == 1", [0, 1])
+    one["accuracy_pct"] = [97.0, 98.0]
+    other = rows_of_runs(f"{LINEAR} and epsilon == 2.93 and local_epochs == 1", [0, 1, 2], batch_size=32)
+    other["accuracy_pct"] = [95.0, 96.0, 97.0]
+    cells = candidate_cells(as_runs(one, other))
+    assert cells["seed_sd_pct"].tolist() == pytest.approx([math.sqrt((0.5 + 2 * 1.0) / 3)] * 2)
+
+
+def test_the_score_is_a_sum_of_log_densities():
+    residuals, noise = np.array([0.3, -1.2, 5.0]), np.array([0.1, 0.2, 0.0])
+    scale = np.sqrt(noise**2 + 0.4**2)
+    by_hand = sum(
+        math.log(math.gamma(2) / (math.sqrt(3 * math.pi) * math.gamma(1.5) * s) * (1 + (r / s) ** 2 / 3) ** -2)
+        for r, s in zip(residuals, scale, strict=True)
+    )
+    assert log_likelihood(residuals, noise, 0.4) == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_the_discrepancy_is_the_scale_of_the_residuals():
+    residuals = 2.0 * stats.t.ppf(np.linspace(0.005, 0.995, 100), 3)
+    score, discrepancy = best_discrepancy(residuals, np.zeros(100))
+    assert discrepancy == pytest.approx(2.0, rel=0.1)
+    assert all(log_likelihood(residuals, np.zeros(100), d) <= score + 1e-6 for d in np.geomspace(0.01, 30, 200))
+
+
+def test_scores_leave_stand_ins_out_but_effects_stay(as_runs, rows_of_runs, as_stand_in):
+    chosen, other = rows_of_runs(LINEAR, [0]), rows_of_runs(LINEAR, [0], offset_pct=-1, batch_size=32)
+    table = scores(as_runs(as_stand_in(chosen), as_stand_in(other)))
+    assert table[["gain", "log_likelihood", "misfit_pct"]].isna().all(axis=None)
+    assert table.set_index("candidate").loc["batch size 32", "effect_pct"] == pytest.approx(-1)
+    page = TABLES["identification"].page(table)
+    assert "not comparable" in " ".join(page.notes) and set(page.body["Gain"]) == {"–"}
+
+
+def test_without_runs_the_page_says_so(tmp_path):
+    table = scores(Results(tmp_path))
+    assert table.empty and TABLES["identification"].page(table).notes[0].startswith("Nothing was run")

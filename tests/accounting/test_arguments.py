@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfl.accounting.arguments import real, scalar, whole
+from dpfl.accounting.arguments import real, scalar, whole, wholes
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,11 @@ def test_one_number_and_whole_numbers():
     for call in (lambda: scalar("delta", [0.1, 0.2]), lambda: whole("n", 10 / 3), lambda: whole("n", -1)):
         with pytest.raises(ValueError, match="must be"):
             call()
+
+
+def test_arrays_of_whole_numbers():
+    assert wholes("rounds", [1, 2.0, 1e9]).tolist() == [1.0, 2.0, 1e9]
+    with pytest.raises(ValueError, match=r"^rounds must be a whole number, got 2\.5"):
+        wholes("rounds", [1, 2.5, 3.5])
+    with pytest.raises(ValueError, match="at least 1"):
+        wholes("rounds", [1, 0], at_least=1)

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from dpfl.cli import app
 
 COMMANDS = ["data fetch", "data arrays", "features", "account", "train", "tables", "figures", "claims", "report"]
-COMMANDS += ["status", "trace", "audit", "config"]
+COMMANDS += ["status", "trace", "audit"]
 
 
 def run(*arguments, cwd=None):
@@ -62,11 +62,3 @@ def test_status_lists_what_waits(folder):
     done = run("status", cwd=folder)
     assert done.returncode == 0
     assert "digits_scatter_linear_k10_seed0: waits" in done.stdout and "lowy2021: sweeps 0/1" in done.stdout
-
-
-def test_a_configuration_is_completed(folder):
-    done = run("config", "--json", '{"scale": "quick"}', "--output", "resolved.yaml", cwd=folder)
-    assert done.returncode == 0 and "timeout_seconds" in (folder / "resolved.yaml").read_text()
-    assert run("config", "--json", '{"scal": "quick"}', "--output", "no.yaml", cwd=folder).returncode == 2
-    assert run("config", "--json", "{", "--output", "no.yaml", cwd=folder).returncode == 2
-    assert not (folder / "no.yaml").exists()

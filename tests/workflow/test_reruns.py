@@ -82,12 +82,12 @@ EDITS = {
     "one epsilon": (
         "tiny.yaml",
         replace("2.93, 5]", "2.93, 7.5]"),
-        ({"resolved_config", "accounting", "train", *AFTER_RUNS}, {"lowy2021"}),
+        ({"accounting", "train", *AFTER_RUNS}, {"lowy2021"}),
     ),
     "one more seed": (
         "tiny.yaml",
         replace("seeds: [0]", "seeds: [0, 1]"),
-        ({"resolved_config", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
+        ({"train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
     ),
     "the engine's code": (
         "src/dpfl/engine/sgd.py",

@@ -4,7 +4,6 @@
 rule accounting:
     input:
         datasets_of,
-        config=ancient(RESOLVED),
     output:
         table=f"{RESULTS}/accounting/{{paper}}.csv",
         record=f"{RESULTS}/accounting/{{paper}}.csv.record.json",
@@ -15,9 +14,10 @@ rule accounting:
     conda:
         "../../environment.yml"
     resources:
-        mem_mb=2000,
-        runtime=60,
+        mem_mb=more(2000),
+        runtime=more(60),
     params:
+        config=RESOLVED,
         facts=noise_facts,
     shell:
-        "dpfl account --paper {wildcards.paper:q} --config {input.config:q} 2> {log:q}"
+        "dpfl account --paper {wildcards.paper:q} --config {params.config:q} 2> {log:q}"

@@ -16,8 +16,8 @@ rule audit:
     conda:
         "../../environment.yml"
     resources:
-        mem_mb=1000,
-        runtime=20,
+        mem_mb=more(1000),
+        runtime=more(20),
     params:
         folder=lambda wildcards, output: Path(output[0]).parent,
     shell:

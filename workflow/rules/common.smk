@@ -5,8 +5,11 @@ import os
 import sys
 from pathlib import Path
 
+import yaml
+
 from dpfl import config as configuration
 from dpfl import files, grid
+from dpfl.control import cost, slurm
 from dpfl.control.orphans import CONTROLLER
 from dpfl.data import mirror, sources
 from dpfl.errors import InputError
@@ -49,7 +52,19 @@ wildcard_constraints:
 localrules:
     all,
     download,
-    resolved_config,
+    fetch,
+
+
+# The commands read the checked and completed configuration from a file that is nobody's output and nobody's input:
+# what a stage depends on stands in its params, so that a change of the configuration reruns only what it touches.
+onstart:
+    slurm.cancel_left_behind(Path())
+    files.write_atomically(Path(RESOLVED), yaml.safe_dump(CONFIG, sort_keys=False))
+
+
+def more(first):
+    """Return a resource that grows by half of `first` at each further attempt."""
+    return lambda wildcards, attempt: first * (attempt + 1) // 2
 
 
 def digest_of(facts):
@@ -107,7 +122,6 @@ def training_inputs(wildcards):
     sweep = sweep_of(wildcards)
     kinds = ["arrays", "features"] if sweep.needs_features else ["arrays"]
     return {
-        "config": ancient(RESOLVED),
         "noise": ancient(f"{RESULTS}/accounting/{wildcards.paper}.csv"),
         **{kind: f"{DATA}/{kind}/{sweep.dataset}/about.json" for kind in kinds},
     }

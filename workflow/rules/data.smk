@@ -2,8 +2,6 @@
 
 
 rule fetch:
-    input:
-        config=ancient(RESOLVED),
     output:
         # An accepted variant of a file keeps its own name; the record says which file it is.
         record=f"{DATA}/raw/{{dataset}}/{{file}}.record.json",
@@ -14,16 +12,17 @@ rule fetch:
     conda:
         "../../environment.yml"
     resources:
-        mem_mb=500,
-        runtime=60,
+        mem_mb=more(500),
+        runtime=more(60),
+    params:
+        config=RESOLVED,
     shell:
-        "dpfl data fetch --dataset {wildcards.dataset:q} --file {wildcards.file:q} --config {input.config:q} 2> {log:q}"
+        "dpfl data fetch --dataset {wildcards.dataset:q} --file {wildcards.file:q} --config {params.config:q} 2> {log:q}"
 
 
 rule arrays:
     input:
         raw_files,
-        config=ancient(RESOLVED),
     output:
         about=f"{DATA}/arrays/{{dataset}}/about.json",
         record=f"{DATA}/arrays/{{dataset}}/about.json.record.json",
@@ -34,9 +33,10 @@ rule arrays:
     conda:
         "../../environment.yml"
     resources:
-        mem_mb=2000,
-        runtime=20,
+        mem_mb=more(2000),
+        runtime=more(20),
     params:
-        code=source_digest("dpfl.data.arrays", "dpfl.data.stand_ins"),
+        config=RESOLVED,
+        code=source_digest("dpfl.data.arrays", "dpfl.data.stand_ins", "dpfl.data.synthetic_folder"),
     shell:
-        "dpfl data arrays --dataset {wildcards.dataset:q} --config {input.config:q} 2> {log:q}"
+        "dpfl data arrays --dataset {wildcards.dataset:q} --config {params.config:q} 2> {log:q}"

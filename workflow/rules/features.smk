@@ -4,7 +4,6 @@
 rule features:
     input:
         arrays=f"{DATA}/arrays/{{dataset}}/about.json",
-        config=ancient(RESOLVED),
     output:
         about=f"{DATA}/features/{{dataset}}/about.json",
         record=f"{DATA}/features/{{dataset}}/about.json.record.json",
@@ -16,9 +15,10 @@ rule features:
         "../../environment.yml"
     threads: 2
     resources:
-        mem_mb=3000,
-        runtime=60,
+        mem_mb=more(3000),
+        runtime=more(60),
     params:
+        config=RESOLVED,
         code=source_digest("dpfl.features.scattering"),
     shell:
-        "dpfl features --dataset {wildcards.dataset:q} --config {input.config:q} 2> {log:q}"
+        "dpfl features --dataset {wildcards.dataset:q} --config {params.config:q} 2> {log:q}"

@@ -4,7 +4,6 @@
 rule figures:
     input:
         runs_of,
-        config=ancient(RESOLVED),
     output:
         csv=f"{RESULTS}/figures/{{paper}}_{{name}}.csv",
         svg=report(
@@ -24,12 +23,13 @@ rule figures:
     conda:
         "../../environment.yml"
     resources:
-        mem_mb=1500,
-        runtime=20,
+        mem_mb=more(1500),
+        runtime=more(20),
     params:
+        config=RESOLVED,
         title=lambda wildcards: PAPERS[wildcards.paper].figures[wildcards.name]["title"],
         caption=lambda wildcards: PAPERS[wildcards.paper].figures[wildcards.name]["caption"],
         facts=lambda wildcards: digest_of(PAPERS[wildcards.paper].tables),
         code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.figures", "dpfl.reporting.figures"),
     shell:
-        "dpfl figures --paper {wildcards.paper:q} --name {wildcards.name:q} --config {input.config:q} 2> {log:q}"
+        "dpfl figures --paper {wildcards.paper:q} --name {wildcards.name:q} --config {params.config:q} 2> {log:q}"

@@ -4,7 +4,6 @@
 rule claims:
     input:
         evidence_of,
-        config=ancient(RESOLVED),
     output:
         csv=f"{RESULTS}/claims/{{paper}}.csv",
         html=report(
@@ -22,11 +21,12 @@ rule claims:
     conda:
         "../../environment.yml"
     resources:
-        mem_mb=1000,
-        runtime=20,
+        mem_mb=more(1000),
+        runtime=more(20),
     params:
+        config=RESOLVED,
         facts=lambda wildcards: digest_of(PAPERS[wildcards.paper].claims),
         paper=lambda wildcards: PAPERS[wildcards.paper].title,
         code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.claims", "dpfl.reporting.claims"),
     shell:
-        "dpfl claims --paper {wildcards.paper:q} --config {input.config:q} 2> {log:q}"
+        "dpfl claims --paper {wildcards.paper:q} --config {params.config:q} 2> {log:q}"

@@ -4,7 +4,6 @@
 rule tables:
     input:
         runs_of,
-        config=ancient(RESOLVED),
     output:
         csv=f"{RESULTS}/tables/{{paper}}_{{name}}.csv",
         markdown=f"{RESULTS}/tables/{{paper}}_{{name}}.md",
@@ -24,12 +23,13 @@ rule tables:
     conda:
         "../../environment.yml"
     resources:
-        mem_mb=1000,
-        runtime=20,
+        mem_mb=more(1000),
+        runtime=more(20),
     params:
+        config=RESOLVED,
         title=lambda wildcards: PAPERS[wildcards.paper].tables[wildcards.name]["title"],
         caption=lambda wildcards: PAPERS[wildcards.paper].tables[wildcards.name]["caption"],
         facts=lambda wildcards: digest_of(PAPERS[wildcards.paper].tables),
         code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.tables", "dpfl.reporting.tables"),
     shell:
-        "dpfl tables --paper {wildcards.paper:q} --name {wildcards.name:q} --config {input.config:q} 2> {log:q}"
+        "dpfl tables --paper {wildcards.paper:q} --name {wildcards.name:q} --config {params.config:q} 2> {log:q}"

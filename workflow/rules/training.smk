@@ -1,4 +1,4 @@
-# Training, a sweep a job.
+# Training, a sweep a job. What it asks for is estimated from measured sweeps (dpfl.control.cost); more at each attempt.
 
 
 rule train:
@@ -11,15 +11,19 @@ rule train:
         f"{RESULTS}/logs/train_{{paper}}_{{sweep}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/train_{{paper}}_{{sweep}}.tsv"
+    # On a cluster several sweeps of minutes make one job; never those that ask for a GPU.
+    group:
+        lambda wildcards: "short" if cost.estimate(sweep_of(wildcards)).is_short else None
     conda:
         "../../environment.yml"
     threads: CONFIG["training"]["threads"]
     resources:
-        mem_mb=int(5000 + 1000 * CONFIG["training"]["memory_gb"]),
-        runtime=24 * 60,
+        mem_mb=lambda wildcards, attempt: cost.estimate(sweep_of(wildcards)).limit_mb(attempt),
+        runtime=lambda wildcards, attempt: cost.estimate(sweep_of(wildcards)).limit_minutes(attempt),
         gpu=int(CONFIG["training"]["device"] == "cuda"),
     params:
+        config=RESOLVED,
         settings=lambda wildcards: sweep_of(wildcards).digest(),
         code=lambda wildcards: source_digest(f"dpfl.federated.{sweep_of(wildcards).algorithm}"),
     shell:
-        "dpfl train --paper {wildcards.paper:q} --sweep {wildcards.sweep:q} --config {input.config:q} 2> {log:q}"
+        "dpfl train --paper {wildcards.paper:q} --sweep {wildcards.sweep:q} --config {params.config:q} 2> {log:q}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import real, wholes
 
 
 def zcdp_to_epsilon(rho: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
@@ -79,7 +79,7 @@ def advanced_composition(
     overflows. Raises ValueError naming the argument. Source: vandijk2023 section 3.2.
     """
     epsilon, delta = real("epsilon", epsilon, at_least=0), real("delta", delta, at_least=0, at_most=1)
-    rounds, slack = real("rounds", rounds, at_least=1), real("slack", slack, above=0, at_most=1)
+    rounds, slack = wholes("rounds", rounds, at_least=1), real("slack", slack, above=0, at_most=1)
     with np.errstate(over="ignore"):
         drift = rounds * epsilon * np.expm1(epsilon) / 2
     spread = np.sqrt(-2 * rounds * np.log(slack)) * epsilon

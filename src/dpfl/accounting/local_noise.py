@@ -15,7 +15,7 @@ from scipy.special import logsumexp, ndtr
 from scipy.stats import binom
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.arguments import real, scalar, whole
+from dpfl.accounting.arguments import real, scalar, whole, wholes
 from dpfl.accounting.contraction import theta
 from dpfl.accounting.elementwise import elementwise
 from dpfl.accounting.profiles import composed_epsilon, composed_pair_epsilon
@@ -97,8 +97,8 @@ def largest_moments_epsilon(*, batch_size: ArrayLike, steps: ArrayLike, records:
     Local SGD with K local steps on single records has B = 1 and T = K R, so 4 K R / n^2. Arrays broadcast.
     Raises ValueError naming the argument.
     """
-    batch, steps = real("batch_size", batch_size, at_least=1), real("steps", steps, at_least=1)
-    return 4 * steps * (batch / real("records", records, at_least=1)) ** 2
+    batch, steps = wholes("batch_size", batch_size, at_least=1), wholes("steps", steps, at_least=1)
+    return 4 * steps * (batch / wholes("records", records, at_least=1)) ** 2
 
 
 def epsilon(
@@ -227,8 +227,8 @@ def _run(
         real("epsilon", epsilon, above=0),
         real("delta", delta, above=0, below=1),
         real("lipschitz", lipschitz, above=0),
-        real("rounds", rounds, at_least=1),
-        real("records", records, at_least=1),
+        wholes("rounds", rounds, at_least=1),
+        wholes("records", records, at_least=1),
     )
 
 

@@ -1,20 +1,17 @@
-"""The stages that make what people read: tables, figures, verdicts, the report; and the resolved configuration."""
+"""The stages that make what people read: tables, figures, verdicts, the report."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from dpfl import config as configuration
 from dpfl import grid
 from dpfl.cli.options import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results_folder
 from dpfl.errors import InputError
-from dpfl.files import write_atomically
 from dpfl.provenance.record import Stage
 from dpfl.provenance.record_file import record_path
 
@@ -82,17 +79,3 @@ def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
 
     path, made = build(results_folder(configuration.read(config)), config)
     print(f"{path} {'written' if made else 'is up to date'}")
-
-
-@app.command("config", epilog="""Example: dpfl config --json '{"scale": "demo"}' --output resolved.yaml""")
-def config_command(
-    text: Annotated[str, typer.Option("--json", help="the configuration as JSON")],
-    output: Annotated[Path, typer.Option("--output", help="where to write it")],
-) -> None:
-    """Check a configuration and write it out completed with every default."""
-    try:
-        given = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"--json is not JSON: {error}") from None
-    resolved = configuration.resolve(given)
-    write_atomically(output, yaml.safe_dump(resolved, sort_keys=False))

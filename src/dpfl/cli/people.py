@@ -1,45 +1,77 @@
-"""What people ask of results: where a file comes from, whether all of it is intact."""
+"""What people ask of results: where a number comes from, whether all of it is intact, and a crate to hand on."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dpfl import config as configuration
-from dpfl.cli.options import DEFAULT_CONFIG, ConfigOption, app
+from dpfl.cli.options import app
+
+_WHOLE_LINES = 2000
+Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
 
 
-@app.command(epilog="Example: dpfl trace results/demo/tables/bhaskar2025_table_2.csv")
+@app.command(
+    epilog="Example: dpfl trace results/paper/tables/bhaskar2025_table_2.csv --where model=scatter_linear,epsilon=2.93"
+)
 def trace(
     path: Annotated[Path, typer.Argument(help="a file that the pipeline wrote")],
-    config: ConfigOption = DEFAULT_CONFIG,
+    where: Annotated[
+        str | None, typer.Option("--where", help="column=value,...: the rows of the file's data that are meant")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the trace as JSON")] = False,
+    picture: Annotated[Path | None, typer.Option("--picture", help="draw the trace to this .svg or .png")] = None,
 ) -> None:
-    """Show what a file was made from, stage by stage, back to the raw data."""
-    from dpfl.provenance.trace import trace as steps
+    """Show what a file, a cell or a point was made from: runs, noise, features, raw data and their licence."""
+    from dpfl.provenance import cells
+    from dpfl.provenance import trace as records
 
-    folders = [Path("results"), Path(configuration.read(config)["data"]["folder"])]
-    for step in steps(path, folders):
-        made = "no record" if step.record is None else f"{step.record['stage']}, {step.record['seconds']} s"
-        print(f"{'  ' * step.depth}{step.path}  ({made})")
+    top, rows = cells.trace_cells(path, cells.conditions(where)) if where else (records.trace(path), [])
+    root, _ = records.project_of(path)
+    if picture:
+        from dpfl.provenance.picture import draw
+
+        draw(top, picture)
+    from dpfl.provenance import tree
+
+    if as_json:
+        print(json.dumps({"rows": rows, **tree.plain(top, root)}, indent=1, ensure_ascii=False))
+    else:
+        from rich.console import Console
+
+        # Lines are wrapped for a terminal only: a file or a pipe gets them whole.
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else _WHOLE_LINES)
+        console.print(tree.tree(top, root, rows))
 
 
-@app.command(epilog="Example: dpfl audit results/demo")
+@app.command(epilog="Example: dpfl audit results/demo --rerun 5")
 def audit(
-    folder: Annotated[Path, typer.Argument(help="results/<scale>")],
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="delete what is damaged; make makes it anew")
-    ] = False,
+    folder: Scale,
+    files_only: Annotated[bool, typer.Option("--files-only", help="compare hashes, recompute nothing")] = False,
+    rerun: Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="which runs --rerun draws")] = 0,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="delete what is damaged; make makes it anew")] = False,
 ) -> None:
-    """Hash again every file that has a record, raw data and checkpoints too; exit 1 with a list of what differs."""
+    """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with a list of what differs."""
     from dpfl.provenance.audit import audit as check
 
     seen = check(folder)
+    if not files_only:
+        from dpfl.auditing.whole import extend
+
+        extend(seen, folder, rerun=rerun, seed=seed)
     for finding in seen.findings:
         print(f"{finding.path} {finding.problem}")
+    for note in seen.notes:
+        print(note)
     if seen.absent:
         print(f"not on this machine, so not checked: {len(seen.absent)} files, as {seen.absent[0]}")
+    for kind, count in seen.checked.items():
+        print(f"{count} {kind} checked")
     print(f"{len(seen.hashes)} files checked, {len(seen.findings)} findings")
     if rebuild:
         removed = {path for finding in seen.findings for path in finding.remove if path.exists()}
@@ -48,3 +80,22 @@ def audit(
         print(f"{len(removed)} files deleted; run make again to have them made anew")
     if seen.findings:
         raise typer.Exit(1)
+
+
+@app.command(epilog="Example: dpfl verify --rerun 3")
+def verify(
+    folder: Scale = Path("results/paper"),
+    rerun: Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="which runs --rerun draws")] = 0,
+) -> None:
+    """Check the shipped results: everything that `dpfl audit` checks; without --rerun nothing is trained."""
+    audit(folder, files_only=False, rerun=rerun, seed=seed, rebuild=False)
+
+
+@app.command(epilog="Example: dpfl crate results/demo")
+def crate(folder: Scale) -> None:
+    """Write results/<scale>.crate.zip, a Workflow Run RO-Crate of everything that a record names."""
+    from dpfl.provenance.crate import write
+
+    path, made = write(folder)
+    print(f"{path} {'written' if made else 'is up to date'}")

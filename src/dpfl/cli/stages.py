@@ -50,7 +50,8 @@ def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -
 
     folder = Path(configuration.read(config)["data"]["folder"])
     out = Folders.of(folder, dataset).arrays
-    stage = Stage("data arrays", ("dpfl.data.arrays", "dpfl.data.stand_ins"), {"dataset": dataset})
+    makers = ("dpfl.data.arrays", "dpfl.data.stand_ins", "dpfl.data.synthetic_folder")
+    stage = Stage("data arrays", makers, {"dataset": dataset})
     if sources.is_published(dataset):
         from dpfl.data.arrays import build_arrays
 
@@ -58,6 +59,10 @@ def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -
         fetched = [read_record(record_path(raw / file)) for file in sources.official_files(dataset)]
         stage.reads(Path(output["path"]) for record in fetched for output in record["outputs"])
         build_arrays(dataset, raw, out)
+    elif dataset == "synthetic":
+        from dpfl.data.synthetic_folder import build_synthetic
+
+        build_synthetic(out)
     else:
         from dpfl.data.stand_ins import build_stand_in
 

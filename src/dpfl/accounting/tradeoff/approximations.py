@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, roots_legendre
 
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import real, wholes
 
 _NODES, _WEIGHTS = roots_legendre(40)
 
@@ -100,7 +100,11 @@ def sufficient_sigma(epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64
 
 def _run(epochs: ArrayLike, sigma: ArrayLike, group_size: ArrayLike) -> tuple[NDArray, NDArray, NDArray]:
     """Checked epochs, sigma and group size."""
-    return real("epochs", epochs, at_least=1), real("sigma", sigma, above=0), real("group_size", group_size, at_least=1)
+    return (
+        wholes("epochs", epochs, at_least=1),
+        real("sigma", sigma, above=0),
+        wholes("group_size", group_size, at_least=1),
+    )
 
 
 def _sampled(p: ArrayLike, rounds: ArrayLike, sigma: ArrayLike) -> tuple[NDArray, NDArray, NDArray]:

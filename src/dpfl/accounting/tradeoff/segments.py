@@ -64,7 +64,8 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     Every round is C_p of its noise, as adversary A0 sees it, and the rounds compose: an upper bound by connecting the
     dots of the losses. Arsinh noise in several dimensions: for a move of the sum along one axis only (a move spread
     evenly over more axes spends less in every case tried, but that is no proof).
-    `delta` in (0, 1), at least one round in all. Raises ValueError naming the argument. Source: vandijk2023 sections 4.4, 5.2.
+    `delta` in (0, 1), at least one round in all. Raises ValueError naming the argument.
+    Source: vandijk2023, sections 4.4 and 5.2.
     """
     failure = scalar("delta", delta, above=0, below=1)
     runs = [segment for segment in segments if segment.rounds]

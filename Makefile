@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
 
 .DEFAULT_GOAL := demo
-.PHONY: env demo quick paper dry-run test test-slow lint bench verify help
+.PHONY: env demo quick paper dry-run plan test test-slow test-slurm lint bench verify help
 
 env: $(READY) ## set up the environment in .venv, alone
 
@@ -32,10 +32,18 @@ dry-run: $(READY) ## show what would run (SCALE=demo, quick or paper)
 	@snakemake --profile workflow/profiles/$(PROFILE) $(if $(CONFIG),--configfile $(CONFIG)) --config scale=$(SCALE) --dry-run
 
 test: $(READY) ## run the tests, slow ones left out
-	pytest -m "not slow"
+	pytest -m "not slow and not slurm"
 
 test-slow: $(READY) ## run the slow tests as well
-	pytest
+	pytest -m "not slurm"
+
+test-slurm: $(READY) ## run the workflow on a real SLURM of one node on this machine (root; installs Debian's slurm-wlm, munge)
+	@if [ "$$(id -u)" = 0 ] && ! command -v slurmctld >/dev/null; then \
+	  apt-get -qq update && apt-get -qq install -y slurm-wlm munge >/dev/null || echo "slurm-wlm and munge could not be installed"; fi
+	pytest -m slurm tests/slurm
+
+plan: $(READY) ## show jobs, hours and memory of a run before it starts (SCALE=paper PROFILE=slurm)
+	@dpfl plan --scale $(SCALE) --profile $(PROFILE) $(if $(CONFIG),--config $(CONFIG))
 
 lint: $(READY) ## check style and workflow: ruff, snakefmt, snakemake --lint
 	ruff check . && ruff format --check .

@@ -13,8 +13,9 @@ from dpfl.accounting.tradeoff import dpsgd_guarantee
 from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon
 from dpfl.errors import InputError
 from dpfl.federated import asynchronous
-from dpfl.grid import Folders, Sweep
+from dpfl.federated.schedules import step_sizes
 from dpfl.papers import load
+from dpfl.sweeps import Folders, Sweep
 
 MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 1}
 ENTRY = {"dataset": "bars", "experiment": "test", "clients": 3, "batch_size": 20, "epochs": 2, "learning_rate": 0.5}
@@ -54,7 +55,9 @@ def calibrated(cells=CELLS, **settings) -> pd.DataFrame:
 
 def trained(folders, own=None, checkpoint=None, progress=lambda done, total: None) -> pd.DataFrame:
     own = own or sweep()
-    return asynchronous.train(own, folders, asynchronous.calibrate(own, {"records": {"train": 300}}), checkpoint, progress)
+    return asynchronous.train(
+        own, folders, asynchronous.calibrate(own, {"records": {"train": 300}}), checkpoint, progress
+    )
 
 
 def test_fixed_batches_are_calibrated_by_the_composed_operator():
@@ -90,6 +93,18 @@ def test_a_given_sigma_grows_with_the_batch():
     assert table["privacy_steps"].tolist() == [10, 8]  # 4 epochs of two batches of 40 in 100 records
     for row, segment in zip(table.to_dict("records"), (Segment(10, 1.5, 0.2), Segment(8, 3.0, 0.4)), strict=True):
         assert row["privacy_epsilon_pld"] == pytest.approx(segments_epsilon([segment], 1e-5), rel=1e-9)
+
+
+@pytest.mark.parametrize(("scaling", "rounds"), [("epochs", 4), ("step_size", 4), ("rounds", 8)])
+def test_larger_batches_keep_what_they_are_said_to_keep(scaling, rounds):
+    own = sweep([{"batch_factor": factor, "scaling": scaling, "epsilon": math.inf} for factor in (1, 2)])
+    small, large = asynchronous._plans(own, 300)
+    assert (small.posture.rounds, large.posture.rounds) == (10, rounds)
+    assert large.learning_rate == small.learning_rate * (2 if scaling == "step_size" else 1)
+    steps = [step_sizes(plan.learning_rate, plan.step_decay, plan.posture.rounds, plan.posture.epochs)
+             for plan in (small, large)]  # fmt: skip
+    if scaling == "rounds":  # the last epoch of the small batches and the last two of the large ones: alike
+        assert steps[1][-1] == pytest.approx(steps[0][0] / (1 + 0.05 * 3))
 
 
 def test_strategies_meet_the_budget_and_the_unpaid_one_does_not():
@@ -161,7 +176,7 @@ def test_training_resumes_with_the_same_bytes(folders, tmp_path):
 
 
 def test_a_diverging_run_says_so(folders):
-    cells = [{"epsilon": math.inf, "learning_rate": 1e38}]
+    cells = [{"epsilon": math.inf, "learning_rate": 1e39}]
     assert trained(folders, sweep(cells, seeds=(0,)))["status"].tolist() == ["diverged"]
 
 

@@ -8,7 +8,7 @@ from scipy.special import expit
 from dpfl.engine.randomness import generator
 from dpfl.federated.client_steps import averaged, late, shares
 from dpfl.federated.projected_steps import Points
-from dpfl.models.glm import Logistic, Records
+from dpfl.models.glm import Logistic, Records, Square
 
 SEEDS = (1, 6)
 RNG = np.random.default_rng(0)
@@ -74,14 +74,13 @@ def test_late_updates_are_the_plain_loop():
             np.testing.assert_allclose(ours[s, :, model], past[-1], atol=1e-12)
 
 
-def test_delay_costs_and_none_is_plain_sgd():
-    silent = Points(np.full((2, 1), 1.5), np.zeros(2), np.full(2, np.inf), np.zeros(2))
-    long = COMMON | {"passes": 20}
-    risks = [
-        np.logaddexp(0, -Y[:, None] * (X @ late(Logistic(), RECORDS, HELD, SEEDS, silent, delay=d, **long)[0])).mean()
-        for d in (0, 30)
-    ]
-    assert risks[0] < risks[1]
+def test_steps_that_converge_at_once_do_not_when_they_are_late():
+    silent = Points(np.full((2, 1), 0.5), np.zeros(2), np.full(2, np.inf), np.zeros(2))
+    records, best = Records.of(X, X @ np.ones(3)), np.ones((3, 1))
+    run = COMMON | {"passes": 40, "size": 8, "clip_norm": np.inf}
+    prompt, stale = (late(Square(), records, HELD, SEEDS, silent, delay=d, **run) for d in (0, 40))
+    assert np.abs(prompt - best).max() < 1e-3
+    assert np.abs(stale - best).max() > 1
 
 
 def test_every_step_is_counted_and_repeats():

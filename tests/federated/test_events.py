@@ -60,7 +60,7 @@ def test_what_happens_is_consistent(network, clients, seed):
             case Interrupt(client, new):
                 assert held[client] < new <= version
                 held[client] = new
-    assert sorted(ended)[:: 1] == sorted(set(ended)) and len(ended) == clients * rounds
+    assert sorted(ended)[::1] == sorted(set(ended)) and len(ended) == clients * rounds
     for client in range(clients):
         assert [number for own, number, _ in ended if own == client] == list(range(rounds))
     assert sorted(added) == sorted((client, number) for client, number, delivered in ended if delivered)

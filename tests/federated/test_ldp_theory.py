@@ -13,8 +13,8 @@ import pytest
 from dpfl.data import synthetic
 from dpfl.errors import InputError
 from dpfl.federated import ldp_theory
-from dpfl.sweeps import Folders, Sweep
 from dpfl.reporting.results import read_csv, write_csv
+from dpfl.sweeps import Folders, Sweep
 
 SETTINGS = {
     "dataset": "synthetic",
@@ -133,8 +133,8 @@ def test_empirical_risk_is_never_negative(folders):
 @pytest.mark.slow
 def test_a_shuffler_buys_risk(folders):
     cells = [{"trust": trust, "epsilon": 0.5} for trust in ("nobody", "shuffler")]
-    crowd = {"clients": 30, "rounds": 3, "features": 1, "spread": 0.0, "condition": 1.0, "repetitions": 8, "records": 100}
-    table = trained(folders, cells=cells, seeds=range(8), **crowd)
+    crowd = {"clients": 30, "rounds": 12, "features": 1, "spread": 0.0, "condition": 1.0, "repetitions": 8}
+    table = trained(folders, cells=cells, seeds=range(8), records=100, strong_convexity=1.0, **crowd)
     risks = table.groupby("trust")["excess_risk"].mean()
     assert risks["shuffler"] < risks["nobody"] / 2
 

@@ -72,7 +72,7 @@ def test_a_replaced_record_changes_one_message_only(trials):
         ours, theirs = (source.at(weights, round)[0] for source in pairs)
         gap = np.linalg.norm(ours - theirs, axis=-2)
         if round == 2:
-            assert 0 < gap.max() and np.all(gap <= 2 * POINTS.clip_norm / 3 + 1e-12)
+            assert gap.max() > 0 and np.all(gap <= 2 * POINTS.clip_norm / 3 + 1e-12)
         else:
             np.testing.assert_array_equal(ours, theirs)
 

@@ -6,8 +6,8 @@ import pytest
 
 from dpfl.errors import InputError
 from dpfl.federated.pfl_settings import Accountant, Cell, Initialisation, Measure, Settings
-from dpfl.sweeps import Sweep
 from dpfl.models.image import Normalisation
+from dpfl.sweeps import Sweep
 
 SETTINGS = {
     "model": "cnn_tanh",

@@ -39,6 +39,7 @@ def federation(sampling=Sampling.FIXED, mix=(1 / 3, 1 / 3, 1 / 3)):
 
 def postures(clips, stds, *, arsinh=INFINITE, kept=1.0, steps=0.3, rounds=ROUNDS):
     """The same in every round but for step sizes, which fall."""
+
     def each(values):
         return torch.tensor(values, dtype=torch.float64).repeat(rounds, 1)
 

@@ -36,5 +36,5 @@ def test_the_order_within_a_batch_is_random():
 
 @pytest.mark.parametrize(("size", "sampling"), [(0, Sampling.FIXED), (51, Sampling.FIXED), (10, Sampling.SHUFFLED)])
 def test_what_cannot_be_drawn_is_refused(size, sampling):
-    with pytest.raises(InputError, match="batch_size|sampling"):
+    with pytest.raises(InputError, match=r"batch_size|sampling"):
         batch(sampling, batch_size=size)

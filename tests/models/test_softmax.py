@@ -23,4 +23,6 @@ def test_sums_equal_those_of_per_record_differentiation(clip_norm):
     x, y = torch.randn(9, 5, generator=draw, dtype=torch.float64), torch.arange(9) % 4
     batch, clips = (x, y, torch.ones(9, dtype=torch.float64)), torch.full((3,), clip_norm, dtype=torch.float64)
     expected = PerRecordGradients(module, cross_entropy).clipped_sums(weights, batch, clips)
-    torch.testing.assert_close(SoftmaxGradients(module).clipped_sums(weights, batch, clips), expected, rtol=0, atol=1e-13)
+    torch.testing.assert_close(
+        SoftmaxGradients(module).clipped_sums(weights, batch, clips), expected, rtol=0, atol=1e-13
+    )

@@ -13,14 +13,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
+NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol")
 
 _CONFIGURATION = """\
 ClusterName=dpfl
 SlurmctldHost={host}
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=15
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.pid
 SlurmdSpoolDir={folder}/spool
@@ -103,7 +103,8 @@ def cluster(folder: Path, *, gpus: int = 2, cores: int | None = None) -> Iterato
     devices = [_device(folder, number) for number in range(gpus)]
     lines = [f"NodeName={host} Name=gpu File={device}\n" for device in devices]
     (folder / "gres.conf").write_text("".join(lines))
-    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+    path = f"{_srun(folder)}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": path}
     daemons = [
         subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=(folder / name).open("w"))
         for name, command in {
@@ -131,6 +132,15 @@ def _munged(folder: Path) -> list[str]:
     files = {"key-file": "munge.key", "socket": "munge.socket", "pid-file": "munge/pid", "seed-file": "munge/seed"}
     options = [f"--{option}={folder / file}" for option, file in files.items()]
     return ["munged", "--foreground", "--force", f"--log-file={folder / 'munge' / 'log'}", *options]
+
+
+def _srun(folder: Path) -> Path:
+    """Return a folder with an srun that knows this cluster: Snakemake's executor takes SLURM_CONF from srun's hands."""
+    script = folder / "bin" / "srun"
+    script.parent.mkdir()
+    script.write_text(f"#!/bin/sh\nSLURM_CONF='{folder / 'slurm.conf'}' exec {shutil.which('srun')} \"$@\"\n")
+    script.chmod(0o755)
+    return script.parent
 
 
 def _device(folder: Path, number: int) -> Path:

@@ -29,7 +29,7 @@ def edited_run(checkout, repository, tmp_path_factory):
     assert done.returncode == 0, done.stderr[-4000:]
 
     def plan(path: str, change) -> tuple[set[str], set[str]]:
-        """The rules, and the papers whose sweeps, would run after `change` of the file at `path`; the file is restored."""
+        """The rules, and the papers whose sweeps, that would run after `change` of `path`, which is then restored."""
         file = folder / path
         before, age = file.read_text(), file.stat()
         file.write_text(change(before))

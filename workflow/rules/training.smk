@@ -20,7 +20,7 @@ rule train:
     resources:
         mem_mb=lambda wildcards, attempt: cost.estimate(sweep_of(wildcards)).limit_mb(attempt),
         runtime=lambda wildcards, attempt: cost.estimate(sweep_of(wildcards)).limit_minutes(attempt),
-        gpu=int(CONFIG["training"]["device"] == "cuda"),
+        gpu=lambda wildcards: cost.estimate(sweep_of(wildcards)).gpus,
     params:
         config=RESOLVED,
         settings=lambda wildcards: sweep_of(wildcards).digest(),

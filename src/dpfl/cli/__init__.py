@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from dpfl.cli import pages, people, running, stages  # noqa: F401  (each registers its commands)
+from dpfl.cli import pages, people, planning, running, stages  # noqa: F401  (each registers its commands)
 from dpfl.cli.options import app
 from dpfl.control.orphans import end_with_controller
 from dpfl.errors import InputError

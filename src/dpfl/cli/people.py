@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpfl.cli.options import app
 
+if TYPE_CHECKING:
+    from dpfl.provenance.audit import Audit
+
 _WHOLE_LINES = 2000
 Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
+Reruns = Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")]
+RerunSeed = Annotated[int, typer.Option("--seed", help="which runs --rerun draws")]
 
 
 @app.command(
@@ -52,8 +57,8 @@ def trace(
 def audit(
     folder: Scale,
     files_only: Annotated[bool, typer.Option("--files-only", help="compare hashes, recompute nothing")] = False,
-    rerun: Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="which runs --rerun draws")] = 0,
+    rerun: Reruns = 0,
+    seed: RerunSeed = 0,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="delete what is damaged; make makes it anew")] = False,
 ) -> None:
     """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with a list of what differs."""
@@ -64,15 +69,7 @@ def audit(
         from dpfl.auditing.whole import extend
 
         extend(seen, folder, rerun=rerun, seed=seed)
-    for finding in seen.findings:
-        print(f"{finding.path} {finding.problem}")
-    for note in seen.notes:
-        print(note)
-    if seen.absent:
-        print(f"not on this machine, so not checked: {len(seen.absent)} files, as {seen.absent[0]}")
-    for kind, count in seen.checked.items():
-        print(f"{count} {kind} checked")
-    print(f"{len(seen.hashes)} files checked, {len(seen.findings)} findings")
+    _tell(seen)
     if rebuild:
         removed = {path for finding in seen.findings for path in finding.remove if path.exists()}
         for path in sorted(removed):
@@ -82,14 +79,34 @@ def audit(
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example: dpfl verify --rerun 3")
+@app.command(epilog="Example: dpfl verify results/paper --rerun 3")
 def verify(
-    folder: Scale = Path("results/paper"),
-    rerun: Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="which runs --rerun draws")] = 0,
+    folder: Annotated[Path, typer.Argument(help="results/<scale>")] = Path("results/paper"),
+    rerun: Reruns = 0,
+    seed: RerunSeed = 0,
 ) -> None:
-    """Check the shipped results: everything that `dpfl audit` checks; without --rerun nothing is trained."""
-    audit(folder, files_only=False, rerun=rerun, seed=seed, rebuild=False)
+    """Check shipped results in a minute, without training: as dpfl audit, but for tables that no run is behind."""
+    from dpfl.auditing.whole import extend
+    from dpfl.provenance.audit import audit as check
+
+    seen = check(folder)
+    extend(seen, folder, rerun=rerun, seed=seed, from_runs_only=True)
+    _tell(seen)
+    if seen.findings:
+        raise typer.Exit(1)
+
+
+def _tell(seen: Audit) -> None:
+    """Print the findings, a line each, then what could not be checked, then what was."""
+    for finding in seen.findings:
+        print(f"{finding.path} {finding.problem}")
+    for note in seen.notes:
+        print(note)
+    if seen.absent:
+        print(f"not on this machine, so not checked: {len(seen.absent)} files, as {seen.absent[0]}")
+    for kind, count in seen.checked.items():
+        print(f"{count} {kind} checked")
+    print(f"{len(seen.hashes)} files checked, {len(seen.findings)} findings")
 
 
 @app.command(epilog="Example: dpfl crate results/demo")

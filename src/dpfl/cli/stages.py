@@ -116,6 +116,8 @@ def train(
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Train one sweep and write its run table, a row a run; continues from its checkpoint where there is one."""
+    from dpfl.control.cost import estimate
+    from dpfl.control.devices import own_gpu
     from dpfl.provenance.source import source_digest
     from dpfl.reporting.results import read_csv
 
@@ -131,7 +133,7 @@ def train(
     )
     calibration = read_csv(noise).query("family == @job.family").drop(columns="family").reset_index(drop=True)
     checkpoint = Path("checkpoints") / resolved["scale"] / paper / f"{sweep}-{job.digest()}-{source_digest(code)}.pt"
-    with progress_bar(f"{paper} {sweep}", unit="steps") as progress:
+    with own_gpu(bool(estimate(job).gpus)), progress_bar(f"{paper} {sweep}", unit="steps") as progress:
         table = importlib.import_module(code).train(job, folders, calibration, checkpoint, progress)
     output = results_folder(resolved) / "runs" / paper / f"{sweep}.csv"
     write_table(table, output)

@@ -152,7 +152,9 @@ def population_optimum(problem: Problem, seed: int) -> tuple[Array, Array]:
     hessian = spectra.mean(axis=0) + problem.regularisation
     best = (spectra * models).mean(axis=0) / hessian
     if np.linalg.norm(best) > problem.radius:
-        raise ValueError(f"radius is {problem.radius}; the best model, of norm {np.linalg.norm(best):.3g}, lies outside")
+        raise ValueError(
+            f"radius is {problem.radius}; the best model, of norm {np.linalg.norm(best):.3g}, lies outside"
+        )
     return best, hessian
 
 

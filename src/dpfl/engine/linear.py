@@ -31,7 +31,7 @@ class LinearGradients:
         x, models = x.flatten(1), len(weights)
         matrix, bias = weights.split([self.outputs * self.inputs, self.outputs], dim=1)
         logits = (matrix.reshape(-1, self.inputs) @ x.T).unflatten(0, (models, self.outputs)) + bias[:, :, None]
-        slopes = self._slopes(logits, y)
+        slopes = self.slopes(logits, y)
         norms = (slopes.square().sum(1) * (x.square().sum(1) + 1)).sqrt()
         scaled = slopes * (clip_factors(norms, clip_norms[:, None]) * present)[:, None, :]
         sums = (scaled.flatten(0, 1) @ x).reshape(models, -1)
@@ -41,7 +41,7 @@ class LinearGradients:
         """The input and a few numbers an output."""
         return record.element_size() * (self.inputs + 6 * self.outputs)
 
-    def _slopes(self, logits: Tensor, y: Tensor) -> Tensor:
+    def slopes(self, logits: Tensor, y: Tensor) -> Tensor:
         """The slope of each record's loss at its logits (models, outputs, n)."""
         labels = y.expand(len(logits), *y.shape).flatten(0, 1)
 

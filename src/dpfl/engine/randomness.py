@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-Role = Literal["partition", "initial_model", "batches", "noise", "participants", "split"]
+Role = Literal["partition", "initial_model", "batches", "noise", "participants", "split", "messages", "preparation"]
 
 
 def address_key(seed: int, role: Role, client: int = 0, round: int = 0, step: int = 0) -> int:

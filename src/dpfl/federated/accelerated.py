@@ -95,7 +95,9 @@ def iterates(gradients: Gradients, stages: Sequence[Stage], strong_convexity: fl
     """
     protocol, points = gradients.protocol, gradients.points
     if protocol.aggregate is not Aggregate.MEAN:
-        raise ValueError(f"aggregate must be MEAN: Algorithm 2 takes the mean of the messages, not {protocol.aggregate}")
+        raise ValueError(
+            f"aggregate must be MEAN: Algorithm 2 takes the mean of the messages, not {protocol.aggregate}"
+        )
     if sum(stage.rounds for stage in stages) != protocol.rounds:
         raise ValueError(f"stages of {[stage.rounds for stage in stages]} rounds do not sum to {protocol.rounds}")
     aggregate, round = np.zeros(gradients.shape), 0

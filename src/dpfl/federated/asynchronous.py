@@ -29,15 +29,15 @@ from dpfl.federated.postures import Posture
 from dpfl.federated.preparation import prepare
 from dpfl.federated.replay import Federation, Postures, replay
 from dpfl.federated.schedules import step_sizes
-from dpfl.sweeps import Folders, Sweep
 from dpfl.models.softmax import SoftmaxGradients, softmax_regression
+from dpfl.sweeps import Folders, Sweep
 
 POOLED = 2
 CLASSES = 10
 COLUMNS = (
-    "experiment", "scenario", "clients", "batch_size", "epochs", "sampling", "neighbouring", "delta", "clip_norm", "learning_rate",
-    "step_decay", "strategy", "preparation", "batch_factor", "scaling", "epsilon", "sigma", "speed_spread", "delay",
-    "jitter", "update_loss", "broadcast_loss", "window", "max_staleness",
+    "experiment", "scenario", "clients", "batch_size", "epochs", "sampling", "neighbouring", "delta", "clip_norm",
+    "learning_rate", "step_decay", "strategy", "preparation", "batch_factor", "scaling", "epsilon", "sigma",
+    "speed_spread", "delay", "jitter", "update_loss", "broadcast_loss", "window", "max_staleness",
 )  # fmt: skip
 """What a run table says of each run's settings; what is None there is nan."""
 COUNTS = ("updates_lost_pct", "simulated_rounds", "staleness_rounds", "interrupted_pct")
@@ -62,14 +62,15 @@ class Plan:
             raise InputError(f"clients: is {clients}, must be from 1 to the {records} training records")
         if given["scaling"] not in ("epochs", "step_size", "rounds"):
             raise InputError(f"scaling: {given['scaling']!r} is unknown, should be epochs, step_size or rounds")
-        factor = int(given["batch_factor"]) if given["scaling"] == "step_size" else 1
+        factor, scaling = int(given["batch_factor"]), given["scaling"]
         names = Network.__dataclass_fields__
         return cls(
             posture=Posture.of(given, records // clients),
             network=Network(**{name: given[name] for name in names}),
             clients=clients,
-            learning_rate=float(given["learning_rate"]) * factor,
-            step_decay=float(given["step_decay"]),
+            learning_rate=float(given["learning_rate"]) * (factor if scaling == "step_size" else 1),
+            # With as many rounds, a times the epochs: the step sizes of the rounds stay the same.
+            step_decay=float(given["step_decay"]) / (factor if scaling == "rounds" else 1),
             components=int(given["components"]),
         )
 

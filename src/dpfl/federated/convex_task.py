@@ -10,9 +10,9 @@ import numpy as np
 
 from dpfl.data.binary import BinaryTask, load_pooled, load_scattered
 from dpfl.errors import InputError
-from dpfl.sweeps import Folders
 from dpfl.models.glm import Array, Logistic, Records, scores
 from dpfl.models.optimum import minimum, risk
+from dpfl.sweeps import Folders
 
 LOSS = Logistic()
 LIPSCHITZ = LOSS.slope_bound

@@ -53,7 +53,9 @@ class Network:
         if self.update_loss == 1:
             raise InputError("update_loss: is 1, so no update ever reaches the server; it must be below 1")
         if self.broadcast_loss == 1 and self.max_staleness is not None:
-            raise InputError("broadcast_loss: is 1 and max_staleness makes clients wait for a broadcast: they never end")
+            raise InputError(
+                "broadcast_loss: is 1 and max_staleness makes clients wait for a broadcast: they never end"
+            )
 
     def speeds(self, clients: int) -> list[float]:
         """Return the clients' speeds, slowest first."""
@@ -164,7 +166,7 @@ class _Client:
 
 @dataclass
 class _Simulation:
-    """The event loop: a heap of (time, kind, client, number), where number is an update's round or a model's version."""
+    """The event loop: a heap of (time, kind, client, number); number is an update's round or a model's version."""
 
     network: Network
     clients: int
@@ -271,7 +273,7 @@ class _Simulation:
             self.operations.append(Measure())
 
     def _receive_model(self, client: int, number: int) -> None:
-        """The interrupt: a newer model replaces the client's, also in the middle of a round; an older one is dropped."""
+        """The interrupt: a newer model replaces the client's, also within a round; an older one is dropped."""
         state = self.states[client]
         if number < state.version or state.round == self.rounds:
             return

@@ -24,8 +24,8 @@ from dpfl.federated.minibatch import NoisyGradients
 from dpfl.federated.one_pass import OneRecordGradients
 from dpfl.federated.rounds import Points, Trials
 from dpfl.federated.theory_run import Algorithm, Risk, Run
-from dpfl.sweeps import Folders, Sweep
 from dpfl.models.glm import Array
+from dpfl.sweeps import Folders, Sweep
 
 STACK_BYTES = 2**26
 """Rough limit of one stack's records; a sweep with more seeds runs them one stack after the other."""

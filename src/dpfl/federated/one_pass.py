@@ -49,5 +49,8 @@ def record_order(trials: Trials, seed: int, rounds: int) -> NDArray[np.int64]:
     """Return which record of each client is shown in which round, shape (clients, rounds): never one twice."""
     bounds = zip(trials.starts[:-1], trials.starts[1:], strict=True)
     return np.stack(
-        [start + generator(seed, "batches", client).permutation(stop - start)[:rounds] for client, (start, stop) in enumerate(bounds)]
+        [
+            start + generator(seed, "batches", client).permutation(stop - start)[:rounds]
+            for client, (start, stop) in enumerate(bounds)
+        ]
     )

@@ -28,8 +28,8 @@ from dpfl.federated.projected_plan import positive, whole
 from dpfl.federated.projected_steps import Points, iterates, released
 from dpfl.federated.stopping import stratified_stops
 from dpfl.federated.user_batches import in_order
-from dpfl.sweeps import Folders, Sweep, is_private
 from dpfl.models.glm import Array
+from dpfl.sweeps import Folders, Sweep, is_private
 
 _STD = {Law.GAUSSIAN: 1.0, Law.LAPLACE: math.sqrt(2.0)}
 """Standard deviation of noise of scale 1."""

@@ -14,8 +14,8 @@ from dpfl.data.binary import BRIGHTEST
 from dpfl.data.read import load_images
 from dpfl.errors import InputError
 from dpfl.federated.convex_task import CURVATURE, LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task
-from dpfl.sweeps import Folders
 from dpfl.models.glm import Array, Loss, Records, Square
+from dpfl.sweeps import Folders
 
 MEAN_INK = "mean_ink"
 

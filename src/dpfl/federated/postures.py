@@ -61,7 +61,9 @@ class Posture:
             raise InputError(f"epochs: is {epochs}, must be at least 1")
         sampling, neighbouring = given["sampling"], neighbouring_relation(given["neighbouring"])
         if sampling not in (Sampling.FIXED, Sampling.POISSON):
-            raise InputError(f"sampling: {sampling!r} is not done here, should be {Sampling.FIXED} or {Sampling.POISSON}")
+            raise InputError(
+                f"sampling: {sampling!r} is not done here, should be {Sampling.FIXED} or {Sampling.POISSON}"
+            )
         if sampling == Sampling.FIXED and neighbouring is not Neighbouring.REPLACE_ONE:
             raise InputError(f"neighbouring: must be {Neighbouring.REPLACE_ONE} for batches of fixed size")
         strategy = _strategy(given["strategy"], given["strategies"])
@@ -164,7 +166,11 @@ class Posture:
 
     def _mechanism(self) -> str:
         """Name the mechanism."""
-        law = "Gaussian" if math.isinf(self.strategy.arsinh_scale) else f"a arsinh(N/a), a = {self.strategy.arsinh_scale:g} sigma,"
+        law = (
+            "Gaussian"
+            if math.isinf(self.strategy.arsinh_scale)
+            else f"a arsinh(N/a), a = {self.strategy.arsinh_scale:g} sigma,"
+        )
         return f"subsampled {law}" + (f" after {self.preparation.release}" if self.preparation.is_private else "")
 
     def _note(self, spent: float) -> str:

@@ -74,7 +74,9 @@ def prepare(
             statistics.append(torch.stack([moments.first, moments.second]))
         else:
             noise = torch.from_numpy(draw.standard_normal((features, features))).to(train.dtype)
-            statistics.append(noisy_second_moments(inputs, bound=CLIPPED_SHARE * math.sqrt(features), sigma=sigma, noise=noise))
+            statistics.append(
+                noisy_second_moments(inputs, bound=CLIPPED_SHARE * math.sqrt(features), sigma=sigma, noise=noise)
+            )
     mean = torch.stack(statistics).mean(0)
     if normalises:
         moments = Moments(*mean)

@@ -23,8 +23,8 @@ from dpfl.federated.projected_plan import Run, calibrated_sigma, excess_bound, p
 from dpfl.federated.projected_steps import Points, iterates, released
 from dpfl.federated.stopping import stratified_stops
 from dpfl.federated.user_batches import Draw, batches
-from dpfl.sweeps import Folders, Sweep
 from dpfl.models.glm import Array
+from dpfl.sweeps import Folders, Sweep
 
 
 def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:

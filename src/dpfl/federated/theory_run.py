@@ -91,8 +91,8 @@ class Run:
         """Return the run of a sweep's settings and a cell's keys.
 
         Keys: the fields of Problem, and algorithm, noise, trust, risk, epsilon, delta, rounds, participants (a list of
-        equally likely M_r; empty: all clients), repetitions, sharpness, clip_norm (null: the problem's own bound; at least
-        that, so that clipping is idle). Raises InputError naming the key.
+        equally likely M_r; empty: all clients), repetitions, sharpness, clip_norm (at least the
+        problem's own bound, so that clipping is idle; null: that bound). Raises InputError naming the key.
         """
         problem = _checked(Problem, **{name: settings[name] for name in _PROBLEM})
         sizes = tuple(settings["participants"]) or (problem.clients,)
@@ -168,7 +168,15 @@ class Run:
 
     def stack_key(self) -> tuple:
         """Return what runs must share to be trained as one stack."""
-        return self.problem, self.algorithm, self.risk, self.rounds, self.participation, self.repetitions, self.sharpness
+        return (
+            self.problem,
+            self.algorithm,
+            self.risk,
+            self.rounds,
+            self.participation,
+            self.repetitions,
+            self.sharpness,
+        )
 
     def gradient_deviation(self, noise_multiplier: float) -> float:
         """Return V, the root of the mean squared deviation of a round's gradient: noise, records and clients drawn.
@@ -277,9 +285,7 @@ class Run:
         if self.trust is Trust.SERVER:
             return shuffled.central_noise_multiplier(**budget, clients=self.problem.clients)
         crowd = {"clients": self.problem.clients, "dimension": self.problem.features}
-        return shuffled.noise_multiplier(
-            target_epsilon=self.epsilon, delta=self.delta, rounds=self.rounds, **crowd
-        )
+        return shuffled.noise_multiplier(target_epsilon=self.epsilon, delta=self.delta, rounds=self.rounds, **crowd)
 
     def _spent(self, multiplier: float) -> tuple[float, str]:
         """Return the epsilon that the noise spends, and how that is known."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import zipfile
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
-from dpfl.provenance.record_file import file_sha256
+from dpfl.provenance.record_file import METADATA, file_sha256
 from dpfl.provenance.trace import lineage
 from dpfl.sealed import unseal
 
@@ -24,19 +27,38 @@ class Finding:
 
 @dataclass
 class Audit:
-    """What an audit saw: every file's hash by its recorded path, the findings, and inputs that are not here."""
+    """What an audit saw: every file's hash by its recorded path, the findings, and inputs that are not here.
+
+    `checked` counts what else was checked, by kind; `notes` say what could not be, and why.
+    """
 
     hashes: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
+    checked: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def count(self, kind: str, number: int = 1) -> None:
+        """Count something that was checked."""
+        self.checked[kind] = self.checked.get(kind, 0) + number
+
+    def join(self, other: Audit) -> None:
+        """Add what another audit saw."""
+        self.hashes |= other.hashes
+        self.findings += other.findings
+        self.absent += [name for name in other.absent if name not in self.absent]
+        self.notes += [note for note in other.notes if note not in self.notes]
+        for kind, number in other.checked.items():
+            self.count(kind, number)
 
 
 def audit(folder: Path) -> Audit:
     """Hash again every file recorded below `folder`, results/<scale> wherever it lies now, and what they came from.
 
     Findings: a file that is missing, that differs from its record, or that a later stage read in another state; a
-    record that cannot be read; a damaged checkpoint of the scale. Files of earlier stages that are not on this machine
-    at all (data) are no finding: they are listed. Raises InputError where there is no record below `folder`.
+    result that a stage read and that is gone; a record that cannot be read; a damaged checkpoint of the scale; a crate
+    that is not what it says. Data that are not on this machine at all are no finding: they are listed. Raises
+    InputError where there is no record below `folder`.
     """
     root = folder.absolute().parents[1]
     seen = Audit()
@@ -48,8 +70,9 @@ def audit(folder: Path) -> Audit:
             read[place] = record
             _check_outputs(seen, place, record)
     for place, record in read.items():
-        _check_inputs(seen, root, place, record)
+        _check_inputs(seen, root, folder.name, place, record)
     _check_checkpoints(seen, root / "checkpoints" / folder.name)
+    _check_crate(seen, root, folder.absolute().with_name(f"{folder.name}.crate.zip"))
     return seen
 
 
@@ -66,7 +89,7 @@ def _check_outputs(seen: Audit, place: Path, record: dict[str, Any]) -> None:
             seen.findings.append(Finding(output["path"], problem, (place, *paths)))
 
 
-def _check_inputs(seen: Audit, root: Path, place: Path, record: dict[str, Any]) -> None:
+def _check_inputs(seen: Audit, root: Path, scale: str, place: Path, record: dict[str, Any]) -> None:
     """Compare what a stage read with what is there now."""
     outputs = tuple(place.with_name(Path(output["path"]).name) for output in record["outputs"])
     changed = {finding.path for finding in seen.findings}
@@ -75,7 +98,12 @@ def _check_inputs(seen: Audit, root: Path, place: Path, record: dict[str, Any]) 
         if name in seen.hashes and seen.hashes[name] != entry["sha256"] and name not in changed:
             problem = f"was made from another {name} than the one there now"
             seen.findings.append(Finding(os.path.relpath(place, root), problem, (place, *outputs)))
-        if name not in seen.hashes and name not in seen.absent and not (root / name).exists():
+        if name in seen.hashes or name in seen.absent or name in changed or (root / name).exists():
+            continue
+        if name.startswith(f"results/{scale}/"):
+            changed.add(name)
+            seen.findings.append(Finding(name, f"is gone; stage {record['stage']} read it", (place, *outputs)))
+        else:
             seen.absent.append(name)
 
 
@@ -85,3 +113,23 @@ def _check_checkpoints(seen: Audit, folder: Path) -> None:
         seen.hashes[str(path)] = file_sha256(path)
         if unseal(path.read_bytes()) is None:
             seen.findings.append(Finding(str(path), "is damaged: training would start afresh", (path,)))
+
+
+def _check_crate(seen: Audit, root: Path, path: Path) -> None:
+    """Compare what lies in the crate with what the crate says of it and with what is there now."""
+    if not path.exists():
+        return
+    name = os.path.relpath(path, root)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            told = {each["@id"]: each.get("sha256") for each in json.loads(archive.read(METADATA))["@graph"]}
+            held = {each: sha256(archive.read(each)).hexdigest() for each in archive.namelist() if each != METADATA}
+    except (zipfile.BadZipFile, KeyError, ValueError):
+        seen.findings.append(Finding(name, "is no crate, or a damaged one", (path,)))
+        return
+    seen.hashes[name] = file_sha256(path)
+    for member, digest in held.items():
+        if told.get(member) != digest:
+            seen.findings.append(Finding(name, f"holds another {member} than it says", (path,)))
+        elif seen.hashes.get(member, digest) != digest:
+            seen.findings.append(Finding(name, f"holds another {member} than the one there now", (path,)))

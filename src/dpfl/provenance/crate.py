@@ -25,10 +25,9 @@ from dpfl import __version__
 from dpfl.data import sources
 from dpfl.errors import InputError
 from dpfl.files import replacing
-from dpfl.provenance.record_file import file_sha256, record_path
+from dpfl.provenance.record_file import METADATA, file_sha256, record_path
 from dpfl.provenance.trace import lineage
 
-METADATA = "ro-crate-metadata.json"
 _WFRUN = "https://w3id.org/ro/wfrun/"
 _PROFILES = (
     (f"{_WFRUN}process/0.5", "Process Run Crate", "0.5"),

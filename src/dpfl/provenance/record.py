@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.files import write_atomically
+from dpfl.papers import KEYS, load
 from dpfl.provenance.inputs import check
 from dpfl.provenance.record_file import FORMAT, file_sha256
 from dpfl.provenance.source import source_digest
@@ -25,6 +27,7 @@ _PACKAGES = (
     "numpy",
     "scipy",
     "pandas",
+    "matplotlib",
     "torch",
     "opacus",
     "dp-accounting",
@@ -65,7 +68,12 @@ class Stage:
             "seeds": list(self.seeds),
             "inputs": self.inputs,
             "outputs": [_describe(file) for file in outputs],
-            "source": {"modules": list(self.modules), "digest": source_digest(*self.modules), **_commit()},
+            "source": {
+                "modules": list(self.modules),
+                "digest": source_digest(*self.modules),
+                **_published(self.settings),
+                **_commit(),
+            },
             "software": {"python": platform.python_version(), **_versions()},
             "machine": {"device": self.device, "threads": self.threads, "system": sys.platform},
             "seconds": round(time.perf_counter() - self.clock, 3),
@@ -76,6 +84,18 @@ class Stage:
 def _describe(path: Path) -> dict[str, Any]:
     """Return path (relative to the working folder), size in bytes and SHA-256 of a file that was just written."""
     return {"path": os.path.relpath(path), "bytes": path.stat().st_size, "sha256": file_sha256(path)}
+
+
+def _published(settings: dict[str, Any]) -> dict[str, str]:
+    """Return the hash of what a paper's paper.yaml says, for a stage that reads it."""
+    return {"published": published_digest(settings["paper"])} if settings.get("paper") in KEYS else {}
+
+
+def published_digest(paper: str) -> str:
+    """Return a hash of what a paper's paper.yaml says of its published numbers, figures and claims."""
+    said = load(paper)
+    text = json.dumps([said.settings, said.tables, said.figures, said.claims], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _versions() -> dict[str, str]:

@@ -10,6 +10,8 @@ from typing import Any
 from dpfl.errors import InputError
 
 FORMAT = "dpfl-record/1"
+METADATA = "ro-crate-metadata.json"
+"""Where a crate describes itself."""
 
 
 def record_path(output: Path) -> Path:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,29 @@ from dpfl.errors import InputError
 from dpfl.provenance.record_file import read_record
 
 
-@dataclass(frozen=True)
-class Step:
-    """One file of a trace: how deep it lies below the file asked for, and the record of the stage that wrote it."""
+@dataclass
+class Node:
+    """A stage that ran, or files that no record here tells of, and what it was made from.
 
-    depth: int
+    `path`: its first output that the stage above read, relative to the project. `others`: how many more of its files
+    the stage above read. `seen`: the node stood elsewhere in the tree already, and what it was made from is said there.
+    `runs`: the rows of a run table that were asked for (dpfl.provenance.cells).
+    """
+
     path: str
+    sha256: str
     record: dict[str, Any] | None
+    others: int = 0
+    seen: bool = False
+    licence: str = ""
+    runs: list[dict[str, str]] = field(default_factory=list)
+    made_from: list[Node] = field(default_factory=list)
 
-
-def records(folders: Iterable[Path]) -> list[tuple[Path, dict[str, Any]]]:
-    """Return every record below the folders with its path, in the order of their paths."""
-    paths = sorted(path for folder in folders for path in folder.rglob("*.record.json"))
-    return [(path, read_record(path)) for path in paths]
+    def walk(self) -> Iterator[Node]:
+        """Yield this node and all below it, depth first."""
+        yield self
+        for node in self.made_from:
+            yield from node.walk()
 
 
 def lineage(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
@@ -51,22 +62,66 @@ def lineage(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
             waiting += [each for source in sorted(sources) for each in sorted(source.glob("*.record.json"))]
 
 
-def trace(path: Path, folders: Iterable[Path]) -> Iterator[Step]:
-    """Yield the file at `path` and, below it, every file that it was made from, depth first; each file once.
+def project_of(path: Path) -> tuple[Path, str]:
+    """Return the folder in which the file's stage ran, wherever it was moved, and the file's path in it.
 
-    Raises InputError where no record below the folders tells how the file was made.
+    Raises InputError where no record beside the file tells how it was made.
     """
-    writers = {output["path"]: record for _, record in records(folders) for output in record["outputs"]}
-    start = os.path.relpath(path)
-    if start not in writers:
+    place = path.absolute()
+    record = writers(place.parent).get(place.name)
+    if record is None:
         raise InputError(f"no record tells how {path} was made: name a file below results/ or data/")
-    seen: set[str] = set()
-    waiting = [(0, start)]
-    while waiting:
-        depth, name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            record = writers.get(name)
-            yield Step(depth, name, record)
-            below = [entry["path"] for entry in record["inputs"]] if record else []
-            waiting.extend((depth + 1, entry) for entry in reversed(below))
+    name = next(each["path"] for each in record["outputs"] if Path(each["path"]).name == place.name)
+    return place.parents[len(Path(name).parts) - 1], name
+
+
+def trace(path: Path, without: Collection[str] = ()) -> Node:
+    """Return the tree of what the file at `path` was made from, back to the raw data; each stage is told of once.
+
+    Files `without` are left out, with what only they were made from. Raises InputError where no record beside the file
+    tells how it was made.
+    """
+    root, name = project_of(path)
+    record = writers(root / Path(name).parent)[Path(name).name]
+    entries = [entry for entry in record["outputs"] if entry["path"] == name]
+    return _node(root, entries, record, without, set())
+
+
+def _node(
+    root: Path,
+    entries: Sequence[dict[str, Any]],
+    record: dict[str, Any] | None,
+    without: Collection[str],
+    told: set[str],
+) -> Node:
+    """Return the node of a stage, of whose outputs `entries` were read; `told` are the stages that stand above."""
+    first = entries[0]
+    node = Node(first["path"], first["sha256"], record, others=len(entries) - 1)
+    if record is None:
+        return node
+    key = record["outputs"][0]["path"]
+    node.licence = str(record["settings"].get("licence", ""))
+    node.seen = key in told
+    if node.seen:
+        return node
+    told.add(key)
+    groups: dict[str, list[dict[str, Any]]] = {}
+    makers: dict[str, dict[str, Any] | None] = {}
+    for entry in (each for each in record["inputs"] if each["path"] not in without):
+        maker = writers(root / Path(entry["path"]).parent).get(Path(entry["path"]).name)
+        group = maker["outputs"][0]["path"] if maker else os.path.dirname(entry["path"])
+        groups.setdefault(group, []).append(entry)
+        makers[group] = maker
+    node.made_from = [_node(root, files, makers[group], without, told) for group, files in groups.items()]
+    return node
+
+
+@cache
+def writers(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return, by file name, the records of the stages that wrote the files of a folder."""
+    found = {}
+    for place in sorted(folder.glob("*.record.json")):
+        record = read_record(place)
+        for output in record["outputs"]:
+            found.setdefault(Path(output["path"]).name, record)
+    return found

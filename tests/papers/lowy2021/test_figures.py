@@ -4,14 +4,34 @@ import pytest
 from dpfl.papers.lowy2021.figures import FIGURES
 
 
-def test_figure_2_has_every_curve_and_says_its_bars(results):
-    recipe = FIGURES["figure_2"]
+@pytest.mark.parametrize("name", ["figure_2", "figure_2_spent"])
+def test_figure_2_has_every_curve_and_says_its_bars(results, name):
+    recipe = FIGURES[name]
     data = recipe.data(results(stand_in_for="insurance"))
     assert set(data["algorithm"]) == {"minibatch", "local", "mean_predictor", "least_squares"}
-    assert len(data) == 2 * 3 + 2 and data["test_loss"].notna().all()
-    [loss] = data.query("algorithm == 'minibatch' and epsilon == 10")["test_loss"]
-    assert loss == pytest.approx(6, abs=0.2)
+    assert len(data) == 3 * (2 * 3 + 2) and data["test_loss"].notna().all()  # runs with clipped means are left out
+    losses = data.query("algorithm == 'minibatch' and epsilon == 18")["test_loss"]
+    assert losses.tolist() == pytest.approx([5 + 10 / 18] * 3, abs=0.2)
     figure = recipe.draw(data)
     assert "20 trials" in figure.get_supxlabel() and "90 %" in figure.get_supxlabel()
     assert "stand-in for insurance" in figure.axes[0].get_title()
+    plt.close(figure)
+
+
+def test_the_spent_figure_places_runs_at_what_they_spend(results):
+    recipe = FIGURES["figure_2_spent"]
+    figure = recipe.draw(recipe.data(results(epsilon_pld=0.25)))
+    drawn = [line.get_xdata() for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 2]
+    assert any(list(places) == [0.25, 0.25] for places in drawn)
+    plt.close(figure)
+
+
+def test_the_mnist_figure_has_a_panel_a_split(results):
+    recipe = FIGURES["mnist"]
+    data = recipe.data(results())
+    assert len(data) == 2 * (2 * 3 + 1)
+    figure = recipe.draw(data)
+    titles = [axis.get_title() for axis in figure.axes]
+    assert len(titles) == 2 and "published split" in titles[0] and "disjoint split" in titles[1]
+    assert "M = 12, R = 35" in titles[0] and "mnist" in figure.get_supxlabel()
     plt.close(figure)

@@ -1,25 +1,71 @@
+import math
+
+import pandas as pd
 import pytest
 
 from dpfl.papers.lowy2021.tables import TABLES
+from dpfl.reporting.results import Results, write_csv
+
+OWN = ("paired_differences", "noise", "price", "authors_protocol", "mnist_differences")
 
 
 def test_differences_are_paired_within_trials(results):
     data = TABLES["paired_differences"].data(results(gap=1.0))
-    private = data[data["epsilon"] < float("inf")]
-    # The trials' own spread (0.1) cancels in the pairs: the interval of a constant gap is zero.
-    assert private["difference"].tolist() == pytest.approx([1.0, 1.0])
-    assert private["interval"].max() < 1e-12
+    private = data[(data["epsilon"] < math.inf) & (data["clipping"] == "record")]
+    # The trials' own spread (0.1) cancels in the pairs: what is left is that of the budgets (0.014).
+    assert private["difference"].tolist() == pytest.approx([1.0] * 6, abs=0.02)
+    assert private["interval"].max() < 0.01 and (private["holm_p_value"] < 1e-6).all()
     assert (private["minibatch_better_trials"] == 20).all() and (data["trials"] == 20).all()
+    assert data.loc[data["epsilon"] == math.inf, "holm_p_value"].isna().all()
+
+
+def test_mnist_is_also_held_against_local_sgd_without_privacy(results):
+    data = TABLES["mnist_differences"].data(results(gap=1.0)).query("epsilon == 18")
+    # Minibatch at 18: 5 + 10/18; local without privacy: 6.
+    assert data["free_difference"].tolist() == pytest.approx([1 - 10 / 18] * 2, abs=0.02)
+    assert set(data["split"]) == {"published", "disjoint"} and (data["difference"] > 0.9).all()
+
+
+def test_the_price_is_the_difference_to_the_run_without_privacy(results):
+    data = TABLES["price"].data(results(gap=1.0)).query("algorithm == 'minibatch' and noise == 'tight'")
+    assert data["epsilon"].tolist() == [1.0, 18.0]
+    assert data["difference"].tolist() == pytest.approx([10.0, 10 / 18], abs=0.02)
+    assert data["free_test_loss"].tolist() == pytest.approx([5.0, 5.0], abs=0.1)
 
 
 def test_the_noise_table_says_how_loose_the_noise_is(results):
-    data = TABLES["noise"].data(results(epsilon_pld=0.1))
-    assert len(data) == 4
-    assert sorted(data["times_looser"]) == pytest.approx([10, 10, 100, 100])
+    data = TABLES["noise"].data(results(epsilon_pld=0.1)).query("clipping == 'record'")
+    assert len(data) == 3 * 4
+    assert sorted(set(data["times_looser"])) == pytest.approx([10, 180])
+
+
+@pytest.mark.parametrize(("losses", "within"), [([36.4e6, 30e6, 42e6], "yes"), ([60e6, 61e6, 62e6], "no")])
+def test_the_authors_numbers_are_compared_where_they_are_known(tmp_path, losses, within):
+    row = {"experiment": "ldp_regression", "dataset": "insurance", "stand_in_for": "", "clients": 3, "clipping": "mean"}
+    row |= {"noise": "advanced_composition", "algorithm": "minibatch", "privacy_epsilon_pld": 200.0}
+    rows = [
+        {**row, "epsilon": epsilon, "seed": seed, "test_loss": loss}
+        for epsilon in (10.0, 9.0)
+        for seed, loss in enumerate(losses)
+    ]
+    write_csv(pd.DataFrame(rows), tmp_path / "runs.csv")
+    recipe = TABLES["authors_protocol"]
+    data = recipe.data(Results(tmp_path, {"lowy2021": (tmp_path / "runs.csv",)}))
+    known, unknown = data.itertuples()
+    assert known.authors_test_loss == pytest.approx(36.4e6) and math.isnan(unknown.authors_test_loss)
+    assert recipe.page(data).body["within"].tolist() == [within, ""]
+    # By hand: Student's quantile at 2 degrees of freedom, both means' spread.
+    spread = pd.Series(losses).std() * math.sqrt(1 / 3 + 1 / 5)
+    assert known.interval == pytest.approx(9.92484 * spread, rel=1e-5)
 
 
 def test_pages_name_the_stand_in(results):
-    for recipe in (TABLES["paired_differences"], TABLES["noise"]):
-        page = recipe.page(recipe.data(results(stand_in_for="insurance")))
+    made = results(stand_in_for="insurance")
+    for name in OWN:
+        page = TABLES[name].page(TABLES[name].data(made))
         assert any("stands in for insurance" in note for note in page.notes)
-        assert not any("stands in" in note for note in recipe.page(recipe.data(results())).notes)
+    real = results()
+    for name in OWN:
+        page = TABLES[name].page(TABLES[name].data(real))
+        assert not any("stands in" in note for note in page.notes)
+        assert not page.body.map(lambda cell: "nan" in cell).any(axis=None), name

@@ -51,12 +51,12 @@ def composed(tails: Tails, rounds: int) -> PrivacyLossDistribution:
     spread of one round's loss. Raises ValueError naming rounds.
     """
     rounds = whole("rounds", rounds, at_least=1)
-    reach = _reach(tails, _TAIL_MASS / rounds)
-    pmf = _connected_dots(tails, _step(tails, reach, rounds), reach)
+    reach = reach_of(tails, _TAIL_MASS / rounds)
+    pmf = connected_dots(tails, _step(tails, reach, rounds), reach)
     return PrivacyLossDistribution(pmf if rounds == 1 else pmf.self_compose(rounds))
 
 
-def _reach(tails: Tails, mass: float) -> float:
+def reach_of(tails: Tails, mass: float) -> float:
     """A loss that P exceeds with probability at most `mass`."""
     high = 1.0
     while tails(np.array([high]))[0] > mass:
@@ -74,7 +74,7 @@ def _step(tails: Tails, reach: float, rounds: int) -> float:
     return float(max(fine, reach / _GRID, composed_reach / (4 * _GRID)))
 
 
-def _connected_dots(tails: Tails, step: float, reach: float) -> DensePLDPmf:
+def connected_dots(tails: Tails, step: float, reach: float) -> DensePLDPmf:
     """One round's symmetric loss distribution on multiples of `step` up to `reach` and a little more."""
     losses = np.arange(np.ceil(reach / step) + 1) * step
     upper, lower = tails(losses)

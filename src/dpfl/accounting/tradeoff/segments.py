@@ -15,9 +15,9 @@ from dpfl.accounting.tradeoff.arsinh import arsinh_tails
 from dpfl.accounting.tradeoff.losses import (
     PrivacyLoss,
     Tails,
-    _connected_dots,
-    _reach,
+    connected_dots,
     gaussian_tails,
+    reach_of,
     subsampled_tails,
 )
 
@@ -74,11 +74,11 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     left_out = LEFT_OUT * failure
     tails = [segment.tails() for segment in runs]
     total = sum(segment.rounds for segment in runs)
-    reaches = [_reach(each, left_out / total) for each in tails]
+    reaches = [reach_of(each, left_out / total) for each in tails]
     step = INTERVAL * max(1.0, max(reaches) / LONGEST_LOSS)
     composed: PrivacyLossDistribution | None = None
     for segment, law, reach in zip(runs, tails, reaches, strict=True):
-        part = _connected_dots(law, step, reach).self_compose(segment.rounds, tail_mass_truncation=left_out)
+        part = connected_dots(law, step, reach).self_compose(segment.rounds, tail_mass_truncation=left_out)
         loss = PrivacyLossDistribution(part)
         composed = loss if composed is None else composed.compose(loss, tail_mass_truncation=left_out)
     return float(PrivacyLoss.of(composed).epsilon(failure))

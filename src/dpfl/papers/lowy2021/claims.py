@@ -6,8 +6,9 @@ import math
 
 import pandas as pd
 
+from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import TASK
-from dpfl.papers.lowy2021.summary import FAMILY_ERROR, NOISES, holm
+from dpfl.papers.lowy2021.summary import FAMILY_ERROR, NOISES, holm, noise_name
 from dpfl.reporting.claims import Outcome, Verdict, counted, on_stand_in
 from dpfl.reporting.results import Results
 
@@ -18,18 +19,23 @@ _FREE_FROM = 12.5
 
 def insurance_minibatch_beats_local(results: Results) -> Verdict:
     """Count, by noise, the budgets at which the paired test finds minibatch better."""
-    return _minibatch_beats_local(results.table("lowy2021", "paired_differences"), ["clients"])
+    data = results.table("lowy2021", "paired_differences")
+    names = [f"{noise_name(each.noise, each.clipping)}, N = {each.clients}" for each in data.itertuples()]
+    return _minibatch_beats_local(data.assign(case=names))
 
 
 def mnist_minibatch_beats_local(results: Results) -> Verdict:
     """Count, by noise and split, the budgets at which the paired test finds minibatch better."""
-    return _minibatch_beats_local(results.table("lowy2021", "mnist_differences"), ["split"])
+    data = results.table("lowy2021", "mnist_differences")
+    return _minibatch_beats_local(data.assign(case=data["noise"].map(NOISES) + ", " + data["split"] + " split"))
 
 
 def mnist_beats_nonprivate_local(results: Results) -> Verdict:
     """Test minibatch SGD at epsilon 12.5 and above against local SGD without privacy."""
     data = results.table("lowy2021", "mnist_differences")
     large = data[(data["epsilon"] >= _FREE_FROM) & (data["epsilon"] < math.inf)].reset_index(drop=True)
+    if large.empty:
+        return Verdict(Outcome.NOT_TESTABLE, f"No run with ε of {_FREE_FROM:g} or more was made.")
     p = pd.Series(holm(large["free_p_value"]), index=large.index)
     better = (p < FAMILY_ERROR) & (large["free_difference"] > 0)
     keeps = large["minibatch_epsilon_spent"] <= large["epsilon"]
@@ -78,30 +84,36 @@ def noise_suffices(results: Results) -> Verdict:
     enough = (later["epsilon_pld"] <= later["epsilon"]).sum()
     evidence = (
         f"settings in which the noise suffices; it is at least {loose.min():.0f} to {loose.max():.0f} times looser "
-        f"than needed. The later script's noise is shown to suffice in {enough} of {len(later)}, and may spend up to ε = {later['epsilon_pld'].max():.3g}."
+        f"than needed. The later script's noise is shown to suffice in {enough} of {len(later)}, and may spend up to "
+        f"ε = {later['epsilon_pld'].max():.3g}."
     )
     return counted(int((own["epsilon_pld"] <= own["epsilon"]).sum()), len(own), evidence)
 
 
-def _minibatch_beats_local(data: pd.DataFrame, told_apart: list[str]) -> Verdict:
+def _minibatch_beats_local(data: pd.DataFrame) -> Verdict:
     """Return the verdict on paired differences; only noise that keeps epsilon for both algorithms counts."""
     private = data[data["epsilon"] < math.inf].reset_index(drop=True)
+    if private.empty:
+        return Verdict(Outcome.NOT_TESTABLE, "No private run was made.")
     found = private["holm_p_value"] < FAMILY_ERROR
     minibatch, local = found & (private["difference"] > 0), found & (private["difference"] < 0)
     spent = private[["minibatch_epsilon_spent", "local_epsilon_spent"]].max(axis=1)
     keeps = spent <= private["epsilon"]
-    lines = []
-    for (noise, *names), own in private.groupby(["noise", *told_apart], sort=False):
-        case = ", ".join([NOISES[noise], *(f"{name} {value}" for name, value in zip(told_apart, names, strict=True))])
+    lines, unprotected = [], []
+    for case, own in private.groupby("case", sort=False):
         here = own.index
         lines.append(
             f"{case}: minibatch {minibatch[here].sum()}, local {local[here].sum()}, undecided "
             f"{(~found[here]).sum()}, of {len(own)} (ε kept by both in {keeps[here].sum()})"
         )
+        if minibatch[here].all() and not keeps[here].any():
+            unprotected.append(case)
     evidence = (
         f"settings with noise that keeps ε in which minibatch is better (paired t-tests over "
-        f"{private['trials'].min()} trials or more, family error {FAMILY_ERROR:.0%} by Holm). {'; '.join(lines)}."
+        f"{private['trials'].min():.0f} trials or more, family error {FAMILY_ERROR:.0%} by Holm). {'; '.join(lines)}."
     )
+    if unprotected:
+        evidence += f" It holds at every budget, but with noise that does not protect: {'; '.join(unprotected)}."
     if not found.any():
         verdict = Verdict(Outcome.NOT_TESTABLE, f"Undecided with so few trials. Of the {evidence}")
     else:
@@ -111,11 +123,13 @@ def _minibatch_beats_local(data: pd.DataFrame, told_apart: list[str]) -> Verdict
 
 def _by_protection(holds: pd.Series, keeps: pd.Series, evidence: str) -> Verdict:
     """Count where the noise keeps epsilon; say so where the claim holds only with noise that does not."""
+    unprotected = f"in {holds[~keeps].sum()} of {(~keeps).sum()} settings"
+    if not keeps.any():
+        remark = f"No noise that was run keeps ε; with noise that does not protect it holds {unprotected}."
+        return Verdict(Outcome.NOT_TESTABLE, f"{remark} Of the {evidence}")
     verdict = counted(int((holds & keeps).sum()), int(keeps.sum()), evidence)
     if holds[~keeps].any() and not holds[keeps].any():
-        remark = (
-            f"It holds only with noise that does not protect: in {holds[~keeps].sum()} of {(~keeps).sum()} settings."
-        )
+        remark = f"It holds only with noise that does not protect: {unprotected}."
         return Verdict(verdict.outcome, f"{remark} {verdict.evidence}")
     return verdict
 
@@ -136,4 +150,5 @@ CLAIMS = {
     "mnist_minibatch_beats_local": mnist_minibatch_beats_local,
     "mnist_beats_nonprivate_local": mnist_beats_nonprivate_local,
     "noise_suffices": noise_suffices,
+    **theory.CLAIMS,
 }

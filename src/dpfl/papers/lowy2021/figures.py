@@ -7,6 +7,7 @@ import math
 import pandas as pd
 from matplotlib.figure import Figure
 
+from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import MNIST_TASK, TASK, regression
 from dpfl.papers.lowy2021.summary import CLASSIFICATION, NOISES, mean_interval, task_name, trials
 from dpfl.reporting import style
@@ -17,6 +18,7 @@ _NAMES = {"minibatch": "noisy minibatch SGD", "local": "noisy local SGD"}
 _BASELINES = {"mean_predictor": "predicting the training mean", "least_squares": "pooled least squares"}
 _MINIMISER = {"minimiser": "least training loss, pooled"}
 _MOST_SPENT = 100.0
+_LEGEND_INCHES = 2.7
 
 
 def _figure_2(results: Results) -> pd.DataFrame:
@@ -57,14 +59,14 @@ def _draw_figure_2(points: pd.DataFrame) -> Figure:
         row[0].set_ylabel("test loss (squared error / 2)")
     for axis in axes[-1]:
         axis.set_xlabel("privacy budget ε asked for")
-    _finish(figure, axes[0][0], points, "The ε that each noise really spends: next figure.")
+    _finish(figure, axes[0][0], points, "The ε really spent: see the next figure.")
     return figure
 
 
 def _draw_spent(points: pd.DataFrame) -> Figure:
     """Draw one panel a task: test loss against the epsilon really spent, a colour a noise, a line an algorithm."""
     tasks = list(points.groupby(TASK, sort=False))
-    figure, axes = style.panels(len(tasks), width=4.6 * len(tasks) + 0.5, height=4.2, squeeze=False)
+    figure, axes = style.panels(len(tasks), width=max(4.6 * len(tasks) + 0.5, 7.0), height=4.2, squeeze=False)
     for axis, ((dataset, stand_in_for, clients), task) in zip(axes[0], tasks, strict=True):
         for colour, noise in zip(style.COLOURS, _noises(points), strict=False):
             for algorithm, dashes, marker in (("minibatch", "-", "o"), ("local", "--", "s")):
@@ -82,14 +84,15 @@ def _draw_spent(points: pd.DataFrame) -> Figure:
         axis.set(xscale="log", xlabel="privacy ε really spent, at most (each client's own records)")
         axis.set(ylabel="test loss (squared error / 2)", title=f"{task_name(dataset, stand_in_for)}, N = {clients}")
         axis.set_ylim(bottom=0)
-    _finish(figure, axes[0][0], points, f"Runs that may spend more than ε = {_MOST_SPENT:g} are left out.")
+    _finish(figure, axes[0][0], points, f"Left out: runs that may spend ε > {_MOST_SPENT:g}.")
     return figure
 
 
 def _draw_mnist(points: pd.DataFrame) -> Figure:
     """Draw a column of panels an (M, R), a row a (split, noise)."""
     columns = sorted(set(zip(points["rounds"], points["participating"], strict=True)))
-    rows = list(dict.fromkeys(zip(points["split"], points["noise"], strict=True)))
+    pairs = set(zip(points["split"], points["noise"], strict=True))
+    rows = sorted(pairs, key=lambda pair: (pair[0] != "published", list(NOISES).index(pair[1])))
     figure, axes = style.panels(
         len(columns), len(rows), width=2.5 * len(columns) + 0.8, height=2.5, squeeze=False, sharex=True, sharey=True
     )
@@ -136,7 +139,8 @@ def _baselines(axis, task: pd.DataFrame, metric: str, baselines: dict[str, str])
 
 def _finish(figure: Figure, axis, points: pd.DataFrame, remark: str) -> None:
     """Write the legend above the panels, and below them what the bars mean."""
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    columns = int(figure.get_figwidth() // _LEGEND_INCHES)
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=columns, fontsize=8)
     count = points["trials"].astype(int)
     runs = f"{count.min()}" if count.nunique() == 1 else f"{count.min()} to {count.max()}"
     style.footer(figure, f"Means over {runs} trials; bars: 90 % interval of the mean. δ = 1/n². {remark}")
@@ -146,4 +150,5 @@ FIGURES = {
     "figure_2": FigureRecipe(_figure_2, _draw_figure_2),
     "figure_2_spent": FigureRecipe(_figure_2, _draw_spent),
     "mnist": FigureRecipe(_mnist, _draw_mnist),
+    **theory.FIGURES,
 }

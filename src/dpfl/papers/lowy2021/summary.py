@@ -94,6 +94,11 @@ def stand_in_notes(data: pd.DataFrame) -> list[str]:
     return [f"{dataset} stands in for {real}: not the paper's numbers." for dataset, real in pairs if real]
 
 
+def noise_name(noise: str, clipping: str = "record") -> str:
+    """Return a noise as text, and whether the authors' clipping of means went with it."""
+    return NOISES[noise] + (", means clipped" if clipping == "mean" else "")
+
+
 def budget(epsilon: float) -> str:
     """Return a budget as text."""
     return "none" if math.isinf(epsilon) else f"{epsilon:g}"

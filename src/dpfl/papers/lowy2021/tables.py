@@ -6,6 +6,7 @@ import math
 
 import pandas as pd
 
+from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import (
     TASK,
     authors_protocol,
@@ -14,7 +15,7 @@ from dpfl.papers.lowy2021.comparisons import (
     price,
 )
 from dpfl.papers.lowy2021.errata import all_errata
-from dpfl.papers.lowy2021.summary import NOISES, REGRESSION, budget, stand_in_notes, trials
+from dpfl.papers.lowy2021.summary import NOISES, REGRESSION, budget, noise_name, stand_in_notes, trials
 from dpfl.reporting.evidence import errata_page, table
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import Page, TableRecipe
@@ -32,7 +33,7 @@ def _differences_page(data: pd.DataFrame) -> Page:
         {
             "data": data["dataset"],
             "N": data["clients"].astype(str),
-            "noise": data["noise"].map(NOISES),
+            "noise": [noise_name(*each) for each in zip(data["noise"], data["clipping"], strict=True)],
             "ε asked": data["epsilon"].map(budget),
             "ε spent, minibatch": data["minibatch_epsilon_spent"].map(_spent),
             "ε spent, local": data["local_epsilon_spent"].map(_spent),
@@ -171,4 +172,5 @@ TABLES = {
     "price": TableRecipe(price, _price_page),
     "authors_protocol": TableRecipe(authors_protocol, _authors_page),
     "mnist_differences": TableRecipe(mnist_differences, _mnist_page),
+    **theory.TABLES,
 }

@@ -76,12 +76,13 @@ def check(results: Results) -> Verdict:
     other = laws["same_mean_ratio"] - laws["same_mean_ratio_interval"] > 1
     equal, precise = gap <= np.maximum(half, TOLERANCE), half <= TOLERANCE
     lines = [
-        f"{law.participants}: {law.same_inverse_ratio:.2f} ± {law.same_inverse_ratio_interval:.2f} times the risk at "
-        f"the same mean of 1/M_r, {law.same_mean_ratio:.2f} ± {law.same_mean_ratio_interval:.2f} at the same mean of M_r"
+        f"{law.participants}: {law.same_inverse_ratio:.2f} ± {law.same_inverse_ratio_interval:.2f} times the risk "
+        f"at the same mean of 1/M_r, {law.same_mean_ratio:.2f} ± {law.same_mean_ratio_interval:.2f} "
+        "at the same mean of M_r"
         for law in laws.itertuples()
     ]
     evidence = f"{'; '.join(lines)} (90 % intervals, {laws['seeds'].min()} seeds)."
-    if not (precise | ~equal | other).any():
+    if half.isna().any() or not (precise | ~equal | other).any():
         return Verdict(Outcome.NOT_TESTABLE, f"Undecided with so few seeds. {evidence}")
     if (equal & precise).all() and other.all():
         return Verdict(Outcome.HOLDS, evidence)

@@ -45,7 +45,9 @@ def page(rows: pd.DataFrame) -> Page:
                 "times looser": _range(epsilon / spends),
             }
         )
-    notes = ["Noise multiplier: standard deviation over the norm bound of one record's share of a message, sigma K / L."]
+    notes = [
+        "Noise multiplier: standard deviation over the norm bound of one record's share of a message, sigma K / L."
+    ]
     notes += ["Full batches, or each record once: both accountings are exact for the mechanism that runs."]
     return Page(pd.DataFrame(body), notes)
 

@@ -127,9 +127,7 @@ def slopes_page(fits: pd.DataFrame) -> Page:
             "fitted slope": [f"{s:+.2f} ± {i:.2f}" for s, i in zip(fits["slope"], fits["slope_interval"], strict=True)],
             "theorem": fits["exponent"].map("{:+g}".format),
             "within": np.where(gap <= fits["slope_interval"], "interval", gap.map("{:.2f}".format)),
-            "worse than w = 0": [
-                f"{w} of {p}" for w, p in zip(fits["worse_than_start"], fits["points"], strict=True)
-            ],
+            "worse than w = 0": [f"{w} of {p}" for w, p in zip(fits["worse_than_start"], fits["points"], strict=True)],
         }
     )
     seeds = int(fits["seeds"].min())

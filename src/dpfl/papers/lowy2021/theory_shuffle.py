@@ -95,12 +95,14 @@ def check(results: Results) -> Verdict:
     ]
     evidence = (
         f"settings where the shuffled noise is at most {NEAR:g} times the central one and its risk is below the local "
-        f"one's (paired 90 % interval). Shuffling divides a client's noise by {fewer.min():.1f} to {fewer.max():.1f} and "
-        f"leaves {near.min():.2f} to {near.max():.2f} times the central one; it falls with M by the power "
-        f"{', '.join(powers)} (central: -0.50). The theorem's own condition on M holds in {meets} settings; its C would "
-        f"be {own['implied_constant'].min():.2g} to {own['implied_constant'].max():.2g}."
+        f"one's (paired 90 % interval). Shuffling divides a client's noise by {fewer.min():.1f} to {fewer.max():.1f} "
+        f"and leaves {near.min():.2f} to {near.max():.2f} times the central one; it falls with M by the power "
+        f"{', '.join(powers)} (central: -0.50). The theorem's own condition on M holds in {meets} settings; its C "
+        f"would be {own['implied_constant'].min():.2g} to {own['implied_constant'].max():.2g}."
     )
     verdict = counted(int((better & (near <= NEAR)).sum()), len(near), evidence)
+    if own["difference_interval"].isna().any():
+        return Verdict(Outcome.NOT_TESTABLE, f"One seed knows no interval. {verdict.evidence}")
     if not better.any() and (own["excess_risk"] >= own["start_risk"]).all():
         return Verdict(Outcome.NOT_TESTABLE, f"Nothing is learnt at these sizes. {verdict.evidence}")
     return verdict

@@ -68,13 +68,18 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
             axis.set_xlabel(label)
         line[0].set_ylabel(f"{title(*task)}\ntest accuracy (%)")
         line[0].set_xscale("symlog", linthresh=1)
+        line[0].set_ylim(max(0.0, rows["accuracy_pct"].min() - 8), 100)
         for axis in line[3:]:
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_formatter("{x:g}")
         line[0].xaxis.set_major_formatter("{x:g}")
-    handles = {label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels())}
+    handles = {
+        label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=3)
-    style.footer(figure, f"{counted_runs(data)} Left end of each panel: synchronous. The privacy statement is the same.")
+    style.footer(
+        figure, f"{counted_runs(data)} Left end of each panel: synchronous. The privacy statement is the same."
+    )
     return figure
 
 
@@ -124,7 +129,10 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
         axis.set_xlabel("a: the batch is a times as large")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     noisy = data[data["private"] & (data["scaling"] == "epochs")]
-    ends = [noisy.loc[index, "privacy_epsilon_pld"] for index in (noisy["batch_factor"].idxmin(), noisy["batch_factor"].idxmax())]
+    ends = [
+        noisy.loc[index, "privacy_epsilon_pld"]
+        for index in (noisy["batch_factor"].idxmin(), noisy["batch_factor"].idxmax())
+    ]
     style.footer(figure, f"{counted_runs(data)} With noise, same epochs: ε from {ends[0]:.3g} down to {ends[1]:.3g}.")
     return figure
 
@@ -145,6 +153,8 @@ def draw_samplers_trained(data: pd.DataFrame) -> Figure:
     tasks = list(data.groupby(DATA, sort=False))
     figure, axes = style.panels(len(tasks) + 1, width=4 * (len(tasks) + 1), height=3.6)
     for sampler, (label, colour, dash, marker) in SAMPLERS.items():
+        if sampler not in set(data["sampler"]):
+            continue
         look = {"color": colour, "linestyle": dash, "marker": marker, "label": label}
         for axis, (task, rows) in zip(axes, tasks, strict=False):
             own = rows[rows["sampler"] == sampler].sort_values("epsilon")

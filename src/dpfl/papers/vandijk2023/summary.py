@@ -77,4 +77,3 @@ def nothing_run() -> Figure:
     axis.set(xlabel="not run", ylabel="not run", xticks=[], yticks=[])
     style.footer(figure, "This configuration leaves the experiment out.")
     return figure
-

@@ -1,0 +1,152 @@
+"""Some runs, drawn at random, trained again alone and compared with what their run tables say."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dpfl.auditing.determinism import Spread, spread_of
+from dpfl.auditing.recompute import agree
+from dpfl.data.read import load_about
+from dpfl.errors import InputError
+from dpfl.provenance.audit import Audit, Finding
+from dpfl.provenance.cells import Row, read_rows, same
+from dpfl.provenance.record_file import read_record, record_path
+from dpfl.provenance.source import source_digest
+from dpfl.sweeps import Folders, Sweep
+
+MOST_SECONDS = 900
+"""A run of a sweep that took longer than so for each seed is not drawn."""
+_NOISE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a sweep, its row in the run table, and the record of that table."""
+
+    sweep: Sweep
+    cell: dict[str, Any]
+    row: Row
+    path: Path
+    record: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """What a reader finds it by."""
+        cell = ", ".join(f"{name}={value}" for name, value in self.cell.items())
+        return f"{self.sweep.paper}/{self.sweep.name} ({cell}, seed {self.row['seed']})"
+
+
+def check_reruns(
+    seen: Audit, root: Path, config: Mapping[str, Any], sweeps: list[Sweep], count: int, seed: int
+) -> None:
+    """Train `count` runs again, those that `seed` draws of all that can be trained here, and add what differs.
+
+    Each is trained alone, so what its stack did to it would show. Metrics agree within dpfl.auditing.determinism's
+    spread for the model; noise within 1e-6. Runs whose data or device are not here, or that take too long, are noted.
+    """
+    data = root / config["data"]["folder"]
+    possible: list[Run] = []
+    skipped: dict[str, int] = {}
+    for run in _runs(root, Path(root / "results" / config["scale"]), sweeps):
+        if reason := _hindrance(run, data):
+            skipped[reason] = skipped.get(reason, 0) + 1
+        else:
+            possible.append(run)
+    drawn = random.Random(seed).sample(possible, min(count, len(possible)))
+    for run in drawn:
+        changed = run.record["source"]["digest"] != source_digest(*run.record["source"]["modules"])
+        try:
+            problems = list(_compare(run, *_again(run, data, config)))
+        except InputError as error:
+            problems = [f"cannot be trained again: {error}"]
+        seen.count("runs trained again")
+        name = f"{run.name}{' (by other code than made it)' if changed else ''}"
+        for problem in problems:
+            place = str(run.path.relative_to(root))
+            seen.findings.append(Finding(place, f"{name}: {problem}", (run.path, record_path(run.path))))
+        if not problems:
+            seen.notes.append(f"trained again, and the same within {_spread(run).words}: {name}")
+    for reason, number in skipped.items():
+        seen.notes.append(f"could not be trained again here: {number} runs ({reason})")
+
+
+def _runs(root: Path, folder: Path, sweeps: list[Sweep]) -> Iterator[Run]:
+    """Yield every run that is there, in the grid's order."""
+    for sweep in sweeps:
+        path = folder / "runs" / sweep.paper / f"{sweep.name}.csv"
+        if not (path.exists() and record_path(path).exists()):
+            continue
+        rows, record = read_rows(path), read_record(record_path(path))
+        for cell in sweep.cells:
+            for row in rows:
+                if all(name not in row or same(row[name], str(value)) for name, value in _plain(cell)):
+                    yield Run(sweep, cell, row, path, record)
+
+
+def _hindrance(run: Run, data: Path) -> str:
+    """Return why a run cannot be trained again here, or nothing."""
+    folders = Folders.of(data, run.sweep.dataset)
+    needed = [folders.arrays, folders.features] if run.sweep.needs_features else [folders.arrays]
+    if not all((folder / "about.json").exists() for folder in needed):
+        return f"the data of {run.sweep.dataset} are not on this machine"
+    if run.record["machine"]["device"] != run.sweep.machine["device"]:
+        return f"trained on {run.record['machine']['device']}"
+    if run.record["seconds"] / len(run.sweep.seeds) > MOST_SECONDS:
+        return f"a seed took more than {MOST_SECONDS} s"
+    return ""
+
+
+def _again(run: Run, data: Path, config: Mapping[str, Any]) -> tuple[pd.Series, pd.Series]:
+    """Return the calibration's row and the run table's row, made again."""
+    code = importlib.import_module(f"dpfl.federated.{run.sweep.algorithm}")
+    alone = replace(run.sweep, cells=(run.cell,), seeds=(int(run.row["seed"]),))
+    folders = Folders.of(data, alone.dataset)
+    # The noise is the family's: it may look at the first seed's partition.
+    noise = code.calibrate(replace(run.sweep, cells=(run.cell,)), load_about(folders.arrays))
+    return noise.iloc[0], code.train(alone, folders, noise, None, lambda done, total: None).iloc[0]
+
+
+def _compare(run: Run, noise: pd.Series, again: pd.Series) -> Iterator[str]:
+    """Yield where a run differs from the one trained again."""
+    calibrated, stated = float(noise["noise_multiplier"]), float(run.row["noise_multiplier"])
+    if not agree(calibrated, stated, _NOISE_TOLERANCE):
+        yield f"noise multiplier {stated:.8g}, calibrated again it is {calibrated:.8g}"
+    if run.row["status"] != again["status"]:
+        yield f"status {run.row['status']}, trained again {again['status']}"
+    spread = _spread(run)
+    for name in _metrics(run.row):
+        if name in again and not spread.holds(float(run.row[name]), float(again[name])):
+            yield f"{name} {run.row[name]}, trained again {float(again[name]):.8g} ({spread.words})"
+
+
+def _metrics(row: Row) -> list[str]:
+    """Return the numbers that a run measured: the columns after its status, privacy apart."""
+    names = list(row)
+    after = names[names.index("status") + 1 :]
+    return [name for name in after if _is_number(row[name]) and not name.startswith(("privacy_", "noise_"))]
+
+
+def _spread(run: Run) -> Spread:
+    """Return the spread that a run's model may show."""
+    return spread_of(run.sweep.algorithm, str(run.sweep.settings.get("model", "")))
+
+
+def _plain(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what of a cell a run table says in the same words."""
+    return ((name, value) for name, value in cell.items() if isinstance(value, str | int | float))
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a cell holds a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

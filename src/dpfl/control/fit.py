@@ -1,0 +1,104 @@
+"""Unit costs fitted to what finished stages took: what `dpfl plan --fit` writes to costs.csv."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import nnls
+
+from dpfl import config as configuration
+from dpfl import grid
+from dpfl.control.cost import Unit, Work, kind_of, work_of
+from dpfl.files import write_atomically
+from dpfl.sweeps import Sweep
+
+COLUMNS = ("kind", "fixed_seconds", "step_seconds", "record_seconds", "memory_mb", "parameters", "flops")
+SAMPLED_SECONDS = 60.0  # Snakemake samples processor time too coarsely below
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A finished sweep: its kind, its work, the processor seconds and the memory that it took."""
+
+    sweep: Sweep
+    work: Work
+    seconds: float
+    memory_mb: float
+
+
+def measured(results: Path) -> Iterator[Measured]:
+    """Yield the finished sweeps below a folder of results that Snakemake has measured, all scales."""
+    for resolved in sorted(results.glob("*/config.yaml")):
+        for sweep in grid.expand(configuration.read(resolved)):
+            path = resolved.parent / "benchmarks" / f"train_{sweep.paper}_{sweep.name}.tsv"
+            taken = (
+                read_benchmark(path) if (resolved.parent / f"runs/{sweep.paper}/{sweep.name}.csv").exists() else None
+            )
+            if taken is not None:
+                yield Measured(sweep, work_of(sweep), *taken)
+
+
+def read_benchmark(path: Path) -> tuple[float, float] | None:
+    """Return processor seconds and the largest resident megabytes of a job that Snakemake measured, or None.
+
+    Short jobs' processor time is what the clock says: Snakemake looks at it only now and then.
+    """
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    try:
+        clock, processor, memory = (float(rows[-1][name]) for name in ("s", "cpu_time", "max_rss"))
+    except (IndexError, ValueError, KeyError):
+        return None
+    return (processor if clock > SAMPLED_SECONDS else clock), memory
+
+
+def fit(units: Mapping[str, Unit], sweeps: list[Measured]) -> dict[str, Unit]:
+    """Return `units` with the kinds of measured sweeps fitted to them.
+
+    Image models keep what their training step was timed at, times the median over sweeps of what they took over what
+    that predicts: evaluation, data and the like. Other kinds get non-negative least squares of relative errors.
+    """
+    by_kind: dict[str, list[Measured]] = defaultdict(list)
+    for each in sweeps:
+        by_kind[kind_of(each.sweep)].append(each)
+    fitted = dict(units)
+    for kind, group in by_kind.items():
+        if kind.startswith("pfl/"):
+            fitted[kind] = _stretched(units[kind], group) if kind in units else _least_squares(kind, group)
+        else:
+            fitted[kind] = _least_squares(kind, group)
+    return fitted
+
+
+def write(units: Mapping[str, Unit], path: Path) -> None:
+    """Write unit costs, three digits of each."""
+    rows = [[unit.kind, *(f"{getattr(unit, name):.4g}" for name in COLUMNS[1:5])] for unit in units.values()]
+    ends = [[str(unit.parameters), f"{unit.flops:.0f}"] for unit in units.values()]
+    lines = [",".join([*row, *end]) for row, end in zip(rows, ends, strict=True)]
+    write_atomically(path, "\n".join([",".join(COLUMNS), *sorted(lines)]) + "\n")
+
+
+def _stretched(unit: Unit, group: list[Measured]) -> Unit:
+    """Return a timed kind, slower or faster by what its sweeps took beyond the fixed part."""
+    ratios = [(each.seconds - unit.fixed_seconds) / (unit.seconds(each.work) - unit.fixed_seconds) for each in group]
+    factor = max(0.2, float(np.median(ratios)))
+    scaled = {name: getattr(unit, name) * factor for name in ("step_seconds", "record_seconds")}
+    return replace(unit, **scaled)
+
+
+def _least_squares(kind: str, group: list[Measured]) -> Unit:
+    """Return fixed, step and record costs, none negative, of least relative error."""
+    seconds = np.array([each.seconds for each in group])
+    design = np.array([[1.0, each.work.steps, each.work.records] for each in group]) / seconds[:, None]
+    scale = design.max(axis=0)
+    scale[scale == 0] = 1.0
+    solution, _ = nnls(design / scale, np.ones(len(group)))
+    fixed, step, record = solution / scale
+    return Unit(kind, fixed, step, record, max(each.memory_mb for each in group), 0, 0.0)

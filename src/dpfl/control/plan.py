@@ -1,0 +1,145 @@
+"""What a run will need, before anything starts: jobs, core-hours or GPU-hours, memory, time on the clock."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dpfl import grid
+from dpfl.control.cost import DATASETS, Cost, Unit, estimate
+from dpfl.errors import InputError
+from dpfl.papers import load
+from dpfl.sweeps import Sweep
+
+PROFILES = Path("workflow") / "profiles"
+QUEUED_SECONDS = 25.0  # of a cluster's job: Snakemake starts three times in it, and is asked about it now and then
+GROUPED = 4  # short sweeps that make one cluster job (workflow/profiles/slurm/config.yaml)
+STAGES = {"features": 120.0, "accounting": 60.0, "tables": 5.0, "figures": 6.0, "claims": 3.0}
+"""Seconds of one job of a stage that does not train, typical ones; arrays and the audit take a few in all."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run would take place: how many jobs at once, and what each costs on top."""
+
+    name: str
+    at_once: int
+    extra_seconds: float
+    groups: bool
+
+
+def place(profile: str, threads: int, device: str, at_once: int | None = None) -> Place:
+    """Return the place that a profile stands for; raises InputError for a profile that is not there.
+
+    On this machine as many jobs go together as it has cores for (one where they need its GPU); on a cluster as many as
+    the site's file lets into the queue, as if it had room for them all. `at_once` says it instead.
+    """
+    folder = PROFILES / profile
+    if not (folder / "config.yaml").is_file():
+        raise InputError(f"no profile {profile} in {PROFILES}")
+    site = folder / "site.yaml"
+    if site.is_file():
+        queued = yaml.safe_load(site.read_text(encoding="utf-8"))["jobs"]
+        return Place(profile, at_once or queued, QUEUED_SECONDS, groups=True)
+    local = 1 if device == "cuda" else max(1, (os.cpu_count() or 1) // threads)
+    return Place(profile, at_once or local, 2.0, groups=False)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that trains: one sweep, or on a cluster a few short ones side by side."""
+
+    seconds: float
+    cores: int
+    costs: tuple[Cost, ...]
+
+
+def lines(config: Mapping[str, Any], where: Place, units: Mapping[str, Unit]) -> Iterator[str]:
+    """Yield the plan of what is not done yet: a line for each kind of sweep, then the sums.
+
+    A sweep is done when its run table is there, however old. Times are those of the machine that `units` were measured
+    on; waiting in a cluster's queue is not in them.
+    """
+    folder = Path("results") / config["scale"]
+    sweeps = grid.expand(config)
+    todo = [sweep for sweep in sweeps if not (folder / "runs" / sweep.paper / f"{sweep.name}.csv").exists()]
+    costs = [estimate(sweep, units) for sweep in todo]
+    threads = int(config["training"]["threads"])
+    yield f"scale {config['scale']}, profile {where.name}: {len(todo)} sweeps to train, {len(sweeps) - len(todo)} done"
+    yield f"{'kind':<34} {'sweeps':>6} {'hours':>8} {'longest':>9} {'memory':>8}"
+    for (paper, kind), group in sorted(_by_kind(todo, costs).items()):
+        hours = sum(cost.seconds for cost in group) / 3600
+        longest, memory = max(cost.seconds for cost in group), max(cost.memory_mb for cost in group)
+        mark = "" if all(cost.known for cost in group) else "  not measured: a guess"
+        name = f"{paper} {kind}"
+        yield f"{name:<34} {len(group):>6} {hours:>8.2f} {longest / 60:>5.0f} min {memory / 1024:>5.1f} GB{mark}"
+    jobs = _jobs(costs, where, threads)
+    light, light_jobs = _light(config, folder)
+    trained = sum(cost.seconds for cost in costs) / 3600
+    cores = sum(cost.seconds for cost in costs if not cost.gpus) / 3600 * threads + light / 3600
+    yield f"jobs: {len(jobs)} that train, {light_jobs} of other stages"
+    yield f"core-hours: {cores:.1f}; GPU-hours: {trained if any(cost.gpus for cost in costs) else 0:.1f}"
+    yield f"memory: at most {max((cost.memory_mb for cost in costs), default=2000) / 1024:.1f} GB a job"
+    wall = _makespan([job.seconds + where.extra_seconds for job in jobs], where.at_once) + light / where.at_once
+    yield f"time on the clock, {where.at_once} jobs at once: about {_spoken(wall)}"
+
+
+def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], list[Cost]]:
+    """Return the costs by paper and kind."""
+    found: dict[tuple[str, str], list[Cost]] = {}
+    for sweep, cost in zip(sweeps, costs, strict=True):
+        found.setdefault((sweep.paper, cost.kind), []).append(cost)
+    return found
+
+
+def _jobs(costs: list[Cost], where: Place, threads: int) -> list[Job]:
+    """Return the jobs that train; on a cluster short sweeps go side by side."""
+    short = [cost for cost in costs if where.groups and cost.is_short]
+    alone = [cost for cost in costs if not (where.groups and cost.is_short)]
+    groups = [tuple(short[start : start + GROUPED]) for start in range(0, len(short), GROUPED)]
+    groups += [(cost,) for cost in alone]
+    return [Job(max(cost.seconds for cost in group), threads * len(group), group) for group in groups]
+
+
+def _light(config: Mapping[str, Any], folder: Path) -> tuple[float, int]:
+    """Return seconds and jobs of the stages that do not train and whose output is not there."""
+    sweeps = grid.expand(config)
+    data = Path(config["data"]["folder"])
+    features = {sweep.dataset for sweep in sweeps if sweep.needs_features}
+    counts = {
+        "features": [data / "features" / name / "about.json" for name in sorted(features)],
+        "accounting": [folder / "accounting" / f"{name}.csv" for name in sorted({sweep.paper for sweep in sweeps})],
+        "claims": [folder / "claims" / f"{paper}.csv" for paper in config["papers"]],
+    }
+    for kind in ("tables", "figures"):
+        counts[kind] = [
+            folder / kind / f"{key}_{name}.csv" for key in config["papers"] for name in getattr(load(key), kind)
+        ]
+    seconds, jobs = 0.0, 0
+    for stage, files in counts.items():
+        absent = [file for file in files if not file.exists()]
+        jobs += len(absent)
+        size = (lambda file: DATASETS[file.parent.name][0] / 60_000) if stage == "features" else (lambda file: 1.0)
+        seconds += sum(STAGES[stage] * size(file) for file in absent)
+    return seconds, jobs
+
+
+def _makespan(seconds: list[float], at_once: int) -> float:
+    """Return how long jobs take when so many run at once and each starts as soon as there is room, longest first."""
+    ends = [0.0] * at_once
+    for each in sorted(seconds, reverse=True):
+        heapq.heappush(ends, heapq.heappop(ends) + each)
+    return max(ends)
+
+
+def _spoken(seconds: float) -> str:
+    """Return a time as people say it."""
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

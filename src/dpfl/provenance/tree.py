@@ -1,0 +1,113 @@
+"""A trace as people read it: a tree in the terminal, and the same as plain data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.tree import Tree
+
+from dpfl.data import sources
+from dpfl.errors import InputError
+from dpfl.provenance.cells import Row, identity
+from dpfl.provenance.trace import Node
+
+_METRICS = ("accuracy_pct", "test_loss", "test_error_pct", "excess_loss", "train_loss")
+
+
+def tree(node: Node, root: Path, rows: list[Row]) -> Tree:
+    """Return the tree of a trace; `rows` are the rows that were asked for, none for the whole file."""
+    top = Tree(_title(node, root))
+    for row in rows:
+        top.add(f"[bold]row[/bold] {escape(', '.join(f'{name} = {value}' for name, value in row.items()))}")
+    _grow(top, node, root)
+    return top
+
+
+def plain(node: Node, root: Path) -> dict[str, Any]:
+    """Return a node and all below it as data for JSON."""
+    facts: dict[str, Any] = {"path": node.path, "sha256": node.sha256, "files_more": node.others}
+    if licence := licence_of(node, root):
+        facts["licence"] = licence
+    if node.record is not None:
+        facts |= {name: node.record[name] for name in ("stage", "started", "seconds", "settings", "seeds")}
+        facts |= {name: node.record[name] for name in ("source", "software", "machine")}
+    if node.runs:
+        facts["runs"] = [{**run, "statement": statement(run)} for run in node.runs]
+    if node.seen:
+        return {**facts, "told_above": True}
+    return {**facts, "made_from": [plain(child, root) for child in node.made_from]}
+
+
+def statement(run: Row) -> str:
+    """Return the privacy statement of a run as one line."""
+    told = {name.removeprefix("privacy_"): value for name, value in run.items() if name.startswith("privacy_")}
+    if not told or told.get("epsilon_pld") == told.get("epsilon_rdp") == "inf":
+        return "no privacy guarantee"
+    spent = [
+        f"{float(told[f'epsilon_{name}']):.4g} by {name.upper()}"
+        for name in ("rdp", "pld")
+        if told.get(f"epsilon_{name}", "nan") != "nan"
+    ]
+    return (
+        f"ε = {', '.join(spent)} at δ = {float(told['delta']):.3g}; {told['mechanism']}, {told['sampling']}, "
+        f"{told['neighbouring']}; n = {told['records']}, q = {float(told['sample_rate']):.4g}, C = {told['clip_norm']}, "
+        f"σ = {float(told['noise_multiplier']):.5g}, {told['steps']} steps; {told['note']}"
+    )
+
+
+def licence_of(node: Node, root: Path) -> str:
+    """Return under which licence data of a node are, as far as it is known; nothing for what is no data."""
+    if node.licence:
+        return node.licence
+    parts = Path(node.path).parts
+    kind = next((place for place, part in enumerate(parts) if part in ("raw", "arrays", "features")), None)
+    if kind is None or len(parts) < kind + 2:
+        return ""
+    about = root.joinpath(*parts[:kind], "arrays", parts[kind + 1], "about.json")
+    if about.exists():
+        return str(json.loads(about.read_text(encoding="utf-8"))["licence"])
+    try:
+        return " / ".join(dict.fromkeys(source.licence for source in sources.sources(parts[kind + 1])))
+    except InputError:
+        return ""
+
+
+def _grow(branch: Tree, node: Node, root: Path) -> None:
+    """Hang what a node was made from below its branch."""
+    shared: set[str] = set()
+    for run in node.runs:
+        line = statement(run)
+        branch.add(_run(run, "" if line in shared else line))
+        shared.add(line)
+    for child in node.made_from:
+        _grow(branch.add(_title(child, root)), child, root)
+
+
+def _title(node: Node, root: Path) -> str:
+    """Return one line on a node: file, stage, time, commit, device, licence."""
+    more = f" and {node.others} more" if node.others else ""
+    name = f"[bold]{escape(node.path)}[/bold]{more}"
+    licence = licence_of(node, root)
+    told = [f"licence: {licence}"] if licence else []
+    if node.record is None:
+        return f"{name}  (sha256 {node.sha256[:12]}; no record here{''.join(f'; {each}' for each in told)})"
+    if node.seen:
+        return f"{name}  (see above)"
+    source, machine = node.record["source"], node.record["machine"]
+    commit = (source.get("commit") or "no commit")[:10] + (" with changes" if source.get("dirty") else "")
+    facts = [node.record["stage"], f"{node.record['seconds']:.1f} s", f"{machine['device']} x {machine['threads']}"]
+    return f"{name}  ({escape('; '.join([*facts, commit, *told]))})"
+
+
+def _run(run: Row, line: str) -> str:
+    """Return one line on a run: what tells it apart, its result and noise; then its statement, if it is not above."""
+    known = identity(run)
+    named = [name for name in ("model", "algorithm", "epsilon", "local_epochs", "clients") if name in known]
+    cell = ", ".join(f"{name} {known[name]}" for name in named)
+    metric = next((name for name in _METRICS if name in run), None)
+    result = f"{metric} {run[metric]}, " if metric else ""
+    head = f"seed {run.get('seed', '?')}: {result}noise multiplier {run.get('noise_multiplier', 'none')}  ({cell})"
+    return escape(head) + (f"\n[dim]{escape(line)}[/dim]" if line else "")

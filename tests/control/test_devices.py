@@ -1,0 +1,76 @@
+"""No two jobs share a GPU; the devices are names that nothing has to stand behind."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dpfl.control.devices import VISIBLE, own_gpu
+from dpfl.errors import InputError
+
+JOB = """
+import os, sys, time
+from pathlib import Path
+from dpfl.control.devices import own_gpu
+with own_gpu(True):
+    device = os.environ["CUDA_VISIBLE_DEVICES"]
+    mark = Path(sys.argv[1]) / f"{device}.held"
+    mark.touch(exist_ok=False)   # fails where another job holds the same device
+    time.sleep(float(sys.argv[2]))
+    mark.unlink()
+    print(device)
+"""
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Three devices, lock files of this test alone, no scheduler."""
+    hidden = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    return kept | {VISIBLE: "0,1,GPU-abc", "TMPDIR": str(tmp_path)}
+
+
+def start(environment, tmp_path, seconds):
+    """Start a job that holds a device for a while."""
+    command = [sys.executable, "-c", JOB, str(tmp_path), str(seconds)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_seven_jobs_on_three_devices_never_share_one_and_use_all(environment, tmp_path):
+    jobs = [start(environment, tmp_path, 0.7) for _ in range(7)]
+    said = [job.communicate(timeout=120) for job in jobs]
+    assert all(job.returncode == 0 for job in jobs), said
+    assert {out.strip() for out, _ in said} == {"0", "1", "GPU-abc"}
+
+
+def test_a_job_that_is_killed_gives_its_device_back(environment, tmp_path):
+    environment[VISIBLE] = "5"
+    first = start(environment, tmp_path, 60)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "5.held").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    first.kill()
+    first.wait()
+    (tmp_path / "5.held").unlink()
+    out, error = start(environment, tmp_path, 0).communicate(timeout=60)
+    assert out.strip() == "5", error
+
+
+def test_a_cpu_a_scheduler_and_no_gpu(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(VISIBLE, "")
+    with own_gpu(False):
+        assert os.environ[VISIBLE] == ""
+    with pytest.raises(InputError, match="set training"), own_gpu(True):
+        pass
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv(VISIBLE, "2")
+    with own_gpu(True):
+        assert os.environ[VISIBLE] == "2"
+    monkeypatch.delenv("SLURM_JOB_ID")
+    with own_gpu(True):
+        assert os.environ[VISIBLE] == "2"

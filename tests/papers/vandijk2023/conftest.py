@@ -1,0 +1,70 @@
+"""Run tables of made-up runs: what decides a verdict can be set, everything else is as training writes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpfl.papers import load
+from dpfl.reporting.results import Results, write_csv
+
+SEEDS = 4
+NETWORK = ("speed_spread", "delay", "jitter", "update_loss", "broadcast_loss", "window", "max_staleness")
+
+
+def rows(experiment: str, cell: dict, accuracy: float, spent: float, noise: float, stand_in_for: str) -> list[dict]:
+    """One row a seed, accuracies a little apart but alike in every cell."""
+    settings = load("vandijk2023").settings
+    network = {
+        **{name: settings[name] for name in NETWORK},
+        **settings["scenarios"][cell.get("scenario", "synchronous")],
+    }
+    given = {**{name: settings[name] for name in ("strategy", "preparation", "scenario", "epsilon", "scaling")}, **cell}
+    given |= {name: np.nan if value is None else value for name, value in network.items()}
+    common = {"dataset": "mnist", "stand_in_for": stand_in_for, "experiment": experiment, "noise_multiplier": noise}
+    counts = {name: 0.0 for name in ("updates_lost_pct", "simulated_rounds", "staleness_rounds", "interrupted_pct")}
+    privacy = {"privacy_epsilon_pld": spent, "privacy_steps": 240}
+    return [
+        {**common, **given, **counts, **privacy, "seed": seed, "accuracy_pct": accuracy + 0.3 * seed}
+        for seed in range(SEEDS)
+    ]
+
+
+@pytest.fixture
+def trained(tmp_path) -> Callable[..., Results]:
+    """Return a function that writes the runs [(experiment, cell, accuracy, epsilon spent, noise)] as the only ones."""
+
+    def write(runs: list[tuple], stand_in_for: str = "") -> Results:
+        table = pd.DataFrame([row for run in runs for row in rows(*run, stand_in_for)])
+        path = tmp_path / "runs.csv"
+        with path.open("w") as stream:
+            write_csv(table, stream)
+        return Results(tmp_path / "demo", {"vandijk2023": (path,)})
+
+    return write
+
+
+@pytest.fixture
+def asynchrony_runs() -> Callable[..., list[tuple]]:
+    """Return a function that gives runs of the asynchrony experiment; `cost` maps a scenario to points lost."""
+
+    def make(cost: dict[str, float], spent: dict[str, float] | None = None) -> list[tuple]:
+        names = ("synchronous", "late_4", "late_64", "reordered_16", "dropped_90", "dropped_98_guarded", "lost_50")
+        cells = [{"scenario": name, "epsilon": epsilon} for name in names for epsilon in (2.0, math.inf)]
+        spends = spent or {}
+        return [
+            (
+                "asynchrony",
+                cell,
+                85 - cost.get(cell["scenario"], 0.0),
+                spends.get(cell["scenario"], cell["epsilon"]),
+                2.0,
+            )
+            for cell in cells
+        ]
+
+    return make

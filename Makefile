@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
 
 .DEFAULT_GOAL := demo
-.PHONY: env demo quick paper dry-run plan test test-slow test-slurm lint bench verify help
+.PHONY: env demo quick paper dry-run plan test test-slow test-slurm torture lint bench verify help
 
 env: $(READY) ## set up the environment in .venv, alone
 
@@ -41,6 +41,9 @@ test-slurm: $(READY) ## run the workflow on a real SLURM of one node on this mac
 	@if [ "$$(id -u)" = 0 ] && ! command -v slurmctld >/dev/null; then \
 	  apt-get -qq update && apt-get -qq install -y slurm-wlm munge >/dev/null || echo "slurm-wlm and munge could not be installed"; fi
 	pytest -m slurm tests/slurm
+
+torture: $(READY) ## kill the demo at 100 random moments and compare its results with an undisturbed run (KILLS=100)
+	python tests/workflow/torture.py --kills $(or $(KILLS),100)
 
 plan: $(READY) ## show jobs, hours and memory of a run before it starts (SCALE=paper PROFILE=slurm)
 	@dpfl plan --scale $(SCALE) --profile $(PROFILE) $(if $(CONFIG),--config $(CONFIG))

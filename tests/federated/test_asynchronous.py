@@ -13,7 +13,7 @@ from dpfl.accounting.tradeoff import dpsgd_guarantee
 from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon
 from dpfl.errors import InputError
 from dpfl.federated import asynchronous
-from dpfl.federated.schedules import step_sizes
+from dpfl.federated.asynchrony.schedules import step_sizes
 from dpfl.papers import load
 from dpfl.sweeps import Folders, Sweep
 

@@ -13,8 +13,8 @@ from dpfl.data.read import load_about
 from dpfl.data.stand_ins import build_stand_in
 from dpfl.errors import InputError
 from dpfl.federated import comparison
-from dpfl.federated.comparison_plan import Way
-from dpfl.federated.convex_task import LOSS
+from dpfl.federated.convex.comparison_plan import Way
+from dpfl.federated.convex.task import LOSS
 from dpfl.models.glm import gradients
 from dpfl.sweeps import Folders, Sweep
 

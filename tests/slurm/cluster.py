@@ -124,7 +124,10 @@ def cluster(folder: Path, *, gpus: int = 2, cores: int | None = None) -> Iterato
         for daemon in reversed(daemons):
             daemon.terminate()
         for daemon in reversed(daemons):
-            daemon.wait(30)
+            try:
+                daemon.wait(30)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
 
 
 def _munged(folder: Path) -> list[str]:

@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
 
 CONFIG = """\
 papers: [bhaskar2025]
@@ -28,8 +28,8 @@ def hashes(folder):
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in kept}
 
 
-def wait(condition, what, run=None, seconds=300):
-    """Wait until `condition` is true and return its value; the run must not end before."""
+def wait(condition, what, run=None, seconds=900):
+    """Wait until `condition` is true and return its value; the run must not end before. A busy machine may take long."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():
@@ -102,7 +102,7 @@ def undisturbed(place, start, tmp_path_factory):
     folder = place(tmp_path_factory.mktemp("local") / "w")
     (folder / "tiny.yaml").write_text(CONFIG)
     run = start(folder, "dpfl", "run", "--scale", "demo", "--config", "tiny.yaml")
-    assert run.wait(900) == 0, (folder / "run.log").read_text()[-3000:]
+    assert run.wait(1800) == 0, (folder / "run.log").read_text()[-3000:]
     return hashes(folder)
 
 
@@ -127,7 +127,7 @@ def test_preemption_kill_time_limit_cancellation_and_a_dead_controller_leave_the
     assert all(now > before for now, before in zip(here.asked(killed), first, strict=True)), "a retry asks for more"
 
     os.killpg(run.pid, signal.SIGINT)
-    assert run.wait(120) != 0
+    assert run.wait(300) != 0
     wait(lambda: not here.queue(), "an empty queue after cancellation", seconds=60)
     assert not list((here.folder / "results").rglob("*.partial"))
 
@@ -145,7 +145,7 @@ def test_preemption_kill_time_limit_cancellation_and_a_dead_controller_leave_the
     assert late in here.queue(), "the controller took its job along"
     process.send_signal(signal.SIGCONT)
     run = here.start()
-    assert run.wait(900) == 0, (here.folder / "run.log").read_text()[-3000:]
+    assert run.wait(1800) == 0, (here.folder / "run.log").read_text()[-3000:]
     assert "left 1 SLURM jobs here" in (here.folder / "run.log").read_text()
 
     assert hashes(here.folder) == undisturbed
@@ -156,7 +156,7 @@ def test_only_training_asks_for_a_gpu_and_is_never_grouped(place, start, slurm, 
     folder = place(tmp_path / "w")
     (folder / "cuda.yaml").write_text(CONFIG + "training: {device: cuda}\n")
     command = ("snakemake", "--profile", "workflow/profiles/slurm", "--configfile", "cuda.yaml", "--dry-run")
-    assert start(folder, *command, **slurm.environment).wait(300) == 0
+    assert start(folder, *command, **slurm.environment).wait(900) == 0
     rules = re.split(r"\n(?=(?:local)?rule )", (folder / "run.log").read_text())
     asking = {rule.split()[1].rstrip(":") for rule in rules if "gpu=1" in rule}
     assert asking == {"train"}
@@ -171,3 +171,23 @@ def test_two_jobs_at_once_get_two_devices(slurm, tmp_path):
     devices = wait(lambda: all(f.exists() and f.read_text().strip() for f in files), "both jobs", seconds=60)
     devices = {file.read_text().strip() for file in files}
     assert len(devices) == 2 and all(re.fullmatch(r"\d", device) for device in devices)
+
+
+def test_the_generic_profile_with_the_commands_of_this_system(place, start, slurm, tmp_path):
+    """PBS is not at hand; the executor is, and SLURM's own commands take the place of qsub, qstat and qdel."""
+    folder = place(tmp_path / "w")
+    (folder / "tiny.yaml").write_text(CONFIG)
+    status = folder / "status.sh"
+    status.write_text(
+        '#!/bin/sh\ncase $(squeue --noheader --states=all --jobs="$1" --format=%T) in\nCOMPLETED) echo success ;;\n'
+        "PENDING | CONFIGURING | RUNNING | COMPLETING) echo running ;;\n*) echo failed ;;\nesac\n"
+    )
+    status.chmod(0o755)
+    submit = "sbatch --parsable --cpus-per-task={threads} --mem={resources.mem_mb} --time={resources.runtime}"
+    options = ("--cluster-generic-submit-cmd", f"{submit} --gpus={{resources.gpu}} --output=/dev/null")
+    options += ("--cluster-generic-status-cmd", str(status), "--cluster-generic-cancel-cmd", "scancel")
+    command = ("snakemake", "--profile", "workflow/profiles/generic", "--configfile", "tiny.yaml", *options)
+    run = start(folder, *command, "--", "data/arrays/digits/about.json", **slurm.environment)
+    assert run.wait(900) == 0, (folder / "run.log").read_text()[-3000:]
+    assert "Submitted job" in (folder / "run.log").read_text()
+    assert (folder / "data/arrays/digits/train_x.npy").exists()

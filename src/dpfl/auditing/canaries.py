@@ -6,6 +6,7 @@ clipping lets a record pull. What training adds up along that direction is its s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,7 +132,8 @@ def message_scores(run: MessageRun, x: NDArray, y: NDArray, included: NDArray) -
 
     x (records, features), y (records,): the client's records; canaries come on top, each with an input of its own. A
     canary's gradient points along it, up or down as its coin says: so the two worlds differ by a replaced record, and
-    by 2 clip_norm before the mean. A score is the movement of that coordinate over all messages.
+    by 2 clip_norm before the mean. A score adds up over the messages how much likelier the coordinate is with the coin
+    up than down, by the law of one message: mostly the record is not drawn, and only the noise is seen.
     """
     from dpfl.federated.minibatch import iterates
 
@@ -149,6 +151,25 @@ def message_scores(run: MessageRun, x: NDArray, y: NDArray, included: NDArray) -
     count = len(run.noise_stds)
     step, clip = np.full(count, _STEP_SIZE), np.full(count, run.clip_norm)
     points = Points(step, clip, np.array(run.noise_stds))
-    for last in iterates(trials, points, protocol):
-        weights = last
-    return weights[0, 0, features:, :].T / _STEP_SIZE
+    shift = _pull(run, canaries / len(targets)) / np.maximum(points.noise_std, 1e-12)[:, None]
+    drawn = run.batch_size / len(targets)
+    scores, before = np.zeros((count, canaries)), np.zeros((count, canaries))
+    for weights in iterates(trials, points, protocol):
+        here = weights[0, 0, features:, :].T.copy()
+        seen = (here - before) / (_STEP_SIZE * np.maximum(points.noise_std, 1e-12)[:, None])
+        scores += _log_law(seen, shift, drawn) - _log_law(seen, -shift, drawn)
+        before = here
+    return scores
+
+
+def _pull(run: MessageRun, share: float) -> float:
+    """Return how far a drawn canary moves a message: by its part of the mean, or, where the mean is clipped, by about
+    its part of the norm of the canaries in the batch, `share` of the records being canaries."""
+    if run.clipping is Clipping.RECORD:
+        return run.clip_norm / run.batch_size
+    return run.clip_norm / math.sqrt(max(1.0, run.batch_size * share))
+
+
+def _log_law(seen: NDArray, shift: NDArray, drawn: float) -> NDArray:
+    """Return the log density of (1 - drawn) N(0, 1) + drawn N(shift, 1) at `seen`, relative to N(0, 1)."""
+    return np.logaddexp(math.log1p(-drawn) if drawn < 1 else -math.inf, math.log(drawn) + shift * seen - shift**2 / 2)

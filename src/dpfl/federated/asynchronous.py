@@ -24,11 +24,11 @@ from dpfl.data.partition import random_shares
 from dpfl.data.read import ImageData, load_images
 from dpfl.engine import checkpoints
 from dpfl.errors import InputError
-from dpfl.federated.events import Network, Program, simulate
-from dpfl.federated.postures import Posture
-from dpfl.federated.preparation import prepare
-from dpfl.federated.replay import Federation, Postures, replay
-from dpfl.federated.schedules import step_sizes
+from dpfl.federated.asynchrony.events import Network, Program, simulate
+from dpfl.federated.asynchrony.postures import Posture
+from dpfl.federated.asynchrony.preparation import prepare
+from dpfl.federated.asynchrony.replay import Federation, Postures, replay
+from dpfl.federated.asynchrony.schedules import step_sizes
 from dpfl.models.softmax import SoftmaxGradients, softmax_regression
 from dpfl.sweeps import Folders, Sweep
 
@@ -109,7 +109,7 @@ def train(
     """Train every cell and seed of `sweep`; return the run table, a row a run, cells in order and seeds within.
 
     Metrics: accuracy_pct of the server's last model on the test set, accuracy_pct_by_epoch (JSON list), and what the
-    event simulation counted (dpfl.federated.events.Program). A run whose weights left the numbers is "diverged".
+    events counted (dpfl.federated.asynchrony.events.Program). A run whose weights left the numbers is "diverged".
     `calibration` is `calibrate`'s table. With `checkpoint`, training resumes after the last finished stack and ends
     with the same bytes. Everything runs on the CPU: the model is too small for more. Calls progress(rounds, all
     rounds). Raises InputError where data or settings cannot be used, or no update of a client reaches the server.

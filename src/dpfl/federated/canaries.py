@@ -99,19 +99,24 @@ def _image_scores(
 def _message_scores(
     sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the scores of every cell: the first client's messages, seen before the server adds others to them."""
-    settings = sweep.settings
+    """Return the scores of every cell. Every client has its part of the canaries and is seen by its own messages,
+    before the server adds others to them; each adds noise of its own, so the clients together are one run.
+    """
+    settings, clients = sweep.settings, int(sweep.settings["clients"])
     if any(cell["algorithm"] != "minibatch" for cell in sweep.cells):
         raise InputError("algorithm: canaries are for minibatch")
-    trial = split(load_table(folders.arrays), int(settings["clients"]), list(settings["standardise"]), seed)
-    rows = slice(0, _real(calibration, included))
-    clip, clipping = float(settings["clip_norms"][0]), Clipping(settings["clipping"])
-    batch = int(calibration["batch_size"].iloc[0])
-    run = MessageRun(
-        int(settings["rounds"]), batch, Sampling(settings["sampling"]), clipping, clip,
-        tuple(calibration["noise_multiplier"] * clip / batch), seed,
-    )  # fmt: skip
-    return message_scores(run, trial.train_x[rows], trial.train_y[rows], included)
+    trial = split(load_table(folders.arrays), clients, list(settings["standardise"]), seed)
+    clip, batch = float(settings["clip_norms"][0]), int(calibration["batch_size"].iloc[0])
+    scores = []
+    for client, own in enumerate(np.array_split(included, clients)):
+        first = int(trial.starts[client])
+        rows = slice(first, first + _real(calibration, own))
+        run = MessageRun(
+            int(settings["rounds"]), batch, Sampling(settings["sampling"]), Clipping(settings["clipping"]), clip,
+            tuple(calibration["noise_multiplier"] * clip / batch), clients * seed + client,
+        )  # fmt: skip
+        scores.append(message_scores(run, trial.train_x[rows], trial.train_y[rows], own))
+    return np.concatenate(scores, axis=1)
 
 
 def _real(calibration: pd.DataFrame, included: NDArray[np.int64]) -> int:

@@ -15,12 +15,12 @@ import pandas as pd
 
 from dpfl.data.binary import BinaryTask
 from dpfl.errors import InputError
-from dpfl.federated.client_steps import averaged, late, shares
-from dpfl.federated.comparison_plan import FULL_BATCH, LOCAL, ONE_PASS, TRUST, Plan, Way, noise_scale, privacy
-from dpfl.federated.convex_task import LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task, records_of, run_columns
-from dpfl.federated.projected_plan import whole
-from dpfl.federated.projected_steps import BLOCK, Points, iterates, released
-from dpfl.federated.user_batches import Draw, batches
+from dpfl.federated.convex.client_steps import averaged, late, shares
+from dpfl.federated.convex.comparison_plan import FULL_BATCH, LOCAL, ONE_PASS, TRUST, Plan, Way, noise_scale, privacy
+from dpfl.federated.convex.plan import whole
+from dpfl.federated.convex.steps import BLOCK, Points, iterates, released
+from dpfl.federated.convex.task import LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task, records_of, run_columns
+from dpfl.federated.convex.user_batches import Draw, batches
 from dpfl.models.glm import Array, Records
 from dpfl.sweeps import Folders, Sweep
 

@@ -21,8 +21,8 @@ from dpfl.data.digit_pairs import DigitPairs, Split
 from dpfl.data.heterogeneous import Trial, held_back
 from dpfl.data.read import ImageData, load_images
 from dpfl.features.pca import PrincipalComponents
-from dpfl.federated import ldp_training
-from dpfl.federated.ldp_plan import Plan, Records, choice, whole
+from dpfl.federated.ldp import training as ldp_training
+from dpfl.federated.ldp.plan import Plan, Records, choice, whole
 from dpfl.models.glm import Array, Logistic, gradients, losses, scores
 from dpfl.sweeps import Folders, Sweep
 
@@ -90,7 +90,7 @@ def features(images: ImageData, pairs: DigitPairs, components: int) -> Array:
 
 
 def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a row a cell: see dpfl.federated.ldp_training.calibrate.
+    """Return a row a cell: see dpfl.federated.ldp.training.calibrate.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
@@ -104,7 +104,7 @@ def train(
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Return the run table: see dpfl.federated.ldp_training.train. `checkpoint` is not used: a sweep takes minutes.
+    """Return the run table: see dpfl.federated.ldp.training.train. `checkpoint` is not used: a sweep takes minutes.
 
     Raises InputError where settings, cells, images or calibration cannot be used.
     """

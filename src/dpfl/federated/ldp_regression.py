@@ -19,8 +19,8 @@ import pandas as pd
 from dpfl.data.heterogeneous import Trial, client_blocks, held_back, split
 from dpfl.data.read import TableData, load_table
 from dpfl.errors import InputError
-from dpfl.federated import ldp_training
-from dpfl.federated.ldp_plan import Plan, Records, whole
+from dpfl.federated.ldp import training as ldp_training
+from dpfl.federated.ldp.plan import Plan, Records, whole
 from dpfl.models.glm import Array, Square, gradients, least_squares, losses
 from dpfl.sweeps import Folders, Sweep
 
@@ -61,7 +61,7 @@ class Regression:
 
 
 def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a row a cell: see dpfl.federated.ldp_training.calibrate.
+    """Return a row a cell: see dpfl.federated.ldp.training.calibrate.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
@@ -75,7 +75,7 @@ def train(
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Return the run table: see dpfl.federated.ldp_training.train. `checkpoint` is not used: a sweep takes seconds.
+    """Return the run table: see dpfl.federated.ldp.training.train. `checkpoint` is not used: a sweep takes seconds.
 
     Raises InputError where settings, cells, table or calibration cannot be used.
     """

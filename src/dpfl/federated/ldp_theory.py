@@ -20,10 +20,10 @@ from dpfl.data.read import load_about
 from dpfl.data.synthetic import Problem
 from dpfl.errors import InputError
 from dpfl.federated import accelerated, minibatch
+from dpfl.federated.ldp.theory_run import Algorithm, Risk, Run
 from dpfl.federated.minibatch import NoisyGradients
 from dpfl.federated.one_pass import OneRecordGradients
 from dpfl.federated.rounds import Points, Trials
-from dpfl.federated.theory_run import Algorithm, Risk, Run
 from dpfl.models.glm import Array
 from dpfl.sweeps import Folders, Sweep
 

@@ -22,12 +22,12 @@ from dpfl.accounting.relations import Neighbouring, Sampling
 from dpfl.accounting.statement import PrivacyStatement
 from dpfl.engine.randomness import generator
 from dpfl.errors import InputError
-from dpfl.federated.convex_task import run_columns
-from dpfl.federated.pnsgd_task import MEAN_INK, Task, Theory, check_records, load
-from dpfl.federated.projected_plan import positive, whole
-from dpfl.federated.projected_steps import Points, iterates, released
-from dpfl.federated.stopping import stratified_stops
-from dpfl.federated.user_batches import in_order
+from dpfl.federated.convex.plan import positive, whole
+from dpfl.federated.convex.pnsgd_task import MEAN_INK, Task, Theory, check_records, load
+from dpfl.federated.convex.steps import Points, iterates, released
+from dpfl.federated.convex.stopping import stratified_stops
+from dpfl.federated.convex.task import run_columns
+from dpfl.federated.convex.user_batches import in_order
 from dpfl.models.glm import Array
 from dpfl.sweeps import Folders, Sweep, is_private
 

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from dpfl.data.binary import BinaryTask
 from dpfl.errors import InputError
-from dpfl.federated.convex_task import LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task, records_of, run_columns
-from dpfl.federated.projected_plan import Run, calibrated_sigma, excess_bound, privacy, whole
-from dpfl.federated.projected_steps import Points, iterates, released
-from dpfl.federated.stopping import stratified_stops
-from dpfl.federated.user_batches import Draw, batches
+from dpfl.federated.convex.plan import Run, calibrated_sigma, excess_bound, privacy, whole
+from dpfl.federated.convex.steps import Points, iterates, released
+from dpfl.federated.convex.stopping import stratified_stops
+from dpfl.federated.convex.task import LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task, records_of, run_columns
+from dpfl.federated.convex.user_batches import Draw, batches
 from dpfl.models.glm import Array
 from dpfl.sweeps import Folders, Sweep
 

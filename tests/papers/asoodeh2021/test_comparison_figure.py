@@ -1,7 +1,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from dpfl.federated.comparison_plan import TRUST, Way
+from dpfl.federated.convex.comparison_plan import TRUST, Way
 from dpfl.papers.asoodeh2021.comparison_figure import COLOURS, NAMES, data, draw
 
 KEY = "asoodeh2021"

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.accounting.contraction.pnsgd_orders import Law, place_deltas
-from dpfl.federated.pnsgd_task import MEAN_INK, Theory
+from dpfl.federated.convex.pnsgd_task import MEAN_INK, Theory
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.intervals import mean_interval

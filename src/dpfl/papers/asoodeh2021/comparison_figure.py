@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dpfl.federated.comparison_plan import TRUST, Way
+from dpfl.federated.convex.comparison_plan import TRUST, Way
 from dpfl.papers.asoodeh2021.runs import data_note, study
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.accounting.contraction.federated_release import release_epsilon, round_epsilon
-from dpfl.federated.convex_task import CURVATURE, LIPSCHITZ
+from dpfl.federated.convex.task import CURVATURE, LIPSCHITZ
 from dpfl.papers import load
 from dpfl.papers.asoodeh2021.runs import KEY, data_note, frontier, mean_risks, replacement
 from dpfl.reporting import style

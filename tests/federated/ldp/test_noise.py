@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.relations import Sampling
-from dpfl.federated.ldp_noise import EPSILON_TOLERANCE, Mechanism, Noise, noise_multiplier, statement
+from dpfl.federated.ldp.noise import EPSILON_TOLERANCE, Mechanism, Noise, noise_multiplier, statement
 from dpfl.federated.rounds import Clipping
 
 MINIBATCH = Mechanism(37, 356, 35, 1 / 356**2, Sampling.WITH_REPLACEMENT, Clipping.RECORD, batch_share=37 / 356)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.federated.convex_task import CURVATURE, LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task
+from dpfl.federated.convex.task import CURVATURE, LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task
 from dpfl.sweeps import Folders
 
 X = np.random.default_rng(0).normal(size=(50, 3))

@@ -12,8 +12,8 @@ import pytest
 
 from dpfl.data.heterogeneous import Trial
 from dpfl.errors import InputError
-from dpfl.federated import ldp_training
-from dpfl.federated.ldp_plan import Plan, Records
+from dpfl.federated.ldp import training as ldp_training
+from dpfl.federated.ldp.plan import Plan, Records
 from dpfl.federated.rounds import Points
 from dpfl.models.glm import Square, least_squares, losses
 from dpfl.sweeps import Sweep

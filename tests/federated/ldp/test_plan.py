@@ -9,7 +9,7 @@ import pytest
 
 from dpfl.accounting.relations import Sampling
 from dpfl.errors import InputError
-from dpfl.federated.ldp_plan import Plan, Records
+from dpfl.federated.ldp.plan import Plan, Records
 from dpfl.federated.rounds import Clipping
 from dpfl.models.glm import Square
 

@@ -2,7 +2,7 @@
 
 Which message is late or lost, and when a round is interrupted, depends on no record and no weight. The simulation can
 therefore run first and alone: it returns the operations on models in the order in which they happen, and one such list
-serves every setting of noise, clipping and data that shares it (dpfl.federated.replay carries it out).
+serves every setting of noise, clipping and data that shares it (dpfl.federated.asynchrony.replay carries it out).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import numpy as np
 from dpfl.data.binary import BRIGHTEST
 from dpfl.data.read import load_images
 from dpfl.errors import InputError
-from dpfl.federated.convex_task import CURVATURE, LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task
+from dpfl.federated.convex.task import CURVATURE, LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task
 from dpfl.models.glm import Array, Loss, Records, Square
 from dpfl.sweeps import Folders
 

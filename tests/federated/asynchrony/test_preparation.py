@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.federated.preparation import Preparation, prepare
+from dpfl.federated.asynchrony.preparation import Preparation, prepare
 
 
 def data(features=12):

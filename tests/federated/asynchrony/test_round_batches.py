@@ -3,7 +3,7 @@ import pytest
 
 from dpfl.accounting.relations import Sampling
 from dpfl.errors import InputError
-from dpfl.federated.round_batches import round_batch
+from dpfl.federated.asynchrony.round_batches import round_batch
 
 
 def batch(sampling, round=0, records=50, batch_size=10, client=1):

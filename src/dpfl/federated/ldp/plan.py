@@ -14,7 +14,7 @@ from dpfl.accounting import local_noise
 from dpfl.accounting.relations import Sampling
 from dpfl.errors import InputError
 from dpfl.federated import local, minibatch
-from dpfl.federated.ldp_noise import Mechanism, Noise
+from dpfl.federated.ldp.noise import Mechanism, Noise
 from dpfl.federated.rounds import Clipping, Participation, Points, Protocol
 from dpfl.models.glm import Array, Loss
 from dpfl.sweeps import is_private

@@ -6,8 +6,8 @@ import numpy as np
 from scipy.special import expit
 
 from dpfl.engine.randomness import generator
-from dpfl.federated.client_steps import averaged, late, shares
-from dpfl.federated.projected_steps import Points
+from dpfl.federated.convex.client_steps import averaged, late, shares
+from dpfl.federated.convex.steps import Points
 from dpfl.models.glm import Logistic, Records, Square
 
 SEEDS = (1, 6)

@@ -1,7 +1,7 @@
 import numpy as np
 from scipy import stats
 
-from dpfl.federated.stopping import stratified_stops
+from dpfl.federated.convex.stopping import stratified_stops
 
 FALSE_ALARM = 1e-6
 

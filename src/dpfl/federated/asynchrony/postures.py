@@ -16,8 +16,8 @@ from dpfl.accounting.relations import Neighbouring, Sampling, neighbouring_relat
 from dpfl.accounting.statement import PrivacyStatement
 from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon, segments_sigma
 from dpfl.errors import InputError
-from dpfl.federated.preparation import Preparation
-from dpfl.federated.schedules import Strategy
+from dpfl.federated.asynchrony.preparation import Preparation
+from dpfl.federated.asynchrony.schedules import Strategy
 
 _ASYNCHRONY = "delay, loss, order and interrupts are post-processing and change nothing"
 _ONE_AXIS = "arsinh noise: for moves of the sum along one axis, no proof for others"

@@ -6,7 +6,7 @@ from dpfl.accounting import gaussian_dp, local_noise
 from dpfl.accounting.contraction import pnsgd_gaussian_delta
 from dpfl.accounting.relations import Sampling
 from dpfl.errors import InputError
-from dpfl.federated.comparison_plan import LOCAL, TRUST, Plan, Way, noise_scale, privacy
+from dpfl.federated.convex.comparison_plan import LOCAL, TRUST, Plan, Way, noise_scale, privacy
 
 SETTINGS = {
     "users": 400,

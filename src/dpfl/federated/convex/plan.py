@@ -1,6 +1,6 @@
 """One run of asoodeh2021's Algorithm 1, or of a rival on the same task: what a cell asks for, checked, and its privacy.
 
-Constants are those of regularised logistic regression on records of norm at most 1 (dpfl.federated.convex_task).
+Constants are those of regularised logistic regression on records of norm at most 1 (dpfl.federated.convex.task).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dpfl.accounting.contraction.federated_release import (
 from dpfl.accounting.relations import Neighbouring, Sampling
 from dpfl.accounting.statement import PrivacyStatement
 from dpfl.errors import InputError
-from dpfl.federated.convex_task import CURVATURE, LIPSCHITZ
-from dpfl.federated.user_batches import Draw
+from dpfl.federated.convex.task import CURVATURE, LIPSCHITZ
+from dpfl.federated.convex.user_batches import Draw
 from dpfl.models.glm import Array
 
 HARMONIC = "harmonic"

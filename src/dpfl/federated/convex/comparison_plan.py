@@ -18,8 +18,8 @@ from dpfl.accounting.relations import Neighbouring, Sampling
 from dpfl.accounting.statement import PrivacyStatement
 from dpfl.errors import InputError
 from dpfl.federated import shuffled
-from dpfl.federated.convex_task import CURVATURE, LIPSCHITZ
-from dpfl.federated.projected_plan import composed_epsilon, composed_sigma, positive, whole
+from dpfl.federated.convex.plan import composed_epsilon, composed_sigma, positive, whole
+from dpfl.federated.convex.task import CURVATURE, LIPSCHITZ
 
 
 class Way(StrEnum):

@@ -1,7 +1,7 @@
 """Which users' records each round of a projected algorithm reads: addressed draws from a table of records.
 
 Every source maps a block number to the records of BLOCK rounds, shape (seeds, BLOCK, batch, ...), for
-dpfl.federated.projected_steps.iterates. A round beyond the last repeats the first ones and is never reached.
+dpfl.federated.convex.steps.iterates. A round beyond the last repeats the first ones and is never reached.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpfl.accounting.relations import Sampling
 from dpfl.engine.randomness import generator
-from dpfl.federated.projected_steps import BLOCK
+from dpfl.federated.convex.steps import BLOCK
 from dpfl.models.glm import Records
 
 

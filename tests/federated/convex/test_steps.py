@@ -10,8 +10,8 @@ from scipy import stats
 from scipy.special import expit
 
 from dpfl.accounting.contraction.pnsgd_orders import Law
-from dpfl.federated.projected_steps import BLOCK, Points, base_noise, iterates, released
-from dpfl.federated.user_batches import Draw, batches, in_order
+from dpfl.federated.convex.steps import BLOCK, Points, base_noise, iterates, released
+from dpfl.federated.convex.user_batches import Draw, batches, in_order
 from dpfl.models.glm import Logistic, Records, Square
 
 FALSE_ALARM = 1e-6

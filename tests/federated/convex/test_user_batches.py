@@ -3,8 +3,8 @@ import pytest
 from scipy import stats
 
 from dpfl.accounting.relations import Sampling
-from dpfl.federated.projected_steps import BLOCK
-from dpfl.federated.user_batches import Draw, batches, in_order
+from dpfl.federated.convex.steps import BLOCK
+from dpfl.federated.convex.user_batches import Draw, batches, in_order
 from dpfl.models.glm import Records
 
 FALSE_ALARM = 1e-6

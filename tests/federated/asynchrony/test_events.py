@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.errors import InputError
-from dpfl.federated.events import EndRound, Gradients, Interrupt, Measure, Network, ServerStep, simulate
+from dpfl.federated.asynchrony.events import EndRound, Gradients, Interrupt, Measure, Network, ServerStep, simulate
 
 
 def run(network=None, clients=3, rounds=6, epochs=2, seed=0):

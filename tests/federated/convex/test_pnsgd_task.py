@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dpfl.data.stand_ins import build_stand_in
-from dpfl.federated.pnsgd_task import MEAN_INK, Theory, load
+from dpfl.federated.convex.pnsgd_task import MEAN_INK, Theory, load
 from dpfl.models.glm import gradients
 from dpfl.sweeps import Folders
 

@@ -7,7 +7,7 @@ from dpfl.accounting import local_noise
 from dpfl.accounting.contraction import federated_harmonic_delta, last_iterate_rate
 from dpfl.accounting.relations import Sampling
 from dpfl.errors import InputError
-from dpfl.federated.projected_plan import Run, calibrated_sigma, excess_bound, privacy
+from dpfl.federated.convex.plan import Run, calibrated_sigma, excess_bound, privacy
 
 CELL = {
     "users": 1200,

@@ -8,9 +8,18 @@ import torch
 from torch import nn
 
 from dpfl.accounting.relations import Sampling
-from dpfl.federated.events import EndRound, Gradients, Interrupt, Measure, Network, Program, ServerStep, simulate
-from dpfl.federated.replay import Federation, Postures, replay
-from dpfl.federated.round_batches import round_batch
+from dpfl.federated.asynchrony.events import (
+    EndRound,
+    Gradients,
+    Interrupt,
+    Measure,
+    Network,
+    Program,
+    ServerStep,
+    simulate,
+)
+from dpfl.federated.asynchrony.replay import Federation, Postures, replay
+from dpfl.federated.asynchrony.round_batches import round_batch
 from dpfl.mechanisms.compression import largest_entries
 from dpfl.mechanisms.noise import base_noise
 from dpfl.models.softmax import SoftmaxGradients, softmax_regression

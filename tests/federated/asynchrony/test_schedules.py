@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.federated.schedules import Strategy, step_sizes
+from dpfl.federated.asynchrony.schedules import Strategy, step_sizes
 
 
 def test_step_sizes_diminish_from_epoch_to_epoch():

@@ -9,7 +9,7 @@ import pytest
 from dpfl.accounting import dpsgd, local_noise
 from dpfl.accounting.relations import Sampling
 from dpfl.errors import InputError
-from dpfl.federated.theory_run import Run
+from dpfl.federated.ldp.theory_run import Run
 
 SETTINGS = {
     "kind": "least_squares",

@@ -14,8 +14,8 @@ from dpfl.accounting.relations import Sampling
 from dpfl.engine.evaluation import accuracy_pct
 from dpfl.engine.gradients import GradientRule
 from dpfl.engine.layout import Layout
-from dpfl.federated.events import EndRound, Gradients, Interrupt, Measure, Program, ServerStep
-from dpfl.federated.round_batches import round_batch
+from dpfl.federated.asynchrony.events import EndRound, Gradients, Interrupt, Measure, Program, ServerStep
+from dpfl.federated.asynchrony.round_batches import round_batch
 from dpfl.mechanisms.arsinh import arsinh_noise
 from dpfl.mechanisms.compression import largest_entries
 from dpfl.mechanisms.noise import base_noise

@@ -1,6 +1,6 @@
 """Steps that clients take on their own records: between averagings (bhaskar2025), or late (vandijk2023).
 
-Stacks as in dpfl.federated.projected_steps: seeds x models. Records are dealt to the clients in equal shares by a
+Stacks as in dpfl.federated.convex.steps: seeds x models. Records are dealt to the clients in equal shares by a
 permutation a seed; each of a client's steps draws a batch of its own without replacement. Addresses: (seed, "batches"
 or "noise", client, round, step).
 """
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.engine.randomness import generator
-from dpfl.federated.projected_steps import Points
+from dpfl.federated.convex.steps import Points
 from dpfl.mechanisms.projection import project
 from dpfl.models.glm import Array, Loss, Records, clipped_gradient_sums
 

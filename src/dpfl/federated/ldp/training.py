@@ -16,8 +16,8 @@ import pandas as pd
 
 from dpfl.data.heterogeneous import Trial
 from dpfl.errors import InputError
-from dpfl.federated.ldp_noise import statement
-from dpfl.federated.ldp_plan import RUN, Plan
+from dpfl.federated.ldp.noise import statement
+from dpfl.federated.ldp.plan import RUN, Plan
 from dpfl.federated.rounds import Points, Trials
 from dpfl.models.glm import Array, losses
 from dpfl.sweeps import Sweep

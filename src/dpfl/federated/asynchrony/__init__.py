@@ -1,0 +1,1 @@
+"""Clients that work at their own pace: events, what they carry out, and what every client does between them."""

@@ -1,0 +1,1 @@
+"""What the entries of the grid without a trusted server share: noise, plans, training."""

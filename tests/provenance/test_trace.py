@@ -5,12 +5,17 @@ from dpfl.provenance.trace import trace
 
 
 def test_a_table_is_traced_back_to_the_raw_file(chain):
-    steps = list(trace(chain / "table.csv", [chain]))
+    top = trace(chain / "table.csv")
     names = ["table.csv", "runs/run.csv", "raw.csv"]
-    assert [(step.depth, step.path) for step in steps] == [(i, f"results/demo/{name}") for i, name in enumerate(names)]
+    assert [node.path for node in top.walk()] == [f"results/demo/{name}" for name in names]
+
+
+def test_what_is_left_out_takes_what_only_it_was_made_from_along(chain):
+    top = trace(chain / "table.csv", without={"results/demo/runs/run.csv"})
+    assert [node.path for node in top.walk()] == ["results/demo/table.csv"]
 
 
 def test_a_file_without_record_is_refused(chain):
     (chain / "stray.csv").write_text("")
     with pytest.raises(InputError, match=r"stray\.csv"):
-        list(trace(chain / "stray.csv", [chain]))
+        trace(chain / "stray.csv")

@@ -21,4 +21,4 @@ rule audit:
     params:
         folder=lambda wildcards, output: Path(output[0]).parent,
     shell:
-        "dpfl audit {params.folder:q} 2>&1 | tee {log:q} > {output:q}"
+        "dpfl audit --files-only {params.folder:q} 2>&1 | tee {log:q} > {output:q}"

@@ -38,7 +38,9 @@ def extend(seen: Audit, folder: Path, *, rerun: int = 0, seed: int = 0, from_run
     if from_runs_only:
         known, records = records, [record for record in records if recompute.reads_runs(record)]
         left = len(known) - len(records)
-        seen.notes += [f"not made again: {left} tables and figures that no run is behind (dpfl audit does)"] * bool(left)
+        seen.notes += [f"not made again: {left} tables and figures that no run is behind (dpfl audit does)"] * bool(
+            left
+        )
     workers = min(len(records), os.cpu_count() or 1)
     if workers:
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:

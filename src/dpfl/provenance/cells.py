@@ -102,7 +102,7 @@ def same(first: str, second: str) -> bool:
     if first == second:
         return True
     numbers = _number(first), _number(second)
-    return None not in numbers and numbers[0] == numbers[1] or first.lower() == second.lower() in ("true", "false")
+    return (None not in numbers and numbers[0] == numbers[1]) or first.lower() == second.lower() in ("true", "false")
 
 
 def identity(run: Row) -> Row:

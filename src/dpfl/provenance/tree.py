@@ -53,7 +53,8 @@ def statement(run: Row) -> str:
     ]
     return (
         f"ε = {', '.join(spent)} at δ = {float(told['delta']):.3g}; {told['mechanism']}, {told['sampling']}, "
-        f"{told['neighbouring']}; n = {told['records']}, q = {float(told['sample_rate']):.4g}, C = {told['clip_norm']}, "
+        f"{told['neighbouring']}; n = {told['records']}, "
+        f"q = {float(told['sample_rate']):.4g}, C = {told['clip_norm']}, "
         f"σ = {float(told['noise_multiplier']):.5g}, {told['steps']} steps; {told['note']}"
     )
 

@@ -27,6 +27,7 @@ $(READY): requirements.lock pyproject.toml
 demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | as published
 	@dpfl run --scale $@ --profile $(PROFILE) $(if $(CONFIG),--config $(CONFIG)) $(if $(PARANOID),--paranoid)
 	@dpfl report --config results/$@/config.yaml
+	@dpfl crate results/$@
 
 dry-run: $(READY) ## show what would run (SCALE=demo, quick or paper)
 	@snakemake --profile workflow/profiles/$(PROFILE) $(if $(CONFIG),--configfile $(CONFIG)) --config scale=$(SCALE) --dry-run
@@ -58,7 +59,7 @@ bench: $(READY) ## measure speed as ratios; exits 1 when a target is missed
 
 verify: SCALE = paper
 verify: $(READY) ## hash the shipped results again and compare with their records (SCALE=paper)
-	dpfl audit results/$(SCALE)
+	dpfl audit --files-only results/$(SCALE)
 
 help: ## list the targets
 	@awk -F ' ## ' '/^[a-z][a-z -]*:.* ## / {split($$1, target, ":"); printf "%-18s %s\n", target[1], $$2}' $(MAKEFILE_LIST)

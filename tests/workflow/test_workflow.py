@@ -135,7 +135,7 @@ def test_the_command_line_traces_and_audits(tiny_run):
     table = folder / "results/demo/tables/lowy2021_noise.csv"
     text = table.read_text()
     table.write_text(text.replace("5", "6", 1))
-    audited = run("dpfl", "audit", "results/demo")
+    audited = run("dpfl", "audit", "results/demo", "--files-only")
     table.write_text(text)
     assert audited.returncode == 1 and "lowy2021_noise.csv" in audited.stdout
     assert run("dpfl", "audit", "results/demo").returncode == 0

@@ -21,10 +21,7 @@ def canaries(results: Results, paper: str) -> pd.DataFrame:
     `refuted`: whether the lower bound is above what is claimed. Where none ran the table has no rows.
     """
     runs = results.runs(paper)
-    if "experiment" in runs:
-        runs = runs[runs["experiment"] == EXPERIMENT]
-    else:
-        runs = runs.iloc[:0]
+    runs = runs[runs["experiment"] == EXPERIMENT] if "experiment" in runs else runs.iloc[:0]
     table = runs.reindex(columns=_COLUMNS).reset_index(drop=True)
     text = ["stand_in_for", "data_note", "noise", "clipping"]
     table[text] = table[text].fillna("")

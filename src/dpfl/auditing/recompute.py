@@ -25,11 +25,6 @@ PICTURE_TOLERANCE = 0.02
 _DRAWER = "matplotlib"
 
 
-def reads_runs(record: dict[str, Any]) -> bool:
-    """Return whether runs, or what was made from them, stand behind what a stage wrote, not code alone."""
-    return bool(record["inputs"])
-
-
 def recompute(root: Path, record: dict[str, Any]) -> Audit:
     """Make one table, figure or paper's verdicts again; return what was found.
 

@@ -17,12 +17,11 @@ from dpfl.provenance.audit import Audit
 from dpfl.provenance.record_file import read_record
 
 
-def extend(seen: Audit, folder: Path, *, rerun: int = 0, seed: int = 0, from_runs_only: bool = False) -> None:
+def extend(seen: Audit, folder: Path, *, rerun: int = 0, seed: int = 0) -> None:
     """Add to an audit of results/<scale>: run tables against grid, noise and accountants; tables, figures and verdicts
     made again, on all processors; and `rerun` runs trained again, drawn by `seed`.
 
-    `from_runs_only`: what was computed from code alone, without runs, is left out and noted: it takes minutes. Raises
-    InputError where the configuration is missing.
+    Raises InputError where the configuration is missing.
     """
     root = folder.absolute().parents[1]
     config = configuration.read(folder / "config.yaml")
@@ -35,12 +34,6 @@ def extend(seen: Audit, folder: Path, *, rerun: int = 0, seed: int = 0, from_run
                 records.append(read_record(place))
             except InputError:
                 continue  # found already
-    if from_runs_only:
-        known, records = records, [record for record in records if recompute.reads_runs(record)]
-        left = len(known) - len(records)
-        seen.notes += [f"not made again: {left} tables and figures that no run is behind (dpfl audit does)"] * bool(
-            left
-        )
     workers = min(len(records), os.cpu_count() or 1)
     if workers:
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:

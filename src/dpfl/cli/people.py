@@ -79,23 +79,6 @@ def audit(
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example: dpfl verify results/paper --rerun 3")
-def verify(
-    folder: Annotated[Path, typer.Argument(help="results/<scale>")] = Path("results/paper"),
-    rerun: Reruns = 0,
-    seed: RerunSeed = 0,
-) -> None:
-    """Check shipped results in a minute, without training: as dpfl audit, but for tables that no run is behind."""
-    from dpfl.auditing.whole import extend
-    from dpfl.provenance.audit import audit as check
-
-    seen = check(folder)
-    extend(seen, folder, rerun=rerun, seed=seed, from_runs_only=True)
-    _tell(seen)
-    if seen.findings:
-        raise typer.Exit(1)
-
-
 def _tell(seen: Audit) -> None:
     """Print the findings, a line each, then what could not be checked, then what was."""
     for finding in seen.findings:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from dpfl.files import replacing, write_atomically
 from dpfl.papers import load, module
-from dpfl.reporting.results import Results, write_csv
+from dpfl.reporting.results import NotRun, Results, write_csv
 from dpfl.reporting.tables import Page, html_page
 
 
@@ -61,7 +61,10 @@ def evaluate(paper: str, results: Results) -> pd.DataFrame:
     checks: dict[str, Check] = module(paper, "claims").CLAIMS
     rows = []
     for key, claim in load(paper).claims.items():
-        verdict = checks[key](results) if key in checks else Verdict(Outcome.PENDING, claim["pending"])
+        try:
+            verdict = checks[key](results) if key in checks else Verdict(Outcome.PENDING, claim["pending"])
+        except NotRun as reason:
+            verdict = Verdict(Outcome.NOT_TESTABLE, f"{str(reason)[:1].upper()}{str(reason)[1:]}.")
         rows.append(
             {
                 "paper": paper,

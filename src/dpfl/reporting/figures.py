@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from dpfl.files import replacing
 from dpfl.papers import module
 from dpfl.reporting import style
-from dpfl.reporting.results import Results, read_csv, write_csv
+from dpfl.reporting.results import NotRun, Results, not_run_table, read_csv, refuse_not_run, write_csv
 
 FORMATS = ("svg", "pdf", "png")
 
@@ -34,11 +34,18 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     """Write <folder>/<paper>_<name>.csv and the picture as SVG, PDF and PNG; return the paths, the CSV first."""
     recipe: FigureRecipe = module(paper, "figures").FIGURES[name]
     csv = folder / f"{paper}_{name}.csv"
+    try:
+        data = recipe.data(results)
+    except NotRun as reason:
+        data = not_run_table(reason)
     with replacing(csv) as temporary:
-        write_csv(recipe.data(results), temporary)
+        write_csv(data, temporary)
     paths = [csv]
     with style.house():
-        figure = recipe.draw(read_csv(csv))
+        try:
+            figure = recipe.draw(refuse_not_run(read_csv(csv)))
+        except NotRun as reason:
+            figure = style.words(str(reason))
         for format in FORMATS:
             path = csv.with_suffix(f".{format}")
             with replacing(path) as temporary:

@@ -11,6 +11,25 @@ import pandas as pd
 from dpfl.errors import InputError
 
 
+class NotRun(InputError):
+    """A table or figure whose runs are not part of the configuration: it says so instead of showing numbers."""
+
+
+_NOT_RUN = "not_run"
+
+
+def not_run_table(reason: NotRun) -> pd.DataFrame:
+    """Return what stands on disk in place of the data of a table or figure that was not run."""
+    return pd.DataFrame({_NOT_RUN: [str(reason)]})
+
+
+def refuse_not_run(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table read from disk; raises NotRun, with the reason, where it only says that it was not run."""
+    if list(table.columns) == [_NOT_RUN]:
+        raise NotRun(table[_NOT_RUN].iloc[0])
+    return table
+
+
 @dataclass(frozen=True)
 class Results:
     """The results of one scale: `folder` is results/<scale>, `run_tables` lists the run tables of each paper."""
@@ -29,12 +48,12 @@ class Results:
         return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def table(self, paper: str, name: str) -> pd.DataFrame:
-        """Return a finished table; raises InputError where the tables stage has not written it."""
-        return read_csv(self.folder / "tables" / f"{paper}_{name}.csv")
+        """Return a finished table; raises NotRun, or InputError where the tables stage has not written it."""
+        return refuse_not_run(read_csv(self.folder / "tables" / f"{paper}_{name}.csv"))
 
     def figure(self, paper: str, name: str) -> pd.DataFrame:
-        """Return the data of a finished figure; raises InputError where the figures stage has not written it."""
-        return read_csv(self.folder / "figures" / f"{paper}_{name}.csv")
+        """Return the data of a finished figure; raises NotRun, or InputError where its stage has not written it."""
+        return refuse_not_run(read_csv(self.folder / "figures" / f"{paper}_{name}.csv"))
 
 
 def read_csv(path: Path) -> pd.DataFrame:

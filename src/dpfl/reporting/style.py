@@ -55,6 +55,14 @@ def footer(figure: Figure, text: str) -> None:
     figure.supxlabel(text, fontsize=7, color="#444444", x=0.01, ha="left")
 
 
+def words(text: str) -> Figure:
+    """Return a picture that only says `text`: why there is nothing to draw."""
+    figure, axis = panels(width=6, height=1.2)
+    axis.set_axis_off()
+    axis.text(0.5, 0.5, text, ha="center", va="center", wrap=True)
+    return figure
+
+
 def save(figure: Figure, path: Path, format: str) -> None:
     """Write the figure; the same data give the same bytes (no date, fixed identifiers)."""
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[format]

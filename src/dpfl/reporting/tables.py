@@ -11,7 +11,7 @@ import pandas as pd
 
 from dpfl.files import replacing, write_atomically
 from dpfl.papers import load, module
-from dpfl.reporting.results import Results, write_csv
+from dpfl.reporting.results import NotRun, Results, not_run_table, write_csv
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,13 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     recipe: TableRecipe = module(paper, "tables").TABLES[name]
     title = load(paper).tables[name]["title"]
     csv = folder / f"{paper}_{name}.csv"
-    data = recipe.data(results)
+    try:
+        data = recipe.data(results)
+        page = recipe.page(data)
+    except NotRun as reason:
+        data, page = not_run_table(reason), Page(pd.DataFrame({"not run": [str(reason)]}))
     with replacing(csv) as temporary:
         write_csv(data, temporary)
-    page = recipe.page(data)
     texts = {"md": markdown(page, title), "tex": latex(page, title, f"{paper}_{name}"), "html": html_page(page, title)}
     for suffix, text in texts.items():
         write_atomically(csv.with_suffix(f".{suffix}"), text)

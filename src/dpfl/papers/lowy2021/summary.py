@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpfl.errors import InputError
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import NotRun, Results
 
 LEVEL = 0.90
 """Of every interval, as published."""
@@ -28,12 +27,12 @@ _WHOLE = ("clients", "participating", "rounds", "batch_size", "privacy_records",
 
 
 def trials(results: Results, experiment: str) -> pd.DataFrame:
-    """Return the runs of an experiment, a row an (algorithm, epsilon, trial); raises InputError if there is none."""
+    """Return the runs of an experiment, a row an (algorithm, epsilon, trial); raises NotRun if there is none."""
     runs = results.runs("lowy2021")
     if not runs.empty:
         runs = runs[runs["experiment"] == experiment].dropna(axis="columns", how="all")
     if runs.empty:
-        raise InputError(f"no run of lowy2021's {experiment} in {results.folder}: train it first (run make)")
+        raise NotRun(f"no run of lowy2021's {experiment} in this configuration")
     runs = runs.astype({name: int for name in _WHOLE if name in runs})
     order = runs["noise"].map(list(NOISES).index)
     by = [name for name in ("dataset", "clients") if name in runs]

@@ -10,9 +10,8 @@ import pandas as pd
 from matplotlib.ticker import NullLocator
 from scipy import stats
 
-from dpfl.errors import InputError
 from dpfl.papers.lowy2021.summary import LEVEL
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import NotRun, Results
 
 EXPERIMENT = "ldp_theory"
 FAMILY = "scale"
@@ -20,12 +19,12 @@ FAMILY = "scale"
 
 
 def study(results: Results, name: str) -> pd.DataFrame:
-    """Return the finished runs of the studies whose name starts with `name`; raises InputError where there are none."""
+    """Return the finished runs of the studies whose name starts with `name`; raises NotRun where there are none."""
     runs = results.runs("lowy2021")
     if "study" in runs:
         runs = runs[(runs["experiment"] == EXPERIMENT) & runs["study"].astype(str).str.startswith(name)]
     if runs.empty or "study" not in runs:
-        raise InputError(f"no run of study {name} of lowy2021 in {results.folder}: train it first (run make)")
+        raise NotRun(f"no run of lowy2021's theory studies{f' {name}*' if name else ''} in this configuration")
     return runs[runs["status"] == "finished"].reset_index(drop=True)
 
 

@@ -1,0 +1,48 @@
+"""A table, a figure, a claim whose runs are not part of the configuration says so, and nothing fails."""
+
+import pytest
+
+from dpfl.papers import load
+from dpfl.reporting import figures, tables
+from dpfl.reporting.claims import Outcome, evaluate
+from dpfl.reporting.results import NotRun, Results, read_csv
+
+FROM_RUNS = {
+    "lowy2021": (["paired_differences", "mnist_differences", "theory_slopes"], ["figure_2", "mnist", "theory_rates"]),
+    "vandijk2023": ([], ["asynchrony", "strategies"]),
+    "bhaskar2025": (["table_2", "identification"], ["initialisation", "distances"]),
+    "asoodeh2021": (["rates"], ["price", "frontier"]),
+    "asoodeh2020": ([], ["utility"]),
+}
+
+
+@pytest.mark.parametrize("paper", FROM_RUNS)
+def test_every_page_is_made(paper, tmp_path):
+    results = Results(tmp_path, {})
+    for names, module in zip(FROM_RUNS[paper], (tables, figures), strict=True):
+        for name in names:
+            paths = module.make(paper, name, results, tmp_path / module.__name__.rpartition(".")[2])
+            assert all(path.stat().st_size > 0 for path in paths)
+
+
+def test_the_reason_stands_on_the_page_and_comes_back_as_an_error(tmp_path):
+    results = Results(tmp_path, {})
+    paths = tables.make("lowy2021", "price", results, tmp_path / "tables")
+    assert "no run of lowy2021" in paths[1].read_text() and read_csv(paths[0]).columns.tolist() == ["not_run"]
+    with pytest.raises(NotRun, match="no run of lowy2021"):
+        results.table("lowy2021", "price")
+    figures.make("lowy2021", "mnist", results, tmp_path / "figures")
+    with pytest.raises(NotRun, match="ldp_classification"):
+        results.figure("lowy2021", "mnist")
+
+
+def test_claims_without_their_runs_are_not_testable(tmp_path):
+    results = Results(tmp_path, {})
+    for name in load("lowy2021").tables:
+        if name != "errata":
+            tables.make("lowy2021", name, results, tmp_path / "tables")
+    for name in load("lowy2021").figures:
+        figures.make("lowy2021", name, results, tmp_path / "figures")
+    verdicts = evaluate("lowy2021", results).set_index("claim")
+    assert (verdicts["outcome"] == Outcome.NOT_TESTABLE).all()
+    assert verdicts["evidence"].str.startswith("No run of lowy2021").any()

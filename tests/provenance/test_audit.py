@@ -88,3 +88,22 @@ def test_what_to_delete_is_the_damaged_stage_s_outputs_and_record(chain):
 def test_a_folder_without_records_is_refused(tmp_path):
     with pytest.raises(InputError, match="no record below"):
         audit(tmp_path)
+
+
+def test_noise_that_was_calibrated_anew_for_other_sweeps_is_no_finding(chain):
+    noise, run = chain / "accounting" / "paper.csv", chain / "runs" / "run.csv"
+    noise.parent.mkdir()
+
+    def calibrate(text):
+        noise.write_text(text)
+        Stage("account", ("dpfl.grid",)).write(record_path(noise), [noise])
+
+    calibrate("a")
+    stage = Stage("train", ("dpfl.grid",))
+    stage.reads([noise])
+    stage.write(record_path(run), [run])
+    assert problems(chain) == []
+    calibrate("b")
+    assert problems(chain) == []
+    noise.write_text("c")
+    assert [path for path, _ in problems(chain)] == ["results/demo/accounting/paper.csv"]

@@ -74,3 +74,12 @@ def test_the_digest_sees_numbers_but_not_the_machine():
     assert first() == first(training={"threads": 2, "memory_gb": 4})
     assert first() != first(seeds=[5])
     assert first() != first(only={"epsilon": [1.2]})
+
+
+def test_studies_can_be_left_out_or_picked():
+    names = {sweep.name for sweep in grid.expand(resolved(papers=["bhaskar2025"], only={"study": ["none"]}))}
+    picked = {sweep.name for sweep in grid.expand(resolved(papers=["bhaskar2025"], only={"study": ["distances"]}))}
+    assert "digits_scatter_linear_k10_seed0" in names & picked
+    assert not any("distances" in name or "identification" in name for name in names)
+    assert any(name.startswith("distances") for name in picked - names)
+    assert not any("identification" in name for name in picked)

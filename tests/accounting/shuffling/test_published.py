@@ -30,7 +30,7 @@ def test_the_numeric_bounds_are_below_the_closed_forms(n, epsilon0):
 
 
 @settings(max_examples=40, deadline=None)
-@given(n=st.floats(1e3, 1e8), epsilon0=st.floats(0.1, 1.2), spent=st.floats(0, 0.999), delta=st.floats(1e-9, 1e-4))
+@given(n=st.integers(1000, 10**8), epsilon0=st.floats(0.1, 1.2), spent=st.floats(0, 0.999), delta=st.floats(1e-9, 1e-4))
 def test_no_split_of_delta_gives_less_than_the_closed_form(n, epsilon0, spent, delta):
     # `spent` is the share of delta that the failures would take at epsilon = 0, twice over.
     failures = spent * delta / 2 / 2

@@ -50,10 +50,10 @@ def data(results: Results) -> pd.DataFrame:
 
 def draw(table: pd.DataFrame) -> Figure:
     """Draw accuracy and excess risk against epsilon, colours by trust, markers by algorithm."""
-    if table.empty:
+    if (table["epsilon"] == math.inf).all():
         figure, axis = style.panels(1, height=2.0, width=5.0)
         axis.set_axis_off()
-        axis.text(0.5, 0.5, "no run of this study in this configuration", ha="center", va="center")
+        axis.text(0.5, 0.5, "no private run of this study in this configuration", ha="center", va="center")
         return figure
     tasks = list(table.groupby(["dataset", "users", "clients"]))
     figure, axes = style.panels(2, len(tasks), height=4.0, width=10.5, squeeze=False)

@@ -29,7 +29,7 @@ def hashes(folder):
 
 
 def wait(condition, what, run=None, seconds=900):
-    """Wait until `condition` is true and return its value; the run must not end before. A busy machine may take long."""
+    """Wait until `condition` is true and return its value; the run must not end before it is."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():

@@ -45,8 +45,8 @@ class LayerGradients:
     def __init__(self, stages: list[Stage | TrainedStage], loss: Loss, layout: Layout, activations: int):
         self.stages, self.loss, self.layout, self.activations = stages, loss, layout, activations
         self.trained = [number for number, stage in enumerate(stages) if _is_trained(stage)]
-        # glibc hands memory back after every model and fetches it page by page for the next, which costs a fifth of the
-        # time, until it has seen a block of this size freed: then it keeps twice as much
+        # glibc hands memory back after every model and fetches it page by page for the next, which takes long, until
+        # it has seen a block of this size freed: then it keeps twice as much
         torch.empty(HEAP_BYTES, dtype=torch.uint8)
 
     def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:

@@ -124,3 +124,17 @@ def test_bad_arguments_are_named(bad, named):
         federated_release_delta(0.5, **good | bad)
     with pytest.raises(ValueError, match="delta"):
         release_epsilon(math.nan, **good)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "value"),
+    [("m", 0), ("m", 2.5), ("lipschitz", 0.0), ("lipschitz", math.nan), ("delta", 0.0), ("delta", 1.0)],
+)
+def test_one_round_names_what_is_wrong(wrong, value):
+    right = {"delta": 1e-5, "m": 4, "lipschitz": 1.0}
+    arguments = {**right, wrong: value}
+    with pytest.raises(ValueError, match=rf"^{wrong} must be"):
+        round_epsilon(**arguments, sigma=1.0)
+    with pytest.raises(ValueError, match=rf"^{wrong} must be"):
+        round_sigma(1.0, **arguments)
+    assert round_epsilon(1e-5, sigma=round_sigma(1.0, **right), m=4, lipschitz=1.0) == pytest.approx(1.0, rel=1e-9)

@@ -93,10 +93,12 @@ def round_epsilon(delta: float, *, m: int, sigma: float, lipschitz: float) -> fl
     """Return epsilon at `delta` where every round's model is published: the Gaussian mechanism, once a user.
 
     Each user is in one round, whose noise hides it with mu = 2 L/(sqrt(m) sigma); other rounds only process what was
-    released. Exact for the worst case. sigma > 0. Source: asoodeh2021, the bound named after eq. (11).
+    released. Exact for the worst case. 0 < delta < 1, m >= 1, sigma > 0, lipschitz > 0.
+    Raises ValueError naming the argument. Source: asoodeh2021, the bound named after eq. (11).
     """
     sigma = scalar("sigma", sigma, above=0.0)
-    return float(gaussian_dp.epsilon(delta, 2.0 * lipschitz / (math.sqrt(m) * sigma)))
+    delta = scalar("delta", delta, above=0.0, below=1.0)
+    return float(gaussian_dp.epsilon(delta, _move(m, lipschitz) / sigma))
 
 
 def release_sigma(epsilon: float, delta: float, *, n: int, m: int, lipschitz: float, **release) -> float:
@@ -124,8 +126,18 @@ def release_sigma(epsilon: float, delta: float, *, n: int, m: int, lipschitz: fl
 
 
 def round_sigma(epsilon: float, delta: float, *, m: int, lipschitz: float) -> float:
-    """Return the sigma at which `round_epsilon` is `epsilon`: analytic calibration of the Gaussian mechanism."""
-    return 2.0 * lipschitz / (math.sqrt(m) * float(gaussian_dp.mu(epsilon, delta)))
+    """Return the sigma at which `round_epsilon` is `epsilon` >= 0: analytic calibration of the Gaussian mechanism.
+
+    Other arguments as there. Raises ValueError naming the argument.
+    """
+    epsilon = scalar("epsilon", epsilon, at_least=0.0)
+    delta = scalar("delta", delta, above=0.0, below=1.0)
+    return _move(m, lipschitz) / float(gaussian_dp.mu(epsilon, delta))
+
+
+def _move(m: int, lipschitz: float) -> float:
+    """Return 2 L / sqrt(m): how far a user moves a round's model, in units of the step times the noise's scale."""
+    return 2.0 * scalar("lipschitz", lipschitz, above=0.0) / math.sqrt(whole("m", m, at_least=1))
 
 
 def _safe(excess: Callable[[float], float], root: float) -> float:

@@ -40,7 +40,7 @@ def tiny_run(checkout, tmp_path_factory):
         "papers: [asoodeh2021, lowy2021, bhaskar2025]\n"
         "seeds: [0, 1]\n"
         "only: {model: [scatter_linear], dataset: [digits, diabetes], epsilon: [2.93, 5, .inf], local_epochs: [10],\n"
-        "       clients: [3, 10]}\n"
+        "       clients: [3, 10], study: [none]}\n"
     )
     command = ("snakemake", "--cores", "2", "--configfile", "tiny.yaml")
     done = run(*command)

@@ -21,7 +21,7 @@ def edited_run(checkout, repository, tmp_path_factory):
     (folder / "tiny.yaml").write_text(
         "papers: [lowy2021, bhaskar2025]\nseeds: [0]\n"
         "only: {model: [scatter_linear], dataset: [digits, diabetes], epsilon: [2.93, 5], local_epochs: [10],\n"
-        "       clients: [3, 10], algorithm: [minibatch]}\n"
+        "       clients: [3, 10], algorithm: [minibatch], study: [none]}\n"
     )
     source = str(folder / "src")
     command = ("snakemake", "--cores", "2", "--configfile", "tiny.yaml")

@@ -13,7 +13,8 @@ def test_a_run_survives_kills_with_the_same_bytes(repository, tmp_path):
     config = tmp_path / "small.yaml"
     config.write_text(
         "papers: [asoodeh2020, bhaskar2025]\nseeds: [0]\n"
-        "only: {model: [scatter_linear], dataset: [digits], epsilon: [2.93], local_epochs: [1, 10], clients: [10]}\n"
+        "only: {model: [scatter_linear], dataset: [digits], epsilon: [2.93], local_epochs: [1, 10], clients: [10],\n"
+        "       study: [none]}\n"
     )
     script = repository / "tests" / "workflow" / "torture.py"
     command = [sys.executable, str(script), "--kills", "5", "--config", str(config)]

@@ -23,6 +23,8 @@ def test_every_page_is_made(paper, tmp_path):
         for name in names:
             paths = module.make(paper, name, results, tmp_path / module.__name__.rpartition(".")[2])
             assert all(path.stat().st_size > 0 for path in paths)
+            page = paths[-1].read_text() if paths[-1].suffix == ".html" else "<tbody>\n<tr>"
+            assert "<tbody>\n<tr>" in page, name
 
 
 def test_the_reason_stands_on_the_page_and_comes_back_as_an_error(tmp_path):

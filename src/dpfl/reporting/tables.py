@@ -39,13 +39,20 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
         data = recipe.data(results)
         page = recipe.page(data)
     except NotRun as reason:
-        data, page = not_run_table(reason), Page(pd.DataFrame({"not run": [str(reason)]}))
+        data, page = not_run_table(reason), Page(_nothing(str(reason)))
+    if page.body.empty:
+        page = Page(_nothing("no run of this table in this configuration"), page.notes)
     with replacing(csv) as temporary:
         write_csv(data, temporary)
     texts = {"md": markdown(page, title), "tex": latex(page, title, f"{paper}_{name}"), "html": html_page(page, title)}
     for suffix, text in texts.items():
         write_atomically(csv.with_suffix(f".{suffix}"), text)
     return [csv, *(csv.with_suffix(f".{suffix}") for suffix in texts)]
+
+
+def _nothing(reason: str) -> pd.DataFrame:
+    """Return what a reader sees where a table has no rows."""
+    return pd.DataFrame({"not run": [reason]})
 
 
 def markdown(page: Page, title: str) -> str:

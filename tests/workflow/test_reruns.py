@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 AFTER_RUNS = {"tables", "figures", "claims", "audit"}
 CODE = "\n_CHANGED = 1\n"
@@ -20,8 +20,8 @@ def edited_run(checkout, repository, tmp_path_factory):
     shutil.copytree(repository / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     (folder / "tiny.yaml").write_text(
         "papers: [lowy2021, bhaskar2025]\nseeds: [0]\n"
-        "only: {model: [scatter_linear], dataset: [digits, diabetes], epsilon: [2.93, 5], local_epochs: [10],\n"
-        "       clients: [3, 10], algorithm: [minibatch], study: [none]}\n"
+        "only: {model: [scatter_linear], dataset: [digits, diabetes], epsilon: [2.93, 5, .inf], local_epochs: [10],\n"
+        "       clients: [3, 10], study: [none]}\n"
     )
     source = str(folder / "src")
     command = ("snakemake", "--cores", "2", "--configfile", "tiny.yaml")
@@ -81,7 +81,7 @@ EDITS = {
     "a verdict's code": ("src/dpfl/papers/lowy2021/claims.py", append(CODE), ({"claims", "audit"}, set())),
     "one epsilon": (
         "tiny.yaml",
-        replace("2.93, 5]", "2.93, 7.5]"),
+        replace("2.93, 5,", "2.93, 7.5,"),
         ({"accounting", "train", *AFTER_RUNS}, {"lowy2021"}),
     ),
     "one more seed": (

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpfl.errors import InputError
 from dpfl.papers.lowy2021.summary import CLASSIFICATION, REGRESSION, holm, mean_interval, paired, trials
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import NotRun, Results
 
 
 def test_the_interval_is_students_and_leaves_diverged_trials_out():
@@ -53,6 +52,6 @@ def test_experiments_are_told_apart(results):
     assert list(dict.fromkeys(regression["noise"])) == ["advanced_composition", "moments", "tight"]
 
 
-def test_without_runs_it_says_what_to_do(tmp_path):
-    with pytest.raises(InputError, match="run make"):
+def test_without_runs_it_says_so(tmp_path):
+    with pytest.raises(NotRun, match="no run of lowy2021's ldp_regression in this configuration"):
         trials(Results(tmp_path), REGRESSION)

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy import stats
 
 from dpfl.papers.lowy2021.summary import CLASSIFICATION, REGRESSION, holm, paired, trials
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import NotRun, Results
 
 TASK = ["dataset", "stand_in_for", "clients"]
 """What tells the regression tasks apart."""
@@ -63,6 +63,10 @@ def price(results: Results) -> pd.DataFrame:
     rows = []
     for keys, group in regression(results).groupby([*TASK, "noise", "algorithm"], sort=False):
         losses = group.pivot(index="seed", columns="epsilon", values="test_loss")
+        if math.inf not in losses:
+            raise NotRun(
+                "the price of privacy needs runs without it (epsilon .inf), which this configuration leaves out"
+            )
         for epsilon in sorted(losses.columns[losses.columns < math.inf]):
             compared = paired(losses[math.inf], losses[epsilon])
             free, private = losses[math.inf].mean(), losses[epsilon].mean()
@@ -120,6 +124,10 @@ def _against_free(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     rows = []
     for keys, group in runs.groupby(by, sort=False):
         pairs = group.pivot(index="seed", columns=["algorithm", "epsilon"], values="test_error_pct")
+        if ("local", math.inf) not in pairs or "minibatch" not in pairs:
+            raise NotRun(
+                "this table needs minibatch SGD, and local SGD without privacy (epsilon .inf), in one configuration"
+            )
         for epsilon in pairs["minibatch"].columns:
             compared = paired(pairs["minibatch", epsilon], pairs["local", math.inf])
             rows.append((*keys, epsilon, *(compared[name] for name in ("difference", "interval", "p_value"))))

@@ -131,14 +131,15 @@ def test_the_command_line_traces_and_audits(tiny_run):
     folder, run, _ = tiny_run
     traced = run("dpfl", "trace", "results/demo/tables/bhaskar2025_table_2.csv")
     assert traced.returncode == 0
-    assert "data/features/digits/train_x.npy" in traced.stdout and "accounting/bhaskar2025.csv" in traced.stdout
+    assert "data/features/digits/about.json and 2 more" in traced.stdout
+    assert "accounting/bhaskar2025.csv" in traced.stdout and "licence: CC BY 4.0" in traced.stdout
     table = folder / "results/demo/tables/lowy2021_noise.csv"
     text = table.read_text()
     table.write_text(text.replace("5", "6", 1))
     audited = run("dpfl", "audit", "results/demo", "--files-only")
     table.write_text(text)
     assert audited.returncode == 1 and "lowy2021_noise.csv" in audited.stdout
-    assert run("dpfl", "audit", "results/demo").returncode == 0
+    assert run("dpfl", "audit", "results/demo", "--files-only").returncode == 0
     status = run("dpfl", "status", "--config", "results/demo/config.yaml")
     assert status.returncode == 0 and "bhaskar2025: sweeps" in status.stdout
 

@@ -36,7 +36,7 @@ def test_no_split_of_delta_gives_less_than_the_closed_form(n, epsilon0, spent, d
     failures = spent * delta / 2 / 2
     epsilon = published.clones_epsilon_as_printed(n, epsilon0, delta, failures / (1 + math.exp(-epsilon0) / 2) / n)
     left = delta - (math.exp(epsilon) + 1) * failures
-    assert epsilon == pytest.approx(published.clones_epsilon_as_printed(n, epsilon0, left), rel=1e-12)
+    assert epsilon == pytest.approx(published.clones_epsilon_as_printed(n, epsilon0, left), rel=1e-14)
     shares = np.geomspace(0.2, 1, 4000)
     shares = shares[np.exp(epsilon0) * 16 * np.log(2 / (shares * delta)) <= n]
     split = published.clones_epsilon_as_printed(n, epsilon0, shares * delta)

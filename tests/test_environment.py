@@ -1,5 +1,8 @@
+import ast
 import re
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 
 import yaml
 
@@ -18,3 +21,25 @@ def test_every_dependency_is_pinned_exactly_and_none_needs_cuda(repository):
     wanted = project["dependencies"] + project["optional-dependencies"]["test"]
     pinned = {pin.split("==")[0].lower().replace("_", "-") for pin in pins}
     assert {re.split(r"[\[<>=]", need)[0].lower() for need in wanted} <= pinned
+
+
+def imported(files):
+    trees = [ast.parse(path.read_text()) for path in files]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    plain = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return plain | {node.module.split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+
+
+def test_everything_that_is_imported_is_a_declared_dependency(repository):
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    distributions = packages_distributions()
+
+    def undeclared(folders, needs):
+        declared = {re.split(r"[\[<>=]", need)[0].lower().replace("_", "-") for need in needs} | {"dpfl"}
+        files = [path for folder in folders for path in (repository / folder).rglob("*.py")]
+        modules = imported(path for path in files if path.name != "validate_crate.py")  # it runs in the validator's own
+        owners = {name: distributions.get(name, [name]) for name in modules - sys.stdlib_module_names}
+        return {name for name, packages in owners.items() if not declared & {one.lower() for one in packages}}
+
+    assert not undeclared(["src"], project["dependencies"])
+    assert not undeclared(["tests", "benchmarks"], project["dependencies"] + project["optional-dependencies"]["test"])

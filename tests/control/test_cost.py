@@ -78,5 +78,6 @@ def test_a_kind_nobody_measured_is_taken_for_the_dearest_of_its_algorithm():
 
 def test_memory_covers_inputs_models_and_the_budget():
     inputs = 4 * 60_000 * 243 * 64 / 2**20  # CIFAR's features alone
-    small, large = (cost.estimate(sweep("cifar10", memory_gb=gb)).memory_mb for gb in (1, 5))
+    automatic, small, large = (cost.estimate(sweep("cifar10", memory_gb=gb)).memory_mb for gb in (None, 1, 5))
+    assert automatic == small
     assert small > inputs + 1024 and large - small == pytest.approx(4 * 1024)

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from dpfl.control.devices import VISIBLE, own_gpu
+from dpfl.control.devices import VISIBLE, own_gpu, with_memory
 from dpfl.errors import InputError
+from dpfl.sweeps import Sweep
 
 JOB = """
 import os, sys, time
@@ -74,3 +75,16 @@ def test_a_cpu_a_scheduler_and_no_gpu(monkeypatch, tmp_path):
     monkeypatch.delenv("SLURM_JOB_ID")
     with own_gpu(True):
         assert os.environ[VISIBLE] == "2"
+
+
+@pytest.mark.parametrize("free_gb", [16, 24, 80, 140])
+def test_a_job_fills_most_of_what_is_free_on_its_gpu(monkeypatch, free_gb):
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (free_gb * 2**30, 2 * free_gb * 2**30))
+
+    def planned(device, memory_gb):
+        machine = {"device": device, "threads": 1, "memory_gb": memory_gb}
+        return with_memory(Sweep("p", "pfl", "s", {}, ({},), (0,), machine)).machine["memory_gb"]
+
+    assert planned("cuda", None) == pytest.approx(0.8 * free_gb)
+    assert planned("cuda", 3) == planned("cpu", 3) == 3
+    assert planned("cpu", None) == 1

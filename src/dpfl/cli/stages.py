@@ -117,7 +117,7 @@ def train(
 ) -> None:
     """Train one sweep and write its run table, a row a run; continues from its checkpoint where there is one."""
     from dpfl.control.cost import estimate
-    from dpfl.control.devices import own_gpu
+    from dpfl.control.devices import own_gpu, with_memory
     from dpfl.provenance.source import source_digest
     from dpfl.reporting.results import read_csv
 
@@ -134,7 +134,7 @@ def train(
     calibration = read_csv(noise).query("family == @job.family").drop(columns="family").reset_index(drop=True)
     checkpoint = Path("checkpoints") / resolved["scale"] / paper / f"{sweep}-{job.digest()}-{source_digest(code)}.pt"
     with own_gpu(bool(estimate(job).gpus)), progress_bar(f"{paper} {sweep}", unit="steps") as progress:
-        table = importlib.import_module(code).train(job, folders, calibration, checkpoint, progress)
+        table = importlib.import_module(code).train(with_memory(job), folders, calibration, checkpoint, progress)
     output = results_folder(resolved) / "runs" / paper / f"{sweep}.csv"
     write_table(table, output)
     stage.write(record_path(output), [output])

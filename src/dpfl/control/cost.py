@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dpfl.control.devices import CPU_GB
 from dpfl.sweeps import Sweep
 
 TABLE = Path(__file__).with_name("costs.csv")
@@ -202,7 +203,8 @@ def _pfl_memory_mb(sweep: Sweep, unit: Unit) -> float:
     numbers = 81 * channels * (side // 4) ** 2 if sweep.needs_features else channels * side**2
     models = int(sweep.settings["clients"]) * len(sweep.cells)
     held = 4 * ((training + test) * numbers + 3 * models * unit.parameters) / 2**20
-    return BASE_MB + held + 1024 * float(sweep.machine["memory_gb"])
+    on_gpu = sweep.machine["device"] == "cuda"  # whose gradients take none of the host's memory
+    return BASE_MB + held + 1024 * (0.0 if on_gpu else sweep.machine["memory_gb"] or CPU_GB)
 
 
 def _asynchronous(sweep: Sweep) -> Work:

@@ -1,4 +1,4 @@
-"""Several GPUs on one host: every training job has one to itself."""
+"""GPUs: every training job has one to itself, and fills what is free on it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from dpfl.errors import InputError
+from dpfl.sweeps import Sweep
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SCHEDULERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # these hand devices out themselves
 _LOOK_EVERY_SECONDS = 0.5
+GPU_SHARE = 0.8  # of what is free on a GPU goes to gradients; data, models and torch's own need the rest
+CPU_GB = 1.0
 
 
 @contextmanager
@@ -41,6 +45,22 @@ def own_gpu(wanted: bool) -> Iterator[None]:
             yield
         finally:
             os.environ.pop(VISIBLE) if before is None else os.environ.update({VISIBLE: before})
+
+
+def with_memory(sweep: Sweep) -> Sweep:
+    """Return the sweep with a budget of memory: its own, or where it has none, most of what is free on its GPU.
+
+    To be called where the sweep's GPU is held (`own_gpu`). A job on a CPU without a budget gets one gigabyte: it cannot
+    know how many others share the machine.
+    """
+    if sweep.machine["memory_gb"] is not None:
+        return sweep
+    if sweep.machine["device"] == "cpu":
+        return replace(sweep, machine={**sweep.machine, "memory_gb": CPU_GB})
+    import torch
+
+    free, _ = torch.cuda.mem_get_info()
+    return replace(sweep, machine={**sweep.machine, "memory_gb": GPU_SHARE * free / 2**30})
 
 
 def _gpus() -> list[str]:

@@ -1,0 +1,174 @@
+"""Every stage against full disks, signals, little memory, odd locales and clocks: whole results or none, and one line.
+
+Each fault meets a copy of a finished tiny run in which one stage's result was deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
+
+CONFIG = ("--config", "results/demo/config.yaml")
+SWEEP = "digits_scatter_linear_k10_seed0"
+# what each stage is asked to make again: its command, the file that is deleted first
+STAGES = {
+    "arrays": (("data", "arrays", "--dataset", "digits", *CONFIG), "data/arrays/digits/train_x.npy"),
+    "features": (("features", "--dataset", "digits", *CONFIG), "data/features/digits/train_x.npy"),
+    "accounting": (("account", "--paper", "bhaskar2025", *CONFIG), "results/demo/accounting/bhaskar2025.csv"),
+    "training": (
+        ("train", "--paper", "bhaskar2025", "--sweep", SWEEP, *CONFIG),
+        f"results/demo/runs/bhaskar2025/{SWEEP}.csv",
+    ),
+    "tables": (
+        ("tables", "--paper", "bhaskar2025", "--name", "table_2", *CONFIG),
+        "results/demo/tables/bhaskar2025_table_2.csv",
+    ),
+    "figures": (
+        ("figures", "--paper", "bhaskar2025", "--name", "splits", *CONFIG),
+        "results/demo/figures/bhaskar2025_splits.csv",
+    ),
+    "claims": (("claims", "--paper", "bhaskar2025", *CONFIG), "results/demo/claims/bhaskar2025.csv"),
+    "report": (("report", *CONFIG), "results/demo/report.html"),
+    "crate": (("crate", "results/demo"), "results/demo.crate.zip"),
+}
+
+
+@pytest.fixture
+def broken(tiny_run, tmp_path):
+    """A function that copies the tiny run, deletes a stage's result there, and returns folder, command and result."""
+
+    def place(stage: str) -> tuple[Path, list[str], Path]:
+        folder = tmp_path / "a copy é"
+        shutil.copytree(tiny_run[0], folder)
+        arguments, result = STAGES[stage]
+        (folder / result).unlink(missing_ok=True)
+        return folder, [sys.executable, "-m", "dpfl", *arguments], folder / result
+
+    return place
+
+
+def run(command: list[str], folder: Path, **extra) -> subprocess.CompletedProcess:
+    """Run a stage in the folder."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder / ".cache")}
+    environment |= extra.pop("env", {})
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, **extra)
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    """Every file of data and results with its hash."""
+    files = [file for part in ("data", "results") for file in (folder / part).rglob("*") if file.is_file()]
+    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(files)}
+
+
+def one_line(done: subprocess.CompletedProcess) -> str:
+    """What a failed stage says: exactly one line of its own, without a traceback."""
+    assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("dpfl:")]
+    return line
+
+
+def limited(limit: str, command: list[str]) -> list[str]:
+    """The command under a limit of the shell's ulimit."""
+    return ["bash", "-c", f'ulimit {limit}; exec "$@"', "bash", *command]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_file_that_cannot_grow_is_one_line_and_leaves_nothing(broken, stage):
+    folder, command, result = broken(stage)
+    before = snapshot(folder)
+    assert str(result.relative_to(folder).parent) in one_line(run(limited("-f 0", command), folder))
+    assert snapshot(folder) == before
+
+
+@pytest.fixture
+def full_disk():
+    """A function that puts a full file system where a folder is; root only."""
+    mounted = []
+
+    def fill(folder: Path) -> None:
+        command = ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(folder)]
+        if os.geteuid() or subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("only root can mount a small file system")
+        mounted.append(folder)
+        (folder / "filling").write_bytes(b"x" * 4096)
+
+    yield fill
+    for folder in mounted:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("stage", ["arrays", "features", "accounting", "training", "tables", "figures", "claims"])
+def test_a_full_disk_is_one_line_and_leaves_nothing(broken, full_disk, stage):
+    folder, command, result = broken(stage)
+    full_disk(result.parent)
+    assert str(result.relative_to(folder).parent) in one_line(run(command, folder))
+    assert [file.name for file in result.parent.iterdir()] == ["filling"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_leaves_the_result_whole_or_absent(broken, stage, number):
+    folder, command, result = broken(stage)
+    before = snapshot(folder)
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(2.5)  # imports take about two seconds: the stage is at work
+    process.send_signal(number)
+    process.wait(60)
+    after = snapshot(folder)
+    changed = {name for name in before if name in after and before[name] != after[name] and ".record.json" not in name}
+    assert not changed
+    assert process.returncode == 0 or number is signal.SIGKILL or not list(folder.rglob("*.partial"))
+    assert run(command, folder).returncode == 0 and result.is_file()
+
+
+@pytest.mark.parametrize("environment", [{"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0"}, {"LC_ALL": "xx_YY.UTF-8"}])
+@pytest.mark.parametrize("stage", ["arrays", "training", "tables", "figures", "claims"])
+def test_a_missing_locale_changes_no_byte(broken, tiny_run, stage, environment):
+    folder, command, result = broken(stage)
+    done = run(command, folder, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert result.read_bytes() == (tiny_run[0] / result.relative_to(folder)).read_bytes()
+
+
+def test_a_clock_that_jumps_costs_at_most_work(broken, tiny_run):
+    folder, _, result = broken("training")
+    for number, file in enumerate(sorted(folder.rglob("*.csv"))):  # half lies in the future, half long ago
+        moment = time.time() + (10**8 if number % 2 else -(10**9))
+        os.utime(file, (moment, moment))
+    done = run([sys.executable, "-m", "dpfl", "run", "--config", "tiny.yaml"], folder)
+    assert done.returncode == 0, done.stderr[-3000:]
+    again = {name: digest for name, digest in snapshot(folder).items() if name.endswith((".csv", ".svg", ".png"))}
+    assert again == {name: digest for name, digest in snapshot(tiny_run[0]).items() if name in again}
+    assert result.is_file()
+
+
+def test_results_can_be_moved_and_copied(broken, tmp_path):
+    folder, _, _ = broken("report")
+    elsewhere = tmp_path / "another machine"
+    elsewhere.mkdir()
+    shutil.move(folder / "results", elsewhere / "results")
+    audited = run([sys.executable, "-m", "dpfl", "audit", "--files-only", "results/demo"], elsewhere)
+    assert audited.returncode == 0 and "0 findings" in audited.stdout
+    traced = run([sys.executable, "-m", "dpfl", "trace", "results/demo/tables/bhaskar2025_table_2.csv"], elsewhere)
+    assert traced.returncode == 0 and "accounting/bhaskar2025.csv" in traced.stdout
+
+
+def test_little_memory_is_one_line_or_a_smaller_stack(broken, tiny_run):
+    folder, command, result = broken("training")
+    done = run(limited("-v 4000000", command), folder)
+    if done.returncode == 0:
+        assert result.read_bytes() == (tiny_run[0] / result.relative_to(folder)).read_bytes()
+    else:
+        assert "memory" in one_line(done)
+    assert not list(folder.rglob("*.partial"))

@@ -5,6 +5,7 @@ CONFIG ?=
 PROFILE ?= default
 SCALE ?= demo
 PARANOID ?=
+RERUN ?=
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
 
@@ -58,8 +59,8 @@ bench: $(READY) ## measure speed as ratios; exits 1 when a target is missed
 	set -e; for file in benchmarks/*.py; do python $$file; done
 
 verify: SCALE = paper
-verify: $(READY) ## hash the shipped results again and compare with their records (SCALE=paper)
-	dpfl audit --files-only results/$(SCALE)
+verify: $(READY) ## check the shipped results without training (SCALE=paper); RERUN=5 trains five runs again and compares
+	@dpfl audit --quick $(if $(RERUN),--rerun $(RERUN)) results/$(SCALE)
 
 help: ## list the targets
 	@awk -F ' ## ' '/^[a-z][a-z -]*:.* ## / {split($$1, target, ":"); printf "%-18s %s\n", target[1], $$2}' $(MAKEFILE_LIST)

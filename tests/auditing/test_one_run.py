@@ -29,6 +29,17 @@ def test_all_right_gives_the_closed_form():
     assert bound == pytest.approx(math.log(share / (1 - share)), abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("canaries", "guesses", "right", "delta", "published"),
+    [(1000, 100, 75, 1e-4, 0.673), (100_000, 1510, 1439, 1e-5, 2.675)],
+)
+def test_the_numbers_printed_in_the_paper(canaries, guesses, right, delta, published):
+    # steinke2023, Appendix D and section 7; without delta's part the first would be 0.70.
+    counts = {"canaries": canaries, "guesses": guesses, "right": right}
+    assert epsilon_lower_bound(delta=delta, **counts) == pytest.approx(published, abs=1e-3)
+    assert epsilon_lower_bound(delta=0, **counts) > published + 1e-3
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_randomised_response_is_refuted_no_oftener_than_stated(epsilon):
     # 2000 audits at 95 %: more than 130 refutations have probability below 1e-3 if the bound holds.
@@ -46,6 +57,18 @@ def test_a_gaussian_mechanism_is_bounded_below_its_epsilon():
     bits = draw.integers(0, 2, 2000)
     right = right_guesses(bits + draw.standard_normal(2000), bits, 100)
     assert 0.5 < epsilon_lower_bound(delta=1e-5, canaries=2000, guesses=100, right=right) < 4.38
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_a_mechanism_that_fails_with_probability_delta_is_refuted_no_oftener_than_stated(epsilon):
+    # The worst in one bit: with probability delta it tells the bit, else it answers at epsilon. 2000 audits at 95 %.
+    draw, canaries, delta = np.random.default_rng(2), 200, 1e-3
+    told = draw.random((2000, canaries)) < delta
+    right = (told | (draw.random((2000, canaries)) < 1 / (1 + math.exp(-epsilon)))).sum(axis=1)
+    counts = {"delta": delta, "canaries": canaries, "guesses": canaries}
+    bounds = {v: epsilon_lower_bound(**counts, right=v) for v in set(right.tolist())}
+    assert sum(bounds[v] > epsilon for v in right.tolist()) <= 130  # more has probability below 1e-3
+    assert np.median([bounds[v] for v in right.tolist()]) > 0.6 * epsilon
 
 
 @pytest.mark.parametrize("wrong", [{"right": 21}, {"guesses": 51}, {"epsilon": -1.0}, {"delta": 1.0}])

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from dpfl.control.devices import VISIBLE, own_gpu, with_memory
+from dpfl.control.devices import VISIBLE, on_cpu, own_gpu, with_memory
 from dpfl.errors import InputError
 from dpfl.sweeps import Sweep
 
@@ -88,3 +88,8 @@ def test_a_job_fills_most_of_what_is_free_on_its_gpu(monkeypatch, free_gb):
     assert planned("cuda", None) == pytest.approx(0.8 * free_gb)
     assert planned("cuda", 3) == planned("cpu", 3) == 3
     assert planned("cpu", None) == 1
+
+
+def test_calibration_needs_no_gpu():
+    sweep = Sweep("p", "pfl", "s", {}, ({},), (0,), {"device": "cuda", "threads": 2, "memory_gb": None})
+    assert on_cpu(sweep).machine == {"device": "cpu", "threads": 2, "memory_gb": 1}

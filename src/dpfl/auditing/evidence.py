@@ -24,7 +24,7 @@ def canaries(results: Results, paper: str) -> pd.DataFrame:
     runs = runs[runs["experiment"] == EXPERIMENT] if "experiment" in runs else runs.iloc[:0]
     table = runs.reindex(columns=_COLUMNS).reset_index(drop=True)
     text = ["stand_in_for", "data_note", "noise", "clipping"]
-    table[text] = table[text].fillna("")
+    table[text] = table[text].fillna("").astype(str)
     whole = ["clients", "seed", "canaries", "guesses", "right_guesses", "privacy_records"]
     table[whole] = table[whole].astype(int)
     table["known_bad"] = table["known_bad"].eq(True)

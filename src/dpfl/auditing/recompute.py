@@ -11,11 +11,12 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 
+from dpfl.papers import module
 from dpfl.provenance.audit import Audit, Finding
 from dpfl.provenance.record import published_digest
 from dpfl.provenance.record_file import record_path
 from dpfl.reporting import claims, figures, tables
-from dpfl.reporting.results import Results, read_csv
+from dpfl.reporting.results import NotRun, Results, not_run_table, read_csv, write_csv
 
 STAGES = ("tables", "figures", "claims")
 TOLERANCE = 1e-6
@@ -25,11 +26,11 @@ PICTURE_TOLERANCE = 0.02
 _DRAWER = "matplotlib"
 
 
-def recompute(root: Path, record: dict[str, Any]) -> Audit:
+def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audit:
     """Make one table, figure or paper's verdicts again; return what was found.
 
-    `root`: the folder in which the stage ran. Numbers agree within `TOLERANCE`; pages and pictures by every byte, where
-    the data do and the versions are the same.
+    `root`: the folder in which the stage ran. Numbers agree within `TOLERANCE`; pages and `pictures` by every byte,
+    where the data do and the versions are the same.
     """
     seen = Audit()
     paper, path = record["settings"]["paper"], root / record["outputs"][0]["path"]
@@ -39,7 +40,7 @@ def recompute(root: Path, record: dict[str, Any]) -> Audit:
         _add(seen, root, path, f"was made from another paper.yaml of {paper} than the one there now")
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            made = _again(root, record, Path(scratch))
+            made = _again(root, record, Path(scratch), pictures)
         except (ValueError, KeyError, IndexError, AttributeError, TypeError) as error:
             problem = f"cannot be made again from what its record names: {' '.join(str(error).split())}"
             _add(seen, root, path, problem)
@@ -55,15 +56,27 @@ def recompute(root: Path, record: dict[str, Any]) -> Audit:
     return seen
 
 
-def _again(root: Path, record: dict[str, Any], scratch: Path) -> list[Path]:
+def _again(root: Path, record: dict[str, Any], scratch: Path, pictures: bool) -> list[Path]:
     """Return what the stage wrote, made again below `scratch`, the CSV first."""
     paper, name = record["settings"]["paper"], record["settings"].get("name")
     runs = tuple(root / entry["path"] for entry in record["inputs"] if "/runs/" in entry["path"])
     results = Results(root / Path(record["outputs"][0]["path"]).parents[1], {paper: runs})
     if record["stage"] == "claims":
         return claims.write(paper, claims.evaluate(paper, results), scratch)
-    make = tables.make if record["stage"] == "tables" else figures.make
-    return make(paper, name, results, scratch)
+    if record["stage"] == "tables":
+        return tables.make(paper, name, results, scratch)
+    return figures.make(paper, name, results, scratch) if pictures else [_figure_data(paper, name, results, scratch)]
+
+
+def _figure_data(paper: str, name: str, results: Results, scratch: Path) -> Path:
+    """Return the data of a figure, made again without drawing it."""
+    path = scratch / f"{paper}_{name}.csv"
+    try:
+        data = module(paper, "figures").FIGURES[name].data(results)
+    except NotRun as reason:
+        data = not_run_table(reason)
+    write_csv(data, path)
+    return path
 
 
 def _compare(seen: Audit, root: Path, there: Path, again: Path, record: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from dpfl.auditing.determinism import Spread, spread_of
 from dpfl.auditing.recompute import agree
+from dpfl.control.devices import with_memory
 from dpfl.data.read import load_about
 from dpfl.errors import InputError
 from dpfl.provenance.audit import Audit, Finding
@@ -63,7 +64,8 @@ def check_reruns(
     for run in drawn:
         changed = run.record["source"]["digest"] != source_digest(*run.record["source"]["modules"])
         try:
-            problems = list(_compare(run, *_again(run, data, config)))
+            noise, again = _again(run, data)
+            problems = list(_compare(run, noise, again))
         except InputError as error:
             problems = [f"cannot be trained again: {error}"]
         seen.count("runs trained again")
@@ -72,7 +74,9 @@ def check_reruns(
             place = str(run.path.relative_to(root))
             seen.findings.append(Finding(place, f"{name}: {problem}", (run.path, record_path(run.path))))
         if not problems:
-            seen.notes.append(f"trained again, and the same within {_spread(run).words}: {name}")
+            exact = all(float(run.row[metric]) == float(again[metric]) for metric in _metrics(run.row, again))
+            how = "the same to the last digit" if exact else f"the same within {_spread(run).words}"
+            seen.notes.append(f"trained again, {how}: {name}")
     for reason, number in skipped.items():
         seen.notes.append(f"could not be trained again here: {number} runs ({reason})")
 
@@ -103,13 +107,14 @@ def _hindrance(run: Run, data: Path) -> str:
     return ""
 
 
-def _again(run: Run, data: Path, config: Mapping[str, Any]) -> tuple[pd.Series, pd.Series]:
+def _again(run: Run, data: Path) -> tuple[pd.Series, pd.Series]:
     """Return the calibration's row and the run table's row, made again."""
     code = importlib.import_module(f"dpfl.federated.{run.sweep.algorithm}")
-    alone = replace(run.sweep, cells=(run.cell,), seeds=(int(run.row["seed"]),))
+    family = replace(with_memory(run.sweep), cells=(run.cell,))
+    alone = replace(family, seeds=(int(run.row["seed"]),))
     folders = Folders.of(data, alone.dataset)
     # The noise is the family's: it may look at the first seed's partition.
-    noise = code.calibrate(replace(run.sweep, cells=(run.cell,)), load_about(folders.arrays))
+    noise = code.calibrate(family, load_about(folders.arrays))
     return noise.iloc[0], code.train(alone, folders, noise, None, lambda done, total: None).iloc[0]
 
 
@@ -121,15 +126,15 @@ def _compare(run: Run, noise: pd.Series, again: pd.Series) -> Iterator[str]:
     if run.row["status"] != again["status"]:
         yield f"status {run.row['status']}, trained again {again['status']}"
     spread = _spread(run)
-    for name in _metrics(run.row):
-        if name in again and not spread.holds(float(run.row[name]), float(again[name])):
+    for name in _metrics(run.row, again):
+        if not spread.holds(float(run.row[name]), float(again[name])):
             yield f"{name} {run.row[name]}, trained again {float(again[name]):.8g} ({spread.words})"
 
 
-def _metrics(row: Row) -> list[str]:
-    """Return the numbers that a run measured: the columns after its status, privacy apart."""
+def _metrics(row: Row, again: pd.Series) -> list[str]:
+    """Return the numbers that a run measured both times: the columns after its status, privacy apart."""
     names = list(row)
-    after = names[names.index("status") + 1 :]
+    after = [name for name in names[names.index("status") + 1 :] if name in again]
     return [name for name in after if _is_number(row[name]) and not name.startswith(("privacy_", "noise_"))]
 
 

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, rdp
@@ -20,6 +21,7 @@ Array = NDArray[np.float64]
 _ORDERS = np.concatenate([1 + np.geomspace(1e-3, 1, 60), np.geomspace(2.05, 2000, 160)])
 _GRID = 4000
 _RARE = 0.1
+_LARGEST_PRV = 100.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Interval:
         return self.least <= epsilon <= self.most
 
 
+@cache
 def poisson_rdp(*, noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> Interval:
     """Return where Opacus's Renyi epsilon has to lie: at dp_accounting's, whose orders are others. Relation: add or
     remove one."""
@@ -49,9 +52,14 @@ def poisson_rdp(*, noise_multiplier: float, sample_rate: float, steps: int, delt
     return Interval(0.98 * epsilon - 1e-3, 1.02 * epsilon + 1e-3, "dp_accounting's Renyi accountant")
 
 
+@cache
 def poisson_pld(*, noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> Interval:
-    """Return where a PLD epsilon has to lie: within the error of Opacus's accountant of privacy random variables."""
+    """Return where a PLD epsilon has to lie: within the error of Opacus's accountant of privacy random variables; where
+    epsilon is too large for that, at most at the Renyi epsilon."""
     run = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps, "delta": delta}
+    renyi = poisson_rdp(**run)
+    if renyi.most > _LARGEST_PRV:
+        return Interval(0.0, renyi.most, renyi.accountant)
     epsilon = float(dpsgd.epsilon(**run, accountant="prv"))
     slack = 2 * dpsgd.PRV_EPSILON_ERROR
     return Interval(epsilon - slack, epsilon + slack / 2, "Opacus's PRV accountant")
@@ -72,6 +80,15 @@ def gaussian(*, noise_multiplier: float, move: float, steps: int, delta: float) 
     return Interval(epsilon * (1 - 1e-3) - 1e-4, epsilon * (1 + 2e-3) + 2e-4, "the closed form")
 
 
+def shuffled(*, noise_multiplier: float, move: float, clients: int, steps: int, delta: float) -> Interval:
+    """Return where epsilon behind a trusted shuffler has to lie: at least that of the messages' mean, which can be
+    computed from what is shuffled, and at most that of a client's own messages, from which the shuffle is computed."""
+    run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta}
+    mean, own = gaussian(**run, move=move / math.sqrt(clients)), gaussian(**run, move=move)
+    return Interval(mean.least, own.most, "the closed forms for trust in the server and in nobody")
+
+
+@cache
 def sampled_replacement(
     *, noise_multiplier: float, batch_size: int, records: int, steps: int, delta: float, replaced: str
 ) -> Interval:

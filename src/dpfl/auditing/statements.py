@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from dpfl.accounting.relations import Neighbouring, Sampling
 from dpfl.auditing import spent
 from dpfl.provenance.audit import Audit, Finding
-from dpfl.provenance.cells import Row, identity, read_rows, same
+from dpfl.provenance.cells import Row, identity, plain, read_rows, same
 from dpfl.provenance.record_file import record_path
 from dpfl.sweeps import Sweep
 
 PRIVACY = "privacy_"
+_BY_ROUND = "_by_round"
 _CHOSEN_LATER = f"{PRIVACY}clip_norm"
 _SUBSAMPLED = "subsampled Gaussian"
 _PER_CLIENT = "subsampled Gaussian, per client"
@@ -25,7 +26,7 @@ _MOVES = {Neighbouring.ADD_OR_REMOVE: 1.0, Neighbouring.ZERO_OUT: 1.0, Neighbour
 
 @dataclass(frozen=True)
 class Statement:
-    """What of a run's privacy statement decides its epsilon."""
+    """What of a run's privacy statement decides its epsilon; an epsilon is None where it states none."""
 
     mechanism: str
     sampling: str
@@ -35,10 +36,12 @@ class Statement:
     noise_multiplier: float
     steps: int
     delta: float
-    epsilon_rdp: float
-    epsilon_pld: float
+    epsilon_rdp: float | None
+    epsilon_pld: float | None
     clipping: str
     batch_size: int
+    trust: str
+    clients: int
 
     @classmethod
     def of(cls, run: Row) -> Statement:
@@ -51,32 +54,62 @@ class Statement:
             rate,
             float(run[f"{PRIVACY}noise_multiplier"]),
             int(float(run[f"{PRIVACY}steps"])),
-            *(float(run[f"{PRIVACY}{name}"]) for name in ("delta", "epsilon_rdp", "epsilon_pld")),
-            run.get("clipping", ""),
+            float(run[f"{PRIVACY}delta"]),
+            *(_stated(run[f"{PRIVACY}{name}"]) for name in ("epsilon_rdp", "epsilon_pld")),
+            # What is known to be broken states what its sound twin claims.
+            "" if run.get("known_bad") == "True" else run.get("clipping", ""),
             1 if local else int(float(run.get("batch_size") or round(rate * records))),
+            run.get("trust", ""),
+            int(float(run.get("clients") or 1)),
         )
 
 
-def check_runs(seen: Audit, root: Path, scale: str, sweeps: list[Sweep]) -> None:
-    """Check every run table of the sweeps that is there, and the epsilons of all their statements."""
-    missing = []
+def _stated(epsilon: str) -> float | None:
+    """Return an epsilon of a statement; None instead of nan, which is not equal to itself."""
+    return None if math.isnan(float(epsilon)) else float(epsilon)
+
+
+def check_runs(seen: Audit, root: Path, scale: str, sweeps: list[Sweep]) -> dict[Statement, Path]:
+    """Check every run table of the sweeps that is there; return their statements, each once, with a table of it."""
+    missing: dict[Path, Sweep] = {}
+    begun: set[tuple[str, str]] = set()
     known: dict[Statement, Path] = {}
+    tables: dict[Path, dict[str, list[Row]]] = {}
     for sweep in sweeps:
         path = root / "results" / scale / "runs" / sweep.paper / f"{sweep.name}.csv"
         if not path.exists():
-            missing.append(f"{sweep.paper}/{sweep.name}")
+            missing[path] = sweep
             continue
+        begun.add((sweep.paper, sweep.family))
         runs = read_rows(path)
         seen.count("runs", len(runs))
-        noise = _noise(root / "results" / scale / "accounting" / f"{sweep.paper}.csv", sweep.family)
-        for problem in [*against_grid(runs, sweep), *against_noise(runs, noise)]:
-            seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
-        for run in runs:
-            if f"{PRIVACY}mechanism" in run:
+        calibrated = root / "results" / scale / "accounting" / f"{sweep.paper}.csv"
+        if calibrated not in tables:
+            tables[calibrated] = _by_family(calibrated)
+        noise = tables[calibrated].get(sweep.family, [])
+        problems = against_grid(runs, sweep) + against_noise(runs, noise) + against_itself(runs)
+        for run in (each for each in runs if f"{PRIVACY}mechanism" in each):
+            try:
                 known.setdefault(Statement.of(run), path)
-    if missing:
-        seen.notes.append(f"not trained here, so not checked: {len(missing)} sweeps of the grid, as {missing[0]}")
-    _check_epsilons(seen, root, known)
+            except (KeyError, ValueError) as error:
+                problems.append(f"has a privacy statement that cannot be read: {error}")
+        for problem in dict.fromkeys(problems):
+            seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
+    _tell_missing(seen, root, missing, begun)
+    return known
+
+
+def _tell_missing(seen: Audit, root: Path, missing: dict[Path, Sweep], begun: set[tuple[str, str]]) -> None:
+    """Find run tables that are gone while their families were `begun`: the rest of the grid was not trained here."""
+    untouched = []
+    for path, sweep in missing.items():
+        if (sweep.paper, sweep.family) in begun:
+            problem = "is not there, but the same cells with other seeds are"
+            seen.findings.append(Finding(str(path.relative_to(root)), problem))
+        else:
+            untouched.append(f"{sweep.paper}/{sweep.name}")
+    if untouched:
+        seen.notes.append(f"not trained here, so not checked: {len(untouched)} sweeps of the grid, as {untouched[0]}")
 
 
 def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:
@@ -98,16 +131,37 @@ def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:
 
 def against_noise(runs: list[Row], noise: list[Row]) -> list[str]:
     """Return where the noise or the statement of a run is not the calibration's."""
-    problems = {}
+    problems: dict[str, None] = {}
+    if not runs:
+        return []
+    by_keys: dict[tuple[str, ...], dict[tuple[object, ...], Row]] = {}
+    for row in noise:
+        keys = tuple(sorted(_keys(runs[0], row)))
+        by_keys.setdefault(keys, {}).setdefault(tuple(plain(row[name]) for name in keys), row)
     for run in runs:
-        rows = [row for row in noise if all(same(run[name], row[name]) for name in _keys(run, row))]
-        if not rows:
+        named = (rows.get(tuple(plain(run[name]) for name in keys)) for keys, rows in by_keys.items())
+        row = next((each for each in named if each), None)
+        if row is None:
             problems["a run has no row in the noise calibration"] = None
-        for name in set(run) & set(rows[0]) if rows else ():
+            continue
+        for name in set(run) & set(row):
             stated = name.startswith(PRIVACY) or name == "noise_multiplier"
-            if stated and name != _CHOSEN_LATER and not same(run[name], rows[0][name]):
-                problems[f"{name} of seed {run.get('seed')} is {run[name]}, calibrated was {rows[0][name]}"] = None
+            if stated and name != _CHOSEN_LATER and not same(run[name], row[name]):
+                problems[f"{name} of seed {run.get('seed')} is {run[name]}, calibrated was {row[name]}"] = None
     return list(problems)
+
+
+def against_itself(runs: list[Row]) -> list[str]:
+    """Return where what a run came to is not the last of what it was by round."""
+    names = list(runs[0]) if runs else []
+    measured = names[names.index("status") :] if "status" in names else []
+    problems = []
+    for final in (name for name in measured if f"{name}{_BY_ROUND}" in measured):
+        for run in (run for run in runs if run["status"] == "finished"):
+            last = json.loads(run[f"{final}{_BY_ROUND}"])[-1]
+            if not same(run[final], str(last)):
+                problems.append(f"{final} of seed {run.get('seed')} is {run[final]}, after its last round {last}")
+    return problems
 
 
 def interval(stated: Statement, which: str) -> spent.Interval | None:
@@ -125,7 +179,16 @@ def interval(stated: Statement, which: str) -> spent.Interval | None:
     if which == "rdp":
         return None
     if stated.mechanism in _GAUSSIANS and stated.sampling == Sampling.FULL:
-        return spent.gaussian(**run, move=_MOVES[Neighbouring(stated.neighbouring)])
+        move = _MOVES[Neighbouring(stated.neighbouring)]
+        if stated.trust == "server":
+            return spent.gaussian(**run, move=move / math.sqrt(stated.clients))
+        if stated.trust == "shuffler":
+            return spent.shuffled(**run, move=move, clients=stated.clients)
+        return spent.gaussian(**run, move=move)
+    one_pass = stated.sampling == Sampling.SHUFFLED and stated.steps * stated.sample_rate <= 1
+    if stated.mechanism in _GAUSSIANS and one_pass:
+        # No record is in two messages: what is spent is one message.
+        return spent.gaussian(**{**run, "steps": 1}, move=_MOVES[Neighbouring(stated.neighbouring)])
     if stated.mechanism == _PER_CLIENT:
         whole = stated.batch_size >= stated.records and stated.sampling == Sampling.FIXED
         if whole or stated.sampling == Sampling.FULL:
@@ -136,30 +199,26 @@ def interval(stated: Statement, which: str) -> spent.Interval | None:
     return None
 
 
-def _check_epsilons(seen: Audit, root: Path, known: Mapping[Statement, Path]) -> None:
+def check_epsilons(root: Path, known: Iterable[tuple[Statement, Path]]) -> Audit:
     """Compare every epsilon that is stated with another accountant's; say of which mechanisms there is none."""
-    unknown: dict[str, int] = {}
-    for stated, path in known.items():
-        answered = False
-        for which, epsilon in (("rdp", stated.epsilon_rdp), ("pld", stated.epsilon_pld)):
-            if math.isnan(epsilon):
+    seen, unknown = Audit(), set()
+    for stated, path in known:
+        told = {"rdp": stated.epsilon_rdp, "pld": stated.epsilon_pld}
+        between = {which: interval(stated, which) for which, epsilon in told.items() if epsilon is not None}
+        for which, limits in between.items():
+            if limits is None:
                 continue
-            between = interval(stated, which)
-            if between is None:
-                continue
-            answered = True
-            seen.count("epsilons")
-            if not between.holds(epsilon):
+            seen.count("distinct epsilons")
+            if not limits.holds(told[which]):
                 problem = (
-                    f"states epsilon_{which} {epsilon:.6g} for noise multiplier {stated.noise_multiplier:.6g}; "
-                    f"{between.accountant} gives {between.least:.6g} to {between.most:.6g}"
+                    f"states epsilon_{which} {told[which]:.6g} for noise multiplier {stated.noise_multiplier:.6g}; "
+                    f"{limits.accountant} gives {limits.least:.6g} to {limits.most:.6g}"
                 )
-                place = str(path.relative_to(root))
-                seen.findings.append(Finding(place, problem, (path, record_path(path))))
-        if not answered:
-            unknown[stated.mechanism] = unknown.get(stated.mechanism, 0) + 1
-    for mechanism, count in unknown.items():
-        seen.notes.append(f"no second accountant here for {count} statements of mechanism '{mechanism}'")
+                seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
+        if not any(between.values()):
+            unknown.add(f"{stated.mechanism}, {stated.sampling}")
+    seen.notes += [f"no second accountant here for statements of '{mechanism}'" for mechanism in sorted(unknown)]
+    return seen
 
 
 def _keys(run: Row, row: Row) -> set[str]:
@@ -168,10 +227,12 @@ def _keys(run: Row, row: Row) -> set[str]:
     return {name for name in known if row[name] not in ("", "nan") and not name.startswith(PRIVACY)}
 
 
-@cache
-def _noise(path: Path, family: str) -> list[Row]:
-    """Return the rows of a family in a paper's noise calibration."""
-    return [row for row in read_rows(path) if row["family"] == family] if path.exists() else []
+def _by_family(path: Path) -> dict[str, list[Row]]:
+    """Return the rows of a paper's noise calibration by family of sweeps; none where the file is gone."""
+    families: dict[str, list[Row]] = {}
+    for row in read_rows(path) if path.exists() else []:
+        families.setdefault(row["family"], []).append(row)
+    return families
 
 
 def _is_plain(value: object) -> bool:

@@ -4,42 +4,75 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dpfl import config as configuration
 from dpfl import grid
 from dpfl.auditing import recompute
-from dpfl.auditing.statements import check_runs
+from dpfl.auditing.statements import check_epsilons, check_runs
 from dpfl.errors import InputError
 from dpfl.provenance.audit import Audit
 from dpfl.provenance.record_file import read_record
 
+QUICK_SECONDS = 20.0
+"""The quick audit does not make again what took longer to make."""
+_CHUNK = 8
 
-def extend(seen: Audit, folder: Path, *, rerun: int = 0, seed: int = 0) -> None:
+
+def extend(seen: Audit, folder: Path, *, quick: bool = False, rerun: int = 0, seed: int = 0) -> None:
     """Add to an audit of results/<scale>: run tables against grid, noise and accountants; tables, figures and verdicts
     made again, on all processors; and `rerun` runs trained again, drawn by `seed`.
 
+    A `quick` audit draws no pictures and makes nothing again that took longer than `QUICK_SECONDS`; it says so.
     Raises InputError where the configuration is missing.
     """
     root = folder.absolute().parents[1]
     config = configuration.read(folder / "config.yaml")
     sweeps = grid.expand(config)
-    check_runs(seen, root, folder.name, sweeps)
-    records = []
-    for stage in recompute.STAGES:
-        for place in sorted((folder.absolute() / stage).glob("*.record.json")):
-            try:
-                records.append(read_record(place))
-            except InputError:
-                continue  # found already
-    workers = min(len(records), os.cpu_count() or 1)
-    if workers:
-        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-            for part in pool.map(partial(recompute.recompute, root), records):
-                seen.join(part)
+    statements = check_runs(seen, root, folder.name, sweeps)
+    records = sorted(_records(folder), key=lambda record: -record["seconds"])
+    left_out = [record for record in records if quick and record["seconds"] > QUICK_SECONDS]
+    again = partial(recompute.recompute, root, pictures=not quick)
+    work = [partial(again, record) for record in records if record not in left_out]
+    told = list(statements.items())
+    work += [partial(check_epsilons, root, told[first : first + _CHUNK]) for first in range(0, len(told), _CHUNK)]
+    for part in _at_once(work):
+        seen.join(part)
+    if quick:
+        seen.notes.append("pictures were compared with their hashes only: without --quick they are drawn again")
+    if left_out:
+        names = ", ".join(Path(record["outputs"][0]["path"]).stem for record in left_out)
+        seen.notes.append(f"took more than {QUICK_SECONDS:g} s to make, so made again without --quick only: {names}")
     if rerun:
         from dpfl.auditing.rerun import check_reruns
 
         check_reruns(seen, root, config, sweeps, rerun, seed)
+
+
+def _records(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of tables, figures and verdicts that can be read; the audit of files has found the others."""
+    for stage in recompute.STAGES:
+        for place in sorted((folder.absolute() / stage).glob("*.record.json")):
+            try:
+                yield read_record(place)
+            except InputError:
+                continue
+
+
+def _at_once(work: list[Callable[[], Audit]]) -> Iterator[Audit]:
+    """Yield what each piece of work found, in order, done on as many processors as there are."""
+    workers = min(len(work), os.cpu_count() or 1)
+    if workers <= 1:
+        yield from (each() for each in work)
+        return
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(_call, work)
+
+
+def _call(piece: Callable[[], Audit]) -> Audit:
+    """Do one piece of work, in a process of its own."""
+    return piece()

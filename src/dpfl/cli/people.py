@@ -57,6 +57,7 @@ def trace(
 def audit(
     folder: Scale,
     files_only: Annotated[bool, typer.Option("--files-only", help="compare hashes, recompute nothing")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="draw no picture again, and leave out what took long")] = False,
     rerun: Reruns = 0,
     seed: RerunSeed = 0,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="delete what is damaged; make makes it anew")] = False,
@@ -68,7 +69,7 @@ def audit(
     if not files_only:
         from dpfl.auditing.whole import extend
 
-        extend(seen, folder, rerun=rerun, seed=seed)
+        extend(seen, folder, quick=quick, rerun=rerun, seed=seed)
     _tell(seen)
     if rebuild:
         removed = {path for finding in seen.findings for path in finding.remove if path.exists()}

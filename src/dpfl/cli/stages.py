@@ -87,6 +87,7 @@ def features(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> N
 @app.command(epilog="Example: dpfl account --paper bhaskar2025")
 def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant beside it."""
+    from dpfl.control.devices import on_cpu
     from dpfl.data.read import load_about
 
     resolved = configuration.read(config)
@@ -102,7 +103,8 @@ def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     with progress_bar(f"noise of {paper}", unit="families") as progress:
         for done, (family, sweep) in enumerate(families.items()):
             progress(done, len(families))
-            rows = importlib.import_module(f"dpfl.federated.{sweep.algorithm}").calibrate(sweep, abouts[sweep.dataset])
+            code = importlib.import_module(f"dpfl.federated.{sweep.algorithm}")
+            rows = code.calibrate(on_cpu(sweep), abouts[sweep.dataset])
             tables.append(rows.assign(family=family))
     output = results_folder(resolved) / "accounting" / f"{paper}.csv"
     write_table(pd.concat(tables), output)

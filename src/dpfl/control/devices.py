@@ -63,6 +63,11 @@ def with_memory(sweep: Sweep) -> Sweep:
     return replace(sweep, machine={**sweep.machine, "memory_gb": GPU_SHARE * free / 2**30})
 
 
+def on_cpu(sweep: Sweep) -> Sweep:
+    """Return the sweep for work that needs no GPU, whatever the sweep trains on: calibration asks for none."""
+    return with_memory(replace(sweep, machine={**sweep.machine, "device": "cpu"}))
+
+
 def _gpus() -> list[str]:
     """Return the GPUs that this process may use, by number or name."""
     if VISIBLE in os.environ:

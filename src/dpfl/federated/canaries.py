@@ -154,6 +154,7 @@ def _row(
         "data_note": about["note"],
         **settings,
         **{name: json.dumps(value) if isinstance(value, list) else value for name, value in cell.items()},
+        "batch_size": noise.get("batch_size", settings["batch_size"]),
         "seed": seed,
         "status": "finished",
         "guesses": guesses,

@@ -99,10 +99,15 @@ def runs_behind(runs: Iterable[Row], rows: list[Row]) -> list[Row]:
 
 def same(first: str, second: str) -> bool:
     """Return whether two cells are the same text, the same number or the same truth value."""
-    if first == second:
-        return True
-    numbers = _number(first), _number(second)
-    return (None not in numbers and numbers[0] == numbers[1]) or first.lower() == second.lower() in ("true", "false")
+    return first == second or plain(first) == plain(second)
+
+
+def plain(text: str) -> object:
+    """Return what a cell says, its spelling apart: a number, a truth value, or the text; nan is text."""
+    number = _number(text)
+    if number is not None and number == number:
+        return number
+    return text.lower() if text.lower() in ("true", "false") else text
 
 
 def identity(run: Row) -> Row:

@@ -73,7 +73,7 @@ def _layers(top: Node) -> tuple[dict[int, list[str]], set[tuple[str, str]]]:
 def _label(node: Node) -> str:
     """Return what stands in a node's box."""
     parts = Path(node.path).parts
-    name = "/".join(parts[-2:]) + (f" + {node.others}" if node.others else "")
+    name = "/".join(parts[-2:]) + (f" + {len(node.others)}" if node.others else "")
     stage = node.record["stage"] if node.record else "no record here"
     runs = f", {len(node.runs)} runs" if node.runs else ""
     return f"{name}\n{stage}{runs}, sha256 {node.sha256[:8]}"

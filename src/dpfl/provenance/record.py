@@ -109,7 +109,9 @@ def _commit() -> dict[str, Any]:
 
     def git(*arguments: str) -> str | None:
         try:
-            done = subprocess.run(["git", "-C", here, *arguments], capture_output=True, text=True, timeout=20)
+            done = subprocess.run(
+                ["git", "--no-optional-locks", "-C", here, *arguments], capture_output=True, text=True, timeout=20
+            )
         except (OSError, subprocess.TimeoutExpired):
             return None
         return done.stdout.strip() if done.returncode == 0 else None

@@ -17,15 +17,15 @@ from dpfl.provenance.record_file import read_record
 class Node:
     """A stage that ran, or files that no record here tells of, and what it was made from.
 
-    `path`: its first output that the stage above read, relative to the project. `others`: how many more of its files
-    the stage above read. `seen`: the node stood elsewhere in the tree already, and what it was made from is said there.
-    `runs`: the rows of a run table that were asked for (dpfl.provenance.cells).
+    `path`: its first output that the stage above read, relative to the project. `others`: the more of its files that
+    the stage above read, each with path and sha256. `seen`: the node stood elsewhere in the tree already, and what it
+    was made from is said there. `runs`: the rows of a run table that were asked for (dpfl.provenance.cells).
     """
 
     path: str
     sha256: str
     record: dict[str, Any] | None
-    others: int = 0
+    others: tuple[dict[str, Any], ...] = ()
     seen: bool = False
     licence: str = ""
     runs: list[dict[str, str]] = field(default_factory=list)
@@ -96,7 +96,7 @@ def _node(
 ) -> Node:
     """Return the node of a stage, of whose outputs `entries` were read; `told` are the stages that stand above."""
     first = entries[0]
-    node = Node(first["path"], first["sha256"], record, others=len(entries) - 1)
+    node = Node(first["path"], first["sha256"], record, others=tuple(entries[1:]))
     if record is None:
         return node
     key = record["outputs"][0]["path"]

@@ -28,7 +28,9 @@ def tree(node: Node, root: Path, rows: list[Row]) -> Tree:
 
 def plain(node: Node, root: Path) -> dict[str, Any]:
     """Return a node and all below it as data for JSON."""
-    facts: dict[str, Any] = {"path": node.path, "sha256": node.sha256, "files_more": node.others}
+    facts: dict[str, Any] = {"path": node.path, "sha256": node.sha256}
+    if node.others:
+        facts["also_read"] = [{name: each[name] for name in ("path", "sha256")} for each in node.others]
     if licence := licence_of(node, root):
         facts["licence"] = licence
     if node.record is not None:
@@ -89,7 +91,7 @@ def _grow(branch: Tree, node: Node, root: Path) -> None:
 
 def _title(node: Node, root: Path) -> str:
     """Return one line on a node: file, stage, time, commit, device, licence."""
-    more = f" and {node.others} more" if node.others else ""
+    more = f" and {len(node.others)} more" if node.others else ""
     name = f"[bold]{escape(node.path)}[/bold]{more}"
     licence = licence_of(node, root)
     told = [f"licence: {licence}"] if licence else []

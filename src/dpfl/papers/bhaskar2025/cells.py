@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from dpfl.auditing.evidence import EXPERIMENT
 from dpfl.papers import load
 from dpfl.reporting.results import Results
 
@@ -55,10 +56,12 @@ def published_cells() -> pd.DataFrame:
 def all_runs(results: Results) -> pd.DataFrame:
     """Return every run of the paper, a row a run, with two more columns: ran_on (the dataset) and stand_in.
 
-    `dataset` names the published data that a stand-in was run for. Runs that clip without noise are left out: they are
-    references of distances and no cell of the paper. Where nothing ran the table has no rows.
+    `dataset` names the published data that a stand-in was run for. Runs with canaries, and those that clip without
+    noise (references of distances), are left out: they are no cell of the paper. Where nothing ran there are no rows.
     """
     runs = results.runs("bhaskar2025")
+    if "experiment" in runs:
+        runs = runs[runs["experiment"] != EXPERIMENT].drop(columns="experiment").dropna(axis="columns", how="all")
     if runs.empty:
         return pd.DataFrame(columns=[*_RUN, *load("bhaskar2025").settings, "ran_on", "stand_in"])
     if "clip" in runs:

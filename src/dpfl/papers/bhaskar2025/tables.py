@@ -8,6 +8,7 @@ from functools import partial
 
 import pandas as pd
 
+from dpfl.auditing.evidence import canaries, canaries_page
 from dpfl.papers.bhaskar2025.cells import INSIDE, OUTSIDE, PUBLISHED_RUNS, measured_cells
 from dpfl.papers.bhaskar2025.collapse import last_column, last_column_page
 from dpfl.papers.bhaskar2025.errata import all_errata
@@ -121,4 +122,5 @@ TABLES = {
     "last_column": TableRecipe(last_column, last_column_page),
     "identification": TableRecipe(scores, identification_page),
     "overlap": TableRecipe(lambda results: budgets(), overlap_page),
+    "canaries": TableRecipe(partial(canaries, paper="bhaskar2025"), canaries_page),
 }

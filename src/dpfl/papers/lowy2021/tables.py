@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pandas as pd
 
+from dpfl.auditing.evidence import canaries, canaries_page
 from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import (
     TASK,
@@ -172,5 +174,6 @@ TABLES = {
     "price": TableRecipe(price, _price_page),
     "authors_protocol": TableRecipe(authors_protocol, _authors_page),
     "mnist_differences": TableRecipe(mnist_differences, _mnist_page),
+    "canaries": TableRecipe(partial(canaries, paper="lowy2021"), canaries_page),
     **theory.TABLES,
 }

@@ -101,8 +101,7 @@ def test_larger_batches_keep_what_they_are_said_to_keep(scaling, rounds):
     small, large = asynchronous._plans(own, 300)
     assert (small.posture.rounds, large.posture.rounds) == (10, rounds)
     assert large.learning_rate == small.learning_rate * (2 if scaling == "step_size" else 1)
-    steps = [step_sizes(plan.learning_rate, plan.step_decay, plan.posture.rounds, plan.posture.epochs)
-             for plan in (small, large)]  # fmt: skip
+    steps = [step_sizes(plan.learning_rate, plan.step_decay, plan.posture.course) for plan in (small, large)]
     if scaling == "rounds":  # the last epoch of the small batches and the last two of the large ones: alike
         assert steps[1][-1] == pytest.approx(steps[0][0] / (1 + 0.05 * 3))
 
@@ -117,6 +116,19 @@ def test_strategies_meet_the_budget_and_the_unpaid_one_does_not():
     parts = [Segment(5, sigma, 0.2), Segment(5, sigma / math.sqrt(3), 0.2)]
     assert segments_epsilon(parts, 1e-5) == pytest.approx(table["privacy_epsilon_pld"]["last_epoch"], rel=1e-3)
     assert "one axis" in table["privacy_note"]["arsinh_4"] and "arsinh" in table["privacy_mechanism"]["arsinh_4"]
+
+
+def test_batches_by_segment_are_composed_each_with_its_own_rate(folders):
+    cells = [{"strategy": name, "epsilon": 4.0} for name in ("constant", "growing_batch")]
+    table = calibrated(cells, epochs=3)
+    sigma = table["noise_multiplier"][1] / 2
+    # 100 records a client, batches of 20: an epoch each of batches of 10, 20 and 40.
+    parts = [Segment(10, sigma, 0.1), Segment(5, sigma, 0.2), Segment(2, sigma, 0.4)]
+    assert segments_epsilon(parts, 1e-5) == pytest.approx(table["privacy_epsilon_pld"][1], rel=1e-9)
+    assert table["privacy_epsilon_pld"][1] == pytest.approx(4.0, rel=1e-3) and table["privacy_steps"][1] == 17
+    assert "batches of 10, 20, 40" in table["privacy_note"][1] and "batches of" not in table["privacy_note"][0]
+    alone = trained(folders, sweep(cells[1:], seeds=(0,), epochs=3))
+    assert alone["status"][0] == "finished" and len(json.loads(alone["accuracy_pct_by_epoch"][0])) == 3
 
 
 def test_preparation_is_part_of_the_budget():

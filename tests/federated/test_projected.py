@@ -12,6 +12,7 @@ from scipy.special import expit
 from dpfl.data.binary import load_pooled
 from dpfl.data.read import load_about
 from dpfl.data.stand_ins import build_stand_in
+from dpfl.data.synthetic_folder import build_synthetic
 from dpfl.engine.randomness import generator
 from dpfl.errors import InputError
 from dpfl.federated import projected
@@ -118,3 +119,15 @@ def test_a_calibration_of_other_cells_is_refused(folders):
     short = projected.calibrate(sweep, load_about(folders.arrays)).iloc[:3]
     with pytest.raises(InputError, match="3 rows for 6 cells"):
         projected.train(sweep, folders, short, None, lambda done, total: None)
+
+
+def test_drawn_records_are_a_task_of_any_dimension(tmp_path):
+    build_synthetic(tmp_path / "arrays" / "synthetic")
+    own = Folders.of(tmp_path, "synthetic")
+    drawn = {"model": "synthetic_logistic", "features": 7, "population": 400, "dataset": "synthetic"}
+    cells = [CELLS[2], CELLS[4]]
+    table = trained(own, cells=cells, **drawn)
+    assert (table["dimension"] == 7).all() and (table["stand_in_for"] == "").all() and len(table) == 4
+    assert table["excess_risk"].gt(0).all() and table["accuracy_pct"].between(40, 100).all()
+    with pytest.raises(InputError, match=r"users.*synthetic has 400"):
+        trained(own, cells=cells[:1], users=800, **drawn)

@@ -1,17 +1,25 @@
-"""A paper's tables and figures without runs, computed once, and copies of them that a test has tampered with."""
+"""A paper's tables and figures, without runs or from cut down ones, and copies that a test has tampered with."""
 
 from __future__ import annotations
 
 import functools
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from dpfl import config, grid
+from dpfl.data.read import load_about
+from dpfl.data.stand_ins import build_stand_in
+from dpfl.data.synthetic import NAME as SYNTHETIC
+from dpfl.data.synthetic_folder import build_synthetic
 from dpfl.papers import module
 from dpfl.reporting.results import Results, write_csv
+from dpfl.sweeps import Folders
 
 
 def write(results: Results, kind: str, key: str, name: str, data: pd.DataFrame) -> None:
@@ -19,6 +27,14 @@ def write(results: Results, kind: str, key: str, name: str, data: pd.DataFrame) 
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as stream:
         write_csv(data, stream)
+
+
+def write_all(results: Results, key: str) -> Results:
+    """Write every table and figure's data of a paper, as the stages do."""
+    for kind, recipes in (("tables", module(key, "tables").TABLES), ("figures", module(key, "figures").FIGURES)):
+        for name, recipe in recipes.items():
+            write(results, kind, key, name, recipe.data(results))
+    return results
 
 
 @pytest.fixture
@@ -33,18 +49,44 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Results]:
 
     @functools.cache
     def make(key: str) -> Results:
-        results = Results(tmp_path_factory.mktemp(key) / "demo")
-        for kind, recipes in (("tables", module(key, "tables").TABLES), ("figures", module(key, "figures").FIGURES)):
-            for name, recipe in recipes.items():
-                write(results, kind, key, name, recipe.data(results))
-        return results
+        return write_all(Results(tmp_path_factory.mktemp(key) / "demo"), key)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[dict], bool]], Results]:
+    """Return a function (paper, kept) that runs three seeds of the demo's cells for which `kept` is true.
+
+    It gives every table and figure's data of the paper, as the stages write them.
+    """
+
+    def train(key: str, kept: Callable[[dict], bool]) -> Results:
+        folder = tmp_path_factory.mktemp(key)
+        build_stand_in("digits", folder / "arrays" / "digits")
+        build_synthetic(folder / "arrays" / SYNTHETIC)
+        tables = []
+        for sweep in grid.expand(config.resolve({"papers": [key], "seeds": [0, 1, 2]})):
+            small, folders = replace(sweep, cells=tuple(filter(kept, sweep.cells))), Folders.of(folder, sweep.dataset)
+            algorithm = import_module(f"dpfl.federated.{small.algorithm}")
+            calibration = algorithm.calibrate(small, load_about(folders.arrays))
+            tables.append(folder / f"{small.name}.csv")
+            with tables[-1].open("w") as stream:
+                write_csv(algorithm.train(small, folders, calibration, None, lambda done, total: None), stream)
+        return write_all(Results(folder / "demo", {key: tuple(tables)}), key)
+
+    return train
 
 
 @pytest.fixture
 def results(made: Callable[[str], Results], key: str) -> Results:
     """Every table and figure's data of the paper."""
+    return made(key)
+
+
+@pytest.fixture
+def without_runs(made: Callable[[str], Results], key: str) -> Results:
+    """Every table and figure's data of a configuration that trains nothing of the paper."""
     return made(key)
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,16 @@ class Plan:
     def shared(self) -> tuple:
         """What cells must have in common to train as one stack."""
         own = self.posture
-        batches = (own.batch_size, own.epochs, own.sampling)
-        return (*batches, self.clients, self.network, own.preparation, own.preparation_sigma(), self.components)
+        return (
+            own.batch_size,
+            own.course,
+            own.sampling,
+            self.clients,
+            self.network,
+            own.preparation,
+            own.preparation_sigma(),
+            self.components,
+        )
 
 
 def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
@@ -175,7 +184,8 @@ def _stack(
     """Train the cells of one stack with one seed; return each cell's metrics."""
     plan = plans[0]
     own, shares = plan.posture, random_shares(len(data.train_y), plan.clients, 1 / plan.clients, seed)
-    program = simulate(plan.network, clients=plan.clients, rounds=own.rounds, epochs=own.epochs, seed=seed)
+    lengths = [Fraction(size, own.batch_size) for size in own.course.batch_sizes]
+    program = simulate(plan.network, clients=plan.clients, lengths=lengths, epochs=own.epochs, seed=seed)
     train, test = prepare(
         own.preparation, *inputs, shares, sigma=own.preparation_sigma(), components=plan.components, seed=seed
     )
@@ -187,7 +197,7 @@ def _stack(
         train=(train, torch.from_numpy(np.array(data.train_y))),
         test=(test, torch.from_numpy(np.array(data.test_y))),
         mix=(1 / plan.clients,) * plan.clients,
-        batch_size=own.batch_size,
+        batch_sizes=own.course.batch_sizes,
         sampling=own.sampling,
         seed=seed,
     )
@@ -213,14 +223,14 @@ def _postures(plans: list[Plan], noise: np.ndarray) -> Postures:
     columns = []
     for plan, multiplier in zip(plans, noise, strict=True):
         own, strategy = plan.posture, plan.posture.strategy
-        clip_norms = own.clip_norm * strategy.clip(own.rounds)
-        stds = multiplier * strategy.noise(own.rounds, own.epochs) * clip_norms
+        clip_norms = own.clip_norm * strategy.clip(own.course)
+        stds = multiplier * strategy.noise(own.course) * clip_norms
         columns.append(
             (
                 clip_norms if own.private else np.full(own.rounds, np.inf),
                 stds,
                 np.where(stds > 0, strategy.arsinh_scale * np.where(stds > 0, stds, 1.0), np.inf),
-                step_sizes(plan.learning_rate, plan.step_decay, own.rounds, own.epochs),
+                step_sizes(plan.learning_rate, plan.step_decay, own.course),
             )
         )
     parts = (torch.from_numpy(np.stack(part, axis=1)).float() for part in zip(*columns, strict=True))

@@ -17,10 +17,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpfl.data.binary import BinaryTask
+from dpfl.data.read import load_about
 from dpfl.errors import InputError
 from dpfl.federated.convex.plan import Run, calibrated_sigma, excess_bound, privacy, whole
 from dpfl.federated.convex.steps import Points, iterates, released
 from dpfl.federated.convex.stopping import stratified_stops
+from dpfl.federated.convex.synthetic_task import SYNTHETIC, synthetic_about, synthetic_task
 from dpfl.federated.convex.task import LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task, records_of, run_columns
 from dpfl.federated.convex.user_batches import Draw, batches
 from dpfl.models.glm import Array
@@ -28,12 +30,14 @@ from dpfl.sweeps import Folders, Sweep
 
 
 def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a row a cell: its keys, sigma, noise_multiplier and the privacy columns of `projected_plan.privacy`.
+    """Return a row a cell: its keys, sigma, noise_multiplier and the columns of dpfl.federated.convex.plan.privacy.
 
     sigma is the standard deviation of one user's noise in every coordinate, in the gradient's unit.
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
     rows = []
+    if sweep.settings["model"] == SYNTHETIC:
+        about = synthetic_about(about, sweep.settings)
     for cell in sweep.cells:
         run = Run.of(sweep.settings, cell)
         _check_users(run, about)
@@ -60,7 +64,7 @@ def train(
     `checkpoint` is not used: minutes at most.
     Raises InputError where settings, cells, data or calibration cannot be used.
     """
-    task = load_task(sweep.settings["model"], folders)
+    task = _task(sweep, folders)
     runs = [Run.of(sweep.settings, cell) for cell in sweep.cells]
     sigmas = calibration["sigma"].tolist()
     if len(sigmas) != len(runs):
@@ -89,6 +93,13 @@ def train(
         for model, place in enumerate(places):
             metrics[place] = _measured(task, runs[place], goals, weights[..., model])
     return _table(sweep, task, runs, calibration, metrics)
+
+
+def _task(sweep: Sweep, folders: Folders) -> BinaryTask:
+    """Return the sweep's task: read from the data set's folders, or drawn."""
+    if sweep.settings["model"] == SYNTHETIC:
+        return synthetic_task(load_about(folders.arrays), sweep.settings)
+    return load_task(sweep.settings["model"], folders)
 
 
 def _run(

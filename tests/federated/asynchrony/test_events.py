@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from dpfl.federated.asynchrony.events import EndRound, Gradients, Interrupt, Mea
 
 
 def run(network=None, clients=3, rounds=6, epochs=2, seed=0):
-    return simulate(network or Network(), clients=clients, rounds=rounds, epochs=epochs, seed=seed)
+    return simulate(network or Network(), clients=clients, lengths=[Fraction(1)] * rounds, epochs=epochs, seed=seed)
 
 
 def test_without_delay_or_loss_every_round_is_synchronous():
@@ -22,6 +24,7 @@ def test_without_delay_or_loss_every_round_is_synchronous():
     assert list(run(clients=2, rounds=4).operations) == expected
 
 
+EQUAL, FALLING = [Fraction(1)] * 12, [Fraction(7, 3)] * 2 + [Fraction(1)] * 4 + [Fraction(1, 7)] * 8
 networks = st.builds(
     Network,
     speed_spread=st.sampled_from([1.0, 1.7, 9.0]),
@@ -35,15 +38,15 @@ networks = st.builds(
 
 
 @settings(max_examples=50, deadline=None)
-@given(network=networks, clients=st.integers(1, 4), seed=st.integers(0, 3))
-def test_what_happens_is_consistent(network, clients, seed):
-    rounds, epochs = 12, 3
+@given(network=networks, clients=st.integers(1, 4), seed=st.integers(0, 3), lengths=st.sampled_from([EQUAL, FALLING]))
+def test_what_happens_is_consistent(network, clients, seed, lengths):
+    rounds, epochs = len(lengths), 3
     try:
-        program = simulate(network, clients=clients, rounds=rounds, epochs=epochs, seed=seed)
+        program = simulate(network, clients=clients, lengths=lengths, epochs=epochs, seed=seed)
     except InputError as error:
         assert "never reports" in str(error) and network.update_loss > 0
         return
-    assert program == simulate(network, clients=clients, rounds=rounds, epochs=epochs, seed=seed)
+    assert program == simulate(network, clients=clients, lengths=lengths, epochs=epochs, seed=seed)
     covered, ended, added = {}, [], []
     held, version = [0] * clients, 0
     for operation in program.operations:
@@ -119,6 +122,36 @@ def test_the_guard_makes_clients_wait_for_the_server():
     guarded = run(Network(broadcast_loss=0.9, max_staleness=2), rounds=60)
     assert silent.staleness_rounds > 2 > guarded.staleness_rounds
     assert guarded.simulated_rounds > silent.simulated_rounds == 60
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_no_client_starts_a_round_with_a_model_older_than_the_guard_allows(limit):
+    network = Network(broadcast_loss=0.9, max_staleness=limit)
+    for guarded, oldest in ((network, limit - 1), (Network(broadcast_loss=0.9), 20)):
+        silent, ages = [0, 0], []
+        started: set[tuple[int, int]] = set()
+        for operation in run(guarded, clients=2, rounds=60).operations:
+            match operation:
+                case Interrupt(client, _):
+                    silent[client] = 0
+                case Gradients(client, number, _, _) if (client, number) not in started:
+                    started.add((client, number))
+                    ages.append(silent[client])
+                case EndRound(client):
+                    silent[client] += 1
+        assert (max(ages) == oldest) if guarded is network else (max(ages) > oldest)
+
+
+def test_a_round_lasts_as_long_as_its_batch_is_large():
+    lengths = [Fraction(1, 2)] * 4 + [Fraction(2)]
+    program = simulate(Network(window=0.5), clients=1, lengths=lengths, epochs=2, seed=0)
+    assert program.simulated_rounds == 4.0
+    kinds = [type(each) for each in program.operations if isinstance(each, ServerStep | Measure)]
+    assert kinds == [ServerStep] * 4 + [Measure, ServerStep, Measure]
+    # The model of the last short round is back as the long one starts: constant latency of a quarter of it.
+    late = simulate(Network(window=0.5, delay=0.25), clients=1, lengths=lengths, epochs=2, seed=0)
+    shares = [each.stop for each in late.operations if isinstance(each, Gradients) and each.round == 4]
+    assert shares[-1] == 1.0 and all(0 < share < 1 for share in shares[:-1]) and len(shares) > 1
 
 
 def test_speeds_span_the_spread_and_slow_clients_take_longer():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def federation(sampling=Sampling.FIXED, mix=(1 / 3, 1 / 3, 1 / 3)):
         train=data,
         test=data,
         mix=mix,
-        batch_size=BATCH,
+        batch_sizes=(BATCH,) * ROUNDS,
         sampling=sampling,
         seed=7,
     )
@@ -59,7 +60,8 @@ def postures(clips, stds, *, arsinh=INFINITE, kept=1.0, steps=0.3, rounds=ROUNDS
 
 def run(network=None, own=None, federated=None, seed=7):
     federated = federated or federation()
-    program = simulate(network or Network(), clients=len(federated.shares), rounds=ROUNDS, epochs=2, seed=seed)
+    lengths = [Fraction(1)] * ROUNDS
+    program = simulate(network or Network(), clients=len(federated.shares), lengths=lengths, epochs=2, seed=seed)
     return replay(federated, program, own or postures([0.7], [0.5]), lambda: None)
 
 

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from dpfl import config, grid
-from dpfl.data.read import load_about
-from dpfl.data.stand_ins import build_stand_in
-from dpfl.papers import module
-from dpfl.reporting.results import Results, write_csv
-from dpfl.sweeps import Folders
-
-KEY = "asoodeh2021"
+from dpfl.reporting.results import Results
 
 
 def kept(cell: dict) -> bool:
@@ -27,31 +18,9 @@ def kept(cell: dict) -> bool:
 
 
 @pytest.fixture(scope="session")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def ran(trained: Callable[..., Results]) -> Results:
     """Every table and figure's data of the paper, from runs on the stand-in."""
-    folder = tmp_path_factory.mktemp(KEY)
-    build_stand_in("digits", folder / "arrays" / "digits")
-    folders = Folders.of(folder, "digits")
-    tables = []
-    for sweep in grid.expand(config.resolve({"papers": [KEY], "seeds": [0, 1, 2]})):
-        small = replace(sweep, cells=tuple(filter(kept, sweep.cells)))
-        algorithm = import_module(f"dpfl.federated.{small.algorithm}")
-        calibration = algorithm.calibrate(small, load_about(folders.arrays))
-        tables.append(folder / f"{small.name}.csv")
-        with tables[-1].open("w") as stream:
-            write_csv(algorithm.train(small, folders, calibration, None, lambda done, total: None), stream)
-    return written(Results(folder / "demo", {KEY: tuple(tables)}))
-
-
-def written(results: Results) -> Results:
-    """Write every table and figure's data, as the stages do."""
-    for kind, recipes in (("tables", module(KEY, "tables").TABLES), ("figures", module(KEY, "figures").FIGURES)):
-        for name, recipe in recipes.items():
-            path = results.folder / kind / f"{KEY}_{name}.csv"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("w") as stream:
-                write_csv(recipe.data(results), stream)
-    return results
+    return trained("asoodeh2021", kept)
 
 
 @pytest.fixture
@@ -61,12 +30,6 @@ def results(ran: Results) -> Results:
 
 
 @pytest.fixture
-def without_runs(made: Callable[[str], Results]) -> Results:
-    """The same of a configuration that trains nothing of the paper."""
-    return made(KEY)
-
-
-@pytest.fixture
 def run_table(ran: Results) -> Path:
     """One of the run tables."""
-    return ran.run_tables[KEY][0]
+    return ran.run_tables["asoodeh2021"][0]

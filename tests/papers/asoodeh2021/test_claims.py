@@ -1,10 +1,11 @@
+import pandas as pd
 import pytest
 
 from dpfl.papers import load
-from dpfl.papers.asoodeh2021.claims import CLAIMS
+from dpfl.papers.asoodeh2021.claims import CLAIMS, stopping_costs
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
 from dpfl.reporting.claims import Outcome, evaluate
-from dpfl.reporting.results import write_csv
+from dpfl.reporting.results import Results, write_csv
 
 KEY = "asoodeh2021"
 KEYS = {"theorem2", "participation", "price_of_privacy", "without_replacement", "random_stopping", "relaxed"}
@@ -56,9 +57,12 @@ def test_claims_without_runs_are_not_testable(without_runs):
 
 
 def test_runs_decide_on_the_price_and_name_their_data(results):
-    verdict = CLAIMS["price_of_privacy"](results)
-    assert verdict.outcome in (Outcome.HOLDS, Outcome.IN_PART)
-    assert "digits (stand-in for mnist)" in verdict.evidence
+    for claim in ("price_of_privacy", "without_replacement"):
+        verdict = CLAIMS[claim](results)
+        assert verdict.outcome is Outcome.NOT_TESTABLE and verdict.evidence.startswith("On stand-in data only (digits)")
+        assert "digits (stand-in for mnist)" in verdict.evidence
+    evidence = CLAIMS["price_of_privacy"](results).evidence
+    assert "features the noise's part grows as d to the power" in evidence and "3 runs a point on synthetic" in evidence
 
 
 @pytest.mark.parametrize(("slope", "bound", "outcome"), [(None, 1, Outcome.HOLDS), (0, 0, Outcome.FAILS)])
@@ -68,7 +72,7 @@ def test_the_price_follows_exponents_and_bounds(doctored, slope, bound, outcome)
 
     def bounds(data):
         data["excess_bound"] = data["excess_risk"] * 2 * bound
-        data["interval"] = 0.0
+        data["interval"], data["stand_in_for"] = 0.0, ""
 
     first = doctored("tables", "rates", exponents)
     data = first.figure(KEY, "price")
@@ -81,6 +85,16 @@ def test_the_price_follows_exponents_and_bounds(doctored, slope, bound, outcome)
 @pytest.mark.parametrize(("difference", "outcome"), [(1.0, Outcome.FAILS), (-1.0, Outcome.HOLDS), (0.0, Outcome.HOLDS)])
 def test_replacement_follows_the_paired_differences(doctored, difference, outcome):
     def shift(data):
-        data["difference"], data["interval"] = difference, 0.5
+        data["difference"], data["interval"], data["stand_in_for"] = difference, 0.5, ""
 
     assert CLAIMS["without_replacement"](doctored("figures", "sampling", shift)).outcome == outcome
+
+
+def test_what_stopping_costs_is_said_for_every_batch_size(results, tmp_path):
+    data = results.figure(KEY, "sampling")
+    path = tmp_path / "figures" / f"{KEY}_sampling.csv"
+    path.parent.mkdir()
+    with path.open("w") as stream:
+        write_csv(pd.concat([data, data.assign(batch_size=10)]), stream)
+    words = stopping_costs(Results(tmp_path))
+    assert words.count("m = 1 and") == words.count("m = 10 and") == data["sigma"].nunique()

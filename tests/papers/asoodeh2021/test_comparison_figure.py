@@ -32,5 +32,5 @@ def test_the_picture_names_every_way_under_its_trust(results):
 def test_without_runs_it_says_so(without_runs):
     assert data(without_runs).empty
     figure = draw(without_runs.figure(KEY, "five_papers"))
-    assert "no run" in figure.axes[0].texts[0].get_text()
+    assert "no private run" in figure.axes[0].texts[0].get_text()
     plt.close(figure)

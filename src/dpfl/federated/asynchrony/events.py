@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from fractions import Fraction
 
 from dpfl.engine.randomness import generator
 from dpfl.errors import InputError
@@ -18,13 +20,14 @@ from dpfl.errors import InputError
 
 @dataclass(frozen=True)
 class Network:
-    """How clients and messages behave; times are in rounds of a client of speed 1.
+    """How clients and messages behave; times are in rounds of a client of speed 1, of the run's own batch size.
 
     speed_spread >= 1: the fastest client's speed over the slowest's, geometric steps between, geometric mean 1.
     delay >= 0: mean latency of every message, either way; jitter in [0, 1]: the share of it that is exponential, so
     that messages overtake each other. update_loss, broadcast_loss in [0, 1]: the chance that a message is lost.
     window > 0: the server collects updates for so long, then steps and broadcasts. max_staleness: a client that has
-    not heard of the server for so many of its rounds waits until it does; None never waits.
+    not heard of the server for so many of its rounds waits until it does; None never waits. The chapter would let it
+    wait for models that lie too far apart, too: that would let the order of events depend on weights.
     Raises InputError naming the field that cannot be used.
     """
 
@@ -125,15 +128,17 @@ class Program:
     interrupted_pct: float
 
 
-def simulate(network: Network, *, clients: int, rounds: int, epochs: int, seed: int) -> Program:
-    """Return what happens while each client makes `rounds` rounds, which are `epochs` epochs of its records.
+def simulate(network: Network, *, clients: int, lengths: Sequence[Fraction], epochs: int, seed: int) -> Program:
+    """Return what happens while each client makes len(lengths) rounds, which are `epochs` epochs of its records.
+
+    lengths[round] > 0 is the round's batch over the run's batch size, exact so that epochs end where they should.
 
     Every message's fate is addressed by (seed, "messages", client, number, direction): settings that differ in delay
     or loss alone see the same draws. Events of one instant: rounds end, updates arrive, windows close, broadcasts
     arrive, rounds start; within a kind by client. Raises InputError where every update of a client was lost.
     Source: vandijk2023, Algorithm 1 and sections 2.2, 2.4, 2.5.
     """
-    simulation = _Simulation(network, clients, rounds, epochs, seed)
+    simulation = _Simulation(network, clients, lengths, epochs, seed)
     simulation.run()
     return simulation.program()
 
@@ -170,13 +175,15 @@ class _Simulation:
 
     network: Network
     clients: int
-    rounds: int
+    lengths: Sequence[Fraction]
     epochs: int
     seed: int
     now: float = 0.0
     operations: list[Operation] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.rounds, self.work, self.computed = len(self.lengths), sum(self.lengths), Fraction(0)
+        self.durations = [float(length) for length in self.lengths]
         self.states = [_Client(speed) for speed in self.network.speeds(self.clients)]
         self.heap = [(0.0, _Kind.ROUND_STARTS, client, 0) for client in range(self.clients)]
         self.heap.append((self.network.window, _Kind.WINDOW_CLOSES, 0, 1))
@@ -225,7 +232,8 @@ class _Simulation:
         if not state.waits:
             self.staleness += age
             state.started, state.done = self.now, 0.0
-            heapq.heappush(self.heap, (self.now + 1 / state.speed, _Kind.ROUND_ENDS, client, state.round))
+            end = self.now + self.durations[state.round] / state.speed
+            heapq.heappush(self.heap, (end, _Kind.ROUND_ENDS, client, state.round))
 
     def _end_round(self, client: int, number: int) -> None:
         """Finish the batch, send the update, go on."""
@@ -240,6 +248,7 @@ class _Simulation:
         state.started = None
         state.round += 1
         self.ended += 1
+        self.computed += self.lengths[number]
         if state.round < self.rounds:
             heapq.heappush(self.heap, (self.now, _Kind.ROUND_STARTS, client, state.round))
 
@@ -266,7 +275,7 @@ class _Simulation:
 
     def _measure(self) -> None:
         """Ask for a look at the model for every epoch that the clients have completed together."""
-        while self.ended * self.epochs >= (self.measured + 1) * self.clients * self.rounds:
+        while self.computed * self.epochs >= (self.measured + 1) * self.clients * self.work:
             if self.measured + 1 == self.epochs and self.in_flight:
                 return
             self.measured += 1
@@ -280,7 +289,8 @@ class _Simulation:
         state.heard_at_round = state.round
         if number > state.version:
             if state.started is not None:
-                self._compute(client, min((self.now - state.started) * state.speed, 1.0))
+                done = (self.now - state.started) * state.speed / self.durations[state.round]
+                self._compute(client, min(done, 1.0))
                 self.interrupted += state.done > 0
             self.operations.append(Interrupt(client, number))
             state.version = number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from dpfl.accounting.statement import PrivacyStatement
 from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon, segments_sigma
 from dpfl.errors import InputError
 from dpfl.federated.asynchrony.preparation import Preparation
-from dpfl.federated.asynchrony.schedules import Strategy
+from dpfl.federated.asynchrony.schedules import Course, Strategy
 
 _ASYNCHRONY = "delay, loss, order and interrupts are post-processing and change nothing"
 _ONE_AXIS = "arsinh noise: for moves of the sum along one axis, no proof for others"
@@ -93,15 +93,20 @@ class Posture:
             raise InputError(f"epsilon: is {self.epsilon}, sigma: is {self.sigma}; both must be above 0")
         if not 0 < self.preparation_share < 1:
             raise InputError(f"preparation_share: is {self.preparation_share}, must be between 0 and 1")
-        if self.sampling is Sampling.POISSON and (self.strategy.segments(**self._plain) != [self._round(1.0)]):
-            raise InputError("strategy: segments and arsinh noise are accounted for batches of fixed size only")
         if self.sampling is Sampling.POISSON and self.preparation.is_private:
             raise InputError("preparation: is accounted for batches of fixed size only")
+        if self.sampling is Sampling.POISSON and self.segments(self.strategy, 1.0) != [self._segment]:
+            raise InputError("strategy: segments and arsinh noise are accounted for batches of fixed size only")
+
+    @cached_property
+    def course(self) -> Course:
+        """The batches of the run; raises InputError where a segment has one that cannot be."""
+        return self.strategy.course(records=self.records, batch_size=self.batch_size, epochs=self.epochs)
 
     @property
     def rounds(self) -> int:
-        """Rounds of the run: whole batches in an epoch, times epochs."""
-        return self.records // self.batch_size * self.epochs
+        """Rounds of the run: whole batches in an epoch, over all epochs."""
+        return self.course.rounds
 
     @property
     def private(self) -> bool:
@@ -114,11 +119,9 @@ class Posture:
         return 2.0 if self.neighbouring is Neighbouring.REPLACE_ONE else 1.0
 
     @property
-    def _plain(self) -> dict[str, Any]:
-        return {"sigma": 1.0, "p": self.batch_size / self.records, "rounds": self.rounds, "epochs": self.epochs}
-
-    def _round(self, sigma: float) -> Segment:
-        return Segment(self.rounds, sigma, self.batch_size / self.records)
+    def _segment(self) -> Segment:
+        """A run without segments, at sigma 1."""
+        return Segment(self.rounds, 1.0, self.batch_size / self.records)
 
     def preparation_sigma(self) -> float:
         """Return the noise of the preparation's release over its sensitivity: 0 where it takes exact statistics."""
@@ -130,7 +133,7 @@ class Posture:
         """Return what is released with a run's sigma: the preparation, then the rounds."""
         prepared = self.preparation_sigma()
         release = [Segment(1, prepared, 1.0)] if prepared else []
-        return release + strategy.segments(**{**self._plain, "sigma": sigma})
+        return release + strategy.segments(self.course, sigma=sigma, records=self.records)
 
     def round_sigma(self) -> float:
         """Return the run's sigma: the one given, or the least that meets epsilon; 0 without privacy."""
@@ -176,9 +179,12 @@ class Posture:
     def _note(self, spent: float) -> str:
         """Say how the accounting relates to what is done."""
         parts = ["C_p of each round, composed (fixed batches, sensitivity 2C)", _ASYNCHRONY]
-        sigmas = np.unique(self.strategy.noise(self.rounds, self.epochs))
+        sigmas = np.unique(self.strategy.noise(self.course))
         if len(sigmas) > 1:
             parts.append(f"segments with {', '.join(f'{value:.3g}' for value in sigmas)} times this noise, composed")
+        sizes = dict.fromkeys(self.course.batch_sizes)
+        if len(sizes) > 1:
+            parts.append(f"segments with batches of {', '.join(map(str, sizes))}, each with its own rate, composed")
         if math.isfinite(self.strategy.arsinh_scale):
             parts.append(_ONE_AXIS)
         if self.preparation.is_private:

@@ -41,8 +41,8 @@ class Postures:
 class Federation:
     """Clients and their data. `shares[client]`: its records in `train` (inputs, labels); `test` likewise.
 
-    `mix[client]` >= 0 is the server's weight of the client's updates; 1/clients each is their mean. `batch_size` is the
-    number that a noisy sum is divided by: a batch's size where it is fixed, its expectation else.
+    `mix[client]` >= 0 is the server's weight of the client's updates; 1/clients each is their mean. A round's noisy sum
+    is divided by `batch_sizes[round]`: the batch's size where it is fixed, its expectation else.
     """
 
     module: nn.Module
@@ -51,7 +51,7 @@ class Federation:
     train: tuple[Tensor, Tensor]
     test: tuple[Tensor, Tensor]
     mix: tuple[float, ...]
-    batch_size: int
+    batch_sizes: tuple[int, ...]
     sampling: Sampling
     seed: int
 
@@ -59,7 +59,7 @@ class Federation:
         """Return the round's records as indices into `train`."""
         share = self.shares[client]
         address = {"seed": self.seed, "client": client, "round": round}
-        return torch.from_numpy(share[round_batch(len(share), self.batch_size, self.sampling, **address)])
+        return torch.from_numpy(share[round_batch(len(share), self.batch_sizes[round], self.sampling, **address)])
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Trained:
 def replay(federation: Federation, program: Program, postures: Postures, tick: Callable[[], None]) -> Trained:
     """Carry out `program` for every variant at once, from the module's weights; `tick` is called after each round.
 
-    A round: U = sum of clipped gradients + noise; the client steps by step_size U / batch_size, and sends U /
-    batch_size, its small entries dropped. The server steps by the mix of what a window brought, each update with its
+    A round: U = sum of clipped gradients + noise; the client steps by step_size U / batch size, and sends U / batch
+    size, its small entries dropped. The server steps by the mix of what a window brought, each update with its
     own round's step size. Variants share batches and base noise, and each keeps its own law.
 
     Formal guarantee: a client releases its noisy sums alone. Delay, loss, order, interrupts, windows, weights and
@@ -137,7 +137,7 @@ class _Machine:
             address = {"seed": self.federation.seed, "client": end.client, "epoch": end.round, "step": 0}
             draws = base_noise(update.shape[1], **address, dtype=update.dtype, device=update.device)
             update += arsinh_noise(draws * noise_stds, self.postures.arsinh_scales[end.round][:, None])
-        step = update * (self.postures.step_sizes[end.round] / self.federation.batch_size)[:, None]
+        step = update * (self.postures.step_sizes[end.round] / self.federation.batch_sizes[end.round])[:, None]
         self.clients[end.client] -= step
         if end.delivered:
             self.sent[end.client, end.round] = self._compressed(step)

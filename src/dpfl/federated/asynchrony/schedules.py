@@ -1,8 +1,10 @@
-"""How clipping, noise and step sizes change in the course of a run: by segments of rounds, fixed before it starts."""
+"""How batches, clipping, noise and step sizes change in the course of a run: by segments, fixed before it starts."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,15 +17,30 @@ from dpfl.errors import InputError
 
 
 @dataclass(frozen=True)
+class Course:
+    """The rounds of a run: the batch size of each, and the epoch that it belongs to, counted from 0."""
+
+    batch_sizes: tuple[int, ...]
+    epochs: tuple[int, ...]
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the run."""
+        return len(self.batch_sizes)
+
+
+@dataclass(frozen=True)
 class Strategy:
     """One way of spending a budget; factors multiply the run's clip norm and sigma in segments of equal length.
 
+    batch_factors multiply the batch size, in segments of whole epochs: an epoch then has more or fewer rounds.
     last_epoch: sigma / sqrt(E + 1) in the last of E epochs, times what the segments say. arsinh_scale: a over sigma of
     the noise a arsinh(N/a), infinite for Gaussian noise. kept_share: what compression keeps of an update's entries.
     budget_of: the strategy whose sigma is taken over, for a run that may spend more; None meets the budget itself.
     Nothing here looks at data or models, so the guarantee is known before the run (vandijk2023, section 5.2).
     """
 
+    batch_factors: tuple[float, ...] = (1.0,)
     clip_factors: tuple[float, ...] = (1.0,)
     noise_factors: tuple[float, ...] = (1.0,)
     last_epoch: bool = False
@@ -39,32 +56,47 @@ class Strategy:
             known = ", ".join(cls.__dataclass_fields__)
             raise InputError(f"strategies.{name}: {sorted(unknown)[0]} is unknown, should be one of {known}")
         strategy = cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
-        factors = (*strategy.clip_factors, *strategy.noise_factors, strategy.arsinh_scale, strategy.kept_share)
-        if not (strategy.clip_factors and strategy.noise_factors) or min(factors) <= 0 or strategy.kept_share > 1:
+        lists = (strategy.batch_factors, strategy.clip_factors, strategy.noise_factors)
+        factors = (*itertools.chain(*lists), strategy.arsinh_scale, strategy.kept_share)
+        if not all(lists) or min(factors) <= 0 or strategy.kept_share > 1:
             raise InputError(f"strategies.{name}: factors and scales must be above 0, kept_share at most 1")
         return strategy
 
-    def clip(self, rounds: int) -> NDArray[np.float64]:
-        """Return each round's clip norm over the run's."""
-        return _by_segment(self.clip_factors, rounds)
+    def course(self, *, records: int, batch_size: int, epochs: int) -> Course:
+        """Return the rounds of `epochs` epochs of `records`, batches being what the segments make of `batch_size`.
 
-    def noise(self, rounds: int, epochs: int) -> NDArray[np.float64]:
-        """Return each round's sigma over the run's; the last rounds / epochs rounds are the last epoch."""
-        factors = _by_segment(self.noise_factors, rounds)
+        What is left of an epoch after its whole batches is not used. Raises InputError where a batch holds no record,
+        or more than there are.
+        """
+        sizes = np.rint(batch_size * _by_segment(self.batch_factors, epochs)).astype(int).tolist()
+        for size in sizes:
+            if not 1 <= size <= records:
+                raise InputError(f"batch_size: is {size} in a segment, must be from 1 to a client's {records} records")
+        rounds = [(size, epoch) for epoch, size in enumerate(sizes) for _ in range(records // size)]
+        return Course(*(tuple(part) for part in zip(*rounds, strict=True)))
+
+    def clip(self, course: Course) -> NDArray[np.float64]:
+        """Return each round's clip norm over the run's."""
+        return _by_segment(self.clip_factors, course.rounds)
+
+    def noise(self, course: Course) -> NDArray[np.float64]:
+        """Return each round's sigma over the run's."""
+        factors = _by_segment(self.noise_factors, course.rounds)
         if self.last_epoch:
-            factors[rounds - rounds // epochs :] /= math.sqrt(epochs + 1)
+            last = course.epochs[-1]
+            factors[np.equal(course.epochs, last)] /= math.sqrt(last + 2)
         return factors
 
-    def segments(self, *, sigma: float, p: float, rounds: int, epochs: int) -> list[Segment]:
-        """Return what an accountant has to compose: runs of rounds with one sigma."""
-        values, counts = np.unique(self.noise(rounds, epochs), return_counts=True)
+    def segments(self, course: Course, *, sigma: float, records: int) -> list[Segment]:
+        """Return what an accountant has to compose: runs of rounds with one sigma and one share of the records."""
+        rounds = Counter(zip(self.noise(course).tolist(), course.batch_sizes, strict=True))
         return [
-            Segment(int(count), sigma * float(value), p, self.arsinh_scale)
-            for value, count in zip(values, counts, strict=True)
+            Segment(count, sigma * factor, size / records, self.arsinh_scale)
+            for (factor, size), count in sorted(rounds.items())
         ]
 
 
-def step_sizes(learning_rate: float, decay: float, rounds: int, epochs: int) -> NDArray[np.float64]:
+def step_sizes(learning_rate: float, decay: float, course: Course) -> NDArray[np.float64]:
     """Return the step size of each round, learning_rate / (1 + decay * epochs completed); constant within an epoch.
 
     learning_rate > 0, decay >= 0; raises InputError naming the one that is not. vandijk2023, Algorithm 1, line 4.
@@ -73,10 +105,10 @@ def step_sizes(learning_rate: float, decay: float, rounds: int, epochs: int) -> 
         raise InputError(f"learning_rate: is {learning_rate}, must be above 0")
     if not decay >= 0:
         raise InputError(f"step_decay: is {decay}, must be at least 0: step sizes diminish")
-    return learning_rate / (1 + decay * (np.arange(rounds) // (rounds // epochs)))
+    return learning_rate / (1 + decay * np.array(course.epochs))
 
 
-def _by_segment(factors: Sequence[float], rounds: int) -> NDArray[np.float64]:
-    """Return each round's factor, the rounds cut into as many segments as there are factors, as equal as can be."""
-    parts = np.array_split(np.empty(rounds), len(factors))
+def _by_segment(factors: Sequence[float], count: int) -> NDArray[np.float64]:
+    """Return the factor of each round or epoch: cut into as many segments as there are factors, as equal as can be."""
+    parts = np.array_split(np.empty(count), len(factors))
     return np.concatenate([np.full(len(part), factor) for part, factor in zip(parts, factors, strict=True)])

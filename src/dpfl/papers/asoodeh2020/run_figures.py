@@ -46,8 +46,9 @@ def theory(run: pd.Series) -> dict[str, Any]:
 
 
 def places(results: Results) -> pd.DataFrame:
-    """Return delta by place and epsilon at the noise of runs of the mean in public order: least budget, largest step.
+    """Return delta by place and epsilon at the noise of runs of the mean in public order.
 
+    The runs are those with the budget nearest to SHOWN_EPSILON and, among these, the largest step.
     Columns: law, variant, n, step, scale, later (records behind the place), epsilon, delta.
     """
     columns = ["law", "variant", "n", "step", "scale", "later", "epsilon", "delta"]
@@ -59,7 +60,8 @@ def places(results: Results) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     parts = []
     for law, group in runs.groupby("law"):
-        run = group.sort_values(["epsilon", "step"], ascending=[True, False]).iloc[0]
+        away = (group["epsilon"] - SHOWN_EPSILON).abs()
+        run = group[away == away.min()].sort_values("step").iloc[-1]
         values = theory(run)
         later = np.unique(np.geomspace(1, values["n"], PLACES).round().astype(int)) - 1
         for variant in VARIANTS if law == Law.GAUSSIAN else ("last",):

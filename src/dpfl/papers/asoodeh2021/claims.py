@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
+from dpfl.papers.asoodeh2021.dimension import dimension_cost
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
-from dpfl.papers.asoodeh2021.runs import data_note
-from dpfl.reporting.claims import Check, Verdict, counted
+from dpfl.papers.asoodeh2021.runs import data_note, stand_ins
+from dpfl.reporting.claims import Check, Verdict, counted, on_stand_in
 from dpfl.reporting.evidence import errors, passed
 from dpfl.reporting.results import Results
 
@@ -72,12 +73,13 @@ def price_of_privacy(results: Results) -> Verdict:
             f"{EXPONENT_TOLERANCE} of {rows['expected'].iloc[0]:g} in {near[rows.index].sum()} of {len(rows)}"
         )
     loose = (means["excess_bound"] / means["excess_risk"]).median() if len(means) else float("nan")
-    return counted(
-        int(near.sum() + below.sum()),
-        len(rates) + len(means),
+    evidence = (
         f"{'; '.join(parts)}; {below.sum()} of {len(means)} mean excess risks lie within Corollary 1's bound with the "
-        f"dimension (90 % intervals), which is {loose:.0f} times too large in the median. {data_note(means)}",
+        f"dimension (90 % intervals), which is {loose:.0f} times too large in the median. {data_note(means)} "
+        f"{dimension_cost(results)}"
     )
+    verdict = counted(int(near.sum() + below.sum()), len(rates) + len(means), evidence)
+    return on_stand_in(stand_ins(means), verdict)
 
 
 def without_replacement(results: Results) -> Verdict:
@@ -87,7 +89,7 @@ def without_replacement(results: Results) -> Verdict:
     better = data["difference"] + data["interval"] < 0
     stopped = data[data["release"] == "random"]
     parts = ", ".join(
-        f"{row.one_pass:.3g} against {row.with_replacement:.3g} at sigma = {row.sigma:g}"
+        f"{row.one_pass:.3g} against {row.with_replacement:.3g} at m = {row.batch_size:g}, sigma = {row.sigma:g}"
         for row in stopped.itertuples(index=False)
     )
     evidence = (
@@ -95,7 +97,7 @@ def without_replacement(results: Results) -> Verdict:
         f"better in {better.sum()}. Excess risk of the randomly stopped model, which the corollary is about: {parts}. "
         f"{data_note(data)}"
     )
-    return counted(int(harmless.sum()), len(data), evidence)
+    return on_stand_in(stand_ins(data), counted(int(harmless.sum()), len(data), evidence))
 
 
 def stopping_costs(results: Results) -> str:
@@ -104,10 +106,10 @@ def stopping_costs(results: Results) -> str:
     if data.empty:
         return "It was not run here."
     parts = []
-    for sigma, rows in data.groupby("sigma"):
+    for (dataset, size, sigma), rows in data.groupby(["dataset", "batch_size", "sigma"]):
         risks = rows.set_index("release")["one_pass"]
         named = ", ".join(f"{name.replace('_', ' ')} {risks[name]:.3g}" for name in risks.index)
-        parts.append(f"at sigma = {sigma:g} {named}")
+        parts.append(f"on {dataset} at m = {size:g} and sigma = {sigma:g} {named}")
     return f"What it buys is excess risk: {'; '.join(parts)}. {data_note(data)}"
 
 

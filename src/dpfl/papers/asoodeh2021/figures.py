@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from dpfl.accounting import contraction
 from dpfl.papers import load
 from dpfl.papers.asoodeh2021.comparison_figure import COMPARISON
+from dpfl.papers.asoodeh2021.dimension import DIMENSION
 from dpfl.papers.asoodeh2021.run_figures import RUN_FIGURES
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
@@ -123,4 +124,4 @@ def _draw_shares(axis: Axes, rows: pd.DataFrame) -> None:
     axis.legend(loc="lower left", frameon=False)
 
 
-FIGURES = {"figure_2": FigureRecipe(data, draw), **RUN_FIGURES, **COMPARISON}
+FIGURES = {"figure_2": FigureRecipe(data, draw), **RUN_FIGURES, **DIMENSION, **COMPARISON}

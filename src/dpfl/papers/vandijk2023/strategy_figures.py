@@ -13,6 +13,8 @@ from dpfl.reporting.results import Results
 
 STRATEGIES = {
     "constant": "constant",
+    "growing_batch": "batch 1/2, 1, 2",
+    "falling_batch": "batch 2, 1, 1/2",
     "falling_clip": "clip norm 1, 1/2, 1/4",
     "falling_noise": "noise 1.25, 1, 0.8",
     "falling_both": "both fall",
@@ -43,7 +45,7 @@ def draw_strategies(data: pd.DataFrame) -> Figure:
     unpaid = data[data["strategy"] == "last_epoch_unpaid"]
     spent = ", ".join(f"{own:.3g} instead of {asked:g}" for asked, own in _budgets(unpaid))
     text = "Differences within a seed to the constant strategy with the same epsilon"
-    text += f"; the smaller last σ, not paid for, spends ε = {spent}" if spent else ""
+    text += f";\nthe smaller last σ, not paid for, spends ε = {spent}" if spent else ""
     return _dots(data, "strategy", STRATEGIES, "difference to constant (points)", text, differences=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
@@ -36,6 +37,11 @@ def find(config: Mapping[str, Any], paper: str, name: str) -> Sweep:
             return sweep
     known = ", ".join(sweep.name for sweep in sweeps[:5]) or "none at this scale"
     raise InputError(f"no sweep {name} of {paper} at scale {config['scale']}; there are {len(sweeps)}: {known}")
+
+
+def run_table(results: Path, paper: str, sweep: str) -> Path:
+    """Return where results/<scale> has the runs of a sweep: a compressed CSV, for most of its columns repeat."""
+    return results / "runs" / paper / f"{sweep}.csv.gz"
 
 
 def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, Any]) -> list[Sweep]:

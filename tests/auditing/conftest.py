@@ -118,16 +118,10 @@ def project(tiny_project, tmp_path, monkeypatch):
                     entry |= {"bytes": path.stat().st_size, "sha256": digest}
             place.write_text(json.dumps(record))
 
-    def edit(path, change):
-        """Apply `change` to the text of a file, which must differ then."""
-        text = path.read_text()
-        path.write_text(change(text))
-        assert path.read_text() != text
-
     runs = results / "runs" / "bhaskar2025"
     return SimpleNamespace(
-        root=root, results=results, by_hashes=by_hashes, findings=findings, hide=hide, edit=edit,
-        make_pages=make_pages, runs=[runs / f"digits_scatter_linear_k10_seed{seed}.csv" for seed in (0, 1)],
+        root=root, results=results, by_hashes=by_hashes, findings=findings, hide=hide,
+        make_pages=make_pages, runs=[runs / f"digits_scatter_linear_k10_seed{seed}.csv.gz" for seed in (0, 1)],
         noise=results / "accounting" / "bhaskar2025.csv", table=results / "tables" / "bhaskar2025_table_2.csv",
         published=lambda: load("bhaskar2025"),
     )  # fmt: skip

@@ -43,7 +43,7 @@ def test_finished_sweeps_are_not_planned_again_and_a_gpu_is_counted(folder):
     resolved = config.resolve({"papers": ["bhaskar2025"], "training": {"device": "cuda"}})
     first = "\n".join(plan.lines(resolved, plan.place("default", 1, "cuda"), table()))
     name = next(each.name for each in plan.grid.expand(resolved))
-    path = folder / "results/demo/runs/bhaskar2025" / f"{name}.csv"
+    path = folder / "results/demo/runs/bhaskar2025" / f"{name}.csv.gz"
     path.parent.mkdir(parents=True)
     path.touch()
     second = "\n".join(plan.lines(resolved, plan.place("default", 1, "cuda"), table()))

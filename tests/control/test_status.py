@@ -40,7 +40,7 @@ def test_the_five_standings(sweep, tmp_path):
     put(log, "x y: 3 of 20 steps\ndpfl: the disk is full\n")
     failed = standing(sweep, folder, None)
     assert failed.work is Work.FAILED and failed.words == "dpfl: the disk is full"
-    put(folder / "runs" / "bhaskar2025" / f"{sweep.name}.csv")
+    put(folder / "runs" / "bhaskar2025" / f"{sweep.name}.csv.gz")
     assert work(sweep, tmp_path) is Work.DONE
 
 
@@ -51,7 +51,7 @@ def test_the_time_left_goes_by_sweeps_of_the_same_kind(sweep, tmp_path):
     first, second, *others = grid.expand(resolved)
     assert first.family == second.family
     folder = tmp_path / "results" / "demo"
-    put(folder / "runs" / "bhaskar2025" / f"{first.name}.csv")
+    put(folder / "runs" / "bhaskar2025" / f"{first.name}.csv.gz")
     put(folder / "benchmarks" / f"train_bhaskar2025_{first.name}.tsv", "s\th:m:s\n120.5\t0:02:00\n")
     lines = list(status.lines(resolved))
     assert lines[0].startswith(f"bhaskar2025: sweeps 1/{2 + len(others)}, tables 0/")

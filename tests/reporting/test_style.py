@@ -1,6 +1,7 @@
 import itertools
 
 from matplotlib.colors import to_rgb
+from PIL import Image
 
 from dpfl.reporting import style
 
@@ -25,3 +26,13 @@ def test_the_first_four_colours_differ_for_every_reader():
 
 def test_lines_differ_by_dash_and_marker_too():
     assert len(set(map(str, style.DASHES))) == len(style.COLOURS) == len(set(style.MARKERS))
+
+
+def test_a_saved_picture_has_a_palette_and_the_same_bytes_each_time(tmp_path):
+    figure, axis = style.panels()
+    axis.plot([0, 1], [0, 1])
+    for name in ("a.png", "b.png"):
+        style.save(figure, tmp_path / name, "png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    with Image.open(tmp_path / "a.png") as drawn:
+        assert drawn.mode == "P" and drawn.size == tuple(round(200 * inches) for inches in figure.get_size_inches())

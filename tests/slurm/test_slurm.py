@@ -18,7 +18,7 @@ seeds: [0]
 only: {dataset: [digits], model: [cnn_relu], clients: [10]}
 """
 SWEEP = "digits_cnn_relu_k10_seed0"
-COMPARED = ("runs/**/*.csv", "accounting/*.csv", "tables/*.*", "figures/*.*", "claims/*.*")
+COMPARED = ("runs/**/*.csv.gz", "accounting/*.csv", "tables/*.*", "figures/*.*", "claims/*.*")
 
 
 def hashes(folder):

@@ -70,7 +70,7 @@ def test_the_tiny_run_has_every_output(tiny_run):
 
 def test_run_tables_carry_a_complete_privacy_statement(tiny_run):
     folder, _, _ = tiny_run
-    tables = [pd.read_csv(file) for file in (folder / "results/demo/runs/bhaskar2025").glob("*.csv")]
+    tables = [pd.read_csv(file) for file in (folder / "results/demo/runs/bhaskar2025").glob("*.csv.gz")]
     runs = pd.concat(tables)
     private = runs[runs["epsilon"] < float("inf")]
     wanted = ["mechanism", "sampling", "neighbouring", "records", "sample_rate", "clip_norm", "noise_multiplier"]
@@ -88,9 +88,9 @@ def test_running_again_has_nothing_to_do(tiny_run):
 
 def test_a_lost_run_table_is_trained_again_to_the_same_bytes(tiny_run):
     folder, run, command = tiny_run
-    kept = ("results/demo/runs/**/*.csv", "results/demo/tables/*.csv", "results/demo/figures/*.*[gv]")
+    kept = ("results/demo/runs/**/*.csv.gz", "results/demo/tables/*.csv", "results/demo/figures/*.*[gv]")
     before = hashes(folder, *kept)
-    lost = next((folder / "results/demo/runs/bhaskar2025").glob("*.csv"))
+    lost = next((folder / "results/demo/runs/bhaskar2025").glob("*.csv.gz"))
     lost.unlink()
     assert run(*command).returncode == 0
     assert hashes(folder, *kept) == before
@@ -98,11 +98,20 @@ def test_a_lost_run_table_is_trained_again_to_the_same_bytes(tiny_run):
 
 def test_a_killed_training_leaves_nothing_and_continues(tiny_run):
     folder, run, command = tiny_run
-    before = hashes(folder, "results/demo/runs/**/*.csv")
-    target = sorted((folder / "results/demo/runs/bhaskar2025").glob("*.csv"))[0]
+    before = hashes(folder, "results/demo/runs/**/*.csv.gz")
+    target = sorted((folder / "results/demo/runs/bhaskar2025").glob("*.csv.gz"))[0]
     target.unlink()
     path = os.pathsep.join([os.path.dirname(subprocess.sys.executable), os.environ["PATH"]])
-    job = ["dpfl", "train", "--paper", "bhaskar2025", "--sweep", target.stem, "--config", "results/demo/config.yaml"]
+    job = [
+        "dpfl",
+        "train",
+        "--paper",
+        "bhaskar2025",
+        "--sweep",
+        target.name.split(".")[0],
+        "--config",
+        "results/demo/config.yaml",
+    ]
     process = subprocess.Popen(job, cwd=folder, env={**os.environ, "PATH": path}, stderr=subprocess.DEVNULL)
     time.sleep(4)
     process.send_signal(signal.SIGTERM)
@@ -110,12 +119,12 @@ def test_a_killed_training_leaves_nothing_and_continues(tiny_run):
     assert not target.exists() or process.returncode == 0
     assert not list(target.parent.glob("*.partial"))
     assert run(*command).returncode == 0
-    assert hashes(folder, "results/demo/runs/**/*.csv") == before
+    assert hashes(folder, "results/demo/runs/**/*.csv.gz") == before
 
 
 def test_two_runs_at_once_do_not_touch_each_other(tiny_run):
     folder, run, command = tiny_run
-    lost = next((folder / "results/demo/runs/lowy2021").glob("*.csv"))
+    lost = next((folder / "results/demo/runs/lowy2021").glob("*.csv.gz"))
     lost.unlink()
     path = os.pathsep.join([os.path.dirname(subprocess.sys.executable), os.environ["PATH"]])
     first = subprocess.Popen(command, cwd=folder, env={**os.environ, "PATH": path}, stderr=subprocess.DEVNULL)

@@ -24,7 +24,7 @@ import psutil
 
 REPOSITORY = Path(__file__).parents[2]
 COPIED = ("Snakefile", "config.yaml", "workflow", "environment.yml")
-COMPARED = ("runs/**/*.csv", "accounting/*.csv", "tables/*.*", "figures/*.*", "claims/*.*")
+COMPARED = ("runs/**/*.csv.gz", "accounting/*.csv", "tables/*.*", "figures/*.*", "claims/*.*")
 MEAN_SECONDS_BEFORE_A_KILL = 8.0
 
 

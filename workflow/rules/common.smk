@@ -35,7 +35,7 @@ PAPERS = {key: load(key) for key in CONFIG["papers"]}
 DATASETS = sorted({sweep.dataset for sweep in SWEEPS.values()})
 
 ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/about.json", dataset=DATASETS)
-ALL_RUNS = [f"{RESULTS}/runs/{sweep.paper}/{sweep.name}.csv" for sweep in SWEEPS.values()]
+ALL_RUNS = [str(grid.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in SWEEPS.values()]
 ALL_TABLES = [f"{RESULTS}/tables/{key}_{name}.csv" for key, paper in PAPERS.items() for name in paper.tables]
 ALL_FIGURES = [f"{RESULTS}/figures/{key}_{name}.csv" for key, paper in PAPERS.items() for name in paper.figures]
 ALL_CLAIMS = expand(f"{RESULTS}/claims/{{paper}}.csv", paper=PAPERS)
@@ -91,7 +91,7 @@ def datasets_of(wildcards):
 
 def runs_of(wildcards):
     """Return the run tables that a paper's tables and figures are made from."""
-    return [f"{RESULTS}/runs/{sweep.paper}/{sweep.name}.csv" for sweep in sweeps_of(wildcards)]
+    return [str(grid.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in sweeps_of(wildcards)]
 
 
 def evidence_of(wildcards):

@@ -5,8 +5,8 @@ rule train:
     input:
         unpack(training_inputs),
     output:
-        table=f"{RESULTS}/runs/{{paper}}/{{sweep}}.csv",
-        record=f"{RESULTS}/runs/{{paper}}/{{sweep}}.csv.record.json",
+        table=f"{RESULTS}/runs/{{paper}}/{{sweep}}.csv.gz",
+        record=f"{RESULTS}/runs/{{paper}}/{{sweep}}.csv.gz.record.json",
     log:
         f"{RESULTS}/logs/train_{{paper}}_{{sweep}}.log",
     benchmark:

@@ -16,6 +16,7 @@ from dpfl.auditing.recompute import agree
 from dpfl.control.devices import with_memory
 from dpfl.data.read import load_about
 from dpfl.errors import InputError
+from dpfl.grid import run_table
 from dpfl.provenance.audit import Audit, Finding
 from dpfl.provenance.cells import Row, read_rows, same
 from dpfl.provenance.record_file import read_record, record_path
@@ -84,7 +85,7 @@ def check_reruns(
 def _runs(root: Path, folder: Path, sweeps: list[Sweep]) -> Iterator[Run]:
     """Yield every run that is there, in the grid's order."""
     for sweep in sweeps:
-        path = folder / "runs" / sweep.paper / f"{sweep.name}.csv"
+        path = run_table(folder, sweep.paper, sweep.name)
         if not (path.exists() and record_path(path).exists()):
             continue
         rows, record = read_rows(path), read_record(record_path(path))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dpfl.accounting.relations import Neighbouring, Sampling
 from dpfl.auditing import spent
+from dpfl.grid import run_table
 from dpfl.provenance.audit import Audit, Finding
 from dpfl.provenance.cells import Row, identity, plain, read_rows, same
 from dpfl.provenance.record_file import record_path
@@ -76,7 +77,7 @@ def check_runs(seen: Audit, root: Path, scale: str, sweeps: list[Sweep]) -> dict
     known: dict[Statement, Path] = {}
     tables: dict[Path, dict[str, list[Row]]] = {}
     for sweep in sweeps:
-        path = root / "results" / scale / "runs" / sweep.paper / f"{sweep.name}.csv"
+        path = run_table(root / "results" / scale, sweep.paper, sweep.name)
         if not path.exists():
             missing[path] = sweep
             continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,8 +31,11 @@ def results_folder(config: dict[str, Any]) -> Path:
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write a table of the pipeline, whole or not at all."""
+    """Write a table of the pipeline, whole or not at all; the same rows give the same bytes, compressed or not."""
     from dpfl.reporting.results import write_csv
 
+    text = io.StringIO()
+    write_csv(table, text)
+    content = text.getvalue().encode()
     with replacing(path) as temporary:
-        write_csv(table, temporary)
+        temporary.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)

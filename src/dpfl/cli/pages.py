@@ -29,7 +29,7 @@ def _render(kind: str, make: Callable[..., list[Path]], paper: str, name: str, c
     stage = Stage(kind, (f"dpfl.papers.{paper}.{kind}", f"dpfl.reporting.{kind}"), {"paper": paper, "name": name})
     # The sweeps of this configuration that have been trained: nothing that an earlier configuration left behind.
     names = [sweep.name for sweep in grid.expand(resolved) if sweep.paper == paper]
-    runs = tuple(path for path in (folder / "runs" / paper / f"{name}.csv" for name in names) if path.exists())
+    runs = tuple(path for path in (grid.run_table(folder, paper, name) for name in names) if path.exists())
     stage.reads(runs)
     outputs = make(paper, name, Results(folder, {paper: runs}), folder / kind)
     stage.write(record_path(outputs[0]), outputs)

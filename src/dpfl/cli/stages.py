@@ -137,7 +137,7 @@ def train(
     checkpoint = Path("checkpoints") / resolved["scale"] / paper / f"{sweep}-{job.digest()}-{source_digest(code)}.pt"
     with own_gpu(bool(estimate(job).gpus)), progress_bar(f"{paper} {sweep}", unit="steps") as progress:
         table = importlib.import_module(code).train(with_memory(job), folders, calibration, checkpoint, progress)
-    output = results_folder(resolved) / "runs" / paper / f"{sweep}.csv"
+    output = grid.run_table(results_folder(resolved), paper, sweep)
     write_table(table, output)
     stage.write(record_path(output), [output])
     checkpoint.unlink(missing_ok=True)

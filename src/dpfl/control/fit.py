@@ -36,9 +36,7 @@ def measured(results: Path) -> Iterator[Measured]:
     for resolved in sorted(results.glob("*/config.yaml")):
         for sweep in grid.expand(configuration.read(resolved)):
             path = resolved.parent / "benchmarks" / f"train_{sweep.paper}_{sweep.name}.tsv"
-            taken = (
-                read_benchmark(path) if (resolved.parent / f"runs/{sweep.paper}/{sweep.name}.csv").exists() else None
-            )
+            taken = read_benchmark(path) if grid.run_table(resolved.parent, sweep.paper, sweep.name).exists() else None
             if taken is not None:
                 yield Measured(sweep, work_of(sweep), *taken)
 

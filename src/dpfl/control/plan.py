@@ -68,7 +68,7 @@ def lines(config: Mapping[str, Any], where: Place, units: Mapping[str, Unit]) ->
     """
     folder = Path("results") / config["scale"]
     sweeps = grid.expand(config)
-    todo = [sweep for sweep in sweeps if not (folder / "runs" / sweep.paper / f"{sweep.name}.csv").exists()]
+    todo = [sweep for sweep in sweeps if not grid.run_table(folder, sweep.paper, sweep.name).exists()]
     costs = [estimate(sweep, units) for sweep in todo]
     threads = int(config["training"]["threads"])
     yield f"scale {config['scale']}, profile {where.name}: {len(todo)} sweeps to train, {len(sweeps) - len(todo)} done"

@@ -39,7 +39,7 @@ class Standing:
 
 def standing(sweep: Sweep, folder: Path, running_since: float | None) -> Standing:
     """Return where a sweep of results/<scale> stands; `running_since`: when the run that is at work here began."""
-    if (folder / "runs" / sweep.paper / f"{sweep.name}.csv").exists():
+    if grid.run_table(folder, sweep.paper, sweep.name).exists():
         return Standing(sweep, Work.DONE)
     log = folder / "logs" / f"train_{sweep.paper}_{sweep.name}.log"
     words = [line for line in _text(log).splitlines() if line.strip()]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,11 +52,11 @@ def rows_where(path: Path, wanted: Mapping[str, str]) -> list[Row]:
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a CSV as text; raises InputError where the file is missing or no table."""
     try:
-        with path.open(encoding="utf-8", newline="") as stream:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="") as stream:
             return list(csv.DictReader(stream, strict=True))
     except FileNotFoundError:
         raise InputError(f"{path} is not there: name a CSV that the pipeline wrote") from None
-    except (csv.Error, UnicodeDecodeError) as error:
+    except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} is no table: {' '.join(str(error).split())}") from None
 
 

@@ -39,8 +39,17 @@ _PARAMETER = {"@id": "https://bioschemas.org/profiles/FormalParameter/1.0-RELEAS
 _LICENCE = "https://spdx.org/licenses/MIT"
 _DONE = "http://schema.org/CompletedActionStatus"
 _ABOUT = ("config.yaml", "environment.yml", "requirements.lock", "README.md", "LICENSE", "CITATION.cff")
-_ENDINGS = {".csv": "text/csv", ".json": "application/json", ".html": "text/html", ".svg": "image/svg+xml"}
-_ENDINGS |= {".pdf": "application/pdf", ".png": "image/png", ".md": "text/markdown", ".yaml": "application/yaml"}
+_ENDINGS = {
+    ".csv": "text/csv",
+    ".gz": "application/gzip",
+    ".html": "text/html",
+    ".json": "application/json",
+    ".md": "text/markdown",
+    ".pdf": "application/pdf",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".yaml": "application/yaml",
+}
 _AGE = (1980, 1, 1, 0, 0, 0)  # of every member: the same run gives the same bytes
 
 

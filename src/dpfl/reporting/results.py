@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,7 +69,7 @@ def read_csv(path: Path) -> pd.DataFrame:
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
     except pd.errors.EmptyDataError:
         raise InputError(f"{path} is empty: delete it and run make again") from None
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+    except (pd.errors.ParserError, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} is no table: {' '.join(str(error).split())}; delete it and run make again") from None
 
 

@@ -52,6 +52,10 @@ def draw_price(data: pd.DataFrame) -> Figure:
         axis.set(xscale="log", yscale="log")
         if axis.has_data():
             axis.legend(fontsize=7)
+    for axis, values in ((axes[0], shown["users"]), (axes[2], curvature["regularisation"])):
+        ticks = sorted(values.unique())[::2]
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.minorticks_off()
     style.footer(
         figure, f"Dashed: Corollary 1's bound with the dimension; dotted: the risk of w = 0. {data_note(data)}"
     )

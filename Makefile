@@ -1,6 +1,7 @@
 # `make` sets everything up and runs scale demo; `make help` lists the rest.
 VENV := .venv
 READY := $(VENV)/ready
+VALIDATOR := .venv-validator
 CONFIG ?=
 PROFILE ?= default
 SCALE ?= demo
@@ -10,7 +11,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
 
 .DEFAULT_GOAL := demo
-.PHONY: env demo quick paper dry-run plan test test-slow test-slurm torture lint bench verify help
+.PHONY: env demo quick paper dry-run plan test test-slow test-crate test-slurm torture lint bench verify help
 
 env: $(READY) ## set up the environment in .venv, alone
 
@@ -38,6 +39,14 @@ test: $(READY) ## run the tests, slow ones left out
 
 test-slow: $(READY) ## run the slow tests as well
 	pytest -m "not slurm"
+
+$(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
+	$(VENV)/bin/python -m venv $(VALIDATOR)
+	$(VALIDATOR)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+test-crate: $(READY) $(VALIDATOR)/ready ## check a crate with roc-validator in an environment of its own, without network
+	pytest tests/provenance/test_crate.py
 
 test-slurm: $(READY) ## run the workflow on a real SLURM of one node on this machine (root; installs Debian's slurm-wlm, munge)
 	@if [ "$$(id -u)" = 0 ] && ! command -v slurmctld >/dev/null; then \

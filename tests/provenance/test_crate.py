@@ -65,7 +65,7 @@ def test_a_result_that_is_not_its_record_s_is_not_taken_along(crate):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not VALIDATOR.exists(), reason="needs .venv-validator (make validator)")
+@pytest.mark.skipif(not VALIDATOR.exists(), reason="needs .venv-validator: make test-crate")
 @pytest.mark.parametrize("broken", [False, True])
 def test_every_required_check_of_the_validator_passes_offline(crate, tmp_path, broken):
     folder = tmp_path / "crate"

@@ -122,3 +122,15 @@ def test_without_noise_only_infinity_may_be_claimed(tmp_path):
     for told, findings in (("inf", 0), ("3.0", 1)):
         stated = Statement.of(row(noise_multiplier="0", epsilon_rdp=told, epsilon_pld=told))
         assert len(check_epsilons(tmp_path, [(stated, tmp_path / "runs.csv")]).findings) == 2 * findings
+
+
+def test_a_cell_that_gives_its_noise_has_no_target_epsilon():
+    cells = tuple({"epsilon": math.inf, "sigma": sigma} for sigma in (None, 1.5))
+    sweep = Sweep("p", "a", "s_seed0", {}, cells, (0,))
+    told = [{"epsilon": "inf", "sigma": "nan"}, {"epsilon": "nan", "sigma": "1.5"}]
+    rows = [{**each, "seed": "0", "status": "finished", "noise_multiplier": "3"} for each in told]
+    calibrated = [{"epsilon": "inf", "sigma": each["sigma"], "noise_multiplier": "3"} for each in told]
+    assert against_grid(rows, sweep) == against_noise(rows, calibrated) == []
+    assert against_grid(rows[:1], sweep) == ["has no run of sigma=1.5"]
+    calibrated[1]["noise_multiplier"] = "4"
+    assert against_noise(rows, calibrated) == ["noise_multiplier of seed 0 is 3, calibrated was 4"]

@@ -125,6 +125,7 @@ def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:
         problems.append("has more runs of one seed than of another")
     for cell in sweep.cells:
         wanted = {name: str(value) for name, value in cell.items() if name in runs[0] and _is_plain(value)}
+        wanted = {name: wanted[name] for name in _telling(wanted)}
         if not any(all(same(run[name], value) for name, value in wanted.items()) for run in runs):
             problems.append(f"has no run of {', '.join(f'{name}={value}' for name, value in wanted.items())}")
     return problems
@@ -225,7 +226,13 @@ def check_epsilons(root: Path, known: Iterable[tuple[Statement, Path]]) -> Audit
 def _keys(run: Row, row: Row) -> set[str]:
     """Return the columns by which a run and its calibration know each other."""
     known = set(identity(run)) & set(row) - {"noise_multiplier", "seed"}
-    return {name for name in known if row[name] not in ("", "nan") and not name.startswith(PRIVACY)}
+    return _telling({name: row[name] for name in known if not name.startswith(PRIVACY)})
+
+
+def _telling(values: Row) -> set[str]:
+    """Return the columns that tell cells apart: those with a value, and no target epsilon where the noise is given."""
+    known = {name for name, value in values.items() if value not in ("", "nan")}
+    return known - {"epsilon"} if "sigma" in known else known
 
 
 def _by_family(path: Path) -> dict[str, list[Row]]:

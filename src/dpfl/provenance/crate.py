@@ -118,7 +118,7 @@ class _Crate:
     folder: Path
     crate: ROCrate = field(default_factory=lambda: ROCrate(version="1.1"))
     members: set[str] = field(default_factory=set)
-    files: dict[str, Entity] = field(default_factory=dict)
+    files: dict[tuple[str, str], Entity] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
     tools: dict[str, Entity] = field(default_factory=dict)
     steps: dict[str, Entity] = field(default_factory=dict)
@@ -170,7 +170,7 @@ class _Crate:
             instrument=self.tools[stage],
             agent=self.author,
             object=[*map(self._file, record["inputs"]), *(self._setting(*item) for item in sorted(said.items()))],
-            result=[self._file(entry) for entry in outputs],
+            result=[self._result(entry) for entry in outputs],
         )
         self.written |= {entry["path"] for entry in outputs}
         self.actions.append(action)
@@ -183,8 +183,8 @@ class _Crate:
     def close(self) -> None:
         """Add the workflow, its run as a whole, and the engine that ran it."""
         workflow = self._workflow()
-        read = [file for path, file in self.files.items() if path not in self.written]
-        results = [file for path, file in self.files.items() if path in self.written]
+        read = [file for (path, _), file in self.files.items() if path not in self.written]
+        results = [file for (path, _), file in self.files.items() if path in self.written]
         for side, files in (("input", read), ("output", results)):
             parameter = self._entity(
                 f"#{side}", "FormalParameter", name=side, additionalType="File", conformsTo=_PARAMETER
@@ -239,20 +239,30 @@ class _Crate:
         return self.settings[key]
 
     def _file(self, entry: dict[str, Any]) -> Entity:
-        """Return the entity of a file of a record: in the crate, at its public address, or named by its hash."""
-        path = entry["path"]
-        if path not in self.files:
-            facts = {"name": path, "sha256": entry["sha256"], "contentSize": str(entry["bytes"])}
+        """Return the entity of a file of a record: in the crate, at its public address, or named by its hash.
+
+        The last is also for what was another file when a stage read it: a configuration that named fewer runs, a table
+        of noise that was calibrated anew for more of them.
+        """
+        path, digest = entry["path"], entry["sha256"]
+        if (path, digest) not in self.files:
+            facts = {"name": path, "sha256": digest, "contentSize": str(entry["bytes"])}
             address = _public_address(Path(path))
-            if self._is_here(path):
-                if file_sha256(Path(path)) != entry["sha256"]:
-                    raise InputError(f"{path} is not what its record says; see dpfl audit {self.folder}")
-                self.files[path] = self._along(path, entry["sha256"], entry["bytes"])
+            if self._is_here(path) and file_sha256(Path(path)) == digest:
+                entity = self._along(path, digest, entry["bytes"])
             elif address:
-                self.files[path] = self.crate.add_file(address, properties=facts)
+                entity = self.crate.add_file(address, properties=facts)
             else:
-                self.files[path] = self._entity(f"#{path}", "CreativeWork", **facts)
-        return self.files[path]
+                entity = self._entity(f"#{path}-{digest[:16]}", "CreativeWork", **facts)
+            self.files[path, digest] = entity
+        return self.files[path, digest]
+
+    def _result(self, entry: dict[str, Any]) -> Entity:
+        """Return the entity of a file that a stage wrote; raises InputError where it is another one now."""
+        path = entry["path"]
+        if self._is_here(path) and file_sha256(Path(path)) != entry["sha256"]:
+            raise InputError(f"{path} is not what its record says; see dpfl audit {self.folder}")
+        return self._file(entry)
 
     def _is_here(self, path: str) -> bool:
         """Return whether a file belongs to this scale's results and is there."""

@@ -1,7 +1,9 @@
 # Noise of every private run of a paper, before any training.
 
 
-rule accounting:
+# A checkpoint: once the noise is there, Snakemake asks again which sweeps have to be trained. In one go it would not: it
+# takes what stands behind a job that runs to run as well, and then leaves it all out because this input is `ancient`.
+checkpoint accounting:
     input:
         datasets_of,
     output:

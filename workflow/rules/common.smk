@@ -113,15 +113,17 @@ def sweep_of(wildcards):
     return SWEEPS[wildcards.paper, wildcards.sweep]
 
 
-def training_inputs(wildcards):
-    """Return the files that a sweep trains from.
-
-    The noise is `ancient`: a sweep reruns when its own settings, its algorithm's code or its data change, not because
-    another sweep's noise was calibrated anew.
-    """
+def training_data(wildcards):
+    """Return the data that a sweep trains from."""
     sweep = sweep_of(wildcards)
     kinds = ["arrays", "features"] if sweep.needs_features else ["arrays"]
-    return {
-        "noise": ancient(f"{RESULTS}/accounting/{wildcards.paper}.csv"),
-        **{kind: f"{DATA}/{kind}/{sweep.dataset}/about.json" for kind in kinds},
-    }
+    return [f"{DATA}/{kind}/{sweep.dataset}/about.json" for kind in kinds]
+
+
+def noise_of(wildcards):
+    """Return the noise of a sweep's paper.
+
+    It is `ancient`: a sweep reruns when its own settings, its algorithm's code or its data change, not because another
+    sweep's noise was calibrated anew.
+    """
+    return ancient(checkpoints.accounting.get(paper=wildcards.paper).output.table)

@@ -3,7 +3,8 @@
 
 rule train:
     input:
-        unpack(training_inputs),
+        data=training_data,
+        noise=noise_of,
     output:
         table=f"{RESULTS}/runs/{{paper}}/{{sweep}}.csv.gz",
         record=f"{RESULTS}/runs/{{paper}}/{{sweep}}.csv.gz.record.json",

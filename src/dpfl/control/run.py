@@ -32,7 +32,8 @@ def run(arguments: list[str], *, again: str, paranoid: bool = False) -> int:
             print("dpfl: an earlier run was killed here; its lock is removed", file=sys.stderr)
             subprocess.run([*snakemake, "--unlock"], check=False, capture_output=True)
         before = set(_LOGS.glob("*.snakemake.log"))
-        environment = {**os.environ, **({PARANOID: "1"} if paranoid else {})}
+        own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
+        environment = {**os.environ, "PATH": own, **({PARANOID: "1"} if paranoid else {})}
         process = subprocess.Popen(snakemake, env=environment, pass_fds=[lock])
         status = _wait(process)
         if status:

@@ -90,9 +90,7 @@ def test_a_file_that_cannot_grow_is_one_line_and_leaves_nothing(broken, stage):
     named = {"training": "checkpoints/demo", "report": "report"}.get(stage, str(result.relative_to(folder).parent))
     assert named in one_line(run(limited("-f 1", command), folder))  # kilobytes of one file
     left = dict(snapshot(folder).items() - before.items())
-    assert set(left) <= {
-        str(result.relative_to(folder))
-    }  # a result this small is whole, and without its record no one's
+    assert set(left) <= {str(result.relative_to(folder))}  # one that is small enough is whole
 
 
 @pytest.fixture

@@ -259,10 +259,10 @@ class _Crate:
 
     def _result(self, entry: dict[str, Any]) -> Entity:
         """Return the entity of a file that a stage wrote; raises InputError where it is another one now."""
-        path = entry["path"]
-        if self._is_here(path) and file_sha256(Path(path)) != entry["sha256"]:
+        path, entity = entry["path"], self._file(entry)
+        if self._is_here(path) and entity.id != path:
             raise InputError(f"{path} is not what its record says; see dpfl audit {self.folder}")
-        return self._file(entry)
+        return entity
 
     def _is_here(self, path: str) -> bool:
         """Return whether a file belongs to this scale's results and is there."""

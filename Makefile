@@ -7,6 +7,7 @@ PROFILE ?= default
 SCALE ?= demo
 PARANOID ?=
 RERUN ?=
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
 
@@ -27,18 +28,18 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | as published
-	@dpfl run --scale $@ --profile $(PROFILE) $(if $(CONFIG),--config $(CONFIG)) $(if $(PARANOID),--paranoid)
+	@dpfl run --scale $@ --profile $(PROFILE) $(if $(CONFIG),--config "$(CONFIG)") $(if $(PARANOID),--paranoid)
 	@dpfl report --config results/$@/config.yaml
 	@dpfl crate results/$@
 
 dry-run: $(READY) ## show what would run (SCALE=demo, quick or paper)
-	@snakemake --profile workflow/profiles/$(PROFILE) $(if $(CONFIG),--configfile $(CONFIG)) --config scale=$(SCALE) --dry-run
+	@snakemake --profile workflow/profiles/$(PROFILE) $(if $(CONFIG),--configfile "$(CONFIG)") --config scale=$(SCALE) --dry-run
 
 test: $(READY) ## run the tests, slow ones left out
-	pytest -m "not slow and not slurm"
+	pytest -m "not slow and not slurm" $(SIDE_BY_SIDE)
 
 test-slow: $(READY) ## run the slow tests as well
-	pytest -m "not slurm"
+	pytest -m "not slurm" $(SIDE_BY_SIDE)
 
 $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 	$(VENV)/bin/python -m venv $(VALIDATOR)
@@ -54,10 +55,10 @@ test-slurm: $(READY) ## run the workflow on a real SLURM of one node on this mac
 	pytest -m slurm tests/slurm
 
 torture: $(READY) ## kill the demo at 100 random moments and compare its results with an undisturbed run (KILLS=100)
-	python tests/workflow/torture.py --kills $(or $(KILLS),100)
+	python tests/workflow/torture.py --kills $(or $(KILLS),100) $(if $(CONFIG),--config "$(CONFIG)")
 
 plan: $(READY) ## show jobs, hours and memory of a run before it starts (SCALE=paper PROFILE=slurm)
-	@dpfl plan --scale $(SCALE) --profile $(PROFILE) $(if $(CONFIG),--config $(CONFIG))
+	@dpfl plan --scale $(SCALE) --profile $(PROFILE) $(if $(CONFIG),--config "$(CONFIG)")
 
 lint: $(READY) ## check style and workflow: ruff, snakefmt, snakemake --lint
 	ruff check . && ruff format --check .

@@ -26,8 +26,7 @@ rule all:
     default_target: True
     input:
         ALL_RUNS,
-        ALL_TABLES,
-        ALL_FIGURES,
+        ALL_PAGES,
         ALL_CLAIMS,
         f"{RESULTS}/audit.txt",
 

@@ -2,6 +2,8 @@ import math
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from dpfl import config
@@ -72,3 +74,21 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path, text, word):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match=r"nowhere\.yaml"):
         config.read(tmp_path / "nowhere.yaml")
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_any_file_is_a_configuration_or_refused_in_one_line(repository, tmp_path_factory, data):
+    text = (repository / "config.yaml").read_text()
+    for _ in range(data.draw(st.integers(0, 4))):
+        place = data.draw(st.integers(0, len(text)))
+        length = data.draw(st.integers(0, 12))
+        text = text[:place] + data.draw(st.text(max_size=8)) + text[place + length :]
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        resolved = config.read(path)
+    except InputError as error:
+        assert "\n" not in str(error) and "any.yaml" in str(error)
+    else:
+        assert resolved == config.resolve(resolved)

@@ -23,6 +23,16 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["a.txt"]
 
 
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
+    path = tmp_path / "a [1].csv"
+    left = tmp_path / ".a [1].csv.123.partial"
+    others = [".a [1].csv.record.json.123.partial", ".b.csv.123.partial", "a [1].csv.x"]
+    for name in (left.name, *others):
+        (tmp_path / name).write_text("half")
+    write_atomically(path, "whole")
+    assert sorted(os.listdir(tmp_path)) == sorted([path.name, *others])
+
+
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write"):

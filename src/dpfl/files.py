@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 
 from dpfl.errors import InputError
+
+_PARTIAL = ".partial"
 
 
 @contextmanager
@@ -16,9 +20,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Raises InputError naming the file where the disk is full or the folder cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    temporary = unfinished(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        clear_unfinished(path)
         yield temporary
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
@@ -28,6 +33,18 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         if temporary.exists():
             temporary.unlink()
+
+
+def unfinished(path: Path) -> Path:
+    """Return the name under which this process writes `path`, a file or a folder, before it is whole."""
+    return path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
+
+
+def clear_unfinished(path: Path) -> None:
+    """Remove what writers of `path` have left beside it when they were killed."""
+    for left in path.parent.glob(f".{escape(path.name)}.*{_PARTIAL}"):
+        if left.name.removeprefix(f".{path.name}.").removesuffix(_PARTIAL).isdigit():
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def write_atomically(path: Path, text: str) -> None:

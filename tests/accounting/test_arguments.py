@@ -1,5 +1,8 @@
 import math
+from decimal import Decimal
+from fractions import Fraction
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,6 +23,10 @@ from dpfl.accounting.arguments import real, scalar, whole, wholes
         (1.0, {"below": 1}, "below 1"),
         ("one", {}, "'one'"),
         ([[1], [1, 2]], {}, "real number"),
+        pytest.param(10**400, {}, "range of float64", id="10**400"),
+        ([1.0, -(10**400)], {}, "range of float64"),
+        (None, {}, "not NaN"),
+        *[(value, {}, "real number") for value in (True, np.array([True, False]), "1", ["1", "2"], 1j, b"1", object)],
     ],
 )
 def test_the_argument_and_its_first_wrong_element_are_named(value, bounds, words):
@@ -31,6 +38,13 @@ def test_the_argument_and_its_first_wrong_element_are_named(value, bounds, words
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5))
 def test_what_is_in_range_comes_back_unchanged(values):
     assert real("x", values).tolist() == values
+
+
+def test_other_kinds_of_real_numbers_are_taken():
+    for value in (Fraction(1, 4), Decimal("0.25"), mp.mpf("0.25"), np.float32(0.25), np.array(0.25)):
+        assert scalar("x", value) == 0.25
+    assert whole("n", np.int8(3)) == whole("n", 3) == 3
+    assert real("x", 10**25) == 1e25
 
 
 def test_one_number_and_whole_numbers():

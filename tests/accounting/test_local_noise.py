@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -147,6 +148,37 @@ def test_the_known_loss_lies_below_the_bound_and_above_a_simulation():
     gains = np.maximum(0, -np.expm1(known - loss))
     # 4.75 standard errors: false alarm 2e-6
     assert abs(gains.mean() - delta) < 4.75 * gains.std() / math.sqrt(runs)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("noise", [0.2, 0.1, 0.05])
+def test_one_step_of_little_noise_against_80_digits(noise):
+    """epsilon at delta in the hundreds and thousands: e^epsilon overflows, the loss does not."""
+    batch, n, delta = 10, 100, 1e-5
+    run = {"noise_multiplier": noise, "batch_size": batch, "records": n, "steps": 1, "delta": delta}
+    known = local_noise.with_replacement_known_epsilon(**run)
+    with mp.workdps(80):
+        shifts = [2 * j / mp.mpf(noise) for j in range(batch + 1)]
+        weights = [mp.binomial(batch, j) * mp.mpf(n - 1) ** (batch - j) / mp.mpf(n) ** batch for j in range(batch + 1)]
+
+        def spent(cut):
+            loss = mp.fsum(w * mp.exp(s * cut - s**2 / 2) for w, s in zip(weights, shifts, strict=True))
+            above = mp.fsum(w * mp.ncdf(s - cut) for w, s in zip(weights, shifts, strict=True))
+            return above - loss * mp.ncdf(-cut), mp.log(loss)
+
+        low, high = mp.mpf(0), shifts[-1] + 10
+        for _ in range(80):
+            middle = (low + high) / 2
+            low, high = (middle, high) if spent(middle)[0] > delta else (low, middle)
+        exact = float(spent(low)[1])
+    assert known == pytest.approx(exact, rel=1e-3)
+    assert known <= local_noise.epsilon(**run, sampling=Sampling.WITH_REPLACEMENT)
+
+
+@pytest.mark.parametrize("sampling", ["with_replacement", "full_batch", "fixed_without_replacement", None])
+def test_the_text_of_a_sampling_is_not_taken_for_another_one(sampling):
+    with pytest.raises(ValueError, match="sampling"):
+        local_noise.epsilon(**GOOD, sampling=sampling)
 
 
 GOOD = {"noise_multiplier": 2.0, "batch_size": 10, "records": 100, "steps": 3, "delta": 1e-5}

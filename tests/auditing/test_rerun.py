@@ -1,5 +1,6 @@
 """Runs trained again: what is compared, what is left out and said, and what a changed run looks like."""
 
+import json
 import shutil
 
 import pandas as pd
@@ -7,8 +8,10 @@ import pytest
 
 from dpfl import config, grid
 from dpfl.auditing import rerun
+from dpfl.auditing.determinism import Spread
 from dpfl.errors import InputError
 from dpfl.provenance.audit import Audit
+from dpfl.provenance.record_file import record_path
 
 
 @pytest.fixture
@@ -59,6 +62,41 @@ def test_without_data_nothing_is_trained_and_the_reason_is_said(again, project):
     assert seen.notes == ["could not be trained again here: 4 runs (the data of digits are not on this machine)"]
 
 
-def test_runs_that_took_long_or_ran_elsewhere_are_left_out(again, monkeypatch):
+def test_runs_that_took_long_are_left_out(again, monkeypatch):
     monkeypatch.setattr(rerun, "MOST_SECONDS", 0)
     assert "a seed took more than 0 s" in again().notes[0]
+
+
+def rewrite_records(project, change):
+    """Let the records of the run tables say something else."""
+    for path in map(record_path, project.runs):
+        record = json.loads(path.read_text())
+        change(record)
+        path.write_text(json.dumps(record))
+
+
+def test_a_run_of_a_gpu_is_trained_on_the_cpu_where_there_is_none_and_that_is_said(again, project, monkeypatch):
+    monkeypatch.setattr(rerun, "_has", lambda device: device == "cpu")
+    rewrite_records(project, lambda record: record["machine"].update(device="cuda"))
+    (note,) = again().notes
+    assert "trained again, the same" in note
+    assert "(across a change that was not measured: device cuda to cpu)" in note
+    monkeypatch.setattr(rerun, "_GPU_SECONDS", 0)
+    assert "a seed took more than 0 s on cuda" in again().notes[0]
+
+
+def test_another_torch_that_was_not_measured_is_said(again, project):
+    rewrite_records(project, lambda record: record["software"].update(torch="1.0.0"))
+    assert "across a change that was not measured: torch 1.0 to" in again().notes[0]
+
+
+def test_the_spread_is_that_of_runs_with_noise_or_without(again, monkeypatch):
+    asked = []
+
+    def note(algorithm, model, private):
+        asked.append(private)
+        return Spread(0.5, "points")
+
+    monkeypatch.setattr(rerun, "spread_of", note)
+    again(count=4)
+    assert set(asked) == {True, False}

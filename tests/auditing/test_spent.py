@@ -2,14 +2,14 @@
 
 import math
 
-import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from opacus.accountants import RDPAccountant
-from scipy.integrate import quad
-from scipy.stats import binom, norm
+from scipy.stats import binom
 
-from dpfl.accounting import dpsgd
+from dpfl.accounting import dpsgd, gaussian_dp, local_noise
+from dpfl.accounting.contraction.pnsgd_orders import Law, step_epsilon
+from dpfl.accounting.relations import Sampling
 from dpfl.auditing import spent
 from dpfl.federated import shuffled
 
@@ -56,36 +56,40 @@ def test_behind_a_shuffler_epsilon_lies_between_those_of_a_trusted_server_and_of
     assert epsilon < spent.gaussian(**run, move=2.0).least <= interval.most
 
 
-def privacy_profile(sigma, weights, epsilon):
-    """delta(epsilon) of one replaced step, by integration: where j copies are drawn the laws lie at +j and -j."""
-    stays = 1 - sum(weights)
-
-    def law(x, side):
-        return stays * norm.pdf(x, 0, sigma) + sum(w * norm.pdf(x, side * j, sigma) for j, w in enumerate(weights, 1))
-
-    def lost(x):
-        return max(0.0, law(x, 1) - math.exp(epsilon) * law(x, -1))
-
-    return quad(lost, -12 * sigma, 12 * sigma, limit=400)[0]
-
-
-@pytest.mark.parametrize("weights", [[0.2], [1.0], [0.3, 0.05]])
-@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
-def test_the_profile_of_a_step_is_an_upper_bound_and_exact_where_every_step_sees_the_record(weights, epsilon):
-    sigma = 1.5
-    shifts = np.arange(1.0, len(weights) + 1) * 2 / sigma
-    bound = math.exp(spent._profile(shifts, np.array(weights))(np.array([epsilon]))[0])
-    truth = privacy_profile(sigma, weights, epsilon)
-    assert bound >= truth - 1e-9
-    if weights == [1.0] or epsilon == 0.0:
-        assert bound == pytest.approx(truth, rel=1e-6)
-
-
-def test_the_renyi_bound_of_full_batches_lies_just_above_the_closed_form():
+def test_full_batches_in_a_sampler_s_clothes_have_the_closed_form():
     run = {"noise_multiplier": 20.0, "steps": 10, "delta": 1e-5}
-    bound = spent.sampled_replacement(**run, batch_size=50, records=50, replaced="fixed_without_replacement").most
-    exact = spent.gaussian(**run, move=2.0).least
-    assert exact < bound < 1.3 * exact
+    sampled = spent.sampled_replacement(**run, batch_size=50, records=50, replaced="fixed_without_replacement")
+    exact = spent.gaussian(**run, move=2.0)
+    assert sampled.least == pytest.approx(exact.least, rel=3e-3) and sampled.most == pytest.approx(exact.most, rel=3e-3)
+
+
+@pytest.mark.parametrize(("size", "steps"), [(1, 400), (40, 35), (5, 200)])
+@pytest.mark.parametrize("sampling", [Sampling.FIXED, Sampling.WITH_REPLACEMENT])
+def test_sampled_batches_hold_what_a_convolved_grid_gives_and_not_that_of_other_noise(sampling, size, steps):
+    run = {"batch_size": size, "records": 400, "steps": steps, "delta": 1e-5}
+    epsilon = float(local_noise.epsilon(noise_multiplier=3.0, sampling=sampling, **run))
+    assert spent.sampled_replacement(noise_multiplier=3.0, **run, replaced=sampling).holds(epsilon)
+    for other in (2.85, 3.15):
+        assert not spent.sampled_replacement(noise_multiplier=other, **run, replaced=sampling).holds(epsilon)
+
+
+def test_where_an_atom_stops_the_inversion_renyi_divergences_bound_epsilon():
+    run = {"noise_multiplier": 3.0, "batch_size": 1, "records": 400, "steps": 1, "delta": 1e-5}
+    interval = spent.sampled_replacement(**run, replaced=Sampling.FIXED)
+    assert interval.wide and "Renyi" in interval.accountant
+    assert interval.holds(float(local_noise.epsilon(**run, sampling=Sampling.FIXED)))
+
+
+def test_a_laplace_mechanism_is_known_by_its_tails():
+    epsilon = step_epsilon(1e-3, law=Law.LAPLACE, scale=0.5, lipschitz=1.0)
+    for change, holds in ((1.0, True), (0.99, False), (1.01, False)):
+        run = {"noise_multiplier": change * 0.5 * math.sqrt(2), "move": 2.0, "delta": 1e-3}
+        assert spent.laplace(**run).holds(epsilon) is holds
+
+
+def test_the_noise_of_a_release_spends_what_it_is_asked_to():
+    sigma = spent.gaussian_sigma(0.7, 1e-6)
+    assert float(gaussian_dp.epsilon(1e-6, 1 / sigma)) == pytest.approx(0.7, rel=1e-9)
 
 
 def test_a_clipped_mean_spends_what_the_record_s_presence_in_a_batch_lets_it():

@@ -1,10 +1,8 @@
-"""Run tables against grid, calibration and themselves; which accountant answers for which statement."""
+"""Run tables against grid, calibration and themselves."""
 
 import math
 
-import pytest
-
-from dpfl.auditing.statements import Statement, against_grid, against_itself, against_noise, check_epsilons, interval
+from dpfl.auditing.statements import against_grid, against_itself, against_noise
 from dpfl.sweeps import Sweep
 
 CELLS = ({"epsilon": 2.0, "split": [1, 2]}, {"epsilon": math.inf, "split": [1, 2]})
@@ -53,75 +51,6 @@ def test_a_result_that_is_not_that_of_the_last_round_is_named():
     assert against_itself(other) == ["accuracy_pct of seed 1 is 91, after its last round 90.5"]
     other[3]["status"] = "diverged"
     assert against_itself(other) == []
-
-
-TOLD = {
-    "mechanism": "subsampled Gaussian", "sampling": "poisson", "neighbouring": "add_or_remove", "records": "100",
-    "sample_rate": "0.1", "noise_multiplier": "1.5", "steps": "40", "delta": "1e-05", "epsilon_rdp": "nan",
-    "epsilon_pld": "nan",
-}  # fmt: skip
-
-
-def row(**changes):
-    """The statement of a run of DP-SGD, as a run table has it; changes of other names are columns beside it."""
-    own = {name: value for name, value in changes.items() if name not in TOLD}
-    return own | {f"privacy_{name}": changes.get(name, value) for name, value in TOLD.items()}
-
-
-LOCAL = {"mechanism": "subsampled Gaussian, per client", "neighbouring": "replace_one"}
-FULL = {
-    "mechanism": "Gaussian, per client",
-    "neighbouring": "replace_one",
-    "sampling": "full_batch",
-    "sample_rate": "1",
-}
-
-
-@pytest.mark.parametrize(
-    ("told", "which", "accountant"),
-    [
-        ({}, "rdp", "dp_accounting's Renyi accountant"),
-        ({"sampling": "shuffled_epochs"}, "pld", "Opacus's PRV accountant"),
-        (FULL, "pld", "the closed form"),
-        (FULL | {"trust": "shuffler", "clients": "9"}, "pld", "the closed forms for trust in the server and in nobody"),
-        (LOCAL | {"sampling": "with_replacement"}, "pld", "Renyi divergences of the privacy profile"),
-        (LOCAL | {"sampling": "fixed_without_replacement", "sample_rate": "1"}, "pld", "the closed form"),
-        ({"noise_multiplier": "0"}, "pld", "no noise, no guarantee"),
-    ],
-)
-def test_each_mechanism_has_its_second_accountant(told, which, accountant):
-    assert interval(Statement.of(row(**told)), which).accountant == accountant
-
-
-def test_a_mechanism_without_one_is_said_and_no_epsilon_of_it_is_accepted_silently(tmp_path):
-    stated = Statement.of(row(mechanism="vector of votes", epsilon_pld="1.0"))
-    seen = check_epsilons(tmp_path, [(stated, tmp_path / "runs.csv")])
-    assert seen.checked == {} and "no second accountant here" in seen.notes[0]
-
-
-def test_trust_in_the_server_divides_the_move_by_the_root_of_the_clients():
-    alone = interval(Statement.of(row(**FULL, steps="1")), "pld")
-    among = interval(Statement.of(row(**FULL, steps="16", trust="server", clients="16")), "pld")
-    assert alone.most == pytest.approx(among.most)
-
-
-def test_what_is_known_to_be_broken_states_what_its_sound_twin_claims():
-    sound = Statement.of(row(**LOCAL, sampling="fixed_without_replacement", clipping="record", batch_size="10"))
-    broken = Statement.of(row(**LOCAL, sampling="fixed_without_replacement", clipping="mean", batch_size="10"))
-    known = Statement.of(
-        row(**LOCAL, sampling="fixed_without_replacement", clipping="mean", batch_size="10", known_bad="True")
-    )
-    assert interval(known, "pld") == interval(sound, "pld") != interval(broken, "pld")
-
-
-def test_equal_statements_are_one_statement_though_nan_is_not_equal_to_itself():
-    assert len({Statement.of(row()), Statement.of(row())}) == 1
-
-
-def test_without_noise_only_infinity_may_be_claimed(tmp_path):
-    for told, findings in (("inf", 0), ("3.0", 1)):
-        stated = Statement.of(row(noise_multiplier="0", epsilon_rdp=told, epsilon_pld=told))
-        assert len(check_epsilons(tmp_path, [(stated, tmp_path / "runs.csv")]).findings) == 2 * findings
 
 
 def test_a_cell_that_gives_its_noise_has_no_target_epsilon():

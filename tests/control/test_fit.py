@@ -8,16 +8,16 @@ from dpfl.sweeps import Sweep
 def measured(unit, works, factor=1.0, algorithm="pnsgd", **settings):
     """Sweeps that took exactly what a unit says."""
     sweep = Sweep("p", algorithm, "s_seed0", {"dataset": "mnist", **settings}, (), (0,))
-    return [fit.Measured(sweep, work, factor * unit.seconds(work), 500.0) for work in works]
+    return [fit.Measured(sweep, work, factor * unit.seconds(work), unit.memory_mb) for work in works]
 
 
 def test_known_costs_are_found_again():
-    unit = Unit("pnsgd/mnist", 3.0, 0.002, 1e-5, 500.0, 0, 0.0)
+    unit = Unit("pnsgd/mnist", 3.0, 0.002, 1e-5, 900.0, 0, 0.0)
     works = [Work(1e3, 1e5), Work(5e4, 2e5), Work(1e4, 4e7)]
     found = fit.fit({}, measured(unit, works))["pnsgd/mnist"]
     for work in [*works, Work(2e4, 1e6)]:
         assert found.seconds(work) == pytest.approx(unit.seconds(work), rel=1e-6)
-    assert found.memory_mb == 500.0
+    assert found.memory_mb == 900.0
 
 
 def test_one_sweep_is_enough_to_predict_itself_and_nothing_is_negative():

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 
-from dpfl.control.orphans import CONTROLLER, is_alive
+from dpfl.control.orphans import CONTROLLER, GONE, is_alive
 
 STAGE = """
 import signal, sys, time
@@ -23,7 +23,8 @@ finally:
 def start_stage(controller):
     """A stage process that watches `controller`; returns once it runs."""
     environment = {**os.environ, CONTROLLER: str(controller)}
-    stage = subprocess.Popen([sys.executable, "-c", STAGE], env=environment, stdout=subprocess.PIPE, text=True)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    stage = subprocess.Popen([sys.executable, "-c", STAGE], env=environment, **pipes, text=True)
     assert stage.stdout.readline() == "started\n"
     return stage
 
@@ -36,6 +37,7 @@ def test_a_killed_controller_takes_its_stage_along_which_tidies_up():
     controller.kill()  # not reaped: a zombie counts as gone
     assert stage.wait(timeout=10) == 143
     assert stage.stdout.read() == "tidied\n"
+    assert stage.stderr.read().startswith(GONE)
     controller.wait()
 
 

@@ -193,6 +193,12 @@ def test_wrong_archives_and_members_are_refused(server, register, tmp_path, left
     assert "holds no a" in failure("none", tmp_path / "raw")
 
 
+@pytest.mark.parametrize("box", [b"no archive", b"\x1f\x8b\x08", gzip.compress(b"x" * 600), archive(a=CONTENT)[:-40]])
+def test_an_archive_that_is_none_is_refused(server, register, tmp_path, box):
+    register("a", CONTENT, [server.publish("/box.tar.gz", box)], archive=box, member="box/a")
+    assert "cannot fetch a of toy" in failure("a", tmp_path / "raw")
+
+
 def test_a_broken_download_goes_on_in_the_next_run(server, register, tmp_path, leftovers):
     packed = gzip.compress(random.Random(0).randbytes(300_000))
     url = server.publish("/f.gz", packed, breaks=4, ranges=False)

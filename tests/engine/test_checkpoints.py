@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from dpfl.engine import checkpoints
+from dpfl.sealed import seal, unseal
 
 STATE = {"epoch": 3, "weights": torch.arange(6.0).view(2, 3), "accuracy": [[1.5], []], "finished": [{"a": True}]}
 
@@ -51,12 +52,23 @@ def test_every_cut_and_every_flipped_byte_is_refused(saved, caplog):
     assert "damaged" in caplog.text
 
 
-def test_a_pickle_that_runs_code_is_not_run(tmp_path):
+def test_a_pickle_that_runs_code_is_not_run(tmp_path, caplog, capsys):
     class Runs:
         def __reduce__(self):
             return (print, ("run",))
 
     path = tmp_path / "evil"
     checkpoints.save(path, {"a": Runs()}, "d")
-    with pytest.raises(Exception, match="Weights only load failed"):
-        checkpoints.load(path, "d")
+    assert checkpoints.load(path, "d") is None
+    assert "other than plain data" in caplog.text and "run\n" not in capsys.readouterr().out
+
+
+def test_what_somebody_else_has_sealed_is_refused_or_plain(saved, caplog):
+    _, _, content = unseal(saved.read_bytes()).partition(b"\n")
+    for place in range(0, len(content), 23):
+        forged = content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :]
+        saved.write_bytes(seal(b"digest-1\n" + forged))
+        assert isinstance(checkpoints.load(saved, "digest-1"), dict | None)
+    saved.write_bytes(seal(b"\xff\xfe\n" + content))
+    assert checkpoints.load(saved, "digest-1") is None
+    assert "other than plain data" in caplog.text and "other settings" in caplog.text

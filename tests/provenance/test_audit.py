@@ -1,5 +1,6 @@
 """An audit finds every change, and nothing where nothing changed."""
 
+import json
 import shutil
 
 import pytest
@@ -77,6 +78,15 @@ def test_a_damaged_checkpoint_and_a_damaged_record_are_found(chain):
     found = problems(chain)
     assert any(path.endswith("sweep.pt") for path, _ in found)
     assert any("raw.csv.record.json" in path for path, _ in found)
+
+
+@pytest.mark.parametrize("part", ["bytes", "sha256", "path"])
+def test_a_record_that_describes_another_file_is_found(chain, part):
+    place = record_path(chain / "table.csv")
+    record = json.loads(place.read_text())
+    record["outputs"][0][part] = {"bytes": 7, "sha256": "0" * 64, "path": "results/demo/tabel.csv"}[part]
+    place.write_text(json.dumps(record))
+    assert len(problems(chain)) == 1
 
 
 def test_what_to_delete_is_the_damaged_stage_s_outputs_and_record(chain):

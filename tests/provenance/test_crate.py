@@ -1,5 +1,6 @@
 """The crate: same bytes from the same results, every term known, every required check of the validator."""
 
+import io
 import json
 import os
 import subprocess
@@ -7,11 +8,15 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dpfl.errors import InputError
+from dpfl.provenance import inputs
 from dpfl.provenance.audit import audit
 from dpfl.provenance.crate import write
-from dpfl.provenance.record_file import METADATA
+from dpfl.provenance.record import Stage
+from dpfl.provenance.record_file import METADATA, record_path
 
 HERE = Path(__file__).parent
 VALIDATOR = Path(os.environ.get("DPFL_VALIDATOR", HERE.parents[1] / ".venv-validator")) / "bin" / "python"
@@ -56,6 +61,39 @@ def test_the_audit_finds_a_crate_that_holds_something_else(crate):
         for name, data in held.items():
             archive.writestr(name, b"other" if name.endswith("/table.csv") else data)
     assert any("holds another" in finding.problem for finding in audit(Path("results/demo")).findings)
+
+
+def test_results_made_anew_since_are_a_note_and_no_finding(crate):
+    table = Path("results/demo/table.csv")
+    table.write_text("another\n")
+    Stage("table.csv", ("dpfl.grid",)).write(record_path(table), [table])
+    seen = audit(Path("results/demo"))
+    assert seen.findings == []
+    assert seen.notes == [
+        "results/demo.crate.zip is of an earlier state of 1 files, as results/demo/table.csv: "
+        "dpfl crate results/demo writes it anew"
+    ]
+    inputs._listed.cache_clear()
+    assert write(Path("results/demo")) == (crate, True)
+    assert audit(Path("results/demo")).notes == []
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_damaged_crate_is_found_or_holds_what_it_says(crate, data):
+    whole = crate.read_bytes()
+    place = data.draw(st.integers(0, len(whole) - 1))
+    change = data.draw(st.sampled_from(["flip", "cut", "absurd"]))
+    damaged = (
+        whole[:place] + {"flip": bytes([whole[place] ^ 1 << place % 8]), "cut": b"", "absurd": b"\xff" * 4}[change]
+    )
+    crate.write_bytes(damaged if change == "cut" else damaged + whole[len(damaged) :])
+    findings = audit(Path("results/demo")).findings
+    if not findings:
+        with zipfile.ZipFile(crate) as now, zipfile.ZipFile(io.BytesIO(whole)) as before:
+            assert now.namelist() == before.namelist()
+            assert all(now.read(name) == before.read(name) for name in now.namelist())
+    crate.write_bytes(whole)
 
 
 def test_a_result_that_is_not_its_record_s_is_not_taken_along(crate):

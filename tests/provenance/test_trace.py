@@ -1,7 +1,10 @@
+import json
+
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.provenance.trace import trace
+from dpfl.provenance.record_file import record_path
+from dpfl.provenance.trace import trace, writers
 
 
 def test_a_table_is_traced_back_to_the_raw_file(chain):
@@ -19,3 +22,14 @@ def test_a_file_without_record_is_refused(chain):
     (chain / "stray.csv").write_text("")
     with pytest.raises(InputError, match=r"stray\.csv"):
         trace(chain / "stray.csv")
+
+
+@pytest.mark.parametrize("name", ["results/dem/table.csv", "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q/table.csv"])
+def test_a_record_of_another_place_is_refused(chain, name):
+    place = record_path(chain / "table.csv")
+    record = json.loads(place.read_text())
+    record["outputs"][0]["path"] = name
+    place.write_text(json.dumps(record))
+    writers.cache_clear()
+    with pytest.raises(InputError, match=rf"table\.csv is {name} to its record"):
+        trace(chain / "table.csv")

@@ -19,14 +19,16 @@ def recipe(monkeypatch):
         return figure
 
     recipe = FigureRecipe(lambda results: pd.DataFrame({"x": [1, 2], "y": [0.1, 0.2]}), draw)
-    monkeypatch.setattr(figures, "module", lambda key, name: type("m", (), {"FIGURES": {"f": recipe}}))
+    monkeypatch.setattr(figures, "module", lambda key, name: type("m", (), {"FIGURES": {"figure_2": recipe}}))
 
 
 def test_a_figure_comes_with_its_data_and_the_same_data_give_the_same_bytes(recipe, tmp_path):
     hashes = []
     for folder in (tmp_path / "a", tmp_path / "b"):
-        paths = figures.make("p", "f", Results(tmp_path, {}), folder)
-        assert [path.name for path in paths] == ["p_f.csv", "p_f.svg", "p_f.pdf", "p_f.png"]
+        paths = figures.make("lowy2021", "figure_2", Results(tmp_path, {}), folder)
+        assert [path.name for path in paths] == [
+            f"lowy2021_figure_2.{suffix}" for suffix in ("csv", "rst", "svg", "pdf", "png")
+        ]
         hashes.append([hashlib.sha256(path.read_bytes()).hexdigest() for path in paths])
         assert sorted(folder.iterdir()) == sorted(paths)
     assert hashes[0] == hashes[1]

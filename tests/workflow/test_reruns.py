@@ -40,7 +40,7 @@ def edited_run(checkout, repository, tmp_path_factory):
             os.utime(file, ns=(age.st_atime_ns, age.st_mtime_ns))
         text = planned.stdout + planned.stderr
         assert planned.returncode == 0, text[-3000:]
-        rules = set(re.findall(r"^ *(?:local)?(?:rule|checkpoint) (\w+):$", text, re.MULTILINE)) - {"all"}
+        rules = set(re.findall(r"^ *(?:local)?(?:rule|checkpoint) ([a-z]+)(?:_\w+)?:$", text, re.MULTILINE)) - {"all"}
         return rules, set(re.findall(r"output: results/demo/runs/(\w+)/", text))
 
     return plan

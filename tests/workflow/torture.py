@@ -1,7 +1,7 @@
 """Kill a run of the workflow again and again, in every way there is, and compare its results with an undisturbed one.
 
-python tests/workflow/torture.py --kills 100            the demo (make torture)
-python tests/workflow/torture.py --kills 5 --config tiny.yaml
+make torture                                                   the demo, a hundred times
+make torture KILLS=5 CONFIG=tests/workflow/torture.yaml        a small configuration, as in CI
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ REPOSITORY = Path(__file__).parents[2]
 COPIED = ("Snakefile", "config.yaml", "workflow", "environment.yml")
 COMPARED = ("runs/**/*.csv.gz", "accounting/*.csv", "tables/*.*", "figures/*.*", "claims/*.*")
 MEAN_SECONDS_BEFORE_A_KILL = 8.0
+LONGER, SECONDS_OF_LONGER = 0.25, (10.0, 60.0)
+SECONDS_TO_END, PATIENCE_SECONDS = 10.0, 900.0
 
 
 def start(folder: Path, config: Path | None) -> subprocess.Popen:
@@ -97,11 +99,19 @@ def stage_at_work(folder: Path) -> str:
     return "between stages"
 
 
+def moment(draw: random.Random) -> float:
+    """Return after how many seconds a run is killed: mostly soon, now and then so late that long stages come to an end
+    and those behind them are reached."""
+    if draw.random() < LONGER:
+        return draw.uniform(*SECONDS_OF_LONGER)
+    return draw.expovariate(1 / MEAN_SECONDS_BEFORE_A_KILL)
+
+
 def disturb(folder: Path, config: Path | None, draw: random.Random) -> tuple[str, str] | None:
     """Start a run and kill it after a random while; return how and in which stage, or None where it ended before."""
     run = start(folder, config)
     try:
-        run.wait(draw.expovariate(1 / MEAN_SECONDS_BEFORE_A_KILL))
+        run.wait(moment(draw))
         if run.returncode:
             raise SystemExit(f"a run failed by itself with status {run.returncode}: see {folder}/run.log")
         return None
@@ -109,7 +119,11 @@ def disturb(folder: Path, config: Path | None, draw: random.Random) -> tuple[str
         stage, way = stage_at_work(folder), draw.choice(WAYS)
     with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):  # it ended in this very moment
         way(run, draw)
-    run.wait(300)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        run.wait(SECONDS_TO_END)
+    if run.poll() is None:  # whoever loses one stage goes on with the others
+        terminate(run, draw)
+        run.wait(PATIENCE_SECONDS)
     deadline = time.monotonic() + 15
     while left := processes(folder):
         if time.monotonic() > deadline:
@@ -135,7 +149,7 @@ def main() -> None:
         if start(folder, config).wait():
             raise SystemExit((folder / "run.log").read_text()[-3000:])
         undisturbed, hit, completed = results(folder), Counter(), 0
-        while hit.total() < options.kills or processes(folder):
+        while hit.total() < options.kills:
             for item in ("results", "data", "checkpoints", ".snakemake"):
                 shutil.rmtree(folder / item, ignore_errors=True)
             while hit.total() < options.kills and (kill := disturb(folder, config, draw)):

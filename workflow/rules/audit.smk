@@ -4,8 +4,7 @@
 rule audit:
     input:
         ALL_RUNS,
-        ALL_TABLES,
-        ALL_FIGURES,
+        ALL_PAGES,
         ALL_CLAIMS,
     output:
         f"{RESULTS}/audit.txt",

@@ -34,10 +34,21 @@ RESOLVED = f"{RESULTS}/config.yaml"
 PAPERS = {key: load(key) for key in CONFIG["papers"]}
 DATASETS = sorted({sweep.dataset for sweep in SWEEPS.values()})
 
+
+def pages(paper, kind, *endings):
+    """Return the files of a paper's tables or figures (`kind`) with these endings."""
+    names = getattr(PAPERS[paper], kind)
+    return [f"{RESULTS}/{kind}/{paper}_{name}.{ending}" for ending in endings for name in names]
+
+
+def caption_of(page):
+    """Return the file with a page's caption, which lies beside it."""
+    return str(Path(page).with_suffix(".rst").absolute())
+
+
 ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/about.json", dataset=DATASETS)
 ALL_RUNS = [str(grid.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in SWEEPS.values()]
-ALL_TABLES = [f"{RESULTS}/tables/{key}_{name}.csv" for key, paper in PAPERS.items() for name in paper.tables]
-ALL_FIGURES = [f"{RESULTS}/figures/{key}_{name}.csv" for key, paper in PAPERS.items() for name in paper.figures]
+ALL_PAGES = [page for key in PAPERS for kind in ("tables", "figures") for page in pages(key, kind, "csv")]
 ALL_CLAIMS = expand(f"{RESULTS}/claims/{{paper}}.csv", paper=PAPERS)
 
 
@@ -46,7 +57,6 @@ wildcard_constraints:
     dataset="[a-z0-9_]+",
     file="[A-Za-z0-9_.-]+",
     sweep="[A-Za-z0-9_]+",
-    name="[a-z0-9_]+",
 
 
 localrules:
@@ -89,16 +99,16 @@ def datasets_of(wildcards):
     return expand(f"{DATA}/arrays/{{dataset}}/about.json", dataset=sorted({s.dataset for s in sweeps_of(wildcards)}))
 
 
-def runs_of(wildcards):
+def runs_of(paper):
     """Return the run tables that a paper's tables and figures are made from."""
-    return [str(grid.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in sweeps_of(wildcards)]
+    return [
+        str(grid.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in SWEEPS.values() if sweep.paper == paper
+    ]
 
 
 def evidence_of(wildcards):
     """Return the tables and figures that a paper's claims are judged by."""
-    paper = PAPERS[wildcards.paper]
-    tables = [f"{RESULTS}/tables/{wildcards.paper}_{name}.csv" for name in paper.tables]
-    return tables + [f"{RESULTS}/figures/{wildcards.paper}_{name}.csv" for name in paper.figures]
+    return pages(wildcards.paper, "tables", "csv") + pages(wildcards.paper, "figures", "csv")
 
 
 def noise_facts(wildcards):

@@ -18,11 +18,16 @@ def real(
 ) -> NDArray[np.float64]:
     """Return `value` as a float64 array after checking every element.
 
-    `infinite` allows +inf (never NaN); the other keywords are bounds.
-    Raises ValueError naming the argument and its first offending element.
+    `infinite` allows +inf (never NaN); the other keywords are bounds. Truth values, texts and complex numbers are
+    no real numbers. Raises ValueError naming the argument and its first offending element.
     """
     try:
-        array = np.asarray(value, dtype=np.float64)
+        given = np.asarray(value)
+        if given.dtype.kind not in "iufO":
+            raise TypeError
+        array = np.asarray(given, dtype=np.float64)
+    except OverflowError:
+        raise ValueError(f"{name} must be within the range of float64") from None
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be a real number or an array of them, got {value!r}") from None
     checks = [

@@ -123,10 +123,11 @@ def _log_inverse(delta: ArrayLike) -> NDArray[np.float64]:
 
 def _group(epsilon: ArrayLike, delta: ArrayLike, g: ArrayLike) -> tuple[NDArray, NDArray, NDArray]:
     """Checked epsilon, delta and group size."""
-    size = real("g", g, at_least=1)
-    if not np.all(size == np.floor(size)):
-        raise ValueError(f"g must be a whole number, got {g!r}")
-    return real("epsilon", epsilon, at_least=0), real("delta", delta, at_least=0, at_most=1), size
+    return (
+        real("epsilon", epsilon, at_least=0),
+        real("delta", delta, at_least=0, at_most=1),
+        wholes("g", g, at_least=1),
+    )
 
 
 def _grown(factor: NDArray, exponent: NDArray) -> NDArray[np.float64]:

@@ -63,7 +63,7 @@ def epsilon(
 ) -> float | NDArray[np.float64]:
     """Return epsilon at `delta` of `steps` Poisson-subsampled Gaussian steps; array arguments broadcast.
 
-    `noise_multiplier` >= 0 is the noise's standard deviation over the norm bound of ONE record's contribution,
+    `noise_multiplier` > 0 is the noise's standard deviation over the norm bound of ONE record's contribution,
     under every relation: replacing a record moves a sum by twice that bound, and the accountant, not the
     caller, accounts for it. `sample_rate` in (0, 1], whole `steps` >= 0, `delta` in (0, 1).
     Guarantee: (epsilon, delta)-DP under `neighbouring`; each accountant's answer is an upper bound, up to
@@ -77,13 +77,11 @@ def epsilon(
         raise ValueError(f"neighbouring 'replace_one' is not known to accountant {accountant!r}: use 'pld'")
 
     def one(noise_multiplier: float, sample_rate: float, steps: float, delta: float) -> float:
-        sigma = scalar("noise_multiplier", noise_multiplier, at_least=0)
+        sigma = scalar("noise_multiplier", noise_multiplier, above=0)
         rate = scalar("sample_rate", sample_rate, above=0, at_most=1)
         count = whole("steps", steps)
         failure = scalar("delta", delta, above=0, below=1)
-        if count == 0:
-            return 0.0
-        return spent(sigma, rate, count, failure, relation) if sigma > 0 else math.inf
+        return spent(sigma, rate, count, failure, relation) if count else 0.0
 
     return elementwise(one, noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps, delta=delta)
 
@@ -99,8 +97,9 @@ def noise_multiplier(
     """Return the least noise multiplier that spends at most `target_epsilon`; array arguments broadcast.
 
     "rdp" and "prv" are the answers of Opacus's get_noise_multiplier, a bisection that stops within 1e-3 below
-    the target; "pld" stops within 4e-6 of it, relative. Neighbouring relation: add or remove one.
-    `target_epsilon` > 0, `sample_rate` in (0, 1], whole `steps` >= 1, `delta` in (0, 1).
+    the target; "pld" stops within 4e-6 of it, relative. `target_epsilon` > 0, `sample_rate` in (0, 1], whole
+    `steps` >= 1, `delta` in (0, 1). Guarantee: with that noise `epsilon` by the same accountant, under add_or_remove,
+    is at most `target_epsilon`. Source: `epsilon`, solved for the noise.
     Raises ValueError naming the argument, `target_epsilon` also where no noise multiplier between 0.05 and
     1e6 meets it: the RDP accountant of Opacus cannot get below ln(1/delta)/62, say.
     """
@@ -202,7 +201,7 @@ _ACCOUNTANTS: dict[str, Callable[..., float]] = {"rdp": _rdp_epsilon, "prv": _pr
 
 def _accountant(name: str) -> Callable[..., float]:
     """Return the accountant called `name`. Raises ValueError naming the argument `accountant`."""
-    if name not in _ACCOUNTANTS:
+    if not isinstance(name, str) or name not in _ACCOUNTANTS:
         raise ValueError(f"accountant must be one of {', '.join(map(repr, _ACCOUNTANTS))}, got {name!r}")
     return _ACCOUNTANTS[name]
 

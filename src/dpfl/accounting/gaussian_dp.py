@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfinv, ndtr, ndtri
 
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import real, wholes
 from dpfl.accounting.contraction import log_theta, theta
 from dpfl.accounting.roots import root
 
@@ -102,10 +102,7 @@ def group(mu: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
 
     mu >= 0, g >= 1 whole; shapes broadcast. Raises ValueError naming mu or g. Source: vandijk2023 section 4.6.
     """
-    size = real("g", g, at_least=1)
-    if not np.all(size == np.floor(size)):
-        raise ValueError(f"g must be a whole number, got {g!r}")
-    return (real("mu", mu, at_least=0) * size)[()]
+    return (real("mu", mu, at_least=0) * wholes("g", g, at_least=1))[()]
 
 
 def renyi(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:

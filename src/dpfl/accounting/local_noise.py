@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import logsumexp, ndtr
+from scipy.special import log_ndtr, logsumexp, ndtr
 from scipy.stats import binom
 
 from dpfl.accounting import gaussian_dp
@@ -119,7 +119,7 @@ def epsilon(
     bound, often a loose one: see `with_replacement_known_epsilon`.
     Raises ValueError naming the argument; other samplings are refused.
     """
-    if sampling not in (Sampling.FULL, Sampling.FIXED, Sampling.WITH_REPLACEMENT):
+    if not any(sampling is known for known in (Sampling.FULL, Sampling.FIXED, Sampling.WITH_REPLACEMENT)):
         raise ValueError(f"sampling must be FULL, FIXED or WITH_REPLACEMENT here, got {sampling!r}")
 
     def one(noise_multiplier: float, batch_size: float, records: float, steps: float, delta: float) -> float:
@@ -173,7 +173,7 @@ def with_replacement_known_epsilon(
     def divergence(epsilon: Array) -> Array:
         # A threshold a little off the best one, as interpolation gives, loses in second order only.
         cut = np.interp(epsilon, losses, places, left=-np.inf, right=np.inf)
-        return weights @ ndtr(shifts[:, None] - cut) - np.exp(epsilon) * ndtr(-cut)
+        return weights @ ndtr(shifts[:, None] - cut) - np.exp(epsilon + log_ndtr(-cut))
 
     above = weights @ ndtr(shifts[:, None] - places) > 2 * _LOST * failure / count
     largest = float(max(losses[above][-1], -losses[0], 1e-3))

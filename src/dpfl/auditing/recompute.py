@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from dpfl.papers import module
+from dpfl.papers import KEYS, module
 from dpfl.provenance.audit import Audit, Finding
 from dpfl.provenance.record import published_digest
 from dpfl.provenance.record_file import record_path
@@ -33,7 +33,10 @@ def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audi
     where the data do and the versions are the same.
     """
     seen = Audit()
-    paper, path = record["settings"]["paper"], root / record["outputs"][0]["path"]
+    paper, path = record["settings"].get("paper"), root / record["outputs"][0]["path"]
+    if paper not in KEYS:
+        _add(seen, root, path, f"has a record that names no paper but {paper!r}")
+        return seen
     if not all((root / output["path"]).exists() for output in record["outputs"]):
         return seen  # the hashes have found that
     if record["source"].get("published", published_digest(paper)) != published_digest(paper):
@@ -51,8 +54,10 @@ def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audi
         elif made[0].read_bytes() != path.read_bytes():
             seen.notes.append(f"{path.relative_to(root)} differs in last digits: its pages were not compared")
         else:
-            for file in made[1:]:
-                _compare(seen, root, path.with_suffix(file.suffix), file, record)
+            again = {file.suffix: file for file in made}
+            for there in (root / output["path"] for output in record["outputs"][1:]):
+                if there.suffix in again:  # a page of a kind that is no longer made has its hash alone
+                    _compare(seen, root, there, again[there.suffix], record)
     return seen
 
 

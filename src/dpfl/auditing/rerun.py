@@ -6,12 +6,13 @@ import importlib
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from dpfl.auditing.determinism import Spread, spread_of
+from dpfl.auditing.determinism import Spread, platform_here, platform_of, spread_of, unmeasured
 from dpfl.auditing.recompute import agree
 from dpfl.control.devices import with_memory
 from dpfl.data.read import load_about
@@ -25,6 +26,8 @@ from dpfl.sweeps import Folders, Sweep
 
 MOST_SECONDS = 900
 """A run of a sweep that took longer than so for each seed is not drawn."""
+_GPU_SECONDS = 30
+"""The same for a run that a GPU made and a CPU has to make again."""
 _NOISE_TOLERANCE = 1e-6
 
 
@@ -39,6 +42,28 @@ class Run:
     record: dict[str, Any]
 
     @property
+    def device(self) -> str:
+        """Where it can be trained again: on the device that its record names, else on the CPU."""
+        return self.record["machine"]["device"] if _has(self.record["machine"]["device"]) else "cpu"
+
+    @property
+    def spread(self) -> Spread:
+        """By how much its metrics may differ."""
+        private = float(self.row["noise_multiplier"]) > 0
+        return spread_of(self.sweep.algorithm, str(self.sweep.settings.get("model", "")), private)
+
+    @property
+    def caveats(self) -> str:
+        """What a reader has to know where it is compared: other code, or a change that nobody measured."""
+        source, machine = self.record["source"], self.record["machine"]
+        told = ["by other code than made it"] if source["digest"] != source_digest(*source["modules"]) else []
+        before, after = platform_of(self.record["software"], machine["device"]), platform_here(self.device)
+        told += [
+            f"across a change that was not measured: {each}" for each in unmeasured(self.sweep.algorithm, before, after)
+        ]
+        return f" ({'; '.join(told)})" if told else ""
+
+    @property
     def name(self) -> str:
         """What a reader finds it by."""
         cell = ", ".join(f"{name}={value}" for name, value in self.cell.items())
@@ -51,7 +76,9 @@ def check_reruns(
     """Train `count` runs again, those that `seed` draws of all that can be trained here, and add what differs.
 
     Each is trained alone, so what its stack did to it would show. Metrics agree within dpfl.auditing.determinism's
-    spread for the model; noise within 1e-6. Runs whose data or device are not here, or that take too long, are noted.
+    spread for the model, with noise or without; noise within 1e-6. Where torch, Python or the device is another than
+    the record's, and what that changes was never measured, the answer says so. Runs whose data are not here, or that
+    take too long, are noted.
     """
     data = root / config["data"]["folder"]
     possible: list[Run] = []
@@ -63,20 +90,19 @@ def check_reruns(
             possible.append(run)
     drawn = random.Random(seed).sample(possible, min(count, len(possible)))
     for run in drawn:
-        changed = run.record["source"]["digest"] != source_digest(*run.record["source"]["modules"])
         try:
             noise, again = _again(run, data)
             problems = list(_compare(run, noise, again))
         except InputError as error:
             problems = [f"cannot be trained again: {error}"]
         seen.count("runs trained again")
-        name = f"{run.name}{' (by other code than made it)' if changed else ''}"
+        name = run.name + run.caveats
         for problem in problems:
             place = str(run.path.relative_to(root))
             seen.findings.append(Finding(place, f"{name}: {problem}", (run.path, record_path(run.path))))
         if not problems:
             exact = all(float(run.row[metric]) == float(again[metric]) for metric in _metrics(run.row, again))
-            how = "the same to the last digit" if exact else f"the same within {_spread(run).words}"
+            how = "the same to the last digit" if exact else f"the same within {run.spread.words}"
             seen.notes.append(f"trained again, {how}: {name}")
     for reason, number in skipped.items():
         seen.notes.append(f"could not be trained again here: {number} runs ({reason})")
@@ -101,17 +127,18 @@ def _hindrance(run: Run, data: Path) -> str:
     needed = [folders.arrays, folders.features] if run.sweep.needs_features else [folders.arrays]
     if not all((folder / "about.json").exists() for folder in needed):
         return f"the data of {run.sweep.dataset} are not on this machine"
-    if run.record["machine"]["device"] != run.sweep.machine["device"]:
-        return f"trained on {run.record['machine']['device']}"
-    if run.record["seconds"] / len(run.sweep.seeds) > MOST_SECONDS:
-        return f"a seed took more than {MOST_SECONDS} s"
+    made_on = run.record["machine"]["device"]
+    most = MOST_SECONDS if made_on == run.device else _GPU_SECONDS
+    if run.record["seconds"] / len(run.sweep.seeds) > most:
+        return f"a seed took more than {most} s{'' if made_on == run.device else f' on {made_on}'}"
     return ""
 
 
 def _again(run: Run, data: Path) -> tuple[pd.Series, pd.Series]:
     """Return the calibration's row and the run table's row, made again."""
     code = importlib.import_module(f"dpfl.federated.{run.sweep.algorithm}")
-    family = replace(with_memory(run.sweep), cells=(run.cell,))
+    there = replace(run.sweep, machine={**run.sweep.machine, "device": run.device})
+    family = replace(with_memory(there), cells=(run.cell,))
     alone = replace(family, seeds=(int(run.row["seed"]),))
     folders = Folders.of(data, alone.dataset)
     # The noise is the family's: it may look at the first seed's partition.
@@ -126,7 +153,7 @@ def _compare(run: Run, noise: pd.Series, again: pd.Series) -> Iterator[str]:
         yield f"noise multiplier {stated:.8g}, calibrated again it is {calibrated:.8g}"
     if run.row["status"] != again["status"]:
         yield f"status {run.row['status']}, trained again {again['status']}"
-    spread = _spread(run)
+    spread = run.spread
     for name in _metrics(run.row, again):
         if not spread.holds(float(run.row[name]), float(again[name])):
             yield f"{name} {run.row[name]}, trained again {float(again[name]):.8g} ({spread.words})"
@@ -139,9 +166,14 @@ def _metrics(row: Row, again: pd.Series) -> list[str]:
     return [name for name in after if _is_number(row[name]) and not name.startswith(("privacy_", "noise_"))]
 
 
-def _spread(run: Run) -> Spread:
-    """Return the spread that a run's model may show."""
-    return spread_of(run.sweep.algorithm, str(run.sweep.settings.get("model", "")))
+@cache
+def _has(device: str) -> bool:
+    """Return whether this machine has a device."""
+    if device == "cpu":
+        return True
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def _plain(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

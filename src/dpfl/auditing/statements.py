@@ -3,71 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
-from dpfl.accounting.relations import Neighbouring, Sampling
-from dpfl.auditing import spent
+from dpfl.auditing.accountants import PRIVACY, Statement, interval
 from dpfl.grid import run_table
 from dpfl.provenance.audit import Audit, Finding
 from dpfl.provenance.cells import Row, identity, plain, read_rows, same
 from dpfl.provenance.record_file import record_path
 from dpfl.sweeps import Sweep
 
-PRIVACY = "privacy_"
 _BY_ROUND = "_by_round"
 _CHOSEN_LATER = f"{PRIVACY}clip_norm"
-_SUBSAMPLED = "subsampled Gaussian"
-_PER_CLIENT = "subsampled Gaussian, per client"
-_GAUSSIANS = ("Gaussian", "Gaussian, per client")
-_MOVES = {Neighbouring.ADD_OR_REMOVE: 1.0, Neighbouring.ZERO_OUT: 1.0, Neighbouring.REPLACE_ONE: 2.0}
-
-
-@dataclass(frozen=True)
-class Statement:
-    """What of a run's privacy statement decides its epsilon; an epsilon is None where it states none."""
-
-    mechanism: str
-    sampling: str
-    neighbouring: str
-    records: int
-    sample_rate: float
-    noise_multiplier: float
-    steps: int
-    delta: float
-    epsilon_rdp: float | None
-    epsilon_pld: float | None
-    clipping: str
-    batch_size: int
-    trust: str
-    clients: int
-
-    @classmethod
-    def of(cls, run: Row) -> Statement:
-        """Return the statement of a row of a run table."""
-        rate, records = float(run[f"{PRIVACY}sample_rate"]), int(float(run[f"{PRIVACY}records"]))
-        local = run[f"{PRIVACY}mechanism"] == _PER_CLIENT and run.get("algorithm") == "local"
-        return cls(
-            *(run[f"{PRIVACY}{name}"] for name in ("mechanism", "sampling", "neighbouring")),
-            records,
-            rate,
-            float(run[f"{PRIVACY}noise_multiplier"]),
-            int(float(run[f"{PRIVACY}steps"])),
-            float(run[f"{PRIVACY}delta"]),
-            *(_stated(run[f"{PRIVACY}{name}"]) for name in ("epsilon_rdp", "epsilon_pld")),
-            # What is known to be broken states what its sound twin claims.
-            "" if run.get("known_bad") == "True" else run.get("clipping", ""),
-            1 if local else int(float(run.get("batch_size") or round(rate * records))),
-            run.get("trust", ""),
-            int(float(run.get("clients") or 1)),
-        )
-
-
-def _stated(epsilon: str) -> float | None:
-    """Return an epsilon of a statement; None instead of nan, which is not equal to itself."""
-    return None if math.isnan(float(epsilon)) else float(epsilon)
 
 
 def check_runs(seen: Audit, root: Path, scale: str, sweeps: list[Sweep]) -> dict[Statement, Path]:
@@ -91,7 +38,7 @@ def check_runs(seen: Audit, root: Path, scale: str, sweeps: list[Sweep]) -> dict
         problems = against_grid(runs, sweep) + against_noise(runs, noise) + against_itself(runs)
         for run in (each for each in runs if f"{PRIVACY}mechanism" in each):
             try:
-                known.setdefault(Statement.of(run), path)
+                known.setdefault(Statement.of(run, sweep.settings), path)
             except (KeyError, ValueError) as error:
                 problems.append(f"has a privacy statement that cannot be read: {error}")
         for problem in dict.fromkeys(problems):
@@ -125,7 +72,8 @@ def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:
         problems.append("has more runs of one seed than of another")
     for cell in sweep.cells:
         wanted = {name: str(value) for name, value in cell.items() if name in runs[0] and _is_plain(value)}
-        wanted = {name: wanted[name] for name in _telling(wanted)}
+        telling = _telling(wanted)
+        wanted = {name: value for name, value in wanted.items() if name in telling}
         if not any(all(same(run[name], value) for name, value in wanted.items()) for run in runs):
             problems.append(f"has no run of {', '.join(f'{name}={value}' for name, value in wanted.items())}")
     return problems
@@ -166,60 +114,29 @@ def against_itself(runs: list[Row]) -> list[str]:
     return problems
 
 
-def interval(stated: Statement, which: str) -> spent.Interval | None:
-    """Return where another accountant puts `which` epsilon ("rdp" or "pld") of a statement; None where it has no word.
-
-    Statements without noise have to say that epsilon is infinite.
-    """
-    if stated.noise_multiplier == 0:
-        return spent.Interval(math.inf, math.inf, "no noise, no guarantee")
-    run = {"noise_multiplier": stated.noise_multiplier, "steps": stated.steps, "delta": stated.delta}
-    poisson = stated.sampling in (Sampling.POISSON, Sampling.SHUFFLED)
-    if stated.mechanism == _SUBSAMPLED and poisson and stated.neighbouring != Neighbouring.REPLACE_ONE:
-        rate = {"sample_rate": stated.sample_rate}
-        return spent.poisson_rdp(**run, **rate) if which == "rdp" else spent.poisson_pld(**run, **rate)
-    if which == "rdp":
-        return None
-    if stated.mechanism in _GAUSSIANS and stated.sampling == Sampling.FULL:
-        move = _MOVES[Neighbouring(stated.neighbouring)]
-        if stated.trust == "server":
-            return spent.gaussian(**run, move=move / math.sqrt(stated.clients))
-        if stated.trust == "shuffler":
-            return spent.shuffled(**run, move=move, clients=stated.clients)
-        return spent.gaussian(**run, move=move)
-    one_pass = stated.sampling == Sampling.SHUFFLED and stated.steps * stated.sample_rate <= 1
-    if stated.mechanism in _GAUSSIANS and one_pass:
-        # No record is in two messages: what is spent is one message.
-        return spent.gaussian(**{**run, "steps": 1}, move=_MOVES[Neighbouring(stated.neighbouring)])
-    if stated.mechanism == _PER_CLIENT:
-        whole = stated.batch_size >= stated.records and stated.sampling == Sampling.FIXED
-        if whole or stated.sampling == Sampling.FULL:
-            return spent.gaussian(**run, move=2.0)
-        turned = stated.clipping == "mean" and stated.batch_size > 1
-        how = "clipped_mean" if turned else stated.sampling
-        return spent.sampled_replacement(**run, batch_size=stated.batch_size, records=stated.records, replaced=how)
-    return None
-
-
 def check_epsilons(root: Path, known: Iterable[tuple[Statement, Path]]) -> Audit:
-    """Compare every epsilon that is stated with another accountant's; say of which mechanisms there is none."""
-    seen, unknown = Audit(), set()
+    """Compare every epsilon that is stated with another accountant's; say of which mechanisms there is none, and of
+    which it knows bounds only."""
+    seen, unknown, bounded = Audit(), set(), set()
     for stated, path in known:
-        told = {"rdp": stated.epsilon_rdp, "pld": stated.epsilon_pld}
-        between = {which: interval(stated, which) for which, epsilon in told.items() if epsilon is not None}
+        between = {which: interval(stated, which) for which in stated.epsilons}
         for which, limits in between.items():
             if limits is None:
                 continue
             seen.count("distinct epsilons")
-            if not limits.holds(told[which]):
+            told = stated.epsilons[which]
+            if not limits.holds(told):
                 problem = (
-                    f"states epsilon_{which} {told[which]:.6g} for noise multiplier {stated.noise_multiplier:.6g}; "
+                    f"states epsilon_{which} {told:.6g} for noise multiplier {stated.noise_multiplier:.6g}; "
                     f"{limits.accountant} gives {limits.least:.6g} to {limits.most:.6g}"
                 )
                 seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
+            if limits.wide:
+                bounded.add(f"'{stated.mechanism}, {stated.sampling}' by {limits.accountant}")
         if not any(between.values()):
             unknown.add(f"{stated.mechanism}, {stated.sampling}")
     seen.notes += [f"no second accountant here for statements of '{mechanism}'" for mechanism in sorted(unknown)]
+    seen.notes += [f"epsilon could only be bounded for statements of {each}" for each in sorted(bounded)]
     return seen
 
 

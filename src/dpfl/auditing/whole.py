@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from dpfl.auditing.statements import check_epsilons, check_runs
 from dpfl.errors import InputError
 from dpfl.provenance.audit import Audit
 from dpfl.provenance.record_file import read_record
+from dpfl.provenance.source import source_digest
 
 QUICK_SECONDS = 20.0
 """The quick audit does not make again what took longer to make."""
@@ -34,7 +35,8 @@ def extend(seen: Audit, folder: Path, *, quick: bool = False, rerun: int = 0, se
     config = configuration.read(folder / "config.yaml")
     sweeps = grid.expand(config)
     statements = check_runs(seen, root, folder.name, sweeps)
-    records = sorted(_records(folder), key=lambda record: -record["seconds"])
+    seen.notes += _by_other_code(_records(folder, "runs/*"))
+    records = sorted(_records(folder, *recompute.STAGES), key=lambda record: -record["seconds"])
     left_out = [record for record in records if quick and record["seconds"] > QUICK_SECONDS]
     again = partial(recompute.recompute, root, pictures=not quick)
     work = [partial(again, record) for record in records if record not in left_out]
@@ -53,14 +55,25 @@ def extend(seen: Audit, folder: Path, *, quick: bool = False, rerun: int = 0, se
         check_reruns(seen, root, config, sweeps, rerun, seed)
 
 
-def _records(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of tables, figures and verdicts that can be read; the audit of files has found the others."""
-    for stage in recompute.STAGES:
-        for place in sorted((folder.absolute() / stage).glob("*.record.json")):
+def _records(folder: Path, *stages: str) -> Iterator[dict[str, Any]]:
+    """Yield the stages' records that can be read; the audit of files has found the others."""
+    for stage in stages:
+        for place in sorted(folder.absolute().glob(f"{stage}/*.record.json")):
             try:
                 yield read_record(place)
             except InputError:
                 continue
+
+
+def _by_other_code(records: Iterable[dict[str, Any]]) -> list[str]:
+    """Say how many of the run tables were made by other versions of the code that trains them, if any were."""
+    sources = [record["source"] for record in records]
+    other = [source["commit"] for source in sources if source["digest"] != source_digest(*source["modules"])]
+    commits = ", ".join(sorted({(commit or "unknown")[:7] for commit in other}))
+    words = (
+        f"{len(other)} of {len(sources)} run tables were trained by other versions of their code (commits {commits})"
+    )
+    return [words] if other else []
 
 
 def _at_once(work: list[Callable[[], Audit]]) -> Iterator[Audit]:

@@ -16,44 +16,46 @@ from dpfl.provenance.record import Stage
 from dpfl.provenance.record_file import record_path
 
 
-def _render(kind: str, make: Callable[..., list[Path]], paper: str, name: str, config: Path) -> None:
-    """Write one table or figure of a paper and its record."""
+def _render(kind: str, make: Callable[..., list[Path]], paper: str, name: str | None, config: Path) -> None:
+    """Write one table or figure of a paper, or all of them, each with its record."""
     from dpfl.papers import load
     from dpfl.reporting.results import Results
 
     known = getattr(load(paper), kind)
-    if name not in known:
+    if name is not None and name not in known:
         raise InputError(f"{paper} has no {kind[:-1]} {name}; it has {', '.join(known) or 'none'}")
     resolved = configuration.read(config)
     folder = results_folder(resolved)
-    stage = Stage(kind, (f"dpfl.papers.{paper}.{kind}", f"dpfl.reporting.{kind}"), {"paper": paper, "name": name})
     # The sweeps of this configuration that have been trained: nothing that an earlier configuration left behind.
-    names = [sweep.name for sweep in grid.expand(resolved) if sweep.paper == paper]
-    runs = tuple(path for path in (grid.run_table(folder, paper, name) for name in names) if path.exists())
-    stage.reads(runs)
-    outputs = make(paper, name, Results(folder, {paper: runs}), folder / kind)
-    stage.write(record_path(outputs[0]), outputs)
+    sweeps = [sweep.name for sweep in grid.expand(resolved) if sweep.paper == paper]
+    runs = tuple(path for path in (grid.run_table(folder, paper, sweep) for sweep in sweeps) if path.exists())
+    results = Results(folder, {paper: runs})
+    for each in known if name is None else [name]:
+        stage = Stage(kind, (f"dpfl.papers.{paper}.{kind}", f"dpfl.reporting.{kind}"), {"paper": paper, "name": each})
+        stage.reads(runs)
+        outputs = make(paper, each, results, folder / kind)
+        stage.write(record_path(outputs[0]), outputs)
 
 
-@app.command(epilog="Example: dpfl tables --paper bhaskar2025 --name table_2")
+@app.command(epilog="Example: dpfl tables --paper bhaskar2025")
 def tables(
     paper: PaperOption,
-    name: Annotated[str, typer.Option("--name", help="name of the table, as table_2")],
+    name: Annotated[str | None, typer.Option("--name", help="one table alone, as table_2")] = None,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Write one table as CSV, Markdown, LaTeX and HTML."""
+    """Write a paper's tables as CSV, Markdown, LaTeX and HTML."""
     from dpfl.reporting.tables import make
 
     _render("tables", make, paper, name, config)
 
 
-@app.command(epilog="Example: dpfl figures --paper lowy2021 --name figure_2")
+@app.command(epilog="Example: dpfl figures --paper lowy2021")
 def figures(
     paper: PaperOption,
-    name: Annotated[str, typer.Option("--name", help="name of the figure, as figure_2")],
+    name: Annotated[str | None, typer.Option("--name", help="one figure alone, as figure_2")] = None,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Write one figure's data as CSV, and draw it from that as SVG, PDF and PNG."""
+    """Write the data of a paper's figures as CSV, and draw them from that as SVG, PDF and PNG."""
     from dpfl.reporting.figures import make
 
     _render("figures", make, paper, name, config)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dpfl.provenance.audit import Audit
 
 _WHOLE_LINES = 2000
+_UNUSABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError)
+"""What recomputing raises on files that hashes have found to be damaged."""
 Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
 Reruns = Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")]
 RerunSeed = Annotated[int, typer.Option("--seed", help="which runs --rerun draws")]
@@ -69,7 +71,12 @@ def audit(
     if not files_only:
         from dpfl.auditing.whole import extend
 
-        extend(seen, folder, quick=quick, rerun=rerun, seed=seed)
+        try:
+            extend(seen, folder, quick=quick, rerun=rerun, seed=seed)
+        except _UNUSABLE as error:
+            if not seen.findings:
+                raise
+            seen.notes.append(f"not all could be recomputed from damaged files: {' '.join(str(error).split())}")
     _tell(seen)
     if rebuild:
         removed = {path for finding in seen.findings for path in finding.remove if path.exists()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,12 @@ def run(
 
     overlay = ["--configfile", str(config)] if config else []
     arguments = ["--profile", f"workflow/profiles/{profile}", *overlay, "--config", f"scale={scale}", *(more or [])]
-    again = " ".join(["make", scale, *([f"CONFIG={config}"] if config else [])])
+    named = {
+        "CONFIG": config,
+        "PROFILE": profile if profile != "default" else None,
+        "PARANOID": 1 if paranoid else None,
+    }
+    again = shlex.join(["make", scale, *(f"{name}={value}" for name, value in named.items() if value)])
     raise typer.Exit(run_workflow(arguments, again=again, paranoid=paranoid))
 
 

@@ -3,8 +3,8 @@
 A sweep's work is counted in two units: steps (a batch of one client or of a whole stack, whatever it holds) and records
 (one model's gradient of one record). Time on one core is fixed_seconds + steps * step_seconds + records *
 record_seconds of the sweep's kind. Kinds are pfl/<model>/<grey or colour>, for which `dpfl plan --measure` times the
-training step itself, and <algorithm>/<dataset>/<study> for the rest, fitted to finished sweeps (dpfl.control.fit).
-Nothing here imports torch: the workflow asks at every start.
+training step itself, and <algorithm>/<dataset>/<study or model> for the rest, fitted to finished sweeps
+(dpfl.control.fit). Nothing here imports torch: the workflow asks at every start.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def kind_of(sweep: Sweep) -> str:
     """Return the kind whose unit costs a sweep has."""
     if sweep.algorithm == "pfl":
         return f"pfl/{sweep.settings['model']}/{'colour' if sweep.dataset in COLOUR else 'grey'}"
-    study = sweep.settings.get("study") or sweep.settings.get("experiment")
+    study = next((sweep.settings[name] for name in ("study", "experiment", "model") if sweep.settings.get(name)), None)
     return "/".join([sweep.algorithm, sweep.dataset, *([study] if study else [])])
 
 
@@ -196,10 +196,15 @@ def _schedule(cell: Mapping[str, Any]) -> list[int]:
     return list(epochs) if isinstance(epochs, list | tuple) else [epochs] * cell["rounds"]
 
 
+def image_shape(dataset: str) -> tuple[int, int]:
+    """Return channels and side of a dataset's images."""
+    return (3, 32) if dataset in COLOUR else (1, 28)
+
+
 def _pfl_memory_mb(sweep: Sweep, unit: Unit) -> float:
     """Prepared inputs, every client's models with momentum, and the budget for gradients."""
     training, test = DATASETS[sweep.dataset]
-    channels, side = (3, 32) if sweep.dataset in COLOUR else (1, 28)
+    channels, side = image_shape(sweep.dataset)
     numbers = 81 * channels * (side // 4) ** 2 if sweep.needs_features else channels * side**2
     models = int(sweep.settings["clients"]) * len(sweep.cells)
     held = 4 * ((training + test) * numbers + 3 * models * unit.parameters) / 2**20

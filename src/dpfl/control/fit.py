@@ -13,12 +13,13 @@ from scipy.optimize import nnls
 
 from dpfl import config as configuration
 from dpfl import grid
-from dpfl.control.cost import Unit, Work, kind_of, work_of
+from dpfl.control.cost import BASE_MB, Unit, Work, kind_of, work_of
 from dpfl.files import write_atomically
 from dpfl.sweeps import Sweep
 
 COLUMNS = ("kind", "fixed_seconds", "step_seconds", "record_seconds", "memory_mb", "parameters", "flops")
 SAMPLED_SECONDS = 60.0  # Snakemake samples processor time too coarsely below
+START_SECONDS = 3.0  # of a process that trains, before it trains
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def fit(units: Mapping[str, Unit], sweeps: list[Measured]) -> dict[str, Unit]:
     """Return `units` with the kinds of measured sweeps fitted to them.
 
     Image models keep what their training step was timed at, times the median over sweeps of what they took over what
-    that predicts: evaluation, data and the like. Other kinds get non-negative least squares of relative errors.
+    that predicts: evaluation, data and the like. Other kinds get non-negative least squares.
     """
     by_kind: dict[str, list[Measured]] = defaultdict(list)
     for each in sweeps:
@@ -92,11 +93,20 @@ def _stretched(unit: Unit, group: list[Measured]) -> Unit:
 
 
 def _least_squares(kind: str, group: list[Measured]) -> Unit:
-    """Return fixed, step and record costs, none negative, of least relative error."""
+    """Return fixed, step and record costs, none negative, of least error, a sweep's variance growing as its time.
+
+    A single sweep takes the start of its process, and the rest by its work, so that more seeds cost more.
+    """
     seconds = np.array([each.seconds for each in group])
-    design = np.array([[1.0, each.work.steps, each.work.records] for each in group]) / seconds[:, None]
-    scale = design.max(axis=0)
-    scale[scale == 0] = 1.0
-    solution, _ = nnls(design / scale, np.ones(len(group)))
-    fixed, step, record = solution / scale
-    return Unit(kind, fixed, step, record, max(each.memory_mb for each in group), 0, 0.0)
+    works = np.array([[each.work.steps, each.work.records] for each in group])
+    if len(group) == 1:
+        fixed = float(min(START_SECONDS, seconds[0]))
+        step, record = (seconds[0] - fixed) * (works[0] > 0) / np.maximum(works[0], 1e-300) / max(1, sum(works[0] > 0))
+    else:
+        design = np.column_stack([np.ones(len(group)), works]) / np.sqrt(seconds)[:, None]
+        scale = design.max(axis=0)
+        scale[scale == 0] = 1.0
+        solution, _ = nnls(design / scale, np.sqrt(seconds))
+        fixed, step, record = solution / scale
+    # Memory is sampled too, so a short job seems to need less than its imports take.
+    return Unit(kind, fixed, step, record, max(BASE_MB, *(each.memory_mb for each in group)), 0, 0.0)

@@ -12,16 +12,20 @@ from typing import Any
 import yaml
 
 from dpfl import grid
-from dpfl.control.cost import DATASETS, Cost, Unit, estimate
+from dpfl.control.cost import DATASETS, Cost, Unit, estimate, image_shape
 from dpfl.errors import InputError
 from dpfl.papers import load
 from dpfl.sweeps import Sweep
 
 PROFILES = Path("workflow") / "profiles"
 QUEUED_SECONDS = 25.0  # of a cluster's job: Snakemake starts three times in it, and is asked about it now and then
+STARTED_SECONDS = 0.5  # of a job on this machine: Snakemake's own time for it
 GROUPED = 4  # short sweeps that make one cluster job (workflow/profiles/slurm/config.yaml)
-STAGES = {"features": 120.0, "accounting": 60.0, "tables": 5.0, "figures": 6.0, "claims": 3.0}
-"""Seconds of one job of a stage that does not train, typical ones; arrays and the audit take a few in all."""
+# Processor seconds of the stages that do not train, as the demo and scale paper took them on the machine of costs.csv.
+ARRAYS_SECONDS, CLAIMS_SECONDS, END_SECONDS = 2.0, 2.5, 12.0  # END: audit, report and crate
+FEATURES_SECONDS, IMAGE_SECONDS = 8.0, 0.0018  # a job, and each grey image of 28 x 28
+ACCOUNTING_SECONDS, CELL_SECONDS = 4.0, 0.05  # a paper, and each cell whose noise is calibrated
+PAGES_SECONDS, PAGE_SECONDS = 3.0, 1.5  # a job that makes a paper's tables or figures, and each of them
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def place(profile: str, threads: int, device: str, at_once: int | None = None) -
         queued = yaml.safe_load(site.read_text(encoding="utf-8"))["jobs"]
         return Place(profile, at_once or queued, QUEUED_SECONDS, groups=True)
     local = 1 if device == "cuda" else max(1, (os.cpu_count() or 1) // threads)
-    return Place(profile, at_once or local, 2.0, groups=False)
+    return Place(profile, at_once or local, STARTED_SECONDS, groups=False)
 
 
 @dataclass(frozen=True)
@@ -80,13 +84,13 @@ def lines(config: Mapping[str, Any], where: Place, units: Mapping[str, Unit]) ->
         name = f"{paper} {kind}"
         yield f"{name:<34} {len(group):>6} {hours:>8.2f} {longest / 60:>5.0f} min {memory / 1024:>5.1f} GB{mark}"
     jobs = _jobs(costs, where, threads)
-    light, light_jobs = _light(config, folder)
+    light = _light(config, folder)
     trained = sum(cost.seconds for cost in costs) / 3600
-    cores = sum(cost.seconds for cost in costs if not cost.gpus) / 3600 * threads + light / 3600
-    yield f"jobs: {len(jobs)} that train, {light_jobs} of other stages"
+    cores = sum(cost.seconds for cost in costs if not cost.gpus) / 3600 * threads + sum(light) / 3600
+    yield f"jobs: {len(jobs)} that train, {len(light)} of other stages"
     yield f"core-hours: {cores:.1f}; GPU-hours: {trained if any(cost.gpus for cost in costs) else 0:.1f}"
     yield f"memory: at most {max((cost.memory_mb for cost in costs), default=2000) / 1024:.1f} GB a job"
-    wall = _makespan([job.seconds + where.extra_seconds for job in jobs], where.at_once) + light / where.at_once
+    wall = _makespan([job + where.extra_seconds for job in [*(each.seconds for each in jobs), *light]], where.at_once)
     yield f"time on the clock, {where.at_once} jobs at once: about {_spoken(wall)}"
 
 
@@ -107,27 +111,29 @@ def _jobs(costs: list[Cost], where: Place, threads: int) -> list[Job]:
     return [Job(max(cost.seconds for cost in group), threads * len(group), group) for group in groups]
 
 
-def _light(config: Mapping[str, Any], folder: Path) -> tuple[float, int]:
-    """Return seconds and jobs of the stages that do not train and whose output is not there."""
-    sweeps = grid.expand(config)
-    data = Path(config["data"]["folder"])
-    features = {sweep.dataset for sweep in sweeps if sweep.needs_features}
-    counts = {
-        "features": [data / "features" / name / "about.json" for name in sorted(features)],
-        "accounting": [folder / "accounting" / f"{name}.csv" for name in sorted({sweep.paper for sweep in sweeps})],
-        "claims": [folder / "claims" / f"{paper}.csv" for paper in config["papers"]],
-    }
-    for kind in ("tables", "figures"):
-        counts[kind] = [
-            folder / kind / f"{key}_{name}.csv" for key in config["papers"] for name in getattr(load(key), kind)
-        ]
-    seconds, jobs = 0.0, 0
-    for stage, files in counts.items():
-        absent = [file for file in files if not file.exists()]
-        jobs += len(absent)
-        size = (lambda file: DATASETS[file.parent.name][0] / 60_000) if stage == "features" else (lambda file: 1.0)
-        seconds += sum(STAGES[stage] * size(file) for file in absent)
-    return seconds, jobs
+def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
+    """Return the seconds of each job that does not train and whose output is not there."""
+    sweeps, data = grid.expand(config), Path(config["data"]["folder"])
+    jobs: dict[Path, float] = {folder / "audit.txt": END_SECONDS}
+    for sweep in sweeps:
+        jobs[data / "arrays" / sweep.dataset / "about.json"] = ARRAYS_SECONDS
+        if sweep.needs_features:
+            jobs[data / "features" / sweep.dataset / "about.json"] = _features_seconds(sweep.dataset)
+    cells = {(sweep.paper, sweep.family): len(sweep.cells) for sweep in sweeps}
+    for key in config["papers"]:
+        said, count = load(key), sum(cells[paper, family] for paper, family in cells if paper == key)
+        if count:
+            jobs[folder / "accounting" / f"{key}.csv"] = ACCOUNTING_SECONDS + CELL_SECONDS * count
+        for kind, names in (("tables", said.tables), ("figures", said.figures)):
+            jobs[folder / kind / f"{key}_{[*names][-1]}.csv"] = PAGES_SECONDS + PAGE_SECONDS * len(names)
+        jobs[folder / "claims" / f"{key}.csv"] = CLAIMS_SECONDS
+    return [seconds for path, seconds in jobs.items() if not path.exists()]
+
+
+def _features_seconds(dataset: str) -> float:
+    """Return how long the scattering features of a dataset take."""
+    channels, side = image_shape(dataset)
+    return FEATURES_SECONDS + IMAGE_SECONDS * sum(DATASETS[dataset]) * channels * side**2 / 28**2
 
 
 def _makespan(seconds: list[float], at_once: int) -> float:

@@ -36,6 +36,8 @@ def run(arguments: list[str], *, again: str, paranoid: bool = False) -> int:
         environment = {**os.environ, "PATH": own, **({PARANOID: "1"} if paranoid else {})}
         process = subprocess.Popen(snakemake, env=environment, pass_fds=[lock])
         status = _wait(process)
+        if status < 0:
+            print(f"dpfl: Snakemake was ended by {signal.Signals(-status).name}", file=sys.stderr)
         if status:
             logs = sorted(set(_LOGS.glob("*.snakemake.log")) - before)
             for line in explain(logs[-1].read_text(encoding="utf-8", errors="replace") if logs else ""):

@@ -13,9 +13,14 @@ from typing import Any
 
 from dpfl import grid
 from dpfl.control import lock
+from dpfl.control.orphans import GONE
 from dpfl.papers import load
 from dpfl.progress import is_progress
 from dpfl.sweeps import Sweep
+
+_INTERRUPTED = (GONE, "dpfl: interrupted")
+_ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception)\b")  # how a traceback ends
+_FINDINGS = re.compile(r"\d+ files checked, [1-9]\d* findings")
 
 
 class Work(StrEnum):
@@ -42,18 +47,18 @@ def standing(sweep: Sweep, folder: Path, running_since: float | None) -> Standin
     if grid.run_table(folder, sweep.paper, sweep.name).exists():
         return Standing(sweep, Work.DONE)
     log = folder / "logs" / f"train_{sweep.paper}_{sweep.name}.log"
-    words = [line for line in _text(log).splitlines() if line.strip()]
-    last = words[-1] if words else ""
-    if last and not is_progress(last):
+    of_this_run = running_since is not None and log.exists() and log.stat().st_mtime >= running_since
+    last = _last_line(log)
+    if _is_failure(last) and (of_this_run or running_since is None):
         return Standing(sweep, Work.FAILED, last)
-    if running_since is not None and log.exists() and log.stat().st_mtime >= running_since:
-        return Standing(sweep, Work.RUNNING, last)
+    if of_this_run:
+        return Standing(sweep, Work.RUNNING, last if is_progress(last) else "")
     kept = any((Path("checkpoints") / folder.name / sweep.paper).glob(f"{sweep.name}-*.pt"))
     return Standing(sweep, Work.RESUMABLE if kept else Work.WAITS)
 
 
 def lines(config: dict[str, Any]) -> Iterator[str]:
-    """Yield how far the configuration's scale is: a line a paper, a line an open sweep, the time left."""
+    """Yield how far the configuration's scale is: a line a paper, an open sweep, a failed stage; and the time left."""
     folder = Path("results") / config["scale"]
     since = lock.running_since()
     open_sweeps: list[Standing] = []
@@ -74,9 +79,29 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
         for each in known:
             if (took := _seconds(each.sweep, folder)) is not None:
                 seconds.setdefault((paper, each.sweep.family), []).append(took)
+    yield from _other_failures([Path(config["data"]["folder"]), folder], since)
     yield "a run is at work here" if since is not None else "no run is at work here"
     if open_sweeps:
         yield _time_left(open_sweeps, seconds)
+
+
+def _other_failures(folders: list[Path], running_since: float | None) -> Iterator[str]:
+    """Yield a line for each stage other than training whose log ends with an error; a run at work tries it again."""
+    for log in (path for folder in folders for path in sorted((folder / "logs").glob("*.log"))):
+        again = running_since is not None and log.stat().st_mtime < running_since
+        if not (log.name.startswith("train_") or again) and _is_failure(last := _last_line(log)):
+            yield f"{log.stem}: {Work.FAILED} ({last})"
+
+
+def _is_failure(line: str) -> bool:
+    """Return whether a stage that failed ends its log with such a line; one that was interrupted did not fail."""
+    said = line.startswith("dpfl: ") and not line.startswith(_INTERRUPTED)
+    return said or _ERROR.match(line) is not None or _FINDINGS.fullmatch(line) is not None
+
+
+def _last_line(path: Path) -> str:
+    """Return the last line of a file that is not blank."""
+    return next((line for line in reversed(_text(path).splitlines()) if line.strip()), "")
 
 
 def _time_left(open_sweeps: list[Standing], seconds: dict[tuple[str, str], list[float]]) -> str:

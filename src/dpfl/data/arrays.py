@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpfl.data import formats
 from dpfl.data.sources import Source, accepted, official_files
 from dpfl.errors import InputError
+from dpfl.files import clear_unfinished, unfinished
 
 _TITLES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "insurance": "Medical insurance"}
 _IDX_SHAPE = (28, 28)
@@ -65,11 +66,11 @@ def write_dataset(folder: Path, arrays: Mapping[str, NDArray], about: Mapping[st
 
     Raises InputError where it cannot be written.
     """
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    previous = folder.with_name(f".{folder.name}.{os.getpid()}.previous")
+    former = folder.with_name(f"{folder.name}.previous")
+    temporary, previous = unfinished(folder), unfinished(former)
     try:
-        for stale in (temporary, previous):  # of a killed process that had the same id
-            shutil.rmtree(stale, ignore_errors=True)
+        clear_unfinished(folder)
+        clear_unfinished(former)
         temporary.mkdir(parents=True)
         for name, array in arrays.items():
             with (temporary / f"{name}.npy").open("wb") as stream:

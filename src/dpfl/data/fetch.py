@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import lzma
 import os
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -187,14 +189,19 @@ def _archive(url: str, wanted: Source, job: _Job) -> Path:
 
 @contextmanager
 def _member(archive: Path, name: str) -> Iterator[BinaryIO]:
-    """Yield the content of the one member of that exact name; nothing else is unpacked, no other path is written."""
-    with tarfile.open(archive, "r|*") as tar:
-        for entry in tar:
-            content = tar.extractfile(entry) if entry.name == name and entry.isreg() else None
-            if content:
-                yield cast(BinaryIO, content)
-                return
-    raise Refused(f"the archive holds no {name}")
+    """Yield the content of the one member of that exact name; nothing else is unpacked, no other path is written.
+
+    Raises Refused where the archive has no such member, or is none that can be read.
+    """
+    with ExitStack() as opened:
+        try:
+            tar = opened.enter_context(tarfile.open(archive, "r|*"))
+            content = next((tar.extractfile(entry) for entry in tar if entry.name == name and entry.isreg()), None)
+        except (tarfile.TarError, EOFError, OSError, ValueError, TypeError, zlib.error, lzma.LZMAError) as error:
+            raise Refused(f"the archive is damaged: {error}") from None
+        if content is None:
+            raise Refused(f"the archive holds no {name}")
+        yield cast(BinaryIO, content)
 
 
 @contextmanager

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from dpfl.errors import InputError
 
 # What numpy's parsing of a header raises, by the kind of damage.
-_MALFORMED = (ValueError, EOFError, SyntaxError, OverflowError, TypeError, RecursionError, tokenize.TokenError)
+_MALFORMED = (
+    ValueError, EOFError, SyntaxError, OverflowError, TypeError, RecursionError, MemoryError, tokenize.TokenError,
+)  # fmt: skip
 _ABOUT_KEYS = ("name", "title", "stand_in_for", "note", "licence", "records")
 
 

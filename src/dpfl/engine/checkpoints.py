@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from dpfl.files import replacing
 from dpfl.sealed import seal, unseal
 
 _log = logging.getLogger(__name__)
+
+# What torch raises where somebody else has written the file, and sealed it.
+_NOT_PLAIN = (RuntimeError, pickle.UnpicklingError, ValueError, LookupError, EOFError, AttributeError, TypeError)
 
 
 def save(path: Path, state: dict[str, Any], digest: str) -> None:
@@ -31,8 +35,8 @@ def save(path: Path, state: dict[str, Any], digest: str) -> None:
 def load(path: Path, digest: str) -> dict[str, Any] | None:
     """Return the state saved at `path`, tensors on the CPU, or None where there is none that may be used.
 
-    Not used, and a warning says why: a file that is damaged (its SHA-256 does not match) and one that carries another
-    digest. Nothing but plain data is ever unpickled.
+    Not used, and a warning says why: a file that is damaged (its SHA-256 does not match), one that carries another
+    digest, and one that holds other than plain data, of which nothing is unpickled.
     """
     if not path.exists():
         return None
@@ -41,7 +45,12 @@ def load(path: Path, digest: str) -> dict[str, Any] | None:
         _log.warning("%s: the checkpoint is damaged and is not used; training starts afresh", path)
         return None
     written, _, payload = content.partition(b"\n")
-    if written.decode() != digest:
+    if written != digest.encode():
         _log.warning("%s: the checkpoint belongs to other settings and is not used; training starts afresh", path)
         return None
-    return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    try:
+        return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    except _NOT_PLAIN as error:
+        reason = str(error).partition("\n")[0]
+        _log.warning("%s: the checkpoint holds other than plain data and is not used: %s", path, reason)
+        return None

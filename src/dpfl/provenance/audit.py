@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+import zlib
 from dataclasses import dataclass, field
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ from dpfl.errors import InputError
 from dpfl.provenance.record_file import METADATA, file_sha256
 from dpfl.provenance.trace import lineage
 from dpfl.sealed import unseal
+
+# What reading a damaged archive or its description raises, by the kind of damage.
+_NO_CRATE = (
+    zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ def _check_outputs(seen: Audit, place: Path, record: dict[str, Any]) -> None:
             seen.findings.append(Finding(output["path"], "is missing", (place, *paths)))
             continue
         seen.hashes[output["path"]] = file_sha256(path)
-        if seen.hashes[output["path"]] != output["sha256"]:
+        if (seen.hashes[output["path"]], path.stat().st_size) != (output["sha256"], output["bytes"]):
             problem = f"changed since stage {record['stage']} wrote it"
             seen.findings.append(Finding(output["path"], problem, (place, *paths)))
 
@@ -121,20 +127,34 @@ def _check_checkpoints(seen: Audit, folder: Path) -> None:
 
 
 def _check_crate(seen: Audit, root: Path, path: Path) -> None:
-    """Compare what lies in the crate with what the crate says of it and with what is there now."""
+    """Compare what lies in the crate with what the crate says of it; note where results have changed since.
+
+    Results that were made again are no damage: the crate is written when a run is at its end, after the run's audit.
+    """
     if not path.exists():
         return
     name = os.path.relpath(path, root)
     try:
-        with zipfile.ZipFile(path) as archive:
-            told = {each["@id"]: each.get("sha256") for each in json.loads(archive.read(METADATA))["@graph"]}
-            held = {each: sha256(archive.read(each)).hexdigest() for each in archive.namelist() if each != METADATA}
-    except (zipfile.BadZipFile, KeyError, ValueError):
+        told, held = _crate_hashes(path)
+    except _NO_CRATE:
         seen.findings.append(Finding(name, "is no crate, or a damaged one", (path,)))
         return
     seen.hashes[name] = file_sha256(path)
-    for member, digest in held.items():
-        if told.get(member) != digest:
-            seen.findings.append(Finding(name, f"holds another {member} than it says", (path,)))
-        elif seen.hashes.get(member, digest) != digest:
-            seen.findings.append(Finding(name, f"holds another {member} than the one there now", (path,)))
+    for member in (each for each in held if told.get(each) != held[each]):
+        seen.findings.append(Finding(name, f"holds another {member} than it says", (path,)))
+    if older := [each for each in held if seen.hashes.get(each, held[each]) != held[each]]:
+        told_how = f"dpfl crate {name.removesuffix('.crate.zip')}"
+        seen.notes.append(
+            f"{name} is of an earlier state of {len(older)} files, as {older[0]}: {told_how} writes it anew"
+        )
+
+
+def _crate_hashes(path: Path) -> tuple[dict[str, str | None], dict[str, str]]:
+    """Return the hash of every member of a crate, as its description says and as it is; raises one of `_NO_CRATE`."""
+    with zipfile.ZipFile(path) as archive:
+        told = {each["@id"]: each.get("sha256") for each in json.loads(archive.read(METADATA))["@graph"]}
+        held = {}
+        for member in (each for each in archive.namelist() if each != METADATA):
+            with archive.open(member) as stream:
+                held[member] = file_digest(stream, "sha256").hexdigest()
+    return told, held

@@ -65,14 +65,17 @@ def lineage(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
 def project_of(path: Path) -> tuple[Path, str]:
     """Return the folder in which the file's stage ran, wherever it was moved, and the file's path in it.
 
-    Raises InputError where no record beside the file tells how it was made.
+    Raises InputError where no record beside the file tells how it was made, or one tells of a file in another folder.
     """
     place = path.absolute()
     record = writers(place.parent).get(place.name)
     if record is None:
         raise InputError(f"no record tells how {path} was made: name a file below results/ or data/")
     name = next(each["path"] for each in record["outputs"] if Path(each["path"]).name == place.name)
-    return place.parents[len(Path(name).parts) - 1], name
+    depth = len(Path(name).parts)
+    if place.parts[-depth:] != Path(name).parts:
+        raise InputError(f"{path} is {name} to its record: put it back there, or delete both and run make again")
+    return place.parents[depth - 1], name
 
 
 def trace(path: Path, without: Collection[str] = ()) -> Node:

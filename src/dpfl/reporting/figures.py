@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from dpfl.files import replacing
 from dpfl.papers import module
-from dpfl.reporting import style
+from dpfl.reporting import caption, style
 from dpfl.reporting.results import NotRun, Results, not_run_table, read_csv, refuse_not_run, write_csv
 
 FORMATS = ("svg", "pdf", "png")
@@ -31,7 +31,8 @@ class FigureRecipe:
 
 
 def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
-    """Write <folder>/<paper>_<name>.csv and the picture as SVG, PDF and PNG; return the paths, the CSV first."""
+    """Write <folder>/<paper>_<name>.csv, the picture as .svg, .pdf and .png and the caption as .rst; return the paths,
+    the CSV first."""
     recipe: FigureRecipe = module(paper, "figures").FIGURES[name]
     csv = folder / f"{paper}_{name}.csv"
     try:
@@ -40,7 +41,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
         data = not_run_table(reason)
     with replacing(csv) as temporary:
         write_csv(data, temporary)
-    paths = [csv]
+    paths = [csv, caption.write("figures", paper, name, csv)]
     with style.house():
         try:
             figure = recipe.draw(refuse_not_run(read_csv(csv)))

@@ -38,6 +38,7 @@ class Results:
 
     folder: Path
     run_tables: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    _read: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def scale(self) -> str:
@@ -46,8 +47,10 @@ class Results:
 
     def runs(self, paper: str) -> pd.DataFrame:
         """Return the run tables of a paper as one table, a row a run; empty where nothing was trained."""
-        tables = [read_csv(path) for path in sorted(self.run_tables.get(paper, ()))]
-        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        if paper not in self._read:
+            tables = [read_csv(path) for path in sorted(self.run_tables.get(paper, ()))]
+            self._read[paper] = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        return self._read[paper].copy()
 
     def table(self, paper: str, name: str) -> pd.DataFrame:
         """Return a finished table; raises NotRun, or InputError where the tables stage has not written it."""

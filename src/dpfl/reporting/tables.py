@@ -11,6 +11,7 @@ import pandas as pd
 
 from dpfl.files import replacing, write_atomically
 from dpfl.papers import load, module
+from dpfl.reporting import caption
 from dpfl.reporting.results import NotRun, Results, not_run_table, write_csv
 
 
@@ -31,7 +32,7 @@ class TableRecipe:
 
 
 def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
-    """Write <folder>/<paper>_<name>.csv, .md, .tex and .html; return the paths, the CSV first."""
+    """Write <folder>/<paper>_<name>.csv, .md, .tex and .html, and the caption as .rst; return the paths, CSV first."""
     recipe: TableRecipe = module(paper, "tables").TABLES[name]
     title = load(paper).tables[name]["title"]
     csv = folder / f"{paper}_{name}.csv"
@@ -47,7 +48,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     texts = {"md": markdown(page, title), "tex": latex(page, title, f"{paper}_{name}"), "html": html_page(page, title)}
     for suffix, text in texts.items():
         write_atomically(csv.with_suffix(f".{suffix}"), text)
-    return [csv, *(csv.with_suffix(f".{suffix}") for suffix in texts)]
+    return [csv, *(csv.with_suffix(f".{suffix}") for suffix in texts), caption.write("tables", paper, name, csv)]
 
 
 def _nothing(reason: str) -> pd.DataFrame:
@@ -64,8 +65,8 @@ def markdown(page: Page, title: str) -> str:
 def latex(page: Page, title: str, label: str) -> str:
     """Return the table as LaTeX (booktabs), its notes in the caption."""
     escaped = page.body.map(_latex_text).rename(columns=_latex_text)
-    caption = _latex_text(" ".join([title + ".", *page.notes]))
-    return escaped.to_latex(index=False, caption=caption, label=f"tab:{label}", position="ht")
+    words = _latex_text(" ".join([title + ".", *page.notes]))
+    return escaped.to_latex(index=False, caption=words, label=f"tab:{label}", position="ht")
 
 
 def html_page(page: Page, title: str) -> str:

@@ -54,6 +54,45 @@ def test_epsilon_of_two_reports_against_integration(mu):
     assert two_reports_delta(epsilon, mu) < 1e-5 < two_reports_delta(epsilon * (1 - 3e-6), mu)
 
 
+def delta_by_characteristic_function(epsilon: float, n: int, mu: float, furthest: float) -> float:
+    """The blanket bound without a lattice: E[S_+] = E[S]/2 + (1/pi) int_0^inf (1 - Re phi_S(t))/t^2 dt.
+
+    phi_S = (1 + z)^n with z = E[e^{itL}; one report is from the blanket] - gamma, by Gauss-Legendre quadrature over y
+    and t; phi_S is negligible from t = `furthest` on.
+    """
+    a, weight, factor = mu / 2, 2 * norm.sf(mu / 2), math.exp(epsilon)
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+
+    def quadrature(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        half = np.diff(edges)[:, None] / 2
+        return (edges[:-1, None] + half * (1 + nodes)).ravel(), (half * weights).ravel()
+
+    y, masses = quadrature(np.linspace(0, 10, 121))
+    masses = masses * norm.pdf(y + a)
+    grown = np.exp(2 * a * y)
+    gains = weight * np.stack([grown - factor, 1 - factor * grown])  # L at y and at -y
+    t, steps = quadrature(np.append(0, np.geomspace(1e-4 * furthest, furthest, 80)))
+    # e^{ix} - 1 = -2 sin^2(x/2) + i sin x keeps the digits of small x, and so does what follows
+    real, imaginary = (
+        np.array([(masses * parts(s * gains)).sum() for s in t])
+        for parts in (lambda x: -2 * np.sin(x / 2) ** 2, np.sin)
+    )
+    logarithm = 0.5 * np.log1p(2 * real + real**2 + imaginary**2) + 1j * np.arctan2(imaginary, 1 + real)
+    integral = (-np.expm1(n * logarithm).real / t**2) @ steps + 1 / furthest
+    return (1 - factor) / 2 + integral / (math.pi * weight * n)
+
+
+@pytest.mark.parametrize(
+    ("n", "mu", "delta", "furthest"), [(1000, 0.5, 1e-6, 1.0), (10_000, 0.5, 1e-6, 1.0), (100_000, 1.0, 1e-6, 0.1)]
+)
+def test_epsilon_of_many_reports_against_the_characteristic_function(n, mu, delta, furthest):
+    epsilon = blanket_epsilon(n, mu, delta)
+    spent = delta_by_characteristic_function(epsilon, n, mu, furthest)
+    assert delta * (1 - 1e-5) < spent < delta
+    # a relative 1e-6 less of epsilon would spend too much
+    assert delta_by_characteristic_function(epsilon * (1 - 1e-6), n, mu, furthest) > delta
+
+
 @pytest.mark.parametrize(
     ("dimension", "n", "mu", "epsilon"), [(1, 20, 1.0, 0.4), (2, 20, 1.0, 0.4), (7, 20, 1.0, 0.4), (3, 184, 1.625, 1.0)]
 )

@@ -64,6 +64,16 @@ def test_the_bounds_cover_randomised_response(n, epsilon0):
     assert truth <= restricted_clones_epsilon(n, epsilon0, 1e-5) <= clones_epsilon(n, epsilon0, 1e-5) < epsilon0
 
 
+@pytest.mark.parametrize(("n", "epsilon0"), [(10**4, 1.0), (10**5, 4.0), (10**6, 0.1), (10, 0.01)])
+@pytest.mark.parametrize("share", [0.3, 0.99])
+def test_small_epsilons_are_found_to_a_share_of_themselves(n, epsilon0, share):
+    """On the safe side of the root, by less than 1e-11 of it: also where it is 1e-6."""
+    delta = share * clones_delta(0.0, n, epsilon0)
+    epsilon = clones_epsilon(n, epsilon0, delta)
+    exact = brentq(lambda e: clones_delta(e, n, epsilon0) - delta, 0.0, 2 * epsilon, xtol=1e-300, rtol=1e-14)
+    assert exact < epsilon <= exact * (1 + 1e-11)
+
+
 def test_local_failures_cost_what_theorem_3_8_says():
     n, epsilon0, delta, delta0 = 1000, 1.0, 1e-5, 1e-10
     epsilon = clones_epsilon(n, epsilon0, delta, delta0)

@@ -60,7 +60,7 @@ def test_sufficient_sigma_is_enough_up_to_the_rounds_it_asks_for():
     """T = epsilon (N/m)^2/2 subsampled rounds by the central limit; one full batch, T > epsilon/2, needs more."""
     epsilons, deltas, p = np.array([0.1, 1.0, 5.0])[:, None], np.array([1e-9, 1e-5, 1e-2]), 1e-3
     sigma = sufficient_sigma(epsilons, deltas)
-    assert np.all(gaussian_dp.delta(epsilons, clt_mu(p, epsilons / (2 * p**2), sigma)) <= deltas)
+    assert np.all(gaussian_dp.delta(epsilons, clt_mu(p, np.rint(epsilons / (2 * p**2)), sigma)) <= deltas)
     assert gaussian_dp.delta(0.1, 1 / sufficient_sigma(0.1, 1e-5)) > 1e-3
 
 

@@ -5,9 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.tradeoff import arsinh_delta, arsinh_guarantee, from_delta
+from dpfl.accounting.tradeoff import amplified_epsilon, arsinh_delta, arsinh_guarantee, from_delta
 
 ALPHAS = np.linspace(0.001, 0.999, 97)
 
@@ -63,6 +64,17 @@ def test_rounds_compose_and_subsampling_helps():
     assert np.allclose(many.tradeoff(ALPHAS), gaussian_dp.tradeoff(ALPHAS, 1.0), rtol=1e-4)
     full, sampled = (arsinh_guarantee(scale=4.0, sigma=2.0, p=p, rounds=20).epsilon(1e-5) for p in (1.0, 0.1))
     assert sampled < full / 3
+
+
+@pytest.mark.filterwarnings("error")
+def test_losses_with_masses_near_the_smallest_float_compose_without_a_warning():
+    """Two rounds spend more than one, whose epsilon is known, and at most what basic composition says."""
+    noise = dict(scale=1.0, sigma=1.0, shift=1.5)
+
+    def one(delta):
+        return brentq(lambda e: 0.1 * arsinh_delta(amplified_epsilon(e, 0.1), **noise) - delta, 0, 690)
+
+    assert one(1e-5) < arsinh_guarantee(**noise, p=0.1, rounds=2).epsilon(1e-5) <= 2 * one(5e-6)
 
 
 @pytest.mark.parametrize(

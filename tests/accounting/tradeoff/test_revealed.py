@@ -113,6 +113,32 @@ def test_renyi_is_the_binomial_moment(order):
     assert np.isclose(revealed_renyi(order, n=n, m=m, rounds=rounds, sigma=sigma), float(exact), rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("order", "sigma"), [(2.0, 3e5), (64.0, 3e5), (1 + 2**-40, 1.0), (1.5, 1e12), (300.0, 100.0), (50.0, 0.5)]
+)
+def test_renyi_keeps_its_digits_where_it_is_tiny(order, sigma):
+    n, m, rounds = 6000, 250, 480
+    with mp.workdps(80):
+        growth = mp.mpf(order) * (mp.mpf(order) - 1) / (2 * mp.mpf(sigma) ** 2)
+        exact = rounds * mp.log1p(mp.mpf(m) / n * mp.expm1(growth)) / (mp.mpf(order) - 1)
+    assert revealed_renyi(order, n=n, m=m, rounds=rounds, sigma=sigma) == pytest.approx(float(exact), rel=1e-12, abs=0)
+
+
+def test_renyi_of_a_group_whose_noise_hides_it():
+    """Counts 0, 1, 2 of a group of 2 in batches of 2 out of 5, enumerated: 3/10, 6/10, 1/10."""
+    with mp.workdps(50):
+        unit = 3 / mp.mpf(1e5) ** 2
+        exact = 4 * mp.log1p((6 * mp.expm1(unit) + mp.expm1(4 * unit)) / 10) / 2
+    spent = revealed_renyi(3.0, n=5, m=2, rounds=4, sigma=1e5, group_size=2)
+    assert spent == pytest.approx(float(exact), rel=1e-12, abs=0)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("order", "sigma", "expected"), [(2, 1e200, 0), (2, 1e-200, np.inf), (1e200, 1, np.inf)])
+def test_renyi_at_its_limits(order, sigma, expected):
+    assert revealed_renyi(order, n=10, m=1, rounds=3, sigma=sigma) == expected
+
+
 def test_h_is_no_bound_against_a1_deep_in_the_tail():
     """epsilon at delta = 1e-5 is larger than h allows, also by the 50-digit sum; at large delta h is the larger."""
     n, m, epochs, sigma = 6000, 250, 20, 1.6

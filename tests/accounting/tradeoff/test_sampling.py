@@ -3,7 +3,7 @@
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
@@ -115,6 +115,30 @@ def test_poisson_renyi_against_its_integral(order, p, mu):
     peak = order * mp.mpf(mu)
     moment = mp.quad(lambda x: ratio(x) ** order * mp.npdf(x), [-20, 0, peak / 2, peak, peak + 20])
     assert poisson_renyi(order, p, mu) == pytest.approx(float(mp.log(moment) / (order - 1)), rel=1e-10)
+
+
+def exact_poisson_renyi(order, p, mu):
+    """The binomial sum at 50 digits."""
+    p, square = mp.mpf(p), mp.mpf(mu) ** 2
+    terms = [mp.binomial(order, k) * p**k * (1 - p) ** (order - k) * mp.exp(k * (k - 1) * square / 2)
+             for k in range(order + 1)]  # fmt: skip
+    return float(mp.log(mp.fsum(terms)) / (order - 1))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(2, 60), st.floats(-12, -0.01), st.floats(-3, 0.7))
+@example(2, -8.0, np.log10(0.003))
+@example(2, -4.0, -3.0)
+@example(256, -6.0, -2.0)
+def test_poisson_renyi_keeps_its_digits_where_it_is_tiny(order, log_p, log_mu):
+    p, mu = 10**log_p, 10**log_mu
+    assert poisson_renyi(order, p, mu) == pytest.approx(exact_poisson_renyi(order, p, mu), rel=1e-12, abs=0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_poisson_renyi_at_its_limits():
+    assert poisson_renyi(5, 0.1, 0.0) == poisson_renyi(5, 0.1, 1e-200) == 0
+    assert poisson_renyi(5, 0.1, 1e200) == np.inf
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation as Relation
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.tradeoff import arsinh_guarantee, dpsgd_guarantee
+from dpfl.accounting.tradeoff import amplified_epsilon, arsinh_delta, arsinh_guarantee, dpsgd_guarantee
 from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon, segments_sigma
 
 DELTA = 1e-5
@@ -49,6 +50,16 @@ def test_segments_lie_between_poisson_batches_and_their_replacement():
 def test_arsinh_rounds_are_those_of_the_exact_guarantee():
     exact = float(arsinh_guarantee(scale=4.0, sigma=2.0, p=0.2, rounds=20).epsilon(DELTA))
     assert segments_epsilon([Segment(20, 2.0, 0.2, arsinh_scale=2.0)], DELTA) == pytest.approx(exact, rel=2e-3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_little_arsinh_noise_composes_without_a_warning():
+    one, ten = (segments_epsilon([Segment(rounds, 0.5, 0.1, arsinh_scale=1.0)], DELTA) for rounds in (1, 10))
+    exact = brentq(
+        lambda e: 0.1 * arsinh_delta(amplified_epsilon(e, 0.1), scale=0.5, sigma=0.5) - DELTA, 0, 690, xtol=1e-9
+    )
+    assert one == pytest.approx(exact, rel=1e-3)
+    assert one < ten
 
 
 @pytest.mark.parametrize("target", [0.5, 4.0])

@@ -21,6 +21,8 @@ OVERLAP = {
     "dataset": "mnist", "clients": 100, "epsilon": 2.93, "holders_mean": 10.0,
     "epsilon_typical_rdp": 10.2, "epsilon_typical_pld": 9.5,
 }  # fmt: skip
+CANARIES = {"known_bad": False, "epsilon_lower_bound": 0.4, "claimed_epsilon": 2.6, "refuted": False}
+BROKEN = {"known_bad": True, "refuted": True}
 STARTS = {"dataset": "mnist", "ran_on": "mnist", "stand_in": False, "model": "cnn_tanh", "runs": 2, "interval_pct": 0.3}
 DRIFT = {"dataset": "mnist", "ran_on": "mnist", "stand_in": False, "model": "scatter_linear", "epsilon": 2.93}
 
@@ -43,6 +45,9 @@ def tables(tmp_path):
             data["epsilon_rdp"], data["epsilon_pld"], data["sampling"] = data["epsilon"], data["epsilon"] * 0.9, "x"
             store(tmp_path, "tables", name, edit(data))
         store(tmp_path, "tables", "overlap", pd.DataFrame([OVERLAP]))
+        store(
+            tmp_path, "tables", "canaries", pd.DataFrame([CANARIES, {**CANARIES, "known_bad": True, "refuted": True}])
+        )
         measured = FIGURES["distances"].data(Results(tmp_path)) if distances is None else distances
         store(tmp_path, "figures", "distances", measured)
         return Results(tmp_path)
@@ -171,11 +176,25 @@ def test_the_bound_is_counted_in_steps_and_in_passes(tmp_path):
 
 
 def test_a_budget_that_is_overspent_is_found(tables):
-    verdict = budget_kept(tables())  # canaries and overlapping clients stay open
+    verdict = budget_kept(tables())  # overlapping clients stay open
     assert verdict.outcome is Outcome.IN_PART and "spends 10.2 by RDP, 9.5 by PLD" in verdict.evidence
+    assert "canaries refute 0 of 1 claims" in verdict.evidence and "0.40 where 2.60 is claimed" in verdict.evidence
 
     def overspend(data):
         data.loc[data.index[data["epsilon"] < math.inf][0], "epsilon_pld"] = 9.0
         return data
 
     assert budget_kept(tables(overspend)).outcome is Outcome.FAILS
+
+
+def test_without_canaries_the_verdict_says_so(tables, tmp_path):
+    results = tables()
+    store(tmp_path, "tables", "canaries", pd.DataFrame(columns=list(CANARIES)))
+    assert "no canary has measured a lower bound here" in budget_kept(results).evidence
+
+
+def test_a_budget_that_canaries_refute_is_not_kept(tables, tmp_path):
+    results = tables()
+    store(tmp_path, "tables", "canaries", pd.DataFrame([{**CANARIES, "epsilon_lower_bound": 3.0, "refuted": True}]))
+    verdict = budget_kept(results)
+    assert verdict.outcome is Outcome.FAILS and verdict.evidence.startswith("Canaries refute 1 of 1 claims")

@@ -5,23 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import wholes
 
 Array = NDArray[np.float64]
 
 
-def counts(name: str, value: ArrayLike) -> Array:
-    """Return positive whole numbers as a float64 array. Raises ValueError naming the argument."""
-    array = real(name, value, at_least=1.0)
-    if not np.all(array == np.floor(array)):
-        raise ValueError(f"{name} must be whole, got {array[array != np.floor(array)].flat[0]}")
-    return array
-
-
 def place(i: ArrayLike, n: ArrayLike) -> tuple[Array, Array]:
     """Return the record's place i and the number of records n, 1 <= i <= n. Raises ValueError naming the argument."""
-    n = counts("n", n)
-    i = counts("i", i)
+    n, i = wholes("n", n, at_least=1), wholes("i", i, at_least=1)
     if np.any(i > n):
         raise ValueError("i must be at most n, the number of records")
     return i, n

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import real, wholes
 from dpfl.accounting.contraction import gaussian
-from dpfl.accounting.contraction.checks import Array, counts, exponential, place, power, ratio
+from dpfl.accounting.contraction.checks import Array, exponential, place, power, ratio
 from dpfl.accounting.contraction.geometric import geometric
 from dpfl.accounting.contraction.renyi import linear_renyi_delta
 from dpfl.accounting.contraction.step import contraction_loss, log_contraction_factor
@@ -142,7 +142,7 @@ def _iteration(order: ArrayLike, n: ArrayLike, distance: ArrayLike, sigma: Array
     """Check the arguments of eq. (3)."""
     return (
         real("order", order, above=1.0),
-        counts("n", n),
+        wholes("n", n, at_least=1),
         real("distance", distance, at_least=0.0),
         real("sigma", sigma, above=0.0),
     )

@@ -30,21 +30,30 @@ class Law(StrEnum):
     LAPLACE = "laplace"
     """Scale `scale`, one-dimensional models only."""
 
+    @classmethod
+    def read(cls, law: Law | str) -> Law:
+        """Raises ValueError naming `law`."""
+        try:
+            return cls(law)
+        except ValueError:
+            raise ValueError(f"law must be one of {', '.join(cls)}, got {law!r}") from None
+
 
 def place_deltas(
     epsilon: float, *, n: int, law: Law, scale: float, permuted: bool = False, random_stop: bool = False, **theory
 ) -> Array:
     """Return delta at `epsilon` of the record at each place 1..n of the data set, shape (n,).
 
-    `theory`: eta, lipschitz, smoothness, strong_convexity, diameter as in `pnsgd`. Without options Theorem 4
-    (Gaussian) or 3 (Laplace); `random_stop` gives (1/n) sum of those from the record's place on, Theorem 5 before its
-    last step; `permuted` gives every record the mean over places. Formal guarantee: (epsilon, delta_i)-DP for
-    replacing record i; with `permuted` or `random_stop` while order or stopping time stay secret.
+    `theory`: eta, lipschitz, smoothness, strong_convexity, diameter as in `pnsgd`, one number each. Without options
+    Theorem 4 (Gaussian) or 3 (Laplace); `random_stop` gives (1/n) sum of those from the record's place on, Theorem 5
+    before its last step; `permuted` gives every record the mean over places. Formal guarantee: (epsilon, delta_i)-DP
+    for replacing record i; with `permuted` or `random_stop` while order or stopping time stay secret.
     Raises ValueError naming the argument.
     """
     count = whole("n", n, at_least=1)
+    scale, theory = scalar("scale", scale, above=0.0), {name: scalar(name, value) for name, value in theory.items()}
     places = np.arange(1.0, count + 1.0)
-    if Law(law) is Law.GAUSSIAN:
+    if Law.read(law) is Law.GAUSSIAN:
         deltas = pnsgd_gaussian_delta(epsilon, i=places, n=count, sigma=scale, **theory)
     else:
         deltas = pnsgd_laplace_delta(epsilon, i=places, n=count, scale=scale, **theory)
@@ -93,18 +102,24 @@ def calibrated_scale(epsilon: float, delta: float, *, law: Law, lipschitz: float
 
 
 def step_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float) -> float:
-    """Return epsilon at `delta` with every model published: one noisy gradient of sensitivity 2 lipschitz, exactly."""
+    """Return epsilon at `delta` in [0, 1) with every model published: one noisy gradient of sensitivity 2 lipschitz.
+
+    Exact; `lipschitz` > 0, `scale` > 0. Raises ValueError naming the argument. Source: for Gaussian noise the inverse
+    in epsilon of asoodeh2020 eq. (10), for Laplace of its eq. (9).
+    """
     shift = 2.0 * scalar("lipschitz", lipschitz, above=0.0) / scalar("scale", scale, above=0.0)
-    if Law(law) is Law.GAUSSIAN:
+    delta = scalar("delta", delta, at_least=0.0, below=1.0)
+    if Law.read(law) is Law.GAUSSIAN:
         return float(gaussian_dp.epsilon(delta, shift))
     return max(0.0, shift + 2.0 * math.log1p(-delta))
 
 
 def _step_scale(epsilon: float, delta: float, law: Law, lipschitz: float) -> float:
-    """Return the scale at which `step_epsilon` is `epsilon`."""
-    if Law(law) is Law.GAUSSIAN:
-        return 2.0 * lipschitz / float(gaussian_dp.mu(epsilon, delta))
-    return 2.0 * lipschitz / (epsilon - 2.0 * math.log1p(-delta))
+    """Return the scale at which `step_epsilon` is `epsilon`. Raises ValueError naming lipschitz or law."""
+    move = 2.0 * scalar("lipschitz", lipschitz, above=0.0)
+    if Law.read(law) is Law.GAUSSIAN:
+        return move / float(gaussian_dp.mu(epsilon, delta))
+    return move / (epsilon - 2.0 * math.log1p(-delta))
 
 
 def _log(value: float) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import real, wholes
 from dpfl.accounting.contraction import gaussian
-from dpfl.accounting.contraction.checks import Array, counts, exponential, place, probability
+from dpfl.accounting.contraction.checks import Array, exponential, place, probability
 from dpfl.accounting.contraction.geometric import geometric
 from dpfl.accounting.contraction.pnsgd import first_shift, later_shift
 
@@ -54,7 +54,7 @@ def pnsgd_random_stop_bound(
     c = theta(M diameter/(eta sigma)); vacuous where contraction is weak. Source: asoodeh2020 Theorem 5, eq. (16).
     """
     epsilon = real("epsilon", epsilon, at_least=0.0)
-    n = counts("n", n)
+    n = wholes("n", n, at_least=1)
     sigma = real("sigma", sigma, above=0.0)
     link = later_shift(eta, sigma, smoothness, strong_convexity, diameter)
     log_first = gaussian.log_divergence(epsilon, first_shift(lipschitz, sigma))

@@ -21,9 +21,10 @@ class Conversion(StrEnum):
     @classmethod
     def read(cls, conversion: str) -> Conversion:
         """Raises ValueError naming `conversion`."""
-        if conversion not in tuple(cls):
-            raise ValueError(f"conversion must be one of {', '.join(cls)}, got {conversion!r}")
-        return cls(conversion)
+        try:
+            return cls(conversion)
+        except ValueError:
+            raise ValueError(f"conversion must be one of {', '.join(cls)}, got {conversion!r}") from None
 
 
 def linear_renyi_delta(epsilon: Array, kappa: Array, conversion: str) -> Array:

@@ -107,8 +107,11 @@ def _epsilon(n: int, epsilon0: float, delta: float, clone_probability: float) ->
         return 0.0
     if divergence(nearly) > delta:
         return epsilon0
-    found = brentq(lambda epsilon: math.log(divergence(epsilon) / delta), 0.0, nearly, xtol=1e-13, rtol=1e-12)
-    return min(epsilon0, found * (1 + 2e-12) + 2e-13)  # past what the search may have stopped short of
+    # To a share of epsilon however small it is; the answer lies past what the search may have stopped short of.
+    found = brentq(
+        lambda epsilon: math.log(divergence(epsilon) / delta), 0.0, nearly, xtol=1e-300, rtol=1e-12, maxiter=1000
+    )
+    return min(epsilon0, found * (1 + 2e-12))
 
 
 def _epsilon_with_failures(n: int, epsilon0: float, delta: float, delta0: float) -> float:

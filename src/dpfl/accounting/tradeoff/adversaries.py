@@ -82,8 +82,10 @@ def dpsgd_guarantee(
 ) -> Guarantee:
     """The same run as an object that answers tradeoff(alpha), delta(epsilon) and epsilon(delta).
 
-    `group_size` records may differ at once for A1, h and h_bar; for A0 and clt take `group` of the curve.
-    A0 and A1 need a whole number of rounds. Raises ValueError naming the argument.
+    `group_size` records may differ at once for A1, h and h_bar; for A0 and clt take `group` of the curve. A0, A1 and
+    clt need a whole number of rounds, epochs n/m. Guarantee, batches of fixed size: with one record replaced the run
+    is A0's curve-DP; A1's holds for the one who is told more; h, h_bar and clt approximate and guarantee nothing.
+    Other arguments as `dpsgd`. Raises ValueError naming the argument. Source: vandijk2023 sections 4.4, 4.5 and 4.7.
     """
     adversary = _adversary(adversary)
     n, m, epochs = whole("n", n, at_least=1), whole("m", m, at_least=1), whole("epochs", epochs, at_least=1)
@@ -103,7 +105,7 @@ def dpsgd_guarantee(
         case Adversary.H_BAR:
             return Gaussian(float(h_bar_mu(epochs, sigma, group_size)))
         case Adversary.CLT:
-            return Gaussian(min(float(clt_mu(m / n, epochs * n / m, sigma)), 1e100))
+            return Gaussian(min(float(clt_mu(m / n, _rounds(n, m, epochs), sigma)), 1e100))
 
 
 def poisson_guarantee(*, n: int, m: int, epochs: int, noise_multiplier: float) -> PrivacyLoss:

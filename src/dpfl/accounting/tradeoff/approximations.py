@@ -111,7 +111,7 @@ def _sampled(p: ArrayLike, rounds: ArrayLike, sigma: ArrayLike) -> tuple[NDArray
     """Checked sampling rate and rounds, and 1/sigma (at most 1e100, so that its square is finite)."""
     return (
         real("p", p, at_least=0, at_most=1),
-        real("rounds", rounds, at_least=1),
+        wholes("rounds", rounds, at_least=1),
         1 / np.maximum(real("sigma", sigma, above=0), 1e-100),
     )
 

@@ -84,7 +84,9 @@ def from_delta(delta: Function, alpha: ArrayLike) -> NDArray[np.float64]:
     """The symmetric trade-off curve at alpha in [0, 1], any shape, of a mechanism with the curve delta(epsilon).
 
     sup over epsilon of f_{epsilon,delta(epsilon)}(alpha), searched over [0, 700] by golden section; any
-    epsilon gives a valid guarantee, so the answer is never too large. Raises ValueError naming alpha.
+    epsilon gives a valid guarantee, so the answer is never too large. `delta` maps arrays of epsilon to [0, 1].
+    Guarantee: (epsilon, delta(epsilon))-DP for every epsilon makes the mechanism DP with this curve.
+    Raises ValueError naming alpha. Source: vandijk2023 section 4, where f_{epsilon,delta} is given.
     """
     alpha = real("alpha", alpha, at_least=0, at_most=1)
     low, high = np.zeros_like(alpha), np.full_like(alpha, 700.0)

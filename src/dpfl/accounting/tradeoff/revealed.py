@@ -108,15 +108,20 @@ def revealed(*, n: int, m: int, rounds: int, sigma: float, group_size: int = 1) 
 def revealed_renyi(order: ArrayLike, *, n: int, m: int, rounds: int, sigma: float, group_size: int = 1) -> NDArray:
     """Renyi divergence of order > 1 (any shape) that A1 sees, in closed form from one round's counts.
 
-    rounds ln(sum_j w_j e^{order (order - 1) j^2/(2 sigma^2)})/(order - 1): above order E/(2 sigma^2), so
-    subsampled batches are not E/(2 sigma^2)-zCDP. Raises ValueError naming the argument.
+    rounds ln(sum_j w_j e^{order (order - 1) j^2/(2 sigma^2)})/(order - 1), inf where it overflows: above order
+    E/(2 sigma^2), so subsampled batches are not E/(2 sigma^2)-zCDP, as section 4.7 has it. Arguments as `revealed`.
+    Guarantee: (order, this)-Renyi DP against A1. Raises ValueError naming the argument.
+    Source: derived from the law of the counts in vandijk2023 section 4.5.
     """
     order = real("order", order, above=1)
     sigma, rounds = scalar("sigma", sigma, above=0), whole("rounds", rounds, at_least=1)
     one = _one_round(n, m, group_size)
-    squares = np.flatnonzero(one)
-    growth = (order * (order - 1))[..., None] * squares / (2 * sigma**2)
-    return (rounds * logsumexp(growth, b=one[squares], axis=-1) / (order - 1))[()]
+    squares = np.flatnonzero(one[1:]) + 1
+    # ln(1 + x) with x = sum_j w_j (e^growth_j - 1), which may be tiny or overflow.
+    with np.errstate(over="ignore", divide="ignore"):
+        growth = (order * (order - 1))[..., None] * squares / 2 / sigma / sigma
+        gain = logsumexp(growth + np.log(-np.expm1(-growth)), b=one[squares], axis=-1)
+    return (rounds * np.logaddexp(0.0, gain) / (order - 1))[()]
 
 
 def _one_round(n: int, m: int, group_size: int) -> NDArray[np.float64]:

@@ -54,7 +54,8 @@ def _mirror_image(p: NDArray, mu: NDArray, alpha: NDArray) -> NDArray[np.float64
 def amplified_epsilon(epsilon: ArrayLike, p: ArrayLike) -> NDArray[np.float64]:
     """ln(1 + (e^epsilon - 1)/p): where the unsampled curve is read, so that delta_p(epsilon) = p delta(this).
 
-    epsilon >= 0, p in (0, 1]; shapes broadcast, no overflow. Raises ValueError naming epsilon or p.
+    epsilon >= 0, p in (0, 1]; shapes broadcast, no overflow. Raises ValueError naming epsilon or p. Source: Balle,
+    Barthe, Gaboardi 2018, Theorem 9, solved for the inner epsilon; C_p of vandijk2023 section 4.2 read by its delta.
     """
     p = np.maximum(real("p", p, above=0, at_most=1), _SMALLEST_RATE)
     epsilon = real("epsilon", epsilon, at_least=0)
@@ -65,7 +66,9 @@ def subsampled_delta(epsilon: ArrayLike, p: ArrayLike, mu: ArrayLike) -> NDArray
     """The delta at epsilon >= 0 of C_p(G_mu), one fixed-size batch: p theta(ln(1 + (e^epsilon - 1)/p), mu).
 
     The same number is the remove direction of one Poisson batch: (1 - p) N(0, 1) + p N(mu, 1) against N(0, 1).
-    p in [0, 1], mu >= 0; shapes broadcast. Raises ValueError naming the argument.
+    p in [0, 1], mu >= 0; shapes broadcast. Guarantee: a mu-GDP round on a batch drawn without replacement with share p
+    is (epsilon, this)-DP when one record is replaced. Raises ValueError naming the argument.
+    Source: vandijk2023 section 4.2 with its (6); theta is asoodeh2020 eq. (10).
     """
     p = real("p", p, at_least=0, at_most=1)
     inner = amplified_epsilon(epsilon, np.where(p > 0, p, 1.0))
@@ -76,7 +79,9 @@ def poisson_add_delta(epsilon: ArrayLike, p: ArrayLike, mu: ArrayLike) -> NDArra
     """The delta at epsilon >= 0 of one Poisson batch, add direction: N(0, 1) against (1 - p) N(0, 1) + p N(mu, 1).
 
     Zero once e^epsilon (1 - p) >= 1, and never above `subsampled_delta`. p in [0, 1], mu >= 0; shapes broadcast.
-    Raises ValueError naming the argument.
+    Guarantee: what a Gaussian round spends at epsilon on the record added; the larger of the two is add_or_remove's.
+    Raises ValueError naming the argument. Source: derived, the hockey stick of that pair (Zhu, Dong, Wang 2022) by
+    theta of asoodeh2020 eq. (10).
     """
     epsilon, p, mu = np.broadcast_arrays(
         real("epsilon", epsilon, at_least=0), real("p", p, at_least=0, at_most=1), real("mu", mu, at_least=0)
@@ -96,12 +101,16 @@ def poisson_add_delta(epsilon: ArrayLike, p: ArrayLike, mu: ArrayLike) -> NDArra
 def poisson_renyi(order: int, p: float, mu: float) -> float:
     """Renyi divergence of whole `order` >= 2 of (1 - p) N(0, 1) + p N(mu, 1) from N(0, 1): one Poisson batch.
 
-    Exact binomial sum in logarithms. It also bounds that of C_p(G_mu) from below, which dominates this pair.
-    p in (0, 1), mu >= 0. Raises ValueError naming the argument.
+    Exact binomial sum in logarithms, with relative accuracy also where it is tiny; inf where it overflows. It also
+    bounds that of C_p(G_mu) from below, which dominates this pair. p in (0, 1), mu >= 0; mu = 1/noise_multiplier.
+    Raises ValueError naming the argument. Source: Mironov, Talwar, Zhang 2019, section 3.3.
     """
     order = whole("order", order, at_least=2)
     p, mu = scalar("p", p, above=0, below=1), scalar("mu", mu, at_least=0)
-    k = np.arange(order + 1)
+    # Without growth the terms sum to 1, and those of k = 0, 1 do not grow: ln(1 + x) with x from k >= 2, may be tiny.
+    k = np.arange(2, order + 1)
     log_choose = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-    terms = log_choose + k * np.log(p) + (order - k) * np.log1p(-p) + k * (k - 1) * mu**2 / 2
-    return float(logsumexp(terms) / (order - 1))
+    with np.errstate(over="ignore", divide="ignore"):
+        growth = k * (k - 1) / 2 * mu * mu
+        terms = log_choose + k * np.log(p) + (order - k) * np.log1p(-p) + growth + np.log(-np.expm1(-growth))
+        return float(np.logaddexp(0.0, logsumexp(terms)) / (order - 1))

@@ -78,7 +78,8 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     step = INTERVAL * max(1.0, max(reaches) / LONGEST_LOSS)
     composed: PrivacyLossDistribution | None = None
     for segment, law, reach in zip(runs, tails, reaches, strict=True):
-        part = connected_dots(law, step, reach).self_compose(segment.rounds, tail_mass_truncation=left_out)
+        with np.errstate(over="ignore"):  # as in losses.composed
+            part = connected_dots(law, step, reach).self_compose(segment.rounds, tail_mass_truncation=left_out)
         loss = PrivacyLossDistribution(part)
         composed = loss if composed is None else composed.compose(loss, tail_mass_truncation=left_out)
     return float(PrivacyLoss.of(composed).epsilon(failure))
@@ -87,8 +88,9 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
 def segments_sigma(run: Callable[[float], Sequence[Segment]], target_epsilon: float, delta: float) -> float:
     """Return the least sigma for which the segments `run(sigma)` spend at most `target_epsilon`, within 1e-4 of it.
 
-    `run` must give less epsilon for more sigma. Raises ValueError naming target_epsilon where no sigma from 0.2 to
-    1000 meets it.
+    `target_epsilon` > 0, `delta` in (0, 1); `run` must give less epsilon for more sigma. Guarantee: that of
+    `segments_epsilon`, (target_epsilon, delta)-DP with one record replaced. Raises ValueError naming the argument,
+    target_epsilon also where no sigma from 0.2 to 1000 meets it. Source: `segments_epsilon` solved for sigma.
     """
     target = scalar("target_epsilon", target_epsilon, above=0)
 

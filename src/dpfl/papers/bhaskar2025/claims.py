@@ -10,7 +10,7 @@ from dpfl.papers.bhaskar2025.distances import FIRST, NOISELESS, exponent
 from dpfl.papers.bhaskar2025.initialisation import COMMON, PER_CLIENT
 from dpfl.papers.bhaskar2025.pages import MODEL_NAMES
 from dpfl.reporting.claims import Outcome, Verdict, counted, on_stand_in
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import NotRun, Results
 
 _COLUMN = ["dataset", "model", "epsilon"]
 
@@ -190,7 +190,8 @@ def theorem2_bound(results: Results) -> Verdict:
 
 
 def budget_kept(results: Results) -> Verdict:
-    """Compare both accountants' epsilon with the budget in every private cell that ran."""
+    """Compare both accountants' epsilon with the budget in every private cell that ran, and canaries' lower bounds with
+    what is claimed."""
     cells = _tables(results, 2, 3, 4, 5).query("epsilon < inf and runs > 0")
     if cells.empty:
         return Verdict(Outcome.NOT_TESTABLE, "No private cell was run.")
@@ -198,6 +199,9 @@ def budget_kept(results: Results) -> Verdict:
     kept = (cells["epsilon_rdp"] <= cells["epsilon"]) & (cells["epsilon_pld"] <= cells["epsilon"])
     if not kept.all():
         return Verdict(Outcome.FAILS, f"{(~kept).sum()} of {len(cells)} private cells spend more than their budget.")
+    refuted, canaries = _canaries(results)
+    if refuted:
+        return Verdict(Outcome.FAILS, f"{canaries[0].upper()}{canaries[1:]}.")
     slack = (1 - cells["epsilon_pld"] / cells["epsilon"]).max()
     overlap = results.table("bhaskar2025", "overlap")
     worst = overlap.loc[overlap["epsilon_typical_rdp"].idxmax()]
@@ -206,10 +210,26 @@ def budget_kept(results: Results) -> Verdict:
         "for one client's records and Poisson batches. Not kept where clients overlap: with "
         f"k = {worst['clients']} on {worst['dataset']} a record lies with {worst['holders_mean']:g} clients and spends "
         f"{worst['epsilon_typical_rdp']:.1f} by RDP, {worst['epsilon_typical_pld']:.1f} by PLD, instead of "
-        f"{worst['epsilon']:g}. Open: batches were "
-        f"{', '.join(sorted(set(cells['sampling']))).replace('_', ' ')}, and no canary has measured a lower bound yet."
+        f"{worst['epsilon']:g}. Batches were {', '.join(sorted(set(cells['sampling']))).replace('_', ' ')}; {canaries}."
     )
     return Verdict(Outcome.IN_PART, evidence)
+
+
+def _canaries(results: Results) -> tuple[int, str]:
+    """Return how many claims canaries refute, runs that are known to be broken apart, and that in words."""
+    try:
+        rows = results.table("bhaskar2025", "canaries")
+    except NotRun:
+        rows = pd.DataFrame()
+    if rows.empty:
+        return 0, "no canary has measured a lower bound here"
+    rows = rows[~rows["known_bad"]]
+    closest = rows.loc[(rows["epsilon_lower_bound"] / rows["claimed_epsilon"]).idxmax()]
+    refuted = int(rows["refuted"].sum())
+    return refuted, (
+        f"canaries refute {refuted} of {len(rows)} claims (n = 1 run each; closest: epsilon is at least "
+        f"{closest['epsilon_lower_bound']:.2f} where {closest['claimed_epsilon']:.2f} is claimed)"
+    )
 
 
 CLAIMS = {

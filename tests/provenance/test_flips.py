@@ -1,0 +1,248 @@
+"""One flipped byte in every kind of file: the audit and the next stage that needs it name it; it is made anew.
+
+The stages themselves make a small project: a fetched table, a stand-in's arrays and features, noise, a run table, a
+table, a figure and a crate.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import gzip
+import hashlib
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from dpfl import config as configuration
+from dpfl import grid
+from dpfl.auditing import whole
+from dpfl.cli import app
+from dpfl.data import sources
+from dpfl.data.read import load_about
+from dpfl.data.stand_ins import build_stand_in
+from dpfl.engine import checkpoints
+from dpfl.errors import InputError
+from dpfl.provenance import inputs, trace
+from dpfl.provenance.audit import audit
+from dpfl.provenance.record import Stage
+from dpfl.provenance.record_file import record_path
+from dpfl.provenance.source import source_digest
+
+CONFIG = {
+    "papers": ["bhaskar2025"],
+    "seeds": [0],
+    "only": {
+        "dataset": ["digits"], "model": ["scatter_linear"], "epsilon": [2.93], "local_epochs": [1], "clients": [10],
+        "study": ["none"],
+    },
+}  # fmt: skip
+TABLE = b"age,sex,bmi,children,smoker,region,charges\n19,female,27.9,0,yes,southwest,16884.924\n"
+SWEEP = "digits_scatter_linear_k10_seed0"
+SETTINGS = ("--config", "results/demo/config.yaml")
+OF_PAPER = ("--paper", "bhaskar2025", *SETTINGS)
+RESULTS = Path("results/demo")
+# how each stage is asked for
+STAGES = {
+    "fetch": ("data", "fetch", "--dataset", "insurance", "--file", "insurance.csv", *SETTINGS),
+    "arrays": ("data", "arrays", "--dataset", "insurance", *SETTINGS),
+    "features": ("features", "--dataset", "digits", *SETTINGS),
+    "noise": ("account", *OF_PAPER),
+    "train": ("train", "--sweep", SWEEP, *OF_PAPER),
+    "tables": ("tables", "--name", "table_2", *OF_PAPER),
+    "figures": ("figures", "--name", "splits", *OF_PAPER),
+    "claims": ("claims", *OF_PAPER),
+    "crate": ("crate", str(RESULTS)),
+}
+MADE = [
+    name for name in STAGES if name != "claims"
+]  # verdicts need all tables and figures: another file stands for them
+# every kind of file, and the stage that needs it next
+KINDS = {
+    "raw data": ("data/raw/insurance/insurance.csv", "arrays"),
+    "images": ("data/arrays/digits/train_x.npy", "features"),
+    "labels": ("data/arrays/digits/test_y.npy", "train"),
+    "a description": ("data/arrays/digits/about.json", "noise"),
+    "features": ("data/features/digits/train_x.npy", "train"),
+    "noise": ("results/demo/accounting/bhaskar2025.csv", "train"),
+    "run table": (f"results/demo/runs/bhaskar2025/{SWEEP}.csv.gz", "tables"),
+    "runs of a figure": (f"results/demo/runs/bhaskar2025/{SWEEP}.csv.gz", "figures"),
+    "table": ("results/demo/tables/bhaskar2025_table_2.csv", "claims"),
+    "figure's data": ("results/demo/figures/bhaskar2025_splits.csv", "claims"),
+    "page": ("results/demo/tables/bhaskar2025_table_2.html", "crate"),
+    "picture": ("results/demo/figures/bhaskar2025_splits.svg", "crate"),
+    "bitmap": ("results/demo/figures/bhaskar2025_splits.png", "crate"),
+    "verdicts": ("results/demo/claims/bhaskar2025.csv", "crate"),
+}
+
+
+def stage(name: str):
+    """Run one stage as a process of its own would, knowing nothing of earlier ones."""
+    inputs._listed.cache_clear()
+    trace.writers.cache_clear()
+    return CliRunner().invoke(app, list(STAGES[name]))
+
+
+def found() -> list[str]:
+    """The paths in which an audit of files finds something."""
+    return [finding.path for finding in audit(RESULTS).findings]
+
+
+def small_digits(folder: Path) -> None:
+    """Write the first digits only, with their record."""
+    build_stand_in("digits", folder)
+    counts = {"train": 700, "test": 100}
+    for part, count in counts.items():
+        for kind in "xy":
+            np.save(folder / f"{part}_{kind}.npy", np.load(folder / f"{part}_{kind}.npy")[:count])
+    (folder / "about.json").write_text(json.dumps(load_about(folder) | {"records": counts}))
+    files = [folder / "about.json", *sorted(folder.glob("*.npy"))]
+    Stage("data arrays", ("dpfl.data.stand_ins",)).write(record_path(files[0]), files)
+
+
+def stand_for(name: str, source: Path, result: Path) -> None:
+    """Make what a stage makes of a file, with its record, without its work."""
+    result.parent.mkdir(parents=True)
+    result.write_text("made\n")
+    used = Stage(name, ("dpfl.grid",), {"paper": "bhaskar2025"})
+    used.reads([source])
+    used.write(record_path(result), [result])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The project, made by the stages; not to be changed."""
+    root = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        for name in ("Snakefile", "README.md"):
+            Path(name).write_text(f"{name}\n")
+        RESULTS.mkdir(parents=True)
+        Path("mirror/insurance").mkdir(parents=True)
+        Path("mirror/insurance/insurance.csv").write_bytes(TABLE)
+        data = {"data": {"mirror": "mirror"}}
+        (RESULTS / "config.yaml").write_text(yaml.safe_dump(CONFIG | data))
+        row = dict.fromkeys([each.name for each in dataclasses.fields(sources.Source)], "")
+        row |= {"dataset": "insurance", "file": "insurance.csv", "mirror_folder": "insurance", "bytes": len(TABLE)}
+        with Path("sources.csv").open("w", newline="") as stream:
+            table = csv.DictWriter(stream, row)
+            table.writeheader()
+            table.writerow(row | {"sha256": hashlib.sha256(TABLE).hexdigest()})
+        patch.setattr(sources, "TABLE", root / "sources.csv")
+        sources._table.cache_clear()
+        small_digits(Path("data/arrays/digits"))
+        for name in MADE:
+            if name == "crate":
+                stand_for("train", Path("data/arrays/insurance/x.npy"), RESULTS / "runs/lowy2021/insurance.csv")
+                stand_for("claims", Path(KINDS["table"][0]), Path(KINDS["verdicts"][0]))
+            done = stage(name)
+            assert done.exit_code == 0, (name, done.output, done.exception)
+        yield root
+    sources._table.cache_clear()
+
+
+@pytest.fixture
+def project(made, tmp_path, monkeypatch):
+    """A copy of the project to damage, as the working folder."""
+    shutil.copytree(made, tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setattr(whole.os, "cpu_count", lambda: 1)
+    return tmp_path / "project"
+
+
+def flip(path: Path, place: int) -> None:
+    """Change one bit of a file, as a bad disk or an edit does."""
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1 << place % 8
+    path.write_bytes(data)
+
+
+def places(path: Path) -> list[int]:
+    """The first, the last and one byte between of a file."""
+    size = path.stat().st_size
+    return sorted({0, size - 1, random.Random(path.name).randrange(size)})
+
+
+def test_nothing_is_found_where_nothing_was_done(project):
+    assert found() == []
+    for name in MADE:
+        assert stage(name).exit_code == 0, name
+    assert found() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_flipped_byte_is_named_by_the_audit_and_by_the_next_stage_that_needs_it(project, kind):
+    name, needed_by = KINDS[kind]
+    path, before = Path(name), os.stat(name)
+    whole_bytes = path.read_bytes()
+    for place in places(path):
+        flip(path, place)
+        assert name in found(), place
+        said = stage(needed_by).exception
+        assert isinstance(said, InputError) and name in str(said) and "\n" not in str(said), (place, said)
+        path.write_bytes(whole_bytes)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert found() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["noise", "run table", "table", "figure's data", "page", "picture"])
+def test_what_is_damaged_is_made_anew_on_request_to_the_same_bytes(project, kind):
+    path, before = Path(KINDS[kind][0]), Path(KINDS[kind][0]).read_bytes()
+    flip(path, len(before) // 2)
+    done = CliRunner().invoke(app, ["audit", "--quick", "--rebuild", str(RESULTS)])
+    assert done.exit_code == 1 and str(path) in done.output, (done.output, done.exception)
+    assert not path.exists() and not record_path(path.with_suffix(".csv")).exists()
+    for name in ("noise", "train", "tables", "figures"):
+        assert stage(name).exit_code == 0, name
+    assert path.read_bytes() == before and found() == []
+
+
+@pytest.mark.parametrize("kind", ["noise", "run table"])
+@pytest.mark.parametrize("damage", ["flipped", "cut", "another header", "empty"])
+def test_the_whole_audit_names_a_file_that_it_cannot_read(project, kind, damage):
+    path = Path(KINDS[kind][0])
+    packed = path.suffix == ".gz"
+    text = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
+    changed = {"another header": text.replace(b"epsilon", b"epsilom"), "empty": b""}.get(damage, text)
+    path.write_bytes(gzip.compress(changed, mtime=0) if packed else changed)
+    if damage == "flipped":
+        flip(path, path.stat().st_size // 2)
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+    done = CliRunner().invoke(app, ["audit", "--quick", str(RESULTS)])
+    assert done.exit_code == 1 and f"{path} changed since stage" in done.output, done.exception
+
+
+def test_a_damaged_checkpoint_is_named_and_not_used(project, caplog):
+    job = grid.find(configuration.read(RESULTS / "config.yaml"), "bhaskar2025", SWEEP)
+    code = source_digest(f"dpfl.federated.{job.algorithm}")
+    kept = Path("checkpoints/demo/bhaskar2025") / f"{SWEEP}-{job.digest()}-{code}.pt"
+    run_table = Path(KINDS["run table"][0])
+    before = run_table.read_bytes()
+    for place in (0, 50, 200):
+        checkpoints.save(kept, {"finished": [], "running": {}}, "of other settings")
+        assert found() == []
+        flip(kept, place)
+        assert [Path(name).name for name in found()] == [kept.name]
+    assert stage("train").exit_code == 0
+    assert "is damaged and is not used" in caplog.text and not kept.exists()
+    assert run_table.read_bytes() == before
+
+
+def test_a_flipped_byte_of_a_record_never_stops_an_audit(project):
+    """Most are found; in a record's free facts, as a version's digits, a flip is another record and is not."""
+    place = record_path(Path(KINDS["table"][0]))
+    record, outcomes = place.read_bytes(), []
+    for position in range(0, len(record), 23):
+        flip(place, position)
+        outcomes.append(bool(found()))
+        place.write_bytes(record)
+    assert sum(outcomes) > 0.5 * len(outcomes) and found() == []

@@ -35,6 +35,14 @@ def test_names_say_which_setting_a_candidate_changes():
     assert {"identification_mnist_scatter_linear_k10_b32_seed0", "distances_mnist_scatter_linear_k25_seed0"} <= names
 
 
+def test_a_part_tells_two_entries_with_the_same_axes_apart():
+    only = {"dataset": ["mnist"], "model": ["cnn_relu"], "clients": [10], "study": ["none"]}
+    sweeps = grid.expand(resolved(scale="paper", papers=["bhaskar2025"], only=only, seeds=[4]))
+    splits = {sweep.name: {cell["local_epochs"] for cell in sweep.cells} for sweep in sweeps}
+    assert splits == {"mnist_cnn_relu_k10_seed4": {1, 5, 20}, "mnist_cnn_relu_k10_splits_between_seed4": {2, 4, 10}}
+    assert [sweep.family for sweep in sweeps] == ["mnist_cnn_relu_k10", "mnist_cnn_relu_k10_splits_between"]
+
+
 def test_every_sweep_is_found_by_its_name_and_cells_carry_their_axes():
     configuration = resolved(scale="quick")
     for sweep in grid.expand(configuration):

@@ -22,7 +22,7 @@ def expand(config: Mapping[str, Any]) -> list[Sweep]:
     entries = [(paper, entry) for paper in papers for entry in paper.grid.get(config["scale"], [])]
     sweeps = [sweep for paper, entry in entries for sweep in _entry_sweeps(paper, entry, config)]
     if len({(sweep.paper, sweep.name) for sweep in sweeps}) < len(sweeps):
-        raise InputError("two entries of a paper's grid give one sweep: let them differ in a sweep axis")
+        raise InputError("two entries of a paper's grid give one sweep: let them differ in a sweep axis or in `part`")
     if entries and not sweeps:
         only = {axis: values for axis, values in config["only"].items() if values}
         raise InputError(f"only: {only} leaves no run of scale {config['scale']}; widen it or choose another scale")
@@ -46,6 +46,7 @@ def run_table(results: Path, paper: str, sweep: str) -> Path:
 
 def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, Any]) -> list[Sweep]:
     """Return the sweeps of one entry of a paper's grid: the product of its sweep axes, seeds in groups."""
+    part = [entry["part"]] if "part" in entry else []
     only = config["only"]
     cells = tuple(cell for cell in _product(entry["cells"]) if _kept(cell, only))
     seeds = _seeds(entry["seeds"], config["seeds"])
@@ -56,7 +57,7 @@ def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, A
             continue
         settings = {**paper.settings, **entry.get("settings", {}), **axes}
         for chosen in _batched(seeds, group):
-            name = "_".join([*(_label(axis, value) for axis, value in axes.items()), _seed_label(chosen)])
+            name = "_".join([*(_label(axis, value) for axis, value in axes.items()), *part, _seed_label(chosen)])
             sweeps.append(Sweep(paper.key, entry["algorithm"], name, settings, cells, chosen, config["training"]))
     return sweeps
 

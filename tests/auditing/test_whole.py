@@ -11,7 +11,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from dpfl.auditing.statements import check_runs
 from dpfl.cli import app
+from dpfl.config import read
+from dpfl.grid import expand
+from dpfl.provenance.audit import Audit
 from dpfl.provenance.record_file import record_path
 
 
@@ -123,6 +127,22 @@ def test_a_deleted_run_table_is_found_though_tables_were_remade(project):
     assert project.by_hashes() == []
     [found] = project.findings(quick=True)[0]
     assert "seed1.csv.gz is not there, but the same cells with other seeds are" in found
+
+
+def test_a_grid_that_the_scale_asks_for_may_lack_its_last_seeds_and_no_others(project):
+    sweeps = expand(read(project.results / "config.yaml") | {"seeds": [0, 1, 2]})
+
+    def check(all_seeds):
+        seen = Audit()
+        check_runs(seen, project.root, "demo", sweeps, all_seeds=all_seeds)
+        return [finding.path for finding in seen.findings], seen.notes
+
+    lost = "results/demo/runs/bhaskar2025/digits_scatter_linear_k10_seed{}.csv.gz"
+    words = "begun here and not finished, or its last seeds deleted: bhaskar2025/digits_scatter_linear_k10 after seed 1"
+    assert check(all_seeds=True) == ([lost.format(2)], [])
+    assert check(all_seeds=False) == ([], [words])
+    project.runs[0].unlink()
+    assert check(all_seeds=False) == ([lost.format(0)], [words])
 
 
 def test_an_edited_published_value_is_found_in_the_table(project):

@@ -17,10 +17,17 @@ _BY_ROUND = "_by_round"
 _CHOSEN_LATER = f"{PRIVACY}clip_norm"
 
 
-def check_runs(seen: Audit, root: Path, scale: str, sweeps: list[Sweep]) -> dict[Statement, Path]:
-    """Check every run table of the sweeps that is there; return their statements, each once, with a table of it."""
+def check_runs(
+    seen: Audit, root: Path, scale: str, sweeps: list[Sweep], *, all_seeds: bool = False
+) -> dict[Statement, Path]:
+    """Check every run table of the sweeps that is there; return their statements, each once, with a table of it.
+
+    With `all_seeds` a family of sweeps that has begun must have every seed. Without, seeds may be missing after the
+    last one that is there, which is how an unfinished grid looks: that is noted with the count, for whoever deletes the
+    last seeds and rewrites all that follows from them leaves the same.
+    """
     missing: dict[Path, Sweep] = {}
-    begun: set[tuple[str, str]] = set()
+    last: dict[tuple[str, str], int] = {}
     known: dict[Statement, Path] = {}
     tables: dict[Path, dict[str, list[Row]]] = {}
     for sweep in sweeps:
@@ -28,7 +35,8 @@ def check_runs(seen: Audit, root: Path, scale: str, sweeps: list[Sweep]) -> dict
         if not path.exists():
             missing[path] = sweep
             continue
-        begun.add((sweep.paper, sweep.family))
+        family = sweep.paper, sweep.family
+        last[family] = max(last.get(family, 0), *sweep.seeds)
         runs = read_rows(path)
         seen.count("runs", len(runs))
         calibrated = root / "results" / scale / "accounting" / f"{sweep.paper}.csv"
@@ -43,19 +51,29 @@ def check_runs(seen: Audit, root: Path, scale: str, sweeps: list[Sweep]) -> dict
                 problems.append(f"has a privacy statement that cannot be read: {error}")
         for problem in dict.fromkeys(problems):
             seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
-    _tell_missing(seen, root, missing, begun)
+    _tell_missing(seen, root, missing, last, all_seeds)
     return known
 
 
-def _tell_missing(seen: Audit, root: Path, missing: dict[Path, Sweep], begun: set[tuple[str, str]]) -> None:
-    """Find run tables that are gone while their families were `begun`: the rest of the grid was not trained here."""
-    untouched = []
+def _tell_missing(
+    seen: Audit, root: Path, missing: dict[Path, Sweep], last: dict[tuple[str, str], int], all_seeds: bool
+) -> None:
+    """Find run tables that are gone though seeds of theirs, or later ones, are there; note the rest of the grid.
+
+    `last`: the last seed that is there of every family that has begun.
+    """
+    untouched, unfinished = [], {}
     for path, sweep in missing.items():
-        if (sweep.paper, sweep.family) in begun:
+        family = sweep.paper, sweep.family
+        if family not in last:
+            untouched.append(f"{sweep.paper}/{sweep.name}")
+        elif all_seeds or min(sweep.seeds) < last[family]:
             problem = "is not there, but the same cells with other seeds are"
             seen.findings.append(Finding(str(path.relative_to(root)), problem))
         else:
-            untouched.append(f"{sweep.paper}/{sweep.name}")
+            unfinished[family] = f"{sweep.paper}/{sweep.family} after seed {last[family]}"
+    if unfinished:
+        seen.notes.append(f"begun here and not finished, or its last seeds deleted: {', '.join(unfinished.values())}")
     if untouched:
         seen.notes.append(f"not trained here, so not checked: {len(untouched)} sweeps of the grid, as {untouched[0]}")
 

@@ -34,7 +34,7 @@ def extend(seen: Audit, folder: Path, *, quick: bool = False, rerun: int = 0, se
     root = folder.absolute().parents[1]
     config = configuration.read(folder / "config.yaml")
     sweeps = grid.expand(config)
-    statements = check_runs(seen, root, folder.name, sweeps)
+    statements = check_runs(seen, root, folder.name, sweeps, all_seeds=config["seeds"] is not None)
     seen.notes += _by_other_code(_records(folder, "runs/*"))
     records = sorted(_records(folder, *recompute.STAGES), key=lambda record: -record["seconds"])
     left_out = [record for record in records if quick and record["seconds"] > QUICK_SECONDS]

@@ -26,8 +26,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from dpfl.engine.gradients import StackedGradients
 from dpfl.engine.layers import gradient_rule
 from dpfl.engine.layout import Layout
+from dpfl.engine.losses import cross_entropy
 from dpfl.engine.sgd import SGD, Variants
-from dpfl.federated.pfl import cross_entropy
 from dpfl.mechanisms.noise import base_noise
 from dpfl.models.image import COLOUR, GREY, ImageModel, build
 

@@ -8,7 +8,7 @@ from dpfl.engine.gradients import PerRecordGradients
 from dpfl.engine.layers import gradient_rule
 from dpfl.engine.layout import Layout
 from dpfl.engine.linear import LinearGradients, is_linear
-from dpfl.federated.pfl import cross_entropy
+from dpfl.engine.losses import cross_entropy
 
 LINEAR = [nn.Linear(6, 3), nn.Sequential(nn.Flatten(), nn.Linear(6, 3)), nn.Sequential(nn.Linear(6, 3), nn.Identity())]
 OTHERS = [

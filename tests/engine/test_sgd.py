@@ -14,8 +14,8 @@ from torch import nn
 from dpfl.engine.gradients import PerRecordGradients, StackedGradients
 from dpfl.engine.layers import gradient_rule
 from dpfl.engine.layout import Layout
+from dpfl.engine.losses import cross_entropy
 from dpfl.engine.sgd import SGD, Variants
-from dpfl.federated.pfl import cross_entropy
 from dpfl.models.image import COLOUR, GREY, ImageModel, build
 
 LEARNING_RATE, MOMENTUM, EXPECTED = 0.3, 0.5, 3

@@ -59,9 +59,9 @@ def test_tanh_in_single_precision_is_right_to_rounding_and_saturates():
 def test_dense_norms_and_sums_are_those_of_the_gradients():
     a, d, factors = _images(6, 4), _images(6, 3) + 1, torch.rand(6, dtype=torch.float64)
     gradients = torch.cat([d[:, :, None] * a[:, None, :], d[:, :, None]], 2)
-    squares, _ = Dense().squares(d, a)
+    squares, _ = Dense(nn.Linear(1, 1)).squares(d, a)
     torch.testing.assert_close(squares, gradients.square().sum((1, 2)))
-    weight, bias = Dense().sums(d, a, factors, None)
+    weight, bias = Dense(nn.Linear(1, 1)).sums(d, a, factors, None)
     expected = torch.tensordot(factors, gradients, 1)
     torch.testing.assert_close(torch.cat([weight, bias[:, None]], 1), expected)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl.engine.stages import Parameters, channels_last
+from dpfl.engine.stages import Parameters, channels_last, scaled
 
 FEW = 2**13  # numbers in a record's windows: so few that a batch of them stays in a CPU's cache
 AT_ONCE = 2**19  # numbers in the windows that are cut at a time on a CPU, for the same reason
@@ -50,6 +50,7 @@ class Convolution:
         filters, window = len(layer.weight), layer.weight[0].numel()
         gram = positions * (filters if reads_batch else window + filters)
         self.by_gram = gram < 0.75 * window * filters
+        self.forms_gradients, self.outputs = not self.by_gram, positions * filters
         self.windows = positions * window
         self.held = self.windows + (2 * positions**2 if self.by_gram else window * filters)
 
@@ -64,8 +65,12 @@ class Convolution:
         weight, bias = parameters
         if seen.windows is None:
             return functional.conv2d(seen.inputs, channels_last(weight), bias, *self.place)
-        outputs = functional.linear(seen.windows, weight.permute(0, 2, 3, 1).flatten(1), bias)
-        return outputs.unflatten(1, self.size).permute(0, 3, 1, 2)
+        filters = weight.permute(0, 2, 3, 1).flatten(1)
+        if seen.inputs.device.type == "cpu" and seen.inputs.dtype is torch.float32:
+            # oneDNN, which convolves, has AVX-512 for every processor; MKL, which multiplies, for Intel's alone
+            windows = seen.windows.unflatten(1, self.size).permute(0, 3, 1, 2)
+            return functional.conv2d(windows, filters[:, :, None, None], bias)
+        return functional.linear(seen.windows, filters, bias).unflatten(1, self.size).permute(0, 3, 1, 2)
 
     def backward(self, slopes: Tensor, seen: Seen, parameters: Parameters) -> Tensor:
         """Convolve with the transposed filters."""
@@ -82,17 +87,17 @@ class Convolution:
         gradients = (self._products(rows, inputs) if windows is None else rows.transpose(1, 2) @ windows).flatten(1)
         return torch.linalg.vector_norm(gradients, dim=1).square() + rows.sum(1).square().sum(1), gradients
 
-    def sums(self, slopes: Tensor, seen: Seen, factors: Tensor, gradients: Tensor | None) -> Parameters:
+    def sums(self, slopes: Tensor, seen: Seen, factors: Tensor | None, gradients: Tensor | None) -> Parameters:
         """Weigh the gradients that are at hand, or else the slopes."""
         inputs, windows, _ = seen
         if gradients is not None:
             return self._as_weight(factors @ gradients), factors @ slopes.sum((2, 3))
-        scaled = slopes * factors[:, None, None, None]
-        bias = scaled.sum((0, 2, 3))
+        slopes = scaled(slopes, factors)
+        bias = slopes.sum((0, 2, 3))
         if windows is not None:
-            return self._as_weight(_rows(scaled).flatten(0, 1).T @ windows.flatten(0, 1)), bias
-        empty = channels_last(slopes.new_empty(self.shape))
-        return self._torch_backward(scaled, inputs, empty, (False, True, False))[1], bias
+            return self._as_weight(_rows(slopes).flatten(0, 1).T @ windows.flatten(0, 1)), bias
+        empty = channels_last(slopes.new_empty(slopes.shape[1], *self.shape[1:]))
+        return self._torch_backward(slopes, inputs, empty, (False, True, False))[1], bias
 
     def _cut(self, inputs: Tensor) -> Tensor:
         """U of every record, (n, positions, window); a window lists its rows and columns, channels within."""
@@ -116,7 +121,7 @@ class Convolution:
 
     def _as_weight(self, gradient: Tensor) -> Tensor:
         """A gradient in the order of windows, in the order of the layer's weight."""
-        return gradient.view(self.shape[0], *self.kernel, self.shape[1]).permute(0, 3, 1, 2)
+        return gradient.view(-1, *self.kernel, self.shape[1]).permute(0, 3, 1, 2)
 
     def _torch_backward(self, slopes: Tensor, inputs: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]):
         """torch's own backward pass, for inputs, weight, bias."""

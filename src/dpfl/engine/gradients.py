@@ -22,7 +22,8 @@ from dpfl.mechanisms.clipping import clip_factors
 _log = logging.getLogger(__name__)
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""Maps predictions (n, ...) and labels (n, ...) to one loss a record, (n,)."""
+"""Maps predictions (n, ...) and labels (n, ...) to one loss a record, (n,). Where it has a method `slope`, as those of
+dpfl.engine.losses, that is taken for its derivative, else autograd's is."""
 
 
 class GradientRule(Protocol):

@@ -7,7 +7,8 @@ came out (d). One pass in each direction gives every a and d of the batch; each 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,18 +29,32 @@ from dpfl.engine.stages import (
     Tanh,
     TrainedStage,
     channels_last,
+    scaled,
 )
 from dpfl.mechanisms.clipping import clip_factors
 
 HEAP_BYTES = 2**25 - 2**16  # just under the largest that glibc learns from
+TOGETHER = 2**20  # numbers that first stages put out together
 PASSES = 6  # an activation's value and slope, each with the copies that are made on the way
+
+
+class Passed(NamedTuple):
+    """What one model's two passes leave for its sums, by number of the trained stage: the loss's slopes at its output,
+    what it saw, and its records' gradients where norms formed them; and by what each record is scaled (n,)."""
+
+    slopes: dict[int, Tensor]
+    seen: list[Any]
+    gradients: dict[int, Tensor | None]
+    factors: Tensor
 
 
 class LayerGradients:
     """Gradients of a sequence of stages; see `gradient_rule`.
 
-    On a CPU models follow one another, so that one model's activations stay in its cache and every model gets bit for
-    bit what it gets alone. Elsewhere they go together, by vmap.
+    On a CPU models follow one another, so that one model's activations stay in its cache; but a first stage that reads
+    the batch itself and does not form gradients is one stage of many outputs for all models together, as far as those
+    fit there: matrix libraries multiply few wide matrices faster than many narrow ones. What else is in the stack may
+    then change a model's sums in the last bits. Elsewhere models go together, by vmap.
     """
 
     def __init__(self, stages: list[Stage | TrainedStage], loss: Loss, layout: Layout, activations: int):
@@ -56,7 +71,11 @@ class LayerGradients:
         if weights.device.type != "cpu":
             return vmap(self._clipped_sum, (0, 0, None, None))(weights, clip_norms, batch, shared)
         bounds = [norm if clips else None for norm, clips in zip(clip_norms, clipping(clip_norms), strict=True)]
-        return torch.stack([self._clipped_sum(*each, batch, shared) for each in zip(weights, bounds, strict=True)])
+        if shared is None or self.stages[0].forms_gradients:
+            return torch.stack([self._clipped_sum(*each, batch, shared) for each in zip(weights, bounds, strict=True)])
+        at_once = max(1, TOGETHER // max(1, len(batch[0]) * self.stages[0].outputs))
+        parts = (slice(first, first + at_once) for first in range(0, len(weights), at_once))
+        return torch.cat([self._with_one_first_stage(weights[part], bounds[part], batch, shared) for part in parts])
 
     def record_bytes(self, record: Tensor) -> int:
         """Values and slopes of activations, and what trained stages hold."""
@@ -64,34 +83,59 @@ class LayerGradients:
         return record.element_size() * (held + PASSES * self.activations)
 
     def _clipped_sum(self, weights: Tensor, clip_norm: Tensor | None, batch: Batch, shared: Any) -> Tensor:
-        """One model's sum: norms over all stages first, then every stage's sum. No clip norm: no norms."""
+        """One model's sum. No clip norm: no norms."""
+        parameters = self._in_pairs(self.layout.views(weights).values())
+        return self._sum(self._passes(parameters, clip_norm, batch, shared), self.trained)
+
+    def _with_one_first_stage(self, weights: Tensor, bounds: list[Tensor | None], batch: Batch, shared: Any) -> Tensor:
+        """The sums of models whose first stages go forward together, and are summed together after all passes."""
+        first, models = self.stages[0], len(weights)
+        views = list(self.layout.views(weights).values())
+        outputs = first.forward(shared, (views[0].flatten(0, 1), views[1].flatten())).unflatten(1, (models, -1))
+        own = zip(*map(torch.unbind, views), strict=True)
+        slopes, others = [], []
+        for parameters, bound, output in zip(own, bounds, outputs.unbind(1), strict=True):
+            passed = self._passes(self._in_pairs(parameters), bound, batch, shared, output)
+            slopes.append(scaled(passed.slopes[0], passed.factors))
+            others.append(self._sum(passed, self.trained[1:]))
+        sums = first.sums(torch.cat(slopes, 1), shared, None, None)
+        return torch.cat([*(part.reshape(models, -1) for part in sums), torch.stack(others)], 1)
+
+    def _passes(
+        self, parameters: dict[int, Parameters], clip_norm: Tensor | None, batch: Batch, shared: Any,
+        output: Tensor | None = None,
+    ) -> Passed:  # fmt: skip
+        """Forward and back through one model, and its records' norms over all stages. `output`: of its first stage."""
         x, y, present = batch
-        parameters = self._parameters(weights)
-        logits, seen = self._forward(x, parameters, shared)
+        logits, seen = self._forward(x, parameters, shared, output)
         slopes = self._backward(_loss_slopes(self.loss, logits, y), parameters, seen)
-        factors, gradients = present, dict.fromkeys(self.trained)
-        if clip_norm is not None:
-            norms = {number: self.stages[number].squares(slopes[number], seen[number]) for number in self.trained}
-            factors = clip_factors(sum(squares for squares, _ in norms.values()).sqrt(), clip_norm) * present
-            gradients = {number: formed for number, (_, formed) in norms.items()}
-        sums = [
-            self.stages[number].sums(slopes[number], seen[number], factors, gradients[number])
-            for number in self.trained
-        ]
+        if clip_norm is None:
+            return Passed(slopes, seen, dict.fromkeys(self.trained), present)
+        norms = {number: self.stages[number].squares(slopes[number], seen[number]) for number in self.trained}
+        factors = clip_factors(sum(squares for squares, _ in norms.values()).sqrt(), clip_norm) * present
+        return Passed(slopes, seen, {number: formed for number, (_, formed) in norms.items()}, factors)
+
+    def _sum(self, passed: Passed, trained: list[int]) -> Tensor:
+        """One model's scaled gradients of some stages, summed over records, as one vector."""
+        slopes, seen, gradients, factors = passed
+        sums = [self.stages[each].sums(slopes[each], seen[each], factors, gradients[each]) for each in trained]
         return torch.cat([part.flatten() for weight_and_bias in sums for part in weight_and_bias])
 
-    def _parameters(self, weights: Tensor) -> dict[int, Parameters]:
+    def _in_pairs(self, parameters: Iterable[Tensor]) -> dict[int, Parameters]:
         """Weight and bias of each trained stage."""
-        views = list(self.layout.views(weights).values())
-        return dict(zip(self.trained, zip(views[::2], views[1::2], strict=True), strict=True))
+        each = iter(parameters)
+        return dict(zip(self.trained, zip(each, each, strict=True), strict=True))
 
-    def _forward(self, x: Tensor, parameters: dict[int, Parameters], shared: Any) -> tuple[Tensor, list]:
+    def _forward(
+        self, x: Tensor, parameters: dict[int, Parameters], shared: Any, output: Tensor | None
+    ) -> tuple[Tensor, list]:
         """Return the logits, and what every stage saw."""
         seen = []
         for number, stage in enumerate(self.stages):
             if number in parameters:
                 seen.append(shared if number == 0 else stage.see(x))
-                x = stage.forward(seen[-1], parameters[number])
+                known = number == 0 and output is not None
+                x = output if known else stage.forward(seen[-1], parameters[number])
             else:
                 x, kept = stage.forward(x)
                 seen.append(kept)
@@ -113,6 +157,8 @@ class LayerGradients:
 
 def _loss_slopes(loss: Loss, logits: Tensor, y: Tensor) -> Tensor:
     """Return the slope of each record's loss at its logits."""
+    if hasattr(loss, "slope"):
+        return loss.slope(logits, y)
     if logits.device.type != "cpu":  # there it runs under vmap, which needs torch.func's grad
         return grad(lambda values: loss(values, y).sum())(logits)
     with torch.enable_grad():  # the same, in a third of the time
@@ -155,7 +201,7 @@ def _in_order(module: nn.Module) -> list[nn.Module]:
 def _stage(layer: nn.Module, inputs: Tensor, *, reads_batch: bool) -> Stage | TrainedStage | None:
     """Return the stage that does what `layer` does to `inputs`, or None where there is none."""
     if type(layer) is nn.Linear and layer.bias is not None and inputs.ndim == 2:
-        return Dense()
+        return Dense(layer)
     if type(layer) is nn.Conv2d and layer.bias is not None and layer.groups == 1 and inputs.ndim == 4:
         known = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
         return Convolution(layer, inputs.shape[2:], reads_batch=reads_batch) if known else None

@@ -52,8 +52,8 @@ class Layout:
 def aligned(flat: Tensor) -> Tensor:
     """Return a copy of `flat` (..., size) in which every vector starts at a multiple of 64 bytes.
 
-    Matrix libraries round according to where an operand starts: so laid out, a model has the same bits wherever it
-    stands in a stack.
+    Matrix libraries round according to where an operand starts: so laid out, layers that multiply for one model alone
+    give it the same bits wherever it stands in a stack.
     """
     size, step = flat.shape[-1], ALIGNMENT_BYTES // flat.element_size()
     padded = flat.new_empty(*flat.shape[:-1], -(-size // step) * step)[..., :size]

@@ -43,6 +43,8 @@ class LinearGradients:
 
     def slopes(self, logits: Tensor, y: Tensor) -> Tensor:
         """The slope of each record's loss at its logits (models, outputs, n)."""
+        if hasattr(self.loss, "slope"):
+            return self.loss.slope(logits, y)
         labels = y.expand(len(logits), *y.shape).flatten(0, 1)
 
         def total(logits: Tensor) -> Tensor:

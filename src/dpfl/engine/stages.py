@@ -30,14 +30,18 @@ class Stage(Protocol):
 class TrainedStage(Protocol):
     """A step of the forward pass with weight and bias."""
 
+    outputs: int
+    """How many numbers it puts out for a record."""
     held: int
     """About how many numbers a record takes, beside the stage's output and its slopes."""
+    forms_gradients: bool
+    """Whether `squares` forms the records' gradients."""
 
     def see(self, inputs: Tensor) -> Any:
         """Return the inputs and what follows from them alone: all models share it where they read the batch itself."""
 
     def forward(self, seen: Any, parameters: Parameters) -> Tensor:
-        """Return the output (n, ...)."""
+        """Return the output (n, ...); for weights and biases of several models in a row, outputs in a row."""
 
     def backward(self, slopes: Tensor, seen: Any, parameters: Parameters) -> Tensor:
         """Return the loss's slopes at the inputs from those at the output."""
@@ -45,8 +49,9 @@ class TrainedStage(Protocol):
     def squares(self, slopes: Tensor, seen: Any) -> tuple[Tensor, Tensor | None]:
         """Return the squared norm of each record's gradient (n,), and the gradients where they were formed for it."""
 
-    def sums(self, slopes: Tensor, seen: Any, factors: Tensor, gradients: Tensor | None) -> Parameters:
-        """Return the sum of the records' gradients, each times its factor (n,)."""
+    def sums(self, slopes: Tensor, seen: Any, factors: Tensor | None, gradients: Tensor | None) -> Parameters:
+        """Return the sum of the records' gradients, each times its factor (n,) where there are factors; for slopes of
+        several models in a row, sums in a row."""
 
 
 class Dense:
@@ -56,6 +61,10 @@ class Dense:
     """
 
     held = 0
+    forms_gradients = False
+
+    def __init__(self, layer: nn.Linear):
+        self.outputs = layer.out_features
 
     def see(self, inputs: Tensor) -> Tensor:
         """The inputs."""
@@ -73,10 +82,10 @@ class Dense:
         """(|a|^2 + 1) |d|^2."""
         return (seen.square().sum(1) + 1) * slopes.square().sum(1), None
 
-    def sums(self, slopes: Tensor, seen: Tensor, factors: Tensor, gradients: None) -> Parameters:
+    def sums(self, slopes: Tensor, seen: Tensor, factors: Tensor | None, gradients: None) -> Parameters:
         """One matrix product over the batch."""
-        scaled = slopes * factors[:, None]
-        return scaled.T @ seen, scaled.sum(0)
+        slopes = scaled(slopes, factors)
+        return slopes.T @ seen, slopes.sum(0)
 
 
 class Flatten:
@@ -165,6 +174,9 @@ class MaxPool:
         return self.columns.backward(self.rows.backward(slopes, within, output), inputs, within)
 
 
+_JUST_BELOW = -torch.finfo(torch.float32).smallest_normal
+
+
 class _Maxima:
     """Maxima of windows along one axis."""
 
@@ -184,8 +196,8 @@ class _Maxima:
         found = torch.zeros_like(inputs)
         *others, last = zip(self._views(inputs), self._views(found), strict=True)
         for view, to in others:
-            below = (view - output).sign_()  # -1 below the maximum and 0 at it: faster than a comparison
-            taken = torch.addcmul(slopes, slopes, below)
+            # nothing passes where the view is below the maximum: as ReLU's slope, in one pass where comparing takes two
+            taken = torch.ops.aten.threshold_backward(slopes, view - output, _JUST_BELOW)
             to.add_(taken)
             slopes = slopes - taken
         last[1].add_(slopes)
@@ -196,6 +208,11 @@ class _Maxima:
         reach = images.shape[self.axis] - self.size + 1
         before = (slice(None),) * self.axis
         return [images[(*before, slice(first, first + reach, self.stride))] for first in range(self.size)]
+
+
+def scaled(slopes: Tensor, factors: Tensor | None) -> Tensor:
+    """Return slopes (n, ...), each record's times its factor (n,), if there are factors."""
+    return slopes if factors is None else slopes * factors.view(-1, *[1] * (slopes.ndim - 1))
 
 
 def channels_last(images: Tensor) -> Tensor:

@@ -24,13 +24,15 @@ from torch.nn import functional
 from dpfl.data.partition import random_shares
 from dpfl.data.read import ImageData, load_images
 from dpfl.engine import checkpoints
+from dpfl.engine.linear import LinearGradients
+from dpfl.engine.losses import cross_entropy
 from dpfl.errors import InputError
 from dpfl.federated.asynchrony.events import Network, Program, simulate
 from dpfl.federated.asynchrony.postures import Posture
 from dpfl.federated.asynchrony.preparation import prepare
 from dpfl.federated.asynchrony.replay import Federation, Postures, replay
 from dpfl.federated.asynchrony.schedules import step_sizes
-from dpfl.models.softmax import SoftmaxGradients, softmax_regression
+from dpfl.models.softmax import softmax_regression
 from dpfl.sweeps import Folders, Sweep
 
 POOLED = 2
@@ -192,7 +194,7 @@ def _stack(
     module = softmax_regression(train.shape[1], CLASSES)
     federation = Federation(
         module=module,
-        rule=SoftmaxGradients(module),
+        rule=LinearGradients(module, cross_entropy),
         shares=shares,
         train=(train, torch.from_numpy(np.array(data.train_y))),
         test=(test, torch.from_numpy(np.array(data.test_y))),

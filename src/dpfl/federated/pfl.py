@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from dpfl.data.partition import random_shares
 from dpfl.data.read import ImageData, load_images
@@ -21,6 +20,7 @@ from dpfl.engine import checkpoints
 from dpfl.engine.gradients import StackedGradients
 from dpfl.engine.layers import gradient_rule
 from dpfl.engine.layout import Layout
+from dpfl.engine.losses import cross_entropy
 from dpfl.engine.sgd import Variants
 from dpfl.errors import InputError
 from dpfl.federated.averaging import FederatedAveraging, Schedule, State
@@ -30,7 +30,7 @@ from dpfl.federated.pfl_settings import Cell, Initialisation, Measure, Settings
 from dpfl.models.image import build, prepare
 from dpfl.sweeps import Folders, Sweep
 
-__all__ = ["calibrate", "cross_entropy", "train"]
+__all__ = ["calibrate", "train"]
 
 RECORDS_AT_ONCE = 1000  # prepared together: bounds the memory beside the prepared data themselves
 DISTANCES = [f"{whose}distance_to_{kind}" for kind in (PLAIN, NOISELESS) for whose in ("", "local_")]
@@ -154,11 +154,6 @@ def _variants(settings: Settings, sweep: Sweep, calibration: pd.DataFrame) -> Va
         torch.where(clips, settings.clip_norm, math.inf).to(settings.device),
         torch.tensor(noise, dtype=torch.float32, device=settings.device).T,
     )
-
-
-def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross entropy of each record, (n,), from logits (n, classes) and labels (n,)."""
-    return functional.cross_entropy(logits, labels, reduction="none")
 
 
 def _resumed(running: dict[str, Any], device: torch.device) -> State:

@@ -1,12 +1,9 @@
-"""Softmax regression: one linear layer under cross entropy, its gradients in closed form."""
+"""Softmax regression: one linear layer under cross entropy."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
-
-from dpfl.engine.linear import LinearGradients
+from torch import nn
 
 
 def softmax_regression(features: int, classes: int) -> nn.Linear:
@@ -16,16 +13,3 @@ def softmax_regression(features: int, classes: int) -> nn.Linear:
         for parameter in module.parameters():
             parameter.zero_()
     return module
-
-
-class SoftmaxGradients(LinearGradients):
-    """Clipped gradient sums of softmax regressions that share a batch; labels are class numbers."""
-
-    def __init__(self, module: nn.Linear):
-        super().__init__(module, functional.cross_entropy)
-
-    def slopes(self, logits: Tensor, y: Tensor) -> Tensor:
-        """Probabilities minus the label's one, (models, outputs, n): without autograd, several times as fast."""
-        slopes = logits.softmax(1)
-        slopes[:, y, torch.arange(len(y))] -= 1
-        return slopes

@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 from dpfl.accounting.relations import Sampling
+from dpfl.engine.linear import LinearGradients
+from dpfl.engine.losses import cross_entropy
 from dpfl.federated.asynchrony.events import (
     EndRound,
     Gradients,
@@ -23,7 +25,7 @@ from dpfl.federated.asynchrony.replay import Federation, Postures, replay
 from dpfl.federated.asynchrony.round_batches import round_batch
 from dpfl.mechanisms.compression import largest_entries
 from dpfl.mechanisms.noise import base_noise
-from dpfl.models.softmax import SoftmaxGradients, softmax_regression
+from dpfl.models.softmax import softmax_regression
 
 CLIENTS, RECORDS, ROUNDS, BATCH = 3, 12, 6, 4
 INFINITE = float("inf")
@@ -36,7 +38,7 @@ def federation(sampling=Sampling.FIXED, mix=(1 / 3, 1 / 3, 1 / 3)):
     order = np.random.default_rng(0).permutation(40)[: CLIENTS * RECORDS]
     return Federation(
         module=module,
-        rule=SoftmaxGradients(module),
+        rule=LinearGradients(module, cross_entropy),
         shares=np.split(order, CLIENTS),
         train=data,
         test=data,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpfl.accounting import dpsgd, gaussian_dp, local_noise
 from dpfl.accounting.relations import Neighbouring, Sampling
-from dpfl.auditing.inversion import composed_epsilon, renyi_epsilon
+from dpfl.auditing.inversion import Composition
 from dpfl.auditing.losses import poisson_replaced, sampled_gaussian
 
 
@@ -23,14 +23,14 @@ def gaussian(shift):
 def test_gaussian_steps_compose_to_the_closed_form(shift, steps, log_delta):
     delta = 10.0**log_delta
     exact = float(gaussian_dp.epsilon(delta, shift * math.sqrt(steps)))
-    assert composed_epsilon([(gaussian(shift), steps)], delta) == pytest.approx(exact, rel=1e-6, abs=1e-9)
+    assert Composition([(gaussian(shift), steps)], delta).epsilon() == pytest.approx(exact, rel=1e-6, abs=1e-9)
 
 
 def test_steps_of_two_kinds_compose_in_any_order():
     mixed = [(gaussian(0.3), 16), (gaussian(0.9), 4)]
     exact = float(gaussian_dp.epsilon(1e-6, math.sqrt(16 * 0.09 + 4 * 0.81)))
-    assert composed_epsilon(mixed, 1e-6) == pytest.approx(exact, rel=1e-6)
-    assert composed_epsilon(mixed[::-1], 1e-6) == pytest.approx(exact, rel=1e-6)
+    assert Composition(mixed, 1e-6).epsilon() == pytest.approx(exact, rel=1e-6)
+    assert Composition(mixed[::-1], 1e-6).epsilon() == pytest.approx(exact, rel=1e-6)
 
 
 @pytest.mark.parametrize(("noise", "size", "records", "steps"), [(1.0, 500, 60000, 360), (1.2, 60, 2400, 120)])
@@ -38,22 +38,24 @@ def test_batches_without_replacement_agree_with_a_convolved_grid(noise, size, re
     run = {"batch_size": size, "records": records, "steps": steps, "delta": 1e-5}
     known = local_noise.epsilon(noise_multiplier=noise, **run, sampling=Sampling.FIXED)
     step = sampled_gaussian(np.array([2 / noise]), np.array([size / records]))
-    assert composed_epsilon([(step, steps)], 1e-5) == pytest.approx(float(known), rel=1e-4)
+    assert Composition([(step, steps)], 1e-5).epsilon() == pytest.approx(float(known), rel=1e-4)
 
 
 def test_poisson_samples_under_replacement_agree_with_dp_accounting():
     known = dpsgd.epsilon(
         noise_multiplier=1.5, sample_rate=0.05, steps=60, delta=1e-5, neighbouring=Neighbouring.REPLACE_ONE
     )
-    assert composed_epsilon([(poisson_replaced(1.5, 0.05), 60)], 1e-5) == pytest.approx(known, rel=1e-3)
+    assert Composition([(poisson_replaced(1.5, 0.05), 60)], 1e-5).epsilon() == pytest.approx(known, rel=1e-3)
 
 
 def test_a_renyi_bound_lies_above():
     steps = [(sampled_gaussian(np.array([0.8]), np.array([0.1])), 50)]
-    assert composed_epsilon(steps, 1e-5) < renyi_epsilon(steps, 1e-5)[1] < 1.5 * composed_epsilon(steps, 1e-5)
+    assert (
+        Composition(steps, 1e-5).epsilon() < Composition(steps, 1e-5).bound < 1.5 * Composition(steps, 1e-5).epsilon()
+    )
 
 
 def test_a_loss_with_an_atom_has_no_answer_and_nothing_spent_is_0():
     rare = sampled_gaussian(np.array([2.0]), np.array([0.01]))
-    assert math.isnan(composed_epsilon([(rare, 1)], 1e-5))
-    assert composed_epsilon([(gaussian(1e-7), 3)], 1e-5) == 0.0
+    assert math.isnan(Composition([(rare, 1)], 1e-5).epsilon())
+    assert Composition([(gaussian(1e-7), 3)], 1e-5).epsilon() == 0.0

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,20 +85,22 @@ class Hidden:
         stops = self.first_stop < self.rounds
         if not (self.permuted or stops):
             return _log(float(own))  # the last record, whom no later step hides
-        share = float(own) / self.rounds
-        left, total = 0.0, 0.0
-        for place, factor in enumerate(kept.tolist(), 1):
-            left = factor * left + share
-            if place >= self.first_stop:
-                total += left
+        left = _walk(float(own) / self.rounds, kept, constant=len(moves) == 1)
         # In a public order the first record is worst off: its share of the stops is the sum of what is left of it.
-        return _log(total / (self.rounds - self.first_stop + 1) if self.permuted else left)
+        return _log(float(left[self.first_stop - 1 :].mean() if self.permuted else left[-1]))
 
     def _theta(self, epsilon: float, move: Array) -> Array:
         """Return the divergence of the noise from itself moved by `move`."""
         if self.laplace:
             return np.maximum(-np.expm1((epsilon - move) / 2), 0.0)
         return np.exp(gaussian_log_delta(np.asarray(epsilon), move))
+
+
+def _walk(share: float, kept: Array, *, constant: bool) -> Array:
+    """Return S_t = kept_t S_(t-1) + share after every round; where `kept` is `constant`, as sums of its powers."""
+    if constant:
+        return share * np.cumsum(np.cumprod(np.concatenate([[1.0], kept[1:]])))
+    return np.fromiter(accumulate(kept.tolist(), lambda left, factor: factor * left + share, initial=0.0), float)[1:]
 
 
 @cache

@@ -16,7 +16,8 @@ the Renyi order less 1 that serves epsilon best: no grid of losses, no truncatio
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,58 +39,87 @@ _LARGEST = 2e4
 """Where epsilon may be larger, nothing is inverted: the rule would need too many places."""
 
 
-def composed_epsilon(steps: Sequence[tuple[Profile, int]], delta: float) -> float:
-    """Return epsilon at `delta` of all steps: each profile as often as its number says.
+@dataclass(frozen=True)
+class Composition:
+    """Steps that one after the other see the same record: each profile as often as its number says. `delta` > 0."""
 
-    To 1e-5 of epsilon where the profiles are. nan where the integral does not settle (few steps, each of which hardly
-    ever sees the record, so that the loss has an atom at 0) and where epsilon may be above `_LARGEST`.
-    """
-    tilt, bound = renyi_epsilon(steps, delta)
-    if bound <= 0:
-        return 0.0
-    if bound > _LARGEST:
-        return math.nan
-    logs, places = _logs(steps, tilt)
-    if not len(logs):
-        return math.nan
-    scale = logs[0].real
+    steps: tuple[tuple[Profile, int], ...]
+    delta: float
 
-    def excess(epsilon: float) -> float:
-        # The last factor keeps what is logged in range.
-        terms = np.exp(logs - scale - 1j * places.imag * epsilon) / (places * (places + 1))
-        sum_ = float(terms[0].real / 2 + terms[1:].real.sum()) * tilt / _STEPS_IN_TILT / math.pi
-        return math.log(max(sum_, 1e-300)) + scale - tilt * epsilon - math.log(delta)
+    @property
+    def bound(self) -> float:
+        """Epsilon by Renyi divergences, never below what is spent; infinite where a step loses too much to be
+        integrated. Conversion: Canonne, Kamath, Steinke 2020, Proposition 12."""
+        return self._renyi[1]
 
-    # Far below the answer the terms cancel, so the bracket is walked down to, not started at 0.
-    low = bound
-    while excess(low) <= 0:
-        low *= 0.9
-        if low < 1e-6:
+    def epsilon(self, blur: float = 0.0) -> float:
+        """Return what the steps spend together with one Gaussian mechanism that the record moves by `blur` deviations.
+
+        To 1e-5 of epsilon where the profiles are. nan where the integral does not settle (few steps, each of which
+        hardly ever sees the record, so that the loss has an atom at 0) and where epsilon may be above `_LARGEST`.
+        """
+        tilt, bound = self._renyi
+        bound += (tilt + 1) * blur**2 / 2
+        if bound <= 0:
             return 0.0
-    return float(brentq(excess, low, low / 0.9, xtol=1e-10))
+        if bound > _LARGEST:
+            return math.nan
+        logs, places = self._logs
+        if not len(logs):
+            return math.nan
+        logs = logs + places * (places + 1) * blur**2 / 2
+        scale = logs[0].real
 
+        def excess(epsilon: float) -> float:
+            # The last factor keeps what is logged in range.
+            terms = np.exp(logs - scale - 1j * places.imag * epsilon) / (places * (places + 1))
+            sum_ = float(terms[0].real / 2 + terms[1:].real.sum()) * tilt / _STEPS_IN_TILT / math.pi
+            return math.log(max(sum_, 1e-300)) + scale - tilt * epsilon - math.log(self.delta)
 
-def renyi_epsilon(steps: Sequence[tuple[Profile, int]], delta: float) -> tuple[float, float]:
-    """Return the tilt (Renyi order less 1) that gives the least epsilon, and that epsilon: an upper bound.
+        # Far below the answer the terms cancel, so the bracket is walked down to, not started at 0.
+        low = bound
+        while excess(low) <= 0:
+            low *= 0.9
+            if low < 1e-6:
+                return 0.0
+        return float(brentq(excess, low, low / 0.9, xtol=1e-10))
 
-    Infinite where a step loses too much to be integrated. Conversion: Canonne, Kamath, Steinke 2020, Proposition 12.
-    """
-    total = np.zeros(len(_TILTS))
-    for profile, count in steps:
-        reach = _reach(profile)
-        if reach > _FARTHEST:
-            return math.nan, math.inf
-        places = np.concatenate([[0.0], np.geomspace(1e-9, reach, 2000)])
-        logs, widths = profile(places), np.diff(places)
-        with np.errstate(divide="ignore"):
-            middles = np.log(widths / 2)
-        values = np.logaddexp(_TILTS[:, None] * places + logs, -(_TILTS[:, None] + 1) * places + logs)
-        integrals = logsumexp(np.logaddexp(values[:, :-1], values[:, 1:]) + middles, axis=1)
-        total += count * np.logaddexp(0.0, np.log(_TILTS * (_TILTS + 1)) + integrals)
-    orders = _TILTS + 1
-    spent = (total - math.log(delta) - np.log(orders)) / _TILTS + np.log1p(-1 / orders)
-    best = int(np.argmin(spent))
-    return float(_TILTS[best]), float(spent[best])
+    @cached_property
+    def _renyi(self) -> tuple[float, float]:
+        """The tilt (Renyi order less 1) that gives the least epsilon, and that epsilon."""
+        total = np.zeros(len(_TILTS))
+        for profile, count in self.steps:
+            reach = _reach(profile)
+            if reach > _FARTHEST:
+                return math.nan, math.inf
+            places = np.concatenate([[0.0], np.geomspace(1e-9, reach, 2000)])
+            logs, widths = profile(places), np.diff(places)
+            with np.errstate(divide="ignore"):
+                middles = np.log(widths / 2)
+            values = np.logaddexp(_TILTS[:, None] * places + logs, -(_TILTS[:, None] + 1) * places + logs)
+            integrals = logsumexp(np.logaddexp(values[:, :-1], values[:, 1:]) + middles, axis=1)
+            total += count * np.logaddexp(0.0, np.log(_TILTS * (_TILTS + 1)) + integrals)
+        orders = _TILTS + 1
+        spent = (total - math.log(self.delta) - np.log(orders)) / _TILTS + np.log1p(-1 / orders)
+        best = int(np.argmin(spent))
+        return float(_TILTS[best]), float(spent[best])
+
+    @cached_property
+    def _logs(self) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+        """K at tilt + iy, y in even steps until its real part has fallen to nothing, and those places; none where it
+        does not."""
+        tilt = self._renyi[0]
+        known = [(*_nodes(profile, tilt), count) for profile, count in self.steps]
+        found: list[NDArray[np.complex128]] = []
+        places: list[NDArray[np.complex128]] = []
+        for block in range(_MOST_BLOCKS):
+            at = tilt + 1j * tilt / _STEPS_IN_TILT * np.arange(block * _BLOCK, (block + 1) * _BLOCK)
+            found.append(sum(count * _log_moment(x, mass, at) for x, mass, count in known))
+            places.append(at)
+            size = found[-1].real - found[0][0].real - 2 * np.log(np.abs(at) / tilt)
+            if np.exp(size.max()) < _NEGLIGIBLE:
+                return np.concatenate(found), np.concatenate(places)
+        return np.empty(0, dtype=complex), np.empty(0, dtype=complex)
 
 
 def _reach(profile: Profile) -> float:
@@ -98,22 +128,6 @@ def _reach(profile: Profile) -> float:
     while profile(np.array([largest]))[0] > _SILENT and largest <= _FARTHEST:
         largest *= 1.5
     return largest
-
-
-def _logs(steps: Sequence[tuple[Profile, int]], tilt: float) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Return K at tilt + iy, y in even steps until its real part has fallen to nothing, and those places; none where
-    it does not."""
-    known = [(*_nodes(profile, tilt), count) for profile, count in steps]
-    found: list[NDArray[np.complex128]] = []
-    places: list[NDArray[np.complex128]] = []
-    for block in range(_MOST_BLOCKS):
-        at = tilt + 1j * tilt / _STEPS_IN_TILT * np.arange(block * _BLOCK, (block + 1) * _BLOCK)
-        found.append(sum(count * _log_moment(x, mass, at) for x, mass, count in known))
-        places.append(at)
-        size = found[-1].real - found[0][0].real - 2 * np.log(np.abs(at) / tilt)
-        if np.exp(size.max()) < _NEGLIGIBLE:
-            return np.concatenate(found), np.concatenate(places)
-    return np.empty(0, dtype=complex), np.empty(0, dtype=complex)
 
 
 def _nodes(profile: Profile, tilt: float) -> tuple[Array, Array]:

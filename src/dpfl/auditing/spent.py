@@ -15,7 +15,7 @@ from scipy.stats import binom
 from dpfl.accounting import dpsgd
 from dpfl.accounting.tradeoff import segments
 from dpfl.auditing.hidden import Hidden, hidden_epsilon
-from dpfl.auditing.inversion import composed_epsilon, renyi_epsilon
+from dpfl.auditing.inversion import Composition
 from dpfl.auditing.losses import (
     Profile,
     gaussian_log_delta,
@@ -186,8 +186,8 @@ def _inverted(steps: tuple[tuple[Profile, int], ...], delta: float, grid: float)
     either side leaves out of delta. Where the inversion has no answer, Renyi divergences bound epsilon.
     """
     count = sum(number for _, number in steps)
-    rounded = sampled_gaussian(np.array([grid * math.sqrt(count) / 2]), np.ones(1))
-    least, most = composed_epsilon(steps, delta), composed_epsilon((*steps, (rounded, 1)), delta)
+    whole = Composition(steps, delta)
+    least, most = whole.epsilon(), whole.epsilon(blur=grid * math.sqrt(count) / 2)
     if math.isnan(least + most):
-        return Interval(0.0, renyi_epsilon(steps, delta)[1], "Renyi divergences of the privacy profile")
+        return Interval(0.0, whole.bound, "Renyi divergences of the privacy profile")
     return Interval(least * (1 - 2e-3) - 2e-4, most * (1 + 2e-3) + 2e-4, _INVERTED)

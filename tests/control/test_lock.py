@@ -58,13 +58,16 @@ def test_snakemake_s_lock_is_stale_only_when_no_snakemake_runs_here(folder):
     (folder / ".snakemake" / "locks").mkdir()
     (folder / ".snakemake" / "locks" / "0.output.lock").write_text("results\n")
     assert lock.is_stale()
-    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "snakemake"])
+    asleep = [sys.executable, "-c", "import time; time.sleep(60)", "snakemake"]
+    in_a_job, bystander = subprocess.Popen([*asleep, "--nolock"]), subprocess.Popen(asleep)
     while not lock._snakemakes(folder):
         time.sleep(0.05)
     assert not lock.is_stale()
     bystander.kill()
     bystander.wait()
     assert lock.is_stale()
+    in_a_job.kill()
+    in_a_job.wait()
 
 
 def test_no_run_was_ever_here(folder):

@@ -14,6 +14,7 @@ from dpfl.errors import InputError
 
 _LOCK = Path(".snakemake") / "dpfl.lock"
 _LOCKS = Path(".snakemake") / "locks"
+_WITHOUT_LOCK = "--nolock"  # how Snakemake starts itself inside a job
 
 
 @contextmanager
@@ -56,17 +57,19 @@ def running_since(folder: Path = Path()) -> float | None:
 def is_stale(folder: Path = Path()) -> bool:
     """Return whether Snakemake's own lock lies in the folder although no Snakemake runs there.
 
-    To be asked by the holder of the run lock. A Snakemake that was started without it counts as running.
+    To be asked by the holder of the run lock. A Snakemake that was started without it counts as running; one that a
+    cluster's job runs does not, for it holds no lock, and its controller may have been killed.
     """
     return any((folder / _LOCKS).glob("*")) and not _snakemakes(folder.resolve())
 
 
 def _snakemakes(folder: Path) -> list[int]:
-    """Return the processes of this machine that run Snakemake in `folder`."""
+    """Return the processes of this machine that control a run of Snakemake in `folder`."""
     return [
         process.pid
         for process in psutil.process_iter(["cmdline", "cwd", "status"])
         if process.info["cwd"] == str(folder)
         and any("snakemake" in word for word in (process.info["cmdline"] or [])[:4])
+        and _WITHOUT_LOCK not in process.info["cmdline"]
         and process.info["status"] != psutil.STATUS_ZOMBIE
     ]

@@ -1,6 +1,6 @@
 # Shared by all rules: the checked configuration, the sweeps of its grid, and where things lie.
 import hashlib
-import json
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -89,21 +89,21 @@ def raw_files(wildcards):
     return [f"{DATA}/raw/{wildcards.dataset}/{file}.record.json" for file in sources.official_files(wildcards.dataset)]
 
 
-def sweeps_of(wildcards):
+def sweeps_of(paper):
     """Return the sweeps of a paper."""
-    return [sweep for (paper, _), sweep in SWEEPS.items() if paper == wildcards.paper]
+    return [sweep for sweep in SWEEPS.values() if sweep.paper == paper]
 
 
 def datasets_of(wildcards):
     """Return the descriptions of the datasets that a paper trains on."""
-    return expand(f"{DATA}/arrays/{{dataset}}/about.json", dataset=sorted({s.dataset for s in sweeps_of(wildcards)}))
+    return expand(
+        f"{DATA}/arrays/{{dataset}}/about.json", dataset=sorted({s.dataset for s in sweeps_of(wildcards.paper)})
+    )
 
 
 def runs_of(paper):
     """Return the run tables that a paper's tables and figures are made from."""
-    return [
-        str(grid.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in SWEEPS.values() if sweep.paper == paper
-    ]
+    return [str(grid.run_table(Path(RESULTS), paper, sweep.name)) for sweep in sweeps_of(paper)]
 
 
 def evidence_of(wildcards):
@@ -113,8 +113,8 @@ def evidence_of(wildcards):
 
 def noise_facts(wildcards):
     """Return a hash of what decides a paper's noise: its families of sweeps (not their seeds) and the code."""
-    families = {sweep.family: [sweep.settings, sweep.cells] for sweep in sweeps_of(wildcards)}
-    codes = sorted({f"dpfl.federated.{sweep.algorithm}" for sweep in sweeps_of(wildcards)})
+    families = {sweep.family: [sweep.settings, sweep.cells] for sweep in sweeps_of(wildcards.paper)}
+    codes = sorted({f"dpfl.federated.{sweep.algorithm}" for sweep in sweeps_of(wildcards.paper)})
     return digest_of([families, source_digest(*codes)])
 
 

@@ -1,0 +1,48 @@
+# Tables, each as CSV with every digit and as Markdown, LaTeX and HTML for readers; figures, each with its data as CSV and
+# drawn from that CSV as SVG, PDF and PNG. One job makes all tables of a paper and one all its figures: most of what a
+# single page would take goes into starting Python.
+SHOWN = {"tables": "html", "figures": "svg"}
+BESIDE = {"tables": ["md", "tex"], "figures": ["pdf", "png"]}
+MADE_FROM = {
+    "tables": ["tables"],
+    "figures": ["tables", "figures"],
+}  # parts of paper.yaml: figures show published numbers
+
+for _paper, _kind in itertools.product(PAPERS, SHOWN):
+
+    rule:
+        name:
+            f"{_kind}_{_paper}"
+        input:
+            runs_of(_paper),
+        output:
+            pages(_paper, _kind, "csv", "csv.record.json", "rst", *BESIDE[_kind]),
+            *[
+                report(
+                    path,
+                    caption=caption_of(path),
+                    category=_paper,
+                    subcategory=_kind.capitalize(),
+                    labels={_kind.removesuffix("s"): name},
+                )
+                for name, path in zip(getattr(PAPERS[_paper], _kind), pages(_paper, _kind, SHOWN[_kind]))
+            ],
+        log:
+            f"{RESULTS}/logs/{_kind}_{_paper}.log",
+        benchmark:
+            f"{RESULTS}/benchmarks/{_kind}_{_paper}.tsv"
+        conda:
+            "../../environment.yml"
+        resources:
+            mem_mb=more(1500),
+            runtime=more(30),
+        params:
+            paper=_paper,
+            kind=_kind,
+            config=RESOLVED,
+            said=digest_of([getattr(PAPERS[_paper], part) for part in MADE_FROM[_kind]]),
+            code=lambda wildcards, paper=_paper, kind=_kind: source_digest(
+                f"dpfl.papers.{paper}.{kind}", f"dpfl.reporting.{kind}"
+            ),
+        shell:
+            "dpfl {params.kind} --paper {params.paper:q} --config {params.config:q} 2> {log:q}"

@@ -59,15 +59,17 @@ def test_snakemake_s_lock_is_stale_only_when_no_snakemake_runs_here(folder):
     (folder / ".snakemake" / "locks" / "0.output.lock").write_text("results\n")
     assert lock.is_stale()
     asleep = [sys.executable, "-c", "import time; time.sleep(60)", "snakemake"]
-    in_a_job, bystander = subprocess.Popen([*asleep, "--nolock"]), subprocess.Popen(asleep)
+    shell = ["sh", "-c", "sleep 60; : python -m snakemake --nolock"]
+    in_a_job, its_shell, bystander = map(subprocess.Popen, ([*asleep, "--nolock"], shell, asleep))
     while not lock._snakemakes(folder):
         time.sleep(0.05)
     assert not lock.is_stale()
     bystander.kill()
     bystander.wait()
     assert lock.is_stale()
-    in_a_job.kill()
-    in_a_job.wait()
+    for process in (in_a_job, its_shell):
+        process.kill()
+        process.wait()
 
 
 def test_no_run_was_ever_here(folder):

@@ -70,6 +70,6 @@ def _snakemakes(folder: Path) -> list[int]:
         for process in psutil.process_iter(["cmdline", "cwd", "status"])
         if process.info["cwd"] == str(folder)
         and any("snakemake" in word for word in (process.info["cmdline"] or [])[:4])
-        and _WITHOUT_LOCK not in process.info["cmdline"]
+        and not any(_WITHOUT_LOCK in word for word in process.info["cmdline"])
         and process.info["status"] != psutil.STATUS_ZOMBIE
     ]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +29,17 @@ from dpfl.auditing.losses import Array, Profile
 _TILTS = np.geomspace(2e-3, 5e4, 120)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _SILENT = -690.0
-_STEPS_IN_TILT = 64
-"""Step in y: t over this. The rule folds in what lies 2 pi 64/t above and below epsilon; heavy tails show at 8."""
+_STEPS_IN_TILT = (64, 128, 256, 512)
+"""Step in y: t over this. The rule folds in what lies 2 pi 64/t above and below epsilon: rare large losses, so that the
+step is halved until every second place tells the same."""
+_SAME = 1e-4
 _BLOCK = 64
-_MOST_BLOCKS = 64
-_NEGLIGIBLE = 1e-8
+_PANELS_IN_TILT = (1, 4)
+"""Panels of the integral over epsilon in 1/t: more where K takes long to fall."""
+_TILTS_FAR = 20
+"""Largest y over t and over that: e^(iyx) turns faster beyond than the nodes of a panel follow."""
+_NEGLIGIBLE = 1e-6
+_ROUNDING = -30.0  # logarithm of what the moments' own rounding leaves
 _FARTHEST = 2e4
 _LARGEST = 2e4
 """Where epsilon may be larger, nothing is inverted: the rule would need too many places."""
@@ -55,34 +61,25 @@ class Composition:
     def epsilon(self, blur: float = 0.0) -> float:
         """Return what the steps spend together with one Gaussian mechanism that the record moves by `blur` deviations.
 
-        To 1e-5 of epsilon where the profiles are. nan where the integral does not settle (few steps, each of which
-        hardly ever sees the record, so that the loss has an atom at 0) and where epsilon may be above `_LARGEST`.
+        Accurate to 1e-4 of epsilon if the profiles are, mostly far better. nan where the integral does not settle (few
+        steps, each of which hardly ever sees the record, so that the loss has an atom at 0) and where epsilon may be
+        above `_LARGEST`.
         """
-        tilt, bound = self._renyi
-        bound += (tilt + 1) * blur**2 / 2
+        tilt, alone = self._renyi
+        bound = alone + (tilt + 1) * blur**2 / 2
+        if alone > _LARGEST:
+            return math.nan
         if bound <= 0:
             return 0.0
-        if bound > _LARGEST:
-            return math.nan
-        logs, places = self._logs
-        if not len(logs):
-            return math.nan
-        logs = logs + places * (places + 1) * blur**2 / 2
-        scale = logs[0].real
-
-        def excess(epsilon: float) -> float:
-            # The last factor keeps what is logged in range.
-            terms = np.exp(logs - scale - 1j * places.imag * epsilon) / (places * (places + 1))
-            sum_ = float(terms[0].real / 2 + terms[1:].real.sum()) * tilt / _STEPS_IN_TILT / math.pi
-            return math.log(max(sum_, 1e-300)) + scale - tilt * epsilon - math.log(self.delta)
-
-        # Far below the answer the terms cancel, so the bracket is walked down to, not started at 0.
-        low = bound
-        while excess(low) <= 0:
-            low *= 0.9
-            if low < 1e-6:
-                return 0.0
-        return float(brentq(excess, low, low / 0.9, xtol=1e-10))
+        for steps in _STEPS_IN_TILT:
+            logs, places = _logs(self.steps, tilt, steps, tilt * alone)
+            logs = logs + places * (places + 1) * blur**2 / 2
+            if not len(logs):
+                return math.nan
+            found, rough = (_solved(logs[::each], places[::each], bound, self.delta) for each in (1, 2))
+            if abs(found - rough) <= _SAME * found + 1e-6:
+                return found
+        return math.nan
 
     @cached_property
     def _renyi(self) -> tuple[float, float]:
@@ -104,22 +101,53 @@ class Composition:
         best = int(np.argmin(spent))
         return float(_TILTS[best]), float(spent[best])
 
-    @cached_property
-    def _logs(self) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-        """K at tilt + iy, y in even steps until its real part has fallen to nothing, and those places; none where it
-        does not."""
-        tilt = self._renyi[0]
-        known = [(*_nodes(profile, tilt), count) for profile, count in self.steps]
+
+@lru_cache(maxsize=len(_STEPS_IN_TILT))
+def _logs(
+    steps: tuple[tuple[Profile, int], ...], tilt: float, steps_in_tilt: int, cancelled: float
+) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """Return K at tilt + iy, y in even steps until its real part has fallen to nothing, and those places; none where it
+    does not. Nothing: beside delta, which is less than the first term by up to e^-`cancelled`."""
+    for panels_in_tilt in _PANELS_IN_TILT:
+        known = [(*_nodes(profile, tilt, panels_in_tilt), count) for profile, count in steps]
         found: list[NDArray[np.complex128]] = []
         places: list[NDArray[np.complex128]] = []
-        for block in range(_MOST_BLOCKS):
-            at = tilt + 1j * tilt / _STEPS_IN_TILT * np.arange(block * _BLOCK, (block + 1) * _BLOCK)
+        for block in range(_TILTS_FAR * panels_in_tilt * steps_in_tilt // _BLOCK):
+            at = tilt + 1j * tilt / steps_in_tilt * np.arange(block * _BLOCK, (block + 1) * _BLOCK)
             found.append(sum(count * _log_moment(x, mass, at) for x, mass, count in known))
             places.append(at)
             size = found[-1].real - found[0][0].real - 2 * np.log(np.abs(at) / tilt)
-            if np.exp(size.max()) < _NEGLIGIBLE:
+            if size.max() < max(math.log(_NEGLIGIBLE) - cancelled, _ROUNDING):
                 return np.concatenate(found), np.concatenate(places)
-        return np.empty(0, dtype=complex), np.empty(0, dtype=complex)
+    return np.empty(0, dtype=complex), np.empty(0, dtype=complex)
+
+
+def _solved(logs: NDArray[np.complex128], places: NDArray[np.complex128], bound: float, delta: float) -> float:
+    """Return the epsilon, at most `bound`, at which the trapezoidal rule over `places` gives delta; nan where the terms
+    that it leaves out may matter."""
+    tilt, step, scale = places[0].real, float(places[1].imag), logs[0].real
+
+    def terms(epsilon: float) -> NDArray[np.complex128]:
+        # The factor keeps what is logged in range.
+        return np.exp(logs - scale - 1j * places.imag * epsilon) / (places * (places + 1))
+
+    def excess(epsilon: float) -> float:
+        each = terms(epsilon)
+        sum_ = float(each[0].real / 2 + each[1:].real.sum()) * step / math.pi
+        return math.log(max(sum_, 1e-300)) + scale - tilt * epsilon - math.log(delta)
+
+    # Far below the answer the terms cancel, so the bracket is walked down to, not started at 0.
+    low = bound
+    if excess(low) > 0:
+        return math.nan  # epsilon cannot be above its bound
+    while excess(low) <= 0:
+        low *= 0.9
+        if low < 1e-6:
+            return 0.0
+    found = float(brentq(excess, low, min(bound, low / 0.9), xtol=1e-10))
+    each = terms(found)
+    left_out = len(each) * np.abs(each[-_BLOCK:]).mean()  # where terms fall as 1/y^2
+    return found if left_out < _SAME * abs(each[0] / 2 + each[1:].sum().real) else math.nan
 
 
 def _reach(profile: Profile) -> float:
@@ -130,10 +158,11 @@ def _reach(profile: Profile) -> float:
     return largest
 
 
-def _nodes(profile: Profile, tilt: float) -> tuple[Array, Array]:
-    """Return nodes of the integral over epsilon and ln(weight delta) there: panels grow up to a width of 1/tilt."""
+def _nodes(profile: Profile, tilt: float, panels_in_tilt: int) -> tuple[Array, Array]:
+    """Return nodes of the integral over epsilon and ln(weight delta) there: panels grow to a width of 1/tilt, or that
+    over `panels_in_tilt`."""
     reach = _reach(profile)
-    widest = min(1 / tilt, max(0.5, reach / 500))
+    widest = min(1 / (panels_in_tilt * tilt), max(0.5, reach / 500))
     scan = np.linspace(0.0, reach, 4000)
     heights = profile(scan) + tilt * scan
     reach = scan[min(len(scan) - 1, int(np.flatnonzero(heights > heights.max() - 60).max()) + 1)]

@@ -68,12 +68,17 @@ def reach_of(tails: Tails, mass: float) -> float:
 
 def _step(tails: Tails, reach: float, rounds: int) -> float:
     """A small share of the loss's spread in one round, or more where the grids would grow too long."""
-    losses = reach * np.append(0.0, np.geomspace(1e-9, 1, 4000))
-    upper, lower = tails(losses)
-    spread = np.sqrt(np.sum(losses[1:] ** 2 * -np.diff(upper + lower)))
+    spread = spread_of(tails, reach)
     composed_reach = rounds * spread**2 + 20 * spread * np.sqrt(rounds)
     fine = min(spread / 2000, 1e-3 / np.sqrt(rounds))  # the second keeps e^loss straight over a cell
     return float(max(fine, reach / _GRID, composed_reach / (4 * _GRID)))
+
+
+def spread_of(tails: Tails, reach: float) -> float:
+    """The root mean square of one round's loss, as far as it `reach`es."""
+    losses = reach * np.append(0.0, np.geomspace(1e-9, 1, 4000))
+    upper, lower = tails(losses)
+    return float(np.sqrt(np.sum(losses[1:] ** 2 * -np.diff(upper + lower))))
 
 
 def connected_dots(tails: Tails, step: float, reach: float) -> DensePLDPmf:

@@ -41,7 +41,7 @@ def unfinished(path: Path) -> Path:
 
 
 def clear_unfinished(path: Path) -> None:
-    """Remove what writers of `path` have left beside it when they were killed."""
+    """Remove what killed writers of `path` have left beside it; a path has one writer at a time."""
     for left in path.parent.glob(f".{escape(path.name)}.*{_PARTIAL}"):
         if left.name.removeprefix(f".{path.name}.").removesuffix(_PARTIAL).isdigit():
             shutil.rmtree(left) if left.is_dir() else left.unlink()

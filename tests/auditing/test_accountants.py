@@ -2,6 +2,7 @@
 
 import importlib
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -36,6 +37,27 @@ FULL = {
     "sampling": "full_batch",
     "sample_rate": "1",
 }
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        LOCAL | {"sampling": "poisson"},
+        LOCAL | {"sampling": "with_replacement", "neighbouring": "add_or_remove"},
+        {"mechanism": "Gaussian", "sampling": "fixed_without_replacement"},
+        {"mechanism": "laplace noise on every gradient"},
+        {"mechanism": "another"},
+    ],
+)
+def test_a_law_or_relation_that_no_accountant_here_knows_has_none(told):
+    assert interval(stated(**told), "pld") is None
+
+
+def test_a_statement_that_cannot_be_followed_is_a_finding(tmp_path):
+    someone = stated(**FULL | {"mechanism": "Gaussian", "trust": "server", "epsilon_pld": "1"})
+    nobody = replace(someone, clients=0)
+    [finding] = check_epsilons(tmp_path, [(nobody, tmp_path / "runs.csv")]).findings
+    assert "privacy statement that no accountant can follow" in finding.problem
 
 
 @pytest.mark.parametrize(

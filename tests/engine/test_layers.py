@@ -59,6 +59,7 @@ ELSEWHERE = {
 }
 CLOSED = {
     "dense": lambda: nn.Sequential(nn.Flatten(), nn.Linear(72, 9), nn.Tanh(), nn.Linear(9, 5)),
+    "one layer": lambda: nn.Sequential(nn.Conv2d(2, 5, 6), nn.Tanh(), nn.Flatten()),
     "pooled first": lambda: nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(2, 4, 2), nn.Flatten(), nn.Linear(16, 5)),
     "strided, padded": lambda: nn.Sequential(nn.Conv2d(2, 40, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(360, 5)),
     "deep": lambda: nn.Sequential(

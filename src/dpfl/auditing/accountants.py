@@ -121,12 +121,14 @@ def interval(stated: Statement, which: str) -> spent.Interval | None:
         return None
     if stated.mechanism == _SUBSAMPLED and stated.sampling == Sampling.POISSON:
         return spent.poisson_pld_replaced(**run, sample_rate=stated.sample_rate)
+    if stated.mechanism in _GAUSSIANS:
+        return _gaussian(stated, run)
+    if stated.neighbouring != Neighbouring.REPLACE_ONE:
+        return None
     if stated.mechanism in _EVERY_GRADIENT:
         once = {"noise_multiplier": stated.noise_multiplier, "move": 2.0, "delta": stated.delta}
         laplace = _EVERY_GRADIENT[stated.mechanism] == "laplace"
         return spent.laplace(**once) if laplace else spent.gaussian(**once, steps=1)
-    if stated.mechanism in _GAUSSIANS:
-        return _gaussian(stated, run)
     if stated.mechanism == _PER_CLIENT:
         return _per_client(stated, run)
     if stated.strategy and stated.sampling == Sampling.FIXED:
@@ -146,17 +148,20 @@ def _gaussian(stated: Statement, run: dict[str, Any]) -> spent.Interval | None:
     if stated.sampling == Sampling.SHUFFLED and stated.steps * stated.sample_rate <= 1 + 1e-9:
         # No record is in two messages: what is spent is one message.
         return spent.gaussian(**{**run, "steps": 1}, move=move)
-    if stated.sampling in (Sampling.FIXED, Sampling.WITH_REPLACEMENT):
+    drawn = stated.sampling in (Sampling.FIXED, Sampling.WITH_REPLACEMENT)
+    if drawn and stated.neighbouring == Neighbouring.REPLACE_ONE:
         sizes = {"batch_size": stated.drawn, "records": stated.records}
         return spent.sampled_replacement(**run, **sizes, replaced=stated.sampling)
     return None
 
 
-def _per_client(stated: Statement, run: dict[str, Any]) -> spent.Interval:
+def _per_client(stated: Statement, run: dict[str, Any]) -> spent.Interval | None:
     """Return the interval of a client's own noisy messages."""
     whole = stated.batch_size >= stated.records and stated.sampling == Sampling.FIXED
     if whole or stated.sampling == Sampling.FULL:
         return spent.gaussian(**run, move=2.0)
+    if stated.sampling not in (Sampling.FIXED, Sampling.WITH_REPLACEMENT):
+        return None
     turned = stated.clipping == "mean" and stated.batch_size > 1
     how = "clipped_mean" if turned else stated.sampling
     return spent.sampled_replacement(**run, batch_size=stated.batch_size, records=stated.records, replaced=how)

@@ -101,7 +101,8 @@ def check_reruns(
             place = str(run.path.relative_to(root))
             seen.findings.append(Finding(place, f"{name}: {problem}", (run.path, record_path(run.path))))
         if not problems:
-            exact = all(float(run.row[metric]) == float(again[metric]) for metric in _metrics(run.row, again))
+            none = replace(run.spread, tolerance=0.0)
+            exact = all(none.holds(float(run.row[each]), float(again[each])) for each in _metrics(run.row, again))
             how = "the same to the last digit" if exact else f"the same within {run.spread.words}"
             seen.notes.append(f"trained again, {how}: {name}")
     for reason, number in skipped.items():

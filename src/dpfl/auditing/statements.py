@@ -14,6 +14,7 @@ from dpfl.provenance.record_file import record_path
 from dpfl.sweeps import Sweep
 
 _BY_ROUND = "_by_round"
+_UNREADABLE = (KeyError, ValueError, ArithmeticError)
 _CHOSEN_LATER = f"{PRIVACY}clip_norm"
 
 
@@ -47,7 +48,7 @@ def check_runs(
         for run in (each for each in runs if f"{PRIVACY}mechanism" in each):
             try:
                 known.setdefault(Statement.of(run, sweep.settings), path)
-            except (KeyError, ValueError) as error:
+            except _UNREADABLE as error:
                 problems.append(f"has a privacy statement that cannot be read: {error}")
         for problem in dict.fromkeys(problems):
             seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
@@ -137,7 +138,12 @@ def check_epsilons(root: Path, known: Iterable[tuple[Statement, Path]]) -> Audit
     which it knows bounds only."""
     seen, unknown, bounded = Audit(), set(), set()
     for stated, path in known:
-        between = {which: interval(stated, which) for which in stated.epsilons}
+        try:
+            between = {which: interval(stated, which) for which in stated.epsilons}
+        except _UNREADABLE as error:
+            problem = f"has a privacy statement that no accountant can follow: {error}"
+            seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
+            continue
         for which, limits in between.items():
             if limits is None:
                 continue

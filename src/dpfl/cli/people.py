@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpfl.provenance.audit import Audit
 
 _WHOLE_LINES = 2000
-_UNUSABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError)
+_UNUSABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError, ArithmeticError)
 """What recomputing raises on files that hashes have found to be damaged."""
 Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
 Reruns = Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")]

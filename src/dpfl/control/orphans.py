@@ -14,7 +14,7 @@ CONTROLLER = "DPFL_CONTROLLER"
 """Environment variable: process id of the Snakemake process that starts stages (workflow/rules/common.smk sets it)."""
 
 GONE = "dpfl: the workflow (process"
-"""How the last line begins that such a stage writes."""
+"""How the last line begins of a stage that has lost its workflow."""
 
 _LOOK_EVERY_SECONDS = 0.2
 _GRACE_SECONDS = 5.0
@@ -42,7 +42,7 @@ def _watch(controller: int) -> None:
     """Wait for the controller's end, then end this process."""
     while is_alive(controller):
         time.sleep(_LOOK_EVERY_SECONDS)
-    print(f"{GONE} {controller}) has gone; this stage ends, make goes on from its last checkpoint", file=sys.stderr)
+    print(f"{GONE} {controller}) has gone; this stage ends; make starts it again", file=sys.stderr)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_GRACE_SECONDS)
     os._exit(143)

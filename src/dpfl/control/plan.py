@@ -55,15 +55,6 @@ def place(profile: str, threads: int, device: str, at_once: int | None = None) -
     return Place(profile, at_once or local, STARTED_SECONDS, groups=False)
 
 
-@dataclass(frozen=True)
-class Job:
-    """A job that trains: one sweep, or on a cluster a few short ones side by side."""
-
-    seconds: float
-    cores: int
-    costs: tuple[Cost, ...]
-
-
 def lines(config: Mapping[str, Any], where: Place, units: Mapping[str, Unit]) -> Iterator[str]:
     """Yield the plan of what is not done yet: a line for each kind of sweep, then the sums.
 
@@ -83,14 +74,14 @@ def lines(config: Mapping[str, Any], where: Place, units: Mapping[str, Unit]) ->
         mark = "" if all(cost.known for cost in group) else "  not measured: a guess"
         name = f"{paper} {kind}"
         yield f"{name:<34} {len(group):>6} {hours:>8.2f} {longest / 60:>5.0f} min {memory / 1024:>5.1f} GB{mark}"
-    jobs = _jobs(costs, where, threads)
+    jobs = _jobs(costs, where)
     light = _light(config, folder)
     trained = sum(cost.seconds for cost in costs) / 3600
     cores = sum(cost.seconds for cost in costs if not cost.gpus) / 3600 * threads + sum(light) / 3600
     yield f"jobs: {len(jobs)} that train, {len(light)} of other stages"
     yield f"core-hours: {cores:.1f}; GPU-hours: {trained if any(cost.gpus for cost in costs) else 0:.1f}"
     yield f"memory: at most {max((cost.memory_mb for cost in costs), default=2000) / 1024:.1f} GB a job"
-    wall = _makespan([job + where.extra_seconds for job in [*(each.seconds for each in jobs), *light]], where.at_once)
+    wall = _makespan([job + where.extra_seconds for job in [*jobs, *light]], where.at_once)
     yield f"time on the clock, {where.at_once} jobs at once: about {_spoken(wall)}"
 
 
@@ -102,19 +93,19 @@ def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], li
     return found
 
 
-def _jobs(costs: list[Cost], where: Place, threads: int) -> list[Job]:
-    """Return the jobs that train; on a cluster short sweeps go side by side."""
+def _jobs(costs: list[Cost], where: Place) -> list[float]:
+    """Return the seconds of each job that trains: one sweep, or on a cluster a few short ones side by side."""
     short = [cost for cost in costs if where.groups and cost.is_short]
     alone = [cost for cost in costs if not (where.groups and cost.is_short)]
-    groups = [tuple(short[start : start + GROUPED]) for start in range(0, len(short), GROUPED)]
-    groups += [(cost,) for cost in alone]
-    return [Job(max(cost.seconds for cost in group), threads * len(group), group) for group in groups]
+    groups = [short[start : start + GROUPED] for start in range(0, len(short), GROUPED)] + [[cost] for cost in alone]
+    return [max(cost.seconds for cost in group) for group in groups]
 
 
 def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
     """Return the seconds of each job that does not train and whose output is not there."""
     sweeps, data = grid.expand(config), Path(config["data"]["folder"])
     jobs: dict[Path, float] = {folder / "audit.txt": END_SECONDS}
+    pages = []
     for sweep in sweeps:
         jobs[data / "arrays" / sweep.dataset / "about.json"] = ARRAYS_SECONDS
         if sweep.needs_features:
@@ -125,9 +116,10 @@ def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
         if count:
             jobs[folder / "accounting" / f"{key}.csv"] = ACCOUNTING_SECONDS + CELL_SECONDS * count
         for kind, names in (("tables", said.tables), ("figures", said.figures)):
-            jobs[folder / kind / f"{key}_{[*names][-1]}.csv"] = PAGES_SECONDS + PAGE_SECONDS * len(names)
+            if not all((folder / kind / f"{key}_{name}.csv").exists() for name in names):
+                pages.append(PAGES_SECONDS + PAGE_SECONDS * len(names))
         jobs[folder / "claims" / f"{key}.csv"] = CLAIMS_SECONDS
-    return [seconds for path, seconds in jobs.items() if not path.exists()]
+    return [*(seconds for path, seconds in jobs.items() if not path.exists()), *pages]
 
 
 def _features_seconds(dataset: str) -> float:

@@ -39,8 +39,8 @@ PASSES = 6  # an activation's value and slope, each with the copies that are mad
 
 
 class Passed(NamedTuple):
-    """What one model's two passes leave for its sums, by number of the trained stage: the loss's slopes at its output,
-    what it saw, and its records' gradients where norms formed them; and by what each record is scaled (n,)."""
+    """What one model's two passes leave for its sums: the loss's slopes at each trained stage's output, what every
+    stage saw, the records' gradients where norms formed them, and by what each record is scaled (n,)."""
 
     slopes: dict[int, Tensor]
     seen: list[Any]
@@ -65,13 +65,13 @@ class LayerGradients:
         torch.empty(HEAP_BYTES, dtype=torch.uint8)
 
     def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
-        """Find out what all models share about the batch, then one model's sum after the other."""
+        """Find out what all models share about the batch, then pass through one model after the other."""
         batch = channels_last(batch[0]), *batch[1:]
         shared = self.stages[0].see(batch[0]) if self.trained[0] == 0 else None
         if weights.device.type != "cpu":
             return vmap(self._clipped_sum, (0, 0, None, None))(weights, clip_norms, batch, shared)
         bounds = [norm if clips else None for norm, clips in zip(clip_norms, clipping(clip_norms), strict=True)]
-        if shared is None or self.stages[0].forms_gradients:
+        if shared is None or self.stages[0].forms_gradients or len(self.trained) == 1:
             return torch.stack([self._clipped_sum(*each, batch, shared) for each in zip(weights, bounds, strict=True)])
         at_once = max(1, TOGETHER // max(1, len(batch[0]) * self.stages[0].outputs))
         parts = (slice(first, first + at_once) for first in range(0, len(weights), at_once))

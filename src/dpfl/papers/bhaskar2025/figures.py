@@ -19,6 +19,8 @@ from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results
 
+LOWEST, HIGHEST = -2.0, 102.0  # per cent, with room for a marker
+
 
 def _splits(results: Results) -> pd.DataFrame:
     """Return the cells of Tables 2 to 4, datasets of which nothing ran left out (all kept where nothing ran at all)."""
@@ -58,6 +60,8 @@ def _panel(axis, cells: pd.DataFrame) -> None:
         hollow = {"markerfacecolor": "none", "linestyle": ":", "linewidth": 0.8, "alpha": 0.7}
         axis.plot(line["local_epochs"], line["published_accuracy_pct"], **look, **hollow)
     ticks(axis, cells["local_epochs"])
+    low, high = axis.get_ylim()
+    axis.set_ylim(max(low, LOWEST), min(high, HIGHEST))
 
 
 def _data_name(cells: pd.DataFrame) -> str:
@@ -72,6 +76,8 @@ def _footer(cells: pd.DataFrame) -> str:
     if ran.empty:
         return "Hollow: published. Nothing was run at this scale."
     bars = "bars: 95 % interval" if ran["runs"].min() >= 2 else "no bars below two runs"
+    ends = ran["accuracy_pct"] - ran["interval_pct"], ran["accuracy_pct"] + ran["interval_pct"]
+    bars += " (cut off below 0 and above 100)" if ends[0].min() < LOWEST or ends[1].max() > HIGHEST else ""
     stand_in = " In brackets: the stand-in data that ours ran on, not comparable." if ran["stand_in"].any() else ""
     notes = " ".join(sorted(set(ran["data_note"]) - {""})) if not ran["stand_in"].any() else ""
     ours = f"mean of {runs_words(ran)}" if ran["runs"].max() > 1 else "one run"

@@ -145,6 +145,15 @@ def test_a_grid_that_the_scale_asks_for_may_lack_its_last_seeds_and_no_others(pr
     assert check(all_seeds=False) == ([lost.format(0)], [words])
 
 
+@pytest.mark.parametrize("page", ["tables/bhaskar2025_table_2.rst", "figures/bhaskar2025_splits.rst"])
+def test_an_edited_caption_is_found_without_drawing(project, page):
+    path = project.results / page
+    path.write_text(path.read_text().replace("published", "expected"))
+    project.hide(path)
+    assert project.by_hashes() == []
+    assert project.findings(quick=True)[0] == [f"results/demo/{page} is not what its data give"]
+
+
 def test_an_edited_published_value_is_found_in_the_table(project):
     change(project.table, "published_accuracy_pct", "90.0", where=[0])
     project.hide(project.table)

@@ -15,7 +15,7 @@ from dpfl.papers import KEYS, module
 from dpfl.provenance.audit import Audit, Finding
 from dpfl.provenance.record import published_digest
 from dpfl.provenance.record_file import record_path
-from dpfl.reporting import claims, figures, tables
+from dpfl.reporting import caption, claims, figures, tables
 from dpfl.reporting.results import NotRun, Results, not_run_table, read_csv, write_csv
 
 STAGES = ("tables", "figures", "claims")
@@ -24,6 +24,7 @@ TOLERANCE = 1e-6
 PICTURE_TOLERANCE = 0.02
 """Mean difference of two pictures' pixels, of 1, where another version of matplotlib drew one of them."""
 _DRAWER = "matplotlib"
+_DRAWN = (".svg", ".pdf", ".png")
 
 
 def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audit:
@@ -70,25 +71,25 @@ def _again(root: Path, record: dict[str, Any], scratch: Path, pictures: bool) ->
         return claims.write(paper, claims.evaluate(paper, results), scratch)
     if record["stage"] == "tables":
         return tables.make(paper, name, results, scratch)
-    return figures.make(paper, name, results, scratch) if pictures else [_figure_data(paper, name, results, scratch)]
+    return figures.make(paper, name, results, scratch) if pictures else _undrawn(paper, name, results, scratch)
 
 
-def _figure_data(paper: str, name: str, results: Results, scratch: Path) -> Path:
-    """Return the data of a figure, made again without drawing it."""
+def _undrawn(paper: str, name: str, results: Results, scratch: Path) -> list[Path]:
+    """Return the data of a figure and its caption, made again without drawing it."""
     path = scratch / f"{paper}_{name}.csv"
     try:
         data = module(paper, "figures").FIGURES[name].data(results)
     except NotRun as reason:
         data = not_run_table(reason)
     write_csv(data, path)
-    return path
+    return [path, caption.write("figures", paper, name, path)]
 
 
 def _compare(seen: Audit, root: Path, there: Path, again: Path, record: dict[str, Any]) -> None:
     """Compare a page or a picture with the one just made from the same data."""
     if there.read_bytes() == again.read_bytes():
         return
-    other = record["stage"] == "figures" and record["software"].get(_DRAWER) != metadata.version(_DRAWER)
+    other = again.suffix in _DRAWN and record["software"].get(_DRAWER) != metadata.version(_DRAWER)
     if other and again.suffix != ".png":
         note = f"pictures drawn with another version of {_DRAWER} than the one here are compared as PNG only"
         seen.notes += [] if note in seen.notes else [note]

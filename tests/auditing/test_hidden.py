@@ -59,3 +59,9 @@ def test_a_secret_order_and_a_secret_stop_hide_more_than_neither():
     worst = hidden_epsilon(run, DELTA)
     assert hidden_epsilon(replace(run, permuted=True), DELTA) < worst
     assert hidden_epsilon(replace(run, first_stop=1), DELTA) < worst
+
+
+@pytest.mark.parametrize("change", [{"first_stop": 50}, {"first_stop": 1, "step": None}])
+def test_a_public_order_without_a_known_worst_place_is_refused(change):
+    with pytest.raises(ValueError, match="permuted"):
+        replace(Hidden(0.6, 200, 1, 0.5, 1.0, 0.2, 0.35, 0.1, 200, permuted=False), **change)

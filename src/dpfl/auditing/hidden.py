@@ -32,6 +32,7 @@ class Hidden:
 
     `first_stop` is the first round after which the model may be taken, `rounds` for the last one. `permuted`: the order
     is secret. `relaxed`: steps beyond those that bring models nearer count too (asoodeh2021, after Theorem 2).
+    Raises ValueError for a public order whose worst place is not known: stops from a later round on, or unequal steps.
     """
 
     noise_multiplier: float
@@ -46,6 +47,10 @@ class Hidden:
     permuted: bool = True
     laplace: bool = False
     relaxed: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.permuted and self.first_stop < self.rounds and (self.first_stop > 1 or self.step is None):
+            raise ValueError("permuted: a public order is followed for one stop or any stop, and for equal steps only")
 
     @property
     def own_move(self) -> float:
@@ -105,7 +110,10 @@ def _walk(share: float, kept: Array, *, constant: bool) -> Array:
 
 @cache
 def hidden_epsilon(run: Hidden, delta: float) -> float:
-    """Return epsilon at `delta` of the released model: never above that of the record's own round."""
+    """Return epsilon at `delta`, in (0, 1), of the released model: never above that of the record's own round.
+
+    Source: asoodeh2020, Theorems 3 to 5, and asoodeh2021, Theorem 2, as recursions.
+    """
     alone = _root(lambda epsilon: _log(float(run._theta(epsilon, np.asarray(run.own_move)))) - math.log(delta))
     return min(alone, _root(lambda epsilon: run.log_delta(epsilon) - math.log(delta), alone))
 

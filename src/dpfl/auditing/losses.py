@@ -21,7 +21,10 @@ _CELLS = 400_001
 
 
 def gaussian_log_delta(epsilon: Array, shift: Array) -> Array:
-    """Return ln(Phi(shift/2 - epsilon/shift) - e^epsilon Phi(-shift/2 - epsilon/shift)); shapes broadcast."""
+    """Return ln(Phi(shift/2 - epsilon/shift) - e^epsilon Phi(-shift/2 - epsilon/shift)), shift > 0; shapes broadcast.
+
+    Source: asoodeh2020, eq. (10).
+    """
     first = log_ndtr(shift / 2 - epsilon / shift)
     second = np.minimum(epsilon + log_ndtr(-shift / 2 - epsilon / shift) - first, -1e-300)
     return first + np.log(np.maximum(-np.expm1(second), 1e-300))
@@ -41,9 +44,7 @@ def sampled_gaussian(shifts: Array, weights: Array) -> Profile:
     Balle, Barthe, Gaboardi 2018, Theorems 2 and 10, where the laws that differ are `rate` of the whole.
     """
     rate = float(weights.sum())
-    return lambda epsilon: logsumexp(
-        gaussian_log_delta(_inner(epsilon, rate)[:, None], shifts), b=np.asarray(weights), axis=1
-    )
+    return lambda epsilon: logsumexp(gaussian_log_delta(_inner(epsilon, rate)[:, None], shifts), b=weights, axis=1)
 
 
 def sampled_arsinh(scale: float, sigma: float, rate: float) -> Profile:

@@ -1,4 +1,8 @@
-"""Epsilon by another accountant than the one that wrote it into a privacy statement."""
+"""Epsilon by another accountant than the one that wrote it into a privacy statement.
+
+Everywhere `noise_multiplier` > 0 is the noise's deviation over one record's norm bound, `move` by how many such bounds
+replacing or removing the record moves what is released, `sample_rate` in (0, 1], `steps` >= 1, `delta` in (0, 1).
+"""
 
 from __future__ import annotations
 
@@ -103,7 +107,7 @@ def poisson_pld_replaced(*, noise_multiplier: float, sample_rate: float, steps: 
 
 def gaussian(*, noise_multiplier: float, move: float, steps: int, delta: float) -> Interval:
     """Return where epsilon of `steps` Gaussian mechanisms has to lie that a record moves by `move` norm bounds: at the
-    closed form of Balle, Wang 2018, Theorem 8, solved here."""
+    closed form of Balle, Wang 2018, Theorem 8, solved here. Statements round up, so there is more room above."""
     shift = move * math.sqrt(steps) / noise_multiplier
 
     def excess(epsilon: float) -> float:

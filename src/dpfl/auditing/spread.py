@@ -31,6 +31,7 @@ from dpfl import config, grid
 from dpfl.auditing.determinism import TABLE, difference, platform_here, table_rows
 from dpfl.control.devices import on_cpu
 from dpfl.data.read import load_about
+from dpfl.errors import InputError
 from dpfl.files import replacing
 from dpfl.reporting.results import read_csv, write_csv
 from dpfl.sweeps import Folders, Sweep
@@ -151,6 +152,8 @@ def _rows(scratch: Path, kind: Kind, made: list[Change]) -> Iterator[dict[str, s
     rows = []
     for change in made:
         largest = largest_difference(usual, read_csv(scratch / change.name / _file(kind)), unit)
+        if math.isinf(largest):
+            raise InputError(f"{_file(kind)}: {change.name} turns a number into none; no tolerance covers that")
         rows.append({**same, "changed": change.name, "runs": str(len(usual)), "largest": f"{largest:.3g}"})
     names = {change.name for change in made}
     for row in table_rows():

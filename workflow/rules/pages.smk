@@ -45,4 +45,4 @@ for _paper, _kind in itertools.product(PAPERS, SHOWN):
                 f"dpfl.papers.{paper}.{kind}", f"dpfl.reporting.{kind}"
             ),
         shell:
-            "dpfl {params.kind} --paper {params.paper:q} --config {params.config:q} 2> {log:q}"
+            "dpfl {params.kind:q} --paper {params.paper:q} --config {params.config:q} 2> {log:q}"

@@ -3,10 +3,8 @@
 # single page would take goes into starting Python.
 SHOWN = {"tables": "html", "figures": "svg"}
 BESIDE = {"tables": ["md", "tex"], "figures": ["pdf", "png"]}
-MADE_FROM = {
-    "tables": ["tables"],
-    "figures": ["tables", "figures"],
-}  # parts of paper.yaml: figures show published numbers
+# The parts of paper.yaml that a page is made from: figures show published numbers.
+MADE_FROM = {"tables": ["tables"], "figures": ["tables", "figures"]}
 
 for _paper, _kind in itertools.product(PAPERS, SHOWN):
 

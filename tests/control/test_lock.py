@@ -53,23 +53,29 @@ def test_the_lock_lives_as_long_as_a_child_that_inherited_it(folder):
     assert lock.running_since() is None
 
 
-def test_snakemake_s_lock_is_stale_only_when_no_snakemake_runs_here(folder):
-    assert not lock.is_stale()
-    (folder / ".snakemake" / "locks").mkdir()
-    (folder / ".snakemake" / "locks" / "0.output.lock").write_text("results\n")
-    assert lock.is_stale()
+def test_a_snakemake_started_without_the_lock_is_a_run_and_one_inside_a_job_is_none(folder):
     asleep = [sys.executable, "-c", "import time; time.sleep(60)", "snakemake"]
     shell = ["sh", "-c", "sleep 60; : python -m snakemake --nolock"]
-    in_a_job, its_shell, bystander = map(subprocess.Popen, ([*asleep, "--nolock"], shell, asleep))
+    in_a_job, its_shell, started = map(subprocess.Popen, ([*asleep, "--nolock"], shell, asleep))
     while not lock._snakemakes(folder):
         time.sleep(0.05)
-    assert not lock.is_stale()
-    bystander.kill()
-    bystander.wait()
-    assert lock.is_stale()
+    with pytest.raises(InputError, match=rf"another run .*process {started.pid}"), lock.only_run():
+        pass
+    started.kill()
+    started.wait()
+    with lock.only_run():
+        pass
     for process in (in_a_job, its_shell):
         process.kill()
         process.wait()
+
+
+def test_snakemake_s_lock_is_stale_to_the_holder_of_ours(folder):
+    with lock.only_run():
+        assert not lock.is_stale()
+        (folder / ".snakemake" / "locks").mkdir()
+        (folder / ".snakemake" / "locks" / "0.output.lock").write_text("results\n")
+        assert lock.is_stale()
 
 
 def test_no_run_was_ever_here(folder):

@@ -9,6 +9,8 @@ import time
 import pandas as pd
 import pytest
 
+from dpfl.control import lock
+
 pytestmark = pytest.mark.workflow
 
 
@@ -126,18 +128,21 @@ def test_a_killed_training_leaves_nothing_and_continues(tiny_run):
     assert hashes(folder, "results/demo/runs/**/*.csv.gz") == before
 
 
-def test_two_runs_at_once_do_not_touch_each_other(tiny_run):
-    folder, run, command = tiny_run
+@pytest.mark.parametrize("first", ["dpfl run --config tiny.yaml", "snakemake --cores 2 --configfile tiny.yaml"])
+def test_two_runs_at_once_do_not_touch_each_other(tiny_run, first):
+    folder, run, _ = tiny_run
     lost = next((folder / "results/demo/runs/lowy2021").glob("*.csv.gz"))
     lost.unlink()
     path = os.pathsep.join([os.path.dirname(subprocess.sys.executable), os.environ["PATH"]])
-    first = subprocess.Popen(command, cwd=folder, env={**os.environ, "PATH": path}, stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(first.split(), cwd=folder, env={**os.environ, "PATH": path}, **quiet)
     deadline = time.monotonic() + 60
-    while not list((folder / ".snakemake/locks").glob("*")) and time.monotonic() < deadline:
+    while not lock._snakemakes(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
-    second = run(*command)
-    assert second.returncode != 0 and "lock" in second.stderr.lower()
-    assert first.wait(timeout=300) == 0 and lost.exists()
+    second = run("dpfl", "run", "--config", "tiny.yaml")
+    assert second.returncode == 2 and second.stderr.count("\n") == 1
+    assert "another run is at work in this folder" in second.stderr
+    assert process.wait(timeout=300) == 0 and lost.exists()
 
 
 def test_the_command_line_traces_and_audits(tiny_run):

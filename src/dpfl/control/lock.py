@@ -14,7 +14,7 @@ from dpfl.errors import InputError
 
 _LOCK = Path(".snakemake") / "dpfl.lock"
 _LOCKS = Path(".snakemake") / "locks"
-_WITHOUT_LOCK = "--nolock"  # how Snakemake starts itself inside a job
+_NO_RUN = {"--nolock", "--dry-run", "--dryrun", "-n", "-np", "--report", "--unlock", "--lint"}  # --nolock: inside a job
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def only_run(folder: Path = Path()) -> Iterator[int]:
     """Hold the folder's run lock; yield its file descriptor, which a child that inherits it goes on holding.
 
     The system gives the lock up when the last process that holds it ends, however it ends. Raises InputError where
-    another run holds it.
+    another run holds it, or a Snakemake that was started without it is at work in the folder.
     """
     path = folder / _LOCK
     path.parent.mkdir(exist_ok=True)
@@ -31,10 +31,9 @@ def only_run(folder: Path = Path()) -> Iterator[int]:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             stream.seek(0)
-            holder = stream.read().strip() or "unknown"
-            raise InputError(
-                f"another run is at work in this folder (process {holder}); wait for it, or end it"
-            ) from None
+            raise _at_work(stream.read().strip() or "unknown") from None
+        if others := _snakemakes(folder.resolve()):
+            raise _at_work(others[0])
         stream.truncate(0)
         stream.write(str(os.getpid()))
         stream.flush()
@@ -55,21 +54,24 @@ def running_since(folder: Path = Path()) -> float | None:
 
 
 def is_stale(folder: Path = Path()) -> bool:
-    """Return whether Snakemake's own lock lies in the folder although no Snakemake runs there.
+    """Return whether Snakemake's own lock lies in the folder: to the holder of the run lock, a killed run's."""
+    return any((folder / _LOCKS).glob("*"))
 
-    To be asked by the holder of the run lock. A Snakemake that was started without it counts as running; one that a
-    cluster's job runs does not, for it holds no lock, and its controller may have been killed.
-    """
-    return any((folder / _LOCKS).glob("*")) and not _snakemakes(folder.resolve())
+
+def _at_work(process: object) -> InputError:
+    return InputError(f"another run is at work in this folder (process {process}); wait for it, or end it")
 
 
 def _snakemakes(folder: Path) -> list[int]:
-    """Return the processes of this machine that control a run of Snakemake in `folder`."""
+    """Return the processes of this machine that control a run of Snakemake in `folder`.
+
+    One that a cluster's job runs is none: it holds no lock, and its controller may have been killed.
+    """
     return [
         process.pid
         for process in psutil.process_iter(["cmdline", "cwd", "status"])
         if process.info["cwd"] == str(folder)
-        and any("snakemake" in word for word in (process.info["cmdline"] or [])[:4])
-        and not any(_WITHOUT_LOCK in word for word in process.info["cmdline"])
+        and any(Path(word).name == "snakemake" for word in (process.info["cmdline"] or [])[:4])
+        and _NO_RUN.isdisjoint(process.info["cmdline"])
         and process.info["status"] != psutil.STATUS_ZOMBIE
     ]

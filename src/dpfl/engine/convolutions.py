@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dpfl.engine.products import product
 from dpfl.engine.stages import Parameters, channels_last, scaled
 
 FEW = 2**13  # numbers in a record's windows: so few that a batch of them stays in a CPU's cache
@@ -66,11 +67,7 @@ class Convolution:
         if seen.windows is None:
             return functional.conv2d(seen.inputs, channels_last(weight), bias, *self.place)
         filters = weight.permute(0, 2, 3, 1).flatten(1)
-        if seen.inputs.device.type == "cpu" and seen.inputs.dtype is torch.float32:
-            # oneDNN, which convolves, has AVX-512 for every processor; MKL, which multiplies, for Intel's alone
-            windows = seen.windows.unflatten(1, self.size).permute(0, 3, 1, 2)
-            return functional.conv2d(windows, filters[:, :, None, None], bias)
-        return functional.linear(seen.windows, filters, bias).unflatten(1, self.size).permute(0, 3, 1, 2)
+        return product(seen.windows, filters.T).add_(bias).unflatten(1, self.size).permute(0, 3, 1, 2)
 
     def backward(self, slopes: Tensor, seen: Seen, parameters: Parameters) -> Tensor:
         """Convolve with the transposed filters."""
@@ -84,7 +81,7 @@ class Convolution:
             if gram is None:
                 gram = self._gram(self._cut(inputs) if windows is None else windows)
             return (gram * (rows @ rows.transpose(1, 2))).sum((1, 2)), None
-        gradients = (self._products(rows, inputs) if windows is None else rows.transpose(1, 2) @ windows).flatten(1)
+        gradients = self._products(rows, seen).flatten(1)
         return torch.linalg.vector_norm(gradients, dim=1).square() + rows.sum(1).square().sum(1), gradients
 
     def sums(self, slopes: Tensor, seen: Seen, factors: Tensor | None, gradients: Tensor | None) -> Parameters:
@@ -95,7 +92,7 @@ class Convolution:
         slopes = scaled(slopes, factors)
         bias = slopes.sum((0, 2, 3))
         if windows is not None:
-            return self._as_weight(_rows(slopes).flatten(0, 1).T @ windows.flatten(0, 1)), bias
+            return self._as_weight(product(_rows(slopes).flatten(0, 1).T, windows.flatten(0, 1))), bias
         empty = channels_last(slopes.new_empty(slopes.shape[1], *self.shape[1:]))
         return self._torch_backward(slopes, inputs, empty, (False, True, False))[1], bias
 
@@ -111,13 +108,15 @@ class Convolution:
 
     def _gram(self, windows: Tensor) -> Tensor:
         """U U^T + 1 of every record."""
-        return windows @ windows.transpose(1, 2) + 1
+        return product(windows, windows.transpose(1, 2)) + 1
 
-    def _products(self, rows: Tensor, inputs: Tensor) -> Tensor:
+    def _products(self, rows: Tensor, seen: Seen) -> Tensor:
         """D^T U of every record, (n, filters, window)."""
-        at_once = max(1, AT_ONCE // self.windows) if inputs.device.type == "cpu" else len(inputs)
-        parts = zip(rows.split(at_once), inputs.split(at_once), strict=True)
-        return torch.cat([d.transpose(1, 2) @ self._cut(a) for d, a in parts])
+        if seen.windows is not None:
+            return product(rows.transpose(1, 2), seen.windows)
+        at_once = max(1, AT_ONCE // self.windows) if rows.device.type == "cpu" else len(rows)
+        parts = zip(rows.split(at_once), seen.inputs.split(at_once), strict=True)
+        return torch.cat([product(d.transpose(1, 2), self._cut(a)) for d, a in parts])
 
     def _as_weight(self, gradient: Tensor) -> Tensor:
         """A gradient in the order of windows, in the order of the layer's weight."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import grad
 
 from dpfl.engine.gradients import Batch, Loss
+from dpfl.engine.products import product
 from dpfl.mechanisms.clipping import clip_factors
 
 
@@ -30,11 +31,11 @@ class LinearGradients:
         x, y, present = batch
         x, models = x.flatten(1), len(weights)
         matrix, bias = weights.split([self.outputs * self.inputs, self.outputs], dim=1)
-        logits = (matrix.reshape(-1, self.inputs) @ x.T).unflatten(0, (models, self.outputs)) + bias[:, :, None]
+        logits = product(matrix.reshape(-1, self.inputs), x.T).unflatten(0, (models, self.outputs)) + bias[:, :, None]
         slopes = self.slopes(logits, y)
         norms = (slopes.square().sum(1) * (x.square().sum(1) + 1)).sqrt()
         scaled = slopes * (clip_factors(norms, clip_norms[:, None]) * present)[:, None, :]
-        sums = (scaled.flatten(0, 1) @ x).reshape(models, -1)
+        sums = product(scaled.flatten(0, 1), x).reshape(models, -1)
         return torch.cat([sums, scaled.sum(2)], dim=1)
 
     def record_bytes(self, record: Tensor) -> int:

@@ -206,8 +206,9 @@ class _Maxima:
     def _views(self, images: Tensor) -> list[Tensor]:
         """The first, second, ... element of all windows."""
         reach = images.shape[self.axis] - self.size + 1
-        before = (slice(None),) * self.axis
-        return [images[(*before, slice(first, first + reach, self.stride))] for first in range(self.size)]
+        return [
+            torch.ops.aten.slice(images, self.axis, first, first + reach, self.stride) for first in range(self.size)
+        ]  # an index of slices, the usual way, takes three times as long
 
 
 def scaled(slopes: Tensor, factors: Tensor | None) -> Tensor:

@@ -1,0 +1,35 @@
+"""Products of large matrices in single precision, by the library that has the wider vectors on a CPU."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+LARGE = 2**21  # multiplications; oneDNN takes 20 us to begin
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """Return left @ right.
+
+    torch leaves products of single precision to MKL, which keeps AVX-512 to Intel's processors; oneDNN has it on all.
+    torch turns to oneDNN under a setting that permits rounding of the factors to bfloat16. oneDNN does that on
+    processors that multiply bfloat16 matrices in one instruction, where MKL goes on; elsewhere no digit is lost.
+    """
+    single = left.device.type == "cpu" and left.dtype is torch.float32
+    if not single or left.numel() * right.shape[-1] < LARGE or not _keeps_precision():
+        return left @ right
+    setting = torch.backends.mkldnn.matmul
+    before, setting.fp32_precision = setting.fp32_precision, "bf16"
+    try:
+        return left @ right
+    finally:
+        setting.fp32_precision = before
+
+
+@cache
+def _keeps_precision() -> bool:
+    """Whether this processor is known to have nothing that oneDNN could round for, and torch is able to say so."""
+    has = getattr(torch.cpu, "get_capabilities", dict)()
+    return has.get("avx512_f", False) and not any(has.get(each, True) for each in ("amx_tile", "amx_bf16", "avx10_2"))

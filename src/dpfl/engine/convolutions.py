@@ -73,7 +73,7 @@ class Convolution:
         """Convolve with the transposed filters."""
         return self._torch_backward(slopes, seen.inputs, channels_last(parameters[0]), (True, False, False))[0]
 
-    def squares(self, slopes: Tensor, seen: Seen) -> tuple[Tensor, Tensor | None]:
+    def squares(self, slopes: Tensor, seen: Seen) -> tuple[Tensor, Parameters | None]:
         """By products or Gram matrices; the bias is a weight whose window is 1 everywhere."""
         inputs, windows, gram = seen
         rows = _rows(slopes)
@@ -81,14 +81,14 @@ class Convolution:
             if gram is None:
                 gram = self._gram(self._cut(inputs) if windows is None else windows)
             return (gram * (rows @ rows.transpose(1, 2))).sum((1, 2)), None
-        gradients = self._products(rows, seen).flatten(1)
-        return torch.linalg.vector_norm(gradients, dim=1).square() + rows.sum(1).square().sum(1), gradients
+        weight, bias = self._products(rows, seen).flatten(1), rows.sum(1)
+        return torch.linalg.vector_norm(weight, dim=1).square() + bias.square().sum(1), (weight, bias)
 
-    def sums(self, slopes: Tensor, seen: Seen, factors: Tensor | None, gradients: Tensor | None) -> Parameters:
+    def sums(self, slopes: Tensor, seen: Seen, factors: Tensor | None, gradients: Parameters | None) -> Parameters:
         """Weigh the gradients that are at hand, or else the slopes."""
         inputs, windows, _ = seen
         if gradients is not None:
-            return self._as_weight(factors @ gradients), factors @ slopes.sum((2, 3))
+            return self._as_weight(factors @ gradients[0]), factors @ gradients[1]
         slopes = scaled(slopes, factors)
         bias = slopes.sum((0, 2, 3))
         if windows is not None:

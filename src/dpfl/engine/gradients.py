@@ -21,6 +21,8 @@ from dpfl.mechanisms.clipping import clip_factors
 
 _log = logging.getLogger(__name__)
 
+HEAP_BYTES = 2**25 - 2**16  # just under the largest that glibc learns from
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Maps predictions (n, ...) and labels (n, ...) to one loss a record, (n,). Where it has a method `slope`, as those of
 dpfl.engine.losses, that is taken for its derivative, else autograd's is."""
@@ -99,6 +101,9 @@ class StackedGradients:
         """`record` is one input, without batch axis, on the device that will be used; raises InputError where the
         budget holds not even one record of one model."""
         self.rule = rule
+        # glibc hands memory back after every step and fetches it page by page for the next, which takes as long as the
+        # step, until it has seen a block of this size freed: then it keeps twice as much
+        torch.empty(HEAP_BYTES, dtype=torch.uint8)
         self.records_at_once = int(memory_bytes // rule.record_bytes(record))
         if self.records_at_once < 1:
             needed = rule.record_bytes(record) / 2**30

@@ -7,7 +7,7 @@ came out (d). One pass in each direction gives every a and d of the batch; each 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -33,7 +33,6 @@ from dpfl.engine.stages import (
 )
 from dpfl.mechanisms.clipping import clip_factors
 
-HEAP_BYTES = 2**25 - 2**16  # just under the largest that glibc learns from
 TOGETHER = 2**20  # numbers that first stages put out together
 PASSES = 6  # an activation's value and slope, each with the copies that are made on the way
 
@@ -44,7 +43,7 @@ class Passed(NamedTuple):
 
     slopes: dict[int, Tensor]
     seen: list[Any]
-    gradients: dict[int, Tensor | None]
+    gradients: dict[int, Parameters | None]
     factors: Tensor
 
 
@@ -60,26 +59,27 @@ class LayerGradients:
     def __init__(self, stages: list[Stage | TrainedStage], loss: Loss, layout: Layout, activations: int):
         self.stages, self.loss, self.layout, self.activations = stages, loss, layout, activations
         self.trained = [number for number, stage in enumerate(stages) if _is_trained(stage)]
-        # glibc hands memory back after every model and fetches it page by page for the next, which takes long, until
-        # it has seen a block of this size freed: then it keeps twice as much
-        torch.empty(HEAP_BYTES, dtype=torch.uint8)
 
     def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
         """Find out what all models share about the batch, then pass through one model after the other."""
+        views = list(self.layout.views(weights).values())
         if weights.device.type != "cpu":
             batch, shared = self._seen(batch)
-            return vmap(self._clipped_sum, (0, 0, None, None))(weights, clip_norms, batch, shared)
+            return vmap(self._clipped_sum, (0, 0, None, None))(views, clip_norms, batch, shared)
         bounds = [norm if clips else None for norm, clips in zip(clip_norms, clipping(clip_norms), strict=True)]
         # a loss that knows its slope leaves autograd nothing to do, and to be ready for it takes a tenth of the time
         with torch.inference_mode(hasattr(self.loss, "slope")):
             batch, shared = self._seen(batch)
             if shared is None or self.stages[0].forms_gradients or len(self.trained) == 1:
-                each = zip(weights, bounds, strict=True)
+                each = zip(_by_model(views), bounds, strict=True)
                 parts = [self._clipped_sum(*model, batch, shared)[None] for model in each]
             else:
                 at_once = max(1, TOGETHER // max(1, len(batch[0]) * self.stages[0].outputs))
                 slices = [slice(first, first + at_once) for first in range(0, len(weights), at_once)]
-                parts = [self._with_one_first_stage(weights[part], bounds[part], batch, shared) for part in slices]
+                parts = [
+                    self._with_one_first_stage([view[part] for view in views], bounds[part], batch, shared)
+                    for part in slices
+                ]
         return torch.cat(parts)  # outside: what that mode has made must not be changed
 
     def _seen(self, batch: Batch) -> tuple[Batch, Any]:
@@ -92,19 +92,18 @@ class LayerGradients:
         held = sum(self.stages[number].held for number in self.trained)
         return record.element_size() * (held + PASSES * self.activations)
 
-    def _clipped_sum(self, weights: Tensor, clip_norm: Tensor | None, batch: Batch, shared: Any) -> Tensor:
+    def _clipped_sum(self, parameters: Sequence[Tensor], clip_norm: Tensor | None, batch: Batch, shared: Any) -> Tensor:
         """One model's sum. No clip norm: no norms."""
-        parameters = self._in_pairs(self.layout.views(weights).values())
-        return self._sum(self._passes(parameters, clip_norm, batch, shared), self.trained)
+        return self._sum(self._passes(self._in_pairs(parameters), clip_norm, batch, shared), self.trained)
 
-    def _with_one_first_stage(self, weights: Tensor, bounds: list[Tensor | None], batch: Batch, shared: Any) -> Tensor:
+    def _with_one_first_stage(
+        self, views: list[Tensor], bounds: list[Tensor | None], batch: Batch, shared: Any
+    ) -> Tensor:
         """The sums of models whose first stages go forward together, and are summed together after all passes."""
-        first, models = self.stages[0], len(weights)
-        views = list(self.layout.views(weights).values())
+        first, models = self.stages[0], len(bounds)
         outputs = first.forward(shared, (views[0].flatten(0, 1), views[1].flatten())).unflatten(1, (models, -1))
-        own = zip(*map(torch.unbind, views), strict=True)
         slopes, others = [], []
-        for parameters, bound, output in zip(own, bounds, outputs.unbind(1), strict=True):
+        for parameters, bound, output in zip(_by_model(views), bounds, outputs.unbind(1), strict=True):
             passed = self._passes(self._in_pairs(parameters), bound, batch, shared, output)
             slopes.append(scaled(passed.slopes[0], passed.factors))
             others.append(self._sum(passed, self.trained[1:]))
@@ -131,7 +130,7 @@ class LayerGradients:
         sums = [self.stages[each].sums(slopes[each], seen[each], factors, gradients[each]) for each in trained]
         return torch.cat([part.flatten() for weight_and_bias in sums for part in weight_and_bias])
 
-    def _in_pairs(self, parameters: Iterable[Tensor]) -> dict[int, Parameters]:
+    def _in_pairs(self, parameters: Sequence[Tensor]) -> dict[int, Parameters]:
         """Weight and bias of each trained stage."""
         each = iter(parameters)
         return dict(zip(self.trained, zip(each, each, strict=True), strict=True))
@@ -163,6 +162,11 @@ class LayerGradients:
             if number > self.trained[0]:
                 slopes = stage.backward(slopes, seen[number], parameters[number])
         return found
+
+
+def _by_model(views: list[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+    """Each model's own parameters, from views of all models' (models, ...)."""
+    return zip(*map(torch.unbind, views), strict=True)
 
 
 def _loss_slopes(loss: Loss, logits: Tensor, y: Tensor) -> Tensor:

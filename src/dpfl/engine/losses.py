@@ -16,8 +16,8 @@ class CrossEntropy:
     def slope(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return probabilities minus the label's one, in the shape of `logits`: (n, classes), or (models, classes, n)
         for models that share the records."""
-        ones = functional.one_hot(labels, logits.shape[1])
-        return logits.softmax(1) - (ones if logits.ndim == 2 else ones.T)
+        places = labels[:, None] if logits.ndim == 2 else labels.expand(len(logits), 1, -1)
+        return logits.softmax(1).scatter_add(1, places, logits.new_full(places.shape, -1))
 
 
 cross_entropy = CrossEntropy()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 Parameters = tuple[Tensor, Tensor]
-"""Weight and bias of a trained stage."""
+"""Weight and bias of a trained stage, or what belongs to each."""
 
 
 class Stage(Protocol):
@@ -46,10 +46,11 @@ class TrainedStage(Protocol):
     def backward(self, slopes: Tensor, seen: Any, parameters: Parameters) -> Tensor:
         """Return the loss's slopes at the inputs from those at the output."""
 
-    def squares(self, slopes: Tensor, seen: Any) -> tuple[Tensor, Tensor | None]:
-        """Return the squared norm of each record's gradient (n,), and the gradients where they were formed for it."""
+    def squares(self, slopes: Tensor, seen: Any) -> tuple[Tensor, Parameters | None]:
+        """Return the squared norm of each record's gradient (n,), and the gradients, for weight and bias each
+        (n, numbers), where they were formed for it."""
 
-    def sums(self, slopes: Tensor, seen: Any, factors: Tensor | None, gradients: Tensor | None) -> Parameters:
+    def sums(self, slopes: Tensor, seen: Any, factors: Tensor | None, gradients: Parameters | None) -> Parameters:
         """Return the sum of the records' gradients, each times its factor (n,) where there are factors; for slopes of
         several models in a row, sums in a row."""
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfl.accounting.arguments import real, scalar, whole, wholes
+from dpfl.accounting.arguments import choice, real, scalar, whole, wholes
+from dpfl.accounting.relations import Neighbouring
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,14 @@ def test_arrays_of_whole_numbers():
         wholes("rounds", [1, 2.5, 3.5])
     with pytest.raises(ValueError, match="at least 1"):
         wholes("rounds", [1, 0], at_least=1)
+
+
+@pytest.mark.parametrize("each", list(Neighbouring))
+def test_a_choice_is_found_by_itself_and_by_its_text(each):
+    assert choice("neighbouring", Neighbouring, each) is each
+    assert choice("neighbouring", Neighbouring, each.value) is each
+
+
+def test_an_unknown_choice_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"^neighbouring must be one of 'add_or_remove', 'replace_one', 'zero_out'"):
+        choice("neighbouring", Neighbouring, "add")

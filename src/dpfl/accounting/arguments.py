@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 def real(
@@ -68,3 +73,12 @@ def wholes(name: str, value: ArrayLike, **bounds) -> NDArray[np.float64]:
 def whole(name: str, value: ArrayLike, *, at_least: int = 0) -> int:
     """Return `value` as an int; 3.0 is accepted, 10/3 is refused. Raises ValueError naming the argument."""
     return int(wholes(name, scalar(name, value, at_least=at_least)))
+
+
+def choice(name: str, kind: type[Choice], value: str) -> Choice:
+    """Return `value` as a member of the enum `kind`. Raises ValueError naming the argument and the members."""
+    try:
+        return kind(value)
+    except ValueError:
+        members = ", ".join(repr(each.value) for each in kind)
+        raise ValueError(f"{name} must be one of {members}, got {value!r}") from None

@@ -20,9 +20,9 @@ from dp_accounting.pld import privacy_loss_distribution
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.arguments import choice, scalar, whole
 from dpfl.accounting.elementwise import elementwise
-from dpfl.accounting.relations import Neighbouring, Sampling, neighbouring_relation
+from dpfl.accounting.relations import Neighbouring, Sampling
 from dpfl.accounting.statement import PrivacyStatement
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def epsilon(
     share their dominating pair; "pld" (Doroshenko et al. 2022, connect the dots) knows replace_one as well.
     Raises ValueError naming the argument.
     """
-    relation = neighbouring_relation(neighbouring)
+    relation = choice("neighbouring", Neighbouring, neighbouring)
     spent = _accountant(accountant)
     if relation is Neighbouring.REPLACE_ONE and spent is not _pld_epsilon:
         raise ValueError(f"neighbouring 'replace_one' is not known to accountant {accountant!r}: use 'pld'")
@@ -133,7 +133,7 @@ def statement(
     Arguments as for `epsilon`; `clip_norm` > 0 is the norm bound of one record's gradient. Under replace_one
     `epsilon_rdp` is nan: Opacus's accountant does not know it. Raises ValueError naming the argument.
     """
-    relation = neighbouring_relation(neighbouring)
+    relation = choice("neighbouring", Neighbouring, neighbouring)
     run = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps, "delta": delta}
     rdp_answers = relation is not Neighbouring.REPLACE_ONE
     return PrivacyStatement(

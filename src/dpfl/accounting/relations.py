@@ -29,12 +29,3 @@ class Sampling(StrEnum):
     """Each epoch a fresh permutation, cut into batches: every record once an epoch."""
     FULL = "full_batch"
     """All records in every step."""
-
-
-def neighbouring_relation(value: Neighbouring | str) -> Neighbouring:
-    """Return `value` as a Neighbouring. Raises ValueError naming the argument `neighbouring`."""
-    try:
-        return Neighbouring(value)
-    except ValueError:
-        names = ", ".join(repr(each.value) for each in Neighbouring)
-        raise ValueError(f"neighbouring must be one of {names}, got {value!r}") from None

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.arguments import choice, scalar, whole
 from dpfl.accounting.contraction.checks import Array
 from dpfl.accounting.contraction.pnsgd import pnsgd_gaussian_delta, pnsgd_laplace_delta
 
@@ -29,14 +29,6 @@ class Law(StrEnum):
     """Standard deviation `scale` in every coordinate."""
     LAPLACE = "laplace"
     """Scale `scale`, one-dimensional models only."""
-
-    @classmethod
-    def read(cls, law: Law | str) -> Law:
-        """Raises ValueError naming `law`."""
-        try:
-            return cls(law)
-        except ValueError:
-            raise ValueError(f"law must be one of {', '.join(cls)}, got {law!r}") from None
 
 
 def place_deltas(
@@ -53,7 +45,7 @@ def place_deltas(
     count = whole("n", n, at_least=1)
     scale, theory = scalar("scale", scale, above=0.0), {name: scalar(name, value) for name, value in theory.items()}
     places = np.arange(1.0, count + 1.0)
-    if Law.read(law) is Law.GAUSSIAN:
+    if choice("law", Law, law) is Law.GAUSSIAN:
         deltas = pnsgd_gaussian_delta(epsilon, i=places, n=count, sigma=scale, **theory)
     else:
         deltas = pnsgd_laplace_delta(epsilon, i=places, n=count, scale=scale, **theory)
@@ -109,7 +101,7 @@ def step_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float) -> f
     """
     shift = 2.0 * scalar("lipschitz", lipschitz, above=0.0) / scalar("scale", scale, above=0.0)
     delta = scalar("delta", delta, at_least=0.0, below=1.0)
-    if Law.read(law) is Law.GAUSSIAN:
+    if choice("law", Law, law) is Law.GAUSSIAN:
         return float(gaussian_dp.epsilon(delta, shift))
     return max(0.0, shift + 2.0 * math.log1p(-delta))
 
@@ -117,7 +109,7 @@ def step_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float) -> f
 def _step_scale(epsilon: float, delta: float, law: Law, lipschitz: float) -> float:
     """Return the scale at which `step_epsilon` is `epsilon`. Raises ValueError naming lipschitz or law."""
     move = 2.0 * scalar("lipschitz", lipschitz, above=0.0)
-    if Law.read(law) is Law.GAUSSIAN:
+    if choice("law", Law, law) is Law.GAUSSIAN:
         return move / float(gaussian_dp.mu(epsilon, delta))
     return move / (epsilon - 2.0 * math.log1p(-delta))
 

@@ -11,7 +11,7 @@ from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from numpy.typing import ArrayLike, NDArray
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.arguments import choice, scalar, whole
 from dpfl.accounting.tradeoff.approximations import clt_mu, h_bar_mu, h_mu
 from dpfl.accounting.tradeoff.losses import PrivacyLoss, composed, gaussian_tails, subsampled_tails
 from dpfl.accounting.tradeoff.revealed import revealed
@@ -87,7 +87,7 @@ def dpsgd_guarantee(
     is A0's curve-DP; A1's holds for the one who is told more; h, h_bar and clt approximate and guarantee nothing.
     Other arguments as `dpsgd`. Raises ValueError naming the argument. Source: vandijk2023 sections 4.4, 4.5 and 4.7.
     """
-    adversary = _adversary(adversary)
+    adversary = choice("adversary", Adversary, adversary)
     n, m, epochs = whole("n", n, at_least=1), whole("m", m, at_least=1), whole("epochs", epochs, at_least=1)
     sigma, group_size = scalar("sigma", sigma, above=0), whole("group_size", group_size, at_least=1)
     if m > n:
@@ -121,15 +121,6 @@ def poisson_guarantee(*, n: int, m: int, epochs: int, noise_multiplier: float) -
         raise ValueError(f"m must be at most n = {n}, got {m}")
     one = from_gaussian_mechanism(noise_multiplier, sampling_prob=m / n, value_discretization_interval=1e-4)
     return PrivacyLoss.of(one.self_compose(_rounds(n, m, epochs)))
-
-
-def _adversary(value: Adversary | str) -> Adversary:
-    """`value` as an Adversary, or a ValueError that lists them."""
-    try:
-        return Adversary(value)
-    except ValueError:
-        names = ", ".join(repr(each.value) for each in Adversary)
-        raise ValueError(f"adversary must be one of {names}, got {value!r}") from None
 
 
 def _rounds(n: int, m: int, epochs: int) -> int:

@@ -12,7 +12,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from dpfl.accounting import dpsgd, gaussian_dp
-from dpfl.accounting.relations import Neighbouring, Sampling, neighbouring_relation
+from dpfl.accounting.arguments import choice
+from dpfl.accounting.relations import Neighbouring, Sampling
 from dpfl.accounting.statement import PrivacyStatement
 from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon, segments_sigma
 from dpfl.errors import InputError
@@ -59,7 +60,7 @@ class Posture:
             raise InputError(f"batch_size: is {batch_size}, must be from 1 to a client's {records} records")
         if epochs < 1:
             raise InputError(f"epochs: is {epochs}, must be at least 1")
-        sampling, neighbouring = given["sampling"], neighbouring_relation(given["neighbouring"])
+        sampling, neighbouring = given["sampling"], choice("neighbouring", Neighbouring, given["neighbouring"])
         if sampling not in (Sampling.FIXED, Sampling.POISSON):
             raise InputError(
                 f"sampling: {sampling!r} is not done here, should be {Sampling.FIXED} or {Sampling.POISSON}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import operator
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -83,9 +84,4 @@ def _at_once(work: list[Callable[[], Audit]]) -> Iterator[Audit]:
         yield from (each() for each in work)
         return
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(_call, work)
-
-
-def _call(piece: Callable[[], Audit]) -> Audit:
-    """Do one piece of work, in a process of its own."""
-    return piece()
+        yield from pool.map(operator.call, work)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.func import vmap
 
-from dpfl.engine.gradients import PerRecordGradients
+from dpfl.engine.gradients import PerRecordGradients, StackedGradients
 from dpfl.engine.layers import LayerGradients, gradient_rule
 from dpfl.engine.linear import LinearGradients
 from dpfl.engine.losses import cross_entropy
@@ -153,11 +153,16 @@ def test_the_same_sums_come_under_vmap_as_on_other_devices(name):
     torch.testing.assert_close(over_models, rule.clipped_sums(weights, batch, bounds), rtol=0, atol=1e-13)
 
 
-def test_models_of_the_paper_have_closed_forms():
-    for model in ImageModel:
-        for shape in (GREY, COLOUR):
-            record = torch.zeros(shape)
-            if model.reads_features:
-                record = torch.zeros(81 * shape[0], shape[1] // 4, shape[2] // 4)
-            rule = gradient_rule(build(model, shape, 0), cross_entropy, record)
-            assert isinstance(rule, LinearGradients if model is ImageModel.SCATTER_LINEAR else LayerGradients)
+@pytest.mark.parametrize("shape", [GREY, COLOUR], ids=["grey", "colour"])
+@pytest.mark.parametrize("model", ImageModel)
+def test_models_of_the_paper_have_closed_forms_that_other_devices_can_form_too(model, shape):
+    """Device "meta" takes the way of a GPU, vmap over clients and models, and computes shapes alone."""
+    reads = (81 * shape[0], shape[1] // 4, shape[2] // 4) if model.reads_features else shape
+    x = torch.empty(2, 5, *reads, device="meta")
+    module = build(model, shape, 0).to("meta")
+    rule = gradient_rule(module, cross_entropy, x[0, 0])
+    assert isinstance(rule, LinearGradients if model is ImageModel.SCATTER_LINEAR else LayerGradients)
+    weights = torch.empty(2, 4, sum(each.numel() for each in module.parameters()), device="meta")
+    labels, present = torch.empty(2, 5, dtype=torch.int64, device="meta"), torch.empty(2, 5, device="meta")
+    sums = StackedGradients(rule, x[0, 0], 2**30)(weights, (x, labels, present), torch.empty(4, device="meta"))
+    assert sums.shape == weights.shape

@@ -19,7 +19,11 @@ with own_gpu(True):
     device = os.environ["CUDA_VISIBLE_DEVICES"]
     mark = Path(sys.argv[1]) / f"{device}.held"
     mark.touch(exist_ok=False)   # fails where another job holds the same device
-    time.sleep(float(sys.argv[2]))
+    enough = Path(sys.argv[1]) / "enough"
+    while not enough.exists():
+        if len(list(enough.parent.glob("*.held"))) >= int(sys.argv[2]):
+            enough.touch()
+        time.sleep(0.01)
     mark.unlink()
     print(device)
 """
@@ -33,14 +37,14 @@ def environment(tmp_path):
     return kept | {VISIBLE: "0,1,GPU-abc", "TMPDIR": str(tmp_path)}
 
 
-def start(environment, tmp_path, seconds):
-    """Start a job that holds a device for a while."""
-    command = [sys.executable, "-c", JOB, str(tmp_path), str(seconds)]
+def start(environment, tmp_path, at_once):
+    """Start a job that holds a device until so many have been held at once."""
+    command = [sys.executable, "-c", JOB, str(tmp_path), str(at_once)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_seven_jobs_on_three_devices_never_share_one_and_use_all(environment, tmp_path):
-    jobs = [start(environment, tmp_path, 0.7) for _ in range(7)]
+    jobs = [start(environment, tmp_path, 3) for _ in range(7)]
     said = [job.communicate(timeout=120) for job in jobs]
     assert all(job.returncode == 0 for job in jobs), said
     assert {out.strip() for out, _ in said} == {"0", "1", "GPU-abc"}
@@ -48,14 +52,14 @@ def test_seven_jobs_on_three_devices_never_share_one_and_use_all(environment, tm
 
 def test_a_job_that_is_killed_gives_its_device_back(environment, tmp_path):
     environment[VISIBLE] = "5"
-    first = start(environment, tmp_path, 60)
+    first = start(environment, tmp_path, 2)
     deadline = time.monotonic() + 60
     while not (tmp_path / "5.held").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     first.kill()
     first.wait()
     (tmp_path / "5.held").unlink()
-    out, error = start(environment, tmp_path, 0).communicate(timeout=60)
+    out, error = start(environment, tmp_path, 1).communicate(timeout=60)
     assert out.strip() == "5", error
 
 

@@ -70,6 +70,25 @@ def test_a_snakemake_started_without_the_lock_is_a_run_and_one_inside_a_job_is_n
         process.wait()
 
 
+@pytest.mark.parametrize(
+    ("command", "runs"),
+    [
+        ("python -m snakemake --cores 2", True),
+        ("/env/bin/python /env/bin/snakemake --profile workflow/profiles/default", True),
+        ("/nix/bin/.snakemake-wrapped --cores 1", True),
+        ("python /env/lib/snakemake/__main__.py all", True),
+        ("python -m snakemake --cores 2 --nolock", False),
+        ("snakemake -np", False),
+        ("snakemake --report=x.html", False),
+        ("tail -f .snakemake/log/2026.snakemake.log", False),
+        ("python tool/__main__.py", False),
+        ("", False),
+    ],
+)
+def test_which_commands_run_a_workflow(command, runs):
+    assert lock._runs_a_workflow(command.split()) is runs
+
+
 def test_snakemake_s_lock_is_stale_to_the_holder_of_ours(folder):
     with lock.only_run():
         assert not lock.is_stale()

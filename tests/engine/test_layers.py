@@ -73,16 +73,21 @@ CLOSED = {
 }
 
 
-def _problem(name: str):
+def without_slope(logits, labels):
+    """A loss that autograd has to differentiate."""
+    return cross_entropy(logits, labels)
+
+
+def _problem(name: str, loss=cross_entropy):
     torch.manual_seed(0)
     module = CLOSED[name]().double()
-    rule = gradient_rule(module, cross_entropy, RECORD)
+    rule = gradient_rule(module, loss, RECORD)
     assert isinstance(rule, LayerGradients)
     weights = rule.layout.flatten({name: each.detach() for name, each in module.named_parameters()})
     weights = weights + 0.1 * torch.randn(4, len(weights), dtype=torch.float64)
     present = torch.tensor([1.0] * 8 + [0.0], dtype=torch.float64)
     batch = torch.randn(9, *RECORD.shape, dtype=torch.float64), torch.arange(9) % 5, present
-    return rule, PerRecordGradients(module, cross_entropy), weights, batch
+    return rule, PerRecordGradients(module, loss), weights, batch
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
@@ -90,9 +95,10 @@ def test_modules_without_closed_form_are_differentiated_record_by_record(name):
     assert isinstance(gradient_rule(ELSEWHERE[name]().double(), cross_entropy, RECORD), PerRecordGradients)
 
 
+@pytest.mark.parametrize("loss", [cross_entropy, without_slope])
 @pytest.mark.parametrize("name", CLOSED)
-def test_closed_forms_equal_per_record_gradients(name):
-    rule, reference, weights, batch = _problem(name)
+def test_closed_forms_equal_per_record_gradients(name, loss):
+    rule, reference, weights, batch = _problem(name, loss)
     clip_norms = torch.tensor([0.1, torch.inf, 2.0, 1e6], dtype=torch.float64)
     ours = rule.clipped_sums(weights, batch, clip_norms)
     torch.testing.assert_close(ours, reference.clipped_sums(weights, batch, clip_norms), rtol=0, atol=1e-13)

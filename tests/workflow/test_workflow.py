@@ -139,6 +139,7 @@ def test_two_runs_at_once_do_not_touch_each_other(tiny_run, first):
     deadline = time.monotonic() + 60
     while not lock._snakemakes(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
+    assert process.poll() is None
     second = run("dpfl", "run", "--config", "tiny.yaml")
     assert second.returncode == 2 and second.stderr.count("\n") == 1
     assert "another run is at work in this folder" in second.stderr

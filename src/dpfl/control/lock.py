@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,10 @@ from dpfl.errors import InputError
 
 _LOCK = Path(".snakemake") / "dpfl.lock"
 _LOCKS = Path(".snakemake") / "locks"
-_NO_RUN = {"--nolock", "--dry-run", "--dryrun", "-n", "-np", "--report", "--unlock", "--lint"}  # --nolock: inside a job
+_PROGRAMS = ("snakemake", ".snakemake-wrapped", "__main__.py")
+_LOOKS_ON = {"--dry-run", "--dryrun", "--summary", "--dag", "--rulegraph", "--report", "--lint", "--unlock"}
+_INSIDE_A_JOB = {"--nolock"}
+_DRY = re.compile(r"-[A-Za-z]*n[A-Za-z]*")  # -n, or together with others: -np
 
 
 @contextmanager
@@ -32,11 +36,11 @@ def only_run(folder: Path = Path()) -> Iterator[int]:
         except BlockingIOError:
             stream.seek(0)
             raise _at_work(stream.read().strip() or "unknown") from None
-        if others := _snakemakes(folder.resolve()):
-            raise _at_work(others[0])
         stream.truncate(0)
         stream.write(str(os.getpid()))
         stream.flush()
+        if others := _snakemakes(folder.resolve()):
+            raise _at_work(others[0])
         yield stream.fileno()
 
 
@@ -71,7 +75,13 @@ def _snakemakes(folder: Path) -> list[int]:
         process.pid
         for process in psutil.process_iter(["cmdline", "cwd", "status"])
         if process.info["cwd"] == str(folder)
-        and any(Path(word).name == "snakemake" for word in (process.info["cmdline"] or [])[:4])
-        and _NO_RUN.isdisjoint(process.info["cmdline"])
+        and _runs_a_workflow(process.info["cmdline"] or [])
         and process.info["status"] != psutil.STATUS_ZOMBIE
     ]
+
+
+def _runs_a_workflow(command: list[str]) -> bool:
+    """Whether a command is Snakemake's and neither looks on only nor belongs to a job."""
+    called = any(Path(word).name in _PROGRAMS and "snakemake" in word for word in command[:4])
+    options = {word.split("=")[0] for word in command}
+    return called and options.isdisjoint(_LOOKS_ON | _INSIDE_A_JOB) and not any(map(_DRY.fullmatch, command))

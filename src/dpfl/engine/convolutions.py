@@ -80,7 +80,7 @@ class Convolution:
         if self.by_gram:
             if gram is None:
                 gram = self._gram(self._cut(inputs) if windows is None else windows)
-            return (gram * (rows @ rows.transpose(1, 2))).sum((1, 2)), None
+            return (gram * product(rows, rows.transpose(1, 2))).sum((1, 2)), None
         weight, bias = self._products(rows, seen).flatten(1), rows.sum(1)
         return torch.linalg.vector_norm(weight, dim=1).square() + bias.square().sum(1), (weight, bias)
 

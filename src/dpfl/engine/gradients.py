@@ -25,7 +25,7 @@ HEAP_BYTES = 2**25 - 2**16  # just under the largest that glibc learns from
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Maps predictions (n, ...) and labels (n, ...) to one loss a record, (n,). Where it has a method `slope`, as those of
-dpfl.engine.losses, that is taken for its derivative, else autograd's is."""
+dpfl.engine.losses, that is taken for its derivative, without autograd's help, else autograd's is."""
 
 
 class GradientRule(Protocol):

@@ -80,7 +80,7 @@ class LayerGradients:
                     self._with_one_first_stage([view[part] for view in views], bounds[part], batch, shared)
                     for part in slices
                 ]
-        return torch.cat(parts)  # outside: what that mode has made must not be changed
+        return torch.cat(parts)  # outside it: an ordinary tensor, which the caller may change
 
     def _seen(self, batch: Batch) -> tuple[Batch, Any]:
         """The batch, and what a first stage that reads it sees: all models share it."""

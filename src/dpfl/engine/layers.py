@@ -67,7 +67,7 @@ class LayerGradients:
             batch, shared = self._seen(batch)
             return vmap(self._clipped_sum, (0, 0, None, None))(views, clip_norms, batch, shared)
         bounds = [norm if clips else None for norm, clips in zip(clip_norms, clipping(clip_norms), strict=True)]
-        # a loss that knows its slope leaves autograd nothing to do, and to be ready for it takes a twentieth of the time
+        # a loss that knows its slope leaves autograd nothing to do; being ready for it takes a twentieth of the time
         with torch.inference_mode(hasattr(self.loss, "slope")):
             batch, shared = self._seen(batch)
             if shared is None or self.stages[0].forms_gradients or len(self.trained) == 1:

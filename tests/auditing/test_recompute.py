@@ -3,7 +3,9 @@ import math
 import pandas as pd
 import pytest
 
-from dpfl.auditing.recompute import TOLERANCE, agree, alike, difference
+from dpfl.auditing.recompute import TOLERANCE, agree, alike, difference, recompute
+from dpfl.errors import InputError
+from dpfl.reporting import tables
 
 TABLE = pd.DataFrame({"name": ["a", "b"], "value": [1.0, 2000.0]})
 
@@ -47,3 +49,19 @@ def test_pictures_are_alike_up_to_the_edges_of_their_letters(tmp_path):
     path = {name: tmp_path / f"{name}.png" for name in ("blank", "speck", "other", "small")}
     assert alike(path["blank"], path["speck"])
     assert not alike(path["blank"], path["other"]) and not alike(path["blank"], path["small"])
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), RuntimeError(), InputError("lost: find it")])
+def test_a_table_that_cannot_be_made_again_is_a_finding_whatever_breaks(tmp_path, monkeypatch, error):
+    path = tmp_path / "results" / "demo" / "tables" / "bhaskar2025_table_2.csv"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    record = {"settings": {"paper": "bhaskar2025", "name": "table_2"}, "stage": "tables", "source": {}, "inputs": []}
+    outputs = [{"path": str(path.relative_to(tmp_path))}]
+
+    def breaks(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tables, "make", breaks)
+    (finding,) = recompute(tmp_path, record | {"outputs": outputs}).findings
+    assert finding.path == outputs[0]["path"] and type(error).__name__ in finding.problem

@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +26,7 @@ from dpfl.accounting.relations import Neighbouring, Sampling
 from dpfl.accounting.statement import PrivacyStatement
 
 if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from opacus.accountants.accountant import IAccountant
 
 INTERVAL = 1e-4
@@ -156,17 +157,23 @@ def _pld_epsilon(
     sigma: float, rate: float, steps: int, delta: float, relation: Neighbouring, interval: float = INTERVAL
 ) -> float:
     """Epsilon by composing the pessimistic privacy loss distribution."""
+    pld = _step_loss(sigma, rate, relation, interval)
+    # The library counts cut tails as lost; its own 1e-15 would swamp the smallest deltas.
+    composed = pld.self_compose(steps, tail_mass_truncation=min(1e-15, 1e-6 * delta))
+    return float(composed.get_epsilon_for_delta(delta))
+
+
+@lru_cache(maxsize=1)  # what asks for many steps or deltas of one mechanism asks for them in a row
+def _step_loss(sigma: float, rate: float, relation: Neighbouring, interval: float) -> PrivacyLossDistribution:
+    """The privacy loss distribution of one step."""
     # Little noise means losses in the hundreds: there the grid follows their size, or memory runs out.
     largest_loss = 0.5 / sigma**2 + 8 / sigma
-    pld = privacy_loss_distribution.from_gaussian_mechanism(
+    return privacy_loss_distribution.from_gaussian_mechanism(
         sigma,
         sampling_prob=rate,
         value_discretization_interval=interval * max(1.0, largest_loss / 30),
         neighboring_relation=_RELATIONS[relation],
     )
-    # The library counts cut tails as lost; its own 1e-15 would swamp the smallest deltas.
-    composed = pld.self_compose(steps, tail_mass_truncation=min(1e-15, 1e-6 * delta))
-    return float(composed.get_epsilon_for_delta(delta))
 
 
 def _rdp_epsilon(sigma: float, rate: float, steps: int, delta: float, relation: Neighbouring) -> float:

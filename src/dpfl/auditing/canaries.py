@@ -18,6 +18,7 @@ from dpfl.accounting.relations import Sampling
 from dpfl.engine.batches import epoch_batches, expected_batch_size
 from dpfl.engine.gradients import Batch, GradientRule, StackedGradients
 from dpfl.engine.linear import LinearGradients
+from dpfl.engine.losses import cross_entropy
 from dpfl.engine.randomness import generator
 from dpfl.engine.sgd import SGD, Variants
 from dpfl.federated.rounds import Clipping, Participation, Points, Protocol, Trials
@@ -90,12 +91,8 @@ def image_scores(run: ClientRun, inputs: Tensor, labels: Tensor, classes: int, i
     padded[:records, :features] = inputs
     told = torch.cat([labels, classes + torch.arange(canaries)])
     module = nn.Linear(features + canaries, classes)
-
-    def loss(logits: Tensor, y: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(logits, y, reduction="none")
-
     bits = torch.as_tensor(included, dtype=inputs.dtype)
-    rule = CanaryGradients(LinearGradients(module, loss), classes, features, bits)
+    rule = CanaryGradients(LinearGradients(module, cross_entropy), classes, features, bits)
     count = len(run.noise_multipliers)
     variants = Variants(torch.full((count,), run.clip_norm), torch.tensor(run.noise_multipliers, dtype=torch.float32))
     sgd = SGD(StackedGradients(rule, padded[0], 2**30), variants, run.learning_rate, run.momentum)

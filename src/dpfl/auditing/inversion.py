@@ -16,6 +16,7 @@ the Renyi order less 1 that serves epsilon best: no grid of losses, no truncatio
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -109,12 +110,12 @@ def _logs(
     """Return K at tilt + iy, y in even steps until its real part has fallen to nothing, and those places; none where it
     does not. Nothing: beside delta, which is less than the first term by up to e^-`cancelled`."""
     for panels_in_tilt in _PANELS_IN_TILT:
-        known = [(*_nodes(profile, tilt, panels_in_tilt), count) for profile, count in steps]
+        known = [(_log_moments(profile, tilt, tilt / steps_in_tilt, panels_in_tilt), count) for profile, count in steps]
         found: list[NDArray[np.complex128]] = []
         places: list[NDArray[np.complex128]] = []
         for block in range(_TILTS_FAR * panels_in_tilt * steps_in_tilt // _BLOCK):
             at = tilt + 1j * tilt / steps_in_tilt * np.arange(block * _BLOCK, (block + 1) * _BLOCK)
-            found.append(sum(count * _log_moment(x, mass, at) for x, mass, count in known))
+            found.append(sum(count * log_moments(at) for log_moments, count in known))
             places.append(at)
             size = found[-1].real - found[0][0].real - 2 * np.log(np.abs(at) / tilt)
             if size.max() < max(math.log(_NEGLIGIBLE) - cancelled, _ROUNDING):
@@ -173,8 +174,19 @@ def _nodes(profile: Profile, tilt: float, panels_in_tilt: int) -> tuple[Array, A
     return nodes, np.log((half[:, None] * _WEIGHTS).ravel()) + profile(nodes)
 
 
-def _log_moment(nodes: Array, mass: Array, at: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """Return ln E exp(s L) at complex s."""
-    up = np.exp(at[:, None] * nodes + mass).sum(axis=1)
-    down = np.exp(-(at[:, None] + 1) * nodes + mass).sum(axis=1)
-    return np.log1p(at * (at + 1) * (up + down))
+def _log_moments(
+    profile: Profile, tilt: float, step: float, panels_in_tilt: int
+) -> Callable[[NDArray[np.complex128]], NDArray[np.complex128]]:
+    """Return what gives ln E exp(s L) at `_BLOCK` places s = tilt + iy, y in steps of `step`.
+
+    e^(iyx) is that of the block's first y times one that all blocks share, which costs most.
+    """
+    nodes, mass = _nodes(profile, tilt, panels_in_tilt)
+    sizes = np.exp(np.stack([tilt * nodes + mass, -(tilt + 1) * nodes + mass], axis=1))
+    turns = np.exp(1j * step * np.arange(_BLOCK)[:, None] * nodes)
+
+    def log_moments(at: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        up, down = (turns @ (sizes * np.exp(1j * at[0].imag * nodes)[:, None])).T
+        return np.log1p(at * (at + 1) * (up + down.conj()))
+
+    return log_moments

@@ -89,12 +89,14 @@ def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:
         problems.append(f"has no run of seed {', '.join(lost)}, which the grid asks for")
     if len({len(own) for own in by_seed.values() if own}) > 1:
         problems.append("has more runs of one seed than of another")
+    present: dict[tuple[str, ...], set[tuple[object, ...]]] = {}
     for cell in sweep.cells:
         wanted = {name: str(value) for name, value in cell.items() if name in runs[0] and _is_plain(value)}
-        telling = _telling(wanted)
-        wanted = {name: value for name, value in wanted.items() if name in telling}
-        if not any(all(same(run[name], value) for name, value in wanted.items()) for run in runs):
-            problems.append(f"has no run of {', '.join(f'{name}={value}' for name, value in wanted.items())}")
+        names = tuple(sorted(_telling(wanted)))
+        if names not in present:
+            present[names] = {tuple(plain(run[name]) for name in names) for run in runs}
+        if tuple(plain(wanted[name]) for name in names) not in present[names]:
+            problems.append(f"has no run of {', '.join(f'{name}={wanted[name]}' for name in names)}")
     return problems
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import pandas as pd
 
+from dpfl.reporting.results import Results
 from dpfl.reporting.tables import Page
 
 
@@ -53,6 +54,12 @@ def as_plain(value: object) -> object:
     if isinstance(value, str):
         return str(value)
     return int(value) if isinstance(value, int) else float(value)
+
+
+def checks_of(results: Results, paper: str, claim: str) -> pd.DataFrame:
+    """Return the rows of a paper's table of checks that belong to a claim."""
+    checks = results.table(paper, "checks")
+    return checks[checks["claim"] == claim]
 
 
 def errors(checks: pd.DataFrame) -> pd.Series:

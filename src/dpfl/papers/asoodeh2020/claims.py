@@ -7,7 +7,7 @@ import pandas as pd
 
 from dpfl.papers.asoodeh2020.run_figures import data_note
 from dpfl.reporting.claims import Check, Verdict, counted
-from dpfl.reporting.evidence import errors, passed
+from dpfl.reporting.evidence import checks_of, errors, passed
 from dpfl.reporting.results import Results
 
 KEY = "asoodeh2020"
@@ -15,15 +15,9 @@ DELTA = 1e-5
 """Where the figures' curves are compared along the epsilon axis."""
 
 
-def checks_of(results: Results, claim: str) -> pd.DataFrame:
-    """Return the rows of the table of checks that belong to a claim."""
-    checks = results.table(KEY, "checks")
-    return checks[checks["claim"] == claim]
-
-
 def dobrushin(results: Results) -> Verdict:
     """Two inputs reach the coefficient in every search; theta is met only where the projection costs nothing."""
-    rows = checks_of(results, "dobrushin")
+    rows = checks_of(results, KEY, "dobrushin")
     searched = rows["case"].str.contains("pairs of distributions")
     kernels = rows[~searched]
     exceeded = (kernels["independent"] > kernels["ours"] + kernels["tolerance"]).sum()
@@ -39,7 +33,7 @@ def dobrushin(results: Results) -> Verdict:
 
 def laplace(results: Results) -> Verdict:
     """Theorem 3's delta holds; its consequence fails for the last record."""
-    rows = checks_of(results, "laplace")
+    rows = checks_of(results, KEY, "laplace")
     stated_zero = rows["case"].str.startswith("stated delta = 0")
     bounds, zeros = rows[~stated_zero], rows[stated_zero]
     return counted(
@@ -53,7 +47,7 @@ def laplace(results: Results) -> Verdict:
 
 def gaussian(results: Results) -> Verdict:
     """Theorem 4 holds for step sizes up to 2/(beta + rho), a condition that the paper does not print."""
-    rows = checks_of(results, "gaussian")
+    rows = checks_of(results, KEY, "gaussian")
     too_long = rows["case"].str.startswith("eta = 8")
     within, beyond = rows[~too_long], rows[too_long]
     worst = beyond.loc[errors(beyond).idxmax()]
@@ -137,7 +131,7 @@ def _where(below: np.ndarray, epsilon: np.ndarray) -> str:
 
 def random_stopping(results: Results) -> Verdict:
     """The bound is one number for all records and valid; under weak contraction it is above 1 and says nothing."""
-    rows = checks_of(results, "random_stopping")
+    rows = checks_of(results, KEY, "random_stopping")
     informative = passed(rows) & (rows["ours"] < 1)
     data = results.figure(KEY, "random_stopping")
     sums = data[(data["route"] == "sum") & (data["contraction"] == "figure_2")]["delta"]

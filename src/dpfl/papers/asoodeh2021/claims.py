@@ -8,7 +8,7 @@ from dpfl.papers.asoodeh2021.dimension import dimension_cost
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
 from dpfl.papers.asoodeh2021.runs import data_note, stand_ins
 from dpfl.reporting.claims import Check, Verdict, counted, on_stand_in
-from dpfl.reporting.evidence import errors, passed
+from dpfl.reporting.evidence import checks_of, errors, passed
 from dpfl.reporting.results import Results
 
 KEY = "asoodeh2021"
@@ -16,15 +16,9 @@ EXPONENT_TOLERANCE = 0.1
 """How near a fitted exponent has to be to the one claimed."""
 
 
-def checks_of(results: Results, claim: str) -> pd.DataFrame:
-    """Return the rows of the table of checks that belong to a claim."""
-    checks = results.table(KEY, "checks")
-    return checks[checks["claim"] == claim]
-
-
 def theorem2(results: Results) -> Verdict:
     """Both forms agree, and no exact run exceeds them."""
-    rows = checks_of(results, "theorem2")
+    rows = checks_of(results, KEY, "theorem2")
     runs = rows["case"].str.startswith("exact run")
     forms = rows[~runs]
     return counted(
@@ -115,7 +109,7 @@ def stopping_costs(results: Results) -> str:
 
 def random_stopping(results: Results) -> Verdict:
     """The formulas hold; the suffix does not improve the guarantee, it worsens it."""
-    rows = checks_of(results, "random_stopping")
+    rows = checks_of(results, KEY, "random_stopping")
     suffix = rows["case"].str.startswith("suffix improves")
     formulas, suffixes = rows[~suffix], rows[suffix]
     worse = (suffixes["independent"] / suffixes["ours"]).max()
@@ -131,7 +125,7 @@ def random_stopping(results: Results) -> Verdict:
 
 def relaxed(results: Results) -> Verdict:
     """The relaxed bound lies above Theorem 2 and holds for concave losses, for which Theorem 2 need not."""
-    rows = checks_of(results, "relaxed")
+    rows = checks_of(results, KEY, "relaxed")
     runs = rows["case"].str.startswith("exact run")
     ordered, exact = rows[~runs], rows[runs]
     theorem = ordered["independent"].to_numpy()

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from dpfl.papers.vandijk2023 import run_claims
 from dpfl.papers.vandijk2023.runs import KEY
 from dpfl.reporting.claims import Check, Verdict, counted
-from dpfl.reporting.evidence import errors, passed
+from dpfl.reporting.evidence import checks_of, errors, passed
 from dpfl.reporting.results import Results
 
 NEAR = 0.1
 """A statement with "about" counts as met within this relative distance."""
 
 
-def checks_of(results: Results, claim: str) -> pd.DataFrame:
-    """Return the rows of the table of checks that belong to a claim."""
-    checks = results.table(KEY, "checks")
-    return checks[checks["claim"] == claim]
-
-
 def all_routes_agree(claim: str, routes: str) -> Check:
     """Return the check of a claim whose every case compares two routes to one number."""
 
     def check(results: Results) -> Verdict:
-        rows = checks_of(results, claim)
+        rows = checks_of(results, KEY, claim)
         evidence = f"{routes}; the largest difference is {errors(rows).max():.1e}."
         return counted(int(passed(rows).sum()), len(rows), evidence)
 
@@ -34,7 +27,7 @@ def all_routes_agree(claim: str, routes: str) -> Check:
 
 def subsampling(results: Results) -> Verdict:
     """The closed form is the double conjugate, and a pair of inputs attains it outside the chord."""
-    rows = checks_of(results, "subsampling")
+    rows = checks_of(results, KEY, "subsampling")
     attained = rows["case"].str.startswith("a pair attains")
     return counted(
         int(passed(rows).sum()),
@@ -47,7 +40,7 @@ def subsampling(results: Results) -> Verdict:
 
 def dpsgd_tight(results: Results) -> Verdict:
     """Valid for the run, tight in one round; over many rounds no single pair of data sets reaches it."""
-    rows = checks_of(results, "dpsgd_tight")
+    rows = checks_of(results, KEY, "dpsgd_tight")
     case = rows["case"].str
     valid, run, one = (rows[case.startswith(text)] for text in ("valid", "tight: ", "tight in one round"))
     middle = run.iloc[len(run) // 2]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpfl.papers.vandijk2023.runs import KEY
 from dpfl.reporting.claims import Outcome, Verdict, counted, on_stand_in
-from dpfl.reporting.evidence import passed
+from dpfl.reporting.evidence import checks_of, passed
 from dpfl.reporting.results import Results
 
 EQUAL_POINTS = 1.0
@@ -101,8 +101,7 @@ def _lost(private: pd.DataFrame) -> str:
 
 def last_epoch_noise(results: Results) -> Verdict:
     """Three parts: sqrt(2) in mu by composition; accuracy with the smaller last sigma, on top and within the budget."""
-    checks = results.table(KEY, "checks")
-    checks = checks[checks["claim"] == "last_epoch_noise"]
+    checks = checks_of(results, KEY, "last_epoch_noise")
     data = results.figure(KEY, "strategies")
     unpaid, paid = (decided(data[data["strategy"] == name]) for name in ("last_epoch_unpaid", "last_epoch"))
     raised = unpaid["privacy_epsilon_pld"] / unpaid["epsilon"]
@@ -119,8 +118,7 @@ def last_epoch_noise(results: Results) -> Verdict:
 
 def arsinh_noise(results: Results) -> Verdict:
     """Lighter tails, at a price in privacy; accuracy at equal budget decides on convergence."""
-    checks = results.table(KEY, "checks")
-    checks = checks[checks["claim"] == "arsinh_noise"]
+    checks = checks_of(results, KEY, "arsinh_noise")
     lighter = checks["case"].str.startswith("lighter tail")
     tails, spent = checks[lighter], checks[~lighter]
     data = results.figure(KEY, "strategies")

@@ -9,12 +9,15 @@ from dpfl.papers.bhaskar2025 import cells as cells_module
 from dpfl.papers.bhaskar2025.cells import (
     INSIDE,
     OUTSIDE,
+    UNDECIDED,
+    each_once,
     interval_half_width,
     measured_cells,
     predicted,
     prediction_half_width,
     published_cells,
 )
+from dpfl.papers.bhaskar2025.tables import TABLES
 from dpfl.reporting.results import Results
 
 LINEAR = "table == 2 and model == 'scatter_linear'"
@@ -117,11 +120,43 @@ def test_one_run_has_no_interval():
 def test_the_prediction_interval_holds_the_mean_of_ten_in_95_percent_of_all_cases():
     # 4000 trials: a share outside of 0.95 +- 0.0125 has probability below 3e-4 where the formula is right.
     draw = np.random.default_rng(0)
-    ours, theirs = draw.normal(90, 2, (4000, 3)), draw.normal(90, 2, (4000, 10)).mean(1)
+    ours, theirs = draw.normal(90, 0.2, (4000, 3)), draw.normal(90, 0.2, (4000, 10)).mean(1)
     half = prediction_half_width(pd.Series(ours.std(1, ddof=1)), pd.Series(np.full(4000, 3)))
     sides = predicted(pd.Series(ours.mean(1) - theirs), half)
     assert abs((sides == INSIDE).mean() - 0.95) < 0.0125
     assert ((sides == INSIDE) | (sides == OUTSIDE)).all()
+
+
+def test_an_interval_that_takes_in_nearly_anything_decides_nothing_but_what_lies_outside():
+    sides = predicted(pd.Series([-57.7, -57.7, 3.0]), pd.Series([124.7, 20.0, 9.9]))
+    assert list(sides) == [UNDECIDED, OUTSIDE, INSIDE]
+
+
+def test_constant_models_are_counted_and_stay_in_the_mean(as_runs, rows_of_runs):
+    runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == inf and local_epochs == 2", range(3))
+    runs["accuracy_pct"] = [11.35, 98.28, 11.35]
+    (cell,) = measured_cells(as_runs(runs), 2).query("runs > 0").to_dict("records")
+    assert (cell["constant"], cell["diverged"], cell["prediction"]) == (2, 0, UNDECIDED)
+    assert cell["accuracy_pct"] == pytest.approx(40.327, abs=1e-3)
+    page = TABLES["table_2"].page(measured_cells(as_runs(runs), 2))
+    assert "40.33 ± 124.68 (3, 2 constant)" in page.body.to_string() and "-57.66 (wide)" in page.body.to_string()
+    assert any("gives one answer to everything" in note for note in page.notes)
+
+
+def test_the_advantage_over_one_local_epoch_is_paired_by_seed(as_runs, rows_of_runs):
+    runs = rows_of_runs("table == 2 and model == 'scatter_linear' and epsilon == 1.2 and local_epochs < 4", range(3))
+    runs["accuracy_pct"] = [96.0, 96.1, 95.0, 95.3, 97.0, 97.2]
+    alone = rows_of_runs("table == 2 and model == 'scatter_linear' and epsilon == 1.2 and local_epochs == 1", [7])
+    cells = measured_cells(as_runs(runs, alone), 2).query("runs > 0").set_index("local_epochs")
+    assert cells.loc[2, "over_first_pct"] == pytest.approx(0.2)
+    half = stats.t.ppf(0.975, 2) * 0.1 / math.sqrt(3)
+    assert cells.loc[2, "over_first_interval_pct"] == pytest.approx(half) and cells.loc[1, "over_first_pct"] == 0
+
+
+def test_two_schedules_of_equal_length_are_two_runs(rows_of_runs):
+    rows = rows_of_runs("table == 2 and model == 'cnn_tanh' and epsilon == 1.2 and local_epochs < 4", [0])
+    rows = rows.assign(local_epochs=0, rounds=2, local_epochs_by_round=["[1, 3]", "[3, 1]"])
+    assert len(each_once(rows)) == 2 and len(each_once(pd.concat([rows, rows]))) == 2
 
 
 def test_cells_without_spread_forgive_only_the_rounding_of_the_print():

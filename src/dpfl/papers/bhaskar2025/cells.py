@@ -17,7 +17,9 @@ from dpfl.reporting.results import Results
 CELL = ["model", "epsilon", "local_epochs", "rounds", "clients"]
 PUBLISHED_RUNS = 10
 ROUNDING_PCT = 0.005  # published values have two decimals
-INSIDE, OUTSIDE = "inside", "outside"
+INSIDE, OUTSIDE, UNDECIDED = "inside", "outside", "undecided"
+WIDE_PCT = 10.0  # half-width of a prediction interval beyond which a value inside says nothing
+CONSTANT_PCT = 12.0  # accuracy that a constant answer does not exceed: ten classes, the largest with 11.35 % of MNIST
 _PRIVACY = [f"privacy_{name}" for name in ("noise_multiplier", "delta", "epsilon_rdp", "epsilon_pld", "sampling")]
 _RUN = [
     "dataset",
@@ -80,18 +82,22 @@ def with_settings(runs: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFra
 
 
 def each_once(runs: pd.DataFrame, *settings: str) -> pd.DataFrame:
-    """Return every run once: it is known by `settings`, cell and seed, whichever entries of the grid asked for it."""
-    return runs.drop_duplicates([*settings, "dataset", *CELL, "seed"])
+    """Return every run once: it is known by `settings`, cell, schedule and seed, whichever entries of the grid asked
+    for it."""
+    schedule = [name for name in ("local_epochs_by_round",) if name in runs]
+    return runs.drop_duplicates([*settings, "dataset", *CELL, *schedule, "seed"])
 
 
 def measured_cells(results: Results, table: int) -> pd.DataFrame:
     """Return the cells of one published table with what was measured for each, under the settings of paper.yaml.
 
-    Added columns: ran_on (the dataset, "" where nothing ran), stand_in, data_note, runs, diverged, accuracy_pct (mean
-    over runs), sd_pct, local_accuracy_pct (the clients' own models before the last average; nan where not measured),
-    interval_pct (half-width of the 95 % interval by Student's t; nan below two runs),
-    difference_pct (ours minus published; nan for stand-in data, which are not comparable), prediction_pct and
-    prediction (see `prediction_half_width`, `predicted`), noise_multiplier, delta, epsilon_rdp, epsilon_pld, sampling.
+    Added columns: ran_on (the dataset, "" where nothing ran), stand_in, data_note, runs, diverged (runs that reached
+    numbers that are none), constant (runs whose model gives one answer to everything), accuracy_pct (mean over all
+    runs), sd_pct, local_accuracy_pct (the clients' own models before the last average; nan where not measured),
+    interval_pct (half-width of the 95 % interval by Student's t; nan below two runs), difference_pct (ours minus
+    published; nan for stand-in data, which are not comparable), prediction_pct and prediction (see
+    `prediction_half_width`, `predicted`), noise_multiplier, delta, epsilon_rdp, epsilon_pld, sampling; in Tables 2 to 4
+    over_first_pct and over_first_interval_pct (mean advantage over (1, 20) on the seeds that both ran, and half-width).
     """
     published = published_cells().query("table == @table")
     runs = each_once(with_settings(all_runs(results), load("bhaskar2025").settings))
@@ -101,13 +107,17 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
         data_note=("data_note", "first"),
         runs=("accuracy_pct", "size"),
         diverged=("status", lambda status: (status == "diverged").sum()),
+        constant=("accuracy_pct", lambda accuracy: (accuracy < CONSTANT_PCT).sum()),
         accuracy_pct=("accuracy_pct", "mean"),
         sd_pct=("accuracy_pct", "std"),
         local_accuracy_pct=("local_accuracy_pct", "mean"),
         **{name.removeprefix("privacy_"): (name, "first") for name in _PRIVACY},
     )
     cells = published.merge(summary, on=["dataset", *CELL], how="left")
-    cells[["runs", "diverged"]] = cells[["runs", "diverged"]].fillna(0).astype(int)
+    if table < 5:
+        cells = cells.merge(_over_first(runs), on=["dataset", *CELL], how="left")
+    counts = ["runs", "diverged", "constant"]
+    cells[counts] = cells[counts].fillna(0).astype(int)
     cells["stand_in"] = cells["stand_in"].eq(True)
     text = ["ran_on", "data_note", "sampling"]
     cells[text] = cells[text].fillna("")
@@ -116,6 +126,18 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     cells["prediction_pct"] = prediction_half_width(cells["sd_pct"], cells["runs"]).where(~cells["stand_in"])
     cells["prediction"] = predicted(cells["difference_pct"], cells["prediction_pct"])
     return cells
+
+
+def _over_first(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return each cell's advantage over (1, 20), seed by seed: columns as `measured_cells` says."""
+    column = ["dataset", "model", "epsilon", "clients", "seed"]
+    first = runs.loc[runs["local_epochs"] == 1, [*column, "accuracy_pct"]]
+    pairs = runs.merge(first, on=column, suffixes=("", "_first"))
+    pairs["over"] = pairs["accuracy_pct"] - pairs["accuracy_pct_first"]
+    known = pairs.groupby(["dataset", *CELL], as_index=False)
+    over = known.agg(over_first_pct=("over", "mean"), sd=("over", "std"), shared=("over", "size"))
+    over["over_first_interval_pct"] = interval_half_width(over.pop("sd"), over.pop("shared"))
+    return over
 
 
 def interval_half_width(sd: pd.Series, runs: pd.Series) -> pd.Series:
@@ -134,7 +156,9 @@ def prediction_half_width(sd: pd.Series, runs: pd.Series) -> pd.Series:
 
 
 def predicted(difference: pd.Series, half_width: pd.Series) -> pd.Series:
-    """Return "inside" or "outside" for each published value, "" where there is no prediction interval."""
+    """Return where each published value lies, "" where there is no prediction interval: "inside", "outside", or
+    "undecided" where it lies in an interval of more than `WIDE_PCT` to each side, which takes in nearly anything."""
     known = half_width.notna() & difference.notna()
     inside = difference.abs() <= half_width + ROUNDING_PCT
-    return inside.map({True: INSIDE, False: OUTSIDE}).where(known, "")
+    where = inside.map({True: INSIDE, False: OUTSIDE}).mask(inside & (half_width > WIDE_PCT), UNDECIDED)
+    return where.where(known, "")

@@ -6,12 +6,12 @@ import math
 
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.cells import INSIDE, OUTSIDE, measured_cells
+from dpfl.papers.bhaskar2025.cells import INSIDE, OUTSIDE, UNDECIDED, measured_cells
 from dpfl.papers.bhaskar2025.pages import MODEL_NAMES, numbers
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import Page
 
-FALL_PCT = 10.0  # points between the clients' own models and their average that count as a collapse
+FALL_PCT = 10.0  # points between the clients' own models and their average that count as a fall
 _KEY = ["dataset", "model", "epsilon"]
 _KEPT = ["ran_on", "stand_in", "runs", "accuracy_pct", "interval_pct", "local_accuracy_pct"]
 _PRINT = ["published_accuracy_pct", "difference_pct", "prediction"]
@@ -60,19 +60,22 @@ def _notes(cells: pd.DataFrame) -> list[str]:
         return ["Nothing was run at this scale.", *notes]
     measured = cells.dropna(subset="local_accuracy_pct")
     change = measured["accuracy_pct"] - measured["local_accuracy_pct"]
+    alone = measured["many_rounds_pct"] - measured["local_accuracy_pct"]
+    falls, lags = change < -FALL_PCT, alone > FALL_PCT
     notes.append(
-        f"In {(change < -FALL_PCT).sum()} of {len(measured)} rows the average is more than {FALL_PCT:g} points less "
-        f"accurate than the models that go into it: there averaging fails, not training. In {(change > 0).sum()} it is "
-        "more accurate."
+        f"In {falls.sum()} of {len(measured)} rows the average is more than {FALL_PCT:g} points less accurate than the "
+        f"models that go into it: there averaging fails, and in {(falls & lags).sum()} of them training does too (the "
+        f"clients alone are more than {FALL_PCT:g} points below (1, 20)). In {(lags & ~falls).sum()} training alone "
+        f"does. In {(change > 0).sum()} the average is more accurate than what goes into it."
     )
     compared = cells[cells["difference_pct"].notna()]
     if len(compared):
         better, worse = (compared["difference_pct"] > 1).sum(), (compared["difference_pct"] < -1).sum()
-        inside, outside = ((compared["prediction"] == side).sum() for side in (INSIDE, OUTSIDE))
+        inside, outside, wide = ((compared["prediction"] == side).sum() for side in (INSIDE, OUTSIDE, UNDECIDED))
         notes.append(
             f"Ours is more than a point above the published value in {better} of {len(compared)} rows and more than a "
             f"point below in {worse}. {inside} published values lie inside of their prediction interval, {outside} "
-            "outside."
+            f"outside, {wide} in one too wide to tell."
         )
     if cells["stand_in"].any():
         notes.append("Stand-in data are not comparable with the published values.")

@@ -6,15 +6,17 @@ paper does not state. Its score for one model is the log likelihood of the print
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.optimize import minimize_scalar
 
+from dpfl.engine.randomness import generator
 from dpfl.papers import load
 from dpfl.papers.bhaskar2025.cells import PUBLISHED_RUNS, all_runs, each_once, published_cells, with_settings
 from dpfl.reporting.results import Results
@@ -23,6 +25,7 @@ OPEN = ("batch_size", "delta", "accountant", "sampling", "normalisation", "initi
 CHOSEN = "chosen settings"
 FREEDOM = 3  # of Student's law of the residuals: a single cell far off does not decide
 DISCREPANCY_PCT = (0.01, 30.0)  # range of the fitted typical misfit; no less than the rounding of the print
+CHANCES = 200  # draws behind the range of gains that seeds alone make
 _GROUP = ["dataset", "ran_on", "stand_in", "model"]
 _WHERE = ["epsilon", "local_epochs", "rounds"]
 
@@ -30,28 +33,29 @@ _WHERE = ["epsilon", "local_epochs", "rounds"]
 def candidate_cells(results: Results) -> pd.DataFrame:
     """Return a row for each candidate and each cell (ten clients) that it and the chosen settings both ran.
 
-    Columns: candidate, dataset, ran_on, stand_in, model, epsilon, local_epochs, rounds, runs, accuracy_pct (mean),
-    seed_sd_pct (standard deviation between seeds, pooled over the candidates of the cell, or of the model where no
-    cell has two; 0 where nothing has), effect_pct (mean over shared seeds of candidate minus chosen; of all seeds where
-    none is shared), published_accuracy_pct and residual_pct (ours minus published; both nan on stand-in data).
+    Columns: candidate, dataset, ran_on, stand_in, model, epsilon, local_epochs, rounds, runs, shared_runs (seeds that
+    the chosen settings ran too), chosen_runs, accuracy_pct (mean), seed_sd_pct (standard deviation between seeds,
+    pooled over the candidates of the cell, or of the model where no cell has two; 0 where nothing has), effect_pct
+    (mean over shared seeds of candidate minus chosen; of all seeds where none is shared), published_accuracy_pct and
+    residual_pct (the chosen settings' mean plus the effect, minus published; both nan on stand-in data).
     """
     runs = _candidate_runs(results)
     by = ["candidate", *_GROUP, *_WHERE]
     cells = runs.groupby(by, as_index=False, sort=False).agg(
         runs=("accuracy_pct", "size"), accuracy_pct=("accuracy_pct", "mean"), variance=("accuracy_pct", "var")
     )
-    chosen = cells.loc[cells["candidate"] == CHOSEN, [*_GROUP, *_WHERE, "accuracy_pct"]]
-    cells = cells.merge(chosen.rename(columns={"accuracy_pct": "chosen_pct"}), on=[*_GROUP, *_WHERE])
-    shared = _shared_effects(runs)
-    cells = cells.merge(shared, on=by, how="left")
+    chosen = cells.loc[cells["candidate"] == CHOSEN, [*_GROUP, *_WHERE, "accuracy_pct", "runs"]]
+    chosen = chosen.rename(columns={"accuracy_pct": "chosen_pct", "runs": "chosen_runs"})
+    cells = cells.merge(chosen, on=[*_GROUP, *_WHERE]).merge(_shared_effects(runs), on=by, how="left")
+    cells["shared_runs"] = cells["shared_runs"].fillna(0).astype(int)
     cells["effect_pct"] = cells["effect_pct"].fillna(cells["accuracy_pct"] - cells["chosen_pct"])
     cells["seed_sd_pct"] = _seed_deviations(cells)
     published = published_cells().query("table < 5").drop(columns=["table", "clients"])
-    cells = cells.merge(published, on=["dataset", "model", *_WHERE], how="left")
+    cells = cells.merge(published, on=["dataset", "model", *_WHERE])
     cells["published_accuracy_pct"] = cells["published_accuracy_pct"].where(~cells["stand_in"].eq(True))
-    cells["residual_pct"] = cells["accuracy_pct"] - cells["published_accuracy_pct"]
-    kept = ["runs", "accuracy_pct", "seed_sd_pct", "effect_pct", "published_accuracy_pct", "residual_pct"]
-    return cells[[*by, *kept]]
+    cells["residual_pct"] = cells["chosen_pct"] + cells["effect_pct"] - cells["published_accuracy_pct"]
+    counts = ["runs", "shared_runs", "chosen_runs"]
+    return cells[[*by, *counts, "accuracy_pct", "seed_sd_pct", "effect_pct", "published_accuracy_pct", "residual_pct"]]
 
 
 def _candidate_runs(results: Results) -> pd.DataFrame:
@@ -81,7 +85,8 @@ def _shared_effects(runs: pd.DataFrame) -> pd.DataFrame:
     chosen = runs.loc[runs["candidate"] == CHOSEN, [*where, "seed", "accuracy_pct"]]
     pairs = runs.merge(chosen, on=[*where, "seed"], suffixes=("", "_chosen"))
     pairs["effect_pct"] = pairs["accuracy_pct"] - pairs["accuracy_pct_chosen"]
-    return pairs.groupby(["candidate", *where], as_index=False)["effect_pct"].mean()
+    known = pairs.groupby(["candidate", *where], as_index=False)
+    return known.agg(effect_pct=("effect_pct", "mean"), shared_runs=("effect_pct", "size"))
 
 
 def _seed_deviations(cells: pd.DataFrame) -> pd.Series:
@@ -97,23 +102,29 @@ def _seed_deviations(cells: pd.DataFrame) -> pd.Series:
 
 
 def scores(results: Results) -> pd.DataFrame:
-    """Return a row for each candidate, dataset and model, the best score first, chosen settings included.
+    """Return a row for each candidate, dataset and model, of each dataset and model the best score first.
 
     Columns: candidate, dataset, ran_on, stand_in, model, cells, runs_least, runs_most, effect_pct (mean over cells),
-    misfit_pct and misfit_last_pct (mean of |ours - published| over the cells with more than one round, and at one
-    round), discrepancy_pct (fitted), log_likelihood, gain (over the chosen settings on the same cells: above 0 fits
-    better), gain_all (the candidate's sum over its models). On stand-in data what needs the print is nan.
+    misfit_pct and misfit_last_pct (mean of |residual_pct| over the cells with more than one round, and at one round),
+    discrepancy_pct (fitted), log_likelihood, gain (over the chosen settings on the same cells: above 0 fits better),
+    chance_low and chance_high (see `chance_gains`). On stand-in data what needs the print is nan.
     """
     cells = candidate_cells(results)
+    known: dict[tuple[Any, ...], tuple[float, float]] = {}
     rows = []
-    for key, own in cells.groupby(["candidate", *_GROUP], sort=False):
+    for (candidate, *group), own in cells.groupby(["candidate", *_GROUP], sort=False):
         chosen = cells[cells["candidate"] == CHOSEN].merge(own[[*_GROUP, *_WHERE]], on=[*_GROUP, *_WHERE])
-        rows.append({**dict(zip(["candidate", *_GROUP], key, strict=True)), **_score(own, chosen)})
+        row = {"candidate": candidate, **dict(zip(_GROUP, group, strict=True)), **_score(own, chosen)}
+        shared = own["shared_runs"].min()
+        key = (*group, shared, *own[_WHERE].itertuples(index=False, name=None))
+        if key not in known:
+            known[key] = _chance(_by_seed(results, chosen), chosen, shared)
+        low, high = (np.nan, np.nan) if candidate == CHOSEN else known[key]
+        rows.append({**row, "chance_low": low, "chance_high": high})
     if not rows:
-        return pd.DataFrame(columns=["candidate", *_GROUP, *_SCORES, "gain_all"])
-    table = pd.DataFrame(rows)
-    table["gain_all"] = table.groupby("candidate")["gain"].transform(lambda gains: gains.sum(min_count=1))
-    return table.sort_values(["gain_all", "candidate", "model"], ascending=[False, True, True], ignore_index=True)
+        return pd.DataFrame(columns=["candidate", *_GROUP, *_SCORES, "chance_low", "chance_high"])
+    order = ["dataset", "model", "gain", "candidate"]
+    return pd.DataFrame(rows).sort_values(order, ascending=[True, True, False, True], ignore_index=True)
 
 
 _SCORES = ["cells", "runs_least", "runs_most", "effect_pct", "misfit_pct", "misfit_last_pct"]
@@ -123,27 +134,59 @@ _SCORES += ["discrepancy_pct", "log_likelihood", "gain"]
 def _score(own: pd.DataFrame, chosen: pd.DataFrame) -> dict[str, float]:
     """Return the numbers of one row of `scores`."""
     misfit = own["residual_pct"].abs()
-    log_likelihood, discrepancy = _fit(own)
+    log_likelihood, discrepancy = best_discrepancy(*_residuals(own))
     values = [len(own), own["runs"].min(), own["runs"].max(), own["effect_pct"].mean()]
     values += [misfit[own["rounds"] > 1].mean(), misfit[own["rounds"] == 1].mean()]
-    values += [discrepancy, log_likelihood, log_likelihood - _fit(chosen)[0]]
+    values += [discrepancy, log_likelihood, log_likelihood - best_discrepancy(*_residuals(chosen))[0]]
     return dict(zip(_SCORES, values, strict=True))
 
 
-def _fit(cells: pd.DataFrame) -> tuple[float, float]:
-    """Return the score and the fitted discrepancy of one candidate's cells; nan where there is nothing to compare."""
-    if cells["residual_pct"].isna().any():
+def _residuals(cells: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the residuals and what the seeds of the chosen settings and of the print make of them, in points."""
+    noise = cells["seed_sd_pct"].to_numpy(float) * np.sqrt(
+        1 / PUBLISHED_RUNS + 1 / cells["chosen_runs"].to_numpy(float)
+    )
+    return cells["residual_pct"].to_numpy(float), noise
+
+
+def _by_seed(results: Results, chosen: pd.DataFrame) -> NDArray[np.float64]:
+    """Return the accuracies of the chosen settings in these cells, (seeds, cells), of the seeds that ran them all."""
+    runs = _candidate_runs(results).query("candidate == @CHOSEN").merge(chosen[[*_GROUP, *_WHERE]])
+    wide = runs.pivot(index="seed", columns=_WHERE, values="accuracy_pct").dropna()
+    return wide[list(chosen[_WHERE].itertuples(index=False, name=None))].to_numpy(float)
+
+
+def _chance(accuracies: NDArray[np.float64], chosen: pd.DataFrame, shared: int) -> tuple[float, float]:
+    """Return the central 95 % of `chance_gains`; nan where nothing is published or there is no second seed."""
+    residuals, noise = _residuals(chosen)
+    if not shared or len(accuracies) < 2 or np.isnan(residuals).any():
         return np.nan, np.nan
-    residuals = cells["residual_pct"].to_numpy(float)
-    noise = cells["seed_sd_pct"].to_numpy(float) * np.sqrt(1 / PUBLISHED_RUNS + 1 / cells["runs"].to_numpy(float))
-    return best_discrepancy(residuals, noise)
+    return tuple(np.quantile(chance_gains(accuracies, residuals, noise), (0.025, 0.975)).tolist())
+
+
+def chance_gains(
+    accuracies: NDArray[np.float64], residuals: NDArray[np.float64], noise: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return `CHANCES` gains of candidates that are the chosen settings with other seeds.
+
+    Their effect, one seed less another, is drawn from the normal law with twice the covariance that the cells of
+    `accuracies` (seeds, cells) have between seeds. A candidate that shares draws with the chosen settings has less
+    noise in its effect: what lies beyond these gains is no chance, what lies among them may be.
+    """
+    deviations = (accuracies - accuracies.mean(axis=0)) * math.sqrt(2 / (len(accuracies) - 1))
+    effects = generator(0, "noise").standard_normal((CHANCES, len(accuracies))) @ deviations
+    score = best_discrepancy(residuals, noise)[0]
+    return np.array([best_discrepancy(residuals + effect, noise)[0] - score for effect in effects])
 
 
 def best_discrepancy(residuals: NDArray[np.float64], noise: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the largest log likelihood over the discrepancy, and that discrepancy in points; arguments (cells,)."""
+    """Return the largest log likelihood over the discrepancy, and that discrepancy in points; arguments (cells,). Both
+    are nan where a residual is."""
+    if np.isnan(residuals).any():
+        return np.nan, np.nan
     low, high = np.log(DISCREPANCY_PCT)
     grid = np.linspace(low, high, 60)
-    start = grid[np.argmax([log_likelihood(residuals, noise, np.exp(point)) for point in grid])]
+    start = grid[np.argmax(log_likelihood(residuals, noise, np.exp(grid)))]
     step = grid[1] - grid[0]
     found = minimize_scalar(
         lambda point: -log_likelihood(residuals, noise, np.exp(point)),
@@ -153,11 +196,12 @@ def best_discrepancy(residuals: NDArray[np.float64], noise: NDArray[np.float64])
     return -float(found.fun), float(np.exp(found.x))
 
 
-def log_likelihood(residuals: NDArray[np.float64], noise: NDArray[np.float64], discrepancy: float) -> float:
-    """Return the log likelihood of residuals (cells,), in points, under Student's law with three degrees of freedom.
+def log_likelihood(residuals: NDArray[np.float64], noise: NDArray[np.float64], discrepancy: ArrayLike) -> NDArray:
+    """Return the log likelihood of residuals (cells,), in points, under Student's law with three degrees of freedom, at
+    each discrepancy; in the shape of `discrepancy`.
 
     The scale of each cell is sqrt(noise^2 + discrepancy^2): `noise` (cells,) is what the seeds make of a difference of
     two means, s sqrt(1/10 + 1/n), and `discrepancy` > 0 what no seed explains, one number for all cells.
     """
-    scale = np.sqrt(noise**2 + discrepancy**2)
-    return float(stats.t.logpdf(residuals, FREEDOM, scale=scale).sum())
+    scale = np.sqrt(noise**2 + np.square(discrepancy)[..., None])
+    return stats.t.logpdf(residuals, FREEDOM, scale=scale).sum(-1)

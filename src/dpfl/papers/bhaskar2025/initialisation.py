@@ -21,7 +21,7 @@ _CELL = ["dataset", "ran_on", "stand_in", "model", "epsilon", "local_epochs", "r
 
 
 def initialisation_cells(results: Results) -> pd.DataFrame:
-    """Return a row for each initialisation and each cell (ten clients) that ran with both.
+    """Return a row for each initialisation and each cell (ten clients), from the seeds that ran with both.
 
     Columns: dataset, ran_on, stand_in, model, epsilon, local_epochs, rounds, initialisation, runs, accuracy_pct and
     interval_pct (averaged model; mean and half-width of its 95 % interval), local_accuracy_pct and local_interval_pct
@@ -29,8 +29,10 @@ def initialisation_cells(results: Results) -> pd.DataFrame:
     """
     settings = {name: value for name, value in load("bhaskar2025").settings.items() if name != "initialisation"}
     runs = with_settings(all_runs(results), {**settings, "clients": load("bhaskar2025").tables["table_2"]["clients"]})
+    runs = each_once(runs, "initialisation")
+    both = runs.groupby([*_CELL, "seed"])["initialisation"].transform("nunique") == 2
     cells = (
-        each_once(runs, "initialisation")
+        runs[both]
         .groupby([*_CELL, "initialisation"], as_index=False, sort=False)
         .agg(
             runs=("accuracy_pct", "size"),
@@ -42,9 +44,8 @@ def initialisation_cells(results: Results) -> pd.DataFrame:
     )
     cells["interval_pct"] = interval_half_width(cells.pop("sd"), cells["runs"])
     cells["local_interval_pct"] = interval_half_width(cells.pop("local_sd"), cells["runs"])
-    both = cells.groupby(_CELL)["initialisation"].transform("nunique") == 2
     published = published_cells().query("table < 5").drop(columns=["table", "clients"])
-    cells = cells[both].merge(published, on=["dataset", "model", "epsilon", "local_epochs", "rounds"], how="left")
+    cells = cells.merge(published, on=["dataset", "model", "epsilon", "local_epochs", "rounds"], how="left")
     cells["published_accuracy_pct"] = cells["published_accuracy_pct"].where(~cells["stand_in"].eq(True))
     return cells.sort_values([*_CELL, "initialisation"], ignore_index=True)
 

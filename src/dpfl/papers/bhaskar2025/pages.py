@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from dpfl.papers.bhaskar2025.cells import PUBLISHED_RUNS
@@ -18,7 +20,7 @@ NOT_COMPARABLE = "not comparable"
 
 
 def identification_page(scores: pd.DataFrame) -> Page:
-    """Lay the candidates out, the best fit first; only what has a rival, or the print to compare with, is of use."""
+    """Lay the candidates out, of each model the best fit first."""
     body = pd.DataFrame(
         {
             "Candidate": scores["candidate"],
@@ -33,7 +35,10 @@ def identification_page(scores: pd.DataFrame) -> Page:
             "Misfit, (20, 1)": numbers(scores["misfit_last_pct"], "{:.2f}"),
             "Typical": numbers(scores["discrepancy_pct"], "{:.2f}"),
             "Gain": numbers(scores["gain"], "{:+.1f}"),
-            "Gain, all": numbers(scores["gain_all"], "{:+.1f}"),
+            "By chance": [
+                "–" if pd.isna(row.chance_low) else f"{row.chance_low:+.1f} to {row.chance_high:+.1f}"
+                for row in scores.itertuples()
+            ],
         }
     )
     return Page(body, _identification_notes(scores))
@@ -49,36 +54,59 @@ def _identification_notes(scores: pd.DataFrame) -> list[str]:
     notes = [
         "A candidate differs from the chosen settings of paper.yaml in what it names, and in nothing else. Effect: its "
         "mean difference in accuracy to them, in points, on the seeds that both ran. Misfit: mean of "
-        "|ours - published| in points.",
+        "|ours - published| in points, ours being the mean of the chosen settings plus the effect.",
         "Score: log likelihood of the published accuracies, each by Student's law with "
-        f"{FREEDOM} degrees of freedom around our mean, of scale sqrt(s² (1/{PUBLISHED_RUNS} + 1/n) + d²). s: standard "
-        "deviation between seeds, pooled over candidates; n: our runs; d (Typical): the misfit that seeds do not "
-        "explain, one number a candidate and model, set to what makes the score largest, between "
+        f"{FREEDOM} degrees of freedom around ours, of scale sqrt(s² (1/{PUBLISHED_RUNS} + 1/n) + d²). s: standard "
+        "deviation between seeds, pooled over candidates; n: runs of the chosen settings; d (Typical): the misfit that "
+        "seeds do not explain, one number a candidate and model, set to what makes the score largest, between "
         f"{DISCREPANCY_PCT[0]:g} and {DISCREPANCY_PCT[1]:g} points. Gain: score less that of the chosen settings on "
-        "the same cells; above 0 fits better. Gain, all: the sum over models.",
+        "the same cells; above 0 fits better. By chance: where 95 % of the gains lie that the chosen settings reach "
+        "over themselves, the effect being the difference of two of their seeds (normal, with the covariance of cells "
+        "between seeds); a gain in there tells nothing. Delta and accountant change private cells alone.",
     ]
     if scores.empty:
         return ["Nothing was run at this scale.", *notes]
     if stand_ins := sorted(set(scores.loc[scores["stand_in"], "ran_on"])):
         notes.append(f"Scores are {NOT_COMPARABLE} and left out on stand-in data ({', '.join(stand_ins)}).")
-    scored = scores.dropna(subset="gain_all")
-    if scored["candidate"].nunique() > 1:
-        notes += [_verdict(scored), *_last_cells(scored)]
-    return notes
+    rivals = scores.dropna(subset="gain").groupby(["dataset", "model"]).filter(lambda rows: len(rows) > 1)
+    groups = list(rivals.groupby(["dataset", "model"]))
+    notes += [_verdict(f"{dataset}, {MODEL_NAMES[model]}", rows) for (dataset, model), rows in groups]
+    return [*notes, *_together(rivals, len(groups)), *_last_cells(rivals)]
 
 
-def _verdict(scored: pd.DataFrame) -> str:
-    """Name the candidate that fits best and the one after it."""
-    gains = scored.drop_duplicates("candidate").set_index("candidate")["gain_all"]
-    (best, second), tried = gains.index[:2], len(gains)
-    verb = "fit" if best == CHOSEN else "fits"
+def _verdict(where: str, rows: pd.DataFrame) -> str:
+    """Name the candidate that fits a model best and the one after it, and say which of all can be told apart."""
+    best, second = rows.nlargest(2, "gain").itertuples()
+    others = rows[rows["candidate"] != CHOSEN]
+    apart = {
+        "better": others[others["gain"] > others["chance_high"]],
+        "worse": others[others["gain"] < others["chance_low"]],
+    }
+    told = [f"{word}: {', '.join(found['candidate'])}" for word, found in apart.items() if len(found)]
     return (
-        f"Of {tried} candidates {_named(best)} {verb} best ({gains[best]:+.1f}); runner-up: {_named(second)} "
-        f"({gains[second]:+.1f})."
+        f"{where}: best fit among the chosen settings and {len(others)} others: {_named(best)}; runner-up: "
+        f"{_named(second)}. Told from the chosen settings by more than chance: {'; '.join(told) or 'none'}."
     )
 
 
-def _named(candidate: str) -> str:
+def _together(rivals: pd.DataFrame, groups: int) -> list[str]:
+    """Say which candidate fits best on all data and models together, of those that ran on all of them."""
+    sums = rivals.groupby("candidate")["gain"].agg(["sum", "size"]).query("size == @groups")["sum"].nlargest(2)
+    if groups < 2 or len(sums) < 2:
+        return []
+    (best, most), (second, next_) = sums.items()
+    return [
+        f"All {groups} together, candidates that ran on each: best fit {_name(best)} ({most:+.1f}), runner-up "
+        f"{_name(second)} ({next_:+.1f})."
+    ]
+
+
+def _named(row: Any) -> str:
+    """Return a candidate's name and gain within a sentence."""
+    return f"{_name(row.candidate)} ({row.gain:+.1f})"
+
+
+def _name(candidate: str) -> str:
     """Return a candidate's name within a sentence."""
     return f"the {CHOSEN}" if candidate == CHOSEN else candidate
 
@@ -87,7 +115,8 @@ def _last_cells(scored: pd.DataFrame) -> list[str]:
     """Say, model by model, how far the candidates come at (20, 1)."""
     notes = []
     for (dataset, model), rows in scored.dropna(subset="misfit_last_pct").groupby(["dataset", "model"]):
-        chosen, others = rows[rows["candidate"] == CHOSEN], rows[rows["candidate"] != CHOSEN]
+        chosen = rows[rows["candidate"] == CHOSEN]
+        others = rows[(rows["candidate"] != CHOSEN) & (rows["cells"] == rows["cells"].max())]
         if chosen.empty or others.empty:
             continue
         nearest = others.loc[others["misfit_last_pct"].idxmin()]

@@ -9,7 +9,15 @@ from functools import partial
 import pandas as pd
 
 from dpfl.auditing.evidence import canaries, canaries_page
-from dpfl.papers.bhaskar2025.cells import INSIDE, OUTSIDE, PUBLISHED_RUNS, measured_cells
+from dpfl.papers.bhaskar2025.cells import (
+    CONSTANT_PCT,
+    INSIDE,
+    OUTSIDE,
+    PUBLISHED_RUNS,
+    UNDECIDED,
+    WIDE_PCT,
+    measured_cells,
+)
 from dpfl.papers.bhaskar2025.collapse import last_column, last_column_page
 from dpfl.papers.bhaskar2025.errata import all_errata
 from dpfl.papers.bhaskar2025.identification import scores
@@ -18,7 +26,12 @@ from dpfl.papers.bhaskar2025.pages import MODEL_NAMES, identification_page
 from dpfl.reporting.evidence import errata_page, table
 from dpfl.reporting.tables import Page, TableRecipe
 
-_MARKS = {INSIDE: " (in)", OUTSIDE: " (out)", "": ""}
+_MARKS = {INSIDE: " (in)", OUTSIDE: " (out)", UNDECIDED: " (wide)", "": ""}
+
+_LOST = {
+    "diverged": "diverged: the run reached numbers that are none",
+    "constant": f"constant: the model gives one answer to everything (accuracy below {CONSTANT_PCT:g} %)",
+}
 
 
 def _page(cells: pd.DataFrame, column: Callable[[pd.Series], str]) -> Page:
@@ -36,7 +49,7 @@ def _ours(cell: pd.Series) -> str:
     if cell.runs == 0:
         return "not run"
     spread = "" if math.isnan(cell.interval_pct) else f" ± {cell.interval_pct:.2f}"
-    lost = f", {cell.diverged} diverged" if cell.diverged else ""
+    lost = "".join(f", {count} {word}" for word in _LOST if (count := cell[word]))
     return f"{cell.accuracy_pct:.2f}{spread} ({cell.runs}{lost})"
 
 
@@ -62,6 +75,8 @@ def _notes(cells: pd.DataFrame) -> list[str]:
         notes.append(f"{len(cells) - len(ran)} of {len(cells)} cells were not run at this scale.")
     if len(ran) and ran["runs"].min() < PUBLISHED_RUNS:
         notes.append(f"The published values are means of {PUBLISHED_RUNS} runs. Of ours, {_run_counts(ran)}.")
+    if lost := [words for name, words in _LOST.items() if ran[name].any()]:
+        notes.append(f"Such runs count in mean and interval like all others: {'; '.join(lost)}.")
     if len(ran) and not ran["stand_in"].all():
         notes.append(_prediction_note(ran[~ran["stand_in"]]))
     stand_ins = ran[ran["stand_in"]]
@@ -84,13 +99,20 @@ def _run_counts(ran: pd.DataFrame) -> str:
 
 def _prediction_note(ran: pd.DataFrame) -> str:
     """Count the published values inside and outside of their prediction intervals, and explain the marks."""
-    inside, outside = ((ran["prediction"] == side).sum() for side in (INSIDE, OUTSIDE))
+    counts = ran["prediction"].value_counts()
+    inside, outside, undecided = (int(counts.get(where, 0)) for where in (INSIDE, OUTSIDE, UNDECIDED))
+    known = inside + outside + undecided
     note = (
         f"Difference: ours minus published; (in) or (out): the published value lies inside or outside of the 95 % "
         f"prediction interval for a mean of {PUBLISHED_RUNS} runs, given ours. Inside {inside}, outside {outside}; "
-        f"were our settings the paper's, {0.05 * (inside + outside):.1f} outside would be expected."
+        f"were our settings the paper's, {0.05 * known:.1f} outside would be expected."
     )
-    if single := len(ran) - inside - outside:
+    if undecided:
+        note += (
+            f" {undecided} more lie inside of an interval of over ± {WIDE_PCT:g} points (wide), which takes in nearly "
+            "anything."
+        )
+    if single := len(ran) - known:
         note += f" {single} {'cell has' if single == 1 else 'cells have'} a single run and no such interval (no mark)."
     return note
 

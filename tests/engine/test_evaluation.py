@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 from torch import nn
 
@@ -22,3 +23,28 @@ def test_counts_correct_predictions_of_every_model_over_all_chunks():
     measured = accuracy_pct(nn.Linear(2, 2, bias=False), weights, inputs, labels)
     assert measured[:2] == expected
     assert 0 <= measured[2] <= 100
+
+
+class Greedy(nn.Linear):
+    """A model for which memory runs out beyond some records."""
+
+    def forward(self, x):
+        if len(x) > 300:
+            raise MemoryError
+        return super().forward(x)
+
+
+def test_fewer_records_go_together_where_memory_runs_out(caplog):
+    inputs = torch.randn(2 * RECORDS_AT_ONCE + 10, 2, generator=torch.Generator().manual_seed(0))
+    labels, weights = inputs.argmax(1), torch.eye(2).flatten().repeat(3, 1)
+    labels[:100] = 0
+    expected = accuracy_pct(nn.Linear(2, 2, bias=False), weights, inputs, labels)
+    assert accuracy_pct(Greedy(2, 2, bias=False), weights, inputs, labels) == expected
+    assert [record.message for record in caplog.records] == [
+        f"out of memory: from here on {count} records are evaluated together" for count in (500, 250)
+    ]
+
+
+def test_other_errors_of_a_model_are_not_taken_for_a_lack_of_memory():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        accuracy_pct(nn.Linear(3, 2, bias=False), torch.zeros(1, 6), torch.zeros(4, 2), torch.zeros(4))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -93,6 +95,31 @@ def _problem(name: str, loss=cross_entropy):
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_modules_without_closed_form_are_differentiated_record_by_record(name):
     assert isinstance(gradient_rule(ELSEWHERE[name]().double(), cross_entropy, RECORD), PerRecordGradients)
+
+
+def _one_by_one(module, data, clip_norm):
+    """The sum of clipped gradients by torch's own differentiation, one record after the other."""
+    total = 0
+    for x, y in zip(*data, strict=True):
+        module.zero_grad()
+        nn.functional.cross_entropy(module(x[None]), y[None]).backward()
+        gradient = torch.cat([parameter.grad.reshape(-1) for parameter in module.parameters()])
+        total = total + gradient * min(1.0, clip_norm / (gradient.norm() + 1e-6))  # Opacus's rule
+    return total
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_any_module_has_the_sums_of_its_records_alone(name):
+    torch.manual_seed(0)
+    module = ELSEWHERE[name]().double()
+    alone = copy.deepcopy(module)
+    rule = gradient_rule(module, cross_entropy, RECORD)
+    data = torch.randn(4, *RECORD.shape, dtype=torch.float64), torch.arange(4) % 5
+    weights = rule.layout.flatten({name: each.detach() for name, each in module.named_parameters()})
+    clip_norms = torch.tensor([0.1, 3.0, torch.inf], dtype=torch.float64)
+    sums = rule.clipped_sums(weights.repeat(3, 1), (*data, torch.ones(4, dtype=torch.float64)), clip_norms)
+    for ours, clip_norm in zip(sums, clip_norms.tolist(), strict=True):
+        torch.testing.assert_close(ours, _one_by_one(alone, data, clip_norm), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("loss", [cross_entropy, without_slope])

@@ -30,9 +30,39 @@ def test_a_parameter_without_axes_is_kept():
     assert torch.equal(layout.flatten(layout.views(flat), leading=1), flat)
 
 
-def test_refuses_buffers():
-    with pytest.raises(InputError, match=r"buffer 0\.running_mean"):
-        Layout.of(nn.Sequential(nn.BatchNorm1d(2)))
+class Centred(nn.Linear):
+    """A layer that keeps a number which is no parameter."""
+
+    def __init__(self):
+        super().__init__(2, 2)
+        self.register_buffer("mean", torch.zeros(2))
+
+
+def frozen() -> nn.Module:
+    """A model of which a part is not to be trained."""
+    layer = nn.Linear(2, 2)
+    layer.bias.requires_grad_(False)
+    return nn.Sequential(layer)
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (nn.Sequential(nn.BatchNorm1d(2)), "model: 0 mixes the records of a batch; use a model without"),
+        (nn.BatchNorm1d(2, track_running_stats=False), "model: it mixes the records of a batch"),
+        (nn.Sequential(Centred()), r"model: has the buffer 0\.mean, which training would have to keep"),
+        (frozen(), r"model: 0\.bias is not to be trained"),
+        (nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)), "model: 1 draws at random, unaddressed"),
+    ],
+)
+def test_models_that_cannot_be_trained_record_by_record_are_refused(module, words):
+    with pytest.raises(InputError, match=words):
+        Layout.of(module)
+
+
+def test_what_neither_mixes_nor_draws_is_taken():
+    parts = nn.InstanceNorm1d(2), nn.GroupNorm(1, 2), nn.Dropout(0.0), nn.Dropout(0.5).eval()
+    assert Layout.of(nn.Sequential(*parts)).size == 4
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

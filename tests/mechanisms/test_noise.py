@@ -29,3 +29,13 @@ def test_same_address_same_draws_and_other_addresses_are_uncorrelated():
     for other in ({"seed": 1}, {"client": 1}, {"epoch": 2}, {"step": 1}):
         # correlation of independent draws: standard deviation 1/sqrt(50000) = 0.0045; 7 of them: false alarm 3e-12
         assert abs(torch.corrcoef(torch.stack([_draw(), _draw(**other)]))[0, 1]) < 7 * 0.0045
+
+
+def test_every_coordinate_is_standard_normal_over_addresses():
+    # First, last and some coordinates between: one wrong scale must not hide among the others. 8 tests at 1e-12 each.
+    draws = [base_noise(101, seed=0, client=c, epoch=e, step=s, dtype=torch.float64, device=CPU)
+             for c in range(10) for e in range(10) for s in range(30)]  # fmt: skip
+    for coordinate in torch.stack(draws)[:, [0, 1, 15, 16, 50, 63, 99, 100]].T.numpy():
+        assert stats.kstest(coordinate, "norm").pvalue > FALSE_ALARM
+        for scale in (2 / 3, 3 / 2):
+            assert stats.kstest(coordinate, "norm", args=(0, scale)).pvalue < FALSE_ALARM

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from dpfl.engine.gradients import is_out_of_memory
 from dpfl.engine.layout import Layout, aligned
+
+_log = logging.getLogger(__name__)
 
 RECORDS_AT_ONCE = 1000
 
@@ -15,15 +20,24 @@ RECORDS_AT_ONCE = 1000
 def accuracy_pct(module: nn.Module, weights: Tensor, inputs: Tensor, labels: Tensor) -> list[float]:
     """Return the share of correct predictions, in percent, of each model of `weights` (models, parameters).
 
-    `inputs` (n, ...) and `labels` (n,), n >= 1. A model whose outputs are not numbers is measured like any other.
+    `inputs` (n, ...) and `labels` (n,), n >= 1. A model whose outputs are not numbers is measured like any other. Where
+    memory runs out, fewer records go together from then on, and the log says so.
     """
-    layout = Layout.of(module)
-    results = []
+    layout, at_once = Layout.of(module), RECORDS_AT_ONCE
+    results: list[float] = []
     for flat in aligned(weights):
-        parameters = layout.views(flat)
-        correct = sum(
-            int((functional_call(module, parameters, (x,)).argmax(1) == y).sum())
-            for x, y in zip(inputs.split(RECORDS_AT_ONCE), labels.split(RECORDS_AT_ONCE), strict=True)
-        )
+        parameters, correct, done = layout.views(flat), 0, 0
+        while done < len(labels):
+            here = slice(done, done + at_once)
+            try:
+                predicted = functional_call(module, parameters, (inputs[here],)).argmax(1)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or at_once == 1:
+                    raise
+                at_once //= 2
+                _log.warning("out of memory: from here on %d records are evaluated together", at_once)
+                continue
+            correct += int((predicted == labels[here]).sum())
+            done += at_once
         results.append(100 * correct / len(labels))
     return results

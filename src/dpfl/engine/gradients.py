@@ -67,7 +67,7 @@ class PerRecordGradients:
         """The sum for one model that clips."""
         x, y, present = batch
         gradients = vmap(grad(self._record_loss), (None, 0, 0))(self.layout.views(weights), x, y)
-        squares = sum(gradient.flatten(1).square().sum(1) for gradient in gradients.values())
+        squares = sum(gradient[..., None].flatten(1).square().sum(1) for gradient in gradients.values())
         factors = clip_factors(squares.sqrt(), clip_norm) * present
         return self.layout.flatten({name: torch.tensordot(factors, g, 1) for name, g in gradients.items()})
 

@@ -23,10 +23,10 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
-        """Return the layout of `module`; raises InputError where it has buffers, which stacked training cannot keep."""
-        buffers = [name for name, _ in module.named_buffers()]
-        if buffers:
-            raise InputError(f"model: has the buffer {buffers[0]}; private training needs a model without buffers")
+        """Return the layout of `module`; raises InputError where it cannot be trained so: it has buffers or parameters
+        that are not to be trained, draws at random, or mixes the records of a batch."""
+        if faults := _faults(module):
+            raise InputError(f"model: {faults[0]}; use a model without")
         named = list(module.named_parameters())
         return cls(tuple(name for name, _ in named), tuple(parameter.shape for _, parameter in named))
 
@@ -47,6 +47,22 @@ class Layout:
         """Return one vector (..., size) of tensors that share their first `leading` axes."""
         lead = next(iter(tensors.values())).shape[:leading]
         return torch.cat([tensors[name].reshape(*lead, -1) for name in self.names], dim=-1)
+
+
+def _faults(module: nn.Module) -> list[str]:
+    """Return what keeps a module from being trained record by record in a stack."""
+    layers = list(module.named_modules())
+    mixing, random = nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd
+    return [
+        *(f"{name or 'it'} mixes the records of a batch" for name, each in layers if isinstance(each, mixing)),
+        *(f"has the buffer {name}, which training would have to keep" for name, _ in module.named_buffers()),
+        *(f"{name} is not to be trained" for name, each in module.named_parameters() if not each.requires_grad),
+        *(
+            f"{name or 'it'} draws at random, unaddressed"
+            for name, each in layers
+            if isinstance(each, random) and each.training and each.p > 0
+        ),
+    ]
 
 
 def aligned(flat: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ def test_a_run_asked_for_twice_counts_once():
     assert len(runs_behind([run(), run(sweep="b")], [{"epsilon": "2.93"}])) == 1
 
 
-@pytest.mark.parametrize("text", ["x", "=1", "a=1,,"])
+@pytest.mark.parametrize("text", ["x", "=1", "a=1,,", "a=1,a=2"])
 def test_conditions_that_are_none_are_refused(text):
     with pytest.raises(InputError, match="--where"):
         conditions(text)

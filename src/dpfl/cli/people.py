@@ -28,7 +28,7 @@ RerunSeed = Annotated[int, typer.Option("--seed", help="which runs --rerun draws
 def trace(
     path: Annotated[Path, typer.Argument(help="a file that the pipeline wrote")],
     where: Annotated[
-        str | None, typer.Option("--where", help="column=value,...: the rows of the file's data that are meant")
+        list[str] | None, typer.Option("--where", help="column=value,...: the rows of the file's data that are meant")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the trace as JSON")] = False,
     picture: Annotated[Path | None, typer.Option("--picture", help="draw the trace to this .svg or .png")] = None,
@@ -37,7 +37,7 @@ def trace(
     from dpfl.provenance import cells
     from dpfl.provenance import trace as records
 
-    top, rows = cells.trace_cells(path, cells.conditions(where)) if where else (records.trace(path), [])
+    top, rows = cells.trace_cells(path, cells.conditions(",".join(where))) if where else (records.trace(path), [])
     root, _ = records.project_of(path)
     if picture:
         from dpfl.provenance.picture import draw

@@ -25,7 +25,10 @@ def conditions(text: str) -> dict[str, str]:
     parts = [part.partition("=") for part in text.split(",")]
     if any(not (name.strip() and sign) for name, sign, _ in parts):
         raise InputError(f"--where {text!r} must be column=value, more of them separated by commas")
-    return {name.strip(): value.strip() for name, _, value in parts}
+    named = {name.strip(): value.strip() for name, _, value in parts}
+    if len(named) < len(parts):
+        raise InputError(f"--where {text!r} gives a column twice; a row has one value of it")
+    return named
 
 
 def rows_where(path: Path, wanted: Mapping[str, str]) -> list[Row]:

@@ -47,14 +47,14 @@ def _against_epochs(axis: Axes, cells: pd.DataFrame, plain: pd.DataFrame) -> Non
     unclipped = plain[(plain["clients"] == 10) & (plain["round"] == FIRST)].sort_values("local_epochs")
     if len(unclipped):
         look = {**_LOCAL, "markerfacecolor": "white", "linestyle": ":", "linewidth": 1}
-        axis.plot(unclipped["local_epochs"], unclipped["local_distance"], label="clients' to plain SGD", **look)
+        axis.plot(unclipped["local_epochs"], unclipped["local_distance"], label="clients' models to plain SGD", **look)
     axis.plot(epochs, line["bound_steps"], color=style.BLACK, linestyle="-", linewidth=1, label="bound, E in steps")
     axis.plot(epochs, line["bound_momentum"], color=style.BLACK, linestyle="--", linewidth=1, label="with momentum")
     axis.plot(epochs, line["bound_epochs"], color=style.BLACK, linestyle=":", linewidth=1.2, label="bound, E in passes")
     ticks(axis, epochs)
     heights(axis)
     axis.set_xlabel("local epochs E of the round")
-    axis.set_ylabel("distance to the noise-free run")
+    axis.set_ylabel("distance to the\nnoise-free run")
 
 
 def _against_clients(axis: Axes, cells: pd.DataFrame) -> None:

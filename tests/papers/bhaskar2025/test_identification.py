@@ -66,7 +66,7 @@ def test_a_better_candidate_is_found(as_runs, rows_of_runs):
     assert table["candidate"].iloc[0] == "normalisation groups27" and table["gain"].iloc[0] > 0
     notes = " ".join(TABLES["identification"].page(table).notes)
     assert (
-        "1 others: normalisation groups27 (+" in notes
+        "1 other: normalisation groups27 (+" in notes
         and "by more than chance: better: normalisation groups27." in notes
     )
 

@@ -92,7 +92,7 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     """Return the cells of one published table with what was measured for each, under the settings of paper.yaml.
 
     Added columns: ran_on (the dataset, "" where nothing ran), stand_in, data_note, runs, diverged (runs that reached
-    numbers that are none), constant (runs whose model gives one answer to everything), accuracy_pct (mean over all
+    numbers that are none), constant (runs no better than one answer to everything), accuracy_pct (mean over all
     runs), sd_pct, local_accuracy_pct (the clients' own models before the last average; nan where not measured),
     interval_pct (half-width of the 95 % interval by Student's t; nan below two runs), difference_pct (ours minus
     published; nan for stand-in data, which are not comparable), prediction_pct and prediction (see

@@ -83,10 +83,8 @@ def _verdict(where: str, rows: pd.DataFrame) -> str:
         "worse": others[others["gain"] < others["chance_low"]],
     }
     told = [f"{word}: {', '.join(found['candidate'])}" for word, found in apart.items() if len(found)]
-    return (
-        f"{where}: best fit among the chosen settings and {len(others)} others: {_named(best)}; runner-up: "
-        f"{_named(second)}. Told from the chosen settings by more than chance: {'; '.join(told) or 'none'}."
-    )
+    rivals = f"{len(others)} other{'s' * (len(others) > 1)}"
+    return f"{where}: best fit among the chosen settings and {rivals}: {_named(best)}; runner-up: {_named(second)}. Told from the chosen settings by more than chance: {'; '.join(told) or 'none'}."
 
 
 def _together(rivals: pd.DataFrame, groups: int) -> list[str]:

@@ -30,7 +30,7 @@ _MARKS = {INSIDE: " (in)", OUTSIDE: " (out)", UNDECIDED: " (wide)", "": ""}
 
 _LOST = {
     "diverged": "diverged: the run reached numbers that are none",
-    "constant": f"constant: the model gives one answer to everything (accuracy below {CONSTANT_PCT:g} %)",
+    "constant": f"constant: accuracy below {CONSTANT_PCT:g} %, as of a model that gives one answer to everything",
 }
 
 
@@ -76,7 +76,7 @@ def _notes(cells: pd.DataFrame) -> list[str]:
     if len(ran) and ran["runs"].min() < PUBLISHED_RUNS:
         notes.append(f"The published values are means of {PUBLISHED_RUNS} runs. Of ours, {_run_counts(ran)}.")
     if lost := [words for name, words in _LOST.items() if ran[name].any()]:
-        notes.append(f"Such runs count in mean and interval like all others: {'; '.join(lost)}.")
+        notes.append(f"Counted beside the runs, and in mean and interval like all others: {'; '.join(lost)}.")
     if len(ran) and not ran["stand_in"].all():
         notes.append(_prediction_note(ran[~ran["stand_in"]]))
     stand_ins = ran[ran["stand_in"]]

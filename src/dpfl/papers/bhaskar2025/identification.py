@@ -109,7 +109,7 @@ def scores(results: Results) -> pd.DataFrame:
     discrepancy_pct (fitted), log_likelihood, gain (over the chosen settings on the same cells: above 0 fits better),
     chance_low and chance_high (see `chance_gains`). On stand-in data what needs the print is nan.
     """
-    cells = candidate_cells(results)
+    cells, runs = candidate_cells(results), _candidate_runs(results)
     known: dict[tuple[Any, ...], tuple[float, float]] = {}
     rows = []
     for (candidate, *group), own in cells.groupby(["candidate", *_GROUP], sort=False):
@@ -118,7 +118,7 @@ def scores(results: Results) -> pd.DataFrame:
         shared = own["shared_runs"].min()
         key = (*group, shared, *own[_WHERE].itertuples(index=False, name=None))
         if key not in known:
-            known[key] = _chance(_by_seed(results, chosen), chosen, shared)
+            known[key] = _chance(_by_seed(runs, chosen), chosen, shared)
         low, high = (np.nan, np.nan) if candidate == CHOSEN else known[key]
         rows.append({**row, "chance_low": low, "chance_high": high})
     if not rows:
@@ -149,10 +149,10 @@ def _residuals(cells: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.flo
     return cells["residual_pct"].to_numpy(float), noise
 
 
-def _by_seed(results: Results, chosen: pd.DataFrame) -> NDArray[np.float64]:
+def _by_seed(runs: pd.DataFrame, chosen: pd.DataFrame) -> NDArray[np.float64]:
     """Return the accuracies of the chosen settings in these cells, (seeds, cells), of the seeds that ran them all."""
-    runs = _candidate_runs(results).query("candidate == @CHOSEN").merge(chosen[[*_GROUP, *_WHERE]])
-    wide = runs.pivot(index="seed", columns=_WHERE, values="accuracy_pct").dropna()
+    own = runs[runs["candidate"] == CHOSEN].merge(chosen[[*_GROUP, *_WHERE]])
+    wide = own.pivot(index="seed", columns=_WHERE, values="accuracy_pct").dropna()
     return wide[list(chosen[_WHERE].itertuples(index=False, name=None))].to_numpy(float)
 
 

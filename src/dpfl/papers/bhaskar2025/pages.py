@@ -84,7 +84,10 @@ def _verdict(where: str, rows: pd.DataFrame) -> str:
     }
     told = [f"{word}: {', '.join(found['candidate'])}" for word, found in apart.items() if len(found)]
     rivals = f"{len(others)} other{'s' * (len(others) > 1)}"
-    return f"{where}: best fit among the chosen settings and {rivals}: {_named(best)}; runner-up: {_named(second)}. Told from the chosen settings by more than chance: {'; '.join(told) or 'none'}."
+    return (
+        f"{where}: best fit among the chosen settings and {rivals}: {_named(best)}; runner-up: {_named(second)}. Told "
+        f"from the chosen settings by more than chance: {'; '.join(told) or 'none'}."
+    )
 
 
 def _together(rivals: pd.DataFrame, groups: int) -> list[str]:

@@ -143,10 +143,8 @@ def _score(own: pd.DataFrame, chosen: pd.DataFrame) -> dict[str, float]:
 
 def _residuals(cells: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the residuals and what the seeds of the chosen settings and of the print make of them, in points."""
-    noise = cells["seed_sd_pct"].to_numpy(float) * np.sqrt(
-        1 / PUBLISHED_RUNS + 1 / cells["chosen_runs"].to_numpy(float)
-    )
-    return cells["residual_pct"].to_numpy(float), noise
+    noise = cells["seed_sd_pct"] * np.sqrt(1 / PUBLISHED_RUNS + 1 / cells["chosen_runs"])
+    return cells["residual_pct"].to_numpy(float), noise.to_numpy(float)
 
 
 def _by_seed(runs: pd.DataFrame, chosen: pd.DataFrame) -> NDArray[np.float64]:
@@ -161,19 +159,19 @@ def _chance(accuracies: NDArray[np.float64], chosen: pd.DataFrame, shared: int) 
     residuals, noise = _residuals(chosen)
     if not shared or len(accuracies) < 2 or np.isnan(residuals).any():
         return np.nan, np.nan
-    return tuple(np.quantile(chance_gains(accuracies, residuals, noise), (0.025, 0.975)).tolist())
+    return tuple(np.quantile(chance_gains(accuracies, residuals, noise, shared), (0.025, 0.975)).tolist())
 
 
 def chance_gains(
-    accuracies: NDArray[np.float64], residuals: NDArray[np.float64], noise: NDArray[np.float64]
+    accuracies: NDArray[np.float64], residuals: NDArray[np.float64], noise: NDArray[np.float64], shared: int
 ) -> NDArray[np.float64]:
-    """Return `CHANCES` gains of candidates that are the chosen settings with other seeds.
+    """Return `CHANCES` gains of candidates that are the chosen settings with `shared` other seeds.
 
-    Their effect, one seed less another, is drawn from the normal law with twice the covariance that the cells of
-    `accuracies` (seeds, cells) have between seeds. A candidate that shares draws with the chosen settings has less
+    Their effect, a mean of differences of two seeds, is drawn from the normal law with 2/`shared` of the covariance that
+    the cells of `accuracies` (seeds, cells) have between seeds. A candidate that shares draws with the chosen settings has less
     noise in its effect: what lies beyond these gains is no chance, what lies among them may be.
     """
-    deviations = (accuracies - accuracies.mean(axis=0)) * math.sqrt(2 / (len(accuracies) - 1))
+    deviations = (accuracies - accuracies.mean(axis=0)) * math.sqrt(2 / shared / (len(accuracies) - 1))
     effects = generator(0, "noise").standard_normal((CHANCES, len(accuracies))) @ deviations
     score = best_discrepancy(residuals, noise)[0]
     return np.array([best_discrepancy(residuals + effect, noise)[0] - score for effect in effects])

@@ -167,9 +167,9 @@ def chance_gains(
 ) -> NDArray[np.float64]:
     """Return `CHANCES` gains of candidates that are the chosen settings with `shared` other seeds.
 
-    Their effect, a mean of differences of two seeds, is drawn from the normal law with 2/`shared` of the covariance that
-    the cells of `accuracies` (seeds, cells) have between seeds. A candidate that shares draws with the chosen settings has less
-    noise in its effect: what lies beyond these gains is no chance, what lies among them may be.
+    Their effect, a mean of differences of two seeds, is drawn from the normal law with 2/`shared` of the covariance
+    that the cells of `accuracies` (seeds, cells) have between seeds. A candidate that shares draws with the chosen
+    settings has less noise in its effect: what lies beyond these gains is no chance, what lies among them may be.
     """
     deviations = (accuracies - accuracies.mean(axis=0)) * math.sqrt(2 / shared / (len(accuracies) - 1))
     effects = generator(0, "noise").standard_normal((CHANCES, len(accuracies))) @ deviations

@@ -65,3 +65,26 @@ def test_a_table_that_cannot_be_made_again_is_a_finding_whatever_breaks(tmp_path
     monkeypatch.setattr(tables, "make", breaks)
     (finding,) = recompute(tmp_path, record | {"outputs": outputs}).findings
     assert finding.path == outputs[0]["path"] and type(error).__name__ in finding.problem
+
+
+def test_a_damaged_table_is_a_finding_and_a_lack_of_memory_is_none(tmp_path, monkeypatch):
+    path = tmp_path / "results" / "demo" / "tables" / "bhaskar2025_errata.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text('a,b\n1,"2\n')
+    record = {"settings": {"paper": "bhaskar2025", "name": "errata"}, "stage": "tables", "source": {}, "inputs": []}
+    record["outputs"] = [{"path": str(path.relative_to(tmp_path))}]
+
+    def made(_paper, _name, _results, scratch):
+        (scratch / "errata.csv").write_text("a,b\n1,2\n")
+        return [scratch / "errata.csv"]
+
+    monkeypatch.setattr(tables, "make", made)
+    (finding,) = recompute(tmp_path, record).findings
+    assert finding.path == record["outputs"][0]["path"]
+
+    def hungry(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(tables, "make", hungry)
+    with pytest.raises(MemoryError):
+        recompute(tmp_path, record)

@@ -41,8 +41,13 @@ def test_fewer_records_go_together_where_memory_runs_out(caplog):
     expected = accuracy_pct(nn.Linear(2, 2, bias=False), weights, inputs, labels)
     assert accuracy_pct(Greedy(2, 2, bias=False), weights, inputs, labels) == expected
     assert [record.message for record in caplog.records] == [
-        f"out of memory: from here on {count} records are evaluated together" for count in (500, 250)
+        f"out of memory: {count} records are evaluated together" for count in (500, 250)
     ]
+
+
+def test_every_input_has_a_label():
+    with pytest.raises(ValueError, match="labels: 3 for 4 inputs"):
+        accuracy_pct(nn.Linear(2, 2), torch.zeros(1, 6), torch.zeros(4, 2), torch.zeros(3))
 
 
 def test_other_errors_of_a_model_are_not_taken_for_a_lack_of_memory():

@@ -48,7 +48,10 @@ def frozen() -> nn.Module:
 @pytest.mark.parametrize(
     ("module", "words"),
     [
-        (nn.Sequential(nn.BatchNorm1d(2)), "model: 0 mixes the records of a batch; use a model without"),
+        (
+            nn.Sequential(nn.BatchNorm1d(2)),
+            "model: 0 mixes the records of a batch; stacked private training needs a model without such parts",
+        ),
         (nn.BatchNorm1d(2, track_running_stats=False), "model: it mixes the records of a batch"),
         (nn.Sequential(Centred()), r"model: has the buffer 0\.mean, which training would have to keep"),
         (frozen(), r"model: 0\.bias is not to be trained"),

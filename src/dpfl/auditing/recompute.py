@@ -42,24 +42,29 @@ def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audi
         return seen  # the hashes have found that
     if record["source"].get("published", published_digest(paper)) != published_digest(paper):
         _add(seen, root, path, f"was made from another paper.yaml of {paper} than the one there now")
-    with tempfile.TemporaryDirectory() as scratch:
-        try:
-            made = _again(root, record, Path(scratch), pictures)
-        except Exception as error:  # a tampered record or run table may break a stage anywhere
-            problem = f"cannot be made again from what its record names: {' '.join(repr(error).split())}"
-            _add(seen, root, path, problem)
-            return seen
-        seen.count("tables, figures and verdicts")
-        if problem := difference(read_csv(made[0]), read_csv(path)):
-            _add(seen, root, path, f"differs from what its runs give: {problem}")
-        elif made[0].read_bytes() != path.read_bytes():
-            seen.notes.append(f"{path.relative_to(root)} differs in last digits: its pages were not compared")
-        else:
-            again = {file.suffix: file for file in made}
-            for there in (root / output["path"] for output in record["outputs"][1:]):
-                if there.suffix in again:  # a page of a kind that is no longer made has its hash alone
-                    _compare(seen, root, there, again[there.suffix], record)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            _compare_all(seen, root, path, _again(root, record, Path(scratch), pictures), record)
+    except (MemoryError, ImportError):
+        raise
+    except Exception as error:  # a tampered record, run table or output may break a stage anywhere
+        problem = f"cannot be made again from what its record names: {' '.join(repr(error).split())}"
+        _add(seen, root, path, problem)
     return seen
+
+
+def _compare_all(seen: Audit, root: Path, path: Path, made: list[Path], record: dict[str, Any]) -> None:
+    """Compare what was made, the CSV first, with what the record says was written."""
+    seen.count("tables, figures and verdicts")
+    if problem := difference(read_csv(made[0]), read_csv(path)):
+        _add(seen, root, path, f"differs from what its runs give: {problem}")
+    elif made[0].read_bytes() != path.read_bytes():
+        seen.notes.append(f"{path.relative_to(root)} differs in last digits: its pages were not compared")
+    else:
+        again = {file.suffix: file for file in made}
+        for there in (root / output["path"] for output in record["outputs"][1:]):
+            if there.suffix in again:  # a page of a kind that is no longer made has its hash alone
+                _compare(seen, root, there, again[there.suffix], record)
 
 
 def _again(root: Path, record: dict[str, Any], scratch: Path, pictures: bool) -> list[Path]:

@@ -20,9 +20,11 @@ RECORDS_AT_ONCE = 1000
 def accuracy_pct(module: nn.Module, weights: Tensor, inputs: Tensor, labels: Tensor) -> list[float]:
     """Return the share of correct predictions, in percent, of each model of `weights` (models, parameters).
 
-    `inputs` (n, ...) and `labels` (n,), n >= 1. A model whose outputs are not numbers is measured like any other. Where
-    memory runs out, fewer records go together from then on, and the log says so.
+    `inputs` (n, ...) and `labels` (n,), n >= 1; raises ValueError where their lengths differ. A model whose outputs are
+    not numbers is measured like any other. Where memory runs out, fewer records go together, and the log says so.
     """
+    if len(inputs) != len(labels):
+        raise ValueError(f"labels: {len(labels)} for {len(inputs)} inputs")
     layout, at_once = Layout.of(module), RECORDS_AT_ONCE
     results: list[float] = []
     for flat in aligned(weights):
@@ -35,7 +37,9 @@ def accuracy_pct(module: nn.Module, weights: Tensor, inputs: Tensor, labels: Ten
                 if not is_out_of_memory(error) or at_once == 1:
                     raise
                 at_once //= 2
-                _log.warning("out of memory: from here on %d records are evaluated together", at_once)
+                _log.warning("out of memory: %d records are evaluated together", at_once)
+                if weights.device.type == "cuda":
+                    torch.cuda.empty_cache()
                 continue
             correct += int((predicted == labels[here]).sum())
             done += at_once

@@ -26,7 +26,7 @@ class Layout:
         """Return the layout of `module`; raises InputError where it cannot be trained so: it has buffers or parameters
         that are not to be trained, draws at random, or mixes the records of a batch."""
         if faults := _faults(module):
-            raise InputError(f"model: {faults[0]}; use a model without")
+            raise InputError(f"model: {faults[0]}; stacked private training needs a model without such parts")
         named = list(module.named_parameters())
         return cls(tuple(name for name, _ in named), tuple(parameter.shape for _, parameter in named))
 

@@ -10,7 +10,7 @@ from dpfl.papers.bhaskar2025.cells import (
     INSIDE,
     OUTSIDE,
     UNDECIDED,
-    each_once,
+    all_runs,
     interval_half_width,
     measured_cells,
     predicted,
@@ -153,10 +153,17 @@ def test_the_advantage_over_one_local_epoch_is_paired_by_seed(as_runs, rows_of_r
     assert cells.loc[2, "over_first_interval_pct"] == pytest.approx(half) and cells.loc[1, "over_first_pct"] == 0
 
 
-def test_two_schedules_of_equal_length_are_two_runs(rows_of_runs):
+def test_uneven_rounds_are_no_cell_of_the_paper(as_runs, rows_of_runs):
     rows = rows_of_runs("table == 2 and model == 'cnn_tanh' and epsilon == 1.2 and local_epochs < 4", [0])
-    rows = rows.assign(local_epochs=0, rounds=2, local_epochs_by_round=["[1, 3]", "[3, 1]"])
-    assert len(each_once(rows)) == 2 and len(each_once(pd.concat([rows, rows]))) == 2
+    uneven = rows.assign(local_epochs=0, rounds=2, local_epochs_by_round=["[1, 3]", "[3, 1]"])
+    assert len(all_runs(as_runs(rows.assign(local_epochs_by_round="[1]"), uneven))) == 2
+
+
+def test_a_run_that_diverged_is_not_called_constant_as_well(as_runs, rows_of_runs):
+    rows = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == inf and local_epochs == 1", range(3))
+    rows[["accuracy_pct", "status"]] = [[97.5, "finished"], [9.8, "finished"], [9.8, "diverged"]]
+    page = TABLES["table_2"].page(measured_cells(as_runs(rows), 2))
+    assert "(3, 1 diverged, 1 constant)" in page.body.to_string()
 
 
 def test_cells_without_spread_forgive_only_the_rounding_of_the_print():

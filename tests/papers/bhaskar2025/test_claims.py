@@ -80,7 +80,7 @@ def test_one_local_epoch_counts_columns_of_the_printed_numbers(tables):
     # By the printed tables (1, 20) is beaten in 7 of the 24 private columns, in 4 of them by more than 0.1 points.
     verdict = one_local_epoch(tables())
     assert (
-        verdict.outcome is Outcome.IN_PART and "by the printed numbers, without intervals, 17 of 24" in verdict.evidence
+        verdict.outcome is Outcome.IN_PART and "By the printed numbers, without intervals, 17 of 24" in verdict.evidence
     )
     assert verdict.evidence.startswith("20 of 24") and "n = 10 a cell; in 24 columns all six" in verdict.evidence
     assert "Largest gain of another split: +0.74 ± 0.10 points, cifar10" in verdict.evidence

@@ -16,7 +16,7 @@ def test_the_last_column_has_clients_average_and_print(as_runs, rows_of_runs):
     assert (cells["local_accuracy_pct"] == 80).all() and (cells["runs"] == 3).all()
     page = PAGE(cells.reset_index())
     assert "In 2 of 3 rows the average is more than 10 points less" in page.notes[1]
-    assert "in 2 of them training does too" in page.notes[1] and "In 1 training alone does" in page.notes[1]
+    assert "In 2 of them the clients alone are" in page.notes[1] and "and in 1 rows they are" in page.notes[1]
     assert "In 1 the average is more accurate" in page.notes[1] and "3 published values lie inside" in page.notes[2]
 
 

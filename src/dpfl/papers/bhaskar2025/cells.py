@@ -58,8 +58,9 @@ def published_cells() -> pd.DataFrame:
 def all_runs(results: Results) -> pd.DataFrame:
     """Return every run of the paper, a row a run, with two more columns: ran_on (the dataset) and stand_in.
 
-    `dataset` names the published data that a stand-in was run for. Runs with canaries, and those that clip without
-    noise (references of distances), are left out: they are no cell of the paper. Where nothing ran there are no rows.
+    `dataset` names the published data that a stand-in was run for. Runs with canaries, those that clip without noise
+    (references of distances) and those of uneven rounds are left out: they are no cell of the paper. Where nothing ran
+    there are no rows.
     """
     runs = results.runs("bhaskar2025")
     if "experiment" in runs:
@@ -68,6 +69,7 @@ def all_runs(results: Results) -> pd.DataFrame:
         return pd.DataFrame(columns=[*_RUN, *load("bhaskar2025").settings, "ran_on", "stand_in"])
     if "clip" in runs:
         runs = runs[~(runs["clip"].eq(True) & np.isinf(runs["epsilon"]))]
+    runs = runs[runs["local_epochs"] > 0]
     local = runs.get("local_accuracy_pct", math.nan)
     runs = runs.assign(ran_on=runs["dataset"], stand_in=runs["stand_in_for"] != "", local_accuracy_pct=local)
     runs["dataset"] = runs["stand_in_for"].where(runs["stand_in"], runs["dataset"])
@@ -82,10 +84,8 @@ def with_settings(runs: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFra
 
 
 def each_once(runs: pd.DataFrame, *settings: str) -> pd.DataFrame:
-    """Return every run once: it is known by `settings`, cell, schedule and seed, whichever entries of the grid asked
-    for it."""
-    schedule = [name for name in ("local_epochs_by_round",) if name in runs]
-    return runs.drop_duplicates([*settings, "dataset", *CELL, *schedule, "seed"])
+    """Return every run once: it is known by `settings`, cell and seed, whichever entries of the grid asked for it."""
+    return runs.drop_duplicates([*settings, "dataset", *CELL, "seed"])
 
 
 def measured_cells(results: Results, table: int) -> pd.DataFrame:
@@ -101,13 +101,14 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     """
     published = published_cells().query("table == @table")
     runs = each_once(with_settings(all_runs(results), load("bhaskar2025").settings))
+    runs["constant"] = (runs["accuracy_pct"] < CONSTANT_PCT) & (runs["status"] != "diverged")
     summary = runs.groupby(["dataset", *CELL], as_index=False).agg(
         ran_on=("ran_on", "first"),
         stand_in=("stand_in", "first"),
         data_note=("data_note", "first"),
         runs=("accuracy_pct", "size"),
         diverged=("status", lambda status: (status == "diverged").sum()),
-        constant=("accuracy_pct", lambda accuracy: (accuracy < CONSTANT_PCT).sum()),
+        constant=("constant", "sum"),
         accuracy_pct=("accuracy_pct", "mean"),
         sd_pct=("accuracy_pct", "std"),
         local_accuracy_pct=("local_accuracy_pct", "mean"),
@@ -131,8 +132,9 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
 def _over_first(runs: pd.DataFrame) -> pd.DataFrame:
     """Return each cell's advantage over (1, 20), seed by seed: columns as `measured_cells` says."""
     column = ["dataset", "model", "epsilon", "clients", "seed"]
-    first = runs.loc[runs["local_epochs"] == 1, [*column, "accuracy_pct"]]
-    pairs = runs.merge(first, on=column, suffixes=("", "_first"))
+    local_epochs, rounds = load("bhaskar2025").tables["table_5"]["split"]
+    first = runs[(runs["local_epochs"] == local_epochs) & (runs["rounds"] == rounds)]
+    pairs = runs.merge(first[[*column, "accuracy_pct"]], on=column, suffixes=("", "_first"), validate="m:1")
     pairs["over"] = pairs["accuracy_pct"] - pairs["accuracy_pct_first"]
     known = pairs.groupby(["dataset", *CELL], as_index=False)
     over = known.agg(over_first_pct=("over", "mean"), sd=("over", "std"), shared=("over", "size"))

@@ -64,9 +64,9 @@ def _notes(cells: pd.DataFrame) -> list[str]:
     falls, lags = change < -FALL_PCT, alone > FALL_PCT
     notes.append(
         f"In {falls.sum()} of {len(measured)} rows the average is more than {FALL_PCT:g} points less accurate than the "
-        f"models that go into it: there averaging fails, and in {(falls & lags).sum()} of them training does too (the "
-        f"clients alone are more than {FALL_PCT:g} points below (1, 20)). In {(lags & ~falls).sum()} training alone "
-        f"does. In {(change > 0).sum()} the average is more accurate than what goes into it."
+        f"models that go into it: there averaging fails. In {(falls & lags).sum()} of them the clients alone are more "
+        f"than {FALL_PCT:g} points below (1, 20) as well, and in {(lags & ~falls).sum()} rows they are and the average "
+        f"does not fall. In {(change > 0).sum()} the average is more accurate than what goes into it."
     )
     compared = cells[cells["difference_pct"].notna()]
     if len(compared):

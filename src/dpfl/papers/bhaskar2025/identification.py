@@ -142,8 +142,9 @@ def _score(own: pd.DataFrame, chosen: pd.DataFrame) -> dict[str, float]:
 
 
 def _residuals(cells: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the residuals and what the seeds of the chosen settings and of the print make of them, in points."""
-    noise = cells["seed_sd_pct"] * np.sqrt(1 / PUBLISHED_RUNS + 1 / cells["chosen_runs"])
+    """Return the residuals and what seeds make of them, ours and those of the print, in points."""
+    runs = cells["chosen_runs"].where(cells["shared_runs"] > 0, cells["runs"])
+    noise = cells["seed_sd_pct"] * np.sqrt(1 / PUBLISHED_RUNS + 1 / runs)
     return cells["residual_pct"].to_numpy(float), noise.to_numpy(float)
 
 
@@ -167,14 +168,22 @@ def chance_gains(
 ) -> NDArray[np.float64]:
     """Return `CHANCES` gains of candidates that are the chosen settings with `shared` other seeds.
 
-    Their effect, a mean of differences of two seeds, is drawn from the normal law with 2/`shared` of the covariance
-    that the cells of `accuracies` (seeds, cells) have between seeds. A candidate that shares draws with the chosen
-    settings has less noise in its effect: what lies beyond these gains is no chance, what lies among them may be.
+    The seeds of both are drawn from the normal law with the covariance that the cells of `accuracies` (seeds, cells)
+    have between seeds, as many as there are, and the effect is taken from those that both share, 1 <= `shared` <=
+    seeds. A candidate that shares draws with the chosen settings has less noise in its effect: what lies beyond these
+    gains is no chance, what lies among them may be.
     """
-    deviations = (accuracies - accuracies.mean(axis=0)) * math.sqrt(2 / shared / (len(accuracies) - 1))
-    effects = generator(0, "noise").standard_normal((CHANCES, len(accuracies))) @ deviations
-    score = best_discrepancy(residuals, noise)[0]
-    return np.array([best_discrepancy(residuals + effect, noise)[0] - score for effect in effects])
+    seeds = len(accuracies)
+    deviations = (accuracies - accuracies.mean(axis=0)) / math.sqrt(seeds - 1)
+    draws = generator(0, "noise").standard_normal((3, CHANCES, seeds)) @ deviations
+    theirs, ours, rest = (
+        draws[0] / math.sqrt(shared),
+        draws[1] / math.sqrt(shared),
+        draws[2] * math.sqrt(seeds - shared),
+    )
+    known = residuals + (shared * ours + rest) / seeds
+    pairs = zip(known + theirs - ours, known, strict=True)
+    return np.array([best_discrepancy(other, noise)[0] - best_discrepancy(own, noise)[0] for other, own in pairs])
 
 
 def best_discrepancy(residuals: NDArray[np.float64], noise: NDArray[np.float64]) -> tuple[float, float]:

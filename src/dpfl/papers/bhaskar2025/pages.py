@@ -61,8 +61,8 @@ def _identification_notes(scores: pd.DataFrame) -> list[str]:
         "seeds do not explain, one number a candidate and model, set to what makes the score largest, between "
         f"{DISCREPANCY_PCT[0]:g} and {DISCREPANCY_PCT[1]:g} points. Gain: score less that of the chosen settings on "
         "the same cells; above 0 fits better. By chance: where 95 % of the gains lie that the chosen settings reach "
-        "over themselves, the effect being the difference of two of their seeds (normal, with the covariance of cells "
-        "between seeds); a gain in there tells nothing. Delta and accountant change private cells alone.",
+        "over themselves with other seeds (as many as both share; normal, with the covariance of cells between seeds): "
+        "a gain in there tells nothing. Delta and accountant change private cells alone.",
     ]
     if scores.empty:
         return ["Nothing was run at this scale.", *notes]
@@ -81,6 +81,7 @@ def _verdict(where: str, rows: pd.DataFrame) -> str:
     apart = {
         "better": others[others["gain"] > others["chance_high"]],
         "worse": others[others["gain"] < others["chance_low"]],
+        "not known for lack of shared seeds": others[others["chance_low"].isna()],
     }
     told = [f"{word}: {', '.join(found['candidate'])}" for word, found in apart.items() if len(found)]
     rivals = f"{len(others)} other{'s' * (len(others) > 1)}"

@@ -166,7 +166,7 @@ def against_opacus(case: Case) -> dict:
 
 
 def worker(case: Case, rank: int, steps: int, barrier: multiprocessing.synchronize.Barrier, times: SimpleQueue) -> None:
-    """Put, for every round, the seconds that the same work takes this worker alone and beside the other."""
+    """Put the seconds that some steps take this worker alone and beside the other, the medians over rounds."""
     torch.set_num_threads(1)
     step = stacked_step(case)
     step()
@@ -177,33 +177,29 @@ def worker(case: Case, rank: int, steps: int, barrier: multiprocessing.synchroni
             step()
         return time.perf_counter() - start
 
-    rounds = []
+    alone, beside = [], []
     for _ in range(ROUNDS):
         for turn in range(WORKERS):
             barrier.wait()
             if turn == rank:
-                alone = clocked()
+                alone.append(clocked())
         barrier.wait()
-        rounds.append((alone, clocked()))
-    times.put(rounds)
+        beside.append(clocked())
+    times.put((statistics.median(alone), statistics.median(beside)))
 
 
 def two_workers(case: Case, steps: int) -> dict:
-    """The work that two processes do in the time of one, the median of rounds: in each, one works, then the other, then
-    both. What slows the machine for longer than a round slows all three."""
+    """The work that two processes do in the time of one. In each round one works, then the other, then both: what slows
+    the machine for longer than a round slows all three."""
     context = multiprocessing.get_context("spawn")
     barrier, times = context.Barrier(WORKERS), context.SimpleQueue()
     processes = [context.Process(target=worker, args=(case, rank, steps, barrier, times)) for rank in range(WORKERS)]
     for process in processes:
         process.start()
-    told = [times.get() for _ in processes]
+    alone, beside = zip(*(times.get() for _ in processes), strict=True)
     for process in processes:
         process.join()
-    ratios = []
-    for workers in zip(*told, strict=True):
-        alone, beside = zip(*workers, strict=True)
-        ratios.append(sum(alone) / max(beside))
-    ratio = statistics.median(ratios)
+    ratio = sum(alone) / max(beside)
     return {"name": f"two_workers_over_one_{case.name}", "ratio": ratio, "target": f">= {WORKERS_TARGET}"}
 
 

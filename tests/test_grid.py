@@ -25,7 +25,8 @@ def test_a_capped_entry_takes_only_its_own_seeds_from_the_configuration():
         return {study: {seed for sweep in sweeps if ("study" in sweep.settings) is study for seed in sweep.seeds}
                 for study in (True, False)}  # fmt: skip
 
-    assert seeds(None) == {True: {0}, False: set(range(10))}
+    # Studies have one seed, that of initial models three.
+    assert seeds(None) == {True: {0, 1, 2}, False: set(range(10))}
     assert seeds([0, 3, 11]) == {True: {0}, False: {0, 3, 11}}
     assert seeds([3]) == {True: set(), False: {3}}
 

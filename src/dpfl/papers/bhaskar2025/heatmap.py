@@ -62,7 +62,7 @@ def _panel(axis: Axes, grid: pd.DataFrame):
             if not math.isnan(value):
                 light = "white" if abs(value) > DARK_PCT else "black"
                 axis.text(column, row, f"{value:+.1f}", ha="center", va="center", fontsize=6.5, color=light)
-    names = [f"{'no noise' if math.isinf(epsilon) else f'ε {epsilon:g}'}\nE = {local}" for epsilon, local in grid]
+    names = [f"ε {'∞' if math.isinf(epsilon) else f'{epsilon:g}'}\nE = {local}" for epsilon, local in grid]
     axis.set_xticks(range(len(names)), labels=names, fontsize=7)
     axis.set_yticks(range(len(grid)), labels=list(grid.index), fontsize=8)
     axis.grid(False)
@@ -80,7 +80,7 @@ def _panel(axis: Axes, grid: pd.DataFrame):
 
 def _footer(cells: pd.DataFrame) -> str:
     """Say how many runs there are, and what was run on stand-in data."""
-    text = f"{runs_words(cells)} a cell; candidates and chosen settings on the seeds that both ran. Blank: not run."
+    text = f"{runs_words(cells)} a cell; differences on the seeds that both ran. ε ∞: no noise. Blank: not run."
     if cells["stand_in"].any():
         text += f" Stand-in data ({', '.join(sorted(set(cells.loc[cells['stand_in'], 'ran_on'])))}): no published row."
     return text

@@ -71,7 +71,7 @@ def _identification_notes(scores: pd.DataFrame) -> list[str]:
     rivals = scores.dropna(subset="gain").groupby(["dataset", "model"]).filter(lambda rows: len(rows) > 1)
     groups = list(rivals.groupby(["dataset", "model"]))
     notes += [_verdict(f"{dataset}, {MODEL_NAMES[model]}", rows) for (dataset, model), rows in groups]
-    return [*notes, *_together(rivals, len(groups)), *_last_cells(rivals)]
+    return [*notes, *_together(rivals), *_last_cells(rivals)]
 
 
 def _verdict(where: str, rows: pd.DataFrame) -> str:
@@ -91,15 +91,18 @@ def _verdict(where: str, rows: pd.DataFrame) -> str:
     )
 
 
-def _together(rivals: pd.DataFrame, groups: int) -> list[str]:
-    """Say which candidate fits best on all data and models together, of those that ran on all of them."""
+def _together(rivals: pd.DataFrame) -> list[str]:
+    """Say which candidate fits best on all data and models together that have two rivals or more, of those that ran on
+    all of them."""
+    rivals = rivals.groupby(["dataset", "model"]).filter(lambda rows: len(rows) > 2)
+    groups = rivals.groupby(["dataset", "model"]).ngroups
     sums = rivals.groupby("candidate")["gain"].agg(["sum", "size"]).query("size == @groups")["sum"].nlargest(2)
     if groups < 2 or len(sums) < 2:
         return []
     (best, most), (second, next_) = sums.items()
     return [
-        f"All {groups} together, candidates that ran on each: best fit {_name(best)} ({most:+.1f}), runner-up "
-        f"{_name(second)} ({next_:+.1f})."
+        f"All {groups} with two rivals or more together, candidates that ran on each: best fit {_name(best)} "
+        f"({most:+.1f}), runner-up {_name(second)} ({next_:+.1f})."
     ]
 
 

@@ -67,7 +67,7 @@ def words(text: str) -> Figure:
 def save(figure: Figure, path: Path, format: str) -> None:
     """Write the figure; the same data give the same bytes (no date, fixed identifiers)."""
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[format]
-    figure.savefig(path, format=format, metadata=metadata, dpi=200)
+    figure.savefig(path, format=format, metadata=metadata, dpi=180)
     if format == "png":  # a palette of 256 colours takes a third of the room, and no eye sees it
         with Image.open(path) as drawn:
             palette = drawn.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)

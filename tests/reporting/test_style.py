@@ -35,4 +35,4 @@ def test_a_saved_picture_has_a_palette_and_the_same_bytes_each_time(tmp_path):
         style.save(figure, tmp_path / name, "png")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     with Image.open(tmp_path / "a.png") as drawn:
-        assert drawn.mode == "P" and drawn.size == tuple(round(200 * inches) for inches in figure.get_size_inches())
+        assert drawn.mode == "P" and drawn.size == tuple(round(180 * inches) for inches in figure.get_size_inches())

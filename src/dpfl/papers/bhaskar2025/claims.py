@@ -55,7 +55,7 @@ def one_local_epoch(results: Results) -> Verdict:
     evidence = (
         f"private columns in which no split beats (1, 20) by more than the 95 % interval of the difference on shared "
         f"seeds ({_runs(cells)} a cell; in {whole} columns all six splits ran); a single seed has no interval, and "
-        "were all splits equal, about one column in ten would fail by chance. By the printed numbers, without "
+        "the splits of a column are compared one by one, without correction. By the printed numbers, without "
         f"intervals, {published} of {cells.groupby(_COLUMN).ngroups}.{_largest_gain(gains)}"
     )
     return on_stand_in(_stand_ins(cells), counted(holds, tried, evidence))

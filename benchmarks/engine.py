@@ -25,13 +25,14 @@ from opacus.optimizers import DPOptimizer
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from dpfl.engine.gradients import StackedGradients
-from dpfl.engine.layers import gradient_rule
-from dpfl.engine.layout import Layout
-from dpfl.engine.losses import cross_entropy
+from dpfl.data.datasets import COLOUR, GREY
+from dpfl.engine.cross_entropy import cross_entropy
+from dpfl.engine.network_gradients import gradient_rule
+from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.per_record_gradients import StackedGradients
 from dpfl.engine.sgd import SGD, Variants
 from dpfl.mechanisms.noise import base_noise
-from dpfl.models.image import COLOUR, GREY, ImageModel, build
+from dpfl.models.image_models import ImageModel, build
 
 BATCH = 64
 LEARNING_RATE, MOMENTUM, NOISE_MULTIPLIER, CLIP_NORM = 0.3, 0.5, 1.0, 1.0

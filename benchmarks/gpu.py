@@ -25,17 +25,17 @@ from math import inf
 import numpy as np
 import torch
 
-from dpfl import config as configuration
-from dpfl import grid
-from dpfl.control.cost import kind_of, work_of
-from dpfl.control.probe import KINDS, flops_of_a_record
-from dpfl.engine.gradients import StackedGradients
-from dpfl.engine.layers import gradient_rule
-from dpfl.engine.layout import Layout
-from dpfl.engine.losses import cross_entropy
+from dpfl.data.datasets import COLOUR, GREY
+from dpfl.engine.cross_entropy import cross_entropy
+from dpfl.engine.network_gradients import gradient_rule
+from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.per_record_gradients import StackedGradients
 from dpfl.engine.sgd import SGD, Variants
+from dpfl.grid import configuration, expansion
 from dpfl.mechanisms.noise import base_noise
-from dpfl.models.image import COLOUR, GREY, ImageModel, build
+from dpfl.models.image_models import ImageModel, build
+from dpfl.pipeline.cost import kind_of, work_of
+from dpfl.pipeline.cost_timing import KINDS, flops_of_a_record
 
 BATCH, CLIENTS, MODELS = 64, 10, 18
 GIGABYTES = (16, 24, 80, 140)
@@ -169,7 +169,7 @@ def _paper_records() -> dict[str, float]:
     """Return the gradients of one record that scale paper takes of each kind of model."""
     config = configuration.resolve({"scale": "paper", "papers": ["bhaskar2025"]})
     found: dict[str, float] = defaultdict(float)
-    for sweep in grid.expand(config):
+    for sweep in expansion.expand(config):
         found[kind_of(sweep)] += work_of(sweep).records
     return found
 

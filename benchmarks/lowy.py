@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpfl import config, grid
 from dpfl.data.arrays import describe, write_dataset
-from dpfl.data.formats import INSURANCE_COLUMNS
-from dpfl.federated import ldp_classification, ldp_regression
-from dpfl.sweeps import Folders, Sweep
+from dpfl.data.decoders import INSURANCE_COLUMNS
+from dpfl.experiments import ldp_classification, ldp_regression
+from dpfl.grid import configuration, expansion
+from dpfl.grid.sweep import Folders, Sweep
 
 Slope = Callable[[np.ndarray, np.ndarray], np.ndarray]
 SAMPLE = {"insurance": 25, "mnist": 1}
@@ -91,7 +91,7 @@ def loop_seconds(sweep: Sweep, batch: int, records: int, features: int, clients:
 
 def first_sweep(experiment: str, **wanted: Any) -> Sweep:
     """Return the published sweep of an experiment whose settings are as wanted."""
-    sweeps = grid.expand(config.resolve({"scale": "paper", "papers": ["lowy2021"]}))
+    sweeps = expansion.expand(configuration.resolve({"scale": "paper", "papers": ["lowy2021"]}))
     return next(
         sweep
         for sweep in sweeps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -59,3 +60,30 @@ def require_writable(*folders: Path) -> None:
         existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
         if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
             raise InputError(f"{folder} cannot be written: {existing} is read-only or no folder")
+
+
+def record_path(output: Path) -> Path:
+    """Return where the record of a stage lies: beside its (first) output."""
+    return output.with_name(output.name + ".record.json")
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, as 64 hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+_KIND = b"dpfl sealed 1"
+
+
+def seal(content: bytes) -> bytes:
+    """Return `content` behind a line that names the format and one with its SHA-256."""
+    return b"\n".join((_KIND, hashlib.sha256(content).hexdigest().encode(), content))
+
+
+def unseal(sealed: bytes) -> bytes | None:
+    """Return the content of what `seal` returned, or None where a byte of it is not as it was."""
+    kind, _, rest = sealed.partition(b"\n")
+    checksum, _, content = rest.partition(b"\n")
+    whole = kind == _KIND and hashlib.sha256(content).hexdigest().encode() == checksum
+    return content if whole else None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.accounting.arguments import choice, real, scalar, whole, wholes
-from dpfl.accounting.relations import Neighbouring
+from dpfl.accounting.neighbouring import Neighbouring
 
 
 @pytest.mark.parametrize(

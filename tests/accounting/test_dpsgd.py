@@ -16,7 +16,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dpfl.accounting import dpsgd
-from dpfl.accounting.relations import Neighbouring, Sampling
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.samplers import Sampling
 
 RUN = {"sample_rate": 0.02, "steps": 200, "delta": 1e-5}
 

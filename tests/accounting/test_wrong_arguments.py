@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import identity
 
-from dpfl.accounting import contraction, conversions, dpsgd, gaussian_dp, local_noise, shuffling, tradeoff
+from dpfl.accounting import contraction, conversions, dpsgd, gaussian_dp, isrl_dp, shuffling, tradeoff
 from dpfl.accounting.contraction import federated_release, pnsgd_orders
-from dpfl.accounting.relations import Sampling
-from dpfl.accounting.shuffling import published
+from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.shuffling import published_noise
 from dpfl.accounting.tradeoff import segments
 
 PLACES = (
-    *(contraction, shuffling, tradeoff, conversions, dpsgd, gaussian_dp, local_noise, published),
+    *(contraction, shuffling, tradeoff, conversions, dpsgd, gaussian_dp, isrl_dp, published_noise),
     *(federated_release, pnsgd_orders, segments),
 )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.data import download, sources
+from dpfl.data import datasets, download
 
 
 @dataclasses.dataclass
@@ -107,10 +107,10 @@ def server(monkeypatch):
 def register(tmp_path, monkeypatch):
     """A function that adds a file of dataset "toy" (folder "toys" in a mirror) to an empty table of sources."""
     path = tmp_path / "sources.csv"
-    columns = [field.name for field in dataclasses.fields(sources.Source)]
+    columns = [field.name for field in dataclasses.fields(datasets.Source)]
     path.write_text(",".join(columns) + "\n")
-    monkeypatch.setattr(sources, "TABLE", path)
-    sources._table.cache_clear()
+    monkeypatch.setattr(datasets, "TABLE", path)
+    datasets._table.cache_clear()
 
     def add(file: str, content: bytes, urls=(), archive: bytes = b"", **other) -> None:
         row = dict.fromkeys(columns, "") | {"dataset": "toy", "file": file, "mirror_folder": "toys"}
@@ -119,10 +119,10 @@ def register(tmp_path, monkeypatch):
             row |= {"archive_bytes": len(archive), "archive_sha256": hashlib.sha256(archive).hexdigest()}
         with path.open("a", newline="") as stream:
             csv.DictWriter(stream, columns, lineterminator="\n").writerow(row | other)
-        sources._table.cache_clear()
+        datasets._table.cache_clear()
 
     yield add
-    sources._table.cache_clear()
+    datasets._table.cache_clear()
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from dpfl.data.arrays import build_arrays, write_dataset
-from dpfl.data.fetch import fetch
-from dpfl.data.mirror import configured
-from dpfl.data.read import load_images, load_table
-from dpfl.data.sources import accepted, official_files
+from dpfl.data.datasets import accepted, official_files
+from dpfl.data.fetch import configured, fetch
+from dpfl.data.loading import load_images, load_table
 from dpfl.errors import InputError
 
 RANDOM = np.random.default_rng(1)

@@ -15,8 +15,7 @@ import time
 
 import pytest
 
-from dpfl.data.fetch import fetch
-from dpfl.data.mirror import configured
+from dpfl.data.fetch import configured, fetch
 from dpfl.errors import InputError
 
 CONTENT = b"label,pixels\n" * 20_000

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import f_oneway
 from sklearn.datasets import load_diabetes, load_digits
 
-from dpfl.data.read import load_images, load_table
+from dpfl.data.loading import load_images, load_table
 from dpfl.data.stand_ins import build_stand_in, coloured, upsampled
 from dpfl.errors import InputError
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpfl.data.sources import Source
+from dpfl.data.datasets import Source
 from dpfl.data.verify import Refused, decompressed, holds, store
 
 

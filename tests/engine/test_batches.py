@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpfl.accounting.relations import Sampling
+from dpfl.accounting.samplers import Sampling
 from dpfl.engine.batches import epoch_batches, expected_batch_size, steps_per_epoch
 from dpfl.errors import InputError
 

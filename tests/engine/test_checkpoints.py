@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dpfl.engine import checkpoints
-from dpfl.sealed import seal, unseal
+from dpfl.files import seal, unseal
 
 STATE = {"epoch": 3, "weights": torch.arange(6.0).view(2, 3), "accuracy": [[1.5], []], "finished": [{"a": True}]}
 

@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import nn
 
+from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine import convolutions
 from dpfl.engine.convolutions import Convolution
-from dpfl.engine.stages import channels_last
-from dpfl.models.image import COLOUR, GREY, ImageModel, build
+from dpfl.engine.layers import channels_last
+from dpfl.models.image_models import ImageModel, build
 
 LAYERS = {
     "plain": lambda: nn.Conv2d(2, 3, 3),

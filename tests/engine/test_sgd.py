@@ -11,12 +11,13 @@ from opacus.optimizers import DPOptimizer
 from scipy import stats
 from torch import nn
 
-from dpfl.engine.gradients import PerRecordGradients, StackedGradients
-from dpfl.engine.layers import gradient_rule
-from dpfl.engine.layout import Layout
-from dpfl.engine.losses import cross_entropy
+from dpfl.data.datasets import COLOUR, GREY
+from dpfl.engine.cross_entropy import cross_entropy
+from dpfl.engine.network_gradients import gradient_rule
+from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.per_record_gradients import PerRecordGradients, StackedGradients
 from dpfl.engine.sgd import SGD, Variants
-from dpfl.models.image import COLOUR, GREY, ImageModel, build
+from dpfl.models.image_models import ImageModel, build
 
 LEARNING_RATE, MOMENTUM, EXPECTED = 0.3, 0.5, 3
 STEPS = 20

@@ -6,12 +6,13 @@ import pytest
 import torch
 from scipy import stats
 
-from dpfl.engine.gradients import StackedGradients
-from dpfl.engine.layers import gradient_rule
-from dpfl.engine.layout import Layout
-from dpfl.federated.pfl import cross_entropy
+from dpfl.data.datasets import COLOUR, GREY
+from dpfl.engine.network_gradients import gradient_rule
+from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.per_record_gradients import StackedGradients
+from dpfl.experiments.fedavg_images.image_training import cross_entropy
 from dpfl.mechanisms.noise import base_noise
-from dpfl.models.image import COLOUR, GREY, ImageModel, build
+from dpfl.models.image_models import ImageModel, build
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
 

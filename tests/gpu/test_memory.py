@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpfl.engine.gradients import StackedGradients
-from dpfl.engine.layers import gradient_rule
+from dpfl.data.datasets import COLOUR, GREY
+from dpfl.engine.network_gradients import gradient_rule
+from dpfl.engine.per_record_gradients import StackedGradients
 from dpfl.errors import InputError
-from dpfl.federated.pfl import cross_entropy
-from dpfl.models.image import COLOUR, GREY, ImageModel, build
+from dpfl.experiments.fedavg_images.image_training import cross_entropy
+from dpfl.models.image_models import ImageModel, build
 
 MODELS = [(model, shape) for model in ImageModel for shape in (GREY, COLOUR)]
 

@@ -8,14 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.models import glm as model
+from dpfl.models import glm
 
-LOSSES = [model.Square(), model.Logistic(), model.Absolute(), model.Hinge()]
+LOSSES = [glm.Square(), glm.Logistic(), glm.Absolute(), glm.Hinge()]
 TORCH = {
-    model.Square: lambda s, y: (s - y) ** 2 / 2,
-    model.Logistic: lambda s, y: torch.nn.functional.softplus(-y * s),
-    model.Absolute: lambda s, y: (s - y).abs(),
-    model.Hinge: lambda s, y: (1 - y * s).clamp(min=0),
+    glm.Square: lambda s, y: (s - y) ** 2 / 2,
+    glm.Logistic: lambda s, y: torch.nn.functional.softplus(-y * s),
+    glm.Absolute: lambda s, y: (s - y).abs(),
+    glm.Hinge: lambda s, y: (1 - y * s).clamp(min=0),
 }
 
 pytestmark = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
@@ -38,7 +38,7 @@ def autograd(loss, w: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float, 
 
 def test_losses_and_gradients_are_torchs(loss, stack):
     weights, x, y = stack
-    losses, gradients = model.losses(loss, weights, x, y), model.gradients(loss, weights, x, y)
+    losses, gradients = glm.losses(loss, weights, x, y), glm.gradients(loss, weights, x, y)
     for place in range(2):
         for which in range(3):
             value, gradient = autograd(loss, weights[place, :, which], x[place], y[place])
@@ -62,15 +62,15 @@ def test_values_stay_finite_far_out(loss, stack):
 
 def test_least_squares_has_no_gradient_left(loss, stack):
     _, x, y = stack
-    best = model.least_squares(x[0], y[0])
-    np.testing.assert_allclose(model.gradients(model.Square(), best[:, None], x[0], y[0]), 0.0, atol=1e-14)
+    best = glm.least_squares(x[0], y[0])
+    np.testing.assert_allclose(glm.gradients(glm.Square(), best[:, None], x[0], y[0]), 0.0, atol=1e-14)
 
 
 def clipped_sums(loss, weights, x, y, clip_norm):
     """`clipped_gradient_sums` with its buffers made on the spot."""
-    records = model.Records.of(x, y)
+    records = glm.Records.of(x, y)
     lengths = np.empty((*y.shape, weights.shape[-1]))
-    return model.clipped_gradient_sums(loss, weights, records, clip_norm, lengths, np.empty_like(weights))
+    return glm.clipped_gradient_sums(loss, weights, records, clip_norm, lengths, np.empty_like(weights))
 
 
 def test_clipped_sums_are_the_sums_of_textbook_clipped_gradients(loss, stack):

@@ -6,20 +6,20 @@ import functools
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from dpfl import config, grid
-from dpfl.data.read import load_about
+from dpfl.catalog import module
+from dpfl.data.arrays import build_synthetic
+from dpfl.data.datasets import NAME
+from dpfl.data.loading import load_about
 from dpfl.data.stand_ins import build_stand_in
-from dpfl.data.synthetic import NAME as SYNTHETIC
-from dpfl.data.synthetic_folder import build_synthetic
-from dpfl.papers import module
+from dpfl.experiments import protocol
+from dpfl.grid import configuration, expansion
+from dpfl.grid.sweep import Folders
 from dpfl.reporting.results import Results, write_csv
-from dpfl.sweeps import Folders
 
 
 def write(results: Results, kind: str, key: str, name: str, data: pd.DataFrame) -> None:
@@ -64,11 +64,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable
     def train(key: str, kept: Callable[[dict], bool]) -> Results:
         folder = tmp_path_factory.mktemp(key)
         build_stand_in("digits", folder / "arrays" / "digits")
-        build_synthetic(folder / "arrays" / SYNTHETIC)
+        build_synthetic(folder / "arrays" / NAME)
         tables = []
-        for sweep in grid.expand(config.resolve({"papers": [key], "seeds": [0, 1, 2]})):
+        for sweep in expansion.expand(configuration.resolve({"papers": [key], "seeds": [0, 1, 2]})):
             small, folders = replace(sweep, cells=tuple(filter(kept, sweep.cells))), Folders.of(folder, sweep.dataset)
-            algorithm = import_module(f"dpfl.federated.{small.algorithm}")
+            algorithm = protocol.load(small.algorithm)
             calibration = algorithm.calibrate(small, load_about(folders.arrays))
             tables.append(folder / f"{small.name}.csv")
             with tables[-1].open("w") as stream:

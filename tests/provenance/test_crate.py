@@ -12,11 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpfl.errors import InputError
-from dpfl.provenance import inputs
-from dpfl.provenance.audit import audit
+from dpfl.files import record_path
+from dpfl.provenance import input_checks
+from dpfl.provenance.audit.file_hashes import audit
 from dpfl.provenance.crate import write
 from dpfl.provenance.record import Stage
-from dpfl.provenance.record_file import METADATA, record_path
+from dpfl.provenance.record_format import METADATA
 
 HERE = Path(__file__).parent
 VALIDATOR = Path(os.environ.get("DPFL_VALIDATOR", HERE.parents[1] / ".venv-validator")) / "bin" / "python"
@@ -66,14 +67,14 @@ def test_the_audit_finds_a_crate_that_holds_something_else(crate):
 def test_results_made_anew_since_are_a_note_and_no_finding(crate):
     table = Path("results/demo/table.csv")
     table.write_text("another\n")
-    Stage("table.csv", ("dpfl.grid",)).write(record_path(table), [table])
+    Stage("table.csv", ("dpfl.grid.expansion",)).write(record_path(table), [table])
     seen = audit(Path("results/demo"))
     assert seen.findings == []
     assert seen.notes == [
         "results/demo.crate.zip is of an earlier state of 1 files, as results/demo/table.csv: "
         "dpfl crate results/demo writes it anew"
     ]
-    inputs._listed.cache_clear()
+    input_checks._listed.cache_clear()
     assert write(Path("results/demo")) == (crate, True)
     assert audit(Path("results/demo")).notes == []
 

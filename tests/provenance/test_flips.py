@@ -21,20 +21,20 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from dpfl import config as configuration
-from dpfl import grid
-from dpfl.auditing import whole
 from dpfl.cli import app
-from dpfl.data import sources
-from dpfl.data.read import load_about
+from dpfl.data import datasets
+from dpfl.data.loading import load_about
 from dpfl.data.stand_ins import build_stand_in
 from dpfl.engine import checkpoints
 from dpfl.errors import InputError
-from dpfl.provenance import inputs, trace
-from dpfl.provenance.audit import audit
+from dpfl.experiments import protocol
+from dpfl.files import record_path
+from dpfl.grid import configuration, expansion
+from dpfl.provenance import input_checks, trace
+from dpfl.provenance.audit import verify_results
+from dpfl.provenance.audit.file_hashes import audit
 from dpfl.provenance.record import Stage
-from dpfl.provenance.record_file import record_path
-from dpfl.provenance.source import source_digest
+from dpfl.provenance.source_digest import source_digest
 
 CONFIG = {
     "papers": ["bhaskar2025"],
@@ -85,7 +85,7 @@ KINDS = {
 
 def stage(name: str):
     """Run one stage as a process of its own would, knowing nothing of earlier ones."""
-    inputs._listed.cache_clear()
+    input_checks._listed.cache_clear()
     trace.writers.cache_clear()
     return CliRunner().invoke(app, list(STAGES[name]))
 
@@ -111,7 +111,7 @@ def stand_for(name: str, source: Path, result: Path) -> None:
     """Make what a stage makes of a file, with its record, without its work."""
     result.parent.mkdir(parents=True)
     result.write_text("made\n")
-    used = Stage(name, ("dpfl.grid",), {"paper": "bhaskar2025"})
+    used = Stage(name, ("dpfl.grid.expansion",), {"paper": "bhaskar2025"})
     used.reads([source])
     used.write(record_path(result), [result])
 
@@ -129,14 +129,14 @@ def made(tmp_path_factory):
         Path("mirror/insurance/insurance.csv").write_bytes(TABLE)
         data = {"data": {"mirror": "mirror"}}
         (RESULTS / "config.yaml").write_text(yaml.safe_dump(CONFIG | data))
-        row = dict.fromkeys([each.name for each in dataclasses.fields(sources.Source)], "")
+        row = dict.fromkeys([each.name for each in dataclasses.fields(datasets.Source)], "")
         row |= {"dataset": "insurance", "file": "insurance.csv", "mirror_folder": "insurance", "bytes": len(TABLE)}
         with Path("sources.csv").open("w", newline="") as stream:
             table = csv.DictWriter(stream, row)
             table.writeheader()
             table.writerow(row | {"sha256": hashlib.sha256(TABLE).hexdigest()})
-        patch.setattr(sources, "TABLE", root / "sources.csv")
-        sources._table.cache_clear()
+        patch.setattr(datasets, "TABLE", root / "sources.csv")
+        datasets._table.cache_clear()
         small_digits(Path("data/arrays/digits"))
         for name in MADE:
             if name == "crate":
@@ -145,7 +145,7 @@ def made(tmp_path_factory):
             done = stage(name)
             assert done.exit_code == 0, (name, done.output, done.exception)
         yield root
-    sources._table.cache_clear()
+    datasets._table.cache_clear()
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def project(made, tmp_path, monkeypatch):
     """A copy of the project to damage, as the working folder."""
     shutil.copytree(made, tmp_path / "project")
     monkeypatch.chdir(tmp_path / "project")
-    monkeypatch.setattr(whole.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(verify_results.os, "cpu_count", lambda: 1)
     return tmp_path / "project"
 
 
@@ -222,8 +222,8 @@ def test_the_whole_audit_names_a_file_that_it_cannot_read(project, kind, damage)
 
 
 def test_a_damaged_checkpoint_is_named_and_not_used(project, caplog):
-    job = grid.find(configuration.read(RESULTS / "config.yaml"), "bhaskar2025", SWEEP)
-    code = source_digest(f"dpfl.federated.{job.algorithm}")
+    job = expansion.find(configuration.read(RESULTS / "config.yaml"), "bhaskar2025", SWEEP)
+    code = source_digest(protocol.module_name(job.algorithm))
     kept = Path("checkpoints/demo/bhaskar2025") / f"{SWEEP}-{job.digest()}-{code}.pt"
     run_table = Path(KINDS["run table"][0])
     before = run_table.read_bytes()

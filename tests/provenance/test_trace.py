@@ -3,7 +3,7 @@ import json
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.provenance.record_file import record_path
+from dpfl.files import record_path
 from dpfl.provenance.trace import trace, writers
 
 

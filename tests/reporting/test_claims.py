@@ -1,8 +1,7 @@
 import pytest
 
-from dpfl.papers import KEYS, load, module
-from dpfl.reporting.claims import Outcome, counted
-from dpfl.reporting.claims import write as write_claims
+from dpfl.catalog import keys, load, module
+from dpfl.reporting.claims import Outcome, counted, write
 
 
 @pytest.mark.parametrize(
@@ -14,7 +13,7 @@ def test_a_count_decides_the_outcome(holds, of, outcome):
     assert verdict.outcome is outcome and "columns" in verdict.evidence
 
 
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", keys())
 def test_every_claim_has_a_check_or_a_reason_and_not_both(key):
     checks, claims = module(key, "claims").CLAIMS, load(key).claims
     assert set(checks) <= set(claims)
@@ -27,6 +26,6 @@ def test_verdicts_are_written_as_data_and_as_a_page(tmp_path):
     import pandas as pd
 
     row = {"paper": "p", "claim": "c", "text": "a < b", "settled_by": "s", "outcome": "holds", "evidence": "3 of 3"}
-    csv, page = write_claims("p", pd.DataFrame([row]), tmp_path)
+    csv, page = write("p", pd.DataFrame([row]), tmp_path)
     assert pd.read_csv(csv).to_dict("records") == [row]
     assert "a &lt; b" in page.read_text()

@@ -3,7 +3,7 @@ import hashlib
 import pandas as pd
 import pytest
 
-from dpfl.papers import KEYS, load, module
+from dpfl.catalog import keys, load, module
 from dpfl.reporting import figures, style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results
@@ -35,7 +35,7 @@ def test_a_figure_comes_with_its_data_and_the_same_data_give_the_same_bytes(reci
 
 
 @pytest.mark.parametrize("kind", ["figures", "tables"])
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", keys())
 def test_what_paper_yaml_names_has_a_recipe_a_title_and_a_caption(key, kind):
     named = getattr(load(key), kind)
     assert set(named) == set(getattr(module(key, kind), kind.upper()))

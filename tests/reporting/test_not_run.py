@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpfl.papers import load
+from dpfl.catalog import load
 from dpfl.reporting import figures, tables
 from dpfl.reporting.claims import Outcome, evaluate
 from dpfl.reporting.results import NotRun, Results, read_csv

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from dpfl.papers import KEYS, load
+from dpfl.catalog import keys, load
 
 pytestmark = [
     pytest.mark.workflow,
@@ -64,7 +64,7 @@ def test_the_front_page_says_what_the_report_is(browser):
 
 def test_results_are_grouped_by_paper(browser):
     groups = browser.execute_script("return Object.keys(categories)")
-    assert set(groups) == set(PAPERS) < set(KEYS)
+    assert set(groups) == set(PAPERS) < set(keys())
 
 
 def test_every_figure_is_drawn_and_captioned(browser):

@@ -9,7 +9,7 @@ import time
 import pandas as pd
 import pytest
 
-from dpfl.control import lock
+from dpfl.pipeline import lock
 
 pytestmark = pytest.mark.workflow
 

@@ -7,26 +7,26 @@ from pathlib import Path
 
 import yaml
 
-from dpfl import config as configuration
-from dpfl import files, grid
-from dpfl.control import cost, slurm
-from dpfl.control.orphans import CONTROLLER
-from dpfl.data import mirror, sources
+from dpfl import files
+from dpfl.catalog import load
+from dpfl.data import datasets, fetch
 from dpfl.errors import InputError
-from dpfl.papers import load
-from dpfl.provenance.source import source_digest
+from dpfl.experiments.protocol import module_name
+from dpfl.grid import configuration, expansion
+from dpfl.pipeline import cost, orphans
+from dpfl.provenance.source_digest import source_digest
 
 try:
     CONFIG = configuration.resolve(config)
-    SWEEPS = {(sweep.paper, sweep.name): sweep for sweep in grid.expand(CONFIG)}
-    mirror.configured(CONFIG["data"]["mirror"])
+    SWEEPS = {(sweep.paper, sweep.name): sweep for sweep in expansion.expand(CONFIG)}
+    fetch.configured(CONFIG["data"]["mirror"])
     files.require_writable(Path("results"), Path(CONFIG["data"]["folder"]))
 except InputError as error:
     print(f"dpfl: {error}", file=sys.stderr)
     sys.exit(2)
 
 # A stage ends with the Snakemake process that started it.
-os.environ[CONTROLLER] = str(os.getpid())
+os.environ[orphans.CONTROLLER] = str(os.getpid())
 
 DATA = CONFIG["data"]["folder"]
 RESULTS = f"results/{CONFIG['scale']}"
@@ -47,7 +47,7 @@ def caption_of(page):
 
 
 ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/about.json", dataset=DATASETS)
-ALL_RUNS = [str(grid.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in SWEEPS.values()]
+ALL_RUNS = [str(expansion.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in SWEEPS.values()]
 ALL_PAGES = [page for key in PAPERS for kind in ("tables", "figures") for page in pages(key, kind, "csv")]
 ALL_CLAIMS = expand(f"{RESULTS}/claims/{{paper}}.csv", paper=PAPERS)
 
@@ -68,7 +68,7 @@ localrules:
 # The commands read the checked and completed configuration from a file that is nobody's output and nobody's input:
 # what a stage depends on stands in its params, so that a change of the configuration reruns only what it touches.
 onstart:
-    slurm.cancel_left_behind(Path())
+    orphans.cancel_left_behind(Path())
     files.write_atomically(Path(RESOLVED), yaml.safe_dump(CONFIG, sort_keys=False))
 
 
@@ -84,9 +84,9 @@ def digest_of(facts):
 
 def raw_files(wildcards):
     """Return the records of the verified files that a dataset is unpacked from; a stand-in needs none."""
-    if not sources.is_published(wildcards.dataset):
+    if not datasets.is_published(wildcards.dataset):
         return []
-    return [f"{DATA}/raw/{wildcards.dataset}/{file}.record.json" for file in sources.official_files(wildcards.dataset)]
+    return [f"{DATA}/raw/{wildcards.dataset}/{file}.record.json" for file in datasets.official_files(wildcards.dataset)]
 
 
 def sweeps_of(paper):
@@ -103,7 +103,7 @@ def datasets_of(wildcards):
 
 def runs_of(paper):
     """Return the run tables that a paper's tables and figures are made from."""
-    return [str(grid.run_table(Path(RESULTS), paper, sweep.name)) for sweep in sweeps_of(paper)]
+    return [str(expansion.run_table(Path(RESULTS), paper, sweep.name)) for sweep in sweeps_of(paper)]
 
 
 def evidence_of(wildcards):
@@ -114,7 +114,7 @@ def evidence_of(wildcards):
 def noise_facts(wildcards):
     """Return a hash of what decides a paper's noise: its families of sweeps (not their seeds) and the code."""
     families = {sweep.family: [sweep.settings, sweep.cells] for sweep in sweeps_of(wildcards.paper)}
-    codes = sorted({f"dpfl.federated.{sweep.algorithm}" for sweep in sweeps_of(wildcards.paper)})
+    codes = sorted({module_name(sweep.algorithm) for sweep in sweeps_of(wildcards.paper)})
     return digest_of([families, source_digest(*codes)])
 
 

@@ -37,6 +37,6 @@ rule arrays:
         runtime=more(20),
     params:
         config=RESOLVED,
-        code=source_digest("dpfl.data.arrays", "dpfl.data.stand_ins", "dpfl.data.synthetic_folder"),
+        code=source_digest("dpfl.data.arrays", "dpfl.data.stand_ins"),
     shell:
         "dpfl data arrays --dataset {wildcards.dataset:q} --config {params.config:q} 2> {log:q}"

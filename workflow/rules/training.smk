@@ -1,4 +1,4 @@
-# Training, a sweep a job. What it asks for is estimated from measured sweeps (dpfl.control.cost); more at each attempt.
+# Training, a sweep a job. What it asks for is estimated from measured sweeps (dpfl.pipeline.cost); more at each attempt.
 
 
 rule train:
@@ -25,6 +25,6 @@ rule train:
     params:
         config=RESOLVED,
         settings=lambda wildcards: sweep_of(wildcards).digest(),
-        code=lambda wildcards: source_digest(f"dpfl.federated.{sweep_of(wildcards).algorithm}"),
+        code=lambda wildcards: source_digest(module_name(sweep_of(wildcards).algorithm)),
     shell:
         "dpfl train --paper {wildcards.paper:q} --sweep {wildcards.sweep:q} --config {params.config:q} 2> {log:q}"

@@ -107,15 +107,6 @@ def group_delta_bound(epsilon: ArrayLike, delta: ArrayLike, g: ArrayLike) -> NDA
     return _grown(delta * g, (g - 1) * epsilon)
 
 
-def group_delta_as_printed(delta: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
-    """g e^{g - 1} delta, as printed in vandijk2023 section 3.2: too small once epsilon exceeds about 1.
-
-    Kept for comparison with `group_delta`; arguments and errors as there.
-    """
-    _, delta, g = _group(0.0, delta, g)
-    return _grown(delta * g, g - 1)
-
-
 def _log_inverse(delta: ArrayLike) -> NDArray[np.float64]:
     """ln(1/delta) of a checked delta."""
     return -np.log(real("delta", delta, above=0, at_most=1))

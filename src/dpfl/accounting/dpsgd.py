@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from dpfl.accounting.arguments import choice, scalar, whole
 from dpfl.accounting.elementwise import elementwise
-from dpfl.accounting.relations import Neighbouring, Sampling
-from dpfl.accounting.statement import PrivacyStatement
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.privacy_statement import PrivacyStatement
+from dpfl.accounting.samplers import Sampling
 
 if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     from opacus.accountants.accountant import IAccountant
 
 INTERVAL = 1e-4

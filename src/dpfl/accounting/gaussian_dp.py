@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfinv, ndtr, ndtri
 
 from dpfl.accounting.arguments import real, wholes
-from dpfl.accounting.contraction import log_theta, theta
+from dpfl.accounting.gaussian_divergence import log_theta, theta
 from dpfl.accounting.roots import root
 
 _LARGEST_MU = 1e100  # keeps mu^2 finite; G_mu is numerically zero long before
@@ -112,14 +112,6 @@ def renyi(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     Source: vandijk2023 before (5), with the sign of the exponent mended: E[e^{(order - 1) Z}].
     """
     return (real("order", order, above=0) * real("mu", mu, at_least=0) ** 2 / 2)[()]
-
-
-def renyi_as_printed(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
-    """What the expression before (5) of vandijk2023 gives as printed, ln E[e^{(1 - order) Z}]/(1 - order).
-
-    Equals (2 - order) mu^2 / 2, negative from order 2 on: no divergence. Kept for comparison with `renyi`.
-    """
-    return ((2 - real("order", order, above=0)) * real("mu", mu, at_least=0) ** 2 / 2)[()]
 
 
 def loss_exceeds(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import signal
 import sys
 
-from dpfl.cli import pages, people, planning, running, stages  # noqa: F401  (each registers its commands)
-from dpfl.cli.options import app
-from dpfl.control.orphans import end_with_controller
+from dpfl.cli import (  # noqa: F401  (each registers its commands)
+    data_commands,
+    provenance_commands,
+    report_commands,
+    training_commands,
+    workflow_commands,
+)
+from dpfl.cli.app import app
 from dpfl.errors import InputError
+from dpfl.pipeline.orphans import end_with_controller
 
 
 def main() -> None:

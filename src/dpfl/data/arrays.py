@@ -12,8 +12,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfl.data import formats
-from dpfl.data.sources import Source, accepted, official_files
+from dpfl.data import decoders
+from dpfl.data.datasets import NAME, Source, accepted, official_files
 from dpfl.errors import InputError
 from dpfl.files import clear_unfinished, unfinished
 
@@ -33,14 +33,14 @@ def build_arrays(dataset: str, raw_folder: Path, out_folder: Path) -> Path:
     raw = {file: _raw(dataset, file, Path(raw_folder)) for file in official_files(dataset)}
     if dataset == "insurance":
         [(_, path)] = raw.values()
-        arrays = dict(zip("xy", formats.insurance(_bytes(path), str(path)), strict=True))
+        arrays = dict(zip("xy", decoders.insurance(_bytes(path), str(path)), strict=True))
     elif dataset == "cifar10":
         arrays = _cifar([path for _, path in raw.values()])
     else:
         arrays = _idx([path for _, path in raw.values()])
     sources = [source for source, _ in raw.values()]
     notes = [source.note for source in sources if source.variant_of]
-    columns = formats.INSURANCE_COLUMNS if dataset == "insurance" else ()
+    columns = decoders.INSURANCE_COLUMNS if dataset == "insurance" else ()
     about = describe(dataset, _TITLES[dataset], None, " ".join(notes), sources[0].licence, arrays, columns)
     write_dataset(Path(out_folder), arrays, about)
     return Path(out_folder)
@@ -111,8 +111,8 @@ def _idx(paths: list[Path]) -> dict[str, NDArray]:
     """Return the arrays of the four IDX files: train images, train labels, test images, test labels."""
     arrays = {}
     for part, images_path, labels_path in (("train", *paths[:2]), ("test", *paths[2:])):
-        images = formats.idx(_bytes(images_path), 3, str(images_path))
-        labels = formats.idx_labels(_bytes(labels_path), str(labels_path))
+        images = decoders.idx(_bytes(images_path), 3, str(images_path))
+        labels = decoders.idx_labels(_bytes(labels_path), str(labels_path))
         if images.shape[1:] != _IDX_SHAPE:
             raise InputError(f"{images_path}: images of {images.shape[1:]} pixels, expected {_IDX_SHAPE}")
         if len(images) != len(labels):
@@ -123,7 +123,7 @@ def _idx(paths: list[Path]) -> dict[str, NDArray]:
 
 def _cifar(paths: list[Path]) -> dict[str, NDArray]:
     """Return the arrays of the binary batches, of which the last is the test set."""
-    batches = [formats.cifar(_bytes(path), str(path)) for path in paths]
+    batches = [decoders.cifar(_bytes(path), str(path)) for path in paths]
     train_x, train_y = (np.concatenate(parts) for parts in zip(*batches[:-1], strict=True))
     return {"train_x": train_x, "train_y": train_y, "test_x": batches[-1][0], "test_y": batches[-1][1]}
 
@@ -132,3 +132,20 @@ def _flush(stream: IO) -> None:
     """Bring what was written to the disk, so that the rename after it cannot arrive first."""
     stream.flush()
     os.fsync(stream.fileno())
+
+
+def build_synthetic(out_folder: Path) -> Path:
+    """Write about.json of the synthetic problems (dpfl.models.synthetic_problems) to `out_folder`; return it.
+
+    Raises InputError where it cannot be written.
+    """
+    about = {
+        "name": NAME,
+        "title": "Synthetic convex problems with known optimum",
+        "stand_in_for": None,
+        "note": "",
+        "licence": "none needed: drawn by this package",
+        "records": {},
+    }
+    write_dataset(Path(out_folder), {}, about)
+    return Path(out_folder)

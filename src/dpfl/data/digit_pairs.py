@@ -11,9 +11,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfl.data.heterogeneous import Trial, held_back
-from dpfl.engine.randomness import generator
+from dpfl.data.non_iid_blocks import Trial, held_back
 from dpfl.errors import InputError
+from dpfl.randomness import generator
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]

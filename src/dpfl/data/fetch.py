@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from filelock import FileLock
 
+from dpfl.data.datasets import Source, accepted
 from dpfl.data.download import Unfinished, Unreachable, download
-from dpfl.data.sources import Source, accepted
 from dpfl.data.verify import Refused, decompressed, holds, store
 from dpfl.errors import InputError
 from dpfl.progress import ProgressCallback
@@ -63,7 +64,7 @@ def fetch(
 ) -> Path:
     """Return the path of `file`, verified and decompressed, in the dataset's own `raw_folder`; fetch it if it is not.
 
-    Tried in this order: what is already there; `mirror` (as dpfl.data.mirror.configured gives it) at
+    Tried in this order: what is already there; `mirror` (as dpfl.data.fetch.configured gives it) at
     <mirror>/<dataset's folder>/<file>, plain, .gz or .xz; there again an accepted variant of the file, under its own
     name; then the table's addresses. The name of the path that is returned tells which one it was.
     `timeout_seconds` bounds each wait for a byte; `progress(done, total)` counts bytes of the step in hand.
@@ -215,3 +216,23 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         raise Refused(f"cannot be read: {error.strerror or error}") from None
     with stream:
         yield decompressed(stream)
+
+
+def configured(setting: str | None) -> Path | str | None:
+    """Return the mirror that `setting` (data.mirror), or else the environment's DPFL_MIRROR, names; None without one.
+
+    A folder comes back as a path, an http(s) address as text without a slash at its end.
+    Raises InputError where it is neither, or where the folder does not exist.
+    """
+    named = setting or os.environ.get("DPFL_MIRROR")
+    if not named:
+        return None
+    parts = urlsplit(named)
+    if parts.scheme in ("http", "https"):
+        return named.rstrip("/")
+    if "://" in named and parts.scheme != "file":
+        raise InputError(f"the mirror {named} must be a folder or an address with file://, http:// or https://")
+    folder = Path(url2pathname(parts.path) if parts.scheme == "file" else named).expanduser()
+    if not folder.is_dir():
+        raise InputError(f"the mirror {named} is not a folder; mend data.mirror in config.yaml, or DPFL_MIRROR")
+    return folder

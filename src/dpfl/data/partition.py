@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.accounting.arguments import scalar, whole
-from dpfl.engine.randomness import generator
+from dpfl.randomness import generator
 
 # Ten shares of 0.1 are one whole, though their float product may exceed 1 by a rounding error.
 _ROUNDING = 1e-9

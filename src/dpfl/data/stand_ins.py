@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes, load_digits
 
 from dpfl.data.arrays import describe, write_dataset
-from dpfl.engine.randomness import generator
 from dpfl.errors import InputError
+from dpfl.randomness import generator
 
 _DIGITS_LICENCE = "CC BY 4.0 (UCI Optical Recognition of Handwritten Digits, E. Alpaydin and C. Kaynak)"
 _DIABETES_LICENCE = "none stated (B. Efron et al., 2004); distributed with scikit-learn under BSD-3-Clause"

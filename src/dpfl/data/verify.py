@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from dpfl.data.sources import Source
+from dpfl.data.datasets import Source
 from dpfl.files import replacing
 from dpfl.progress import ProgressCallback
 

@@ -1,16 +1,16 @@
 """Stacked private training: many models at once, each with its own clip norm and noise, on shared batches.
 
-A module of your own trains without more ado: where dpfl.engine.layers knows no faster way it is differentiated record
-by record. Three models, two of them private, through an epoch of one client's records:
+A module of your own trains without more ado: where dpfl.engine.network_gradients knows no faster way it is
+differentiated record by record. Three models, two of them private, through an epoch of one client's records:
 
     >>> import torch
     >>> from torch import nn
     >>> from dpfl.accounting.relations import Sampling
     >>> from dpfl.engine.batches import epoch_batches
-    >>> from dpfl.engine.gradients import StackedGradients
-    >>> from dpfl.engine.layers import gradient_rule
-    >>> from dpfl.engine.layout import Layout
-    >>> from dpfl.engine.losses import cross_entropy
+    >>> from dpfl.engine.per_record_gradients import StackedGradients
+    >>> from dpfl.engine.network_gradients import gradient_rule
+    >>> from dpfl.engine.parameter_vector import Layout
+    >>> from dpfl.engine.cross_entropy import cross_entropy
     >>> from dpfl.engine.sgd import SGD, Variants
     >>> from dpfl.mechanisms.noise import base_noise
     >>> x, y = torch.arange(200.0).sin().reshape(100, 2), torch.arange(100) % 2

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfl.accounting.relations import Sampling
-from dpfl.engine.randomness import generator
+from dpfl.accounting.samplers import Sampling
 from dpfl.errors import InputError
+from dpfl.models.glm import Array
+from dpfl.randomness import generator
 
 
 def steps_per_epoch(records: int, batch_size: int) -> int:
@@ -40,3 +41,11 @@ def epoch_batches(
     if sampling is Sampling.POISSON:
         return [np.flatnonzero(draw.random(records) < 1 / steps) for _ in range(steps)]
     raise InputError(f"sampling: {sampling} is not done here, should be {Sampling.SHUFFLED} or {Sampling.POISSON}")
+
+
+def _draws(
+    seed: int, client: int, round: int, step: int, own: int, size: int, features: int
+) -> tuple[NDArray[np.int64], Array]:
+    """Return one step's batch among a client's records, and its base noise."""
+    rows = generator(seed, "batches", client, round, step).choice(own, size, replace=False)
+    return rows, generator(seed, "noise", client, round, step).standard_normal(features)

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from dpfl.files import replacing
-from dpfl.sealed import seal, unseal
+from dpfl.files import replacing, seal, unseal
 
 _log = logging.getLogger(__name__)
 

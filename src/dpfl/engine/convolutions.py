@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl.engine.products import product
-from dpfl.engine.stages import Parameters, channels_last, scaled
+from dpfl.engine.layers import Parameters, channels_last, scaled
+from dpfl.engine.matrix_products import product
 
 FEW = 2**13  # numbers in a record's windows: so few that a batch of them stays in a CPU's cache
 AT_ONCE = 2**19  # numbers in the windows that are cut at a time on a CPU, for the same reason

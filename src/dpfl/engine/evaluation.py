@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from dpfl.engine.gradients import is_out_of_memory
-from dpfl.engine.layout import Layout, aligned
+from dpfl.engine.parameter_vector import Layout, aligned
+from dpfl.engine.per_record_gradients import is_out_of_memory
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpfl.engine.gradients import Batch, StackedGradients
+from dpfl.engine.per_record_gradients import Batch, StackedGradients
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,11 @@ from kymatio.scattering2d.filter_bank import filter_bank
 from torch import Tensor
 from torch.nn import functional
 
-from dpfl.data.read import load_images
+from dpfl.data.datasets import ANGLES, COEFFICIENTS, SCALES, SUBSAMPLING
+from dpfl.data.loading import load_images
 from dpfl.errors import InputError
 from dpfl.files import replacing, write_atomically
 
-SCALES = 2  # J: the result is subsampled by 2**J
-ANGLES = 8  # L
-COEFFICIENTS = 1 + SCALES * ANGLES + ANGLES**2  # 81 per input channel, for J = 2
-SUBSAMPLING = 2**SCALES
 CHUNK_IMAGES = 64  # small enough that the second order stays in cache: larger chunks are slower on CPU
 
 

@@ -22,10 +22,10 @@ from rocrate.model.entity import Entity
 from rocrate.rocrate import ROCrate
 
 from dpfl import __version__
-from dpfl.data import sources
+from dpfl.data import datasets
 from dpfl.errors import InputError
-from dpfl.files import replacing
-from dpfl.provenance.record_file import METADATA, file_sha256, record_path
+from dpfl.files import file_sha256, record_path, replacing
+from dpfl.provenance.record_format import METADATA
 from dpfl.provenance.trace import lineage
 
 _WFRUN = "https://w3id.org/ro/wfrun/"
@@ -283,6 +283,6 @@ class _Crate:
 def _public_address(path: Path) -> str | None:
     """Return the address of a raw file, or None where the file is none."""
     dataset, file = path.parent.name, path.name
-    if path.parent.parent.name != "raw" or not sources.is_published(dataset):
+    if path.parent.parent.name != "raw" or not datasets.is_published(dataset):
         return None
-    return next((each.urls[0] for each in sources.sources(dataset) if each.file == file and each.urls), None)
+    return next((each.urls[0] for each in datasets.sources(dataset) if each.file == file and each.urls), None)

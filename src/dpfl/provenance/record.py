@@ -16,11 +16,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dpfl.files import write_atomically
-from dpfl.papers import KEYS, load
-from dpfl.provenance.inputs import check
-from dpfl.provenance.record_file import FORMAT, file_sha256
-from dpfl.provenance.source import source_digest
+from dpfl.catalog import keys, load
+from dpfl.files import file_sha256, write_atomically
+from dpfl.provenance.input_checks import check
+from dpfl.provenance.record_format import FORMAT
+from dpfl.provenance.source_digest import source_digest
 
 _PACKAGES = (
     "dpfl",
@@ -88,7 +88,7 @@ def _describe(path: Path) -> dict[str, Any]:
 
 def _published(settings: dict[str, Any]) -> dict[str, str]:
     """Return the hash of what a paper's paper.yaml says, for a stage that reads it."""
-    return {"published": published_digest(settings["paper"])} if settings.get("paper") in KEYS else {}
+    return {"published": published_digest(settings["paper"])} if settings.get("paper") in keys() else {}
 
 
 def published_digest(paper: str) -> str:

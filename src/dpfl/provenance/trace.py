@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
-from dpfl.provenance.record_file import read_record
+from dpfl.provenance.record_format import read_record
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Node:
 
     `path`: its first output that the stage above read, relative to the project. `others`: the more of its files that
     the stage above read, each with path and sha256. `seen`: the node stood elsewhere in the tree already, and what it
-    was made from is said there. `runs`: the rows of a run table that were asked for (dpfl.provenance.cells).
+    was made from is said there. `runs`: the rows of a run table that were asked for (dpfl.provenance.cell_trace).
     """
 
     path: str

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from dpfl.catalog import load, module
 from dpfl.files import replacing, write_atomically
-from dpfl.papers import load, module
 from dpfl.reporting.results import NotRun, Results, write_csv
 from dpfl.reporting.tables import Page, html_page
 

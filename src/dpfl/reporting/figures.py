@@ -10,9 +10,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from dpfl.catalog import module
 from dpfl.files import replacing
-from dpfl.papers import module
-from dpfl.reporting import caption, style
+from dpfl.reporting import captions, style
 from dpfl.reporting.results import NotRun, Results, not_run_table, read_csv, refuse_not_run, write_csv
 
 FORMATS = ("svg", "pdf", "png")
@@ -41,7 +41,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
         data = not_run_table(reason)
     with replacing(csv) as temporary:
         write_csv(data, temporary)
-    paths = [csv, caption.write("figures", paper, name, csv)]
+    paths = [csv, captions.write("figures", paper, name, csv)]
     with style.house():
         try:
             figure = recipe.draw(refuse_not_run(read_csv(csv)))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import matplotlib
-
-matplotlib.use("agg")
-
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from PIL import Image
+
+matplotlib.use("agg")
 
 # Okabe and Ito's palette, readable with every common form of colour blindness; black first for references.
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PURPLE = (

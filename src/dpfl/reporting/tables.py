@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from dpfl.catalog import load, module
 from dpfl.files import replacing, write_atomically
-from dpfl.papers import load, module
-from dpfl.reporting import caption
+from dpfl.reporting import captions
 from dpfl.reporting.results import NotRun, Results, not_run_table, write_csv
 
 
@@ -48,7 +48,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     texts = {"md": markdown(page, title), "tex": latex(page, title, f"{paper}_{name}"), "html": html_page(page, title)}
     for suffix, text in texts.items():
         write_atomically(csv.with_suffix(f".{suffix}"), text)
-    return [csv, *(csv.with_suffix(f".{suffix}") for suffix in texts), caption.write("tables", paper, name, csv)]
+    return [csv, *(csv.with_suffix(f".{suffix}") for suffix in texts), captions.write("tables", paper, name, csv)]
 
 
 def _nothing(reason: str) -> pd.DataFrame:

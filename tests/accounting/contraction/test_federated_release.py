@@ -15,7 +15,7 @@ from dpfl.accounting.contraction.federated_release import (
     round_sigma,
     step_diameter,
 )
-from dpfl.papers.asoodeh2021.algorithm import OneDimension
+from dpfl.papers.asoodeh2021.exact_federated import OneDimension
 
 CASE = {"n": 60, "m": 6, "sigma": 1.2, "lipschitz": 1.0, "radius": 0.4}
 SCHEDULE = 1 / np.arange(1.0, 11.0)

@@ -29,7 +29,7 @@ from dpfl.accounting.contraction import (
     pnsgd_random_stop_delta,
     theta,
 )
-from dpfl.engine.randomness import generator
+from dpfl.randomness import generator
 
 EPSILON = np.array([0.0, 0.25, 0.5, 1.0])
 FALSE_ALARM = 1e-6

@@ -6,7 +6,7 @@ from scipy.stats import laplace, norm
 
 from dpfl.accounting import contraction
 from dpfl.accounting.contraction.pnsgd_orders import Law, calibrated_scale, place_deltas, step_epsilon, worst_epsilon
-from dpfl.papers.asoodeh2020.kernel import OneDimension
+from dpfl.papers.asoodeh2020.exact_pnsgd import OneDimension
 
 THEORY = {"eta": 0.5, "lipschitz": 1.0, "smoothness": 0.5, "strong_convexity": 0.0, "diameter": 1.0}
 N = 12

@@ -18,17 +18,17 @@ from scipy.stats import laplace, norm
 from dpfl.accounting.contraction import (
     federated_delta,
     federated_harmonic_delta,
-    federated_harmonic_delta_as_printed,
     federated_random_stop_delta,
     hockey_stick,
     laplace_divergence,
     pnsgd_gaussian_delta,
     pnsgd_laplace_delta,
-    pnsgd_laplace_pure_epsilon_as_printed,
     pnsgd_random_stop_bound,
     pnsgd_random_stop_delta,
     theta,
 )
+from dpfl.papers.asoodeh2020.printed_formulas import pnsgd_laplace_pure_epsilon_as_printed
+from dpfl.papers.asoodeh2021.printed_formulas import federated_harmonic_delta_as_printed
 
 EPSILON = np.array([0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 3.0])
 SLACK = 1 + 1e-4

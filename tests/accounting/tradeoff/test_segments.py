@@ -9,8 +9,8 @@ from scipy.optimize import brentq
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.tradeoff import amplified_epsilon, arsinh_delta, arsinh_guarantee, dpsgd_guarantee
 from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon, segments_sigma
-from dpfl.auditing.inversion import Composition
-from dpfl.auditing.losses import sampled_gaussian
+from dpfl.provenance.audit.mgf_inversion import Composition
+from dpfl.provenance.audit.step_profiles import sampled_gaussian
 
 DELTA = 1e-5
 

@@ -1,6 +1,6 @@
 import pytest
 
-from dpfl.papers import load
+from dpfl.catalog import load
 from dpfl.papers.asoodeh2020.claims import CLAIMS
 from dpfl.reporting.claims import Outcome, evaluate
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpfl.papers import load
+from dpfl.catalog import load
 from dpfl.papers.asoodeh2020.figures import FIGURES, ROUTES
 
 KEY = "asoodeh2020"

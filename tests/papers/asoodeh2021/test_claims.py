@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from dpfl.papers import load
+from dpfl.catalog import load
 from dpfl.papers.asoodeh2021.claims import CLAIMS, stopping_costs
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
 from dpfl.reporting.claims import Outcome, evaluate

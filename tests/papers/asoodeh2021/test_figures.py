@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpfl.papers import load
+from dpfl.catalog import load
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM, FIGURES, ONE_ROUND, WHOLE_ROUNDS
 
 KEY = "asoodeh2021"

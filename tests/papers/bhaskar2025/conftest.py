@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.papers import load
-from dpfl.papers.bhaskar2025.cells import published_cells
+from dpfl.catalog import load
+from dpfl.papers.bhaskar2025.published_cells import published_cells
 from dpfl.reporting.results import Results, write_csv
 
 

@@ -70,7 +70,7 @@ def tables(tmp_path):
 
 
 def test_every_claim_of_the_paper_has_a_check():
-    from dpfl.papers import load
+    from dpfl.catalog import load
 
     assert set(CLAIMS) == set(load("bhaskar2025").claims)
     assert not any("pending" in claim for claim in load("bhaskar2025").claims.values())

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpfl.papers import load
+from dpfl.catalog import load
 from dpfl.papers.bhaskar2025 import errata
 from dpfl.papers.bhaskar2025.tables import TABLES
 from dpfl.reporting import tables

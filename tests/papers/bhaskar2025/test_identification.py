@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpfl.papers import load
+from dpfl.catalog import load
 from dpfl.papers.bhaskar2025 import identification
 from dpfl.papers.bhaskar2025.identification import (
     CHOSEN,

@@ -1,6 +1,6 @@
 import pytest
 
-from dpfl.papers.bhaskar2025.cells import INSIDE
+from dpfl.papers.bhaskar2025.published_cells import INSIDE
 from dpfl.papers.bhaskar2025.tables import TABLES
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import html_page, latex, markdown

@@ -4,9 +4,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpfl.accounting import local_noise
+from dpfl.accounting import isrl_dp
 from dpfl.accounting.contraction import hockey_stick
-from dpfl.papers import load
+from dpfl.catalog import load
 from dpfl.papers.lowy2021 import errata
 from dpfl.papers.lowy2021.tables import TABLES
 from dpfl.reporting import tables
@@ -85,9 +85,9 @@ def test_other_counts_of_records_spend_no_less():
     assert errata.batches() == (37, 65)
     for records, batch in ((446, 65), (356, 52)):
         delta = 1 / records**2
-        variance = local_noise.moments_variance(epsilon=3, delta=delta, lipschitz=1, rounds=35, records=records)
+        variance = isrl_dp.moments_variance(epsilon=3, delta=delta, lipschitz=1, rounds=35, records=records)
         size = {"noise_multiplier": float(variance**0.5) * batch, "batch_size": batch, "records": records}
-        assert local_noise.with_replacement_known_epsilon(**size, steps=35, delta=delta) > 4.3
+        assert isrl_dp.with_replacement_known_epsilon(**size, steps=35, delta=delta) > 4.3
 
 
 def test_clipping_the_mean_spends_a_thousand(rows):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.papers import load
+from dpfl.catalog import load
 from dpfl.reporting.results import Results, write_csv
 
 SEEDS = 4

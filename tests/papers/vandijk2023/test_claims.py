@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.papers import load
+from dpfl.catalog import load
 from dpfl.papers.vandijk2023.claims import CLAIMS
 from dpfl.papers.vandijk2023.figures import FIGURES
 from dpfl.reporting.claims import Outcome, evaluate

@@ -1,7 +1,7 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from dpfl.papers import load
+from dpfl.catalog import load
 from dpfl.papers.vandijk2023.figures import FIGURES
 
 KEY = "vandijk2023"

@@ -1,6 +1,6 @@
 import pytest
 
-from dpfl.papers import load
+from dpfl.catalog import load
 from dpfl.papers.vandijk2023.tables import TABLES
 from dpfl.reporting import tables
 

@@ -1,52 +1,42 @@
 """Privacy of iterative algorithms by contraction of the hockey-stick divergence (asoodeh2020, asoodeh2021)."""
 
-from dpfl.accounting.contraction.calibration import federated_sigma
-from dpfl.accounting.contraction.comparators import (
-    iteration_renyi,
-    iteration_renyi_as_printed,
-    pnsgd_renyi_coefficient,
-    pnsgd_renyi_delta,
-    pnsgd_renyi_optimal_shift_coefficient,
-    pnsgd_renyi_optimal_shift_delta,
-    pnsgd_shifted_gdp_delta,
-)
+from __future__ import annotations
+
+from dpfl.accounting.contraction.contraction_factor import contraction_factor
+from dpfl.accounting.contraction.excess_risk import average_iterate_rate, last_iterate_rate
 from dpfl.accounting.contraction.federated import (
     federated_delta,
     federated_delta_relaxed,
     federated_delta_strongly_convex,
     federated_unamplified_delta,
 )
-from dpfl.accounting.contraction.federated_harmonic import (
-    federated_harmonic_bound,
-    federated_harmonic_delta,
-    federated_harmonic_delta_as_printed,
-)
+from dpfl.accounting.contraction.federated_harmonic import federated_harmonic_bound, federated_harmonic_delta
+from dpfl.accounting.contraction.federated_sigma import federated_sigma
 from dpfl.accounting.contraction.federated_stopping import (
     federated_random_stop_bound,
     federated_random_stop_delta,
     federated_suffix_stop_delta,
 )
-from dpfl.accounting.contraction.gaussian import log_theta, one_minus_theta, theta
 from dpfl.accounting.contraction.kernels import contraction_coefficient, hockey_stick
 from dpfl.accounting.contraction.laplace import laplace_divergence
-from dpfl.accounting.contraction.pnsgd import (
+from dpfl.accounting.contraction.pnsgd_fixed_order import (
     pnsgd_gaussian_delta,
     pnsgd_laplace_delta,
     pnsgd_laplace_pure_epsilon,
-    pnsgd_laplace_pure_epsilon_as_printed,
 )
 from dpfl.accounting.contraction.pnsgd_stopping import pnsgd_random_stop_bound, pnsgd_random_stop_delta
-from dpfl.accounting.contraction.rates import (
-    average_iterate_rate,
-    average_iterate_rate_as_printed,
-    last_iterate_rate,
-    last_iterate_rate_as_printed,
+from dpfl.accounting.contraction.renyi_comparators import (
+    iteration_renyi,
+    pnsgd_renyi_coefficient,
+    pnsgd_renyi_delta,
+    pnsgd_renyi_optimal_shift_coefficient,
+    pnsgd_renyi_optimal_shift_delta,
+    pnsgd_shifted_gdp_delta,
 )
-from dpfl.accounting.contraction.step import contraction_factor
+from dpfl.accounting.gaussian_divergence import log_theta, one_minus_theta, theta
 
 __all__ = [
     "average_iterate_rate",
-    "average_iterate_rate_as_printed",
     "contraction_coefficient",
     "contraction_factor",
     "federated_delta",
@@ -54,7 +44,6 @@ __all__ = [
     "federated_delta_strongly_convex",
     "federated_harmonic_bound",
     "federated_harmonic_delta",
-    "federated_harmonic_delta_as_printed",
     "federated_random_stop_bound",
     "federated_random_stop_delta",
     "federated_sigma",
@@ -62,16 +51,13 @@ __all__ = [
     "federated_unamplified_delta",
     "hockey_stick",
     "iteration_renyi",
-    "iteration_renyi_as_printed",
     "laplace_divergence",
     "last_iterate_rate",
-    "last_iterate_rate_as_printed",
     "log_theta",
     "one_minus_theta",
     "pnsgd_gaussian_delta",
     "pnsgd_laplace_delta",
     "pnsgd_laplace_pure_epsilon",
-    "pnsgd_laplace_pure_epsilon_as_printed",
     "pnsgd_random_stop_bound",
     "pnsgd_random_stop_delta",
     "pnsgd_renyi_coefficient",

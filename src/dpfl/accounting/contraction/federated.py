@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpfl.accounting import gaussian_divergence
 from dpfl.accounting.arguments import real
-from dpfl.accounting.contraction import gaussian
-from dpfl.accounting.contraction.checks import Array, probability, ratio
+from dpfl.accounting.contraction.contraction_factor import contraction_factor
 from dpfl.accounting.contraction.rounds import last_model, non_negative, read_rounds, read_users
-from dpfl.accounting.contraction.step import contraction_factor
+from dpfl.accounting.contraction.stable_arithmetic import Array, probability, ratio
 
 
 def federated_delta(
@@ -79,4 +79,4 @@ def federated_unamplified_delta(epsilon: ArrayLike, *, n: int, m: int, sigma: fl
     _, m = read_users(n, m)
     (lipschitz,) = non_negative(lipschitz=lipschitz)
     head = ratio(2.0 * lipschitz, np.sqrt(m), real("sigma", sigma, above=0.0))
-    return gaussian.divergence(real("epsilon", epsilon, at_least=0.0), head)
+    return gaussian_divergence.divergence(real("epsilon", epsilon, at_least=0.0), head)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfl.accounting.arguments import scalar
-from dpfl.accounting.contraction.checks import Array, probability, ratio
 from dpfl.accounting.contraction.rounds import Rounds, last_model, non_negative, read_rounds, read_users
+from dpfl.accounting.contraction.stable_arithmetic import Array, probability, ratio
 
 
 def federated_harmonic_delta(
@@ -37,21 +37,6 @@ def federated_harmonic_delta(
         too_long = steps.eta > 2.0 / scalar("smoothness", smoothness, above=0.0)
         with np.errstate(over="ignore"):
             diameter += np.where(too_long, 2.0 * lipschitz * steps.eta, 0.0)
-    return probability(last_model(epsilon, steps, lipschitz, diameter))
-
-
-def federated_harmonic_delta_as_printed(
-    epsilon: ArrayLike, *, n: int, m: int, sigma: float, lipschitz: float, radius: float, strong_convexity: float
-) -> Array:
-    """Return the first line of eq. (11) as printed, link_j = 2 radius sqrt(lambda m j)/sigma. Not a guarantee.
-
-    It does not follow from Theorem 2 and falls below it where lambda j > 1. Source: asoodeh2021 Corollary 1.
-    """
-    steps = _harmonic_rounds(n, m, sigma, strong_convexity)
-    lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
-    # link_j = diameter sqrt(m)/(eta_j sigma) with eta_j = 1/(lambda j): the root of eta_j gives the printed argument
-    with np.errstate(over="ignore"):
-        diameter = 2.0 * radius * np.sqrt(steps.eta)
     return probability(last_model(epsilon, steps, lipschitz, diameter))
 
 

@@ -15,9 +15,9 @@ from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import real, scalar, whole
-from dpfl.accounting.contraction.checks import Array, probability
+from dpfl.accounting.contraction.contraction_factor import contraction_factor
 from dpfl.accounting.contraction.rounds import non_negative, read_rounds, stopped_model
-from dpfl.accounting.contraction.step import contraction_factor
+from dpfl.accounting.contraction.stable_arithmetic import Array, probability
 
 _LEAST = 1e-300
 _LOG_SIGMA_RANGE = 60.0

@@ -7,8 +7,8 @@ import math
 from numpy.typing import ArrayLike
 
 from dpfl.accounting.arguments import scalar
-from dpfl.accounting.contraction.checks import Array, probability
 from dpfl.accounting.contraction.rounds import Rounds, non_negative, read_rounds, stopped_model
+from dpfl.accounting.contraction.stable_arithmetic import Array, probability
 
 
 def federated_random_stop_delta(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpfl.accounting.contraction.checks import Array
+from dpfl.accounting.contraction.stable_arithmetic import Array
 
 _FEW = 1e-2  # below this terms * gap the direct double sum cancels and its series takes over
 _SERIES_TERMS = 7

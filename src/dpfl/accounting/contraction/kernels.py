@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfl.accounting.arguments import real, scalar
-from dpfl.accounting.contraction.checks import Array
+from dpfl.accounting.contraction.stable_arithmetic import Array
 
 _ROUNDING = 1e-9  # how far a row may miss a total of 1
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfl.accounting.arguments import real
-from dpfl.accounting.contraction.checks import Array, ratio
+from dpfl.accounting.contraction.stable_arithmetic import Array, ratio
 
 
 def laplace_divergence(epsilon: ArrayLike, m1: ArrayLike, m2: ArrayLike, scale: ArrayLike) -> Array:

@@ -15,8 +15,8 @@ from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import choice, scalar, whole
-from dpfl.accounting.contraction.checks import Array
-from dpfl.accounting.contraction.pnsgd import pnsgd_gaussian_delta, pnsgd_laplace_delta
+from dpfl.accounting.contraction.pnsgd_fixed_order import pnsgd_gaussian_delta, pnsgd_laplace_delta
+from dpfl.accounting.contraction.stable_arithmetic import Array
 
 _LEAST = 1e-300
 _LOG_RANGE = 60.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpfl.accounting import gaussian_divergence
 from dpfl.accounting.arguments import real, wholes
-from dpfl.accounting.contraction import gaussian
-from dpfl.accounting.contraction.checks import Array, exponential, place, probability
 from dpfl.accounting.contraction.geometric import geometric
-from dpfl.accounting.contraction.pnsgd import first_shift, later_shift
+from dpfl.accounting.contraction.pnsgd_fixed_order import first_shift, later_shift
+from dpfl.accounting.contraction.stable_arithmetic import Array, exponential, place, probability
 
 
 def pnsgd_random_stop_delta(
@@ -33,8 +33,10 @@ def pnsgd_random_stop_delta(
     i, n = place(i, n)
     sigma = real("sigma", sigma, above=0.0)
     link = later_shift(eta, sigma, smoothness, strong_convexity, diameter)
-    kept = geometric(gaussian.log_divergence(epsilon, link), gaussian.complement(epsilon, link), n - i + 1.0)
-    log_first = gaussian.log_divergence(epsilon, first_shift(lipschitz, sigma))
+    kept = geometric(
+        gaussian_divergence.log_divergence(epsilon, link), gaussian_divergence.complement(epsilon, link), n - i + 1.0
+    )
+    log_first = gaussian_divergence.log_divergence(epsilon, first_shift(lipschitz, sigma))
     return probability(log_first + np.log(kept) - np.log(n))
 
 
@@ -57,7 +59,7 @@ def pnsgd_random_stop_bound(
     n = wholes("n", n, at_least=1)
     sigma = real("sigma", sigma, above=0.0)
     link = later_shift(eta, sigma, smoothness, strong_convexity, diameter)
-    log_first = gaussian.log_divergence(epsilon, first_shift(lipschitz, sigma))
+    log_first = gaussian_divergence.log_divergence(epsilon, first_shift(lipschitz, sigma))
     no_signal = np.isneginf(log_first)
-    log_gap = np.where(no_signal, 0.0, gaussian.log_complement(epsilon, link))
+    log_gap = np.where(no_signal, 0.0, gaussian_divergence.log_complement(epsilon, link))
     return exponential(log_first - log_gap - np.log(n))

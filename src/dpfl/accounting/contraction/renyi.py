@@ -7,7 +7,7 @@ from enum import StrEnum
 import numpy as np
 
 from dpfl.accounting.arguments import choice
-from dpfl.accounting.contraction.checks import Array, exponential
+from dpfl.accounting.contraction.stable_arithmetic import Array, exponential
 
 _LOG_RANGE = 700.0  # order - 1 is sought between e^-700 and e^700
 _HALVINGS = 62  # of an interval of 1400 in log(order - 1): down to the spacing of float64

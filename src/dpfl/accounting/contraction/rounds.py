@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpfl.accounting import gaussian_divergence
 from dpfl.accounting.arguments import real, scalar, whole
-from dpfl.accounting.contraction import gaussian
-from dpfl.accounting.contraction.checks import Array, exponential, power, ratio
 from dpfl.accounting.contraction.geometric import double_geometric, geometric
+from dpfl.accounting.contraction.stable_arithmetic import Array, exponential, power, ratio
 
 _BLOCK = 1 << 20  # elements of an (epsilon, round) table held at once
 
@@ -94,10 +94,12 @@ def last_model(epsilon: ArrayLike, rounds: Rounds, lipschitz: float, diameter: A
 
     def closed_form(epsilon: Array) -> Array:
         kept = _geometric_at(geometric, epsilon, link, rounds.count)
-        return gaussian.log_divergence(epsilon, head) + np.log(kept) + log_rate
+        return gaussian_divergence.log_divergence(epsilon, head) + np.log(kept) + log_rate
 
     def general_sum(epsilon: Array) -> Array:
-        terms = gaussian.log_divergence(epsilon, head) + _log_kept(gaussian.log_divergence(epsilon, link))
+        terms = gaussian_divergence.log_divergence(epsilon, head) + _log_kept(
+            gaussian_divergence.log_divergence(epsilon, link)
+        )
         return _logsumexp(terms, int(rounds.count)) + log_rate
 
     return _over_epsilon(epsilon, rounds, closed_form, general_sum)
@@ -111,26 +113,26 @@ def stopped_model(epsilon: ArrayLike, rounds: Rounds, lipschitz: float, diameter
     log_rate = -math.log(stops) - math.log(total)
 
     def closed_form(epsilon: Array) -> Array:
-        kept = exponential(power(gaussian.log_divergence(epsilon, link), np.float64(first)))
+        kept = exponential(power(gaussian_divergence.log_divergence(epsilon, link), np.float64(first)))
         within = _geometric_at(geometric, epsilon, link, float(first)) * stops
         beyond = _geometric_at(double_geometric, epsilon, link, stops - 1.0)
-        return gaussian.log_divergence(epsilon, head) + np.log(within + kept * beyond) + log_rate
+        return gaussian_divergence.log_divergence(epsilon, head) + np.log(within + kept * beyond) + log_rate
 
     def general_sum(epsilon: Array) -> Array:
-        log_link = np.broadcast_to(gaussian.log_divergence(epsilon, link), (len(epsilon), total))
+        log_link = np.broadcast_to(gaussian_divergence.log_divergence(epsilon, link), (len(epsilon), total))
         reach = np.zeros(log_link.shape)
         reach[:, :first] = _log_kept(log_link[:, :first])
         stays = np.log(_discounted_counts(log_link[:, first - 1 :]))
         reach[:, : first - 1] += stays[:, :1]
         reach[:, first - 1 :] += stays
-        return _logsumexp(gaussian.log_divergence(epsilon, head) + reach, total) + log_rate
+        return _logsumexp(gaussian_divergence.log_divergence(epsilon, head) + reach, total) + log_rate
 
     return _over_epsilon(epsilon, rounds, closed_form, general_sum)
 
 
 def _geometric_at(function: Callable[..., Array], epsilon: Array, link: Array, terms: float) -> Array:
     """`geometric` or `double_geometric` of the factor theta(link)."""
-    log_factor, gap = gaussian.log_divergence(epsilon, link), gaussian.complement(epsilon, link)
+    log_factor, gap = gaussian_divergence.log_divergence(epsilon, link), gaussian_divergence.complement(epsilon, link)
     return function(log_factor, gap, np.float64(terms))
 
 

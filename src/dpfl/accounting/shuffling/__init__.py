@@ -4,6 +4,8 @@
 law, `published` holds the closed forms as printed, with their conditions.
 """
 
+from __future__ import annotations
+
 from dpfl.accounting.shuffling.blanket import blanket_delta, blanket_epsilon, blanket_rounds_epsilon
 from dpfl.accounting.shuffling.clones import clones_delta, clones_epsilon, restricted_clones_epsilon
 

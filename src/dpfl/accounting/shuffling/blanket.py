@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import scalar, whole
 from dpfl.accounting.elementwise import elementwise
-from dpfl.accounting.profiles import composed_epsilon
+from dpfl.accounting.privacy_profiles import composed_epsilon
 from dpfl.accounting.shuffling.blanket_law import blanket_law
 from dpfl.accounting.shuffling.positive_part import Fineness, positive_part
 

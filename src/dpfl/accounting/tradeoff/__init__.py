@@ -1,5 +1,7 @@
 """Trade-off functions (f-DP): what a test can tell of one record, for mechanisms and for whole DP-SGD runs."""
 
+from __future__ import annotations
+
 from dpfl.accounting.tradeoff.adversaries import (
     Adversary,
     Gaussian,
@@ -18,11 +20,11 @@ from dpfl.accounting.tradeoff.approximations import (
     sufficient_sigma,
 )
 from dpfl.accounting.tradeoff.arsinh import arsinh_delta, arsinh_guarantee, arsinh_tails
-from dpfl.accounting.tradeoff.curves import Curve, epsilon_delta, epsilon_delta_as_printed
+from dpfl.accounting.tradeoff.curves import Curve, epsilon_delta
 from dpfl.accounting.tradeoff.duality import conjugate, delta_of, double_conjugate, from_delta, group, inverse
-from dpfl.accounting.tradeoff.losses import PrivacyLoss, composed, from_pld, gaussian_tails, subsampled_tails
+from dpfl.accounting.tradeoff.privacy_loss import PrivacyLoss, composed, from_pld, gaussian_tails, subsampled_tails
 from dpfl.accounting.tradeoff.revealed import RevealedMixture, revealed, revealed_renyi
-from dpfl.accounting.tradeoff.sampling import (
+from dpfl.accounting.tradeoff.subsampling import (
     amplified_epsilon,
     poisson_add_delta,
     poisson_renyi,
@@ -49,7 +51,6 @@ __all__ = [
     "dpsgd",
     "dpsgd_guarantee",
     "epsilon_delta",
-    "epsilon_delta_as_printed",
     "from_delta",
     "from_pld",
     "gaussian_tails",

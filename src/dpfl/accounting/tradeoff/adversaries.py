@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import choice, scalar, whole
 from dpfl.accounting.tradeoff.approximations import clt_mu, h_bar_mu, h_mu
-from dpfl.accounting.tradeoff.losses import PrivacyLoss, composed, gaussian_tails, subsampled_tails
+from dpfl.accounting.tradeoff.privacy_loss import PrivacyLoss, composed, gaussian_tails, subsampled_tails
 from dpfl.accounting.tradeoff.revealed import revealed
 
 

@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 from dpfl.accounting.arguments import real, scalar
 from dpfl.accounting.roots import root
-from dpfl.accounting.tradeoff.losses import PrivacyLoss, Tails, composed, subsampled_tails
+from dpfl.accounting.tradeoff.privacy_loss import PrivacyLoss, Tails, composed, subsampled_tails
 
 
 def arsinh_guarantee(*, scale: float, sigma: float, p: float = 1.0, rounds: int = 1, shift: float = 1.0) -> PrivacyLoss:

@@ -23,16 +23,6 @@ def epsilon_delta(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> NDA
     return np.maximum(0.0, np.maximum(steep, flat))[()]
 
 
-def epsilon_delta_as_printed(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
-    """min{0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)}, never above 0: no trade-off curve.
-
-    The line of vandijk2023 section 4 as printed, for comparison with `epsilon_delta`. The steep line is cut at
-    -e^(epsilon/2), so that it stays finite.
-    """
-    steep, flat = _two_lines(alpha, epsilon, delta)
-    return np.minimum(0.0, np.minimum(steep, flat))[()]
-
-
 def _two_lines(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> tuple[NDArray, NDArray]:
     """1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha), without overflow."""
     alpha = real("alpha", alpha, at_least=0, at_most=1)

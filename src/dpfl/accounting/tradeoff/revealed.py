@@ -11,7 +11,7 @@ from scipy.stats import hypergeom
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import real, scalar, whole
-from dpfl.accounting.contraction import theta
+from dpfl.accounting.gaussian_divergence import theta
 from dpfl.accounting.roots import root
 
 _LEAST_WEIGHT = 1e-200

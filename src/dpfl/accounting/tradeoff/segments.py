@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 from dpfl.accounting.arguments import scalar, whole
 from dpfl.accounting.tradeoff.arsinh import arsinh_tails
-from dpfl.accounting.tradeoff.losses import (
+from dpfl.accounting.tradeoff.privacy_loss import (
     PrivacyLoss,
     Tails,
     connected_dots,

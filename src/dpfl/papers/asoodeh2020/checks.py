@@ -6,9 +6,10 @@ import numpy as np
 from scipy.stats import laplace, norm
 
 from dpfl.accounting import contraction
-from dpfl.engine.randomness import generator
+from dpfl.accounting.contraction.interval_kernels import Interval
+from dpfl.papers.asoodeh2020.exact_pnsgd import OneDimension
 from dpfl.papers.asoodeh2020.figures import parameters
-from dpfl.papers.asoodeh2020.kernel import Interval, OneDimension
+from dpfl.randomness import generator
 from dpfl.reporting.evidence import Comparison, Relation
 
 TOLERANCE = 1e-9

@@ -10,9 +10,11 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import laplace, norm
 
 from dpfl.accounting import contraction
+from dpfl.accounting.contraction.interval_kernels import Interval
 from dpfl.papers.asoodeh2020.checks import stopped
+from dpfl.papers.asoodeh2020.exact_pnsgd import OneDimension
 from dpfl.papers.asoodeh2020.figures import parameters, routes
-from dpfl.papers.asoodeh2020.kernel import Interval, OneDimension
+from dpfl.papers.asoodeh2020.printed_formulas import iteration_renyi_as_printed
 from dpfl.reporting.evidence import Erratum
 
 ON_A_GRID = "one-dimensional run on a grid"
@@ -27,7 +29,7 @@ def renyi_square() -> Erratum:
         printed_form="(3): alpha distance / (2 sigma^2)",
         right_form="alpha distance^2 / (2 sigma^2)",
         case="order 2, distance 3, sigma 1",
-        printed=float(contraction.iteration_renyi_as_printed(order, n=1, distance=distance, sigma=1.0)),
+        printed=float(iteration_renyi_as_printed(order, n=1, distance=distance, sigma=1.0)),
         right=float(contraction.iteration_renyi(order, n=1, distance=distance, sigma=1.0)),
         independent=math.log(power) / (order - 1),
         source="integration",

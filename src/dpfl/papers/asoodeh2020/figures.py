@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpfl.accounting import contraction
-from dpfl.papers import load
-from dpfl.papers.asoodeh2020.run_figures import RUN_FIGURES
+from dpfl.catalog import load
+from dpfl.papers.asoodeh2020.pnsgd_figures import RUN_FIGURES
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results

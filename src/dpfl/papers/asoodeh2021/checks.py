@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpfl.accounting import contraction
-from dpfl.papers.asoodeh2021.algorithm import OneDimension
+from dpfl.papers.asoodeh2021.exact_federated import OneDimension
 from dpfl.reporting.evidence import Comparison, Relation
 
 EQUAL = 1e-12

@@ -10,9 +10,10 @@ import numpy as np
 from scipy.stats import norm
 
 from dpfl.accounting import contraction
-from dpfl.engine.randomness import generator
-from dpfl.papers.asoodeh2020.kernel import Interval
+from dpfl.accounting.contraction.interval_kernels import Interval
 from dpfl.papers.asoodeh2021.figures import one_round, parameters, users, whole_rounds
+from dpfl.papers.asoodeh2021.printed_formulas import federated_harmonic_delta_as_printed, last_iterate_rate_as_printed
+from dpfl.randomness import generator
 from dpfl.reporting.evidence import Erratum
 
 EPSILON = 0.5
@@ -51,7 +52,7 @@ def corollary_privacy() -> Erratum:
         printed_form="Corollary 1: theta(2 rho sqrt(lambda m j)/sigma)",
         right_form="theta(2 rho lambda sqrt(m) j/sigma), which agrees with (11)",
         case=f"delta, n = {n}, m = {m}, sigma = {sigma}, rho = {radius}, lambda = 1, L = 1, epsilon = {EPSILON}",
-        printed=float(contraction.federated_harmonic_delta_as_printed(EPSILON, **values)),
+        printed=float(federated_harmonic_delta_as_printed(EPSILON, **values)),
         right=float(contraction.federated_harmonic_delta(EPSILON, **values)),
         independent=plain_sum(EPSILON, m, m / n, [2 / (math.sqrt(m) * sigma)] * len(links), links),
         source=PLAIN_SUM,
@@ -68,7 +69,7 @@ def corollary_utility() -> Erratum:
         printed_form="Corollary 1: noise term sigma^2",
         right_form="noise term d sigma^2",
         case=f"bound on the excess risk, d = {DIMENSION}, T = {ROUNDS}, sigma = beta = lambda = D = 1",
-        printed=float(contraction.last_iterate_rate_as_printed(**values)),
+        printed=float(last_iterate_rate_as_printed(**values)),
         right=float(contraction.last_iterate_rate(dimension=DIMENSION, **values)),
         independent=float(excess),
         source=f"mean excess risk of {REPEATS} simulated runs: above the printed bound, below the right one",

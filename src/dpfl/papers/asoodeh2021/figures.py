@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.accounting import contraction
-from dpfl.papers import load
-from dpfl.papers.asoodeh2021.comparison_figure import COMPARISON
-from dpfl.papers.asoodeh2021.dimension import DIMENSION
-from dpfl.papers.asoodeh2021.run_figures import RUN_FIGURES
+from dpfl.catalog import load
+from dpfl.papers.asoodeh2021.aggregator_figures import RUN_FIGURES
+from dpfl.papers.asoodeh2021.dimension_figure import DIMENSION
+from dpfl.papers.asoodeh2021.trust_figure import COMPARISON
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results

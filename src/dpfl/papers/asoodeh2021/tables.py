@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+from dpfl.papers.asoodeh2021.aggregator_runs import counted_runs, slopes, stand_ins
 from dpfl.papers.asoodeh2021.checks import all_checks
 from dpfl.papers.asoodeh2021.errata import all_errata
-from dpfl.papers.asoodeh2021.runs import counted_runs, slopes, stand_ins
 from dpfl.reporting.evidence import checks_page, errata_page, table
 from dpfl.reporting.tables import Page, TableRecipe
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpfl.papers.bhaskar2025.distances import FIRST, NOISELESS, exponent
 from dpfl.papers.bhaskar2025.initialisation import COMMON, PER_CLIENT
-from dpfl.papers.bhaskar2025.pages import MODEL_NAMES
+from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting.claims import Outcome, Verdict, counted, on_stand_in
 from dpfl.reporting.results import NotRun, Results
 

@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.papers.bhaskar2025.distances import FIRST, LAST, NOISELESS, PLAIN
-from dpfl.papers.bhaskar2025.drawing import BARS, footer, heights, runs_words, ticks, without_data
-from dpfl.papers.bhaskar2025.pages import MODEL_NAMES
+from dpfl.papers.bhaskar2025.figure_parts import BARS, footer, heights, runs_words, ticks, without_data
+from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
 
 _LOCAL = {"color": style.RED, "marker": "s", "linestyle": "-"}

@@ -15,8 +15,8 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution
 
 from dpfl.accounting import dpsgd
-from dpfl.papers import load
-from dpfl.papers.bhaskar2025.cells import published_cells
+from dpfl.catalog import load
+from dpfl.papers.bhaskar2025.published_cells import published_cells
 from dpfl.reporting.evidence import Erratum
 
 BUDGET, EPOCHS, TRAINING, MANY_CLIENTS = 2.93, 20, 60_000, 100

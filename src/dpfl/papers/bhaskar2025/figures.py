@@ -7,14 +7,14 @@ import math
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpfl.papers.bhaskar2025.cells import measured_cells
 from dpfl.papers.bhaskar2025.distance_figure import draw_distances
 from dpfl.papers.bhaskar2025.distances import distance_cells
-from dpfl.papers.bhaskar2025.drawing import footer, runs_words, ticks
+from dpfl.papers.bhaskar2025.figure_parts import footer, runs_words, ticks
 from dpfl.papers.bhaskar2025.heatmap import draw_candidates
 from dpfl.papers.bhaskar2025.identification import candidate_cells
 from dpfl.papers.bhaskar2025.initialisation import draw_initialisation, initialisation_cells
-from dpfl.papers.bhaskar2025.pages import MODEL_NAMES
+from dpfl.papers.bhaskar2025.published_cells import measured_cells
+from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results

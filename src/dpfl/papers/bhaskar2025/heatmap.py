@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 
-from dpfl.papers.bhaskar2025.drawing import footer, runs_words, without_data
+from dpfl.papers.bhaskar2025.figure_parts import footer, runs_words, without_data
 from dpfl.papers.bhaskar2025.identification import CHOSEN
-from dpfl.papers.bhaskar2025.pages import MODEL_NAMES
+from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
 
 PUBLISHED = "published"

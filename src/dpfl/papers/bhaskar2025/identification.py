@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.optimize import minimize_scalar
 
-from dpfl.engine.randomness import generator
-from dpfl.papers import load
-from dpfl.papers.bhaskar2025.cells import PUBLISHED_RUNS, all_runs, each_once, published_cells, with_settings
+from dpfl.catalog import load
+from dpfl.papers.bhaskar2025.published_cells import PUBLISHED_RUNS, all_runs, each_once, published_cells, with_settings
+from dpfl.randomness import generator
 from dpfl.reporting.results import Results
 
 OPEN = ("batch_size", "delta", "accountant", "sampling", "normalisation", "initialisation")

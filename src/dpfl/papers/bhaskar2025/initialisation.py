@@ -8,10 +8,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpfl.papers import load
-from dpfl.papers.bhaskar2025.cells import all_runs, each_once, interval_half_width, published_cells, with_settings
-from dpfl.papers.bhaskar2025.drawing import BARS, footer, runs_words, ticks, without_data
-from dpfl.papers.bhaskar2025.pages import MODEL_NAMES
+from dpfl.catalog import load
+from dpfl.papers.bhaskar2025.figure_parts import BARS, footer, runs_words, ticks, without_data
+from dpfl.papers.bhaskar2025.published_cells import (
+    all_runs,
+    each_once,
+    interval_half_width,
+    published_cells,
+    with_settings,
+)
+from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
 from dpfl.reporting.results import Results
 

@@ -8,8 +8,10 @@ from functools import partial
 
 import pandas as pd
 
-from dpfl.auditing.evidence import canaries, canaries_page
-from dpfl.papers.bhaskar2025.cells import (
+from dpfl.papers.bhaskar2025.errata import all_errata
+from dpfl.papers.bhaskar2025.identification import scores
+from dpfl.papers.bhaskar2025.overlapping_clients import budgets, overlap_page
+from dpfl.papers.bhaskar2025.published_cells import (
     CONSTANT_PCT,
     INSIDE,
     OUTSIDE,
@@ -18,11 +20,9 @@ from dpfl.papers.bhaskar2025.cells import (
     WIDE_PCT,
     measured_cells,
 )
-from dpfl.papers.bhaskar2025.collapse import last_column, last_column_page
-from dpfl.papers.bhaskar2025.errata import all_errata
-from dpfl.papers.bhaskar2025.identification import scores
-from dpfl.papers.bhaskar2025.overlap import budgets, overlap_page
-from dpfl.papers.bhaskar2025.pages import MODEL_NAMES, identification_page
+from dpfl.papers.bhaskar2025.single_average import last_column, last_column_page
+from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, identification_page
+from dpfl.reporting.canary_table import canaries, canaries_page
 from dpfl.reporting.evidence import errata_page, table
 from dpfl.reporting.tables import Page, TableRecipe
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import TASK
-from dpfl.papers.lowy2021.summary import FAMILY_ERROR, NOISES, holm, noise_name
+from dpfl.papers.lowy2021.trial_statistics import FAMILY_ERROR, NOISES, holm, noise_name
 from dpfl.reporting.claims import Outcome, Verdict, counted, on_stand_in
 from dpfl.reporting.results import Results
 

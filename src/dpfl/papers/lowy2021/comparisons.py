@@ -7,7 +7,7 @@ import math
 import pandas as pd
 from scipy import stats
 
-from dpfl.papers.lowy2021.summary import CLASSIFICATION, REGRESSION, holm, paired, trials
+from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, REGRESSION, holm, paired, trials
 from dpfl.reporting.results import NotRun, Results
 
 TASK = ["dataset", "stand_in_for", "clients"]

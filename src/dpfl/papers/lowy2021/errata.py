@@ -14,11 +14,11 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from dpfl.accounting import dpsgd, local_noise
-from dpfl.accounting.relations import Sampling
-from dpfl.accounting.shuffling.published import least_reports
-from dpfl.engine.randomness import generator
-from dpfl.papers import load
+from dpfl.accounting import dpsgd, isrl_dp
+from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.shuffling.published_noise import least_reports
+from dpfl.catalog import load
+from dpfl.randomness import generator
 from dpfl.reporting.evidence import Erratum
 
 BLOCK, TRAINING = 446, 356
@@ -41,13 +41,13 @@ def rounds() -> int:
 def batches() -> tuple[int, int]:
     """Return the scripts' K for the noise of advanced composition and for the later script's."""
     block = {"rounds": rounds(), "records": BLOCK}
-    advanced = local_noise.least_batch_advanced(epsilon=ADVANCED_LARGEST, delta=1 / BLOCK**2, **block)
-    return math.floor(advanced), math.floor(local_noise.least_batch_moments(epsilon=MOMENTS_LARGEST, **block))
+    advanced = isrl_dp.least_batch_advanced(epsilon=ADVANCED_LARGEST, delta=1 / BLOCK**2, **block)
+    return math.floor(advanced), math.floor(isrl_dp.least_batch_moments(epsilon=MOMENTS_LARGEST, **block))
 
 
 def deviation(epsilon: float, *, advanced: bool, steps: int) -> float:
     """Return sigma / L of Theorem 2.1 (`advanced`) or of the later script for `steps` noisy steps."""
-    variance = local_noise.advanced_composition_variance if advanced else local_noise.moments_variance
+    variance = isrl_dp.advanced_composition_variance if advanced else isrl_dp.moments_variance
     return math.sqrt(variance(epsilon=epsilon, delta=DELTA, lipschitz=1.0, rounds=steps, records=TRAINING))
 
 
@@ -82,7 +82,7 @@ def theorem_full(epsilon: float) -> Erratum:
         right_form="sufficient; spends far less",
         case=f"epsilon spent, full batches, n = {TRAINING}, R = {rounds()}, epsilon = {epsilon:g}",
         printed=epsilon,
-        right=float(local_noise.epsilon(**size, steps=rounds(), delta=DELTA, sampling=Sampling.FULL)),
+        right=float(isrl_dp.epsilon(**size, steps=rounds(), delta=DELTA, sampling=Sampling.FULL)),
         independent=gaussian_epsilon(2 * math.sqrt(rounds()) / (sigma * TRAINING)),
         source="mpmath, 30 digits",
     )
@@ -99,7 +99,7 @@ def theorem_sampled(epsilon: float, interval: float) -> Erratum:
         right_form="sufficient; spends far less (upper bound)",
         case=f"epsilon spent, K = {batch} drawn with replacement, n = {TRAINING}, epsilon = {epsilon:g}",
         printed=epsilon,
-        right=float(local_noise.epsilon(**size, steps=rounds(), delta=DELTA, sampling=Sampling.WITH_REPLACEMENT)),
+        right=float(isrl_dp.epsilon(**size, steps=rounds(), delta=DELTA, sampling=Sampling.WITH_REPLACEMENT)),
         independent=mixture_epsilon(sigma, batch, interval=interval),
         source=f"what one data set spends, by {MIXTURE}: at most the right value",
     )
@@ -109,7 +109,7 @@ def later_script() -> Erratum:
     """The later script's noise at its own K: one data set already spends more than was asked for."""
     _, batch = batches()
     sigma = deviation(MOMENTS_LARGEST, advanced=False, steps=rounds())
-    known = local_noise.with_replacement_known_epsilon(
+    known = isrl_dp.with_replacement_known_epsilon(
         noise_multiplier=sigma * batch, batch_size=batch, records=TRAINING, steps=rounds(), delta=DELTA
     )
     return Erratum(
@@ -128,7 +128,7 @@ def later_script_locally() -> Erratum:
     """The later script's noise for local SGD, whose batches are single records."""
     steps = batches()[1] * rounds()
     sigma = deviation(MOMENTS_LARGEST, advanced=False, steps=steps)
-    known = local_noise.with_replacement_known_epsilon(
+    known = isrl_dp.with_replacement_known_epsilon(
         noise_multiplier=sigma, batch_size=1, records=TRAINING, steps=steps, delta=DELTA
     )
     return Erratum(
@@ -150,7 +150,7 @@ def later_script_range() -> Erratum:
     steps = batches()[1] * rounds()
 
     def batch_less_one(epsilon: float) -> float:
-        return float(local_noise.least_batch_moments(epsilon=epsilon, rounds=steps, records=TRAINING)) - 1
+        return float(isrl_dp.least_batch_moments(epsilon=epsilon, rounds=steps, records=TRAINING)) - 1
 
     return Erratum(
         erratum=2,
@@ -158,7 +158,7 @@ def later_script_range() -> Erratum:
         right_form="meant for epsilon up to 4 K R/n^2",
         case=f"largest epsilon, K R = {steps} single records, n = {TRAINING}",
         printed=MOMENTS_LARGEST,
-        right=float(local_noise.largest_moments_epsilon(batch_size=1, steps=steps, records=TRAINING)),
+        right=float(isrl_dp.largest_moments_epsilon(batch_size=1, steps=steps, records=TRAINING)),
         independent=float(brentq(batch_less_one, 1e-6, MOMENTS_LARGEST, xtol=1e-12)),
         source="where the script's least K is 1",
     )
@@ -175,7 +175,7 @@ def clipped_mean(epsilon: float, *, advanced: bool) -> Erratum:
         right_form="clip every record; the mean of one batch moves by 2L",
         case=f"epsilon spent, noise of {noise}, K = {batch}, n = {TRAINING}, epsilon = {epsilon:g}",
         printed=epsilon,
-        right=local_noise.clipped_mean_epsilon(
+        right=isrl_dp.clipped_mean_epsilon(
             sigma_over_lipschitz=sigma, batch_size=batch, records=TRAINING, steps=rounds(), delta=DELTA
         ),
         independent=turned_mean_epsilon(2 / sigma, batch),

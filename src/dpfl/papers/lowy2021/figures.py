@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import MNIST_TASK, TASK, regression
-from dpfl.papers.lowy2021.summary import CLASSIFICATION, NOISES, mean_interval, task_name, trials
+from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, NOISES, mean_interval, task_name, trials
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results

@@ -7,17 +7,11 @@ from functools import partial
 
 import pandas as pd
 
-from dpfl.auditing.evidence import canaries, canaries_page
 from dpfl.papers.lowy2021 import theory
-from dpfl.papers.lowy2021.comparisons import (
-    TASK,
-    authors_protocol,
-    mnist_differences,
-    paired_differences,
-    price,
-)
+from dpfl.papers.lowy2021.comparisons import TASK, authors_protocol, mnist_differences, paired_differences, price
 from dpfl.papers.lowy2021.errata import all_errata
-from dpfl.papers.lowy2021.summary import NOISES, REGRESSION, budget, noise_name, stand_in_notes, trials
+from dpfl.papers.lowy2021.trial_statistics import NOISES, REGRESSION, budget, noise_name, stand_in_notes, trials
+from dpfl.reporting.canary_table import canaries, canaries_page
 from dpfl.reporting.evidence import errata_page, table
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import Page, TableRecipe

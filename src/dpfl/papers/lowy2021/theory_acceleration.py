@@ -7,8 +7,8 @@ import math
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpfl.papers.lowy2021.summary import paired
 from dpfl.papers.lowy2021.theory_runs import by_seed, interval, plain_ticks, seeds_text, study
+from dpfl.papers.lowy2021.trial_statistics import paired
 from dpfl.reporting import style
 from dpfl.reporting.claims import Outcome, Verdict, counted
 from dpfl.reporting.results import Results

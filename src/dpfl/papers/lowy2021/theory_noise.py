@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from dpfl.accounting import gaussian_dp, local_noise
+from dpfl.accounting import gaussian_dp, isrl_dp
 from dpfl.papers.lowy2021.theory_runs import study
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import Page
@@ -56,8 +56,8 @@ def _formula(row) -> float:
     """The paper's sigma K / L: Theorem 2.2's for one pass, else Theorem 2.1's and 2.3's."""
     budget = {"epsilon": row.epsilon, "delta": row.delta, "lipschitz": 1.0}
     if row.algorithm == "one_pass":
-        return math.sqrt(local_noise.one_pass_variance(**budget))
-    variance = local_noise.advanced_composition_variance(**budget, rounds=row.rounds, records=row.records)
+        return math.sqrt(isrl_dp.one_pass_variance(**budget))
+    variance = isrl_dp.advanced_composition_variance(**budget, rounds=row.rounds, records=row.records)
     return row.records * math.sqrt(variance)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.ticker import NullLocator
 from scipy import stats
 
-from dpfl.papers.lowy2021.summary import LEVEL
+from dpfl.papers.lowy2021.trial_statistics import LEVEL
 from dpfl.reporting.results import NotRun, Results
 
 EXPERIMENT = "ldp_theory"

@@ -9,7 +9,7 @@ from scipy.integrate import trapezoid
 from scipy.stats import norm
 
 from dpfl.accounting import gaussian_dp, tradeoff
-from dpfl.papers.vandijk2023.runs import epsilon_of, run, settings
+from dpfl.papers.vandijk2023.reference_run import epsilon_of, run, settings
 from dpfl.reporting.evidence import Comparison, Relation
 
 DUAL = 1e-9

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpfl.papers.vandijk2023 import run_claims
-from dpfl.papers.vandijk2023.runs import KEY
+from dpfl.papers.vandijk2023 import training_claims
+from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.reporting.claims import Check, Verdict, counted
 from dpfl.reporting.evidence import checks_of, errors, passed
 from dpfl.reporting.results import Results
@@ -107,7 +107,7 @@ def fixed_batches_cost_two(results: Results) -> Verdict:
         f"for the same epsilon fixed batches, accounted by C_p, need {needed.min():.2f} to {needed.max():.2f} times "
         "the noise of Poisson batches: 2 from the sensitivity, the rest from C_p. Much of it is the relation, not the "
         f"sampler: Poisson batches with a record replaced need {replaced.min():.2f} to {replaced.max():.2f} times. "
-        + run_claims.samplers_trained(results),
+        + training_claims.samplers_trained(results),
     )
 
 
@@ -119,9 +119,9 @@ CLAIMS: dict[str, Check] = {
     "epochs_not_rounds": epochs_not_rounds,
     "group": group,
     "fixed_batches_cost_two": fixed_batches_cost_two,
-    "batch_scaling": run_claims.batch_scaling,
-    "last_epoch_noise": run_claims.last_epoch_noise,
-    "arsinh_noise": run_claims.arsinh_noise,
-    "asynchronous": run_claims.asynchronous,
-    "private_normalisation": run_claims.private_normalisation,
+    "batch_scaling": training_claims.batch_scaling,
+    "last_epoch_noise": training_claims.last_epoch_noise,
+    "arsinh_noise": training_claims.arsinh_noise,
+    "asynchronous": training_claims.asynchronous,
+    "private_normalisation": training_claims.private_normalisation,
 }

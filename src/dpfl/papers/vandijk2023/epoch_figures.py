@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpfl.accounting import gaussian_dp, tradeoff
-from dpfl.papers.vandijk2023.runs import epsilon_of, equivalent_mu, run, settings
+from dpfl.papers.vandijk2023.reference_run import epsilon_of, equivalent_mu, run, settings
 from dpfl.papers.vandijk2023.sampling_figures import CURVES
 from dpfl.reporting import style
 from dpfl.reporting.results import Results

@@ -10,7 +10,8 @@ from scipy.special import logsumexp
 from scipy.stats import binom, norm
 
 from dpfl.accounting import dpsgd, gaussian_dp, tradeoff
-from dpfl.papers.vandijk2023.runs import epsilon_of, equivalent_mu, run, settings
+from dpfl.papers.vandijk2023.printed_formulas import epsilon_delta_as_printed, renyi_as_printed
+from dpfl.papers.vandijk2023.reference_run import epsilon_of, equivalent_mu, run, settings
 from dpfl.reporting.evidence import Erratum
 
 TERM_BY_TERM = "sum term by term"
@@ -30,7 +31,7 @@ def epsilon_delta_curve() -> Erratum:
         printed_form="f = min{0, ...}",
         right_form="f = max{0, ...}",
         case=f"f at alpha = {alpha}, epsilon = {epsilon}, delta = {delta}",
-        printed=float(tradeoff.epsilon_delta_as_printed(alpha, epsilon, delta)),
+        printed=float(epsilon_delta_as_printed(alpha, epsilon, delta)),
         right=float(tradeoff.epsilon_delta(alpha, epsilon, delta)),
         independent=float(tradeoff.Curve.of_epsilon_delta(epsilon, delta)(alpha)),
         source="convex hull of its vertices",
@@ -46,7 +47,7 @@ def renyi_sign() -> Erratum:
         printed_form="ln E[e^((1-alpha) Z)] / (1-alpha)",
         right_form="ln E[e^((alpha-1) Z)] / (alpha-1)",
         case="two unit Gaussians, mu = 1, order 3",
-        printed=float(gaussian_dp.renyi_as_printed(order, mu)),
+        printed=float(renyi_as_printed(order, mu)),
         right=float(gaussian_dp.renyi(order, mu)),
         independent=math.log(power) / (order - 1),
         source="integration",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpfl.papers.vandijk2023 import epoch_figures, run_figures, sampling_figures, strategy_figures
+from dpfl.papers.vandijk2023 import epoch_figures, sampling_figures, strategy_figures, training_figures
 from dpfl.reporting.figures import FigureRecipe
 
 FIGURES = {
@@ -11,9 +11,9 @@ FIGURES = {
     "group_privacy": FigureRecipe(epoch_figures.group_data, epoch_figures.draw_groups),
     "fixed_against_poisson": FigureRecipe(sampling_figures.sampler_data, sampling_figures.draw_samplers),
     "last_epoch_noise": FigureRecipe(epoch_figures.last_epoch_data, epoch_figures.draw_last_epoch),
-    "asynchrony": FigureRecipe(run_figures.asynchrony_data, run_figures.draw_asynchrony),
-    "batch_scaling": FigureRecipe(run_figures.scaling_data, run_figures.draw_scaling),
-    "samplers": FigureRecipe(run_figures.samplers_data, run_figures.draw_samplers_trained),
+    "asynchrony": FigureRecipe(training_figures.asynchrony_data, training_figures.draw_asynchrony),
+    "batch_scaling": FigureRecipe(training_figures.scaling_data, training_figures.draw_scaling),
+    "samplers": FigureRecipe(training_figures.samplers_data, training_figures.draw_samplers_trained),
     "strategies": FigureRecipe(strategy_figures.strategies_data, strategy_figures.draw_strategies),
     "settings_grid": FigureRecipe(strategy_figures.grid_data, strategy_figures.draw_grid),
     "preparation": FigureRecipe(strategy_figures.preparation_data, strategy_figures.draw_preparation),

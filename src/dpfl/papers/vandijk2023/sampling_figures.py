@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.accounting import dpsgd, gaussian_dp, tradeoff
-from dpfl.papers.vandijk2023.runs import epsilon_of, run, settings
+from dpfl.papers.vandijk2023.reference_run import epsilon_of, run, settings
 from dpfl.reporting import style
 from dpfl.reporting.results import Results
 

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpfl.papers.vandijk2023.summary import DATA, counted_runs, experiment, nothing_run, summarise, title
+from dpfl.papers.vandijk2023.seed_statistics import DATA, counted_runs, experiment, nothing_run, summarise, title
 from dpfl.reporting import style
 from dpfl.reporting.results import Results
 

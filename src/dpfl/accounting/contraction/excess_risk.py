@@ -1,0 +1,76 @@
+"""Excess risk of asoodeh2021's Algorithm 1: what the noise costs in convergence.
+
+The noise of a round is an average of m vectors of `dimension` coordinates with standard deviation sigma each, so its
+squared norm is dimension sigma^2/m on average. The printed bounds have sigma^2/m, right for one coordinate only.
+Every function raises ValueError naming the argument.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpfl.accounting.arguments import real, scalar, whole
+from dpfl.accounting.contraction.rounds import read_rounds, read_users
+from dpfl.accounting.contraction.stable_arithmetic import Array
+
+
+def last_iterate_rate(
+    *,
+    n: int,
+    m: int,
+    sigma: ArrayLike,
+    dimension: int,
+    smoothness: float,
+    strong_convexity: float,
+    gradient_bound: float,
+    gradient_variance: float,
+) -> Array:
+    """Return the bound on E F(W_T) - min F: 2 beta (m D^2 + G^2 + d sigma^2)/(lambda^2 n).
+
+    F = population risk, `strong_convexity` lambda and `smoothness` beta > 0 its constants, ||grad F|| <=
+    `gradient_bound` D, variance of one user's gradient <= `gradient_variance` G^2, eta_t = 1/(lambda t), T = n/m
+    rounds; sigma >= 0, an array gives an array. Source: asoodeh2021 Corollary 1 with the dimension d put in.
+    """
+    n, m = read_users(n, m)
+    noise = whole("dimension", dimension, at_least=1) * real("sigma", sigma, at_least=0.0) ** 2
+    smoothness = scalar("smoothness", smoothness, above=0.0)
+    strong_convexity = scalar("strong_convexity", strong_convexity, above=0.0)
+    bound = scalar("gradient_bound", gradient_bound, at_least=0.0)
+    variance = scalar("gradient_variance", gradient_variance, at_least=0.0)
+    return 2.0 * smoothness * (m * bound**2 + variance + noise) / (strong_convexity**2 * n)
+
+
+def average_iterate_rate(
+    *,
+    n: int,
+    m: int,
+    eta: ArrayLike,
+    sigma: ArrayLike,
+    dimension: int,
+    lipschitz: float,
+    smoothness: float,
+    radius: float,
+    gradient_bound: float,
+    strong_convexity: float,
+    constant: float = 1.0,
+) -> float:
+    """Return c m ((L + beta rho)^2 + G^2) log(n/m)/(lambda n) + d sum_t eta_t sigma_t^2/n.
+
+    Bounds the mean over t of E F(W_t), less min F, for losses of linear predictors under users drawn without
+    replacement: `lipschitz` L and `smoothness` beta of the scalar loss, `radius` rho of the ball, ||grad f_i|| <=
+    `gradient_bound` G, `strong_convexity` lambda > 0; `constant` is the paper's unnamed universal c. For n/m >= 2;
+    m divides n. Source: asoodeh2021 Corollary 2 with batches, the dimension d put in.
+    """
+    rounds = read_rounds(n, m, eta, sigma)
+    count = rounds.whole_count()
+    dimension = whole("dimension", dimension, at_least=1)
+    slope = scalar("lipschitz", lipschitz, at_least=0.0)
+    slope += scalar("smoothness", smoothness, at_least=0.0) * scalar("radius", radius, at_least=0.0)
+    square = slope**2 + scalar("gradient_bound", gradient_bound, at_least=0.0) ** 2
+    optimisation = scalar("constant", constant, above=0.0) * square * math.log(count)
+    optimisation /= scalar("strong_convexity", strong_convexity, above=0.0) * count
+    noise = np.broadcast_to(rounds.eta * rounds.sigma**2, count).sum()
+    return float(optimisation + dimension * noise / rounds.n)

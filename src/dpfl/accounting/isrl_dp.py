@@ -1,0 +1,280 @@
+"""lowy2021: the noise each client adds so that nobody need be trusted, and the epsilon that noise really spends.
+
+Everywhere n = `records` of one client, L = `lipschitz` bounds a record's gradient, and two data sets of a client
+are neighbours when one record is replaced. The noise is added to the mean of a batch's K gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, logsumexp, ndtr
+from scipy.stats import binom
+
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.arguments import real, scalar, whole, wholes
+from dpfl.accounting.elementwise import elementwise
+from dpfl.accounting.gaussian_divergence import theta
+from dpfl.accounting.privacy_profiles import composed_epsilon, composed_pair_epsilon
+from dpfl.accounting.samplers import Sampling
+from dpfl.errors import InputError
+
+Array = NDArray[np.float64]
+_LOST = 1e-6
+"""Share of delta that cutting the privacy loss at its upper end may cost."""
+_GRID_POINTS = 200_000
+_REACH = 12.0
+
+
+def advanced_composition_variance(
+    *,
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    lipschitz: ArrayLike,
+    rounds: ArrayLike,
+    records: ArrayLike,
+    batch_share: ArrayLike = 1.0,
+) -> Array:
+    """Return sigma^2 = 256 L^2 R ln(2.5 R/delta) ln(2/delta) / (n^2 epsilon^2) per coordinate; arrays broadcast.
+
+    Guarantee: R = `rounds` steps on batches of at least `least_batch_advanced` records drawn with replacement
+    are (epsilon, delta)-LDP. Source: lowy2021 Theorems 2.1 and 2.3, under epsilon <= ln(2/delta). The authors'
+    scripts put R K/n for R in the first logarithm: their `batch_share` is K/n, in (0, 1]; the guarantee is stated for
+    1. Raises ValueError naming the argument.
+    """
+    epsilon, delta, lipschitz, rounds, records = _run(epsilon, delta, lipschitz, rounds, records)
+    if np.any(epsilon > np.log(2 / delta)):
+        raise ValueError("epsilon must be at most ln(2/delta) (lowy2021 Theorem 2.1)")
+    logarithms = np.log(2.5 * rounds * real("batch_share", batch_share, above=0, at_most=1) / delta) * np.log(2 / delta)
+    return 256 * lipschitz**2 * rounds * logarithms / (records * epsilon) ** 2
+
+
+def moments_variance(
+    *, epsilon: ArrayLike, delta: ArrayLike, lipschitz: ArrayLike, rounds: ArrayLike, records: ArrayLike
+) -> Array:
+    """Return sigma^2 = 8 L^2 R ln(1/delta) / (n^2 epsilon^2), of the authors' later script; arrays broadcast.
+
+    No guarantee of its own: it is meant for epsilon <= `largest_moments_epsilon`, and even there `epsilon`
+    below shows more spent than asked for. `rounds` counts noisy steps: K R of them for local SGD.
+    Raises ValueError naming the argument. Source: the lowy2021 scripts.
+    """
+    epsilon, delta, lipschitz, rounds, records = _run(epsilon, delta, lipschitz, rounds, records)
+    return 8 * lipschitz**2 * rounds * np.log(1 / delta) / (records * epsilon) ** 2
+
+
+def one_pass_variance(*, epsilon: ArrayLike, delta: ArrayLike, lipschitz: ArrayLike) -> Array:
+    """Return sigma^2 = 8 L^2 ln(1.25/delta) / epsilon^2: each record used once, alone; arrays broadcast.
+
+    Guarantee: (epsilon, delta)-LDP, by the Gaussian mechanism of sensitivity 2L and parallel composition.
+    0 < `epsilon` <= 1, `delta` in (0, 1). Source: lowy2021, one-pass Algorithm 2. Raises ValueError naming
+    the argument.
+    """
+    epsilon, delta = real("epsilon", epsilon, above=0, at_most=1), real("delta", delta, above=0, below=1)
+    return 8 * real("lipschitz", lipschitz, above=0) ** 2 * np.log(1.25 / delta) / epsilon**2
+
+
+def least_batch_advanced(*, epsilon: ArrayLike, delta: ArrayLike, rounds: ArrayLike, records: ArrayLike) -> Array:
+    """Return n epsilon / (4 sqrt(2 R ln(2/delta))), the batch size that Theorem 2.1 of lowy2021 asks for at least.
+
+    A real number: the theorem's K is its ceiling, the authors' scripts take its floor. Arrays broadcast.
+    Raises ValueError naming the argument.
+    """
+    epsilon, delta, _, rounds, records = _run(epsilon, delta, 1.0, rounds, records)
+    return records * epsilon / (4 * np.sqrt(2 * rounds * np.log(2 / delta)))
+
+
+def least_batch_moments(*, epsilon: ArrayLike, rounds: ArrayLike, records: ArrayLike) -> Array:
+    """Return n sqrt(epsilon / (4 R)), the batch size that moments_variance is meant for; else as above."""
+    epsilon, _, _, rounds, records = _run(epsilon, 0.5, 1.0, rounds, records)
+    return records * np.sqrt(epsilon / (4 * rounds))
+
+
+def largest_moments_epsilon(*, batch_size: ArrayLike, steps: ArrayLike, records: ArrayLike) -> Array:
+    """Return 4 T B^2 / n^2, up to which moments_variance is meant for T = `steps` on batches of B records.
+
+    Local SGD with K local steps on single records has B = 1 and T = K R, so 4 K R / n^2. Arrays broadcast.
+    Raises ValueError naming the argument.
+    """
+    batch, steps = wholes("batch_size", batch_size, at_least=1), wholes("steps", steps, at_least=1)
+    return 4 * steps * (batch / wholes("records", records, at_least=1)) ** 2
+
+
+def epsilon(
+    *,
+    noise_multiplier: ArrayLike,
+    batch_size: ArrayLike,
+    records: ArrayLike,
+    steps: ArrayLike,
+    delta: ArrayLike,
+    sampling: Sampling,
+) -> float | NDArray[np.float64]:
+    """Return epsilon at `delta` of `steps` noisy steps with per-record clipping, under replace_one; arrays broadcast.
+
+    `noise_multiplier` > 0 is sigma K / L: replacing a record in j of the K = `batch_size` slots moves the
+    step by 2 j / noise_multiplier deviations. Guarantee: (epsilon, delta)-LDP, an upper bound on what is spent.
+    FULL (K = n) is exact. FIXED composes the tight pair of sampling without replacement (Zhu et al. 2022).
+    WITH_REPLACEMENT composes the profile of Balle, Barthe, Gaboardi 2018, Theorem 10: j ~ Bin(K, 1/n), an upper
+    bound, often a loose one: see `with_replacement_known_epsilon`.
+    Raises ValueError naming the argument; other samplings are refused.
+    """
+    if not any(sampling is known for known in (Sampling.FULL, Sampling.FIXED, Sampling.WITH_REPLACEMENT)):
+        raise ValueError(f"sampling must be FULL, FIXED or WITH_REPLACEMENT here, got {sampling!r}")
+
+    def one(noise_multiplier: float, batch_size: float, records: float, steps: float, delta: float) -> float:
+        move = 2 / scalar("noise_multiplier", noise_multiplier, above=0)
+        batch, n, count, failure = _steps(batch_size, records, steps, delta)
+        if sampling is Sampling.WITH_REPLACEMENT:
+            return _sampled_epsilon(_Multiplicity(batch, n, _LOST * failure / count), move, count, failure)
+        if batch > n or (sampling is Sampling.FULL and batch != n):
+            raise ValueError(f"batch_size {batch} does not fit {n} records under sampling {sampling.value!r}")
+        if batch == n:
+            return float(gaussian_dp.epsilon(failure, move * math.sqrt(count)))
+        return _sampled_epsilon(_Once(batch / n), move, count, failure)
+
+    return elementwise(
+        one, noise_multiplier=noise_multiplier, batch_size=batch_size, records=records, steps=steps, delta=delta
+    )
+
+
+def clipped_mean_epsilon(
+    *, sigma_over_lipschitz: float, batch_size: int, records: int, steps: int, delta: float
+) -> float:
+    """Return epsilon at `delta` where the batch's MEAN gradient is clipped to L, as the lowy2021 scripts do.
+
+    Then a record that is drawn at all (K = `batch_size` slots with replacement) may turn the mean around: it
+    moves by 2L however small its share. `sigma_over_lipschitz` > 0. Relation: replace_one. An upper bound that
+    a batch of gradients in balance comes near. Raises ValueError naming the argument.
+    """
+    move = 2 / scalar("sigma_over_lipschitz", sigma_over_lipschitz, above=0)
+    batch, n, count, failure = _steps(batch_size, records, steps, delta)
+    return _sampled_epsilon(_Once(-math.expm1(batch * math.log1p(-1 / n)) if n > 1 else 1.0), move, count, failure)
+
+
+def with_replacement_known_epsilon(
+    *, noise_multiplier: float, batch_size: int, records: int, steps: int, delta: float
+) -> float:
+    """Return epsilon at `delta` that WITH_REPLACEMENT sampling is known to spend; arguments as for `epsilon`.
+
+    A data set whose other records all have the gradient opposite to the record's own attains the mixture of
+    Gaussians sum_j Bin(j; K, 1/n) N(2 j / noise_multiplier, 1) against N(0, 1): what the worst data set spends
+    lies between this and `epsilon`. A lower bound (up to the grid's 1e-4) and so no guarantee.
+    Raises ValueError naming the argument.
+    """
+    move = 2 / scalar("noise_multiplier", noise_multiplier, above=0)
+    batch, n, count, failure = _steps(batch_size, records, steps, delta)
+    drawn = _Multiplicity(batch, n, _LOST * failure / count)
+    shifts = np.concatenate([[0.0], drawn.times]) * move
+    weights = np.concatenate([[1 - drawn.weights.sum()], drawn.weights])
+    places = np.linspace(-_REACH, shifts[-1] + _REACH, _GRID_POINTS)
+    losses = logsumexp(shifts[:, None] * places - shifts[:, None] ** 2 / 2, b=weights[:, None], axis=0)
+
+    def divergence(epsilon: Array) -> Array:
+        # A threshold a little off the best one, as interpolation gives, loses in second order only.
+        cut = np.interp(epsilon, losses, places, left=-np.inf, right=np.inf)
+        return weights @ ndtr(shifts[:, None] - cut) - np.exp(epsilon + log_ndtr(-cut))
+
+    above = weights @ ndtr(shifts[:, None] - places) > 2 * _LOST * failure / count
+    largest = float(max(losses[above][-1], -losses[0], 1e-3))
+    interval = max(1e-4, largest / _GRID_POINTS)
+    return composed_pair_epsilon(divergence, largest=largest, steps=count, delta=failure, interval=interval)
+
+
+class _Once:
+    """The record is drawn with probability `rate`, and then moves the step by one unit."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate, self.times, self.weights, self.ignored = rate, np.ones(1), np.array([rate]), 0.0
+
+
+class _Multiplicity:
+    """The record fills Bin(batch, 1/n) slots and moves the step by as many units; rarer numbers are `ignored`."""
+
+    def __init__(self, batch: int, n: int, rarest: float) -> None:
+        most = min(batch, int(binom.isf(1e-3 * rarest, batch, 1 / n)) + 1)
+        self.times = np.arange(1.0, most + 1)
+        self.weights = binom.pmf(self.times, batch, 1 / n)
+        self.rate, self.ignored = float(binom.sf(0, batch, 1 / n)), float(binom.sf(most, batch, 1 / n))
+
+
+def _sampled_epsilon(drawn: _Once | _Multiplicity, move: float, steps: int, delta: float) -> float:
+    """Compose the privacy profile of one step: advanced joint convexity, then a group profile for each multiplicity."""
+
+    def profile(epsilon: Array) -> Array:
+        # e^epsilon = 1 + rate (e^inner - 1), solved for inner so that nothing overflows.
+        inner = epsilon - math.log(drawn.rate) + np.log1p(-(1 - drawn.rate) * np.exp(-epsilon))
+        inner = np.maximum(inner, 0.0)
+        return drawn.weights @ theta(inner, drawn.times[:, None] * move) + drawn.ignored
+
+    lost = 2 * _LOST * delta / steps
+    largest = 1.0
+    while profile(np.array([largest]))[0] > lost:
+        largest *= 2
+    if profile(np.zeros(1))[0] > lost:
+        largest = (
+            brentq(lambda x: math.log(max(profile(np.array([x]))[0], 1e-300) / lost), 0.0, largest, xtol=1e-4) + 1e-3
+        )
+    interval = max(1e-4, largest / _GRID_POINTS)
+    return composed_epsilon(profile, largest=largest, steps=steps, delta=delta, interval=interval)
+
+
+def _run(
+    epsilon: ArrayLike, delta: ArrayLike, lipschitz: ArrayLike, rounds: ArrayLike, records: ArrayLike
+) -> tuple[Array, Array, Array, Array, Array]:
+    """The arguments of a noise formula, each in its range."""
+    return (
+        real("epsilon", epsilon, above=0),
+        real("delta", delta, above=0, below=1),
+        real("lipschitz", lipschitz, above=0),
+        wholes("rounds", rounds, at_least=1),
+        wholes("records", records, at_least=1),
+    )
+
+
+def _steps(batch_size: float, records: float, steps: float, delta: float) -> tuple[int, int, int, float]:
+    """The arguments of an accountant, each in its range."""
+    return (
+        whole("batch_size", batch_size, at_least=1),
+        whole("records", records, at_least=1),
+        whole("steps", steps, at_least=1),
+        scalar("delta", delta, above=0, below=1),
+    )
+
+
+EPSILON_TOLERANCE = 2e-3
+"""How far below the target, relative to it, the noise of composed rounds may stay."""
+
+
+@cache
+def rounds_epsilon(sigma: float, delta: float, users: int, size: int, rounds: int, sampling: Sampling) -> float:
+    """Return epsilon of rounds with freshly drawn batches, once for every cell that shares it."""
+    multiplier = math.sqrt(size) * sigma
+    draws = {"batch_size": size, "records": users, "steps": rounds, "delta": delta, "sampling": sampling}
+    return float(epsilon(noise_multiplier=multiplier, **draws))
+
+
+@cache
+def composed_sigma(epsilon: float, delta: float, users: int, size: int, rounds: int, sampling: Sampling) -> float:
+    """Return a sigma that meets `epsilon` with freshly drawn batches, by at most EPSILON_TOLERANCE (relative) too much.
+
+    Secant steps in log-log coordinates, where the curve is nearly straight, from the central limit's answer: the
+    accountant takes seconds a look.
+    """
+    mu = float(gaussian_dp.mu(epsilon, delta)) / (size / users * math.sqrt(rounds))
+    here = math.log(2.0 / math.sqrt(size * math.log1p(mu**2)))
+
+    def excess(log_sigma: float) -> float:
+        return math.log(rounds_epsilon(math.exp(log_sigma), delta, users, size, rounds, sampling) / epsilon)
+
+    value, slope = excess(here), -2.0
+    for _ in range(20):
+        if -EPSILON_TOLERANCE <= value <= 0.0:
+            return math.exp(here)
+        there = here - min(max((value + EPSILON_TOLERANCE / 2) / slope, -0.7), 0.7)
+        next_value = excess(there)
+        slope = min((next_value - value) / (there - here), -0.1)
+        here, value = there, next_value
+    raise InputError(f"epsilon: no noise was found that meets {epsilon:g} with {rounds} rounds of {size} users")

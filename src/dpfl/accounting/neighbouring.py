@@ -1,0 +1,16 @@
+"""One noun a file."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Neighbouring(StrEnum):
+    """Which two data sets must look alike."""
+
+    ADD_OR_REMOVE = "add_or_remove"
+    """One record more or one fewer: a clipped sum moves by at most the clip norm."""
+    REPLACE_ONE = "replace_one"
+    """One record becomes another: a clipped sum moves by at most twice the clip norm."""
+    ZERO_OUT = "zero_out"
+    """One record's contribution becomes zero, the size stays: a clipped sum moves by at most the clip norm."""

@@ -1,0 +1,91 @@
+"""Shuffled noisy minibatch SGD (lowy2021, Theorem 4.1): how little noise clients need behind a trusted shuffler.
+
+The server takes the mean of the messages, which a permutation does not change: the run is that of noisy minibatch SGD
+(dpfl.algorithms.minibatch_sgd), and only its noise differs. The paper leaves the constant of its noise open; here the
+noise is calibrated by the blanket of the other clients' messages.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.privacy_profiles import composed_epsilon
+from dpfl.accounting.shuffling.blanket import blanket_delta, blanket_epsilon
+
+_POINTS = 11
+"""Places where the profile of one round is computed; the chords between them lie above it."""
+_SHORT_OF_TARGET = 0.02
+"""How far below the target, relative to it, the calibration may stop."""
+_TRIES = 12
+_INTERVAL = 2e-4
+
+
+def local_noise_multiplier(*, epsilon: float, delta: float, rounds: int) -> float:
+    """Return sigma n / L of full batches without a shuffler: 2 sqrt(R) / mu, exact by the composition of Gaussians.
+
+    Guarantee: (epsilon, delta)-LDP of `rounds` messages, under replace_one. Raises ValueError naming the argument.
+    """
+    return 2.0 * math.sqrt(whole("rounds", rounds, at_least=1)) / float(gaussian_dp.mu(epsilon, delta))
+
+
+def central_noise_multiplier(*, epsilon: float, delta: float, rounds: int, clients: int) -> float:
+    """Return the share that each client would add if a trusted server's noise were split evenly among them.
+
+    The mean of M messages then has the noise of the central model, the least that its accounting allows: what
+    `noise_multiplier` is held against. Arguments and errors as above.
+    """
+    local = local_noise_multiplier(epsilon=epsilon, delta=delta, rounds=rounds)
+    return local / math.sqrt(whole("clients", clients, at_least=1))
+
+
+@lru_cache(maxsize=256)
+def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float, dimension: int) -> float:
+    """Return epsilon at `delta` of `rounds` rounds whose `clients` messages on full batches are shuffled each time.
+
+    `noise_multiplier` > 0 is sigma n / L of one client: a replaced record moves its message by 2 / noise_multiplier
+    deviations. `dimension` >= 1 of the messages; at most the epsilon without a shuffler.
+    Guarantee: (epsilon, delta)-DP under replace_one for whoever sees only the shuffled messages: blanket of Balle et
+    al. 2019, composed over adaptive rounds; every approximation errs upwards. Raises ValueError naming the argument.
+    """
+    move = 2.0 / scalar("noise_multiplier", noise_multiplier, above=0)
+    rounds, delta = whole("rounds", rounds, at_least=1), scalar("delta", delta, above=0, below=1)
+    largest = max(1e-3, float(blanket_epsilon(clients, move, max(1e-12, 1e-3 * delta / rounds), dimension)))
+    places = np.concatenate([[0.0], largest * np.linspace(0.15, 1.0, _POINTS - 1)])
+    deltas = np.asarray(blanket_delta(places, clients, move, dimension))
+    composed = composed_epsilon(
+        lambda at: np.interp(np.expm1(at), np.expm1(places), deltas),
+        largest=largest,
+        steps=rounds,
+        delta=delta,
+        interval=_INTERVAL,
+    )
+    return min(composed, float(gaussian_dp.epsilon(delta, move * math.sqrt(rounds))))
+
+
+def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta: float, dimension: int) -> float:
+    """Return a noise multiplier that spends at most `target_epsilon`, and not more than 2 % less.
+
+    Arguments, guarantee and errors as for `epsilon`; never above local_noise_multiplier, which always suffices.
+    """
+    target = scalar("target_epsilon", target_epsilon, above=0)
+    run = {"clients": clients, "rounds": rounds, "delta": delta, "dimension": dimension}
+    local = local_noise_multiplier(epsilon=target, delta=delta, rounds=rounds)
+    aim = math.log(target * (1.0 - _SHORT_OF_TARGET / 2.0))
+    here, slope = math.log(min(local, 1.3 * local / math.sqrt(clients))), -1.0  # epsilon goes about as 1 / noise
+    low, high, last = -math.inf, math.log(local), None
+    for _ in range(_TRIES):
+        spent = epsilon(noise_multiplier=math.exp(here), **run)
+        if target * (1.0 - _SHORT_OF_TARGET) <= spent <= target:
+            return math.exp(here)
+        low, high = (here, high) if spent > target else (low, here)
+        if last is not None:
+            slope = min(-0.2, (math.log(spent) - last[1]) / (here - last[0]))
+        last = (here, math.log(spent))
+        there = here + (aim - last[1]) / slope
+        here = there if low < there < high else (low + high) / 2.0
+    return math.exp(high)

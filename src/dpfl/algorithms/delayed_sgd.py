@@ -1,0 +1,58 @@
+"""Field term: sgd with delayed gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfl.algorithms.projected_sgd import Points
+from dpfl.engine.batches import _draws
+from dpfl.mechanisms.projection import project
+from dpfl.models.glm import Array, Loss, Records, clipped_gradient_sums
+from dpfl.randomness import generator
+
+
+def late(
+    loss: Loss,
+    records: Records,
+    held: NDArray[np.int64],
+    seeds: Sequence[int],
+    points: Points,
+    *,
+    passes: int,
+    size: int,
+    delay: int,
+    clip_norm: float,
+    tick: Callable[[], None],
+) -> Array:
+    """Return the last model of a server that applies clients' updates one by one, computed on models of the past.
+
+    Each turn of the clients comes in a uniform order; an update arrives computed on the model of min(d, all) updates
+    ago, d uniform on {0..delay}. Returns (seeds, features, models); other arguments as in `averaged`. A simplified
+    vandijk2023 Algorithm 1: no loss of messages, constant step size. Formal guarantee: as `averaged`, delays and
+    orders do not depend on records.
+    """
+    clients, own = held.shape[1:]
+    features, models = records.direction.shape[-1], len(points.noise_scale)
+    past = [np.zeros((len(seeds), features, models))]
+    step, lengths = np.empty_like(past[0]), np.empty((len(seeds), size, models))
+    turns = passes * (own // size)
+    for turn in range(turns):
+        plans = [generator(seed, "participants", round=turn) for seed in seeds]
+        orders = np.stack([plan.permutation(clients) for plan in plans])
+        delays = np.stack([plan.integers(0, delay + 1, size=clients) for plan in plans])
+        for place in range(clients):
+            back = np.minimum(delays[:, place], len(past) - 1)
+            stale = np.stack([past[-1 - b][s] for s, b in enumerate(back)])
+            drawn = [_draws(seed, orders[s, place], turn, 0, own, size, features) for s, seed in enumerate(seeds)]
+            rows = np.stack([held[s, orders[s, place]][drawn[s][0]] for s in range(len(seeds))])
+            clipped_gradient_sums(loss, stale, records[(rows,)], clip_norm, lengths, out=step)
+            step /= size
+            noise = np.stack([each[1] for each in drawn])
+            step += points.regularisation * stale + noise[..., None] * points.noise_scale
+            past.append(project(past[-1] - points.step_size[:, 0] * step, points.radius))
+            past = past[-delay - 1 :]
+            tick()
+    return past[-1]

@@ -1,0 +1,1 @@
+"""New docstring; 'auditing' is gone as a name."""

@@ -1,0 +1,81 @@
+"""The stages that make data, features, noise and runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, DatasetOption, app
+from dpfl.files import record_path
+from dpfl.grid import configuration
+from dpfl.grid.sweep import Folders
+from dpfl.progress import progress_bar
+from dpfl.provenance.record import Stage
+from dpfl.provenance.record_format import read_record
+
+data_app = typer.Typer(help="Fetch, verify and unpack the datasets; make the demo's stand-ins.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+
+@data_app.command("fetch", epilog="Example: dpfl data fetch --dataset mnist --file t10k-labels-idx1-ubyte")
+def data_fetch(
+    dataset: DatasetOption,
+    file: Annotated[str, typer.Option("--file", help="file of the dataset, as named in data/sources.csv")],
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Fetch one file from the mirror or its servers and verify every byte; an accepted variant keeps its own name."""
+    from dpfl.data import datasets, fetch
+    from dpfl.data.fetch import configured
+
+    settings = configuration.read(config)["data"]
+    folder = Path(settings["folder"]) / "raw" / dataset
+    mirror = configured(settings["mirror"])
+    stage = Stage("data fetch", ("dpfl.data.fetch",), {"dataset": dataset, "file": file})
+    with progress_bar(f"{dataset}/{file}", unit="bytes") as progress:
+        path = fetch.fetch(dataset, file, folder, mirror, settings["timeout_seconds"], progress)
+    [source] = [source for source in datasets.accepted(dataset, file) if source.file == path.name]
+    stage.settings |= {"licence": source.licence, "note": source.note}
+    stage.write(record_path(folder / file), [path])
+
+
+@data_app.command("arrays", epilog="Example: dpfl data arrays --dataset mnist")
+def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Unpack the verified files of a dataset into arrays; a stand-in is made instead."""
+    from dpfl.data import datasets
+
+    folder = Path(configuration.read(config)["data"]["folder"])
+    out = Folders.of(folder, dataset).arrays
+    makers = ("dpfl.data.arrays", "dpfl.data.stand_ins")
+    stage = Stage("data arrays", makers, {"dataset": dataset})
+    if datasets.is_published(dataset):
+        from dpfl.data.arrays import build_arrays
+
+        raw = folder / "raw" / dataset
+        fetched = [read_record(record_path(raw / file)) for file in datasets.official_files(dataset)]
+        stage.reads(Path(output["path"]) for record in fetched for output in record["outputs"])
+        build_arrays(dataset, raw, out)
+    elif dataset == "synthetic":
+        from dpfl.data.arrays import build_synthetic
+
+        build_synthetic(out)
+    else:
+        from dpfl.data.stand_ins import build_stand_in
+
+        build_stand_in(dataset, out)
+    stage.write(record_path(out / "about.json"), [out / "about.json", *sorted(out.glob("*.npy"))])
+
+
+@app.command(epilog="Example: dpfl features --dataset mnist")
+def features(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Compute the scattering features of a dataset once, as arrays that can be memory-mapped."""
+    from dpfl.features.scattering import build_features
+
+    folders = Folders.of(Path(configuration.read(config)["data"]["folder"]), dataset)
+    stage = Stage("features", ("dpfl.features.scattering",), {"dataset": dataset})
+    stage.reads(folders.arrays / name for name in ("about.json", "train_x.npy", "test_x.npy"))
+    with progress_bar(f"features of {dataset}", unit="images") as progress:
+        build_features(folders.arrays, folders.features, progress)
+    outputs = [folders.features / name for name in ("about.json", "train_x.npy", "test_x.npy")]
+    stage.write(record_path(outputs[0]), outputs)

@@ -1,0 +1,78 @@
+"""By what the commands do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results_folder, write_table
+from dpfl.errors import InputError
+from dpfl.experiments import protocol
+from dpfl.files import record_path
+from dpfl.grid import configuration, expansion
+from dpfl.grid.sweep import Folders
+from dpfl.progress import progress_bar
+from dpfl.provenance.record import Stage
+
+
+@app.command(epilog="Example: dpfl account --paper bhaskar2025")
+def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant beside it."""
+    from dpfl.data.loading import load_about
+    from dpfl.engine.memory_budget import on_cpu
+
+    resolved = configuration.read(config)
+    families = {sweep.family: sweep for sweep in expansion.expand(resolved) if sweep.paper == paper}
+    if not families:
+        raise InputError(f"nothing of paper {paper} is trained at scale {resolved['scale']}")
+    modules = tuple(sorted({protocol.module_name(sweep.algorithm) for sweep in families.values()}))
+    stage = Stage("account", modules, {"paper": paper, "scale": resolved["scale"]})
+    folders = {s.dataset: Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in families.values()}
+    stage.reads([config, *(folder.arrays / "about.json" for folder in folders.values())])
+    abouts = {dataset: load_about(folder.arrays) for dataset, folder in folders.items()}
+    tables = []
+    with progress_bar(f"noise of {paper}", unit="families") as progress:
+        for done, (family, sweep) in enumerate(families.items()):
+            progress(done, len(families))
+            code = protocol.load(sweep.algorithm)
+            rows = code.calibrate(on_cpu(sweep), abouts[sweep.dataset])
+            tables.append(rows.assign(family=family))
+    output = results_folder(resolved) / "accounting" / f"{paper}.csv"
+    write_table(pd.concat(tables), output)
+    stage.write(record_path(output), [output])
+
+
+@app.command(epilog="Example: dpfl train --paper bhaskar2025 --sweep digits_scatter_linear_k10_seed0")
+def train(
+    paper: PaperOption,
+    sweep: Annotated[str, typer.Option("--sweep", help="name of the sweep; `dpfl status` lists them")],
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Train one sweep and write its run table, a row a run; continues from its checkpoint where there is one."""
+    from dpfl.engine.memory_budget import with_memory
+    from dpfl.pipeline.cost import estimate
+    from dpfl.pipeline.devices import own_gpu
+    from dpfl.provenance.source_digest import source_digest
+    from dpfl.reporting.results import read_csv
+
+    resolved = configuration.read(config)
+    job = expansion.find(resolved, paper, sweep)
+    code = protocol.module_name(job.algorithm)
+    stage = Stage("train", (code,), job.settings, job.seeds, job.machine["device"], job.machine["threads"])
+    folders = Folders.of(Path(resolved["data"]["folder"]), job.dataset)
+    noise = results_folder(resolved) / "accounting" / f"{paper}.csv"
+    needed = [folders.arrays, folders.features] if job.needs_features else [folders.arrays]
+    stage.reads(
+        [noise, *(path for folder in needed for path in (folder / "about.json", *sorted(folder.glob("*.npy"))))]
+    )
+    calibration = read_csv(noise).query("family == @job.family").drop(columns="family").reset_index(drop=True)
+    checkpoint = Path("checkpoints") / resolved["scale"] / paper / f"{sweep}-{job.digest()}-{source_digest(code)}.pt"
+    with own_gpu(bool(estimate(job).gpus)), progress_bar(f"{paper} {sweep}", unit="steps") as progress:
+        table = protocol.load(job.algorithm).train(with_memory(job), folders, calibration, checkpoint, progress)
+    output = expansion.run_table(results_folder(resolved), paper, sweep)
+    write_table(table, output)
+    stage.write(record_path(output), [output])
+    checkpoint.unlink(missing_ok=True)

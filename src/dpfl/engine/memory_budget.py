@@ -1,0 +1,31 @@
+"""Audit (rerun) and cli need it and pipeline is above provenance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dpfl.grid.sweep import Sweep
+
+GPU_SHARE = 0.8  # of what is free on a GPU goes to gradients; data, models and torch's own need the rest
+CPU_GB = 1.0
+
+
+def with_memory(sweep: Sweep) -> Sweep:
+    """Return the sweep with a budget of memory: its own, or where it has none, most of what is free on its GPU.
+
+    To be called where the sweep's GPU is held (`own_gpu`). A job on a CPU without a budget gets one gigabyte: it cannot
+    know how many others share the machine.
+    """
+    if sweep.machine["memory_gb"] is not None:
+        return sweep
+    if sweep.machine["device"] == "cpu":
+        return replace(sweep, machine={**sweep.machine, "memory_gb": CPU_GB})
+    import torch
+
+    free, _ = torch.cuda.mem_get_info()
+    return replace(sweep, machine={**sweep.machine, "memory_gb": GPU_SHARE * free / 2**30})
+
+
+def on_cpu(sweep: Sweep) -> Sweep:
+    """Return the sweep for work that needs no GPU, whatever the sweep trains on: calibration asks for none."""
+    return with_memory(replace(sweep, machine={**sweep.machine, "device": "cpu"}))

@@ -1,0 +1,188 @@
+"""Sums of clipped per-record gradients, for one model and for a stack of models.
+
+A rule (`GradientRule`) knows one model; `StackedGradients` applies it to a stack within a budget of memory. The rule
+here differentiates record by record and so serves any module; dpfl.engine.network_gradients has the faster one for
+layers whose norms have a closed form.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from dpfl.engine.parameter_vector import Layout
+from dpfl.errors import InputError
+from dpfl.mechanisms.clipping import clip_factors
+
+_log = logging.getLogger(__name__)
+
+HEAP_BYTES = 2**25 - 2**16  # just under the largest that glibc learns from
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Maps predictions (n, ...) and labels (n, ...) to one loss a record, (n,). Where it has a method `slope`, as those of
+dpfl.engine.cross_entropy, that is taken for its derivative, without autograd's help, else autograd's is."""
+
+
+class GradientRule(Protocol):
+    """How the gradients of models that share a batch are summed."""
+
+    def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
+        """Return, for each model of `weights` (variants, parameters), the sum over present records of its gradients,
+        each scaled to a norm of at most the model's clip norm; shape (variants, parameters).
+
+        `clip_norms` (variants,): infinite where nothing is clipped; those are plain sums. On other devices
+        than a CPU it is called under vmap over groups of models, `weights` and `batch` mapped and `clip_norms` not:
+        there it may not write in place.
+        """
+
+    def record_bytes(self, record: Tensor) -> int:
+        """Return about how many bytes `clipped_sums` holds for each record of a batch and each model."""
+
+
+Batch = tuple[Tensor, Tensor, Tensor]
+"""Inputs (n, ...), labels (n, ...) and presence (n,): 1 for a record of the batch, 0 for padding."""
+
+
+class PerRecordGradients:
+    """Gradients of each record by vmap: for any module without buffers, at the cost of holding them all."""
+
+    def __init__(self, module: nn.Module, loss: Loss):
+        self.module, self.loss, self.layout = module, loss, Layout.of(module)
+
+    def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
+        """Clip over the whole parameter vector, then sum; the models follow one another."""
+        return torch.stack(
+            [
+                self._clipped_sum(model, batch, clip_norm) if clips else self._plain_sum(model, batch)
+                for model, clip_norm, clips in zip(weights, clip_norms, clipping(clip_norms), strict=True)
+            ]
+        )
+
+    def _clipped_sum(self, weights: Tensor, batch: Batch, clip_norm: Tensor) -> Tensor:
+        """The sum for one model that clips."""
+        x, y, present = batch
+        gradients = vmap(grad(self._record_loss), (None, 0, 0))(self.layout.views(weights), x, y)
+        squares = sum(gradient[..., None].flatten(1).square().sum(1) for gradient in gradients.values())
+        factors = clip_factors(squares.sqrt(), clip_norm) * present
+        return self.layout.flatten({name: torch.tensordot(factors, g, 1) for name, g in gradients.items()})
+
+    def _plain_sum(self, weights: Tensor, batch: Batch) -> Tensor:
+        """The sum for one model that does not clip: the gradient of the summed loss."""
+        x, y, present = batch
+
+        def total(parameters: dict[str, Tensor]) -> Tensor:
+            return (self.loss(functional_call(self.module, parameters, (x,)), y) * present).sum()
+
+        return self.layout.flatten(grad(total)(self.layout.views(weights)))
+
+    def record_bytes(self, record: Tensor) -> int:
+        """Three copies of the gradient, and values and slopes of every activation."""
+        return record.element_size() * (3 * self.layout.size + 6 * activations(self.module, record))
+
+    def _record_loss(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        """The loss of one record."""
+        return self.loss(functional_call(self.module, parameters, (x[None],)), y[None])[0]
+
+
+class StackedGradients:
+    """Applies a rule to a stack of groups (each with its own batch) x variants (sharing the group's batch).
+
+    All variants of a group go together as far as the budget of memory goes, else fewer; where not even one model's
+    batch fits, its records are split. Groups follow one another on a CPU and go together, by vmap, elsewhere. None of
+    this changes the sums beyond rounding.
+    """
+
+    def __init__(self, rule: GradientRule, record: Tensor, memory_bytes: float):
+        """`record` is one input, without batch axis, on the device that will be used; raises InputError where the
+        budget holds not even one record of one model."""
+        self.rule = rule
+        # glibc hands memory back after every step and fetches it page by page for the next, which takes as long as the
+        # step, until it has seen a block of this size freed: then it keeps twice as much
+        torch.empty(HEAP_BYTES, dtype=torch.uint8)
+        self.records_at_once = int(memory_bytes // rule.record_bytes(record))
+        if self.records_at_once < 1:
+            needed = rule.record_bytes(record) / 2**30
+            raise InputError(f"memory_gb: one record's gradient needs {needed:.3g} GB, the budget holds less; raise it")
+
+    def __call__(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
+        """Return the gradient sums at `weights`, both of shape (groups, variants, parameters); the caller may change
+        them, and must have done with them before the next call.
+
+        `batch`: inputs (groups, n, ...), labels (groups, n, ...), presence (groups, n). `clip_norms` (variants,):
+        infinite where a variant does not clip. Where memory runs out, fewer models go together from then on, and the
+        log says so; raises InputError where one record of one model is too much.
+        """
+        while True:
+            try:
+                return self._sums(weights, batch, clip_norms)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                self._shrink(weights.shape[0] * weights.shape[1] * batch[0].shape[1])
+            if weights.device.type == "cuda":
+                torch.cuda.empty_cache()
+
+    def _sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
+        """The sums, as many models and records at once as go together."""
+        groups, variants, length = *weights.shape[:2], batch[0].shape[1]
+        if groups * variants * length <= self.records_at_once:
+            return self._part(weights, batch, clip_norms)
+        models = max(1, self.records_at_once // length)
+        wide, deep = min(models, variants), max(1, models // variants)
+        sums = torch.zeros_like(weights)
+        for first_record in range(0, length, self.records_at_once):
+            records = slice(first_record, first_record + self.records_at_once)
+            for first_group in range(0, groups, deep):
+                here = slice(first_group, first_group + deep)
+                part = tuple(each[here, records] for each in batch)
+                for first in range(0, variants, wide):
+                    chosen = slice(first, first + wide)
+                    sums[here, chosen] += self._part(weights[here, chosen], part, clip_norms[chosen])
+        return sums
+
+    def _part(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
+        """The rule's sums of some groups, variants and records."""
+        if len(weights) > 1 and weights.device.type != "cpu":
+            return vmap(self.rule.clipped_sums, (0, 0, None))(weights, batch, clip_norms)
+        groups = zip(weights, *batch, strict=True)
+        sums = [self.rule.clipped_sums(models, tuple(part), clip_norms) for models, *part in groups]
+        return sums[0][None] if len(sums) == 1 else torch.stack(sums)
+
+    def _shrink(self, tried: int) -> None:
+        """Halve what goes together, `tried` records of one model each having been too much."""
+        self.records_at_once = min(self.records_at_once, tried) // 2
+        if self.records_at_once < 1:
+            raise InputError("memory: one record's gradient of one model does not fit; use a machine with more")
+        _log.warning("out of memory: from here on %d records of one model go together", self.records_at_once)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory ran out: Python's, torch's on a device, or torch's on a CPU."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "not enough memory" in str(error)
+
+
+def clipping(clip_norms: Tensor) -> list[bool]:
+    """Return which variants clip, from their clip norms (variants,)."""
+    return torch.isfinite(clip_norms).tolist()
+
+
+def activations(module: nn.Module, record: Tensor) -> int:
+    """Return how many numbers one record's forward pass produces, over all innermost modules."""
+    counts: list[int] = []
+    handles = [
+        each.register_forward_hook(lambda _module, _inputs, output: counts.append(output.numel()))
+        for each in module.modules()
+        if not list(each.children())
+    ]
+    try:
+        with torch.no_grad():
+            module(record[None])
+    finally:
+        for handle in handles:
+            handle.remove()
+    return sum(counts)

@@ -1,0 +1,273 @@
+"""Asynchronous DP-SGD (vandijk2023, Algorithm 1) of a softmax model on images, as an entry of the training grid.
+
+Clients send the noisy update of every round and train on whatever global model has reached them. The model reads
+pixels, averaged over 2 x 2 squares: 196 features of a grey image, 1,970 parameters, zero at the start. A cell may
+override any setting; cells that share batches, events and inputs train as one stack.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dpfl.algorithms.async_events import Network, Program, simulate
+from dpfl.algorithms.async_sgd import Federation, Postures, replay
+from dpfl.data.loading import ImageData, load_images
+from dpfl.data.partition import random_shares
+from dpfl.engine import checkpoints
+from dpfl.engine.cross_entropy import cross_entropy
+from dpfl.engine.linear_gradients import LinearGradients
+from dpfl.errors import InputError
+from dpfl.experiments.async_dpsgd.client_privacy import Posture
+from dpfl.experiments.async_dpsgd.input_normalisation import prepare
+from dpfl.experiments.async_dpsgd.schedules import step_sizes
+from dpfl.grid.sweep import Folders, Sweep
+from dpfl.models.image_models import softmax_regression
+
+POOLED = 2
+CLASSES = 10
+COLUMNS = (
+    "experiment", "scenario", "clients", "batch_size", "epochs", "sampling", "neighbouring", "delta", "clip_norm",
+    "learning_rate", "step_decay", "strategy", "preparation", "batch_factor", "scaling", "epsilon", "sigma",
+    "speed_spread", "delay", "jitter", "update_loss", "broadcast_loss", "window", "max_staleness",
+)  # fmt: skip
+"""What a run table says of each run's settings; what is None there is nan."""
+COUNTS = ("updates_lost_pct", "simulated_rounds", "staleness_rounds", "interrupted_pct")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A cell's settings, checked."""
+
+    posture: Posture
+    network: Network
+    clients: int
+    learning_rate: float
+    step_decay: float
+    components: int
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], records: int) -> Plan:
+        """Return the plan of settings with a cell's on top, for a training set of `records`; raises InputError."""
+        clients = int(given["clients"])
+        if not 1 <= clients <= records:
+            raise InputError(f"clients: is {clients}, must be from 1 to the {records} training records")
+        if given["scaling"] not in ("epochs", "step_size", "rounds"):
+            raise InputError(f"scaling: {given['scaling']!r} is unknown, should be epochs, step_size or rounds")
+        factor, scaling = int(given["batch_factor"]), given["scaling"]
+        names = Network.__dataclass_fields__
+        return cls(
+            posture=Posture.of(given, records // clients),
+            network=Network(**{name: given[name] for name in names}),
+            clients=clients,
+            learning_rate=float(given["learning_rate"]) * (factor if scaling == "step_size" else 1),
+            # With as many rounds, a times the epochs: the step sizes of the rounds stay the same.
+            step_decay=float(given["step_decay"]) / (factor if scaling == "rounds" else 1),
+            components=int(given["components"]),
+        )
+
+    @property
+    def shared(self) -> tuple:
+        """What cells must have in common to train as one stack."""
+        own = self.posture
+        return (
+            own.batch_size,
+            own.course,
+            own.sampling,
+            self.clients,
+            self.network,
+            own.preparation,
+            own.preparation_sigma(),
+            self.components,
+        )
+
+
+def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a row a cell: its keys, noise_multiplier (over the clip norm) and the privacy statement of one client.
+
+    The noise meets the cell's epsilon, or is the cell's sigma: by C_p composed for batches of fixed size, by
+    privacy-loss distributions for Poisson batches. Asynchrony does not enter. `about` is the dataset's, for its number
+    of training records. Raises InputError for settings that cannot be used, ValueError for a budget out of reach.
+    """
+    known: dict[Posture, dict[str, Any]] = {}
+    rows = []
+    for plan, cell in zip(_plans(sweep, about["records"]["train"]), sweep.cells, strict=True):
+        if plan.posture not in known:
+            statement = plan.posture.statement(plan.posture.round_sigma())
+            known[plan.posture] = {"noise_multiplier": statement.noise_multiplier, **statement.columns()}
+        rows.append({**cell, **known[plan.posture]})
+    return pd.DataFrame(rows)
+
+
+def train(
+    sweep: Sweep,
+    folders: Folders,
+    calibration: pd.DataFrame,
+    checkpoint: Path | None,
+    progress: Callable[[int, int], None],
+) -> pd.DataFrame:
+    """Train every cell and seed of `sweep`; return the run table, a row a run, cells in order and seeds within.
+
+    Metrics: accuracy_pct of the server's last model on the test set, accuracy_pct_by_epoch (JSON list), and what the
+    events counted (dpfl.algorithms.async_events.Program). A run whose weights left the numbers is "diverged".
+    `calibration` is `calibrate`'s table. With `checkpoint`, training resumes after the last finished stack and ends
+    with the same bytes. Everything runs on the CPU: the model is too small for more. Calls progress(rounds, all
+    rounds). Raises InputError where data or settings cannot be used, or no update of a client reaches the server.
+    """
+    torch.set_num_threads(int(sweep.machine["threads"]))
+    data = load_images(folders.arrays)
+    plans = _plans(sweep, len(data.train_y))
+    stacks: dict[tuple, list[int]] = {}
+    for place, plan in enumerate(plans):
+        stacks.setdefault(plan.shared, []).append(place)
+    inputs = (_features(data.train_x), _features(data.test_x))
+    digest = _digest(sweep, calibration, data)
+    restored = checkpoints.load(checkpoint, digest) if checkpoint else None
+    finished: list[list[dict[str, Any]]] = restored["finished"] if restored else []
+    jobs = [(seed, cells) for seed in sweep.seeds for cells in stacks.values()]
+    sizes = [plans[cells[0]].clients * plans[cells[0]].posture.rounds for _, cells in jobs]
+    done = sum(sizes[: len(finished)])
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        progress(done, sum(sizes))
+
+    for seed, cells in jobs[len(finished) :]:
+        noise = calibration["noise_multiplier"].to_numpy()[cells]
+        finished.append(_stack([plans[place] for place in cells], noise, data, inputs, seed, tick))
+        if checkpoint:
+            checkpoints.save(checkpoint, {"finished": finished}, digest)
+    results = {
+        (seed, place): result
+        for (seed, cells), stack in zip(jobs, finished, strict=True)
+        for place, result in zip(cells, stack, strict=True)
+    }
+    return _table(sweep, data.about, calibration, results)
+
+
+def _plans(sweep: Sweep, records: int) -> list[Plan]:
+    """Return the plan of each cell."""
+    return [Plan.of(_given(sweep, cell), records) for cell in sweep.cells]
+
+
+def _given(sweep: Sweep, cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with a cell's on top, and with those of its scenario between; raises InputError."""
+    given = {**sweep.settings, **cell}
+    scenarios, name = sweep.settings["scenarios"], given["scenario"]
+    if name not in scenarios:
+        raise InputError(f"scenario: {name!r} is unknown, should be one of {', '.join(scenarios)}")
+    unknown = set(scenarios[name]) - set(Network.__dataclass_fields__)
+    if unknown:
+        raise InputError(f"scenarios.{name}: {min(unknown)} is unknown, should be a field of the network")
+    return {**sweep.settings, **scenarios[name], **cell}
+
+
+def _features(images: np.ndarray) -> Tensor:
+    """Return images (n, channels, height, width) as pooled pixels (n, features) in [0, 1]."""
+    return functional.avg_pool2d(torch.from_numpy(np.array(images)).float() / 255, POOLED).flatten(1)
+
+
+def _stack(
+    plans: list[Plan], noise: np.ndarray, data: ImageData, inputs: tuple[Tensor, Tensor], seed: int,
+    tick: Callable[[], None],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Train the cells of one stack with one seed; return each cell's metrics."""
+    plan = plans[0]
+    own, shares = plan.posture, random_shares(len(data.train_y), plan.clients, 1 / plan.clients, seed)
+    lengths = [Fraction(size, own.batch_size) for size in own.course.batch_sizes]
+    program = simulate(plan.network, clients=plan.clients, lengths=lengths, epochs=own.epochs, seed=seed)
+    train, test = prepare(
+        own.preparation, *inputs, shares, sigma=own.preparation_sigma(), components=plan.components, seed=seed
+    )
+    module = softmax_regression(train.shape[1], CLASSES)
+    federation = Federation(
+        module=module,
+        rule=LinearGradients(module, cross_entropy),
+        shares=shares,
+        train=(train, torch.from_numpy(np.array(data.train_y))),
+        test=(test, torch.from_numpy(np.array(data.test_y))),
+        mix=(1 / plan.clients,) * plan.clients,
+        batch_sizes=own.course.batch_sizes,
+        sampling=own.sampling,
+        seed=seed,
+    )
+    trained = replay(federation, program, _postures(plans, noise), tick)
+    return [
+        {
+            "status": "finished" if bool(torch.isfinite(weights).all()) else "diverged",
+            "accuracy_pct": by_epoch[-1],
+            "accuracy_pct_by_epoch": json.dumps(by_epoch),
+            **_counts(program),
+        }
+        for weights, by_epoch in zip(trained.weights, trained.accuracy_pct, strict=True)
+    ]
+
+
+def _counts(program: Program) -> dict[str, float]:
+    """Return what the simulation counted."""
+    return {name: getattr(program, name) for name in COUNTS}
+
+
+def _postures(plans: list[Plan], noise: np.ndarray) -> Postures:
+    """Return the stack's clip norms, noise and step sizes, round by round; noise multipliers as calibrated."""
+    columns = []
+    for plan, multiplier in zip(plans, noise, strict=True):
+        own, strategy = plan.posture, plan.posture.strategy
+        clip_norms = own.clip_norm * strategy.clip(own.course)
+        stds = multiplier * strategy.noise(own.course) * clip_norms
+        columns.append(
+            (
+                clip_norms if own.private else np.full(own.rounds, np.inf),
+                stds,
+                np.where(stds > 0, strategy.arsinh_scale * np.where(stds > 0, stds, 1.0), np.inf),
+                step_sizes(plan.learning_rate, plan.step_decay, own.course),
+            )
+        )
+    parts = (torch.from_numpy(np.stack(part, axis=1)).float() for part in zip(*columns, strict=True))
+    return Postures(*parts, kept_shares=tuple(plan.posture.strategy.kept_share for plan in plans))
+
+
+def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:
+    """Return a hash of what decides the numbers: settings, noise, data, torch."""
+    about = json.dumps(data.about, sort_keys=True)
+    noise = calibration["noise_multiplier"].map(float.hex).tolist()
+    return hashlib.sha256(json.dumps([sweep.digest(), noise, about, torch.__version__]).encode()).hexdigest()
+
+
+def _table(
+    sweep: Sweep, about: Mapping[str, Any], calibration: pd.DataFrame, results: Mapping[tuple[int, int], dict]
+) -> pd.DataFrame:
+    """Return the run table."""
+    rows = []
+    for place, (cell, noise) in enumerate(zip(sweep.cells, calibration.to_dict("records"), strict=True)):
+        given = _given(sweep, cell)
+        for seed in sweep.seeds:
+            rows.append(
+                {
+                    "paper": sweep.paper,
+                    "sweep": sweep.name,
+                    "dataset": sweep.dataset,
+                    "stand_in_for": about["stand_in_for"] or "",
+                    "data_note": about["note"],
+                    "algorithm": sweep.algorithm,
+                    **{name: np.nan if given[name] is None else given[name] for name in COLUMNS},
+                    "epsilon": given["epsilon"] if given["sigma"] is None else np.nan,
+                    "seed": seed,
+                    **results[seed, place],
+                    "noise_multiplier": noise["noise_multiplier"],
+                    **{key: value for key, value in noise.items() if key.startswith("privacy_")},
+                }
+            )
+    return pd.DataFrame(rows)

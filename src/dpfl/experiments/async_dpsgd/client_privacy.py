@@ -1,0 +1,221 @@
+"""A client's DP posture (vandijk2023, section 2.4): what it adds to its updates, and what that guarantees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from dpfl.accounting import dpsgd, gaussian_dp
+from dpfl.accounting.arguments import choice
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.privacy_statement import PrivacyStatement
+from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon, segments_sigma
+from dpfl.errors import InputError
+from dpfl.experiments.async_dpsgd.input_normalisation import Preparation
+from dpfl.experiments.async_dpsgd.schedules import Course, Strategy
+
+_ASYNCHRONY = "delay, loss, order and interrupts are post-processing and change nothing"
+_ONE_AXIS = "arsinh noise: for moves of the sum along one axis, no proof for others"
+_LEAKS = "inputs prepared with exact statistics of the records, which no guarantee covers"
+_CHOSEN = "the choice of settings by accuracy is not accounted for"
+
+
+@dataclass(frozen=True)
+class Posture:
+    """Batches, noise and budget of one cell, checked.
+
+    sigma: the noise of a round over the sensitivity of its sum to the neighbouring relation, 2 clip_norm for
+    REPLACE_ONE and clip_norm for ADD_OR_REMOVE; None where it has to meet `epsilon` (infinite: no privacy, no clipping)
+    if used as `budget` says, which is `strategy` itself but for one that may spend more.
+    preparation_share: the part of epsilon that the inputs' preparation alone may spend.
+    """
+
+    records: int
+    batch_size: int
+    epochs: int
+    sampling: Sampling
+    neighbouring: Neighbouring
+    clip_norm: float
+    delta: float
+    epsilon: float
+    sigma: float | None
+    strategy: Strategy
+    budget: Strategy
+    preparation: Preparation
+    preparation_share: float
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], records: int) -> Posture:
+        """Return the posture that settings and a cell describe; raises InputError naming what cannot be used."""
+        factor = int(given["batch_factor"])
+        batch_size, epochs = int(given["batch_size"]) * factor, int(given["epochs"])
+        epochs *= factor if given["scaling"] == "rounds" else 1
+        if not 1 <= batch_size <= records:
+            raise InputError(f"batch_size: is {batch_size}, must be from 1 to a client's {records} records")
+        if epochs < 1:
+            raise InputError(f"epochs: is {epochs}, must be at least 1")
+        sampling, neighbouring = given["sampling"], choice("neighbouring", Neighbouring, given["neighbouring"])
+        if sampling not in (Sampling.FIXED, Sampling.POISSON):
+            raise InputError(
+                f"sampling: {sampling!r} is not done here, should be {Sampling.FIXED} or {Sampling.POISSON}"
+            )
+        if sampling == Sampling.FIXED and neighbouring is not Neighbouring.REPLACE_ONE:
+            raise InputError(f"neighbouring: must be {Neighbouring.REPLACE_ONE} for batches of fixed size")
+        strategy = _strategy(given["strategy"], given["strategies"])
+        posture = cls(
+            records=records,
+            batch_size=batch_size,
+            epochs=epochs,
+            sampling=Sampling(sampling),
+            neighbouring=neighbouring,
+            clip_norm=float(given["clip_norm"]),
+            delta=float(given["delta"]),
+            epsilon=float(given["epsilon"]),
+            sigma=None if given["sigma"] is None else float(given["sigma"]) * factor,
+            strategy=strategy,
+            budget=_strategy(strategy.budget_of, given["strategies"]) if strategy.budget_of else strategy,
+            preparation=Preparation(given["preparation"]),
+            preparation_share=float(given["preparation_share"]),
+        )
+        posture._check()
+        return posture
+
+    def _check(self) -> None:
+        """Raise InputError for numbers out of range."""
+        if not (self.clip_norm > 0 and math.isfinite(self.clip_norm)):
+            raise InputError(f"clip_norm: is {self.clip_norm}, must be above 0 and finite")
+        if not self.epsilon > 0 or (self.sigma is not None and not self.sigma > 0):
+            raise InputError(f"epsilon: is {self.epsilon}, sigma: is {self.sigma}; both must be above 0")
+        if not 0 < self.preparation_share < 1:
+            raise InputError(f"preparation_share: is {self.preparation_share}, must be between 0 and 1")
+        if self.sampling is Sampling.POISSON and self.preparation.is_private:
+            raise InputError("preparation: is accounted for batches of fixed size only")
+        if self.sampling is Sampling.POISSON and self.segments(self.strategy, 1.0) != [self._segment]:
+            raise InputError("strategy: segments and arsinh noise are accounted for batches of fixed size only")
+
+    @cached_property
+    def course(self) -> Course:
+        """The batches of the run; raises InputError where a segment has one that cannot be."""
+        return self.strategy.course(records=self.records, batch_size=self.batch_size, epochs=self.epochs)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the run: whole batches in an epoch, over all epochs."""
+        return self.course.rounds
+
+    @property
+    def private(self) -> bool:
+        """Whether there is a finite budget, or noise."""
+        return self.sigma is not None or math.isfinite(self.epsilon)
+
+    @property
+    def sensitivity(self) -> float:
+        """By how many clip norms one record moves a sum."""
+        return 2.0 if self.neighbouring is Neighbouring.REPLACE_ONE else 1.0
+
+    @property
+    def _segment(self) -> Segment:
+        """A run without segments, at sigma 1."""
+        return Segment(self.rounds, 1.0, self.batch_size / self.records)
+
+    def preparation_sigma(self) -> float:
+        """Return the noise of the preparation's release over its sensitivity: 0 where it takes exact statistics."""
+        if not (self.private and self.preparation.is_private):
+            return 0.0
+        return 1 / float(gaussian_dp.mu(self.preparation_share * self.epsilon, self.delta))
+
+    def segments(self, strategy: Strategy, sigma: float) -> list[Segment]:
+        """Return what is released with a run's sigma: the preparation, then the rounds."""
+        prepared = self.preparation_sigma()
+        release = [Segment(1, prepared, 1.0)] if prepared else []
+        return release + strategy.segments(self.course, sigma=sigma, records=self.records)
+
+    def round_sigma(self) -> float:
+        """Return the run's sigma: the one given, or the least that meets epsilon; 0 without privacy."""
+        if not self.private:
+            return 0.0
+        if self.sigma is not None:
+            return self.sigma
+        if self.sampling is Sampling.FIXED:
+            return segments_sigma(partial(self.segments, self.budget), self.epsilon, self.delta)
+        return _poisson_sigma(self.epsilon, self.batch_size / self.records, self.rounds, self.delta, self.neighbouring)
+
+    def statement(self, sigma: float) -> PrivacyStatement:
+        """Return the guarantee of one client's releases for a run with this sigma."""
+        run = {"records": self.records, "sample_rate": self.batch_size / self.records, "steps": self.rounds}
+        relation = {"sampling": self.sampling, "neighbouring": self.neighbouring}
+        if not self.private:
+            return PrivacyStatement.not_private(**run, **relation)
+        noise = {"clip_norm": self.clip_norm, "noise_multiplier": sigma * self.sensitivity, "delta": self.delta}
+        if self.sampling is Sampling.POISSON:
+            note = f"Poisson sampling, as accounted; {_ASYNCHRONY}"
+            return dpsgd.statement(**run, **noise, neighbouring=self.neighbouring, note=note)
+        spent = segments_epsilon(self.segments(self.strategy, sigma), self.delta)
+        leaks = self.preparation.is_exact
+        return PrivacyStatement(
+            mechanism=self._mechanism(),
+            **run,
+            **relation,
+            **noise,
+            epsilon_rdp=math.inf if leaks else math.nan,
+            epsilon_pld=math.inf if leaks else spent,
+            note=self._note(spent),
+        )
+
+    def _mechanism(self) -> str:
+        """Name the mechanism."""
+        law = (
+            "Gaussian"
+            if math.isinf(self.strategy.arsinh_scale)
+            else f"a arsinh(N/a), a = {self.strategy.arsinh_scale:g} sigma,"
+        )
+        return f"subsampled {law}" + (f" after {self.preparation.release}" if self.preparation.is_private else "")
+
+    def _note(self, spent: float) -> str:
+        """Say how the accounting relates to what is done."""
+        parts = ["C_p of each round, composed (fixed batches, sensitivity 2C)", _ASYNCHRONY]
+        sigmas = np.unique(self.strategy.noise(self.course))
+        if len(sigmas) > 1:
+            parts.append(f"segments with {', '.join(f'{value:.3g}' for value in sigmas)} times this noise, composed")
+        sizes = dict.fromkeys(self.course.batch_sizes)
+        if len(sizes) > 1:
+            parts.append(f"segments with batches of {', '.join(map(str, sizes))}, each with its own rate, composed")
+        if math.isfinite(self.strategy.arsinh_scale):
+            parts.append(_ONE_AXIS)
+        if self.preparation.is_private:
+            parts.append(f"with the preparation's sigma of {self.preparation_sigma():.4g}")
+        if self.preparation.is_exact:
+            parts.append(f"{_LEAKS}; the updates alone spend {spent:.3g}")
+        if self.sigma is not None:
+            parts.append(_CHOSEN)
+        return "; ".join(parts)
+
+
+def _strategy(name: str, known: Mapping[str, Mapping[str, Any]]) -> Strategy:
+    """Return the strategy of that name; raises InputError naming the known ones."""
+    if name not in known:
+        raise InputError(f"strategy: {name!r} is unknown, should be one of {', '.join(known)}")
+    return Strategy.of(name, known[name])
+
+
+@cache
+def _poisson_sigma(epsilon: float, p: float, rounds: int, delta: float, relation: Neighbouring) -> float:
+    """Return the noise over the sensitivity that Poisson batches need, by privacy-loss distributions."""
+    run = {"sample_rate": p, "steps": rounds, "delta": delta}
+    if relation is Neighbouring.ADD_OR_REMOVE:
+        return float(dpsgd.noise_multiplier(target_epsilon=epsilon, accountant="pld", **run))
+
+    def excess(log_noise: float) -> float:
+        spent = dpsgd.epsilon(noise_multiplier=math.exp(log_noise), neighbouring=relation, **run)
+        return float(spent) / epsilon - 1
+
+    start = math.log(_poisson_sigma(epsilon, p, rounds, delta, Neighbouring.ADD_OR_REMOVE))
+    found = brentq(excess, start, start + math.log(3), xtol=1e-3)
+    return math.exp(found if excess(found) <= 0 else found + 1e-3) / 2

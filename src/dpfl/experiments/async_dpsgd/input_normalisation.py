@@ -1,0 +1,85 @@
+"""What is done to the inputs before training, from statistics that all clients reveal once."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpfl.features.private_pca import noisy_second_moments, principal_components
+from dpfl.mechanisms.private_moments import Moments, noisy_moments
+from dpfl.randomness import generator
+
+CLIPPED_SHARE = 0.5
+"""Statistics clip records to this share of the largest norm that entries in [0, 1] can have: few images exceed it."""
+LEAST_DEVIATION = 0.1
+"""Features that vary less, in a scale where they lie in [0, 1], are not blown up further."""
+
+
+class Preparation(StrEnum):
+    """How inputs are prepared; exact statistics leak."""
+
+    NONE = "none"
+    NORMALISED = "normalised"
+    NORMALISED_EXACTLY = "normalised_exactly"
+    DP_PCA = "dp_pca"
+    EXACT_PCA = "exact_pca"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether noisy statistics are released."""
+        return self in (Preparation.NORMALISED, Preparation.DP_PCA)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether exact statistics are used."""
+        return self in (Preparation.NORMALISED_EXACTLY, Preparation.EXACT_PCA)
+
+    @property
+    def release(self) -> str:
+        """What is released, in words."""
+        return "a Gaussian release of " + ("moments" if self is Preparation.NORMALISED else "second moments")
+
+
+def prepare(
+    preparation: Preparation,
+    train: Tensor,
+    test: Tensor,
+    shares: list[NDArray[np.int64]],
+    *,
+    sigma: float,
+    components: int,
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    """Return train and test inputs (n, features), entries in [0, 1], prepared with the mean of the clients' statistics.
+
+    Each client clips its records to CLIPPED_SHARE of the largest norm and adds noise sigma (over the sensitivity; 0
+    takes exact statistics), addressed by (seed, "preparation", client).
+    Formal guarantee: that of one client's release, see dpfl.mechanisms.private_moments and dpfl.features.private_pca.
+    """
+    if preparation is Preparation.NONE:
+        return train, test
+    features = train.shape[1]
+    normalises = preparation in (Preparation.NORMALISED, Preparation.NORMALISED_EXACTLY)
+    statistics = []
+    for client, share in enumerate(shares):
+        inputs, draw = train[torch.from_numpy(share)], generator(seed, "preparation", client)
+        if normalises:
+            noise = torch.from_numpy(draw.standard_normal(2 * features)).to(train.dtype)
+            moments = noisy_moments(inputs, bound=CLIPPED_SHARE * math.sqrt(2 * features), sigma=sigma, noise=noise)
+            statistics.append(torch.stack([moments.first, moments.second]))
+        else:
+            noise = torch.from_numpy(draw.standard_normal((features, features))).to(train.dtype)
+            statistics.append(
+                noisy_second_moments(inputs, bound=CLIPPED_SHARE * math.sqrt(features), sigma=sigma, noise=noise)
+            )
+    mean = torch.stack(statistics).mean(0)
+    if normalises:
+        moments = Moments(*mean)
+        return moments.normalise(train, LEAST_DEVIATION), moments.normalise(test, LEAST_DEVIATION)
+    directions = principal_components(mean, components)
+    return train @ directions, test @ directions

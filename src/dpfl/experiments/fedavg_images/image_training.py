@@ -1,0 +1,211 @@
+"""Private federated learning of image models: bhaskar2025, Algorithm 1, as an entry of the training grid."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from dpfl.algorithms.fedavg import FederatedAveraging, Schedule, State
+from dpfl.data.loading import ImageData, load_images
+from dpfl.data.partition import random_shares
+from dpfl.engine import checkpoints
+from dpfl.engine.cross_entropy import cross_entropy
+from dpfl.engine.model_distances import NOISELESS, PLAIN
+from dpfl.engine.network_gradients import gradient_rule
+from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.per_record_gradients import StackedGradients
+from dpfl.engine.sgd import Variants
+from dpfl.errors import InputError
+from dpfl.experiments.fedavg_images.fedavg_noise import NOISE_BY_CLIENT
+from dpfl.experiments.fedavg_images.fedavg_settings import Cell, Initialisation, Measure, Settings
+from dpfl.grid.sweep import Folders, Sweep
+from dpfl.models.image_models import build, prepare
+
+RECORDS_AT_ONCE = 1000  # prepared together: bounds the memory beside the prepared data themselves
+DISTANCES = [f"{whose}distance_to_{kind}" for kind in (PLAIN, NOISELESS) for whose in ("", "local_")]
+
+
+def train(
+    sweep: Sweep,
+    folders: Folders,
+    calibration: pd.DataFrame,
+    checkpoint: Path | None,
+    progress: Callable[[int, int], None],
+) -> pd.DataFrame:
+    """Train every cell and seed of `sweep`; return the run table, a row a run, cells in order and seeds within.
+
+    Metrics: accuracy_pct on the test set after the last round, and accuracy_pct_by_round (JSON list). A run whose
+    weights left the numbers has status "diverged" and the accuracy that was measured all the same; it touches no other
+    run. With the setting measure: distances there are also local_accuracy_pct, the mean accuracy of the clients' own
+    models just before the last average, and Euclidean distances between parameters, JSON lists by round:
+    distance_to_plain of the averages, and local_distance_to_plain of the clients' own models before they are averaged
+    (mean over clients), to the cell of this sweep with the same schedule that neither clips nor adds noise (epsilon
+    .inf); distance_to_noiseless and local_distance_to_noiseless likewise to the one that clips without noise (epsilon
+    .inf, clip: true). A list is empty where the sweep has no such cell.
+    `calibration` is `calibrate`'s table. With `checkpoint`, training resumes there and ends with the same bytes.
+    Calls progress(epochs done, epochs in all). Raises InputError where data or settings cannot be used.
+    """
+    settings = Settings.of(sweep)
+    torch.set_num_threads(settings.threads)
+    data = load_images(folders.arrays)
+    inputs = {part: _inputs(settings, folders, data, part) for part in ("train", "test")}
+    schedule = Schedule(tuple(Cell.of(cell).local_epochs for cell in sweep.cells))
+    digest = _digest(sweep, calibration, data)
+    restored = checkpoints.load(checkpoint, digest) if checkpoint else None
+    finished: list[dict[str, Any]] = restored["finished"] if restored else []
+    epochs = max(schedule.epochs)
+    for seed in sweep.seeds[len(finished) :]:
+        run = _federation(settings, sweep, data, inputs, calibration, schedule, seed)
+        state = run.start()
+        if restored and restored["running"]:
+            state = _resumed(restored["running"], settings.device)
+            restored = None
+        while state.epoch < epochs:
+            averaged = run.advance(state)
+            if checkpoint and averaged:
+                checkpoints.save(checkpoint, {"finished": finished, "running": state.plain()}, digest)
+            progress(len(finished) * epochs + state.epoch, len(sweep.seeds) * epochs)
+        finished.append({name: getattr(state, name) for name in ("accuracy_pct", "diverged", "measured")})
+        if checkpoint:
+            checkpoints.save(checkpoint, {"finished": finished, "running": {}}, digest)
+    return _table(settings, sweep, data.about, calibration, finished)
+
+
+def _inputs(settings: Settings, folders: Folders, data: ImageData, part: str) -> tuple[Tensor, Tensor]:
+    """Return what the model reads and the labels of one part of the data, on the device."""
+    labels = torch.from_numpy(np.array(getattr(data, f"{part}_y"))).to(settings.device)
+    source = getattr(data, f"{part}_x")
+    if settings.model.reads_features:
+        path = folders.features / f"{part}_x.npy"
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; compute the scattering features first (dpfl features)")
+        source = np.load(path, mmap_mode="r", allow_pickle=False)
+    if len(source) != len(labels):
+        raise InputError(
+            f"{folders.features}: {len(source)} {part} features, should be {len(labels)}; compute them anew"
+        )
+    inputs = torch.empty(source.shape, dtype=torch.float32, device=settings.device)
+    for start in range(0, len(source), RECORDS_AT_ONCE):
+        rows = slice(start, start + RECORDS_AT_ONCE)
+        inputs[rows] = prepare(settings.model, torch.from_numpy(np.array(source[rows])), settings.normalisation)
+    return inputs, labels
+
+
+def _federation(
+    settings: Settings,
+    sweep: Sweep,
+    data: ImageData,
+    inputs: dict[str, tuple[Tensor, Tensor]],
+    calibration: pd.DataFrame,
+    schedule: Schedule,
+    seed: int,
+) -> FederatedAveraging:
+    """Return the federation of one seed, its clients' shares and its initial model drawn."""
+    shares = random_shares(len(data.train_y), settings.clients, settings.client_share, seed)
+    accounted = int(calibration["privacy_records"].iloc[0])
+    if any(len(share) < accounted for share in shares):
+        raise InputError(f"a client has fewer than the {accounted} records that the noise was calibrated for")
+    apart = settings.initialisation is Initialisation.PER_CLIENT
+    modules = [
+        build(settings.model, data.train_x.shape[1:], seed, client, settings.tempered_sigmoid)
+        for client in range(settings.clients if apart else 1)
+    ]
+    layout = Layout.of(modules[0])
+    initial = torch.stack([layout.flatten(dict(module.named_parameters())).detach() for module in modules])
+    module = modules[0].to(settings.device)
+    rule = gradient_rule(module, cross_entropy, inputs["train"][0][0])
+    return FederatedAveraging(
+        module=module,
+        gradients=StackedGradients(rule, inputs["train"][0][0], settings.memory_bytes),
+        variants=_variants(settings, sweep, calibration),
+        schedule=schedule,
+        shares=shares,
+        initial=initial.expand(settings.clients, -1).to(settings.device),
+        train=inputs["train"],
+        test=inputs["test"],
+        batch_size=settings.batch_size,
+        sampling=settings.sampling,
+        learning_rate=settings.learning_rate,
+        momentum=settings.momentum,
+        seed=seed,
+        measure=settings.measure is Measure.DISTANCES,
+    )
+
+
+def _variants(settings: Settings, sweep: Sweep, calibration: pd.DataFrame) -> Variants:
+    """Return what the cells clip and what noise each client adds in each."""
+    clips = torch.tensor([Cell.of(cell).clips for cell in sweep.cells])
+    noise = [
+        json.loads(by_client) or [common] * settings.clients
+        for by_client, common in zip(calibration[NOISE_BY_CLIENT], calibration["noise_multiplier"], strict=True)
+    ]
+    return Variants(
+        torch.where(clips, settings.clip_norm, math.inf).to(settings.device),
+        torch.tensor(noise, dtype=torch.float32, device=settings.device).T,
+    )
+
+
+def _resumed(running: dict[str, Any], device: torch.device) -> State:
+    """Return the state that a checkpoint holds, on the device."""
+    state = State(**running)
+    state.weights, state.velocity = state.weights.to(device), state.velocity.to(device)
+    return state
+
+
+def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:
+    """Return a hash of what decides the numbers: settings, noise, data, torch."""
+    about = json.dumps(data.about, sort_keys=True)
+    noise = [calibration["noise_multiplier"].map(float.hex).tolist(), calibration[NOISE_BY_CLIENT].tolist()]
+    text = json.dumps([sweep.digest(), noise, about, torch.__version__])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _table(
+    settings: Settings,
+    sweep: Sweep,
+    about: dict[str, Any],
+    calibration: pd.DataFrame,
+    finished: list[dict[str, Any]],
+) -> pd.DataFrame:
+    """Return the run table."""
+    rows = []
+    for variant, (cell, noise) in enumerate(zip(sweep.cells, calibration.to_dict("records"), strict=True)):
+        for seed, result in zip(sweep.seeds, finished, strict=True):
+            by_round = result["accuracy_pct"][variant]
+            rows.append(
+                {
+                    "paper": sweep.paper,
+                    "sweep": sweep.name,
+                    "dataset": sweep.dataset,
+                    "stand_in_for": about["stand_in_for"] or "",
+                    "data_note": about["note"],
+                    "algorithm": sweep.algorithm,
+                    **sweep.settings,
+                    **Cell.of(cell).columns(),
+                    "seed": seed,
+                    "status": "diverged" if result["diverged"][variant] else "finished",
+                    "accuracy_pct": by_round[-1],
+                    "accuracy_pct_by_round": json.dumps(by_round),
+                    **_measured(settings, result["measured"][variant]),
+                    "noise_multiplier": noise["noise_multiplier"],
+                    **{key: value for key, value in noise.items() if key.startswith("privacy_")},
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _measured(settings: Settings, found: dict[str, list[float]]) -> dict[str, Any]:
+    """Return the columns of what was measured beside accuracy; none where that was not asked for."""
+    if settings.measure is not Measure.DISTANCES:
+        return {}
+    lists = {name: json.dumps(found.get(name, [])) for name in DISTANCES}
+    return {"local_accuracy_pct": found["local_accuracy_pct"][0], **lists}

@@ -1,0 +1,127 @@
+"""Logistic regression under local privacy (lowy2021, MNIST): even digits from odd ones, a pair of digits a client.
+
+Features are principal components. In the published split they are fitted on all training images, and test images are
+drawn among those trained on as well; in the disjoint split no image is shared, and the components are fitted on images
+that no client holds. The choice of step sizes is not accounted for.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import minimize
+
+from dpfl.data.digit_pairs import DigitPairs, Split
+from dpfl.data.loading import ImageData, load_images
+from dpfl.data.non_iid_blocks import Trial, held_back
+from dpfl.experiments.shared import ldp_training
+from dpfl.experiments.shared.ldp_settings import Plan, Records
+from dpfl.experiments.shared.settings import choice, whole
+from dpfl.features.pca import PrincipalComponents
+from dpfl.grid.sweep import Folders, Sweep
+from dpfl.models.glm import Array, Logistic, gradients, losses, scores
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The task: logistic loss; x holds the features of all training images, zeros where no client may hold one."""
+
+    plan: Plan
+    pairs: DigitPairs
+    x: Array
+
+    def trial(self, seed: int) -> Trial:
+        """Return the clients' images of one trial."""
+        return self.pairs.trial(self.x, seed)
+
+    def measures(self, trial: Trial, weights: Array) -> dict[str, Array]:
+        """Return loss and error, pooled over the clients' test records; a score of 0 counts as odd."""
+        wrong = (scores(weights, trial.test_x) > 0) != (trial.test_y > 0)[:, None]
+        test_loss = losses(Logistic(), weights, trial.test_x, trial.test_y)
+        return {"test_loss": test_loss, "test_error_pct": 100.0 * wrong.mean(axis=-2)}
+
+    def references(self, trial: Trial) -> dict[str, float]:
+        """Return what a trial can be held against, all pooled over the clients' records.
+
+        Test loss and error of the weights w* of least training loss; largest_record, max |x| in training, which times
+        the logistic slope's bound 1 bounds every record's gradient; v_star_squared, the mean over clients of
+        |grad F_i(w*)|^2, lowy2021's measure of how much clients differ.
+        """
+        best = minimiser(trial.train_x, trial.train_y)
+        pair = np.stack([best, best], axis=1)
+        clients = [slice(*each) for each in itertools.pairwise(trial.starts)]
+        pulls = [gradients(Logistic(), pair, trial.train_x[each], trial.train_y[each])[:, 0] for each in clients]
+        return {
+            **{f"minimiser_{name}": float(each[0]) for name, each in self.measures(trial, pair).items()},
+            "largest_record": float(np.linalg.norm(trial.train_x, axis=1).max()),
+            "v_star_squared": float(np.mean([np.sum(pull**2) for pull in pulls])),
+        }
+
+
+def minimiser(x: Array, y: Array) -> Array:
+    """Return the weights of least mean logistic loss, shape (features,), for x (records, features), y of -1 and 1."""
+
+    def objective(weights: Array) -> tuple[float, Array]:
+        margins = y * (x @ weights)
+        loss = Logistic()
+        ones = np.ones_like(margins)
+        return float(loss.value(margins, ones).mean()), x.T @ (y * loss.slope(margins, ones)) / len(y)
+
+    return minimize(objective, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B", options={"gtol": 1e-8}).x
+
+
+def features(images: ImageData, pairs: DigitPairs, components: int) -> Array:
+    """Return the principal components of the images that clients may hold, zeros elsewhere.
+
+    They are fitted on all training images (published), or on those alone that no client may hold (disjoint).
+    """
+    public = np.ones(len(images.train_y), dtype=bool)
+    if pairs.split is Split.DISJOINT:
+        public[pairs.dealt] = False
+    components_of = PrincipalComponents.fit(images.train_x[public], components)
+    x = np.zeros((len(images.train_y), components))
+    x[pairs.dealt] = components_of.scores(images.train_x[pairs.dealt])
+    return x
+
+
+def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a row a cell: see dpfl.experiments.shared.ldp_training.calibrate.
+
+    Raises InputError naming the setting or the cell's key that cannot be used.
+    """
+    return ldp_training.calibrate(_plan(sweep), sweep.cells)
+
+
+def train(
+    sweep: Sweep,
+    folders: Folders,
+    calibration: pd.DataFrame,
+    checkpoint: Path | None,
+    progress: Callable[[int, int], None],
+) -> pd.DataFrame:
+    """Return the run table (ldp_training.train). `checkpoint` is not used: a sweep takes minutes.
+
+    Raises InputError where settings, cells, images or calibration cannot be used.
+    """
+    plan = _plan(sweep)
+    images = load_images(folders.arrays)
+    settings = sweep.settings
+    pairs = DigitPairs.of(
+        images.train_y, whole(settings, "digits"), whole(settings, "images_per_digit"), choice(settings, "split", Split)
+    )
+    task = Classification(plan, pairs, features(images, pairs, whole(settings, "components")))
+    return ldp_training.train(task, sweep, images.about, calibration, progress)
+
+
+def _plan(sweep: Sweep) -> Plan:
+    """Return the plan of `sweep`; every client has as many records."""
+    records = 2 * whole(sweep.settings, "images_per_digit")
+    clients = (whole(sweep.settings, "digits") // 2) ** 2
+    choice(sweep.settings, "split", Split)
+    return Plan.of(sweep.settings, sweep.cells, Logistic(), Records(clients, records, records - held_back(records)))

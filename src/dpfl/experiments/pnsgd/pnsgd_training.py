@@ -1,0 +1,215 @@
+"""Projected noisy SGD in one pass over the records, one a step (asoodeh2020, Algorithm 1), as an entry of the grid.
+
+The order of the records is sorted by target and public, or a secret permutation; the model of the last step is
+released, or that of a uniformly drawn one; the noise is Gaussian, or Laplace for a model of one dimension. Every cell's
+noise meets its budget for the record that is worst off.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpfl.accounting.contraction.pnsgd_orders import Law, calibrated_scale, step_epsilon, worst_epsilon
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.privacy_statement import PrivacyStatement
+from dpfl.accounting.samplers import Sampling
+from dpfl.algorithms.pnsgd import _orders, in_order
+from dpfl.algorithms.projected_sgd import Points, iterates, released, stratified_stops
+from dpfl.errors import InputError
+from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, Task, Theory, check_records, load
+from dpfl.experiments.shared.run_table import run_columns
+from dpfl.experiments.shared.settings import _one_of, positive, whole
+from dpfl.grid.sweep import Folders, Sweep, is_private
+from dpfl.models.glm import Array
+
+_STD = {Law.GAUSSIAN: 1.0, Law.LAPLACE: math.sqrt(2.0)}
+"""Standard deviation of noise of scale 1."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A cell within its sweep's settings: the pass and its guarantee. Raises InputError naming what cannot be used."""
+
+    n: int
+    law: Law
+    permuted: bool
+    random_stop: bool
+    step: float
+    epsilon: float
+    delta: float
+    theory: Theory
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], cell: Mapping[str, Any]) -> Pass:
+        """Read one cell of a sweep."""
+        given = {**settings, **cell}
+        model = given["model"]
+        regularisation = 0.0 if model == MEAN_INK else positive(given, "regularisation")
+        if not given["epsilon"] > 0:
+            raise InputError(f"epsilon is {given['epsilon']!r} in the grid; it must be above 0 (inf: no privacy)")
+        chosen = cls(
+            n=whole(given, "users"),
+            law=Law(_one_of(given, "law", tuple(Law))),
+            permuted=_one_of(given, "order", ("sorted", "permuted")) == "permuted",
+            random_stop=_one_of(given, "release", ("last", "random")) == "random",
+            step=positive(given, "step"),
+            epsilon=float(given["epsilon"]),
+            delta=positive(given, "delta", below=1.0),
+            theory=Theory.of(model, positive(given, "radius"), regularisation),
+        )
+        limit = 2.0 / (chosen.theory.smoothness + chosen.theory.strong_convexity)
+        if chosen.step > limit:
+            raise InputError(f"step is {chosen.step}; Theorems 3 to 5 need eta <= 2/(beta + rho) = {limit:g}")
+        if chosen.law is Law.LAPLACE and model != MEAN_INK:
+            raise InputError(f"law: laplace noise is analysed for models of one dimension, and {model} has more")
+        return chosen
+
+    @property
+    def accounting(self) -> dict[str, Any]:
+        """The keywords of dpfl.accounting.contraction.pnsgd_orders, the scale apart."""
+        return {
+            "n": self.n,
+            "law": self.law,
+            "permuted": self.permuted,
+            "random_stop": self.random_stop,
+            "eta": self.step,
+            "lipschitz": self.theory.lipschitz,
+            "smoothness": self.theory.smoothness,
+            "strong_convexity": self.theory.strong_convexity,
+            "diameter": 2.0 * self.theory.radius,
+        }
+
+
+def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a row a cell: its keys, scale (of the noise on a gradient), noise_multiplier, privacy_* columns.
+
+    privacy_epsilon_contraction is that of the worst place, by Theorem 4 (3 for Laplace), averaged over places or
+    stopping times where order or stop are secret; privacy_epsilon_pld is of one noisy gradient with every model
+    published. Raises InputError naming the setting or the cell's key that cannot be used.
+    """
+    rows = []
+    for cell in sweep.cells:
+        chosen = Pass.of(sweep.settings, cell)
+        check_records(about, chosen.n)
+        scale = 0.0
+        if is_private(cell):
+            scale = calibrated_scale(chosen.epsilon, chosen.delta, **chosen.accounting)
+        columns = _privacy(chosen, scale)
+        rows.append({**cell, "scale": scale, "noise_multiplier": columns["privacy_noise_multiplier"], **columns})
+    return pd.DataFrame(rows)
+
+
+def train(
+    sweep: Sweep,
+    folders: Folders,
+    calibration: pd.DataFrame,
+    checkpoint: Path | None,
+    progress: Callable[[int, int], None],
+) -> pd.DataFrame:
+    """Return the run table: a row a run, cells in order and seeds within.
+
+    Metrics: excess_risk on the n records, above the optimum in the ball; accuracy_pct on the test set (nan for a mean).
+    A randomly stopped run has their means over `stops` stopping steps, one in each of as many equal parts of the pass.
+    `progress` counts steps. `checkpoint` is not used: minutes at most. Raises InputError where settings, cells, data or
+    calibration cannot be used.
+    """
+    passes = [Pass.of(sweep.settings, cell) for cell in sweep.cells]
+    scales = calibration["scale"].tolist()
+    if len(scales) != len(passes):
+        raise InputError(f"the calibration has {len(scales)} rows for {len(passes)} cells; run `dpfl account` again")
+    if len({(each.n, each.theory) for each in passes}) > 1:
+        raise InputError("users, radius, regularisation: the cells of a sweep must share them")
+    task = load(sweep.settings["model"], folders, passes[0].n, passes[0].theory)
+    check_records(task.about, passes[0].n)
+    groups: dict[tuple, list[int]] = {}
+    for place, each in enumerate(passes):
+        groups.setdefault((each.law, each.permuted, each.random_stop), []).append(place)
+    total, done = passes[0].n * len(groups), 0
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        progress(done, total)
+
+    metrics: list[dict[str, list[float]]] = [{} for _ in passes]
+    for places in groups.values():
+        stack = [passes[place] for place in places]
+        draws = whole(sweep.settings, "stops") if stack[0].random_stop else 1
+        weights = _run(task, stack, [scales[place] for place in places], sweep.seeds, draws, tick)
+        for model, place in enumerate(places):
+            metrics[place] = {
+                "excess_risk": [float(task.excess(each.T).mean()) for each in weights[..., model]],
+                "accuracy_pct": [float(task.accuracy_pct(each.T).mean()) for each in weights[..., model]],
+            }
+    return _table(sweep, task, calibration, metrics)
+
+
+def _run(
+    task: Task, stack: list[Pass], scales: list[float], seeds: tuple[int, ...], draws: int, tick: Callable[[], None]
+) -> Array:
+    """Return the released models of passes that share law, order and kind of stop: (seeds, stops, features, models)."""
+    first = stack[0]
+    models = len(stack)
+    points = Points(
+        step_size=np.tile(np.array([[each.step] for each in stack]), (1, first.n)),
+        noise_scale=np.array(scales),
+        radius=np.full(models, first.theory.radius),
+        regularisation=np.full(models, first.theory.regularisation),
+    )
+    start = 1 if first.random_stop else first.n
+    stops = np.stack([np.tile(stratified_stops(seed, start, first.n, draws), (models, 1)) for seed in seeds])
+    source = in_order(task.records, _orders(seeds, first.n, first.permuted))
+    runs = iterates(task.loss, source, seeds, points, clip_norm=first.theory.lipschitz, law=first.law)
+    return released(runs, stops, tick)
+
+
+def _privacy(chosen: Pass, scale: float) -> dict[str, Any]:
+    """Return the statement's columns, with what is released and the worst place's epsilon by contraction."""
+    released_model = "one model, its step drawn" if chosen.random_stop else "last model"
+    shared = {
+        "sampling": Sampling.SHUFFLED,
+        "neighbouring": Neighbouring.REPLACE_ONE,
+        "records": chosen.n,
+        "sample_rate": 1.0 / chosen.n,
+        "steps": chosen.n,
+        "clip_norm": chosen.theory.lipschitz,
+        "delta": chosen.delta,
+    }
+    if scale == 0:
+        columns = PrivacyStatement.not_private(**shared).columns()
+        return {**columns, "privacy_released": released_model, "privacy_epsilon_contraction": math.inf}
+    noise = {"law": chosen.law, "scale": scale}
+    order = "in a secret order" if chosen.permuted else "in a public order"
+    statement = PrivacyStatement(
+        mechanism=f"{chosen.law} noise on every gradient",
+        noise_multiplier=_STD[chosen.law] * scale / chosen.theory.lipschitz,
+        epsilon_rdp=math.nan,
+        epsilon_pld=step_epsilon(chosen.delta, lipschitz=chosen.theory.lipschitz, **noise),
+        note=f"one pass, each record once, {order}; epsilon_pld allows all models to be released, epsilon_contraction "
+        "is of the record that is worst off and needs the other models kept secret",
+        **shared,
+    )
+    hidden = worst_epsilon(chosen.delta, scale=scale, **chosen.accounting)
+    return {**statement.columns(), "privacy_released": released_model, "privacy_epsilon_contraction": hidden}
+
+
+def _table(sweep: Sweep, task: Task, calibration: pd.DataFrame, metrics: list[dict[str, list[float]]]) -> pd.DataFrame:
+    """Return the run table; settings that are lists or mappings are a figure's, not a run's."""
+    run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.about)}
+    settings = {key: value for key, value in sweep.settings.items() if not isinstance(value, dict | list)}
+    rows = []
+    for cell, noise, measured in zip(sweep.cells, calibration.to_dict("records"), metrics, strict=True):
+        spent = {key: value for key, value in noise.items() if key.startswith("privacy_")}
+        facts = {"dimension": task.dimension, **{key: noise[key] for key in ("scale", "noise_multiplier")}}
+        for place, seed in enumerate(sweep.seeds):
+            own = {name: values[place] for name, values in measured.items()}
+            identity = {**run_of, "algorithm": sweep.algorithm, **settings, **cell, "seed": seed}
+            rows.append({**identity, "status": "finished", **own, **facts, **spent})
+    return pd.DataFrame(rows)

@@ -1,0 +1,240 @@
+"""Eight ways of five papers to spend one budget on one task: whom they trust, and the noise that they need.
+
+All hold for replacing one record, at one delta. n records, dealt to N clients of n/N records where a way has clients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.contraction.federated_release import release_epsilon, release_sigma
+from dpfl.accounting.isrl_dp import composed_sigma, rounds_epsilon
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.privacy_statement import PrivacyStatement
+from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.shuffling import gaussian_rounds
+from dpfl.errors import InputError
+from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
+from dpfl.experiments.shared.settings import positive, whole
+
+
+class Way(StrEnum):
+    """How the budget is spent."""
+
+    CENTRAL = "central"
+    CENTRAL_FULL = "central_full"
+    LAST_MODEL = "last_model"
+    PNSGD = "pnsgd"
+    SHUFFLED = "shuffled"
+    MINIBATCH = "minibatch"
+    AVERAGING = "averaging"
+    ASYNCHRONOUS = "asynchronous"
+
+
+TRUST = {
+    Way.CENTRAL: "trusted aggregator",
+    Way.CENTRAL_FULL: "trusted aggregator",
+    Way.LAST_MODEL: "trusted aggregator, last model only",
+    Way.PNSGD: "trusted aggregator, last model only",
+    Way.SHUFFLED: "trusted shuffler",
+    Way.MINIBATCH: "no trust outside the client",
+    Way.AVERAGING: "no trust outside the client",
+    Way.ASYNCHRONOUS: "no trust outside the client",
+}
+ONE_PASS = (Way.LAST_MODEL, Way.PNSGD)
+FULL_BATCH = (Way.CENTRAL_FULL, Way.SHUFFLED, Way.MINIBATCH)
+LOCAL = (Way.AVERAGING, Way.ASYNCHRONOUS)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A cell within its sweep's settings. Raises InputError naming the key that cannot be used.
+
+    batch_size m of a round at the aggregator; local_batch_size of a client's own step; rounds of full batches; passes
+    over the records by the ways that draw batches afresh; `step` the step size, constant.
+    """
+
+    way: Way
+    epsilon: float
+    delta: float
+    step: float
+    users: int
+    clients: int
+    batch_size: int
+    local_batch_size: int
+    rounds: int
+    passes: int
+    radius: float
+    regularisation: float
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], cell: Mapping[str, Any]) -> Plan:
+        """Read one cell of a sweep."""
+        given = {**settings, **cell}
+        if given["way"] not in tuple(Way):
+            raise InputError(f"way: {given['way']!r} is unknown, should be one of {', '.join(Way)}")
+        if not given["epsilon"] > 0:
+            raise InputError(f"epsilon is {given['epsilon']!r} in the grid; it must be above 0 (inf: no privacy)")
+        counts = ("users", "clients", "batch_size", "local_batch_size", "rounds", "passes")
+        reals = ("step", "radius", "regularisation")
+        plan = cls(
+            way=Way(given["way"]),
+            epsilon=float(given["epsilon"]),
+            delta=positive(given, "delta", below=1.0),
+            **{name: whole(given, name) for name in counts},
+            **{name: positive(given, name) for name in reals},
+        )
+        share = plan.users // plan.clients
+        for name, part, of in (
+            ("clients", plan.clients, plan.users),
+            ("batch_size", plan.batch_size, plan.users),
+            ("local_batch_size", plan.local_batch_size, share),
+        ):
+            if part > of or of % part:
+                raise InputError(f"{name}: {part} must divide {of}, the records that it is a part of")
+        return plan
+
+    @property
+    def size(self) -> int:
+        """Records of one noisy step."""
+        if self.way in FULL_BATCH:
+            return self.users
+        by_way = {Way.CENTRAL: self.batch_size, Way.LAST_MODEL: self.batch_size, Way.PNSGD: 1}
+        return by_way.get(self.way, self.local_batch_size)
+
+    @property
+    def steps(self) -> int:
+        """Noisy steps that read one record's holder: the aggregator's rounds, or one client's own steps."""
+        if self.way in FULL_BATCH:
+            return self.rounds
+        if self.way in ONE_PASS:
+            return self.users // self.size
+        return self.passes * self.records // self.size
+
+    @property
+    def records(self) -> int:
+        """Records among which a step draws: a client's own, or all."""
+        return self.users // self.holders
+
+    @property
+    def holders(self) -> int:
+        """How many add noise, each to its own records' share: the clients, or the one aggregator."""
+        return self.clients if self.way in (*LOCAL, Way.SHUFFLED, Way.MINIBATCH) else 1
+
+
+def noise_scale(plan: Plan, dimension: int) -> float:
+    """Return the deviation, in every coordinate, of the noise of a step's mean gradient; 0 without privacy.
+
+    A step is the server's for the ways that step together, a client's own for the others.
+    """
+    if math.isinf(plan.epsilon):
+        return 0.0
+    budget = {"epsilon": plan.epsilon, "delta": plan.delta}
+    if plan.way in ONE_PASS:
+        return release_sigma(**budget, **_release(plan)) / math.sqrt(plan.size)
+    if plan.way in FULL_BATCH:
+        shuffles = plan.way is Way.SHUFFLED
+        multiplier = _message_multiplier(shuffles, plan.epsilon, plan.delta, plan.rounds, plan.clients, dimension)
+        return multiplier * LIPSCHITZ / plan.records / math.sqrt(plan.holders)
+    return composed_sigma(*_composition(plan, plan.epsilon)) / math.sqrt(plan.size)
+
+
+def privacy(plan: Plan, scale: float, dimension: int) -> dict[str, Any]:
+    """Return the statement's columns, with whom it trusts and epsilon by contraction (nan: no answer).
+
+    noise_multiplier is the deviation of the noise in a step's sum over one record's largest share of it.
+    """
+    extra = {
+        "privacy_trust": TRUST[plan.way],
+        "privacy_released": "last model" if plan.way in ONE_PASS else "all models",
+    }
+    sampling = (
+        Sampling.FULL if plan.way in FULL_BATCH else Sampling.SHUFFLED if plan.way in ONE_PASS else Sampling.FIXED
+    )
+    shared = {
+        "sampling": sampling,
+        "neighbouring": Neighbouring.REPLACE_ONE,
+        "records": plan.records,
+        "sample_rate": 1.0 if plan.way in FULL_BATCH else plan.size / plan.records,
+        "steps": plan.steps,
+        "clip_norm": LIPSCHITZ,
+        "delta": plan.delta,
+    }
+    if scale == 0:
+        columns = PrivacyStatement.not_private(**shared).columns()
+        return {**columns, **extra, "privacy_epsilon_contraction": math.inf}
+    hidden = math.nan
+    if plan.way in ONE_PASS:
+        hidden = release_epsilon(plan.delta, sigma=scale * math.sqrt(plan.size), **_release(plan))
+    multiplier = scale * plan.size / LIPSCHITZ
+    if plan.way in FULL_BATCH:
+        multiplier = scale * math.sqrt(plan.holders) * plan.records / LIPSCHITZ
+    statement = PrivacyStatement(
+        mechanism="shuffled Gaussian" if plan.way is Way.SHUFFLED else "Gaussian",
+        noise_multiplier=multiplier,
+        epsilon_rdp=math.nan,
+        epsilon_pld=_composed(plan, multiplier, dimension),
+        note=_NOTES[plan.way],
+        **shared,
+    )
+    return {**statement.columns(), **extra, "privacy_epsilon_contraction": hidden}
+
+
+_NOTES = {
+    Way.CENTRAL: "fresh batches without replacement, composed; whoever sees all models",
+    Way.LAST_MODEL: "epsilon_contraction is of the last model alone; epsilon_pld of all models",
+    Way.PNSGD: "epsilon_contraction is of the last model alone, secret order; epsilon_pld of all models",
+    Way.CENTRAL_FULL: "full batches: Gaussian mechanisms, composed exactly; whoever sees all models",
+    Way.SHUFFLED: "against whoever sees the shuffled messages only: the blanket of the other clients, composed",
+    Way.MINIBATCH: "against whoever sees every message of a client",
+    Way.AVERAGING: "a client's budget for its own records, against whoever sees its models; batches composed",
+    Way.ASYNCHRONOUS: "a client's budget for its own records, against whoever sees its updates; batches composed",
+}
+
+
+def _composition(plan: Plan, first: float) -> tuple[float, float, int, int, int, Sampling]:
+    """Return the arguments of rounds_epsilon and composed_sigma."""
+    return first, plan.delta, plan.records, plan.size, plan.steps, Sampling.FIXED
+
+
+def _composed(plan: Plan, multiplier: float, dimension: int) -> float:
+    """Return epsilon with all that the way lets out."""
+    if plan.way is Way.SHUFFLED:
+        run = {"clients": plan.clients, "rounds": plan.rounds, "delta": plan.delta, "dimension": dimension}
+        return gaussian_rounds.epsilon(noise_multiplier=multiplier, **run)
+    if plan.way in FULL_BATCH:
+        return float(gaussian_dp.epsilon(plan.delta, 2.0 * math.sqrt(plan.rounds) / multiplier))
+    if plan.way in ONE_PASS:
+        return float(gaussian_dp.epsilon(plan.delta, 2.0 / multiplier))
+    return rounds_epsilon(*_composition(plan, multiplier * LIPSCHITZ / math.sqrt(plan.size)))
+
+
+@cache
+def _message_multiplier(
+    shuffles: bool, epsilon: float, delta: float, rounds: int, clients: int, dimension: int
+) -> float:
+    """Return sigma n_c/L of one client's message on its full batch, once for every step size."""
+    if not shuffles:
+        return gaussian_rounds.local_noise_multiplier(epsilon=epsilon, delta=delta, rounds=rounds)
+    run = {"rounds": rounds, "clients": clients, "delta": delta, "dimension": dimension}
+    return gaussian_rounds.noise_multiplier(target_epsilon=epsilon, **run)
+
+
+def _release(plan: Plan) -> dict[str, Any]:
+    """Return the keywords of the contraction analysis that a one-pass plan fixes."""
+    return {
+        "n": plan.users,
+        "m": plan.size,
+        "eta": plan.step,
+        "lipschitz": LIPSCHITZ,
+        "radius": plan.radius,
+        "smoothness": CURVATURE + plan.regularisation,
+        "strong_convexity": plan.regularisation,
+        "first_stop": plan.users // plan.size,
+    }

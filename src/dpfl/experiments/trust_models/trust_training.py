@@ -1,0 +1,162 @@
+"""Five papers' algorithms on one task, at one budget, as an entry of the grid: what does trust buy?
+
+The task is regularised logistic regression (is the label odd?) on n records; every way starts at 0, projects on the
+same ball and gets the same epsilon at the same delta, for replacing one record. Clients hold equal random shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpfl.algorithms.convex_fedavg import averaged, shares
+from dpfl.algorithms.delayed_sgd import late
+from dpfl.algorithms.projected_sgd import BLOCK, Draw, Points, batches, iterates, released
+from dpfl.data.binary_classification import BinaryTask
+from dpfl.errors import InputError
+from dpfl.experiments.shared.logistic_task import LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task, records_of
+from dpfl.experiments.shared.run_table import run_columns
+from dpfl.experiments.shared.settings import whole
+from dpfl.experiments.trust_models.trust_settings import (
+    FULL_BATCH,
+    LOCAL,
+    ONE_PASS,
+    TRUST,
+    Plan,
+    Way,
+    noise_scale,
+    privacy,
+)
+from dpfl.grid.sweep import Folders, Sweep
+from dpfl.models.glm import Array, Records
+
+
+def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a row a cell: its keys, noise_scale (of a step's mean gradient), noise_multiplier, privacy_* columns.
+
+    Raises InputError naming the setting or the cell's key that cannot be used.
+    """
+    dimension = whole(sweep.settings, "dimension")
+    rows = []
+    for cell in sweep.cells:
+        plan = Plan.of(sweep.settings, cell)
+        scale = noise_scale(plan, dimension)
+        columns = privacy(plan, scale, dimension)
+        noise = {"noise_scale": scale, "noise_multiplier": columns["privacy_noise_multiplier"]}
+        rows.append({**cell, **noise, **columns})
+    return pd.DataFrame(rows)
+
+
+def train(
+    sweep: Sweep,
+    folders: Folders,
+    calibration: pd.DataFrame,
+    checkpoint: Path | None,
+    progress: Callable[[int, int], None],
+) -> pd.DataFrame:
+    """Return the run table: a row a run, cells in order and seeds within.
+
+    Metrics: excess_risk over the n records above the optimum in the ball, accuracy_pct on the test set, and the
+    optimum's. `progress` counts noisy steps of a whole stack. `checkpoint` is not used: minutes at most.
+    Raises InputError where settings, cells, data or calibration cannot be used.
+    """
+    task = load_task(sweep.settings["model"], folders)
+    plans = [Plan.of(sweep.settings, cell) for cell in sweep.cells]
+    scales = calibration["noise_scale"].tolist()
+    _check(sweep, task, plans, scales)
+    users = plans[0].users
+    goal = Goal(task.train_x[:users], task.train_y[:users], plans[0].regularisation, plans[0].radius)
+    records = records_of(task)[(slice(users),)]
+    groups = {way: [place for place, plan in enumerate(plans) if plan.way is way] for way in Way}
+    total = sum(_turns(plans[places[0]]) for places in groups.values() if places)
+    done = 0
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        progress(done, total)
+
+    metrics: list[dict[str, Array]] = [{} for _ in plans]
+    for places in filter(None, groups.values()):
+        stack = [plans[place] for place in places]
+        weights = _run(records, stack, [scales[place] for place in places], sweep, tick)
+        for model, place in enumerate(places):
+            own = weights[..., model].T
+            metrics[place] = {
+                "excess_risk": goal.excess(own),
+                "accuracy_pct": accuracy_pct(own, task.test_x, task.test_y),
+            }
+    best = float(accuracy_pct(goal.optimum[:, None], task.test_x, task.test_y)[0])
+    return _table(sweep, task, calibration, metrics, best)
+
+
+def _run(records: Records, stack: list[Plan], scales: list[float], sweep: Sweep, tick: Callable[[], None]) -> Array:
+    """Return the released models of one way's cells, (seeds, features, models)."""
+    plan, seeds = stack[0], sweep.seeds
+    models, rounds = len(stack), plan.steps if plan.way not in LOCAL else 1
+    points = Points(
+        step_size=np.tile(np.array([[each.step] for each in stack]), (1, rounds)),
+        noise_scale=np.array(scales),
+        radius=np.full(models, plan.radius),
+        regularisation=np.full(models, plan.regularisation),
+    )
+    if plan.way in LOCAL:
+        held = np.stack([shares(seed, plan.users, plan.clients) for seed in seeds])
+        common = {"passes": plan.passes, "size": plan.size, "clip_norm": LIPSCHITZ, "tick": tick}
+        if plan.way is Way.AVERAGING:
+            return averaged(LOSS, records, held, seeds, points, **common)
+        return late(LOSS, records, held, seeds, points, delay=whole(sweep.settings, "delay"), **common)
+    draw = Draw.ONE_PASS if plan.way in ONE_PASS else Draw.FRESH
+    source = (
+        _everything(records, len(seeds))
+        if plan.way in FULL_BATCH
+        else batches(records, draw, seeds, plan.users, plan.size)
+    )
+    last = np.full((len(seeds), models, 1), rounds)
+    return released(iterates(LOSS, source, seeds, points, clip_norm=LIPSCHITZ), last, tick)[:, 0]
+
+
+def _everything(records: Records, seeds: int) -> Callable[[int], Records]:
+    """Return the source whose every round reads all records, without a copy."""
+    views = (np.broadcast_to(part, (seeds, BLOCK, *part.shape)) for part in vars(records).values())
+    block = Records(*views)
+    return lambda number: block
+
+
+def _turns(plan: Plan) -> int:
+    """Return how many steps of a whole stack a way takes."""
+    return plan.steps * plan.clients if plan.way is Way.ASYNCHRONOUS else plan.steps
+
+
+def _check(sweep: Sweep, task: BinaryTask, plans: list[Plan], scales: list[float]) -> None:
+    """Raise InputError where data, cells and calibration do not fit together."""
+    records, dimension = task.train_x.shape
+    if len(scales) != len(plans):
+        raise InputError(f"the calibration has {len(scales)} rows for {len(plans)} cells; run `dpfl account` again")
+    if dimension != sweep.settings["dimension"]:
+        raise InputError(
+            f"dimension is {sweep.settings['dimension']}; {sweep.settings['model']} has {dimension} features"
+        )
+    if plans[0].users > records:
+        raise InputError(f"users: n = {plans[0].users}, but {task.about['name']} has {records} training records")
+
+
+def _table(
+    sweep: Sweep, task: BinaryTask, calibration: pd.DataFrame, metrics: list[dict[str, Array]], best: float
+) -> pd.DataFrame:
+    """Return the run table; settings that are lists or mappings are a figure's, not a run's."""
+    run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.about)}
+    settings = {key: value for key, value in sweep.settings.items() if not isinstance(value, dict | list)}
+    rows = []
+    for cell, noise, measured in zip(sweep.cells, calibration.to_dict("records"), metrics, strict=True):
+        facts = {"optimum_accuracy_pct": best, "trust": TRUST[Way(cell["way"])]}
+        facts |= {key: noise[key] for key in noise if key.startswith(("noise_", "privacy_"))}
+        for place, seed in enumerate(sweep.seeds):
+            own = {name: float(values[place]) for name, values in measured.items()}
+            identity = {**run_of, "algorithm": sweep.algorithm, **settings, **cell, "seed": seed}
+            rows.append({**identity, "status": "finished", **own, **facts})
+    return pd.DataFrame(rows)

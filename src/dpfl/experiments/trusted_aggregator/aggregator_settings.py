@@ -1,0 +1,235 @@
+"""One run of asoodeh2021's Algorithm 1, or of a rival on the same task: what a cell asks for, checked, and its privacy.
+
+Constants are those of regularised logistic regression on records of norm at most 1 (shared.logistic_task).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpfl.accounting.contraction import average_iterate_rate, last_iterate_rate
+from dpfl.accounting.contraction.federated_release import release_epsilon, release_sigma, round_epsilon, round_sigma
+from dpfl.accounting.isrl_dp import composed_sigma, rounds_epsilon
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.privacy_statement import PrivacyStatement
+from dpfl.algorithms.projected_sgd import Draw
+from dpfl.errors import InputError
+from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
+from dpfl.experiments.shared.settings import positive, whole
+from dpfl.models.glm import Array
+
+HARMONIC = "harmonic"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A cell within its sweep's settings. `release`: last, random, suffix_<alpha> (one model each) or all.
+
+    step: "harmonic", 1/(regularisation t) in round t, or one number. Either sigma (of one user's noise in every
+    coordinate, in the gradient's unit) or epsilon (what the noise is calibrated to; inf: none) is given.
+    Raises InputError naming the key that cannot be used.
+    """
+
+    users: int
+    batch_size: int
+    passes: int
+    radius: float
+    regularisation: float
+    step: str | float
+    draw: Draw
+    release: str
+    delta: float
+    sigma: float | None
+    epsilon: float | None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], cell: Mapping[str, Any]) -> Run:
+        """Read one cell of a sweep."""
+        given = {**settings, **cell}
+        users, size = whole(given, "users"), whole(given, "batch_size")
+        if size > users:
+            raise InputError(f"batch_size: m = {size} users a round of n = {users}; it must be at most n")
+        if users % size:
+            raise InputError(f"batch_size: m = {size} must divide the number of users, n = {users}")
+        try:
+            draw = Draw(given["draw"])
+        except ValueError:
+            raise InputError(f"draw: {given['draw']!r} is unknown, should be one of {', '.join(Draw)}") from None
+        run = cls(
+            users=users,
+            batch_size=size,
+            passes=whole(given, "passes") if "passes" in given else 1,
+            radius=positive(given, "radius"),
+            regularisation=positive(given, "regularisation"),
+            step=HARMONIC if given["step"] == HARMONIC else positive(given, "step"),
+            draw=draw,
+            release=str(given["release"]),
+            delta=positive(given, "delta", below=1.0),
+            sigma=_sigma(given),
+            epsilon=float(given["epsilon"]) if "epsilon" in given else None,
+        )
+        if draw.once and run.passes > 1:
+            raise InputError(f"passes: {run.passes} with draw {draw}, which takes each user once; it must be 1")
+        run.first_stop  # noqa: B018 (refuses an unknown release)
+        return run
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return self.passes * self.users // self.batch_size
+
+    @property
+    def smoothness(self) -> float:
+        """beta of one user's loss, its regulariser included."""
+        return CURVATURE + self.regularisation
+
+    @property
+    def step_sizes(self) -> Array:
+        """eta_t, shape (rounds,)."""
+        if self.step == HARMONIC:
+            return 1.0 / (self.regularisation * np.arange(1.0, self.rounds + 1.0))
+        return np.full(self.rounds, self.step)
+
+    @property
+    def first_stop(self) -> int:
+        """The first round after which the released model may have been taken; T where it is the last one."""
+        name, _, share = self.release.partition("_")
+        if self.release in ("last", "all"):
+            return self.rounds
+        if self.release == "random":
+            return 1
+        try:
+            alpha = float(share)
+        except ValueError:
+            alpha = math.nan
+        if name != "suffix" or not 0 < alpha < 1:
+            known = "last, all, random or suffix_<alpha> with alpha between 0 and 1"
+            raise InputError(f"release: {self.release!r} is unknown, should be {known}")
+        return max(1, math.ceil(alpha * self.rounds * (1 - 1e-12)))
+
+    @property
+    def long_steps(self) -> int:
+        """How many rounds step by more than 2/beta, beyond the condition of Theorem 2."""
+        return int(np.sum(self.step_sizes > 2.0 / self.smoothness))
+
+    @property
+    def contracting(self) -> bool:
+        """Whether the analysis by contraction covers the run: every user once, and one model released."""
+        return self.draw.once and self.release != "all"
+
+
+def calibrated_sigma(run: Run) -> float:
+    """Return the noise of one user: as given, or the least that meets the run's epsilon at its delta."""
+    if run.sigma is not None:
+        return run.sigma
+    if math.isinf(run.epsilon):
+        return 0.0
+    if run.contracting:
+        return release_sigma(run.epsilon, run.delta, lipschitz=LIPSCHITZ, **_release(run))
+    if run.draw.once:
+        return round_sigma(run.epsilon, run.delta, m=run.batch_size, lipschitz=LIPSCHITZ)
+    sampling = run.draw.sampling
+    return composed_sigma(run.epsilon, run.delta, run.users, run.batch_size, run.rounds, sampling)
+
+
+def privacy(run: Run, sigma: float) -> dict[str, Any]:
+    """Return the statement's columns, with what is released and epsilon by contraction (nan where it has no answer).
+
+    noise_multiplier is the deviation of the noise in a round's SUM over one user's largest share, sqrt(m) sigma/L.
+    privacy_epsilon_pld is by composition and holds whatever is released; privacy_epsilon_contraction is Theorem 2's
+    (Corollary 3's with a random stop). Both hold where both are given.
+    """
+    released = {"last": "last model", "all": "all models"}.get(run.release, "one model, its round drawn")
+    shared = {
+        "sampling": run.draw.sampling,
+        "neighbouring": Neighbouring.REPLACE_ONE,
+        "records": run.users,
+        "sample_rate": run.batch_size / run.users,
+        "steps": run.rounds,
+        "clip_norm": LIPSCHITZ,
+        "delta": run.delta,
+    }
+    if sigma == 0:
+        columns = PrivacyStatement.not_private(**shared).columns()
+        return {**columns, "privacy_released": released, "privacy_epsilon_contraction": math.inf}
+    statement = PrivacyStatement(
+        mechanism="Gaussian, per user, trusted aggregator",
+        noise_multiplier=math.sqrt(run.batch_size) * sigma / LIPSCHITZ,
+        epsilon_rdp=math.nan,
+        epsilon_pld=_composed_epsilon(run, sigma),
+        note=_note(run),
+        **shared,
+    )
+    hidden = math.nan
+    if run.contracting:
+        hidden = release_epsilon(run.delta, sigma=sigma, lipschitz=LIPSCHITZ, **_release(run))
+    return {**statement.columns(), "privacy_released": released, "privacy_epsilon_contraction": hidden}
+
+
+def excess_bound(run: Run, sigma: float, dimension: int) -> float:
+    """Return the paper's bound on the excess risk, the dimension put in; nan where neither corollary applies.
+
+    Corollary 1 for the last model of new users, Corollary 2 (its unnamed constant taken as 1) for a random stop.
+    """
+    if run.step != HARMONIC or not run.draw.once:
+        return math.nan
+    gradient = LIPSCHITZ + run.regularisation * run.radius
+    shared = {"n": run.users, "m": run.batch_size, "dimension": dimension, "gradient_bound": gradient}
+    if run.draw is Draw.NEW_USERS and run.release == "last":
+        constants = {"smoothness": run.smoothness, "strong_convexity": run.regularisation}
+        return float(last_iterate_rate(sigma=sigma, gradient_variance=LIPSCHITZ**2, **constants, **shared))
+    if run.draw is Draw.ONE_PASS and run.release == "random" and sigma > 0:
+        loss = {"lipschitz": LIPSCHITZ, "smoothness": CURVATURE, "radius": run.radius}
+        convex = {"strong_convexity": run.regularisation}
+        return average_iterate_rate(eta=run.step_sizes, sigma=sigma, **loss, **convex, **shared)
+    return math.nan
+
+
+def _sigma(given: Mapping[str, Any]) -> float | None:
+    """Return the given noise, or None where a budget is given; raises InputError where neither or both are."""
+    if ("sigma" in given) == ("epsilon" in given):
+        raise InputError("sigma, epsilon: a cell gives either the noise or the budget that it is calibrated to")
+    if "epsilon" in given:
+        if not given["epsilon"] > 0:
+            raise InputError(f"epsilon is {given['epsilon']!r} in the grid; it must be above 0 (inf: no privacy)")
+        return None
+    if not 0 <= given["sigma"] < math.inf:
+        raise InputError(f"sigma is {given['sigma']!r} in the grid; it must be at least 0 (0: no privacy) and finite")
+    return float(given["sigma"])
+
+
+def _release(run: Run) -> dict[str, Any]:
+    """Return the keywords of the release functions that a run fixes, noise and Lipschitz constant apart."""
+    return {
+        "n": run.users,
+        "m": run.batch_size,
+        "eta": run.step_sizes if run.step == HARMONIC else run.step,
+        "radius": run.radius,
+        "smoothness": run.smoothness,
+        "strong_convexity": run.regularisation,
+        "first_stop": run.first_stop,
+    }
+
+
+def _composed_epsilon(run: Run, sigma: float) -> float:
+    """Return epsilon with every round's model published."""
+    if run.draw.once:
+        return round_epsilon(run.delta, m=run.batch_size, sigma=sigma, lipschitz=LIPSCHITZ)
+    return rounds_epsilon(sigma, run.delta, run.users, run.batch_size, run.rounds, run.draw.sampling)
+
+
+def _note(run: Run) -> str:
+    """Say how the accounting relates to what runs."""
+    if not run.draw.once:
+        return "epsilon_pld composes the rounds' freshly drawn batches; all models may be released"
+    note = "each user takes part once; epsilon_pld is of that one round, and allows all models to be released"
+    if run.contracting:
+        note += "; epsilon_contraction needs every other model kept secret, and who took part when"
+    if run.contracting and run.long_steps:
+        note += f"; {run.long_steps} rounds step beyond 2/beta and are accounted for by the relaxed diameter"
+    return note

@@ -1,0 +1,180 @@
+"""Federated learning with a trusted aggregator: asoodeh2021, Algorithm 1, and its rivals, as an entry of the grid.
+
+Users hold one record each. A round averages m users' gradients of a regularised logistic loss, each with Gaussian
+noise, steps, and projects on a ball; what is released (the last model, one of a random round, all) and how users are
+drawn differ by cell. Excess risks are above the least risk in the ball, which a deterministic solver finds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpfl.algorithms.projected_sgd import Draw, Points, batches, iterates, released, stratified_stops
+from dpfl.data.binary_classification import BinaryTask
+from dpfl.data.loading import load_about
+from dpfl.errors import InputError
+from dpfl.experiments.shared.logistic_task import LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task, records_of
+from dpfl.experiments.shared.run_table import run_columns
+from dpfl.experiments.shared.settings import whole
+from dpfl.experiments.shared.synthetic_logistic import SYNTHETIC, synthetic_about, synthetic_task
+from dpfl.experiments.trusted_aggregator.aggregator_settings import Run, calibrated_sigma, excess_bound, privacy
+from dpfl.grid.sweep import Folders, Sweep
+from dpfl.models.glm import Array
+
+
+def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a row a cell: its keys, sigma, noise_multiplier and the columns of aggregator_settings.privacy.
+
+    sigma is the standard deviation of one user's noise in every coordinate, in the gradient's unit.
+    Raises InputError naming the setting or the cell's key that cannot be used.
+    """
+    rows = []
+    if sweep.settings["model"] == SYNTHETIC:
+        about = synthetic_about(about, sweep.settings)
+    for cell in sweep.cells:
+        run = Run.of(sweep.settings, cell)
+        _check_users(run, about)
+        sigma = calibrated_sigma(run)
+        columns = privacy(run, sigma)
+        noise = {"sigma": sigma, "noise_multiplier": columns["privacy_noise_multiplier"]}
+        rows.append({**cell, **noise, **columns})
+    return pd.DataFrame(rows)
+
+
+def train(
+    sweep: Sweep,
+    folders: Folders,
+    calibration: pd.DataFrame,
+    checkpoint: Path | None,
+    progress: Callable[[int, int], None],
+) -> pd.DataFrame:
+    """Return the run table: a row a run, cells in order and seeds within.
+
+    Metrics: excess_risk (of the users' own records; for new users of the population that they are drawn from), its
+    bound excess_bound (nan: none stated), least_risk, idle_excess_risk (of w = 0, where all start), accuracy_pct on the
+    test set, optimum_accuracy_pct. A run that stops at random has their means over `stops` stopping rounds, one in each
+    of as many equal parts of the range: the mean over the law of the stop, without bias. `progress` counts rounds.
+    `checkpoint` is not used: minutes at most.
+    Raises InputError where settings, cells, data or calibration cannot be used.
+    """
+    task = _task(sweep, folders)
+    runs = [Run.of(sweep.settings, cell) for cell in sweep.cells]
+    sigmas = calibration["sigma"].tolist()
+    if len(sigmas) != len(runs):
+        raise InputError(f"the calibration has {len(sigmas)} rows for {len(runs)} cells; run `dpfl account` again")
+    for run in runs:
+        _check_users(run, task.about)
+    draws = whole(sweep.settings, "stops")
+    groups: dict[tuple, list[int]] = {}
+    for place, run in enumerate(runs):
+        groups.setdefault(_stack_key(run), []).append(place)
+    total, done = sum(max(runs[place].rounds for place in places) for places in groups.values()), 0
+
+    def tick() -> None:
+        nonlocal done
+        done += 1
+        progress(done, total)
+
+    metrics: list[dict[str, list[float]]] = [{} for _ in runs]
+    goals: dict[tuple, Goal] = {}
+    for places in groups.values():
+        stack = [runs[place] for place in places]
+        stops = np.stack(
+            [[stratified_stops(seed, run.first_stop, run.rounds, draws) for run in stack] for seed in sweep.seeds]
+        )
+        weights = _run(task, stack, [sigmas[place] for place in places], sweep.seeds, stops, tick)
+        for model, place in enumerate(places):
+            metrics[place] = _measured(task, runs[place], goals, weights[..., model])
+    return _table(sweep, task, runs, calibration, metrics)
+
+
+def _task(sweep: Sweep, folders: Folders) -> BinaryTask:
+    """Return the sweep's task: read from the data set's folders, or drawn."""
+    if sweep.settings["model"] == SYNTHETIC:
+        return synthetic_task(load_about(folders.arrays), sweep.settings)
+    return load_task(sweep.settings["model"], folders)
+
+
+def _run(
+    task: BinaryTask,
+    stack: list[Run],
+    sigmas: list[float],
+    seeds: tuple[int, ...],
+    stops: NDArray[np.int64],
+    tick: Callable[[], None],
+) -> Array:
+    """Return the released models of runs that share their users' draws, shape (seeds, stops, features, models)."""
+    rounds = max(run.rounds for run in stack)
+    steps = np.zeros((len(stack), rounds))
+    for model, run in enumerate(stack):
+        steps[model, : run.rounds] = run.step_sizes
+    first = stack[0]
+    points = Points(
+        step_size=steps,
+        noise_scale=np.array(sigmas) / math.sqrt(first.batch_size),
+        radius=np.array([run.radius for run in stack]),
+        regularisation=np.array([run.regularisation for run in stack]),
+    )
+    source = batches(records_of(task), first.draw, seeds, first.users, first.batch_size)
+    return released(iterates(LOSS, source, seeds, points, clip_norm=LIPSCHITZ), stops, tick)
+
+
+def _stack_key(run: Run) -> tuple:
+    """Return what the runs of one stack share: the draw of users, and how many models are taken of a run."""
+    users = 0 if run.draw is Draw.NEW_USERS else run.users
+    return run.draw, users, run.batch_size, run.passes, run.first_stop == run.rounds
+
+
+def _measured(task: BinaryTask, run: Run, goals: dict[tuple, Goal], weights: Array) -> dict[str, list[float]]:
+    """Return the metrics of one cell, a value a seed, from its models (seeds, stops, features)."""
+    records = len(task.train_y) if run.draw is Draw.NEW_USERS else run.users
+    key = (records, run.regularisation, run.radius)
+    if key not in goals:
+        goals[key] = Goal(task.train_x[:records], task.train_y[:records], run.regularisation, run.radius)
+    goal = goals[key]
+    best = float(accuracy_pct(goal.optimum[:, None], task.test_x, task.test_y)[0])
+    return {
+        "excess_risk": [float(goal.excess(each.T).mean()) for each in weights],
+        "least_risk": [goal.least] * len(weights),
+        "idle_excess_risk": [float(goal.excess(np.zeros((weights.shape[-1], 1)))[0])] * len(weights),
+        "accuracy_pct": [float(accuracy_pct(each.T, task.test_x, task.test_y).mean()) for each in weights],
+        "optimum_accuracy_pct": [best] * len(weights),
+    }
+
+
+def _check_users(run: Run, about: Mapping[str, Any]) -> None:
+    """Raise InputError where the users are the table's records and there are not as many."""
+    records = about["records"]["train"]
+    if run.draw is not Draw.NEW_USERS and run.users > records:
+        raise InputError(f"users: n = {run.users}, but {about['name']} has {records} training records")
+
+
+def _table(
+    sweep: Sweep, task: BinaryTask, runs: list[Run], calibration: pd.DataFrame, metrics: list[dict[str, list[float]]]
+) -> pd.DataFrame:
+    """Return the run table; settings that are lists or mappings are a figure's, not a run's."""
+    run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.about)}
+    settings = {key: value for key, value in sweep.settings.items() if not isinstance(value, dict | list)}
+    dimension = task.train_x.shape[1]
+    rows = []
+    for run, cell, noise, measured in zip(runs, sweep.cells, calibration.to_dict("records"), metrics, strict=True):
+        spent = {key: value for key, value in noise.items() if key.startswith("privacy_")}
+        facts = {
+            "rounds": run.rounds,
+            "dimension": dimension,
+            "sigma": noise["sigma"],
+            "noise_multiplier": noise["noise_multiplier"],
+            "excess_bound": excess_bound(run, noise["sigma"], dimension),
+        }
+        for place, seed in enumerate(sweep.seeds):
+            own = {name: values[place] for name, values in measured.items()}
+            identity = {**run_of, "algorithm": sweep.algorithm, **settings, **cell, "seed": seed}
+            rows.append({**identity, "status": "finished", **own, **facts, **spent})
+    return pd.DataFrame(rows)

@@ -1,1 +1,0 @@
-"""What the entries of the grid without a trusted server share: noise, plans, training."""

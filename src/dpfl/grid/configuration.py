@@ -1,0 +1,92 @@
+"""The configuration: read, checked against the schema, completed with its defaults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+
+from dpfl.errors import InputError
+
+_SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.yaml"
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of the configuration, which is the workflow's."""
+    return yaml.safe_load(_SCHEMA.read_text(encoding="utf-8"))
+
+
+def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `config` checked and completed with every default.
+
+    Raises InputError, one line that names the key, for an unknown key, a wrong type or a value out of range.
+    """
+    rules = schema()
+    errors = sorted(Draft202012Validator(rules).iter_errors(config), key=lambda error: list(map(str, error.path)))
+    if errors:
+        raise InputError(_explain(errors[0]))
+    _refuse_nan(config, "")
+    return _with_defaults(config, rules)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the resolved configuration in the YAML file at `path`; raises InputError naming file and key."""
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except FileNotFoundError:
+        raise InputError(f"no configuration at {path}: name one with --config, or run where config.yaml lies") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(config, dict):
+        raise InputError(f"{path} must hold keys and values, found {type(config).__name__}")
+    try:
+        return resolve(config)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _explain(error) -> str:
+    """Return one line for a schema error: the key, what stands there, what would be right."""
+    key = ".".join(map(str, error.absolute_path))
+    if error.validator == "additionalProperties":
+        known = ", ".join(error.schema["properties"])
+        unknown = sorted(set(error.instance) - set(error.schema["properties"]), key=str)[0]
+        return f"unknown key {f'{key}.' if key else ''}{unknown} in the configuration; known here: {known}"
+    if error.validator == "oneOf":
+        deeper = [inner for inner in error.context if inner.absolute_path and len(inner.path) > 0]
+        if deeper:
+            return _explain(deeper[0])
+        return f"{key} is {error.instance!r} in the configuration; it must be {error.schema['description']}, as a list"
+    wanted = {
+        "type": f"of type {error.validator_value}",
+        "enum": f"one of {error.validator_value}",
+        "minimum": f"at least {error.validator_value}",
+        "maximum": f"at most {error.validator_value}",
+        "exclusiveMinimum": f"above {error.validator_value}",
+        "minItems": f"a list of at least {error.validator_value}",
+        "uniqueItems": "a list without repetition",
+        "minLength": "a text that is not empty",
+    }.get(error.validator, error.message)
+    return f"{key} is {error.instance!r} in the configuration; it must be {wanted}"
+
+
+def _refuse_nan(value: Any, key: str) -> None:
+    """Raise InputError for a NaN anywhere: it passes every comparison of the schema."""
+    if isinstance(value, float) and math.isnan(value):
+        raise InputError(f"{key} is not a number in the configuration")
+    children = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for name, child in children:
+        _refuse_nan(child, f"{key}.{name}".lstrip("."))
+
+
+def _with_defaults(config: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `config` with the schema's default for every key that it lacks, in the schema's order."""
+    complete = {}
+    for name, rule in rules["properties"].items():
+        value = config.get(name, rule["default"])
+        complete[name] = _with_defaults(value, rule) if rule.get("type") == "object" else value
+    return complete

@@ -1,0 +1,110 @@
+"""The training grid: one function expands what the papers list into sweeps. Workflow, command line and tests use it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpfl.catalog import Paper, load
+from dpfl.errors import InputError
+from dpfl.grid.sweep import Sweep
+
+
+def expand(config: Mapping[str, Any]) -> list[Sweep]:
+    """Return the sweeps of a resolved configuration (configuration.resolve), in the order of the papers' grids.
+
+    Raises InputError where `only` leaves nothing of a grid that is not empty, naming the restriction.
+    """
+    papers = [load(key) for key in config["papers"]]
+    entries = [(paper, entry) for paper in papers for entry in paper.grid.get(config["scale"], [])]
+    sweeps = [sweep for paper, entry in entries for sweep in _entry_sweeps(paper, entry, config)]
+    if len({(sweep.paper, sweep.name) for sweep in sweeps}) < len(sweeps):
+        raise InputError("two entries of a paper's grid give one sweep: let them differ in a sweep axis or in `part`")
+    if entries and not sweeps:
+        only = {axis: values for axis, values in config["only"].items() if values}
+        raise InputError(f"only: {only} leaves no run of scale {config['scale']}; widen it or choose another scale")
+    return sweeps
+
+
+def find(config: Mapping[str, Any], paper: str, name: str) -> Sweep:
+    """Return one sweep by paper and name; raises InputError that names the nearest known ones."""
+    sweeps = [sweep for sweep in expand(config) if sweep.paper == paper]
+    for sweep in sweeps:
+        if sweep.name == name:
+            return sweep
+    known = ", ".join(sweep.name for sweep in sweeps[:5]) or "none at this scale"
+    raise InputError(f"no sweep {name} of {paper} at scale {config['scale']}; there are {len(sweeps)}: {known}")
+
+
+def run_table(results: Path, paper: str, sweep: str) -> Path:
+    """Return where results/<scale> has the runs of a sweep: a compressed CSV, for most of its columns repeat."""
+    return results / "runs" / paper / f"{sweep}.csv.gz"
+
+
+def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, Any]) -> list[Sweep]:
+    """Return the sweeps of one entry of a paper's grid: the product of its sweep axes, seeds in groups."""
+    part = [entry["part"]] if "part" in entry else []
+    only = config["only"]
+    cells = tuple(cell for cell in _product(entry["cells"]) if _kept(cell, only))
+    seeds = _seeds(entry["seeds"], config["seeds"])
+    group = entry["seeds"]["per_sweep"]
+    sweeps = []
+    for axes in _product(entry["sweep"]):
+        if not cells or not _kept(axes, only):
+            continue
+        settings = {**paper.settings, **entry.get("settings", {}), **axes}
+        for chosen in _batched(seeds, group):
+            name = "_".join([*(_label(axis, value) for axis, value in axes.items()), *part, _seed_label(chosen)])
+            sweeps.append(Sweep(paper.key, entry["algorithm"], name, settings, cells, chosen, config["training"]))
+    return sweeps
+
+
+def _seeds(entry: Mapping[str, Any], chosen: list[int] | None) -> tuple[int, ...]:
+    """Return the seeds of an entry: those chosen in the configuration, else 0 to its count.
+
+    An entry that is `capped` answers a question on the side: a configuration can only take seeds from it.
+    """
+    own = range(entry["count"])
+    if chosen is None:
+        return tuple(own)
+    return tuple(seed for seed in chosen if seed in own or not entry.get("capped", False))
+
+
+def _product(axes: Mapping[str, list]) -> list[dict[str, Any]]:
+    """Return the product of named axes; an axis named "a,b" lists tuples of values for a and b."""
+    rows = []
+    for values in itertools.product(*axes.values()):
+        row: dict[str, Any] = {}
+        for axis, value in zip(axes, values, strict=True):
+            names = axis.split(",")
+            row.update(zip(names, value if len(names) > 1 else [value], strict=True))
+        rows.append(row)
+    return rows
+
+
+def _kept(row: Mapping[str, Any], only: Mapping[str, list]) -> bool:
+    """Return whether every restricted axis that the row has takes a listed value."""
+    return all(not only.get(axis) or row[axis] in only[axis] for axis in row)
+
+
+def _label(axis: str, value: Any) -> str:
+    """Return the part of a sweep's file name that one axis gives."""
+    prefix = {"batch_size": "b", "clients": "k", "delta": "delta", "rounds": "r"}.get(axis, "")
+    return prefix + re.sub(r"[^A-Za-z0-9]+", "_", str(value))
+
+
+def _seed_label(seeds: tuple[int, ...]) -> str:
+    """Return the part of a sweep's file name that its seeds give."""
+    if len(seeds) == 1:
+        return f"seed{seeds[0]}"
+    if list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+        return f"seeds{seeds[0]}to{seeds[-1]}"
+    return "seeds" + "_".join(map(str, seeds))
+
+
+def _batched(values: tuple[int, ...], size: int) -> list[tuple[int, ...]]:
+    """Return `values` in groups of `size`."""
+    return [values[start : start + size] for start in range(0, len(values), size)]

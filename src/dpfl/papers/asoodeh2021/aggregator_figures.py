@@ -1,0 +1,205 @@
+"""Figures from runs of Algorithm 1: what noise costs, how users are drawn, and what hiding the models buys."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dpfl.accounting.contraction.federated_release import release_epsilon, round_epsilon
+from dpfl.catalog import load
+from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
+from dpfl.papers.asoodeh2021.aggregator_runs import KEY, data_note, frontier, mean_risks, replacement
+from dpfl.reporting import style
+from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.results import Results
+
+WAY_NAMES = {
+    "hidden": "Algorithm 1, last model only (Theorem 2)",
+    "shown": "Algorithm 1, every model released",
+    "composed": "fresh batches, every model released (composition)",
+}
+RELEASES = ("random", "suffix_0.25", "suffix_0.5", "suffix_0.75", "last")
+DRAWS = {"one_pass": "without replacement", "with_replacement": "with replacement"}
+
+
+def not_run(width: float = 5.0) -> Figure:
+    """Return a picture that says that there is nothing to draw."""
+    figure, axis = style.panels(1, height=2.0, width=width)
+    axis.set_axis_off()
+    axis.text(0.5, 0.5, "no run of this study in this configuration", ha="center", va="center")
+    return figure
+
+
+def draw_price(data: pd.DataFrame) -> Figure:
+    """Draw excess risk against n, the noise's share against sigma^2, and excess risk against lambda."""
+    if data.empty:
+        return not_run()
+    figure, axes = style.panels(3, height=3.9, width=11)
+    price = data[data["study"] == "price"]
+    sizes = sorted(price["batch_size"].unique())
+    shown = price[price["batch_size"] == sizes[0]]
+    _lines(axes[0], shown, "users")
+    axes[0].set(title=f"against n, m = {sizes[0]}", xlabel="users n", ylabel="excess risk of the last model")
+    _shares(axes[1], price)
+    curvature = data[(data["study"] == "curvature")]
+    _lines(axes[2], curvature, "regularisation")
+    axes[2].set(title="against the strong convexity", xlabel="lambda")
+    for axis in axes:
+        axis.set(xscale="log", yscale="log")
+        if axis.has_data():
+            axis.legend(fontsize=7)
+    for axis, values in ((axes[0], shown["users"]), (axes[2], curvature["regularisation"])):
+        ticks = sorted(values.unique())[::2]
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.minorticks_off()
+    style.footer(
+        figure, f"Dashed: Corollary 1's bound with the dimension; dotted: the risk of w = 0. {data_note(data)}"
+    )
+    return figure
+
+
+def _lines(axis: Axes, rows: pd.DataFrame, x: str) -> None:
+    """Draw a line with bars for each sigma, its bound dashed, and the risk of w = 0."""
+    for number, (value, line) in enumerate(rows.groupby("sigma")):
+        look = {"color": style.COLOURS[number], "marker": style.MARKERS[number]}
+        line = line.sort_values(x)
+        axis.errorbar(line[x], line["excess_risk"], line["interval"], linestyle="-", label=f"sigma = {value:g}", **look)
+        axis.plot(line[x], line["excess_bound"], color=style.COLOURS[number], linestyle="--", linewidth=0.8)
+    if not rows.empty:
+        idle = rows.drop_duplicates(x).sort_values(x)
+        axis.plot(idle[x], idle["idle_excess_risk"], color=style.BLACK, linestyle=":", linewidth=1)
+
+
+def _shares(axis: Axes, price: pd.DataFrame) -> None:
+    """Draw the noise's share at the most users against sigma^2, with a line of slope 1 through the least."""
+    last = price[price["users"] == price["users"].max()]
+    for number, (size, rows) in enumerate(last.groupby("batch_size")):
+        silent = rows.loc[rows["sigma"] == 0, "excess_risk"]
+        noisy = rows[rows["sigma"] > 0].sort_values("sigma")
+        if silent.empty or noisy.empty:
+            continue
+        share = noisy["excess_risk"] - silent.item()
+        look = {"color": style.COLOURS[number], "marker": style.MARKERS[number]}
+        axis.plot(noisy["sigma"] ** 2, share, linestyle="-", label=f"m = {size}", **look)
+        if number == 0:
+            line = noisy["sigma"] ** 2 / noisy["sigma"].iloc[0] ** 2 * share.iloc[0]
+            axis.plot(noisy["sigma"] ** 2, line, color=style.BLACK, linestyle="--", linewidth=0.8, label="slope 1")
+    axis.set(
+        title=f"the noise's share, n = {last['users'].max():g}", xlabel="sigma^2", ylabel="excess risk due to noise"
+    )
+
+
+def draw_sampling(data: pd.DataFrame) -> Figure:
+    """Draw excess risk by release for both ways of drawing users, one panel a noise."""
+    if data.empty:
+        return not_run()
+    panels = list(data.groupby(["dataset", "batch_size", "sigma"]))
+    figure, axes = style.panels(len(panels), height=3.6, width=4.2 * len(panels) + 0.5, squeeze=False)
+    for axis, ((_, size, sigma), rows) in zip(axes[0], panels, strict=True):
+        rows = rows.set_index("release").reindex(RELEASES)
+        places = np.arange(len(rows))
+        for number, (draw, name) in enumerate(DRAWS.items()):
+            look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "none"}
+            axis.plot(places + 0.12 * (2 * number - 1), rows[draw], label=name, **look)
+        for place, (_, row) in zip(places, rows.iterrows(), strict=True):
+            axis.annotate(f"{row['difference']:+.1e}\n±{row['interval']:.0e}", (place, row[list(DRAWS)].max()),
+                          xytext=(0, 7), textcoords="offset points", ha="center", fontsize=6)  # fmt: skip
+        axis.set(title=f"sigma = {sigma:g}, m = {size}", xlabel="released model", ylabel="excess risk", yscale="log")
+        axis.set_xticks(places, [name.replace("_", "\n") for name in RELEASES])
+        axis.margins(y=0.25, x=0.1)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    style.footer(
+        figure, f"Numbers: without less with replacement, paired by seed, ± its 90 % interval. {data_note(data)}"
+    )
+    return figure
+
+
+def draw_frontier(data: pd.DataFrame) -> Figure:
+    """Draw accuracy and excess risk against epsilon, each way of spending it at its best step and batch size."""
+    if data.empty:
+        return not_run()
+    tasks = list(data.groupby(["dataset", "users"]))
+    figure, axes = style.panels(2, len(tasks), height=3.6, width=9, squeeze=False)
+    for row, ((dataset, users), task) in zip(axes, tasks, strict=True):
+        for axis, metric, bar in ((row[0], "accuracy_pct", "accuracy_interval"), (row[1], "excess_risk", "interval")):
+            _ways(axis, task, metric, bar)
+            axis.set_title(f"{dataset}, n = {users}")
+        row[0].set_ylabel("test accuracy (%)")
+        row[1].set(ylabel="excess risk", yscale="log")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8)
+    style.footer(
+        figure, f"Step and batch size: the best of the grid, a choice that no budget pays for. {data_note(data)}"
+    )
+    return figure
+
+
+def _ways(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
+    """Draw a metric against epsilon, a line a way, and its value without noise."""
+    for number, (way, name) in enumerate(WAY_NAMES.items()):
+        line = task[(task["way"] == way) & (task["epsilon"] < math.inf)].sort_values("epsilon")
+        look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
+        axis.errorbar(line["epsilon"], line[metric], line[bar], label=name, **look)
+    for value in task[(task["way"] == "composed") & (task["epsilon"] == math.inf)][metric]:
+        axis.axhline(value, color=style.BLACK, linestyle=":", linewidth=0.9, label="no noise")
+    budgets = sorted(set(task["epsilon"]) - {math.inf})
+    axis.set(xlabel="epsilon (replace one user, delta = 1e-5)", xscale="log")
+    axis.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
+    axis.minorticks_off()
+
+
+def hiding(results: Results) -> pd.DataFrame:
+    """Return epsilon with the last model alone and with all, a row a (step, m, n, noise_multiplier).
+
+    Columns also `gain`, the ratio of the two; at delta and constants of the paper's settings `hiding`.
+    """
+    given = load(KEY).settings["hiding"]
+    curvature = given["regularisation"]
+    theory = {"radius": given["radius"], "smoothness": CURVATURE + curvature, "strong_convexity": curvature}
+    rows = []
+    for step in given["steps"]:
+        for m in given["batch_sizes"]:
+            for n in given["users"]:
+                for multiplier in given["noise_multipliers"]:
+                    sigma = multiplier * LIPSCHITZ / math.sqrt(m)
+                    run = {"m": m, "sigma": sigma, "lipschitz": LIPSCHITZ}
+                    last = release_epsilon(given["delta"], n=n, eta=step, first_stop=n // m, **run, **theory)
+                    every = round_epsilon(given["delta"], **run)
+                    rows.append((step, m, n, multiplier, last, every, every / last if last > 0 else math.inf))
+    names = ["step", "m", "n", "noise_multiplier", "epsilon_last_model", "epsilon_all_models", "gain"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def draw_hiding(data: pd.DataFrame) -> Figure:
+    """Draw the gain in epsilon over (n, noise), a panel a (step, m), cells with their number."""
+    panels = list(data.groupby(["step", "m"]))
+    figure, axes = style.panels(len(panels), height=3.9, width=11, sharey=True)
+    for axis, ((step, m), rows) in zip(axes, panels, strict=True):
+        table = rows.pivot(index="noise_multiplier", columns="n", values="gain")
+        picture = axis.imshow(
+            np.log10(table.clip(upper=100.0)), vmin=0, vmax=2, origin="lower", cmap="viridis", aspect="auto"
+        )
+        for place, value in np.ndenumerate(table.to_numpy()):
+            text = ">99" if value > 99 else f"{value:.2g}" if value < 10 else f"{value:.0f}"
+            axis.annotate(
+                text, place[::-1], ha="center", va="center", fontsize=7, color="white" if value < 10 else "black"
+            )
+        axis.set_xticks(range(table.shape[1]), [f"1e{math.log10(n):.0f}" for n in table.columns])
+        axis.set_yticks(range(table.shape[0]), [f"{value:g}" for value in table.index])
+        axis.set(title=f"step {step:g}, m = {m:g}", xlabel="users n")
+        axis.grid(visible=False)
+    axes[0].set_ylabel("noise of a round's sum / L")
+    bar = figure.colorbar(picture, ax=axes, shrink=0.9, label="epsilon all models / epsilon last model")
+    bar.set_ticks([0, 1, 2], labels=["1", "10", "100"])
+    return figure
+
+
+RUN_FIGURES = {
+    "price": FigureRecipe(mean_risks, draw_price),
+    "sampling": FigureRecipe(replacement, draw_sampling),
+    "frontier": FigureRecipe(frontier, draw_frontier),
+    "hiding": FigureRecipe(hiding, draw_hiding),
+}

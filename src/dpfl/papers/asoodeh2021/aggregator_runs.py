@@ -1,0 +1,129 @@
+"""The runs of Algorithm 1, a study at a time, and what they say: means, paired differences, slopes."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from dpfl.reporting.results import Results
+from dpfl.reporting.statistics import mean_interval, slope, summarised
+
+KEY = "asoodeh2021"
+TASK = ["dataset", "stand_in_for", "batch_size"]
+COLUMNS = [*TASK, "regularisation", "sigma", "users", "dimension", "idle_excess_risk", "excess_bound"]
+FEWEST = 3
+"""Points that a slope is fitted to, at least."""
+PAIRED = ["draw", "release"]
+
+
+def study(results: Results, name: str) -> pd.DataFrame:
+    """Return the runs of one study of the paper's grid; empty where this configuration has none."""
+    runs = results.runs(KEY)
+    return runs if runs.empty else runs[runs["study"] == name]
+
+
+def mean_risks(results: Results) -> pd.DataFrame:
+    """Return a row a (task, regularisation, sigma, users): runs, mean excess risk, interval, constants and bounds.
+
+    `bound_as_printed` is Corollary 1 without the dimension; `study` is price or curvature.
+    """
+    parts = []
+    for name in ("price", "curvature"):
+        runs = study(results, name)
+        if not runs.empty:
+            parts.append(summarised(runs, COLUMNS, "excess_risk").assign(study=name))
+    if not parts:
+        return pd.DataFrame(columns=[*COLUMNS, "runs", "excess_risk", "interval", "study"])
+    return pd.concat(parts, ignore_index=True)
+
+
+def slopes(results: Results) -> pd.DataFrame:
+    """Return the fitted exponents of the noise's excess risk, a row a line of points.
+
+    The noise's share is a run's excess risk less that of the noiseless run with the same seed, users and batches.
+    Columns: TASK, against ("users" or "sigma^2"), fixed (the other's value), expected, points, runs, slope (mean of the
+    seeds' slopes), interval. Only points where the mean excess risk is below that of w = 0 count: beyond, the
+    projection on the ball holds the model and hides what the noise would cost.
+    """
+    columns = [*TASK, "against", "fixed", "expected", "points", "runs", "slope", "interval"]
+    runs = study(results, "price")
+    if runs.empty:
+        return pd.DataFrame(columns=columns)
+    cell = [*TASK, "users", "seed"]
+    silent = runs[runs["sigma"] == 0].set_index(cell)["excess_risk"]
+    noisy = runs[runs["sigma"] > 0].copy()
+    noisy["share"] = noisy["excess_risk"] - silent.reindex(pd.MultiIndex.from_frame(noisy[cell])).to_numpy()
+    noisy["sigma^2"] = noisy["sigma"] ** 2
+    mean = noisy.groupby([*TASK, "sigma", "users"])["excess_risk"].transform("mean")
+    noisy = noisy[mean < noisy["idle_excess_risk"]]
+    rows = []
+    for against, fixed, expected in (("users", "sigma", -1.0), ("sigma^2", "users", 1.0)):
+        for (*task, value), line in noisy.groupby([*TASK, fixed]):
+            if line[against].nunique() >= FEWEST:
+                fits = [slope(own[against], own["share"]) for _, own in line.groupby("seed")]
+                rows.append((*task, against, value, expected, line[against].nunique(), *mean_interval(fits)))
+    return pd.DataFrame(rows, columns=columns)
+
+
+def replacement(results: Results) -> pd.DataFrame:
+    """Return a row a (task, users, sigma, release): excess risk of both ways of drawing users and their difference.
+
+    Columns one_pass, with_replacement (means), difference (one pass less with replacement, paired by seed), interval.
+    """
+    columns = [*TASK, "users", "sigma", "release", "runs", "one_pass", "with_replacement", "difference", "interval"]
+    runs = study(results, "sampling")
+    if runs.empty:
+        return pd.DataFrame(columns=columns)
+    rows = []
+    for key, group in runs.groupby([*TASK, "users", "sigma", "release"], sort=False):
+        wide = group.pivot(index="seed", columns="draw", values="excess_risk")
+        count, difference, half = mean_interval(wide["one_pass"] - wide["with_replacement"])
+        means = (float(wide[name].mean()) for name in ("one_pass", "with_replacement"))
+        rows.append((*key, count, *means, difference, half))
+    return pd.DataFrame(rows, columns=columns)
+
+
+def frontier(results: Results) -> pd.DataFrame:
+    """Return the best point of every way to spend a budget, a row a (task, users, way, epsilon).
+
+    Ways: hidden (one pass, last model only, noise by Theorem 2), shown (one pass, every model), composed (fresh
+    batches, every model, noise by composition). Step size and batch size are those of the least mean excess risk:
+    a choice that no budget pays for. Columns: runs, excess_risk, interval, accuracy_pct, step, batch_size, sigma.
+    """
+    names = ["runs", "excess_risk", "interval", "accuracy_pct", "accuracy_interval", "step", "batch_size", "sigma"]
+    columns = ["dataset", "stand_in_for", "users", "optimum_accuracy_pct", "way", "epsilon", *names]
+    runs = study(results, "frontier")
+    if runs.empty:
+        return pd.DataFrame(columns=columns)
+    runs = runs.assign(way=[WAYS[pair] for pair in zip(runs["draw"], runs["release"], strict=True)])
+    rows = []
+    for key, group in runs.groupby(["dataset", "stand_in_for", "users", "optimum_accuracy_pct", "way", "epsilon"]):
+        points = group.groupby(["step", "batch_size", "sigma"])["excess_risk"].mean()
+        step, size, sigma = points.idxmin()
+        best = group[(group["step"] == step) & (group["batch_size"] == size)]
+        count, risk, half = mean_interval(best["excess_risk"])
+        _, accuracy, accuracy_half = mean_interval(best["accuracy_pct"])
+        rows.append((*key, count, risk, half, accuracy, accuracy_half, step, size, sigma))
+    return pd.DataFrame(rows, columns=columns)
+
+
+WAYS = {("one_pass", "last"): "hidden", ("one_pass", "all"): "shown", ("fresh", "all"): "composed"}
+
+
+def stand_ins(data: pd.DataFrame) -> list[str]:
+    """Return the names of the stand-ins among the data."""
+    return sorted(set(data.loc[data["stand_in_for"] != "", "dataset"]))
+
+
+def counted_runs(data: pd.DataFrame) -> str:
+    """Return how many runs a mean has, as text: one number, or a range."""
+    if data.empty:
+        return "0"
+    least, most = int(data["runs"].min()), int(data["runs"].max())
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def data_note(data: pd.DataFrame) -> str:
+    """Return how many runs a point has, on which data, and what the intervals are."""
+    named = data[["dataset", "stand_in_for"]].drop_duplicates().itertuples(index=False)
+    parts = [f"{row.dataset} (stand-in for {row.stand_in_for})" if row.stand_in_for else row.dataset for row in named]
+    return f"{counted_runs(data)} runs a point on {', '.join(parts) or 'no data'}; intervals: 90 %."

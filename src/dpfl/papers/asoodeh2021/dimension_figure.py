@@ -1,0 +1,111 @@
+"""What the noise costs by the number of features: runs on drawn records, beside both corollaries."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dpfl.experiments.trusted_aggregator.aggregator_settings import Run, excess_bound
+from dpfl.papers.asoodeh2021.aggregator_runs import FEWEST, KEY, data_note, study
+from dpfl.reporting import style
+from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.results import Results
+from dpfl.reporting.statistics import mean_interval, slope, summarised
+
+TASK = ["dataset", "stand_in_for", "users", "batch_size"]
+COLUMNS = [*TASK, "draw", "release", "sigma", "features", "excess_bound", "bound_as_printed"]
+PANELS = {
+    ("new_users", "last"): "last model (Corollary 1)",
+    ("one_pass", "random"): "random stop, one pass (Corollary 2)",
+}
+_WHOLE = ("users", "batch_size")
+_REAL = ("radius", "regularisation", "delta", "sigma")
+_TEXT = ("step", "draw", "release")
+
+
+def dimensions(results: Results) -> pd.DataFrame:
+    """Return a row a (draw, release, sigma, features): COLUMNS, runs, excess_risk (mean), interval, and exponent.
+
+    `excess_bound` is the corollary with the dimension put in, `bound_as_printed` without; `exponent` is the power of
+    features in the excess risk due to noise (a run's less that of the noiseless run with its seed), and
+    `exponent_interval` its half-width: alike in all rows of a line, nan without noise.
+    """
+    names = [*COLUMNS, "runs", "excess_risk", "interval", "exponent", "exponent_interval"]
+    runs = study(results, "dimension")
+    if runs.empty:
+        return pd.DataFrame(columns=names)
+    runs = runs.assign(bound_as_printed=[_printed(run) for _, run in runs.iterrows()])
+    table = summarised(runs, COLUMNS, "excess_risk")
+    line = [*TASK, "draw", "release", "sigma"]
+    return table.merge(pd.DataFrame(_exponents(runs, line), columns=[*line, *names[-2:]]), on=line, how="left")
+
+
+def _printed(run: pd.Series) -> float:
+    """Return the corollary's bound as printed: that of one dimension."""
+    given = {name: int(run[name]) for name in _WHOLE} | {name: float(run[name]) for name in _REAL}
+    return excess_bound(Run.of({}, given | {name: run[name] for name in _TEXT}), float(run["sigma"]), 1)
+
+
+def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
+    """Return each noisy line's key, and the mean over seeds of its exponent with the half-width of its interval."""
+    cell = [*TASK, "draw", "release", "features", "seed"]
+    silent = runs[runs["sigma"] == 0].set_index(cell)["excess_risk"]
+    noisy = runs[runs["sigma"] > 0]
+    share = noisy["excess_risk"] - silent.reindex(pd.MultiIndex.from_frame(noisy[cell])).to_numpy()
+    rows = []
+    for key, group in noisy.assign(share=share).groupby(line):
+        if group["features"].nunique() >= FEWEST:
+            fits = [slope(own["features"], own["share"]) for _, own in group.groupby("seed")]
+            rows.append((*key, *mean_interval(fits)[1:]))
+    return rows
+
+
+def draw(data: pd.DataFrame) -> Figure:
+    """Draw excess risk against the number of features, a panel a corollary, a line a noise."""
+    if data.empty:
+        return style.words("no run of this study in this configuration")
+    figure, axes = style.panels(len(PANELS), height=3.9, width=10)
+    sizes = sorted(data["features"].unique())
+    for axis, ((drawn, release), title) in zip(axes, PANELS.items(), strict=True):
+        _lines(axis, data[(data["draw"] == drawn) & (data["release"] == release)])
+        axis.set(title=title, xlabel="features d", xscale="log", yscale="log")
+        axis.set_xticks(sizes, [f"{d:g}" for d in sizes])
+        axis.minorticks_off()
+        axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, 0.86))
+    axes[0].set_ylabel("excess risk")
+    users = f"n = {data['users'].max():g}, m = {data['batch_size'].max():g}"
+    words = "Dashed: the bound with the dimension; dotted: as printed. d^x: fitted to what is due to noise."
+    style.footer(figure, f"{words} {users}. {data_note(data)}")
+    return figure
+
+
+def _lines(axis: Axes, rows: pd.DataFrame) -> None:
+    """Draw each noise's line with its two bounds."""
+    for number, (sigma, line) in enumerate(rows.groupby("sigma")):
+        line = line.sort_values("features")
+        fitted = line[["exponent", "exponent_interval"]].iloc[0]
+        name = f"sigma = {sigma:g}"
+        if sigma > 0:
+            name += f": d^({fitted.iloc[0]:.2f} ± {fitted.iloc[1]:.2f})"
+        look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "-"}
+        axis.errorbar(line["features"], line["excess_risk"], line["interval"], label=name, **look)
+        for bound, dash in (("excess_bound", "--"), ("bound_as_printed", ":")):
+            axis.plot(line["features"], line[bound], color=style.COLOURS[number], linestyle=dash, linewidth=0.9)
+
+
+def dimension_cost(results: Results) -> str:
+    """Say how the noise's share of the last model's excess risk grows with the number of features."""
+    data = results.figure(KEY, "dimension")
+    rows = data[(data["sigma"] > 0) & (data["release"] == "last")].drop_duplicates("sigma")
+    parts = [f"{row.exponent:.2f} ± {row.exponent_interval:.2f} at sigma = {row.sigma:g}" for row in rows.itertuples()]
+    if not parts:
+        return "How it grows with the number of features was not run here."
+    least, most = data["features"].min(), data["features"].max()
+    return (
+        f"The print has no dimension d: on drawn records of {least:g} to {most:g} features the noise's part grows as d "
+        f"to the power {', '.join(parts)}. {data_note(data)}"
+    )
+
+
+DIMENSION = {"dimension": FigureRecipe(dimensions, draw)}

@@ -1,0 +1,96 @@
+"""Five papers on one task: what each kind of trust is worth at equal epsilon."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from dpfl.experiments.trust_models.trust_settings import TRUST, Way
+from dpfl.papers.asoodeh2021.aggregator_runs import data_note, study
+from dpfl.reporting import style
+from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.results import Results
+from dpfl.reporting.statistics import mean_interval
+
+NAMES = {
+    Way.CENTRAL: "DP-SGD, fresh batches",
+    Way.CENTRAL_FULL: "DP gradient descent, full batches",
+    Way.LAST_MODEL: "projected one pass (asoodeh2021)",
+    Way.PNSGD: "PNSGD (asoodeh2020)",
+    Way.SHUFFLED: "minibatch, shuffled (lowy2021)",
+    Way.MINIBATCH: "minibatch (lowy2021)",
+    Way.AVERAGING: "federated averaging (bhaskar2025)",
+    Way.ASYNCHRONOUS: "asynchronous DP-SGD (vandijk2023)",
+}
+COLOURS = dict(zip(dict.fromkeys(TRUST.values()), (style.BLACK, style.GREEN, style.ORANGE, style.BLUE), strict=True))
+MARKERS = (*style.MARKERS, "*")
+TASK = ["dataset", "stand_in_for", "users", "clients", "optimum_accuracy_pct"]
+
+
+def data(results: Results) -> pd.DataFrame:
+    """Return each way's best step at each epsilon: TASK, way, trust, epsilon, runs, accuracy, excess risk, intervals.
+
+    The step is that of the least mean excess risk: a choice that no budget pays for.
+    """
+    columns = [*TASK, "way", "trust", "epsilon", "step", "runs", "accuracy_pct", "accuracy_interval"]
+    columns += ["excess_risk", "interval"]
+    runs = study(results, "comparison")
+    rows = []
+    for key, group in runs.groupby([*TASK, "way", "trust", "epsilon"], sort=False) if len(runs) else ():
+        step = group.groupby("step")["excess_risk"].mean().idxmin()
+        best = group[group["step"] == step]
+        count, accuracy, accuracy_half = mean_interval(best["accuracy_pct"])
+        rows.append((*key, step, count, accuracy, accuracy_half, *mean_interval(best["excess_risk"])[1:]))
+    return pd.DataFrame(rows, columns=columns)
+
+
+def draw(table: pd.DataFrame) -> Figure:
+    """Draw accuracy and excess risk against epsilon, colours by trust, markers by algorithm."""
+    if (table["epsilon"] == math.inf).all():
+        figure, axis = style.panels(1, height=2.0, width=5.0)
+        axis.set_axis_off()
+        axis.text(0.5, 0.5, "no private run of this study in this configuration", ha="center", va="center")
+        return figure
+    tasks = list(table.groupby(["dataset", "users", "clients"]))
+    figure, axes = style.panels(2, len(tasks), height=4.0, width=10.5, squeeze=False)
+    for row, ((dataset, users, clients), task) in zip(axes, tasks, strict=True):
+        for axis, metric, bar in ((row[0], "accuracy_pct", "accuracy_interval"), (row[1], "excess_risk", "interval")):
+            _lines(axis, task, metric, bar)
+            axis.set_title(f"{dataset}, n = {users:g}, {clients:g} clients")
+        row[0].axhline(task["optimum_accuracy_pct"].iloc[0], color=style.BLACK, linestyle=":", linewidth=0.8)
+        row[0].set_ylabel("test accuracy (%)")
+        row[1].set(ylabel="excess risk", yscale="log")
+    _legend(figure, axes[0][0])
+    words = "Dotted: the optimum. Each way at its best step. Federated ways: one client's budget for its own records."
+    style.footer(figure, f"{words} {data_note(table)}")
+    return figure
+
+
+def _lines(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
+    """Draw a metric against epsilon, a line a way."""
+    for number, way in enumerate(Way):
+        line = task[(task["way"] == way) & (task["epsilon"] < math.inf)].sort_values("epsilon")
+        look = {"color": COLOURS[TRUST[way]], "marker": MARKERS[number], "linestyle": style.DASHES[number % 7]}
+        axis.errorbar(line["epsilon"], line[metric], line[bar], label=way, **look)
+    budgets = sorted(set(task["epsilon"]) - {math.inf})
+    axis.set(xlabel="epsilon (replace one record, delta = 1e-5)", xscale="log")
+    axis.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
+    axis.minorticks_off()
+
+
+def _legend(figure: Figure, axis: Axes) -> None:
+    """Name the ways beside the panels, under whom each has to trust."""
+    lines = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    entries = []
+    for trust in dict.fromkeys(TRUST.values()):
+        entries.append((Line2D([], [], linestyle="none"), f"{trust}:"))
+        entries += [(lines[way], NAMES[way]) for way in Way if TRUST[way] == trust]
+    look = {"fontsize": 7, "title": "who has to be trusted", "title_fontsize": 8, "alignment": "left"}
+    figure.legend(*zip(*entries, strict=True), loc="outside right upper", **look)
+
+
+COMPARISON = {"five_papers": FigureRecipe(data, draw)}

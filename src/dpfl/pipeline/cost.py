@@ -1,0 +1,247 @@
+"""What a sweep costs: time and memory by a table of measured unit costs (costs.csv beside this file).
+
+A sweep's work is counted in two units: steps (a batch of one client or of a whole stack, whatever it holds) and records
+(one model's gradient of one record). Time on one core is fixed_seconds + steps * step_seconds + records *
+record_seconds of the sweep's kind. Kinds are pfl/<model>/<grey or colour>, for which `dpfl plan --measure` times the
+training step itself, and <algorithm>/<dataset>/<study or model> for the rest, fitted to finished sweeps
+(dpfl.pipeline.cost_fitting). Nothing here imports torch: the workflow asks at every start.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dpfl.data.datasets import COLOUR_DATASETS, DATASETS, image_shape
+from dpfl.engine.memory_budget import CPU_GB
+from dpfl.grid.sweep import Sweep
+
+TABLE = Path(__file__).with_name("costs.csv")
+PREDICTION = 1 / 3  # of a gradient: one forward pass of about three passes
+GPU_FLOPS = 2e13  # a second, sustained: a guess that stands until `dpfl plan --measure` has run on the GPU
+GPU_STEP_SECONDS = 2e-3  # likewise: launches of one step's kernels
+MARGIN = 3.0  # of a time limit over the estimate: nodes differ, and limits are for the unforeseen
+LEAST_MINUTES = 10
+BASE_MB = 700  # Python with torch, and Snakemake around it
+SHORT_SECONDS = 300.0  # below it several sweeps go into one job
+UNKNOWN_SECONDS = 3600.0  # an algorithm that nobody has measured
+
+ON_GPU = ("pfl",)
+"""Algorithms that train on the device that the configuration names; the others are numpy on a CPU."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a sweep does, over all its seeds."""
+
+    steps: float
+    records: float
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A kind's unit costs on one core of the machine that was measured; memory without training's own budget.
+
+    `parameters` and `flops` (of one record's gradient) are those of an image model, else 0.
+    """
+
+    kind: str
+    fixed_seconds: float
+    step_seconds: float
+    record_seconds: float
+    memory_mb: float
+    parameters: int
+    flops: float
+
+    def seconds(self, work: Work) -> float:
+        """Return the time that `work` takes."""
+        return self.fixed_seconds + work.steps * self.step_seconds + work.records * self.record_seconds
+
+    def scaled(self, factor: float) -> Unit:
+        """Return the unit on a machine that takes `factor` times as long."""
+        times = {name: getattr(self, name) * factor for name in ("fixed_seconds", "step_seconds", "record_seconds")}
+        return replace(self, **times)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one job needs: seconds on the cores (or the GPU) that it asks for, and memory, without any margin."""
+
+    kind: str
+    seconds: float
+    memory_mb: float
+    gpus: int
+    known: bool
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a job of its own is not worth while: on a CPU, and within minutes."""
+        return self.known and not self.gpus and self.seconds < SHORT_SECONDS
+
+    def limit_minutes(self, attempt: int) -> int:
+        """Return the time limit of the `attempt`-th try (from 1): the estimate with a margin, doubled each time."""
+        return math.ceil(max(LEAST_MINUTES, MARGIN * self.seconds / 60) * 2 ** (attempt - 1))
+
+    def limit_mb(self, attempt: int) -> int:
+        """Return the memory of the `attempt`-th try: the estimate with a quarter's margin, half as much more each."""
+        return math.ceil(1.25 * self.memory_mb * (1 + 0.5 * (attempt - 1)))
+
+
+@cache
+def table() -> dict[str, Unit]:
+    """Return the shipped unit costs by kind."""
+    return read(TABLE)
+
+
+def read(path: Path) -> dict[str, Unit]:
+    """Return the unit costs in a file, by kind."""
+    numbers = {"parameters": int}
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    fields = [{name: numbers.get(name, float)(text) for name, text in row.items() if name != "kind"} for row in rows]
+    return {row["kind"]: Unit(row["kind"], **each) for row, each in zip(rows, fields, strict=True)}
+
+
+def kind_of(sweep: Sweep) -> str:
+    """Return the kind whose unit costs a sweep has."""
+    if sweep.algorithm == "pfl":
+        return f"pfl/{sweep.settings['model']}/{'colour' if sweep.dataset in COLOUR_DATASETS else 'grey'}"
+    study = next((sweep.settings[name] for name in ("study", "experiment", "model") if sweep.settings.get(name)), None)
+    return "/".join([sweep.algorithm, sweep.dataset, *([study] if study else [])])
+
+
+def estimate(sweep: Sweep, units: Mapping[str, Unit] | None = None) -> Cost:
+    """Return what a sweep needs on the machine that its configuration asks for.
+
+    `units` replaces the shipped table. Threads shorten nothing: the engine's gain from a second one is small. A kind
+    that was never measured is taken for the dearest one of its algorithm on another dataset, and is not `known`.
+    """
+    units = table() if units is None else units
+    kind, work = kind_of(sweep), work_of(sweep)
+    unit = units.get(kind)
+    gpus = int(sweep.machine["device"] == "cuda" and sweep.algorithm in ON_GPU)
+    if unit is None:
+        others = [other for name, other in units.items() if name.startswith(f"{sweep.algorithm}/")]
+        seconds = max((other.seconds(work) for other in others), default=UNKNOWN_SECONDS)
+        memory = max((other.memory_mb for other in others), default=4 * BASE_MB)
+        return Cost(kind, seconds, memory, gpus, known=False)
+    if sweep.algorithm != "pfl":
+        return Cost(kind, unit.seconds(work), unit.memory_mb, gpus, known=True)
+    memory = _pfl_memory_mb(sweep, unit)
+    if gpus:
+        seconds = unit.fixed_seconds + work.steps * GPU_STEP_SECONDS + work.records * unit.flops / GPU_FLOPS
+        return Cost(kind, seconds, memory, gpus, known=False)
+    return Cost(kind, unit.seconds(work), memory, gpus, known=True)
+
+
+def work_of(sweep: Sweep) -> Work:
+    """Return the work of a sweep; of an algorithm that is not known here, its seeds times its cells."""
+    count = _COUNTS.get(sweep.algorithm)
+    if count is None:
+        return Work(0.0, len(sweep.seeds) * len(sweep.cells))
+    return count(sweep)
+
+
+def _pfl(sweep: Sweep) -> Work:
+    """Every client's batches in every epoch, and what is trained and measured on them."""
+    given = sweep.settings
+    training, test = DATASETS[sweep.dataset]
+    clients = int(given["clients"])
+    shares = given["client_share"] if isinstance(given["client_share"], list) else [given["client_share"]] * clients
+    sizes = [int(training * min(1.0, share)) for share in shares]
+    schedules = [_schedule(cell) for cell in sweep.cells]
+    trained = trained_models(sweep.cells)
+    steps = len(trained) * sum(math.ceil(size / int(given["batch_size"])) for size in sizes)
+    evaluated = sum(len(schedule) for schedule in schedules) * test
+    seeds = len(sweep.seeds)
+    return Work(seeds * steps, seeds * (sum(trained) * sum(sizes) + PREDICTION * evaluated))
+
+
+def trained_models(cells: tuple[dict[str, Any], ...]) -> list[int]:
+    """Return for each epoch how many models a client trains: cells that still agree are trained once."""
+    schedules = [_schedule(cell) for cell in cells]
+    ends = [list(itertools.accumulate(schedule)) for schedule in schedules]
+    counts = []
+    for epoch in range(1, max(last[-1] for last in ends) + 1):
+        states = {
+            (cell["epsilon"], cell.get("clip"), own[-1], tuple(end for end in own if end < epoch))
+            for cell, own in zip(cells, ends, strict=True)
+            if epoch <= own[-1]
+        }
+        counts.append(len(states))
+    return counts
+
+
+def _schedule(cell: Mapping[str, Any]) -> list[int]:
+    """Return a cell's local epochs, round by round."""
+    epochs = cell["local_epochs"]
+    return list(epochs) if isinstance(epochs, list | tuple) else [epochs] * cell["rounds"]
+
+
+def _pfl_memory_mb(sweep: Sweep, unit: Unit) -> float:
+    """Prepared inputs, every client's models with momentum, and the budget for gradients."""
+    training, test = DATASETS[sweep.dataset]
+    channels, side = image_shape(sweep.dataset)
+    numbers = 81 * channels * (side // 4) ** 2 if sweep.needs_features else channels * side**2
+    models = int(sweep.settings["clients"]) * len(sweep.cells)
+    held = 4 * ((training + test) * numbers + 3 * models * unit.parameters) / 2**20
+    on_gpu = sweep.machine["device"] == "cuda"  # whose gradients take none of the host's memory
+    return BASE_MB + held + 1024 * (0.0 if on_gpu else sweep.machine["memory_gb"] or CPU_GB)
+
+
+def _asynchronous(sweep: Sweep) -> Work:
+    """Every cell's rounds, each cell for itself."""
+    training, _ = DATASETS[sweep.dataset]
+    steps = records = 0.0
+    for cell in sweep.cells:
+        given = {**sweep.settings, **cell}
+        factor = int(given.get("batch_factor", 1))
+        passes = int(given["epochs"]) * (factor if given.get("scaling") == "rounds" else 1)
+        steps += passes * training / (int(given["batch_size"]) * factor)
+        records += passes * training
+    return Work(len(sweep.seeds) * steps, len(sweep.seeds) * records)
+
+
+def _one_by_one(sweep: Sweep) -> Work:
+    """One pass over the users for each law, order and release; its cells and seeds go together."""
+    users = int(sweep.settings["users"])
+    stacks = {(cell["law"], cell["order"], cell["release"]) for cell in sweep.cells}
+    return Work(users * len(stacks), users * len(sweep.cells) * len(sweep.seeds))
+
+
+def _projected(sweep: Sweep) -> Work:
+    """Rounds of batches; cells with equal draws go together."""
+    steps: dict[tuple, float] = {}
+    records = 0.0
+    for cell in sweep.cells:
+        given = {**sweep.settings, **cell}
+        taken = int(given.get("passes", 1)) * int(given["users"])
+        stack = given["draw"], given["release"] in ("last", "all"), "new" in given["draw"] or given["users"]
+        steps[stack] = max(steps.get(stack, 0.0), taken / int(given["batch_size"]))
+        records += taken
+    return Work(sum(steps.values()), records * len(sweep.seeds))
+
+
+def _local(sweep: Sweep) -> Work:
+    """Rounds of every algorithm, and the grid of step sizes and clip norms of every cell in each of them."""
+    given = sweep.settings
+    points = sum(given["step_exponents"][cell["algorithm"]][2] * len(given["clip_norms"]) for cell in sweep.cells)
+    rounds = int(given["rounds"]) * int(given["repetitions"]) * len(sweep.seeds)
+    algorithms = {cell["algorithm"] for cell in sweep.cells}
+    return Work(rounds * len(algorithms), rounds * int(given["participating"]) * points)
+
+
+_COUNTS: dict[str, Callable[[Sweep], Work]] = {
+    "pfl": _pfl,
+    "asynchronous": _asynchronous,
+    "pnsgd": _one_by_one,
+    "projected": _projected,
+    "ldp_regression": _local,
+    "ldp_classification": _local,
+}

@@ -1,0 +1,113 @@
+"""Unit costs fitted to what finished stages took: what `dpfl plan --fit` writes to costs.csv."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import nnls
+
+from dpfl.files import write_atomically
+from dpfl.grid import configuration, expansion
+from dpfl.grid.sweep import Sweep
+from dpfl.pipeline.cost import BASE_MB, Unit, Work, kind_of, work_of
+
+COLUMNS = ("kind", "fixed_seconds", "step_seconds", "record_seconds", "memory_mb", "parameters", "flops")
+SAMPLED_SECONDS = 60.0  # Snakemake samples processor time too coarsely below
+START_SECONDS = 3.0  # of a process that trains, before it trains
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A finished sweep: its kind, its work, the processor seconds and the memory that it took."""
+
+    sweep: Sweep
+    work: Work
+    seconds: float
+    memory_mb: float
+
+
+def measured(results: Path) -> Iterator[Measured]:
+    """Yield the finished sweeps below a folder of results that Snakemake has measured, all scales."""
+    for resolved in sorted(results.glob("*/config.yaml")):
+        for sweep in expansion.expand(configuration.read(resolved)):
+            path = resolved.parent / "benchmarks" / f"train_{sweep.paper}_{sweep.name}.tsv"
+            taken = (
+                read_benchmark(path) if expansion.run_table(resolved.parent, sweep.paper, sweep.name).exists() else None
+            )
+            if taken is not None:
+                yield Measured(sweep, work_of(sweep), *taken)
+
+
+def read_benchmark(path: Path) -> tuple[float, float] | None:
+    """Return processor seconds and the largest resident megabytes of a job that Snakemake measured, or None.
+
+    Short jobs' processor time is what the clock says: Snakemake looks at it only now and then.
+    """
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    try:
+        clock, processor, memory = (float(rows[-1][name]) for name in ("s", "cpu_time", "max_rss"))
+    except (IndexError, ValueError, KeyError):
+        return None
+    return (processor if clock > SAMPLED_SECONDS else clock), memory
+
+
+def fit(units: Mapping[str, Unit], sweeps: list[Measured]) -> dict[str, Unit]:
+    """Return `units` with the kinds of measured sweeps fitted to them.
+
+    Image models keep what their training step was timed at, times the median over sweeps of what they took over what
+    that predicts: evaluation, data and the like. Other kinds get non-negative least squares.
+    """
+    by_kind: dict[str, list[Measured]] = defaultdict(list)
+    for each in sweeps:
+        by_kind[kind_of(each.sweep)].append(each)
+    fitted = dict(units)
+    for kind, group in by_kind.items():
+        if kind.startswith("pfl/"):
+            fitted[kind] = _stretched(units[kind], group) if kind in units else _least_squares(kind, group)
+        else:
+            fitted[kind] = _least_squares(kind, group)
+    return fitted
+
+
+def write(units: Mapping[str, Unit], path: Path) -> None:
+    """Write unit costs, three digits of each."""
+    rows = [[unit.kind, *(f"{getattr(unit, name):.4g}" for name in COLUMNS[1:5])] for unit in units.values()]
+    ends = [[str(unit.parameters), f"{unit.flops:.0f}"] for unit in units.values()]
+    lines = [",".join([*row, *end]) for row, end in zip(rows, ends, strict=True)]
+    write_atomically(path, "\n".join([",".join(COLUMNS), *sorted(lines)]) + "\n")
+
+
+def _stretched(unit: Unit, group: list[Measured]) -> Unit:
+    """Return a timed kind, slower or faster by what its sweeps took beyond the fixed part."""
+    ratios = [(each.seconds - unit.fixed_seconds) / (unit.seconds(each.work) - unit.fixed_seconds) for each in group]
+    factor = max(0.2, float(np.median(ratios)))
+    scaled = {name: getattr(unit, name) * factor for name in ("step_seconds", "record_seconds")}
+    return replace(unit, **scaled)
+
+
+def _least_squares(kind: str, group: list[Measured]) -> Unit:
+    """Return fixed, step and record costs, none negative, of least error, a sweep's variance growing as its time.
+
+    A single sweep takes the start of its process, and the rest by its work, so that more seeds cost more.
+    """
+    seconds = np.array([each.seconds for each in group])
+    works = np.array([[each.work.steps, each.work.records] for each in group])
+    if len(group) == 1:
+        fixed = float(min(START_SECONDS, seconds[0]))
+        step, record = (seconds[0] - fixed) * (works[0] > 0) / np.maximum(works[0], 1e-300) / max(1, sum(works[0] > 0))
+    else:
+        design = np.column_stack([np.ones(len(group)), works]) / np.sqrt(seconds)[:, None]
+        scale = design.max(axis=0)
+        scale[scale == 0] = 1.0
+        solution, _ = nnls(design / scale, np.sqrt(seconds))
+        fixed, step, record = solution / scale
+    # Memory is sampled too, so a short job seems to need less than its imports take.
+    return Unit(kind, fixed, step, record, max(BASE_MB, *(each.memory_mb for each in group)), 0, 0.0)

@@ -1,0 +1,123 @@
+"""Times of the training step of image models on this machine, by running it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from math import inf
+from statistics import geometric_mean, median
+
+import numpy as np
+import torch
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
+
+from dpfl.data.datasets import COLOUR, GREY
+from dpfl.engine.cross_entropy import cross_entropy
+from dpfl.engine.network_gradients import gradient_rule
+from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.per_record_gradients import StackedGradients
+from dpfl.engine.sgd import SGD, Variants
+from dpfl.mechanisms.noise import base_noise
+from dpfl.models.image_models import ImageModel, build
+from dpfl.pipeline.cost import BASE_MB, Unit
+
+KINDS = tuple(f"pfl/{model}/{colour}" for model in ImageModel for colour in ("grey", "colour"))
+BATCH = 64
+FEW, MANY = 3, 18  # models in a stack: one budget without privacy to two with
+FIXED_SECONDS = 6.0  # imports, data and a little of everything
+MEMORY_BYTES = 2**30
+
+
+def measure(kinds: Iterable[str], seconds: float, device: str = "cpu") -> dict[str, Unit]:
+    """Return the unit costs of `kinds` of image models on this machine, within about `seconds` altogether.
+
+    A kind's step is timed on a small and a large stack: what they differ by is the cost of records, the rest that of a
+    step. Time is processor time of one thread on a CPU, which a busy machine disturbs least, and time on the clock on a
+    GPU.
+    """
+    kinds = [kind for kind in kinds if kind in KINDS]
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return {kind: _unit(kind, seconds / len(kinds), torch.device(device)) for kind in kinds}
+    finally:
+        torch.set_num_threads(before)
+
+
+def slowdown(measured: dict[str, Unit], shipped: dict[str, Unit]) -> float:
+    """Return how many times as long this machine takes as that of the shipped table, by what both have measured."""
+    ratios = [_typical(unit) / _typical(shipped[kind]) for kind, unit in measured.items() if kind in shipped]
+    return geometric_mean(ratios) if ratios else 1.0
+
+
+def stacked_step(kind: str, models: int, device: torch.device) -> Callable[[], None]:
+    """Return a training step of a stack of `models`: batch, clipped gradients, noise, momentum."""
+    _, model, colour = kind.split("/")
+    shape = GREY if colour == "grey" else COLOUR
+    channels, height, width = shape
+    reads = (81 * channels, height // 4, width // 4) if ImageModel(model).reads_features else shape
+    inputs = torch.randn(8 * BATCH, *reads, generator=torch.Generator().manual_seed(0)).to(device)
+    labels = (torch.arange(8 * BATCH) % 10).to(device)
+    module = build(ImageModel(model), shape, seed=0).to(device)
+    layout = Layout.of(module)
+    flat = layout.flatten({name: value.detach() for name, value in module.named_parameters()})
+    weights = flat.repeat(1, models, 1)
+    velocity = torch.zeros_like(weights)
+    clip_norms = torch.tensor([inf if place % 3 == 0 else 1.0 for place in range(models)], device=device)
+    gradients = StackedGradients(gradient_rule(module, cross_entropy, inputs[0]), inputs[0], MEMORY_BYTES)
+    sgd = SGD(gradients, Variants(clip_norms, torch.ones_like(clip_norms)), 0.01, 0.5)
+    address = {"seed": 0, "client": 0, "epoch": 0, "dtype": weights.dtype, "device": weights.device}
+
+    def noise(group: int, step: int) -> torch.Tensor:
+        return base_noise(layout.size, step=step, **address)
+
+    def step() -> None:
+        sgd.epoch(weights, velocity, (inputs, labels), [[np.arange(BATCH)]], [BATCH], noise)
+
+    return step
+
+
+def flops_of_a_record(kind: str) -> tuple[int, float]:
+    """Return a model's number of parameters and the operations of one record's plain gradient."""
+    _, model, colour = kind.split("/")
+    shape = GREY if colour == "grey" else COLOUR
+    channels, height, width = shape
+    reads = (81 * channels, height // 4, width // 4) if ImageModel(model).reads_features else shape
+    module = build(ImageModel(model), shape, seed=0)
+    with FlopCounterMode(display=False) as counter:
+        functional.cross_entropy(module(torch.zeros(BATCH, *reads)), torch.zeros(BATCH, dtype=torch.int64)).backward()
+    return sum(each.numel() for each in module.parameters()), counter.get_total_flops() / BATCH
+
+
+def _unit(kind: str, seconds: float, device: torch.device) -> Unit:
+    """Time one kind for about `seconds`."""
+    parameters, flops = flops_of_a_record(kind)
+    few = _time(stacked_step(kind, FEW, device), seconds / 2, device)
+    record = few / (BATCH * FEW)
+    if few * MANY / FEW < seconds / 4:  # else records are all that counts
+        many = _time(stacked_step(kind, MANY, device), seconds / 2, device)
+        record = min(record, max(0.0, (many - few) / (BATCH * (MANY - FEW))))
+    return Unit(kind, FIXED_SECONDS, few - FEW * BATCH * record, record, BASE_MB, parameters, flops)
+
+
+def _time(step: Callable[[], None], seconds: float, device: torch.device) -> float:
+    """Return the median time of a step, after a first one that does not count."""
+    clock = time.process_time if device.type == "cpu" else time.perf_counter
+    times: list[float] = []
+    start = time.perf_counter()
+    step()
+    while not times or time.perf_counter() - start < seconds:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        before = clock()
+        step()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(clock() - before)
+    return median(times)
+
+
+def _typical(unit: Unit) -> float:
+    """Return the time of a step of a stack in the middle."""
+    return unit.step_seconds + unit.record_seconds * BATCH * 9

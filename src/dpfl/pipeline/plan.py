@@ -1,0 +1,144 @@
+"""What a run will need, before anything starts: jobs, core-hours or GPU-hours, memory, time on the clock."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dpfl.catalog import load
+from dpfl.data.datasets import DATASETS, image_shape
+from dpfl.errors import InputError
+from dpfl.grid import expansion
+from dpfl.grid.sweep import Sweep
+from dpfl.pipeline.cost import Cost, Unit, estimate
+
+PROFILES = Path("workflow") / "profiles"
+QUEUED_SECONDS = 25.0  # of a cluster's job: Snakemake starts three times in it, and is asked about it now and then
+STARTED_SECONDS = 0.5  # of a job on this machine: Snakemake's own time for it
+GROUPED = 4  # short sweeps that make one cluster job (workflow/profiles/slurm/config.yaml)
+# Processor seconds of the stages that do not train, as the demo and scale paper took them on the machine of costs.csv.
+ARRAYS_SECONDS, CLAIMS_SECONDS, END_SECONDS = 2.0, 2.5, 12.0  # END: audit, report and crate
+FEATURES_SECONDS, IMAGE_SECONDS = 8.0, 0.0018  # a job, and each grey image of 28 x 28
+ACCOUNTING_SECONDS, CELL_SECONDS = 4.0, 0.05  # a paper, and each cell whose noise is calibrated
+PAGES_SECONDS, PAGE_SECONDS = 3.0, 1.5  # a job that makes a paper's tables or figures, and each of them
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run would take place: how many jobs at once, and what each costs on top."""
+
+    name: str
+    at_once: int
+    extra_seconds: float
+    groups: bool
+
+
+def place(profile: str, threads: int, device: str, at_once: int | None = None) -> Place:
+    """Return the place that a profile stands for; raises InputError for a profile that is not there.
+
+    On this machine as many jobs go together as it has cores for (one where they need its GPU); on a cluster as many as
+    the site's file lets into the queue, as if it had room for them all. `at_once` says it instead.
+    """
+    folder = PROFILES / profile
+    if not (folder / "config.yaml").is_file():
+        raise InputError(f"no profile {profile} in {PROFILES}")
+    site = folder / "site.yaml"
+    if site.is_file():
+        queued = yaml.safe_load(site.read_text(encoding="utf-8"))["jobs"]
+        return Place(profile, at_once or queued, QUEUED_SECONDS, groups=True)
+    local = 1 if device == "cuda" else max(1, (os.cpu_count() or 1) // threads)
+    return Place(profile, at_once or local, STARTED_SECONDS, groups=False)
+
+
+def lines(config: Mapping[str, Any], where: Place, units: Mapping[str, Unit]) -> Iterator[str]:
+    """Yield the plan of what is not done yet: a line for each kind of sweep, then the sums.
+
+    A sweep is done when its run table is there, however old. Times are those of the machine that `units` were measured
+    on; waiting in a cluster's queue is not in them.
+    """
+    folder = Path("results") / config["scale"]
+    sweeps = expansion.expand(config)
+    todo = [sweep for sweep in sweeps if not expansion.run_table(folder, sweep.paper, sweep.name).exists()]
+    costs = [estimate(sweep, units) for sweep in todo]
+    threads = int(config["training"]["threads"])
+    yield f"scale {config['scale']}, profile {where.name}: {len(todo)} sweeps to train, {len(sweeps) - len(todo)} done"
+    yield f"{'kind':<34} {'sweeps':>6} {'hours':>8} {'longest':>9} {'memory':>8}"
+    for (paper, kind), group in sorted(_by_kind(todo, costs).items()):
+        hours = sum(cost.seconds for cost in group) / 3600
+        longest, memory = max(cost.seconds for cost in group), max(cost.memory_mb for cost in group)
+        mark = "" if all(cost.known for cost in group) else "  not measured: a guess"
+        name = f"{paper} {kind}"
+        yield f"{name:<34} {len(group):>6} {hours:>8.2f} {longest / 60:>5.0f} min {memory / 1024:>5.1f} GB{mark}"
+    jobs = _jobs(costs, where)
+    light = _light(config, folder)
+    trained = sum(cost.seconds for cost in costs) / 3600
+    cores = sum(cost.seconds for cost in costs if not cost.gpus) / 3600 * threads + sum(light) / 3600
+    yield f"jobs: {len(jobs)} that train, {len(light)} of other stages"
+    yield f"core-hours: {cores:.1f}; GPU-hours: {trained if any(cost.gpus for cost in costs) else 0:.1f}"
+    yield f"memory: at most {max((cost.memory_mb for cost in costs), default=2000) / 1024:.1f} GB a job"
+    wall = _makespan([job + where.extra_seconds for job in [*jobs, *light]], where.at_once)
+    yield f"time on the clock, {where.at_once} jobs at once: about {_spoken(wall)}"
+
+
+def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], list[Cost]]:
+    """Return the costs by paper and kind."""
+    found: dict[tuple[str, str], list[Cost]] = {}
+    for sweep, cost in zip(sweeps, costs, strict=True):
+        found.setdefault((sweep.paper, cost.kind), []).append(cost)
+    return found
+
+
+def _jobs(costs: list[Cost], where: Place) -> list[float]:
+    """Return the seconds of each job that trains: one sweep, or on a cluster a few short ones side by side."""
+    short = [cost for cost in costs if where.groups and cost.is_short]
+    alone = [cost for cost in costs if not (where.groups and cost.is_short)]
+    groups = [short[start : start + GROUPED] for start in range(0, len(short), GROUPED)] + [[cost] for cost in alone]
+    return [max(cost.seconds for cost in group) for group in groups]
+
+
+def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
+    """Return the seconds of each job that does not train and whose output is not there."""
+    sweeps, data = expansion.expand(config), Path(config["data"]["folder"])
+    jobs: dict[Path, float] = {folder / "audit.txt": END_SECONDS}
+    pages = []
+    for sweep in sweeps:
+        jobs[data / "arrays" / sweep.dataset / "about.json"] = ARRAYS_SECONDS
+        if sweep.needs_features:
+            jobs[data / "features" / sweep.dataset / "about.json"] = _features_seconds(sweep.dataset)
+    cells = {(sweep.paper, sweep.family): len(sweep.cells) for sweep in sweeps}
+    for key in config["papers"]:
+        said, count = load(key), sum(cells[paper, family] for paper, family in cells if paper == key)
+        if count:
+            jobs[folder / "accounting" / f"{key}.csv"] = ACCOUNTING_SECONDS + CELL_SECONDS * count
+        for kind, names in (("tables", said.tables), ("figures", said.figures)):
+            if not all((folder / kind / f"{key}_{name}.csv").exists() for name in names):
+                pages.append(PAGES_SECONDS + PAGE_SECONDS * len(names))
+        jobs[folder / "claims" / f"{key}.csv"] = CLAIMS_SECONDS
+    return [*(seconds for path, seconds in jobs.items() if not path.exists()), *pages]
+
+
+def _features_seconds(dataset: str) -> float:
+    """Return how long the scattering features of a dataset take."""
+    channels, side = image_shape(dataset)
+    return FEATURES_SECONDS + IMAGE_SECONDS * sum(DATASETS[dataset]) * channels * side**2 / 28**2
+
+
+def _makespan(seconds: list[float], at_once: int) -> float:
+    """Return how long jobs take when so many run at once and each starts as soon as there is room, longest first."""
+    ends = [0.0] * at_once
+    for each in sorted(seconds, reverse=True):
+        heapq.heappush(ends, heapq.heappop(ends) + each)
+    return max(ends)
+
+
+def _spoken(seconds: float) -> str:
+    """Return a time as people say it."""
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

@@ -1,0 +1,75 @@
+"""A run of the workflow as people start it: one at a time, unlocked where it was killed, with a clear last word."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from dpfl.pipeline.lock import is_stale, only_run
+from dpfl.provenance.input_checks import PARANOID
+
+_LOGS = Path(".snakemake") / "log"
+_LAST_LINES = 5
+_FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
+_LOG = re.compile(r"^ +log: (.+?)(?: \(check log file\(s\) for error details\))?$", re.MULTILINE)
+
+
+def run(arguments: list[str], *, again: str, paranoid: bool = False) -> int:
+    """Run Snakemake with `arguments` in the working folder; return its exit status.
+
+    Raises InputError where another run is at work here. A lock that a killed run left is removed first. On failure the
+    last lines on standard error name the rules that failed, what their logs end with, and `again`, the command to
+    continue with. `paranoid`: every stage hashes its inputs, however old they look.
+    """
+    snakemake = [sys.executable, "-m", "snakemake", *arguments]
+    with only_run() as lock:
+        if is_stale():
+            print("dpfl: an earlier run was killed here; its lock is removed", file=sys.stderr)
+            subprocess.run([*snakemake, "--unlock"], check=False, capture_output=True)
+        before = set(_LOGS.glob("*.snakemake.log"))
+        own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
+        environment = {**os.environ, "PATH": own, **({PARANOID: "1"} if paranoid else {})}
+        process = subprocess.Popen(snakemake, env=environment, pass_fds=[lock])
+        status = _wait(process)
+        if status < 0:
+            print(f"dpfl: Snakemake was ended by {signal.Signals(-status).name}", file=sys.stderr)
+        if status:
+            logs = sorted(set(_LOGS.glob("*.snakemake.log")) - before)
+            for line in explain(logs[-1].read_text(encoding="utf-8", errors="replace") if logs else ""):
+                print(line, file=sys.stderr)
+            print(f"dpfl: not finished; what is done is kept. Continue with: {again}", file=sys.stderr)
+    return status
+
+
+def explain(log: str) -> Iterator[str]:
+    """Yield, for each rule that failed according to Snakemake's `log`, its name and the last lines of its own log."""
+    blocks = re.split(r"^\[.*\]$\n", log, flags=re.MULTILINE)
+    for block in blocks:
+        if failed := _FAILED.search(block):
+            own = _LOG.search(block)
+            path = Path(own.group(1)) if own else None
+            yield f"dpfl: rule {failed.group(1)} failed" + (f"; {path} ends with:" if path else "")
+            if path and path.is_file():
+                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+                yield from (f"  {line}" for line in lines[-_LAST_LINES:])
+
+
+def _wait(process: subprocess.Popen) -> int:
+    """Wait for Snakemake, which hears of SIGTERM and Ctrl-C too; a second signal goes on to it like the first."""
+
+    def forward(number: int, _frame: object) -> None:
+        process.send_signal(number)
+
+    # Ctrl-C in a terminal reaches the whole process group: only a SIGTERM has to be passed on.
+    old = {signal.SIGTERM: signal.signal(signal.SIGTERM, forward)}
+    old[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return process.wait()
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

@@ -1,0 +1,144 @@
+"""Tables, figures and verdicts, made again from the run tables and compared with the files."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from dpfl.catalog import keys, module
+from dpfl.files import record_path
+from dpfl.provenance.audit.findings import Audit, Finding
+from dpfl.provenance.record import published_digest
+from dpfl.reporting import captions, claims, figures, tables
+from dpfl.reporting.results import NotRun, Results, not_run_table, read_csv, write_csv
+
+STAGES = ("tables", "figures", "claims")
+TOLERANCE = 1e-6
+"""By which a number may differ, relative (absolute below 1): other machines round otherwise."""
+PICTURE_TOLERANCE = 0.02
+"""Mean difference of two pictures' pixels, of 1, where another version of matplotlib drew one of them."""
+_DRAWER = "matplotlib"
+_DRAWN = (".svg", ".pdf", ".png")
+
+
+def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audit:
+    """Make one table, figure or paper's verdicts again; return what was found.
+
+    `root`: the folder in which the stage ran. Numbers agree within `TOLERANCE`; pages and `pictures` by every byte,
+    where the data do and the versions are the same.
+    """
+    seen = Audit()
+    paper, path = record["settings"].get("paper"), root / record["outputs"][0]["path"]
+    if paper not in keys():
+        _add(seen, root, path, f"has a record that names no paper but {paper!r}")
+        return seen
+    if not all((root / output["path"]).exists() for output in record["outputs"]):
+        return seen  # the hashes have found that
+    if record["source"].get("published", published_digest(paper)) != published_digest(paper):
+        _add(seen, root, path, f"was made from another paper.yaml of {paper} than the one there now")
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            _compare_all(seen, root, path, _again(root, record, Path(scratch), pictures), record)
+    except (MemoryError, ImportError):
+        raise
+    except Exception as error:  # a tampered record, run table or output may break a stage anywhere
+        problem = f"cannot be made again from what its record names: {' '.join(repr(error).split())}"
+        _add(seen, root, path, problem)
+    return seen
+
+
+def _compare_all(seen: Audit, root: Path, path: Path, made: list[Path], record: dict[str, Any]) -> None:
+    """Compare what was made, the CSV first, with what the record says was written."""
+    seen.count("tables, figures and verdicts")
+    if problem := difference(read_csv(made[0]), read_csv(path)):
+        _add(seen, root, path, f"differs from what its runs give: {problem}")
+    elif made[0].read_bytes() != path.read_bytes():
+        seen.notes.append(f"{path.relative_to(root)} differs in last digits: its pages were not compared")
+    else:
+        again = {file.suffix: file for file in made}
+        for there in (root / output["path"] for output in record["outputs"][1:]):
+            if there.suffix in again:  # a page of a kind that is no longer made has its hash alone
+                _compare(seen, root, there, again[there.suffix], record)
+
+
+def _again(root: Path, record: dict[str, Any], scratch: Path, pictures: bool) -> list[Path]:
+    """Return what the stage wrote, made again below `scratch`, the CSV first."""
+    paper, name = record["settings"]["paper"], record["settings"].get("name")
+    runs = tuple(root / entry["path"] for entry in record["inputs"] if "/runs/" in entry["path"])
+    results = Results(root / Path(record["outputs"][0]["path"]).parents[1], {paper: runs})
+    if record["stage"] == "claims":
+        return claims.write(paper, claims.evaluate(paper, results), scratch)
+    if record["stage"] == "tables":
+        return tables.make(paper, name, results, scratch)
+    return figures.make(paper, name, results, scratch) if pictures else _undrawn(paper, name, results, scratch)
+
+
+def _undrawn(paper: str, name: str, results: Results, scratch: Path) -> list[Path]:
+    """Return the data of a figure and its caption, made again without drawing it."""
+    path = scratch / f"{paper}_{name}.csv"
+    try:
+        data = module(paper, "figures").FIGURES[name].data(results)
+    except NotRun as reason:
+        data = not_run_table(reason)
+    write_csv(data, path)
+    return [path, captions.write("figures", paper, name, path)]
+
+
+def _compare(seen: Audit, root: Path, there: Path, again: Path, record: dict[str, Any]) -> None:
+    """Compare a page or a picture with the one just made from the same data."""
+    if there.read_bytes() == again.read_bytes():
+        return
+    other = again.suffix in _DRAWN and record["software"].get(_DRAWER) != metadata.version(_DRAWER)
+    if other and again.suffix != ".png":
+        note = f"pictures drawn with another version of {_DRAWER} than the one here are compared as PNG only"
+        seen.notes += [] if note in seen.notes else [note]
+    elif not (other and alike(there, again)):
+        _add(seen, root, there, "is not what its data give")
+
+
+def alike(first: Path, second: Path) -> bool:
+    """Return whether two PNG files show nearly the same picture."""
+    one, two = plt.imread(first), plt.imread(second)
+    return one.shape == two.shape and float(abs(one - two).mean()) <= PICTURE_TOLERANCE
+
+
+def difference(right: pd.DataFrame, found: pd.DataFrame) -> str:
+    """Return what tells a table from the right one, the first difference of all; nothing where they agree."""
+    if list(right.columns) != list(found.columns):
+        return f"columns {', '.join(sorted(set(right.columns) ^ set(found.columns))) or 'in another order'}"
+    if len(right) != len(found):
+        return f"{len(found)} rows instead of {len(right)}"
+    for name in right.columns:
+        for row, (one, two) in enumerate(zip(right[name], found[name], strict=True)):
+            if not agree(one, two, TOLERANCE):
+                return f"{name} in row {row + 1} is {_short(two)}, not {_short(one)}"
+    return ""
+
+
+def agree(right: object, found: object, tolerance: float) -> bool:
+    """Return whether two cells agree: as text, or as numbers within the tolerance (relative, absolute below 1)."""
+    if isinstance(right, str) or isinstance(found, str):
+        return str(right) == str(found)
+    one, two = float(right), float(found)
+    if not (math.isfinite(one) and math.isfinite(two)):
+        return one == two or (math.isnan(one) and math.isnan(two))
+    return abs(one - two) <= tolerance * max(1.0, abs(one))
+
+
+def _short(value: object) -> str:
+    """Return a cell for a message."""
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _add(seen: Audit, root: Path, path: Path, problem: str) -> None:
+    """Add a finding; what to delete is all that the stage wrote."""
+    csv = path.with_suffix(".csv")
+    outputs = tuple(sorted(csv.parent.glob(f"{csv.stem}.*")))
+    seen.findings.append(Finding(str(path.relative_to(root)), problem, (record_path(csv), *outputs)))

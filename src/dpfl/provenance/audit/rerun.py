@@ -1,0 +1,188 @@
+"""Some runs, drawn at random, trained again alone and compared with what their run tables say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dpfl.data.loading import load_about
+from dpfl.engine.memory_budget import with_memory
+from dpfl.errors import InputError
+from dpfl.experiments import protocol
+from dpfl.files import record_path
+from dpfl.grid.expansion import run_table
+from dpfl.grid.sweep import Folders, Sweep
+from dpfl.provenance.audit.findings import Audit, Finding
+from dpfl.provenance.audit.recompute import agree
+from dpfl.provenance.audit.rerun_tolerance import Tolerance, difference, platform_here, platform_of, tolerance_of
+from dpfl.provenance.cell_trace import Row, read_rows, same
+from dpfl.provenance.record_format import read_record
+from dpfl.provenance.source_digest import source_digest
+
+MOST_SECONDS = 900
+"""A run of a sweep that took longer than so for each seed is not drawn."""
+_GPU_SECONDS = 30
+"""The same for a run that a GPU made and a CPU has to make again."""
+_NOISE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a sweep, its row in the run table, and the record of that table."""
+
+    sweep: Sweep
+    cell: dict[str, Any]
+    row: Row
+    path: Path
+    record: dict[str, Any]
+
+    @property
+    def device(self) -> str:
+        """Where it can be trained again: on the device that its record names, else on the CPU."""
+        return self.record["machine"]["device"] if _has(self.record["machine"]["device"]) else "cpu"
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """By how much its metrics may differ."""
+        return tolerance_of(protocol.name_of(self.sweep.algorithm))
+
+    @property
+    def caveats(self) -> str:
+        """What a reader has to know where it is compared: other code, versions or device."""
+        source, machine = self.record["source"], self.record["machine"]
+        told = ["by other code than made it"] if source["digest"] != source_digest(*source["modules"]) else []
+        before, after = platform_of(self.record["software"], machine["device"]), platform_here(self.device)
+        told += [f"across a change of platform: {each}" for each in difference(before, after)]
+        return f" ({'; '.join(told)})" if told else ""
+
+    @property
+    def name(self) -> str:
+        """What a reader finds it by."""
+        cell = ", ".join(f"{name}={value}" for name, value in self.cell.items())
+        return f"{self.sweep.paper}/{self.sweep.name} ({cell}, seed {self.row['seed']})"
+
+
+def check_reruns(
+    seen: Audit, root: Path, config: Mapping[str, Any], sweeps: list[Sweep], count: int, seed: int
+) -> None:
+    """Train `count` runs again, those that `seed` draws of all that can be trained here, and add what differs.
+
+    Each is trained alone, so what its stack did to it would show. Metrics agree within the tolerance of the experiment
+    (rerun_tolerance); noise within 1e-6. Where torch, Python or the device is another than the record's, the answer
+    says so. Runs whose data are not here, or that take too long, are noted.
+    """
+    data = root / config["data"]["folder"]
+    possible: list[Run] = []
+    skipped: dict[str, int] = {}
+    for run in _runs(root, Path(root / "results" / config["scale"]), sweeps):
+        if reason := _hindrance(run, data):
+            skipped[reason] = skipped.get(reason, 0) + 1
+        else:
+            possible.append(run)
+    drawn = random.Random(seed).sample(possible, min(count, len(possible)))
+    for run in drawn:
+        try:
+            noise, again = _again(run, data)
+            problems = list(_compare(run, noise, again))
+        except InputError as error:
+            problems = [f"cannot be trained again: {error}"]
+        seen.count("runs trained again")
+        name = run.name + run.caveats
+        for problem in problems:
+            place = str(run.path.relative_to(root))
+            seen.findings.append(Finding(place, f"{name}: {problem}", (run.path, record_path(run.path))))
+        if not problems:
+            none = replace(run.tolerance, largest=0.0)
+            exact = all(none.holds(float(run.row[each]), float(again[each])) for each in _metrics(run.row, again))
+            how = "the same to the last digit" if exact else f"the same within {run.tolerance.words}"
+            seen.notes.append(f"trained again, {how}: {name}")
+    for reason, number in skipped.items():
+        seen.notes.append(f"could not be trained again here: {number} runs ({reason})")
+
+
+def _runs(root: Path, folder: Path, sweeps: list[Sweep]) -> Iterator[Run]:
+    """Yield every run that is there, in the grid's order."""
+    for sweep in sweeps:
+        path = run_table(folder, sweep.paper, sweep.name)
+        if not (path.exists() and record_path(path).exists()):
+            continue
+        rows, record = read_rows(path), read_record(record_path(path))
+        for cell in sweep.cells:
+            for row in rows:
+                if all(name not in row or same(row[name], str(value)) for name, value in _plain(cell)):
+                    yield Run(sweep, cell, row, path, record)
+
+
+def _hindrance(run: Run, data: Path) -> str:
+    """Return why a run cannot be trained again here, or nothing."""
+    folders = Folders.of(data, run.sweep.dataset)
+    needed = [folders.arrays, folders.features] if run.sweep.needs_features else [folders.arrays]
+    if not all((folder / "about.json").exists() for folder in needed):
+        return f"the data of {run.sweep.dataset} are not on this machine"
+    made_on = run.record["machine"]["device"]
+    most = MOST_SECONDS if made_on == run.device else _GPU_SECONDS
+    if run.record["seconds"] / len(run.sweep.seeds) > most:
+        return f"a seed took more than {most} s{'' if made_on == run.device else f' on {made_on}'}"
+    return ""
+
+
+def _again(run: Run, data: Path) -> tuple[pd.Series, pd.Series]:
+    """Return the calibration's row and the run table's row, made again."""
+    code = protocol.load(run.sweep.algorithm)
+    there = replace(run.sweep, machine={**run.sweep.machine, "device": run.device})
+    family = replace(with_memory(there), cells=(run.cell,))
+    alone = replace(family, seeds=(int(run.row["seed"]),))
+    folders = Folders.of(data, alone.dataset)
+    # The noise is the family's: it may look at the first seed's partition.
+    noise = code.calibrate(family, load_about(folders.arrays))
+    return noise.iloc[0], code.train(alone, folders, noise, None, lambda done, total: None).iloc[0]
+
+
+def _compare(run: Run, noise: pd.Series, again: pd.Series) -> Iterator[str]:
+    """Yield where a run differs from the one trained again."""
+    calibrated, stated = float(noise["noise_multiplier"]), float(run.row["noise_multiplier"])
+    if not agree(calibrated, stated, _NOISE_TOLERANCE):
+        yield f"noise multiplier {stated:.8g}, calibrated again it is {calibrated:.8g}"
+    if run.row["status"] != again["status"]:
+        yield f"status {run.row['status']}, trained again {again['status']}"
+    tolerance = run.tolerance
+    for name in _metrics(run.row, again):
+        if not tolerance.holds(float(run.row[name]), float(again[name])):
+            yield f"{name} {run.row[name]}, trained again {float(again[name]):.8g} ({tolerance.words})"
+
+
+def _metrics(row: Row, again: pd.Series) -> list[str]:
+    """Return the numbers that a run measured both times: the columns after its status, privacy apart."""
+    names = list(row)
+    after = [name for name in names[names.index("status") + 1 :] if name in again]
+    return [name for name in after if _is_number(row[name]) and not name.startswith(("privacy_", "noise_"))]
+
+
+@cache
+def _has(device: str) -> bool:
+    """Return whether this machine has a device."""
+    if device == "cpu":
+        return True
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def _plain(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what of a cell a run table says in the same words."""
+    return ((name, value) for name, value in cell.items() if isinstance(value, str | int | float))
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a cell holds a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

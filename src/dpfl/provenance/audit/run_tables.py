@@ -1,0 +1,191 @@
+"""Run tables against the grid that asked for them, the noise that was calibrated, and other accountants."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from dpfl.files import record_path
+from dpfl.grid.expansion import run_table
+from dpfl.grid.sweep import Sweep
+from dpfl.provenance.audit.findings import Audit, Finding
+from dpfl.provenance.audit.second_accountant import PRIVACY, Statement, interval
+from dpfl.provenance.cell_trace import Row, identity, plain, read_rows, same
+
+_BY_ROUND = "_by_round"
+_UNREADABLE = (KeyError, ValueError, ArithmeticError)
+_CHOSEN_LATER = f"{PRIVACY}clip_norm"
+
+
+def check_runs(
+    seen: Audit, root: Path, scale: str, sweeps: list[Sweep], *, all_seeds: bool = False
+) -> dict[Statement, Path]:
+    """Check every run table of the sweeps that is there; return their statements, each once, with a table of it.
+
+    With `all_seeds` a family of sweeps that has begun must have every seed. Without, seeds may be missing after the
+    last one that is there, which is how an unfinished grid looks: that is noted with the count, for whoever deletes the
+    last seeds and rewrites all that follows from them leaves the same.
+    """
+    missing: dict[Path, Sweep] = {}
+    last: dict[tuple[str, str], int] = {}
+    known: dict[Statement, Path] = {}
+    tables: dict[Path, dict[str, list[Row]]] = {}
+    for sweep in sweeps:
+        path = run_table(root / "results" / scale, sweep.paper, sweep.name)
+        if not path.exists():
+            missing[path] = sweep
+            continue
+        family = sweep.paper, sweep.family
+        last[family] = max(last.get(family, 0), *sweep.seeds)
+        runs = read_rows(path)
+        seen.count("runs", len(runs))
+        calibrated = root / "results" / scale / "accounting" / f"{sweep.paper}.csv"
+        if calibrated not in tables:
+            tables[calibrated] = _by_family(calibrated)
+        noise = tables[calibrated].get(sweep.family, [])
+        problems = against_grid(runs, sweep) + against_noise(runs, noise) + against_itself(runs)
+        for run in (each for each in runs if f"{PRIVACY}mechanism" in each):
+            try:
+                known.setdefault(Statement.of(run, sweep.settings), path)
+            except _UNREADABLE as error:
+                problems.append(f"has a privacy statement that cannot be read: {error}")
+        for problem in dict.fromkeys(problems):
+            seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
+    _tell_missing(seen, root, missing, last, all_seeds)
+    return known
+
+
+def _tell_missing(
+    seen: Audit, root: Path, missing: dict[Path, Sweep], last: dict[tuple[str, str], int], all_seeds: bool
+) -> None:
+    """Find run tables that are gone though seeds of theirs, or later ones, are there; note the rest of the grid.
+
+    `last`: the last seed that is there of every family that has begun.
+    """
+    untouched, unfinished = [], {}
+    for path, sweep in missing.items():
+        family = sweep.paper, sweep.family
+        if family not in last:
+            untouched.append(f"{sweep.paper}/{sweep.name}")
+        elif all_seeds or min(sweep.seeds) < last[family]:
+            problem = "is not there, but the same cells with other seeds are"
+            seen.findings.append(Finding(str(path.relative_to(root)), problem))
+        else:
+            unfinished[family] = f"{sweep.paper}/{sweep.family} after seed {last[family]}"
+    if unfinished:
+        seen.notes.append(f"begun here and not finished, or its last seeds deleted: {', '.join(unfinished.values())}")
+    if untouched:
+        seen.notes.append(f"not trained here, so not checked: {len(untouched)} sweeps of the grid, as {untouched[0]}")
+
+
+def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:
+    """Return what the run table lacks of the cells and seeds that its sweep asks for."""
+    if not runs or "seed" not in runs[0]:
+        return ["has no runs"]
+    problems = []
+    by_seed = {str(seed): [run for run in runs if run["seed"] == str(seed)] for seed in sweep.seeds}
+    if lost := [seed for seed, own in by_seed.items() if not own]:
+        problems.append(f"has no run of seed {', '.join(lost)}, which the grid asks for")
+    if len({len(own) for own in by_seed.values() if own}) > 1:
+        problems.append("has more runs of one seed than of another")
+    present: dict[tuple[str, ...], set[tuple[object, ...]]] = {}
+    for cell in sweep.cells:
+        wanted = {name: str(value) for name, value in cell.items() if name in runs[0] and _is_plain(value)}
+        names = tuple(sorted(_telling(wanted)))
+        if names not in present:
+            present[names] = {tuple(plain(run[name]) for name in names) for run in runs}
+        if tuple(plain(wanted[name]) for name in names) not in present[names]:
+            problems.append(f"has no run of {', '.join(f'{name}={wanted[name]}' for name in names)}")
+    return problems
+
+
+def against_noise(runs: list[Row], noise: list[Row]) -> list[str]:
+    """Return where the noise or the statement of a run is not the calibration's."""
+    problems: dict[str, None] = {}
+    if not runs:
+        return []
+    by_keys: dict[tuple[str, ...], dict[tuple[object, ...], Row]] = {}
+    for row in noise:
+        keys = tuple(sorted(_keys(runs[0], row)))
+        by_keys.setdefault(keys, {}).setdefault(tuple(plain(row[name]) for name in keys), row)
+    for run in runs:
+        named = (rows.get(tuple(plain(run[name]) for name in keys)) for keys, rows in by_keys.items())
+        row = next((each for each in named if each), None)
+        if row is None:
+            problems["a run has no row in the noise calibration"] = None
+            continue
+        for name in set(run) & set(row):
+            stated = name.startswith(PRIVACY) or name == "noise_multiplier"
+            if stated and name != _CHOSEN_LATER and not same(run[name], row[name]):
+                problems[f"{name} of seed {run.get('seed')} is {run[name]}, calibrated was {row[name]}"] = None
+    return list(problems)
+
+
+def against_itself(runs: list[Row]) -> list[str]:
+    """Return where what a run came to is not the last of what it was by round."""
+    names = list(runs[0]) if runs else []
+    measured = names[names.index("status") :] if "status" in names else []
+    problems = []
+    for final in (name for name in measured if f"{name}{_BY_ROUND}" in measured):
+        for run in (run for run in runs if run["status"] == "finished"):
+            last = json.loads(run[f"{final}{_BY_ROUND}"])[-1]
+            if not same(run[final], str(last)):
+                problems.append(f"{final} of seed {run.get('seed')} is {run[final]}, after its last round {last}")
+    return problems
+
+
+def check_epsilons(root: Path, known: Iterable[tuple[Statement, Path]]) -> Audit:
+    """Compare every epsilon that is stated with another accountant's; say of which mechanisms there is none, and of
+    which it knows bounds only."""
+    seen, unknown, bounded = Audit(), set(), set()
+    for stated, path in known:
+        try:
+            between = {which: interval(stated, which) for which in stated.epsilons}
+        except _UNREADABLE as error:
+            problem = f"has a privacy statement that no accountant can follow: {error}"
+            seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
+            continue
+        for which, limits in between.items():
+            if limits is None:
+                continue
+            seen.count("distinct epsilons")
+            told = stated.epsilons[which]
+            if not limits.holds(told):
+                problem = (
+                    f"states epsilon_{which} {told:.6g} for noise multiplier {stated.noise_multiplier:.6g}; "
+                    f"{limits.accountant} gives {limits.least:.6g} to {limits.most:.6g}"
+                )
+                seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
+            if limits.wide:
+                bounded.add(f"'{stated.mechanism}, {stated.sampling}' by {limits.accountant}")
+        if not any(between.values()):
+            unknown.add(f"{stated.mechanism}, {stated.sampling}")
+    seen.notes += [f"no second accountant here for statements of '{mechanism}'" for mechanism in sorted(unknown)]
+    seen.notes += [f"epsilon could only be bounded for statements of {each}" for each in sorted(bounded)]
+    return seen
+
+
+def _keys(run: Row, row: Row) -> set[str]:
+    """Return the columns by which a run and its calibration know each other."""
+    known = set(identity(run)) & set(row) - {"noise_multiplier", "seed"}
+    return _telling({name: row[name] for name in known if not name.startswith(PRIVACY)})
+
+
+def _telling(values: Row) -> set[str]:
+    """Return the columns that tell cells apart: those with a value, and no target epsilon where the noise is given."""
+    known = {name for name, value in values.items() if value not in ("", "nan")}
+    return known - {"epsilon"} if "sigma" in known else known
+
+
+def _by_family(path: Path) -> dict[str, list[Row]]:
+    """Return the rows of a paper's noise calibration by family of sweeps; none where the file is gone."""
+    families: dict[str, list[Row]] = {}
+    for row in read_rows(path) if path.exists() else []:
+        families.setdefault(row["family"], []).append(row)
+    return families
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a cell's value is a number or a text, not a list."""
+    return isinstance(value, str | int | float)

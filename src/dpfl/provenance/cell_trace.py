@@ -1,0 +1,151 @@
+"""From a cell of a table, or a point of a figure, to the runs behind it."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpfl.catalog import load
+from dpfl.errors import InputError
+from dpfl.provenance.trace import Node, project_of, trace
+
+Row = dict[str, str]
+_LABELS = ("paper", "sweep", "stand_in_for", "data_note", "experiment")
+"""Columns of a run table that name a run without telling runs apart."""
+_LONGEST_LIST = 12
+
+
+def conditions(text: str) -> dict[str, str]:
+    """Return the conditions of "column=value,column=value"; raises InputError where the text is none."""
+    parts = [part.partition("=") for part in text.split(",")]
+    if any(not (name.strip() and sign) for name, sign, _ in parts):
+        raise InputError(f"--where {text!r} must be column=value, more of them separated by commas")
+    named = {name.strip(): value.strip() for name, _, value in parts}
+    if len(named) < len(parts):
+        raise InputError(f"--where {text!r} gives a column twice; a row has one value of it")
+    return named
+
+
+def rows_where(path: Path, wanted: Mapping[str, str]) -> list[Row]:
+    """Return the rows of the CSV at `path` that meet all conditions; numbers are compared as numbers.
+
+    Raises InputError, naming what there is, for a column that the file does not have or a value that no row has.
+    """
+    rows = read_rows(path)
+    columns = list(rows[0]) if rows else []
+    for name, value in wanted.items():
+        if name not in columns:
+            raise InputError(f"{path} has no column {name}; it has {', '.join(columns)}")
+        if not any(same(row[name], value) for row in rows):
+            known = list(dict.fromkeys(row[name] for row in rows))
+            more = f" and {len(known) - _LONGEST_LIST} more" if len(known) > _LONGEST_LIST else ""
+            raise InputError(f"no row of {path} has {name}={value}; there are {', '.join(known[:_LONGEST_LIST])}{more}")
+    kept = [row for row in rows if all(same(row[name], value) for name, value in wanted.items())]
+    if not kept:
+        said = ", ".join(f"{name}={value}" for name, value in wanted.items())
+        raise InputError(f"no row of {path} has {said} together")
+    return kept
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of a CSV as text; raises InputError where the file is missing or no table."""
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream, strict=True))
+    except FileNotFoundError:
+        raise InputError(f"{path} is not there: name a CSV that the pipeline wrote") from None
+    except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path} is no table: {' '.join(str(error).split())}") from None
+
+
+def trace_cells(path: Path, wanted: Mapping[str, str]) -> tuple[Node, list[Row]]:
+    """Return the trace of the file at `path` with only the runs behind the rows that meet the conditions, and the rows.
+
+    A picture or a page is asked through the CSV of the same name. Raises InputError as `rows_where` and `trace` do.
+    """
+    data = path.with_suffix(".csv")
+    rows = rows_where(data, wanted)
+    whole = trace(data)
+    root, _ = project_of(data)
+    tables = {node.path: read_rows(root / node.path) for node in whole.walk() if _holds_runs(node)}
+    behind = {id(run) for run in runs_behind([run for runs in tables.values() for run in runs], rows)}
+    kept = {name: [run for run in runs if id(run) in behind] for name, runs in tables.items()}
+    tree = trace(data, without={name for name, runs in kept.items() if not runs})
+    for node in tree.walk():
+        node.runs = kept.get(node.path, [])
+    return tree, rows
+
+
+def _holds_runs(node: Node) -> bool:
+    """Return whether a node is a run table, told of here."""
+    return node.record is not None and node.record["stage"] == "train" and not node.seen
+
+
+def runs_behind(runs: Iterable[Row], rows: list[Row]) -> list[Row]:
+    """Return the runs that agree with one of the rows in every column that both have.
+
+    Compared are the columns that say what was run (those before a run table's `status`). Where a table's rows do not
+    name a setting, the runs have the paper's own value of it, if there are any such: a study that varies it is not
+    behind the table.
+    """
+    found = {id(run): run for run in runs for row in rows if _agrees(run, row)}.values()
+    usual = [run for run in found if _is_usual(run, rows[0])] if rows else []
+    once: dict[str, Row] = {}
+    for run in usual or found:
+        # The same run may be asked for by several entries of the grid.
+        once.setdefault(json.dumps([value for name, value in run.items() if name not in ("sweep", "study")]), run)
+    return list(once.values())
+
+
+def same(first: str, second: str) -> bool:
+    """Return whether two cells are the same text, the same number or the same truth value."""
+    return first == second or plain(first) == plain(second)
+
+
+def plain(text: str) -> object:
+    """Return what a cell says, its spelling apart: a number, a truth value, or the text; nan is text."""
+    number = _number(text)
+    if number is not None and number == number:
+        return number
+    return text.lower() if text.lower() in ("true", "false") else text
+
+
+def identity(run: Row) -> Row:
+    """Return the columns of a run that say what was run."""
+    names = list(run)
+    known = names[: names.index("status")] if "status" in names else names
+    return {name: run[name] for name in known if name not in _LABELS}
+
+
+def _number(text: str) -> float | None:
+    """Return the number that a cell holds, or None."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _agrees(run: Row, row: Row) -> bool:
+    """Return whether a run may be behind a row; a stand-in counts as the data set that it stands for."""
+    for name, value in identity(run).items():
+        if name not in row or not row[name] or same(value, row[name]):
+            continue
+        if (_number(value) is None) != (_number(row[name]) is None):
+            continue  # a rule, as 1/n^2, beside the number that it gave
+        if name != "dataset" or run.get("stand_in_for") != row[name]:
+            return False
+    return True
+
+
+def _is_usual(run: Row, row: Row) -> bool:
+    """Return whether a run has the paper's own settings, those apart that the row names itself."""
+    settings: dict[str, Any] = load(run["paper"]).settings if run.get("paper") else {}
+    return all(
+        name in row or name not in run or run[name] in ("", "nan") or same(run[name], str(value))
+        for name, value in settings.items()
+    )

@@ -1,0 +1,188 @@
+"""A trace as a picture: a column a stage, raw data at the left, the file asked for at the right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.tree import Tree
+
+from dpfl.data import datasets
+from dpfl.errors import InputError
+from dpfl.files import replacing
+from dpfl.provenance.cell_trace import Row, identity
+from dpfl.provenance.trace import Node
+
+_MOST_IN_A_COLUMN = 12
+_WIDTH, _HEIGHT = 3.1, 0.55
+
+
+def draw(top: Node, path: Path) -> None:
+    """Draw the tree below `top` to `path`, .svg or .png; raises InputError for another ending."""
+    if path.suffix not in (".svg", ".png"):
+        raise InputError(f"--picture {path} must end in .svg or .png")
+    from dpfl.reporting import style
+
+    columns, edges = _layers(top)
+    places = {
+        name: (-depth * (_WIDTH + 0.9), (row - (len(names) - 1) / 2) * -(_HEIGHT + 0.25))
+        for depth, names in columns.items()
+        for row, name in enumerate(names)
+    }
+    with style.house():
+        tall = max(map(len, columns.values()))
+        size = (len(columns) * (_WIDTH + 0.9), max(2.0, tall * (_HEIGHT + 0.25) + 0.6))
+        figure, axes = style.panels(width=size[0], height=size[1])
+        axes.set_axis_off()
+        axes.grid(False)
+        for start, end in sorted(edges):
+            (x, y), (to_x, to_y) = places[start], places[end]
+            axes.plot([x + _WIDTH, to_x], [y, to_y], color=style.BLACK, linewidth=0.6, linestyle="-", zorder=1)
+        for name, (x, y) in places.items():
+            box = {"boxstyle": "round,pad=0.35", "facecolor": "#f2f6fa", "edgecolor": style.BLUE, "linewidth": 0.8}
+            axes.text(x + _WIDTH / 2, y, name, ha="center", va="center", fontsize=6, bbox=box, zorder=2)
+        axes.set_xlim(min(x for x, _ in places.values()) - 0.3, _WIDTH + 0.3)
+        with replacing(path) as temporary:
+            style.save(figure, temporary, path.suffix[1:])
+
+
+def _layers(top: Node) -> tuple[dict[int, list[str]], set[tuple[str, str]]]:
+    """Return the labels of each column, by distance from the file asked for, and the edges between labels."""
+    depth: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    pairs: set[tuple[str, str]] = set()
+
+    def visit(node: Node, level: int) -> None:
+        depth[node.path] = max(level, depth.get(node.path, 0))
+        labels[node.path] = _label(node)
+        for child in node.made_from:
+            pairs.add((child.path, node.path))
+            visit(child, level + 1)
+
+    visit(top, 0)
+    # A stage stands left of everything that was made from it, also of what names it only as "see above".
+    for _ in depth:
+        for child, parent in pairs:
+            depth[child] = max(depth[child], depth[parent] + 1)
+    columns: dict[int, list[str]] = {}
+    for path, level in depth.items():
+        columns.setdefault(level, []).append(path)
+    for level, paths in columns.items():
+        if len(paths) > _MOST_IN_A_COLUMN:
+            rest = paths[_MOST_IN_A_COLUMN - 1 :]
+            labels |= dict.fromkeys(rest, f"and {len(rest)} more files")
+        columns[level] = list(dict.fromkeys(labels[path] for path in paths))
+    return columns, {(labels[child], labels[parent]) for child, parent in pairs}
+
+
+def _label(node: Node) -> str:
+    """Return what stands in a node's box."""
+    parts = Path(node.path).parts
+    name = "/".join(parts[-2:]) + (f" + {len(node.others)}" if node.others else "")
+    stage = node.record["stage"] if node.record else "no record here"
+    runs = f", {len(node.runs)} runs" if node.runs else ""
+    return f"{name}\n{stage}{runs}, sha256 {node.sha256[:8]}"
+
+
+_METRICS = ("accuracy_pct", "test_loss", "test_error_pct", "excess_loss", "train_loss")
+
+
+def tree(node: Node, root: Path, rows: list[Row]) -> Tree:
+    """Return the tree of a trace; `rows` are the rows that were asked for, none for the whole file."""
+    top = Tree(_title(node, root))
+    for row in rows:
+        top.add(f"[bold]row[/bold] {escape(', '.join(f'{name} = {value}' for name, value in row.items()))}")
+    _grow(top, node, root)
+    return top
+
+
+def plain(node: Node, root: Path) -> dict[str, Any]:
+    """Return a node and all below it as data for JSON."""
+    facts: dict[str, Any] = {"path": node.path, "sha256": node.sha256}
+    if node.others:
+        facts["also_read"] = [{name: each[name] for name in ("path", "sha256")} for each in node.others]
+    if licence := licence_of(node, root):
+        facts["licence"] = licence
+    if node.record is not None:
+        facts |= {name: node.record[name] for name in ("stage", "started", "seconds", "settings", "seeds")}
+        facts |= {name: node.record[name] for name in ("source", "software", "machine")}
+    if node.runs:
+        facts["runs"] = [{**run, "statement": statement(run)} for run in node.runs]
+    if node.seen:
+        return {**facts, "told_above": True}
+    return {**facts, "made_from": [plain(child, root) for child in node.made_from]}
+
+
+def statement(run: Row) -> str:
+    """Return the privacy statement of a run as one line."""
+    told = {name.removeprefix("privacy_"): value for name, value in run.items() if name.startswith("privacy_")}
+    if not told or told.get("epsilon_pld") == told.get("epsilon_rdp") == "inf":
+        return "no privacy guarantee"
+    spent = [
+        f"{float(told[f'epsilon_{name}']):.4g} by {name.upper()}"
+        for name in ("rdp", "pld")
+        if told.get(f"epsilon_{name}", "nan") != "nan"
+    ]
+    return (
+        f"ε = {', '.join(spent)} at δ = {float(told['delta']):.3g}; {told['mechanism']}, {told['sampling']}, "
+        f"{told['neighbouring']}; n = {told['records']}, "
+        f"q = {float(told['sample_rate']):.4g}, C = {told['clip_norm']}, "
+        f"σ = {float(told['noise_multiplier']):.5g}, {told['steps']} steps; {told['note']}"
+    )
+
+
+def licence_of(node: Node, root: Path) -> str:
+    """Return under which licence data of a node are, as far as it is known; nothing for what is no data."""
+    if node.licence:
+        return node.licence
+    parts = Path(node.path).parts
+    kind = next((place for place, part in enumerate(parts) if part in ("raw", "arrays", "features")), None)
+    if kind is None or len(parts) < kind + 2:
+        return ""
+    about = root.joinpath(*parts[:kind], "arrays", parts[kind + 1], "about.json")
+    if about.exists():
+        return str(json.loads(about.read_text(encoding="utf-8"))["licence"])
+    try:
+        return " / ".join(dict.fromkeys(source.licence for source in datasets.sources(parts[kind + 1])))
+    except InputError:
+        return ""
+
+
+def _grow(branch: Tree, node: Node, root: Path) -> None:
+    """Hang what a node was made from below its branch."""
+    shared: set[str] = set()
+    for run in node.runs:
+        line = statement(run)
+        branch.add(_run(run, "" if line in shared else line))
+        shared.add(line)
+    for child in node.made_from:
+        _grow(branch.add(_title(child, root)), child, root)
+
+
+def _title(node: Node, root: Path) -> str:
+    """Return one line on a node: file, stage, time, commit, device, licence."""
+    more = f" and {len(node.others)} more" if node.others else ""
+    name = f"[bold]{escape(node.path)}[/bold]{more}"
+    licence = licence_of(node, root)
+    told = [f"licence: {licence}"] if licence else []
+    if node.record is None:
+        return f"{name}  (sha256 {node.sha256[:12]}; no record here{''.join(f'; {each}' for each in told)})"
+    if node.seen:
+        return f"{name}  (see above)"
+    source, machine = node.record["source"], node.record["machine"]
+    commit = (source.get("commit") or "no commit")[:10] + (" with changes" if source.get("dirty") else "")
+    facts = [node.record["stage"], f"{node.record['seconds']:.1f} s", f"{machine['device']} x {machine['threads']}"]
+    return f"{name}  ({escape('; '.join([*facts, commit, *told]))})"
+
+
+def _run(run: Row, line: str) -> str:
+    """Return one line on a run: what tells it apart, its result and noise; then its statement, if it is not above."""
+    known = identity(run)
+    named = [name for name in ("model", "algorithm", "epsilon", "local_epochs", "clients") if name in known]
+    cell = ", ".join(f"{name} {known[name]}" for name in named)
+    metric = next((name for name in _METRICS if name in run), None)
+    result = f"{metric} {run[metric]}, " if metric else ""
+    head = f"seed {run.get('seed', '?')}: {result}noise multiplier {run.get('noise_multiplier', 'none')}  ({cell})"
+    return escape(head) + (f"\n[dim]{escape(line)}[/dim]" if line else "")

@@ -1,0 +1,79 @@
+"""The convergence bounds of asoodeh2021 against simulated runs of its algorithm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpfl.accounting.contraction import average_iterate_rate, last_iterate_rate
+from dpfl.papers.asoodeh2021.printed_formulas import average_iterate_rate_as_printed, last_iterate_rate_as_printed
+
+ROUNDS, DIMENSION = 2000, 100
+
+
+@pytest.fixture(scope="module")
+def excess() -> np.ndarray:
+    """Mean excess risk by round of 50 runs on F(w) = |w|^2/2 over the unit ball: m = 1, sigma = 1, eta_t = 1/t."""
+    rng = np.random.default_rng(0)
+    model = np.zeros((50, DIMENSION))
+    by_round = []
+    for t in range(1, ROUNDS + 1):
+        model -= (model + rng.standard_normal(model.shape)) / t
+        model /= np.maximum(1.0, np.linalg.norm(model, axis=1, keepdims=True))
+        by_round.append(0.5 * (model**2).sum(axis=1).mean())
+    return np.array(by_round)
+
+
+def test_last_iterate_needs_the_dimension(excess):
+    """The noise alone leaves d sigma^2/(2 T). The printed bound is passed 12-fold, the one with d holds.
+
+    The mean of 50 runs has a relative standard error of 2 %: the 10 % band fails by chance once in 1e6 seeds.
+    """
+    assert excess[-1] == pytest.approx(DIMENSION / (2 * ROUNDS), rel=0.1)
+    case = {"n": ROUNDS, "m": 1, "sigma": 1.0, "smoothness": 1.0, "strong_convexity": 1.0}
+    case |= {"gradient_bound": 1.0, "gradient_variance": 0.0}
+    assert excess[-1] > 10 * last_iterate_rate_as_printed(**case)
+    assert excess[-1] < last_iterate_rate(dimension=DIMENSION, **case)
+
+
+def test_average_iterate_needs_the_dimension(excess):
+    """All users share r(w) = |w|^2/2, so L = beta = 0 and G = 1; with c = 1 the printed bound is passed 9-fold."""
+    case = {"n": ROUNDS, "m": 1, "eta": 1 / np.arange(1, ROUNDS + 1), "sigma": 1.0, "lipschitz": 0.0, "smoothness": 0.0}
+    case |= {"radius": 1.0, "gradient_bound": 1.0, "strong_convexity": 1.0}
+    assert excess.mean() > 9 * average_iterate_rate_as_printed(**case)
+    assert excess.mean() < average_iterate_rate(dimension=DIMENSION, **case)
+
+
+def test_last_iterate_rate_in_numbers():
+    case = {
+        "n": 100,
+        "m": 10,
+        "smoothness": 2.0,
+        "strong_convexity": 0.5,
+        "gradient_bound": 3.0,
+        "gradient_variance": 4.0,
+    }
+    # 2 beta (D^2 + (G^2 + d sigma^2)/m)/(lambda^2 T): 4 (9 + (4 + 7 * 2.25)/10)/(0.25 * 10)
+    assert last_iterate_rate(sigma=1.5, dimension=7, **case) == pytest.approx(4 * (9 + 19.75 / 10) / 2.5, rel=1e-14)
+    one = last_iterate_rate(sigma=1.5, dimension=1, **case)
+    assert last_iterate_rate_as_printed(sigma=1.5, **case) == one
+    added = last_iterate_rate(sigma=[0.0, 1.0, 2.0], dimension=5, **case)
+    assert added[2] - added[0] == pytest.approx(4 * (added[1] - added[0]), rel=1e-12)
+
+
+def test_average_iterate_rate_in_numbers():
+    eta, sigma = np.array([1.0, 0.5]), np.array([2.0, 3.0])
+    case = {"n": 10, "m": 5, "eta": eta, "sigma": sigma, "lipschitz": 1.0, "smoothness": 2.0, "radius": 0.5}
+    case |= {"gradient_bound": 3.0, "strong_convexity": 0.5, "constant": 2.0}
+    optimisation = 2 * 5 * ((1 + 2 * 0.5) ** 2 + 9) * np.log(2) / (0.5 * 10)
+    assert average_iterate_rate(dimension=6, **case) == pytest.approx(optimisation + 6 * 8.5 / 10, rel=1e-14)
+    assert average_iterate_rate_as_printed(**case) == pytest.approx(optimisation + 8.5 / 10, rel=1e-14)
+
+
+def test_refuses():
+    case = {"n": 100, "m": 10, "sigma": 1.0, "smoothness": 2.0, "strong_convexity": 0.5, "gradient_bound": 3.0}
+    case |= {"gradient_variance": 4.0, "dimension": 3}
+    for change in ({"dimension": 0}, {"dimension": 2.5}, {"sigma": -1.0}, {"m": 101}, {"strong_convexity": 0.0}):
+        (named,) = change
+        with pytest.raises(ValueError, match=f"^{named} "):
+            last_iterate_rate(**{**case, **change})

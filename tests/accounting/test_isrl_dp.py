@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, norm
+
+from dpfl.accounting import dpsgd, gaussian_dp, isrl_dp
+from dpfl.accounting.samplers import Sampling
+
+ROUNDS = 35
+
+
+def run(n: int, epsilon: float, variance) -> tuple[float, float]:
+    """The paper's delta = 1/n^2 and the noise deviation of that formula at L = 1."""
+    delta = 1 / n**2
+    return delta, math.sqrt(variance(epsilon=epsilon, delta=delta, lipschitz=1.0, rounds=ROUNDS, records=n))
+
+
+@pytest.mark.parametrize(("epsilon", "spent"), [(0.125, 0.0023), (1, 0.024), (3, 0.081), (10, 0.30)])
+def test_the_theorem_suffices_and_is_33_to_56_times_loose(epsilon, spent):
+    n = 356
+    delta, sigma = run(n, epsilon, isrl_dp.advanced_composition_variance)
+    ours = isrl_dp.epsilon(
+        noise_multiplier=sigma * n, batch_size=n, records=n, steps=ROUNDS, delta=delta, sampling=Sampling.FULL
+    )
+    assert ours == pytest.approx(spent, rel=0.03)
+    assert 33 <= epsilon / ours <= 56
+
+
+def test_the_later_script_spends_more_than_it_promises():
+    n, batch, promised = 356, 65, 3.0
+    delta, sigma = run(n, promised, isrl_dp.moments_variance)
+    settings_ = {"noise_multiplier": sigma * batch, "batch_size": batch, "records": n, "steps": ROUNDS, "delta": delta}
+    known = isrl_dp.with_replacement_known_epsilon(**settings_)
+    assert known == pytest.approx(3.67, abs=0.005)
+    for sampling in (Sampling.FIXED, Sampling.WITH_REPLACEMENT):
+        assert isrl_dp.epsilon(**settings_, sampling=sampling) > promised
+    assert isrl_dp.epsilon(**settings_, sampling=Sampling.WITH_REPLACEMENT) > known
+
+
+def test_local_sgd_is_far_outside_the_later_script():
+    n, local_steps = 356, 65
+    bound = isrl_dp.largest_moments_epsilon(batch_size=1, steps=local_steps * ROUNDS, records=n)
+    assert bound == pytest.approx(4 * local_steps * ROUNDS / n**2)
+    assert bound < 0.1
+
+
+def test_clipping_the_mean_spends_a_thousand():
+    n = 446
+    delta, sigma = run(n, 1.0, isrl_dp.moments_variance)
+    batch = math.floor(isrl_dp.least_batch_moments(epsilon=1.0, rounds=ROUNDS, records=n))
+    arguments = {"batch_size": batch, "records": n, "steps": ROUNDS, "delta": delta}
+    spent = isrl_dp.clipped_mean_epsilon(sigma_over_lipschitz=sigma, **arguments)
+    assert 1000 < spent < 1500
+    assert isrl_dp.epsilon(noise_multiplier=sigma * batch, sampling=Sampling.FIXED, **arguments) < 2
+
+
+def test_group_privacy_needs_the_exponential():
+    # G_mu for groups of g is G_{g mu}; the group bound is delta_g(g eps) <= g e^{(g-1) eps} delta, and eps^{(g-1) eps}
+    # in place of the exponential is exceeded.
+    g, mu, epsilon = 3, 1.0, 1.0
+    delta = gaussian_dp.delta(epsilon, mu)
+    group = gaussian_dp.delta(g * epsilon, g * mu)
+    assert g * epsilon ** ((g - 1) * epsilon) * delta < group <= g * math.exp((g - 1) * epsilon) * delta
+
+
+@pytest.mark.parametrize(
+    ("n", "largest", "advanced", "moments"), [(446, 10, 37, 119), (134, 10, None, None), (134, 3, None, 19)]
+)
+def test_batch_sizes_of_the_scripts(n, largest, advanced, moments):
+    if advanced:
+        floor = isrl_dp.least_batch_advanced(epsilon=largest, delta=1 / n**2, rounds=ROUNDS, records=n)
+        assert math.floor(floor) == advanced
+    if moments:
+        assert math.floor(isrl_dp.least_batch_moments(epsilon=largest, rounds=ROUNDS, records=n)) == moments
+
+
+@settings(max_examples=25, deadline=None)
+@given(epsilon=st.floats(0.01, 1), delta=st.floats(1e-12, 0.1), lipschitz=st.floats(0.1, 100))
+def test_one_pass_noise_suffices(epsilon, delta, lipschitz):
+    sigma = math.sqrt(isrl_dp.one_pass_variance(epsilon=epsilon, delta=delta, lipschitz=lipschitz))
+    assert gaussian_dp.delta(epsilon, 2 * lipschitz / sigma) <= delta
+
+
+def test_one_pass_noise_is_refused_above_one():
+    with pytest.raises(ValueError, match="epsilon"):
+        isrl_dp.one_pass_variance(epsilon=1.5, delta=1e-5, lipschitz=1.0)
+
+
+def test_formulas_are_the_printed_ones_and_broadcast():
+    epsilon = np.array([[0.5], [2.0]])
+    n = np.array([100, 200, 400])
+    ours = isrl_dp.advanced_composition_variance(epsilon=epsilon, delta=1e-5, lipschitz=3.0, rounds=35, records=n)
+    assert ours == pytest.approx(256 * 9 * 35 * np.log(2.5 * 35 / 1e-5) * np.log(2e5) / (n * epsilon) ** 2)
+    moments = isrl_dp.moments_variance(epsilon=epsilon, delta=1e-5, lipschitz=3.0, rounds=35, records=n)
+    assert moments == pytest.approx(8 * 9 * 35 * np.log(1e5) / (n * epsilon) ** 2)
+    assert isrl_dp.one_pass_variance(epsilon=0.5, delta=1e-5, lipschitz=3.0) == pytest.approx(
+        8 * 9 * math.log(1.25e5) / 0.25
+    )
+
+
+def mixture_delta(epsilon: float, noise_multiplier: float, rate: float) -> float:
+    """The divergence of (1 - rate) N(0) + rate N(2/noise_multiplier) from N(0), by its crossing point."""
+    mu = 2 / noise_multiplier
+    cut = math.log((math.exp(epsilon) - 1 + rate) / rate) / mu + mu / 2
+    return (1 - rate - math.exp(epsilon)) * norm.sf(cut) + rate * norm.sf(cut - mu)
+
+
+def test_one_step_without_replacement_is_the_mixture():
+    arguments = {"noise_multiplier": 2.0, "batch_size": 10, "records": 100, "steps": 1, "delta": 1e-4}
+    ours = isrl_dp.epsilon(**arguments, sampling=Sampling.FIXED)
+    assert mixture_delta(ours, 2.0, 0.1) == pytest.approx(1e-4, rel=1e-5)
+
+
+def test_many_steps_without_replacement_cover_the_poisson_mixture():
+    arguments = {"steps": 30, "delta": 1e-5}
+    ours = isrl_dp.epsilon(noise_multiplier=3.0, batch_size=10, records=100, sampling=Sampling.FIXED, **arguments)
+    half = dpsgd.epsilon(noise_multiplier=1.5, sample_rate=0.1, **arguments)
+    assert half <= ours <= 1.15 * half
+
+
+def test_with_replacement_one_step_is_the_group_profile():
+    noise, batch, n, delta = 4.0, 8, 50, 1e-5
+    ours = isrl_dp.epsilon(
+        noise_multiplier=noise, batch_size=batch, records=n, steps=1, delta=delta, sampling=Sampling.WITH_REPLACEMENT
+    )
+    rate = 1 - (1 - 1 / n) ** batch
+    inner = math.log1p(math.expm1(ours) / rate)
+    j = np.arange(1, batch + 1)
+    assert binom.pmf(j, batch, 1 / n) @ gaussian_dp.delta(inner, 2 * j / noise) == pytest.approx(delta, rel=1e-4)
+
+
+def test_the_known_loss_lies_below_the_bound_and_above_a_simulation():
+    noise, batch, n, steps, delta, runs = 3.0, 6, 20, 5, 1e-2, 200_000
+    arguments = {"noise_multiplier": noise, "batch_size": batch, "records": n, "steps": steps, "delta": delta}
+    known = isrl_dp.with_replacement_known_epsilon(**arguments)
+    assert known <= isrl_dp.epsilon(**arguments, sampling=Sampling.WITH_REPLACEMENT)
+    draw, mu, loss = np.random.default_rng(2), 2 / noise, np.zeros(runs)
+    weights = binom.pmf(np.arange(batch + 1), batch, 1 / n)
+    for _ in range(steps):
+        z = draw.standard_normal(runs) + mu * draw.binomial(batch, 1 / n, runs)
+        loss += np.log(sum(w * np.exp(j * mu * z - (j * mu) ** 2 / 2) for j, w in enumerate(weights)))
+    gains = np.maximum(0, -np.expm1(known - loss))
+    # 4.75 standard errors: false alarm 2e-6
+    assert abs(gains.mean() - delta) < 4.75 * gains.std() / math.sqrt(runs)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("noise", [0.2, 0.1, 0.05])
+def test_one_step_of_little_noise_against_80_digits(noise):
+    """epsilon at delta in the hundreds and thousands: e^epsilon overflows, the loss does not."""
+    batch, n, delta = 10, 100, 1e-5
+    run = {"noise_multiplier": noise, "batch_size": batch, "records": n, "steps": 1, "delta": delta}
+    known = isrl_dp.with_replacement_known_epsilon(**run)
+    with mp.workdps(80):
+        shifts = [2 * j / mp.mpf(noise) for j in range(batch + 1)]
+        weights = [mp.binomial(batch, j) * mp.mpf(n - 1) ** (batch - j) / mp.mpf(n) ** batch for j in range(batch + 1)]
+
+        def spent(cut):
+            loss = mp.fsum(w * mp.exp(s * cut - s**2 / 2) for w, s in zip(weights, shifts, strict=True))
+            above = mp.fsum(w * mp.ncdf(s - cut) for w, s in zip(weights, shifts, strict=True))
+            return above - loss * mp.ncdf(-cut), mp.log(loss)
+
+        low, high = mp.mpf(0), shifts[-1] + 10
+        for _ in range(80):
+            middle = (low + high) / 2
+            low, high = (middle, high) if spent(middle)[0] > delta else (low, middle)
+        exact = float(spent(low)[1])
+    assert known == pytest.approx(exact, rel=1e-3)
+    assert known <= isrl_dp.epsilon(**run, sampling=Sampling.WITH_REPLACEMENT)
+
+
+@pytest.mark.parametrize("sampling", ["with_replacement", "full_batch", "fixed_without_replacement", None])
+def test_the_text_of_a_sampling_is_not_taken_for_another_one(sampling):
+    with pytest.raises(ValueError, match="sampling"):
+        isrl_dp.epsilon(**GOOD, sampling=sampling)
+
+
+GOOD = {"noise_multiplier": 2.0, "batch_size": 10, "records": 100, "steps": 3, "delta": 1e-5}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("noise_multiplier", 0), ("batch_size", 101), ("batch_size", 0), ("records", 1.5), ("steps", 0), ("delta", 0)],
+)
+def test_a_wrong_argument_is_named(name, value):
+    with pytest.raises(ValueError, match=name):
+        isrl_dp.epsilon(**{**GOOD, name: value}, sampling=Sampling.FIXED)
+
+
+def test_samplings_without_an_accountant_are_refused():
+    with pytest.raises(ValueError, match="sampling"):
+        isrl_dp.epsilon(**GOOD, sampling=Sampling.SHUFFLED)
+    with pytest.raises(ValueError, match="batch_size"):
+        isrl_dp.epsilon(**GOOD, sampling=Sampling.FULL)

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.privacy_profiles import composed_epsilon
+
+
+@pytest.mark.parametrize("steps", [1, 9])
+def test_gaussian_profiles_compose_to_a_gaussian_profile(steps):
+    ours = composed_epsilon(lambda e: gaussian_dp.delta(e, 0.3), largest=3.0, steps=steps, delta=1e-5)
+    truth = gaussian_dp.epsilon(1e-5, 0.3 * math.sqrt(steps))
+    assert truth * (1 - 1e-9) <= ours <= truth * (1 + 1e-5)
+
+
+def test_pure_privacy_composes_as_randomised_response():
+    # (e^eps0 - e^eps)/(e^eps0 + 1) is the profile of randomised response; two uses: likelihood ratios add.
+    e0, delta = 1.0, 0.3
+    p = math.exp(e0) / (1 + math.exp(e0))
+    # delta(eps) = p^2 - e^eps (1-p)^2 between 0 and 2 e0, solved for eps
+    truth = math.log((p**2 - delta) / (1 - p) ** 2)
+    ours = composed_epsilon(
+        lambda e: np.maximum(0, (math.exp(e0) - np.exp(e)) / (math.exp(e0) + 1)), largest=2.0, steps=2, delta=delta
+    )
+    assert ours == pytest.approx(truth, abs=1e-6)
+
+
+def test_what_is_left_at_the_end_counts_as_lost():
+    assert composed_epsilon(lambda e: np.full_like(e, 1e-3), largest=1.0, steps=2, delta=1e-3) == math.inf

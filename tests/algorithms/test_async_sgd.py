@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import copy
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dpfl.accounting.samplers import Sampling
+from dpfl.algorithms.async_events import EndRound, Gradients, Interrupt, Measure, Network, Program, ServerStep, simulate
+from dpfl.algorithms.async_sgd import Federation, Postures, replay, round_batch
+from dpfl.engine.cross_entropy import cross_entropy
+from dpfl.engine.linear_gradients import LinearGradients
+from dpfl.mechanisms.noise import base_noise
+from dpfl.mechanisms.sparsification import largest_entries
+from dpfl.models.image_models import softmax_regression
+
+CLIENTS, RECORDS, ROUNDS, BATCH = 3, 12, 6, 4
+INFINITE = float("inf")
+
+
+def federation(sampling=Sampling.FIXED, mix=(1 / 3, 1 / 3, 1 / 3)):
+    draw = torch.Generator().manual_seed(1)
+    module = softmax_regression(5, 3).double()
+    data = torch.randn(40, 5, generator=draw, dtype=torch.float64), torch.arange(40) % 3
+    order = np.random.default_rng(0).permutation(40)[: CLIENTS * RECORDS]
+    return Federation(
+        module=module,
+        rule=LinearGradients(module, cross_entropy),
+        shares=np.split(order, CLIENTS),
+        train=data,
+        test=data,
+        mix=mix,
+        batch_sizes=(BATCH,) * ROUNDS,
+        sampling=sampling,
+        seed=7,
+    )
+
+
+def postures(clips, stds, *, arsinh=INFINITE, kept=1.0, steps=0.3, rounds=ROUNDS):
+    """The same in every round but for step sizes, which fall."""
+
+    def each(values):
+        return torch.tensor(values, dtype=torch.float64).repeat(rounds, 1)
+
+    falling = torch.linspace(1, 0.5, rounds, dtype=torch.float64)[:, None]
+    count = len(clips)
+    return Postures(each(clips), each(stds), each([arsinh] * count), steps * falling.repeat(1, count), (kept,) * count)
+
+
+def run(network=None, own=None, federated=None, seed=7):
+    federated = federated or federation()
+    lengths = [Fraction(1)] * ROUNDS
+    program = simulate(network or Network(), clients=len(federated.shares), lengths=lengths, epochs=2, seed=seed)
+    return replay(federated, program, own or postures([0.7], [0.5]), lambda: None)
+
+
+def clipped(model, x, y, clip_norm):
+    """One record's gradient by autograd, clipped as Opacus does."""
+    loss = nn.functional.cross_entropy(model(x[None]), y[None])
+    gradient = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(model.parameters()))])
+    return gradient * min(1.0, clip_norm / (float(gradient.norm()) + 1e-6))
+
+
+def set_to(model, vector):
+    model = copy.deepcopy(model)
+    nn.utils.vector_to_parameters(vector, model.parameters())
+    return model
+
+
+def noise(client, number, size=18):
+    address = {"seed": 7, "client": client, "epoch": number, "step": 0}
+    return base_noise(size, **address, dtype=torch.float64, device=torch.device("cpu"))
+
+
+def noisy_sum(federated, model, client, number, clip_norm, std):
+    share = federated.shares[client]
+    address = {"seed": 7, "client": client, "round": number}
+    rows = share[round_batch(len(share), BATCH, federated.sampling, **address)]
+    inputs, labels = federated.train
+    total = std * noise(client, number)
+    for row in rows:
+        total = total + clipped(model, inputs[row], labels[row], clip_norm)
+    return total
+
+
+@pytest.mark.parametrize("sampling", [Sampling.FIXED, Sampling.POISSON])
+@pytest.mark.parametrize(("clip_norm", "std"), [(0.7, 0.5), (INFINITE, 0.0)])
+def test_without_delay_or_loss_it_is_synchronous_dpsgd_averaged_every_round(sampling, clip_norm, std):
+    federated = federation(sampling)
+    own = postures([0.2, clip_norm], [1.0, std])
+    weights, accuracies = torch.zeros(18, dtype=torch.float64), []
+    for number in range(ROUNDS):
+        model = set_to(federated.module, weights)
+        updates = [noisy_sum(federated, model, client, number, clip_norm, std) for client in range(CLIENTS)]
+        weights = weights - own.step_sizes[number, 1] * torch.stack(updates).mean(0) / BATCH
+        model = set_to(federated.module, weights)
+        accuracies.append(100 * float((model(federated.test[0]).argmax(1) == federated.test[1]).double().mean()))
+    trained = run(own=own, federated=federated)
+    torch.testing.assert_close(trained.weights[1], weights, rtol=0, atol=1e-12)
+    assert trained.accuracy_pct[1] == pytest.approx([accuracies[2], accuracies[5]])
+
+
+def test_one_window_for_the_whole_run_is_local_sgd():
+    """No model comes back before the end, so each client goes its own way and the server takes the mean."""
+    federated, own = federation(), postures([0.7], [0.5])
+    ends = []
+    for client in range(CLIENTS):
+        weights = torch.zeros(18, dtype=torch.float64)
+        for number in range(ROUNDS):
+            model = set_to(federated.module, weights)
+            weights = weights - own.step_sizes[number] * noisy_sum(federated, model, client, number, 0.7, 0.5) / BATCH
+        ends.append(weights)
+    trained = run(Network(window=float(ROUNDS)), own, federated)
+    torch.testing.assert_close(trained.weights[0], torch.stack(ends).mean(0), rtol=0, atol=1e-12)
+
+
+def test_an_interrupt_swaps_the_model_in_the_middle_of_a_batch():
+    federated = federation()
+    federated = Federation(**{**vars(federated), "shares": federated.shares[:1], "mix": (1.0,)})
+    program = Program(
+        operations=(
+            Gradients(0, 0, 0.0, 1.0), EndRound(0, 0, True), Gradients(0, 1, 0.0, 0.5), ServerStep(((0, 0),)),
+            Interrupt(0, 1), Gradients(0, 1, 0.5, 1.0), EndRound(0, 1, True), ServerStep(((0, 1),)), Measure(),
+        ),
+        uses={1: 1}, updates_lost_pct=0, simulated_rounds=2, staleness_rounds=0, interrupted_pct=50,
+    )  # fmt: skip
+    own = postures([0.7], [0.5], kept=0.3, rounds=2)
+    start = torch.zeros(18, dtype=torch.float64)
+    step = own.step_sizes[0] * noisy_sum(federated, set_to(federated.module, start), 0, 0, 0.7, 0.5) / BATCH
+    local, server = start - step, start - largest_entries(step, 0.3)
+    share = federated.shares[0]
+    rows = share[round_batch(len(share), BATCH, Sampling.FIXED, seed=7, client=0, round=1)]
+    total = 0.5 * noise(0, 1)
+    for place, row in enumerate(rows):
+        model = set_to(federated.module, local if place < 2 else server)
+        total = total + clipped(model, federated.train[0][row], federated.train[1][row], 0.7)
+    expected = server - largest_entries(own.step_sizes[1] * total / BATCH, 0.3)
+    trained = replay(federated, program, own, lambda: None)
+    torch.testing.assert_close(trained.weights[0], expected, rtol=0, atol=1e-12)
+
+
+def test_what_is_sent_is_a_function_of_the_noisy_update_alone():
+    """With the noise turned up, data are drowned: only the order of noise and compression can tell."""
+    huge = postures([1e-9], [1.0], kept=0.25, steps=1.0)
+    trained = run(own=huge)
+    expected = torch.zeros(18, dtype=torch.float64)
+    for number in range(ROUNDS):
+        for client in range(CLIENTS):
+            step = huge.step_sizes[number] * noise(client, number) / BATCH
+            expected -= largest_entries(step, 0.25) / 3
+    torch.testing.assert_close(trained.weights[0], expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("network", [Network(), Network(delay=1.5, jitter=1.0, update_loss=0.2, speed_spread=3.0)])
+def test_a_variant_does_not_depend_on_what_else_is_in_the_stack(network):
+    together = run(network, postures([0.7, INFINITE, 0.1], [0.5, 0.0, 2.0]))
+    for variant, (clip_norm, std) in enumerate([(0.7, 0.5), (INFINITE, 0.0), (0.1, 2.0)]):
+        alone = run(network, postures([clip_norm], [std]))
+        torch.testing.assert_close(together.weights[variant], alone.weights[0], rtol=0, atol=1e-12)
+
+
+def test_weights_of_clients_are_the_servers_mix():
+    alone = run(federated=federation(mix=(1.0, 0.0, 0.0)), network=Network(window=float(ROUNDS)))
+    federated = federation()
+    only = Federation(**{**vars(federated), "shares": federated.shares[:1], "mix": (1.0,)})
+    torch.testing.assert_close(alone.weights, run(federated=only, network=Network(window=float(ROUNDS))).weights)
+
+
+def test_the_noise_of_a_run_has_its_stated_law():
+    # 18 weights from 6 rounds of 3 clients, data drowned: 60 seeds; variance of a sum of known scales.
+    own = postures([1e-12], [1.0])
+    ends = []
+    for seed in range(60):
+        federated = Federation(**{**vars(federation()), "seed": seed})
+        ends.append(run(own=own, federated=federated).weights[0])
+    scale = float(own.step_sizes.square().sum().sqrt()) / BATCH / np.sqrt(CLIENTS)
+    ratio = float((torch.stack(ends) / scale).square().mean())
+    assert abs(ratio - 1) < 5 * np.sqrt(2 / (60 * 18))  # false-alarm rate 6e-7

@@ -1,0 +1,92 @@
+"""Clients' own steps: the stacks against plain loops, and the limits in which they are another algorithm."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit
+
+from dpfl.algorithms.convex_fedavg import averaged, shares
+from dpfl.algorithms.delayed_sgd import late
+from dpfl.algorithms.projected_sgd import Points
+from dpfl.models.glm import Logistic, Records, Square
+from dpfl.randomness import generator
+
+SEEDS = (1, 6)
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(24, 3))
+Y = np.sign(RNG.normal(size=24))
+RECORDS = Records.of(X, Y)
+POINTS = Points(np.array([[0.5], [0.2]]), np.array([0.3, 0.0]), np.array([0.8, 2.0]), np.array([0.1, 0.05]))
+HELD = np.stack([shares(seed, 24, 3) for seed in SEEDS])
+COMMON = {"passes": 3, "size": 4, "clip_norm": 0.6, "tick": lambda: None}
+
+
+def moved(w, at, rows, noise, model) -> np.ndarray:
+    """One step from `w` along the clipped mean gradient at `at`, read off the definition."""
+    total = np.zeros(3)
+    for x, y in zip(X[rows], Y[rows], strict=True):
+        gradient = -y * expit(-y * x @ at) * x
+        total += gradient * min(1.0, 0.6 / np.linalg.norm(gradient)) / 4
+    step = total + POINTS.regularisation[model] * at + POINTS.noise_scale[model] * noise
+    w = w - POINTS.step_size[model, 0] * step
+    return w * min(1.0, POINTS.radius[model] / np.linalg.norm(w))
+
+
+def drawn(seed, client, round, step) -> tuple[np.ndarray, np.ndarray]:
+    rows = generator(seed, "batches", client, round, step).choice(8, 4, replace=False)
+    return rows, generator(seed, "noise", client, round, step).standard_normal(3)
+
+
+def test_shares_are_a_partition():
+    assert HELD.shape == (2, 3, 8)
+    for own in HELD:
+        assert sorted(own.ravel()) == list(range(24))
+
+
+def test_averaging_is_the_plain_loop():
+    ours = averaged(Logistic(), RECORDS, HELD, SEEDS, POINTS, **COMMON)
+    for s, seed in enumerate(SEEDS):
+        for model in range(2):
+            server = np.zeros(3)
+            for round in range(3):
+                results = []
+                for client in range(3):
+                    w = server
+                    for step in range(2):
+                        rows, noise = drawn(seed, client, round, step)
+                        w = moved(w, w, HELD[s, client][rows], noise, model)
+                    results.append(w)
+                server = np.mean(results, axis=0)
+            np.testing.assert_allclose(ours[s, :, model], server, atol=1e-12)
+
+
+def test_late_updates_are_the_plain_loop():
+    ours = late(Logistic(), RECORDS, HELD, SEEDS, POINTS, delay=4, **COMMON)
+    for s, seed in enumerate(SEEDS):
+        for model in range(2):
+            past = [np.zeros(3)]
+            for turn in range(6):
+                plan = generator(seed, "participants", round=turn)
+                order, delays = plan.permutation(3), plan.integers(0, 5, size=3)
+                for client, delay in zip(order, delays, strict=True):
+                    stale = past[max(0, len(past) - 1 - delay)]
+                    rows, noise = drawn(seed, client, turn, 0)
+                    past.append(moved(past[-1], stale, HELD[s, client][rows], noise, model))
+            np.testing.assert_allclose(ours[s, :, model], past[-1], atol=1e-12)
+
+
+def test_steps_that_converge_at_once_do_not_when_they_are_late():
+    silent = Points(np.full((2, 1), 0.5), np.zeros(2), np.full(2, np.inf), np.zeros(2))
+    records, best = Records.of(X, X @ np.ones(3)), np.ones((3, 1))
+    run = COMMON | {"passes": 40, "size": 8, "clip_norm": np.inf}
+    prompt, stale = (late(Square(), records, HELD, SEEDS, silent, delay=d, **run) for d in (0, 40))
+    assert np.abs(prompt - best).max() < 1e-3
+    assert np.abs(stale - best).max() > 1
+
+
+def test_every_step_is_counted_and_repeats():
+    ticks = []
+    common = COMMON | {"tick": lambda: ticks.append(1)}
+    first = late(Logistic(), RECORDS, HELD, SEEDS, POINTS, delay=2, **common)
+    assert len(ticks) == 3 * 2 * 3
+    assert np.array_equal(first, late(Logistic(), RECORDS, HELD, SEEDS, POINTS, delay=2, **COMMON))

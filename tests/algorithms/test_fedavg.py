@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dpfl.accounting.samplers import Sampling
+from dpfl.algorithms.fedavg import FederatedAveraging, Schedule
+from dpfl.engine.batches import epoch_batches
+from dpfl.engine.network_gradients import gradient_rule
+from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.per_record_gradients import StackedGradients
+from dpfl.engine.sgd import Variants
+from dpfl.experiments.fedavg_images.image_training import cross_entropy
+from dpfl.mechanisms.noise import base_noise
+
+INFINITE = float("inf")
+
+
+def _federation(
+    local_epochs, clip_norms, multipliers, *, sampling=Sampling.SHUFFLED, sizes=(13, 9, 2), apart=False, **others
+):
+    """Three clients; `local_epochs[variant]` lists the epochs of each round; `multipliers` also one list a client."""
+    torch.manual_seed(0)
+    modules = [nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).double() for _ in sizes]
+    if others.pop("linear", False):
+        modules = [nn.Linear(6, 3).double() for _ in sizes]
+    module, draw = modules[0], torch.Generator().manual_seed(1)
+    initial = [Layout.of(each).flatten(dict(each.named_parameters())).detach() for each in modules]
+    data = torch.randn(30, 6, generator=draw, dtype=torch.float64), torch.arange(30) % 3
+    order = np.random.default_rng(0).permutation(30)
+    noise = torch.tensor(multipliers).double().expand(len(sizes), -1)
+    return FederatedAveraging(
+        module=module,
+        gradients=StackedGradients(gradient_rule(module, cross_entropy, data[0][0]), data[0][0], 2**20),
+        variants=Variants(torch.tensor(clip_norms).double(), noise),
+        schedule=Schedule(tuple(tuple(rounds) for rounds in local_epochs)),
+        shares=np.split(order[: sum(sizes)], np.cumsum(sizes)[:-1]),
+        initial=torch.stack(initial if apart else initial[:1] * len(sizes)),
+        train=data,
+        test=data,
+        batch_size=4,
+        sampling=sampling,
+        learning_rate=0.3,
+        momentum=0.5,
+        seed=7,
+        **others,
+    )
+
+
+def _run(federation):
+    state = federation.start()
+    while state.epoch < max(federation.schedule.epochs):
+        federation.advance(state)
+    return state
+
+
+def _fedavg_by_hand(federation, rounds):
+    """Plain torch: a loop over rounds, clients, epochs and batches; `rounds` lists the local epochs of each."""
+    server, accuracies, epoch = copy.deepcopy(federation.module), [], 0
+    inputs, labels = federation.train
+    for number, local_epochs in enumerate(rounds):
+        trained = []
+        for client, share in enumerate(federation.shares):
+            model = copy.deepcopy(server)
+            if number == 0:
+                nn.utils.vector_to_parameters(federation.initial[client].clone(), model.parameters())
+            optimiser = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.5)
+            for local in range(1, local_epochs + 1):
+                address = {"seed": 7, "client": client, "epoch": epoch + local}
+                for rows in epoch_batches(len(share), 4, Sampling.SHUFFLED, **address):
+                    optimiser.zero_grad()
+                    nn.functional.cross_entropy(model(inputs[share[rows]]), labels[share[rows]]).backward()
+                    optimiser.step()
+            trained.append(nn.utils.parameters_to_vector(model.parameters()).detach())
+        epoch += local_epochs
+        nn.utils.vector_to_parameters(torch.stack(trained).mean(0), server.parameters())
+        accuracies.append(100 * int((server(inputs).argmax(1) == labels).sum()) / len(labels))
+    return nn.utils.parameters_to_vector(server.parameters()).detach(), accuracies
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_without_privacy_it_is_fedavg_for_every_schedule_in_one_stack(apart):
+    schedules = [[1] * 6, [2] * 3, [6], [3], [1, 2, 3], [3, 1, 1], [2, 4]]
+    federation = _federation(schedules, [INFINITE] * 7, [0.0] * 7, apart=apart)
+    assert (federation.initial[0] == federation.initial[1]).all() != apart
+    state = _run(federation)
+    for variant, rounds in enumerate(schedules):
+        weights, accuracies = _fedavg_by_hand(federation, rounds)
+        torch.testing.assert_close(state.weights[0, variant], weights, rtol=0, atol=1e-12)
+        assert torch.equal(state.weights[:, variant], state.weights[:1, variant].expand(3, -1))
+        assert state.accuracy_pct[variant] == accuracies
+    assert state.diverged == [False] * 7
+
+
+# the last bits of layers that read the batch are the matrix library's business, see tests/engine/test_linear.py
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("sampling", [Sampling.SHUFFLED, Sampling.POISSON])
+def test_a_variant_is_the_same_alone_and_in_a_stack_that_shares_epochs(sampling, linear):
+    schedules = [[1] * 4, [2, 2], [4], [1, 1], [2, 1, 1], [4]]
+    clip_norms, multipliers = (1.0, 1.0, 1.0, 1.0, INFINITE, 0.5), (0.8, 0.8, 0.8, 0.8, 0.0, 1.5)
+    stacked = _run(_federation(schedules, clip_norms, multipliers, sampling=sampling, linear=linear))
+    for v in range(6):
+        one = slice(v, v + 1)
+        apart = (schedules[one], clip_norms[one], multipliers[one])
+        alone = _run(_federation(*apart, sampling=sampling, linear=linear))
+        torch.testing.assert_close(alone.weights[:, 0], stacked.weights[:, v], rtol=0, atol=1e-12)
+        assert alone.accuracy_pct[0] == stacked.accuracy_pct[v]
+
+
+def test_epochs_before_the_first_difference_are_trained_once():
+    schedules = [[1] * 4, [2, 2], [4], [4], [4], [2, 2]]
+    federation = _federation(schedules, [1.0] * 5 + [INFINITE], [0.8, 0.8, 0.8, 0.8, 0.3, 0.0])
+    assert federation.alike(1) == [[0, 1, 2, 3], [4], [5]]
+    assert federation.alike(2) == [[0], [1, 2, 3], [4], [5]]
+    assert federation.alike(3) == federation.alike(4) == [[0], [1], [2, 3], [4], [5]]
+    # the papers' six splits of 20 epochs: 98 epochs of the 120 are left
+    splits = _federation([[e] * (20 // e) for e in (1, 2, 4, 5, 10, 20)], [1.0] * 6, [1.0] * 6)
+    assert sum(len(splits.alike(epoch)) for epoch in range(1, 21)) == 98
+
+
+def test_clients_with_other_noise_do_not_share_and_each_adds_its_own():
+    multipliers = [[0.5, 0.5], [2.0, 1.0], [0.0, 0.0]]
+    state, quiet = (_one_epoch(_federation([[1], [2]], [1.0, 1.0], noise)) for noise in (multipliers, [0.0, 0.0]))
+    assert _federation([[1], [2]], [1.0, 1.0], multipliers).alike(1) == [[0], [1]]
+    moved = state.weights - quiet.weights
+    assert not moved[2].any()
+    # one step of the third client's neighbours is 4 and 3 steps long: compare the scale of the first's variants
+    torch.testing.assert_close(moved[0, 0], moved[0, 1], rtol=0, atol=1e-12)
+    assert moved[1, 0].norm() > 1.2 * moved[1, 1].norm()
+
+
+def _one_epoch(federation):
+    """Train without averaging."""
+    state = federation.start()
+    state.epoch = 1
+    for client in range(3):
+        federation._epoch(state, [client], list(range(len(federation.schedule.local_epochs))))
+    return state
+
+
+def test_private_clients_that_divide_by_their_own_expected_batch_and_draw_their_own_noise():
+    federation = _federation([[1]], [1.0], [1.0])
+    silent = _federation([[1]], [1.0], [0.0])
+    state, quiet = federation.start(), silent.start()
+    for each, run in ((state, federation), (quiet, silent)):
+        for client in range(3):
+            run._epoch(each, [client], [0])
+    # client 2 has two records, one step, expected batch 2: its noise is lr * z / 2
+    noise = ((quiet.weights - state.weights)[2, 0] * 2 / 0.3).numpy()
+    expected = base_noise(
+        len(noise), seed=7, client=2, epoch=0, step=0, dtype=torch.float64, device=torch.device("cpu")
+    )
+    np.testing.assert_allclose(noise, expected.numpy(), rtol=0, atol=1e-12)
+
+
+def test_divergence_is_said_and_stays_with_its_variant():
+    federation = _federation([[1] * 3] * 2, [INFINITE, 1.0], [0.0, 0.5])
+    state = federation.start()
+    federation.advance(state)
+    state.weights[1, 0] = float("nan")
+    federation.advance(state)
+    federation.advance(state)
+    assert state.diverged == [True, False]
+    assert [len(accuracies) for accuracies in state.accuracy_pct] == [3, 3]
+    clean = _run(_federation([[1] * 3], [1.0], [0.5]))
+    torch.testing.assert_close(state.weights[:, 1], clean.weights[:, 0], rtol=0, atol=1e-12)
+
+
+def test_distances_are_those_of_the_models_that_clients_send_and_of_their_averages():
+    schedules, clip_norms, noise = [[2, 1]] * 3 + [[3]], [0.5, INFINITE, 0.5, 0.5], [1.0, 0.0, 0.0, 1.0]
+    federation = _federation(schedules, clip_norms, noise, measure=True)
+    state, sent = federation.start(), []
+    while state.epoch < 3:
+        before = copy.deepcopy(state)
+        federation.advance(state)
+        alone = copy.deepcopy(before)
+        alone.epoch += 1
+        for client in range(3):
+            federation._epoch(alone, [client], [0, 1, 2, 3])
+        sent.append(alone.weights)
+    for kind, reference in (("plain", 1), ("noiseless", 2)):
+        for round_, weights in enumerate((sent[1], sent[2])):
+            local = sum((weights[c, 0] - weights[c, reference]).norm() for c in range(3)) / 3
+            average = (weights[:, 0].mean(0) - weights[:, reference].mean(0)).norm()
+            assert state.measured[0][f"local_distance_to_{kind}"][round_] == pytest.approx(float(local), abs=1e-12)
+            assert state.measured[0][f"distance_to_{kind}"][round_] == pytest.approx(float(average), abs=1e-12)
+            assert local > average > 1e-3
+    assert state.measured[1]["distance_to_plain"] == [0.0, 0.0]
+    assert set(state.measured[3]) == {"local_accuracy_pct"}
+    inputs, labels = federation.train
+    accuracies = []
+    for client in range(3):
+        nn.utils.vector_to_parameters(sent[2][client, 0], federation.module.parameters())
+        accuracies.append(100 * float((federation.module(inputs).argmax(1) == labels).double().mean()))
+    assert state.measured[0]["local_accuracy_pct"] == [pytest.approx(np.mean(accuracies))]
+
+
+def test_schedule():
+    schedule = Schedule(((1, 1, 1, 1), (2, 2), (4,), (3, 1)))
+    assert schedule.epochs == (4, 4, 4, 4)
+    assert [schedule.averaging(epoch) for epoch in (1, 2, 3, 4)] == [[0], [0, 1], [0, 3], [0, 1, 2, 3]]
+    assert Schedule(((1, 1), (3, 3))).active(3) == [1]
+    assert schedule.averaged(0, 3) == (1, 2)
+    assert schedule.averaged(3, 4) == (3,)

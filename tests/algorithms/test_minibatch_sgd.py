@@ -1,0 +1,162 @@
+"""Noisy minibatch SGD: the stack against one plain loop a run, its noise and its clipping."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpfl.accounting.samplers import Sampling
+from dpfl.algorithms import minibatch_sgd
+from dpfl.engine.federated_rounds import Aggregate, Clipping, Participation, Points, Protocol, Trials, participants
+from dpfl.models.glm import Logistic, Square
+from dpfl.randomness import generator
+
+FALSE_ALARM = 1e-6
+"""Chance that a correct sampler fails the statistical test below (its seeds are fixed)."""
+
+
+@pytest.fixture
+def trials() -> Trials:
+    """Two trials of three clients with 5, 4 and 6 records of three features."""
+    rng = np.random.default_rng(3)
+    return Trials((4, 9), rng.normal(size=(2, 15, 3)), rng.normal(size=(2, 15)), np.array([0, 5, 9, 15]))
+
+
+@pytest.fixture
+def points() -> Points:
+    """Four models: clipped and noisy, hardly clipped, not clipped and not noisy, and one that diverges."""
+    return Points(
+        step_size=np.array([0.1, 0.3, 0.2, 50.0]),
+        clip_norm=np.array([0.5, 2.0, np.inf, np.inf]),
+        noise_std=np.array([0.7, 0.1, 0.0, 0.0]),
+    )
+
+
+PROTOCOL = Protocol(Square(), 6, Participation((3,)), batch_size=4, repetitions=2, last_iterates=3)
+
+
+def slope(protocol: Protocol, score: float, target: float) -> float:
+    """The derivative of the loss by the score, of the two losses of this file."""
+    return score - target if isinstance(protocol.loss, Square) else -target / (1 + np.exp(target * score))
+
+
+def clip(gradient: np.ndarray, norm: float) -> np.ndarray:
+    """Textbook clipping."""
+    return gradient / max(1.0, np.linalg.norm(gradient) / norm)
+
+
+def batch_of(trials: Trials, protocol: Protocol, seed: int, client: int, round: int, repetition: int) -> np.ndarray:
+    """The records of one client's round."""
+    start, stop, draws = *trials.starts[client : client + 2], generator(seed, "batches", client, round)
+    if protocol.sampling is Sampling.WITH_REPLACEMENT:
+        return draws.integers(start, stop, size=(protocol.repetitions, protocol.batch_size))[repetition]
+    order = np.tile(np.arange(start, stop), (protocol.repetitions, 1))
+    return draws.permuted(order, axis=1)[repetition, : protocol.batch_size]
+
+
+def plain_run(trials: Trials, protocol: Protocol, points: Points, trial: int, repetition: int, model: int):
+    """One run of Algorithm 1, read off the paper: no stack, one record at a time."""
+    seed, x, y = trials.seeds[trial], trials.x[trial], trials.y[trial]
+    clip_norm, mean_clipping = points.clip_norm[model], protocol.clipping is Clipping.MEAN
+    regularisation = 0.0 if points.regularisation is None else points.regularisation[model]
+    weights, iterates = np.zeros(x.shape[1]), []
+    for round in range(protocol.rounds):
+        clients, present = participants(seed, round, trials.clients, protocol)
+        taking_part = clients[repetition][present[repetition] > 0]
+        total = np.zeros(x.shape[1])
+        for client in taking_part:
+            message = regularisation * weights
+            each = [
+                slope(protocol, x[record] @ weights, y[record]) * x[record]
+                for record in batch_of(trials, protocol, seed, client, round, repetition)
+            ]
+            if mean_clipping:
+                message = message + clip(np.mean(each, axis=0), clip_norm)
+            else:
+                message = message + np.mean([clip(gradient, clip_norm) for gradient in each], axis=0)
+            normal = generator(seed, "noise", client, round).standard_normal((protocol.repetitions, len(weights)))
+            total += message + points.noise_std[model] * normal[repetition]
+        if protocol.aggregate is Aggregate.MEAN:
+            total /= len(taking_part)
+        weights = weights - points.step_size[model] * total
+        if points.radius is not None:
+            weights = clip(weights, points.radius[model])
+        iterates.append(weights)
+    return np.mean(iterates[-protocol.last_iterates :], axis=0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"participation": Participation((2,))},
+        {"participation": Participation((1, 3, 2)), "aggregate": Aggregate.MEAN},
+        {"participation": Participation((1, 3))},
+        {"clipping": Clipping.MEAN, "participation": Participation((1, 3))},
+        {"sampling": Sampling.FIXED, "last_iterates": 1},
+        {"loss": Logistic()},
+    ],
+    ids=lambda changes: "+".join(changes) or "published",
+)
+@pytest.mark.parametrize("constrained", [False, True])
+def test_the_stack_is_the_plain_loop(trials, points, changes, constrained):
+    protocol = replace(PROTOCOL, **changes)
+    if isinstance(protocol.loss, Logistic):
+        trials = replace(trials, y=np.sign(trials.y))
+    if constrained:
+        points = replace(points, radius=np.array([0.3, np.inf, 0.2, 1.0]), regularisation=np.array([0.1, 0.5, 0, 2.0]))
+    outputs = minibatch_sgd.run(trials, points, protocol)
+    assert outputs.shape == (2, 2, 3, 4)
+    for trial, repetition, model in itertools.product(range(2), range(2), range(4)):
+        expected = plain_run(trials, protocol, points, trial, repetition, model)
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(outputs[trial, repetition, :, model], expected, rtol=0, atol=1e-12 * scale)
+
+
+def test_a_run_that_overflows_leaves_the_others_alone(trials, points):
+    protocol = replace(PROTOCOL, rounds=300, batch_size=2, repetitions=1, last_iterates=2)
+    outputs = minibatch_sgd.run(trials, points, protocol)
+    calm = Points(points.step_size[:3], points.clip_norm[:3], points.noise_std[:3])
+    assert not np.isfinite(outputs[..., 3]).any()
+    assert np.array_equal(outputs[..., :3], minibatch_sgd.run(trials, calm, protocol))
+
+
+def test_the_noise_has_the_stated_standard_deviation():
+    """With zero targets nothing but noise moves the first step: Kolmogorov-Smirnov accepts sigma, refuses 2/3, 3/2."""
+    silent = Trials(tuple(range(50)), np.ones((50, 4, 5)), np.zeros((50, 4)), np.array([0, 2, 4]))
+    points = Points(np.array([0.5, 0.5]), np.array([1.0, 1.0]), np.array([3.0, 0.0]))
+    protocol = Protocol(Square(), 1, Participation((2,)), batch_size=1, repetitions=20)
+    moved = minibatch_sgd.run(silent, points, protocol)
+    sum_of_two = moved[..., 0].ravel() / (0.5 * 3.0 * np.sqrt(2))
+    assert not moved[..., 1].any()
+    assert stats.kstest(sum_of_two, "norm").pvalue > FALSE_ALARM
+    for wrong in (2 / 3, 3 / 2):
+        assert stats.kstest(sum_of_two * wrong, "norm").pvalue < FALSE_ALARM
+
+
+@pytest.mark.parametrize(("clipping", "moves"), [(Clipping.RECORD, 2 / 100), (Clipping.MEAN, 2.0)])
+def test_one_record_moves_a_message_by_what_its_clipping_says(clipping, moves):
+    """99 records whose gradients cancel, and one that decides: clipping the mean lets it turn the message around."""
+    x = np.array([1.0, -1.0] * 49 + [1.0, 1e6])[None, :, None]
+    steps = []
+    for target in (1e6, -1e6):
+        y = np.array([*[1.0] * 98, 0.0, target])[None]
+        one = Trials((0,), x, y, np.array([0, 100]))
+        protocol = Protocol(Square(), 1, Participation((1,)), 100, 1, sampling=Sampling.FULL, clipping=clipping)
+        steps.append(minibatch_sgd.run(one, Points(np.ones(2), np.ones(2), np.zeros(2)), protocol)[0, 0, 0, 0])
+    assert steps[0] - steps[1] == pytest.approx(moves, rel=1e-9)
+
+
+def test_a_protocol_that_does_not_fit_is_refused(trials, points):
+    with pytest.raises(ValueError, match="participation"):
+        minibatch_sgd.run(trials, points, replace(PROTOCOL, participation=Participation((4,))))
+
+
+def test_progress_is_told_every_round(trials, points):
+    told = []
+    minibatch_sgd.run(trials, points, replace(PROTOCOL, rounds=5), lambda: told.append(1))
+    assert len(told) == 5

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from dpfl.accounting import dpsgd, gaussian_dp
+from dpfl.accounting.tradeoff import dpsgd_guarantee
+from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon
+from dpfl.catalog import load
+from dpfl.errors import InputError
+from dpfl.experiments.async_dpsgd import async_training
+from dpfl.experiments.async_dpsgd.schedules import step_sizes
+from dpfl.grid.sweep import Folders, Sweep
+
+MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 1}
+ENTRY = {"dataset": "bars", "experiment": "test", "clients": 3, "batch_size": 20, "epochs": 2, "learning_rate": 0.5}
+SETTINGS = {**load("vandijk2023").settings, **ENTRY}
+CELLS = (
+    {"epsilon": 4.0, "scenario": "synchronous"},
+    {"epsilon": math.inf, "scenario": "synchronous"},
+    {"epsilon": 4.0, "scenario": "reordered_2"},
+)
+FIXED = {"sampling": "fixed_without_replacement", "neighbouring": "replace_one"}
+
+
+def sweep(cells=CELLS, seeds=(0, 1), **settings) -> Sweep:
+    return Sweep("vandijk2023", "asynchronous", "t", {**SETTINGS, **settings}, tuple(cells), tuple(seeds), MACHINE)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Ten classes, each a bright bar at its own place: easy, so that learning can be told from chance."""
+    arrays = tmp_path_factory.mktemp("bars")
+    draw = np.random.default_rng(0)
+    for part, count in (("train", 300), ("test", 100)):
+        labels = np.arange(count, dtype=np.int64) % 10
+        images = draw.integers(0, 60, (count, 1, 28, 28), dtype=np.uint8)
+        for image, label in zip(images, labels, strict=True):
+            image[0, :, 2 + 2 * label : 5 + 2 * label] += 150
+        np.save(arrays / f"{part}_x.npy", images)
+        np.save(arrays / f"{part}_y.npy", labels)
+    about = {"name": "bars", "title": "Bars", "stand_in_for": "mnist", "note": "Not MNIST.", "licence": "none"}
+    (arrays / "about.json").write_text(json.dumps({**about, "records": {"train": 300, "test": 100}}))
+    return Folders(arrays, arrays)
+
+
+def calibrated(cells=CELLS, **settings) -> pd.DataFrame:
+    return async_training.calibrate(sweep(cells, **settings), {"records": {"train": 300}})
+
+
+def trained(folders, own=None, checkpoint=None, progress=lambda done, total: None) -> pd.DataFrame:
+    own = own or sweep()
+    return async_training.train(
+        own, folders, async_training.calibrate(own, {"records": {"train": 300}}), checkpoint, progress
+    )
+
+
+def test_fixed_batches_are_calibrated_by_the_composed_operator():
+    table = calibrated()
+    sigma = table["noise_multiplier"][0] / 2
+    spent = float(dpsgd_guarantee(n=100, m=20, epochs=2, sigma=sigma, adversary="A0").epsilon(1e-5))
+    assert spent == pytest.approx(4.0, rel=2e-3) and spent <= 4.0 * (1 + 1e-6)
+    assert table["privacy_epsilon_pld"][0] <= 4.0
+    assert table["privacy_sampling"][0] == FIXED["sampling"] and table["privacy_neighbouring"][0] == "replace_one"
+    assert table[["privacy_records", "privacy_steps"]].iloc[0].tolist() == [100, 10]
+    assert np.isnan(table["privacy_epsilon_rdp"][0]) and math.isinf(table["privacy_epsilon_pld"][1])
+
+
+def test_asynchrony_changes_neither_noise_nor_guarantee():
+    table = calibrated().drop(columns="scenario")
+    pd.testing.assert_series_equal(table.iloc[0], table.iloc[2], check_names=False)
+    assert "post-processing" in table["privacy_note"][0]
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+def test_poisson_batches_are_calibrated_by_dp_accounting(relation):
+    cells = [{"epsilon": 4.0, "sampling": "poisson", "neighbouring": relation}]
+    [row] = calibrated(cells).to_dict("records")
+    run = {"noise_multiplier": row["noise_multiplier"], "sample_rate": 0.2, "steps": 10, "delta": 1e-5}
+    assert row["privacy_epsilon_pld"] == pytest.approx(dpsgd.epsilon(**run, neighbouring=relation))
+    assert 4.0 * 0.99 <= row["privacy_epsilon_pld"] <= 4.0 * (1 + 1e-6)
+
+
+def test_a_given_sigma_grows_with_the_batch():
+    cells = [{"sigma": 1.5, "batch_factor": factor, "scaling": "rounds"} for factor in (1, 2)]
+    table = calibrated(cells)
+    assert table["noise_multiplier"].tolist() == [3.0, 6.0]
+    assert table["privacy_steps"].tolist() == [10, 8]  # 4 epochs of two batches of 40 in 100 records
+    for row, segment in zip(table.to_dict("records"), (Segment(10, 1.5, 0.2), Segment(8, 3.0, 0.4)), strict=True):
+        assert row["privacy_epsilon_pld"] == pytest.approx(segments_epsilon([segment], 1e-5), rel=1e-9)
+
+
+@pytest.mark.parametrize(("scaling", "rounds"), [("epochs", 4), ("step_size", 4), ("rounds", 8)])
+def test_larger_batches_keep_what_they_are_said_to_keep(scaling, rounds):
+    own = sweep([{"batch_factor": factor, "scaling": scaling, "epsilon": math.inf} for factor in (1, 2)])
+    small, large = async_training._plans(own, 300)
+    assert (small.posture.rounds, large.posture.rounds) == (10, rounds)
+    assert large.learning_rate == small.learning_rate * (2 if scaling == "step_size" else 1)
+    steps = [step_sizes(plan.learning_rate, plan.step_decay, plan.posture.course) for plan in (small, large)]
+    if scaling == "rounds":  # the last epoch of the small batches and the last two of the large ones: alike
+        assert steps[1][-1] == pytest.approx(steps[0][0] / (1 + 0.05 * 3))
+
+
+def test_strategies_meet_the_budget_and_the_unpaid_one_does_not():
+    names = ("constant", "falling_noise", "last_epoch", "arsinh_4", "sparse_10", "last_epoch_unpaid")
+    table = calibrated([{"strategy": name, "epsilon": 4.0} for name in names]).set_index(pd.Index(names))
+    assert (table["privacy_epsilon_pld"][:-1] <= 4.0).all() and (table["privacy_epsilon_pld"][:-1] > 3.99).all()
+    assert table["privacy_epsilon_pld"]["last_epoch_unpaid"] > 5
+    assert table["noise_multiplier"]["last_epoch_unpaid"] == table["noise_multiplier"]["constant"]
+    sigma = table["noise_multiplier"]["last_epoch"] / 2
+    parts = [Segment(5, sigma, 0.2), Segment(5, sigma / math.sqrt(3), 0.2)]
+    assert segments_epsilon(parts, 1e-5) == pytest.approx(table["privacy_epsilon_pld"]["last_epoch"], rel=1e-3)
+    assert "one axis" in table["privacy_note"]["arsinh_4"] and "arsinh" in table["privacy_mechanism"]["arsinh_4"]
+
+
+def test_batches_by_segment_are_composed_each_with_its_own_rate(folders):
+    cells = [{"strategy": name, "epsilon": 4.0} for name in ("constant", "growing_batch")]
+    table = calibrated(cells, epochs=3)
+    sigma = table["noise_multiplier"][1] / 2
+    # 100 records a client, batches of 20: an epoch each of batches of 10, 20 and 40.
+    parts = [Segment(10, sigma, 0.1), Segment(5, sigma, 0.2), Segment(2, sigma, 0.4)]
+    assert segments_epsilon(parts, 1e-5) == pytest.approx(table["privacy_epsilon_pld"][1], rel=1e-9)
+    assert table["privacy_epsilon_pld"][1] == pytest.approx(4.0, rel=1e-3) and table["privacy_steps"][1] == 17
+    assert "batches of 10, 20, 40" in table["privacy_note"][1] and "batches of" not in table["privacy_note"][0]
+    alone = trained(folders, sweep(cells[1:], seeds=(0,), epochs=3))
+    assert alone["status"][0] == "finished" and len(json.loads(alone["accuracy_pct_by_epoch"][0])) == 3
+
+
+def test_preparation_is_part_of_the_budget():
+    names = ("none", "normalised", "normalised_exactly")
+    table = calibrated([{"preparation": name, "epsilon": 4.0} for name in names]).set_index(pd.Index(names))
+    release = Segment(1, 1 / float(gaussian_dp.mu(0.8, 1e-5)), 1.0)
+    updates = Segment(10, table["noise_multiplier"]["normalised"] / 2, 0.2)
+    assert segments_epsilon([release, updates], 1e-5) == pytest.approx(4.0, rel=1e-3)
+    assert table["noise_multiplier"]["normalised"] > table["noise_multiplier"]["none"]
+    assert math.isinf(table["privacy_epsilon_pld"]["normalised_exactly"])
+    assert "no guarantee covers" in table["privacy_note"]["normalised_exactly"]
+
+
+def test_runs_learn_and_say_everything(folders):
+    table = trained(folders)
+    assert table[["scenario", "epsilon", "seed"]].to_numpy().tolist()[:2] == [
+        ["synchronous", 4.0, 0], ["synchronous", 4.0, 1],
+    ]  # fmt: skip
+    assert (table["status"] == "finished").all() and (table["accuracy_pct"] > 30).all()
+    assert (table.loc[table["epsilon"] == math.inf, "accuracy_pct"] > 90).all()
+    by_epoch = table["accuracy_pct_by_epoch"].map(json.loads)
+    assert by_epoch.map(len).eq(2).all() and by_epoch.map(lambda each: each[-1]).equals(table["accuracy_pct"])
+    assert (table["data_note"] == "Not MNIST.").all() and table["max_staleness"].isna().all()
+    late = table[table["scenario"] == "reordered_2"]
+    assert (late["simulated_rounds"] > 10).all() and (late["delay"] == 2.0).all()
+    assert not [column for column in table if "seconds" in column]
+
+
+def test_a_cell_is_the_same_alone_and_in_any_company(folders):
+    # One cell alone may round differently in the stacked products: accuracies move by single records.
+    whole = trained(folders).set_index(["scenario", "epsilon", "seed"])["accuracy_pct"]
+    for cell in CELLS:
+        alone = trained(folders, sweep([cell], seeds=(1,)))["accuracy_pct"][0]
+        assert abs(alone - whole[cell["scenario"], cell["epsilon"], 1]) <= 1.0
+
+
+class Stop(Exception):
+    """Raised to interrupt a training run."""
+
+
+def test_training_resumes_with_the_same_bytes(folders, tmp_path):
+    whole, seen = trained(folders), []
+    checkpoint = tmp_path / "run.pt"
+
+    def interrupt(done, total):
+        seen.append((done, total))
+        if done == 75:
+            raise Stop
+
+    with pytest.raises(Stop):
+        trained(folders, checkpoint=checkpoint, progress=interrupt)
+    assert checkpoint.exists() and seen[-1] == (75, 120)
+    resumed = []
+    again = trained(folders, checkpoint=checkpoint, progress=lambda done, total: resumed.append(done))
+    pd.testing.assert_frame_equal(again, whole)
+    assert resumed[0] > 30  # the first stack was not trained again
+
+
+def test_a_diverging_run_says_so(folders):
+    cells = [{"epsilon": math.inf, "learning_rate": 1e39}]
+    assert trained(folders, sweep(cells, seeds=(0,)))["status"].tolist() == ["diverged"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"clients": 0}, "clients: is 0"),
+        ({"batch_size": 101}, "batch_size: is 101"),
+        ({"epochs": 0}, "epochs"),
+        ({"clip_norm": 0.0}, "clip_norm"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"sigma": 0.0}, "sigma"),
+        ({"scaling": "all"}, "scaling"),
+        ({"strategy": "best"}, "strategy: 'best' is unknown, should be one of constant"),
+        ({"scenario": "war"}, "scenario: 'war' is unknown"),
+        ({"scenarios": {"synchronous": {"dely": 1}}}, "scenarios.synchronous: dely"),
+        ({"scenarios": {"synchronous": {"delay": -1.0}}}, "delay: is -1.0"),
+        ({"scenarios": {"synchronous": {"speed_spread": 0.0}}}, "speed_spread: is 0.0"),
+        ({"scenarios": {"synchronous": {"update_loss": 1.0}}}, "no update ever reaches the server"),
+        ({"sampling": "shuffled_epochs"}, "sampling"),
+        ({"neighbouring": "add_or_remove"}, "neighbouring"),
+        ({"sampling": "poisson", "strategy": "falling_noise"}, "fixed size only"),
+        ({"sampling": "poisson", "preparation": "dp_pca"}, "fixed size only"),
+        ({"preparation_share": 1.0}, "preparation_share"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_one_line(changed, words):
+    with pytest.raises(InputError, match=f"^[^\n]*{words}[^\n]*$"):
+        calibrated([{"scenario": "synchronous"} | {k: v for k, v in changed.items() if k != "scenarios"}],
+                   **{k: v for k, v in changed.items() if k == "scenarios"})  # fmt: skip
+
+
+def test_a_client_that_never_reports_stops_the_run(folders):
+    scenarios = {"synchronous": {"update_loss": 0.99}}
+    with pytest.raises(InputError, match="client 0 never reports"):
+        trained(folders, sweep([{"scenario": "synchronous"}], scenarios=scenarios))
+
+
+def test_weights_and_bytes_do_not_depend_on_global_randomness(folders):
+    torch.manual_seed(1)
+    one = trained(folders, sweep(CELLS[:1], seeds=(0,)))
+    torch.manual_seed(2)
+    pd.testing.assert_frame_equal(one, trained(folders, sweep(CELLS[:1], seeds=(0,))))

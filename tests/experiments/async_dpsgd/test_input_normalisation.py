@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+import torch
+
+from dpfl.experiments.async_dpsgd.input_normalisation import Preparation, prepare
+
+
+def data(features=12):
+    draw = torch.Generator().manual_seed(0)
+    train = torch.rand(90, features, generator=draw) * torch.linspace(0.2, 0.9, features)
+    return train, torch.rand(20, features, generator=draw), np.split(np.random.default_rng(0).permutation(90), 3)
+
+
+def prepared(preparation, sigma=0.0, seed=0, components=4):
+    return prepare(preparation, *data(), sigma=sigma, components=components, seed=seed)
+
+
+def test_without_preparation_inputs_are_left_alone():
+    train, test = prepared(Preparation.NONE)
+    assert torch.equal(train, data()[0]) and torch.equal(test, data()[1])
+
+
+def test_exact_normalisation_uses_the_moments_of_all_clients():
+    train, test = prepared(Preparation.NORMALISED_EXACTLY)
+    inputs = data()[0]
+    deviation = inputs.std(0, unbiased=False).clamp(min=0.1)
+    torch.testing.assert_close(train, (inputs - inputs.mean(0)) / deviation, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(test, (data()[1] - inputs.mean(0)) / deviation, rtol=1e-3, atol=1e-3)
+
+
+def test_exact_components_keep_the_most_of_the_second_moment():
+    train, test = prepared(Preparation.EXACT_PCA)
+    singular = torch.linalg.svdvals(data()[0])
+    assert train.shape == (90, 4) and test.shape == (20, 4)
+    assert float(train.square().sum()) == pytest.approx(float(singular[:4].square().sum()), rel=2e-3)
+
+
+@pytest.mark.parametrize("preparation", [Preparation.NORMALISED, Preparation.DP_PCA])
+def test_noise_is_addressed_and_fades_with_sigma(preparation):
+    exact, noisy = prepared(preparation)[0], prepared(preparation, sigma=0.3)[0]
+    assert torch.equal(noisy, prepared(preparation, sigma=0.3)[0])
+    assert not torch.equal(noisy, prepared(preparation, sigma=0.3, seed=1)[0])
+    assert (prepared(preparation, sigma=1e-6)[0] - exact).abs().max() < 1e-3 < (noisy - exact).abs().max()

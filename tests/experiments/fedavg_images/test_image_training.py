@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpfl.accounting import dpsgd
+from dpfl.errors import InputError
+from dpfl.experiments import fedavg_images
+from dpfl.experiments.fedavg_images.image_training import DISTANCES
+from dpfl.features.scattering import build_features
+from dpfl.grid.sweep import Folders, Sweep
+
+TRAIN, TEST = 300, 100
+SETTINGS = {
+    "dataset": "digits",
+    "model": "scatter_linear",
+    "clients": 3,
+    "client_share": 0.2,
+    "batch_size": 16,
+    "delta": 1e-5,
+    "clip_norm": 1.0,
+    "learning_rate": 0.3,
+    "momentum": 0.5,
+    "sampling": "shuffled_epochs",
+    "initialisation": "common",
+}
+MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 0.5}
+CELLS = (
+    {"epsilon": 3.0, "local_epochs": 1, "rounds": 4},
+    {"epsilon": 3.0, "local_epochs": 2, "rounds": 2},
+    {"epsilon": math.inf, "local_epochs": 4, "rounds": 1},
+)
+
+
+def _sweep(cells=CELLS, seeds=(0, 1), **settings) -> Sweep:
+    return Sweep("bhaskar2025", "pfl", "k3", {**SETTINGS, **settings}, tuple(cells), tuple(seeds), MACHINE)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Ten classes, each a bright bar at its own place on noise: easy, so that learning can be told from chance."""
+    root = tmp_path_factory.mktemp("data")
+    arrays = root / "arrays"
+    arrays.mkdir()
+    draw = np.random.default_rng(0)
+    for part, count in (("train", TRAIN), ("test", TEST)):
+        labels = np.arange(count, dtype=np.int64) % 10
+        images = draw.integers(0, 60, (count, 1, 28, 28), dtype=np.uint8)
+        for image, label in zip(images, labels, strict=True):
+            image[0, :, 2 + 2 * label : 5 + 2 * label] += 150
+        np.save(arrays / f"{part}_x.npy", images)
+        np.save(arrays / f"{part}_y.npy", labels)
+    about = {"name": "digits", "title": "Bars", "stand_in_for": "mnist", "note": "Not MNIST.", "licence": "none"}
+    (arrays / "about.json").write_text(json.dumps({**about, "records": {"train": TRAIN, "test": TEST}}))
+    build_features(arrays, root / "features", lambda done, total: None)
+    return Folders(arrays, root / "features")
+
+
+@pytest.fixture(scope="module")
+def about(folders):
+    return json.loads((folders.arrays / "about.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def calibration(about):
+    return fedavg_images.calibrate(_sweep(), about)
+
+
+def _silent(done, total):
+    pass
+
+
+def test_calibration_meets_epsilon_by_the_accountant_that_it_names(calibration):
+    assert calibration["noise_multiplier"].iloc[2] == 0
+    assert calibration["privacy_records"].tolist() == [60] * 3
+    assert calibration["privacy_steps"].tolist() == [16] * 3
+    assert calibration["privacy_sample_rate"].tolist() == [1 / 4] * 3
+    assert calibration["privacy_sampling"].tolist() == ["shuffled_epochs"] * 3
+    assert "not proven" in calibration["privacy_note"].iloc[0]
+    sigma = calibration["noise_multiplier"].iloc[0]
+    spent = dpsgd.epsilon(noise_multiplier=sigma, sample_rate=1 / 4, steps=16, delta=1e-5, accountant="rdp")
+    assert 2.99 < spent <= 3.0
+    assert calibration["privacy_epsilon_pld"].iloc[0] < spent
+    assert math.isinf(calibration["privacy_epsilon_pld"].iloc[2])
+
+
+def test_calibration_gives_the_known_noise_of_the_paper():
+    cells = ({"epsilon": 2.93, "local_epochs": 1, "rounds": 20},)
+    sweep = _sweep(cells, clients=10, client_share=0.1, batch_size=64)
+    sigma = fedavg_images.calibrate(sweep, {"records": {"train": 60_000}})["noise_multiplier"].iloc[0]
+    assert sigma == pytest.approx(1.007, abs=2e-3)
+
+
+def test_overlapping_clients_and_a_central_client_say_so(about):
+    overlapping = fedavg_images.calibrate(_sweep(CELLS[:1], clients=8), about)
+    assert "a record lies with 1.6 of them" in overlapping["privacy_note"].iloc[0]
+    central = fedavg_images.calibrate(_sweep(CELLS[:1], clients=1), about)
+    assert central["privacy_records"].tolist() == [TRAIN]
+    poisson = fedavg_images.calibrate(_sweep(CELLS[:1], sampling="poisson"), about)
+    assert poisson["privacy_note"].iloc[0] == "Poisson sampling, as accounted"
+    assert poisson["privacy_sampling"].iloc[0] == "poisson"
+
+
+def test_the_run_table_is_complete_and_models_learn(folders, calibration):
+    seen = []
+    table = fedavg_images.train(_sweep(), folders, calibration, None, lambda done, total: seen.append((done, total)))
+    assert seen == [(epoch, 8) for epoch in range(1, 9)]
+    assert table["seed"].tolist() == [0, 1] * 3
+    assert table["rounds"].tolist() == [4, 4, 2, 2, 1, 1]
+    assert set(table["status"]) == {"finished"}
+    assert set(table["stand_in_for"]) == {"mnist"}
+    assert set(table["data_note"]) == {"Not MNIST."}
+    for _, row in table.iterrows():
+        by_round = json.loads(row["accuracy_pct_by_round"])
+        assert len(by_round) == row["rounds"]
+        assert by_round[-1] == row["accuracy_pct"]
+    # chance is 10 %; 35 % of 100 test records by guessing: false alarm 1e-10
+    assert (table["accuracy_pct"] > 35).all()
+    assert {"privacy_epsilon_pld", "privacy_note", "noise_multiplier", "clip_norm", "paper"} <= set(table.columns)
+
+
+@pytest.mark.parametrize("model", ["cnn_relu", "cnn_tanh", "scatter_cnn"])
+def test_other_models_train(folders, calibration, model):
+    table = fedavg_images.train(_sweep(seeds=(0,), model=model), folders, calibration, None, _silent)
+    assert len(table) == 3
+    assert set(table["model"]) == {model}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"clients": 1}, {"clients": 8}, {"batch_size": 500}, {"sampling": "poisson", "batch_size": 2}]
+)
+def test_one_client_overlap_short_batches_and_poisson(folders, about, settings):
+    sweep = _sweep(CELLS[:2], seeds=(0,), **settings)
+    table = fedavg_images.train(sweep, folders, fedavg_images.calibrate(sweep, about), None, _silent)
+    assert set(table["status"]) == {"finished"}
+    assert table["accuracy_pct"].between(0, 100).all()
+
+
+def test_a_cell_is_the_same_alone_and_in_the_stack(folders, calibration):
+    settings = {"seeds": (1,), "model": "scatter_cnn"}
+    stacked = fedavg_images.train(_sweep(**settings), folders, calibration, None, _silent)
+    for index in range(3):
+        alone = fedavg_images.train(
+            _sweep(CELLS[index : index + 1], **settings), folders, calibration[index : index + 1], None, _silent
+        )
+        assert alone["accuracy_pct_by_round"].iloc[0] == stacked["accuracy_pct_by_round"].iloc[index]
+
+
+def test_schedules_of_unequal_rounds_are_written_as_lists_and_leave_whole_numbers_whole(folders, about):
+    cells = (
+        {"epsilon": 3.0, "local_epochs": [1, 3], "rounds": 2},
+        {"epsilon": 3.0, "local_epochs": [2, 2]},
+        {"epsilon": 3.0, "local_epochs": 2, "rounds": 2},
+    )
+    sweep = _sweep(cells, seeds=(0,))
+    noise = fedavg_images.calibrate(sweep, about)
+    assert noise["noise_multiplier"].nunique() == 1
+    table = fedavg_images.train(sweep, folders, noise, None, _silent)
+    assert table["local_epochs"].tolist() == [0, 2, 2]
+    assert table["rounds"].tolist() == [2, 2, 2]
+    assert table["local_epochs_by_round"].tolist() == ["[1, 3]", "[2, 2]", "[2, 2]"]
+    assert table["local_epochs"].dtype == np.int64
+    by_round = table["accuracy_pct_by_round"].tolist()
+    assert by_round[1] == by_round[2] != by_round[0]
+
+
+def test_clients_of_unequal_size_each_have_the_noise_of_their_own_rate(folders, about):
+    settings = {"client_share": [0.5, 0.1], "clients": 2}
+    sweep = _sweep(CELLS, seeds=(0,), **settings)
+    noise = fedavg_images.calibrate(sweep, about)
+    by_client = json.loads(noise["privacy_noise_multiplier_by_client"].iloc[0])
+    for sigma, records in zip(by_client, (150, 30), strict=True):
+        steps = -(-records // 16)
+        alone = {"sample_rate": 1 / steps, "steps": 4 * steps, "delta": 1e-5, "accountant": "rdp"}
+        assert 2.99 < dpsgd.epsilon(noise_multiplier=sigma, **alone) <= 3.0
+    assert noise["noise_multiplier"].iloc[0] == max(by_client) == by_client[1]
+    assert noise["privacy_records"].iloc[0] == 30
+    assert "clients hold 30 to 150 records" in noise["privacy_note"].iloc[0]
+    assert noise["privacy_noise_multiplier_by_client"].iloc[2] == "[]"
+    table = fedavg_images.train(sweep, folders, noise, None, _silent)
+    assert set(table["status"]) == {"finished"}
+    assert (table["accuracy_pct"] > 25).all()
+
+
+def test_equal_shares_in_a_list_are_one_share(about, calibration):
+    listed = fedavg_images.calibrate(_sweep(client_share=[0.2, 0.2, 0.2]), about)
+    pd.testing.assert_frame_equal(listed, calibration)
+
+
+def test_distances_are_measured_where_they_are_asked_for(folders, about, calibration):
+    silent = {"epsilon": math.inf, "local_epochs": 2, "rounds": 2}
+    cells = ({**silent, "epsilon": 3.0, "clip": True}, {**silent, "clip": False}, {**silent, "clip": True})
+    other = {**silent, "local_epochs": 4, "rounds": 1, "clip": False}
+    sweep = _sweep((*cells, other), seeds=(0,), measure="distances", learning_rate=0.1)
+    noise = fedavg_images.calibrate(sweep, about)
+    assert noise["privacy_clip_norm"].tolist() == [1.0, math.inf, 1.0, math.inf]
+    assert noise["noise_multiplier"].tolist()[1:] == [0, 0, 0]
+    table = fedavg_images.train(sweep, folders, noise, None, _silent)
+    assert table["clip"].tolist() == [True, False, True, False]
+    private = {name: json.loads(table[name].iloc[0]) for name in DISTANCES}
+    assert all(len(values) == 2 and min(values) > 0 for values in private.values())
+    for kind in ("plain", "noiseless"):  # averaging three clients takes away some of the noise
+        assert private[f"distance_to_{kind}"][0] < private[f"local_distance_to_{kind}"][0]
+    assert json.loads(table["distance_to_plain"].iloc[1]) == [0.0, 0.0]
+    assert json.loads(table["distance_to_noiseless"].iloc[3]) == []
+    assert (table["local_accuracy_pct"] < table["accuracy_pct"]).any()
+    assert table["local_accuracy_pct"].between(10, 100).all()
+    assert "local_accuracy_pct" not in fedavg_images.train(_sweep(seeds=(0,)), folders, calibration, None, _silent)
+
+
+def test_clients_may_start_apart_and_sigmoids_may_be_tempered(folders, calibration):
+    cell, row, settings = CELLS[2:], calibration[2:], {"model": "cnn_tanh"}
+    tables = [
+        fedavg_images.train(_sweep(cell, (0,), **settings, **other), folders, row, None, _silent)["accuracy_pct"].iloc[
+            0
+        ]
+        for other in ({}, {"initialisation": "per_client"}, {"tempered_sigmoid": [2, 2, 1]})
+    ]
+    assert tables[0] == tables[2]
+    assert tables[0] != tables[1]
+    tempered = _sweep(cell, (0,), **settings, tempered_sigmoid=[1.58, 3.0, 0.71])
+    assert fedavg_images.train(tempered, folders, row, None, _silent)["status"].tolist() == ["finished"]
+
+
+@pytest.mark.parametrize("accountant", ["prv", "pld"])
+def test_other_accountants_calibrate_tighter(about, calibration, accountant):
+    noise = fedavg_images.calibrate(_sweep(CELLS[:1], accountant=accountant), about)
+    assert 0.8 * calibration["noise_multiplier"].iloc[0] < noise["noise_multiplier"].iloc[0]
+    assert noise["noise_multiplier"].iloc[0] < calibration["noise_multiplier"].iloc[0]
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stop_at", [1, 3, 4, 6, 7])
+def test_a_resumed_run_ends_with_the_same_bytes(folders, calibration, tmp_path, stop_at):
+    def stop(done, total):
+        if done == stop_at:
+            raise Stopped
+
+    checkpoint = tmp_path / "run.checkpoint"
+    sweep = _sweep(measure="distances")
+    whole = fedavg_images.train(sweep, folders, calibration, None, _silent)
+    with pytest.raises(Stopped):
+        fedavg_images.train(sweep, folders, calibration, checkpoint, stop)
+    seen = []
+    resumed = fedavg_images.train(sweep, folders, calibration, checkpoint, lambda done, total: seen.append(done))
+    assert seen[0] == stop_at + 1
+    assert resumed.to_csv() == whole.to_csv()
+    again = fedavg_images.train(
+        sweep, folders, calibration, checkpoint, lambda done, total: seen.append("trained anew")
+    )
+    assert seen[-1] == 8
+    assert again.to_csv() == whole.to_csv()
+
+
+def test_a_checkpoint_of_other_settings_is_not_used(folders, calibration, tmp_path, caplog):
+    checkpoint = tmp_path / "run.checkpoint"
+    fedavg_images.train(_sweep(seeds=(0,)), folders, calibration, checkpoint, _silent)
+    other = _sweep(seeds=(0,), learning_rate=0.1)
+    fresh = fedavg_images.train(other, folders, calibration, None, _silent)
+    assert fedavg_images.train(other, folders, calibration, checkpoint, _silent).to_csv() == fresh.to_csv()
+    assert "other settings" in caplog.text
+
+
+def test_divergence_is_a_result(folders, calibration):
+    with np.errstate(all="ignore"):
+        table = fedavg_images.train(_sweep(seeds=(0,), learning_rate=1e38), folders, calibration, None, _silent)
+    assert table["status"].iloc[2] == "diverged"
+    assert table["accuracy_pct"].between(0, 100).all()
+
+
+def test_missing_features_are_named(folders, calibration, tmp_path):
+    with pytest.raises(InputError, match=r"train_x\.npy: no such file"):
+        fedavg_images.train(_sweep(), Folders(folders.arrays, tmp_path), calibration, None, _silent)

@@ -1,0 +1,107 @@
+"""PNSGD as an entry of the grid: run tables against a plain loop, both laws, both orders, both stops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpfl.data.loading import load_about, load_images
+from dpfl.data.stand_ins import build_stand_in
+from dpfl.errors import InputError
+from dpfl.experiments.pnsgd import pnsgd_training
+from dpfl.grid.sweep import Folders, Sweep
+from dpfl.randomness import generator
+
+SETTINGS = {"dataset": "digits", "model": "mean_ink", "users": 300, "delta": 1e-5, "radius": 0.5, "stops": 4}
+CELLS = tuple(
+    {"law": law, "order": order, "release": release, "step": 0.05, "epsilon": epsilon}
+    for law in ("gaussian", "laplace")
+    for order in ("sorted", "permuted")
+    for release in ("last", "random")
+    for epsilon in (2, math.inf)
+)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> Folders:
+    folder = tmp_path_factory.mktemp("data")
+    build_stand_in("digits", folder / "arrays" / "digits")
+    return Folders.of(folder, "digits")
+
+
+def trained(folders, cells=CELLS, seeds=(0, 4), **settings) -> pd.DataFrame:
+    sweep = Sweep("asoodeh2020", "pnsgd", "x_seeds", SETTINGS | settings, tuple(cells), seeds)
+    calibration = pnsgd_training.calibrate(sweep, load_about(folders.arrays))
+    return pnsgd_training.train(sweep, folders, calibration, None, lambda done, total: None)
+
+
+@pytest.fixture(scope="module")
+def table(folders) -> pd.DataFrame:
+    return trained(folders)
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+@pytest.mark.parametrize("order", ["sorted", "permuted"])
+def test_a_pass_is_the_plain_loop(folders, table, law, order):
+    ink = np.sort(load_images(folders.arrays).train_x[:300].mean(axis=(1, 2, 3)) / 255 - 0.5)
+    for seed in (0, 4):
+        own = table.query("law == @law and order == @order and release == 'last' and epsilon == 2 and seed == @seed")
+        taken = ink[generator(seed, "partition").permutation(300)] if order == "permuted" else ink
+        w = 0.0
+        for t, target in enumerate(taken):
+            draw = generator(seed, "noise", round=t // 32)
+            noise = (draw.standard_normal if law == "gaussian" else draw.laplace)(size=(32, 1))[t % 32, 0]
+            w = float(np.clip(w - 0.05 * (w - target + own["scale"].item() * noise), -0.5, 0.5))
+        assert own["excess_risk"].item() == pytest.approx((w - ink.mean()) ** 2 / 2, abs=1e-12)
+
+
+def test_every_budget_is_met_by_the_record_that_is_worst_off(table):
+    private = table[table["epsilon"] == 2]
+    np.testing.assert_allclose(private["privacy_epsilon_contraction"], 2.0, rtol=1e-6)
+    assert (private["privacy_epsilon_pld"] >= 2.0 * (1 - 1e-6)).all()
+    scales = private.drop_duplicates(["law", "order", "release"]).set_index(["law", "order", "release"])["scale"]
+    for law in ("gaussian", "laplace"):
+        assert scales[law, "permuted", "last"] <= scales[law, "sorted", "last"] * (1 + 1e-8)
+    silent = table[table["epsilon"] == math.inf]
+    assert (silent["scale"] == 0).all() and (silent["privacy_epsilon_contraction"] == math.inf).all()
+
+
+def test_the_order_matters_without_noise(table):
+    silent = table[(table["epsilon"] == math.inf) & (table["release"] == "last")]
+    means = silent.groupby("order")["excess_risk"].mean()
+    assert means["permuted"] < 0.2 * means["sorted"]
+
+
+def test_rows_repeat(folders, table):
+    assert len(table) == 32 and (table["dimension"] == 1).all() and table["accuracy_pct"].isna().all()
+    pd.testing.assert_frame_equal(trained(folders), table)
+
+
+def test_a_logistic_model_learns(folders):
+    logistic = {"model": "pooled_logistic", "regularisation": 0.05, "radius": 2.0}
+    cells = [cell | {"step": 0.3} for cell in CELLS if cell["law"] == "gaussian" and math.isinf(cell["epsilon"])]
+    means = trained(folders, cells=cells, **logistic).groupby(["order", "release"])["accuracy_pct"].mean()
+    assert means["permuted", "last"] > 70 > means["sorted", "last"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "settings", "words"),
+    [
+        ({"step": 1.5}, {}, r"step.*2/\(beta \+ rho\) = 1"),
+        ({"step": 0.0}, {}, "step"),
+        ({"law": "uniform"}, {}, "law"),
+        ({"order": "random"}, {}, "order"),
+        ({"release": "all"}, {}, "release"),
+        ({"epsilon": -1}, {}, "epsilon"),
+        ({}, {"radius": 0.0}, "radius"),
+        ({}, {"users": 1438}, "users.*1437"),
+        ({}, {"model": "pooled_logistic", "regularisation": 0.0}, "regularisation"),
+        ({"law": "laplace"}, {"model": "pooled_logistic", "regularisation": 0.1}, "laplace"),
+    ],
+)
+def test_bad_input_is_named(folders, cell, settings, words):
+    with pytest.raises(InputError, match=words):
+        trained(folders, cells=[CELLS[0] | cell], **settings)

@@ -1,0 +1,151 @@
+"""Canaries as an entry of the grid: sound claims stand, the known-bad variant is refuted, wrong settings are named."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpfl.accounting import gaussian_dp
+from dpfl.catalog import load
+from dpfl.data.loading import load_about
+from dpfl.data.stand_ins import build_stand_in
+from dpfl.errors import InputError
+from dpfl.experiments import canaries
+from dpfl.grid.sweep import Folders, Sweep
+
+REGRESSION = {
+    "dataset": "diabetes", "clients": 3, "participating": 3, "standardise": [], "largest_epsilon": 10,
+    "divergence_loss": 5e9, "step_exponents": {"minibatch": [-8, 1, 10], "local": [-10, 0, 10]},
+    "clip_norms": [100.0], "canaries": 90, "noise": "tight", "sampling": "fixed_without_replacement",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def diabetes(tmp_path_factory):
+    """The folders of the stand-in for insurance."""
+    folders = Folders.of(tmp_path_factory.mktemp("data"), "diabetes")
+    build_stand_in("diabetes", folders.arrays)
+    return folders
+
+
+def regression(folders, *, epsilons=(1.0,), seeds=(0, 1, 2), **settings):
+    """Train with canaries; return calibration and run table."""
+    cells = tuple({"algorithm": "minibatch", "epsilon": epsilon} for epsilon in epsilons)
+    given = {**load("lowy2021").settings, **REGRESSION, **settings}
+    sweep = Sweep("lowy2021", "canaries", "x_seeds0to2", given, cells, seeds)
+    noise = canaries.calibrate(sweep, load_about(folders.arrays))
+    return noise, canaries.train(sweep, folders, noise, None, lambda done, total: None)
+
+
+def test_where_records_are_clipped_no_claim_is_refuted(diabetes):
+    # A bound above its claim has probability at most 5 % for each of nine.
+    _, runs = regression(diabetes, epsilons=(1.0, 5.0, 10.0))
+    assert len(runs) == 9 and not runs["known_bad"].any()
+    assert (runs["epsilon_lower_bound"] <= runs["claimed_epsilon"]).all()
+
+
+def test_with_the_same_noise_a_clipped_mean_is_refuted_in_every_run(diabetes):
+    sound, _ = regression(diabetes)
+    noise, runs = regression(diabetes, clipping="mean")
+    assert noise["noise_multiplier"].tolist() == sound["noise_multiplier"].tolist()
+    assert runs["known_bad"].all() and (runs["epsilon_lower_bound"] > runs["claimed_epsilon"]).all()
+
+
+def test_without_noise_every_guess_is_right(diabetes):
+    _, runs = regression(diabetes, epsilons=(math.inf,), seeds=(0,), batch_size=116)
+    assert (runs["right_guesses"] == runs["guesses"]).all()
+    assert runs["claimed_epsilon"].item() == math.inf and runs["epsilon_lower_bound"].item() > 2
+
+
+def test_a_row_names_the_batch_that_was_drawn_and_the_privacy_claimed(diabetes):
+    noise, runs = regression(diabetes, seeds=(4,))
+    assert runs["batch_size"].item() == noise["batch_size"].item()
+    assert runs["claimed_epsilon"].item() == noise["privacy_epsilon_pld"].item()
+    assert runs["experiment"].item() == "canaries" and runs["stand_in_for"].item() == "insurance"
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [({"canaries": 600}, "canaries"), ({"clients": 1, "participating": 1, "canaries": 400}, "canaries")],
+)
+def test_more_canaries_than_records_are_refused(diabetes, settings, word):
+    with pytest.raises(InputError, match=word):
+        regression(diabetes, **settings)
+
+
+def image_sweep(cells, **settings):
+    """A sweep on a toy of scattering features."""
+    given = {**load("bhaskar2025").settings, "dataset": "toy", "model": "scatter_linear", "clients": 10, "canaries": 40}
+    machine = {"device": "cpu", "threads": 1, "memory_gb": 1}
+    return Sweep("bhaskar2025", "canaries", "x_seed0", {**given, **settings}, cells, (0,), machine)
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """800 images of noise with features of the right shape."""
+    from dpfl.data.arrays import write_dataset
+
+    folders = Folders.of(tmp_path_factory.mktemp("toy"), "toy")
+    draw = np.random.default_rng(0)
+    about = {"name": "toy", "title": "", "stand_in_for": "mnist", "note": "", "licence": "none",
+             "records": {"train": 800, "test": 10}}  # fmt: skip
+    arrays = {}
+    for name, count in (("train", 800), ("test", 10)):
+        arrays[f"{name}_x"] = draw.integers(0, 255, (count, 1, 28, 28)).astype(np.uint8)
+        arrays[f"{name}_y"] = draw.integers(0, 10, count)
+    write_dataset(folders.arrays, arrays, about)
+    folders.features.mkdir(parents=True)
+    np.save(folders.features / "train_x.npy", draw.normal(size=(800, 81, 7, 7)).astype(np.float32))
+    return folders
+
+
+def test_an_image_model_s_claims_stand_and_more_budget_is_seen_better(toy):
+    cells = tuple({"epsilon": epsilon, "local_epochs": 1, "rounds": 10} for epsilon in (0.5, 8.0, math.inf))
+    sweep = image_sweep(cells)
+    noise = canaries.calibrate(sweep, load_about(toy.arrays))
+    runs = canaries.train(sweep, toy, noise, None, lambda done, total: None)
+    assert (runs["epsilon_lower_bound"] <= runs["claimed_epsilon"]).all()
+    assert runs["right_guesses"].is_monotonic_increasing and runs["right_guesses"].iloc[-1] == runs["guesses"].iloc[-1]
+
+
+def test_the_guesses_are_as_right_as_the_gaussian_mechanism_allows(toy):
+    # Full batches, one epoch: a score is N(+-1/(2 sigma), 1), so the 10 highest of 40 are right with known probability.
+    cells = ({"epsilon": 8.0, "local_epochs": 1, "rounds": 1},)
+    sweep = image_sweep(cells, batch_size=80, sampling="shuffled_epochs")
+    noise = canaries.calibrate(sweep, load_about(toy.arrays))
+    sigma = noise["noise_multiplier"].item()
+    runs = canaries.train(replace(sweep, seeds=tuple(range(8))), toy, noise, None, lambda done, total: None)
+    right = runs["right_guesses"].sum()
+    draw = np.random.default_rng(1)
+    bits = draw.integers(0, 2, (4000, 40))
+    order = np.argsort(bits / sigma + draw.standard_normal(bits.shape), axis=1)
+    sorted_bits = np.take_along_axis(bits, order, axis=1)
+    expected = (sorted_bits[:, -10:].sum(1) + (1 - sorted_bits[:, :10]).sum(1)).mean() * 8
+    deviation = (sorted_bits[:, -10:].sum(1) + (1 - sorted_bits[:, :10]).sum(1)).std() * math.sqrt(8)
+    assert abs(right - expected) < 4 * deviation  # false alarm: below 1e-4
+    assert gaussian_dp.epsilon(1e-5, 1 / sigma) == pytest.approx(noise["privacy_epsilon_pld"].item(), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("settings", "cells", "word"),
+    [
+        ({"model": "scatter_cnn"}, ({"epsilon": 2.0, "local_epochs": 1, "rounds": 2},), "model"),
+        ({}, tuple({"epsilon": 2.0, "local_epochs": 1, "rounds": rounds} for rounds in (2, 3)), "local_epochs"),
+        ({"canaries": 90}, ({"epsilon": 2.0, "local_epochs": 1, "rounds": 2},), "canaries"),
+    ],
+)
+def test_what_canaries_cannot_be_put_into_is_named(toy, settings, cells, word):
+    sweep = image_sweep(cells, **settings)
+    noise = canaries.calibrate(sweep, load_about(toy.arrays))
+    with pytest.raises(InputError, match=word):
+        canaries.train(sweep, toy, noise, None, lambda done, total: None)
+
+
+def test_calibration_is_the_audited_algorithm_s():
+    from dpfl.experiments.fedavg_images import fedavg_noise
+
+    sweep = image_sweep(({"epsilon": 2.0, "local_epochs": 1, "rounds": 2},))
+    about = {"records": {"train": 800}}
+    pd.testing.assert_frame_equal(canaries.calibrate(sweep, about), fedavg_noise.calibrate(sweep, about))

@@ -1,0 +1,94 @@
+import math
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from dpfl.errors import InputError
+from dpfl.grid import configuration
+
+
+def test_the_shipped_configuration_holds_every_default(repository):
+    shipped = yaml.safe_load((repository / "config.yaml").read_text())
+    assert configuration.resolve(shipped) == configuration.resolve({})
+
+
+def test_the_schema_is_a_schema_and_describes_every_key():
+    rules = configuration.schema()
+    Draft202012Validator.check_schema(rules)
+
+    def walk(rule):
+        for name, inner in rule.get("properties", {}).items():
+            assert inner.get("description") and "default" in inner, name
+            walk(inner)
+        if rule.get("type") == "object":
+            assert rule["additionalProperties"] is False
+
+    walk(rules)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"scales": "demo"}, ["scales", "unknown", "scale"]),
+        ({"data": {"miror": "x"}}, ["data.miror", "mirror"]),
+        ({"scale": "huge"}, ["scale", "huge", "demo"]),
+        ({"seeds": 3}, ["seeds", "3", "list"]),
+        ({"seeds": ["0"]}, ["seeds", "'0'", "integer"]),
+        ({"seeds": [-1]}, ["seeds", "-1", "at least 0"]),
+        ({"seeds": []}, ["seeds"]),
+        ({"only": {"epsilon": [-1]}}, ["only.epsilon.0", "-1", "above 0"]),
+        ({"only": {"epsilon": [0]}}, ["only.epsilon.0", "above 0"]),
+        ({"only": {"epsilon": [math.nan]}}, ["only.epsilon.0", "not a number"]),
+        ({"only": {"dataset": ["minst"]}}, ["only.dataset.0", "minst", "mnist"]),
+        ({"only": {"clients": [0]}}, ["only.clients.0", "at least 1"]),
+        ({"papers": ["lowy2022"]}, ["papers.0", "lowy2021"]),
+        ({"training": {"threads": 0}}, ["training.threads", "at least 1"]),
+        ({"training": {"threads": 1.5}}, ["training.threads", "integer"]),
+        ({"data": {"timeout_seconds": 0}}, ["data.timeout_seconds", "above 0"]),
+        ({"data": "here"}, ["data", "object"]),
+    ],
+)
+def test_a_wrong_value_is_named_in_one_line(wrong, words):
+    with pytest.raises(InputError) as caught:
+        configuration.resolve(wrong)
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [("a: [", "YAML"), ("- 1", "keys"), ("\x00", "YAML"), ("scale: [demo]", "scale")]
+)
+def test_a_file_that_is_no_configuration_is_named(tmp_path, text, word):
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"mine\.yaml") as caught:
+        configuration.read(path)
+    assert word in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"nowhere\.yaml"):
+        configuration.read(tmp_path / "nowhere.yaml")
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_any_file_is_a_configuration_or_refused_in_one_line(repository, tmp_path_factory, data):
+    text = (repository / "config.yaml").read_text()
+    for _ in range(data.draw(st.integers(0, 4))):
+        place = data.draw(st.integers(0, len(text)))
+        length = data.draw(st.integers(0, 12))
+        text = text[:place] + data.draw(st.text(max_size=8)) + text[place + length :]
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        resolved = configuration.read(path)
+    except InputError as error:
+        assert "\n" not in str(error) and "any.yaml" in str(error)
+    else:
+        assert resolved == configuration.resolve(resolved)

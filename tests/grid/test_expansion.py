@@ -1,0 +1,95 @@
+import math
+
+import pytest
+
+from dpfl.errors import InputError
+from dpfl.grid import configuration as config
+from dpfl.grid import expansion
+from dpfl.grid.sweep import is_private
+
+
+def resolved(**keys):
+    return config.resolve(keys)
+
+
+def test_scale_paper_of_bhaskar2025_is_the_whole_published_grid():
+    sweeps = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"]))
+    runs = sum(len(sweep.cells) * len(sweep.seeds) for sweep in sweeps if "study" not in sweep.settings)
+    # 216 cells of Tables 2 to 4 and the 48 of Table 5 that they do not contain, ten runs each
+    assert runs == (216 + 48) * 10
+    assert len({(sweep.paper, sweep.name) for sweep in sweeps}) == len(sweeps)
+
+
+def test_a_capped_entry_takes_only_its_own_seeds_from_the_configuration():
+    def seeds(chosen):
+        sweeps = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], seeds=chosen))
+        return {study: {seed for sweep in sweeps if ("study" in sweep.settings) is study for seed in sweep.seeds}
+                for study in (True, False)}  # fmt: skip
+
+    # Studies have one seed, that of initial models three.
+    assert seeds(None) == {True: {0, 1, 2}, False: set(range(10))}
+    assert seeds([0, 3, 11]) == {True: {0}, False: {0, 3, 11}}
+    assert seeds([3]) == {True: set(), False: {3}}
+
+
+def test_names_say_which_setting_a_candidate_changes():
+    names = {sweep.name for sweep in expansion.expand(resolved(scale="paper", papers=["bhaskar2025"]))}
+    assert {"identification_mnist_scatter_linear_k10_b32_seed0", "distances_mnist_scatter_linear_k25_seed0"} <= names
+
+
+def test_a_part_tells_two_entries_with_the_same_axes_apart():
+    only = {"dataset": ["mnist"], "model": ["cnn_relu"], "clients": [10], "study": ["none"]}
+    sweeps = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], only=only, seeds=[4]))
+    splits = {sweep.name: {cell["local_epochs"] for cell in sweep.cells} for sweep in sweeps}
+    assert splits == {"mnist_cnn_relu_k10_seed4": {1, 5, 20}, "mnist_cnn_relu_k10_splits_between_seed4": {2, 4, 10}}
+    assert [sweep.family for sweep in sweeps] == ["mnist_cnn_relu_k10", "mnist_cnn_relu_k10_splits_between"]
+
+
+def test_every_sweep_is_found_by_its_name_and_cells_carry_their_axes():
+    configuration = resolved(scale="quick")
+    for sweep in expansion.expand(configuration):
+        assert expansion.find(configuration, sweep.paper, sweep.name) == sweep
+    [sweep] = [s for s in expansion.expand(configuration) if s.name == "mnist_scatter_linear_k10_seed0"]
+    assert {"epsilon": 2.93, "local_epochs": 1, "rounds": 20} in sweep.cells
+    assert len(sweep.cells) == 18 and sweep.seeds == (0,) and sweep.needs_features
+    assert sweep.family == "mnist_scatter_linear_k10"
+
+
+def test_only_restricts_sweeps_and_cells():
+    only = {"dataset": ["mnist"], "model": ["scatter_linear"], "epsilon": [2.93], "local_epochs": [1], "clients": [10]}
+    sweeps = expansion.expand(resolved(scale="quick", papers=["bhaskar2025"], only=only, seeds=[3, 7]))
+    assert [sweep.name for sweep in sweeps] == ["mnist_scatter_linear_k10_seed3", "mnist_scatter_linear_k10_seed7"]
+    assert all(sweep.cells == ({"epsilon": 2.93, "local_epochs": 1, "rounds": 20},) for sweep in sweeps)
+
+
+def test_epsilon_inf_keeps_the_runs_without_privacy():
+    sweeps = expansion.expand(resolved(papers=["bhaskar2025"], only={"epsilon": [math.inf]}))
+    assert sweeps and not any(is_private(cell) for sweep in sweeps for cell in sweep.cells)
+
+
+def test_a_restriction_that_leaves_nothing_is_refused():
+    with pytest.raises(InputError, match=r"only: .*cifar10.*demo"):
+        expansion.expand(resolved(only={"dataset": ["cifar10"]}))
+
+
+def test_an_unknown_sweep_is_named():
+    with pytest.raises(InputError, match="no sweep nonsense of bhaskar2025"):
+        expansion.find(resolved(), "bhaskar2025", "nonsense")
+
+
+def test_the_digest_sees_numbers_but_not_the_machine():
+    def first(**keys):
+        return expansion.expand(resolved(papers=["bhaskar2025"], **keys))[0].digest()
+
+    assert first() == first(training={"threads": 2, "memory_gb": 4})
+    assert first() != first(seeds=[5])
+    assert first() != first(only={"epsilon": [1.2]})
+
+
+def test_studies_can_be_left_out_or_picked():
+    names = {sweep.name for sweep in expansion.expand(resolved(papers=["bhaskar2025"], only={"study": ["none"]}))}
+    picked = {sweep.name for sweep in expansion.expand(resolved(papers=["bhaskar2025"], only={"study": ["distances"]}))}
+    assert "digits_scatter_linear_k10_seed0" in names & picked
+    assert not any("distances" in name or "identification" in name for name in names)
+    assert any(name.startswith("distances") for name in picked - names)
+    assert not any("identification" in name for name in picked)

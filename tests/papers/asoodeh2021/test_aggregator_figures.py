@@ -1,0 +1,45 @@
+import math
+
+import matplotlib.pyplot as plt
+import pytest
+
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.contraction import theta
+from dpfl.papers.asoodeh2021.aggregator_figures import RUN_FIGURES
+
+KEY = "asoodeh2021"
+
+
+@pytest.mark.parametrize("name", sorted(RUN_FIGURES))
+def test_each_picture_is_drawn_from_its_data(results, name):
+    figure = RUN_FIGURES[name].draw(results.figure(KEY, name))
+    assert any(axis.get_xlabel() for axis in figure.axes) and any(axis.get_ylabel() for axis in figure.axes)
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("name", ["price", "sampling", "frontier"])
+def test_without_runs_the_picture_says_so(without_runs, name):
+    figure = RUN_FIGURES[name].draw(without_runs.figure(KEY, name))
+    assert "no run" in figure.axes[0].texts[0].get_text()
+    plt.close(figure)
+
+
+def test_hiding_never_costs_and_helps_where_a_step_crosses_the_ball(results):
+    data = results.figure(KEY, "hiding")
+    assert (data["gain"] >= 1 - 1e-9).all()
+    assert data.query("step == 0.3 and m == 100")["gain"].max() < 1.001
+    assert data.query("step == 3 and m == 1 and n == 10000 and noise_multiplier == 4")["gain"].item() > 5
+    assert (
+        data.groupby(["step", "m", "noise_multiplier"])["gain"].apply(lambda gain: gain.is_monotonic_increasing).all()
+    )
+
+
+def test_hiding_by_the_formulas(results):
+    row = results.figure(KEY, "hiding").query("step == 3 and m == 1 and n == 1000 and noise_multiplier == 4").iloc[0]
+    assert row["epsilon_all_models"] == pytest.approx(float(gaussian_dp.epsilon(1e-5, 2 / 4)), rel=1e-9)
+    # eta = 3 <= 2/(beta + lambda): factor M, link = 2 rho M/(eta sigma).
+    beta, rho = 0.26, 0.01
+    factor = math.sqrt(1 - 2 * 3 * beta * rho / (beta + rho))
+    kept = theta(row["epsilon_last_model"], 2 * 2 * factor / (3 * 4))
+    delta = theta(row["epsilon_last_model"], 2 / 4) * (1 - kept**1000) / (1 - kept) / 1000
+    assert delta == pytest.approx(1e-5, rel=1e-6)

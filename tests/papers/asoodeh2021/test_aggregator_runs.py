@@ -1,0 +1,80 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpfl.papers.asoodeh2021 import aggregator_runs
+from dpfl.reporting.results import Results, read_csv, write_csv
+
+KEY = "asoodeh2021"
+
+
+def made_up(tmp_path, power_users=-1.0, power_sigma=2.0, seeds=6) -> Results:
+    """Run tables whose excess risk is a known power law, with a factor a seed that no exponent sees."""
+    rows = []
+    for seed in range(seeds):
+        for users in (1000, 2000, 4000):
+            for sigma in (0.0, 0.1, 0.2, 0.4):
+                share = (1 + seed / 10) * sigma**power_sigma * (users / 1000) ** power_users
+                task = {"dataset": "mnist", "stand_in_for": "", "batch_size": 10, "study": "price", "seed": seed}
+                theory = {"regularisation": 0.1, "dimension": 50, "idle_excess_risk": 0.5, "excess_bound": 9.0}
+                rows.append({**task, **theory, "users": users, "sigma": sigma, "excess_risk": 0.01 + share})
+    path = tmp_path / "runs.csv"
+    with path.open("w") as stream:
+        write_csv(pd.DataFrame(rows), stream)
+    return Results(tmp_path, {KEY: (path,)})
+
+
+@pytest.mark.parametrize(("users", "sigma"), [(-1.0, 2.0), (-0.5, 1.0)])
+def test_slopes_are_the_exponents_of_the_noise_alone(tmp_path, users, sigma):
+    table = aggregator_runs.slopes(made_up(tmp_path, users, sigma))
+    fitted = table.groupby("against")["slope"].agg(["min", "max"])
+    np.testing.assert_allclose(fitted.loc["users"], users, atol=1e-9)
+    np.testing.assert_allclose(fitted.loc["sigma^2"], sigma / 2, atol=1e-9)
+    assert (table["interval"] < 1e-9).all() and (table["runs"] == 6).all() and (table["points"] == 3).all()
+
+
+def test_points_that_the_ball_holds_are_not_fitted(tmp_path):
+    results = made_up(tmp_path)
+    table = read_csv(results.run_tables[KEY][0])
+    with results.run_tables[KEY][0].open("w") as stream:
+        write_csv(table.assign(idle_excess_risk=0.07), stream)
+    kept = aggregator_runs.slopes(results)
+    assert len(kept) == 3
+    assert kept[kept["against"] == "users"]["fixed"].max() < 0.4
+
+
+def test_tables_of_nothing_have_their_columns(without_runs):
+    for maker in (
+        aggregator_runs.mean_risks,
+        aggregator_runs.slopes,
+        aggregator_runs.replacement,
+        aggregator_runs.frontier,
+    ):
+        table = maker(without_runs)
+        assert table.empty and len(table.columns) > 5
+
+
+def test_replacement_is_paired(results):
+    table = aggregator_runs.replacement(results)
+    every = results.runs(KEY).query("study == 'sampling' and release == 'last' and sigma == 0.5")
+    wide = every.pivot(index="seed", columns="draw", values="excess_risk")
+    row = table.query("release == 'last' and sigma == 0.5").iloc[0]
+    assert row["difference"] == pytest.approx((wide["one_pass"] - wide["with_replacement"]).mean(), rel=1e-12)
+    assert row["runs"] == 3 and len(table) == 10
+
+
+def test_the_frontier_takes_the_best_point_of_each_way(results):
+    table = aggregator_runs.frontier(results)
+    every = results.runs(KEY).query("study == 'frontier'")
+    assert set(table["way"]) == {"hidden", "shown", "composed"}
+    for row in table.itertuples():
+        pair = next(pair for pair, way in aggregator_runs.WAYS.items() if way == row.way)
+        own = every[(every["draw"] == pair[0]) & (every["release"] == pair[1]) & (every["epsilon"] == row.epsilon)]
+        assert row.excess_risk == pytest.approx(own.groupby("step")["excess_risk"].mean().min(), rel=1e-12)
+
+
+def test_every_run_carries_a_complete_statement(run_table):
+    table = read_csv(run_table)
+    privacy = [name for name in table if name.startswith("privacy_")]
+    assert {"privacy_released", "privacy_epsilon_contraction", "privacy_epsilon_pld", "privacy_note"} <= set(privacy)
+    assert not table[[name for name in privacy if name != "privacy_epsilon_rdp"]].isna().any(axis=None)

@@ -1,0 +1,58 @@
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from dpfl.accounting.contraction import last_iterate_rate
+from dpfl.papers.asoodeh2021.dimension_figure import PANELS, dimension_cost, dimensions, draw
+from dpfl.papers.asoodeh2021.printed_formulas import average_iterate_rate_as_printed, last_iterate_rate_as_printed
+
+KEY = "asoodeh2021"
+
+
+def test_rows_cover_both_corollaries_and_every_dimension(results):
+    data = results.figure(KEY, "dimension")
+    assert len(data) == 2 * 3 * 3 and (data["runs"] == 3).all() and (data["stand_in_for"] == "").all()
+    assert set(zip(data["draw"], data["release"], strict=True)) == set(PANELS)
+    assert data["exponent"].isna().equals(data["sigma"] == 0)
+
+
+def test_the_noise_of_the_last_model_grows_as_the_dimension(results):
+    rows = results.figure(KEY, "dimension").query("release == 'last' and sigma > 0")
+    assert (rows["exponent"] - 1).abs().max() < 0.2
+    fitted = rows.drop_duplicates("sigma").set_index("sigma")["exponent"]
+    runs = results.runs(KEY).query("study == 'dimension' and release == 'last'")
+    shares = runs.pivot(index="features", columns=["seed", "sigma"], values="excess_risk")
+    fits = [
+        np.polyfit(np.log([16, 64, 256]), np.log(shares[seed][0.25] - shares[seed][0.0]), 1)[0] for seed in range(3)
+    ]
+    assert fitted[0.25] == pytest.approx(np.mean(fits), rel=1e-9)
+
+
+def test_bounds_are_the_corollaries_with_and_without_the_dimension(results):
+    data = results.figure(KEY, "dimension").query("features == 64 and sigma == 0.25")
+    run = {"n": 4000, "m": 10, "sigma": 0.25, "gradient_bound": 1.2, "strong_convexity": 0.1}
+    constants = {"smoothness": 0.35, "gradient_variance": 1.0}
+    last = data.query("release == 'last'").iloc[0]
+    assert last["bound_as_printed"] == pytest.approx(float(last_iterate_rate_as_printed(**run, **constants)), rel=1e-9)
+    with_dimension = last_iterate_rate(**run, **constants, dimension=64)
+    assert last["excess_bound"] == pytest.approx(float(with_dimension), rel=1e-9)
+    stopped = data.query("release == 'random'").iloc[0]
+    loss = {"lipschitz": 1.0, "smoothness": 0.25, "radius": 2.0}
+    printed = average_iterate_rate_as_printed(**run, **loss, eta=10 / np.arange(1, 401))
+    assert stopped["bound_as_printed"] == pytest.approx(printed, rel=1e-9)
+    assert stopped["excess_bound"] > printed
+
+
+def test_the_picture_names_the_exponents(results):
+    figure = draw(results.figure(KEY, "dimension"))
+    assert [axis.get_xlabel() for axis in figure.axes] == ["features d"] * 2
+    assert "d^(" in figure.axes[0].get_legend().get_texts()[1].get_text()
+    assert "3 runs a point on synthetic" in figure.get_supxlabel()
+    plt.close(figure)
+
+
+def test_without_runs_it_says_so(without_runs):
+    assert dimensions(without_runs).empty and "not run" in dimension_cost(without_runs)
+    figure = draw(without_runs.figure(KEY, "dimension"))
+    assert "no run" in figure.texts[0].get_text() if figure.texts else figure.axes[0].texts[0].get_text()
+    plt.close(figure)

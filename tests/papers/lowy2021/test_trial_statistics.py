@@ -1,0 +1,57 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, REGRESSION, holm, mean_interval, paired, trials
+from dpfl.reporting.results import NotRun, Results
+
+
+def test_the_interval_is_students_and_leaves_diverged_trials_out():
+    values = np.random.default_rng(1).normal(size=20)
+    count, mean, half = mean_interval(pd.Series([*values, math.nan]))
+    low, high = stats.t.interval(0.90, 19, loc=values.mean(), scale=stats.sem(values))
+    assert count == 20 and mean == pytest.approx(values.mean()) and half == pytest.approx((high - low) / 2)
+
+
+def test_one_trial_has_no_interval_and_no_test():
+    assert math.isnan(mean_interval(pd.Series([1.0]))["interval"])
+    assert math.isnan(paired(pd.Series([1.0]), pd.Series([2.0]))["p_value"])
+
+
+def test_the_paired_test_is_scipys_and_its_interval_has_the_same_verdict():
+    rng = np.random.default_rng(2)
+    first = pd.Series(rng.normal(size=20))
+    second = first + rng.normal(0.4, 1, 20)
+    compared = paired(first, second)
+    assert compared["p_value"] == pytest.approx(stats.ttest_rel(second, first).pvalue)
+    assert (compared["p_value"] < 0.10) == (abs(compared["difference"]) > compared["interval"])
+    assert compared["first_smaller"] == (second > first).sum() and compared["trials"] == 20
+    missing = paired(first, second.where(second.index > 4))
+    assert missing["trials"] == 15
+
+
+def test_equal_differences_are_decided_without_a_test():
+    same = pd.Series([1.0, 2.0, 3.0])
+    assert paired(same, same)["p_value"] == 1.0 and paired(same, same + 1)["p_value"] == 0.0
+
+
+def test_holm_is_the_textbooks():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, math.nan, 0.9]) == pytest.approx([1.0, math.nan, 1.0], nan_ok=True)
+    assert len(holm([])) == 0
+
+
+def test_experiments_are_told_apart(results):
+    made = results()
+    regression, classification = trials(made, REGRESSION), trials(made, CLASSIFICATION)
+    assert set(regression["experiment"]) == {"ldp_regression"} and regression["clients"].tolist()[0] == 3
+    assert regression["clients"].dtype == int and "split" not in regression and "clients" not in classification
+    assert list(dict.fromkeys(regression["noise"])) == ["advanced_composition", "moments", "tight"]
+
+
+def test_without_runs_it_says_so(tmp_path):
+    with pytest.raises(NotRun, match="no run of lowy2021's ldp_regression in this configuration"):
+        trials(Results(tmp_path), REGRESSION)

@@ -1,0 +1,83 @@
+import dataclasses
+import itertools
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpfl.algorithms.fedavg import FederatedAveraging, Schedule
+from dpfl.engine.sgd import Variants
+from dpfl.grid import configuration, expansion
+from dpfl.grid.sweep import Sweep
+from dpfl.pipeline import cost
+
+MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 1}
+
+
+def sweep(dataset="mnist", model="scatter_linear", clients=10, cells=((math.inf, 1, 20),), seeds=(0,), **machine):
+    """A sweep of image models."""
+    given = {"dataset": dataset, "model": model, "clients": clients, "client_share": 0.1, "batch_size": 64}
+    rows = tuple({"epsilon": e, "local_epochs": epochs, "rounds": rounds} for e, epochs, rounds in cells)
+    return Sweep("bhaskar2025", "pfl", "x_seed0", given, rows, tuple(seeds), MACHINE | machine)
+
+
+@pytest.mark.parametrize("scale", ["demo", "quick", "paper"])
+def test_every_sweep_of_every_scale_has_a_cost(scale):
+    for each in expansion.expand(configuration.resolve({"scale": scale})):
+        found = cost.estimate(each)
+        assert found.seconds > 0 and found.memory_mb > 100 and found.gpus == 0
+        assert found.limit_minutes(1) * 60 >= 3 * found.seconds and found.limit_mb(1) > found.memory_mb
+        assert found.limit_minutes(2) > found.limit_minutes(1) and found.limit_mb(2) > found.limit_mb(1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from([1, 2, 4, 5, 10, 20]), min_size=1, max_size=4, unique=True), st.integers(0, 2))
+def test_the_models_counted_are_those_that_the_engine_trains(splits, private):
+    budgets = [math.inf, 2.93, 1.2][: private + 1]
+    cells = [
+        {"epsilon": e, "local_epochs": epochs, "rounds": 20 // epochs}
+        for e, epochs in itertools.product(budgets, splits)
+    ]
+    schedule = Schedule(tuple((cell["local_epochs"],) * cell["rounds"] for cell in cells))
+    clips = torch.tensor([math.inf if math.isinf(cell["epsilon"]) else 1.0 for cell in cells])
+    noise = torch.tensor([[0.0 if math.isinf(cell["epsilon"]) else 1 / cell["epsilon"] for cell in cells]])
+    engine = SimpleNamespace(variants=Variants(clips, noise), schedule=schedule)
+    counted = cost.trained_models(tuple(cells))
+    assert counted == [len(FederatedAveraging.alike(engine, epoch)) for epoch in range(1, 21)]
+
+
+def test_work_grows_with_clients_seeds_and_cells_as_it_should():
+    one = cost.work_of(sweep())
+    records = 20 * 10 * 6000 + 20 * 10_000 / 3
+    assert one.records == pytest.approx(records) and one.steps == 20 * 10 * math.ceil(6000 / 64)
+    assert cost.work_of(sweep(seeds=(0, 1, 2))).records == pytest.approx(3 * records)
+    assert cost.work_of(sweep(clients=20)).steps == 2 * one.steps
+    both = cost.work_of(sweep(cells=((math.inf, 1, 20), (2.93, 1, 20))))
+    assert both.steps == one.steps and both.records == pytest.approx(2 * records)
+
+
+def test_only_training_on_a_gpu_asks_for_one_and_it_is_never_short():
+    other = next(each for each in expansion.expand(configuration.resolve({"scale": "demo"})) if each.algorithm != "pfl")
+    other = dataclasses.replace(other, machine=MACHINE | {"device": "cuda"})
+    assert cost.estimate(other).gpus == 0
+    on_gpu = cost.estimate(sweep("digits", device="cuda"))
+    assert on_gpu.gpus == 1 and not on_gpu.is_short and not on_gpu.known
+    assert cost.estimate(sweep("digits")).is_short
+
+
+def test_a_kind_nobody_measured_is_taken_for_the_dearest_of_its_algorithm():
+    unit = cost.Unit("pfl/other/grey", 1.0, 0.0, 1.0, 900.0, 0, 0.0)
+    found = cost.estimate(sweep(), {"pfl/other/grey": unit})
+    assert not found.known and found.seconds == pytest.approx(1 + cost.work_of(sweep()).records)
+    nobody = cost.estimate(sweep(), {})
+    assert not nobody.known and nobody.seconds == cost.UNKNOWN_SECONDS
+
+
+def test_memory_covers_inputs_models_and_the_budget():
+    inputs = 4 * 60_000 * 243 * 64 / 2**20  # CIFAR's features alone
+    automatic, small, large = (cost.estimate(sweep("cifar10", memory_gb=gb)).memory_mb for gb in (None, 1, 5))
+    assert automatic == small
+    assert small > inputs + 1024 and large - small == pytest.approx(4 * 1024)

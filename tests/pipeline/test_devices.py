@@ -1,0 +1,100 @@
+"""No two jobs share a GPU; the devices are names that nothing has to stand behind."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dpfl.engine.memory_budget import on_cpu, with_memory
+from dpfl.errors import InputError
+from dpfl.grid.sweep import Sweep
+from dpfl.pipeline.devices import VISIBLE, own_gpu
+
+JOB = """
+import os, sys, time
+from pathlib import Path
+from dpfl.pipeline.devices import own_gpu
+with own_gpu(True):
+    device = os.environ["CUDA_VISIBLE_DEVICES"]
+    mark = Path(sys.argv[1]) / f"{device}.held"
+    mark.touch(exist_ok=False)   # fails where another job holds the same device
+    enough = Path(sys.argv[1]) / "enough"
+    while not enough.exists():
+        if len(list(enough.parent.glob("*.held"))) >= int(sys.argv[2]):
+            enough.touch()
+        time.sleep(0.01)
+    mark.unlink()
+    print(device)
+"""
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Three devices, lock files of this test alone, no scheduler."""
+    hidden = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    return kept | {VISIBLE: "0,1,GPU-abc", "TMPDIR": str(tmp_path)}
+
+
+def start(environment, tmp_path, at_once):
+    """Start a job that holds a device until so many have been held at once."""
+    command = [sys.executable, "-c", JOB, str(tmp_path), str(at_once)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_seven_jobs_on_three_devices_never_share_one_and_use_all(environment, tmp_path):
+    jobs = [start(environment, tmp_path, 3) for _ in range(7)]
+    said = [job.communicate(timeout=120) for job in jobs]
+    assert all(job.returncode == 0 for job in jobs), said
+    assert {out.strip() for out, _ in said} == {"0", "1", "GPU-abc"}
+
+
+def test_a_job_that_is_killed_gives_its_device_back(environment, tmp_path):
+    environment[VISIBLE] = "5"
+    first = start(environment, tmp_path, 2)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "5.held").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    first.kill()
+    first.wait()
+    (tmp_path / "5.held").unlink()
+    out, error = start(environment, tmp_path, 1).communicate(timeout=60)
+    assert out.strip() == "5", error
+
+
+def test_a_cpu_a_scheduler_and_no_gpu(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(VISIBLE, "")
+    with own_gpu(False):
+        assert os.environ[VISIBLE] == ""
+    with pytest.raises(InputError, match="set training"), own_gpu(True):
+        pass
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv(VISIBLE, "2")
+    with own_gpu(True):
+        assert os.environ[VISIBLE] == "2"
+    monkeypatch.delenv("SLURM_JOB_ID")
+    with own_gpu(True):
+        assert os.environ[VISIBLE] == "2"
+
+
+@pytest.mark.parametrize("free_gb", [16, 24, 80, 140])
+def test_a_job_fills_most_of_what_is_free_on_its_gpu(monkeypatch, free_gb):
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (free_gb * 2**30, 2 * free_gb * 2**30))
+
+    def planned(device, memory_gb):
+        machine = {"device": device, "threads": 1, "memory_gb": memory_gb}
+        return with_memory(Sweep("p", "pfl", "s", {}, ({},), (0,), machine)).machine["memory_gb"]
+
+    assert planned("cuda", None) == pytest.approx(0.8 * free_gb)
+    assert planned("cuda", 3) == planned("cpu", 3) == 3
+    assert planned("cpu", None) == 1
+
+
+def test_calibration_needs_no_gpu():
+    sweep = Sweep("p", "pfl", "s", {}, ({},), (0,), {"device": "cuda", "threads": 2, "memory_gb": None})
+    assert on_cpu(sweep).machine == {"device": "cpu", "threads": 2, "memory_gb": 1}

@@ -1,0 +1,68 @@
+import itertools
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from dpfl.cli import app
+from dpfl.errors import InputError
+from dpfl.grid import configuration
+from dpfl.pipeline import plan
+from dpfl.pipeline.cost import table
+
+
+@pytest.fixture
+def folder(repository, tmp_path, monkeypatch):
+    """An empty folder with the profiles."""
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "profiles").symlink_to(repository / "workflow" / "profiles")
+    (tmp_path / "config.yaml").write_text("scale: demo\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def numbers(text, pattern):
+    """The numbers that a pattern of the plan names."""
+    return [float(each) for each in re.search(pattern, text).groups()]
+
+
+def test_a_plan_names_jobs_hours_memory_and_time(folder):
+    (folder / "mine.yaml").write_text("papers: [bhaskar2025]\nonly: {model: [scatter_linear], dataset: [mnist]}\n")
+    words = ["plan", "--scale", "paper", "--config", "mine.yaml", "--profile", "slurm", "--at-once", "4"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    [jobs, others] = numbers(done.output, r"jobs: (\d+) that train, (\d+) of other")
+    [cores, gpus] = numbers(done.output, r"core-hours: ([\d.]+); GPU-hours: ([\d.]+)")
+    assert 10 < jobs < 200 and others == 7 and cores > 0.5 and gpus == 0
+    assert "pfl/scatter_linear/grey" in done.output and "4 jobs at once: about" in done.output
+
+
+def test_finished_sweeps_are_not_planned_again_and_a_gpu_is_counted(folder):
+    resolved = configuration.resolve({"papers": ["bhaskar2025"], "training": {"device": "cuda"}})
+    first = "\n".join(plan.lines(resolved, plan.place("default", 1, "cuda"), table()))
+    name = next(each.name for each in plan.grid.expand(resolved))
+    path = folder / "results/demo/runs/bhaskar2025" / f"{name}.csv.gz"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    second = "\n".join(plan.lines(resolved, plan.place("default", 1, "cuda"), table()))
+    [before, none], [after, one] = (numbers(each, r"(\d+) sweeps to train, (\d+) done") for each in (first, second))
+    assert (after, none, one) == (before - 1, 0, 1)
+    assert "guess" in first and "1 jobs at once" in first
+
+
+def test_an_unknown_profile_is_refused(folder):
+    with pytest.raises(InputError, match="nowhere"):
+        plan.place("nowhere", 1, "cpu")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0.1, 100), min_size=1, max_size=6), st.integers(1, 3))
+def test_time_on_the_clock_is_within_four_thirds_of_the_best_schedule(seconds, at_once):
+    """Longest first is at most 4/3 of the optimum (Graham 1969), which is found here by trying everything."""
+    best = min(
+        max(sum(each for each, where in zip(seconds, places, strict=True) if where == slot) for slot in range(at_once))
+        for places in itertools.product(range(at_once), repeat=len(seconds))
+    )
+    assert best <= plan._makespan(seconds, at_once) * (1 + 1e-12) <= 4 / 3 * best * (1 + 1e-9)

@@ -1,0 +1,69 @@
+"""What a failed run says last."""
+
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from dpfl.cli import app
+from dpfl.pipeline import run
+from dpfl.pipeline.run import explain
+
+LOG = """Select jobs to execute...
+[Fri Nov 20 12:00:00 2026]
+rule train:
+    output: results/demo/runs/x.csv
+[Fri Nov 20 12:00:01 2026]
+Error in rule train:
+    message: None
+    jobid: 3
+    output: results/demo/runs/x.csv
+    log: {log} (check log file(s) for error details)
+    shell:
+        dpfl train --paper bhaskar2025
+[Fri Nov 20 12:00:02 2026]
+Finished jobid: 4 (Rule: tables)
+Exiting because a job execution failed. Look below for error messages
+"""
+
+
+def test_the_rule_and_the_last_lines_of_its_log_are_named(tmp_path):
+    own = tmp_path / "a folder" / "train.log"
+    own.parent.mkdir()
+    own.write_text("".join(f"line {number}\n" for number in range(20)))
+    lines = list(explain(LOG.format(log=own)))
+    assert lines == [f"dpfl: rule train failed; {own} ends with:", *(f"  line {number}" for number in range(15, 20))]
+
+
+def test_a_log_that_is_not_there_and_a_run_without_failure():
+    assert list(explain(LOG.format(log="gone.log"))) == ["dpfl: rule train failed; gone.log ends with:"]
+    assert list(explain("nothing\n")) == [] and list(explain("")) == []
+
+
+def test_a_snakemake_that_was_killed_is_told_with_the_command_to_continue(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\nkill -9 $$\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    assert run.run([], again="make demo") == -9
+    said = capfd.readouterr().err.splitlines()
+    assert said[-2:] == [
+        "dpfl: Snakemake was ended by SIGKILL",
+        "dpfl: not finished; what is done is kept. Continue with: make demo",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "again"),
+    [
+        ([], "make demo"),
+        (["--scale", "paper", "--profile", "slurm", "--paranoid"], "make paper PROFILE=slurm PARANOID=1"),
+        (["--config", "my own.yaml"], "make demo 'CONFIG=my own.yaml'"),
+    ],
+)
+def test_the_command_to_continue_is_the_one_that_was_given(monkeypatch, options, again):
+    told = []
+    monkeypatch.setattr(run, "run", lambda arguments, again, paranoid: told.append(again) or 0)
+    assert CliRunner().invoke(app, ["run", *options]).exit_code == 0
+    assert told == [again]

@@ -1,0 +1,92 @@
+"""How far a scale is, from what lies on disk."""
+
+import os
+import time
+
+import pytest
+
+from dpfl.grid import configuration, expansion
+from dpfl.pipeline import status
+from dpfl.pipeline.orphans import GONE
+from dpfl.pipeline.status import Work, standing
+
+
+@pytest.fixture
+def sweep(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return next(each for each in expansion.expand(configuration.resolve({})) if each.paper == "bhaskar2025")
+
+
+def put(path, text=""):
+    """Write a file and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def work(sweep, tmp_path, since=None):
+    return standing(sweep, tmp_path / "results" / "demo", since).work
+
+
+def test_the_five_standings(sweep, tmp_path):
+    folder = tmp_path / "results" / "demo"
+    assert work(sweep, tmp_path) is Work.WAITS
+    put(tmp_path / "checkpoints" / "demo" / "bhaskar2025" / f"{sweep.name}-ab-cd.pt")
+    assert work(sweep, tmp_path) is Work.RESUMABLE
+    log = put(folder / "logs" / f"train_bhaskar2025_{sweep.name}.log", "x y: 3 of 20 steps, about 2 min left\n")
+    assert work(sweep, tmp_path) is Work.RESUMABLE
+    assert work(sweep, tmp_path, since=time.time() - 60) is Work.RUNNING
+    os.utime(log, (1, 1))
+    assert work(sweep, tmp_path, since=time.time() - 60) is Work.RESUMABLE
+    put(log, "x y: 3 of 20 steps\ndpfl: the disk is full\n")
+    failed = standing(sweep, folder, None)
+    assert failed.work is Work.FAILED and failed.words == "dpfl: the disk is full"
+    put(folder / "runs" / "bhaskar2025" / f"{sweep.name}.csv.gz")
+    assert work(sweep, tmp_path) is Work.DONE
+
+
+@pytest.mark.parametrize("last", [f"{GONE} 7) has gone; this stage ends", "dpfl: interrupted; run the same command"])
+def test_a_sweep_whose_run_was_ended_is_no_failure(sweep, tmp_path, last):
+    put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", f"x y: 3 of 20 steps\n{last}\n")
+    assert work(sweep, tmp_path) is Work.WAITS
+    put(tmp_path / "checkpoints" / "demo" / "bhaskar2025" / f"{sweep.name}-ab-cd.pt")
+    assert work(sweep, tmp_path) is Work.RESUMABLE
+
+
+def test_what_failed_before_the_run_at_work_waits_for_it(sweep, tmp_path):
+    log = put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", "dpfl: the disk is full\n")
+    assert work(sweep, tmp_path) is Work.FAILED
+    assert work(sweep, tmp_path, since=log.stat().st_mtime + 1) is Work.WAITS
+    assert work(sweep, tmp_path, since=log.stat().st_mtime - 1) is Work.FAILED
+
+
+def test_every_stage_that_failed_is_named_with_its_last_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "data/logs/features_digits.log", "features: 3 of 9 images\ndpfl: cannot write x: No space left\n\n")
+    put(tmp_path / "data/logs/arrays_digits.log", "a warning\n")
+    put(tmp_path / "results/demo/logs/tables_lowy2021.log", "Traceback (most recent call last):\nKeyError: 'a'\n")
+    put(tmp_path / "results/demo/logs/figures_lowy2021.log", "dpfl: interrupted; run the same command again\n")
+    put(tmp_path / "results/demo/logs/audit.log", "a.csv changed since\n7 files checked, 1 findings\n")
+    lines = list(status.lines(configuration.resolve({"papers": ["lowy2021"]})))
+    assert [line for line in lines if "failed" in line] == [
+        "features_digits: failed (dpfl: cannot write x: No space left)",
+        "audit: failed (7 files checked, 1 findings)",
+        "tables_lowy2021: failed (KeyError: 'a')",
+    ]
+    put(tmp_path / "results/demo/logs/audit.log", "7 files checked, 0 findings\n")
+    assert not any("audit" in line for line in status.lines(configuration.resolve({"papers": ["lowy2021"]})))
+
+
+def test_the_time_left_goes_by_sweeps_of_the_same_kind(sweep, tmp_path):
+    resolved = configuration.resolve(
+        {"papers": ["bhaskar2025"], "seeds": [0, 1], "only": {"model": ["scatter_linear"], "clients": [10]}}
+    )
+    first, second, *others = expansion.expand(resolved)
+    assert first.family == second.family
+    folder = tmp_path / "results" / "demo"
+    put(folder / "runs" / "bhaskar2025" / f"{first.name}.csv.gz")
+    put(folder / "benchmarks" / f"train_bhaskar2025_{first.name}.tsv", "s\th:m:s\n120.5\t0:02:00\n")
+    lines = list(status.lines(resolved))
+    assert lines[0].startswith(f"bhaskar2025: sweeps 1/{2 + len(others)}, tables 0/")
+    assert "no run is at work here" in lines
+    assert lines[-1].startswith(f"left, one job at a time: about 2 min, and {len(others)} sweeps of which none")

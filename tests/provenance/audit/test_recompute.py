@@ -1,0 +1,90 @@
+import math
+
+import pandas as pd
+import pytest
+
+from dpfl.errors import InputError
+from dpfl.provenance.audit.recompute import TOLERANCE, agree, alike, difference, recompute
+from dpfl.reporting import tables
+
+TABLE = pd.DataFrame({"name": ["a", "b"], "value": [1.0, 2000.0]})
+
+
+def test_a_table_does_not_differ_from_itself_nor_in_digits_that_rounding_may_change():
+    assert difference(TABLE, TABLE.copy()) == ""
+    assert difference(TABLE, TABLE.assign(value=[1.0 + TOLERANCE / 2, 2000.001])) == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (TABLE.assign(value=[1.0, 2001.0]), "value in row 2 is 2001.0, not 2000.0"),
+        (TABLE.assign(name=["a", "c"]), "name in row 2 is c, not b"),
+        (TABLE.iloc[:1], "1 rows instead of 2"),
+        (TABLE.rename(columns={"value": "worth"}), "columns value, worth"),
+        (TABLE[["value", "name"]], "columns in another order"),
+        (TABLE.assign(name=["a", "x" * 80]), "name in row 2 is xxx"),
+    ],
+)
+def test_the_first_difference_is_named(found, words):
+    assert words in difference(TABLE, found)
+
+
+def test_numbers_agree_relatively_and_missing_ones_with_themselves():
+    assert agree(1e6, 1e6 + 0.5, 1e-6) and not agree(1e6, 1e6 + 2, 1e-6)
+    assert agree(math.nan, math.nan, 0) and not agree(math.nan, 0.0, 1.0) and not agree(math.inf, 1.0, 1.0)
+    assert agree("x", "x", 0) and not agree("1", 1.5, 1.0)
+
+
+def test_pictures_are_alike_up_to_the_edges_of_their_letters(tmp_path):
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    blank = np.ones((40, 40, 4))
+    speck, other = blank.copy(), blank.copy()
+    speck[0, :4] = 0
+    other[:, :20] = 0
+    for name, pixels in (("blank", blank), ("speck", speck), ("other", other), ("small", blank[:20])):
+        plt.imsave(tmp_path / f"{name}.png", pixels)
+    path = {name: tmp_path / f"{name}.png" for name in ("blank", "speck", "other", "small")}
+    assert alike(path["blank"], path["speck"])
+    assert not alike(path["blank"], path["other"]) and not alike(path["blank"], path["small"])
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("division by zero"), RuntimeError(), InputError("lost: find it")])
+def test_a_table_that_cannot_be_made_again_is_a_finding_whatever_breaks(tmp_path, monkeypatch, error):
+    path = tmp_path / "results" / "demo" / "tables" / "bhaskar2025_table_2.csv"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    record = {"settings": {"paper": "bhaskar2025", "name": "table_2"}, "stage": "tables", "source": {}, "inputs": []}
+    outputs = [{"path": str(path.relative_to(tmp_path))}]
+
+    def breaks(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tables, "make", breaks)
+    (finding,) = recompute(tmp_path, record | {"outputs": outputs}).findings
+    assert finding.path == outputs[0]["path"] and type(error).__name__ in finding.problem
+
+
+def test_a_damaged_table_is_a_finding_and_a_lack_of_memory_is_none(tmp_path, monkeypatch):
+    path = tmp_path / "results" / "demo" / "tables" / "bhaskar2025_errata.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text('a,b\n1,"2\n')
+    record = {"settings": {"paper": "bhaskar2025", "name": "errata"}, "stage": "tables", "source": {}, "inputs": []}
+    record["outputs"] = [{"path": str(path.relative_to(tmp_path))}]
+
+    def made(_paper, _name, _results, scratch):
+        (scratch / "errata.csv").write_text("a,b\n1,2\n")
+        return [scratch / "errata.csv"]
+
+    monkeypatch.setattr(tables, "make", made)
+    (finding,) = recompute(tmp_path, record).findings
+    assert finding.path == record["outputs"][0]["path"]
+
+    def hungry(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(tables, "make", hungry)
+    with pytest.raises(MemoryError):
+        recompute(tmp_path, record)

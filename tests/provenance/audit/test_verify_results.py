@@ -1,0 +1,203 @@
+"""A whole audit finds nothing where nothing was done, and everything that was, however well it is hidden.
+
+Whoever tampers can rewrite records, so hashes find the careless only. What they leave: tables and figures are made
+again from the run tables, run tables are held against grid and calibration, epsilons against another accountant. Who
+remakes everything below a changed number is found by training it again.
+"""
+
+import json
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from dpfl.cli import app
+from dpfl.files import record_path
+from dpfl.grid.configuration import read
+from dpfl.grid.expansion import expand
+from dpfl.provenance.audit.findings import Audit
+from dpfl.provenance.audit.run_tables import check_runs
+
+
+def change(path, column, value, where=slice(None)):
+    """Set a column of a CSV; the rest keeps every character."""
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    assert not (table.loc[where, column] == value).any()
+    table.loc[where, column] = value
+    table.to_csv(path, index=False, lineterminator="\n")
+
+
+def test_untouched_results_have_no_findings_and_everything_was_checked(project):
+    found, seen = project.findings()
+    assert found == []
+    assert seen.checked["runs"] == 4 and seen.checked["tables, figures and verdicts"] == 3
+    assert seen.checked["distinct epsilons"] == 4
+
+
+def test_runs_by_another_version_of_the_code_are_counted_and_no_finding(project):
+    assert not any("other versions" in note for note in project.findings()[1].notes)
+    place = record_path(project.runs[0])
+    record = json.loads(place.read_text())
+    record["source"] |= {"digest": "0123456789abcdef", "commit": "fedcba9876543210"}
+    place.write_text(json.dumps(record))
+    found, seen = project.findings()
+    [note] = [note for note in seen.notes if "other versions" in note]
+    assert found == [] and note.startswith("1 of 2 run tables") and "fedcba9)" in note
+
+
+@pytest.mark.slow
+def test_the_audit_on_several_processors_finds_the_same(project, monkeypatch):
+    change(project.table, "accuracy_pct", "99.99", where=[0])
+    project.hide(project.table)
+    alone, _ = project.findings()
+    monkeypatch.setattr("dpfl.provenance.audit.verify_results.os.cpu_count", lambda: 2)
+    together, _ = project.findings()
+    assert alone == together and len(alone) == 1
+
+
+def test_a_careless_change_of_a_run_is_found_by_its_hash(project):
+    change(project.runs[0], "accuracy_pct", "99.5", where=[0])
+    assert any("changed since stage train wrote it" in each for each in project.by_hashes())
+
+
+def test_a_raised_accuracy_is_found_though_every_record_was_rewritten(project):
+    change(project.runs[0], "accuracy_pct", "99.5", where=[0])
+    project.hide(project.runs[0])
+    assert project.by_hashes() == []
+    found, _ = project.findings(quick=True)
+    assert any("table_2.csv differs from what its runs give" in each for each in found)
+    assert any("accuracy_pct of seed 0 is 99.5, after its last round" in each for each in found)
+
+
+def test_a_raised_accuracy_whose_tables_were_remade_is_found_by_training_again(project):
+    table = pd.read_csv(project.runs[0], dtype=str, keep_default_na=False)
+    rounds = json.loads(table.loc[0, "accuracy_pct_by_round"])
+    change(project.runs[0], "accuracy_pct", "99.5", where=[0])
+    change(project.runs[0], "accuracy_pct_by_round", json.dumps([*rounds[:-1], 99.5]), where=[0])
+    project.hide(project.runs[0])
+    project.make_pages()
+    assert project.findings(quick=True)[0] == []
+    found, seen = project.findings(quick=True, rerun=100)
+    assert len(found) == 1 and "accuracy_pct 99.5, trained again" in found[0] and "seed 0" in found[0]
+    assert seen.checked["runs trained again"] == 4
+
+
+def test_a_swapped_figure_is_found_though_its_record_was_rewritten(project):
+    figures = project.results / "figures"
+    (figures / "bhaskar2025_splits.svg").write_bytes((figures / "bhaskar2025_identification.svg").read_bytes())
+    assert len(project.by_hashes()) == 1
+    project.hide(figures / "bhaskar2025_splits.svg")
+    assert project.by_hashes() == []
+    assert project.findings()[0] == ["results/demo/figures/bhaskar2025_splits.svg is not what its data give"]
+
+
+def test_a_changed_noise_is_found_in_the_run_table_and_in_the_calibration(project):
+    for column in ("noise_multiplier", "privacy_noise_multiplier"):
+        change(project.runs[0], column, "2.5", where=[1])
+    project.hide(project.runs[0])
+    assert project.by_hashes() == []
+    assert any("noise_multiplier of seed 0 is 2.5, calibrated was" in each for each in project.findings(quick=True)[0])
+    for path in (project.runs[1], project.noise):
+        for column in ("noise_multiplier", "privacy_noise_multiplier"):
+            change(path, column, "2.5", where=[1])
+        project.hide(path)
+    project.make_pages()
+    assert project.by_hashes() == []
+    found, _ = project.findings(quick=True)
+    assert any("states epsilon_rdp" in each and "for noise multiplier 2.5" in each for each in found)
+    assert any("states epsilon_pld" in each and "Opacus's PRV accountant" in each for each in found)
+
+
+def test_a_deleted_row_is_found_though_tables_were_remade(project):
+    runs = pd.read_csv(project.runs[0], dtype=str, keep_default_na=False)
+    runs[:-1].to_csv(project.runs[0], index=False, lineterminator="\n")
+    project.hide(project.runs[0])
+    project.make_pages()
+    assert project.by_hashes() == []
+    [found] = project.findings(quick=True)[0]
+    assert "seed0.csv.gz has no run of epsilon=" in found
+
+
+def test_a_deleted_run_table_is_found_though_tables_were_remade(project):
+    project.runs[1].unlink()
+    assert any("is missing" in each for each in project.by_hashes())
+    record_path(project.runs[1]).unlink()
+    assert any("is gone" in each for each in project.by_hashes())
+    project.make_pages()
+    assert project.by_hashes() == []
+    [found] = project.findings(quick=True)[0]
+    assert "seed1.csv.gz is not there, but the same cells with other seeds are" in found
+
+
+def test_a_grid_that_the_scale_asks_for_may_lack_its_last_seeds_and_no_others(project):
+    sweeps = expand(read(project.results / "config.yaml") | {"seeds": [0, 1, 2]})
+
+    def check(all_seeds):
+        seen = Audit()
+        check_runs(seen, project.root, "demo", sweeps, all_seeds=all_seeds)
+        return [finding.path for finding in seen.findings], seen.notes
+
+    lost = "results/demo/runs/bhaskar2025/digits_scatter_linear_k10_seed{}.csv.gz"
+    words = "begun here and not finished, or its last seeds deleted: bhaskar2025/digits_scatter_linear_k10 after seed 1"
+    assert check(all_seeds=True) == ([lost.format(2)], [])
+    assert check(all_seeds=False) == ([], [words])
+    project.runs[0].unlink()
+    assert check(all_seeds=False) == ([lost.format(0)], [words])
+
+
+@pytest.mark.parametrize("page", ["tables/bhaskar2025_table_2.rst", "figures/bhaskar2025_splits.rst"])
+def test_an_edited_caption_is_found_without_drawing(project, page):
+    path = project.results / page
+    path.write_text(path.read_text().replace("published", "expected"))
+    project.hide(path)
+    assert project.by_hashes() == []
+    assert project.findings(quick=True)[0] == [f"results/demo/{page} is not what its data give"]
+
+
+def test_an_edited_published_value_is_found_in_the_table(project):
+    change(project.table, "published_accuracy_pct", "90.0", where=[0])
+    project.hide(project.table)
+    assert project.by_hashes() == []
+    [found] = project.findings(quick=True)[0]
+    assert "published_accuracy_pct in row 1 is 90.0, not" in found
+
+
+@pytest.mark.parametrize("digest_too", [False, True])
+def test_an_edited_published_value_is_found_in_the_paper_s_own_file(project, monkeypatch, digest_too):
+    values = project.published().tables["table_2"]["published_accuracy_pct"]["scatter_linear"]
+    monkeypatch.setitem(values, 2.93, [50.0, *values[2.93][1:]])
+    assert project.by_hashes() == []
+    if digest_too:
+        from dpfl.provenance.record import published_digest
+
+        for place in project.results.rglob("*.record.json"):
+            record = json.loads(place.read_text())
+            if "published" in record["source"] and record["settings"]["paper"] == "bhaskar2025":
+                record["source"]["published"] = published_digest("bhaskar2025")
+                place.write_text(json.dumps(record))
+    found, _ = project.findings(quick=True)
+    assert any("table_2.csv differs from what its runs give: published_accuracy_pct" in each for each in found)
+    assert any("was made from another paper.yaml" in each for each in found) is not digest_too
+
+
+def test_the_quick_audit_leaves_pictures_to_their_hashes_and_says_so(project):
+    picture = project.results / "figures" / "bhaskar2025_splits.svg"
+    picture.write_text("<svg/>")
+    project.hide(picture)
+    found, seen = project.findings(quick=True)
+    assert found == [] and any("pictures were compared with their hashes only" in note for note in seen.notes)
+    assert seen.checked["tables, figures and verdicts"] == 3
+
+
+def test_the_command_trains_again_and_ends_with_1_and_a_list_where_something_differs(project):
+    def audit():
+        project.by_hashes()  # forgets what this process knew of the files
+        return CliRunner().invoke(app, ["audit", "results/demo", "--quick", "--rerun", "1"])
+
+    done = audit()
+    assert done.exit_code == 0, done.output
+    assert "1 runs trained again checked" in done.output and "0 findings" in done.output
+    change(project.runs[1], "status", "diverged", where=[0])
+    done = audit()
+    assert done.exit_code == 1
+    assert "seed1.csv.gz changed since stage train wrote it" in done.output.splitlines()[0]

@@ -1,0 +1,43 @@
+"""From a row to the runs behind it, and to no others."""
+
+import pytest
+
+from dpfl.errors import InputError
+from dpfl.provenance.cell_trace import conditions, rows_where, runs_behind, same
+
+
+def run(**changes):
+    base = {"sweep": "a", "dataset": "digits", "stand_in_for": "mnist", "epsilon": "2.93", "delta": "1/n^2"}
+    return {**base, "seed": "0", "status": "finished", "accuracy_pct": "90.0", **changes}
+
+
+def test_runs_agree_in_every_shared_column_and_stand_ins_count_as_what_they_stand_for():
+    runs = [run(seed="0"), run(seed="1"), run(epsilon="1.2"), run(dataset="diabetes", stand_in_for="insurance")]
+    rows = [{"dataset": "mnist", "epsilon": "2.930", "delta": "1e-5", "accuracy_pct": "91.5"}]
+    assert runs_behind(runs, rows) == runs[:2]
+
+
+def test_a_run_asked_for_twice_counts_once():
+    assert len(runs_behind([run(), run(sweep="b")], [{"epsilon": "2.93"}])) == 1
+
+
+@pytest.mark.parametrize("text", ["x", "=1", "a=1,,", "a=1,a=2"])
+def test_conditions_that_are_none_are_refused(text):
+    with pytest.raises(InputError, match="--where"):
+        conditions(text)
+
+
+def test_unknown_columns_and_values_are_named_with_what_there_is(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("model,epsilon\na,1\nb,2\n")
+    assert rows_where(path, {"epsilon": "1.0"}) == [{"model": "a", "epsilon": "1"}]
+    with pytest.raises(InputError, match="no column modle; it has model, epsilon"):
+        rows_where(path, {"modle": "a"})
+    with pytest.raises(InputError, match=r"no row .* has model=c; there are a, b"):
+        rows_where(path, {"model": "c"})
+    with pytest.raises(InputError, match="together"):
+        rows_where(path, {"model": "a", "epsilon": "2"})
+
+
+def test_numbers_are_compared_as_numbers():
+    assert same("inf", "Infinity") and same("1.0", "1") and same("True", "true") and not same("1", "x")

@@ -1,0 +1,77 @@
+"""A stage reads only what an earlier stage wrote."""
+
+import hashlib
+import os
+
+import pytest
+
+from dpfl.errors import InputError
+from dpfl.files import record_path
+from dpfl.provenance import input_checks
+from dpfl.provenance.record import Stage
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """A file with its record, a second old."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(input_checks.PARANOID, raising=False)
+    input_checks._listed.cache_clear()
+    path = tmp_path / "out.csv"
+    path.write_text("b\n2\n")
+    Stage("train", ("dpfl.grid.expansion",)).write(record_path(path), [path])
+    before = path.stat().st_mtime_ns - 10**9
+    os.utime(path, ns=(before, before))
+    return path
+
+
+def flip(path, *, keep_age):
+    """Change one byte; keep the file's age as bit rot does."""
+    age = path.stat().st_mtime_ns
+    path.write_bytes(b"c" + path.read_bytes()[1:])
+    if keep_age:
+        os.utime(path, ns=(age, age))
+
+
+def test_an_untouched_file_is_described(written):
+    sha256 = hashlib.sha256(b"b\n2\n").hexdigest()
+    assert input_checks.check([written]) == [{"path": "out.csv", "bytes": 4, "sha256": sha256}]
+
+
+def test_a_file_without_record_is_hashed(written):
+    stray = written.with_name("stray.csv")
+    stray.write_text("x")
+    assert input_checks.check([stray])[0]["sha256"] == hashlib.sha256(b"x").hexdigest()
+
+
+def test_touching_is_no_change(written):
+    written.touch()
+    assert input_checks.check([written])[0]["bytes"] == 4
+
+
+def test_a_flipped_byte_in_a_newer_file_is_named(written):
+    flip(written, keep_age=False)
+    os.utime(written, ns=(2**62, 2**62))
+    with pytest.raises(InputError, match=r"out\.csv is not what its record says.*--rebuild"):
+        input_checks.check([written])
+
+
+def test_a_flipped_byte_under_an_old_date_is_found_by_the_paranoid_only(written, monkeypatch):
+    flip(written, keep_age=True)
+    input_checks.check([written])
+    monkeypatch.setenv(input_checks.PARANOID, "1")
+    with pytest.raises(InputError, match=r"out\.csv"):
+        input_checks.check([written])
+
+
+def test_another_length_is_found_whatever_its_date(written):
+    age = written.stat().st_mtime_ns
+    written.write_text("b\n")
+    os.utime(written, ns=(age, age))
+    with pytest.raises(InputError, match=r"out\.csv"):
+        input_checks.check([written])
+
+
+def test_a_missing_file_is_named(written):
+    with pytest.raises(InputError, match=r"gone\.csv is not there"):
+        input_checks.check([written.with_name("gone.csv")])

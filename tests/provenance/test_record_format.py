@@ -1,0 +1,71 @@
+"""A record is read whole or refused in one line."""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dpfl.errors import InputError
+from dpfl.files import record_path
+from dpfl.provenance.record import Stage
+from dpfl.provenance.record_format import read_record
+
+
+@pytest.fixture
+def record(tmp_path, monkeypatch):
+    """The record of a stage."""
+    monkeypatch.chdir(tmp_path)
+    source, output = tmp_path / "in é.csv", tmp_path / "out.csv"
+    source.write_text("1")
+    output.write_text("2")
+    stage = Stage("train", ("dpfl.grid.expansion",), {"paper": "x"}, (0, 1))
+    stage.reads([source])
+    stage.write(record_path(output), [output])
+    return record_path(output)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"format": "other"}', "[" * 100_000, "1" * 5000, '{"format": "dpfl-record/1"}']
+)
+def test_a_damaged_record_is_named(tmp_path, text):
+    path = tmp_path / "x.record.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"x\.record\.json"):
+        read_record(path)
+
+
+@pytest.mark.parametrize("part", ["stage", "started", "settings", "seeds", "inputs", "outputs", "source", "machine"])
+@pytest.mark.parametrize("value", [None, 7, "x", [7], {"a": 1}])
+def test_a_record_without_what_its_readers_need_is_damaged(record, part, value):
+    told = json.loads(record.read_text())
+    if type(value) is type(told[part]) and part in ("stage", "settings", "seeds"):
+        return
+    record.write_text(json.dumps({**told, part: value}))
+    with pytest.raises(InputError, match="damaged"):
+        read_record(record)
+    record.write_text(json.dumps({name: each for name, each in told.items() if name != part}))
+    with pytest.raises(InputError, match="damaged"):
+        read_record(record)
+
+
+@pytest.mark.parametrize("path", ["", "a/..", "a\0b", "\ud800", "x" * 300])
+def test_a_record_of_an_impossible_file_is_damaged(record, path):
+    told = json.loads(record.read_text())
+    told["outputs"][0]["path"] = path
+    record.write_text(json.dumps(told))
+    with pytest.raises(InputError, match="damaged"):
+        read_record(record)
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_flipped_byte_of_a_record_is_refused_or_leaves_a_record(record, data):
+    whole = record.read_bytes()
+    place = data.draw(st.integers(0, len(whole) - 1))
+    record.write_bytes(whole[:place] + bytes([whole[place] ^ data.draw(st.integers(1, 255))]) + whole[place + 1 :])
+    try:
+        assert read_record(record)["outputs"][0]["sha256"]
+    except InputError as error:
+        assert "\n" not in str(error)
+    record.write_bytes(whole)

@@ -1,0 +1,51 @@
+import pandas as pd
+
+from dpfl.reporting.canary_table import canaries, canaries_page
+from dpfl.reporting.results import Results, write_csv
+
+
+def runs(**changes):
+    """Two runs with canaries and one without."""
+    table = pd.DataFrame(
+        {
+            "experiment": ["canaries", "canaries", "ldp_regression"],
+            "dataset": "diabetes", "stand_in_for": "insurance", "data_note": "", "clients": 3, "noise": "tight",
+            "clipping": ["record", "mean", "record"], "epsilon": 1.0, "seed": 0, "status": "finished", "canaries": 90,
+            "guesses": 44, "right_guesses": [25, 44, 0], "confidence": 0.95, "epsilon_lower_bound": [0.0, 2.6, 0.0],
+            "claimed_epsilon": 0.99, "known_bad": [False, True, False], "noise_multiplier": 50.0,
+            "privacy_sampling": "fixed_without_replacement", "privacy_neighbouring": "replace_one",
+            "privacy_records": 118, "privacy_delta": 1e-5,
+        }
+    )  # fmt: skip
+    return table.assign(**changes)
+
+
+def results(tmp_path, table):
+    """Results whose one run table is `table`."""
+    path = tmp_path / "runs.csv"
+    write_csv(table, path)
+    return Results(tmp_path, {"lowy2021": (path,)})
+
+
+def test_the_table_holds_the_runs_with_canaries_and_says_what_they_refute(tmp_path):
+    table = canaries(results(tmp_path, runs()), "lowy2021")
+    assert table["clipping"].tolist() == ["record", "mean"]
+    assert table["refuted"].tolist() == [False, True] == table["known_bad"].tolist()
+    assert table["records"].tolist() == [118, 118] and table["delta"].tolist() == [1e-5, 1e-5]
+
+
+def test_a_refuted_claim_of_ours_would_show(tmp_path):
+    table = canaries(results(tmp_path, runs(epsilon_lower_bound=[1.2, 2.6, 0.0])), "lowy2021")
+    body = canaries_page(table).body
+    assert body["claim"].tolist() == ["refuted", "refuted"] and body[""].tolist() == ["", "known to be broken"]
+
+
+def test_the_page_names_confidence_and_stand_ins(tmp_path):
+    page = canaries_page(canaries(results(tmp_path, runs()), "lowy2021"))
+    assert "95%" in page.notes[0] and page.notes[-1] == "diabetes stands in for insurance."
+
+
+def test_where_nothing_ran_there_are_no_rows(tmp_path):
+    for nothing in (Results(tmp_path, {}), results(tmp_path, runs().query("experiment != 'canaries'"))):
+        table = canaries(nothing, "lowy2021")
+        assert table.empty and canaries_page(table).body.empty

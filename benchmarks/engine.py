@@ -28,9 +28,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import StackedGradients
-from dpfl.engine.sgd import SGD, Variants
+from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.mechanisms.noise import base_noise
 from dpfl.models.image_models import ImageModel, build
 
@@ -109,13 +109,18 @@ def opacus_step(case: Case) -> Callable[[], None]:
 def stacked_step(case: Case) -> Callable[[], None]:
     """Return a step of all variants of one client."""
     module, data = case.module(), case.batch()
-    layout = Layout.of(module)
+    layout = ParameterVector.of(module)
     initial = layout.flatten({name: value.detach() for name, value in module.named_parameters()})
     weights = initial.repeat(1, case.variants, 1)
     velocity = torch.zeros_like(weights)
     clip_norms = torch.tensor(BUDGETS * SPLITS[case.shape])
     gradients = StackedGradients(gradient_rule(module, cross_entropy, data[0][0]), data[0][0], MEMORY_BYTES)
-    sgd = SGD(gradients, Variants(clip_norms, torch.full_like(clip_norms, NOISE_MULTIPLIER)), LEARNING_RATE, MOMENTUM)
+    sgd = SGD(
+        gradients,
+        StackedHyperparameters(clip_norms, torch.full_like(clip_norms, NOISE_MULTIPLIER)),
+        LEARNING_RATE,
+        MOMENTUM,
+    )
     address = {"seed": 0, "client": 0, "epoch": 0, "dtype": weights.dtype, "device": weights.device}
     batches = [[np.arange(BATCH)]]
 

@@ -28,13 +28,13 @@ import torch
 from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import StackedGradients
-from dpfl.engine.sgd import SGD, Variants
+from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.grid import configuration, expansion
 from dpfl.mechanisms.noise import base_noise
 from dpfl.models.image_models import ImageModel, build
-from dpfl.pipeline.cost import kind_of, work_of
+from dpfl.pipeline.cost import cost_key, work_of
 from dpfl.pipeline.cost_timing import KINDS, flops_of_a_record
 
 BATCH, CLIENTS, MODELS = 64, 10, 18
@@ -64,7 +64,7 @@ class Setting:
         self.inputs = torch.randn(records, *reads, generator=draw).to(self.device, self.dtype)
         self.labels = (torch.arange(records) % 10).to(self.device)
         module = build(ImageModel(model), shape, seed=0).to(self.device, self.dtype)
-        self.layout = Layout.of(module)
+        self.layout = ParameterVector.of(module)
         flat = self.layout.flatten({name: value.detach() for name, value in module.named_parameters()})
         self.weights = flat.repeat(self.clients, self.models, 1)
         bounds = [inf if place % 3 == 0 else 1.0 for place in range(self.models)]
@@ -81,7 +81,7 @@ class Setting:
     def step(self) -> Callable[[], None]:
         """Return one whole step of training."""
         noises = torch.ones(self.clients, self.models, device=self.device)
-        sgd = SGD(self.gradients, Variants(self.clip_norms, noises), 0.01, 0.5)
+        sgd = SGD(self.gradients, StackedHyperparameters(self.clip_norms, noises), 0.01, 0.5)
         velocity = torch.zeros_like(self.weights)
         batches = [[np.arange(client * BATCH, (client + 1) * BATCH)] for client in range(self.clients)]
         address = {"seed": 0, "epoch": 0, "dtype": self.dtype, "device": self.device}
@@ -170,7 +170,7 @@ def _paper_records() -> dict[str, float]:
     config = configuration.resolve({"scale": "paper", "papers": ["bhaskar2025"]})
     found: dict[str, float] = defaultdict(float)
     for sweep in expansion.expand(config):
-        found[kind_of(sweep)] += work_of(sweep).records
+        found[cost_key(sweep)] += work_of(sweep).records
     return found
 
 

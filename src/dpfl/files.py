@@ -76,12 +76,12 @@ def file_sha256(path: Path) -> str:
 _KIND = b"dpfl sealed 1"
 
 
-def seal(content: bytes) -> bytes:
+def with_checksum(content: bytes) -> bytes:
     """Return `content` behind a line that names the format and one with its SHA-256."""
     return b"\n".join((_KIND, hashlib.sha256(content).hexdigest().encode(), content))
 
 
-def unseal(sealed: bytes) -> bytes | None:
+def checked_content(sealed: bytes) -> bytes | None:
     """Return the content of what `seal` returned, or None where a byte of it is not as it was."""
     kind, _, rest = sealed.partition(b"\n")
     checksum, _, content = rest.partition(b"\n")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfl.accounting.arguments import choice, real, scalar, whole, wholes
+from dpfl.accounting.arguments import integer, integers, member, real, reals
 from dpfl.accounting.neighbouring import Neighbouring
 
 
@@ -32,45 +32,45 @@ from dpfl.accounting.neighbouring import Neighbouring
 )
 def test_the_argument_and_its_first_wrong_element_are_named(value, bounds, words):
     with pytest.raises(ValueError, match=r"^sigma must be") as caught:
-        real("sigma", value, **bounds)
+        reals("sigma", value, **bounds)
     assert words in str(caught.value)
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=5))
 def test_what_is_in_range_comes_back_unchanged(values):
-    assert real("x", values).tolist() == values
+    assert reals("x", values).tolist() == values
 
 
 def test_other_kinds_of_real_numbers_are_taken():
     for value in (Fraction(1, 4), Decimal("0.25"), mp.mpf("0.25"), np.float32(0.25), np.array(0.25)):
-        assert scalar("x", value) == 0.25
-    assert whole("n", np.int8(3)) == whole("n", 3) == 3
-    assert real("x", 10**25) == 1e25
+        assert real("x", value) == 0.25
+    assert integer("n", np.int8(3)) == integer("n", 3) == 3
+    assert reals("x", 10**25) == 1e25
 
 
 def test_one_number_and_whole_numbers():
-    assert scalar("delta", np.float32(0.5), above=0, below=1) == 0.5
-    assert real("r", math.inf, infinite=True) == math.inf
-    assert whole("n", 3.0) == 3
-    for call in (lambda: scalar("delta", [0.1, 0.2]), lambda: whole("n", 10 / 3), lambda: whole("n", -1)):
+    assert real("delta", np.float32(0.5), above=0, below=1) == 0.5
+    assert reals("r", math.inf, infinite=True) == math.inf
+    assert integer("n", 3.0) == 3
+    for call in (lambda: real("delta", [0.1, 0.2]), lambda: integer("n", 10 / 3), lambda: integer("n", -1)):
         with pytest.raises(ValueError, match="must be"):
             call()
 
 
 def test_arrays_of_whole_numbers():
-    assert wholes("rounds", [1, 2.0, 1e9]).tolist() == [1.0, 2.0, 1e9]
+    assert integers("rounds", [1, 2.0, 1e9]).tolist() == [1.0, 2.0, 1e9]
     with pytest.raises(ValueError, match=r"^rounds must be a whole number, got 2\.5"):
-        wholes("rounds", [1, 2.5, 3.5])
+        integers("rounds", [1, 2.5, 3.5])
     with pytest.raises(ValueError, match="at least 1"):
-        wholes("rounds", [1, 0], at_least=1)
+        integers("rounds", [1, 0], at_least=1)
 
 
 @pytest.mark.parametrize("each", list(Neighbouring))
 def test_a_choice_is_found_by_itself_and_by_its_text(each):
-    assert choice("neighbouring", Neighbouring, each) is each
-    assert choice("neighbouring", Neighbouring, each.value) is each
+    assert member("neighbouring", Neighbouring, each) is each
+    assert member("neighbouring", Neighbouring, each.value) is each
 
 
 def test_an_unknown_choice_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match=r"^neighbouring must be one of 'add_or_remove', 'replace_one', 'zero_out'"):
-        choice("neighbouring", Neighbouring, "add")
+        member("neighbouring", Neighbouring, "add")

@@ -10,14 +10,14 @@ import pytest
 
 from dpfl.accounting.samplers import Sampling
 from dpfl.algorithms import accelerated_sgd
-from dpfl.algorithms.accelerated_sgd import Stage
+from dpfl.algorithms.accelerated_sgd import Restart
 from dpfl.algorithms.minibatch_sgd import NoisyGradients
-from dpfl.engine.federated_rounds import Aggregate, Participation, Points, Protocol, Trials, participants
+from dpfl.engine.federated_rounds import Aggregate, Hyperparameters, Participation, Protocol, Trials, participants
 from dpfl.models.glm import Square
 from dpfl.randomness import generator
 
 FULL = Protocol(Square(), 6, Participation((3,)), 5, repetitions=2, sampling=Sampling.FULL, aggregate=Aggregate.MEAN)
-STAGES = [Stage(2, np.array([1.0, 3.0, 2.0])), Stage(4, np.array([2.0, 5.0, 2.0]))]
+STAGES = [Restart(2, np.array([1.0, 3.0, 2.0])), Restart(4, np.array([2.0, 5.0, 2.0]))]
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def trials() -> Trials:
 
 
 @pytest.fixture
-def points() -> Points:
+def points() -> Hyperparameters:
     """Three models: clipped, noisy and projected; without projection; without noise or clipping."""
-    return Points(
+    return Hyperparameters(
         step_size=np.full(3, np.nan),
         clip_norm=np.array([0.5, 2.0, np.inf]),
         noise_std=np.array([0.7, 0.1, 0.0]),
@@ -85,8 +85,8 @@ def test_the_stack_equals_a_plain_loop(trials, points, mu, sizes):
 
 def test_a_model_does_not_depend_on_its_stack(trials, points):
     both = accelerated_sgd.run(NoisyGradients(trials, points, FULL), STAGES, 0.3)
-    two = Points(*(part[:2] for part in vars(points).values()))
-    stages = [Stage(stage.rounds, stage.gamma[:2]) for stage in STAGES]
+    two = Hyperparameters(*(part[:2] for part in vars(points).values()))
+    stages = [Restart(stage.rounds, stage.gamma[:2]) for stage in STAGES]
     np.testing.assert_array_equal(accelerated_sgd.run(NoisyGradients(trials, two, FULL), stages, 0.3), both[..., :2])
 
 
@@ -104,10 +104,10 @@ def test_the_known_rates_without_noise(rounds):
     x, best = np.diag(scales) * math.sqrt(3), np.array([0.3, -0.5, 0.7])
     trials = Trials((0,), x[None], (x @ best)[None], np.array([0, 3]))
     none = np.array([0.0, 0.0])
-    points = Points(none, np.full(2, np.inf), none)
+    points = Hyperparameters(none, np.full(2, np.inf), none)
     protocol = replace(FULL, rounds=rounds, participation=Participation((1,)), batch_size=3, repetitions=1)
     gamma = accelerated_sgd.step_scale(smoothness=1.0, gradient_deviation=0.0, rounds=rounds, diameter=1.0)
-    stages = [Stage(rounds, np.full(2, gamma))]
+    stages = [Restart(rounds, np.full(2, gamma))]
     weights = accelerated_sgd.run(NoisyGradients(trials, points, protocol), stages)[0, 0, :, 0]
     excess = scales**2 @ (weights - best) ** 2 / 2
     assert excess <= 4 * gamma * (best @ best) / (rounds * (rounds + 1))

@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.algorithms.async_events import EndRound, Gradients, Interrupt, Measure, Network, ServerStep, simulate
+from dpfl.algorithms.async_events import (
+    EndRound,
+    EvaluateEvent,
+    GradientEvent,
+    Interrupt,
+    Network,
+    ServerStep,
+    simulate,
+)
 from dpfl.errors import InputError
 
 
@@ -17,9 +25,9 @@ def test_without_delay_or_loss_every_round_is_synchronous():
     expected = []
     for number in range(4):
         for client in range(2):
-            expected += [Gradients(client, number, 0.0, 1.0), EndRound(client, number, True)]
+            expected += [GradientEvent(client, number, 0.0, 1.0), EndRound(client, number, True)]
         expected.append(ServerStep(((0, number), (1, number))))
-        expected += [Measure()] if number % 2 else []
+        expected += [EvaluateEvent()] if number % 2 else []
         expected += [Interrupt(client, number + 1) for client in range(2)] if number < 3 else []
     assert list(run(clients=2, rounds=4).operations) == expected
 
@@ -51,7 +59,7 @@ def test_what_happens_is_consistent(network, clients, seed, lengths):
     held, version = [0] * clients, 0
     for operation in program.operations:
         match operation:
-            case Gradients(client, number, start, stop):
+            case GradientEvent(client, number, start, stop):
                 assert covered.get((client, number), 0.0) == start < stop <= 1
                 covered[client, number] = stop
             case EndRound(client, number, delivered):
@@ -67,9 +75,9 @@ def test_what_happens_is_consistent(network, clients, seed, lengths):
     for client in range(clients):
         assert [number for own, number, _ in ended if own == client] == list(range(rounds))
     assert sorted(added) == sorted((client, number) for client, number, delivered in ended if delivered)
-    assert sum(isinstance(each, Measure) for each in program.operations) == epochs
+    assert sum(isinstance(each, EvaluateEvent) for each in program.operations) == epochs
     assert program.updates_lost_pct == pytest.approx(100 * (1 - len(added) / len(ended)))
-    assert isinstance(program.operations[-1], Measure)
+    assert isinstance(program.operations[-1], EvaluateEvent)
 
 
 def test_a_message_meets_the_same_fate_in_every_network():
@@ -98,12 +106,12 @@ def test_a_model_that_arrives_in_a_round_splits_its_batch():
     # Sent at 1, the update is added at once and the model is back at 1.5, in the middle of the second round.
     program = run(Network(delay=0.25, window=0.25), clients=1, rounds=2, epochs=1)
     assert program.operations[:6] == (
-        Gradients(0, 0, 0.0, 1.0),
+        GradientEvent(0, 0, 0.0, 1.0),
         EndRound(0, 0, True),
         ServerStep(((0, 0),)),
-        Gradients(0, 1, 0.0, 0.5),
+        GradientEvent(0, 1, 0.0, 0.5),
         Interrupt(0, 1),
-        Gradients(0, 1, 0.5, 1.0),
+        GradientEvent(0, 1, 0.5, 1.0),
     )
     assert program.interrupted_pct == 50.0
 
@@ -134,7 +142,7 @@ def test_no_client_starts_a_round_with_a_model_older_than_the_guard_allows(limit
             match operation:
                 case Interrupt(client, _):
                     silent[client] = 0
-                case Gradients(client, number, _, _) if (client, number) not in started:
+                case GradientEvent(client, number, _, _) if (client, number) not in started:
                     started.add((client, number))
                     ages.append(silent[client])
                 case EndRound(client):
@@ -146,11 +154,11 @@ def test_a_round_lasts_as_long_as_its_batch_is_large():
     lengths = [Fraction(1, 2)] * 4 + [Fraction(2)]
     program = simulate(Network(window=0.5), clients=1, lengths=lengths, epochs=2, seed=0)
     assert program.simulated_rounds == 4.0
-    kinds = [type(each) for each in program.operations if isinstance(each, ServerStep | Measure)]
-    assert kinds == [ServerStep] * 4 + [Measure, ServerStep, Measure]
+    kinds = [type(each) for each in program.operations if isinstance(each, ServerStep | EvaluateEvent)]
+    assert kinds == [ServerStep] * 4 + [EvaluateEvent, ServerStep, EvaluateEvent]
     # The model of the last short round is back as the long one starts: constant latency of a quarter of it.
     late = simulate(Network(window=0.5, delay=0.25), clients=1, lengths=lengths, epochs=2, seed=0)
-    shares = [each.stop for each in late.operations if isinstance(each, Gradients) and each.round == 4]
+    shares = [each.stop for each in late.operations if isinstance(each, GradientEvent) and each.round == 4]
     assert shares[-1] == 1.0 and all(0 < share < 1 for share in shares[:-1]) and len(shares) > 1
 
 

@@ -9,8 +9,17 @@ import torch
 from torch import nn
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms.async_events import EndRound, Gradients, Interrupt, Measure, Network, Program, ServerStep, simulate
-from dpfl.algorithms.async_sgd import Federation, Postures, replay, round_batch
+from dpfl.algorithms.async_events import (
+    EndRound,
+    EvaluateEvent,
+    GradientEvent,
+    Interrupt,
+    Network,
+    Program,
+    ServerStep,
+    simulate,
+)
+from dpfl.algorithms.async_sgd import Federation, NoiseSchedule, replay, round_batch
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.linear_gradients import LinearGradients
 from dpfl.mechanisms.noise import base_noise
@@ -47,7 +56,9 @@ def postures(clips, stds, *, arsinh=INFINITE, kept=1.0, steps=0.3, rounds=ROUNDS
 
     falling = torch.linspace(1, 0.5, rounds, dtype=torch.float64)[:, None]
     count = len(clips)
-    return Postures(each(clips), each(stds), each([arsinh] * count), steps * falling.repeat(1, count), (kept,) * count)
+    return NoiseSchedule(
+        each(clips), each(stds), each([arsinh] * count), steps * falling.repeat(1, count), (kept,) * count
+    )
 
 
 def run(network=None, own=None, federated=None, seed=7):
@@ -122,8 +133,9 @@ def test_an_interrupt_swaps_the_model_in_the_middle_of_a_batch():
     federated = Federation(**{**vars(federated), "shares": federated.shares[:1], "mix": (1.0,)})
     program = Program(
         operations=(
-            Gradients(0, 0, 0.0, 1.0), EndRound(0, 0, True), Gradients(0, 1, 0.0, 0.5), ServerStep(((0, 0),)),
-            Interrupt(0, 1), Gradients(0, 1, 0.5, 1.0), EndRound(0, 1, True), ServerStep(((0, 1),)), Measure(),
+            GradientEvent(0, 0, 0.0, 1.0), EndRound(0, 0, True), GradientEvent(0, 1, 0.0, 0.5), ServerStep(((0, 0),)),
+            Interrupt(0, 1), GradientEvent(0, 1, 0.5, 1.0), EndRound(0, 1, True),
+            ServerStep(((0, 1),)), EvaluateEvent(),
         ),
         uses={1: 1}, updates_lost_pct=0, simulated_rounds=2, staleness_rounds=0, interrupted_pct=50,
     )  # fmt: skip

@@ -5,19 +5,21 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from dpfl.algorithms.convex_fedavg import averaged, shares
-from dpfl.algorithms.delayed_sgd import late
-from dpfl.algorithms.projected_sgd import Points
-from dpfl.models.glm import Logistic, Records, Square
+from dpfl.algorithms.convex_fedavg import deal_records, fedavg
+from dpfl.algorithms.delayed_sgd import delayed_sgd
+from dpfl.algorithms.projected_sgd import ProjectedHyperparameters
+from dpfl.models.glm import FactoredRecords, Logistic, Square
 from dpfl.randomness import generator
 
 SEEDS = (1, 6)
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 3))
 Y = np.sign(RNG.normal(size=24))
-RECORDS = Records.of(X, Y)
-POINTS = Points(np.array([[0.5], [0.2]]), np.array([0.3, 0.0]), np.array([0.8, 2.0]), np.array([0.1, 0.05]))
-HELD = np.stack([shares(seed, 24, 3) for seed in SEEDS])
+RECORDS = FactoredRecords.of(X, Y)
+POINTS = ProjectedHyperparameters(
+    np.array([[0.5], [0.2]]), np.array([0.3, 0.0]), np.array([0.8, 2.0]), np.array([0.1, 0.05])
+)
+HELD = np.stack([deal_records(seed, 24, 3) for seed in SEEDS])
 COMMON = {"passes": 3, "size": 4, "clip_norm": 0.6, "tick": lambda: None}
 
 
@@ -44,7 +46,7 @@ def test_shares_are_a_partition():
 
 
 def test_averaging_is_the_plain_loop():
-    ours = averaged(Logistic(), RECORDS, HELD, SEEDS, POINTS, **COMMON)
+    ours = fedavg(Logistic(), RECORDS, HELD, SEEDS, POINTS, **COMMON)
     for s, seed in enumerate(SEEDS):
         for model in range(2):
             server = np.zeros(3)
@@ -61,7 +63,7 @@ def test_averaging_is_the_plain_loop():
 
 
 def test_late_updates_are_the_plain_loop():
-    ours = late(Logistic(), RECORDS, HELD, SEEDS, POINTS, delay=4, **COMMON)
+    ours = delayed_sgd(Logistic(), RECORDS, HELD, SEEDS, POINTS, delay=4, **COMMON)
     for s, seed in enumerate(SEEDS):
         for model in range(2):
             past = [np.zeros(3)]
@@ -76,10 +78,10 @@ def test_late_updates_are_the_plain_loop():
 
 
 def test_steps_that_converge_at_once_do_not_when_they_are_late():
-    silent = Points(np.full((2, 1), 0.5), np.zeros(2), np.full(2, np.inf), np.zeros(2))
-    records, best = Records.of(X, X @ np.ones(3)), np.ones((3, 1))
+    silent = ProjectedHyperparameters(np.full((2, 1), 0.5), np.zeros(2), np.full(2, np.inf), np.zeros(2))
+    records, best = FactoredRecords.of(X, X @ np.ones(3)), np.ones((3, 1))
     run = COMMON | {"passes": 40, "size": 8, "clip_norm": np.inf}
-    prompt, stale = (late(Square(), records, HELD, SEEDS, silent, delay=d, **run) for d in (0, 40))
+    prompt, stale = (delayed_sgd(Square(), records, HELD, SEEDS, silent, delay=d, **run) for d in (0, 40))
     assert np.abs(prompt - best).max() < 1e-3
     assert np.abs(stale - best).max() > 1
 
@@ -87,6 +89,6 @@ def test_steps_that_converge_at_once_do_not_when_they_are_late():
 def test_every_step_is_counted_and_repeats():
     ticks = []
     common = COMMON | {"tick": lambda: ticks.append(1)}
-    first = late(Logistic(), RECORDS, HELD, SEEDS, POINTS, delay=2, **common)
+    first = delayed_sgd(Logistic(), RECORDS, HELD, SEEDS, POINTS, delay=2, **common)
     assert len(ticks) == 3 * 2 * 3
-    assert np.array_equal(first, late(Logistic(), RECORDS, HELD, SEEDS, POINTS, delay=2, **COMMON))
+    assert np.array_equal(first, delayed_sgd(Logistic(), RECORDS, HELD, SEEDS, POINTS, delay=2, **COMMON))

@@ -11,9 +11,9 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.algorithms.fedavg import FederatedAveraging, Schedule
 from dpfl.engine.batches import epoch_batches
 from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import StackedGradients
-from dpfl.engine.sgd import Variants
+from dpfl.engine.sgd import StackedHyperparameters
 from dpfl.experiments.fedavg_images.image_training import cross_entropy
 from dpfl.mechanisms.noise import base_noise
 
@@ -29,14 +29,14 @@ def _federation(
     if others.pop("linear", False):
         modules = [nn.Linear(6, 3).double() for _ in sizes]
     module, draw = modules[0], torch.Generator().manual_seed(1)
-    initial = [Layout.of(each).flatten(dict(each.named_parameters())).detach() for each in modules]
+    initial = [ParameterVector.of(each).flatten(dict(each.named_parameters())).detach() for each in modules]
     data = torch.randn(30, 6, generator=draw, dtype=torch.float64), torch.arange(30) % 3
     order = np.random.default_rng(0).permutation(30)
     noise = torch.tensor(multipliers).double().expand(len(sizes), -1)
     return FederatedAveraging(
         module=module,
         gradients=StackedGradients(gradient_rule(module, cross_entropy, data[0][0]), data[0][0], 2**20),
-        variants=Variants(torch.tensor(clip_norms).double(), noise),
+        variants=StackedHyperparameters(torch.tensor(clip_norms).double(), noise),
         schedule=Schedule(tuple(tuple(rounds) for rounds in local_epochs)),
         shares=np.split(order[: sum(sizes)], np.cumsum(sizes)[:-1]),
         initial=torch.stack(initial if apart else initial[:1] * len(sizes)),

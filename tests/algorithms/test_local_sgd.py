@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from dpfl.algorithms import local_sgd, minibatch_sgd
-from dpfl.engine.federated_rounds import Participation, Points, Protocol, Trials, participants
+from dpfl.engine.federated_rounds import Hyperparameters, Participation, Protocol, Trials, participants
 from dpfl.models.glm import Logistic, Square
 from dpfl.randomness import generator
 
@@ -28,9 +28,9 @@ def trials() -> Trials:
 
 
 @pytest.fixture
-def points() -> Points:
+def points() -> Hyperparameters:
     """Three models: clipped and noisy, hardly clipped, not clipped and not noisy."""
-    return Points(np.array([0.1, 0.05, 0.2]), np.array([0.5, 2.0, np.inf]), np.array([0.7, 0.1, 0.0]))
+    return Hyperparameters(np.array([0.1, 0.05, 0.2]), np.array([0.5, 2.0, np.inf]), np.array([0.7, 0.1, 0.0]))
 
 
 def slope(protocol: Protocol, score: float, target: float) -> float:
@@ -43,7 +43,7 @@ def clip(gradient: np.ndarray, norm: float) -> np.ndarray:
     return gradient / max(1.0, np.linalg.norm(gradient) / norm)
 
 
-def plain_run(trials: Trials, protocol: Protocol, points: Points, trial: int, repetition: int, model: int):
+def plain_run(trials: Trials, protocol: Protocol, points: Hyperparameters, trial: int, repetition: int, model: int):
     """One run of local SGD: no stack, one client after the other, one record at a time."""
     seed, x, y = trials.seeds[trial], trials.x[trial], trials.y[trial]
     step_size, clip_norm, noise_std = (part[model] for part in (points.step_size, points.clip_norm, points.noise_std))
@@ -87,7 +87,7 @@ def test_the_stack_is_the_plain_loop(trials, points, changes, constrained):
         trials = replace(trials, y=np.sign(trials.y))
     if constrained:
         points = replace(points, radius=np.array([0.3, np.inf, 0.2]), regularisation=np.array([0.1, 0.5, 0.0]))
-    outputs = local_sgd.run(trials, points, protocol)
+    outputs = local_sgd.averaged_local_sgd(trials, points, protocol)
     assert outputs.shape == (2, 2, 3, 3)
     for trial, repetition, model in itertools.product(range(2), range(2), range(3)):
         expected = plain_run(trials, protocol, points, trial, repetition, model)
@@ -99,17 +99,17 @@ def test_the_length_of_the_blocks_does_not_matter(trials, points, monkeypatch):
     outputs = []
     for length in (1, 3, 7, 100):
         monkeypatch.setattr(local_sgd, "BLOCK_STEPS", length)
-        outputs.append(local_sgd.run(trials, points, PROTOCOL))
+        outputs.append(local_sgd.averaged_local_sgd(trials, points, PROTOCOL))
     for other in outputs[1:]:
         np.testing.assert_allclose(other, outputs[0], rtol=1e-11)
 
 
 def test_a_model_does_not_depend_on_its_stack(trials, points):
-    pair = Points(points.step_size[1:], points.clip_norm[1:], points.noise_std[1:])
-    both = local_sgd.run(trials, points, PROTOCOL)
-    assert np.array_equal(both[..., 1:], local_sgd.run(trials, pair, PROTOCOL))
+    pair = Hyperparameters(points.step_size[1:], points.clip_norm[1:], points.noise_std[1:])
+    both = local_sgd.averaged_local_sgd(trials, points, PROTOCOL)
+    assert np.array_equal(both[..., 1:], local_sgd.averaged_local_sgd(trials, pair, PROTOCOL))
     last = replace(trials, seeds=trials.seeds[1:], x=trials.x[1:], y=trials.y[1:])
-    assert np.array_equal(both[1:], local_sgd.run(last, points, PROTOCOL))
+    assert np.array_equal(both[1:], local_sgd.averaged_local_sgd(last, points, PROTOCOL))
 
 
 def test_one_local_step_of_one_client_is_a_minibatch_step(trials, points):
@@ -124,9 +124,9 @@ def test_the_noise_of_the_steps_adds_up():
     clients, steps = 4, 9
     starts = np.arange(clients + 1)
     silent = Trials(tuple(range(50)), np.zeros((50, clients, 5)), np.zeros((50, clients)), starts)
-    points = Points(np.array([0.5]), np.array([1.0]), np.array([3.0]))
+    points = Hyperparameters(np.array([0.5]), np.array([1.0]), np.array([3.0]))
     protocol = Protocol(Square(), 1, Participation((clients,)), batch_size=steps, repetitions=20)
-    standard = local_sgd.run(silent, points, protocol).ravel() / (0.5 * 3.0 * np.sqrt(steps / clients))
+    standard = local_sgd.averaged_local_sgd(silent, points, protocol).ravel() / (0.5 * 3.0 * np.sqrt(steps / clients))
     assert stats.kstest(standard, "norm").pvalue > FALSE_ALARM
     for wrong in (2 / 3, 3 / 2):
         assert stats.kstest(standard * wrong, "norm").pvalue < FALSE_ALARM
@@ -134,4 +134,4 @@ def test_the_noise_of_the_steps_adds_up():
 
 def test_a_protocol_that_does_not_fit_is_refused(trials, points):
     with pytest.raises(ValueError, match="participation"):
-        local_sgd.run(trials, points, replace(PROTOCOL, participation=Participation((4,))))
+        local_sgd.averaged_local_sgd(trials, points, replace(PROTOCOL, participation=Participation((4,))))

@@ -11,7 +11,15 @@ from scipy import stats
 
 from dpfl.accounting.samplers import Sampling
 from dpfl.algorithms import minibatch_sgd
-from dpfl.engine.federated_rounds import Aggregate, Clipping, Participation, Points, Protocol, Trials, participants
+from dpfl.engine.federated_rounds import (
+    Aggregate,
+    Clipping,
+    Hyperparameters,
+    Participation,
+    Protocol,
+    Trials,
+    participants,
+)
 from dpfl.models.glm import Logistic, Square
 from dpfl.randomness import generator
 
@@ -27,9 +35,9 @@ def trials() -> Trials:
 
 
 @pytest.fixture
-def points() -> Points:
+def points() -> Hyperparameters:
     """Four models: clipped and noisy, hardly clipped, not clipped and not noisy, and one that diverges."""
-    return Points(
+    return Hyperparameters(
         step_size=np.array([0.1, 0.3, 0.2, 50.0]),
         clip_norm=np.array([0.5, 2.0, np.inf, np.inf]),
         noise_std=np.array([0.7, 0.1, 0.0, 0.0]),
@@ -58,7 +66,7 @@ def batch_of(trials: Trials, protocol: Protocol, seed: int, client: int, round: 
     return draws.permuted(order, axis=1)[repetition, : protocol.batch_size]
 
 
-def plain_run(trials: Trials, protocol: Protocol, points: Points, trial: int, repetition: int, model: int):
+def plain_run(trials: Trials, protocol: Protocol, points: Hyperparameters, trial: int, repetition: int, model: int):
     """One run of Algorithm 1, read off the paper: no stack, one record at a time."""
     seed, x, y = trials.seeds[trial], trials.x[trial], trials.y[trial]
     clip_norm, mean_clipping = points.clip_norm[model], protocol.clipping is Clipping.MEAN
@@ -109,7 +117,7 @@ def test_the_stack_is_the_plain_loop(trials, points, changes, constrained):
         trials = replace(trials, y=np.sign(trials.y))
     if constrained:
         points = replace(points, radius=np.array([0.3, np.inf, 0.2, 1.0]), regularisation=np.array([0.1, 0.5, 0, 2.0]))
-    outputs = minibatch_sgd.run(trials, points, protocol)
+    outputs = minibatch_sgd.averaged_minibatch_sgd(trials, points, protocol)
     assert outputs.shape == (2, 2, 3, 4)
     for trial, repetition, model in itertools.product(range(2), range(2), range(4)):
         expected = plain_run(trials, protocol, points, trial, repetition, model)
@@ -119,18 +127,18 @@ def test_the_stack_is_the_plain_loop(trials, points, changes, constrained):
 
 def test_a_run_that_overflows_leaves_the_others_alone(trials, points):
     protocol = replace(PROTOCOL, rounds=300, batch_size=2, repetitions=1, last_iterates=2)
-    outputs = minibatch_sgd.run(trials, points, protocol)
-    calm = Points(points.step_size[:3], points.clip_norm[:3], points.noise_std[:3])
+    outputs = minibatch_sgd.averaged_minibatch_sgd(trials, points, protocol)
+    calm = Hyperparameters(points.step_size[:3], points.clip_norm[:3], points.noise_std[:3])
     assert not np.isfinite(outputs[..., 3]).any()
-    assert np.array_equal(outputs[..., :3], minibatch_sgd.run(trials, calm, protocol))
+    assert np.array_equal(outputs[..., :3], minibatch_sgd.averaged_minibatch_sgd(trials, calm, protocol))
 
 
 def test_the_noise_has_the_stated_standard_deviation():
     """With zero targets nothing but noise moves the first step: Kolmogorov-Smirnov accepts sigma, refuses 2/3, 3/2."""
     silent = Trials(tuple(range(50)), np.ones((50, 4, 5)), np.zeros((50, 4)), np.array([0, 2, 4]))
-    points = Points(np.array([0.5, 0.5]), np.array([1.0, 1.0]), np.array([3.0, 0.0]))
+    points = Hyperparameters(np.array([0.5, 0.5]), np.array([1.0, 1.0]), np.array([3.0, 0.0]))
     protocol = Protocol(Square(), 1, Participation((2,)), batch_size=1, repetitions=20)
-    moved = minibatch_sgd.run(silent, points, protocol)
+    moved = minibatch_sgd.averaged_minibatch_sgd(silent, points, protocol)
     sum_of_two = moved[..., 0].ravel() / (0.5 * 3.0 * np.sqrt(2))
     assert not moved[..., 1].any()
     assert stats.kstest(sum_of_two, "norm").pvalue > FALSE_ALARM
@@ -147,16 +155,20 @@ def test_one_record_moves_a_message_by_what_its_clipping_says(clipping, moves):
         y = np.array([*[1.0] * 98, 0.0, target])[None]
         one = Trials((0,), x, y, np.array([0, 100]))
         protocol = Protocol(Square(), 1, Participation((1,)), 100, 1, sampling=Sampling.FULL, clipping=clipping)
-        steps.append(minibatch_sgd.run(one, Points(np.ones(2), np.ones(2), np.zeros(2)), protocol)[0, 0, 0, 0])
+        steps.append(
+            minibatch_sgd.averaged_minibatch_sgd(one, Hyperparameters(np.ones(2), np.ones(2), np.zeros(2)), protocol)[
+                0, 0, 0, 0
+            ]
+        )
     assert steps[0] - steps[1] == pytest.approx(moves, rel=1e-9)
 
 
 def test_a_protocol_that_does_not_fit_is_refused(trials, points):
     with pytest.raises(ValueError, match="participation"):
-        minibatch_sgd.run(trials, points, replace(PROTOCOL, participation=Participation((4,))))
+        minibatch_sgd.averaged_minibatch_sgd(trials, points, replace(PROTOCOL, participation=Participation((4,))))
 
 
 def test_progress_is_told_every_round(trials, points):
     told = []
-    minibatch_sgd.run(trials, points, replace(PROTOCOL, rounds=5), lambda: told.append(1))
+    minibatch_sgd.averaged_minibatch_sgd(trials, points, replace(PROTOCOL, rounds=5), lambda: told.append(1))
     assert len(told) == 5

@@ -9,16 +9,16 @@ import pytest
 
 from dpfl.accounting.samplers import Sampling
 from dpfl.algorithms import accelerated_sgd, one_pass_sgd
-from dpfl.algorithms.accelerated_sgd import Stage
+from dpfl.algorithms.accelerated_sgd import Restart
 from dpfl.algorithms.one_pass_sgd import OneRecordGradients
-from dpfl.engine.federated_rounds import Aggregate, Participation, Points, Protocol, Trials, participants
+from dpfl.engine.federated_rounds import Aggregate, Hyperparameters, Participation, Protocol, Trials, participants
 from dpfl.models.glm import Square
 from dpfl.randomness import generator
 
 PROTOCOL = Protocol(
     Square(), 4, Participation((3,)), 1, repetitions=2, sampling=Sampling.FIXED, aggregate=Aggregate.MEAN
 )
-POINTS = Points(np.zeros(2), np.array([0.5, 2.0]), np.array([0.7, 0.1]))
+POINTS = Hyperparameters(np.zeros(2), np.array([0.5, 2.0]), np.array([0.7, 0.1]))
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_replaced_record_changes_one_message_only(trials):
 
 
 def test_runs_in_algorithm_2_and_is_deterministic(trials):
-    stages = [Stage(4, np.array([2.0, 3.0]))]
+    stages = [Restart(4, np.array([2.0, 3.0]))]
     first = accelerated_sgd.run(OneRecordGradients(trials, POINTS, PROTOCOL), stages)
     np.testing.assert_array_equal(first, accelerated_sgd.run(OneRecordGradients(trials, POINTS, PROTOCOL), stages))
 

@@ -10,9 +10,17 @@ from scipy import stats
 from scipy.special import expit
 
 from dpfl.accounting.contraction.pnsgd_orders import Law
-from dpfl.algorithms.pnsgd import in_order
-from dpfl.algorithms.projected_sgd import BLOCK, Draw, Points, base_noise, batches, iterates, released
-from dpfl.models.glm import Logistic, Records, Square
+from dpfl.algorithms.pnsgd import ordered_records
+from dpfl.algorithms.projected_sgd import (
+    BLOCK,
+    ProjectedHyperparameters,
+    UserSampling,
+    base_noise,
+    batches,
+    models_at,
+    projected_sgd,
+)
+from dpfl.models.glm import FactoredRecords, Logistic, Square
 
 FALSE_ALARM = 1e-6
 """Chance that a correct sampler fails one of the statistical tests below (their seeds are fixed)."""
@@ -20,13 +28,13 @@ SEEDS = (3, 8)
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(40, 3)) / 2
 Y = np.sign(RNG.normal(size=40))
-RECORDS = Records.of(X, Y)
+RECORDS = FactoredRecords.of(X, Y)
 
 
-def points(rounds: int = 40) -> Points:
+def points(rounds: int = 40) -> ProjectedHyperparameters:
     """Four models: noisy in a tight ball, noisy, silent with long steps, and one that never reaches its ball."""
     t = np.arange(1, rounds + 1)
-    return Points(
+    return ProjectedHyperparameters(
         step_size=np.stack([1 / (0.3 * t), np.full(rounds, 0.4), 5 / np.sqrt(t), np.full(rounds, 0.01)]),
         noise_scale=np.array([0.8, 0.3, 0.0, 0.1]),
         radius=np.array([0.5, 2.0, 1.0, np.inf]),
@@ -34,16 +42,18 @@ def points(rounds: int = 40) -> Points:
     )
 
 
-def run(source, chosen: Points, law: Law = Law.GAUSSIAN, clip_norm: float = 0.7, loss=None) -> np.ndarray:
+def run(
+    source, chosen: ProjectedHyperparameters, law: Law = Law.GAUSSIAN, clip_norm: float = 0.7, loss=None
+) -> np.ndarray:
     """Every model after every round, (rounds, seeds, features, models)."""
-    models = iterates(loss or Logistic(), source, SEEDS, chosen, clip_norm=clip_norm, law=law)
+    models = projected_sgd(loss or Logistic(), source, SEEDS, chosen, clip_norm=clip_norm, law=law)
     return np.stack([weights.copy() for weights in models])
 
 
 @pytest.mark.parametrize("law", Law)
 def test_the_stack_is_the_plain_loop(law):
     chosen = points()
-    source = batches(RECORDS, Draw.FRESH, SEEDS, 40, 4)
+    source = batches(RECORDS, UserSampling.FRESH, SEEDS, 40, 4)
     ours = run(source, chosen, law)
     for place, seed in enumerate(SEEDS):
         for model in range(4):
@@ -66,10 +76,12 @@ def test_the_stack_is_the_plain_loop(law):
 def test_noiseless_steps_1_over_t_give_the_mean_of_the_records():
     """Loss (w - y)^2/2: w_T is the mean of the first T targets, whatever their order."""
     targets = np.random.default_rng(4).normal(size=50)
-    records = Records.of(np.ones((50, 1)), targets)
+    records = FactoredRecords.of(np.ones((50, 1)), targets)
     orders = np.stack([np.random.default_rng(seed).permutation(50) for seed in SEEDS])
-    silent = Points(np.tile(1 / np.arange(1.0, 51.0), (2, 1)), np.zeros(2), np.full(2, 9.0), np.zeros(2))
-    ours = run(in_order(records, orders), silent, clip_norm=np.inf, loss=Square())
+    silent = ProjectedHyperparameters(
+        np.tile(1 / np.arange(1.0, 51.0), (2, 1)), np.zeros(2), np.full(2, 9.0), np.zeros(2)
+    )
+    ours = run(ordered_records(records, orders), silent, clip_norm=np.inf, loss=Square())
     for place, order in enumerate(orders):
         means = np.cumsum(targets[order]) / np.arange(1, 51)
         np.testing.assert_allclose(ours[:, place, 0, 0], means, atol=1e-12)
@@ -86,17 +98,17 @@ def test_the_noise_has_its_law(law, reference):
 
 def test_a_released_model_has_the_variance_of_its_noise():
     """Records without direction leave noise alone: w_T = -eta sum of T noises of scale s, variance T (eta s)^2."""
-    records = Records.of(np.zeros((1, 60)), np.ones(1))
+    records = FactoredRecords.of(np.zeros((1, 60)), np.ones(1))
     seeds = tuple(range(40))
-    noisy = Points(np.full((2, 30), 0.5), np.full(2, 0.6), np.full(2, np.inf), np.zeros(2))
-    source = in_order(records, np.zeros((40, 30), dtype=np.int64))
-    *_, last = iterates(Logistic(), source, seeds, noisy, clip_norm=1.0)
+    noisy = ProjectedHyperparameters(np.full((2, 30), 0.5), np.full(2, 0.6), np.full(2, np.inf), np.zeros(2))
+    source = ordered_records(records, np.zeros((40, 30), dtype=np.int64))
+    *_, last = projected_sgd(Logistic(), source, seeds, noisy, clip_norm=1.0)
     values = last[..., 0].ravel() / np.sqrt(30 * (0.5 * 0.6) ** 2)
     assert stats.kstest(values, stats.norm.cdf).pvalue > FALSE_ALARM
 
 
 def test_no_model_leaves_its_ball():
-    ours = run(batches(RECORDS, Draw.ONE_PASS, SEEDS, 40, 1), points())
+    ours = run(batches(RECORDS, UserSampling.ONE_PASS, SEEDS, 40, 1), points())
     norms = np.linalg.norm(ours, axis=2)
     assert (norms <= points().radius * (1 + 1e-12)).all()
     assert np.isclose(norms[:, :, 0], 0.5).any()
@@ -109,35 +121,35 @@ def test_replacing_a_record_moves_a_step_by_at_most_2_clip_norm_over_m(place, se
     x, y = X.copy(), Y.copy()
     x[place], y[place] = 50 * rng.normal(size=3), -y[place]
     order = np.arange(40)[None, None, :]
-    free = Points(np.ones((2, 1)), np.zeros(2), np.full(2, np.inf), np.zeros(2))
+    free = ProjectedHyperparameters(np.ones((2, 1)), np.zeros(2), np.full(2, np.inf), np.zeros(2))
     first, second = (
-        next(iter(iterates(Logistic(), lambda _, r=r: r[(order,)], (0,), free, clip_norm=clip_norm)))
-        for r in (RECORDS, Records.of(x, y))
+        next(iter(projected_sgd(Logistic(), lambda _, r=r: r[(order,)], (0,), free, clip_norm=clip_norm)))
+        for r in (RECORDS, FactoredRecords.of(x, y))
     )
     assert np.linalg.norm(first - second, axis=1).max() <= 2 * clip_norm / 40 * (1 + 1e-12)
 
 
 def test_models_do_not_see_each_other_and_repeat_bit_for_bit():
     chosen = points()
-    source = batches(RECORDS, Draw.NEW_USERS, SEEDS, 160, 4)
+    source = batches(RECORDS, UserSampling.NEW_USERS, SEEDS, 160, 4)
     ours = run(source, chosen)
-    two = Points(*(part[1:3] for part in vars(chosen).values()))
+    two = ProjectedHyperparameters(*(part[1:3] for part in vars(chosen).values()))
     assert np.array_equal(run(source, two), ours[..., 1:3])
     assert np.array_equal(run(source, chosen), ours)
 
 
 def test_a_short_run_is_the_beginning_of_a_long_one():
-    source = batches(RECORDS, Draw.NEW_USERS, SEEDS, 1, 4)
+    source = batches(RECORDS, UserSampling.NEW_USERS, SEEDS, 1, 4)
     assert np.array_equal(run(source, points(70))[:50, :, :, 1], run(source, points(50))[:, :, :, 1])
 
 
 def test_released_models_are_those_of_their_rounds():
-    source = batches(RECORDS, Draw.FRESH, SEEDS, 40, 2)
+    source = batches(RECORDS, UserSampling.FRESH, SEEDS, 40, 2)
     every = run(source, points())
     stops = np.random.default_rng(1).integers(1, 31, size=(2, 4, 3))
     ticks = []
-    models = iterates(Logistic(), source, SEEDS, points(), clip_norm=0.7)
-    ours = released(models, stops, lambda: ticks.append(1))
+    models = projected_sgd(Logistic(), source, SEEDS, points(), clip_norm=0.7)
+    ours = models_at(models, stops, lambda: ticks.append(1))
     assert len(ticks) == stops.max()
     for seed, model, stop in np.ndindex(stops.shape):
         assert np.array_equal(ours[seed, stop, :, model], every[stops[seed, model, stop] - 1, seed, :, model])

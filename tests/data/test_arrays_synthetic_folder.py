@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dpfl.data.arrays import build_synthetic
-from dpfl.data.loading import load_about
+from dpfl.data.loading import load_description
 
 
 def test_a_description_without_arrays(tmp_path):
     folder = build_synthetic(tmp_path / "synthetic")
     assert [path.name for path in folder.iterdir()] == ["about.json"]
-    about = load_about(folder)
+    about = load_description(folder)
     assert about["name"] == "synthetic"
     assert about["stand_in_for"] is None

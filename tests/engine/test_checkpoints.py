@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dpfl.engine import checkpoints
-from dpfl.files import seal, unseal
+from dpfl.files import checked_content, with_checksum
 
 STATE = {"epoch": 3, "weights": torch.arange(6.0).view(2, 3), "accuracy": [[1.5], []], "finished": [{"a": True}]}
 
@@ -64,11 +64,11 @@ def test_a_pickle_that_runs_code_is_not_run(tmp_path, caplog, capsys):
 
 
 def test_what_somebody_else_has_sealed_is_refused_or_plain(saved, caplog):
-    _, _, content = unseal(saved.read_bytes()).partition(b"\n")
+    _, _, content = checked_content(saved.read_bytes()).partition(b"\n")
     for place in range(0, len(content), 23):
         forged = content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :]
-        saved.write_bytes(seal(b"digest-1\n" + forged))
+        saved.write_bytes(with_checksum(b"digest-1\n" + forged))
         assert isinstance(checkpoints.load(saved, "digest-1"), dict | None)
-    saved.write_bytes(seal(b"\xff\xfe\n" + content))
+    saved.write_bytes(with_checksum(b"\xff\xfe\n" + content))
     assert checkpoints.load(saved, "digest-1") is None
     assert "other than plain data" in caplog.text and "other settings" in caplog.text

@@ -10,8 +10,16 @@ import pytest
 from scipy import stats
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.engine.federated_rounds import Participation, Points, Protocol, Trials, draw_round, mean_of_last, participants
-from dpfl.models.glm import Records, Square
+from dpfl.engine.federated_rounds import (
+    Hyperparameters,
+    Participation,
+    Protocol,
+    Trials,
+    draw_round,
+    mean_of_last,
+    participants,
+)
+from dpfl.models.glm import FactoredRecords, Square
 
 FALSE_ALARM = 1e-6
 """Chance that a correct sampler fails one of the statistical tests below (their seeds are fixed)."""
@@ -30,7 +38,7 @@ def protocol(sizes=(3,), **changes) -> Protocol:
 
 def drawn(trials: Trials, rules: Protocol):
     """Return the first round."""
-    return draw_round(trials, Records.of(trials.x, trials.y), rules, 0, steps=1)
+    return draw_round(trials, FactoredRecords.of(trials.x, trials.y), rules, 0, steps=1)
 
 
 def test_every_set_of_participants_is_equally_likely():
@@ -127,9 +135,9 @@ def test_arguments_out_of_range_are_named():
 
 
 def test_points_join_with_and_without_their_optional_fields():
-    one = Points(np.array([1.0]), np.array([2.0]), np.array([0.0]), radius=np.array([np.inf]))
-    two = Points(np.array([3.0, 4.0]), np.ones(2), np.ones(2), radius=np.array([np.inf, 5.0]))
-    both = Points.joined([one, two])
+    one = Hyperparameters(np.array([1.0]), np.array([2.0]), np.array([0.0]), radius=np.array([np.inf]))
+    two = Hyperparameters(np.array([3.0, 4.0]), np.ones(2), np.ones(2), radius=np.array([np.inf, 5.0]))
+    both = Hyperparameters.joined([one, two])
     assert both.step_size.tolist() == [1.0, 3.0, 4.0] and both.regularisation is None
     assert both.projected and not one.projected and both.radius.tolist() == [np.inf, np.inf, 5.0]
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpfl.engine.layers import Activation, Dense, Flatten, MaxPool, ReLU, Tanh, channels_last
+from dpfl.engine.layers import Activation, Dense, Flatten, MaxPoolLayer, ReLU, Tanh, channels_last
 from dpfl.models.image_models import TemperedSigmoid
 
 
@@ -31,13 +31,13 @@ def test_pooling_is_torchs_and_ties_go_to_the_first_maximum(size, stride, levels
         inputs = (inputs * levels).round().clamp(0, levels - 1)
     for dtype in (torch.float32, torch.float64):
         images = channels_last(inputs.to(dtype))
-        _compare(MaxPool(nn.MaxPool2d(size, stride)), nn.MaxPool2d(size, stride), images, 1e-6)
+        _compare(MaxPoolLayer(nn.MaxPool2d(size, stride)), nn.MaxPool2d(size, stride), images, 1e-6)
 
 
 def test_only_plain_windows_are_pooled():
-    assert MaxPool.does(nn.MaxPool2d(2, 1))
+    assert MaxPoolLayer.does(nn.MaxPool2d(2, 1))
     for other in ({"padding": 1}, {"dilation": 2}, {"ceil_mode": True}, {"return_indices": True}):
-        assert not MaxPool.does(nn.MaxPool2d(3, **other))
+        assert not MaxPoolLayer.does(nn.MaxPool2d(3, **other))
 
 
 def test_activations_and_flatten_are_torchs():

@@ -7,7 +7,7 @@ from torch import nn
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.linear_gradients import LinearGradients, is_linear
 from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import PerRecordGradients
 
 LINEAR = [nn.Linear(6, 3), nn.Sequential(nn.Flatten(), nn.Linear(6, 3)), nn.Sequential(nn.Linear(6, 3), nn.Identity())]
@@ -29,7 +29,7 @@ def test_linear_modules_are_told_from_others():
 def test_sums_equal_those_record_by_record_for_any_loss(loss):
     module = LINEAR[1].double()
     draw = torch.Generator().manual_seed(0)
-    weights = torch.randn(4, Layout.of(module).size, generator=draw, dtype=torch.float64)
+    weights = torch.randn(4, ParameterVector.of(module).size, generator=draw, dtype=torch.float64)
     x = torch.randn(9, 2, 3, generator=draw, dtype=torch.float64)
     batch = (x, torch.arange(9) % 3, torch.tensor([1.0] * 8 + [0.0], dtype=torch.float64))
     clip_norms = torch.tensor([1e6, 2.0, 0.1, float("inf")], dtype=torch.float64)

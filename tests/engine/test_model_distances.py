@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from dpfl.engine.model_distances import distances, references
-from dpfl.engine.sgd import Variants
+from dpfl.engine.sgd import StackedHyperparameters
 
 SCHEDULES = ((2, 1), (2, 1), (2, 1), (3,), (2, 1))
-VARIANTS = Variants(torch.tensor([1.0, math.inf, 1.0, math.inf, math.inf]), torch.tensor([[1.0, 0, 0, 0, 0]] * 2))
+VARIANTS = StackedHyperparameters(
+    torch.tensor([1.0, math.inf, 1.0, math.inf, math.inf]), torch.tensor([[1.0, 0, 0, 0, 0]] * 2)
+)
 
 
 def test_references_have_no_noise_and_the_same_schedule():
@@ -19,7 +21,7 @@ def test_references_have_no_noise_and_the_same_schedule():
 
 def test_a_variant_with_noise_on_any_client_is_no_reference():
     noise = torch.tensor([[0.0, 0.0], [0.0, 1.0]])
-    assert references(Variants(torch.ones(2), noise), ((1,), (1,))) == [{"noiseless": 0}] * 2
+    assert references(StackedHyperparameters(torch.ones(2), noise), ((1,), (1,))) == [{"noiseless": 0}] * 2
 
 
 def test_distances_of_known_vectors():

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from dpfl.engine.parameter_vector import Layout, aligned
+from dpfl.engine.parameter_vector import ParameterVector, aligned
 from dpfl.errors import InputError
 
 
 def test_flatten_and_views_are_inverse_and_views_share_memory():
     module = nn.Sequential(nn.Conv2d(2, 3, 2), nn.Flatten(), nn.Linear(12, 4))
-    layout = Layout.of(module)
+    layout = ParameterVector.of(module)
     assert layout.size == sum(parameter.numel() for parameter in module.parameters())
     flat = torch.randn(5, 2, layout.size)
     views = layout.views(flat)
@@ -24,7 +24,7 @@ def test_a_parameter_without_axes_is_kept():
     module = nn.Module()
     module.scale = nn.Parameter(torch.tensor(2.0))
     module.shift = nn.Parameter(torch.tensor([1.0, 3.0]))
-    layout = Layout.of(module)
+    layout = ParameterVector.of(module)
     flat = torch.tensor([[2.0, 1.0, 3.0]])
     assert layout.views(flat)["scale"].shape == (1,)
     assert torch.equal(layout.flatten(layout.views(flat), leading=1), flat)
@@ -60,12 +60,12 @@ def frozen() -> nn.Module:
 )
 def test_models_that_cannot_be_trained_record_by_record_are_refused(module, words):
     with pytest.raises(InputError, match=words):
-        Layout.of(module)
+        ParameterVector.of(module)
 
 
 def test_what_neither_mixes_nor_draws_is_taken():
     parts = nn.InstanceNorm1d(2), nn.GroupNorm(1, 2), nn.Dropout(0.0), nn.Dropout(0.5).eval()
-    assert Layout.of(nn.Sequential(*parts)).size == 4
+    assert ParameterVector.of(nn.Sequential(*parts)).size == 4
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -14,9 +14,9 @@ from torch import nn
 from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import PerRecordGradients, StackedGradients
-from dpfl.engine.sgd import SGD, Variants
+from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.models.image_models import ImageModel, build
 
 LEARNING_RATE, MOMENTUM, EXPECTED = 0.3, 0.5, 3
@@ -35,7 +35,7 @@ def _inputs(model: ImageModel, shape: tuple[int, int, int], count: int) -> torch
 
 
 def _initial(module: nn.Module) -> torch.Tensor:
-    return Layout.of(module).flatten({name: each.detach() for name, each in module.named_parameters()})
+    return ParameterVector.of(module).flatten({name: each.detach() for name, each in module.named_parameters()})
 
 
 def _reference(module: nn.Module, data, batches, clip_norm: float) -> torch.Tensor:
@@ -61,7 +61,7 @@ def _compare_with_opacus(model: ImageModel, shape, rule) -> None:
     draw = np.random.default_rng(0)
     batches = [draw.permutation(12)[: 4 if step % 5 else 2] for step in range(STEPS)]
     weights = _initial(module).repeat(1, len(CLIP_NORMS), 1)
-    variants = Variants(torch.tensor(CLIP_NORMS, dtype=torch.float64), torch.zeros(len(CLIP_NORMS)))
+    variants = StackedHyperparameters(torch.tensor(CLIP_NORMS, dtype=torch.float64), torch.zeros(len(CLIP_NORMS)))
     gradients = StackedGradients(rule(module, cross_entropy, data[0][0]), data[0][0], 2**30)
     sgd = SGD(gradients, variants, LEARNING_RATE, MOMENTUM)
     sgd.epoch(weights, torch.zeros_like(weights), data, [batches], [EXPECTED], _silent)
@@ -115,8 +115,10 @@ def test_noise_has_the_stated_scale():
     batches = [[np.arange(5)]]
     clip_norms = torch.tensor([1.0, 0.5], dtype=torch.float64)
     multipliers = torch.tensor([1.3, 0.7], dtype=torch.float64)
-    noisy = _train(module, data, batches, Variants(clip_norms, multipliers), _normal)
-    exact = _train(module, data, batches, Variants(clip_norms, torch.zeros(2, dtype=torch.float64)), _silent)
+    noisy = _train(module, data, batches, StackedHyperparameters(clip_norms, multipliers), _normal)
+    exact = _train(
+        module, data, batches, StackedHyperparameters(clip_norms, torch.zeros(2, dtype=torch.float64)), _silent
+    )
     for variant in range(2):
         scale = LEARNING_RATE * float(multipliers[variant] * clip_norms[variant]) / EXPECTED
         draws = ((noisy - exact)[0, variant] / scale).numpy()
@@ -129,8 +131,8 @@ def test_variants_share_the_noise_and_groups_do_not():
     module, data = _dense_problem()
     batches = [[np.arange(5)], [np.arange(5)]]
     bounds, two = torch.ones(2, dtype=torch.float64), torch.tensor([1.0, 3.0], dtype=torch.float64)
-    noise = _train(module, data, batches, Variants(bounds, two), _normal) - _train(
-        module, data, batches, Variants(bounds, 0 * two), _silent
+    noise = _train(module, data, batches, StackedHyperparameters(bounds, two), _normal) - _train(
+        module, data, batches, StackedHyperparameters(bounds, 0 * two), _silent
     )
     torch.testing.assert_close(3 * noise[0, 0], noise[0, 1], rtol=0, atol=1e-14)
     # independent draws: correlation has deviation 1/sqrt(1650) = 0.025; 6 of them: false alarm 2e-9
@@ -142,8 +144,8 @@ def test_groups_may_have_their_own_noise():
     batches = [[np.arange(5)], [np.arange(3)]]
     clip_norms = torch.tensor([1.0, 0.5], dtype=torch.float64)
     multipliers = torch.tensor([[1.3, 0.7], [0.0, 2.0]], dtype=torch.float64)
-    noisy = _train(module, data, batches, Variants(clip_norms, multipliers), _normal)
-    exact = _train(module, data, batches, Variants(clip_norms, 0 * multipliers), _silent)
+    noisy = _train(module, data, batches, StackedHyperparameters(clip_norms, multipliers), _normal)
+    exact = _train(module, data, batches, StackedHyperparameters(clip_norms, 0 * multipliers), _silent)
     for group in range(2):
         scales = LEARNING_RATE * multipliers[group] * clip_norms / EXPECTED
         expected = -scales[:, None] * _normal(group, 0)
@@ -156,11 +158,11 @@ def test_stacking_order_and_splitting_do_not_change_a_model():
     batches = [[draw.permutation(40)[:size] for size in sizes] for sizes in ([5, 3, 0, 4], [2, 6, 1, 5])]
     clip_norms = torch.tensor([1.0, float("inf"), 0.2], dtype=torch.float64)
     multipliers = torch.tensor([0.5, 0.0, 2.0], dtype=torch.float64)
-    stacked = _train(module, data, batches, Variants(clip_norms, multipliers), _normal)
-    split = _train(module, data, batches, Variants(clip_norms, multipliers), _normal, memory_bytes=10_000)
+    stacked = _train(module, data, batches, StackedHyperparameters(clip_norms, multipliers), _normal)
+    split = _train(module, data, batches, StackedHyperparameters(clip_norms, multipliers), _normal, memory_bytes=10_000)
     torch.testing.assert_close(split, stacked, rtol=0, atol=1e-13)
     order = [2, 0, 1]
-    turned = _train(module, data, batches, Variants(clip_norms[order], multipliers[order]), _normal)
+    turned = _train(module, data, batches, StackedHyperparameters(clip_norms[order], multipliers[order]), _normal)
     torch.testing.assert_close(turned, stacked[:, order], rtol=0, atol=1e-13)
     for group in range(2):
         for variant in range(3):
@@ -168,7 +170,7 @@ def test_stacking_order_and_splitting_do_not_change_a_model():
                 module,
                 data,
                 [batches[group]],
-                Variants(clip_norms[variant : variant + 1], multipliers[variant : variant + 1]),
+                StackedHyperparameters(clip_norms[variant : variant + 1], multipliers[variant : variant + 1]),
                 lambda _, step, group=group: _normal(group, step),
             )
             torch.testing.assert_close(alone[0, 0], stacked[group, variant], rtol=0, atol=1e-13)
@@ -176,7 +178,7 @@ def test_stacking_order_and_splitting_do_not_change_a_model():
 
 def test_an_empty_batch_is_noise_alone_for_private_variants_and_nothing_for_plain_ones():
     module, data = _dense_problem()
-    variants = Variants(torch.tensor([2.0, float("inf")]).double(), torch.tensor([0.5, 0.0]).double())
+    variants = StackedHyperparameters(torch.tensor([2.0, float("inf")]).double(), torch.tensor([0.5, 0.0]).double())
     moved = _train(module, data, [[np.arange(0)]], variants, _normal) - _initial(module)
     torch.testing.assert_close(moved[0, 0], -LEARNING_RATE * _normal(0, 0) / EXPECTED, rtol=0, atol=1e-14)
     assert not moved[0, 1].any()
@@ -186,13 +188,13 @@ def test_an_empty_batch_is_noise_alone_for_private_variants_and_nothing_for_plai
 def test_a_gpu_gives_what_a_cpu_gives():
     module, data = _dense_problem()
     batches = [[np.arange(5), np.arange(3)], [np.arange(7, 9), np.arange(4)]]
-    variants = Variants(torch.tensor([1.0, float("inf")]).double(), torch.tensor([0.5, 0.0]).double())
+    variants = StackedHyperparameters(torch.tensor([1.0, float("inf")]).double(), torch.tensor([0.5, 0.0]).double())
     here = _train(module, data, batches, variants, _normal)
     there = _train(
         module.cuda(),
         tuple(part.cuda() for part in data),
         batches,
-        Variants(variants.clip_norms.cuda(), variants.noise_multipliers.cuda()),
+        StackedHyperparameters(variants.clip_norms.cuda(), variants.noise_multipliers.cuda()),
         lambda group, step: _normal(group, step).cuda(),
     )
     torch.testing.assert_close(there.cpu(), here, rtol=0, atol=1e-11)

@@ -9,7 +9,7 @@ import pytest
 
 from dpfl.accounting import gaussian_dp
 from dpfl.catalog import load
-from dpfl.data.loading import load_about
+from dpfl.data.loading import load_description
 from dpfl.data.stand_ins import build_stand_in
 from dpfl.errors import InputError
 from dpfl.experiments import canaries
@@ -35,7 +35,7 @@ def regression(folders, *, epsilons=(1.0,), seeds=(0, 1, 2), **settings):
     cells = tuple({"algorithm": "minibatch", "epsilon": epsilon} for epsilon in epsilons)
     given = {**load("lowy2021").settings, **REGRESSION, **settings}
     sweep = Sweep("lowy2021", "canaries", "x_seeds0to2", given, cells, seeds)
-    noise = canaries.calibrate(sweep, load_about(folders.arrays))
+    noise = canaries.calibrate(sweep, load_description(folders.arrays))
     return noise, canaries.train(sweep, folders, noise, None, lambda done, total: None)
 
 
@@ -104,7 +104,7 @@ def toy(tmp_path_factory):
 def test_an_image_model_s_claims_stand_and_more_budget_is_seen_better(toy):
     cells = tuple({"epsilon": epsilon, "local_epochs": 1, "rounds": 10} for epsilon in (0.5, 8.0, math.inf))
     sweep = image_sweep(cells)
-    noise = canaries.calibrate(sweep, load_about(toy.arrays))
+    noise = canaries.calibrate(sweep, load_description(toy.arrays))
     runs = canaries.train(sweep, toy, noise, None, lambda done, total: None)
     assert (runs["epsilon_lower_bound"] <= runs["claimed_epsilon"]).all()
     assert runs["right_guesses"].is_monotonic_increasing and runs["right_guesses"].iloc[-1] == runs["guesses"].iloc[-1]
@@ -114,7 +114,7 @@ def test_the_guesses_are_as_right_as_the_gaussian_mechanism_allows(toy):
     # Full batches, one epoch: a score is N(+-1/(2 sigma), 1), so the 10 highest of 40 are right with known probability.
     cells = ({"epsilon": 8.0, "local_epochs": 1, "rounds": 1},)
     sweep = image_sweep(cells, batch_size=80, sampling="shuffled_epochs")
-    noise = canaries.calibrate(sweep, load_about(toy.arrays))
+    noise = canaries.calibrate(sweep, load_description(toy.arrays))
     sigma = noise["noise_multiplier"].item()
     runs = canaries.train(replace(sweep, seeds=tuple(range(8))), toy, noise, None, lambda done, total: None)
     right = runs["right_guesses"].sum()
@@ -138,7 +138,7 @@ def test_the_guesses_are_as_right_as_the_gaussian_mechanism_allows(toy):
 )
 def test_what_canaries_cannot_be_put_into_is_named(toy, settings, cells, word):
     sweep = image_sweep(cells, **settings)
-    noise = canaries.calibrate(sweep, load_about(toy.arrays))
+    noise = canaries.calibrate(sweep, load_description(toy.arrays))
     with pytest.raises(InputError, match=word):
         canaries.train(sweep, toy, noise, None, lambda done, total: None)
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import StackedGradients
 from dpfl.experiments.fedavg_images.image_training import cross_entropy
 from dpfl.mechanisms.noise import base_noise
@@ -25,7 +25,7 @@ def sums(model, shape, device, budget=2**30, dtype=torch.float64):
     draw = torch.Generator().manual_seed(1)
     x = torch.randn(2, 5, *reads, generator=draw).to(device, dtype)
     module = build(model, shape, seed=0).to(device, dtype)
-    layout = Layout.of(module)
+    layout = ParameterVector.of(module)
     flat = layout.flatten({name: value.detach() for name, value in module.named_parameters()})
     drift = torch.randn(2, 4, layout.size, generator=draw).to(device, dtype)
     present = torch.ones(2, 5, dtype=dtype, device=device)
@@ -74,7 +74,7 @@ def test_a_stack_that_does_not_fit_is_halved_until_it_does():
         reads = COLOUR
         x = torch.randn(10, 64, *reads, device="cuda")
         module = build(ImageModel.CNN_TANH, COLOUR, seed=0).cuda()
-        layout = Layout.of(module)
+        layout = ParameterVector.of(module)
         flat = layout.flatten({name: value.detach() for name, value in module.named_parameters()})
         gradients = StackedGradients(gradient_rule(module, cross_entropy, x[0, 0]), x[0, 0], 10.0**15)
         labels, present = torch.zeros(10, 64, dtype=torch.int64, device="cuda"), torch.ones(10, 64, device="cuda")

@@ -68,7 +68,7 @@ def test_least_squares_has_no_gradient_left(loss, stack):
 
 def clipped_sums(loss, weights, x, y, clip_norm):
     """`clipped_gradient_sums` with its buffers made on the spot."""
-    records = glm.Records.of(x, y)
+    records = glm.FactoredRecords.of(x, y)
     lengths = np.empty((*y.shape, weights.shape[-1]))
     return glm.clipped_gradient_sums(loss, weights, records, clip_norm, lengths, np.empty_like(weights))
 

@@ -9,8 +9,8 @@ from dpfl.data.datasets import COLOUR, GREY
 from dpfl.errors import InputError
 from dpfl.models.image_models import (
     TANH,
+    ChannelsLastMaxPool,
     ImageModel,
-    MaxPool,
     Normalisation,
     TemperedSigmoid,
     build,
@@ -78,10 +78,10 @@ def test_tempered_sigmoid_follows_its_formula_is_tanh_at_its_default_and_used_el
 @pytest.mark.parametrize("stride", [1, 2])
 def test_pooling_has_the_values_and_slopes_of_torch(stride):
     x = torch.randn(4, 5, 8, 8, generator=torch.Generator().manual_seed(0)).relu().requires_grad_()
-    for pool in (MaxPool(2, stride=stride), nn.MaxPool2d(2, stride=stride)):
+    for pool in (ChannelsLastMaxPool(2, stride=stride), nn.MaxPool2d(2, stride=stride)):
         output = pool(x)
         slope = torch.autograd.grad((output * torch.arange(output.numel()).view(output.shape)).sum(), x)
-        if isinstance(pool, MaxPool):
+        if isinstance(pool, ChannelsLastMaxPool):
             ours = output, slope[0]
     assert torch.equal(ours[0], output)
     assert ours[0].is_contiguous()

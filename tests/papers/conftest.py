@@ -14,7 +14,7 @@ import pytest
 from dpfl.catalog import module
 from dpfl.data.arrays import build_synthetic
 from dpfl.data.datasets import NAME
-from dpfl.data.loading import load_about
+from dpfl.data.loading import load_description
 from dpfl.data.stand_ins import build_stand_in
 from dpfl.experiments import protocol
 from dpfl.grid import configuration, expansion
@@ -69,7 +69,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable
         for sweep in expansion.expand(configuration.resolve({"papers": [key], "seeds": [0, 1, 2]})):
             small, folders = replace(sweep, cells=tuple(filter(kept, sweep.cells))), Folders.of(folder, sweep.dataset)
             algorithm = protocol.load(small.algorithm)
-            calibration = algorithm.calibrate(small, load_about(folders.arrays))
+            calibration = algorithm.calibrate(small, load_description(folders.arrays))
             tables.append(folder / f"{small.name}.csv")
             with tables[-1].open("w") as stream:
                 write_csv(algorithm.train(small, folders, calibration, None, lambda done, total: None), stream)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.algorithms.fedavg import FederatedAveraging, Schedule
-from dpfl.engine.sgd import Variants
+from dpfl.engine.sgd import StackedHyperparameters
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import cost
@@ -44,7 +44,7 @@ def test_the_models_counted_are_those_that_the_engine_trains(splits, private):
     schedule = Schedule(tuple((cell["local_epochs"],) * cell["rounds"] for cell in cells))
     clips = torch.tensor([math.inf if math.isinf(cell["epsilon"]) else 1.0 for cell in cells])
     noise = torch.tensor([[0.0 if math.isinf(cell["epsilon"]) else 1 / cell["epsilon"] for cell in cells]])
-    engine = SimpleNamespace(variants=Variants(clips, noise), schedule=schedule)
+    engine = SimpleNamespace(variants=StackedHyperparameters(clips, noise), schedule=schedule)
     counted = cost.trained_models(tuple(cells))
     assert counted == [len(FederatedAveraging.alike(engine, epoch)) for epoch in range(1, 21)]
 
@@ -69,7 +69,7 @@ def test_only_training_on_a_gpu_asks_for_one_and_it_is_never_short():
 
 
 def test_a_kind_nobody_measured_is_taken_for_the_dearest_of_its_algorithm():
-    unit = cost.Unit("pfl/other/grey", 1.0, 0.0, 1.0, 900.0, 0, 0.0)
+    unit = cost.UnitCost("pfl/other/grey", 1.0, 0.0, 1.0, 900.0, 0, 0.0)
     found = cost.estimate(sweep(), {"pfl/other/grey": unit})
     assert not found.known and found.seconds == pytest.approx(1 + cost.work_of(sweep()).records)
     nobody = cost.estimate(sweep(), {})

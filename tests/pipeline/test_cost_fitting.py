@@ -2,7 +2,7 @@ import pytest
 
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import cost_fitting
-from dpfl.pipeline.cost import TABLE, Unit, Work, read, table
+from dpfl.pipeline.cost import TABLE, UnitCost, WorkCount, read, table
 
 
 def measured(unit, works, factor=1.0, algorithm="pnsgd", **settings):
@@ -12,24 +12,24 @@ def measured(unit, works, factor=1.0, algorithm="pnsgd", **settings):
 
 
 def test_known_costs_are_found_again():
-    unit = Unit("pnsgd/mnist", 3.0, 0.002, 1e-5, 900.0, 0, 0.0)
-    works = [Work(1e3, 1e5), Work(5e4, 2e5), Work(1e4, 4e7)]
+    unit = UnitCost("pnsgd/mnist", 3.0, 0.002, 1e-5, 900.0, 0, 0.0)
+    works = [WorkCount(1e3, 1e5), WorkCount(5e4, 2e5), WorkCount(1e4, 4e7)]
     found = cost_fitting.fit({}, measured(unit, works))["pnsgd/mnist"]
-    for work in [*works, Work(2e4, 1e6)]:
+    for work in [*works, WorkCount(2e4, 1e6)]:
         assert found.seconds(work) == pytest.approx(unit.seconds(work), rel=1e-6)
     assert found.memory_mb == 900.0
 
 
 def test_one_sweep_is_enough_to_predict_itself_and_nothing_is_negative():
-    unit = Unit("pnsgd/mnist", 0.0, 0.0, 2e-5, 500.0, 0, 0.0)
-    found = cost_fitting.fit({}, measured(unit, [Work(1e3, 1e6)]))["pnsgd/mnist"]
-    assert found.seconds(Work(1e3, 1e6)) == pytest.approx(20.0)
+    unit = UnitCost("pnsgd/mnist", 0.0, 0.0, 2e-5, 500.0, 0, 0.0)
+    found = cost_fitting.fit({}, measured(unit, [WorkCount(1e3, 1e6)]))["pnsgd/mnist"]
+    assert found.seconds(WorkCount(1e3, 1e6)) == pytest.approx(20.0)
     assert min(found.fixed_seconds, found.step_seconds, found.record_seconds) >= 0
 
 
 def test_image_models_are_stretched():
     timed = table()["pfl/cnn_tanh/grey"]
-    works = [Work(1e4, 1e6), Work(1e4, 3e6), Work(1e4, 5e6)]
+    works = [WorkCount(1e4, 1e6), WorkCount(1e4, 3e6), WorkCount(1e4, 5e6)]
     sweeps = measured(timed.scaled(1.5), works, algorithm="pfl", model="cnn_tanh")
     found = cost_fitting.fit(table(), sweeps)["pfl/cnn_tanh/grey"]
     assert found.record_seconds == pytest.approx(1.5 * timed.record_seconds, rel=0.05)
@@ -41,7 +41,7 @@ def test_the_table_is_written_as_it_is_read(tmp_path):
     again = read(path)
     assert again.keys() == read(TABLE).keys()
     for kind, unit in table().items():
-        assert again[kind].seconds(Work(1e4, 1e6)) == pytest.approx(unit.seconds(Work(1e4, 1e6)), rel=1e-3)
+        assert again[kind].seconds(WorkCount(1e4, 1e6)) == pytest.approx(unit.seconds(WorkCount(1e4, 1e6)), rel=1e-3)
 
 
 @pytest.mark.parametrize(

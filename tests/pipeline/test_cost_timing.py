@@ -3,14 +3,14 @@ import pytest
 from dpfl.data.datasets import COLOUR
 from dpfl.models.image_models import ImageModel, build
 from dpfl.pipeline import cost_timing
-from dpfl.pipeline.cost import Unit, Work, table
+from dpfl.pipeline.cost import UnitCost, WorkCount, table
 
 
 def test_a_measured_kind_is_timed_and_counted():
     found = cost_timing.measure(["pfl/scatter_linear/grey", "pnsgd/mnist"], seconds=0.4)
     assert list(found) == ["pfl/scatter_linear/grey"]
     unit = found["pfl/scatter_linear/grey"]
-    assert unit.parameters == 39_700 and 0 < unit.seconds(Work(1, 64)) - unit.fixed_seconds < 60
+    assert unit.parameters == 39_700 and 0 < unit.seconds(WorkCount(1, 64)) - unit.fixed_seconds < 60
     assert unit.step_seconds >= 0 and unit.record_seconds > 0
 
 
@@ -25,4 +25,4 @@ def test_operations_are_more_than_those_of_the_parameters(model):
 def test_a_slower_machine_is_told_by_what_both_measured():
     slower = {kind: table()[kind].scaled(3.0) for kind in cost_timing.KINDS}
     assert cost_timing.slowdown(slower, table()) == pytest.approx(3.0)
-    assert cost_timing.slowdown({"new": Unit("new", 1, 1, 1, 1, 1, 1)}, table()) == 1.0
+    assert cost_timing.slowdown({"new": UnitCost("new", 1, 1, 1, 1, 1, 1)}, table()) == 1.0

@@ -8,7 +8,7 @@ import pytest
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import status
 from dpfl.pipeline.orphans import GONE
-from dpfl.pipeline.status import Work, standing
+from dpfl.pipeline.status import SweepState, sweep_status
 
 
 @pytest.fixture
@@ -25,39 +25,39 @@ def put(path, text=""):
 
 
 def work(sweep, tmp_path, since=None):
-    return standing(sweep, tmp_path / "results" / "demo", since).work
+    return sweep_status(sweep, tmp_path / "results" / "demo", since).work
 
 
 def test_the_five_standings(sweep, tmp_path):
     folder = tmp_path / "results" / "demo"
-    assert work(sweep, tmp_path) is Work.WAITS
+    assert work(sweep, tmp_path) is SweepState.WAITS
     put(tmp_path / "checkpoints" / "demo" / "bhaskar2025" / f"{sweep.name}-ab-cd.pt")
-    assert work(sweep, tmp_path) is Work.RESUMABLE
+    assert work(sweep, tmp_path) is SweepState.RESUMABLE
     log = put(folder / "logs" / f"train_bhaskar2025_{sweep.name}.log", "x y: 3 of 20 steps, about 2 min left\n")
-    assert work(sweep, tmp_path) is Work.RESUMABLE
-    assert work(sweep, tmp_path, since=time.time() - 60) is Work.RUNNING
+    assert work(sweep, tmp_path) is SweepState.RESUMABLE
+    assert work(sweep, tmp_path, since=time.time() - 60) is SweepState.RUNNING
     os.utime(log, (1, 1))
-    assert work(sweep, tmp_path, since=time.time() - 60) is Work.RESUMABLE
+    assert work(sweep, tmp_path, since=time.time() - 60) is SweepState.RESUMABLE
     put(log, "x y: 3 of 20 steps\ndpfl: the disk is full\n")
-    failed = standing(sweep, folder, None)
-    assert failed.work is Work.FAILED and failed.words == "dpfl: the disk is full"
+    failed = sweep_status(sweep, folder, None)
+    assert failed.work is SweepState.FAILED and failed.words == "dpfl: the disk is full"
     put(folder / "runs" / "bhaskar2025" / f"{sweep.name}.csv.gz")
-    assert work(sweep, tmp_path) is Work.DONE
+    assert work(sweep, tmp_path) is SweepState.DONE
 
 
 @pytest.mark.parametrize("last", [f"{GONE} 7) has gone; this stage ends", "dpfl: interrupted; run the same command"])
 def test_a_sweep_whose_run_was_ended_is_no_failure(sweep, tmp_path, last):
     put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", f"x y: 3 of 20 steps\n{last}\n")
-    assert work(sweep, tmp_path) is Work.WAITS
+    assert work(sweep, tmp_path) is SweepState.WAITS
     put(tmp_path / "checkpoints" / "demo" / "bhaskar2025" / f"{sweep.name}-ab-cd.pt")
-    assert work(sweep, tmp_path) is Work.RESUMABLE
+    assert work(sweep, tmp_path) is SweepState.RESUMABLE
 
 
 def test_what_failed_before_the_run_at_work_waits_for_it(sweep, tmp_path):
     log = put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", "dpfl: the disk is full\n")
-    assert work(sweep, tmp_path) is Work.FAILED
-    assert work(sweep, tmp_path, since=log.stat().st_mtime + 1) is Work.WAITS
-    assert work(sweep, tmp_path, since=log.stat().st_mtime - 1) is Work.FAILED
+    assert work(sweep, tmp_path) is SweepState.FAILED
+    assert work(sweep, tmp_path, since=log.stat().st_mtime + 1) is SweepState.WAITS
+    assert work(sweep, tmp_path, since=log.stat().st_mtime - 1) is SweepState.FAILED
 
 
 def test_every_stage_that_failed_is_named_with_its_last_words(tmp_path, monkeypatch):

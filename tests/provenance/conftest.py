@@ -2,7 +2,7 @@ import pytest
 
 from dpfl.files import record_path
 from dpfl.provenance import input_checks
-from dpfl.provenance.record import Stage
+from dpfl.provenance.record import StageRecorder
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def chain(tmp_path, monkeypatch):
     for name in ("raw.csv", "runs/run.csv", "table.csv"):
         path = results / name
         path.write_text(f"from {name}\n")
-        stage = Stage(name, ("dpfl.grid.expansion",))
+        stage = StageRecorder(name, ("dpfl.grid.expansion",))
         stage.reads(before)
         stage.write(record_path(path), [path])
         before = [path]

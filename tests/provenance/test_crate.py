@@ -16,7 +16,7 @@ from dpfl.files import record_path
 from dpfl.provenance import input_checks
 from dpfl.provenance.audit.file_hashes import audit
 from dpfl.provenance.crate import write
-from dpfl.provenance.record import Stage
+from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.record_format import METADATA
 
 HERE = Path(__file__).parent
@@ -67,7 +67,7 @@ def test_the_audit_finds_a_crate_that_holds_something_else(crate):
 def test_results_made_anew_since_are_a_note_and_no_finding(crate):
     table = Path("results/demo/table.csv")
     table.write_text("another\n")
-    Stage("table.csv", ("dpfl.grid.expansion",)).write(record_path(table), [table])
+    StageRecorder("table.csv", ("dpfl.grid.expansion",)).write(record_path(table), [table])
     seen = audit(Path("results/demo"))
     assert seen.findings == []
     assert seen.notes == [

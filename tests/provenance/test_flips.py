@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from dpfl.cli import app
 from dpfl.data import datasets
-from dpfl.data.loading import load_about
+from dpfl.data.loading import load_description
 from dpfl.data.stand_ins import build_stand_in
 from dpfl.engine import checkpoints
 from dpfl.errors import InputError
@@ -33,7 +33,7 @@ from dpfl.grid import configuration, expansion
 from dpfl.provenance import input_checks, trace
 from dpfl.provenance.audit import verify_results
 from dpfl.provenance.audit.file_hashes import audit
-from dpfl.provenance.record import Stage
+from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.source_digest import source_digest
 
 CONFIG = {
@@ -102,16 +102,16 @@ def small_digits(folder: Path) -> None:
     for part, count in counts.items():
         for kind in "xy":
             np.save(folder / f"{part}_{kind}.npy", np.load(folder / f"{part}_{kind}.npy")[:count])
-    (folder / "about.json").write_text(json.dumps(load_about(folder) | {"records": counts}))
+    (folder / "about.json").write_text(json.dumps(load_description(folder) | {"records": counts}))
     files = [folder / "about.json", *sorted(folder.glob("*.npy"))]
-    Stage("data arrays", ("dpfl.data.stand_ins",)).write(record_path(files[0]), files)
+    StageRecorder("data arrays", ("dpfl.data.stand_ins",)).write(record_path(files[0]), files)
 
 
 def stand_for(name: str, source: Path, result: Path) -> None:
     """Make what a stage makes of a file, with its record, without its work."""
     result.parent.mkdir(parents=True)
     result.write_text("made\n")
-    used = Stage(name, ("dpfl.grid.expansion",), {"paper": "bhaskar2025"})
+    used = StageRecorder(name, ("dpfl.grid.expansion",), {"paper": "bhaskar2025"})
     used.reads([source])
     used.write(record_path(result), [result])
 

@@ -8,7 +8,7 @@ import pytest
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.provenance import input_checks
-from dpfl.provenance.record import Stage
+from dpfl.provenance.record import StageRecorder
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def written(tmp_path, monkeypatch):
     input_checks._listed.cache_clear()
     path = tmp_path / "out.csv"
     path.write_text("b\n2\n")
-    Stage("train", ("dpfl.grid.expansion",)).write(record_path(path), [path])
+    StageRecorder("train", ("dpfl.grid.expansion",)).write(record_path(path), [path])
     before = path.stat().st_mtime_ns - 10**9
     os.utime(path, ns=(before, before))
     return path

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from dpfl.files import record_path
-from dpfl.provenance.record import Stage
+from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.record_format import read_record
 
 
@@ -17,7 +17,7 @@ def written(tmp_path, monkeypatch):
     out = tmp_path / "out.csv"
     out.write_text("b\n2\n")
     path = record_path(out)
-    stage = Stage("train", ("dpfl.grid.expansion",), {"epsilon": 2.93}, (0, 1))
+    stage = StageRecorder("train", ("dpfl.grid.expansion",), {"epsilon": 2.93}, (0, 1))
     stage.reads([tmp_path / "in.csv"])
     stage.write(path, [out])
     return path

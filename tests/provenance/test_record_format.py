@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpfl.errors import InputError
 from dpfl.files import record_path
-from dpfl.provenance.record import Stage
+from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.record_format import read_record
 
 
@@ -19,7 +19,7 @@ def record(tmp_path, monkeypatch):
     source, output = tmp_path / "in é.csv", tmp_path / "out.csv"
     source.write_text("1")
     output.write_text("2")
-    stage = Stage("train", ("dpfl.grid.expansion",), {"paper": "x"}, (0, 1))
+    stage = StageRecorder("train", ("dpfl.grid.expansion",), {"paper": "x"}, (0, 1))
     stage.reads([source])
     stage.write(record_path(output), [output])
     return record_path(output)

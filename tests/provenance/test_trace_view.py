@@ -6,7 +6,7 @@ import pytest
 
 from dpfl.files import file_sha256, record_path
 from dpfl.provenance import trace, trace_view
-from dpfl.provenance.record import Stage
+from dpfl.provenance.record import StageRecorder
 
 
 @pytest.fixture
@@ -15,10 +15,10 @@ def many(chain):
     parts = [chain / f"part{number}.csv" for number in range(4)]
     for part in parts:
         part.write_text(part.name)
-    Stage("parts", ("dpfl.grid.expansion",)).write(record_path(parts[0]), parts)
+    StageRecorder("parts", ("dpfl.grid.expansion",)).write(record_path(parts[0]), parts)
     table = chain / "sum.csv"
     table.write_text("sum")
-    stage = Stage("sum", ("dpfl.grid.expansion",))
+    stage = StageRecorder("sum", ("dpfl.grid.expansion",))
     stage.reads(parts)
     stage.write(record_path(table), [table])
     trace.writers.cache_clear()

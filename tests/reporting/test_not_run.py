@@ -5,7 +5,7 @@ import pytest
 from dpfl.catalog import load
 from dpfl.reporting import figures, tables
 from dpfl.reporting.claims import Outcome, evaluate
-from dpfl.reporting.results import NotRun, Results, read_csv
+from dpfl.reporting.results import NotRunError, Results, read_csv
 
 FROM_RUNS = {
     "lowy2021": (["paired_differences", "mnist_differences", "theory_slopes"], ["figure_2", "mnist", "theory_rates"]),
@@ -31,10 +31,10 @@ def test_the_reason_stands_on_the_page_and_comes_back_as_an_error(tmp_path):
     results = Results(tmp_path, {})
     paths = tables.make("lowy2021", "price", results, tmp_path / "tables")
     assert "no run of lowy2021" in paths[1].read_text() and read_csv(paths[0]).columns.tolist() == ["not_run"]
-    with pytest.raises(NotRun, match="no run of lowy2021"):
+    with pytest.raises(NotRunError, match="no run of lowy2021"):
         results.table("lowy2021", "price")
     figures.make("lowy2021", "mnist", results, tmp_path / "figures")
-    with pytest.raises(NotRun, match="ldp_classification"):
+    with pytest.raises(NotRunError, match="ldp_classification"):
         results.figure("lowy2021", "mnist")
 
 

@@ -1,12 +1,12 @@
 import pandas as pd
 import pytest
 
-from dpfl.reporting.tables import Page, html_page, latex, markdown
+from dpfl.reporting.tables import TableLayout, html_page, latex, markdown
 
 
 @pytest.fixture
 def page():
-    return Page(pd.DataFrame({"ε": ["2.93"], "a_b": ["97.5 ± 0.1 <b> & 100 %"]}), ["50 % of #1"])
+    return TableLayout(pd.DataFrame({"ε": ["2.93"], "a_b": ["97.5 ± 0.1 <b> & 100 %"]}), ["50 % of #1"])
 
 
 def test_markdown_keeps_text_as_it_is(page):

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
-def real(
+def reals(
     name: str,
     value: ArrayLike,
     *,
@@ -50,32 +50,32 @@ def real(
     return array
 
 
-def scalar(name: str, value: ArrayLike, **bounds) -> float:
+def real(name: str, value: ArrayLike, **bounds) -> float:
     """Return `value` as one float; the bounds are those of `real`. Raises ValueError naming the argument."""
-    array = real(name, value, **bounds)
+    array = reals(name, value, **bounds)
     if array.ndim:
         raise ValueError(f"{name} must be one number, got an array of shape {array.shape}")
     return float(array)
 
 
-def wholes(name: str, value: ArrayLike, **bounds) -> NDArray[np.float64]:
+def integers(name: str, value: ArrayLike, **bounds) -> NDArray[np.float64]:
     """Return `value` as a float64 array of whole numbers; 3.0 is accepted, 10/3 is refused; bounds as in `real`.
 
     Raises ValueError naming the argument and its first offending element.
     """
-    array = real(name, value, **bounds)
+    array = reals(name, value, **bounds)
     fractions = array[np.isfinite(array) & (array != np.floor(array))]
     if fractions.size:
         raise ValueError(f"{name} must be a whole number, got {fractions.flat[0]}")
     return array
 
 
-def whole(name: str, value: ArrayLike, *, at_least: int = 0) -> int:
+def integer(name: str, value: ArrayLike, *, at_least: int = 0) -> int:
     """Return `value` as an int; 3.0 is accepted, 10/3 is refused. Raises ValueError naming the argument."""
-    return int(wholes(name, scalar(name, value, at_least=at_least)))
+    return int(integers(name, real(name, value, at_least=at_least)))
 
 
-def choice(name: str, kind: type[Choice], value: str) -> Choice:
+def member(name: str, kind: type[Choice], value: str) -> Choice:
     """Return `value` as a member of the enum `kind`. Raises ValueError naming the argument and the members."""
     try:
         return kind(value)

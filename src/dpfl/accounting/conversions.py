@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpfl.accounting.arguments import real, wholes
+from dpfl.accounting.arguments import integers, reals
 
 
 def zcdp_to_epsilon(rho: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
@@ -13,7 +13,7 @@ def zcdp_to_epsilon(rho: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
 
     Raises ValueError naming rho or delta. Source: Bun and Steinke 2016, for vandijk2023 (5).
     """
-    rho, log_inverse = real("rho", rho, at_least=0), _log_inverse(delta)
+    rho, log_inverse = reals("rho", rho, at_least=0), _log_inverse(delta)
     return (rho + 2 * np.sqrt(rho * log_inverse))[()]
 
 
@@ -24,8 +24,8 @@ def tcdp_to_epsilon(rho: ArrayLike, omega: ArrayLike, delta: ArrayLike) -> NDArr
     rho >= 0, omega in (1, inf]; shapes broadcast. Raises ValueError naming the argument.
     Source: Bun et al. 2018, for vandijk2023 section 3.3.
     """
-    rho, log_inverse = real("rho", rho, at_least=0), _log_inverse(delta)
-    omega = real("omega", omega, above=1, infinite=True)
+    rho, log_inverse = reals("rho", rho, at_least=0), _log_inverse(delta)
+    omega = reals("omega", omega, above=1, infinite=True)
     last = np.minimum(omega, 1e100)  # its square stays finite; beyond every best order
     inside = (log_inverse <= (last - 1) ** 2 * rho) | (log_inverse == 0)
     truncated = rho * np.where(inside, 1.0, last) + log_inverse / (last - 1)
@@ -39,8 +39,8 @@ def rdp_to_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: ArrayLike, 
     - ln(order)/(order - 1). Never below 0; delta of any shape. Raises ValueError naming the argument.
     Source: Mironov 2017, Proposition 3; tight: Canonne, Kamath and Steinke 2020, Proposition 12.
     """
-    orders = np.atleast_1d(real("orders", orders, above=1))
-    divergences = np.atleast_1d(real("divergences", divergences, at_least=0, infinite=True))
+    orders = np.atleast_1d(reals("orders", orders, above=1))
+    divergences = np.atleast_1d(reals("divergences", divergences, at_least=0, infinite=True))
     if orders.ndim != 1 or orders.shape != divergences.shape:
         raise ValueError(f"divergences must have the 1-D shape of orders, got {divergences.shape} and {orders.shape}")
     gain = np.log1p(-1 / orders) - np.log(orders) / (orders - 1) if tight else np.zeros_like(orders)
@@ -54,8 +54,8 @@ def loss_tail(t: ArrayLike, rho: ArrayLike, omega: ArrayLike = np.inf) -> NDArra
     e^{-t^2/(4 rho)} up to t = 2 rho (omega - 1), then e^{(omega - 1)^2 rho - (omega - 1) t}; shapes broadcast.
     Raises ValueError naming the argument. Source: vandijk2023 section 3.3.
     """
-    t, rho = real("t", t, at_least=0), real("rho", rho, above=0)
-    slope = np.minimum(real("omega", omega, above=1, infinite=True) - 1, t / (2 * rho))
+    t, rho = reals("t", t, at_least=0), reals("rho", rho, above=0)
+    slope = np.minimum(reals("omega", omega, above=1, infinite=True) - 1, t / (2 * rho))
     return np.exp(-slope * (t - slope * rho))[()]
 
 
@@ -66,7 +66,7 @@ def gaussian_zcdp(mu: ArrayLike) -> NDArray[np.float64]:
     times (shuffled epochs). Subsampled batches break it: a record may be used more often, which high orders
     see (`tradeoff.revealed_renyi` from order 2, `tradeoff.poisson_renyi` at high ones).
     """
-    return (real("mu", mu, at_least=0) ** 2 / 2)[()]
+    return (reals("mu", mu, at_least=0) ** 2 / 2)[()]
 
 
 def advanced_composition(
@@ -78,8 +78,8 @@ def advanced_composition(
     epsilon >= 0, delta in [0, 1], rounds >= 1, slack in (0, 1]; shapes broadcast; epsilon is inf where it
     overflows. Raises ValueError naming the argument. Source: vandijk2023 section 3.2.
     """
-    epsilon, delta = real("epsilon", epsilon, at_least=0), real("delta", delta, at_least=0, at_most=1)
-    rounds, slack = wholes("rounds", rounds, at_least=1), real("slack", slack, above=0, at_most=1)
+    epsilon, delta = reals("epsilon", epsilon, at_least=0), reals("delta", delta, at_least=0, at_most=1)
+    rounds, slack = integers("rounds", rounds, at_least=1), reals("slack", slack, above=0, at_most=1)
     with np.errstate(over="ignore"):
         drift = rounds * epsilon * np.expm1(epsilon) / 2
     spread = np.sqrt(-2 * rounds * np.log(slack)) * epsilon
@@ -109,15 +109,15 @@ def group_delta_bound(epsilon: ArrayLike, delta: ArrayLike, g: ArrayLike) -> NDA
 
 def _log_inverse(delta: ArrayLike) -> NDArray[np.float64]:
     """ln(1/delta) of a checked delta."""
-    return -np.log(real("delta", delta, above=0, at_most=1))
+    return -np.log(reals("delta", delta, above=0, at_most=1))
 
 
 def _group(epsilon: ArrayLike, delta: ArrayLike, g: ArrayLike) -> tuple[NDArray, NDArray, NDArray]:
     """Checked epsilon, delta and group size."""
     return (
-        real("epsilon", epsilon, at_least=0),
-        real("delta", delta, at_least=0, at_most=1),
-        wholes("g", g, at_least=1),
+        reals("epsilon", epsilon, at_least=0),
+        reals("delta", delta, at_least=0, at_most=1),
+        integers("g", g, at_least=1),
     )
 
 

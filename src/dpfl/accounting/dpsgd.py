@@ -21,7 +21,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from dpfl.accounting.arguments import choice, scalar, whole
+from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.elementwise import elementwise
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
@@ -73,16 +73,16 @@ def epsilon(
     share their dominating pair; "pld" (Doroshenko et al. 2022, connect the dots) knows replace_one as well.
     Raises ValueError naming the argument.
     """
-    relation = choice("neighbouring", Neighbouring, neighbouring)
+    relation = member("neighbouring", Neighbouring, neighbouring)
     spent = _accountant(accountant)
     if relation is Neighbouring.REPLACE_ONE and spent is not _pld_epsilon:
         raise ValueError(f"neighbouring 'replace_one' is not known to accountant {accountant!r}: use 'pld'")
 
     def one(noise_multiplier: float, sample_rate: float, steps: float, delta: float) -> float:
-        sigma = scalar("noise_multiplier", noise_multiplier, above=0)
-        rate = scalar("sample_rate", sample_rate, above=0, at_most=1)
-        count = whole("steps", steps)
-        failure = scalar("delta", delta, above=0, below=1)
+        sigma = real("noise_multiplier", noise_multiplier, above=0)
+        rate = real("sample_rate", sample_rate, above=0, at_most=1)
+        count = integer("steps", steps)
+        failure = real("delta", delta, above=0, below=1)
         return spent(sigma, rate, count, failure, relation) if count else 0.0
 
     return elementwise(one, noise_multiplier=noise_multiplier, sample_rate=sample_rate, steps=steps, delta=delta)
@@ -108,10 +108,10 @@ def noise_multiplier(
     _accountant(accountant)
 
     def one(target_epsilon: float, sample_rate: float, steps: float, delta: float) -> float:
-        target = scalar("target_epsilon", target_epsilon, above=0)
-        rate = scalar("sample_rate", sample_rate, above=0, at_most=1)
-        count = whole("steps", steps, at_least=1)
-        failure = scalar("delta", delta, above=0, below=1)
+        target = real("target_epsilon", target_epsilon, above=0)
+        rate = real("sample_rate", sample_rate, above=0, at_most=1)
+        count = integer("steps", steps, at_least=1)
+        failure = real("delta", delta, above=0, below=1)
         if accountant == "pld":
             return _calibrate_pld(target, rate, count, failure)
         return _calibrate_opacus(target, rate, count, failure, accountant)
@@ -135,7 +135,7 @@ def statement(
     Arguments as for `epsilon`; `clip_norm` > 0 is the norm bound of one record's gradient. Under replace_one
     `epsilon_rdp` is nan: Opacus's accountant does not know it. Raises ValueError naming the argument.
     """
-    relation = choice("neighbouring", Neighbouring, neighbouring)
+    relation = member("neighbouring", Neighbouring, neighbouring)
     run = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps, "delta": delta}
     rdp_answers = relation is not Neighbouring.REPLACE_ONE
     return PrivacyStatement(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx
 
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import reals
 
 Array = NDArray[np.float64]
 
@@ -145,7 +145,7 @@ def _descent(x: Array) -> Array:
 
 def _checked(epsilon: ArrayLike, r: ArrayLike, function: Callable[[Array, Array], Array]) -> Array:
     """Check and broadcast the two arguments, then apply `function` block by block."""
-    epsilon, r = np.broadcast_arrays(real("epsilon", epsilon, at_least=0.0), real("r", r, at_least=0.0))
+    epsilon, r = np.broadcast_arrays(reals("epsilon", epsilon, at_least=0.0), reals("r", r, at_least=0.0))
     if epsilon.size <= _BLOCK:
         return function(epsilon, r)
     result = np.empty(epsilon.shape)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfinv, ndtr, ndtri
 
-from dpfl.accounting.arguments import real, wholes
+from dpfl.accounting.arguments import integers, reals
 from dpfl.accounting.gaussian_divergence import log_theta, theta
 from dpfl.accounting.roots import root
 
@@ -19,7 +19,7 @@ def delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     Guarantee: mu-GDP holds if and only if (epsilon, delta)-DP holds for all epsilon >= 0.
     Raises ValueError naming epsilon or mu. Source: vandijk2023 (6).
     """
-    return theta(real("epsilon", epsilon, at_least=0), real("mu", mu, at_least=0))
+    return theta(reals("epsilon", epsilon, at_least=0), reals("mu", mu, at_least=0))
 
 
 def epsilon(delta: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
@@ -29,7 +29,7 @@ def epsilon(delta: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     Raises ValueError naming delta or mu. Source: inverse of vandijk2023 (6) in epsilon.
     """
     delta, mu = np.broadcast_arrays(
-        real("delta", delta, at_least=0, at_most=1), real("mu", mu, at_least=0, at_most=_LARGEST_MU)
+        reals("delta", delta, at_least=0, at_most=1), reals("mu", mu, at_least=0, at_most=_LARGEST_MU)
     )
     found = np.where((delta == 0) & (mu > 0), np.inf, 0.0)
     open_ = (delta > 0) & (delta < theta(0.0, mu))
@@ -47,7 +47,7 @@ def mu(epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
     Raises ValueError naming epsilon or delta. Source: inverse of vandijk2023 (6) in mu.
     """
     epsilon, delta = np.broadcast_arrays(
-        real("epsilon", epsilon, at_least=0), real("delta", delta, at_least=0, at_most=1)
+        reals("epsilon", epsilon, at_least=0), reals("delta", delta, at_least=0, at_most=1)
     )
     found = np.where(delta == 1, np.inf, 0.0)
     open_ = (delta > 0) & (delta < 1)
@@ -80,8 +80,8 @@ def tradeoff(alpha: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     alpha in [0, 1], mu in [0, inf]. Convex, decreasing, at most 1 - alpha, its own inverse.
     Raises ValueError naming alpha or mu. Source: vandijk2023 section 4.1.
     """
-    alpha = real("alpha", alpha, at_least=0, at_most=1)
-    mu = np.minimum(real("mu", mu, at_least=0, infinite=True), _LARGEST_MU)
+    alpha = reals("alpha", alpha, at_least=0, at_most=1)
+    mu = np.minimum(reals("mu", mu, at_least=0, infinite=True), _LARGEST_MU)
     return np.minimum(ndtr(-ndtri(alpha) - mu), 1 - alpha)[()]
 
 
@@ -91,7 +91,7 @@ def compose(mus: ArrayLike) -> NDArray[np.float64]:
     mus: shape (..., k), each >= 0; returns shape (...). Tight also under adaptive composition.
     Raises ValueError naming mus. Source: vandijk2023 section 4.3.
     """
-    mus = np.atleast_1d(real("mus", mus, at_least=0))
+    mus = np.atleast_1d(reals("mus", mus, at_least=0))
     largest = np.max(mus, axis=-1, keepdims=True, initial=0.0)
     scale = np.where(largest > 0, largest, 1.0)
     return (scale[..., 0] * np.sqrt(np.sum((mus / scale) ** 2, axis=-1)))[()]
@@ -102,7 +102,7 @@ def group(mu: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
 
     mu >= 0, g >= 1 whole; shapes broadcast. Raises ValueError naming mu or g. Source: vandijk2023 section 4.6.
     """
-    return (real("mu", mu, at_least=0) * wholes("g", g, at_least=1))[()]
+    return (reals("mu", mu, at_least=0) * integers("g", g, at_least=1))[()]
 
 
 def renyi(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
@@ -111,7 +111,7 @@ def renyi(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     order > 0, mu >= 0; shapes broadcast. Raises ValueError naming order or mu.
     Source: vandijk2023 before (5), with the sign of the exponent mended: E[e^{(order - 1) Z}].
     """
-    return (real("order", order, above=0) * real("mu", mu, at_least=0) ** 2 / 2)[()]
+    return (reals("order", order, above=0) * reals("mu", mu, at_least=0) ** 2 / 2)[()]
 
 
 def loss_exceeds(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
@@ -120,7 +120,7 @@ def loss_exceeds(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     It is larger than delta(epsilon, mu): (epsilon, delta)-DP does not bound the loss by epsilon with
     probability 1 - delta, as vandijk2023 section 3.2 has it. epsilon >= 0, mu >= 0 (0 at mu = 0).
     """
-    epsilon, mu = np.broadcast_arrays(real("epsilon", epsilon, at_least=0), real("mu", mu, at_least=0))
+    epsilon, mu = np.broadcast_arrays(reals("epsilon", epsilon, at_least=0), reals("mu", mu, at_least=0))
     spread = np.where(mu > 0, mu, 1.0)
     with np.errstate(over="ignore"):
         ratio = epsilon / spread

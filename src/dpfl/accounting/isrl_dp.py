@@ -16,7 +16,7 @@ from scipy.special import log_ndtr, logsumexp, ndtr
 from scipy.stats import binom
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.arguments import real, scalar, whole, wholes
+from dpfl.accounting.arguments import integer, integers, real, reals
 from dpfl.accounting.elementwise import elementwise
 from dpfl.accounting.gaussian_divergence import theta
 from dpfl.accounting.privacy_profiles import composed_epsilon, composed_pair_epsilon
@@ -49,7 +49,9 @@ def advanced_composition_variance(
     epsilon, delta, lipschitz, rounds, records = _run(epsilon, delta, lipschitz, rounds, records)
     if np.any(epsilon > np.log(2 / delta)):
         raise ValueError("epsilon must be at most ln(2/delta) (lowy2021 Theorem 2.1)")
-    logarithms = np.log(2.5 * rounds * real("batch_share", batch_share, above=0, at_most=1) / delta) * np.log(2 / delta)
+    logarithms = np.log(2.5 * rounds * reals("batch_share", batch_share, above=0, at_most=1) / delta) * np.log(
+        2 / delta
+    )
     return 256 * lipschitz**2 * rounds * logarithms / (records * epsilon) ** 2
 
 
@@ -73,8 +75,8 @@ def one_pass_variance(*, epsilon: ArrayLike, delta: ArrayLike, lipschitz: ArrayL
     0 < `epsilon` <= 1, `delta` in (0, 1). Source: lowy2021, one-pass Algorithm 2. Raises ValueError naming
     the argument.
     """
-    epsilon, delta = real("epsilon", epsilon, above=0, at_most=1), real("delta", delta, above=0, below=1)
-    return 8 * real("lipschitz", lipschitz, above=0) ** 2 * np.log(1.25 / delta) / epsilon**2
+    epsilon, delta = reals("epsilon", epsilon, above=0, at_most=1), reals("delta", delta, above=0, below=1)
+    return 8 * reals("lipschitz", lipschitz, above=0) ** 2 * np.log(1.25 / delta) / epsilon**2
 
 
 def least_batch_advanced(*, epsilon: ArrayLike, delta: ArrayLike, rounds: ArrayLike, records: ArrayLike) -> Array:
@@ -99,8 +101,8 @@ def largest_moments_epsilon(*, batch_size: ArrayLike, steps: ArrayLike, records:
     Local SGD with K local steps on single records has B = 1 and T = K R, so 4 K R / n^2. Arrays broadcast.
     Raises ValueError naming the argument.
     """
-    batch, steps = wholes("batch_size", batch_size, at_least=1), wholes("steps", steps, at_least=1)
-    return 4 * steps * (batch / wholes("records", records, at_least=1)) ** 2
+    batch, steps = integers("batch_size", batch_size, at_least=1), integers("steps", steps, at_least=1)
+    return 4 * steps * (batch / integers("records", records, at_least=1)) ** 2
 
 
 def epsilon(
@@ -125,7 +127,7 @@ def epsilon(
         raise ValueError(f"sampling must be FULL, FIXED or WITH_REPLACEMENT here, got {sampling!r}")
 
     def one(noise_multiplier: float, batch_size: float, records: float, steps: float, delta: float) -> float:
-        move = 2 / scalar("noise_multiplier", noise_multiplier, above=0)
+        move = 2 / real("noise_multiplier", noise_multiplier, above=0)
         batch, n, count, failure = _steps(batch_size, records, steps, delta)
         if sampling is Sampling.WITH_REPLACEMENT:
             return _sampled_epsilon(_Multiplicity(batch, n, _LOST * failure / count), move, count, failure)
@@ -149,7 +151,7 @@ def clipped_mean_epsilon(
     moves by 2L however small its share. `sigma_over_lipschitz` > 0. Relation: replace_one. An upper bound that
     a batch of gradients in balance comes near. Raises ValueError naming the argument.
     """
-    move = 2 / scalar("sigma_over_lipschitz", sigma_over_lipschitz, above=0)
+    move = 2 / real("sigma_over_lipschitz", sigma_over_lipschitz, above=0)
     batch, n, count, failure = _steps(batch_size, records, steps, delta)
     return _sampled_epsilon(_Once(-math.expm1(batch * math.log1p(-1 / n)) if n > 1 else 1.0), move, count, failure)
 
@@ -164,7 +166,7 @@ def with_replacement_known_epsilon(
     lies between this and `epsilon`. A lower bound (up to the grid's 1e-4) and so no guarantee.
     Raises ValueError naming the argument.
     """
-    move = 2 / scalar("noise_multiplier", noise_multiplier, above=0)
+    move = 2 / real("noise_multiplier", noise_multiplier, above=0)
     batch, n, count, failure = _steps(batch_size, records, steps, delta)
     drawn = _Multiplicity(batch, n, _LOST * failure / count)
     shifts = np.concatenate([[0.0], drawn.times]) * move
@@ -226,21 +228,21 @@ def _run(
 ) -> tuple[Array, Array, Array, Array, Array]:
     """The arguments of a noise formula, each in its range."""
     return (
-        real("epsilon", epsilon, above=0),
-        real("delta", delta, above=0, below=1),
-        real("lipschitz", lipschitz, above=0),
-        wholes("rounds", rounds, at_least=1),
-        wholes("records", records, at_least=1),
+        reals("epsilon", epsilon, above=0),
+        reals("delta", delta, above=0, below=1),
+        reals("lipschitz", lipschitz, above=0),
+        integers("rounds", rounds, at_least=1),
+        integers("records", records, at_least=1),
     )
 
 
 def _steps(batch_size: float, records: float, steps: float, delta: float) -> tuple[int, int, int, float]:
     """The arguments of an accountant, each in its range."""
     return (
-        whole("batch_size", batch_size, at_least=1),
-        whole("records", records, at_least=1),
-        whole("steps", steps, at_least=1),
-        scalar("delta", delta, above=0, below=1),
+        integer("batch_size", batch_size, at_least=1),
+        integer("records", records, at_least=1),
+        integer("steps", steps, at_least=1),
+        real("delta", delta, above=0, below=1),
     )
 
 

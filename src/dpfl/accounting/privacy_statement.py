@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields
 from enum import Enum
 
-from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.arguments import integer, real
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
 
@@ -40,16 +40,16 @@ class PrivacyStatement:
             raise ValueError(f"sampling must be a Sampling, got {self.sampling!r}")
         if not isinstance(self.neighbouring, Neighbouring):
             raise ValueError(f"neighbouring must be a Neighbouring, got {self.neighbouring!r}")
-        whole("records", self.records, at_least=1)
-        whole("steps", self.steps)
-        scalar("sample_rate", self.sample_rate, at_least=0, at_most=1)
-        scalar("clip_norm", self.clip_norm, above=0, infinite=True)
-        scalar("noise_multiplier", self.noise_multiplier, at_least=0)
-        scalar("delta", self.delta, at_least=0, below=1)
+        integer("records", self.records, at_least=1)
+        integer("steps", self.steps)
+        real("sample_rate", self.sample_rate, at_least=0, at_most=1)
+        real("clip_norm", self.clip_norm, above=0, infinite=True)
+        real("noise_multiplier", self.noise_multiplier, at_least=0)
+        real("delta", self.delta, at_least=0, below=1)
         for name in ("epsilon_rdp", "epsilon_pld"):
             value = getattr(self, name)
             if not math.isnan(value):
-                scalar(name, value, at_least=0, infinite=True)
+                real(name, value, at_least=0, infinite=True)
 
     @classmethod
     def not_private(

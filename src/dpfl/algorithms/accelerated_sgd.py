@@ -14,15 +14,15 @@ from typing import Protocol as Interface
 
 import numpy as np
 
-from dpfl.engine.federated_rounds import Aggregate, Points, Protocol, mean_of_last
+from dpfl.engine.federated_rounds import Aggregate, Hyperparameters, Protocol, mean_of_last
 from dpfl.mechanisms.projection import project
 from dpfl.models.glm import Array
 
 
-class Gradients(Interface):
+class NoisyGradientSource(Interface):
     """Where a round's noisy gradient comes from: minibatch.NoisyGradients, or one_pass.OneRecordGradients."""
 
-    points: Points
+    points: Hyperparameters
     protocol: Protocol
     shape: tuple[int, ...]
     """(trials, repetitions, features, models)."""
@@ -32,7 +32,7 @@ class Gradients(Interface):
 
 
 @dataclass(frozen=True)
-class Stage:
+class Restart:
     """One run of Algorithm 2: its rounds R_k, and gamma (models,), the inverse scale of its steps."""
 
     rounds: int
@@ -84,7 +84,9 @@ def affordable_rounds(*, smoothness: float, strong_convexity: float, rounds: int
     return tuple(stop - start for start, stop in itertools.pairwise(shares))
 
 
-def iterates(gradients: Gradients, stages: Sequence[Stage], strong_convexity: float = 0.0) -> Iterator[Array]:
+def iterates(
+    gradients: NoisyGradientSource, stages: Sequence[Restart], strong_convexity: float = 0.0
+) -> Iterator[Array]:
     """Yield w^ag after every round, (trials, repetitions, features, models), from w_0 = 0.
 
     Every round asks for the participants' mean noisy gradient at w^md; each stage starts anew from the last one's
@@ -116,8 +118,8 @@ def iterates(gradients: Gradients, stages: Sequence[Stage], strong_convexity: fl
 
 
 def run(
-    gradients: Gradients,
-    stages: Sequence[Stage],
+    gradients: NoisyGradientSource,
+    stages: Sequence[Restart],
     strong_convexity: float = 0.0,
     progress: Callable[[], None] = lambda: None,
 ) -> Array:

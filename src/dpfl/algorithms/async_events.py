@@ -67,7 +67,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Gradients:
+class GradientEvent:
     """Client `client` adds the clipped gradients of a part of its round's batch, at its present model.
 
     The part goes from `start` to `stop`, shares of the batch in [0, 1].
@@ -104,11 +104,11 @@ class Interrupt:
 
 
 @dataclass(frozen=True)
-class Measure:
+class EvaluateEvent:
     """The clients have together computed as many gradients as one more epoch has: look at the server's model."""
 
 
-Operation = Gradients | EndRound | ServerStep | Interrupt | Measure
+Operation = GradientEvent | EndRound | ServerStep | Interrupt | EvaluateEvent
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ class _Simulation:
             if self.measured + 1 == self.epochs and self.in_flight:
                 return
             self.measured += 1
-            self.operations.append(Measure())
+            self.operations.append(EvaluateEvent())
 
     def _receive_model(self, client: int, number: int) -> None:
         """The interrupt: a newer model replaces the client's, also within a round; an older one is dropped."""
@@ -301,7 +301,7 @@ class _Simulation:
         """Compute the batch's gradients up to a share of it."""
         state = self.states[client]
         if until > state.done:
-            self.operations.append(Gradients(client, state.round, state.done, until))
+            self.operations.append(GradientEvent(client, state.round, state.done, until))
             state.done = until
 
     def _arrival(self, client: int, number: int, direction: int, loss: float) -> float | None:

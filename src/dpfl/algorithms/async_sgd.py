@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms.async_events import EndRound, Gradients, Interrupt, Measure, Program, ServerStep
+from dpfl.algorithms.async_events import EndRound, EvaluateEvent, GradientEvent, Interrupt, Program, ServerStep
 from dpfl.engine.evaluation import accuracy_pct
-from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import GradientRule
 from dpfl.errors import InputError
 from dpfl.mechanisms.noise import arsinh_noise, base_noise
@@ -22,7 +22,7 @@ from dpfl.randomness import generator
 
 
 @dataclass(frozen=True)
-class Postures:
+class NoiseSchedule:
     """What differs between the stacked models, round by round.
 
     clip_norms > 0 (infinite: none), noise_stds >= 0 (of the Gaussian noise on a batch's sum), arsinh_scales > 0
@@ -70,7 +70,7 @@ class Trained:
     accuracy_pct: list[list[float]]
 
 
-def replay(federation: Federation, program: Program, postures: Postures, tick: Callable[[], None]) -> Trained:
+def replay(federation: Federation, program: Program, postures: NoiseSchedule, tick: Callable[[], None]) -> Trained:
     """Carry out `program` for every variant at once, from the module's weights; `tick` is called after each round.
 
     A round: U = sum of clipped gradients + noise; the client steps by step_size U / batch size, and sends U / batch
@@ -81,10 +81,10 @@ def replay(federation: Federation, program: Program, postures: Postures, tick: C
     compression are post-processing of earlier releases, or depend on no record: every round's guarantee holds whatever
     model it starts from, and the run's is their composition, as in a synchronous run.
     """
-    machine = _Machine(federation, program, postures)
+    machine = _Executor(federation, program, postures)
     for operation in program.operations:
         match operation:
-            case Gradients():
+            case GradientEvent():
                 machine.gradients(operation)
             case EndRound():
                 machine.end_round(operation)
@@ -93,19 +93,19 @@ def replay(federation: Federation, program: Program, postures: Postures, tick: C
                 machine.server_step(operation)
             case Interrupt():
                 machine.interrupt(operation)
-            case Measure():
+            case EvaluateEvent():
                 machine.measure()
     return Trained(machine.server, [list(each) for each in zip(*machine.accuracies, strict=True)])
 
 
-class _Machine:
+class _Executor:
     """The models of clients and server, all variants of each in one tensor (variants, parameters)."""
 
-    def __init__(self, federation: Federation, program: Program, postures: Postures):
+    def __init__(self, federation: Federation, program: Program, postures: NoiseSchedule):
         self.federation, self.postures = federation, postures
         inputs = federation.train[0]
         parameters = {name: value.detach() for name, value in federation.module.named_parameters()}
-        initial = Layout.of(federation.module).flatten(parameters).to(inputs.device, inputs.dtype)
+        initial = ParameterVector.of(federation.module).flatten(parameters).to(inputs.device, inputs.dtype)
         self.server = initial.repeat(len(postures.kept_shares), 1)
         self.clients = [self.server.clone() for _ in federation.shares]
         self.sums = [torch.zeros_like(self.server) for _ in federation.shares]
@@ -115,7 +115,7 @@ class _Machine:
         self.published: dict[int, Tensor] = {}
         self.accuracies: list[list[float]] = []
 
-    def gradients(self, part: Gradients) -> None:
+    def gradients(self, part: GradientEvent) -> None:
         """Add the clipped gradients of a part of the round's batch."""
         client, cached = part.client, self.batches[part.client]
         if cached is None or cached[0] != part.round:

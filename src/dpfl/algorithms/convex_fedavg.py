@@ -7,24 +7,24 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfl.algorithms.projected_sgd import Points
+from dpfl.algorithms.projected_sgd import ProjectedHyperparameters
 from dpfl.engine.batches import _draws
 from dpfl.mechanisms.projection import project
-from dpfl.models.glm import Array, Loss, Records, clipped_gradient_sums
+from dpfl.models.glm import Array, FactoredRecords, Loss, clipped_gradient_sums
 from dpfl.randomness import generator
 
 
-def shares(seed: int, users: int, clients: int) -> NDArray[np.int64]:
+def deal_records(seed: int, users: int, clients: int) -> NDArray[np.int64]:
     """Return which records each client holds, (clients, users / clients): a uniform partition."""
     return generator(seed, "partition").permutation(users).reshape(clients, users // clients)
 
 
-def averaged(
+def fedavg(
     loss: Loss,
-    records: Records,
+    records: FactoredRecords,
     held: NDArray[np.int64],
     seeds: Sequence[int],
-    points: Points,
+    points: ProjectedHyperparameters,
     *,
     passes: int,
     size: int,

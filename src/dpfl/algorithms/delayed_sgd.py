@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfl.algorithms.projected_sgd import Points
+from dpfl.algorithms.projected_sgd import ProjectedHyperparameters
 from dpfl.engine.batches import _draws
 from dpfl.mechanisms.projection import project
-from dpfl.models.glm import Array, Loss, Records, clipped_gradient_sums
+from dpfl.models.glm import Array, FactoredRecords, Loss, clipped_gradient_sums
 from dpfl.randomness import generator
 
 
-def late(
+def delayed_sgd(
     loss: Loss,
-    records: Records,
+    records: FactoredRecords,
     held: NDArray[np.int64],
     seeds: Sequence[int],
-    points: Points,
+    points: ProjectedHyperparameters,
     *,
     passes: int,
     size: int,

@@ -18,7 +18,7 @@ from dpfl.engine.evaluation import accuracy_pct
 from dpfl.engine.model_distances import distances, references
 from dpfl.engine.parameter_vector import aligned
 from dpfl.engine.per_record_gradients import StackedGradients
-from dpfl.engine.sgd import SGD, Variants
+from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.mechanisms.noise import base_noise
 
 
@@ -90,7 +90,7 @@ class FederatedAveraging:
 
     module: nn.Module
     gradients: StackedGradients
-    variants: Variants
+    variants: StackedHyperparameters
     schedule: Schedule
     shares: list[NDArray[np.int64]]
     initial: Tensor
@@ -188,7 +188,9 @@ class FederatedAveraging:
             address = {"seed": self.seed, "client": clients[group], "epoch": state.epoch, "step": step}
             return base_noise(weights.shape[-1], **address, dtype=weights.dtype, device=weights.device)
 
-        variants = Variants(self.variants.clip_norms[chosen], self.variants.noise_multipliers[here, chosen])
+        variants = StackedHyperparameters(
+            self.variants.clip_norms[chosen], self.variants.noise_multipliers[here, chosen]
+        )
         sgd = SGD(self.gradients, variants, self.learning_rate, self.momentum)
         expected = [expected_batch_size(len(share), self.batch_size) for share in shares]
         sgd.epoch(weights, velocity, self.train, batches, expected, noise)

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from dpfl.engine.federated_rounds import Points, Protocol, Trials, draw_round, mean_of_last
+from dpfl.engine.federated_rounds import Hyperparameters, Protocol, Trials, draw_round, mean_of_last
 from dpfl.mechanisms.projection import project
-from dpfl.models.glm import Array, Loss, Records
+from dpfl.models.glm import Array, FactoredRecords, Loss
 
 BLOCK_STEPS = 16
 """Local steps between two updates of the stacked models: about the fastest for 7 to 50 features."""
 
 
-def iterates(trials: Trials, points: Points, protocol: Protocol) -> Iterator[Array]:
+def local_sgd(trials: Trials, points: Hyperparameters, protocol: Protocol) -> Iterator[Array]:
     """Yield the server's model after every round, (trials, repetitions, features, models), from w = 0.
 
     A round: every participant starts at the server's model and takes K = batch_size steps, each along ONE record's
@@ -29,7 +29,7 @@ def iterates(trials: Trials, points: Points, protocol: Protocol) -> Iterator[Arr
     Raises ValueError where the protocol does not fit the trials.
     """
     protocol.fits(trials)
-    records = Records.of(trials.x, trials.y)
+    records = FactoredRecords.of(trials.x, trials.y)
     stack = (len(trials.seeds), protocol.repetitions)
     server = np.zeros((*stack, trials.x.shape[-1], len(points.step_size)))
     constrained = points.projected or points.regularisation is not None
@@ -51,7 +51,9 @@ def iterates(trials: Trials, points: Points, protocol: Protocol) -> Iterator[Arr
         yield server
 
 
-def block_movement(loss: Loss, weights: Array, records: Records, noise: Array, points: Points) -> Array:
+def block_movement(
+    loss: Loss, weights: Array, records: FactoredRecords, noise: Array, points: Hyperparameters
+) -> Array:
     """Return how far consecutive noisy steps, one a record, move down from `weights` (..., features, models).
 
     records (..., steps, ...) and noise (..., steps, features) are in the order of the steps. Step k sees the score
@@ -79,6 +81,8 @@ def block_movement(loss: Loss, weights: Array, records: Records, noise: Array, p
     return moved
 
 
-def run(trials: Trials, points: Points, protocol: Protocol, progress: Callable[[], None] = lambda: None) -> Array:
+def averaged_local_sgd(
+    trials: Trials, points: Hyperparameters, protocol: Protocol, progress: Callable[[], None] = lambda: None
+) -> Array:
     """Return the outputs of noisy local SGD, the mean of the last iterates; see `iterates` and `mean_of_last`."""
-    return mean_of_last(iterates(trials, points, protocol), protocol.rounds, protocol.last_iterates, progress)
+    return mean_of_last(local_sgd(trials, points, protocol), protocol.rounds, protocol.last_iterates, progress)

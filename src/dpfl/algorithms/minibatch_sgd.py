@@ -6,9 +6,18 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from dpfl.engine.federated_rounds import Aggregate, Clipping, Points, Protocol, Round, Trials, draw_round, mean_of_last
+from dpfl.engine.federated_rounds import (
+    Aggregate,
+    Clipping,
+    Hyperparameters,
+    Protocol,
+    Round,
+    Trials,
+    draw_round,
+    mean_of_last,
+)
 from dpfl.mechanisms.projection import project
-from dpfl.models.glm import Array, Records, clipped_gradient_sums
+from dpfl.models.glm import Array, FactoredRecords, clipped_gradient_sums
 
 
 class NoisyGradients:
@@ -20,10 +29,10 @@ class NoisyGradients:
     Raises ValueError where the protocol does not fit the trials.
     """
 
-    def __init__(self, trials: Trials, points: Points, protocol: Protocol) -> None:
+    def __init__(self, trials: Trials, points: Hyperparameters, protocol: Protocol) -> None:
         protocol.fits(trials)
         self.trials, self.points, self.protocol = trials, points, protocol
-        self.records = Records.of(trials.x, trials.y)
+        self.records = FactoredRecords.of(trials.x, trials.y)
         stack, models = (len(trials.seeds), protocol.repetitions), len(points.step_size)
         features, clients = trials.x.shape[-1], protocol.participation.most
         self.shape = (*stack, features, models)
@@ -55,7 +64,7 @@ class NoisyGradients:
         """The sum over the participants of their clipped mean gradients, without noise."""
         loss, size = self.protocol.loss, self.protocol.batch_size
         if self.protocol.clipping is Clipping.RECORD:
-            merged = Records(*(_merge_clients(part) for part in vars(drawn.records).values()))
+            merged = FactoredRecords(*(_merge_clients(part) for part in vars(drawn.records).values()))
             sums = clipped_gradient_sums(loss, weights, merged, self.points.clip_norm, self._lengths, out=self._sums)
             sums /= size
             return sums
@@ -67,7 +76,7 @@ class NoisyGradients:
         return means.sum(axis=2)
 
 
-def iterates(trials: Trials, points: Points, protocol: Protocol) -> Iterator[Array]:
+def minibatch_sgd(trials: Trials, points: Hyperparameters, protocol: Protocol) -> Iterator[Array]:
     """Yield the server's model after every round, (trials, repetitions, features, models), from w = 0.
 
     A round: every participant sends the mean of its K clipped gradients plus N(0, noise_std^2 I); the server steps by
@@ -85,9 +94,11 @@ def iterates(trials: Trials, points: Points, protocol: Protocol) -> Iterator[Arr
         yield weights
 
 
-def run(trials: Trials, points: Points, protocol: Protocol, progress: Callable[[], None] = lambda: None) -> Array:
+def averaged_minibatch_sgd(
+    trials: Trials, points: Hyperparameters, protocol: Protocol, progress: Callable[[], None] = lambda: None
+) -> Array:
     """Return the outputs of noisy minibatch SGD, the mean of the last iterates; see `iterates` and `mean_of_last`."""
-    return mean_of_last(iterates(trials, points, protocol), protocol.rounds, protocol.last_iterates, progress)
+    return mean_of_last(minibatch_sgd(trials, points, protocol), protocol.rounds, protocol.last_iterates, progress)
 
 
 def _merge_clients(part: Array) -> Array:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpfl.accounting.samplers import Sampling
 from dpfl.algorithms.minibatch_sgd import NoisyGradients
-from dpfl.engine.federated_rounds import Points, Protocol, Trials
+from dpfl.engine.federated_rounds import Hyperparameters, Protocol, Trials
 from dpfl.models.glm import Array
 from dpfl.randomness import generator
 
@@ -27,7 +27,7 @@ class OneRecordGradients:
     2.2). Raises ValueError where batch_size is not 1, or the rounds exceed a client's records.
     """
 
-    def __init__(self, trials: Trials, points: Points, protocol: Protocol) -> None:
+    def __init__(self, trials: Trials, points: Hyperparameters, protocol: Protocol) -> None:
         if protocol.batch_size != 1:
             raise ValueError(f"batch_size is {protocol.batch_size}; one pass takes 1 record a round")
         if protocol.rounds > trials.fewest_records:

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.algorithms.projected_sgd import _rows
-from dpfl.models.glm import Records
+from dpfl.models.glm import FactoredRecords
 from dpfl.randomness import generator
 
 
-def in_order(records: Records, orders: NDArray[np.int64]) -> Callable[[int], Records]:
+def ordered_records(records: FactoredRecords, orders: NDArray[np.int64]) -> Callable[[int], FactoredRecords]:
     """Return the source that takes single records in given orders (seeds, records): PNSGD's."""
     return _rows(records, orders[:, :, None])
 

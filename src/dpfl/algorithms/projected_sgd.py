@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpfl.accounting.contraction.pnsgd_orders import Law
 from dpfl.accounting.samplers import Sampling
 from dpfl.mechanisms.projection import project
-from dpfl.models.glm import Array, Loss, Records, clipped_gradient_sums
+from dpfl.models.glm import Array, FactoredRecords, Loss, clipped_gradient_sums
 from dpfl.randomness import generator
 
 BLOCK = 32
@@ -25,7 +25,7 @@ BLOCK = 32
 
 
 @dataclass(frozen=True)
-class Points:
+class ProjectedHyperparameters:
     """The stacked models, leading axis `models` everywhere.
 
     step_size (models, rounds); noise_scale (models,) of a round's mean gradient, in the gradient's unit; radius
@@ -43,11 +43,11 @@ class Points:
         return self.step_size.shape[1]
 
 
-def iterates(
+def projected_sgd(
     loss: Loss,
-    batches: Callable[[int], Records],
+    batches: Callable[[int], FactoredRecords],
     seeds: Sequence[int],
-    points: Points,
+    points: ProjectedHyperparameters,
     *,
     clip_norm: float,
     law: Law = Law.GAUSSIAN,
@@ -86,7 +86,7 @@ def base_noise(seeds: Sequence[int], block: int, features: int, law: Law) -> Arr
     return np.stack([getattr(draw, name)(size=(BLOCK, features)) for draw in draws])
 
 
-def released(models: Iterator[Array], stops: NDArray[np.int64], progress: Callable[[], None]) -> Array:
+def models_at(models: Iterator[Array], stops: NDArray[np.int64], progress: Callable[[], None]) -> Array:
     """Return the models at the rounds `stops` (seeds, models, stops), counted from 1: (seeds, stops, features, models).
 
     Runs `models` (as `iterates` yields them) up to the last stop. `progress` is called after every round.
@@ -116,7 +116,7 @@ def stratified_stops(seed: int, first: int, last: int, draws: int) -> NDArray[np
     return first + np.floor(quantiles * (last - first + 1)).astype(np.int64)
 
 
-class Draw(StrEnum):
+class UserSampling(StrEnum):
     """How the users of a round come about."""
 
     NEW_USERS = "new_users"
@@ -131,27 +131,29 @@ class Draw(StrEnum):
     @property
     def sampling(self) -> Sampling:
         """The sampling of a privacy statement."""
-        by_draw = {Draw.FRESH: Sampling.FIXED, Draw.WITH_REPLACEMENT: Sampling.WITH_REPLACEMENT}
+        by_draw = {UserSampling.FRESH: Sampling.FIXED, UserSampling.WITH_REPLACEMENT: Sampling.WITH_REPLACEMENT}
         return by_draw.get(self, Sampling.SHUFFLED)
 
     @property
     def once(self) -> bool:
         """Whether each user takes part exactly once."""
-        return self in (Draw.NEW_USERS, Draw.ONE_PASS)
+        return self in (UserSampling.NEW_USERS, UserSampling.ONE_PASS)
 
 
-def batches(records: Records, draw: Draw, seeds: Sequence[int], users: int, size: int) -> Callable[[int], Records]:
+def batches(
+    records: FactoredRecords, draw: UserSampling, seeds: Sequence[int], users: int, size: int
+) -> Callable[[int], FactoredRecords]:
     """Return the source of batches of `size` among the first `users` of the records (all of them for NEW_USERS).
 
     Uniform in every case, independent over seeds; blocks are independent but for the partition of ONE_PASS.
     """
-    if draw is Draw.ONE_PASS:
+    if draw is UserSampling.ONE_PASS:
         return _partition(records, seeds, users, size)
-    population = len(records.norms) if draw is Draw.NEW_USERS else users
+    population = len(records.norms) if draw is UserSampling.NEW_USERS else users
 
-    def block_of(block: int) -> Records:
+    def block_of(block: int) -> FactoredRecords:
         draws = [generator(seed, "batches", round=block) for seed in seeds]
-        if draw is Draw.FRESH:
+        if draw is UserSampling.FRESH:
             rows = [[each.choice(population, size, replace=False) for _ in range(BLOCK)] for each in draws]
         else:
             rows = [each.integers(0, population, size=(BLOCK, size)) for each in draws]
@@ -160,16 +162,18 @@ def batches(records: Records, draw: Draw, seeds: Sequence[int], users: int, size
     return block_of
 
 
-def _partition(records: Records, seeds: Sequence[int], users: int, size: int) -> Callable[[int], Records]:
+def _partition(
+    records: FactoredRecords, seeds: Sequence[int], users: int, size: int
+) -> Callable[[int], FactoredRecords]:
     """Return the source that cuts one permutation a seed into batches."""
     orders = np.stack([generator(seed, "partition").permutation(users) for seed in seeds])
     return _rows(records, orders.reshape(len(seeds), users // size, size))
 
 
-def _rows(records: Records, rows: NDArray[np.int64]) -> Callable[[int], Records]:
+def _rows(records: FactoredRecords, rows: NDArray[np.int64]) -> Callable[[int], FactoredRecords]:
     """Return the source that reads the rows (seeds, rounds, batch) block by block."""
 
-    def block_of(block: int) -> Records:
+    def block_of(block: int) -> FactoredRecords:
         rounds = np.arange(block * BLOCK, (block + 1) * BLOCK) % rows.shape[1]
         return records[(rows[:, rounds],)]
 

@@ -18,7 +18,7 @@ from dpfl.engine.batches import epoch_batches, expected_batch_size
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.linear_gradients import LinearGradients
 from dpfl.engine.per_record_gradients import Batch, GradientRule, StackedGradients
-from dpfl.engine.sgd import SGD, Variants
+from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.mechanisms.noise import base_noise
 
 
@@ -81,7 +81,9 @@ def image_scores(run: ClientRun, inputs: Tensor, labels: Tensor, classes: int, i
     bits = torch.as_tensor(included, dtype=inputs.dtype)
     rule = CanaryGradients(LinearGradients(module, cross_entropy), classes, features, bits)
     count = len(run.noise_multipliers)
-    variants = Variants(torch.full((count,), run.clip_norm), torch.tensor(run.noise_multipliers, dtype=torch.float32))
+    variants = StackedHyperparameters(
+        torch.full((count,), run.clip_norm), torch.tensor(run.noise_multipliers, dtype=torch.float32)
+    )
     sgd = SGD(StackedGradients(rule, padded[0], 2**30), variants, run.learning_rate, run.momentum)
     size = (features + canaries + 1) * classes
     weights, velocity = torch.zeros(1, count, size), torch.zeros(1, count, size)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.engine.federated_rounds import Clipping, Participation, Points, Protocol, Trials
+from dpfl.engine.federated_rounds import Clipping, Hyperparameters, Participation, Protocol, Trials
 from dpfl.models.glm import Square
 
 _STEP_SIZE = 1e-9
@@ -55,7 +55,7 @@ def message_scores(
     )  # fmt: skip
     count = len(run.noise_stds)
     step, clip = np.full(count, _STEP_SIZE), np.full(count, run.clip_norm)
-    points = Points(step, clip, np.array(run.noise_stds))
+    points = Hyperparameters(step, clip, np.array(run.noise_stds))
     shift = _pull(run, canaries / len(targets)) / np.maximum(points.noise_std, 1e-12)[:, None]
     drawn = run.batch_size / len(targets)
     scores, before = np.zeros((count, canaries)), np.zeros((count, canaries))

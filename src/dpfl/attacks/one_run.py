@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.arguments import integer, real
 from dpfl.randomness import generator
 
 
@@ -32,11 +32,11 @@ def p_value(*, epsilon: float, delta: float, canaries: int, guesses: int, right:
     Binomial(r, e^epsilon / (1 + e^epsilon)) and i runs over 1 ... m. Guarantee: for every mechanism that is
     (epsilon, delta)-DP in each bit, and every rule of guessing. Raises ValueError naming the argument.
     """
-    epsilon = scalar("epsilon", epsilon, at_least=0)
-    delta = scalar("delta", delta, at_least=0, below=1)
-    canaries = whole("canaries", canaries, at_least=1)
-    guesses = whole("guesses", guesses)
-    right = whole("right", right)
+    epsilon = real("epsilon", epsilon, at_least=0)
+    delta = real("delta", delta, at_least=0, below=1)
+    canaries = integer("canaries", canaries, at_least=1)
+    guesses = integer("guesses", guesses)
+    right = integer("right", right)
     if not right <= guesses <= canaries:
         raise ValueError(f"guesses: {right} right of {guesses} for {canaries} canaries cannot be")
     share = 1 / (1 + math.exp(-epsilon))
@@ -55,7 +55,7 @@ def epsilon_lower_bound(*, delta: float, canaries: int, guesses: int, right: int
     `confidence` in (0, 1). The rule of guessing, and how many guesses, must not depend on the bits.
     Raises ValueError naming the argument.
     """
-    level = 1 - scalar("confidence", confidence, above=0, below=1)
+    level = 1 - real("confidence", confidence, above=0, below=1)
     counts = {"delta": delta, "canaries": canaries, "guesses": guesses, "right": right}
 
     def excess(epsilon: float) -> float:
@@ -76,7 +76,7 @@ def right_guesses(scores: ArrayLike, included: ArrayLike, guesses: int) -> int:
     """
     score: NDArray[np.float64] = np.asarray(scores, dtype=np.float64)
     bits = np.asarray(included).astype(bool)
-    side = whole("guesses", guesses, at_least=2) // 2
+    side = integer("guesses", guesses, at_least=2) // 2
     if score.shape != bits.shape or score.ndim != 1 or 2 * side > len(score):
         raise ValueError(f"guesses: {guesses} for scores of shape {score.shape} and bits of shape {bits.shape}")
     order = np.argsort(score, kind="stable")

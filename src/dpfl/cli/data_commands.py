@@ -12,7 +12,7 @@ from dpfl.files import record_path
 from dpfl.grid import configuration
 from dpfl.grid.sweep import Folders
 from dpfl.progress import progress_bar
-from dpfl.provenance.record import Stage
+from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.record_format import read_record
 
 data_app = typer.Typer(help="Fetch, verify and unpack the datasets; make the demo's stand-ins.", no_args_is_help=True)
@@ -32,7 +32,7 @@ def data_fetch(
     settings = configuration.read(config)["data"]
     folder = Path(settings["folder"]) / "raw" / dataset
     mirror = configured(settings["mirror"])
-    stage = Stage("data fetch", ("dpfl.data.fetch",), {"dataset": dataset, "file": file})
+    stage = StageRecorder("data fetch", ("dpfl.data.fetch",), {"dataset": dataset, "file": file})
     with progress_bar(f"{dataset}/{file}", unit="bytes") as progress:
         path = fetch.fetch(dataset, file, folder, mirror, settings["timeout_seconds"], progress)
     [source] = [source for source in datasets.accepted(dataset, file) if source.file == path.name]
@@ -48,7 +48,7 @@ def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -
     folder = Path(configuration.read(config)["data"]["folder"])
     out = Folders.of(folder, dataset).arrays
     makers = ("dpfl.data.arrays", "dpfl.data.stand_ins")
-    stage = Stage("data arrays", makers, {"dataset": dataset})
+    stage = StageRecorder("data arrays", makers, {"dataset": dataset})
     if datasets.is_published(dataset):
         from dpfl.data.arrays import build_arrays
 
@@ -73,7 +73,7 @@ def features(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> N
     from dpfl.features.scattering import build_features
 
     folders = Folders.of(Path(configuration.read(config)["data"]["folder"]), dataset)
-    stage = Stage("features", ("dpfl.features.scattering",), {"dataset": dataset})
+    stage = StageRecorder("features", ("dpfl.features.scattering",), {"dataset": dataset})
     stage.reads(folders.arrays / name for name in ("about.json", "train_x.npy", "test_x.npy"))
     with progress_bar(f"features of {dataset}", unit="images") as progress:
         build_features(folders.arrays, folders.features, progress)

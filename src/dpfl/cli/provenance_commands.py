@@ -71,10 +71,10 @@ def audit(
 
     seen = check(folder)
     if not files_only:
-        from dpfl.provenance.audit.verify_results import extend
+        from dpfl.provenance.audit.verify_results import verify_results
 
         try:
-            extend(seen, folder, quick=quick, rerun=rerun, seed=seed)
+            verify_results(seen, folder, quick=quick, rerun=rerun, seed=seed)
         except _UNUSABLE as error:
             if not seen.findings:
                 raise

@@ -12,7 +12,7 @@ from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
-from dpfl.provenance.record import Stage
+from dpfl.provenance.record import StageRecorder
 
 
 def _render(kind: str, make: Callable[..., list[Path]], paper: str, name: str | None, config: Path) -> None:
@@ -30,7 +30,9 @@ def _render(kind: str, make: Callable[..., list[Path]], paper: str, name: str | 
     runs = tuple(path for path in (expansion.run_table(folder, paper, sweep) for sweep in sweeps) if path.exists())
     results = Results(folder, {paper: runs})
     for each in known if name is None else [name]:
-        stage = Stage(kind, (f"dpfl.papers.{paper}.{kind}", f"dpfl.reporting.{kind}"), {"paper": paper, "name": each})
+        stage = StageRecorder(
+            kind, (f"dpfl.papers.{paper}.{kind}", f"dpfl.reporting.{kind}"), {"paper": paper, "name": each}
+        )
         stage.reads(runs)
         outputs = make(paper, each, results, folder / kind)
         stage.write(record_path(outputs[0]), outputs)
@@ -67,7 +69,7 @@ def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     from dpfl.reporting.results import Results
 
     folder = results_folder(configuration.read(config))
-    stage = Stage("claims", (f"dpfl.papers.{paper}.claims", "dpfl.reporting.claims"), {"paper": paper})
+    stage = StageRecorder("claims", (f"dpfl.papers.{paper}.claims", "dpfl.reporting.claims"), {"paper": paper})
     stage.reads(file for kind in ("tables", "figures") for file in sorted((folder / kind).glob(f"{paper}_*.csv")))
     outputs = write(paper, evaluate(paper, Results(folder)), folder / "claims")
     stage.write(record_path(outputs[0]), outputs)

@@ -15,13 +15,13 @@ from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders
 from dpfl.progress import progress_bar
-from dpfl.provenance.record import Stage
+from dpfl.provenance.record import StageRecorder
 
 
 @app.command(epilog="Example: dpfl account --paper bhaskar2025")
 def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant beside it."""
-    from dpfl.data.loading import load_about
+    from dpfl.data.loading import load_description
     from dpfl.engine.memory_budget import on_cpu
 
     resolved = configuration.read(config)
@@ -29,10 +29,10 @@ def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     if not families:
         raise InputError(f"nothing of paper {paper} is trained at scale {resolved['scale']}")
     modules = tuple(sorted({protocol.module_name(sweep.algorithm) for sweep in families.values()}))
-    stage = Stage("account", modules, {"paper": paper, "scale": resolved["scale"]})
+    stage = StageRecorder("account", modules, {"paper": paper, "scale": resolved["scale"]})
     folders = {s.dataset: Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in families.values()}
     stage.reads([config, *(folder.arrays / "about.json" for folder in folders.values())])
-    abouts = {dataset: load_about(folder.arrays) for dataset, folder in folders.items()}
+    abouts = {dataset: load_description(folder.arrays) for dataset, folder in folders.items()}
     tables = []
     with progress_bar(f"noise of {paper}", unit="families") as progress:
         for done, (family, sweep) in enumerate(families.items()):
@@ -61,7 +61,7 @@ def train(
     resolved = configuration.read(config)
     job = expansion.find(resolved, paper, sweep)
     code = protocol.module_name(job.algorithm)
-    stage = Stage("train", (code,), job.settings, job.seeds, job.machine["device"], job.machine["threads"])
+    stage = StageRecorder("train", (code,), job.settings, job.seeds, job.machine["device"], job.machine["threads"])
     folders = Folders.of(Path(resolved["data"]["folder"]), job.dataset)
     noise = results_folder(resolved) / "accounting" / f"{paper}.csv"
     needed = [folders.arrays, folders.features] if job.needs_features else [folders.arrays]

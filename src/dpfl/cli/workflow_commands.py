@@ -58,7 +58,7 @@ def _laid_over(config: Path | None, scale: str | None) -> dict:
     return configuration.resolve(base | ({"scale": scale} if scale else {}))
 
 
-def _measured(units: dict[str, cost.Unit], device: str) -> dict[str, cost.Unit]:
+def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.UnitCost]:
     """Return the units of this machine."""
     from dpfl.pipeline import cost_timing
 
@@ -68,7 +68,7 @@ def _measured(units: dict[str, cost.Unit], device: str) -> dict[str, cost.Unit]:
     return {kind: unit.scaled(factor) for kind, unit in units.items()} | own
 
 
-def _fitted() -> dict[str, cost.Unit]:
+def _fitted() -> dict[str, cost.UnitCost]:
     """Write the table anew, and return it."""
     from dpfl.pipeline import cost_fitting, cost_timing
 

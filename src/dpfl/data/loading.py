@@ -46,7 +46,7 @@ def load_images(folder: Path) -> ImageData:
 
     Raises InputError naming the file that is missing, malformed, or not as about.json says.
     """
-    about = load_about(folder)
+    about = load_description(folder)
     parts: dict[str, NDArray] = {}
     for part in ("train", "test"):
         images, labels = folder / f"{part}_x.npy", folder / f"{part}_y.npy"
@@ -65,7 +65,7 @@ def load_table(folder: Path) -> TableData:
 
     Raises InputError naming the file that is missing, malformed, or not as about.json says.
     """
-    about = load_about(folder)
+    about = load_description(folder)
     columns, count = about.get("columns"), about["records"].get("all")
     if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
         raise InputError(
@@ -80,7 +80,7 @@ def load_table(folder: Path) -> TableData:
     return TableData(about, tuple(columns), x, y)
 
 
-def load_about(folder: Path) -> dict[str, Any]:
+def load_description(folder: Path) -> dict[str, Any]:
     """Return the about.json of a dataset's arrays folder. Raises InputError where it is missing or malformed."""
     path = folder / "about.json"
     try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.arguments import integer, real
 from dpfl.randomness import generator
 
 # Ten shares of 0.1 are one whole, though their float product may exceed 1 by a rounding error.
@@ -24,11 +24,11 @@ def random_shares(records: int, clients: int, share: float | Sequence[float], se
     Raises ValueError unless records and clients are whole and at least 1, there is a share a client, each in (0, 1],
     and no share is empty.
     """
-    records, clients = whole("records", records, at_least=1), whole("clients", clients, at_least=1)
+    records, clients = integer("records", records, at_least=1), integer("clients", clients, at_least=1)
     shares = list(share) if isinstance(share, Sequence) else [share] * clients
     if len(shares) != clients:
         raise ValueError(f"share must be one number or one a client, got {len(shares)} for {clients} clients")
-    shares = [scalar("share", each, above=0, at_most=1) for each in shares]
+    shares = [real("share", each, above=0, at_most=1) for each in shares]
     sizes = [int(each * records + _ROUNDING) for each in shares]
     if 0 in sizes:
         raise ValueError(f"share must give each client at least one of the {records} records, got {min(shares)}")

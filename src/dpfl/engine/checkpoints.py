@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from dpfl.files import replacing, seal, unseal
+from dpfl.files import checked_content, replacing, with_checksum
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def save(path: Path, state: dict[str, Any], digest: str) -> None:
     torch.save(state, buffer)
     content = digest.encode() + b"\n" + buffer.getvalue()
     with replacing(path) as temporary:
-        temporary.write_bytes(seal(content))
+        temporary.write_bytes(with_checksum(content))
 
 
 def load(path: Path, digest: str) -> dict[str, Any] | None:
@@ -39,7 +39,7 @@ def load(path: Path, digest: str) -> dict[str, Any] | None:
     """
     if not path.exists():
         return None
-    content = unseal(path.read_bytes())
+    content = checked_content(path.read_bytes())
     if content is None:
         _log.warning("%s: the checkpoint is damaged and is not used; training starts afresh", path)
         return None

@@ -12,11 +12,11 @@ from torch.nn import functional
 from dpfl.engine.layers import Parameters, channels_last, scaled
 from dpfl.engine.matrix_products import product
 
-FEW = 2**13  # numbers in a record's windows: so few that a batch of them stays in a CPU's cache
-AT_ONCE = 2**19  # numbers in the windows that are cut at a time on a CPU, for the same reason
+FEW_CHANNELS = 2**13  # numbers in a record's windows: so few that a batch of them stays in a CPU's cache
+CHUNK_RECORDS = 2**19  # numbers in the windows that are cut at a time on a CPU, for the same reason
 
 
-class Seen(NamedTuple):
+class ConvolutionCache(NamedTuple):
     """The inputs (n, channels, height, width), and U and U U^T + 1 where they are worth keeping."""
 
     inputs: Tensor
@@ -55,13 +55,15 @@ class Convolution:
         self.windows = positions * window
         self.held = self.windows + (2 * positions**2 if self.by_gram else window * filters)
 
-    def see(self, inputs: Tensor) -> Seen:
+    def see(self, inputs: Tensor) -> ConvolutionCache:
         """Cut the windows where they are kept, and multiply them where all models share the result."""
         if self.by_gram and self.reads_batch:
-            return Seen(inputs, None, self._gram(self._cut(inputs)))
-        return Seen(inputs, self._cut(inputs) if self.reads_batch or self.windows <= FEW else None, None)
+            return ConvolutionCache(inputs, None, self._gram(self._cut(inputs)))
+        return ConvolutionCache(
+            inputs, self._cut(inputs) if self.reads_batch or self.windows <= FEW_CHANNELS else None, None
+        )
 
-    def forward(self, seen: Seen, parameters: Parameters) -> Tensor:
+    def forward(self, seen: ConvolutionCache, parameters: Parameters) -> Tensor:
         """One product of windows and filters, or torch's convolution."""
         weight, bias = parameters
         if seen.windows is None:
@@ -69,11 +71,11 @@ class Convolution:
         filters = weight.permute(0, 2, 3, 1).flatten(1)
         return product(seen.windows, filters.T).add_(bias).unflatten(1, self.size).permute(0, 3, 1, 2)
 
-    def backward(self, slopes: Tensor, seen: Seen, parameters: Parameters) -> Tensor:
+    def backward(self, slopes: Tensor, seen: ConvolutionCache, parameters: Parameters) -> Tensor:
         """Convolve with the transposed filters."""
         return self._torch_backward(slopes, seen.inputs, channels_last(parameters[0]), (True, False, False))[0]
 
-    def squares(self, slopes: Tensor, seen: Seen) -> tuple[Tensor, Parameters | None]:
+    def squares(self, slopes: Tensor, seen: ConvolutionCache) -> tuple[Tensor, Parameters | None]:
         """By products or Gram matrices; the bias is a weight whose window is 1 everywhere."""
         inputs, windows, gram = seen
         rows = _rows(slopes)
@@ -84,7 +86,9 @@ class Convolution:
         weight, bias = self._products(rows, seen).flatten(1), rows.sum(1)
         return torch.linalg.vector_norm(weight, dim=1).square() + bias.square().sum(1), (weight, bias)
 
-    def sums(self, slopes: Tensor, seen: Seen, factors: Tensor | None, gradients: Parameters | None) -> Parameters:
+    def sums(
+        self, slopes: Tensor, seen: ConvolutionCache, factors: Tensor | None, gradients: Parameters | None
+    ) -> Parameters:
         """Weigh the gradients that are at hand, or else the slopes."""
         inputs, windows, _ = seen
         if gradients is not None:
@@ -110,11 +114,11 @@ class Convolution:
         """U U^T + 1 of every record."""
         return product(windows, windows.transpose(1, 2)) + 1
 
-    def _products(self, rows: Tensor, seen: Seen) -> Tensor:
+    def _products(self, rows: Tensor, seen: ConvolutionCache) -> Tensor:
         """D^T U of every record, (n, filters, window)."""
         if seen.windows is not None:
             return product(rows.transpose(1, 2), seen.windows)
-        at_once = max(1, AT_ONCE // self.windows) if rows.device.type == "cpu" else len(rows)
+        at_once = max(1, CHUNK_RECORDS // self.windows) if rows.device.type == "cpu" else len(rows)
         parts = zip(rows.split(at_once), seen.inputs.split(at_once), strict=True)
         return torch.cat([product(d.transpose(1, 2), self._cut(a)) for d, a in parts])
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from dpfl.engine.parameter_vector import Layout, aligned
+from dpfl.engine.parameter_vector import ParameterVector, aligned
 from dpfl.engine.per_record_gradients import is_out_of_memory
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ def accuracy_pct(module: nn.Module, weights: Tensor, inputs: Tensor, labels: Ten
     """
     if len(inputs) != len(labels):
         raise ValueError(f"labels: {len(labels)} for {len(inputs)} inputs")
-    layout, at_once = Layout.of(module), RECORDS_AT_ONCE
+    layout, at_once = ParameterVector.of(module), RECORDS_AT_ONCE
     results: list[float] = []
     for flat in aligned(weights):
         parameters, correct, done = layout.views(flat), 0, 0

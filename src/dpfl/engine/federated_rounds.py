@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.models.glm import Array, Loss, Records
+from dpfl.models.glm import Array, FactoredRecords, Loss
 from dpfl.randomness import generator
 
 _COUNT_STEP = 1
@@ -68,7 +68,7 @@ class Trials:
 
 
 @dataclass(frozen=True)
-class Points:
+class Hyperparameters:
     """The stacked models, each array (models,).
 
     step_size; clip_norm (inf: none); noise_std, the standard deviation, in every coordinate, of the Gaussian noise
@@ -84,7 +84,7 @@ class Points:
     regularisation: Array | None = None
 
     @classmethod
-    def joined(cls, parts: Iterable[Points]) -> Points:
+    def joined(cls, parts: Iterable[Hyperparameters]) -> Hyperparameters:
         """Return the models of all parts, one after the other; all parts have the same optional fields."""
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return cls(*(None if column[0] is None else np.concatenate(column) for column in columns))
@@ -165,7 +165,7 @@ class Round:
     who does not are 0, so sums over clients need no mask.
     """
 
-    records: Records
+    records: FactoredRecords
     noise: Array
     present: Array
 
@@ -195,7 +195,7 @@ def participants(seed: int, round: int, clients: int, protocol: Protocol) -> tup
     return np.take_along_axis(shuffled, ranks, axis=1), present
 
 
-def draw_round(trials: Trials, records: Records, protocol: Protocol, round: int, steps: int) -> Round:
+def draw_round(trials: Trials, records: FactoredRecords, protocol: Protocol, round: int, steps: int) -> Round:
     """Return the participants' records and base noise of one round, `steps` noise vectors a client."""
     size, repetitions = (len(trials.seeds), trials.clients), protocol.repetitions
     chosen, present = (np.stack(part) for part in zip(*_all_participants(trials, protocol, round), strict=True))
@@ -210,7 +210,7 @@ def draw_round(trials: Trials, records: Records, protocol: Protocol, round: int,
     drawn = records[trial[..., None], batch[trial, chosen, repetition]]
     noise = noise[trial, chosen, repetition]
     if not present.all():
-        drawn = Records(drawn.direction * present[..., None, None], drawn.norms, drawn.targets)
+        drawn = FactoredRecords(drawn.direction * present[..., None, None], drawn.norms, drawn.targets)
         noise *= present[..., None, None]
     return Round(drawn, noise, present)
 

@@ -19,7 +19,7 @@ Parameters = tuple[Tensor, Tensor]
 """A tensor for the weight and one for the bias of a trained stage: parameters, gradients or sums of gradients."""
 
 
-class Stage(Protocol):
+class Layer(Protocol):
     """A step of the forward pass without parameters."""
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Any]:
@@ -29,7 +29,7 @@ class Stage(Protocol):
         """Return the loss's slopes at the inputs from those at the output."""
 
 
-class TrainedStage(Protocol):
+class TrainedLayer(Protocol):
     """A step of the forward pass with weight and bias."""
 
     outputs: int
@@ -150,7 +150,7 @@ class Activation:
         return slopes * self.layer.slope(kept)
 
 
-class MaxPool:
+class MaxPoolLayer:
     """nn.MaxPool2d without padding: maxima over columns, then over rows, each of shifted views.
 
     Element by element it takes a fraction of the time that torch's own kernel takes, and no indices are kept.

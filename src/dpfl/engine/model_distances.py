@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dpfl.engine.sgd import Variants
+from dpfl.engine.sgd import StackedHyperparameters
 
-PLAIN, NOISELESS = "plain", "noiseless"
+UNCLIPPED_NOISELESS, NOISELESS = "plain", "noiseless"
 
 
-def references(variants: Variants, local_epochs: tuple[tuple[int, ...], ...]) -> list[dict[str, int]]:
+def references(variants: StackedHyperparameters, local_epochs: tuple[tuple[int, ...], ...]) -> list[dict[str, int]]:
     """Return, for each variant, the variants with its schedule that a distance is measured to.
 
     "plain": neither clips nor adds noise, the SGD that bhaskar2025, Appendix A, compares with. "noiseless": clips as
@@ -23,7 +23,7 @@ def references(variants: Variants, local_epochs: tuple[tuple[int, ...], ...]) ->
         kinds = {}
         for variant, clips in enumerate(variants.clipped.tolist()):
             if silent[variant] and local_epochs[variant] == schedule:
-                kinds.setdefault(NOISELESS if clips else PLAIN, variant)
+                kinds.setdefault(NOISELESS if clips else UNCLIPPED_NOISELESS, variant)
         found.append(kinds)
     return found
 

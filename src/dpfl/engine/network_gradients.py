@@ -19,25 +19,25 @@ from dpfl.engine.layers import (
     Activation,
     Dense,
     Flatten,
-    MaxPool,
+    Layer,
+    MaxPoolLayer,
     Parameters,
     ReLU,
-    Stage,
     Tanh,
-    TrainedStage,
+    TrainedLayer,
     channels_last,
     scaled,
 )
 from dpfl.engine.linear_gradients import LinearGradients, is_linear
-from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import Batch, GradientRule, Loss, PerRecordGradients, clipping
 from dpfl.mechanisms.clipping import clip_factors
 
-TOGETHER = 2**20  # numbers that first stages put out together
-PASSES = 6  # an activation's value and slope, each with the copies that are made on the way
+MODELS_AT_ONCE = 2**20  # numbers that first stages put out together
+BACKWARD_PASSES = 6  # an activation's value and slope, each with the copies that are made on the way
 
 
-class Passed(NamedTuple):
+class BackwardPass(NamedTuple):
     """What one model's two passes leave for its sums: the loss's slopes at each trained stage's output, what every
     stage saw, the records' gradients where norms formed them, and by what each record is scaled (n,)."""
 
@@ -56,7 +56,7 @@ class LayerGradients:
     then change a model's sums in the last bits. Elsewhere models go together, by vmap.
     """
 
-    def __init__(self, stages: list[Stage | TrainedStage], loss: Loss, layout: Layout, activations: int):
+    def __init__(self, stages: list[Layer | TrainedLayer], loss: Loss, layout: ParameterVector, activations: int):
         self.stages, self.loss, self.layout, self.activations = stages, loss, layout, activations
         self.trained = [number for number, stage in enumerate(stages) if _is_trained(stage)]
 
@@ -74,7 +74,7 @@ class LayerGradients:
                 each = zip(_by_model(views), bounds, strict=True)
                 parts = [self._clipped_sum(*model, batch, shared)[None] for model in each]
             else:
-                at_once = max(1, TOGETHER // max(1, len(batch[0]) * self.stages[0].outputs))
+                at_once = max(1, MODELS_AT_ONCE // max(1, len(batch[0]) * self.stages[0].outputs))
                 slices = [slice(first, first + at_once) for first in range(0, len(weights), at_once)]
                 parts = [
                     self._with_one_first_stage([view[part] for view in views], bounds[part], batch, shared)
@@ -90,7 +90,7 @@ class LayerGradients:
     def record_bytes(self, record: Tensor) -> int:
         """Values and slopes of activations, and what trained stages hold."""
         held = sum(self.stages[number].held for number in self.trained)
-        return record.element_size() * (held + PASSES * self.activations)
+        return record.element_size() * (held + BACKWARD_PASSES * self.activations)
 
     def _clipped_sum(self, parameters: Sequence[Tensor], clip_norm: Tensor | None, batch: Batch, shared: Any) -> Tensor:
         """One model's sum. No clip norm: no norms."""
@@ -113,18 +113,18 @@ class LayerGradients:
     def _passes(
         self, parameters: dict[int, Parameters], clip_norm: Tensor | None, batch: Batch, shared: Any,
         output: Tensor | None = None,
-    ) -> Passed:  # fmt: skip
+    ) -> BackwardPass:  # fmt: skip
         """Forward and back through one model, and its records' norms over all stages. `output`: of its first stage."""
         x, y, present = batch
         logits, seen = self._forward(x, parameters, shared, output)
         slopes = self._backward(_loss_slopes(self.loss, logits, y), parameters, seen)
         if clip_norm is None:
-            return Passed(slopes, seen, dict.fromkeys(self.trained), present)
+            return BackwardPass(slopes, seen, dict.fromkeys(self.trained), present)
         norms = {number: self.stages[number].squares(slopes[number], seen[number]) for number in self.trained}
         factors = clip_factors(sum(squares for squares, _ in norms.values()).sqrt(), clip_norm) * present
-        return Passed(slopes, seen, {number: formed for number, (_, formed) in norms.items()}, factors)
+        return BackwardPass(slopes, seen, {number: formed for number, (_, formed) in norms.items()}, factors)
 
-    def _sum(self, passed: Passed, trained: list[int]) -> Tensor:
+    def _sum(self, passed: BackwardPass, trained: list[int]) -> Tensor:
         """One model's scaled gradients of some stages, summed over records, as one vector."""
         slopes, seen, gradients, factors = passed
         sums = [self.stages[each].sums(slopes[each], seen[each], factors, gradients[each]) for each in trained]
@@ -188,7 +188,7 @@ def gradient_rule(module: nn.Module, loss: Loss, record: Tensor) -> GradientRule
     know their own slope (dpfl.engine.layers.Activation). PerRecordGradients for any other module. Raises InputError
     where the module has buffers.
     """
-    layout = Layout.of(module)
+    layout = ParameterVector.of(module)
     if is_linear(module):
         return LinearGradients(module, loss)
     stages, activations, x = [], 0, record[None]
@@ -212,7 +212,7 @@ def _in_order(module: nn.Module) -> list[nn.Module]:
     return [layer for part in module for layer in _in_order(part)]
 
 
-def _stage(layer: nn.Module, inputs: Tensor, *, reads_batch: bool) -> Stage | TrainedStage | None:
+def _stage(layer: nn.Module, inputs: Tensor, *, reads_batch: bool) -> Layer | TrainedLayer | None:
     """Return the stage that does what `layer` does to `inputs`, or None where there is none."""
     if type(layer) is nn.Linear and layer.bias is not None and inputs.ndim == 2:
         return Dense(layer)
@@ -221,13 +221,13 @@ def _stage(layer: nn.Module, inputs: Tensor, *, reads_batch: bool) -> Stage | Tr
         return Convolution(layer, inputs.shape[2:], reads_batch=reads_batch) if known else None
     if type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
         return Flatten()
-    if isinstance(layer, nn.MaxPool2d) and MaxPool.does(layer):
-        return MaxPool(layer)
+    if isinstance(layer, nn.MaxPool2d) and MaxPoolLayer.does(layer):
+        return MaxPoolLayer(layer)
     if hasattr(layer, "slope") and not list(layer.parameters()):
         return Activation(layer)
     return {nn.ReLU: ReLU, nn.Tanh: Tanh}.get(type(layer), lambda: None)()
 
 
-def _is_trained(stage: Stage | TrainedStage) -> bool:
+def _is_trained(stage: Layer | TrainedLayer) -> bool:
     """Whether a stage has parameters."""
     return isinstance(stage, (Dense, Convolution))

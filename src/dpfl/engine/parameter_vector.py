@@ -15,14 +15,14 @@ ALIGNMENT_BYTES = 64  # of torch's own memory, and the longest vector of a CPU
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParameterVector:
     """Names and shapes of a module's parameters, in the order in which they lie in the flat vector."""
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]
 
     @classmethod
-    def of(cls, module: nn.Module) -> Layout:
+    def of(cls, module: nn.Module) -> ParameterVector:
         """Return the layout of `module`; raises InputError where it cannot be trained so: it has buffers or parameters
         that are not to be trained, draws at random, or mixes the records of a batch."""
         if faults := _faults(module):

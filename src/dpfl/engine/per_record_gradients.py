@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.errors import InputError
 from dpfl.mechanisms.clipping import clip_factors
 
@@ -52,7 +52,7 @@ class PerRecordGradients:
     """Gradients of each record by vmap: for any module without buffers, at the cost of holding them all."""
 
     def __init__(self, module: nn.Module, loss: Loss):
-        self.module, self.loss, self.layout = module, loss, Layout.of(module)
+        self.module, self.loss, self.layout = module, loss, ParameterVector.of(module)
 
     def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
         """Clip over the whole parameter vector, then sum; the models follow one another."""

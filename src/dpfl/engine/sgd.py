@@ -14,7 +14,7 @@ from dpfl.engine.per_record_gradients import Batch, StackedGradients
 
 
 @dataclass(frozen=True)
-class Variants:
+class StackedHyperparameters:
     """What differs between the models that share a batch, on the models' device.
 
     `clip_norms` (variants,) and `noise_multipliers`, (variants,) or (groups, variants) where each group has its own;
@@ -49,7 +49,7 @@ class SGD:
     """
 
     gradients: StackedGradients
-    variants: Variants
+    variants: StackedHyperparameters
     learning_rate: float
     momentum: float
 

@@ -18,18 +18,18 @@ import torch
 from numpy.typing import NDArray
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms.minibatch_sgd import iterates
+from dpfl.algorithms.minibatch_sgd import minibatch_sgd
 from dpfl.attacks.canary_gradients import ClientRun, image_scores
 from dpfl.attacks.canary_messages import MessageRun, message_scores
 from dpfl.attacks.one_run import coins, epsilon_lower_bound, right_guesses
-from dpfl.data.loading import load_about, load_images, load_table
+from dpfl.data.loading import load_description, load_images, load_table
 from dpfl.data.non_iid_blocks import split
 from dpfl.data.partition import random_shares
 from dpfl.engine.federated_rounds import Clipping
 from dpfl.errors import InputError
 from dpfl.experiments import ldp_regression
 from dpfl.experiments.fedavg_images import fedavg_noise
-from dpfl.experiments.fedavg_images.fedavg_settings import Cell, Settings
+from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.image_models import prepare
 
@@ -59,7 +59,7 @@ def train(
 
     Raises InputError where settings or data cannot be used.
     """
-    about, rows = load_about(folders.arrays), []
+    about, rows = load_description(folders.arrays), []
     for done, seed in enumerate(sweep.seeds):
         progress(done, len(sweep.seeds))
         included = coins(seed, int(sweep.settings["canaries"]))
@@ -79,7 +79,7 @@ def _image_scores(
     sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Return the scores of every cell: the first client trains without averaging, which only hides."""
-    settings = Settings.of(sweep)
+    settings = FedavgSettings.of(sweep)
     torch.set_num_threads(settings.threads)
     if sweep.settings["model"] != "scatter_linear":
         raise InputError(f"model: {sweep.settings['model']} has no canaries; they are for scatter_linear")
@@ -89,7 +89,7 @@ def _image_scores(
     features = np.load(folders.features / "train_x.npy", mmap_mode="r", allow_pickle=False)
     inputs = prepare(settings.model, torch.from_numpy(np.array(features[rows])), settings.normalisation).flatten(1)
     labels = torch.from_numpy(data.train_y[rows])
-    epochs = {sum(Cell.of(cell).local_epochs) for cell in sweep.cells}
+    epochs = {sum(FedavgCell.of(cell).local_epochs) for cell in sweep.cells}
     if len(epochs) > 1:
         raise InputError(f"local_epochs: cells with canaries train for one number of epochs, not {sorted(epochs)}")
     run = ClientRun(
@@ -118,7 +118,7 @@ def _message_scores(
             int(settings["rounds"]), batch, Sampling(settings["sampling"]), Clipping(settings["clipping"]), clip,
             tuple(calibration["noise_multiplier"] * clip / batch), clients * seed + client,
         )  # fmt: skip
-        scores.append(message_scores(run, trial.train_x[rows], trial.train_y[rows], own, iterates))
+        scores.append(message_scores(run, trial.train_x[rows], trial.train_y[rows], own, minibatch_sgd))
     return np.concatenate(scores, axis=1)
 
 

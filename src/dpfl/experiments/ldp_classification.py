@@ -21,8 +21,8 @@ from dpfl.data.digit_pairs import DigitPairs, Split
 from dpfl.data.loading import ImageData, load_images
 from dpfl.data.non_iid_blocks import Trial, held_back
 from dpfl.experiments.shared import ldp_training
-from dpfl.experiments.shared.ldp_settings import Plan, Records
-from dpfl.experiments.shared.settings import choice, whole
+from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpSettings
+from dpfl.experiments.shared.settings import choice, positive_int
 from dpfl.features.pca import PrincipalComponents
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import Array, Logistic, gradients, losses, scores
@@ -32,7 +32,7 @@ from dpfl.models.glm import Array, Logistic, gradients, losses, scores
 class Classification:
     """The task: logistic loss; x holds the features of all training images, zeros where no client may hold one."""
 
-    plan: Plan
+    plan: LdpSettings
     pairs: DigitPairs
     x: Array
 
@@ -113,15 +113,20 @@ def train(
     images = load_images(folders.arrays)
     settings = sweep.settings
     pairs = DigitPairs.of(
-        images.train_y, whole(settings, "digits"), whole(settings, "images_per_digit"), choice(settings, "split", Split)
+        images.train_y,
+        positive_int(settings, "digits"),
+        positive_int(settings, "images_per_digit"),
+        choice(settings, "split", Split),
     )
-    task = Classification(plan, pairs, features(images, pairs, whole(settings, "components")))
+    task = Classification(plan, pairs, features(images, pairs, positive_int(settings, "components")))
     return ldp_training.train(task, sweep, images.about, calibration, progress)
 
 
-def _plan(sweep: Sweep) -> Plan:
+def _plan(sweep: Sweep) -> LdpSettings:
     """Return the plan of `sweep`; every client has as many records."""
-    records = 2 * whole(sweep.settings, "images_per_digit")
-    clients = (whole(sweep.settings, "digits") // 2) ** 2
+    records = 2 * positive_int(sweep.settings, "images_per_digit")
+    clients = (positive_int(sweep.settings, "digits") // 2) ** 2
     choice(sweep.settings, "split", Split)
-    return Plan.of(sweep.settings, sweep.cells, Logistic(), Records(clients, records, records - held_back(records)))
+    return LdpSettings.of(
+        sweep.settings, sweep.cells, Logistic(), ClientCounts(clients, records, records - held_back(records))
+    )

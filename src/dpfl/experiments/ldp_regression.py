@@ -20,8 +20,8 @@ from dpfl.data.loading import TableData, load_table
 from dpfl.data.non_iid_blocks import Trial, client_blocks, held_back, split
 from dpfl.errors import InputError
 from dpfl.experiments.shared import ldp_training
-from dpfl.experiments.shared.ldp_settings import Plan, Records
-from dpfl.experiments.shared.settings import whole
+from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpSettings
+from dpfl.experiments.shared.settings import positive_int
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import Array, Square, gradients, least_squares, losses
 
@@ -30,7 +30,7 @@ from dpfl.models.glm import Array, Square, gradients, least_squares, losses
 class Regression:
     """The task: least squares on a table, losses ||X w - y||^2 / (2 n) in the target's unit squared."""
 
-    plan: Plan
+    plan: LdpSettings
     table: TableData
     standardise: list[str]
 
@@ -88,9 +88,9 @@ def train(
     return ldp_training.train(task, sweep, table.about, calibration, progress)
 
 
-def _plan(sweep: Sweep, records: int) -> Plan:
+def _plan(sweep: Sweep, records: int) -> LdpSettings:
     """Return the plan of `sweep` on a table of `records` rows."""
-    clients = whole(sweep.settings, "clients")
+    clients = positive_int(sweep.settings, "clients")
     blocks = client_blocks(records, clients)
     training = min(len(block) - held_back(len(block)) for block in blocks)
-    return Plan.of(sweep.settings, sweep.cells, Square(), Records(clients, len(blocks[0]), training))
+    return LdpSettings.of(sweep.settings, sweep.cells, Square(), ClientCounts(clients, len(blocks[0]), training))

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.arguments import integer, real
 from dpfl.errors import InputError
 from dpfl.mechanisms.clipping import clip_factors
 
@@ -23,7 +23,7 @@ def noisy_second_moments(inputs: Tensor, *, bound: float, sigma: float, noise: T
     Formal guarantee: one release of a Gaussian mechanism, G_{1/sigma}-DP for one record replaced (the triangle's norm
     is at most the matrix's). What is computed from it, components and projections included, costs nothing more.
     """
-    bound, sigma = scalar("bound", bound, above=0), scalar("sigma", sigma, at_least=0)
+    bound, sigma = real("bound", bound, above=0), real("sigma", sigma, at_least=0)
     clipped = inputs * clip_factors(inputs.norm(dim=1), bound)[:, None]
     upper = noise.triu()
     symmetric = upper + upper.triu(1).T
@@ -36,7 +36,7 @@ def principal_components(second_moments: Tensor, components: int) -> Tensor:
     Of each vector the entry of largest magnitude is positive. Raises ValueError where `components` is not whole and at
     least 1, InputError where it exceeds the number of features.
     """
-    count = whole("components", components, at_least=1)
+    count = integer("components", components, at_least=1)
     if count > len(second_moments):
         raise InputError(f"components: is {count}, must be at most the {len(second_moments)} features")
     vectors = torch.linalg.eigh(second_moments).eigenvectors[:, -count:].flip(1)

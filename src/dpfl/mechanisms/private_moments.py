@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpfl.accounting.arguments import scalar
+from dpfl.accounting.arguments import real
 from dpfl.mechanisms.clipping import clip_factors
 
 
@@ -34,7 +34,7 @@ def noisy_moments(inputs: Tensor, *, bound: float, sigma: float, noise: Tensor) 
     Formal guarantee: one release of a Gaussian mechanism, G_{1/sigma}-DP for one record replaced. Training on inputs
     normalised by the result composes with it; normalising by exact moments (sigma = 0) is covered by no guarantee.
     """
-    bound, sigma = scalar("bound", bound, above=0), scalar("sigma", sigma, at_least=0)
+    bound, sigma = real("bound", bound, above=0), real("sigma", sigma, at_least=0)
     vectors = torch.cat([inputs, inputs.square()], dim=1)
     clipped = vectors * clip_factors(vectors.norm(dim=1), bound)[:, None]
     first, second = ((clipped.sum(0) + 2 * bound * sigma * noise) / len(inputs)).chunk(2)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from dpfl.accounting.arguments import scalar
+from dpfl.accounting.arguments import real
 
 
 def largest_entries(update: Tensor, kept_share: float) -> Tensor:
@@ -19,7 +19,7 @@ def largest_entries(update: Tensor, kept_share: float) -> Tensor:
     Formal guarantee: a function of its argument alone, so applied to a noisy update it is post-processing and costs no
     privacy. Applied before the noise it would have no bounded sensitivity.
     """
-    share = scalar("kept_share", kept_share, above=0, at_most=1)
+    share = real("kept_share", kept_share, above=0, at_most=1)
     if share == 1:
         return update
     kept = math.ceil(share * update.shape[-1])

@@ -121,7 +121,7 @@ def least_squares(x: Array, y: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Records:
+class FactoredRecords:
     """Records as clipping wants them: x = norms * direction, with |direction| = 1 (0 for x = 0).
 
     direction has shape (..., records, features), norms and targets (..., records). `of` builds them.
@@ -132,18 +132,18 @@ class Records:
     targets: Array
 
     @classmethod
-    def of(cls, x: Array, y: Array) -> Records:
+    def of(cls, x: Array, y: Array) -> FactoredRecords:
         """Return the records of x (..., records, features) and y (..., records)."""
         norms = np.linalg.norm(x, axis=-1)
         return cls(x / np.where(norms > 0.0, norms, 1.0)[..., None], norms, np.asarray(y, dtype=np.float64))
 
-    def __getitem__(self, place: tuple) -> Records:
+    def __getitem__(self, place: tuple) -> FactoredRecords:
         """Return the records at `place`, an index into the axes before the features."""
-        return Records(self.direction[place], self.norms[place], self.targets[place])
+        return FactoredRecords(self.direction[place], self.norms[place], self.targets[place])
 
 
 def clipped_gradient_sums(
-    loss: Loss, weights: Array, records: Records, clip_norm: Array, lengths: Array, out: Array
+    loss: Loss, weights: Array, records: FactoredRecords, clip_norm: Array, lengths: Array, out: Array
 ) -> Array:
     """Write into `out`, and return, the sum over the records of each record's gradient clipped to `clip_norm`.
 

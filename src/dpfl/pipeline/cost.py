@@ -37,7 +37,7 @@ ON_GPU = ("pfl",)
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkCount:
     """What a sweep does, over all its seeds."""
 
     steps: float
@@ -45,7 +45,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Unit:
+class UnitCost:
     """A kind's unit costs on one core of the machine that was measured; memory without training's own budget.
 
     `parameters` and `flops` (of one record's gradient) are those of an image model, else 0.
@@ -59,11 +59,11 @@ class Unit:
     parameters: int
     flops: float
 
-    def seconds(self, work: Work) -> float:
+    def seconds(self, work: WorkCount) -> float:
         """Return the time that `work` takes."""
         return self.fixed_seconds + work.steps * self.step_seconds + work.records * self.record_seconds
 
-    def scaled(self, factor: float) -> Unit:
+    def scaled(self, factor: float) -> UnitCost:
         """Return the unit on a machine that takes `factor` times as long."""
         times = {name: getattr(self, name) * factor for name in ("fixed_seconds", "step_seconds", "record_seconds")}
         return replace(self, **times)
@@ -94,21 +94,21 @@ class Cost:
 
 
 @cache
-def table() -> dict[str, Unit]:
+def table() -> dict[str, UnitCost]:
     """Return the shipped unit costs by kind."""
     return read(TABLE)
 
 
-def read(path: Path) -> dict[str, Unit]:
+def read(path: Path) -> dict[str, UnitCost]:
     """Return the unit costs in a file, by kind."""
     numbers = {"parameters": int}
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     fields = [{name: numbers.get(name, float)(text) for name, text in row.items() if name != "kind"} for row in rows]
-    return {row["kind"]: Unit(row["kind"], **each) for row, each in zip(rows, fields, strict=True)}
+    return {row["kind"]: UnitCost(row["kind"], **each) for row, each in zip(rows, fields, strict=True)}
 
 
-def kind_of(sweep: Sweep) -> str:
+def cost_key(sweep: Sweep) -> str:
     """Return the kind whose unit costs a sweep has."""
     if sweep.algorithm == "pfl":
         return f"pfl/{sweep.settings['model']}/{'colour' if sweep.dataset in COLOUR_DATASETS else 'grey'}"
@@ -116,14 +116,14 @@ def kind_of(sweep: Sweep) -> str:
     return "/".join([sweep.algorithm, sweep.dataset, *([study] if study else [])])
 
 
-def estimate(sweep: Sweep, units: Mapping[str, Unit] | None = None) -> Cost:
+def estimate(sweep: Sweep, units: Mapping[str, UnitCost] | None = None) -> Cost:
     """Return what a sweep needs on the machine that its configuration asks for.
 
     `units` replaces the shipped table. Threads shorten nothing: the engine's gain from a second one is small. A kind
     that was never measured is taken for the dearest one of its algorithm on another dataset, and is not `known`.
     """
     units = table() if units is None else units
-    kind, work = kind_of(sweep), work_of(sweep)
+    kind, work = cost_key(sweep), work_of(sweep)
     unit = units.get(kind)
     gpus = int(sweep.machine["device"] == "cuda" and sweep.algorithm in ON_GPU)
     if unit is None:
@@ -140,15 +140,15 @@ def estimate(sweep: Sweep, units: Mapping[str, Unit] | None = None) -> Cost:
     return Cost(kind, unit.seconds(work), memory, gpus, known=True)
 
 
-def work_of(sweep: Sweep) -> Work:
+def work_of(sweep: Sweep) -> WorkCount:
     """Return the work of a sweep; of an algorithm that is not known here, its seeds times its cells."""
     count = _COUNTS.get(sweep.algorithm)
     if count is None:
-        return Work(0.0, len(sweep.seeds) * len(sweep.cells))
+        return WorkCount(0.0, len(sweep.seeds) * len(sweep.cells))
     return count(sweep)
 
 
-def _pfl(sweep: Sweep) -> Work:
+def _pfl(sweep: Sweep) -> WorkCount:
     """Every client's batches in every epoch, and what is trained and measured on them."""
     given = sweep.settings
     training, test = DATASETS[sweep.dataset]
@@ -160,7 +160,7 @@ def _pfl(sweep: Sweep) -> Work:
     steps = len(trained) * sum(math.ceil(size / int(given["batch_size"])) for size in sizes)
     evaluated = sum(len(schedule) for schedule in schedules) * test
     seeds = len(sweep.seeds)
-    return Work(seeds * steps, seeds * (sum(trained) * sum(sizes) + PREDICTION * evaluated))
+    return WorkCount(seeds * steps, seeds * (sum(trained) * sum(sizes) + PREDICTION * evaluated))
 
 
 def trained_models(cells: tuple[dict[str, Any], ...]) -> list[int]:
@@ -184,7 +184,7 @@ def _schedule(cell: Mapping[str, Any]) -> list[int]:
     return list(epochs) if isinstance(epochs, list | tuple) else [epochs] * cell["rounds"]
 
 
-def _pfl_memory_mb(sweep: Sweep, unit: Unit) -> float:
+def _pfl_memory_mb(sweep: Sweep, unit: UnitCost) -> float:
     """Prepared inputs, every client's models with momentum, and the budget for gradients."""
     training, test = DATASETS[sweep.dataset]
     channels, side = image_shape(sweep.dataset)
@@ -195,7 +195,7 @@ def _pfl_memory_mb(sweep: Sweep, unit: Unit) -> float:
     return BASE_MB + held + 1024 * (0.0 if on_gpu else sweep.machine["memory_gb"] or CPU_GB)
 
 
-def _asynchronous(sweep: Sweep) -> Work:
+def _asynchronous(sweep: Sweep) -> WorkCount:
     """Every cell's rounds, each cell for itself."""
     training, _ = DATASETS[sweep.dataset]
     steps = records = 0.0
@@ -205,17 +205,17 @@ def _asynchronous(sweep: Sweep) -> Work:
         passes = int(given["epochs"]) * (factor if given.get("scaling") == "rounds" else 1)
         steps += passes * training / (int(given["batch_size"]) * factor)
         records += passes * training
-    return Work(len(sweep.seeds) * steps, len(sweep.seeds) * records)
+    return WorkCount(len(sweep.seeds) * steps, len(sweep.seeds) * records)
 
 
-def _one_by_one(sweep: Sweep) -> Work:
+def _one_by_one(sweep: Sweep) -> WorkCount:
     """One pass over the users for each law, order and release; its cells and seeds go together."""
     users = int(sweep.settings["users"])
     stacks = {(cell["law"], cell["order"], cell["release"]) for cell in sweep.cells}
-    return Work(users * len(stacks), users * len(sweep.cells) * len(sweep.seeds))
+    return WorkCount(users * len(stacks), users * len(sweep.cells) * len(sweep.seeds))
 
 
-def _projected(sweep: Sweep) -> Work:
+def _projected(sweep: Sweep) -> WorkCount:
     """Rounds of batches; cells with equal draws go together."""
     steps: dict[tuple, float] = {}
     records = 0.0
@@ -225,19 +225,19 @@ def _projected(sweep: Sweep) -> Work:
         stack = given["draw"], given["release"] in ("last", "all"), "new" in given["draw"] or given["users"]
         steps[stack] = max(steps.get(stack, 0.0), taken / int(given["batch_size"]))
         records += taken
-    return Work(sum(steps.values()), records * len(sweep.seeds))
+    return WorkCount(sum(steps.values()), records * len(sweep.seeds))
 
 
-def _local(sweep: Sweep) -> Work:
+def _local(sweep: Sweep) -> WorkCount:
     """Rounds of every algorithm, and the grid of step sizes and clip norms of every cell in each of them."""
     given = sweep.settings
     points = sum(given["step_exponents"][cell["algorithm"]][2] * len(given["clip_norms"]) for cell in sweep.cells)
     rounds = int(given["rounds"]) * int(given["repetitions"]) * len(sweep.seeds)
     algorithms = {cell["algorithm"] for cell in sweep.cells}
-    return Work(rounds * len(algorithms), rounds * int(given["participating"]) * points)
+    return WorkCount(rounds * len(algorithms), rounds * int(given["participating"]) * points)
 
 
-_COUNTS: dict[str, Callable[[Sweep], Work]] = {
+_COUNTS: dict[str, Callable[[Sweep], WorkCount]] = {
     "pfl": _pfl,
     "asynchronous": _asynchronous,
     "pnsgd": _one_by_one,

@@ -14,7 +14,7 @@ from scipy.optimize import nnls
 from dpfl.files import write_atomically
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Sweep
-from dpfl.pipeline.cost import BASE_MB, Unit, Work, kind_of, work_of
+from dpfl.pipeline.cost import BASE_MB, UnitCost, WorkCount, cost_key, work_of
 
 COLUMNS = ("kind", "fixed_seconds", "step_seconds", "record_seconds", "memory_mb", "parameters", "flops")
 SAMPLED_SECONDS = 60.0  # Snakemake samples processor time too coarsely below
@@ -26,7 +26,7 @@ class Measured:
     """A finished sweep: its kind, its work, the processor seconds and the memory that it took."""
 
     sweep: Sweep
-    work: Work
+    work: WorkCount
     seconds: float
     memory_mb: float
 
@@ -59,7 +59,7 @@ def read_benchmark(path: Path) -> tuple[float, float] | None:
     return (processor if clock > SAMPLED_SECONDS else clock), memory
 
 
-def fit(units: Mapping[str, Unit], sweeps: list[Measured]) -> dict[str, Unit]:
+def fit(units: Mapping[str, UnitCost], sweeps: list[Measured]) -> dict[str, UnitCost]:
     """Return `units` with the kinds of measured sweeps fitted to them.
 
     Image models keep what their training step was timed at, times the median over sweeps of what they took over what
@@ -67,7 +67,7 @@ def fit(units: Mapping[str, Unit], sweeps: list[Measured]) -> dict[str, Unit]:
     """
     by_kind: dict[str, list[Measured]] = defaultdict(list)
     for each in sweeps:
-        by_kind[kind_of(each.sweep)].append(each)
+        by_kind[cost_key(each.sweep)].append(each)
     fitted = dict(units)
     for kind, group in by_kind.items():
         if kind.startswith("pfl/"):
@@ -77,7 +77,7 @@ def fit(units: Mapping[str, Unit], sweeps: list[Measured]) -> dict[str, Unit]:
     return fitted
 
 
-def write(units: Mapping[str, Unit], path: Path) -> None:
+def write(units: Mapping[str, UnitCost], path: Path) -> None:
     """Write unit costs, three digits of each."""
     rows = [[unit.kind, *(f"{getattr(unit, name):.4g}" for name in COLUMNS[1:5])] for unit in units.values()]
     ends = [[str(unit.parameters), f"{unit.flops:.0f}"] for unit in units.values()]
@@ -85,7 +85,7 @@ def write(units: Mapping[str, Unit], path: Path) -> None:
     write_atomically(path, "\n".join([",".join(COLUMNS), *sorted(lines)]) + "\n")
 
 
-def _stretched(unit: Unit, group: list[Measured]) -> Unit:
+def _stretched(unit: UnitCost, group: list[Measured]) -> UnitCost:
     """Return a timed kind, slower or faster by what its sweeps took beyond the fixed part."""
     ratios = [(each.seconds - unit.fixed_seconds) / (unit.seconds(each.work) - unit.fixed_seconds) for each in group]
     factor = max(0.2, float(np.median(ratios)))
@@ -93,7 +93,7 @@ def _stretched(unit: Unit, group: list[Measured]) -> Unit:
     return replace(unit, **scaled)
 
 
-def _least_squares(kind: str, group: list[Measured]) -> Unit:
+def _least_squares(kind: str, group: list[Measured]) -> UnitCost:
     """Return fixed, step and record costs, none negative, of least error, a sweep's variance growing as its time.
 
     A single sweep takes the start of its process, and the rest by its work, so that more seeds cost more.
@@ -110,4 +110,4 @@ def _least_squares(kind: str, group: list[Measured]) -> Unit:
         solution, _ = nnls(design / scale, np.sqrt(seconds))
         fixed, step, record = solution / scale
     # Memory is sampled too, so a short job seems to need less than its imports take.
-    return Unit(kind, fixed, step, record, max(BASE_MB, *(each.memory_mb for each in group)), 0, 0.0)
+    return UnitCost(kind, fixed, step, record, max(BASE_MB, *(each.memory_mb for each in group)), 0, 0.0)

@@ -15,12 +15,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import StackedGradients
-from dpfl.engine.sgd import SGD, Variants
+from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.mechanisms.noise import base_noise
 from dpfl.models.image_models import ImageModel, build
-from dpfl.pipeline.cost import BASE_MB, Unit
+from dpfl.pipeline.cost import BASE_MB, UnitCost
 
 KINDS = tuple(f"pfl/{model}/{colour}" for model in ImageModel for colour in ("grey", "colour"))
 BATCH = 64
@@ -29,7 +29,7 @@ FIXED_SECONDS = 6.0  # imports, data and a little of everything
 MEMORY_BYTES = 2**30
 
 
-def measure(kinds: Iterable[str], seconds: float, device: str = "cpu") -> dict[str, Unit]:
+def measure(kinds: Iterable[str], seconds: float, device: str = "cpu") -> dict[str, UnitCost]:
     """Return the unit costs of `kinds` of image models on this machine, within about `seconds` altogether.
 
     A kind's step is timed on a small and a large stack: what they differ by is the cost of records, the rest that of a
@@ -45,7 +45,7 @@ def measure(kinds: Iterable[str], seconds: float, device: str = "cpu") -> dict[s
         torch.set_num_threads(before)
 
 
-def slowdown(measured: dict[str, Unit], shipped: dict[str, Unit]) -> float:
+def slowdown(measured: dict[str, UnitCost], shipped: dict[str, UnitCost]) -> float:
     """Return how many times as long this machine takes as that of the shipped table, by what both have measured."""
     ratios = [_typical(unit) / _typical(shipped[kind]) for kind, unit in measured.items() if kind in shipped]
     return geometric_mean(ratios) if ratios else 1.0
@@ -60,13 +60,13 @@ def stacked_step(kind: str, models: int, device: torch.device) -> Callable[[], N
     inputs = torch.randn(8 * BATCH, *reads, generator=torch.Generator().manual_seed(0)).to(device)
     labels = (torch.arange(8 * BATCH) % 10).to(device)
     module = build(ImageModel(model), shape, seed=0).to(device)
-    layout = Layout.of(module)
+    layout = ParameterVector.of(module)
     flat = layout.flatten({name: value.detach() for name, value in module.named_parameters()})
     weights = flat.repeat(1, models, 1)
     velocity = torch.zeros_like(weights)
     clip_norms = torch.tensor([inf if place % 3 == 0 else 1.0 for place in range(models)], device=device)
     gradients = StackedGradients(gradient_rule(module, cross_entropy, inputs[0]), inputs[0], MEMORY_BYTES)
-    sgd = SGD(gradients, Variants(clip_norms, torch.ones_like(clip_norms)), 0.01, 0.5)
+    sgd = SGD(gradients, StackedHyperparameters(clip_norms, torch.ones_like(clip_norms)), 0.01, 0.5)
     address = {"seed": 0, "client": 0, "epoch": 0, "dtype": weights.dtype, "device": weights.device}
 
     def noise(group: int, step: int) -> torch.Tensor:
@@ -90,7 +90,7 @@ def flops_of_a_record(kind: str) -> tuple[int, float]:
     return sum(each.numel() for each in module.parameters()), counter.get_total_flops() / BATCH
 
 
-def _unit(kind: str, seconds: float, device: torch.device) -> Unit:
+def _unit(kind: str, seconds: float, device: torch.device) -> UnitCost:
     """Time one kind for about `seconds`."""
     parameters, flops = flops_of_a_record(kind)
     few = _time(stacked_step(kind, FEW, device), seconds / 2, device)
@@ -98,7 +98,7 @@ def _unit(kind: str, seconds: float, device: torch.device) -> Unit:
     if few * MANY / FEW < seconds / 4:  # else records are all that counts
         many = _time(stacked_step(kind, MANY, device), seconds / 2, device)
         record = min(record, max(0.0, (many - few) / (BATCH * (MANY - FEW))))
-    return Unit(kind, FIXED_SECONDS, few - FEW * BATCH * record, record, BASE_MB, parameters, flops)
+    return UnitCost(kind, FIXED_SECONDS, few - FEW * BATCH * record, record, BASE_MB, parameters, flops)
 
 
 def _time(step: Callable[[], None], seconds: float, device: torch.device) -> float:
@@ -118,6 +118,6 @@ def _time(step: Callable[[], None], seconds: float, device: torch.device) -> flo
     return median(times)
 
 
-def _typical(unit: Unit) -> float:
+def _typical(unit: UnitCost) -> float:
     """Return the time of a step of a stack in the middle."""
     return unit.step_seconds + unit.record_seconds * BATCH * 9

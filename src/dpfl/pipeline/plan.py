@@ -16,7 +16,7 @@ from dpfl.data.datasets import DATASETS, image_shape
 from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
-from dpfl.pipeline.cost import Cost, Unit, estimate
+from dpfl.pipeline.cost import Cost, UnitCost, estimate
 
 PROFILES = Path("workflow") / "profiles"
 QUEUED_SECONDS = 25.0  # of a cluster's job: Snakemake starts three times in it, and is asked about it now and then
@@ -30,7 +30,7 @@ PAGES_SECONDS, PAGE_SECONDS = 3.0, 1.5  # a job that makes a paper's tables or f
 
 
 @dataclass(frozen=True)
-class Place:
+class Machines:
     """Where a run would take place: how many jobs at once, and what each costs on top."""
 
     name: str
@@ -39,7 +39,7 @@ class Place:
     groups: bool
 
 
-def place(profile: str, threads: int, device: str, at_once: int | None = None) -> Place:
+def place(profile: str, threads: int, device: str, at_once: int | None = None) -> Machines:
     """Return the place that a profile stands for; raises InputError for a profile that is not there.
 
     On this machine as many jobs go together as it has cores for (one where they need its GPU); on a cluster as many as
@@ -51,12 +51,12 @@ def place(profile: str, threads: int, device: str, at_once: int | None = None) -
     site = folder / "site.yaml"
     if site.is_file():
         queued = yaml.safe_load(site.read_text(encoding="utf-8"))["jobs"]
-        return Place(profile, at_once or queued, QUEUED_SECONDS, groups=True)
+        return Machines(profile, at_once or queued, QUEUED_SECONDS, groups=True)
     local = 1 if device == "cuda" else max(1, (os.cpu_count() or 1) // threads)
-    return Place(profile, at_once or local, STARTED_SECONDS, groups=False)
+    return Machines(profile, at_once or local, STARTED_SECONDS, groups=False)
 
 
-def lines(config: Mapping[str, Any], where: Place, units: Mapping[str, Unit]) -> Iterator[str]:
+def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCost]) -> Iterator[str]:
     """Yield the plan of what is not done yet: a line for each kind of sweep, then the sums.
 
     A sweep is done when its run table is there, however old. Times are those of the machine that `units` were measured
@@ -94,7 +94,7 @@ def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], li
     return found
 
 
-def _jobs(costs: list[Cost], where: Place) -> list[float]:
+def _jobs(costs: list[Cost], where: Machines) -> list[float]:
     """Return the seconds of each job that trains: one sweep, or on a cluster a few short ones side by side."""
     short = [cost for cost in costs if where.groups and cost.is_short]
     alone = [cost for cost in costs if not (where.groups and cost.is_short)]

@@ -23,7 +23,7 @@ _ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception)\b")  # how a traceback ends
 _FINDINGS = re.compile(r"\d+ files checked, [1-9]\d* findings")
 
 
-class Work(StrEnum):
+class SweepState(StrEnum):
     """Where a sweep stands."""
 
     DONE = "done"
@@ -34,38 +34,38 @@ class Work(StrEnum):
 
 
 @dataclass(frozen=True)
-class Standing:
+class SweepStatus:
     """A sweep, where it stands, and the last words of its log where they tell more."""
 
     sweep: Sweep
-    work: Work
+    work: SweepState
     words: str = ""
 
 
-def standing(sweep: Sweep, folder: Path, running_since: float | None) -> Standing:
+def sweep_status(sweep: Sweep, folder: Path, running_since: float | None) -> SweepStatus:
     """Return where a sweep of results/<scale> stands; `running_since`: when the run that is at work here began."""
     if expansion.run_table(folder, sweep.paper, sweep.name).exists():
-        return Standing(sweep, Work.DONE)
+        return SweepStatus(sweep, SweepState.DONE)
     log = folder / "logs" / f"train_{sweep.paper}_{sweep.name}.log"
     of_this_run = running_since is not None and log.exists() and log.stat().st_mtime >= running_since
     last = _last_line(log)
     if _is_failure(last) and (of_this_run or running_since is None):
-        return Standing(sweep, Work.FAILED, last)
+        return SweepStatus(sweep, SweepState.FAILED, last)
     if of_this_run:
-        return Standing(sweep, Work.RUNNING, last if is_progress(last) else "")
+        return SweepStatus(sweep, SweepState.RUNNING, last if is_progress(last) else "")
     kept = any((Path("checkpoints") / folder.name / sweep.paper).glob(f"{sweep.name}-*.pt"))
-    return Standing(sweep, Work.RESUMABLE if kept else Work.WAITS)
+    return SweepStatus(sweep, SweepState.RESUMABLE if kept else SweepState.WAITS)
 
 
 def lines(config: dict[str, Any]) -> Iterator[str]:
     """Yield how far the configuration's scale is: a line a paper, an open sweep, a failed stage; and the time left."""
     folder = Path("results") / config["scale"]
     since = lock.running_since()
-    open_sweeps: list[Standing] = []
+    open_sweeps: list[SweepStatus] = []
     seconds: dict[tuple[str, str], list[float]] = {}
     for paper in config["papers"]:
-        known = [standing(sweep, folder, since) for sweep in expansion.expand(config) if sweep.paper == paper]
-        unfinished = [each for each in known if each.work is not Work.DONE]
+        known = [sweep_status(sweep, folder, since) for sweep in expansion.expand(config) if sweep.paper == paper]
+        unfinished = [each for each in known if each.work is not SweepState.DONE]
         parts = [f"sweeps {len(known) - len(unfinished)}/{len(known)}"]
         for kind in ("tables", "figures"):
             names = getattr(load(paper), kind)
@@ -90,7 +90,7 @@ def _other_failures(folders: list[Path], running_since: float | None) -> Iterato
     for log in (path for folder in folders for path in sorted((folder / "logs").glob("*.log"))):
         again = running_since is not None and log.stat().st_mtime < running_since
         if not (log.name.startswith("train_") or again) and _is_failure(last := _last_line(log)):
-            yield f"{log.stem}: {Work.FAILED} ({last})"
+            yield f"{log.stem}: {SweepState.FAILED} ({last})"
 
 
 def _is_failure(line: str) -> bool:
@@ -104,7 +104,7 @@ def _last_line(path: Path) -> str:
     return next((line for line in reversed(_text(path).splitlines()) if line.strip()), "")
 
 
-def _time_left(open_sweeps: list[Standing], seconds: dict[tuple[str, str], list[float]]) -> str:
+def _time_left(open_sweeps: list[SweepStatus], seconds: dict[tuple[str, str], list[float]]) -> str:
     """Say how long the open sweeps take one after the other, by what finished sweeps of their kinds took."""
     measured = [seconds.get((each.sweep.paper, each.sweep.family)) for each in open_sweeps]
     minutes = sum(mean(each) for each in measured if each) / 60

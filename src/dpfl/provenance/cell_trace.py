@@ -115,7 +115,7 @@ def plain(text: str) -> object:
     return text.lower() if text.lower() in ("true", "false") else text
 
 
-def identity(run: Row) -> Row:
+def run_key(run: Row) -> Row:
     """Return the columns of a run that say what was run."""
     names = list(run)
     known = names[: names.index("status")] if "status" in names else names
@@ -132,7 +132,7 @@ def _number(text: str) -> float | None:
 
 def _agrees(run: Row, row: Row) -> bool:
     """Return whether a run may be behind a row; a stand-in counts as the data set that it stands for."""
-    for name, value in identity(run).items():
+    for name, value in run_key(run).items():
         if name not in row or not row[name] or same(value, row[name]):
             continue
         if (_number(value) is None) != (_number(row[name]) is None):

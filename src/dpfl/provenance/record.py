@@ -38,7 +38,7 @@ _PACKAGES = (
 
 
 @dataclass
-class Stage:
+class StageRecorder:
     """A running stage and the modules that do its work: it `reads` its inputs, and `write`s the record at its end.
 
     Paths in the record are relative to the working folder; neither user nor host names are written.

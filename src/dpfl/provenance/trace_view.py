@@ -12,7 +12,7 @@ from rich.tree import Tree
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import replacing
-from dpfl.provenance.cell_trace import Row, identity
+from dpfl.provenance.cell_trace import Row, run_key
 from dpfl.provenance.trace import Node
 
 _MOST_IN_A_COLUMN = 12
@@ -31,7 +31,7 @@ def draw(top: Node, path: Path) -> None:
         for depth, names in columns.items()
         for row, name in enumerate(names)
     }
-    with style.house():
+    with style.apply_style():
         tall = max(map(len, columns.values()))
         size = (len(columns) * (_WIDTH + 0.9), max(2.0, tall * (_HEIGHT + 0.25) + 0.6))
         figure, axes = style.panels(width=size[0], height=size[1])
@@ -179,7 +179,7 @@ def _title(node: Node, root: Path) -> str:
 
 def _run(run: Row, line: str) -> str:
     """Return one line on a run: what tells it apart, its result and noise; then its statement, if it is not above."""
-    known = identity(run)
+    known = run_key(run)
     named = [name for name in ("model", "algorithm", "epsilon", "local_epochs", "clients") if name in known]
     cell = ", ".join(f"{name} {known[name]}" for name in named)
     metric = next((name for name in _METRICS if name in run), None)

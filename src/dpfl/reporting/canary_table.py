@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from dpfl.reporting.results import Results
-from dpfl.reporting.tables import Page
+from dpfl.reporting.tables import TableLayout
 
 EXPERIMENT = "canaries"
 _COLUMNS = [
@@ -32,7 +32,7 @@ def canaries(results: Results, paper: str) -> pd.DataFrame:
     return table.rename(columns=lambda name: name.removeprefix("privacy_"))
 
 
-def canaries_page(data: pd.DataFrame) -> Page:
+def canaries_page(data: pd.DataFrame) -> TableLayout:
     """Lay the table out for a reader."""
     body = pd.DataFrame(
         {
@@ -55,4 +55,4 @@ def canaries_page(data: pd.DataFrame) -> Page:
         "A claim that stands is not proven by this: the bound says only what these canaries could see.",
     ]
     pairs = sorted(set(zip(data["dataset"], data["stand_in_for"], strict=True)))
-    return Page(body, [*notes, *(f"{name} stands in for {real}." for name, real in pairs if real)])
+    return TableLayout(body, [*notes, *(f"{name} stands in for {real}." for name, real in pairs if real)])

@@ -11,8 +11,8 @@ import pandas as pd
 
 from dpfl.catalog import load, module
 from dpfl.files import replacing, write_atomically
-from dpfl.reporting.results import NotRun, Results, write_csv
-from dpfl.reporting.tables import Page, html_page
+from dpfl.reporting.results import NotRunError, Results, write_csv
+from dpfl.reporting.tables import TableLayout, html_page
 
 
 class Outcome(StrEnum):
@@ -63,7 +63,7 @@ def evaluate(paper: str, results: Results) -> pd.DataFrame:
     for key, claim in load(paper).claims.items():
         try:
             verdict = checks[key](results) if key in checks else Verdict(Outcome.PENDING, claim["pending"])
-        except NotRun as reason:
+        except NotRunError as reason:
             verdict = Verdict(Outcome.NOT_TESTABLE, f"{str(reason)[:1].upper()}{str(reason)[1:]}.")
         rows.append(
             {
@@ -91,5 +91,5 @@ def write(paper: str, verdicts: pd.DataFrame, folder: Path) -> list[Path]:
         }
     )
     page = csv.with_suffix(".html")
-    write_atomically(page, html_page(Page(body), f"{paper}: what it claims, and what the evidence says"))
+    write_atomically(page, html_page(TableLayout(body), f"{paper}: what it claims, and what the evidence says"))
     return [csv, page]

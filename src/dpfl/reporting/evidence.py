@@ -8,7 +8,7 @@ from enum import StrEnum
 import pandas as pd
 
 from dpfl.reporting.results import Results
-from dpfl.reporting.tables import Page
+from dpfl.reporting.tables import TableLayout
 
 
 class Relation(StrEnum):
@@ -73,7 +73,7 @@ def passed(checks: pd.DataFrame) -> pd.Series:
     return errors(checks) <= checks["tolerance"]
 
 
-def checks_page(data: pd.DataFrame) -> Page:
+def checks_page(data: pd.DataFrame) -> TableLayout:
     """Lay out checks for a reader."""
     body = pd.DataFrame(
         {
@@ -86,10 +86,12 @@ def checks_page(data: pd.DataFrame) -> Page:
             "Holds": passed(data).map({True: "yes", False: "no"}),
         }
     )
-    return Page(body, [f"{passed(data).sum()} of {len(data)} cases hold within their tolerance (in the CSV file)."])
+    return TableLayout(
+        body, [f"{passed(data).sum()} of {len(data)} cases hold within their tolerance (in the CSV file)."]
+    )
 
 
-def errata_page(data: pd.DataFrame) -> Page:
+def errata_page(data: pd.DataFrame) -> TableLayout:
     """Lay out errata for a reader."""
     body = pd.DataFrame(
         {
@@ -102,4 +104,4 @@ def errata_page(data: pd.DataFrame) -> Page:
             "Found independently": data["independent"].map("{:.4g}".format) + " (" + data["source"] + ")",
         }
     )
-    return Page(body)
+    return TableLayout(body)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from dpfl.catalog import module
 from dpfl.files import replacing
 from dpfl.reporting import captions, style
-from dpfl.reporting.results import NotRun, Results, not_run_table, read_csv, refuse_not_run, write_csv
+from dpfl.reporting.results import NotRunError, Results, not_run_table, read_csv, refuse_not_run, write_csv
 
 FORMATS = ("svg", "pdf", "png")
 
@@ -37,16 +37,16 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     csv = folder / f"{paper}_{name}.csv"
     try:
         data = recipe.data(results)
-    except NotRun as reason:
+    except NotRunError as reason:
         data = not_run_table(reason)
     with replacing(csv) as temporary:
         write_csv(data, temporary)
     paths = [csv, captions.write("figures", paper, name, csv)]
-    with style.house():
+    with style.apply_style():
         try:
             figure = recipe.draw(refuse_not_run(read_csv(csv)))
-        except NotRun as reason:
-            figure = style.words(str(reason))
+        except NotRunError as reason:
+            figure = style.text_figure(str(reason))
         for format in FORMATS:
             path = csv.with_suffix(f".{format}")
             with replacing(path) as temporary:

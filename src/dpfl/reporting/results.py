@@ -13,14 +13,14 @@ import pandas as pd
 from dpfl.errors import InputError
 
 
-class NotRun(InputError):
+class NotRunError(InputError):
     """A table or figure whose runs are not part of the configuration: it says so instead of showing numbers."""
 
 
 _NOT_RUN = "not_run"
 
 
-def not_run_table(reason: NotRun) -> pd.DataFrame:
+def not_run_table(reason: NotRunError) -> pd.DataFrame:
     """Return what stands on disk in place of the data of a table or figure that was not run."""
     return pd.DataFrame({_NOT_RUN: [str(reason)]})
 
@@ -28,7 +28,7 @@ def not_run_table(reason: NotRun) -> pd.DataFrame:
 def refuse_not_run(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table read from disk; raises NotRun, with the reason, where it only says that it was not run."""
     if list(table.columns) == [_NOT_RUN]:
-        raise NotRun(table[_NOT_RUN].iloc[0])
+        raise NotRunError(table[_NOT_RUN].iloc[0])
     return table
 
 

@@ -39,7 +39,7 @@ _SETTINGS = {
 }
 
 
-def house():
+def apply_style():
     """Return the context in which figures are drawn and saved: the house style."""
     return plt.rc_context(_SETTINGS)
 
@@ -55,7 +55,7 @@ def footer(figure: Figure, text: str) -> None:
     figure.supxlabel(text, fontsize=7, color="#444444", x=0.01, ha="left")
 
 
-def words(text: str) -> Figure:
+def text_figure(text: str) -> Figure:
     """Return a picture that only says `text`: why there is nothing to draw."""
     figure, axis = panels(width=6, height=1.2)
     axis.set_axis_off()

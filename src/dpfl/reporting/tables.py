@@ -12,11 +12,11 @@ import pandas as pd
 from dpfl.catalog import load, module
 from dpfl.files import replacing, write_atomically
 from dpfl.reporting import captions
-from dpfl.reporting.results import NotRun, Results, not_run_table, write_csv
+from dpfl.reporting.results import NotRunError, Results, not_run_table, write_csv
 
 
 @dataclass(frozen=True)
-class Page:
+class TableLayout:
     """A table as a reader sees it: `body` holds text only, `notes` says what the numbers cannot."""
 
     body: pd.DataFrame
@@ -28,7 +28,7 @@ class TableRecipe:
     """How a table is made: `data` returns one tidy row a cell with every digit, `page` lays that out for a reader."""
 
     data: Callable[[Results], pd.DataFrame]
-    page: Callable[[pd.DataFrame], Page]
+    page: Callable[[pd.DataFrame], TableLayout]
 
 
 def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
@@ -39,10 +39,10 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     try:
         data = recipe.data(results)
         page = recipe.page(data)
-    except NotRun as reason:
-        data, page = not_run_table(reason), Page(_nothing(str(reason)))
+    except NotRunError as reason:
+        data, page = not_run_table(reason), TableLayout(_nothing(str(reason)))
     if page.body.empty:
-        page = Page(_nothing("no run of this table in this configuration"), page.notes)
+        page = TableLayout(_nothing("no run of this table in this configuration"), page.notes)
     with replacing(csv) as temporary:
         write_csv(data, temporary)
     texts = {"md": markdown(page, title), "tex": latex(page, title, f"{paper}_{name}"), "html": html_page(page, title)}
@@ -56,20 +56,20 @@ def _nothing(reason: str) -> pd.DataFrame:
     return pd.DataFrame({"not run": [reason]})
 
 
-def markdown(page: Page, title: str) -> str:
+def markdown(page: TableLayout, title: str) -> str:
     """Return the table as Markdown: title, table, notes."""
     notes = "".join(f"- {note}\n" for note in page.notes)
     return f"**{title}**\n\n{page.body.to_markdown(index=False, disable_numparse=True)}\n\n{notes}"
 
 
-def latex(page: Page, title: str, label: str) -> str:
+def latex(page: TableLayout, title: str, label: str) -> str:
     """Return the table as LaTeX (booktabs), its notes in the caption."""
     escaped = page.body.map(_latex_text).rename(columns=_latex_text)
     words = _latex_text(" ".join([title + ".", *page.notes]))
     return escaped.to_latex(index=False, caption=words, label=f"tab:{label}", position="ht")
 
 
-def html_page(page: Page, title: str) -> str:
+def html_page(page: TableLayout, title: str) -> str:
     """Return the table as a page of its own, without anything from elsewhere."""
     head = "".join(f"<th{_kept_together(name)}>{html.escape(str(name))}</th>" for name in page.body.columns)
     rows = "".join(

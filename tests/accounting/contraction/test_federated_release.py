@@ -15,7 +15,7 @@ from dpfl.accounting.contraction.federated_release import (
     round_sigma,
     step_diameter,
 )
-from dpfl.papers.asoodeh2021.exact_federated import OneDimension
+from dpfl.papers.asoodeh2021.exact_federated import ExactFederatedSgd
 
 CASE = {"n": 60, "m": 6, "sigma": 1.2, "lipschitz": 1.0, "radius": 0.4}
 SCHEDULE = 1 / np.arange(1.0, 11.0)
@@ -71,7 +71,7 @@ def test_the_exact_run_with_long_first_steps_stays_within(epsilon, radius):
     """eta_t = 1/(lambda t) in one dimension: the first steps exceed 2/beta and the ball is small against them."""
     curvature, rounds = 0.2, 6
     etas = 1 / (curvature * np.arange(1.0, rounds + 1))
-    run = OneDimension(m=2, etas=list(etas), sigma=0.7, lipschitz=1.0, radius=radius, curvature=curvature)
+    run = ExactFederatedSgd(m=2, etas=list(etas), sigma=0.7, lipschitz=1.0, radius=radius, curvature=curvature)
     theory = {"lipschitz": 1.0, "radius": radius, "smoothness": 1.2, "strong_convexity": curvature}
     bounds = {
         first: federated_release_delta(epsilon, n=12, m=2, eta=etas, sigma=0.7, first_stop=first, **theory)

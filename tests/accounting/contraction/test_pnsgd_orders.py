@@ -6,7 +6,7 @@ from scipy.stats import laplace, norm
 
 from dpfl.accounting import contraction
 from dpfl.accounting.contraction.pnsgd_orders import Law, calibrated_scale, place_deltas, step_epsilon, worst_epsilon
-from dpfl.papers.asoodeh2020.exact_pnsgd import OneDimension
+from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd
 
 THEORY = {"eta": 0.5, "lipschitz": 1.0, "smoothness": 0.5, "strong_convexity": 0.0, "diameter": 1.0}
 N = 12
@@ -31,7 +31,7 @@ def test_a_random_stop_is_theorem_5_before_its_last_step():
 @pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.6])
 def test_the_exact_run_in_a_secret_order_stays_within(law, epsilon):
     noise = {Law.GAUSSIAN: norm, Law.LAPLACE: laplace}[law](scale=0.5 * 1.5)
-    run = OneDimension(0.5, noise, lipschitz=1.0, diameter=1.0, curvature=0.0)
+    run = ExactPnsgd(0.5, noise, lipschitz=1.0, diameter=1.0, curvature=0.0)
     exact = run.mixed_delta(epsilon, np.full(N, 1 / N))
     bound = place_deltas(epsilon, n=N, law=law, scale=1.5, permuted=True, **THEORY)
     assert exact <= bound[0] + 1e-9

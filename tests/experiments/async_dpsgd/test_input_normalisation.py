@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.experiments.async_dpsgd.input_normalisation import Preparation, prepare
+from dpfl.experiments.async_dpsgd.input_normalisation import InputNormalisation, prepare
 
 
 def data(features=12):
@@ -16,12 +16,12 @@ def prepared(preparation, sigma=0.0, seed=0, components=4):
 
 
 def test_without_preparation_inputs_are_left_alone():
-    train, test = prepared(Preparation.NONE)
+    train, test = prepared(InputNormalisation.NONE)
     assert torch.equal(train, data()[0]) and torch.equal(test, data()[1])
 
 
 def test_exact_normalisation_uses_the_moments_of_all_clients():
-    train, test = prepared(Preparation.NORMALISED_EXACTLY)
+    train, test = prepared(InputNormalisation.NORMALISED_EXACTLY)
     inputs = data()[0]
     deviation = inputs.std(0, unbiased=False).clamp(min=0.1)
     torch.testing.assert_close(train, (inputs - inputs.mean(0)) / deviation, rtol=1e-3, atol=1e-3)
@@ -29,13 +29,13 @@ def test_exact_normalisation_uses_the_moments_of_all_clients():
 
 
 def test_exact_components_keep_the_most_of_the_second_moment():
-    train, test = prepared(Preparation.EXACT_PCA)
+    train, test = prepared(InputNormalisation.EXACT_PCA)
     singular = torch.linalg.svdvals(data()[0])
     assert train.shape == (90, 4) and test.shape == (20, 4)
     assert float(train.square().sum()) == pytest.approx(float(singular[:4].square().sum()), rel=2e-3)
 
 
-@pytest.mark.parametrize("preparation", [Preparation.NORMALISED, Preparation.DP_PCA])
+@pytest.mark.parametrize("preparation", [InputNormalisation.NORMALISED, InputNormalisation.DP_PCA])
 def test_noise_is_addressed_and_fades_with_sigma(preparation):
     exact, noisy = prepared(preparation)[0], prepared(preparation, sigma=0.3)[0]
     assert torch.equal(noisy, prepared(preparation, sigma=0.3)[0])

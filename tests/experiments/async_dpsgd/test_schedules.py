@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.experiments.async_dpsgd.schedules import Course, Strategy, step_sizes
+from dpfl.experiments.async_dpsgd.schedules import BatchSchedule, Strategy, step_sizes
 
 
-def course(rounds: int, epochs: int) -> Course:
+def course(rounds: int, epochs: int) -> BatchSchedule:
     """Batches of 10 records, alike in every round."""
     return Strategy().course(records=10 * rounds // epochs, batch_size=10, epochs=epochs)
 

@@ -5,7 +5,13 @@ import math
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.experiments.fedavg_images.fedavg_settings import Accountant, Cell, Initialisation, Measure, Settings
+from dpfl.experiments.fedavg_images.fedavg_settings import (
+    Accountant,
+    FedavgCell,
+    FedavgSettings,
+    Initialisation,
+    Metric,
+)
 from dpfl.grid.sweep import Sweep
 from dpfl.models.image_models import Normalisation
 
@@ -23,8 +29,8 @@ SETTINGS = {
 MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 0.5}
 
 
-def _settings(**other) -> Settings:
-    return Settings.of(Sweep("p", "pfl", "s", {**SETTINGS, **other}, (), (0,), MACHINE))
+def _settings(**other) -> FedavgSettings:
+    return FedavgSettings.of(Sweep("p", "pfl", "s", {**SETTINGS, **other}, (), (0,), MACHINE))
 
 
 def test_what_is_left_out_has_a_default():
@@ -32,7 +38,7 @@ def test_what_is_left_out_has_a_default():
     assert settings.initialisation is Initialisation.COMMON
     assert settings.accountant is Accountant.RDP
     assert settings.normalisation is Normalisation.CHANNEL
-    assert settings.measure is Measure.NONE
+    assert settings.measure is Metric.NONE
     assert settings.tempered_sigmoid == (2, 2, 1)
 
 
@@ -44,18 +50,18 @@ def test_shares_are_one_a_client_and_a_single_client_has_everything():
 
 
 def test_cells_list_the_epochs_of_each_round():
-    constant = Cell.of({"epsilon": 3.0, "local_epochs": 2, "rounds": 3})
+    constant = FedavgCell.of({"epsilon": 3.0, "local_epochs": 2, "rounds": 3})
     assert constant.local_epochs == (2, 2, 2)
     assert constant.columns()["local_epochs"] == 2
-    varying = Cell.of({"epsilon": 3.0, "local_epochs": [1, 3]})
+    varying = FedavgCell.of({"epsilon": 3.0, "local_epochs": [1, 3]})
     assert varying.columns() == {"epsilon": 3.0, "local_epochs": 0, "rounds": 2, "local_epochs_by_round": "[1, 3]"}
 
 
 def test_a_cell_clips_where_there_is_noise_or_where_it_says_so():
     silent = {"epsilon": math.inf, "local_epochs": 1, "rounds": 1}
-    assert Cell.of({**silent, "epsilon": 3.0}).clips
-    assert not Cell.of(silent).clips
-    clipped = Cell.of({**silent, "clip": True})
+    assert FedavgCell.of({**silent, "epsilon": 3.0}).clips
+    assert not FedavgCell.of(silent).clips
+    clipped = FedavgCell.of({**silent, "clip": True})
     assert clipped.clips and not clipped.private
 
 
@@ -89,4 +95,4 @@ def test_unusable_settings_are_named(settings, named):
 )
 def test_unusable_cells_are_named(cell, named):
     with pytest.raises(InputError, match=named):
-        Cell.of(cell)
+        FedavgCell.of(cell)

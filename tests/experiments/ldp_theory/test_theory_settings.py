@@ -9,7 +9,7 @@ import pytest
 from dpfl.accounting import dpsgd, isrl_dp
 from dpfl.accounting.samplers import Sampling
 from dpfl.errors import InputError
-from dpfl.experiments.ldp_theory.theory_settings import Run
+from dpfl.experiments.ldp_theory.theory_settings import TheoryCell
 
 SETTINGS = {
     "kind": "least_squares",
@@ -37,9 +37,9 @@ SETTINGS = {
 }
 
 
-def run(**changes) -> Run:
+def run(**changes) -> TheoryCell:
     """The run with some settings changed."""
-    return Run.of({**SETTINGS, **changes})
+    return TheoryCell.of({**SETTINGS, **changes})
 
 
 @pytest.mark.parametrize("algorithm", ["minibatch", "accelerated"])

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dpfl.data.stand_ins import build_stand_in
-from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, Theory, load
+from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, LossConstants, load
 from dpfl.grid.sweep import Folders
 from dpfl.models.glm import gradients
 
@@ -16,7 +16,7 @@ def folders(tmp_path_factory) -> Folders:
 
 @pytest.mark.parametrize(("model", "radius", "regularisation"), [(MEAN_INK, 0.5, 0.0), ("pooled_logistic", 2.0, 0.1)])
 def test_the_theory_covers_the_records(folders, model, radius, regularisation):
-    theory = Theory.of(model, radius, regularisation)
+    theory = LossConstants.of(model, radius, regularisation)
     task = load(model, folders, 100, theory)
     x = task.records.direction * task.records.norms[:, None]
     models = np.random.default_rng(0).normal(size=(task.dimension, 40))
@@ -31,12 +31,12 @@ def test_the_theory_covers_the_records(folders, model, radius, regularisation):
 
 def test_records_come_sorted(folders):
     for model in (MEAN_INK, "pooled_logistic"):
-        task = load(model, folders, 100, Theory.of(model, 0.5, 0.1))
+        task = load(model, folders, 100, LossConstants.of(model, 0.5, 0.1))
         assert (np.diff(task.records.targets) >= 0).all()
 
 
 def test_the_excess_of_a_mean_is_its_squared_distance(folders):
-    task = load(MEAN_INK, folders, 100, Theory.of(MEAN_INK, 0.5, 0.0))
+    task = load(MEAN_INK, folders, 100, LossConstants.of(MEAN_INK, 0.5, 0.0))
     targets = task.records.targets
     at = np.array([[-0.3, 0.1, targets.mean()]])
     risks = [np.mean((w - targets) ** 2) / 2 for w in at[0]]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.data.loading import load_about, load_images
+from dpfl.data.loading import load_description, load_images
 from dpfl.data.stand_ins import build_stand_in
 from dpfl.errors import InputError
 from dpfl.experiments.pnsgd import pnsgd_training
@@ -34,7 +34,7 @@ def folders(tmp_path_factory) -> Folders:
 
 def trained(folders, cells=CELLS, seeds=(0, 4), **settings) -> pd.DataFrame:
     sweep = Sweep("asoodeh2020", "pnsgd", "x_seeds", SETTINGS | settings, tuple(cells), seeds)
-    calibration = pnsgd_training.calibrate(sweep, load_about(folders.arrays))
+    calibration = pnsgd_training.calibrate(sweep, load_description(folders.arrays))
     return pnsgd_training.train(sweep, folders, calibration, None, lambda done, total: None)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.samplers import Sampling
 from dpfl.engine.federated_rounds import Clipping
-from dpfl.experiments.shared.ldp_noise import EPSILON_TOLERANCE, Mechanism, Noise, noise_multiplier, statement
+from dpfl.experiments.shared.ldp_noise import EPSILON_TOLERANCE, Mechanism, NoiseRule, noise_multiplier, statement
 
 MINIBATCH = Mechanism(37, 356, 35, 1 / 356**2, Sampling.WITH_REPLACEMENT, Clipping.RECORD, batch_share=37 / 356)
 LOCAL = Mechanism(1, 356, 37 * 35, 1 / 356**2, Sampling.WITH_REPLACEMENT, Clipping.RECORD, batch_share=37 / 356)
@@ -29,7 +29,7 @@ def test_the_published_noises_are_their_formulas(mechanism, steps, share):
     n, delta, epsilon = 356, 1 / 356**2, 2.5
     advanced = 256 * steps * math.log(2.5 * steps * (37 / n) / delta) * math.log(2 / delta) / (n * epsilon) ** 2
     moments = 8 * steps * math.log(1 / delta) / (n * epsilon) ** 2
-    for noise, variance in ((Noise.ADVANCED_COMPOSITION, advanced), (Noise.MOMENTS, moments)):
+    for noise, variance in ((NoiseRule.ADVANCED_COMPOSITION, advanced), (NoiseRule.MOMENTS, moments)):
         assert noise_multiplier(noise, mechanism, epsilon) == pytest.approx(share * math.sqrt(variance), rel=1e-12)
 
 
@@ -38,7 +38,7 @@ def test_the_published_noises_are_their_formulas(mechanism, steps, share):
 def test_the_tight_noise_spends_its_epsilon_and_no_more(epsilon, records, releases, share):
     batch = max(1, round(share * records))
     mechanism = Mechanism(batch, records, releases, 1e-5, Sampling.FIXED, Clipping.RECORD, batch_share=share)
-    spent = mechanism.spent(noise_multiplier(Noise.TIGHT, mechanism, epsilon))
+    spent = mechanism.spent(noise_multiplier(NoiseRule.TIGHT, mechanism, epsilon))
     assert (1 - EPSILON_TOLERANCE) * epsilon <= spent <= epsilon
 
 
@@ -46,14 +46,14 @@ def test_the_tight_noise_of_full_batches_is_that_of_one_gaussian():
     """T full batches shift a unit Gaussian by 2 sqrt(T) / noise_multiplier."""
     mechanism = changed(MINIBATCH, message_records=356, sampling=Sampling.FIXED)
     for epsilon in (0.5, 3.0, 10.0):
-        mean = 2 * math.sqrt(35) / noise_multiplier(Noise.TIGHT, mechanism, epsilon)
+        mean = 2 * math.sqrt(35) / noise_multiplier(NoiseRule.TIGHT, mechanism, epsilon)
         assert gaussian_dp.epsilon(1 / 356**2, mean) == pytest.approx(epsilon, rel=2 * EPSILON_TOLERANCE)
 
 
 @pytest.mark.parametrize(("epsilon", "nearest"), [(1.0, 0.85), (7.5, 0.95)])
 def test_the_tight_noise_of_local_steps_by_dp_accounting(epsilon, nearest):
     """A step draws one record of n; where all others pull the other way, dp_accounting finds nearly as much spent."""
-    multiplier = noise_multiplier(Noise.TIGHT, LOCAL, epsilon)
+    multiplier = noise_multiplier(NoiseRule.TIGHT, LOCAL, epsilon)
     one = privacy_loss_distribution.from_gaussian_mechanism(
         multiplier / 2, sampling_prob=1 / 356, use_connect_dots=True, value_discretization_interval=1e-3
     )
@@ -62,25 +62,25 @@ def test_the_tight_noise_of_local_steps_by_dp_accounting(epsilon, nearest):
 
 
 def test_clipping_the_mean_costs_a_thousand_and_says_so():
-    stated = statement(Noise.MOMENTS, changed(MINIBATCH, message_records=65, clipping=Clipping.MEAN), 1.0)
+    stated = statement(NoiseRule.MOMENTS, changed(MINIBATCH, message_records=65, clipping=Clipping.MEAN), 1.0)
     assert stated.epsilon_pld > 1000 and "does not protect" in stated.note
     # The noise itself is the same: only its relation to one record's share differs.
-    own = noise_multiplier(Noise.MOMENTS, changed(MINIBATCH, message_records=65), 1.0)
+    own = noise_multiplier(NoiseRule.MOMENTS, changed(MINIBATCH, message_records=65), 1.0)
     assert own == pytest.approx(65 * stated.noise_multiplier, rel=1e-12)
 
 
 def test_clipping_the_mean_of_one_record_is_clipping_the_record():
-    mean = statement(Noise.MOMENTS, changed(LOCAL, clipping=Clipping.MEAN), 1.0)
-    assert mean == statement(Noise.MOMENTS, LOCAL, 1.0)
+    mean = statement(NoiseRule.MOMENTS, changed(LOCAL, clipping=Clipping.MEAN), 1.0)
+    assert mean == statement(NoiseRule.MOMENTS, LOCAL, 1.0)
 
 
 def test_statements_say_where_the_noise_comes_from():
-    tight = statement(Noise.TIGHT, changed(MINIBATCH, sampling=Sampling.FIXED), 2.0)
+    tight = statement(NoiseRule.TIGHT, changed(MINIBATCH, sampling=Sampling.FIXED), 2.0)
     assert "calibrated to spend epsilon 2" in tight.note and tight.epsilon_pld == pytest.approx(2, rel=1e-3)
-    published = statement(Noise.ADVANCED_COMPOSITION, MINIBATCH, 2.0)
+    published = statement(NoiseRule.ADVANCED_COMPOSITION, MINIBATCH, 2.0)
     assert "as published (advanced_composition)" in published.note and published.epsilon_pld < 0.1
     assert (published.records, published.steps, published.sample_rate) == (356, 35, 37 / 356)
-    free = statement(Noise.TIGHT, MINIBATCH, math.inf)
+    free = statement(NoiseRule.TIGHT, MINIBATCH, math.inf)
     assert math.isinf(free.epsilon_pld) and free.noise_multiplier == 0.0
 
 

@@ -10,7 +10,7 @@ import pytest
 from dpfl.accounting.samplers import Sampling
 from dpfl.engine.federated_rounds import Clipping
 from dpfl.errors import InputError
-from dpfl.experiments.shared.ldp_settings import Plan, Records
+from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpSettings
 from dpfl.models.glm import Square
 
 SETTINGS = {
@@ -28,17 +28,17 @@ SETTINGS = {
     "last_iterates": 3,
     "divergence_loss": 1e4,
 }
-SMALL = Records(clients=3, before_split=21, training=15)
+SMALL = ClientCounts(clients=3, before_split=21, training=15)
 INSURANCE = {
-    3: Records(clients=3, before_split=446, training=356),
-    10: Records(clients=10, before_split=134, training=104),
+    3: ClientCounts(clients=3, before_split=446, training=356),
+    10: ClientCounts(clients=10, before_split=134, training=104),
 }
 
 
-def plan(records: Records = SMALL, cell=None, **changes) -> Plan:
+def plan(records: ClientCounts = SMALL, cell=None, **changes) -> LdpSettings:
     """Return the plan of one cell."""
     cells = [{"algorithm": "local", "epsilon": 1.0, **(cell or {})}]
-    return Plan.of({**SETTINGS, **changes}, cells, Square(), records)
+    return LdpSettings.of({**SETTINGS, **changes}, cells, Square(), records)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from dpfl.data.non_iid_blocks import Trial
-from dpfl.engine.federated_rounds import Points
+from dpfl.engine.federated_rounds import Hyperparameters
 from dpfl.errors import InputError
 from dpfl.experiments.shared import ldp_training
-from dpfl.experiments.shared.ldp_settings import Plan, Records
+from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpSettings
 from dpfl.grid.sweep import Sweep
 from dpfl.models.glm import Square, least_squares, losses
 
@@ -42,7 +42,7 @@ CELLS = tuple({"algorithm": name, "epsilon": e} for name in ("minibatch", "local
 class Toy:
     """Three clients with 16 training and 4 test records each, drawn anew every trial."""
 
-    plan: Plan
+    plan: LdpSettings
 
     def trial(self, seed: int) -> Trial:
         rng = np.random.default_rng(seed)
@@ -64,7 +64,7 @@ def sweep(cells=CELLS, seeds=(0, 1, 5), **changes) -> Sweep:
 
 def toy(job: Sweep) -> Toy:
     """The task of a sweep."""
-    return Toy(Plan.of(job.settings, job.cells, Square(), Records(clients=3, before_split=20, training=16)))
+    return Toy(LdpSettings.of(job.settings, job.cells, Square(), ClientCounts(clients=3, before_split=20, training=16)))
 
 
 def trained(job: Sweep, progress=lambda done, total: None) -> pd.DataFrame:
@@ -121,7 +121,7 @@ def test_a_point_with_a_diverged_repetition_is_recorded_and_never_chosen():
     weights = np.tile(best[:, None], (2, 1, 3))
     weights[:, :, 1] += 0.1
     weights[:, :, 2] += 1e6
-    points = Points(np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, np.inf]), np.zeros(3))
+    points = Hyperparameters(np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, np.inf]), np.zeros(3))
     assert ldp_training.choose(task, trial, points, weights)["step_size"] == 1.0
     for poison in (np.nan, np.inf, 1e5):
         weights[1, 0, 0] = poison
@@ -137,7 +137,7 @@ def test_only_training_records_decide():
     task = toy(sweep())
     trial = task.trial(0)
     rng = np.random.default_rng(0)
-    weights, points = rng.normal(size=(2, 4, 6)), Points(np.arange(1.0, 7.0), np.ones(6), np.ones(6))
+    weights, points = rng.normal(size=(2, 4, 6)), Hyperparameters(np.arange(1.0, 7.0), np.ones(6), np.ones(6))
     other = replace(trial, test_y=trial.test_y * -7.0)
     one, two = (ldp_training.choose(task, each, points, weights) for each in (trial, other))
     assert one["step_size"] == two["step_size"] and one["test_loss"] != two["test_loss"]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task
+from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ, LOSS, RegularisedRisk, accuracy_pct, load_task
 from dpfl.grid.sweep import Folders
 
 X = np.random.default_rng(0).normal(size=(50, 3))
@@ -11,7 +11,7 @@ Y = np.sign(X[:, 0] + 0.2)
 
 
 def test_no_model_in_the_ball_is_below_the_goal():
-    goal = Goal(X, Y, 0.05, 1.0)
+    goal = RegularisedRisk(X, Y, 0.05, 1.0)
     models = np.random.default_rng(1).normal(size=(3, 500))
     models *= np.random.default_rng(2).random(500) / np.linalg.norm(models, axis=0)
     assert (goal.excess(models) >= 0).all()

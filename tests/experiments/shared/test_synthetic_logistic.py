@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.experiments.shared.logistic_task import Goal
-from dpfl.experiments.shared.synthetic_logistic import synthetic_about, synthetic_task
+from dpfl.experiments.shared.logistic_task import RegularisedRisk
+from dpfl.experiments.shared.synthetic_logistic import synthetic_description, synthetic_task
 
 ABOUT = {"name": "synthetic", "records": {}}
 SETTINGS = {"population": 4000, "features": 12, "radius": 2.0}
@@ -20,7 +20,7 @@ def test_records_have_norm_one_in_every_dimension():
 def test_training_and_test_records_are_of_one_law_and_different():
     task = synthetic_task(ABOUT, SETTINGS)
     assert not np.array_equal(task.train_x[:2000], task.test_x)
-    best = Goal(task.train_x, task.train_y, 1e-3, 50.0).optimum
+    best = RegularisedRisk(task.train_x, task.train_y, 1e-3, 50.0).optimum
     # The law's model lies along (1, ..., 1), with norm 0.5/0.05 = 10 in units of the score's odds.
     assert best @ np.ones(12) / np.linalg.norm(best) / np.sqrt(12) > 0.95
     accuracies = [
@@ -33,14 +33,14 @@ def test_training_and_test_records_are_of_one_law_and_different():
 def test_the_optimum_is_stationary_and_the_same_for_every_seed():
     task, again = synthetic_task(ABOUT, SETTINGS), synthetic_task(ABOUT, SETTINGS)
     np.testing.assert_array_equal(task.train_x, again.train_x)
-    goal = Goal(task.train_x, task.train_y, 0.1, 2.0)
+    goal = RegularisedRisk(task.train_x, task.train_y, 0.1, 2.0)
     score = task.train_x @ goal.optimum * task.train_y
     gradient = -(task.train_x * (task.train_y / (1 + np.exp(score)))[:, None]).mean(axis=0) + 0.1 * goal.optimum
     assert np.linalg.norm(goal.optimum) < 2.0 and np.linalg.norm(gradient) < 1e-4
 
 
 def test_the_description_says_how_many_records_there_are():
-    assert synthetic_about(ABOUT, SETTINGS)["records"] == {"train": 4000} and ABOUT["records"] == {}
+    assert synthetic_description(ABOUT, SETTINGS)["records"] == {"train": 4000} and ABOUT["records"] == {}
 
 
 @pytest.mark.parametrize("changed", [{"features": 0}, {"population": 2.5}, {"radius": -1.0}])

@@ -6,7 +6,14 @@ from dpfl.accounting import gaussian_dp, isrl_dp
 from dpfl.accounting.contraction import pnsgd_gaussian_delta
 from dpfl.accounting.samplers import Sampling
 from dpfl.errors import InputError
-from dpfl.experiments.trust_models.trust_settings import LOCAL, TRUST, Plan, Way, noise_scale, privacy
+from dpfl.experiments.trust_models.trust_settings import (
+    LOCAL,
+    TRUST_MODEL,
+    TrustAlgorithm,
+    TrustCell,
+    noise_scale,
+    privacy,
+)
 
 SETTINGS = {
     "users": 400,
@@ -24,22 +31,26 @@ SETTINGS = {
 DIMENSION = 1
 
 
-def plan(way, **changes) -> Plan:
-    return Plan.of(SETTINGS | changes, {"way": way})
+def plan(way, **changes) -> TrustCell:
+    return TrustCell.of(SETTINGS | changes, {"way": way})
 
 
-@pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("way", TrustAlgorithm)
 def test_every_way_spends_the_budget_and_says_so(way):
     chosen = plan(way)
     columns = privacy(chosen, noise_scale(chosen, DIMENSION), DIMENSION)
-    spent = columns["privacy_epsilon_contraction"] if "last model" in TRUST[way] else columns["privacy_epsilon_pld"]
+    spent = (
+        columns["privacy_epsilon_contraction"] if "last model" in TRUST_MODEL[way] else columns["privacy_epsilon_pld"]
+    )
     assert 0.98 * 2.0 <= spent <= 2.0 * (1 + 1e-9)
-    assert columns["privacy_trust"] == TRUST[way]
-    assert columns["privacy_records"] == (80 if way in (*LOCAL, Way.SHUFFLED, Way.MINIBATCH) else 400)
+    assert columns["privacy_trust"] == TRUST_MODEL[way]
+    assert columns["privacy_records"] == (
+        80 if way in (*LOCAL, TrustAlgorithm.SHUFFLED, TrustAlgorithm.MINIBATCH) else 400
+    )
 
 
 def test_pnsgd_is_theorem_4_averaged_over_places():
-    chosen = plan(Way.PNSGD)
+    chosen = plan(TrustAlgorithm.PNSGD)
     theory = {"eta": 1.0, "lipschitz": 1.0, "smoothness": 0.35, "strong_convexity": 0.1, "diameter": 2.0}
     places = range(1, 401)
     sigma = noise_scale(chosen, DIMENSION)
@@ -48,12 +59,12 @@ def test_pnsgd_is_theorem_4_averaged_over_places():
 
 
 def test_the_mean_of_the_messages_has_the_noise_of_its_clients():
-    chosen = plan(Way.MINIBATCH)
+    chosen = plan(TrustAlgorithm.MINIBATCH)
     # One client's mean of 80 records, six rounds: mu = 2 sqrt(6)/(80 sigma), sigma the message's deviation.
     message = noise_scale(chosen, DIMENSION) * math.sqrt(5)
     assert float(gaussian_dp.epsilon(1e-4, 2 * math.sqrt(6) / (80 * message))) == pytest.approx(2.0, rel=1e-9)
-    assert noise_scale(plan(Way.SHUFFLED), DIMENSION) < noise_scale(chosen, DIMENSION)
-    central = noise_scale(plan(Way.CENTRAL_FULL), DIMENSION)
+    assert noise_scale(plan(TrustAlgorithm.SHUFFLED), DIMENSION) < noise_scale(chosen, DIMENSION)
+    central = noise_scale(plan(TrustAlgorithm.CENTRAL_FULL), DIMENSION)
     assert central * math.sqrt(5) == pytest.approx(noise_scale(chosen, DIMENSION), rel=1e-12)
 
 
@@ -65,7 +76,7 @@ def test_a_clients_own_steps_compose(way):
     assert 2.0 * (1 - 2e-3) <= spent <= 2.0
 
 
-@pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("way", TrustAlgorithm)
 def test_without_a_budget_there_is_no_noise(way):
     chosen = plan(way, epsilon=math.inf)
     assert noise_scale(chosen, DIMENSION) == 0
@@ -85,6 +96,6 @@ def test_without_a_budget_there_is_no_noise(way):
 )
 def test_bad_input_is_named(changes, words):
     with pytest.raises(InputError, match=words):
-        plan(Way.CENTRAL, **changes)
+        plan(TrustAlgorithm.CENTRAL, **changes)
     with pytest.raises(InputError, match="way"):
         plan("trusting")

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from dpfl.data.binary_classification import load_pooled
-from dpfl.data.loading import load_about
+from dpfl.data.loading import load_description
 from dpfl.data.stand_ins import build_stand_in
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import LOSS
 from dpfl.experiments.trust_models import trust_training
-from dpfl.experiments.trust_models.trust_settings import Way
+from dpfl.experiments.trust_models.trust_settings import TrustAlgorithm
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import gradients
 
@@ -33,7 +33,7 @@ SETTINGS = {
     "regularisation": 0.1,
     "delta": 1e-4,
 }
-CELLS = tuple({"way": way.value, "epsilon": math.inf, "step": 0.3} for way in Way)
+CELLS = tuple({"way": way.value, "epsilon": math.inf, "step": 0.3} for way in TrustAlgorithm)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def folders(tmp_path_factory) -> Folders:
 
 def trained(folders, cells=CELLS, ticks=None, **settings) -> pd.DataFrame:
     sweep = Sweep("asoodeh2021", "comparison", "x_seeds", SETTINGS | settings, tuple(cells), (0, 3))
-    calibration = trust_training.calibrate(sweep, load_about(folders.arrays))
+    calibration = trust_training.calibrate(sweep, load_description(folders.arrays))
     seen = [] if ticks is None else ticks
     return trust_training.train(sweep, folders, calibration, None, lambda done, total: seen.append((done, total)))
 

@@ -7,7 +7,12 @@ from dpfl.accounting import isrl_dp
 from dpfl.accounting.contraction import federated_harmonic_delta, last_iterate_rate
 from dpfl.accounting.samplers import Sampling
 from dpfl.errors import InputError
-from dpfl.experiments.trusted_aggregator.aggregator_settings import Run, calibrated_sigma, excess_bound, privacy
+from dpfl.experiments.trusted_aggregator.aggregator_settings import (
+    AggregatorCell,
+    calibrated_sigma,
+    excess_bound,
+    privacy,
+)
 
 CELL = {
     "users": 1200,
@@ -22,8 +27,8 @@ CELL = {
 }
 
 
-def run(**changes) -> Run:
-    return Run.of({}, {name: value for name, value in (CELL | changes).items() if value is not None})
+def run(**changes) -> AggregatorCell:
+    return AggregatorCell.of({}, {name: value for name, value in (CELL | changes).items() if value is not None})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from dpfl.data.arrays import build_synthetic
 from dpfl.data.binary_classification import load_pooled
-from dpfl.data.loading import load_about
+from dpfl.data.loading import load_description
 from dpfl.data.stand_ins import build_stand_in
 from dpfl.errors import InputError
 from dpfl.experiments.trusted_aggregator import aggregator_training
@@ -49,7 +49,7 @@ def folders(tmp_path_factory) -> Folders:
 
 def trained(folders, cells=CELLS, seeds=(0, 4), ticks=None, **settings) -> pd.DataFrame:
     sweep = Sweep("asoodeh2021", "projected", "x_seeds", SETTINGS | settings, tuple(cells), seeds)
-    calibration = aggregator_training.calibrate(sweep, load_about(folders.arrays))
+    calibration = aggregator_training.calibrate(sweep, load_description(folders.arrays))
     seen = [] if ticks is None else ticks
     return aggregator_training.train(sweep, folders, calibration, None, lambda done, total: seen.append((done, total)))
 
@@ -116,7 +116,7 @@ def test_more_users_than_records_are_refused(folders):
 
 def test_a_calibration_of_other_cells_is_refused(folders):
     sweep = Sweep("asoodeh2021", "projected", "x_seeds", SETTINGS, CELLS, (0,))
-    short = aggregator_training.calibrate(sweep, load_about(folders.arrays)).iloc[:3]
+    short = aggregator_training.calibrate(sweep, load_description(folders.arrays)).iloc[:3]
     with pytest.raises(InputError, match="3 rows for 6 cells"):
         aggregator_training.train(sweep, folders, short, None, lambda done, total: None)
 

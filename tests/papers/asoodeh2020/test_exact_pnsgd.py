@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from scipy.stats import laplace, norm
 
-from dpfl.accounting.contraction.interval_kernels import Interval
-from dpfl.papers.asoodeh2020.exact_pnsgd import OneDimension
+from dpfl.accounting.contraction.interval_kernels import DiscretisedInterval
+from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd
 
 
 def test_a_projected_law_has_mass_one_and_piles_up_at_the_ends():
-    masses = Interval(-1.0, 2.0, cells=50).projected(np.array([0.0, 5.0]), norm(scale=1.5))
+    masses = DiscretisedInterval(-1.0, 2.0, cells=50).projected(np.array([0.0, 5.0]), norm(scale=1.5))
     assert masses.shape == (2, 52)
     np.testing.assert_allclose(masses.sum(axis=1), 1.0, rtol=1e-12)
     np.testing.assert_allclose(masses[:, 0], norm.cdf([-1.0, -6.0], scale=1.5), rtol=1e-12)
@@ -16,30 +16,30 @@ def test_a_projected_law_has_mass_one_and_piles_up_at_the_ends():
 
 def test_one_step_on_a_wide_interval_is_the_gaussian_mechanism():
     # Two means 2 apart with unit noise: total variation 2 Phi(1) - 1.
-    run = OneDimension(eta=1.0, noise=norm(), lipschitz=1.0, diameter=40.0, curvature=0.0, cells=4000)
+    run = ExactPnsgd(eta=1.0, noise=norm(), lipschitz=1.0, diameter=40.0, curvature=0.0, cells=4000)
     assert run.delta(0.0, 0) == pytest.approx(2 * norm.cdf(1) - 1, abs=1e-6)
 
 
 def test_many_steps_on_a_wide_interval_add_up_their_noise():
-    run = OneDimension(eta=1.0, noise=norm(), lipschitz=1.0, diameter=60.0, curvature=0.0, cells=1500)
+    run = ExactPnsgd(eta=1.0, noise=norm(), lipschitz=1.0, diameter=60.0, curvature=0.0, cells=1500)
     assert run.delta(0.0, 8) == pytest.approx(2 * norm.cdf(1 / 3) - 1, abs=1e-4)
 
 
 def test_a_strongly_convex_own_loss_pushes_less():
     flat, steep = (
-        OneDimension(1.0, laplace(scale=1.0), 1.0, 1.0, curvature=0.2, strong_convexity=rho).delta(0.0, 0)
+        ExactPnsgd(1.0, laplace(scale=1.0), 1.0, 1.0, curvature=0.2, strong_convexity=rho).delta(0.0, 0)
         for rho in (0.0, 0.2)
     )
     assert steep < flat
 
 
 def test_mixing_with_one_sure_state_is_that_state():
-    run = OneDimension(eta=0.5, noise=norm(), lipschitz=1.0, diameter=1.0, curvature=0.0)
+    run = ExactPnsgd(eta=0.5, noise=norm(), lipschitz=1.0, diameter=1.0, curvature=0.0)
     assert run.mixed_delta(0.1, np.array([0.0, 0.0, 1.0])) == pytest.approx(run.delta(0.1, 2), rel=1e-12)
 
 
 def test_monte_carlo_agrees():
-    run = OneDimension(eta=0.5, noise=norm(scale=0.5), lipschitz=1.0, diameter=2.0, curvature=0.0)
+    run = ExactPnsgd(eta=0.5, noise=norm(scale=0.5), lipschitz=1.0, diameter=2.0, curvature=0.0)
     draw = np.random.default_rng(7)
     states = np.array([[0.5], [-0.5]]) + draw.normal(scale=0.5, size=(2, 200_000))
     for _ in range(2):

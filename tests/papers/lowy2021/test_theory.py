@@ -65,7 +65,7 @@ def drawn(results: Results, name: str) -> pd.DataFrame:
     path = results.folder / "figures" / f"lowy2021_{name}.csv"
     with path.open("w") as stream:
         write_csv(theory.FIGURES[name].data(results), stream)
-    with style.house():
+    with style.apply_style():
         figure = theory.FIGURES[name].draw(read_csv(path))
         figure.canvas.draw()
         style.plt.close(figure)

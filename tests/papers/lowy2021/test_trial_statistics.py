@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, REGRESSION, holm, mean_interval, paired, trials
-from dpfl.reporting.results import NotRun, Results
+from dpfl.reporting.results import NotRunError, Results
 
 
 def test_the_interval_is_students_and_leaves_diverged_trials_out():
@@ -53,5 +53,5 @@ def test_experiments_are_told_apart(results):
 
 
 def test_without_runs_it_says_so(tmp_path):
-    with pytest.raises(NotRun, match="no run of lowy2021's ldp_regression in this configuration"):
+    with pytest.raises(NotRunError, match="no run of lowy2021's ldp_regression in this configuration"):
         trials(Results(tmp_path), REGRESSION)

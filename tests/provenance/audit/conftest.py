@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from dpfl.catalog import load
 from dpfl.cli import app
-from dpfl.data.loading import load_about
+from dpfl.data.loading import load_description
 from dpfl.data.stand_ins import build_stand_in
 from dpfl.files import file_sha256, record_path
 from dpfl.provenance import input_checks, trace
 from dpfl.provenance.audit import verify_results
 from dpfl.provenance.audit.file_hashes import audit
-from dpfl.provenance.record import Stage
+from dpfl.provenance.record import StageRecorder
 
 CONFIG = {
     "scale": "demo",
@@ -62,10 +62,10 @@ def small_digits(folder):
         for kind in "xy":
             path = folder / f"{name}_{kind}.npy"
             np.save(path, np.load(path)[:count])
-    about = load_about(folder) | {"records": {"train": TRAIN, "test": TEST}}
+    about = load_description(folder) | {"records": {"train": TRAIN, "test": TEST}}
     (folder / "about.json").write_text(json.dumps(about))
     files = [folder / "about.json", *sorted(folder.glob("*.npy"))]
-    Stage("data arrays", ("dpfl.data.stand_ins",)).write(record_path(files[0]), files)
+    StageRecorder("data arrays", ("dpfl.data.stand_ins",)).write(record_path(files[0]), files)
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +105,7 @@ def project(tiny_project, tmp_path, monkeypatch):
         """The problems that the whole audit shows."""
         forget()
         seen = audit(results)
-        verify_results.extend(seen, results, **options)
+        verify_results.verify_results(seen, results, **options)
         return [f"{found.path} {found.problem}" for found in seen.findings], seen
 
     def hide(path):

@@ -6,9 +6,9 @@ import shutil
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.files import record_path, seal
+from dpfl.files import record_path, with_checksum
 from dpfl.provenance.audit.file_hashes import audit
-from dpfl.provenance.record import Stage
+from dpfl.provenance.record import StageRecorder
 
 
 def problems(folder):
@@ -38,7 +38,7 @@ def test_a_missing_file_is_found(chain):
 def test_a_table_made_from_another_run_is_found(chain):
     run = chain / "runs" / "run.csv"
     run.write_text("another\n")
-    Stage("runs/run.csv", ("dpfl.grid.expansion",)).write(record_path(run), [run])
+    StageRecorder("runs/run.csv", ("dpfl.grid.expansion",)).write(record_path(run), [run])
     [(path, problem)] = problems(chain)
     assert "another" in problem and "table.csv" in path
 
@@ -48,8 +48,8 @@ def test_data_outside_the_folder_are_checked_where_they_are_there(chain):
     data.mkdir()
     source = data / "x.npy"
     source.write_text("1")
-    Stage("data arrays", ("dpfl.grid.expansion",)).write(record_path(source), [source])
-    stage = Stage("tables", ("dpfl.grid.expansion",))
+    StageRecorder("data arrays", ("dpfl.grid.expansion",)).write(record_path(source), [source])
+    stage = StageRecorder("tables", ("dpfl.grid.expansion",))
     stage.reads([source])
     stage.write(record_path(table), [table])
     assert problems(chain) == []
@@ -70,9 +70,9 @@ def test_a_folder_that_was_moved_with_its_project_is_still_intact(chain, tmp_pat
 def test_a_damaged_checkpoint_and_a_damaged_record_are_found(chain):
     kept = chain.parents[1] / "checkpoints" / "demo" / "sweep.pt"
     kept.parent.mkdir(parents=True)
-    kept.write_bytes(seal(b"state"))
+    kept.write_bytes(with_checksum(b"state"))
     assert problems(chain) == []
-    kept.write_bytes(seal(b"state")[:-1] + b"x")
+    kept.write_bytes(with_checksum(b"state")[:-1] + b"x")
     record_path(chain / "raw.csv").write_text("{")
     found = problems(chain)
     assert any(path.endswith("sweep.pt") for path, _ in found)
@@ -105,10 +105,10 @@ def test_noise_that_was_calibrated_anew_for_other_sweeps_is_no_finding(chain):
 
     def calibrate(text):
         noise.write_text(text)
-        Stage("account", ("dpfl.grid.expansion",)).write(record_path(noise), [noise])
+        StageRecorder("account", ("dpfl.grid.expansion",)).write(record_path(noise), [noise])
 
     calibrate("a")
-    stage = Stage("train", ("dpfl.grid.expansion",))
+    stage = StageRecorder("train", ("dpfl.grid.expansion",))
     stage.reads([noise])
     stage.write(record_path(run), [run])
     assert problems(chain) == []

@@ -9,7 +9,7 @@ from dpfl.experiments import protocol
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit.run_tables import check_epsilons
-from dpfl.provenance.audit.second_accountant import Statement, interval
+from dpfl.provenance.audit.second_accountant import StatedPrivacy, interval
 
 TOLD = {
     "mechanism": "subsampled Gaussian", "sampling": "poisson", "neighbouring": "add_or_remove", "records": "100",
@@ -27,7 +27,7 @@ def row(**changes):
 
 def stated(**changes):
     """The same, read."""
-    return Statement.of(row(**changes), {})
+    return StatedPrivacy.of(row(**changes), {})
 
 
 LOCAL = {"mechanism": "subsampled Gaussian, per client", "neighbouring": "replace_one"}
@@ -76,7 +76,7 @@ def test_a_statement_that_cannot_be_followed_is_a_finding(tmp_path):
 )
 def test_each_mechanism_has_its_second_accountant(told, which, accountant):
     if "preparation" in told:
-        statement = Statement.of(row(**told, epsilon="2"), {"preparation_share": 0.1})
+        statement = StatedPrivacy.of(row(**told, epsilon="2"), {"preparation_share": 0.1})
     else:
         statement = stated(**told)
     assert interval(statement, which).accountant == accountant
@@ -161,12 +161,12 @@ WRITTEN = [
 )
 def test_what_an_algorithm_states_holds_and_other_noise_or_another_epsilon_is_found(algorithm, cell):
     run, settings = written(algorithm, cell)
-    told = Statement.of(run, settings)
+    told = StatedPrivacy.of(run, settings)
     assert told.epsilons
     for which, epsilon in told.epsilons.items():
         assert interval(told, which).holds(epsilon), (which, epsilon, interval(told, which))
         for change in (0.95, 1.05):
             assert not interval(told, which).holds(change * epsilon)
             noise = str(change * told.noise_multiplier)
-            other = Statement.of(run | {"privacy_noise_multiplier": noise}, settings)
+            other = StatedPrivacy.of(run | {"privacy_noise_multiplier": noise}, settings)
             assert not interval(other, which).holds(epsilon), (which, change)

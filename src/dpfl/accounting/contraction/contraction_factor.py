@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import reals
 from dpfl.accounting.contraction.stable_arithmetic import Array
 
 
@@ -34,14 +34,14 @@ def log_contraction_factor(eta: ArrayLike, smoothness: ArrayLike, strong_convexi
 def contraction_loss(eta: ArrayLike, smoothness: ArrayLike, strong_convexity: ArrayLike) -> Array:
     """1 - M^2 = 2 eta beta rho/(beta + rho)."""
     eta, share, _, _ = _step(eta, smoothness, strong_convexity)
-    return np.minimum(2.0 * eta * share * real("strong_convexity", strong_convexity), 1.0)
+    return np.minimum(2.0 * eta * share * reals("strong_convexity", strong_convexity), 1.0)
 
 
 def _step(eta: ArrayLike, smoothness: ArrayLike, strong_convexity: ArrayLike) -> tuple[Array, Array, Array, Array]:
     """Checked eta, beta/(beta + rho), rho/(beta + rho) and beta + rho."""
-    eta = real("eta", eta, above=0.0)
-    smoothness = real("smoothness", smoothness, above=0.0)
-    strong_convexity = real("strong_convexity", strong_convexity, at_least=0.0)
+    eta = reals("eta", eta, above=0.0)
+    smoothness = reals("smoothness", smoothness, above=0.0)
+    strong_convexity = reals("strong_convexity", strong_convexity, at_least=0.0)
     if np.any(strong_convexity > smoothness):
         raise ValueError("strong_convexity must be at most smoothness")
     scale = smoothness + strong_convexity

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpfl.accounting.arguments import real, scalar, whole
+from dpfl.accounting.arguments import integer, real, reals
 from dpfl.accounting.contraction.rounds import read_rounds, read_users
 from dpfl.accounting.contraction.stable_arithmetic import Array
 
@@ -35,11 +35,11 @@ def last_iterate_rate(
     rounds; sigma >= 0, an array gives an array. Source: asoodeh2021 Corollary 1 with the dimension d put in.
     """
     n, m = read_users(n, m)
-    noise = whole("dimension", dimension, at_least=1) * real("sigma", sigma, at_least=0.0) ** 2
-    smoothness = scalar("smoothness", smoothness, above=0.0)
-    strong_convexity = scalar("strong_convexity", strong_convexity, above=0.0)
-    bound = scalar("gradient_bound", gradient_bound, at_least=0.0)
-    variance = scalar("gradient_variance", gradient_variance, at_least=0.0)
+    noise = integer("dimension", dimension, at_least=1) * reals("sigma", sigma, at_least=0.0) ** 2
+    smoothness = real("smoothness", smoothness, above=0.0)
+    strong_convexity = real("strong_convexity", strong_convexity, above=0.0)
+    bound = real("gradient_bound", gradient_bound, at_least=0.0)
+    variance = real("gradient_variance", gradient_variance, at_least=0.0)
     return 2.0 * smoothness * (m * bound**2 + variance + noise) / (strong_convexity**2 * n)
 
 
@@ -66,11 +66,11 @@ def average_iterate_rate(
     """
     rounds = read_rounds(n, m, eta, sigma)
     count = rounds.whole_count()
-    dimension = whole("dimension", dimension, at_least=1)
-    slope = scalar("lipschitz", lipschitz, at_least=0.0)
-    slope += scalar("smoothness", smoothness, at_least=0.0) * scalar("radius", radius, at_least=0.0)
-    square = slope**2 + scalar("gradient_bound", gradient_bound, at_least=0.0) ** 2
-    optimisation = scalar("constant", constant, above=0.0) * square * math.log(count)
-    optimisation /= scalar("strong_convexity", strong_convexity, above=0.0) * count
+    dimension = integer("dimension", dimension, at_least=1)
+    slope = real("lipschitz", lipschitz, at_least=0.0)
+    slope += real("smoothness", smoothness, at_least=0.0) * real("radius", radius, at_least=0.0)
+    square = slope**2 + real("gradient_bound", gradient_bound, at_least=0.0) ** 2
+    optimisation = real("constant", constant, above=0.0) * square * math.log(count)
+    optimisation /= real("strong_convexity", strong_convexity, above=0.0) * count
     noise = np.broadcast_to(rounds.eta * rounds.sigma**2, count).sum()
     return float(optimisation + dimension * noise / rounds.n)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfl.accounting import gaussian_divergence
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import reals
 from dpfl.accounting.contraction.contraction_factor import contraction_factor
 from dpfl.accounting.contraction.rounds import last_model, non_negative, read_rounds, read_users
 from dpfl.accounting.contraction.stable_arithmetic import Array, probability, ratio
@@ -78,5 +78,5 @@ def federated_unamplified_delta(epsilon: ArrayLike, *, n: int, m: int, sigma: fl
     """
     _, m = read_users(n, m)
     (lipschitz,) = non_negative(lipschitz=lipschitz)
-    head = ratio(2.0 * lipschitz, np.sqrt(m), real("sigma", sigma, above=0.0))
-    return gaussian_divergence.divergence(real("epsilon", epsilon, at_least=0.0), head)
+    head = ratio(2.0 * lipschitz, np.sqrt(m), reals("sigma", sigma, above=0.0))
+    return gaussian_divergence.divergence(reals("epsilon", epsilon, at_least=0.0), head)

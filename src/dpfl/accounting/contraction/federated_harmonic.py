@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpfl.accounting.arguments import scalar
+from dpfl.accounting.arguments import real
 from dpfl.accounting.contraction.rounds import Rounds, last_model, non_negative, read_rounds, read_users
 from dpfl.accounting.contraction.stable_arithmetic import Array, probability, ratio
 
@@ -34,7 +34,7 @@ def federated_harmonic_delta(
     lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
     diameter = np.full(steps.eta.shape, 2.0 * radius)
     if smoothness is not None:
-        too_long = steps.eta > 2.0 / scalar("smoothness", smoothness, above=0.0)
+        too_long = steps.eta > 2.0 / real("smoothness", smoothness, above=0.0)
         with np.errstate(over="ignore"):
             diameter += np.where(too_long, 2.0 * lipschitz * steps.eta, 0.0)
     return probability(last_model(epsilon, steps, lipschitz, diameter))
@@ -48,8 +48,8 @@ def federated_harmonic_bound(
     Holds for any n/m, whole or not. Source: asoodeh2021 eq. (11), second line.
     """
     n, m = read_users(n, m)
-    smallest_step = 1.0 / (scalar("strong_convexity", strong_convexity, above=0.0) * n / m)
-    sigma = scalar("sigma", sigma, above=0.0)
+    smallest_step = 1.0 / (real("strong_convexity", strong_convexity, above=0.0) * n / m)
+    sigma = real("sigma", sigma, above=0.0)
     lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
     return probability(last_model(epsilon, read_rounds(n, m, smallest_step, sigma), lipschitz, 2.0 * radius))
 
@@ -59,6 +59,6 @@ def _harmonic_rounds(n: int, m: int, sigma: float, strong_convexity: float) -> R
     n, m = read_users(n, m)
     if n % m:
         raise ValueError(f"m must divide n for the steps 1/(lambda t), got n = {n} and m = {m}")
-    rate = scalar("strong_convexity", strong_convexity, above=0.0)
+    rate = real("strong_convexity", strong_convexity, above=0.0)
     eta = ratio(1.0, rate, np.arange(1.0, n // m + 1.0))
-    return read_rounds(n, m, eta, scalar("sigma", sigma, above=0.0))
+    return read_rounds(n, m, eta, real("sigma", sigma, above=0.0))

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.arguments import real, scalar, whole
+from dpfl.accounting.arguments import integer, real, reals
 from dpfl.accounting.contraction.contraction_factor import contraction_factor
 from dpfl.accounting.contraction.rounds import non_negative, read_rounds, stopped_model
 from dpfl.accounting.contraction.stable_arithmetic import Array, probability
@@ -33,10 +33,10 @@ def step_diameter(
     every eta, the paper's relaxed form with the regulariser's share, which is linear, put in.
     Raises ValueError naming the argument. Source: asoodeh2021, text after Theorem 2.
     """
-    eta = real("eta", eta, above=0.0)
+    eta = reals("eta", eta, above=0.0)
     radius, lipschitz = non_negative(radius=radius, lipschitz=lipschitz)
-    smoothness = scalar("smoothness", smoothness, above=0.0)
-    curvature = scalar("strong_convexity", strong_convexity, at_least=0.0)
+    smoothness = real("smoothness", smoothness, above=0.0)
+    curvature = real("strong_convexity", strong_convexity, at_least=0.0)
     any_step = 2.0 * (np.abs(1.0 - eta * curvature) * radius + eta * lipschitz)
     convex = np.where(eta <= 2.0 / smoothness, 2.0 * radius, math.inf)
     shortest = np.minimum(eta, 2.0 / (smoothness + curvature))
@@ -64,7 +64,7 @@ def federated_release_delta(
     Raises ValueError naming the argument. Source: asoodeh2021 Theorem 2, Corollary 3 and the remarks after them.
     """
     rounds = read_rounds(n, m, eta, sigma)
-    first = whole("first_stop", first_stop, at_least=1)
+    first = integer("first_stop", first_stop, at_least=1)
     if first > rounds.whole_count():
         raise ValueError(f"first_stop must be at most n/m = {rounds.whole_count()}, got {first}")
     constants = {"radius": radius, "lipschitz": lipschitz, "smoothness": smoothness}
@@ -77,7 +77,7 @@ def release_epsilon(delta: float, *, n: int, m: int, sigma: float, lipschitz: fl
 
     Never above that of one round alone. Other arguments as in `federated_release_delta`.
     """
-    delta = scalar("delta", delta, above=0.0, below=1.0)
+    delta = real("delta", delta, above=0.0, below=1.0)
     values = {"n": n, "m": m, "sigma": sigma, "lipschitz": lipschitz} | release
     alone = round_epsilon(delta, m=m, sigma=sigma, lipschitz=lipschitz)
 
@@ -96,8 +96,8 @@ def round_epsilon(delta: float, *, m: int, sigma: float, lipschitz: float) -> fl
     released. Exact for the worst case. 0 < delta < 1, m >= 1, sigma > 0, lipschitz > 0.
     Raises ValueError naming the argument. Source: asoodeh2021, the bound named after eq. (11).
     """
-    sigma = scalar("sigma", sigma, above=0.0)
-    delta = scalar("delta", delta, above=0.0, below=1.0)
+    sigma = real("sigma", sigma, above=0.0)
+    delta = real("delta", delta, above=0.0, below=1.0)
     return float(gaussian_dp.epsilon(delta, _move(m, lipschitz) / sigma))
 
 
@@ -107,8 +107,8 @@ def release_sigma(epsilon: float, delta: float, *, n: int, m: int, lipschitz: fl
     epsilon >= 0, 0 < delta < 1, lipschitz > 0; other arguments as there. On the safe side of the root.
     Raises ValueError naming the argument.
     """
-    delta = scalar("delta", delta, above=0.0, below=1.0)
-    values = {"n": n, "m": m, "lipschitz": scalar("lipschitz", lipschitz, above=0.0)} | release
+    delta = real("delta", delta, above=0.0, below=1.0)
+    values = {"n": n, "m": m, "lipschitz": real("lipschitz", lipschitz, above=0.0)} | release
     upper = math.log(round_sigma(epsilon, delta, m=m, lipschitz=lipschitz))
 
     def excess(log_sigma: float) -> float:
@@ -130,14 +130,14 @@ def round_sigma(epsilon: float, delta: float, *, m: int, lipschitz: float) -> fl
 
     Other arguments as there. Raises ValueError naming the argument.
     """
-    epsilon = scalar("epsilon", epsilon, at_least=0.0)
-    delta = scalar("delta", delta, above=0.0, below=1.0)
+    epsilon = real("epsilon", epsilon, at_least=0.0)
+    delta = real("delta", delta, above=0.0, below=1.0)
     return _move(m, lipschitz) / float(gaussian_dp.mu(epsilon, delta))
 
 
 def _move(m: int, lipschitz: float) -> float:
     """Return 2 L / sqrt(m): how far a user moves a round's model, in units of the step times the noise's scale."""
-    return 2.0 * scalar("lipschitz", lipschitz, above=0.0) / math.sqrt(whole("m", m, at_least=1))
+    return 2.0 * real("lipschitz", lipschitz, above=0.0) / math.sqrt(integer("m", m, at_least=1))
 
 
 def _safe(excess: Callable[[float], float], root: float) -> float:

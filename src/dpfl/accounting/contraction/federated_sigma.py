@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from dpfl.accounting.arguments import real, scalar
+from dpfl.accounting.arguments import real, reals
 from dpfl.accounting.contraction.federated import federated_delta
 from dpfl.accounting.contraction.rounds import last_model, read_rounds
 
@@ -27,11 +27,11 @@ def federated_sigma(
     ValueError naming the argument, and naming delta where no sigma or any sigma attains it.
     Source: asoodeh2021 Theorem 2, whose delta falls as sigma grows, solved by bracketing on log sigma.
     """
-    epsilon = scalar("epsilon", epsilon, at_least=0.0)
-    delta = scalar("delta", delta, above=0.0, below=1.0)
-    lipschitz = scalar("lipschitz", lipschitz, above=0.0)
-    radius = scalar("radius", radius, at_least=0.0)
-    eta = real("eta", eta, above=0.0)
+    epsilon = real("epsilon", epsilon, at_least=0.0)
+    delta = real("delta", delta, above=0.0, below=1.0)
+    lipschitz = real("lipschitz", lipschitz, above=0.0)
+    radius = real("radius", radius, at_least=0.0)
+    eta = reals("eta", eta, above=0.0)
     read_rounds(n, m, eta, 1.0)
 
     def excess(log_sigma: float) -> float:

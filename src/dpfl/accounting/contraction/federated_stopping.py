@@ -6,7 +6,7 @@ import math
 
 from numpy.typing import ArrayLike
 
-from dpfl.accounting.arguments import scalar
+from dpfl.accounting.arguments import real
 from dpfl.accounting.contraction.rounds import Rounds, non_negative, read_rounds, stopped_model
 from dpfl.accounting.contraction.stable_arithmetic import Array, probability
 
@@ -56,7 +56,7 @@ def federated_suffix_stop_delta(
     """
     rounds = read_rounds(n, m, eta, sigma)
     lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
-    alpha = scalar("alpha", alpha, above=0.0, below=1.0)
+    alpha = real("alpha", alpha, above=0.0, below=1.0)
     # 0.1 * 30 is 3.0000000000000004: the rounding of the product must not skip a round
     first = max(1, math.ceil(alpha * rounds.whole_count() * (1.0 - 1e-12)))
     return probability(stopped_model(epsilon, rounds, lipschitz, 2.0 * radius, first=first))

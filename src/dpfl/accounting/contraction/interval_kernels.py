@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-class Noise(Protocol):
+class NoiseLaw(Protocol):
     """A law on the line, such as scipy.stats.norm(scale=2)."""
 
     def cdf(self, x: Array) -> Array: ...
@@ -20,7 +20,7 @@ class Noise(Protocol):
 
 
 @dataclass(frozen=True)
-class Interval:
+class DiscretisedInterval:
     """The set that the algorithm projects on, cut into equal cells."""
 
     low: float
@@ -38,7 +38,7 @@ class Interval:
         edges = self.edges
         return np.concatenate([[self.low], (edges[1:] + edges[:-1]) / 2, [self.high]])
 
-    def projected(self, centres: Array, noise: Noise) -> Array:
+    def projected(self, centres: Array, noise: NoiseLaw) -> Array:
         """Return the masses of projected (centre + noise), one row a centre; shape (centres, cells + 2)."""
         away = self.edges - np.asarray(centres, dtype=np.float64)[..., None]
         below = noise.cdf(away)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import reals
 from dpfl.accounting.contraction.stable_arithmetic import Array, ratio
 
 
@@ -15,10 +15,10 @@ def laplace_divergence(epsilon: ArrayLike, m1: ArrayLike, m2: ArrayLike, scale: 
     epsilon >= 0; `scale` > 0 in the unit of the means m1 and m2 (variance 2 scale^2). The result is 0 once
     epsilon >= |m1 - m2|/scale. Raises ValueError naming the argument. Source: asoodeh2020 Lemma 1, eq. (9).
     """
-    epsilon = real("epsilon", epsilon, at_least=0.0)
+    epsilon = reals("epsilon", epsilon, at_least=0.0)
     with np.errstate(over="ignore"):
-        distance = np.abs(real("m1", m1) - real("m2", m2))
-    return divergence(epsilon, ratio(distance, real("scale", scale, above=0.0)))
+        distance = np.abs(reals("m1", m1) - reals("m2", m2))
+    return divergence(epsilon, ratio(distance, reals("scale", scale, above=0.0)))
 
 
 def divergence(epsilon: Array, distance: Array) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfl.accounting import gaussian_divergence
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import reals
 from dpfl.accounting.contraction import laplace
 from dpfl.accounting.contraction.contraction_factor import contraction_factor
 from dpfl.accounting.contraction.stable_arithmetic import Array, place, power, probability, ratio
@@ -36,9 +36,9 @@ def pnsgd_gaussian_delta(
     Formal guarantee: theta(2L/sigma) theta(M diameter/(eta sigma))^(n-i); at i = n the Gaussian mechanism.
     Source: asoodeh2020 Theorem 4.
     """
-    epsilon = real("epsilon", epsilon, at_least=0.0)
+    epsilon = reals("epsilon", epsilon, at_least=0.0)
     i, n = place(i, n)
-    sigma = real("sigma", sigma, above=0.0)
+    sigma = reals("sigma", sigma, above=0.0)
     log_first = gaussian_divergence.log_divergence(epsilon, first_shift(lipschitz, sigma))
     log_later = gaussian_divergence.log_divergence(
         epsilon, later_shift(eta, sigma, smoothness, strong_convexity, diameter)
@@ -63,9 +63,9 @@ def pnsgd_laplace_delta(
     Formal guarantee: (1 - e^(eps/2 - L/v))_+ ((1 - e^(eps/2 - M (b-a)/(2 eta v)))_+)^(n-i) with v = `scale` and
     b - a = `diameter`; the empty product at i = n is 1. Source: asoodeh2020 Theorem 3.
     """
-    epsilon = real("epsilon", epsilon, at_least=0.0)
+    epsilon = reals("epsilon", epsilon, at_least=0.0)
     i, n = place(i, n)
-    scale = real("scale", scale, above=0.0)
+    scale = reals("scale", scale, above=0.0)
     log_first = laplace.log_divergence(epsilon, first_shift(lipschitz, scale))
     log_later = laplace.log_divergence(epsilon, later_shift(eta, scale, smoothness, strong_convexity, diameter))
     return probability(log_first + power(log_later, n - i))
@@ -88,7 +88,7 @@ def pnsgd_laplace_pure_epsilon(
     Source: asoodeh2020 Theorem 3, its consequence with the case i = n set right.
     """
     i, n = place(i, n)
-    scale = real("scale", scale, above=0.0)
+    scale = reals("scale", scale, above=0.0)
     first = first_shift(lipschitz, scale)
     later = later_shift(eta, scale, smoothness, strong_convexity, diameter)
     return np.where(i < n, np.minimum(first, later), first)[()]
@@ -96,7 +96,7 @@ def pnsgd_laplace_pure_epsilon(
 
 def first_shift(lipschitz: ArrayLike, noise: Array) -> Array:
     """2L/noise: how far apart the differing record may push its own step, in units of the noise."""
-    return ratio(real("lipschitz", lipschitz, at_least=0.0), noise, 0.5)
+    return ratio(reals("lipschitz", lipschitz, at_least=0.0), noise, 0.5)
 
 
 def later_shift(
@@ -104,4 +104,4 @@ def later_shift(
 ) -> Array:
     """M diameter/(eta noise): how far apart a later step may leave two models, in units of its noise."""
     factor = contraction_factor(eta, smoothness, strong_convexity)
-    return ratio(factor * real("diameter", diameter, at_least=0.0), real("eta", eta), noise)
+    return ratio(factor * reals("diameter", diameter, at_least=0.0), reals("eta", eta), noise)

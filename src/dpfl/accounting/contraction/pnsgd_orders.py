@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.arguments import choice, scalar, whole
+from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.contraction.pnsgd_fixed_order import pnsgd_gaussian_delta, pnsgd_laplace_delta
 from dpfl.accounting.contraction.stable_arithmetic import Array
 
@@ -42,10 +42,10 @@ def place_deltas(
     for replacing record i; with `permuted` or `random_stop` while order or stopping time stay secret.
     Raises ValueError naming the argument.
     """
-    count = whole("n", n, at_least=1)
-    scale, theory = scalar("scale", scale, above=0.0), {name: scalar(name, value) for name, value in theory.items()}
+    count = integer("n", n, at_least=1)
+    scale, theory = real("scale", scale, above=0.0), {name: real(name, value) for name, value in theory.items()}
     places = np.arange(1.0, count + 1.0)
-    if choice("law", Law, law) is Law.GAUSSIAN:
+    if member("law", Law, law) is Law.GAUSSIAN:
         deltas = pnsgd_gaussian_delta(epsilon, i=places, n=count, sigma=scale, **theory)
     else:
         deltas = pnsgd_laplace_delta(epsilon, i=places, n=count, scale=scale, **theory)
@@ -56,7 +56,7 @@ def place_deltas(
 
 def worst_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float, **run) -> float:
     """Return the least epsilon at which no place has a delta above `delta` in (0, 1); keywords of `place_deltas`."""
-    delta = scalar("delta", delta, above=0.0, below=1.0)
+    delta = real("delta", delta, above=0.0, below=1.0)
     values = {"law": law, "scale": scale, "lipschitz": lipschitz} | run
     alone = step_epsilon(delta, law=law, scale=scale, lipschitz=lipschitz)
 
@@ -76,8 +76,8 @@ def calibrated_scale(epsilon: float, delta: float, *, law: Law, lipschitz: float
 
     Keywords of `place_deltas`; within 1e-9 of the root, on its safe side. Raises ValueError naming the argument.
     """
-    target = math.log(scalar("delta", delta, above=0.0, below=1.0))
-    scalar("epsilon", epsilon, above=0.0)
+    target = math.log(real("delta", delta, above=0.0, below=1.0))
+    real("epsilon", epsilon, above=0.0)
     upper = math.log(_step_scale(epsilon, delta, law, lipschitz))
 
     def excess(log_scale: float) -> float:
@@ -99,17 +99,17 @@ def step_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float) -> f
     Exact; `lipschitz` > 0, `scale` > 0. Raises ValueError naming the argument. Source: for Gaussian noise the inverse
     in epsilon of asoodeh2020 eq. (10), for Laplace of its eq. (9).
     """
-    shift = 2.0 * scalar("lipschitz", lipschitz, above=0.0) / scalar("scale", scale, above=0.0)
-    delta = scalar("delta", delta, at_least=0.0, below=1.0)
-    if choice("law", Law, law) is Law.GAUSSIAN:
+    shift = 2.0 * real("lipschitz", lipschitz, above=0.0) / real("scale", scale, above=0.0)
+    delta = real("delta", delta, at_least=0.0, below=1.0)
+    if member("law", Law, law) is Law.GAUSSIAN:
         return float(gaussian_dp.epsilon(delta, shift))
     return max(0.0, shift + 2.0 * math.log1p(-delta))
 
 
 def _step_scale(epsilon: float, delta: float, law: Law, lipschitz: float) -> float:
     """Return the scale at which `step_epsilon` is `epsilon`. Raises ValueError naming lipschitz or law."""
-    move = 2.0 * scalar("lipschitz", lipschitz, above=0.0)
-    if choice("law", Law, law) is Law.GAUSSIAN:
+    move = 2.0 * real("lipschitz", lipschitz, above=0.0)
+    if member("law", Law, law) is Law.GAUSSIAN:
         return move / float(gaussian_dp.mu(epsilon, delta))
     return move / (epsilon - 2.0 * math.log1p(-delta))
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfl.accounting import gaussian_divergence
-from dpfl.accounting.arguments import real, wholes
+from dpfl.accounting.arguments import integers, reals
 from dpfl.accounting.contraction.geometric import geometric
 from dpfl.accounting.contraction.pnsgd_fixed_order import first_shift, later_shift
 from dpfl.accounting.contraction.stable_arithmetic import Array, exponential, place, probability
@@ -29,9 +29,9 @@ def pnsgd_random_stop_delta(
     c = theta(M diameter/(eta sigma)). The record is untouched when tau < i. Never above theta(2L/sigma), unlike
     `pnsgd_random_stop_bound`. Source: asoodeh2020 Theorem 5 before its last step (mean of Theorem 4 over tau).
     """
-    epsilon = real("epsilon", epsilon, at_least=0.0)
+    epsilon = reals("epsilon", epsilon, at_least=0.0)
     i, n = place(i, n)
-    sigma = real("sigma", sigma, above=0.0)
+    sigma = reals("sigma", sigma, above=0.0)
     link = later_shift(eta, sigma, smoothness, strong_convexity, diameter)
     kept = geometric(
         gaussian_divergence.log_divergence(epsilon, link), gaussian_divergence.complement(epsilon, link), n - i + 1.0
@@ -55,9 +55,9 @@ def pnsgd_random_stop_bound(
 
     c = theta(M diameter/(eta sigma)); vacuous where contraction is weak. Source: asoodeh2020 Theorem 5, eq. (16).
     """
-    epsilon = real("epsilon", epsilon, at_least=0.0)
-    n = wholes("n", n, at_least=1)
-    sigma = real("sigma", sigma, above=0.0)
+    epsilon = reals("epsilon", epsilon, at_least=0.0)
+    n = integers("n", n, at_least=1)
+    sigma = reals("sigma", sigma, above=0.0)
     link = later_shift(eta, sigma, smoothness, strong_convexity, diameter)
     log_first = gaussian_divergence.log_divergence(epsilon, first_shift(lipschitz, sigma))
     no_signal = np.isneginf(log_first)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from dpfl.accounting.arguments import choice
+from dpfl.accounting.arguments import member
 from dpfl.accounting.contraction.stable_arithmetic import Array, exponential
 
 _LOG_RANGE = 700.0  # order - 1 is sought between e^-700 and e^700
@@ -26,7 +26,7 @@ def linear_renyi_delta(epsilon: Array, kappa: Array, conversion: str) -> Array:
     "mironov": exp(-(epsilon - kappa)^2/(4 kappa)), 1 where epsilon <= kappa (asoodeh2020 eq. (15)); "tight": the
     minimum over alpha of e^((alpha-1)(alpha kappa - epsilon)) (1 - 1/alpha)^alpha/(alpha - 1).
     """
-    conversion = choice("conversion", Conversion, conversion)
+    conversion = member("conversion", Conversion, conversion)
     epsilon, kappa = np.broadcast_arrays(epsilon, kappa)
     if conversion is Conversion.TIGHT:
         return _tight(epsilon, kappa)

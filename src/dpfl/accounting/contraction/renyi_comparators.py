@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfl.accounting import gaussian_divergence
-from dpfl.accounting.arguments import real, wholes
+from dpfl.accounting.arguments import integers, reals
 from dpfl.accounting.contraction.contraction_factor import contraction_loss, log_contraction_factor
 from dpfl.accounting.contraction.geometric import geometric
 from dpfl.accounting.contraction.renyi import linear_renyi_delta
@@ -57,7 +57,7 @@ def pnsgd_renyi_delta(
     conversion "mironov" is eq. (15), exp(-(eps - kappa)^2/(4 kappa)), and 1 where eps <= kappa; "tight" minimises over
     the order the best known bound for one order. Source: asoodeh2020 Proposition 1.
     """
-    epsilon = real("epsilon", epsilon, at_least=0.0)
+    epsilon = reals("epsilon", epsilon, at_least=0.0)
     kappa = pnsgd_renyi_coefficient(
         i=i, n=n, eta=eta, sigma=sigma, lipschitz=lipschitz, smoothness=smoothness, strong_convexity=strong_convexity
     )
@@ -94,7 +94,7 @@ def pnsgd_renyi_optimal_shift_delta(
     conversion: str = "mironov",
 ) -> Array:
     """Return delta at `epsilon` from `pnsgd_renyi_optimal_shift_coefficient`; conversions as in `pnsgd_renyi_delta`."""
-    epsilon = real("epsilon", epsilon, at_least=0.0)
+    epsilon = reals("epsilon", epsilon, at_least=0.0)
     kappa = pnsgd_renyi_optimal_shift_coefficient(
         i=i, n=n, eta=eta, sigma=sigma, lipschitz=lipschitz, smoothness=smoothness, strong_convexity=strong_convexity
     )
@@ -116,7 +116,7 @@ def pnsgd_shifted_gdp_delta(
 
     mu^2/2 is `pnsgd_renyi_optimal_shift_coefficient`, so this is below its two conversions at every epsilon.
     """
-    epsilon = real("epsilon", epsilon, at_least=0.0)
+    epsilon = reals("epsilon", epsilon, at_least=0.0)
     log_kappa = _log_optimal(i, n, eta, sigma, lipschitz, smoothness, strong_convexity)
     return gaussian_divergence.divergence(epsilon, exponential(0.5 * (log_kappa + _LOG_2)))
 
@@ -135,10 +135,10 @@ def iteration_renyi(order: ArrayLike, *, n: ArrayLike, distance: ArrayLike, sigm
 def _iteration(order: ArrayLike, n: ArrayLike, distance: ArrayLike, sigma: ArrayLike) -> tuple[Array, ...]:
     """Check the arguments of eq. (3)."""
     return (
-        real("order", order, above=1.0),
-        wholes("n", n, at_least=1),
-        real("distance", distance, at_least=0.0),
-        real("sigma", sigma, above=0.0),
+        reals("order", order, above=1.0),
+        integers("n", n, at_least=1),
+        reals("distance", distance, at_least=0.0),
+        reals("sigma", sigma, above=0.0),
     )
 
 
@@ -162,6 +162,6 @@ def _log_optimal(
 
 def _log_first(lipschitz: ArrayLike, sigma: ArrayLike) -> Array:
     """log(2 L^2/sigma^2), half the squared shift of the differing step."""
-    lipschitz = real("lipschitz", lipschitz, at_least=0.0)
+    lipschitz = reals("lipschitz", lipschitz, at_least=0.0)
     with np.errstate(divide="ignore"):
-        return 2.0 * (np.log(lipschitz) - np.log(real("sigma", sigma, above=0.0))) + _LOG_2
+        return 2.0 * (np.log(lipschitz) - np.log(reals("sigma", sigma, above=0.0))) + _LOG_2

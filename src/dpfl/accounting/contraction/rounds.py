@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfl.accounting import gaussian_divergence
-from dpfl.accounting.arguments import real, scalar, whole
+from dpfl.accounting.arguments import integer, real, reals
 from dpfl.accounting.contraction.geometric import double_geometric, geometric
 from dpfl.accounting.contraction.stable_arithmetic import Array, exponential, power, ratio
 
@@ -63,7 +63,7 @@ def read_rounds(n: int, m: int, eta: ArrayLike, sigma: ArrayLike) -> Rounds:
     Where m does not divide n, T may be n/m rounded either way. Raises ValueError naming the argument.
     """
     n, m = read_users(n, m)
-    schedules = {"eta": real("eta", eta, above=0.0), "sigma": real("sigma", sigma, above=0.0)}
+    schedules = {"eta": reals("eta", eta, above=0.0), "sigma": reals("sigma", sigma, above=0.0)}
     allowed = (n // m, -(-n // m))
     for name, schedule in schedules.items():
         if schedule.ndim > 1 or (schedule.ndim and schedule.size not in allowed):
@@ -76,7 +76,7 @@ def read_rounds(n: int, m: int, eta: ArrayLike, sigma: ArrayLike) -> Rounds:
 
 def read_users(n: int, m: int) -> tuple[int, int]:
     """Check n >= m >= 1 whole. Raises ValueError naming the argument."""
-    n, m = whole("n", n, at_least=1), whole("m", m, at_least=1)
+    n, m = integer("n", n, at_least=1), integer("m", m, at_least=1)
     if m > n:
         raise ValueError(f"m must be at most n = {n}, got {m}")
     return n, m
@@ -84,7 +84,7 @@ def read_users(n: int, m: int) -> tuple[int, int]:
 
 def non_negative(**values: float) -> tuple[float, ...]:
     """Check named scalars >= 0, in order. Raises ValueError naming the argument."""
-    return tuple(scalar(name, value, at_least=0.0) for name, value in values.items())
+    return tuple(real(name, value, at_least=0.0) for name, value in values.items())
 
 
 def last_model(epsilon: ArrayLike, rounds: Rounds, lipschitz: float, diameter: ArrayLike) -> Array:
@@ -168,7 +168,7 @@ def _logsumexp(terms: Array, count: int) -> Array:
 
 def _over_epsilon(epsilon: ArrayLike, rounds: Rounds, closed_form: Callable, general_sum: Callable) -> Array:
     """Apply the closed form to a constant schedule, else the sum to columns of epsilon, a bounded table at a time."""
-    epsilon = real("epsilon", epsilon, at_least=0.0)
+    epsilon = reals("epsilon", epsilon, at_least=0.0)
     with np.errstate(over="ignore"):  # a logarithm below -1e308 is one of 0
         if rounds.constant:
             return closed_form(epsilon)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpfl.accounting.arguments import wholes
+from dpfl.accounting.arguments import integers
 
 Array = NDArray[np.float64]
 
 
 def place(i: ArrayLike, n: ArrayLike) -> tuple[Array, Array]:
     """Return the record's place i and the number of records n, 1 <= i <= n. Raises ValueError naming the argument."""
-    n, i = wholes("n", n, at_least=1), wholes("i", i, at_least=1)
+    n, i = integers("n", n, at_least=1), integers("i", i, at_least=1)
     if np.any(i > n):
         raise ValueError("i must be at most n, the number of records")
     return i, n

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.arguments import integer, real
 from dpfl.accounting.elementwise import elementwise
 from dpfl.accounting.privacy_profiles import composed_epsilon
 from dpfl.accounting.shuffling.blanket_law import blanket_law
@@ -70,7 +70,7 @@ def blanket_delta(
 
     def one(epsilon: float, n: float, mu: float, dimension: float) -> float:
         count, move, _, dim = _checked(n, mu, 0.5, dimension)
-        return _delta(scalar("epsilon", epsilon, at_least=0), count, move, dim, (_COARSE, _COARSE, _FINE))
+        return _delta(real("epsilon", epsilon, at_least=0), count, move, dim, (_COARSE, _COARSE, _FINE))
 
     return elementwise(one, epsilon=epsilon, n=n, mu=mu, dimension=dimension)
 
@@ -83,7 +83,7 @@ def blanket_rounds_epsilon(*, n: int, mu: float, rounds: int, delta: float, dime
     Raises ValueError naming the argument.
     """
     count, move, total, dim = _checked(n, mu, delta, dimension)
-    rounds = whole("rounds", rounds, at_least=1)
+    rounds = integer("rounds", rounds, at_least=1)
     largest = max(1e-3, float(blanket_epsilon(count, move, max(_LEAST_DELTA, 1e-3 * total / rounds), dim)))
     points = np.linspace(0.0, largest, 97)
     deltas = np.array([_delta(float(point), count, move, dim, (_COARSE, _COARSE)) for point in points])
@@ -101,10 +101,10 @@ def blanket_rounds_epsilon(*, n: int, mu: float, rounds: int, delta: float, dime
 def _checked(n: float, mu: float, delta: float, dimension: float) -> tuple[int, float, float, int]:
     """The arguments, each in its range."""
     return (
-        whole("n", n, at_least=1),
-        scalar("mu", mu, at_least=0, at_most=100),
-        scalar("delta", delta, at_least=_LEAST_DELTA, below=1),
-        whole("dimension", dimension, at_least=1),
+        integer("n", n, at_least=1),
+        real("mu", mu, at_least=0, at_most=100),
+        real("delta", delta, at_least=_LEAST_DELTA, below=1),
+        integer("dimension", dimension, at_least=1),
     )
 
 

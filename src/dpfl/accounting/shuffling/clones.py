@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import binom
 
-from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.arguments import integer, real
 from dpfl.accounting.elementwise import elementwise
 
 
@@ -24,9 +24,9 @@ def clones_delta(epsilon: ArrayLike, n: ArrayLike, epsilon0: ArrayLike) -> float
     """
 
     def one(epsilon: float, n: float, epsilon0: float) -> float:
-        level = scalar("epsilon0", epsilon0, at_least=0, at_most=300)
-        divergence = _divergence(whole("n", n, at_least=1), level, math.exp(-level))
-        return min(1.0, divergence(scalar("epsilon", epsilon, at_least=0)))
+        level = real("epsilon0", epsilon0, at_least=0, at_most=300)
+        divergence = _divergence(integer("n", n, at_least=1), level, math.exp(-level))
+        return min(1.0, divergence(real("epsilon", epsilon, at_least=0)))
 
     return elementwise(one, epsilon=epsilon, n=n, epsilon0=epsilon0)
 
@@ -44,7 +44,7 @@ def clones_epsilon(
 
     def one(n: float, epsilon0: float, delta: float, delta0: float) -> float:
         count, level, total = _checked(n, epsilon0, delta)
-        local = scalar("delta0", delta0, at_least=0, at_most=total)
+        local = real("delta0", delta0, at_least=0, at_most=total)
         if local == 0:
             return _epsilon(count, level, total, math.exp(-level))
         return _epsilon_with_failures(count, level, total, local)
@@ -70,9 +70,9 @@ def restricted_clones_epsilon(n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLik
 def _checked(n: float, epsilon0: float, delta: float) -> tuple[int, float, float]:
     """The three arguments, each in its range."""
     return (
-        whole("n", n, at_least=1),
-        scalar("epsilon0", epsilon0, at_least=0, at_most=300),
-        scalar("delta", delta, above=0, below=1),
+        integer("n", n, at_least=1),
+        real("epsilon0", epsilon0, at_least=0, at_most=300),
+        real("delta", delta, above=0, below=1),
     )
 
 

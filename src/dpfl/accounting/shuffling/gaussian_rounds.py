@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.arguments import integer, real
 from dpfl.accounting.privacy_profiles import composed_epsilon
 from dpfl.accounting.shuffling.blanket import blanket_delta, blanket_epsilon
 
@@ -30,7 +30,7 @@ def local_noise_multiplier(*, epsilon: float, delta: float, rounds: int) -> floa
 
     Guarantee: (epsilon, delta)-LDP of `rounds` messages, under replace_one. Raises ValueError naming the argument.
     """
-    return 2.0 * math.sqrt(whole("rounds", rounds, at_least=1)) / float(gaussian_dp.mu(epsilon, delta))
+    return 2.0 * math.sqrt(integer("rounds", rounds, at_least=1)) / float(gaussian_dp.mu(epsilon, delta))
 
 
 def central_noise_multiplier(*, epsilon: float, delta: float, rounds: int, clients: int) -> float:
@@ -40,7 +40,7 @@ def central_noise_multiplier(*, epsilon: float, delta: float, rounds: int, clien
     `noise_multiplier` is held against. Arguments and errors as above.
     """
     local = local_noise_multiplier(epsilon=epsilon, delta=delta, rounds=rounds)
-    return local / math.sqrt(whole("clients", clients, at_least=1))
+    return local / math.sqrt(integer("clients", clients, at_least=1))
 
 
 @lru_cache(maxsize=256)
@@ -52,8 +52,8 @@ def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float,
     Guarantee: (epsilon, delta)-DP under replace_one for whoever sees only the shuffled messages: blanket of Balle et
     al. 2019, composed over adaptive rounds; every approximation errs upwards. Raises ValueError naming the argument.
     """
-    move = 2.0 / scalar("noise_multiplier", noise_multiplier, above=0)
-    rounds, delta = whole("rounds", rounds, at_least=1), scalar("delta", delta, above=0, below=1)
+    move = 2.0 / real("noise_multiplier", noise_multiplier, above=0)
+    rounds, delta = integer("rounds", rounds, at_least=1), real("delta", delta, above=0, below=1)
     largest = max(1e-3, float(blanket_epsilon(clients, move, max(1e-12, 1e-3 * delta / rounds), dimension)))
     places = np.concatenate([[0.0], largest * np.linspace(0.15, 1.0, _POINTS - 1)])
     deltas = np.asarray(blanket_delta(places, clients, move, dimension))
@@ -72,7 +72,7 @@ def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta:
 
     Arguments, guarantee and errors as for `epsilon`; never above local_noise_multiplier, which always suffices.
     """
-    target = scalar("target_epsilon", target_epsilon, above=0)
+    target = real("target_epsilon", target_epsilon, above=0)
     run = {"clients": clients, "rounds": rounds, "delta": delta, "dimension": dimension}
     local = local_noise_multiplier(epsilon=target, delta=delta, rounds=rounds)
     aim = math.log(target * (1.0 - _SHORT_OF_TARGET / 2.0))

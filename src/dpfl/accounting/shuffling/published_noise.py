@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpfl.accounting.arguments import real, wholes
+from dpfl.accounting.arguments import integers, reals
 
 Array = NDArray[np.float64]
 _NEWTON_STEPS = 60  # enough where two roots meet and each step only halves the distance
@@ -40,32 +40,34 @@ def shuffled_noise_variance(
     Raises ValueError naming the argument, `epsilon` or `clients_per_round` where a condition fails.
     """
     m, n_clients, r, delta = _federation(clients_per_round, clients, rounds, delta)
-    epsilon = real("epsilon", epsilon, above=0)
+    epsilon = reals("epsilon", epsilon, above=0)
     if np.any(epsilon > np.log(2 / delta)):
         raise ValueError("epsilon must be at most ln(2/delta) (lowy2021 Theorem 4.1)")
     floor = least_reports(clients_per_round=m, clients=n_clients, rounds=r, delta=delta)
     if np.any(m < floor):
         raise ValueError(f"clients_per_round must be at least {np.max(floor):.1f} here (lowy2021 Theorem 4.1)")
-    lipschitz, constant = real("lipschitz", lipschitz, above=0), real("constant", constant, above=0)
+    lipschitz, constant = reals("lipschitz", lipschitz, above=0), reals("constant", constant, above=0)
     logs = np.log(r * m**2 / (n_clients * delta)) * np.log(r / delta) * np.log(1 / delta)
-    return constant * lipschitz**2 * r * m * logs / (wholes("records", records, at_least=1) * n_clients * epsilon) ** 2
+    return (
+        constant * lipschitz**2 * r * m * logs / (integers("records", records, at_least=1) * n_clients * epsilon) ** 2
+    )
 
 
 def _checked(n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLike) -> tuple[Array, Array, Array]:
     """The arguments of a closed form, each in its range."""
     return (
-        wholes("n", n, at_least=1),
-        real("epsilon0", epsilon0, at_least=0, at_most=300),
-        real("delta", delta, above=0, below=1),
+        integers("n", n, at_least=1),
+        reals("epsilon0", epsilon0, at_least=0, at_most=300),
+        reals("delta", delta, above=0, below=1),
     )
 
 
 def _federation(m: ArrayLike, n: ArrayLike, r: ArrayLike, delta: ArrayLike) -> tuple[Array, Array, Array, Array]:
     """Clients a round, clients, rounds and delta, each in its range."""
-    m, n = wholes("clients_per_round", m, at_least=1), wholes("clients", n, at_least=1)
+    m, n = integers("clients_per_round", m, at_least=1), integers("clients", n, at_least=1)
     if np.any(m > n):
         raise ValueError("clients_per_round must be at most clients")
-    return m, n, wholes("rounds", r, at_least=1), real("delta", delta, above=0, below=1)
+    return m, n, integers("rounds", r, at_least=1), reals("delta", delta, above=0, below=1)
 
 
 def _require_room(holds: Array | np.bool_) -> None:

@@ -11,7 +11,7 @@ from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from numpy.typing import ArrayLike, NDArray
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.arguments import choice, scalar, whole
+from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.tradeoff.approximations import clt_mu, h_bar_mu, h_mu
 from dpfl.accounting.tradeoff.privacy_loss import PrivacyLoss, composed, gaussian_tails, subsampled_tails
 from dpfl.accounting.tradeoff.revealed import revealed
@@ -87,9 +87,9 @@ def dpsgd_guarantee(
     is A0's curve-DP; A1's holds for the one who is told more; h, h_bar and clt approximate and guarantee nothing.
     Other arguments as `dpsgd`. Raises ValueError naming the argument. Source: vandijk2023 sections 4.4, 4.5 and 4.7.
     """
-    adversary = choice("adversary", Adversary, adversary)
-    n, m, epochs = whole("n", n, at_least=1), whole("m", m, at_least=1), whole("epochs", epochs, at_least=1)
-    sigma, group_size = scalar("sigma", sigma, above=0), whole("group_size", group_size, at_least=1)
+    adversary = member("adversary", Adversary, adversary)
+    n, m, epochs = integer("n", n, at_least=1), integer("m", m, at_least=1), integer("epochs", epochs, at_least=1)
+    sigma, group_size = real("sigma", sigma, above=0), integer("group_size", group_size, at_least=1)
     if m > n:
         raise ValueError(f"m must be at most n = {n}, got {m}")
     if group_size > 1 and adversary in (Adversary.A0, Adversary.CLT):
@@ -115,8 +115,8 @@ def poisson_guarantee(*, n: int, m: int, epochs: int, noise_multiplier: float) -
     is 2C, has sigma = noise_multiplier/2 in `dpsgd_guarantee`: the factor 2 that fixed batches cost.
     Raises ValueError naming the argument. Source: vandijk2023 section 2.3.
     """
-    n, m, epochs = whole("n", n, at_least=1), whole("m", m, at_least=1), whole("epochs", epochs, at_least=1)
-    noise_multiplier = scalar("noise_multiplier", noise_multiplier, above=0)
+    n, m, epochs = integer("n", n, at_least=1), integer("m", m, at_least=1), integer("epochs", epochs, at_least=1)
+    noise_multiplier = real("noise_multiplier", noise_multiplier, above=0)
     if m > n:
         raise ValueError(f"m must be at most n = {n}, got {m}")
     one = from_gaussian_mechanism(noise_multiplier, sampling_prob=m / n, value_discretization_interval=1e-4)

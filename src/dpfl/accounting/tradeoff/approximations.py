@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, roots_legendre
 
-from dpfl.accounting.arguments import real, wholes
+from dpfl.accounting.arguments import integers, reals
 
 _NODES, _WEIGHTS = roots_legendre(40)
 
@@ -55,7 +55,7 @@ def last_epoch_mu(
     Source: vandijk2023 section 5.2.
     """
     epochs, sigma, group_size = _run(epochs, sigma, group_size)
-    last = sigma / np.sqrt(epochs + 1) if last_sigma is None else real("last_sigma", last_sigma, above=0)
+    last = sigma / np.sqrt(epochs + 1) if last_sigma is None else reals("last_sigma", last_sigma, above=0)
     return (np.sqrt(group_size) * np.hypot(np.sqrt(epochs - 1) / sigma, 1 / last))[()]
 
 
@@ -94,25 +94,25 @@ def sufficient_sigma(epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64
     Its source asks for T up to about epsilon (N/m)^2/2. epsilon > 0, delta in (0, 1]; shapes broadcast.
     Raises ValueError naming the argument.
     """
-    epsilon, delta = real("epsilon", epsilon, above=0), real("delta", delta, above=0, at_most=1)
+    epsilon, delta = reals("epsilon", epsilon, above=0), reals("delta", delta, above=0, at_most=1)
     return np.sqrt(2 * (epsilon - np.log(delta)) / epsilon)[()]
 
 
 def _run(epochs: ArrayLike, sigma: ArrayLike, group_size: ArrayLike) -> tuple[NDArray, NDArray, NDArray]:
     """Checked epochs, sigma and group size."""
     return (
-        wholes("epochs", epochs, at_least=1),
-        real("sigma", sigma, above=0),
-        wholes("group_size", group_size, at_least=1),
+        integers("epochs", epochs, at_least=1),
+        reals("sigma", sigma, above=0),
+        integers("group_size", group_size, at_least=1),
     )
 
 
 def _sampled(p: ArrayLike, rounds: ArrayLike, sigma: ArrayLike) -> tuple[NDArray, NDArray, NDArray]:
     """Checked sampling rate and rounds, and 1/sigma (at most 1e100, so that its square is finite)."""
     return (
-        real("p", p, at_least=0, at_most=1),
-        wholes("rounds", rounds, at_least=1),
-        1 / np.maximum(real("sigma", sigma, above=0), 1e-100),
+        reals("p", p, at_least=0, at_most=1),
+        integers("rounds", rounds, at_least=1),
+        1 / np.maximum(reals("sigma", sigma, above=0), 1e-100),
     )
 
 

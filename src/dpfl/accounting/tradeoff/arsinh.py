@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from dpfl.accounting.arguments import real, scalar
+from dpfl.accounting.arguments import real, reals
 from dpfl.accounting.roots import root
 from dpfl.accounting.tradeoff.privacy_loss import PrivacyLoss, Tails, composed, subsampled_tails
 
@@ -27,7 +27,7 @@ def arsinh_delta(epsilon: ArrayLike, *, scale: float, sigma: float, shift: float
 
     Arguments and errors as `arsinh_guarantee`.
     """
-    epsilon = real("epsilon", epsilon, at_least=0, at_most=700)
+    epsilon = reals("epsilon", epsilon, at_least=0, at_most=700)
     upper, lower = arsinh_tails(scale, sigma, shift)(epsilon)
     return np.maximum(upper - np.exp(epsilon) * lower, 0.0)[()]
 
@@ -38,8 +38,8 @@ def arsinh_tails(scale: float, sigma: float, shift: float = 1.0) -> Tails:
     The loss is odd about shift/2. Where scale < sigma it need not be monotone: from the left it falls from
     +inf to a dip at -turn, rises to a hump at +turn and falls for ever, so it can exceed epsilon twice.
     """
-    scale, sigma = scalar("scale", scale, above=0), scalar("sigma", sigma, above=0)
-    shift = scalar("shift", shift, above=0)
+    scale, sigma = real("scale", scale, above=0), real("sigma", sigma, above=0)
+    shift = real("shift", shift, above=0)
     if scale < shift / 300:
         raise ValueError(f"scale must be at least shift/300 = {shift / 300}, got {scale}")
     noise = _ArsinhNoise(scale, sigma, shift)

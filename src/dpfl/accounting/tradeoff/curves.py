@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpfl.accounting.arguments import real, scalar
+from dpfl.accounting.arguments import real, reals
 
 _SLACK = 1e-12  # rounding allowed when vertices are checked
 
@@ -25,9 +25,9 @@ def epsilon_delta(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> NDA
 
 def _two_lines(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> tuple[NDArray, NDArray]:
     """1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha), without overflow."""
-    alpha = real("alpha", alpha, at_least=0, at_most=1)
-    epsilon = real("epsilon", epsilon, at_least=0, infinite=True)
-    delta = real("delta", delta, at_least=0, at_most=1)
+    alpha = reals("alpha", alpha, at_least=0, at_most=1)
+    epsilon = reals("epsilon", epsilon, at_least=0, infinite=True)
+    delta = reals("delta", delta, at_least=0, at_most=1)
     # e^(eps/2) twice: the first product can be cut at 1, where the line is below zero for certain.
     root = np.exp(np.minimum(epsilon, 1400.0) / 2)
     return 1 - delta - np.minimum(alpha * root, 1.0) * root, np.exp(-epsilon) * (1 - delta - alpha)
@@ -46,8 +46,8 @@ class Curve:
     beta: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        alpha = real("alpha", self.alpha, at_least=0, at_most=1)
-        beta = real("beta", self.beta, at_least=0, at_most=1)
+        alpha = reals("alpha", self.alpha, at_least=0, at_most=1)
+        beta = reals("beta", self.beta, at_least=0, at_most=1)
         if alpha.ndim != 1 or alpha.shape != beta.shape or alpha.size < 2:
             raise ValueError(
                 f"alpha and beta must be two 1-D arrays of one length >= 2, got {alpha.shape}, {beta.shape}"
@@ -65,8 +65,8 @@ class Curve:
     @classmethod
     def hull(cls, alpha: ArrayLike, beta: ArrayLike) -> Curve:
         """The largest convex curve below the points (alpha, beta), (0, 1) and (1, 0): their double conjugate."""
-        x = np.concatenate([[0.0], real("alpha", alpha, at_least=0, at_most=1).ravel(), [1.0]])
-        y = np.concatenate([[1.0], real("beta", beta, at_least=0, at_most=1).ravel(), [0.0]])
+        x = np.concatenate([[0.0], reals("alpha", alpha, at_least=0, at_most=1).ravel(), [1.0]])
+        y = np.concatenate([[1.0], reals("beta", beta, at_least=0, at_most=1).ravel(), [0.0]])
         order = np.lexsort((y, x))
         kept: list[tuple[float, float]] = []
         for point in zip(x[order].tolist(), y[order].tolist(), strict=True):
@@ -80,14 +80,14 @@ class Curve:
     @classmethod
     def of_epsilon_delta(cls, epsilon: float, delta: float) -> Curve:
         """f_{epsilon,delta} through its vertices; epsilon in [0, 700], delta in [0, 1]."""
-        epsilon = scalar("epsilon", epsilon, at_least=0, at_most=700)
-        delta = scalar("delta", delta, at_least=0, at_most=1)
+        epsilon = real("epsilon", epsilon, at_least=0, at_most=700)
+        delta = real("delta", delta, at_least=0, at_most=1)
         fixed_point = (1 - delta) / (1 + np.exp(epsilon))
         return cls.hull([0.0, fixed_point, 1 - delta], [1 - delta, fixed_point, 0.0])
 
     def __call__(self, alpha: ArrayLike) -> NDArray[np.float64]:
         """beta at alpha in [0, 1], any shape."""
-        return np.interp(real("alpha", alpha, at_least=0, at_most=1), self.alpha, self.beta)[()]
+        return np.interp(reals("alpha", alpha, at_least=0, at_most=1), self.alpha, self.beta)[()]
 
     def inverse(self) -> Curve:
         """f^-1, the curve with the hypotheses exchanged. Source: vandijk2023 (7)."""
@@ -99,13 +99,13 @@ class Curve:
 
     def conjugate(self, slope: ArrayLike) -> NDArray[np.float64]:
         """f*(slope) = max over alpha of slope alpha - f(alpha), at real slopes of any shape."""
-        slope = real("slope", slope)
+        slope = reals("slope", slope)
         best = np.searchsorted(np.diff(self.beta) / np.diff(self.alpha), slope)
         return (slope * self.alpha[best] - self.beta[best])[()]
 
     def delta(self, epsilon: ArrayLike) -> NDArray[np.float64]:
         """The delta at each epsilon in [0, 700]: 1 + f*(-e^epsilon), for the rejecting side of the curve."""
-        return 1 + self.conjugate(-np.exp(real("epsilon", epsilon, at_least=0, at_most=700)))
+        return 1 + self.conjugate(-np.exp(reals("epsilon", epsilon, at_least=0, at_most=700)))
 
     def compose(self, other: Curve) -> Curve:
         """f (x) h = T(P x P', Q x Q'), exact: every pair of segments, by falling likelihood ratio.
@@ -128,7 +128,7 @@ class Curve:
 
     def subsample(self, p: float) -> Curve:
         """C_p(f) = min{f_p, f_p^-1}**, exact. p in [0, 1]. Source: vandijk2023 section 4.2."""
-        p = scalar("p", p, at_least=0, at_most=1)
+        p = real("p", p, at_least=0, at_most=1)
         mixed = p * self.beta + (1 - p) * (1 - self.alpha)
         return Curve.hull(np.append(self.alpha, mixed), np.append(mixed, self.alpha))
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from dpfl.accounting.arguments import real, whole
+from dpfl.accounting.arguments import integer, reals
 from dpfl.accounting.tradeoff.curves import Curve
 
 Function = Callable[[NDArray[np.float64]], NDArray[np.float64]]
@@ -24,7 +24,7 @@ def inverse(f: Function, alpha: ArrayLike) -> NDArray[np.float64]:
 
     By bisection. Raises ValueError naming alpha. Source: vandijk2023 (7).
     """
-    alpha = real("alpha", alpha, at_least=0, at_most=1)
+    alpha = reals("alpha", alpha, at_least=0, at_most=1)
     low, high = np.zeros_like(alpha), np.ones_like(alpha)
     at_once = f(low) <= alpha
     for _ in range(_HALVINGS):
@@ -39,7 +39,7 @@ def conjugate(f: Function, slope: ArrayLike) -> NDArray[np.float64]:
 
     By golden-section search. Raises ValueError naming slope. Source: vandijk2023 section 4.2.
     """
-    slope = real("slope", slope)
+    slope = reals("slope", slope)
     return _highest(lambda x: slope * x - f(x), np.zeros_like(slope), np.ones_like(slope))[()]
 
 
@@ -49,7 +49,7 @@ def double_conjugate(f: Function, knots: int = 4001) -> Curve:
     f need not be convex: min{f_p, f_p^-1}** is C_p(f). Error of the order of knots^-2.
     Raises ValueError naming knots. Source: vandijk2023 section 4.2.
     """
-    reach = np.linspace(-40.0, 40.0, whole("knots", knots, at_least=3))
+    reach = np.linspace(-40.0, 40.0, integer("knots", knots, at_least=3))
     alpha = np.concatenate([[0.0], expit(reach), [1.0]])
     return Curve.hull(alpha, np.clip(f(alpha), 0.0, 1 - alpha))
 
@@ -60,10 +60,10 @@ def group(f: Function, g: int) -> Function:
     Accurate to about 1e-16 in absolute terms; for G_mu use gaussian_dp.group. The curve refuses alpha outside
     [0, 1] by ValueError. Raises ValueError naming g. Source: vandijk2023 section 4.6.
     """
-    g = whole("g", g, at_least=1)
+    g = integer("g", g, at_least=1)
 
     def grouped(alpha: ArrayLike) -> NDArray[np.float64]:
-        level = real("alpha", alpha, at_least=0, at_most=1)
+        level = reals("alpha", alpha, at_least=0, at_most=1)
         for _ in range(g - 1):
             level = 1 - f(level)
         return f(level)
@@ -76,7 +76,7 @@ def delta_of(f: Function, epsilon: ArrayLike) -> NDArray[np.float64]:
 
     Raises ValueError naming epsilon. Source: the duality behind vandijk2023 (6).
     """
-    epsilon = real("epsilon", epsilon, at_least=0, at_most=700)
+    epsilon = reals("epsilon", epsilon, at_least=0, at_most=700)
     return np.clip(1 + conjugate(f, -np.exp(epsilon)), 0.0, 1.0)[()]
 
 
@@ -88,7 +88,7 @@ def from_delta(delta: Function, alpha: ArrayLike) -> NDArray[np.float64]:
     Guarantee: (epsilon, delta(epsilon))-DP for every epsilon makes the mechanism DP with this curve.
     Raises ValueError naming alpha. Source: vandijk2023 section 4, where f_{epsilon,delta} is given.
     """
-    alpha = real("alpha", alpha, at_least=0, at_most=1)
+    alpha = reals("alpha", alpha, at_least=0, at_most=1)
     low, high = np.zeros_like(alpha), np.full_like(alpha, 700.0)
     steep = _highest(lambda epsilon: 1 - delta(epsilon) - np.exp(epsilon) * alpha, low, high)
     flat = _highest(lambda epsilon: np.exp(-epsilon) * (1 - delta(epsilon) - alpha), low, high)

@@ -11,7 +11,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from dpfl.accounting.arguments import real, scalar, whole
+from dpfl.accounting.arguments import integer, real, reals
 from dpfl.accounting.roots import root
 from dpfl.accounting.tradeoff.subsampling import amplified_epsilon
 
@@ -25,7 +25,7 @@ _LARGEST_EPSILON = 700.0  # e^epsilon stays finite
 
 def gaussian_tails(mu: float) -> Tails:
     """Tails of G_mu. mu > 0; raises ValueError naming it."""
-    mu = scalar("mu", mu, above=0)
+    mu = real("mu", mu, above=0)
     return lambda epsilon: (ndtr(mu / 2 - epsilon / mu), ndtr(-mu / 2 - epsilon / mu))
 
 
@@ -34,7 +34,7 @@ def subsampled_tails(tails: Tails, p: float) -> Tails:
 
     Raises ValueError naming p. Source: vandijk2023 section 4.2.
     """
-    p = scalar("p", p, above=0, at_most=1)
+    p = real("p", p, above=0, at_most=1)
 
     def sampled(epsilon: NDArray) -> tuple[NDArray, NDArray]:
         upper, lower = tails(amplified_epsilon(epsilon, p))
@@ -51,14 +51,14 @@ def composed(tails: Tails, rounds: int) -> PrivacyLossDistribution:
     spread of one round's loss. Guarantee: that delta, of `rounds` >= 1 adaptive rounds each dominated by the pair.
     Raises ValueError naming rounds. Source: vandijk2023 sections 4.3 and 4.4; the grid is Doroshenko et al. 2022's.
     """
-    rounds = whole("rounds", rounds, at_least=1)
-    reach = reach_of(tails, _TAIL_MASS / rounds)
+    rounds = integer("rounds", rounds, at_least=1)
+    reach = largest_loss(tails, _TAIL_MASS / rounds)
     pmf = connected_dots(tails, _step(tails, reach, rounds), reach)
     with np.errstate(over="ignore"):  # a Chernoff bound of dp_accounting that overflows is left out there
         return PrivacyLossDistribution(pmf if rounds == 1 else pmf.self_compose(rounds))
 
 
-def reach_of(tails: Tails, mass: float) -> float:
+def largest_loss(tails: Tails, mass: float) -> float:
     """A loss that P exceeds with probability at most `mass`."""
     high = 1.0
     while tails(np.array([high]))[0] > mass:
@@ -68,13 +68,13 @@ def reach_of(tails: Tails, mass: float) -> float:
 
 def _step(tails: Tails, reach: float, rounds: int) -> float:
     """A small share of the loss's spread in one round, or more where the grids would grow too long."""
-    spread = spread_of(tails, reach)
+    spread = loss_std(tails, reach)
     composed_reach = rounds * spread**2 + 20 * spread * np.sqrt(rounds)
     fine = min(spread / 2000, 1e-3 / np.sqrt(rounds))  # the second keeps e^loss straight over a cell
     return float(max(fine, reach / _GRID, composed_reach / (4 * _GRID)))
 
 
-def spread_of(tails: Tails, reach: float) -> float:
+def loss_std(tails: Tails, reach: float) -> float:
     """The root mean square of one round's loss, as far as it `reach`es."""
     losses = reach * np.append(0.0, np.geomspace(1e-9, 1, 4000))
     upper, lower = tails(losses)
@@ -156,7 +156,7 @@ class PrivacyLoss:
 
     def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:
         """T(P, Q)(alpha); see `from_pld`."""
-        alpha = real("alpha", alpha, at_least=0, at_most=1)
+        alpha = reals("alpha", alpha, at_least=0, at_most=1)
         one, two = self.p_against_q, self.q_against_p
         # Near alpha = 1: vertices (1 - alpha, beta) = (P, Q)[loss >= e], on from zero loss with slope -1.
         late = np.interp(1 - alpha, one.upper[::-1], one.lower[::-1])
@@ -168,12 +168,12 @@ class PrivacyLoss:
 
     def delta(self, epsilon: ArrayLike) -> NDArray[np.float64]:
         """The larger of the two directions' delta at epsilon >= 0."""
-        epsilon = real("epsilon", epsilon, at_least=0)
+        epsilon = reals("epsilon", epsilon, at_least=0)
         return np.maximum(self.p_against_q.delta(epsilon), self.q_against_p.delta(epsilon))[()]
 
     def epsilon(self, delta: ArrayLike) -> NDArray[np.float64]:
         """The smallest epsilon >= 0 that covers both directions at `delta` in [0, 1]."""
-        delta = real("delta", delta, at_least=0, at_most=1)
+        delta = reals("delta", delta, at_least=0, at_most=1)
         return np.maximum(self.p_against_q.epsilon(delta), self.q_against_p.epsilon(delta))[()]
 
 

@@ -10,7 +10,7 @@ from scipy.special import log_ndtr, logsumexp, ndtr, ndtri
 from scipy.stats import hypergeom
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.arguments import real, scalar, whole
+from dpfl.accounting.arguments import integer, real, reals
 from dpfl.accounting.gaussian_divergence import theta
 from dpfl.accounting.roots import root
 
@@ -30,12 +30,12 @@ class RevealedMixture:
 
     def delta(self, epsilon: ArrayLike) -> NDArray[np.float64]:
         """sum_k w_k theta(epsilon, mu_k) at epsilon >= 0, any shape."""
-        epsilon = real("epsilon", epsilon, at_least=0)
+        epsilon = reals("epsilon", epsilon, at_least=0)
         return (theta(epsilon[..., None], self.mus) @ self.weights)[()]
 
     def epsilon(self, delta: ArrayLike) -> NDArray[np.float64]:
         """The smallest epsilon >= 0 at which `delta` in [0, 1] is kept; inf at delta = 0."""
-        delta = real("delta", delta, at_least=0, at_most=1)
+        delta = reals("delta", delta, at_least=0, at_most=1)
         at_zero = self.delta(0.0)
         found = np.where((delta == 0) & (at_zero > 0), np.inf, 0.0)
         open_ = (delta > 0) & (delta < at_zero)
@@ -49,7 +49,7 @@ class RevealedMixture:
 
     def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:
         """The least type II error at type I error `alpha` in [0, 1], any shape."""
-        alpha = real("alpha", alpha, at_least=0, at_most=1)
+        alpha = reals("alpha", alpha, at_least=0, at_most=1)
         used = self.mus > 0
         unused = float(np.sum(self.weights[~used]))  # rounds without a trace of the record: pure guessing, slope -1
         at_zero = float(self.weights[used] @ ndtr(-self.mus[used] / 2))
@@ -99,8 +99,8 @@ def revealed(*, n: int, m: int, rounds: int, sigma: float, group_size: int = 1) 
     Exact up to components of weight below 1e-200. Raises ValueError naming the argument.
     Source: vandijk2023 sections 4.5 and 4.7.
     """
-    sigma = scalar("sigma", sigma, above=0)
-    rounds = whole("rounds", rounds, at_least=1)
+    sigma = real("sigma", sigma, above=0)
+    rounds = integer("rounds", rounds, at_least=1)
     weights, squares = _power(_one_round(n, m, group_size), rounds)
     return RevealedMixture(weights, np.sqrt(squares) / sigma)
 
@@ -113,8 +113,8 @@ def revealed_renyi(order: ArrayLike, *, n: int, m: int, rounds: int, sigma: floa
     Guarantee: (order, this)-Renyi DP against A1. Raises ValueError naming the argument.
     Source: derived from the law of the counts in vandijk2023 section 4.5.
     """
-    order = real("order", order, above=1)
-    sigma, rounds = scalar("sigma", sigma, above=0), whole("rounds", rounds, at_least=1)
+    order = reals("order", order, above=1)
+    sigma, rounds = real("sigma", sigma, above=0), integer("rounds", rounds, at_least=1)
     one = _one_round(n, m, group_size)
     squares = np.flatnonzero(one[1:]) + 1
     # ln(1 + x) with x = sum_j w_j (e^growth_j - 1), which may be tiny or overflow.
@@ -126,8 +126,8 @@ def revealed_renyi(order: ArrayLike, *, n: int, m: int, rounds: int, sigma: floa
 
 def _one_round(n: int, m: int, group_size: int) -> NDArray[np.float64]:
     """The law of j^2, j the number of differing records in one batch, as weights over 0, 1, 2, ..."""
-    n, m = whole("n", n, at_least=1), whole("m", m, at_least=1)
-    group_size = whole("group_size", group_size, at_least=1)
+    n, m = integer("n", n, at_least=1), integer("m", m, at_least=1)
+    group_size = integer("group_size", group_size, at_least=1)
     if m > n:
         raise ValueError(f"m must be at most n = {n}, got {m}")
     if group_size > n:

@@ -10,15 +10,15 @@ import numpy as np
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.optimize import brentq
 
-from dpfl.accounting.arguments import scalar, whole
+from dpfl.accounting.arguments import integer, real
 from dpfl.accounting.tradeoff.arsinh import arsinh_tails
 from dpfl.accounting.tradeoff.privacy_loss import (
     PrivacyLoss,
     Tails,
     connected_dots,
     gaussian_tails,
-    reach_of,
-    spread_of,
+    largest_loss,
+    loss_std,
     subsampled_tails,
 )
 
@@ -49,10 +49,10 @@ class Segment:
     arsinh_scale: float = np.inf
 
     def __post_init__(self) -> None:
-        whole("rounds", self.rounds)
-        scalar("sigma", self.sigma, above=0)
-        scalar("p", self.p, above=0, at_most=1)
-        scalar("arsinh_scale", self.arsinh_scale, above=0, infinite=True)
+        integer("rounds", self.rounds)
+        real("sigma", self.sigma, above=0)
+        real("p", self.p, above=0, at_most=1)
+        real("arsinh_scale", self.arsinh_scale, above=0, infinite=True)
 
     def tails(self) -> Tails:
         """Return the law of one round's loss under C_p; arsinh noise is moved along one axis."""
@@ -71,15 +71,15 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     `delta` in (0, 1), at least one round in all. Raises ValueError naming the argument.
     Source: vandijk2023, sections 4.4 and 5.2.
     """
-    failure = scalar("delta", delta, above=0, below=1)
+    failure = real("delta", delta, above=0, below=1)
     runs = [segment for segment in segments if segment.rounds]
     if not runs:
         raise ValueError("segments must have at least one round in all, got none")
     left_out = LEFT_OUT * failure
     tails = [segment.tails() for segment in runs]
     total = sum(segment.rounds for segment in runs)
-    reaches = [reach_of(each, left_out / total) for each in tails]
-    spread = min(map(spread_of, tails, reaches))
+    reaches = [largest_loss(each, left_out / total) for each in tails]
+    spread = min(map(loss_std, tails, reaches))
     step = max(min(INTERVAL, spread / CELLS), INTERVAL * max(reaches) / LONGEST_LOSS)
     composed: PrivacyLossDistribution | None = None
     for segment, law, reach in zip(runs, tails, reaches, strict=True):
@@ -97,7 +97,7 @@ def segments_sigma(run: Callable[[float], Sequence[Segment]], target_epsilon: fl
     `segments_epsilon`, (target_epsilon, delta)-DP with one record replaced. Raises ValueError naming the argument,
     target_epsilon also where no sigma from 0.2 to 1000 meets it. Source: `segments_epsilon` solved for sigma.
     """
-    target = scalar("target_epsilon", target_epsilon, above=0)
+    target = real("target_epsilon", target_epsilon, above=0)
 
     @cache
     def excess(log_sigma: float) -> float:

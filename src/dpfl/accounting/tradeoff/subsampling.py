@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp, ndtr, ndtri
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.arguments import real, scalar, whole
+from dpfl.accounting.arguments import integer, real, reals
 from dpfl.accounting.gaussian_divergence import theta
 from dpfl.accounting.roots import root
 
@@ -23,9 +23,9 @@ def subsample(p: ArrayLike, mu: ArrayLike, alpha: ArrayLike) -> NDArray[np.float
     Raises ValueError naming p, mu or alpha. Source: vandijk2023 section 4.2.
     """
     p, mu, alpha = np.broadcast_arrays(
-        real("p", p, at_least=0, at_most=1),
-        real("mu", mu, at_least=0, at_most=1e100),
-        real("alpha", alpha, at_least=0, at_most=1),
+        reals("p", p, at_least=0, at_most=1),
+        reals("mu", mu, at_least=0, at_most=1e100),
+        reals("alpha", alpha, at_least=0, at_most=1),
     )
     fixed_point = ndtr(-mu / 2)
     mirrored = p * fixed_point + (1 - p) * ndtr(mu / 2)
@@ -57,8 +57,8 @@ def amplified_epsilon(epsilon: ArrayLike, p: ArrayLike) -> NDArray[np.float64]:
     epsilon >= 0, p in (0, 1]; shapes broadcast, no overflow. Raises ValueError naming epsilon or p. Source: Balle,
     Barthe, Gaboardi 2018, Theorem 9, solved for the inner epsilon; C_p of vandijk2023 section 4.2 read by its delta.
     """
-    p = np.maximum(real("p", p, above=0, at_most=1), _SMALLEST_RATE)
-    epsilon = real("epsilon", epsilon, at_least=0)
+    p = np.maximum(reals("p", p, above=0, at_most=1), _SMALLEST_RATE)
+    epsilon = reals("epsilon", epsilon, at_least=0)
     return (epsilon + np.log1p(-np.expm1(-epsilon) * (1 - p) / p))[()]
 
 
@@ -70,9 +70,9 @@ def subsampled_delta(epsilon: ArrayLike, p: ArrayLike, mu: ArrayLike) -> NDArray
     is (epsilon, this)-DP when one record is replaced. Raises ValueError naming the argument.
     Source: vandijk2023 section 4.2 with its (6); theta is asoodeh2020 eq. (10).
     """
-    p = real("p", p, at_least=0, at_most=1)
+    p = reals("p", p, at_least=0, at_most=1)
     inner = amplified_epsilon(epsilon, np.where(p > 0, p, 1.0))
-    return (p * theta(inner, real("mu", mu, at_least=0)))[()]
+    return (p * theta(inner, reals("mu", mu, at_least=0)))[()]
 
 
 def poisson_add_delta(epsilon: ArrayLike, p: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
@@ -84,7 +84,7 @@ def poisson_add_delta(epsilon: ArrayLike, p: ArrayLike, mu: ArrayLike) -> NDArra
     theta of asoodeh2020 eq. (10).
     """
     epsilon, p, mu = np.broadcast_arrays(
-        real("epsilon", epsilon, at_least=0), real("p", p, at_least=0, at_most=1), real("mu", mu, at_least=0)
+        reals("epsilon", epsilon, at_least=0), reals("p", p, at_least=0, at_most=1), reals("mu", mu, at_least=0)
     )
     # p - (1 - e^-epsilon), in the form that keeps its digits; once it is spent, no outcome loses epsilon.
     near = epsilon < 0.7
@@ -105,8 +105,8 @@ def poisson_renyi(order: int, p: float, mu: float) -> float:
     bounds that of C_p(G_mu) from below, which dominates this pair. p in (0, 1), mu >= 0; mu = 1/noise_multiplier.
     Raises ValueError naming the argument. Source: Mironov, Talwar, Zhang 2019, section 3.3.
     """
-    order = whole("order", order, at_least=2)
-    p, mu = scalar("p", p, above=0, below=1), scalar("mu", mu, at_least=0)
+    order = integer("order", order, at_least=2)
+    p, mu = real("p", p, above=0, below=1), real("mu", mu, at_least=0)
     # Without growth the terms sum to 1, and those of k = 0, 1 do not grow: ln(1 + x) with x from k >= 2, may be tiny.
     k = np.arange(2, order + 1)
     log_choose = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)

@@ -22,14 +22,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpfl.algorithms.async_events import Network, Program, simulate
-from dpfl.algorithms.async_sgd import Federation, Postures, replay
+from dpfl.algorithms.async_sgd import Federation, NoiseSchedule, replay
 from dpfl.data.loading import ImageData, load_images
 from dpfl.data.partition import random_shares
 from dpfl.engine import checkpoints
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.linear_gradients import LinearGradients
 from dpfl.errors import InputError
-from dpfl.experiments.async_dpsgd.client_privacy import Posture
+from dpfl.experiments.async_dpsgd.client_privacy import ClientPrivacy
 from dpfl.experiments.async_dpsgd.input_normalisation import prepare
 from dpfl.experiments.async_dpsgd.schedules import step_sizes
 from dpfl.grid.sweep import Folders, Sweep
@@ -47,10 +47,10 @@ COUNTS = ("updates_lost_pct", "simulated_rounds", "staleness_rounds", "interrupt
 
 
 @dataclass(frozen=True)
-class Plan:
+class AsyncCell:
     """A cell's settings, checked."""
 
-    posture: Posture
+    posture: ClientPrivacy
     network: Network
     clients: int
     learning_rate: float
@@ -58,7 +58,7 @@ class Plan:
     components: int
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], records: int) -> Plan:
+    def of(cls, given: Mapping[str, Any], records: int) -> AsyncCell:
         """Return the plan of settings with a cell's on top, for a training set of `records`; raises InputError."""
         clients = int(given["clients"])
         if not 1 <= clients <= records:
@@ -68,7 +68,7 @@ class Plan:
         factor, scaling = int(given["batch_factor"]), given["scaling"]
         names = Network.__dataclass_fields__
         return cls(
-            posture=Posture.of(given, records // clients),
+            posture=ClientPrivacy.of(given, records // clients),
             network=Network(**{name: given[name] for name in names}),
             clients=clients,
             learning_rate=float(given["learning_rate"]) * (factor if scaling == "step_size" else 1),
@@ -100,7 +100,7 @@ def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
     privacy-loss distributions for Poisson batches. Asynchrony does not enter. `about` is the dataset's, for its number
     of training records. Raises InputError for settings that cannot be used, ValueError for a budget out of reach.
     """
-    known: dict[Posture, dict[str, Any]] = {}
+    known: dict[ClientPrivacy, dict[str, Any]] = {}
     rows = []
     for plan, cell in zip(_plans(sweep, about["records"]["train"]), sweep.cells, strict=True):
         if plan.posture not in known:
@@ -157,9 +157,9 @@ def train(
     return _table(sweep, data.about, calibration, results)
 
 
-def _plans(sweep: Sweep, records: int) -> list[Plan]:
+def _plans(sweep: Sweep, records: int) -> list[AsyncCell]:
     """Return the plan of each cell."""
-    return [Plan.of(_given(sweep, cell), records) for cell in sweep.cells]
+    return [AsyncCell.of(_given(sweep, cell), records) for cell in sweep.cells]
 
 
 def _given(sweep: Sweep, cell: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _features(images: np.ndarray) -> Tensor:
 
 
 def _stack(
-    plans: list[Plan], noise: np.ndarray, data: ImageData, inputs: tuple[Tensor, Tensor], seed: int,
+    plans: list[AsyncCell], noise: np.ndarray, data: ImageData, inputs: tuple[Tensor, Tensor], seed: int,
     tick: Callable[[], None],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Train the cells of one stack with one seed; return each cell's metrics."""
@@ -220,7 +220,7 @@ def _counts(program: Program) -> dict[str, float]:
     return {name: getattr(program, name) for name in COUNTS}
 
 
-def _postures(plans: list[Plan], noise: np.ndarray) -> Postures:
+def _postures(plans: list[AsyncCell], noise: np.ndarray) -> NoiseSchedule:
     """Return the stack's clip norms, noise and step sizes, round by round; noise multipliers as calibrated."""
     columns = []
     for plan, multiplier in zip(plans, noise, strict=True):
@@ -236,7 +236,7 @@ def _postures(plans: list[Plan], noise: np.ndarray) -> Postures:
             )
         )
     parts = (torch.from_numpy(np.stack(part, axis=1)).float() for part in zip(*columns, strict=True))
-    return Postures(*parts, kept_shares=tuple(plan.posture.strategy.kept_share for plan in plans))
+    return NoiseSchedule(*parts, kept_shares=tuple(plan.posture.strategy.kept_share for plan in plans))
 
 
 def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:

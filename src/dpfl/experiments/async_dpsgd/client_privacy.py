@@ -12,14 +12,14 @@ import numpy as np
 from scipy.optimize import brentq
 
 from dpfl.accounting import dpsgd, gaussian_dp
-from dpfl.accounting.arguments import choice
+from dpfl.accounting.arguments import member
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import Sampling
 from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon, segments_sigma
 from dpfl.errors import InputError
-from dpfl.experiments.async_dpsgd.input_normalisation import Preparation
-from dpfl.experiments.async_dpsgd.schedules import Course, Strategy
+from dpfl.experiments.async_dpsgd.input_normalisation import InputNormalisation
+from dpfl.experiments.async_dpsgd.schedules import BatchSchedule, Strategy
 
 _ASYNCHRONY = "delay, loss, order and interrupts are post-processing and change nothing"
 _ONE_AXIS = "arsinh noise: for moves of the sum along one axis, no proof for others"
@@ -28,7 +28,7 @@ _CHOSEN = "the choice of settings by accuracy is not accounted for"
 
 
 @dataclass(frozen=True)
-class Posture:
+class ClientPrivacy:
     """Batches, noise and budget of one cell, checked.
 
     sigma: the noise of a round over the sensitivity of its sum to the neighbouring relation, 2 clip_norm for
@@ -48,11 +48,11 @@ class Posture:
     sigma: float | None
     strategy: Strategy
     budget: Strategy
-    preparation: Preparation
+    preparation: InputNormalisation
     preparation_share: float
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], records: int) -> Posture:
+    def of(cls, given: Mapping[str, Any], records: int) -> ClientPrivacy:
         """Return the posture that settings and a cell describe; raises InputError naming what cannot be used."""
         factor = int(given["batch_factor"])
         batch_size, epochs = int(given["batch_size"]) * factor, int(given["epochs"])
@@ -61,7 +61,7 @@ class Posture:
             raise InputError(f"batch_size: is {batch_size}, must be from 1 to a client's {records} records")
         if epochs < 1:
             raise InputError(f"epochs: is {epochs}, must be at least 1")
-        sampling, neighbouring = given["sampling"], choice("neighbouring", Neighbouring, given["neighbouring"])
+        sampling, neighbouring = given["sampling"], member("neighbouring", Neighbouring, given["neighbouring"])
         if sampling not in (Sampling.FIXED, Sampling.POISSON):
             raise InputError(
                 f"sampling: {sampling!r} is not done here, should be {Sampling.FIXED} or {Sampling.POISSON}"
@@ -81,7 +81,7 @@ class Posture:
             sigma=None if given["sigma"] is None else float(given["sigma"]) * factor,
             strategy=strategy,
             budget=_strategy(strategy.budget_of, given["strategies"]) if strategy.budget_of else strategy,
-            preparation=Preparation(given["preparation"]),
+            preparation=InputNormalisation(given["preparation"]),
             preparation_share=float(given["preparation_share"]),
         )
         posture._check()
@@ -101,7 +101,7 @@ class Posture:
             raise InputError("strategy: segments and arsinh noise are accounted for batches of fixed size only")
 
     @cached_property
-    def course(self) -> Course:
+    def course(self) -> BatchSchedule:
         """The batches of the run; raises InputError where a segment has one that cannot be."""
         return self.strategy.course(records=self.records, batch_size=self.batch_size, epochs=self.epochs)
 

@@ -20,7 +20,7 @@ LEAST_DEVIATION = 0.1
 """Features that vary less, in a scale where they lie in [0, 1], are not blown up further."""
 
 
-class Preparation(StrEnum):
+class InputNormalisation(StrEnum):
     """How inputs are prepared; exact statistics leak."""
 
     NONE = "none"
@@ -32,21 +32,21 @@ class Preparation(StrEnum):
     @property
     def is_private(self) -> bool:
         """Whether noisy statistics are released."""
-        return self in (Preparation.NORMALISED, Preparation.DP_PCA)
+        return self in (InputNormalisation.NORMALISED, InputNormalisation.DP_PCA)
 
     @property
     def is_exact(self) -> bool:
         """Whether exact statistics are used."""
-        return self in (Preparation.NORMALISED_EXACTLY, Preparation.EXACT_PCA)
+        return self in (InputNormalisation.NORMALISED_EXACTLY, InputNormalisation.EXACT_PCA)
 
     @property
     def release(self) -> str:
         """What is released, in words."""
-        return "a Gaussian release of " + ("moments" if self is Preparation.NORMALISED else "second moments")
+        return "a Gaussian release of " + ("moments" if self is InputNormalisation.NORMALISED else "second moments")
 
 
 def prepare(
-    preparation: Preparation,
+    preparation: InputNormalisation,
     train: Tensor,
     test: Tensor,
     shares: list[NDArray[np.int64]],
@@ -61,10 +61,10 @@ def prepare(
     takes exact statistics), addressed by (seed, "preparation", client).
     Formal guarantee: that of one client's release, see dpfl.mechanisms.private_moments and dpfl.features.private_pca.
     """
-    if preparation is Preparation.NONE:
+    if preparation is InputNormalisation.NONE:
         return train, test
     features = train.shape[1]
-    normalises = preparation in (Preparation.NORMALISED, Preparation.NORMALISED_EXACTLY)
+    normalises = preparation in (InputNormalisation.NORMALISED, InputNormalisation.NORMALISED_EXACTLY)
     statistics = []
     for client, share in enumerate(shares):
         inputs, draw = train[torch.from_numpy(share)], generator(seed, "preparation", client)

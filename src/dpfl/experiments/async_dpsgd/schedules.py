@@ -17,7 +17,7 @@ from dpfl.errors import InputError
 
 
 @dataclass(frozen=True)
-class Course:
+class BatchSchedule:
     """The rounds of a run: the batch size of each, and the epoch that it belongs to, counted from 0."""
 
     batch_sizes: tuple[int, ...]
@@ -62,7 +62,7 @@ class Strategy:
             raise InputError(f"strategies.{name}: factors and scales must be above 0, kept_share at most 1")
         return strategy
 
-    def course(self, *, records: int, batch_size: int, epochs: int) -> Course:
+    def course(self, *, records: int, batch_size: int, epochs: int) -> BatchSchedule:
         """Return the rounds of `epochs` epochs of `records`, batches being what the segments make of `batch_size`.
 
         What is left of an epoch after its whole batches is not used. Raises InputError where a batch holds no record,
@@ -73,13 +73,13 @@ class Strategy:
             if not 1 <= size <= records:
                 raise InputError(f"batch_size: is {size} in a segment, must be from 1 to a client's {records} records")
         rounds = [(size, epoch) for epoch, size in enumerate(sizes) for _ in range(records // size)]
-        return Course(*(tuple(part) for part in zip(*rounds, strict=True)))
+        return BatchSchedule(*(tuple(part) for part in zip(*rounds, strict=True)))
 
-    def clip(self, course: Course) -> NDArray[np.float64]:
+    def clip(self, course: BatchSchedule) -> NDArray[np.float64]:
         """Return each round's clip norm over the run's."""
         return _by_segment(self.clip_factors, course.rounds)
 
-    def noise(self, course: Course) -> NDArray[np.float64]:
+    def noise(self, course: BatchSchedule) -> NDArray[np.float64]:
         """Return each round's sigma over the run's."""
         factors = _by_segment(self.noise_factors, course.rounds)
         if self.last_epoch:
@@ -87,7 +87,7 @@ class Strategy:
             factors[np.equal(course.epochs, last)] /= math.sqrt(last + 2)
         return factors
 
-    def segments(self, course: Course, *, sigma: float, records: int) -> list[Segment]:
+    def segments(self, course: BatchSchedule, *, sigma: float, records: int) -> list[Segment]:
         """Return what an accountant has to compose: runs of rounds with one sigma and one share of the records."""
         rounds = Counter(zip(self.noise(course).tolist(), course.batch_sizes, strict=True))
         return [
@@ -96,7 +96,7 @@ class Strategy:
         ]
 
 
-def step_sizes(learning_rate: float, decay: float, course: Course) -> NDArray[np.float64]:
+def step_sizes(learning_rate: float, decay: float, course: BatchSchedule) -> NDArray[np.float64]:
     """Return the step size of each round, learning_rate / (1 + decay * epochs completed); constant within an epoch.
 
     learning_rate > 0, decay >= 0; raises InputError naming the one that is not. vandijk2023, Algorithm 1, line 4.

@@ -13,7 +13,7 @@ from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import Sampling
 from dpfl.data.partition import random_shares
 from dpfl.engine.batches import steps_per_epoch
-from dpfl.experiments.fedavg_images.fedavg_settings import Cell, Settings
+from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings
 from dpfl.grid.sweep import Sweep
 
 NOISE_BY_CLIENT = "privacy_noise_multiplier_by_client"
@@ -29,12 +29,12 @@ def calibrate(sweep: Sweep, about: dict[str, Any]) -> pd.DataFrame:
     empty), and all the rest is the smallest client's. `about` is the dataset's, for its number of training records.
     Raises InputError for settings that cannot be used. Source: bhaskar2025, section on experiments.
     """
-    settings = Settings.of(sweep)
+    settings = FedavgSettings.of(sweep)
     shares = random_shares(about["records"]["train"], settings.clients, settings.client_share, sweep.seeds[0])
     sizes = [len(share) for share in shares]
     known: dict[tuple[float, int, int], PrivacyStatement] = {}
     rows = []
-    for cell in map(Cell.of, sweep.cells):
+    for cell in map(FedavgCell.of, sweep.cells):
         epochs = sum(cell.local_epochs)
         for records in set(sizes):
             key = (cell.epsilon, epochs, records)
@@ -54,7 +54,7 @@ def calibrate(sweep: Sweep, about: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _silent(settings: Settings, records: int, epochs: int, clips: bool) -> PrivacyStatement:
+def _silent(settings: FedavgSettings, records: int, epochs: int, clips: bool) -> PrivacyStatement:
     """Return the statement of a client that adds no noise."""
     steps = steps_per_epoch(records, settings.batch_size)
     statement = PrivacyStatement.not_private(
@@ -63,7 +63,9 @@ def _silent(settings: Settings, records: int, epochs: int, clips: bool) -> Priva
     return replace(statement, clip_norm=settings.clip_norm) if clips else statement
 
 
-def _statement(settings: Settings, sizes: list[int], records: int, epsilon: float, epochs: int) -> PrivacyStatement:
+def _statement(
+    settings: FedavgSettings, sizes: list[int], records: int, epsilon: float, epochs: int
+) -> PrivacyStatement:
     """Return the statement of a client that trains for `epochs` epochs on `records` records."""
     steps = steps_per_epoch(records, settings.batch_size)
     setting = {"sample_rate": 1 / steps, "steps": epochs * steps, "delta": settings.delta}
@@ -74,7 +76,7 @@ def _statement(settings: Settings, sizes: list[int], records: int, epsilon: floa
     return replace(statement, sampling=settings.sampling)
 
 
-def _note(settings: Settings, sizes: list[int]) -> str:
+def _note(settings: FedavgSettings, sizes: list[int]) -> str:
     """Say how the accounting relates to what is done."""
     if settings.sampling is Sampling.POISSON:
         note = "Poisson sampling, as accounted"

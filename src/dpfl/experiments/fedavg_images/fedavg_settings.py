@@ -33,7 +33,7 @@ class Accountant(StrEnum):
     PLD = "pld"
 
 
-class Measure(StrEnum):
+class Metric(StrEnum):
     """What is measured beside accuracy."""
 
     NONE = "none"
@@ -41,7 +41,7 @@ class Measure(StrEnum):
 
 
 @dataclass(frozen=True)
-class Settings:
+class FedavgSettings:
     """A sweep's settings and machine. `client_share` has one entry a client."""
 
     model: ImageModel
@@ -57,13 +57,13 @@ class Settings:
     accountant: Accountant
     normalisation: Normalisation
     tempered_sigmoid: tuple[float, float, float]
-    measure: Measure
+    measure: Metric
     device: torch.device
     threads: int
     memory_bytes: float
 
     @classmethod
-    def of(cls, sweep: Sweep) -> Settings:
+    def of(cls, sweep: Sweep) -> FedavgSettings:
         """Read `sweep`; raises InputError naming the first setting that cannot be used.
 
         Settings that may be left out: accountant (rdp), normalisation (channel), measure (none), tempered_sigmoid
@@ -87,7 +87,7 @@ class Settings:
             accountant=_choice(given, "accountant", *Accountant),
             normalisation=_choice(given, "normalisation", *Normalisation),
             tempered_sigmoid=_three_numbers(given, "tempered_sigmoid", TANH),
-            measure=_choice(given, "measure", *Measure),
+            measure=_choice(given, "measure", *Metric),
             device=torch.device(machine["device"]),
             threads=int(machine["threads"]),
             memory_bytes=float(machine["memory_gb"]) * 2**30,
@@ -95,7 +95,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Cell:
+class FedavgCell:
     """What one variant of a sweep does: `local_epochs` has the epochs E_r of each round."""
 
     epsilon: float
@@ -104,7 +104,7 @@ class Cell:
     given: Mapping[str, Any]
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Cell:
+    def of(cls, given: Mapping[str, Any]) -> FedavgCell:
         """Read a cell of the grid; raises InputError where it cannot be used.
 
         Keys: epsilon (infinite: no noise); local_epochs, a whole number for `rounds` rounds, or a list with a number

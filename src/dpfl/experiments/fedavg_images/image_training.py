@@ -19,19 +19,19 @@ from dpfl.data.loading import ImageData, load_images
 from dpfl.data.partition import random_shares
 from dpfl.engine import checkpoints
 from dpfl.engine.cross_entropy import cross_entropy
-from dpfl.engine.model_distances import NOISELESS, PLAIN
+from dpfl.engine.model_distances import NOISELESS, UNCLIPPED_NOISELESS
 from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import Layout
+from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import StackedGradients
-from dpfl.engine.sgd import Variants
+from dpfl.engine.sgd import StackedHyperparameters
 from dpfl.errors import InputError
 from dpfl.experiments.fedavg_images.fedavg_noise import NOISE_BY_CLIENT
-from dpfl.experiments.fedavg_images.fedavg_settings import Cell, Initialisation, Measure, Settings
+from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings, Initialisation, Metric
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.image_models import build, prepare
 
 RECORDS_AT_ONCE = 1000  # prepared together: bounds the memory beside the prepared data themselves
-DISTANCES = [f"{whose}distance_to_{kind}" for kind in (PLAIN, NOISELESS) for whose in ("", "local_")]
+DISTANCES = [f"{whose}distance_to_{kind}" for kind in (UNCLIPPED_NOISELESS, NOISELESS) for whose in ("", "local_")]
 
 
 def train(
@@ -54,11 +54,11 @@ def train(
     `calibration` is `calibrate`'s table. With `checkpoint`, training resumes there and ends with the same bytes.
     Calls progress(epochs done, epochs in all). Raises InputError where data or settings cannot be used.
     """
-    settings = Settings.of(sweep)
+    settings = FedavgSettings.of(sweep)
     torch.set_num_threads(settings.threads)
     data = load_images(folders.arrays)
     inputs = {part: _inputs(settings, folders, data, part) for part in ("train", "test")}
-    schedule = Schedule(tuple(Cell.of(cell).local_epochs for cell in sweep.cells))
+    schedule = Schedule(tuple(FedavgCell.of(cell).local_epochs for cell in sweep.cells))
     digest = _digest(sweep, calibration, data)
     restored = checkpoints.load(checkpoint, digest) if checkpoint else None
     finished: list[dict[str, Any]] = restored["finished"] if restored else []
@@ -80,7 +80,7 @@ def train(
     return _table(settings, sweep, data.about, calibration, finished)
 
 
-def _inputs(settings: Settings, folders: Folders, data: ImageData, part: str) -> tuple[Tensor, Tensor]:
+def _inputs(settings: FedavgSettings, folders: Folders, data: ImageData, part: str) -> tuple[Tensor, Tensor]:
     """Return what the model reads and the labels of one part of the data, on the device."""
     labels = torch.from_numpy(np.array(getattr(data, f"{part}_y"))).to(settings.device)
     source = getattr(data, f"{part}_x")
@@ -101,7 +101,7 @@ def _inputs(settings: Settings, folders: Folders, data: ImageData, part: str) ->
 
 
 def _federation(
-    settings: Settings,
+    settings: FedavgSettings,
     sweep: Sweep,
     data: ImageData,
     inputs: dict[str, tuple[Tensor, Tensor]],
@@ -119,7 +119,7 @@ def _federation(
         build(settings.model, data.train_x.shape[1:], seed, client, settings.tempered_sigmoid)
         for client in range(settings.clients if apart else 1)
     ]
-    layout = Layout.of(modules[0])
+    layout = ParameterVector.of(modules[0])
     initial = torch.stack([layout.flatten(dict(module.named_parameters())).detach() for module in modules])
     module = modules[0].to(settings.device)
     rule = gradient_rule(module, cross_entropy, inputs["train"][0][0])
@@ -137,18 +137,18 @@ def _federation(
         learning_rate=settings.learning_rate,
         momentum=settings.momentum,
         seed=seed,
-        measure=settings.measure is Measure.DISTANCES,
+        measure=settings.measure is Metric.DISTANCES,
     )
 
 
-def _variants(settings: Settings, sweep: Sweep, calibration: pd.DataFrame) -> Variants:
+def _variants(settings: FedavgSettings, sweep: Sweep, calibration: pd.DataFrame) -> StackedHyperparameters:
     """Return what the cells clip and what noise each client adds in each."""
-    clips = torch.tensor([Cell.of(cell).clips for cell in sweep.cells])
+    clips = torch.tensor([FedavgCell.of(cell).clips for cell in sweep.cells])
     noise = [
         json.loads(by_client) or [common] * settings.clients
         for by_client, common in zip(calibration[NOISE_BY_CLIENT], calibration["noise_multiplier"], strict=True)
     ]
-    return Variants(
+    return StackedHyperparameters(
         torch.where(clips, settings.clip_norm, math.inf).to(settings.device),
         torch.tensor(noise, dtype=torch.float32, device=settings.device).T,
     )
@@ -170,7 +170,7 @@ def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:
 
 
 def _table(
-    settings: Settings,
+    settings: FedavgSettings,
     sweep: Sweep,
     about: dict[str, Any],
     calibration: pd.DataFrame,
@@ -190,7 +190,7 @@ def _table(
                     "data_note": about["note"],
                     "algorithm": sweep.algorithm,
                     **sweep.settings,
-                    **Cell.of(cell).columns(),
+                    **FedavgCell.of(cell).columns(),
                     "seed": seed,
                     "status": "diverged" if result["diverged"][variant] else "finished",
                     "accuracy_pct": by_round[-1],
@@ -203,9 +203,9 @@ def _table(
     return pd.DataFrame(rows)
 
 
-def _measured(settings: Settings, found: dict[str, list[float]]) -> dict[str, Any]:
+def _measured(settings: FedavgSettings, found: dict[str, list[float]]) -> dict[str, Any]:
     """Return the columns of what was measured beside accuracy; none where that was not asked for."""
-    if settings.measure is not Measure.DISTANCES:
+    if settings.measure is not Metric.DISTANCES:
         return {}
     lists = {name: json.dumps(found.get(name, [])) for name in DISTANCES}
     return {"local_accuracy_pct": found["local_accuracy_pct"][0], **lists}

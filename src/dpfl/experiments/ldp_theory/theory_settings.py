@@ -18,8 +18,8 @@ from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import Sampling
 from dpfl.accounting.shuffling import gaussian_rounds
 from dpfl.algorithms import accelerated_sgd
-from dpfl.algorithms.accelerated_sgd import Stage
-from dpfl.engine.federated_rounds import Aggregate, Participation, Points, Protocol
+from dpfl.algorithms.accelerated_sgd import Restart
+from dpfl.engine.federated_rounds import Aggregate, Hyperparameters, Participation, Protocol
 from dpfl.errors import InputError
 from dpfl.models.glm import Loss
 from dpfl.models.smoothing import Smoothed
@@ -37,7 +37,7 @@ class Algorithm(StrEnum):
     """Algorithm 2 on one record a client and round, none used twice."""
 
 
-class Noise(StrEnum):
+class TheoryNoise(StrEnum):
     """Where a client's noise comes from."""
 
     THEOREM = "theorem"
@@ -68,7 +68,7 @@ _PROBLEM = tuple(field.name for field in fields(Problem))
 
 
 @dataclass(frozen=True)
-class Run:
+class TheoryCell:
     """A run, checked.
 
     `participation` counts who takes part; epsilon (inf: no noise) and delta are asked for by `trust`; `sharpness` b
@@ -77,7 +77,7 @@ class Run:
 
     problem: Problem
     algorithm: Algorithm
-    noise: Noise
+    noise: TheoryNoise
     trust: Trust
     risk: Risk
     epsilon: float
@@ -89,7 +89,7 @@ class Run:
     clip_norm: float
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Run:
+    def of(cls, settings: Mapping[str, Any]) -> TheoryCell:
         """Return the run of a sweep's settings and a cell's keys.
 
         Keys: the fields of Problem, and algorithm, noise, trust, risk, epsilon, delta, rounds, participants (a list of
@@ -101,7 +101,7 @@ class Run:
         run = cls(
             problem=problem,
             algorithm=_checked(Algorithm, settings["algorithm"]),
-            noise=_checked(Noise, settings["noise"]),
+            noise=_checked(TheoryNoise, settings["noise"]),
             trust=_checked(Trust, settings["trust"]),
             risk=_checked(Risk, settings["risk"]),
             epsilon=float(settings["epsilon"]),
@@ -129,7 +129,9 @@ class Run:
             raise InputError(f"clip_norm is {self.clip_norm:g}; gradients reach {self.problem.lipschitz:g} here")
         if self.participation.most > self.problem.clients:
             raise InputError(f"participants: {self.participation.most} exceeds the {self.problem.clients} clients")
-        if self.trust is not Trust.NOBODY and (self.noise is Noise.THEOREM or self.algorithm is Algorithm.ONE_PASS):
+        if self.trust is not Trust.NOBODY and (
+            self.noise is TheoryNoise.THEOREM or self.algorithm is Algorithm.ONE_PASS
+        ):
             raise InputError(f"trust {self.trust.value!r} goes with noise 'tight' and full batches")
         if self.trust is not Trust.NOBODY and self.participation.sizes != (self.problem.clients,):
             raise InputError(f"trust {self.trust.value!r} is accounted for when all clients take part")
@@ -190,12 +192,12 @@ class Run:
         square = self.problem.features * noise**2 + (self.clip_norm**2 if drawn else 0.0)
         return math.sqrt(self.participation.mean_inverse * square)
 
-    def points(self, noise_multiplier: float) -> Points:
+    def points(self, noise_multiplier: float) -> Hyperparameters:
         """Return the run as a stack of one model."""
         deviation = noise_multiplier * self.clip_norm / self.batch_size
         columns = (self.step_size(noise_multiplier), self.clip_norm, deviation)
         ball = (self.problem.radius, self.problem.regularisation)
-        return Points(*(np.array([value]) for value in (*columns, *ball)))
+        return Hyperparameters(*(np.array([value]) for value in (*columns, *ball)))
 
     def step_size(self, noise_multiplier: float) -> float:
         """Return Algorithm 1's step: min{1/(4 beta), D/(V sqrt R)} for mu = 0, with L^2 in V^2 where there is a kink;
@@ -218,21 +220,21 @@ class Run:
         """beta of F, which the proofs use of the records' own; that of the smoothed loss where there is one."""
         return self.loss.curvature * self.problem.curvature + self.problem.regularisation
 
-    def stages(self, noise_multiplier: float) -> list[Stage]:
+    def stages(self, noise_multiplier: float) -> list[Restart]:
         """Return Algorithm 2's stages: one for mu = 0, else as many as the rounds allow, each halving the gap LD."""
         problem, deviation = self.problem, self.gradient_deviation(noise_multiplier)
         bounds = {"smoothness": self.smoothness, "gradient_deviation": deviation}
         mu = problem.strong_convexity
         if mu == 0:
             gamma = accelerated_sgd.step_scale(**bounds, rounds=self.rounds, diameter=problem.radius)
-            return [Stage(self.rounds, np.array([float(gamma)]))]
+            return [Restart(self.rounds, np.array([float(gamma)]))]
         rounds = accelerated_sgd.affordable_rounds(smoothness=self.smoothness, strong_convexity=mu, rounds=self.rounds)
         gap = self.clip_norm * problem.radius
         stages = []
         for k, each in enumerate(rounds):
             root = math.sqrt(gap / 2.0**k)
             gamma = accelerated_sgd.step_scale(**bounds, rounds=each, diameter=root, strong_convexity=mu)
-            stages.append(Stage(each, np.array([float(gamma)])))
+            stages.append(Restart(each, np.array([float(gamma)])))
         return stages
 
     def statement(self) -> PrivacyStatement:
@@ -273,12 +275,12 @@ class Run:
     def _noise_multiplier(self) -> float:
         """sigma K / L of a client's message."""
         if self.algorithm is Algorithm.ONE_PASS:
-            if self.noise is Noise.TIGHT:
+            if self.noise is TheoryNoise.TIGHT:
                 return 2.0 / float(gaussian_dp.mu(self.epsilon, self.delta))
             variance = isrl_dp.one_pass_variance
             return math.sqrt(_checked(variance, epsilon=self.epsilon, delta=self.delta, lipschitz=1.0))
         budget = {"epsilon": self.epsilon, "delta": self.delta, "rounds": self.rounds}
-        if self.noise is Noise.THEOREM:
+        if self.noise is TheoryNoise.THEOREM:
             records = self.problem.records
             variance = isrl_dp.advanced_composition_variance
             return records * math.sqrt(_checked(variance, **budget, lipschitz=1.0, records=records))

@@ -17,9 +17,9 @@ import pandas as pd
 from dpfl.algorithms import accelerated_sgd, minibatch_sgd
 from dpfl.algorithms.minibatch_sgd import NoisyGradients
 from dpfl.algorithms.one_pass_sgd import OneRecordGradients
-from dpfl.data.loading import load_about
-from dpfl.engine.federated_rounds import Points, Trials
-from dpfl.experiments.ldp_theory.theory_settings import Algorithm, Risk, Run
+from dpfl.data.loading import load_description
+from dpfl.engine.federated_rounds import Hyperparameters, Trials
+from dpfl.experiments.ldp_theory.theory_settings import Algorithm, Risk, TheoryCell
 from dpfl.experiments.shared.run_table import _calibrated, _scalar
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models import synthetic_problems
@@ -38,7 +38,7 @@ def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
     """
     rows = []
     for cell in sweep.cells:
-        run = Run.of({**sweep.settings, **cell})
+        run = TheoryCell.of({**sweep.settings, **cell})
         statement = run.statement()
         noise = {"batch_size": run.batch_size, "noise_multiplier": statement.noise_multiplier}
         keys = {key: _scalar(value) for key, value in cell.items()}
@@ -60,7 +60,7 @@ def train(
     nan, where it is no number. `checkpoint` is not used: a sweep takes seconds.
     Raises InputError where settings, cells or calibration cannot be used.
     """
-    runs = [Run.of({**sweep.settings, **cell}) for cell in sweep.cells]
+    runs = [TheoryCell.of({**sweep.settings, **cell}) for cell in sweep.cells]
     noise = [float(_calibrated(calibration, cell)["noise_multiplier"]) for cell in sweep.cells]
     groups: dict[Any, list[int]] = {}
     for place, run in enumerate(runs):
@@ -77,10 +77,10 @@ def train(
                     found[member, seed] = {name: float(values[place]) for name, values in columns.items()}
         done += first.rounds
         progress(done, total)
-    return _table(sweep, load_about(folders.arrays), calibration, runs, found)
+    return _table(sweep, load_description(folders.arrays), calibration, runs, found)
 
 
-def _stacks(run: Run, seeds: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def _stacks(run: TheoryCell, seeds: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Yield the seeds that run together, as many as STACK_BYTES has room for, one at least."""
     problem = run.problem
     each = 8 * problem.clients * problem.records * (problem.features + 2) * (1 + 2 * run.repetitions)
@@ -89,24 +89,24 @@ def _stacks(run: Run, seeds: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         yield seeds[first : first + size]
 
 
-def _outputs(runs: list[Run], noise_multipliers: list[float], seeds: tuple[int, ...]) -> Array:
+def _outputs(runs: list[TheoryCell], noise_multipliers: list[float], seeds: tuple[int, ...]) -> Array:
     """Return the outputs of runs that differ in their points alone, (seeds, repetitions, features, models)."""
     first = runs[0]
     drawn = [synthetic_problems.draw(first.problem, seed) for seed in seeds]
     starts = np.arange(first.problem.clients + 1) * first.problem.records
     trials = Trials(seeds, np.stack([each.x for each in drawn]), np.stack([each.y for each in drawn]), starts)
-    points = Points.joined(run.points(noise) for run, noise in zip(runs, noise_multipliers, strict=True))
+    points = Hyperparameters.joined(run.points(noise) for run, noise in zip(runs, noise_multipliers, strict=True))
     if first.algorithm is Algorithm.MINIBATCH:
-        return minibatch_sgd.run(trials, points, first.protocol)
+        return minibatch_sgd.averaged_minibatch_sgd(trials, points, first.protocol)
     source = OneRecordGradients if first.algorithm is Algorithm.ONE_PASS else NoisyGradients
     columns = zip(*(run.stages(noise) for run, noise in zip(runs, noise_multipliers, strict=True)), strict=True)
     stages = [
-        accelerated_sgd.Stage(stage[0].rounds, np.concatenate([each.gamma for each in stage])) for stage in columns
+        accelerated_sgd.Restart(stage[0].rounds, np.concatenate([each.gamma for each in stage])) for stage in columns
     ]
     return accelerated_sgd.run(source(trials, points, first.protocol), stages, first.problem.strong_convexity)
 
 
-def _risks(run: Run, seed: int, weights: Array) -> dict[str, Array]:
+def _risks(run: TheoryCell, seed: int, weights: Array) -> dict[str, Array]:
     """Return the columns of one seed for each model of a stack; weights (repetitions, features, models)."""
     problem = run.problem
     with np.errstate(over="ignore", invalid="ignore"):
@@ -140,7 +140,7 @@ def _empirical_excess(problem: Problem, seed: int, weights: Array) -> tuple[Arra
 
 
 def _table(
-    sweep: Sweep, about: Mapping[str, Any], calibration: pd.DataFrame, runs: list[Run], found: Mapping
+    sweep: Sweep, about: Mapping[str, Any], calibration: pd.DataFrame, runs: list[TheoryCell], found: Mapping
 ) -> pd.DataFrame:
     """Return the run table, cells in the sweep's order and seeds within them."""
     fixed = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, "experiment": sweep.algorithm}

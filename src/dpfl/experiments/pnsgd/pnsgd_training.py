@@ -20,12 +20,12 @@ from dpfl.accounting.contraction.pnsgd_orders import Law, calibrated_scale, step
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms.pnsgd import _orders, in_order
-from dpfl.algorithms.projected_sgd import Points, iterates, released, stratified_stops
+from dpfl.algorithms.pnsgd import _orders, ordered_records
+from dpfl.algorithms.projected_sgd import ProjectedHyperparameters, models_at, projected_sgd, stratified_stops
 from dpfl.errors import InputError
-from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, Task, Theory, check_records, load
+from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, LossConstants, PnsgdTask, check_records, load
 from dpfl.experiments.shared.run_table import run_columns
-from dpfl.experiments.shared.settings import _one_of, positive, whole
+from dpfl.experiments.shared.settings import _one_of, positive_float, positive_int
 from dpfl.grid.sweep import Folders, Sweep, is_private
 from dpfl.models.glm import Array
 
@@ -34,7 +34,7 @@ _STD = {Law.GAUSSIAN: 1.0, Law.LAPLACE: math.sqrt(2.0)}
 
 
 @dataclass(frozen=True)
-class Pass:
+class PnsgdCell:
     """A cell within its sweep's settings: the pass and its guarantee. Raises InputError naming what cannot be used."""
 
     n: int
@@ -44,25 +44,25 @@ class Pass:
     step: float
     epsilon: float
     delta: float
-    theory: Theory
+    theory: LossConstants
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], cell: Mapping[str, Any]) -> Pass:
+    def of(cls, settings: Mapping[str, Any], cell: Mapping[str, Any]) -> PnsgdCell:
         """Read one cell of a sweep."""
         given = {**settings, **cell}
         model = given["model"]
-        regularisation = 0.0 if model == MEAN_INK else positive(given, "regularisation")
+        regularisation = 0.0 if model == MEAN_INK else positive_float(given, "regularisation")
         if not given["epsilon"] > 0:
             raise InputError(f"epsilon is {given['epsilon']!r} in the grid; it must be above 0 (inf: no privacy)")
         chosen = cls(
-            n=whole(given, "users"),
+            n=positive_int(given, "users"),
             law=Law(_one_of(given, "law", tuple(Law))),
             permuted=_one_of(given, "order", ("sorted", "permuted")) == "permuted",
             random_stop=_one_of(given, "release", ("last", "random")) == "random",
-            step=positive(given, "step"),
+            step=positive_float(given, "step"),
             epsilon=float(given["epsilon"]),
-            delta=positive(given, "delta", below=1.0),
-            theory=Theory.of(model, positive(given, "radius"), regularisation),
+            delta=positive_float(given, "delta", below=1.0),
+            theory=LossConstants.of(model, positive_float(given, "radius"), regularisation),
         )
         limit = 2.0 / (chosen.theory.smoothness + chosen.theory.strong_convexity)
         if chosen.step > limit:
@@ -96,7 +96,7 @@ def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
     """
     rows = []
     for cell in sweep.cells:
-        chosen = Pass.of(sweep.settings, cell)
+        chosen = PnsgdCell.of(sweep.settings, cell)
         check_records(about, chosen.n)
         scale = 0.0
         if is_private(cell):
@@ -120,7 +120,7 @@ def train(
     `progress` counts steps. `checkpoint` is not used: minutes at most. Raises InputError where settings, cells, data or
     calibration cannot be used.
     """
-    passes = [Pass.of(sweep.settings, cell) for cell in sweep.cells]
+    passes = [PnsgdCell.of(sweep.settings, cell) for cell in sweep.cells]
     scales = calibration["scale"].tolist()
     if len(scales) != len(passes):
         raise InputError(f"the calibration has {len(scales)} rows for {len(passes)} cells; run `dpfl account` again")
@@ -141,7 +141,7 @@ def train(
     metrics: list[dict[str, list[float]]] = [{} for _ in passes]
     for places in groups.values():
         stack = [passes[place] for place in places]
-        draws = whole(sweep.settings, "stops") if stack[0].random_stop else 1
+        draws = positive_int(sweep.settings, "stops") if stack[0].random_stop else 1
         weights = _run(task, stack, [scales[place] for place in places], sweep.seeds, draws, tick)
         for model, place in enumerate(places):
             metrics[place] = {
@@ -152,12 +152,17 @@ def train(
 
 
 def _run(
-    task: Task, stack: list[Pass], scales: list[float], seeds: tuple[int, ...], draws: int, tick: Callable[[], None]
+    task: PnsgdTask,
+    stack: list[PnsgdCell],
+    scales: list[float],
+    seeds: tuple[int, ...],
+    draws: int,
+    tick: Callable[[], None],
 ) -> Array:
     """Return the released models of passes that share law, order and kind of stop: (seeds, stops, features, models)."""
     first = stack[0]
     models = len(stack)
-    points = Points(
+    points = ProjectedHyperparameters(
         step_size=np.tile(np.array([[each.step] for each in stack]), (1, first.n)),
         noise_scale=np.array(scales),
         radius=np.full(models, first.theory.radius),
@@ -165,12 +170,12 @@ def _run(
     )
     start = 1 if first.random_stop else first.n
     stops = np.stack([np.tile(stratified_stops(seed, start, first.n, draws), (models, 1)) for seed in seeds])
-    source = in_order(task.records, _orders(seeds, first.n, first.permuted))
-    runs = iterates(task.loss, source, seeds, points, clip_norm=first.theory.lipschitz, law=first.law)
-    return released(runs, stops, tick)
+    source = ordered_records(task.records, _orders(seeds, first.n, first.permuted))
+    runs = projected_sgd(task.loss, source, seeds, points, clip_norm=first.theory.lipschitz, law=first.law)
+    return models_at(runs, stops, tick)
 
 
-def _privacy(chosen: Pass, scale: float) -> dict[str, Any]:
+def _privacy(chosen: PnsgdCell, scale: float) -> dict[str, Any]:
     """Return the statement's columns, with what is released and the worst place's epsilon by contraction."""
     released_model = "one model, its step drawn" if chosen.random_stop else "last model"
     shared = {
@@ -200,7 +205,9 @@ def _privacy(chosen: Pass, scale: float) -> dict[str, Any]:
     return {**statement.columns(), "privacy_released": released_model, "privacy_epsilon_contraction": hidden}
 
 
-def _table(sweep: Sweep, task: Task, calibration: pd.DataFrame, metrics: list[dict[str, list[float]]]) -> pd.DataFrame:
+def _table(
+    sweep: Sweep, task: PnsgdTask, calibration: pd.DataFrame, metrics: list[dict[str, list[float]]]
+) -> pd.DataFrame:
     """Return the run table; settings that are lists or mappings are a figure's, not a run's."""
     run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.about)}
     settings = {key: value for key, value in sweep.settings.items() if not isinstance(value, dict | list)}

@@ -19,7 +19,7 @@ EPSILON_TOLERANCE = 1e-3
 MOST_SECANTS = 40
 
 
-class Noise(StrEnum):
+class NoiseRule(StrEnum):
     """Which noise is added for an epsilon."""
 
     ADVANCED_COMPOSITION = "advanced_composition"
@@ -60,24 +60,24 @@ class Mechanism:
 
 
 @cache
-def noise_multiplier(noise: Noise, mechanism: Mechanism, epsilon: float) -> float:
+def noise_multiplier(noise: NoiseRule, mechanism: Mechanism, epsilon: float) -> float:
     """Return the noise's standard deviation over the norm bound of one record's share of a message, for `epsilon`.
 
     TIGHT spends between (1 - EPSILON_TOLERANCE) epsilon and epsilon by `Mechanism.spent`; the published formulas are
     those of dpfl.accounting.isrl_dp for `releases` rounds. Raises ValueError where a formula has no answer.
     """
-    if noise is Noise.TIGHT:
+    if noise is NoiseRule.TIGHT:
         return _tight(mechanism, epsilon)
     run = {"rounds": mechanism.releases, "records": mechanism.records, "lipschitz": 1.0}
     run |= {"epsilon": epsilon, "delta": mechanism.delta}
-    if noise is Noise.MOMENTS:
+    if noise is NoiseRule.MOMENTS:
         variance = isrl_dp.moments_variance(**run)
     else:
         variance = isrl_dp.advanced_composition_variance(**run, batch_share=mechanism.batch_share)
     return math.sqrt(variance) * mechanism.share
 
 
-def statement(noise: Noise, mechanism: Mechanism, epsilon: float) -> PrivacyStatement:
+def statement(noise: NoiseRule, mechanism: Mechanism, epsilon: float) -> PrivacyStatement:
     """Return the statement for `epsilon`, inf for no noise; its clip norm is 1, for the noise is proportional to it."""
     shared = {
         "sampling": mechanism.sampling,
@@ -104,9 +104,9 @@ def statement(noise: Noise, mechanism: Mechanism, epsilon: float) -> PrivacyStat
 _spent = cache(Mechanism.spent)
 
 
-def _note(noise: Noise, mechanism: Mechanism, epsilon: float) -> str:
+def _note(noise: NoiseRule, mechanism: Mechanism, epsilon: float) -> str:
     """How the statement relates to what was asked for."""
-    if noise is Noise.TIGHT:
+    if noise is NoiseRule.TIGHT:
         source = f"noise calibrated to spend epsilon {epsilon:g} by this accountant"
     else:
         source = f"noise as published ({noise}) for epsilon {epsilon:g}"

@@ -12,19 +12,19 @@ import numpy as np
 from dpfl.accounting import isrl_dp
 from dpfl.accounting.samplers import Sampling
 from dpfl.algorithms import local_sgd, minibatch_sgd
-from dpfl.engine.federated_rounds import Clipping, Participation, Points, Protocol
+from dpfl.engine.federated_rounds import Clipping, Hyperparameters, Participation, Protocol
 from dpfl.errors import InputError
-from dpfl.experiments.shared.ldp_noise import Mechanism, Noise
-from dpfl.experiments.shared.settings import choice, positive, whole
+from dpfl.experiments.shared.ldp_noise import Mechanism, NoiseRule
+from dpfl.experiments.shared.settings import choice, positive_float, positive_int
 from dpfl.grid.sweep import is_private
 from dpfl.models.glm import Array, Loss
 
-RUN = {"minibatch": minibatch_sgd.run, "local": local_sgd.run}
+RUN = {"minibatch": minibatch_sgd.averaged_minibatch_sgd, "local": local_sgd.averaged_local_sgd}
 """The algorithms that a cell may name."""
 
 
 @dataclass(frozen=True)
-class Records:
+class ClientCounts:
     """What an experiment's data decide: clients, each one's records before the split, and the fewest it trains on."""
 
     clients: int
@@ -33,7 +33,7 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LdpSettings:
     """A sweep's settings, checked. step_sizes by algorithm and clip_norms span the grid that a run is chosen from.
 
     Every client adds the same noise, calibrated to the client with the fewest training records.
@@ -43,13 +43,15 @@ class Plan:
     clients: int
     records: int
     delta: float
-    noise: Noise
+    noise: NoiseRule
     step_sizes: dict[str, Array]
     clip_norms: Array
     divergence_loss: float
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], cells: Iterable[Mapping[str, Any]], loss: Loss, records: Records) -> Plan:
+    def of(
+        cls, settings: Mapping[str, Any], cells: Iterable[Mapping[str, Any]], loss: Loss, records: ClientCounts
+    ) -> LdpSettings:
         """Return the plan; raises InputError naming the setting or the cell's key that cannot be used.
 
         batch_size "published" is the K of the authors' scripts at the setting largest_epsilon, the same for every
@@ -58,15 +60,15 @@ class Plan:
         """
         if settings["delta"] != "1/n^2":
             raise InputError(f"delta is {settings['delta']!r} in the settings; it must be '1/n^2'")
-        noise = choice(settings, "noise", Noise)
-        rounds = whole(settings, "rounds")
+        noise = choice(settings, "noise", NoiseRule)
+        rounds = positive_int(settings, "rounds")
         protocol = Protocol(
             loss=loss,
             rounds=rounds,
-            participation=Participation((whole(settings, "participating", at_most=records.clients),)),
+            participation=Participation((positive_int(settings, "participating", at_most=records.clients),)),
             batch_size=_batch_size(settings, noise, rounds, records),
-            repetitions=whole(settings, "repetitions"),
-            last_iterates=whole(settings, "last_iterates", at_most=rounds),
+            repetitions=positive_int(settings, "repetitions"),
+            last_iterates=positive_int(settings, "last_iterates", at_most=rounds),
             sampling=choice(settings, "sampling", Sampling, (Sampling.WITH_REPLACEMENT, Sampling.FIXED)),
             clipping=choice(settings, "clipping", Clipping),
         )
@@ -78,10 +80,10 @@ class Plan:
             noise=noise,
             step_sizes=_step_sizes(settings),
             clip_norms=_clip_norms(settings),
-            divergence_loss=positive(settings, "divergence_loss"),
+            divergence_loss=positive_float(settings, "divergence_loss"),
         )
         for cell in cells:
-            plan._check_cell(cell, positive(settings, "largest_epsilon"))
+            plan._check_cell(cell, positive_float(settings, "largest_epsilon"))
         return plan
 
     def protocol_of(self, algorithm: str) -> Protocol:
@@ -105,13 +107,13 @@ class Plan:
             batch_share=min(1.0, batch_size / self.records),
         )
 
-    def points(self, cell: Mapping[str, Any], noise_multiplier: float) -> Points:
+    def points(self, cell: Mapping[str, Any], noise_multiplier: float) -> Hyperparameters:
         """Return the cell's grid, step sizes outside, clip norms inside; only without privacy may a norm be inf."""
         clips = self.clip_norms[np.isfinite(self.clip_norms)] if is_private(cell) else self.clip_norms
         steps, clips = (part.ravel() for part in np.meshgrid(self.step_sizes[cell["algorithm"]], clips, indexing="ij"))
         if not is_private(cell):
-            return Points(steps, clips, np.zeros_like(steps))
-        return Points(steps, clips, noise_multiplier * clips / self.mechanism(cell["algorithm"]).share)
+            return Hyperparameters(steps, clips, np.zeros_like(steps))
+        return Hyperparameters(steps, clips, noise_multiplier * clips / self.mechanism(cell["algorithm"]).share)
 
     def _check_cell(self, cell: Mapping[str, Any], largest_epsilon: float) -> None:
         """Raise InputError where a cell's algorithm or epsilon cannot be used."""
@@ -125,21 +127,25 @@ class Plan:
         if epsilon > largest_epsilon:
             raise InputError(f"epsilon is {epsilon} in a cell, above largest_epsilon {largest_epsilon}")
         covered = math.log(2.0 / self.delta)
-        if self.noise is Noise.ADVANCED_COMPOSITION and epsilon > covered:
+        if self.noise is NoiseRule.ADVANCED_COMPOSITION and epsilon > covered:
             raise InputError(
                 f"epsilon is {epsilon} in a cell; for a client with {self.records} training records the published "
                 f"noise is stated up to ln(2/delta) = {covered:.3g}: take fewer clients or a smaller epsilon"
             )
-        if self.noise is Noise.TIGHT and self.protocol.clipping is Clipping.MEAN:
+        if self.noise is NoiseRule.TIGHT and self.protocol.clipping is Clipping.MEAN:
             raise InputError("noise: tight needs clipping: record, for clipping the mean does not protect a record")
 
 
-def _batch_size(settings: Mapping[str, Any], noise: Noise, rounds: int, records: Records) -> int:
+def _batch_size(settings: Mapping[str, Any], noise: NoiseRule, rounds: int, records: ClientCounts) -> int:
     """The K of every round, at least 1, and without replacement at most n."""
     size = settings["batch_size"]
     if size == "published":
-        client = {"epsilon": positive(settings, "largest_epsilon"), "rounds": rounds, "records": records.before_split}
-        if noise is Noise.MOMENTS:
+        client = {
+            "epsilon": positive_float(settings, "largest_epsilon"),
+            "rounds": rounds,
+            "records": records.before_split,
+        }
+        if noise is NoiseRule.MOMENTS:
             least = isrl_dp.least_batch_moments(**client)
         else:
             least = isrl_dp.least_batch_advanced(**client, delta=1.0 / records.before_split**2)

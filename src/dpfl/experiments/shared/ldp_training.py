@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from dpfl.data.non_iid_blocks import Trial
-from dpfl.engine.federated_rounds import Points, Trials
+from dpfl.engine.federated_rounds import Hyperparameters, Trials
 from dpfl.experiments.shared.ldp_noise import statement
-from dpfl.experiments.shared.ldp_settings import RUN, Plan
+from dpfl.experiments.shared.ldp_settings import RUN, LdpSettings
 from dpfl.experiments.shared.run_table import _calibrated, _key, _table
 from dpfl.grid.sweep import Sweep
 from dpfl.models.glm import Array, losses
@@ -25,10 +25,10 @@ STACK_BYTES = 2**25
 """Rough limit of one stack's working memory; a sweep with more trials runs them one stack after the other."""
 
 
-class Task(Protocol):
+class LdpTask(Protocol):
     """What an experiment adds to the shared training: its data and what it measures."""
 
-    plan: Plan
+    plan: LdpSettings
 
     def trial(self, seed: int) -> Trial:
         """Return the clients' records of one trial."""
@@ -40,7 +40,7 @@ class Task(Protocol):
         """Return what a trial can be held against, one column each."""
 
 
-def calibrate(plan: Plan, cells: tuple[dict[str, Any], ...]) -> pd.DataFrame:
+def calibrate(plan: LdpSettings, cells: tuple[dict[str, Any], ...]) -> pd.DataFrame:
     """Return a row a cell: its keys, batch_size, noise_multiplier and the columns of its privacy statement.
 
     noise_multiplier is the noise's standard deviation over the norm bound of ONE record's share of what is released:
@@ -57,7 +57,7 @@ def calibrate(plan: Plan, cells: tuple[dict[str, Any], ...]) -> pd.DataFrame:
 
 
 def train(
-    task: Task,
+    task: LdpTask,
     sweep: Sweep,
     about: Mapping[str, Any],
     calibration: pd.DataFrame,
@@ -90,7 +90,7 @@ def train(
         for algorithm in algorithms:
             cells = [cell for cell in sweep.cells if cell["algorithm"] == algorithm]
             grid = [plan.points(cell, noise[_key(cell)]["noise_multiplier"]) for cell in cells]
-            outputs = RUN[algorithm](stack, Points.joined(grid), plan.protocol_of(algorithm), tick)
+            outputs = RUN[algorithm](stack, Hyperparameters.joined(grid), plan.protocol_of(algorithm), tick)
             starts = np.cumsum([len(points.step_size) for points in grid])[:-1]
             for seed, trial, reference, own in zip(seeds, trials, references, outputs, strict=True):
                 for cell, points, weights in zip(cells, grid, np.split(own, starts, axis=-1), strict=True):
@@ -98,7 +98,7 @@ def train(
     return _table(sweep, about, noise, rows)
 
 
-def choose(task: Task, trial: Trial, points: Points, weights: Array) -> dict[str, Any]:
+def choose(task: LdpTask, trial: Trial, points: Hyperparameters, weights: Array) -> dict[str, Any]:
     """Return the columns of the point of least mean training loss (so of least mean excess) over the repetitions.
 
     weights: (repetitions, features, models). A run diverges when its training loss exceeds the plan's divergence_loss
@@ -119,7 +119,7 @@ def choose(task: Task, trial: Trial, points: Points, weights: Array) -> dict[str
     return {"status": "finished" if found else "diverged", **row, "diverged_share": float(diverged.mean())}
 
 
-def _chunks(plan: Plan, sweep: Sweep, features: int) -> Iterator[tuple[int, ...]]:
+def _chunks(plan: LdpSettings, sweep: Sweep, features: int) -> Iterator[tuple[int, ...]]:
     """Yield the seeds that run together, as many as STACK_BYTES has room for, one at least."""
     protocol, widest = plan.protocol, 0
     for algorithm in dict.fromkeys(cell["algorithm"] for cell in sweep.cells):

@@ -10,7 +10,7 @@ import numpy as np
 from dpfl.data.binary_classification import BinaryTask, load_pooled, load_scattered
 from dpfl.errors import InputError
 from dpfl.grid.sweep import Folders
-from dpfl.models.glm import Array, Logistic, Records, scores
+from dpfl.models.glm import Array, FactoredRecords, Logistic, scores
 from dpfl.models.optimum import minimum, risk
 
 LOSS = Logistic()
@@ -29,7 +29,7 @@ def load_task(model: str, folders: Folders) -> BinaryTask:
 
 
 @dataclass(frozen=True)
-class Goal:
+class RegularisedRisk:
     """The risk over some records of a task, regularised, and its least value in a ball."""
 
     x: Array
@@ -52,9 +52,9 @@ class Goal:
         return risk(LOSS, weights, self.x, self.y, self.regularisation) - self.least
 
 
-def records_of(task: BinaryTask) -> Records:
+def records_of(task: BinaryTask) -> FactoredRecords:
     """Return the training records as the steps read them."""
-    return Records.of(task.train_x, task.train_y)
+    return FactoredRecords.of(task.train_x, task.train_y)
 
 
 def accuracy_pct(weights: Array, x: Array, y: Array) -> Array:

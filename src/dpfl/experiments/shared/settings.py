@@ -12,7 +12,7 @@ from dpfl.errors import InputError
 Kind = TypeVar("Kind", bound=StrEnum)
 
 
-def whole(settings: Mapping[str, Any], name: str, at_most: int | None = None) -> int:
+def positive_int(settings: Mapping[str, Any], name: str, at_most: int | None = None) -> int:
     """Return a whole setting of at least 1; raises InputError naming it."""
     value = settings[name]
     if not (isinstance(value, int) and value >= 1 and (at_most is None or value <= at_most)):
@@ -21,7 +21,7 @@ def whole(settings: Mapping[str, Any], name: str, at_most: int | None = None) ->
     return value
 
 
-def positive(settings: Mapping[str, Any], name: str, below: float = math.inf) -> float:
+def positive_float(settings: Mapping[str, Any], name: str, below: float = math.inf) -> float:
     """Return a setting above 0, finite; raises InputError naming it."""
     value = settings[name]
     if not (isinstance(value, int | float) and 0 < value < below):

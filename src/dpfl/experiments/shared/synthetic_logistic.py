@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpfl.data.binary_classification import BinaryTask
-from dpfl.experiments.shared.settings import positive, whole
+from dpfl.experiments.shared.settings import positive_float, positive_int
 from dpfl.models.synthetic_problems import Kind, Problem, draw
 
 SYNTHETIC = "synthetic_logistic"
@@ -20,9 +20,9 @@ _TRAINING, _TEST = 0, 1
 """Seeds of the records; every seed of a sweep draws its users from the same ones."""
 
 
-def synthetic_about(about: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def synthetic_description(about: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a data set's description with the records that the settings ask for: `population` to train on."""
-    return {**about, "records": {"train": whole(settings, "population")}}
+    return {**about, "records": {"train": positive_int(settings, "population")}}
 
 
 def synthetic_task(about: Mapping[str, Any], settings: Mapping[str, Any]) -> BinaryTask:
@@ -31,12 +31,12 @@ def synthetic_task(about: Mapping[str, Any], settings: Mapping[str, Any]) -> Bin
     The best model of the population, within the ball of the settings' `radius`, is found as for image data.
     Raises InputError naming the setting that cannot be used.
     """
-    radius = positive(settings, "radius")
+    radius = positive_float(settings, "radius")
     problem = Problem(
         kind=Kind.LOGISTIC,
         clients=1,
-        records=whole(settings, "population"),
-        features=whole(settings, "features"),
+        records=positive_int(settings, "population"),
+        features=positive_int(settings, "features"),
         radius=radius,
         condition=_CONDITION,
         signal=min(_SIGNAL, radius),
@@ -44,4 +44,4 @@ def synthetic_task(about: Mapping[str, Any], settings: Mapping[str, Any]) -> Bin
     )
     train = draw(problem, _TRAINING)
     test = draw(replace(problem, records=math.ceil(problem.records / 2)), _TEST)
-    return BinaryTask(synthetic_about(about, settings), train.x, train.y, test.x, test.y)
+    return BinaryTask(synthetic_description(about, settings), train.x, train.y, test.x, test.y)

@@ -21,10 +21,10 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.accounting.shuffling import gaussian_rounds
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
-from dpfl.experiments.shared.settings import positive, whole
+from dpfl.experiments.shared.settings import positive_float, positive_int
 
 
-class Way(StrEnum):
+class TrustAlgorithm(StrEnum):
     """How the budget is spent."""
 
     CENTRAL = "central"
@@ -37,30 +37,30 @@ class Way(StrEnum):
     ASYNCHRONOUS = "asynchronous"
 
 
-TRUST = {
-    Way.CENTRAL: "trusted aggregator",
-    Way.CENTRAL_FULL: "trusted aggregator",
-    Way.LAST_MODEL: "trusted aggregator, last model only",
-    Way.PNSGD: "trusted aggregator, last model only",
-    Way.SHUFFLED: "trusted shuffler",
-    Way.MINIBATCH: "no trust outside the client",
-    Way.AVERAGING: "no trust outside the client",
-    Way.ASYNCHRONOUS: "no trust outside the client",
+TRUST_MODEL = {
+    TrustAlgorithm.CENTRAL: "trusted aggregator",
+    TrustAlgorithm.CENTRAL_FULL: "trusted aggregator",
+    TrustAlgorithm.LAST_MODEL: "trusted aggregator, last model only",
+    TrustAlgorithm.PNSGD: "trusted aggregator, last model only",
+    TrustAlgorithm.SHUFFLED: "trusted shuffler",
+    TrustAlgorithm.MINIBATCH: "no trust outside the client",
+    TrustAlgorithm.AVERAGING: "no trust outside the client",
+    TrustAlgorithm.ASYNCHRONOUS: "no trust outside the client",
 }
-ONE_PASS = (Way.LAST_MODEL, Way.PNSGD)
-FULL_BATCH = (Way.CENTRAL_FULL, Way.SHUFFLED, Way.MINIBATCH)
-LOCAL = (Way.AVERAGING, Way.ASYNCHRONOUS)
+ONE_PASS = (TrustAlgorithm.LAST_MODEL, TrustAlgorithm.PNSGD)
+FULL_BATCH = (TrustAlgorithm.CENTRAL_FULL, TrustAlgorithm.SHUFFLED, TrustAlgorithm.MINIBATCH)
+LOCAL = (TrustAlgorithm.AVERAGING, TrustAlgorithm.ASYNCHRONOUS)
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrustCell:
     """A cell within its sweep's settings. Raises InputError naming the key that cannot be used.
 
     batch_size m of a round at the aggregator; local_batch_size of a client's own step; rounds of full batches; passes
     over the records by the ways that draw batches afresh; `step` the step size, constant.
     """
 
-    way: Way
+    way: TrustAlgorithm
     epsilon: float
     delta: float
     step: float
@@ -74,21 +74,21 @@ class Plan:
     regularisation: float
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], cell: Mapping[str, Any]) -> Plan:
+    def of(cls, settings: Mapping[str, Any], cell: Mapping[str, Any]) -> TrustCell:
         """Read one cell of a sweep."""
         given = {**settings, **cell}
-        if given["way"] not in tuple(Way):
-            raise InputError(f"way: {given['way']!r} is unknown, should be one of {', '.join(Way)}")
+        if given["way"] not in tuple(TrustAlgorithm):
+            raise InputError(f"way: {given['way']!r} is unknown, should be one of {', '.join(TrustAlgorithm)}")
         if not given["epsilon"] > 0:
             raise InputError(f"epsilon is {given['epsilon']!r} in the grid; it must be above 0 (inf: no privacy)")
         counts = ("users", "clients", "batch_size", "local_batch_size", "rounds", "passes")
         reals = ("step", "radius", "regularisation")
         plan = cls(
-            way=Way(given["way"]),
+            way=TrustAlgorithm(given["way"]),
             epsilon=float(given["epsilon"]),
-            delta=positive(given, "delta", below=1.0),
-            **{name: whole(given, name) for name in counts},
-            **{name: positive(given, name) for name in reals},
+            delta=positive_float(given, "delta", below=1.0),
+            **{name: positive_int(given, name) for name in counts},
+            **{name: positive_float(given, name) for name in reals},
         )
         share = plan.users // plan.clients
         for name, part, of in (
@@ -105,7 +105,11 @@ class Plan:
         """Records of one noisy step."""
         if self.way in FULL_BATCH:
             return self.users
-        by_way = {Way.CENTRAL: self.batch_size, Way.LAST_MODEL: self.batch_size, Way.PNSGD: 1}
+        by_way = {
+            TrustAlgorithm.CENTRAL: self.batch_size,
+            TrustAlgorithm.LAST_MODEL: self.batch_size,
+            TrustAlgorithm.PNSGD: 1,
+        }
         return by_way.get(self.way, self.local_batch_size)
 
     @property
@@ -125,10 +129,10 @@ class Plan:
     @property
     def holders(self) -> int:
         """How many add noise, each to its own records' share: the clients, or the one aggregator."""
-        return self.clients if self.way in (*LOCAL, Way.SHUFFLED, Way.MINIBATCH) else 1
+        return self.clients if self.way in (*LOCAL, TrustAlgorithm.SHUFFLED, TrustAlgorithm.MINIBATCH) else 1
 
 
-def noise_scale(plan: Plan, dimension: int) -> float:
+def noise_scale(plan: TrustCell, dimension: int) -> float:
     """Return the deviation, in every coordinate, of the noise of a step's mean gradient; 0 without privacy.
 
     A step is the server's for the ways that step together, a client's own for the others.
@@ -139,19 +143,19 @@ def noise_scale(plan: Plan, dimension: int) -> float:
     if plan.way in ONE_PASS:
         return release_sigma(**budget, **_release(plan)) / math.sqrt(plan.size)
     if plan.way in FULL_BATCH:
-        shuffles = plan.way is Way.SHUFFLED
+        shuffles = plan.way is TrustAlgorithm.SHUFFLED
         multiplier = _message_multiplier(shuffles, plan.epsilon, plan.delta, plan.rounds, plan.clients, dimension)
         return multiplier * LIPSCHITZ / plan.records / math.sqrt(plan.holders)
     return composed_sigma(*_composition(plan, plan.epsilon)) / math.sqrt(plan.size)
 
 
-def privacy(plan: Plan, scale: float, dimension: int) -> dict[str, Any]:
+def privacy(plan: TrustCell, scale: float, dimension: int) -> dict[str, Any]:
     """Return the statement's columns, with whom it trusts and epsilon by contraction (nan: no answer).
 
     noise_multiplier is the deviation of the noise in a step's sum over one record's largest share of it.
     """
     extra = {
-        "privacy_trust": TRUST[plan.way],
+        "privacy_trust": TRUST_MODEL[plan.way],
         "privacy_released": "last model" if plan.way in ONE_PASS else "all models",
     }
     sampling = (
@@ -176,7 +180,7 @@ def privacy(plan: Plan, scale: float, dimension: int) -> dict[str, Any]:
     if plan.way in FULL_BATCH:
         multiplier = scale * math.sqrt(plan.holders) * plan.records / LIPSCHITZ
     statement = PrivacyStatement(
-        mechanism="shuffled Gaussian" if plan.way is Way.SHUFFLED else "Gaussian",
+        mechanism="shuffled Gaussian" if plan.way is TrustAlgorithm.SHUFFLED else "Gaussian",
         noise_multiplier=multiplier,
         epsilon_rdp=math.nan,
         epsilon_pld=_composed(plan, multiplier, dimension),
@@ -187,25 +191,31 @@ def privacy(plan: Plan, scale: float, dimension: int) -> dict[str, Any]:
 
 
 _NOTES = {
-    Way.CENTRAL: "fresh batches without replacement, composed; whoever sees all models",
-    Way.LAST_MODEL: "epsilon_contraction is of the last model alone; epsilon_pld of all models",
-    Way.PNSGD: "epsilon_contraction is of the last model alone, secret order; epsilon_pld of all models",
-    Way.CENTRAL_FULL: "full batches: Gaussian mechanisms, composed exactly; whoever sees all models",
-    Way.SHUFFLED: "against whoever sees the shuffled messages only: the blanket of the other clients, composed",
-    Way.MINIBATCH: "against whoever sees every message of a client",
-    Way.AVERAGING: "a client's budget for its own records, against whoever sees its models; batches composed",
-    Way.ASYNCHRONOUS: "a client's budget for its own records, against whoever sees its updates; batches composed",
+    TrustAlgorithm.CENTRAL: "fresh batches without replacement, composed; whoever sees all models",
+    TrustAlgorithm.LAST_MODEL: "epsilon_contraction is of the last model alone; epsilon_pld of all models",
+    TrustAlgorithm.PNSGD: "epsilon_contraction is of the last model alone, secret order; epsilon_pld of all models",
+    TrustAlgorithm.CENTRAL_FULL: "full batches: Gaussian mechanisms, composed exactly; whoever sees all models",
+    TrustAlgorithm.SHUFFLED: (
+        "against whoever sees the shuffled messages only: the blanket of the other clients, composed"
+    ),
+    TrustAlgorithm.MINIBATCH: "against whoever sees every message of a client",
+    TrustAlgorithm.AVERAGING: (
+        "a client's budget for its own records, against whoever sees its models; batches composed"
+    ),
+    TrustAlgorithm.ASYNCHRONOUS: (
+        "a client's budget for its own records, against whoever sees its updates; batches composed"
+    ),
 }
 
 
-def _composition(plan: Plan, first: float) -> tuple[float, float, int, int, int, Sampling]:
+def _composition(plan: TrustCell, first: float) -> tuple[float, float, int, int, int, Sampling]:
     """Return the arguments of rounds_epsilon and composed_sigma."""
     return first, plan.delta, plan.records, plan.size, plan.steps, Sampling.FIXED
 
 
-def _composed(plan: Plan, multiplier: float, dimension: int) -> float:
+def _composed(plan: TrustCell, multiplier: float, dimension: int) -> float:
     """Return epsilon with all that the way lets out."""
-    if plan.way is Way.SHUFFLED:
+    if plan.way is TrustAlgorithm.SHUFFLED:
         run = {"clients": plan.clients, "rounds": plan.rounds, "delta": plan.delta, "dimension": dimension}
         return gaussian_rounds.epsilon(noise_multiplier=multiplier, **run)
     if plan.way in FULL_BATCH:
@@ -226,7 +236,7 @@ def _message_multiplier(
     return gaussian_rounds.noise_multiplier(target_epsilon=epsilon, **run)
 
 
-def _release(plan: Plan) -> dict[str, Any]:
+def _release(plan: TrustCell) -> dict[str, Any]:
     """Return the keywords of the contraction analysis that a one-pass plan fixes."""
     return {
         "n": plan.users,

@@ -13,26 +13,33 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpfl.algorithms.convex_fedavg import averaged, shares
-from dpfl.algorithms.delayed_sgd import late
-from dpfl.algorithms.projected_sgd import BLOCK, Draw, Points, batches, iterates, released
+from dpfl.algorithms.convex_fedavg import deal_records, fedavg
+from dpfl.algorithms.delayed_sgd import delayed_sgd
+from dpfl.algorithms.projected_sgd import (
+    BLOCK,
+    ProjectedHyperparameters,
+    UserSampling,
+    batches,
+    models_at,
+    projected_sgd,
+)
 from dpfl.data.binary_classification import BinaryTask
 from dpfl.errors import InputError
-from dpfl.experiments.shared.logistic_task import LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task, records_of
+from dpfl.experiments.shared.logistic_task import LIPSCHITZ, LOSS, RegularisedRisk, accuracy_pct, load_task, records_of
 from dpfl.experiments.shared.run_table import run_columns
-from dpfl.experiments.shared.settings import whole
+from dpfl.experiments.shared.settings import positive_int
 from dpfl.experiments.trust_models.trust_settings import (
     FULL_BATCH,
     LOCAL,
     ONE_PASS,
-    TRUST,
-    Plan,
-    Way,
+    TRUST_MODEL,
+    TrustAlgorithm,
+    TrustCell,
     noise_scale,
     privacy,
 )
 from dpfl.grid.sweep import Folders, Sweep
-from dpfl.models.glm import Array, Records
+from dpfl.models.glm import Array, FactoredRecords
 
 
 def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
@@ -40,10 +47,10 @@ def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
 
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
-    dimension = whole(sweep.settings, "dimension")
+    dimension = positive_int(sweep.settings, "dimension")
     rows = []
     for cell in sweep.cells:
-        plan = Plan.of(sweep.settings, cell)
+        plan = TrustCell.of(sweep.settings, cell)
         scale = noise_scale(plan, dimension)
         columns = privacy(plan, scale, dimension)
         noise = {"noise_scale": scale, "noise_multiplier": columns["privacy_noise_multiplier"]}
@@ -65,13 +72,13 @@ def train(
     Raises InputError where settings, cells, data or calibration cannot be used.
     """
     task = load_task(sweep.settings["model"], folders)
-    plans = [Plan.of(sweep.settings, cell) for cell in sweep.cells]
+    plans = [TrustCell.of(sweep.settings, cell) for cell in sweep.cells]
     scales = calibration["noise_scale"].tolist()
     _check(sweep, task, plans, scales)
     users = plans[0].users
-    goal = Goal(task.train_x[:users], task.train_y[:users], plans[0].regularisation, plans[0].radius)
+    goal = RegularisedRisk(task.train_x[:users], task.train_y[:users], plans[0].regularisation, plans[0].radius)
     records = records_of(task)[(slice(users),)]
-    groups = {way: [place for place, plan in enumerate(plans) if plan.way is way] for way in Way}
+    groups = {way: [place for place, plan in enumerate(plans) if plan.way is way] for way in TrustAlgorithm}
     total = sum(_turns(plans[places[0]]) for places in groups.values() if places)
     done = 0
 
@@ -94,45 +101,47 @@ def train(
     return _table(sweep, task, calibration, metrics, best)
 
 
-def _run(records: Records, stack: list[Plan], scales: list[float], sweep: Sweep, tick: Callable[[], None]) -> Array:
+def _run(
+    records: FactoredRecords, stack: list[TrustCell], scales: list[float], sweep: Sweep, tick: Callable[[], None]
+) -> Array:
     """Return the released models of one way's cells, (seeds, features, models)."""
     plan, seeds = stack[0], sweep.seeds
     models, rounds = len(stack), plan.steps if plan.way not in LOCAL else 1
-    points = Points(
+    points = ProjectedHyperparameters(
         step_size=np.tile(np.array([[each.step] for each in stack]), (1, rounds)),
         noise_scale=np.array(scales),
         radius=np.full(models, plan.radius),
         regularisation=np.full(models, plan.regularisation),
     )
     if plan.way in LOCAL:
-        held = np.stack([shares(seed, plan.users, plan.clients) for seed in seeds])
+        held = np.stack([deal_records(seed, plan.users, plan.clients) for seed in seeds])
         common = {"passes": plan.passes, "size": plan.size, "clip_norm": LIPSCHITZ, "tick": tick}
-        if plan.way is Way.AVERAGING:
-            return averaged(LOSS, records, held, seeds, points, **common)
-        return late(LOSS, records, held, seeds, points, delay=whole(sweep.settings, "delay"), **common)
-    draw = Draw.ONE_PASS if plan.way in ONE_PASS else Draw.FRESH
+        if plan.way is TrustAlgorithm.AVERAGING:
+            return fedavg(LOSS, records, held, seeds, points, **common)
+        return delayed_sgd(LOSS, records, held, seeds, points, delay=positive_int(sweep.settings, "delay"), **common)
+    draw = UserSampling.ONE_PASS if plan.way in ONE_PASS else UserSampling.FRESH
     source = (
         _everything(records, len(seeds))
         if plan.way in FULL_BATCH
         else batches(records, draw, seeds, plan.users, plan.size)
     )
     last = np.full((len(seeds), models, 1), rounds)
-    return released(iterates(LOSS, source, seeds, points, clip_norm=LIPSCHITZ), last, tick)[:, 0]
+    return models_at(projected_sgd(LOSS, source, seeds, points, clip_norm=LIPSCHITZ), last, tick)[:, 0]
 
 
-def _everything(records: Records, seeds: int) -> Callable[[int], Records]:
+def _everything(records: FactoredRecords, seeds: int) -> Callable[[int], FactoredRecords]:
     """Return the source whose every round reads all records, without a copy."""
     views = (np.broadcast_to(part, (seeds, BLOCK, *part.shape)) for part in vars(records).values())
-    block = Records(*views)
+    block = FactoredRecords(*views)
     return lambda number: block
 
 
-def _turns(plan: Plan) -> int:
+def _turns(plan: TrustCell) -> int:
     """Return how many steps of a whole stack a way takes."""
-    return plan.steps * plan.clients if plan.way is Way.ASYNCHRONOUS else plan.steps
+    return plan.steps * plan.clients if plan.way is TrustAlgorithm.ASYNCHRONOUS else plan.steps
 
 
-def _check(sweep: Sweep, task: BinaryTask, plans: list[Plan], scales: list[float]) -> None:
+def _check(sweep: Sweep, task: BinaryTask, plans: list[TrustCell], scales: list[float]) -> None:
     """Raise InputError where data, cells and calibration do not fit together."""
     records, dimension = task.train_x.shape
     if len(scales) != len(plans):
@@ -153,7 +162,7 @@ def _table(
     settings = {key: value for key, value in sweep.settings.items() if not isinstance(value, dict | list)}
     rows = []
     for cell, noise, measured in zip(sweep.cells, calibration.to_dict("records"), metrics, strict=True):
-        facts = {"optimum_accuracy_pct": best, "trust": TRUST[Way(cell["way"])]}
+        facts = {"optimum_accuracy_pct": best, "trust": TRUST_MODEL[TrustAlgorithm(cell["way"])]}
         facts |= {key: noise[key] for key in noise if key.startswith(("noise_", "privacy_"))}
         for place, seed in enumerate(sweep.seeds):
             own = {name: float(values[place]) for name, values in measured.items()}

@@ -17,17 +17,17 @@ from dpfl.accounting.contraction.federated_release import release_epsilon, relea
 from dpfl.accounting.isrl_dp import composed_sigma, rounds_epsilon
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
-from dpfl.algorithms.projected_sgd import Draw
+from dpfl.algorithms.projected_sgd import UserSampling
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
-from dpfl.experiments.shared.settings import positive, whole
+from dpfl.experiments.shared.settings import positive_float, positive_int
 from dpfl.models.glm import Array
 
 HARMONIC = "harmonic"
 
 
 @dataclass(frozen=True)
-class Run:
+class AggregatorCell:
     """A cell within its sweep's settings. `release`: last, random, suffix_<alpha> (one model each) or all.
 
     step: "harmonic", 1/(regularisation t) in round t, or one number. Either sigma (of one user's noise in every
@@ -41,35 +41,37 @@ class Run:
     radius: float
     regularisation: float
     step: str | float
-    draw: Draw
+    draw: UserSampling
     release: str
     delta: float
     sigma: float | None
     epsilon: float | None
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], cell: Mapping[str, Any]) -> Run:
+    def of(cls, settings: Mapping[str, Any], cell: Mapping[str, Any]) -> AggregatorCell:
         """Read one cell of a sweep."""
         given = {**settings, **cell}
-        users, size = whole(given, "users"), whole(given, "batch_size")
+        users, size = positive_int(given, "users"), positive_int(given, "batch_size")
         if size > users:
             raise InputError(f"batch_size: m = {size} users a round of n = {users}; it must be at most n")
         if users % size:
             raise InputError(f"batch_size: m = {size} must divide the number of users, n = {users}")
         try:
-            draw = Draw(given["draw"])
+            draw = UserSampling(given["draw"])
         except ValueError:
-            raise InputError(f"draw: {given['draw']!r} is unknown, should be one of {', '.join(Draw)}") from None
+            raise InputError(
+                f"draw: {given['draw']!r} is unknown, should be one of {', '.join(UserSampling)}"
+            ) from None
         run = cls(
             users=users,
             batch_size=size,
-            passes=whole(given, "passes") if "passes" in given else 1,
-            radius=positive(given, "radius"),
-            regularisation=positive(given, "regularisation"),
-            step=HARMONIC if given["step"] == HARMONIC else positive(given, "step"),
+            passes=positive_int(given, "passes") if "passes" in given else 1,
+            radius=positive_float(given, "radius"),
+            regularisation=positive_float(given, "regularisation"),
+            step=HARMONIC if given["step"] == HARMONIC else positive_float(given, "step"),
             draw=draw,
             release=str(given["release"]),
-            delta=positive(given, "delta", below=1.0),
+            delta=positive_float(given, "delta", below=1.0),
             sigma=_sigma(given),
             epsilon=float(given["epsilon"]) if "epsilon" in given else None,
         )
@@ -123,7 +125,7 @@ class Run:
         return self.draw.once and self.release != "all"
 
 
-def calibrated_sigma(run: Run) -> float:
+def calibrated_sigma(run: AggregatorCell) -> float:
     """Return the noise of one user: as given, or the least that meets the run's epsilon at its delta."""
     if run.sigma is not None:
         return run.sigma
@@ -137,7 +139,7 @@ def calibrated_sigma(run: Run) -> float:
     return composed_sigma(run.epsilon, run.delta, run.users, run.batch_size, run.rounds, sampling)
 
 
-def privacy(run: Run, sigma: float) -> dict[str, Any]:
+def privacy(run: AggregatorCell, sigma: float) -> dict[str, Any]:
     """Return the statement's columns, with what is released and epsilon by contraction (nan where it has no answer).
 
     noise_multiplier is the deviation of the noise in a round's SUM over one user's largest share, sqrt(m) sigma/L.
@@ -171,7 +173,7 @@ def privacy(run: Run, sigma: float) -> dict[str, Any]:
     return {**statement.columns(), "privacy_released": released, "privacy_epsilon_contraction": hidden}
 
 
-def excess_bound(run: Run, sigma: float, dimension: int) -> float:
+def excess_bound(run: AggregatorCell, sigma: float, dimension: int) -> float:
     """Return the paper's bound on the excess risk, the dimension put in; nan where neither corollary applies.
 
     Corollary 1 for the last model of new users, Corollary 2 (its unnamed constant taken as 1) for a random stop.
@@ -180,10 +182,10 @@ def excess_bound(run: Run, sigma: float, dimension: int) -> float:
         return math.nan
     gradient = LIPSCHITZ + run.regularisation * run.radius
     shared = {"n": run.users, "m": run.batch_size, "dimension": dimension, "gradient_bound": gradient}
-    if run.draw is Draw.NEW_USERS and run.release == "last":
+    if run.draw is UserSampling.NEW_USERS and run.release == "last":
         constants = {"smoothness": run.smoothness, "strong_convexity": run.regularisation}
         return float(last_iterate_rate(sigma=sigma, gradient_variance=LIPSCHITZ**2, **constants, **shared))
-    if run.draw is Draw.ONE_PASS and run.release == "random" and sigma > 0:
+    if run.draw is UserSampling.ONE_PASS and run.release == "random" and sigma > 0:
         loss = {"lipschitz": LIPSCHITZ, "smoothness": CURVATURE, "radius": run.radius}
         convex = {"strong_convexity": run.regularisation}
         return average_iterate_rate(eta=run.step_sizes, sigma=sigma, **loss, **convex, **shared)
@@ -203,7 +205,7 @@ def _sigma(given: Mapping[str, Any]) -> float | None:
     return float(given["sigma"])
 
 
-def _release(run: Run) -> dict[str, Any]:
+def _release(run: AggregatorCell) -> dict[str, Any]:
     """Return the keywords of the release functions that a run fixes, noise and Lipschitz constant apart."""
     return {
         "n": run.users,
@@ -216,14 +218,14 @@ def _release(run: Run) -> dict[str, Any]:
     }
 
 
-def _composed_epsilon(run: Run, sigma: float) -> float:
+def _composed_epsilon(run: AggregatorCell, sigma: float) -> float:
     """Return epsilon with every round's model published."""
     if run.draw.once:
         return round_epsilon(run.delta, m=run.batch_size, sigma=sigma, lipschitz=LIPSCHITZ)
     return rounds_epsilon(sigma, run.delta, run.users, run.batch_size, run.rounds, run.draw.sampling)
 
 
-def _note(run: Run) -> str:
+def _note(run: AggregatorCell) -> str:
     """Say how the accounting relates to what runs."""
     if not run.draw.once:
         return "epsilon_pld composes the rounds' freshly drawn batches; all models may be released"

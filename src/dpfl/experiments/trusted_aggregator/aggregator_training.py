@@ -16,15 +16,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpfl.algorithms.projected_sgd import Draw, Points, batches, iterates, released, stratified_stops
+from dpfl.algorithms.projected_sgd import (
+    ProjectedHyperparameters,
+    UserSampling,
+    batches,
+    models_at,
+    projected_sgd,
+    stratified_stops,
+)
 from dpfl.data.binary_classification import BinaryTask
-from dpfl.data.loading import load_about
+from dpfl.data.loading import load_description
 from dpfl.errors import InputError
-from dpfl.experiments.shared.logistic_task import LIPSCHITZ, LOSS, Goal, accuracy_pct, load_task, records_of
+from dpfl.experiments.shared.logistic_task import LIPSCHITZ, LOSS, RegularisedRisk, accuracy_pct, load_task, records_of
 from dpfl.experiments.shared.run_table import run_columns
-from dpfl.experiments.shared.settings import whole
-from dpfl.experiments.shared.synthetic_logistic import SYNTHETIC, synthetic_about, synthetic_task
-from dpfl.experiments.trusted_aggregator.aggregator_settings import Run, calibrated_sigma, excess_bound, privacy
+from dpfl.experiments.shared.settings import positive_int
+from dpfl.experiments.shared.synthetic_logistic import SYNTHETIC, synthetic_description, synthetic_task
+from dpfl.experiments.trusted_aggregator.aggregator_settings import (
+    AggregatorCell,
+    calibrated_sigma,
+    excess_bound,
+    privacy,
+)
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import Array
 
@@ -37,9 +49,9 @@ def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
     """
     rows = []
     if sweep.settings["model"] == SYNTHETIC:
-        about = synthetic_about(about, sweep.settings)
+        about = synthetic_description(about, sweep.settings)
     for cell in sweep.cells:
-        run = Run.of(sweep.settings, cell)
+        run = AggregatorCell.of(sweep.settings, cell)
         _check_users(run, about)
         sigma = calibrated_sigma(run)
         columns = privacy(run, sigma)
@@ -65,13 +77,13 @@ def train(
     Raises InputError where settings, cells, data or calibration cannot be used.
     """
     task = _task(sweep, folders)
-    runs = [Run.of(sweep.settings, cell) for cell in sweep.cells]
+    runs = [AggregatorCell.of(sweep.settings, cell) for cell in sweep.cells]
     sigmas = calibration["sigma"].tolist()
     if len(sigmas) != len(runs):
         raise InputError(f"the calibration has {len(sigmas)} rows for {len(runs)} cells; run `dpfl account` again")
     for run in runs:
         _check_users(run, task.about)
-    draws = whole(sweep.settings, "stops")
+    draws = positive_int(sweep.settings, "stops")
     groups: dict[tuple, list[int]] = {}
     for place, run in enumerate(runs):
         groups.setdefault(_stack_key(run), []).append(place)
@@ -83,7 +95,7 @@ def train(
         progress(done, total)
 
     metrics: list[dict[str, list[float]]] = [{} for _ in runs]
-    goals: dict[tuple, Goal] = {}
+    goals: dict[tuple, RegularisedRisk] = {}
     for places in groups.values():
         stack = [runs[place] for place in places]
         stops = np.stack(
@@ -98,13 +110,13 @@ def train(
 def _task(sweep: Sweep, folders: Folders) -> BinaryTask:
     """Return the sweep's task: read from the data set's folders, or drawn."""
     if sweep.settings["model"] == SYNTHETIC:
-        return synthetic_task(load_about(folders.arrays), sweep.settings)
+        return synthetic_task(load_description(folders.arrays), sweep.settings)
     return load_task(sweep.settings["model"], folders)
 
 
 def _run(
     task: BinaryTask,
-    stack: list[Run],
+    stack: list[AggregatorCell],
     sigmas: list[float],
     seeds: tuple[int, ...],
     stops: NDArray[np.int64],
@@ -116,28 +128,30 @@ def _run(
     for model, run in enumerate(stack):
         steps[model, : run.rounds] = run.step_sizes
     first = stack[0]
-    points = Points(
+    points = ProjectedHyperparameters(
         step_size=steps,
         noise_scale=np.array(sigmas) / math.sqrt(first.batch_size),
         radius=np.array([run.radius for run in stack]),
         regularisation=np.array([run.regularisation for run in stack]),
     )
     source = batches(records_of(task), first.draw, seeds, first.users, first.batch_size)
-    return released(iterates(LOSS, source, seeds, points, clip_norm=LIPSCHITZ), stops, tick)
+    return models_at(projected_sgd(LOSS, source, seeds, points, clip_norm=LIPSCHITZ), stops, tick)
 
 
-def _stack_key(run: Run) -> tuple:
+def _stack_key(run: AggregatorCell) -> tuple:
     """Return what the runs of one stack share: the draw of users, and how many models are taken of a run."""
-    users = 0 if run.draw is Draw.NEW_USERS else run.users
+    users = 0 if run.draw is UserSampling.NEW_USERS else run.users
     return run.draw, users, run.batch_size, run.passes, run.first_stop == run.rounds
 
 
-def _measured(task: BinaryTask, run: Run, goals: dict[tuple, Goal], weights: Array) -> dict[str, list[float]]:
+def _measured(
+    task: BinaryTask, run: AggregatorCell, goals: dict[tuple, RegularisedRisk], weights: Array
+) -> dict[str, list[float]]:
     """Return the metrics of one cell, a value a seed, from its models (seeds, stops, features)."""
-    records = len(task.train_y) if run.draw is Draw.NEW_USERS else run.users
+    records = len(task.train_y) if run.draw is UserSampling.NEW_USERS else run.users
     key = (records, run.regularisation, run.radius)
     if key not in goals:
-        goals[key] = Goal(task.train_x[:records], task.train_y[:records], run.regularisation, run.radius)
+        goals[key] = RegularisedRisk(task.train_x[:records], task.train_y[:records], run.regularisation, run.radius)
     goal = goals[key]
     best = float(accuracy_pct(goal.optimum[:, None], task.test_x, task.test_y)[0])
     return {
@@ -149,15 +163,19 @@ def _measured(task: BinaryTask, run: Run, goals: dict[tuple, Goal], weights: Arr
     }
 
 
-def _check_users(run: Run, about: Mapping[str, Any]) -> None:
+def _check_users(run: AggregatorCell, about: Mapping[str, Any]) -> None:
     """Raise InputError where the users are the table's records and there are not as many."""
     records = about["records"]["train"]
-    if run.draw is not Draw.NEW_USERS and run.users > records:
+    if run.draw is not UserSampling.NEW_USERS and run.users > records:
         raise InputError(f"users: n = {run.users}, but {about['name']} has {records} training records")
 
 
 def _table(
-    sweep: Sweep, task: BinaryTask, runs: list[Run], calibration: pd.DataFrame, metrics: list[dict[str, list[float]]]
+    sweep: Sweep,
+    task: BinaryTask,
+    runs: list[AggregatorCell],
+    calibration: pd.DataFrame,
+    metrics: list[dict[str, list[float]]],
 ) -> pd.DataFrame:
     """Return the run table; settings that are lists or mappings are a figure's, not a run's."""
     run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.about)}

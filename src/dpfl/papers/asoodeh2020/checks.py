@@ -6,8 +6,8 @@ import numpy as np
 from scipy.stats import laplace, norm
 
 from dpfl.accounting import contraction
-from dpfl.accounting.contraction.interval_kernels import Interval
-from dpfl.papers.asoodeh2020.exact_pnsgd import OneDimension
+from dpfl.accounting.contraction.interval_kernels import DiscretisedInterval
+from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd
 from dpfl.papers.asoodeh2020.figures import parameters
 from dpfl.randomness import generator
 from dpfl.reporting.evidence import Comparison, Relation
@@ -37,7 +37,7 @@ def dobrushin_search(epsilon: float, seed: int) -> Comparison:
 
 def projected_gaussian(epsilon: float, ratio: float) -> Comparison:
     """Hold the coefficient of a projected Gaussian kernel on [0, 1], sigma = 1/ratio, against theta(ratio)."""
-    rows = Interval(0.0, 1.0).projected(np.linspace(0.0, 1.0, 21), norm(scale=1 / ratio))
+    rows = DiscretisedInterval(0.0, 1.0).projected(np.linspace(0.0, 1.0, 21), norm(scale=1 / ratio))
     name = "total variation" if epsilon == 0 else f"epsilon = {epsilon}"
     return Comparison(
         claim="dobrushin",
@@ -51,7 +51,7 @@ def projected_gaussian(epsilon: float, ratio: float) -> Comparison:
 
 def laplace_case(epsilon: float, later: int, eta: float, diameter: float) -> Comparison:
     """Hold Theorem 3 against the one-dimensional algorithm, `later` records after the one in question."""
-    algorithm = OneDimension(eta, laplace(scale=eta), lipschitz=1.0, diameter=diameter, curvature=0.0)
+    algorithm = ExactPnsgd(eta, laplace(scale=eta), lipschitz=1.0, diameter=diameter, curvature=0.0)
     bound = contraction.pnsgd_laplace_delta(
         epsilon, i=40 - later, n=40, eta=eta, scale=1.0, strong_convexity=0.0, **THEORY | {"diameter": diameter}
     )
@@ -61,7 +61,7 @@ def laplace_case(epsilon: float, later: int, eta: float, diameter: float) -> Com
 
 def laplace_vanishing(epsilon: float, later: int, eta: float, diameter: float) -> Comparison:
     """Hold "delta = 0 from epsilon >= M(b-a)/(eta v) on" against the one-dimensional algorithm."""
-    algorithm = OneDimension(eta, laplace(scale=eta), lipschitz=1.0, diameter=diameter, curvature=0.0)
+    algorithm = ExactPnsgd(eta, laplace(scale=eta), lipschitz=1.0, diameter=diameter, curvature=0.0)
     case = f"stated delta = 0: eta = {eta}, b - a = {diameter}, i = {40 - later} of 40, epsilon = {epsilon}"
     return Comparison("laplace", case, Relation.AT_MOST, 0.0, algorithm.delta(epsilon, later), TOLERANCE)
 
@@ -75,9 +75,9 @@ def gaussian_case(name: str, epsilon: float, later: int, curvature: float) -> Co
     return Comparison("gaussian", case, Relation.AT_MOST, float(bound), exact, TOLERANCE)
 
 
-def one_dimension(values: dict[str, float], curvature: float) -> OneDimension:
+def one_dimension(values: dict[str, float], curvature: float) -> ExactPnsgd:
     """Return the one-dimensional algorithm with the parameters of an accounting call and Gaussian noise."""
-    return OneDimension(
+    return ExactPnsgd(
         eta=values["eta"],
         noise=norm(scale=values["eta"] * values["sigma"]),
         lipschitz=values["lipschitz"],
@@ -90,7 +90,7 @@ def one_dimension(values: dict[str, float], curvature: float) -> OneDimension:
 def long_step(epsilon: float) -> Comparison:
     """Hold Theorem 4's formula at eta = 8, beyond 2/(beta + rho) = 4, against the one-dimensional algorithm."""
     printed = contraction.theta(epsilon, 2.0) * contraction.theta(epsilon, 1 / 8)
-    algorithm = OneDimension(8.0, norm(scale=8.0), lipschitz=1.0, diameter=1.0, curvature=0.5)
+    algorithm = ExactPnsgd(8.0, norm(scale=8.0), lipschitz=1.0, diameter=1.0, curvature=0.5)
     case = f"eta = 8 beyond 2/(beta + rho) = 4, sigma = 1, i = n - 1, epsilon = {epsilon}"
     return Comparison("gaussian", case, Relation.AT_MOST, float(printed), algorithm.delta(epsilon, 1), TOLERANCE)
 

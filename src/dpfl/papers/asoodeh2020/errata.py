@@ -10,9 +10,9 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import laplace, norm
 
 from dpfl.accounting import contraction
-from dpfl.accounting.contraction.interval_kernels import Interval
+from dpfl.accounting.contraction.interval_kernels import DiscretisedInterval
 from dpfl.papers.asoodeh2020.checks import stopped
-from dpfl.papers.asoodeh2020.exact_pnsgd import OneDimension
+from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd
 from dpfl.papers.asoodeh2020.figures import parameters, routes
 from dpfl.papers.asoodeh2020.printed_formulas import iteration_renyi_as_printed
 from dpfl.reporting.evidence import Erratum
@@ -40,7 +40,7 @@ def product_start() -> Erratum:
     """Equation (2): the divergence after the first step must not be contracted by that step again."""
     epsilon, ratio = 0.1, 1.0
     first = float(contraction.theta(epsilon, ratio))
-    p, q = Interval(0.0, 1.0).projected(np.array([1.0, 0.0]), norm(scale=1 / ratio))
+    p, q = DiscretisedInterval(0.0, 1.0).projected(np.array([1.0, 0.0]), norm(scale=1 / ratio))
     return Erratum(
         erratum=1,
         printed_form="(2): product of coefficients from t = 1",
@@ -56,7 +56,7 @@ def product_start() -> Erratum:
 def step_size() -> Erratum:
     """Theorem 4 at a step so long that the update stretches: its Lipschitz constant is |1 - eta beta| = 3."""
     first = contraction.theta(0.0, 2.0)
-    algorithm = OneDimension(8.0, norm(scale=8.0), lipschitz=1.0, diameter=1.0, curvature=0.5)
+    algorithm = ExactPnsgd(8.0, norm(scale=8.0), lipschitz=1.0, diameter=1.0, curvature=0.5)
     return Erratum(
         erratum=2,
         printed_form="Theorems 3 to 5 for every eta, factor M from (14)",
@@ -72,7 +72,7 @@ def step_size() -> Erratum:
 def last_record_laplace() -> Erratum:
     """Theorem 3's consequence "delta = 0" at the last record, which no later step protects."""
     values = {"eta": 1.0, "scale": 1.0, "lipschitz": 1.0, "smoothness": 0.5, "strong_convexity": 0.0, "diameter": 0.5}
-    algorithm = OneDimension(1.0, laplace(scale=1.0), lipschitz=1.0, diameter=0.5, curvature=0.0)
+    algorithm = ExactPnsgd(1.0, laplace(scale=1.0), lipschitz=1.0, diameter=0.5, curvature=0.0)
     return Erratum(
         erratum=3,
         printed_form="delta = 0 if epsilon >= min(2L/v, M(b-a)/(eta v))",

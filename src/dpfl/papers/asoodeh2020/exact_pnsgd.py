@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpfl.accounting.contraction import hockey_stick
-from dpfl.accounting.contraction.interval_kernels import Array, Interval, Noise
+from dpfl.accounting.contraction.interval_kernels import Array, DiscretisedInterval, NoiseLaw
 
 
 @dataclass(frozen=True)
-class OneDimension:
+class ExactPnsgd:
     """Projected noisy SGD in one dimension whose record i has one of two losses of opposite slope.
 
     Record i's gradient at w is strong_convexity * w plus or minus the most that keeps it within `lipschitz` on
@@ -25,7 +25,7 @@ class OneDimension:
     """
 
     eta: float
-    noise: Noise
+    noise: NoiseLaw
     lipschitz: float
     diameter: float
     curvature: float
@@ -37,7 +37,7 @@ class OneDimension:
 
         Shape (later + 1, 2, cells + 2).
         """
-        interval = Interval(-self.diameter / 2, self.diameter / 2, self.cells)
+        interval = DiscretisedInterval(-self.diameter / 2, self.diameter / 2, self.cells)
         shift = self.eta * (self.lipschitz - self.strong_convexity * self.diameter / 2)
         step = interval.projected((1 - self.eta * self.curvature) * interval.points, self.noise)
         pairs = [interval.projected(np.array([shift, -shift]), self.noise)]

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.accounting.contraction.pnsgd_orders import Law, place_deltas
-from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, Theory
+from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, LossConstants
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results
@@ -33,7 +33,7 @@ POINT = ["dataset", "stand_in_for", "model", "users", "law", "order", "release",
 
 def theory(run: pd.Series) -> dict[str, Any]:
     """Return the keywords of the accounting functions of one run."""
-    constants = Theory.of(run["model"], run["radius"], 0.0)
+    constants = LossConstants.of(run["model"], run["radius"], 0.0)
     return {
         "n": int(run["users"]),
         "eta": run["step"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import reals
 from dpfl.accounting.contraction.pnsgd_fixed_order import first_shift, later_shift
 from dpfl.accounting.contraction.renyi_comparators import _iteration
 from dpfl.accounting.contraction.stable_arithmetic import Array, ratio
@@ -30,6 +30,6 @@ def pnsgd_laplace_pure_epsilon_as_printed(
 
     Source: asoodeh2020 Theorem 3, last sentence.
     """
-    scale = real("scale", scale, above=0.0)
+    scale = reals("scale", scale, above=0.0)
     later = later_shift(eta, scale, smoothness, strong_convexity, diameter)
     return np.minimum(first_shift(lipschitz, scale), later)

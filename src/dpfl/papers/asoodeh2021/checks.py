@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpfl.accounting import contraction
-from dpfl.papers.asoodeh2021.exact_federated import OneDimension
+from dpfl.papers.asoodeh2021.exact_federated import ExactFederatedSgd
 from dpfl.reporting.evidence import Comparison, Relation
 
 EQUAL = 1e-12
@@ -34,9 +34,9 @@ def schedules(values: dict[str, Any]) -> dict[str, Any]:
     return values | {name: np.full(rounds, values[name]) for name in ("eta", "sigma")}
 
 
-def one_dimension(values: dict[str, Any], curvature: float = 0.0) -> OneDimension:
+def one_dimension(values: dict[str, Any], curvature: float = 0.0) -> ExactFederatedSgd:
     """Return the one-dimensional algorithm with the parameters of an accounting call."""
-    return OneDimension(
+    return ExactFederatedSgd(
         m=values["m"],
         etas=[values["eta"]] * (values["n"] // values["m"]),
         sigma=values["sigma"],

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpfl.experiments.trusted_aggregator.aggregator_settings import Run, excess_bound
+from dpfl.experiments.trusted_aggregator.aggregator_settings import AggregatorCell, excess_bound
 from dpfl.papers.asoodeh2021.aggregator_runs import FEWEST, KEY, data_note, study
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
@@ -44,7 +44,7 @@ def dimensions(results: Results) -> pd.DataFrame:
 def _printed(run: pd.Series) -> float:
     """Return the corollary's bound as printed: that of one dimension."""
     given = {name: int(run[name]) for name in _WHOLE} | {name: float(run[name]) for name in _REAL}
-    return excess_bound(Run.of({}, given | {name: run[name] for name in _TEXT}), float(run["sigma"]), 1)
+    return excess_bound(AggregatorCell.of({}, given | {name: run[name] for name in _TEXT}), float(run["sigma"]), 1)
 
 
 def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
@@ -64,7 +64,7 @@ def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
 def draw(data: pd.DataFrame) -> Figure:
     """Draw excess risk against the number of features, a panel a corollary, a line a noise."""
     if data.empty:
-        return style.words("no run of this study in this configuration")
+        return style.text_figure("no run of this study in this configuration")
     figure, axes = style.panels(len(PANELS), height=3.9, width=10)
     sizes = sorted(data["features"].unique())
     for axis, ((drawn, release), title) in zip(axes, PANELS.items(), strict=True):

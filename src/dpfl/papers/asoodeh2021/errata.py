@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import norm
 
 from dpfl.accounting import contraction
-from dpfl.accounting.contraction.interval_kernels import Interval
+from dpfl.accounting.contraction.interval_kernels import DiscretisedInterval
 from dpfl.papers.asoodeh2021.figures import one_round, parameters, users, whole_rounds
 from dpfl.papers.asoodeh2021.printed_formulas import federated_harmonic_delta_as_printed, last_iterate_rate_as_printed
 from dpfl.randomness import generator
@@ -90,7 +90,7 @@ def long_first_steps() -> Erratum:
     """eta_t = 1/(lambda t) exceeds 2/beta in the first rounds, and the update then stretches the ball."""
     strong_convexity, smoothness, radius, lipschitz, sigma, t = 0.1, 1.0, 1.0, 1.0, 1.0, 2
     eta = 1 / (strong_convexity * t)
-    interval = Interval(-radius, radius)
+    interval = DiscretisedInterval(-radius, radius)
     inputs = np.linspace(-radius, radius, 21)
     rows = interval.projected((1 - eta * smoothness) * inputs, norm(scale=eta * sigma))
     return Erratum(

@@ -9,11 +9,11 @@ import numpy as np
 from scipy.stats import norm
 
 from dpfl.accounting.contraction import hockey_stick
-from dpfl.accounting.contraction.interval_kernels import Array, Interval
+from dpfl.accounting.contraction.interval_kernels import Array, DiscretisedInterval
 
 
 @dataclass(frozen=True)
-class OneDimension:
+class ExactFederatedSgd:
     """Algorithm 1 with m users a round on [-radius, radius], whose user i has slope +lipschitz or -lipschitz.
 
     Every other user's loss is curvature * w^2 / 2 (concave where negative). A round averages m gradients, each with
@@ -34,7 +34,7 @@ class OneDimension:
 
         Rounds s before t are left at zero: there the two laws are one.
         """
-        interval = Interval(-self.radius, self.radius, self.cells)
+        interval = DiscretisedInterval(-self.radius, self.radius, self.cells)
         noises = [norm(scale=eta * self.sigma / np.sqrt(self.m)) for eta in self.etas]
         steps = [
             interval.projected((1 - eta * self.curvature) * interval.points, noise)

@@ -8,10 +8,10 @@ from dpfl.papers.asoodeh2021.aggregator_runs import counted_runs, slopes, stand_
 from dpfl.papers.asoodeh2021.checks import all_checks
 from dpfl.papers.asoodeh2021.errata import all_errata
 from dpfl.reporting.evidence import checks_page, errata_page, table
-from dpfl.reporting.tables import Page, TableRecipe
+from dpfl.reporting.tables import TableLayout, TableRecipe
 
 
-def rates_page(data: pd.DataFrame) -> Page:
+def rates_page(data: pd.DataFrame) -> TableLayout:
     """Lay the exponents out for a reader."""
     body = pd.DataFrame(
         {
@@ -31,7 +31,7 @@ def rates_page(data: pd.DataFrame) -> Page:
     )
     notes = [f"Mean of the seeds' exponents ± half-width of the 90 % interval, {counted_runs(data)} seeds."]
     notes += [f"Stand-in data: {name}." for name in stand_ins(data)]
-    return Page(body, notes)
+    return TableLayout(body, notes)
 
 
 TABLES = {

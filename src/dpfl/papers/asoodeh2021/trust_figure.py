@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dpfl.experiments.trust_models.trust_settings import TRUST, Way
+from dpfl.experiments.trust_models.trust_settings import TRUST_MODEL, TrustAlgorithm
 from dpfl.papers.asoodeh2021.aggregator_runs import data_note, study
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
@@ -17,16 +17,18 @@ from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import mean_interval
 
 NAMES = {
-    Way.CENTRAL: "DP-SGD, fresh batches",
-    Way.CENTRAL_FULL: "DP gradient descent, full batches",
-    Way.LAST_MODEL: "projected one pass (asoodeh2021)",
-    Way.PNSGD: "PNSGD (asoodeh2020)",
-    Way.SHUFFLED: "minibatch, shuffled (lowy2021)",
-    Way.MINIBATCH: "minibatch (lowy2021)",
-    Way.AVERAGING: "federated averaging (bhaskar2025)",
-    Way.ASYNCHRONOUS: "asynchronous DP-SGD (vandijk2023)",
+    TrustAlgorithm.CENTRAL: "DP-SGD, fresh batches",
+    TrustAlgorithm.CENTRAL_FULL: "DP gradient descent, full batches",
+    TrustAlgorithm.LAST_MODEL: "projected one pass (asoodeh2021)",
+    TrustAlgorithm.PNSGD: "PNSGD (asoodeh2020)",
+    TrustAlgorithm.SHUFFLED: "minibatch, shuffled (lowy2021)",
+    TrustAlgorithm.MINIBATCH: "minibatch (lowy2021)",
+    TrustAlgorithm.AVERAGING: "federated averaging (bhaskar2025)",
+    TrustAlgorithm.ASYNCHRONOUS: "asynchronous DP-SGD (vandijk2023)",
 }
-COLOURS = dict(zip(dict.fromkeys(TRUST.values()), (style.BLACK, style.GREEN, style.ORANGE, style.BLUE), strict=True))
+COLOURS = dict(
+    zip(dict.fromkeys(TRUST_MODEL.values()), (style.BLACK, style.GREEN, style.ORANGE, style.BLUE), strict=True)
+)
 MARKERS = (*style.MARKERS, "*")
 TASK = ["dataset", "stand_in_for", "users", "clients", "optimum_accuracy_pct"]
 
@@ -72,9 +74,9 @@ def draw(table: pd.DataFrame) -> Figure:
 
 def _lines(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
     """Draw a metric against epsilon, a line a way."""
-    for number, way in enumerate(Way):
+    for number, way in enumerate(TrustAlgorithm):
         line = task[(task["way"] == way) & (task["epsilon"] < math.inf)].sort_values("epsilon")
-        look = {"color": COLOURS[TRUST[way]], "marker": MARKERS[number], "linestyle": style.DASHES[number % 7]}
+        look = {"color": COLOURS[TRUST_MODEL[way]], "marker": MARKERS[number], "linestyle": style.DASHES[number % 7]}
         axis.errorbar(line["epsilon"], line[metric], line[bar], label=way, **look)
     budgets = sorted(set(task["epsilon"]) - {math.inf})
     axis.set(xlabel="epsilon (replace one record, delta = 1e-5)", xscale="log")
@@ -86,9 +88,9 @@ def _legend(figure: Figure, axis: Axes) -> None:
     """Name the ways beside the panels, under whom each has to trust."""
     lines = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     entries = []
-    for trust in dict.fromkeys(TRUST.values()):
+    for trust in dict.fromkeys(TRUST_MODEL.values()):
         entries.append((Line2D([], [], linestyle="none"), f"{trust}:"))
-        entries += [(lines[way], NAMES[way]) for way in Way if TRUST[way] == trust]
+        entries += [(lines[way], NAMES[way]) for way in TrustAlgorithm if TRUST_MODEL[way] == trust]
     look = {"fontsize": 7, "title": "who has to be trusted", "title_fontsize": 8, "alignment": "left"}
     figure.legend(*zip(*entries, strict=True), loc="outside right upper", **look)
 

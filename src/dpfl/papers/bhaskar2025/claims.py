@@ -12,7 +12,7 @@ from dpfl.papers.bhaskar2025.distances import FIRST, NOISELESS, exponent
 from dpfl.papers.bhaskar2025.initialisation import COMMON, PER_CLIENT
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting.claims import Outcome, Verdict, counted, on_stand_in
-from dpfl.reporting.results import NotRun, Results
+from dpfl.reporting.results import NotRunError, Results
 
 MARGIN_PCT = 1.0  # by which one loss has to exceed another to count
 _COLUMN = ["dataset", "model", "epsilon"]
@@ -261,7 +261,7 @@ def _canaries(results: Results) -> tuple[int, str]:
     """Return how many claims canaries refute, runs that are known to be broken apart, and that in words."""
     try:
         rows = results.table("bhaskar2025", "canaries")
-    except NotRun:
+    except NotRunError:
         rows = pd.DataFrame()
     if rows.empty:
         return 0, "no canary has measured a lower bound here"

@@ -13,7 +13,7 @@ from scipy import stats
 from dpfl.accounting import dpsgd
 from dpfl.catalog import load
 from dpfl.engine.batches import steps_per_epoch
-from dpfl.reporting.tables import Page
+from dpfl.reporting.tables import TableLayout
 
 TRAINING_RECORDS = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000}
 
@@ -113,7 +113,7 @@ def _mean_epsilon(run: Training, law: Holders) -> float:
     return sum(chance * spent(run, number, "rdp") for number, chance in likely)
 
 
-def overlap_page(data: pd.DataFrame) -> Page:
+def overlap_page(data: pd.DataFrame) -> TableLayout:
     """Lay the budgets out for a reader."""
     body = pd.DataFrame(
         {
@@ -134,7 +134,7 @@ def overlap_page(data: pd.DataFrame) -> Page:
         "The most: the median, over draws of the clients' shares, of the largest number of clients of any record.",
         "Accounted for Poisson batches and for a server that sees what every client sends; add or remove one record.",
     ]
-    return Page(body, notes)
+    return TableLayout(body, notes)
 
 
 def _both(data: pd.DataFrame, which: str) -> pd.Series:

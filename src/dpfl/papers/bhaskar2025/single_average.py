@@ -9,7 +9,7 @@ import pandas as pd
 from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, UNDECIDED, measured_cells
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, numbers
 from dpfl.reporting.results import Results
-from dpfl.reporting.tables import Page
+from dpfl.reporting.tables import TableLayout
 
 FALL_PCT = 10.0  # points between the clients' own models and their average that count as a fall
 _KEY = ["dataset", "model", "epsilon"]
@@ -31,7 +31,7 @@ def last_column(results: Results) -> pd.DataFrame:
     return last[[*_KEY, *_KEPT, *_PRINT]].merge(first, on=_KEY)
 
 
-def last_column_page(cells: pd.DataFrame) -> Page:
+def last_column_page(cells: pd.DataFrame) -> TableLayout:
     """Lay the column out for a reader."""
     spread = ["" if math.isnan(half) else f" ± {half:.2f}" for half in cells["interval_pct"]]
     body = pd.DataFrame(
@@ -47,7 +47,7 @@ def last_column_page(cells: pd.DataFrame) -> Page:
             "Difference": numbers(cells["difference_pct"], "{:+.2f}"),
         }
     )
-    return Page(body, _notes(cells))
+    return TableLayout(body, _notes(cells))
 
 
 def _notes(cells: pd.DataFrame) -> list[str]:

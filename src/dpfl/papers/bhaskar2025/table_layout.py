@@ -8,7 +8,7 @@ import pandas as pd
 
 from dpfl.papers.bhaskar2025.identification import CHOSEN, DISCREPANCY_PCT, FREEDOM
 from dpfl.papers.bhaskar2025.published_cells import PUBLISHED_RUNS
-from dpfl.reporting.tables import Page
+from dpfl.reporting.tables import TableLayout
 
 MODEL_NAMES = {
     "cnn_relu": "CNN + ReLU",
@@ -19,7 +19,7 @@ MODEL_NAMES = {
 NOT_COMPARABLE = "not comparable"
 
 
-def identification_page(scores: pd.DataFrame) -> Page:
+def identification_page(scores: pd.DataFrame) -> TableLayout:
     """Lay the candidates out, of each model the best fit first."""
     body = pd.DataFrame(
         {
@@ -41,7 +41,7 @@ def identification_page(scores: pd.DataFrame) -> Page:
             ],
         }
     )
-    return Page(body, _identification_notes(scores))
+    return TableLayout(body, _identification_notes(scores))
 
 
 def numbers(values: pd.Series, form: str) -> list[str]:

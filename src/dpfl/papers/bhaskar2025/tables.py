@@ -24,7 +24,7 @@ from dpfl.papers.bhaskar2025.single_average import last_column, last_column_page
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, identification_page
 from dpfl.reporting.canary_table import canaries, canaries_page
 from dpfl.reporting.evidence import errata_page, table
-from dpfl.reporting.tables import Page, TableRecipe
+from dpfl.reporting.tables import TableLayout, TableRecipe
 
 _MARKS = {INSIDE: " (in)", OUTSIDE: " (out)", UNDECIDED: " (wide)", "": ""}
 
@@ -34,14 +34,14 @@ _LOST = {
 }
 
 
-def _page(cells: pd.DataFrame, column: Callable[[pd.Series], str]) -> Page:
+def _page(cells: pd.DataFrame, column: Callable[[pd.Series], str]) -> TableLayout:
     """Lay the cells out with one column a `column(cell)` and three lines a row: ours, published, difference."""
     lines = []
     for (dataset, model, epsilon), row in cells.groupby(["dataset", "model", "epsilon"], sort=False):
         head = {"dataset": dataset, "model": MODEL_NAMES[model], "ε": "none" if math.isinf(epsilon) else f"{epsilon:g}"}
         for kind, text in (("ours", _ours), ("published", _published), ("difference", _difference)):
             lines.append({**head, "": kind, **{column(cell): text(cell) for _, cell in row.iterrows()}})
-    return Page(pd.DataFrame(lines), _notes(cells))
+    return TableLayout(pd.DataFrame(lines), _notes(cells))
 
 
 def _ours(cell: pd.Series) -> str:
@@ -127,12 +127,12 @@ def _noise_note(cell: pd.Series) -> str:
     )
 
 
-def _splits_page(cells: pd.DataFrame) -> Page:
+def _splits_page(cells: pd.DataFrame) -> TableLayout:
     """Return Tables 2 to 4: one column a split (E, R)."""
     return _page(cells, lambda cell: f"({cell.local_epochs}, {cell.rounds})")
 
 
-def _clients_page(cells: pd.DataFrame) -> Page:
+def _clients_page(cells: pd.DataFrame) -> TableLayout:
     """Return Table 5: one column a number of clients."""
     return _page(cells, lambda cell: "central" if cell.clients == 1 else f"k = {cell.clients}")
 

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy import stats
 
 from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, REGRESSION, holm, paired, trials
-from dpfl.reporting.results import NotRun, Results
+from dpfl.reporting.results import NotRunError, Results
 
 TASK = ["dataset", "stand_in_for", "clients"]
 """What tells the regression tasks apart."""
@@ -64,7 +64,7 @@ def price(results: Results) -> pd.DataFrame:
     for keys, group in regression(results).groupby([*TASK, "noise", "algorithm"], sort=False):
         losses = group.pivot(index="seed", columns="epsilon", values="test_loss")
         if math.inf not in losses:
-            raise NotRun(
+            raise NotRunError(
                 "the price of privacy needs runs without it (epsilon .inf), which this configuration leaves out"
             )
         for epsilon in sorted(losses.columns[losses.columns < math.inf]):
@@ -125,7 +125,7 @@ def _against_free(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     for keys, group in runs.groupby(by, sort=False):
         pairs = group.pivot(index="seed", columns=["algorithm", "epsilon"], values="test_error_pct")
         if ("local", math.inf) not in pairs or "minibatch" not in pairs:
-            raise NotRun(
+            raise NotRunError(
                 "this table needs minibatch SGD, and local SGD without privacy (epsilon .inf), in one configuration"
             )
         for epsilon in pairs["minibatch"].columns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import reals
 from dpfl.accounting.shuffling.published_noise import _NEWTON_STEPS, Array, _checked, _require, _require_room
 
 
@@ -20,7 +20,7 @@ def clones_epsilon_as_printed(n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLik
     Raises ValueError naming the argument, `epsilon0` where that condition fails and `delta0` where no d fits.
     """
     n, epsilon0, delta = _checked(n, epsilon0, delta)
-    failures = (1 + np.exp(-epsilon0) / 2) * n * real("delta0", delta0, at_least=0)
+    failures = (1 + np.exp(-epsilon0) / 2) * n * reals("delta0", delta0, at_least=0)
     power = np.exp(epsilon0)
     root, rest = 8 * np.tanh(epsilon0 / 2) * np.sqrt(power / n), 8 * np.tanh(epsilon0 / 2) * power / n
     # In g = e^epsilon - 1 the equation reads g = root sqrt(ln(4/d)) + rest with d = delta - (g + 2) failures. Its

@@ -14,7 +14,7 @@ from dpfl.papers.lowy2021.trial_statistics import NOISES, REGRESSION, budget, no
 from dpfl.reporting.canary_table import canaries, canaries_page
 from dpfl.reporting.evidence import errata_page, table
 from dpfl.reporting.results import Results
-from dpfl.reporting.tables import Page, TableRecipe
+from dpfl.reporting.tables import TableLayout, TableRecipe
 
 _TESTS = (
     "±: 90 % interval of the mean difference within trials (Student's t). p: paired t-test, two-sided, "
@@ -23,7 +23,7 @@ _TESTS = (
 _SPENT = "ε spent: at most, by composing the privacy profile of the mechanism with exactly this noise."
 
 
-def _differences_page(data: pd.DataFrame) -> Page:
+def _differences_page(data: pd.DataFrame) -> TableLayout:
     """Lay the paired differences of the regression out."""
     body = pd.DataFrame(
         {
@@ -38,10 +38,10 @@ def _differences_page(data: pd.DataFrame) -> Page:
             **_compared(data, "{:+.3g} ± {:.2g}"),
         }
     )
-    return Page(body, ["Test loss in the target's unit squared.", _TESTS, _SPENT, *stand_in_notes(data)])
+    return TableLayout(body, ["Test loss in the target's unit squared.", _TESTS, _SPENT, *stand_in_notes(data)])
 
 
-def _mnist_page(data: pd.DataFrame) -> Page:
+def _mnist_page(data: pd.DataFrame) -> TableLayout:
     """Lay the paired differences of the classification out."""
     free = [f"{d:+.2f} ± {i:.2f}" for d, i in zip(data["free_difference"], data["free_interval"], strict=True)]
     body = pd.DataFrame(
@@ -61,7 +61,7 @@ def _mnist_page(data: pd.DataFrame) -> Page:
         }
     )
     notes = ["Misclassified test records in percent, pooled over the clients.", _TESTS, _SPENT]
-    return Page(body, [*notes, *stand_in_notes(data)])
+    return TableLayout(body, [*notes, *stand_in_notes(data)])
 
 
 def _compared(data: pd.DataFrame, form: str) -> dict[str, object]:
@@ -75,7 +75,7 @@ def _compared(data: pd.DataFrame, form: str) -> dict[str, object]:
     }
 
 
-def _price_page(data: pd.DataFrame) -> Page:
+def _price_page(data: pd.DataFrame) -> TableLayout:
     """Lay out what privacy costs."""
     differences = zip(data["difference"], data["interval"], data["free_test_loss"], strict=True)
     body = pd.DataFrame(
@@ -92,10 +92,10 @@ def _price_page(data: pd.DataFrame) -> Page:
         }
     )
     note = "Price: the mean difference within trials, with its 90 % interval, over the mean loss without privacy."
-    return Page(body, [note, _SPENT, *stand_in_notes(data)])
+    return TableLayout(body, [note, _SPENT, *stand_in_notes(data)])
 
 
-def _authors_page(data: pd.DataFrame) -> Page:
+def _authors_page(data: pd.DataFrame) -> TableLayout:
     """Lay out the comparison with the authors' logic."""
     known = data["authors_test_loss"].notna()
     near = (data["test_loss"] - data["authors_test_loss"]).abs() <= data["interval"]
@@ -117,7 +117,7 @@ def _authors_page(data: pd.DataFrame) -> Page:
         "asked for is not kept by minibatch SGD. For comparison only.",
         "±: 99 % interval of the difference of two means, five of the authors' trials at N = 3 and three at N = 10.",
     ]
-    return Page(body, [*notes, *stand_in_notes(data)])
+    return TableLayout(body, [*notes, *stand_in_notes(data)])
 
 
 def _noise(results: Results) -> pd.DataFrame:
@@ -132,7 +132,7 @@ def _noise(results: Results) -> pd.DataFrame:
     return spent.assign(times_looser=spent["epsilon"] / spent["epsilon_pld"])
 
 
-def _noise_page(data: pd.DataFrame) -> Page:
+def _noise_page(data: pd.DataFrame) -> TableLayout:
     """Lay the noise table out."""
     body = pd.DataFrame(
         {
@@ -153,7 +153,7 @@ def _noise_page(data: pd.DataFrame) -> Page:
         }
     )
     notes = ["Noise multiplier: standard deviation over the norm bound of one record's share in what is released."]
-    return Page(body, [*notes, _SPENT, *stand_in_notes(data)])
+    return TableLayout(body, [*notes, _SPENT, *stand_in_notes(data)])
 
 
 def _spent(epsilon: float) -> str:

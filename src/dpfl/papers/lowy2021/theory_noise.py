@@ -10,7 +10,7 @@ import pandas as pd
 from dpfl.accounting import gaussian_dp, isrl_dp
 from dpfl.papers.lowy2021.theory_runs import study
 from dpfl.reporting.results import Results
-from dpfl.reporting.tables import Page
+from dpfl.reporting.tables import TableLayout
 
 _SETTING = ["study", "algorithm", "epsilon", "delta", "records", "rounds"]
 
@@ -27,7 +27,7 @@ def data(results: Results) -> pd.DataFrame:
     return rows.assign(theorem=formula, theorem_spends=spent).reset_index(drop=True)
 
 
-def page(rows: pd.DataFrame) -> Page:
+def page(rows: pd.DataFrame) -> TableLayout:
     """Lay the ranges of each study, algorithm and budget out."""
     body = []
     for (name, algorithm, epsilon), group in rows.groupby(["study", "algorithm", "epsilon"], sort=False):
@@ -49,7 +49,7 @@ def page(rows: pd.DataFrame) -> Page:
         "Noise multiplier: standard deviation over the norm bound of one record's share of a message, sigma K / L."
     ]
     notes += ["Full batches, or each record once: both accountings are exact for the mechanism that runs."]
-    return Page(pd.DataFrame(body), notes)
+    return TableLayout(pd.DataFrame(body), notes)
 
 
 def _formula(row) -> float:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from dpfl.papers.lowy2021.theory_runs import FAMILY, by_seed, interval, plain_ticks, seeds_text, slope, study, worst
 from dpfl.reporting import style
 from dpfl.reporting.results import Results
-from dpfl.reporting.tables import Page
+from dpfl.reporting.tables import TableLayout
 
 STUDIES = {"rates_convex": "convex, worst of the family", "rates_strongly_convex": "strongly convex"}
 AXES = {"clients": "clients M = N", "records": "records n a client", "epsilon": "ε", "features": "features d"}
@@ -116,7 +116,7 @@ def slopes(results: Results) -> pd.DataFrame:
     return fits.reset_index(drop=True).assign(worse_than_start=counts["sum"], points=counts["size"])
 
 
-def slopes_page(fits: pd.DataFrame) -> Page:
+def slopes_page(fits: pd.DataFrame) -> TableLayout:
     """Lay the slopes out."""
     gap = np.abs(fits["slope"] - fits["exponent"])
     body = pd.DataFrame(
@@ -131,4 +131,6 @@ def slopes_page(fits: pd.DataFrame) -> Page:
         }
     )
     seeds = int(fits["seeds"].min())
-    return Page(body, [f"±: 90 % interval by the jackknife over {seeds} seeds. Synthetic data; tight noise is exact."])
+    return TableLayout(
+        body, [f"±: 90 % interval by the jackknife over {seeds} seeds. Synthetic data; tight noise is exact."]
+    )

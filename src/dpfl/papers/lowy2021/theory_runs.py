@@ -11,7 +11,7 @@ from matplotlib.ticker import NullLocator
 from scipy import stats
 
 from dpfl.papers.lowy2021.trial_statistics import LEVEL
-from dpfl.reporting.results import NotRun, Results
+from dpfl.reporting.results import NotRunError, Results
 
 EXPERIMENT = "ldp_theory"
 FAMILY = "scale"
@@ -24,7 +24,7 @@ def study(results: Results, name: str) -> pd.DataFrame:
     if "study" in runs:
         runs = runs[(runs["experiment"] == EXPERIMENT) & runs["study"].astype(str).str.startswith(name)]
     if runs.empty or "study" not in runs:
-        raise NotRun(f"no run of lowy2021's theory studies{f' {name}*' if name else ''} in this configuration")
+        raise NotRunError(f"no run of lowy2021's theory studies{f' {name}*' if name else ''} in this configuration")
     return runs[runs["status"] == "finished"].reset_index(drop=True)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpfl.reporting.results import NotRun, Results
+from dpfl.reporting.results import NotRunError, Results
 
 LEVEL = 0.90
 """Of every interval, as published."""
@@ -32,7 +32,7 @@ def trials(results: Results, experiment: str) -> pd.DataFrame:
     if not runs.empty:
         runs = runs[runs["experiment"] == experiment].dropna(axis="columns", how="all")
     if runs.empty:
-        raise NotRun(f"no run of lowy2021's {experiment} in this configuration")
+        raise NotRunError(f"no run of lowy2021's {experiment} in this configuration")
     runs = runs.astype({name: int for name in _WHOLE if name in runs})
     order = runs["noise"].map(list(NOISES).index)
     by = [name for name in ("dataset", "clients") if name in runs]

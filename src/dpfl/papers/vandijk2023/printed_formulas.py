@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpfl.accounting.arguments import real
+from dpfl.accounting.arguments import reals
 from dpfl.accounting.conversions import _group, _grown
 from dpfl.accounting.tradeoff.curves import _two_lines
 
@@ -24,7 +24,7 @@ def renyi_as_printed(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 
     Equals (2 - order) mu^2 / 2, negative from order 2 on: no divergence. Kept for comparison with `renyi`.
     """
-    return ((2 - real("order", order, above=0)) * real("mu", mu, at_least=0) ** 2 / 2)[()]
+    return ((2 - reals("order", order, above=0)) * reals("mu", mu, at_least=0) ** 2 / 2)[()]
 
 
 def epsilon_delta_as_printed(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
-from dpfl.files import file_sha256, unseal
+from dpfl.files import checked_content, file_sha256
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record_format import METADATA
 from dpfl.provenance.trace import lineage
@@ -86,7 +86,7 @@ def _check_checkpoints(seen: Audit, folder: Path) -> None:
     """Find damaged checkpoints, which training would not use."""
     for path in sorted(folder.rglob("*.pt")):
         seen.hashes[str(path)] = file_sha256(path)
-        if unseal(path.read_bytes()) is None:
+        if checked_content(path.read_bytes()) is None:
             seen.findings.append(Finding(str(path), "is damaged: training would start afresh", (path,)))
 
 

@@ -37,7 +37,7 @@ _INVERTED = "inversion of the moment generating function"
 
 
 @dataclass(frozen=True)
-class Interval:
+class EpsilonInterval:
     """Between which values a stated epsilon has to lie, and by which accountant."""
 
     least: float
@@ -72,7 +72,7 @@ class Step:
 
 
 @cache
-def poisson_rdp(*, noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> Interval:
+def poisson_rdp(*, noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> EpsilonInterval:
     """Return where Opacus's Renyi epsilon has to lie: at dp_accounting's, whose orders are others. Relation: add or
     remove one."""
     accountant = rdp.RdpAccountant()
@@ -83,29 +83,29 @@ def poisson_rdp(*, noise_multiplier: float, sample_rate: float, steps: int, delt
         epsilon = float(accountant.get_epsilon(delta))
     finally:
         absl.level = spoken
-    return Interval(0.98 * epsilon - 1e-3, 1.02 * epsilon + 1e-3, "dp_accounting's Renyi accountant")
+    return EpsilonInterval(0.98 * epsilon - 1e-3, 1.02 * epsilon + 1e-3, "dp_accounting's Renyi accountant")
 
 
 @cache
-def poisson_pld(*, noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> Interval:
+def poisson_pld(*, noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> EpsilonInterval:
     """Return where a PLD epsilon has to lie: within the error of Opacus's accountant of privacy random variables; where
     epsilon is too large for that, at most at the Renyi epsilon."""
     run = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps, "delta": delta}
     renyi = poisson_rdp(**run)
     if renyi.most > _LARGEST_PRV:
-        return Interval(0.0, renyi.most, renyi.accountant)
+        return EpsilonInterval(0.0, renyi.most, renyi.accountant)
     epsilon = float(dpsgd.epsilon(**run, accountant="prv"))
     slack = 2 * dpsgd.PRV_EPSILON_ERROR
-    return Interval(epsilon - slack, epsilon + slack / 2, "Opacus's PRV accountant")
+    return EpsilonInterval(epsilon - slack, epsilon + slack / 2, "Opacus's PRV accountant")
 
 
 @cache
-def poisson_pld_replaced(*, noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> Interval:
+def poisson_pld_replaced(*, noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> EpsilonInterval:
     """Return where a PLD epsilon has to lie that holds for replacing a record of Poisson samples."""
     return _inverted(((poisson_replaced(noise_multiplier, sample_rate), steps),), delta, dpsgd.INTERVAL)
 
 
-def gaussian(*, noise_multiplier: float, move: float, steps: int, delta: float) -> Interval:
+def gaussian(*, noise_multiplier: float, move: float, steps: int, delta: float) -> EpsilonInterval:
     """Return where epsilon of `steps` Gaussian mechanisms has to lie that a record moves by `move` norm bounds: at the
     closed form of Balle, Wang 2018, Theorem 8, solved here. Statements round up, so there is more room above."""
     shift = move * math.sqrt(steps) / noise_multiplier
@@ -114,10 +114,10 @@ def gaussian(*, noise_multiplier: float, move: float, steps: int, delta: float) 
         return float(gaussian_log_delta(np.array([epsilon]), np.array([shift]))[0]) - math.log(delta)
 
     if excess(0.0) <= 0:
-        return Interval(0.0, 1e-6, "the closed form")
+        return EpsilonInterval(0.0, 1e-6, "the closed form")
     largest = shift**2 + shift * math.sqrt(2 * math.log(1 / delta)) + 1
     epsilon = brentq(excess, 0.0, largest, xtol=1e-10)
-    return Interval(epsilon * (1 - 1e-3) - 1e-4, epsilon * (1 + 2e-3) + 2e-4, "the closed form")
+    return EpsilonInterval(epsilon * (1 - 1e-3) - 1e-4, epsilon * (1 + 2e-3) + 2e-4, "the closed form")
 
 
 def gaussian_sigma(epsilon: float, delta: float) -> float:
@@ -129,28 +129,28 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     return math.exp(-brentq(excess, -20.0, 10.0, xtol=1e-12))
 
 
-def laplace(*, noise_multiplier: float, move: float, delta: float) -> Interval:
+def laplace(*, noise_multiplier: float, move: float, delta: float) -> EpsilonInterval:
     """Return where epsilon of one Laplace mechanism has to lie, its deviation sqrt(2) scales: by the masses of its
     tails. The slack is that of the root."""
     shift = move * math.sqrt(2) / noise_multiplier
     if laplace_log_delta(0.0, shift) <= math.log(delta):
-        return Interval(0.0, 1e-6, "the tails of two Laplace laws")
+        return EpsilonInterval(0.0, 1e-6, "the tails of two Laplace laws")
     epsilon = brentq(lambda x: max(laplace_log_delta(x, shift), -1e3) - math.log(delta), 0.0, shift, xtol=1e-10)
-    return Interval(epsilon * (1 - 1e-6) - 1e-6, epsilon * (1 + 1e-6) + 1e-6, "the tails of two Laplace laws")
+    return EpsilonInterval(epsilon * (1 - 1e-6) - 1e-6, epsilon * (1 + 1e-6) + 1e-6, "the tails of two Laplace laws")
 
 
-def shuffled(*, noise_multiplier: float, move: float, clients: int, steps: int, delta: float) -> Interval:
+def shuffled(*, noise_multiplier: float, move: float, clients: int, steps: int, delta: float) -> EpsilonInterval:
     """Return where epsilon behind a trusted shuffler has to lie: at least that of the messages' mean, which can be
     computed from what is shuffled, and at most that of a client's own messages, from which the shuffle is computed."""
     run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta}
     mean, own = gaussian(**run, move=move / math.sqrt(clients)), gaussian(**run, move=move)
-    return Interval(mean.least, own.most, "the closed forms for trust in the server and in nobody")
+    return EpsilonInterval(mean.least, own.most, "the closed forms for trust in the server and in nobody")
 
 
 @cache
 def sampled_replacement(
     *, noise_multiplier: float, batch_size: int, records: int, steps: int, delta: float, replaced: str
-) -> Interval:
+) -> EpsilonInterval:
     """Return where epsilon of subsampled Gaussian steps under replace_one has to lie.
 
     `replaced`: "with_replacement" (a record fills Bin(K, 1/n) slots), "fixed_without_replacement" (one slot, with
@@ -169,20 +169,20 @@ def sampled_replacement(
 
 
 @cache
-def stepwise(steps: tuple[Step, ...], delta: float) -> Interval:
+def stepwise(steps: tuple[Step, ...], delta: float) -> EpsilonInterval:
     """Return where epsilon of steps of several kinds has to lie, one record replaced, each with the pair of laws that
     sampling without replacement makes of its noise (vandijk2023, section 4.2)."""
     return _inverted(tuple((each.profile(), each.count) for each in steps), delta, segments.INTERVAL)
 
 
-def hidden(run: Hidden, delta: float) -> Interval:
+def hidden(run: Hidden, delta: float) -> EpsilonInterval:
     """Return where epsilon of a model has to lie whose earlier models stay secret. Both routes solve the same equation
     without discretising anything, so the slack is that of two roots."""
     epsilon = hidden_epsilon(run, delta)
-    return Interval(epsilon * (1 - 1e-5) - 1e-6, epsilon * (1 + 1e-5) + 1e-6, "the recursion over rounds")
+    return EpsilonInterval(epsilon * (1 - 1e-5) - 1e-6, epsilon * (1 + 1e-5) + 1e-6, "the recursion over rounds")
 
 
-def _inverted(steps: tuple[tuple[Profile, int], ...], delta: float, grid: float) -> Interval:
+def _inverted(steps: tuple[tuple[Profile, int], ...], delta: float, grid: float) -> EpsilonInterval:
     """Return the interval around what steps spend, for an accountant that keeps losses on a grid.
 
     It splits each loss between its neighbours on the grid, masses under both laws kept: that adds at most grid^2/4 of
@@ -193,5 +193,5 @@ def _inverted(steps: tuple[tuple[Profile, int], ...], delta: float, grid: float)
     whole = Composition(steps, delta)
     least, most = whole.epsilon(), whole.epsilon(blur=grid * math.sqrt(count) / 2)
     if math.isnan(least + most):
-        return Interval(0.0, whole.bound, "Renyi divergences of the privacy profile")
-    return Interval(least * (1 - 2e-3) - 2e-4, most * (1 + 2e-3) + 2e-4, _INVERTED)
+        return EpsilonInterval(0.0, whole.bound, "Renyi divergences of the privacy profile")
+    return EpsilonInterval(least * (1 - 2e-3) - 2e-4, most * (1 + 2e-3) + 2e-4, _INVERTED)

@@ -16,7 +16,7 @@ from dpfl.files import record_path
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record import published_digest
 from dpfl.reporting import captions, claims, figures, tables
-from dpfl.reporting.results import NotRun, Results, not_run_table, read_csv, write_csv
+from dpfl.reporting.results import NotRunError, Results, not_run_table, read_csv, write_csv
 
 STAGES = ("tables", "figures", "claims")
 TOLERANCE = 1e-6
@@ -84,7 +84,7 @@ def _undrawn(paper: str, name: str, results: Results, scratch: Path) -> list[Pat
     path = scratch / f"{paper}_{name}.csv"
     try:
         data = module(paper, "figures").FIGURES[name].data(results)
-    except NotRun as reason:
+    except NotRunError as reason:
         data = not_run_table(reason)
     write_csv(data, path)
     return [path, captions.write("figures", paper, name, path)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from dpfl.data.loading import load_about
+from dpfl.data.loading import load_description
 from dpfl.engine.memory_budget import with_memory
 from dpfl.errors import InputError
 from dpfl.experiments import protocol
@@ -33,7 +33,7 @@ _NOISE_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
-class Run:
+class Rerun:
     """One run of a sweep, its row in the run table, and the record of that table."""
 
     sweep: Sweep
@@ -78,7 +78,7 @@ def check_reruns(
     says so. Runs whose data are not here, or that take too long, are noted.
     """
     data = root / config["data"]["folder"]
-    possible: list[Run] = []
+    possible: list[Rerun] = []
     skipped: dict[str, int] = {}
     for run in _runs(root, Path(root / "results" / config["scale"]), sweeps):
         if reason := _hindrance(run, data):
@@ -106,7 +106,7 @@ def check_reruns(
         seen.notes.append(f"could not be trained again here: {number} runs ({reason})")
 
 
-def _runs(root: Path, folder: Path, sweeps: list[Sweep]) -> Iterator[Run]:
+def _runs(root: Path, folder: Path, sweeps: list[Sweep]) -> Iterator[Rerun]:
     """Yield every run that is there, in the grid's order."""
     for sweep in sweeps:
         path = run_table(folder, sweep.paper, sweep.name)
@@ -116,10 +116,10 @@ def _runs(root: Path, folder: Path, sweeps: list[Sweep]) -> Iterator[Run]:
         for cell in sweep.cells:
             for row in rows:
                 if all(name not in row or same(row[name], str(value)) for name, value in _plain(cell)):
-                    yield Run(sweep, cell, row, path, record)
+                    yield Rerun(sweep, cell, row, path, record)
 
 
-def _hindrance(run: Run, data: Path) -> str:
+def _hindrance(run: Rerun, data: Path) -> str:
     """Return why a run cannot be trained again here, or nothing."""
     folders = Folders.of(data, run.sweep.dataset)
     needed = [folders.arrays, folders.features] if run.sweep.needs_features else [folders.arrays]
@@ -132,7 +132,7 @@ def _hindrance(run: Run, data: Path) -> str:
     return ""
 
 
-def _again(run: Run, data: Path) -> tuple[pd.Series, pd.Series]:
+def _again(run: Rerun, data: Path) -> tuple[pd.Series, pd.Series]:
     """Return the calibration's row and the run table's row, made again."""
     code = protocol.load(run.sweep.algorithm)
     there = replace(run.sweep, machine={**run.sweep.machine, "device": run.device})
@@ -140,11 +140,11 @@ def _again(run: Run, data: Path) -> tuple[pd.Series, pd.Series]:
     alone = replace(family, seeds=(int(run.row["seed"]),))
     folders = Folders.of(data, alone.dataset)
     # The noise is the family's: it may look at the first seed's partition.
-    noise = code.calibrate(family, load_about(folders.arrays))
+    noise = code.calibrate(family, load_description(folders.arrays))
     return noise.iloc[0], code.train(alone, folders, noise, None, lambda done, total: None).iloc[0]
 
 
-def _compare(run: Run, noise: pd.Series, again: pd.Series) -> Iterator[str]:
+def _compare(run: Rerun, noise: pd.Series, again: pd.Series) -> Iterator[str]:
     """Yield where a run differs from the one trained again."""
     calibrated, stated = float(noise["noise_multiplier"]), float(run.row["noise_multiplier"])
     if not agree(calibrated, stated, _NOISE_TOLERANCE):

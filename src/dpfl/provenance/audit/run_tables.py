@@ -10,8 +10,8 @@ from dpfl.files import record_path
 from dpfl.grid.expansion import run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit.findings import Audit, Finding
-from dpfl.provenance.audit.second_accountant import PRIVACY, Statement, interval
-from dpfl.provenance.cell_trace import Row, identity, plain, read_rows, same
+from dpfl.provenance.audit.second_accountant import PRIVACY, StatedPrivacy, interval
+from dpfl.provenance.cell_trace import Row, plain, read_rows, run_key, same
 
 _BY_ROUND = "_by_round"
 _UNREADABLE = (KeyError, ValueError, ArithmeticError)
@@ -20,7 +20,7 @@ _CHOSEN_LATER = f"{PRIVACY}clip_norm"
 
 def check_runs(
     seen: Audit, root: Path, scale: str, sweeps: list[Sweep], *, all_seeds: bool = False
-) -> dict[Statement, Path]:
+) -> dict[StatedPrivacy, Path]:
     """Check every run table of the sweeps that is there; return their statements, each once, with a table of it.
 
     With `all_seeds` a family of sweeps that has begun must have every seed. Without, seeds may be missing after the
@@ -29,7 +29,7 @@ def check_runs(
     """
     missing: dict[Path, Sweep] = {}
     last: dict[tuple[str, str], int] = {}
-    known: dict[Statement, Path] = {}
+    known: dict[StatedPrivacy, Path] = {}
     tables: dict[Path, dict[str, list[Row]]] = {}
     for sweep in sweeps:
         path = run_table(root / "results" / scale, sweep.paper, sweep.name)
@@ -47,7 +47,7 @@ def check_runs(
         problems = against_grid(runs, sweep) + against_noise(runs, noise) + against_itself(runs)
         for run in (each for each in runs if f"{PRIVACY}mechanism" in each):
             try:
-                known.setdefault(Statement.of(run, sweep.settings), path)
+                known.setdefault(StatedPrivacy.of(run, sweep.settings), path)
             except _UNREADABLE as error:
                 problems.append(f"has a privacy statement that cannot be read: {error}")
         for problem in dict.fromkeys(problems):
@@ -135,7 +135,7 @@ def against_itself(runs: list[Row]) -> list[str]:
     return problems
 
 
-def check_epsilons(root: Path, known: Iterable[tuple[Statement, Path]]) -> Audit:
+def check_epsilons(root: Path, known: Iterable[tuple[StatedPrivacy, Path]]) -> Audit:
     """Compare every epsilon that is stated with another accountant's; say of which mechanisms there is none, and of
     which it knows bounds only."""
     seen, unknown, bounded = Audit(), set(), set()
@@ -168,7 +168,7 @@ def check_epsilons(root: Path, known: Iterable[tuple[Statement, Path]]) -> Audit
 
 def _keys(run: Row, row: Row) -> set[str]:
     """Return the columns by which a run and its calibration know each other."""
-    known = set(identity(run)) & set(row) - {"noise_multiplier", "seed"}
+    known = set(run_key(run)) & set(row) - {"noise_multiplier", "seed"}
     return _telling({name: row[name] for name in known if not name.startswith(PRIVACY)})
 
 

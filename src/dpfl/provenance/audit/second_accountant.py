@@ -32,7 +32,7 @@ _LOGISTIC_CURVATURE = 0.25
 
 
 @dataclass(frozen=True)
-class Statement:
+class StatedPrivacy:
     """What of a run's privacy statement, and of its settings, decides its epsilon; None where it states none.
 
     `facts` are settings by name, as text; `strategy` is the definition of the run's, as JSON.
@@ -59,7 +59,7 @@ class Statement:
     preparation_epsilon: float
 
     @classmethod
-    def of(cls, run: Row, settings: Mapping[str, Any]) -> Statement:
+    def of(cls, run: Row, settings: Mapping[str, Any]) -> StatedPrivacy:
         """Return the statement of a row of a run table, and of its sweep's settings."""
         rate, records = float(run[f"{PRIVACY}sample_rate"]), int(float(run[f"{PRIVACY}records"]))
         local = run[f"{PRIVACY}mechanism"] == _PER_CLIENT and run.get("algorithm") == "local"
@@ -101,18 +101,18 @@ def _stated(epsilon: str) -> float | None:
     return None if math.isnan(float(epsilon)) else float(epsilon)
 
 
-def interval(stated: Statement, which: str) -> independent_epsilon.Interval | None:
+def interval(stated: StatedPrivacy, which: str) -> independent_epsilon.EpsilonInterval | None:
     """Return where another accountant puts `which` epsilon ("rdp", "pld" or "contraction") of a statement; None where
     it has no word.
 
     Statements without noise, or about statistics without noise, have to say that epsilon is infinite.
     """
     if stated.noise_multiplier == 0:
-        return independent_epsilon.Interval(math.inf, math.inf, "no noise, no guarantee")
+        return independent_epsilon.EpsilonInterval(math.inf, math.inf, "no noise, no guarantee")
     if which == "contraction":
         return independent_epsilon.hidden(_hidden(stated), stated.delta)
     if dict(stated.facts).get("preparation") in _EXACT:
-        return independent_epsilon.Interval(math.inf, math.inf, "statistics without noise, no guarantee")
+        return independent_epsilon.EpsilonInterval(math.inf, math.inf, "statistics without noise, no guarantee")
     run = {"noise_multiplier": stated.noise_multiplier, "steps": stated.steps, "delta": stated.delta}
     poisson = stated.sampling in (Sampling.POISSON, Sampling.SHUFFLED)
     if stated.mechanism == _SUBSAMPLED and poisson and stated.neighbouring != Neighbouring.REPLACE_ONE:
@@ -141,7 +141,7 @@ def interval(stated: Statement, which: str) -> independent_epsilon.Interval | No
     return None
 
 
-def _gaussian(stated: Statement, run: dict[str, Any]) -> independent_epsilon.Interval | None:
+def _gaussian(stated: StatedPrivacy, run: dict[str, Any]) -> independent_epsilon.EpsilonInterval | None:
     """Return the interval of Gaussian noise on a client's, a user's or all records."""
     move = _MOVES[Neighbouring(stated.neighbouring)]
     if stated.sampling == Sampling.FULL:
@@ -160,7 +160,7 @@ def _gaussian(stated: Statement, run: dict[str, Any]) -> independent_epsilon.Int
     return None
 
 
-def _per_client(stated: Statement, run: dict[str, Any]) -> independent_epsilon.Interval | None:
+def _per_client(stated: StatedPrivacy, run: dict[str, Any]) -> independent_epsilon.EpsilonInterval | None:
     """Return the interval of a client's own noisy messages."""
     whole = stated.batch_size >= stated.records and stated.sampling == Sampling.FIXED
     if whole or stated.sampling == Sampling.FULL:
@@ -174,7 +174,7 @@ def _per_client(stated: Statement, run: dict[str, Any]) -> independent_epsilon.I
     )
 
 
-def _hidden(stated: Statement) -> Hidden:
+def _hidden(stated: StatedPrivacy) -> Hidden:
     """Return the run behind an epsilon by contraction."""
     facts = dict(stated.facts)
     single = stated.mechanism in _EVERY_GRADIENT  # asoodeh2020: one record a step
@@ -198,7 +198,7 @@ def _hidden(stated: Statement) -> Hidden:
     )
 
 
-def _steps(stated: Statement) -> tuple[independent_epsilon.Step, ...]:
+def _steps(stated: StatedPrivacy) -> tuple[independent_epsilon.Step, ...]:
     """Return what a run of vandijk2023 releases: its preparation, and rounds whose noise and batches change as the
     strategy says, in parts of equal length."""
     facts, strategy = dict(stated.facts), json.loads(stated.strategy)

@@ -24,7 +24,7 @@ QUICK_SECONDS = 20.0
 _CHUNK = 8
 
 
-def extend(seen: Audit, folder: Path, *, quick: bool = False, rerun: int = 0, seed: int = 0) -> None:
+def verify_results(seen: Audit, folder: Path, *, quick: bool = False, rerun: int = 0, seed: int = 0) -> None:
     """Add to an audit of results/<scale>: run tables against grid, noise and accountants; tables, figures and verdicts
     made again, on all processors; and `rerun` runs trained again, drawn by `seed`.
 

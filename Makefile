@@ -5,7 +5,6 @@ VALIDATOR := .venv-validator
 CONFIG ?=
 PROFILE ?= default
 SCALE ?= demo
-PARANOID ?=
 RERUN ?=
 SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -28,7 +27,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | as published
-	@dpfl run --scale $@ --profile $(PROFILE) $(if $(CONFIG),--config "$(CONFIG)") $(if $(PARANOID),--paranoid)
+	@dpfl run --scale $@ --profile $(PROFILE) $(if $(CONFIG),--config "$(CONFIG)")
 	@dpfl report --config results/$@/config.yaml
 	@dpfl crate results/$@
 

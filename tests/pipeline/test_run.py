@@ -58,12 +58,12 @@ def test_a_snakemake_that_was_killed_is_told_with_the_command_to_continue(tmp_pa
     ("options", "again"),
     [
         ([], "make demo"),
-        (["--scale", "paper", "--profile", "slurm", "--paranoid"], "make paper PROFILE=slurm PARANOID=1"),
+        (["--scale", "paper", "--profile", "slurm"], "make paper PROFILE=slurm"),
         (["--config", "my own.yaml"], "make demo 'CONFIG=my own.yaml'"),
     ],
 )
 def test_the_command_to_continue_is_the_one_that_was_given(monkeypatch, options, again):
     told = []
-    monkeypatch.setattr(run, "run", lambda arguments, again, paranoid: told.append(again) or 0)
+    monkeypatch.setattr(run, "run", lambda arguments, again: told.append(again) or 0)
     assert CliRunner().invoke(app, ["run", *options]).exit_code == 0
     assert told == [again]

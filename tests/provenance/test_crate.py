@@ -74,7 +74,7 @@ def test_results_made_anew_since_are_a_note_and_no_finding(crate):
         "results/demo.crate.zip is of an earlier state of 1 files, as results/demo/table.csv: "
         "dpfl crate results/demo writes it anew"
     ]
-    input_checks._listed.cache_clear()
+    input_checks._outputs.cache_clear()
     assert write(Path("results/demo")) == (crate, True)
     assert audit(Path("results/demo")).notes == []
 

@@ -85,7 +85,7 @@ KINDS = {
 
 def stage(name: str):
     """Run one stage as a process of its own would, knowing nothing of earlier ones."""
-    input_checks._listed.cache_clear()
+    input_checks._outputs.cache_clear()
     trace.writers.cache_clear()
     return CliRunner().invoke(app, list(STAGES[name]))
 

@@ -89,7 +89,6 @@ def run(
     scale: Annotated[str, typer.Option("--scale", help="demo, quick or paper")] = "demo",
     config: Annotated[Path | None, typer.Option("--config", help="your own settings, laid over config.yaml")] = None,
     profile: Annotated[str, typer.Option("--profile", help="a folder of workflow/profiles")] = "default",
-    paranoid: Annotated[bool, typer.Option("--paranoid", help="hash every input, however old it looks")] = False,
     more: Annotated[list[str] | None, typer.Argument(help="options for Snakemake, after --")] = None,
 ) -> None:
     """Run the workflow to its end, one run at a time; continue where an earlier run stopped, however it stopped."""
@@ -100,10 +99,9 @@ def run(
     named = {
         "CONFIG": config,
         "PROFILE": profile if profile != "default" else None,
-        "PARANOID": 1 if paranoid else None,
     }
     again = shlex.join(["make", scale, *(f"{name}={value}" for name, value in named.items() if value)])
-    raise typer.Exit(run_workflow(arguments, again=again, paranoid=paranoid))
+    raise typer.Exit(run_workflow(arguments, again=again))
 
 
 @app.command(epilog="Example: dpfl status --config results/demo/config.yaml")

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpfl.pipeline.lock import is_stale, only_run
-from dpfl.provenance.input_checks import PARANOID
 
 _LOGS = Path(".snakemake") / "log"
 _LAST_LINES = 5
@@ -19,12 +18,12 @@ _FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
 _LOG = re.compile(r"^ +log: (.+?)(?: \(check log file\(s\) for error details\))?$", re.MULTILINE)
 
 
-def run(arguments: list[str], *, again: str, paranoid: bool = False) -> int:
+def run(arguments: list[str], *, again: str) -> int:
     """Run Snakemake with `arguments` in the working folder; return its exit status.
 
     Raises InputError where another run is at work here. A lock that a killed run left is removed first. On failure the
     last lines on standard error name the rules that failed, what their logs end with, and `again`, the command to
-    continue with. `paranoid`: every stage hashes its inputs, however old they look.
+    continue with.
     """
     snakemake = [sys.executable, "-m", "snakemake", *arguments]
     with only_run() as lock:
@@ -33,7 +32,7 @@ def run(arguments: list[str], *, again: str, paranoid: bool = False) -> int:
             subprocess.run([*snakemake, "--unlock"], check=False, capture_output=True)
         before = set(_LOGS.glob("*.snakemake.log"))
         own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
-        environment = {**os.environ, "PATH": own, **({PARANOID: "1"} if paranoid else {})}
+        environment = {**os.environ, "PATH": own}
         process = subprocess.Popen(snakemake, env=environment, pass_fds=[lock])
         status = _wait(process)
         if status < 0:

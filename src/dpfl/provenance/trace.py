@@ -1,4 +1,4 @@
-"""Where a file comes from: the records, followed from an output back to the raw data."""
+"""Follow the records from an output back to the raw data."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Node:
 
 
 def lineage(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
-    """Yield every record below `folder` (results/<scale>, wherever it lies) and those of the stages before, each once.
+    """Yield every record below `folder` (results/<scale> of some project) and those of the stages before, each once.
 
-    In place of a record that cannot be read comes the error that says so. Raises InputError where there is no record.
+    An InputError takes the place of a record that cannot be read. Raises InputError where there is no record.
     """
     root = folder.absolute().parents[1]
     waiting = sorted(folder.absolute().rglob("*.record.json"))
@@ -60,6 +60,11 @@ def lineage(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
             yield place, record
             sources = {(root / entry["path"]).parent for entry in record["inputs"]}
             waiting += [each for source in sorted(sources) for each in sorted(source.glob("*.record.json"))]
+
+
+def readable_records(folder: Path) -> dict[Path, dict[str, Any]]:
+    """Return every record of `lineage(folder)` that can be read, by its path."""
+    return {place: record for place, record in lineage(folder) if not isinstance(record, InputError)}
 
 
 def project_of(path: Path) -> tuple[Path, str]:

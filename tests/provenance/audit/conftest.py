@@ -38,7 +38,7 @@ TRAIN, TEST = 700, 100
 
 def forget():
     """Forget what this process knows of records: the stages run in processes of their own."""
-    input_checks._listed.cache_clear()
+    input_checks._outputs.cache_clear()
     trace.writers.cache_clear()
 
 

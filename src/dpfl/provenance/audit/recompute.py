@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from dpfl.catalog import keys, module
-from dpfl.files import record_path
+from dpfl.files import is_regular, record_path
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record import published_digest
 from dpfl.reporting import captions, claims, figures, tables
@@ -38,7 +38,7 @@ def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audi
     if paper not in keys():
         _add(seen, root, path, f"has a record that names no paper but {paper!r}")
         return seen
-    if not all((root / output["path"]).exists() for output in record["outputs"]):
+    if not all(is_regular(root / each["path"]) for each in (*record["outputs"], *_run_tables(record))):
         return seen  # the hashes have found that
     if record["source"].get("published", published_digest(paper)) != published_digest(paper):
         _add(seen, root, path, f"was made from another paper.yaml of {paper} than the one there now")
@@ -70,13 +70,18 @@ def _compare_all(seen: Audit, root: Path, path: Path, made: list[Path], record: 
 def _again(root: Path, record: dict[str, Any], scratch: Path, pictures: bool) -> list[Path]:
     """Return what the stage wrote, made again below `scratch`, the CSV first."""
     paper, name = record["settings"]["paper"], record["settings"].get("name")
-    runs = tuple(root / entry["path"] for entry in record["inputs"] if "/runs/" in entry["path"])
+    runs = tuple(root / entry["path"] for entry in _run_tables(record))
     results = Results(root / Path(record["outputs"][0]["path"]).parents[1], {paper: runs})
     if record["stage"] == "claims":
         return claims.write(paper, claims.evaluate(paper, results), scratch)
     if record["stage"] == "tables":
         return tables.make(paper, name, results, scratch)
     return figures.make(paper, name, results, scratch) if pictures else _undrawn(paper, name, results, scratch)
+
+
+def _run_tables(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the run tables among a record's inputs."""
+    return [entry for entry in record["inputs"] if "/runs/" in entry["path"]]
 
 
 def _undrawn(paper: str, name: str, results: Results, scratch: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What a run will need, before it starts."""
+"""Plan, run and watch the workflow."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ PROBE_SECONDS = 20.0
 @app.command(epilog="Example: dpfl plan --scale paper --profile slurm")
 def plan(
     scale: Annotated[str | None, typer.Option("--scale", help="demo, quick or paper; else the configuration's")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="your own settings, laid over config.yaml")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="your own settings, over config.yaml")] = None,
     profile: Annotated[str, typer.Option("--profile", help="a folder of workflow/profiles")] = "default",
     at_once: Annotated[int | None, typer.Option("--at-once", min=1, help="jobs that run at the same time")] = None,
     measure: Annotated[bool, typer.Option("--measure", help="time this machine first, for 20 seconds")] = False,
-    fit: Annotated[bool, typer.Option("--fit", help="write costs.csv anew from this machine and results/*")] = False,
+    fit: Annotated[bool, typer.Option("--fit", help="rewrite costs.csv from this machine and results/*")] = False,
 ) -> None:
-    """Show jobs, core-hours, GPU-hours, memory and time on the clock of a run, before anything starts.
+    """Show jobs, core-hours, GPU-hours, memory and wall time of a run before it starts.
 
-    Unit costs are those of the machine that costs.csv was measured on: training steps of image models timed there,
-    other algorithms fitted to finished sweeps. --measure times this machine's training steps instead, and stretches the
+    Unit costs are those of the machine that costs.csv was measured on: training steps of image models were timed there,
+    other experiments fitted to finished sweeps. --measure times this machine's training steps instead and scales the
     rest by the same factor; for training.device cuda it times the GPU.
     """
-    from dpfl.pipeline.plan import lines, place
+    from dpfl.pipeline.plan import lines, machines_of
 
-    resolved = _laid_over(config, scale)
+    resolved = _overlaid(config, scale)
     units = cost.table()
     if fit:
         units = _fitted()
     if measure:
         units = _measured(units, resolved["training"]["device"])
-    where = place(profile, resolved["training"]["threads"], resolved["training"]["device"], at_once)
+    where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"], at_once)
     for line in lines(resolved, where, units):
         print(line)
 
 
-def _laid_over(config: Path | None, scale: str | None) -> dict:
+def _overlaid(config: Path | None, scale: str | None) -> dict:
     """Return the configuration as Snakemake sees it: config.yaml, then `config`, then the scale."""
     base = configuration.read(DEFAULT_CONFIG)
     if config is not None:
@@ -69,7 +69,7 @@ def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.Un
 
 
 def _fitted() -> dict[str, cost.UnitCost]:
-    """Write the table anew, and return it."""
+    """Rewrite costs.csv, and return its units."""
     from dpfl.pipeline import cost_fitting, cost_timing
 
     known = {kind: unit for kind, unit in cost.table().items()} | cost_timing.measure(
@@ -87,11 +87,11 @@ def _fitted() -> dict[str, cost.UnitCost]:
 @app.command(epilog="Example: dpfl run --scale demo")
 def run(
     scale: Annotated[str, typer.Option("--scale", help="demo, quick or paper")] = "demo",
-    config: Annotated[Path | None, typer.Option("--config", help="your own settings, laid over config.yaml")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="your own settings, over config.yaml")] = None,
     profile: Annotated[str, typer.Option("--profile", help="a folder of workflow/profiles")] = "default",
     more: Annotated[list[str] | None, typer.Argument(help="options for Snakemake, after --")] = None,
 ) -> None:
-    """Run the workflow to its end, one run at a time; continue where an earlier run stopped, however it stopped."""
+    """Run the workflow to its end; continue where an earlier run stopped, however it stopped."""
     from dpfl.pipeline.run import run as run_workflow
 
     overlay = ["--configfile", str(config)] if config else []
@@ -106,7 +106,7 @@ def run(
 
 @app.command(epilog="Example: dpfl status --config results/demo/config.yaml")
 def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Show what is done of each stage; which sweeps run, wait, failed or can be resumed; and the time left."""
+    """Show which stages are done; which sweeps run, wait, failed or can be resumed; and the time left."""
     from dpfl.pipeline.status import lines
 
     for line in lines(configuration.read(config)):

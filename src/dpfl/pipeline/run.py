@@ -1,4 +1,4 @@
-"""A run of the workflow as people start it: one at a time, unlocked where it was killed, with a clear last word."""
+"""Run the workflow: one run at a time, unlocked after a kill, with the cause of a failure at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(arguments: list[str], *, again: str) -> int:
     """Run Snakemake with `arguments` in the working folder; return its exit status.
 
     Raises InputError where another run is at work here. A lock that a killed run left is removed first. On failure the
-    last lines on standard error name the rules that failed, what their logs end with, and `again`, the command to
+    last lines on standard error name the rules that failed, the end of their logs, and `again`, the command to
     continue with.
     """
     snakemake = [sys.executable, "-m", "snakemake", *arguments]
@@ -59,7 +59,7 @@ def explain(log: str) -> Iterator[str]:
 
 
 def _wait(process: subprocess.Popen) -> int:
-    """Wait for Snakemake, which hears of SIGTERM and Ctrl-C too; a second signal goes on to it like the first."""
+    """Wait for Snakemake; pass SIGTERM on to it, each time it comes."""
 
     def forward(number: int, _frame: object) -> None:
         process.send_signal(number)

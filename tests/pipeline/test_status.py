@@ -89,4 +89,4 @@ def test_the_time_left_goes_by_sweeps_of_the_same_kind(sweep, tmp_path):
     lines = list(status.lines(resolved))
     assert lines[0].startswith(f"bhaskar2025: sweeps 1/{2 + len(others)}, tables 0/")
     assert "no run is in progress here" in lines
-    assert lines[-1].startswith(f"left, one job at a time: about 2 min, and {len(others)} sweeps of which none")
+    assert lines[-1].startswith(f"left, one job at a time: about 2 min, and {len(others)} sweeps of families")

@@ -1,4 +1,4 @@
-"""What the commands share: the application, their options, where results lie."""
+"""Define the application and the options that commands share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from dpfl.files import replacing
 
 app = typer.Typer(
-    help="`dpfl`: the stages of the pipeline as commands, and what people ask of its results.",
+    help="Reproduce five papers on private federated learning: run the stages, and ask about the results.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -31,7 +31,7 @@ def results_folder(config: dict[str, Any]) -> Path:
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write a table of the pipeline, whole or not at all; the same rows give the same bytes, compressed or not."""
+    """Write a table of the pipeline, completely or not at all; the same rows give the same bytes, compressed or not."""
     from dpfl.reporting.results import write_csv
 
     text = io.StringIO()

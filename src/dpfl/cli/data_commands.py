@@ -1,4 +1,4 @@
-"""The stages that make data, features, noise and runs."""
+"""Fetch data, unpack them, and compute features: the first stages of the pipeline."""
 
 from __future__ import annotations
 

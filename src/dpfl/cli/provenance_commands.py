@@ -45,7 +45,7 @@ def trace(
     from dpfl.provenance import trace_view
 
     if as_json:
-        print(json.dumps({"rows": rows, **trace_view.plain(top, root)}, indent=1, ensure_ascii=False))
+        print(json.dumps({"rows": rows, **trace_view.as_json(top, root)}, indent=1, ensure_ascii=False))
     else:
         from rich.console import Console
 
@@ -68,22 +68,22 @@ def audit(
     from dpfl.provenance.audit.findings import remove_damaged
     from dpfl.provenance.trace import readable_records
 
-    seen = check(folder)
+    report = check(folder)
     if not files_only:
         from dpfl.provenance.audit.verify_results import verify_results
 
         try:
-            verify_results(seen, folder, quick=quick, rerun=rerun, seed=seed)
+            verify_results(report, folder, quick=quick, rerun=rerun, seed=seed)
         except _UNUSABLE as error:
-            if not seen.findings:
+            if not report.findings:
                 raise
-            seen.notes.append(f"not all could be recomputed from damaged files: {' '.join(str(error).split())}")
-    for line in seen.lines():
+            report.notes.append(f"not all could be recomputed from damaged files: {' '.join(str(error).split())}")
+    for line in report.lines():
         print(line)
     if rebuild:
-        removed = remove_damaged(seen, folder.absolute().parents[1], readable_records(folder))
+        removed = remove_damaged(report, folder.absolute().parents[1], readable_records(folder))
         print(f"{removed} files deleted; run make to have them made again")
-    if seen.findings:
+    if report.findings:
         raise typer.Exit(1)
 
 

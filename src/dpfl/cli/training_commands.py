@@ -1,4 +1,4 @@
-"""By what the commands do."""
+"""Calibrate noise and train: the stages between features and tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpfl.provenance.record import StageRecorder
 
 @app.command(epilog="Example: dpfl account --paper bhaskar2025")
 def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant beside it."""
+    """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant."""
     from dpfl.data.loading import load_description
     from dpfl.engine.memory_budget import on_cpu
 

@@ -32,37 +32,37 @@ def audit(folder: Path) -> Audit:
     there is no record below `folder`.
     """
     root = folder.absolute().parents[1]
-    seen = Audit()
+    report = Audit()
     read: dict[Path, dict[str, Any]] = {}
     for place, record in lineage(folder):
         if isinstance(record, InputError):
-            seen.findings.append(Finding(os.path.relpath(place, root), str(record), (place,)))
+            report.findings.append(Finding(os.path.relpath(place, root), str(record), (place,)))
         else:
             read[place] = record
-            _check_outputs(seen, place, record)
+            _check_outputs(report, place, record)
     for place, record in read.items():
-        _check_inputs(seen, root, folder.name, place, record)
-    _check_checkpoints(seen, root / "checkpoints" / folder.name)
-    _check_crate(seen, root, folder.absolute().with_name(f"{folder.name}.crate.zip"))
-    return seen
+        _check_inputs(report, root, folder.name, place, record)
+    _check_checkpoints(report, root / "checkpoints" / folder.name)
+    _check_crate(report, root, folder.absolute().with_name(f"{folder.name}.crate.zip"))
+    return report
 
 
-def _check_outputs(seen: Audit, place: Path, record: dict[str, Any]) -> None:
+def _check_outputs(report: Audit, place: Path, record: dict[str, Any]) -> None:
     """Hash the files that a stage wrote; they are in the folder of its record, wherever that was moved."""
     paths = [place.with_name(Path(output["path"]).name) for output in record["outputs"]]
     for output, path in zip(record["outputs"], paths, strict=True):
         if not is_regular(path):
             problem = "is no regular file" if path.is_symlink() or path.exists() else "is missing"
-            seen.findings.append(Finding(output["path"], problem, (place, *paths)))
+            report.findings.append(Finding(output["path"], problem, (place, *paths)))
             continue
-        seen.recorded[output["path"]] = output["sha256"]
-        seen.hashes[output["path"]] = file_sha256(path)
-        if (seen.hashes[output["path"]], path.stat().st_size) != (output["sha256"], output["bytes"]):
+        report.recorded[output["path"]] = output["sha256"]
+        report.hashes[output["path"]] = file_sha256(path)
+        if (report.hashes[output["path"]], path.stat().st_size) != (output["sha256"], output["bytes"]):
             problem = f"changed since stage {record['stage']} wrote it"
-            seen.findings.append(Finding(output["path"], problem, (place, *paths)))
+            report.findings.append(Finding(output["path"], problem, (place, *paths)))
 
 
-def _check_inputs(seen: Audit, root: Path, scale: str, place: Path, record: dict[str, Any]) -> None:
+def _check_inputs(report: Audit, root: Path, scale: str, place: Path, record: dict[str, Any]) -> None:
     """Compare what a stage read with what is there now.
 
     A stage that read other bytes than their writer recorded was made from damage, even where the file is repaired. The
@@ -70,31 +70,31 @@ def _check_inputs(seen: Audit, root: Path, scale: str, place: Path, record: dict
     in its own table, which dpfl.provenance.audit.run_tables compares with that of its family.
     """
     outputs = tuple(place.with_name(Path(output["path"]).name) for output in record["outputs"])
-    changed = {finding.path for finding in seen.findings}
+    changed = {finding.path for finding in report.findings}
     for entry in record["inputs"]:
         name = entry["path"]
-        other = seen.recorded.get(name, entry["sha256"]) != entry["sha256"]
+        other = report.recorded.get(name, entry["sha256"]) != entry["sha256"]
         if other and not name.startswith(f"results/{scale}/accounting/"):
             problem = f"was made from another {name} than the one there now"
-            seen.findings.append(Finding(os.path.relpath(place, root), problem, (place, *outputs)))
-        if name in seen.hashes or name in seen.absent or name in changed or (root / name).exists():
+            report.findings.append(Finding(os.path.relpath(place, root), problem, (place, *outputs)))
+        if name in report.hashes or name in report.absent or name in changed or (root / name).exists():
             continue
         if name.startswith(f"results/{scale}/"):
             changed.add(name)
-            seen.findings.append(Finding(name, f"is gone; stage {record['stage']} read it", (place, *outputs)))
+            report.findings.append(Finding(name, f"is gone; stage {record['stage']} read it", (place, *outputs)))
         else:
-            seen.absent.append(name)
+            report.absent.append(name)
 
 
-def _check_checkpoints(seen: Audit, folder: Path) -> None:
+def _check_checkpoints(report: Audit, folder: Path) -> None:
     """Find damaged checkpoints, which training would not use."""
     for path in filter(is_regular, sorted(folder.rglob("*.pt"))):
-        seen.hashes[str(path)] = file_sha256(path)
+        report.hashes[str(path)] = file_sha256(path)
         if checked_content(path.read_bytes()) is None:
-            seen.findings.append(Finding(str(path), "is damaged: training would start from the beginning", (path,)))
+            report.findings.append(Finding(str(path), "is damaged: training would start from the beginning", (path,)))
 
 
-def _check_crate(seen: Audit, root: Path, path: Path) -> None:
+def _check_crate(report: Audit, root: Path, path: Path) -> None:
     """Compare the crate's members with its description; note where results have changed since.
 
     Results that were made again are no damage: the crate is written at the end of a run, after the run's audit.
@@ -105,14 +105,14 @@ def _check_crate(seen: Audit, root: Path, path: Path) -> None:
     try:
         described, members = _crate_hashes(path)
     except _NOT_A_CRATE:
-        seen.findings.append(Finding(name, "is no crate, or a damaged one", (path,)))
+        report.findings.append(Finding(name, "is no crate, or a damaged one", (path,)))
         return
-    seen.hashes[name] = file_sha256(path)
+    report.hashes[name] = file_sha256(path)
     for member in (each for each in members if described.get(each) != members[each]):
-        seen.findings.append(Finding(name, f"contains another {member} than it describes", (path,)))
-    if older := [each for each in members if seen.hashes.get(each, members[each]) != members[each]]:
+        report.findings.append(Finding(name, f"contains another {member} than it describes", (path,)))
+    if older := [each for each in members if report.hashes.get(each, members[each]) != members[each]]:
         command = f"dpfl crate {name.removesuffix('.crate.zip')}"
-        seen.notes.append(
+        report.notes.append(
             f"{name} is of an earlier state of {len(older)} files, as {older[0]}: renew it with {command}"
         )
 

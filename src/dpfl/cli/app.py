@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
+from dpfl import __version__
 from dpfl.files import replacing
 
 app = typer.Typer(
@@ -18,6 +19,17 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="print the version", is_eager=True)] = False,
+) -> None:
+    """Define what every command shares."""
+    if version:
+        print(f"dpfl {__version__}")
+        raise typer.Exit
+
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="configuration file")]
 PaperOption = Annotated[str, typer.Option("--paper", help="key of the paper, as bhaskar2025")]

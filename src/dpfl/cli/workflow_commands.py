@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, app
-from dpfl.errors import InputError
 from dpfl.grid import configuration
 from dpfl.pipeline import cost
 
@@ -34,7 +32,7 @@ def plan(
     """
     from dpfl.pipeline.plan import lines, machines_of
 
-    resolved = _overlaid(config, scale)
+    resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     units = cost.table()
     if fit:
         units = _fitted()
@@ -43,19 +41,6 @@ def plan(
     where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"], at_once)
     for line in lines(resolved, where, units):
         print(line)
-
-
-def _overlaid(config: Path | None, scale: str | None) -> dict:
-    """Return the configuration as Snakemake sees it: config.yaml, then `config`, then the scale."""
-    base = configuration.read(DEFAULT_CONFIG)
-    if config is not None:
-        try:
-            own = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
-        except (FileNotFoundError, yaml.YAMLError):
-            raise InputError(f"no configuration at {config}, or none that is YAML") from None
-        for key, value in own.items():
-            base[key] = {**base[key], **value} if isinstance(base.get(key), dict) and isinstance(value, dict) else value
-    return configuration.resolve(base | ({"scale": scale} if scale else {}))
 
 
 def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.UnitCost]:
@@ -89,17 +74,25 @@ def run(
     scale: Annotated[str, typer.Option("--scale", help="demo, quick or paper")] = "demo",
     config: Annotated[Path | None, typer.Option("--config", help="your own settings, over config.yaml")] = None,
     profile: Annotated[str, typer.Option("--profile", help="a folder of workflow/profiles")] = "default",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would run")] = False,
     more: Annotated[list[str] | None, typer.Argument(help="options for Snakemake, after --")] = None,
 ) -> None:
     """Run the workflow to its end; continue where an earlier run stopped, however it stopped."""
+    from dpfl.data.fetch import configured
+    from dpfl.grid import expansion
+    from dpfl.pipeline.devices import require_gpu
+    from dpfl.pipeline.plan import machines_of
     from dpfl.pipeline.run import run as run_workflow
 
+    resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
+    expansion.expand(resolved)
+    configured(resolved["data"]["mirror"])
+    if not machines_of(profile, 1, "cpu").groups and resolved["training"]["device"] == "cuda":
+        require_gpu()
     overlay = ["--configfile", str(config)] if config else []
-    arguments = ["--profile", f"workflow/profiles/{profile}", *overlay, "--config", f"scale={scale}", *(more or [])]
-    named = {
-        "CONFIG": config,
-        "PROFILE": profile if profile != "default" else None,
-    }
+    options = [*(["--dry-run"] if dry_run else []), *(more or [])]
+    arguments = ["--profile", f"workflow/profiles/{profile}", *overlay, "--config", f"scale={scale}", *options]
+    named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", scale, *(f"{name}={value}" for name, value in named.items() if value)])
     raise typer.Exit(run_workflow(arguments, again=again))
 

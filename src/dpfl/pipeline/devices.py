@@ -30,9 +30,7 @@ def own_gpu(wanted: bool) -> Iterator[None]:
     if not wanted or any(name in os.environ for name in _SCHEDULERS):
         yield
         return
-    known = _gpus()
-    if not known:
-        raise InputError("device: cuda is not there; set training.device to cpu")
+    known = require_gpu()
     with ExitStack() as stack:
         while (taken := _lock_one(known, stack)) is None:
             time.sleep(_POLL_SECONDS)
@@ -42,6 +40,13 @@ def own_gpu(wanted: bool) -> Iterator[None]:
             yield
         finally:
             os.environ.pop(VISIBLE) if before is None else os.environ.update({VISIBLE: before})
+
+
+def require_gpu() -> list[str]:
+    """Return the GPUs that this process may use. Raises InputError where there is none."""
+    if not (known := _gpus()):
+        raise InputError("training.device is cuda, but this machine has no GPU: set training.device to cpu")
+    return known
 
 
 def _gpus() -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from dpfl.errors import InputError
 from dpfl.files import checked_content, file_sha256, is_regular
 from dpfl.provenance.audit.findings import Audit, Finding
-from dpfl.provenance.record_format import METADATA
+from dpfl.provenance.record_format import METADATA, read_record
 from dpfl.provenance.trace import lineage
 
 # What reading a damaged archive or its description raises, by the kind of damage.
@@ -31,6 +31,7 @@ def audit(folder: Path) -> Audit:
     they are listed. Records are input from strangers: nothing outside the project is opened. Raises InputError where
     there is no record below `folder`.
     """
+    _require_scale(folder)
     root = folder.absolute().parents[1]
     report = Audit()
     read: dict[Path, dict[str, Any]] = {}
@@ -45,6 +46,17 @@ def audit(folder: Path) -> Audit:
     _check_checkpoints(report, root / "checkpoints" / folder.name)
     _check_crate(report, root, folder.absolute().with_name(f"{folder.name}.crate.zip"))
     return report
+
+
+def _require_scale(folder: Path) -> None:
+    """Raise InputError where the records directly below `folder` are those of another folder, as of its parent."""
+    for place in sorted(folder.absolute().glob("*/*.record.json"))[:1]:
+        try:
+            named = Path(read_record(place)["outputs"][0]["path"]).parts
+        except InputError:
+            return
+        if named[:2] != ("results", folder.absolute().name):
+            raise InputError(f"{folder} is not a scale's results: name results/<scale>, as results/demo")
 
 
 def _check_outputs(report: Audit, place: Path, record: dict[str, Any]) -> None:

@@ -51,9 +51,13 @@ def test_idx_files_become_images_and_labels(tmp_path, dataset):
     data = load_images(tmp_path / "out")
     assert np.array_equal(data.train_x[:, 0], held["train_x"]) and np.array_equal(data.test_x[:, 0], held["test_x"])
     assert data.train_x.shape == (7, 1, 28, 28) and data.train_y.tolist() == held["train_y"].tolist()
-    assert data.about["records"] == {"train": 7, "test": 3}
-    assert data.about["name"] == dataset and data.about["stand_in_for"] is None and data.about["note"] == ""
-    assert data.about["licence"] == accepted(dataset, "train-images-idx3-ubyte")[0].licence
+    assert data.description["records"] == {"train": 7, "test": 3}
+    assert (
+        data.description["name"] == dataset
+        and data.description["stand_in_for"] is None
+        and data.description["note"] == ""
+    )
+    assert data.description["licence"] == accepted(dataset, "train-images-idx3-ubyte")[0].licence
 
 
 @pytest.mark.parametrize("test_name", ["test_batch.bin", "test_batch_9980.bin"])
@@ -63,14 +67,14 @@ def test_cifar_batches_follow_each_other_and_a_variant_is_named(tmp_path, test_n
     train = np.concatenate(batches[:5])
     assert np.array_equal(data.train_x.reshape(20, 3072), train[:, 1:]) and np.array_equal(data.train_y, train[:, 0])
     assert np.array_equal(data.test_x.reshape(4, 3072), batches[5][:, 1:])
-    assert data.about["note"] == ("" if test_name == "test_batch.bin" else accepted("cifar10", test_name)[0].note)
+    assert data.description["note"] == ("" if test_name == "test_batch.bin" else accepted("cifar10", test_name)[0].note)
 
 
 def test_the_official_file_comes_before_its_variant(tmp_path):
     write_cifar(tmp_path / "raw", "test_batch_9980.bin")
     official = write_cifar(tmp_path / "raw", "test_batch.bin")
     data = load_images(build_arrays("cifar10", tmp_path / "raw", tmp_path / "out"))
-    assert np.array_equal(data.test_x.reshape(4, 3072), official[5][:, 1:]) and data.about["note"] == ""
+    assert np.array_equal(data.test_x.reshape(4, 3072), official[5][:, 1:]) and data.description["note"] == ""
 
 
 def test_the_insurance_table_is_encoded_and_unscaled(tmp_path):
@@ -81,7 +85,7 @@ def test_the_insurance_table_is_encoded_and_unscaled(tmp_path):
     data = load_table(build_arrays("insurance", tmp_path, tmp_path / "out"))
     assert data.columns == ("age", "sex", "bmi", "children", "smoker", "region")
     assert data.x.tolist() == [[19, 0, 27.9, 0, 1, 3], [33, 1, 22.705, 5, 0, 1]]
-    assert data.y.tolist() == [16884.924, 21984.47061] and data.about["records"] == {"all": 2}
+    assert data.y.tolist() == [16884.924, 21984.47061] and data.description["records"] == {"all": 2}
 
 
 def test_missing_and_disagreeing_files_are_named(tmp_path):
@@ -98,19 +102,19 @@ def test_missing_and_disagreeing_files_are_named(tmp_path):
 
 
 def test_the_folder_is_replaced_whole_or_stays(tmp_path, leftovers):
-    about = {"name": "a"}
-    write_dataset(tmp_path / "d", {"x": np.zeros(3), "old": np.zeros(1)}, about)
+    description = {"name": "a"}
+    write_dataset(tmp_path / "d", {"x": np.zeros(3), "old": np.zeros(1)}, description)
     with pytest.raises(ValueError):
-        write_dataset(tmp_path / "d", {"x": np.array([object()])}, about)
-    assert leftovers(tmp_path) == ["d/about.json", "d/old.npy", "d/x.npy"]
-    write_dataset(tmp_path / "d", {"x": np.ones(3)}, about)
-    assert leftovers(tmp_path) == ["d/about.json", "d/x.npy"] and np.load(tmp_path / "d" / "x.npy").sum() == 3
+        write_dataset(tmp_path / "d", {"x": np.array([object()])}, description)
+    assert leftovers(tmp_path) == ["d/description.json", "d/old.npy", "d/x.npy"]
+    write_dataset(tmp_path / "d", {"x": np.ones(3)}, description)
+    assert leftovers(tmp_path) == ["d/description.json", "d/x.npy"] and np.load(tmp_path / "d" / "x.npy").sum() == 3
     (tmp_path / f".d.{os.getpid()}.partial" / "x").mkdir(parents=True)
-    write_dataset(tmp_path / "d", {"x": np.ones(3)}, about)
-    assert leftovers(tmp_path) == ["d/about.json", "d/x.npy"]
+    write_dataset(tmp_path / "d", {"x": np.ones(3)}, description)
+    assert leftovers(tmp_path) == ["d/description.json", "d/x.npy"]
     (tmp_path / "empty").mkdir()
-    write_dataset(tmp_path / "empty", {"x": np.ones(3)}, about)
-    assert json.loads((tmp_path / "empty" / "about.json").read_text()) == about
+    write_dataset(tmp_path / "empty", {"x": np.ones(3)}, description)
+    assert json.loads((tmp_path / "empty" / "description.json").read_text()) == description
 
 
 def test_the_old_folder_comes_back_where_the_new_one_cannot_take_its_place(tmp_path, monkeypatch, leftovers):
@@ -125,7 +129,7 @@ def test_the_old_folder_comes_back_where_the_new_one_cannot_take_its_place(tmp_p
     monkeypatch.setattr(os, "replace", refuse_new)
     with pytest.raises(InputError, match="Input/output error"):
         write_dataset(tmp_path / "d", {"x": np.ones(3)}, {"name": "a"})
-    assert leftovers(tmp_path) == ["d/about.json", "d/x.npy"] and np.load(tmp_path / "d" / "x.npy").sum() == 0
+    assert leftovers(tmp_path) == ["d/description.json", "d/x.npy"] and np.load(tmp_path / "d" / "x.npy").sum() == 0
 
 
 def test_a_full_disk_is_one_line_and_leaves_what_was_there(small_disk, leftovers):
@@ -133,7 +137,7 @@ def test_a_full_disk_is_one_line_and_leaves_what_was_there(small_disk, leftovers
     with pytest.raises(InputError, match=r"^cannot write .*/d: .*(No space left|requested and \d+ written)") as error:
         write_dataset(small_disk / "d", {"x": np.zeros(10**6)}, {"name": "a"})
     assert "\n" not in str(error.value)
-    assert leftovers(small_disk) == ["d/about.json", "d/x.npy"] and len(np.load(small_disk / "d" / "x.npy")) == 3
+    assert leftovers(small_disk) == ["d/description.json", "d/x.npy"] and len(np.load(small_disk / "d" / "x.npy")) == 3
 
 
 # Records of each class. MNIST: the dataset's page; Fashion-MNIST and CIFAR-10 are balanced by design.
@@ -163,7 +167,7 @@ def test_the_real_datasets_from_a_mirror(tmp_path, dataset):
     assert np.bincount(data.test_y).tolist() == (
         MNIST_TEST if dataset == "mnist" else SHORT_CIFAR_TEST if short else [1000] * 10
     )
-    assert bool(data.about["note"]) == short
+    assert bool(data.description["note"]) == short
     assert data.train_x.shape[1:] == ((3, 32, 32) if dataset == "cifar10" else (1, 28, 28))
     means = {"mnist": 0.1307, "fashion_mnist": 0.2860, "cifar10": 0.4734}  # of the training pixels in [0, 1]
     np.testing.assert_allclose(data.train_x.mean(dtype=np.float64) / 255, means[dataset], atol=2e-4)

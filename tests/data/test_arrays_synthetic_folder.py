@@ -8,7 +8,7 @@ from dpfl.data.loading import load_description
 
 def test_a_description_without_arrays(tmp_path):
     folder = build_synthetic(tmp_path / "synthetic")
-    assert [path.name for path in folder.iterdir()] == ["about.json"]
-    about = load_description(folder)
-    assert about["name"] == "synthetic"
-    assert about["stand_in_for"] is None
+    assert [path.name for path in folder.iterdir()] == ["description.json"]
+    description = load_description(folder)
+    assert description["name"] == "synthetic"
+    assert description["stand_in_for"] is None

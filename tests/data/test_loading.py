@@ -48,7 +48,7 @@ def test_a_table_comes_back_with_its_columns(table):
     assert data.columns == ("a", "b") and data.x.tolist() == [[0, 1], [2, 3], [4, 5]] and data.y.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("name", ["about.json", "train_x.npy", "test_y.npy"])
+@pytest.mark.parametrize("name", ["description.json", "train_x.npy", "test_y.npy"])
 def test_a_missing_file_is_named(images, name):
     (images / name).unlink()
     with pytest.raises(InputError, match=f"{name}: no such file; build the arrays"):
@@ -56,14 +56,14 @@ def test_a_missing_file_is_named(images, name):
 
 
 def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere/about.json: no such file"):
+    with pytest.raises(InputError, match=r"nowhere/description.json: no such file"):
         load_images(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"name": 1}', "[" * 100_000, "\ud800"])
-def test_a_malformed_about_is_named(images, text):
-    (images / "about.json").write_bytes(text.encode("utf-8", "surrogatepass"))
-    with pytest.raises(InputError, match=r"about\.json") as error:
+def test_a_malformed_description_is_named(images, text):
+    (images / "description.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(InputError, match=r"description\.json") as error:
         load_images(images)
     assert "\n" not in str(error.value)
 
@@ -100,11 +100,11 @@ def test_a_table_with_a_value_that_is_not_finite_is_refused(table, value):
 
 
 def test_columns_must_be_named(table):
-    about = json.loads((table / "about.json").read_text())
-    (table / "about.json").write_text(json.dumps(about | {"columns": ["a"]}))
-    with pytest.raises(InputError, match=r"x.npy has 2 columns, about.json names 1"):
+    description = json.loads((table / "description.json").read_text())
+    (table / "description.json").write_text(json.dumps(description | {"columns": ["a"]}))
+    with pytest.raises(InputError, match=r"x.npy has 2 columns, description.json names 1"):
         load_table(table)
-    (table / "about.json").write_text(json.dumps({**about, "columns": None}))
+    (table / "description.json").write_text(json.dumps({**description, "columns": None}))
     with pytest.raises(InputError, match="must name the table's columns"):
         load_table(table)
 
@@ -112,7 +112,7 @@ def test_columns_must_be_named(table):
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_damaged_array_is_refused_or_of_the_promised_kind(images, data):
-    """A flipped byte, a cut, noise, or an archive in an array's place: InputError, or an array as about.json says."""
+    """A flipped byte, a cut, noise, or an archive in an array's place: InputError, or an array as described."""
     arrays = image_arrays()
     path = images / "train_x.npy"
     with path.open("wb") as stream:

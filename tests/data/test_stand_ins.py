@@ -27,9 +27,13 @@ def test_the_enlargement_is_torch_s_bilinear_one(size):
 )
 def test_the_digits_come_in_the_original_s_shape_with_their_name(tmp_path, name, original, shape):
     data = load_images(build_stand_in(name, tmp_path / name))
-    assert data.about["name"] == name and data.about["stand_in_for"] == original
-    assert "stand-in" in data.about["note"].lower() and data.about["note"].endswith(".") and data.about["licence"]
-    assert data.about["records"] == {"train": 1437, "test": 360}
+    assert data.description["name"] == name and data.description["stand_in_for"] == original
+    assert (
+        "stand-in" in data.description["note"].lower()
+        and data.description["note"].endswith(".")
+        and data.description["licence"]
+    )
+    assert data.description["records"] == {"train": 1437, "test": 360}
     assert data.train_x.shape == (1437, *shape) and data.test_x.shape == (360, *shape)
     assert data.train_x.dtype == np.uint8 and data.train_y.dtype == np.int64
     labels = np.concatenate([data.train_y, data.test_y])
@@ -85,8 +89,8 @@ def test_ground_and_ink_are_the_image_s_own_and_apart():
 def test_the_table_is_scikit_learn_s_standardised(tmp_path):
     data = load_table(build_stand_in("diabetes", tmp_path / "diabetes"))
     table = load_diabetes()  # scikit-learn's own scaling: mean 0, sum of squares 1
-    assert data.about["stand_in_for"] == "insurance" and "stand-in" in data.about["note"].lower()
-    assert data.columns == tuple(table.feature_names) and data.about["records"] == {"all": 442}
+    assert data.description["stand_in_for"] == "insurance" and "stand-in" in data.description["note"].lower()
+    assert data.columns == tuple(table.feature_names) and data.description["records"] == {"all": 442}
     np.testing.assert_allclose(data.x, table.data * np.sqrt(442), atol=1e-10)
     assert np.array_equal(data.y, table.target)
 

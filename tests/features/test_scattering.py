@@ -58,8 +58,10 @@ def arrays(tmp_path):
     for part, count in (("train_x", CHUNK_IMAGES + 2), ("test_x", 3)):
         np.save(folder / f"{part}.npy", draw.integers(0, 256, (count, 3, 8, 8), dtype=np.uint8))
         np.save(folder / f"{part[:-1]}y.npy", np.arange(count, dtype=np.int64) % 10)
-    about = {"name": "tiny", "title": "Tiny", "stand_in_for": "cifar10", "note": "", "licence": "none"}
-    (folder / "about.json").write_text(json.dumps({**about, "records": {"train": CHUNK_IMAGES + 2, "test": 3}}))
+    description = {"name": "tiny", "title": "Tiny", "stand_in_for": "cifar10", "note": "", "licence": "none"}
+    (folder / "description.json").write_text(
+        json.dumps({**description, "records": {"train": CHUNK_IMAGES + 2, "test": 3}})
+    )
     return folder
 
 
@@ -67,7 +69,7 @@ def test_build_features_writes_whole_files_and_repeats_bit_for_bit(arrays, tmp_p
     seen = []
     for name in ("a", "b"):
         build_features(arrays, tmp_path / name, lambda done, total: seen.append((done, total)))
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["about.json", "test_x.npy", "train_x.npy"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["description.json", "test_x.npy", "train_x.npy"]
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
     features = np.load(tmp_path / "a" / "train_x.npy")
@@ -75,9 +77,9 @@ def test_build_features_writes_whole_files_and_repeats_bit_for_bit(arrays, tmp_p
     assert features.shape == (CHUNK_IMAGES + 2, 243, 2, 2)
     pixels = torch.from_numpy(np.load(arrays / "train_x.npy")[-1:].astype(np.float32) / 255)
     np.testing.assert_allclose(features[-1:], ScatterNet(8)(pixels).numpy(), rtol=0, atol=1e-6)
-    about = json.loads((tmp_path / "a" / "about.json").read_text())
-    assert about["stand_in_for"] == "cifar10"
-    assert "J = 2" in about["features"]
+    description = json.loads((tmp_path / "a" / "description.json").read_text())
+    assert description["stand_in_for"] == "cifar10"
+    assert "J = 2" in description["features"]
     assert seen[-1] == (CHUNK_IMAGES + 5, CHUNK_IMAGES + 5)
 
 

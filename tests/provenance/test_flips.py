@@ -69,7 +69,7 @@ KINDS = {
     "raw data": ("data/raw/insurance/insurance.csv", "arrays"),
     "images": ("data/arrays/digits/train_x.npy", "features"),
     "labels": ("data/arrays/digits/test_y.npy", "train"),
-    "a description": ("data/arrays/digits/about.json", "noise"),
+    "a description": ("data/arrays/digits/description.json", "noise"),
     "features": ("data/features/digits/train_x.npy", "train"),
     "noise": ("results/demo/accounting/bhaskar2025.csv", "train"),
     "run table": (f"results/demo/runs/bhaskar2025/{SWEEP}.csv.gz", "tables"),
@@ -102,8 +102,8 @@ def small_digits(folder: Path) -> None:
     for part, count in counts.items():
         for kind in "xy":
             np.save(folder / f"{part}_{kind}.npy", np.load(folder / f"{part}_{kind}.npy")[:count])
-    (folder / "about.json").write_text(json.dumps(load_description(folder) | {"records": counts}))
-    files = [folder / "about.json", *sorted(folder.glob("*.npy"))]
+    (folder / "description.json").write_text(json.dumps(load_description(folder) | {"records": counts}))
+    files = [folder / "description.json", *sorted(folder.glob("*.npy"))]
     StageRecorder("data arrays", ("dpfl.data.stand_ins",)).write(record_path(files[0]), files)
 
 

@@ -24,8 +24,8 @@ rule arrays:
     input:
         raw_files,
     output:
-        about=f"{DATA}/arrays/{{dataset}}/about.json",
-        record=f"{DATA}/arrays/{{dataset}}/about.json.record.json",
+        description=f"{DATA}/arrays/{{dataset}}/description.json",
+        record=f"{DATA}/arrays/{{dataset}}/description.json.record.json",
     log:
         f"{DATA}/logs/arrays_{{dataset}}.log",
     benchmark:

@@ -64,7 +64,7 @@ def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -
         from dpfl.data.stand_ins import build_stand_in
 
         build_stand_in(dataset, out)
-    stage.write(record_path(out / "about.json"), [out / "about.json", *sorted(out.glob("*.npy"))])
+    stage.write(record_path(out / "description.json"), [out / "description.json", *sorted(out.glob("*.npy"))])
 
 
 @app.command(epilog="Example: dpfl features --dataset mnist")
@@ -74,8 +74,8 @@ def features(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> N
 
     folders = Folders.of(Path(configuration.read(config)["data"]["folder"]), dataset)
     stage = StageRecorder("features", ("dpfl.features.scattering",), {"dataset": dataset})
-    stage.reads(folders.arrays / name for name in ("about.json", "train_x.npy", "test_x.npy"))
+    stage.reads(folders.arrays / name for name in ("description.json", "train_x.npy", "test_x.npy"))
     with progress_bar(f"features of {dataset}", unit="images") as progress:
         build_features(folders.arrays, folders.features, progress)
-    outputs = [folders.features / name for name in ("about.json", "train_x.npy", "test_x.npy")]
+    outputs = [folders.features / name for name in ("description.json", "train_x.npy", "test_x.npy")]
     stage.write(record_path(outputs[0]), outputs)

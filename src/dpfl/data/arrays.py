@@ -25,7 +25,7 @@ def build_arrays(dataset: str, raw_folder: Path, out_folder: Path) -> Path:
     """Decode the files of `dataset` in its own `raw_folder` into its own `out_folder`; return `out_folder`.
 
     Images: train_x, test_x uint8 (n, channels, height, width), train_y, test_y int64. Tables: x float64 (n, d), y (n,).
-    about.json says what the data are; the note of a variant that was used is in it. An accepted variant of a
+    description.json says what the data are; the note of a variant that was used is in it. An accepted variant of a
     file is read only where the file itself is not there. The folder appears whole or not at all.
 
     Raises InputError for an unknown dataset, a missing or malformed file, or a folder that cannot be written.
@@ -41,8 +41,8 @@ def build_arrays(dataset: str, raw_folder: Path, out_folder: Path) -> Path:
     sources = [source for source, _ in raw.values()]
     notes = [source.note for source in sources if source.variant_of]
     columns = decoders.INSURANCE_COLUMNS if dataset == "insurance" else ()
-    about = describe(dataset, _TITLES[dataset], None, " ".join(notes), sources[0].licence, arrays, columns)
-    write_dataset(Path(out_folder), arrays, about)
+    description = describe(dataset, _TITLES[dataset], None, " ".join(notes), sources[0].licence, arrays, columns)
+    write_dataset(Path(out_folder), arrays, description)
     return Path(out_folder)
 
 
@@ -55,14 +55,14 @@ def describe(
     arrays: Mapping[str, NDArray],
     columns: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return the content of about.json for `arrays`; `columns` are a table's, and images have none."""
+    """Return the content of description.json for `arrays`; `columns` are a table's, and images have none."""
     records = {"all": len(arrays["y"])} if columns else {part: len(arrays[f"{part}_y"]) for part in ("train", "test")}
-    about = {"name": name, "title": title, "stand_in_for": stand_in_for, "note": note, "licence": licence}
-    return about | {"records": records} | ({"columns": list(columns)} if columns else {})
+    description = {"name": name, "title": title, "stand_in_for": stand_in_for, "note": note, "licence": licence}
+    return description | {"records": records} | ({"columns": list(columns)} if columns else {})
 
 
-def write_dataset(folder: Path, arrays: Mapping[str, NDArray], about: Mapping[str, Any]) -> None:
-    """Write `arrays` and, last, about.json to `folder`, which is replaced whole or left as it was.
+def write_dataset(folder: Path, arrays: Mapping[str, NDArray], description: Mapping[str, Any]) -> None:
+    """Write `arrays` and, last, description.json to `folder`, which is replaced whole or left as it was.
 
     Raises InputError where it cannot be written.
     """
@@ -76,8 +76,8 @@ def write_dataset(folder: Path, arrays: Mapping[str, NDArray], about: Mapping[st
             with (temporary / f"{name}.npy").open("wb") as stream:
                 np.save(stream, np.ascontiguousarray(array), allow_pickle=False)
                 _flush(stream)
-        with (temporary / "about.json").open("w", encoding="utf-8", newline="\n") as stream:
-            stream.write(json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+        with (temporary / "description.json").open("w", encoding="utf-8", newline="\n") as stream:
+            stream.write(json.dumps(description, indent=2, ensure_ascii=False) + "\n")
             _flush(stream)
         if folder.exists():
             os.replace(folder, previous)
@@ -135,11 +135,11 @@ def _flush(stream: IO) -> None:
 
 
 def build_synthetic(out_folder: Path) -> Path:
-    """Write about.json of the synthetic problems (dpfl.models.synthetic_problems) to `out_folder`; return it.
+    """Write description.json of the synthetic problems (dpfl.models.synthetic_problems) to `out_folder`; return it.
 
     Raises InputError where it cannot be written.
     """
-    about = {
+    description = {
         "name": NAME,
         "title": "Synthetic convex problems with known optimum",
         "stand_in_for": None,
@@ -147,5 +147,5 @@ def build_synthetic(out_folder: Path) -> Path:
         "licence": "none needed: drawn by this package",
         "records": {},
     }
-    write_dataset(Path(out_folder), {}, about)
+    write_dataset(Path(out_folder), {}, description)
     return Path(out_folder)

@@ -33,8 +33,8 @@ def build_stand_in(name: str, out_folder: Path) -> Path:
     builders = {"digits": _digits, "digits_rgb": _digits_rgb, "diabetes": _diabetes}
     if name not in builders:
         raise InputError(f"no stand-in {name!r}; known: {', '.join(builders)}")
-    arrays, about = builders[name]()
-    write_dataset(Path(out_folder), arrays, about)
+    arrays, description = builders[name]()
+    write_dataset(Path(out_folder), arrays, description)
     return Path(out_folder)
 
 

@@ -95,8 +95,8 @@ def _low_pass_matrix(low: Tensor, factor: int) -> Tensor:
 def build_features(arrays_folder: Path, out_folder: Path, progress: Callable[[int, int], None]) -> None:
     """Write the scattering features of a dataset's train_x and test_x, pixels scaled to [0, 1], to `out_folder`.
 
-    Reads uint8 (n, channels, size, size); writes float32 (n, 81 * channels, size/4, size/4) and about.json with the key
-    "features" added. Memory does not grow with n. Each file appears under its name only when it is whole.
+    Reads uint8 (n, channels, size, size); writes float32 (n, 81 * channels, size/4, size/4) and description.json with
+    the key "features" added. Memory does not grow with n. Each file appears under its name only when it is whole.
     Calls progress(images done, images in all). Raises InputError where the arrays cannot be used.
     """
     data = load_images(arrays_folder)
@@ -114,5 +114,5 @@ def build_features(arrays_folder: Path, out_folder: Path, progress: Callable[[in
                 progress(done, total)
             features.flush()
     text = f"scattering, J = {SCALES}, L = {ANGLES}: {COEFFICIENTS} coefficients a channel, pixels in [0, 1]"
-    about = json.dumps({**data.about, "features": text}, indent=2, sort_keys=True)
-    write_atomically(out_folder / "about.json", about + "\n")
+    description = json.dumps({**data.description, "features": text}, indent=2, sort_keys=True)
+    write_atomically(out_folder / "description.json", description + "\n")

@@ -108,9 +108,9 @@ def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
     jobs: dict[Path, float] = {folder / "audit.txt": END_SECONDS}
     pages = []
     for sweep in sweeps:
-        jobs[data / "arrays" / sweep.dataset / "about.json"] = ARRAYS_SECONDS
+        jobs[data / "arrays" / sweep.dataset / "description.json"] = ARRAYS_SECONDS
         if sweep.needs_features:
-            jobs[data / "features" / sweep.dataset / "about.json"] = _features_seconds(sweep.dataset)
+            jobs[data / "features" / sweep.dataset / "description.json"] = _features_seconds(sweep.dataset)
     cells = {(sweep.paper, sweep.family): len(sweep.cells) for sweep in sweeps}
     for key in config["papers"]:
         said, count = load(key), sum(cells[paper, family] for paper, family in cells if paper == key)

@@ -62,9 +62,9 @@ def small_digits(folder):
         for kind in "xy":
             path = folder / f"{name}_{kind}.npy"
             np.save(path, np.load(path)[:count])
-    about = load_description(folder) | {"records": {"train": TRAIN, "test": TEST}}
-    (folder / "about.json").write_text(json.dumps(about))
-    files = [folder / "about.json", *sorted(folder.glob("*.npy"))]
+    description = load_description(folder) | {"records": {"train": TRAIN, "test": TEST}}
+    (folder / "description.json").write_text(json.dumps(description))
+    files = [folder / "description.json", *sorted(folder.glob("*.npy"))]
     StageRecorder("data arrays", ("dpfl.data.stand_ins",)).write(record_path(files[0]), files)
 
 

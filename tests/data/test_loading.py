@@ -9,9 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpfl.data.arrays import describe, write_dataset
+from dpfl.data.arrays import write_dataset
 from dpfl.data.loading import load_images, load_table
 from dpfl.errors import InputError
+
+DESCRIPTION = {"name": "d", "title": "D", "stand_in_for": None, "note": "", "licence": "free"}
 
 
 def image_arrays():
@@ -23,14 +25,14 @@ def image_arrays():
 @pytest.fixture
 def images(tmp_path):
     arrays = image_arrays()
-    write_dataset(tmp_path / "i", arrays, describe("i", "I", None, "", "free", arrays))
+    write_dataset(tmp_path / "i", arrays, DESCRIPTION | {"records": {"train": 4, "test": 2}})
     return tmp_path / "i"
 
 
 @pytest.fixture
 def table(tmp_path):
     arrays = {"x": np.arange(6.0).reshape(3, 2), "y": np.arange(3.0)}
-    write_dataset(tmp_path / "t", arrays, describe("t", "T", None, "", "free", arrays, ("a", "b")))
+    write_dataset(tmp_path / "t", arrays, DESCRIPTION | {"records": {"all": 3}, "columns": ["a", "b"]})
     return tmp_path / "t"
 
 

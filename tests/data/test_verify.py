@@ -17,7 +17,7 @@ from dpfl.data.verify import Refused, decompressed, holds, store
 
 
 def source(content: bytes) -> Source:
-    return Source("toy", "f", len(content), hashlib.sha256(content).hexdigest(), (), "", 0, "", "", "toys", "", "")
+    return Source("f", len(content), hashlib.sha256(content).hexdigest())
 
 
 def quiet(done: int, total: int) -> None:

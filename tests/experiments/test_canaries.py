@@ -9,8 +9,8 @@ import pytest
 
 from dpfl.accounting import gaussian_dp
 from dpfl.catalog import load
+from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
-from dpfl.data.stand_ins import build_stand_in
 from dpfl.errors import InputError
 from dpfl.experiments import canaries
 from dpfl.grid.sweep import Folders, Sweep
@@ -26,7 +26,7 @@ REGRESSION = {
 def diabetes(tmp_path_factory):
     """The folders of the stand-in for insurance."""
     folders = Folders.of(tmp_path_factory.mktemp("data"), "diabetes")
-    build_stand_in("diabetes", folders.arrays)
+    build_arrays("diabetes", folders.arrays)
     return folders
 
 

@@ -84,9 +84,8 @@ def digest_of(facts):
 
 def raw_files(wildcards):
     """Return the records of the verified files that a dataset is unpacked from; a stand-in needs none."""
-    if not datasets.is_published(wildcards.dataset):
-        return []
-    return [f"{DATA}/raw/{wildcards.dataset}/{file}.record.json" for file in datasets.official_files(wildcards.dataset)]
+    files = datasets.load(wildcards.dataset).official_files
+    return [f"{DATA}/raw/{wildcards.dataset}/{file}.record.json" for file in files]
 
 
 def sweeps_of(paper):

@@ -16,7 +16,7 @@ from kymatio.scattering2d.filter_bank import filter_bank
 from torch import Tensor
 from torch.nn import functional
 
-from dpfl.data.datasets import ANGLES, COEFFICIENTS, SCALES, SUBSAMPLING
+from dpfl.data.image_shapes import ANGLES, COEFFICIENTS, SCALES, SUBSAMPLING
 from dpfl.data.loading import load_images
 from dpfl.errors import InputError
 from dpfl.files import replacing, write_atomically

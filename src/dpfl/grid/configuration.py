@@ -10,14 +10,17 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 
+from dpfl.catalog import dataset_entries
 from dpfl.errors import InputError
 
 _SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.yaml"
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of the configuration, which is the workflow's."""
-    return yaml.safe_load(_SCHEMA.read_text(encoding="utf-8"))
+    """Return the JSON schema of the configuration: the workflow's, with the names of the datasets."""
+    rules = yaml.safe_load(_SCHEMA.read_text(encoding="utf-8"))
+    rules["properties"]["only"]["properties"]["dataset"]["items"]["enum"] = list(dataset_entries())
+    return rules
 
 
 def resolve(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl.data.datasets import CLASSES, COEFFICIENTS, COLOUR, GREY, SUBSAMPLING
+from dpfl.data.image_shapes import CLASSES, COEFFICIENTS, COLOUR, GREY, SUBSAMPLING
 from dpfl.errors import InputError
 from dpfl.randomness import torch_seed
 

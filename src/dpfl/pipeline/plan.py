@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import yaml
 
 from dpfl.catalog import load
-from dpfl.data.datasets import DATASETS, image_shape
+from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
@@ -125,8 +126,9 @@ def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
 
 def _features_seconds(dataset: str) -> float:
     """Return how long the scattering features of a dataset take."""
-    channels, side = image_shape(dataset)
-    return FEATURES_SECONDS + IMAGE_SECONDS * sum(DATASETS[dataset]) * channels * side**2 / 28**2
+    data = datasets.load(dataset)
+    images = data.training_records + data.test_records
+    return FEATURES_SECONDS + IMAGE_SECONDS * images * math.prod(data.image_shape) / 28**2
 
 
 def _makespan(seconds: list[float], at_once: int) -> float:

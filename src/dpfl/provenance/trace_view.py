@@ -145,7 +145,7 @@ def licence_of(node: Node, root: Path) -> str:
     if description.exists():
         return str(json.loads(description.read_text(encoding="utf-8"))["licence"])
     try:
-        return " / ".join(dict.fromkeys(source.licence for source in datasets.sources(parts[kind + 1])))
+        return datasets.load(parts[kind + 1]).licence
     except InputError:
         return ""
 

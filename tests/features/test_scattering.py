@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -34,9 +35,10 @@ def test_chunks_do_not_change_an_image_beyond_rounding():
 
 def test_a_constant_image_keeps_its_mean_and_has_no_wavelet_response():
     features = ScatterNet(28, dtype=torch.float64)(torch.full((1, 1, 28, 28), 0.7, dtype=torch.float64))
-    # kymatio truncates its filters to the grid: the low-pass sums to 1, and the wavelets to 0, to about 3e-5 only
-    torch.testing.assert_close(features[0, 0], torch.full((7, 7), 0.7, dtype=torch.float64), rtol=0, atol=1e-4)
-    assert features[0, 1:].abs().max() < 1e-4
+    mass = math.pi / 3.1415  # of kymatio's low-pass
+    expected = torch.full((7, 7), 0.7 * mass, dtype=torch.float64)
+    torch.testing.assert_close(features[0, 0], expected, rtol=0, atol=1e-12)
+    assert features[0, 1:].abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("size", [27, 30, 4])

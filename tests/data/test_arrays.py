@@ -104,7 +104,7 @@ def test_missing_and_disagreeing_files_are_named(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_folder_is_replaced_whole_or_stays(tmp_path, leftovers):
+def test_the_folder_is_replaced_or_stays(tmp_path, leftovers):
     description = {"name": "a"}
     write_dataset(tmp_path / "d", {"x": np.zeros(3), "old": np.zeros(1)}, description)
     with pytest.raises(ValueError):

@@ -56,7 +56,7 @@ def test_a_server_that_sends_next_to_nothing_is_given_up(server, tmp_path, behav
 
 
 def test_a_transfer_below_the_least_mean_rate_is_given_up(server, tmp_path, monkeypatch):
-    """Every window brings its bytes, but so slowly that the whole would take for ever."""
+    """Every window brings its bytes, but so slowly that all of it would take for ever."""
     monkeypatch.setattr(module, "_CHUNK_BYTES", 1)
     monkeypatch.setattr(module, "LEAST_BYTES_A_SECOND", 200)
     begun = time.monotonic()

@@ -22,13 +22,18 @@ CONTENT = b"label,pixels\n" * 20_000
 PACKINGS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 
 
+@pytest.fixture(autouse=True)
+def without_environment(monkeypatch):
+    monkeypatch.delenv("DPFL_MIRROR", raising=False)
+
+
 def toy(file, raw_folder, mirror=None, **keywords):
     """Fetch a file of the toy dataset, the mirror named as a user names it."""
     return fetch("toy", file, raw_folder, configured(mirror) if mirror else None, **{"timeout_seconds": 2} | keywords)
 
 
 def archive(**members: bytes) -> bytes:
-    """Return a .tar.gz with the members, names with _ for /, beside entries that want to be unpacked elsewhere."""
+    """Return a .tar.gz with the members, names with _ for /, and entries that want to be unpacked elsewhere."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         evil = tarfile.TarInfo("../../escaped")
@@ -106,7 +111,7 @@ def test_a_redirection_is_followed_and_a_transparent_packing_undone(server, regi
     assert server.asked == ["/here.gz", "/there.gz"]
 
 
-def test_one_line_tells_every_source_its_reason_and_the_way_out(server, register, tmp_path, leftovers):
+def test_one_line_names_every_source_its_reason_and_the_way_out(server, register, tmp_path, leftovers):
     wrong = gzip.compress(CONTENT[:-1] + b"x")
     register("f", CONTENT, [server.url("/missing"), server.publish("/wrong", wrong), "http://127.0.0.1:9/off"])
     (tmp_path / "mirror" / "toys").mkdir(parents=True)
@@ -270,3 +275,23 @@ def test_a_dripping_mirror_gives_way_to_the_next_source(register, server, tmp_pa
     server.publish("/m/toys/f", CONTENT, drips="body")
     register("f", CONTENT, [server.publish("/f", CONTENT)])
     assert toy("f", tmp_path / "raw", server.url("/m"), timeout_seconds=0.3).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("mirror", ["/no/such/folder", "file:///no/such/folder", "ftp://host/data"])
+def test_a_mirror_that_cannot_be_one_is_refused_at_once(mirror):
+    with pytest.raises(InputError, match=mirror):
+        configured(mirror)
+
+
+def test_a_mirror_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "m").write_bytes(b"")
+    with pytest.raises(InputError, match="is not a folder"):
+        configured(str(tmp_path / "m"))
+
+
+def test_the_setting_comes_before_the_environment(tmp_path, monkeypatch):
+    assert configured(None) is None
+    monkeypatch.setenv("DPFL_MIRROR", "http://host/m/")
+    assert configured(None) == "http://host/m"
+    assert configured(str(tmp_path)) == tmp_path
+    assert configured(tmp_path.as_uri()) == tmp_path

@@ -90,7 +90,7 @@ def test_arrays_that_are_not_as_promised_are_refused(images, name, array):
 
 def test_pickles_are_refused_unopened(images):
     np.save(images / "train_y.npy", np.array([{"a": 1}] * 4), allow_pickle=True)
-    with pytest.raises(InputError, match=r"train_y\.npy is not a whole array"):
+    with pytest.raises(InputError, match=r"train_y\.npy is not a complete array"):
         load_images(images)
 
 

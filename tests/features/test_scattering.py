@@ -28,9 +28,9 @@ def test_equals_kymatio(channels, size, shape):
 def test_chunks_do_not_change_an_image_beyond_rounding():
     images = _images(CHUNK_IMAGES + 3, 1, 8)
     scatter = ScatterNet(8, dtype=torch.float64)
-    whole = scatter(images.double())
+    together = scatter(images.double())
     single = torch.cat([scatter(image[None]) for image in images.double()])
-    torch.testing.assert_close(whole, single, rtol=0, atol=1e-14)
+    torch.testing.assert_close(together, single, rtol=0, atol=1e-14)
 
 
 def test_a_constant_image_keeps_its_mean_and_has_no_wavelet_response():
@@ -67,7 +67,7 @@ def arrays(tmp_path):
     return folder
 
 
-def test_build_features_writes_whole_files_and_repeats_bit_for_bit(arrays, tmp_path):
+def test_build_features_writes_complete_files_and_repeats_bit_for_bit(arrays, tmp_path):
     seen = []
     for name in ("a", "b"):
         build_features(arrays, tmp_path / name, lambda done, total: seen.append((done, total)))

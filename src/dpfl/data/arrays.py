@@ -22,7 +22,7 @@ def build_arrays(dataset: str, out_folder: Path, raw_folder: Path | None = None)
     """Write the arrays of `dataset` to its own `out_folder`; return `out_folder`.
 
     Images: train_x, test_x uint8 (n, channels, height, width), train_y, test_y int64. Tables: x float64 (n, d), y (n,).
-    description.json says what the data are; the notes of the variants that were used are in it. The files of a
+    description.json describes the data, with the notes of the variants that were used. The files of a
     published dataset are read from its own `raw_folder`, an accepted variant only where the file itself is not there.
     The folder is complete or not written at all.
 
@@ -132,7 +132,7 @@ _DECODERS: dict[str, Callable[[Dataset, Sequence[Path]], dict[str, NDArray]]] = 
     "scikit_learn_diabetes": lambda entry, _: stand_ins.diabetes(),
     "none": lambda entry, _: {},
 }
-"""What makes the arrays of an entry, of its raw files where it has any, by the name of its decoder."""
+"""Functions of an entry and the paths of its raw files, if any, that return its arrays, by decoder name."""
 
 
 def _flush(stream: IO) -> None:

@@ -1,4 +1,4 @@
-"""A binary task on image data for convex models: is the label odd? Features that no record decides for another."""
+"""Binary classification of odd against even labels, on features that depend on their own record only."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def load(name: str) -> Dataset:
 
 
 def digest(name: str) -> str:
-    """Return a hash of what an entry says, but for addresses: stages of that dataset run again when it changes."""
+    """Return a hash of an entry without its addresses; stages of that dataset run again when it changes."""
     entry = {key: value for key, value in catalog.dataset_entries()[load(name).name].items() if key != "licence_url"}
     files = {
         file: {key: value for key, value in facts.items() if key not in ("urls", "archive")}

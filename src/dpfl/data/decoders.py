@@ -1,4 +1,4 @@
-"""Strict readers of the raw files: what is not exactly of the format is refused, never guessed."""
+"""Strict readers of raw files, which refuse whatever is not exactly of the format."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cifar(data: bytes, classes: int, name: str) -> tuple[NDArray[np.uint8], NDAr
 
     A record is one label byte and 3,072 pixels.
 
-    Raises InputError, naming the file `name`, for a length that is no whole number of records, or another label.
+    Raises InputError, naming the file `name`, for a length that is no multiple of a record's, or another label.
     """
     width = 1 + math.prod(_CIFAR_SHAPE)
     if not data or len(data) % width:

@@ -1,4 +1,4 @@
-"""Reading: the arrays of a dataset as the later stages see them, checked against what their folder says."""
+"""Load the arrays of a dataset for the later stages, checked against the description in their folder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TableData:
 def load_images(folder: Path) -> ImageData:
     """Return the images in a dataset's arrays folder.
 
-    Raises InputError naming the file that is missing, malformed, or not as description.json says.
+    Raises InputError naming the file that is missing, malformed, or at odds with description.json.
     """
     description = load_description(folder)
     parts: dict[str, NDArray] = {}
@@ -63,7 +63,7 @@ def load_images(folder: Path) -> ImageData:
 def load_table(folder: Path) -> TableData:
     """Return the regression table in a dataset's arrays folder.
 
-    Raises InputError naming the file that is missing, malformed, or not as description.json says.
+    Raises InputError naming the file that is missing, malformed, or at odds with description.json.
     """
     description = load_description(folder)
     columns, count = description.get("columns"), description["records"].get("all")
@@ -111,7 +111,7 @@ def _array(path: Path, dtype: type, dimensions: int, records: Any) -> NDArray:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except _MALFORMED as error:
         reason = " ".join(str(error).split())[:120]
-        raise InputError(f"{path} is not a whole array: {reason}; build the arrays of this dataset again") from None
+        raise InputError(f"{path} is not a complete array: {reason}; build the arrays of this dataset again") from None
     if array.dtype != dtype or array.ndim != dimensions or not array.size or len(array) != records:
         raise InputError(
             f"{path} holds {array.dtype} of shape {array.shape}, expected {np.dtype(dtype)} of {dimensions} dimensions "

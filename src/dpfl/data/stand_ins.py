@@ -38,7 +38,7 @@ def diabetes() -> dict[str, NDArray]:
 def upsampled(images: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     """Return square `images` (n, s, s) as (n, size, size), bilinear with pixel centres at half-integers.
 
-    Pixel i of the result lies at (i + 1/2) s / size - 1/2 of the source, clamped to [0, s - 1], and is the linear
+    Pixel i of the result is at (i + 1/2) s / size - 1/2 of the source, clamped to [0, s - 1], and is the linear
     mean of its two neighbours there, along each axis.
     """
     source = images.shape[-1]

@@ -1,4 +1,4 @@
-"""What a sweep costs: time and memory by a table of measured unit costs (costs.csv beside this file).
+"""Cost of a sweep in time and memory, by a table of measured unit costs (costs.csv in this folder).
 
 A sweep's work is counted in two units: steps (a batch of one client or of a whole stack, whatever it holds) and records
 (one model's gradient of one record). Time on one core is fixed_seconds + steps * step_seconds + records *
@@ -39,7 +39,7 @@ ON_GPU = ("pfl",)
 
 @dataclass(frozen=True)
 class WorkCount:
-    """What a sweep does, over all its seeds."""
+    """Work of a sweep over all its seeds."""
 
     steps: float
     records: float
@@ -72,7 +72,7 @@ class UnitCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one job needs: seconds on the cores (or the GPU) that it asks for, and memory, without any margin."""
+    """Needs of one job: seconds on the cores (or the GPU) that it asks for, and memory, without any margin."""
 
     kind: str
     seconds: float

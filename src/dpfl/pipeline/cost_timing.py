@@ -1,4 +1,4 @@
-"""Times of the training step of image models on this machine, by running it."""
+"""Time the training step of image models on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the papers: each is a folder of papers/ with paper.yaml (what it says), grid.yaml (what runs) and modules."""
+"""Read the entries of papers and datasets: each paper is a folder of papers/ with paper.yaml, grid.yaml and modules."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import yaml
 from dpfl.errors import InputError
 
 PAPERS = Path(__file__).parent / "papers"
+DATASETS = Path(__file__).parent / "data" / "datasets.yaml"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,12 @@ def load(key: str) -> Paper:
         yaml.safe_load((PAPERS / key / name).read_text(encoding="utf-8")) for name in ("paper.yaml", "grid.yaml")
     )
     return Paper(key=key, grid=grid, **facts)
+
+
+@cache
+def dataset_entries() -> dict[str, dict[str, Any]]:
+    """Return the entries of data/datasets.yaml by name (dpfl.data.datasets makes objects of them)."""
+    return yaml.safe_load(DATASETS.read_text(encoding="utf-8"))
 
 
 def module(key: str, name: str) -> ModuleType:

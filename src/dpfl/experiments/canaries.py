@@ -35,15 +35,15 @@ from dpfl.models.image_models import prepare
 CONFIDENCE = 0.95
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return the noise of each cell, as the audited algorithm calibrates it where every record is clipped.
 
     With clipping: mean the noise stays that of clipping: record, which the claim is made for: the known-bad variant.
     Raises InputError where settings cannot be used.
     """
     if _is_image(sweep):
-        return fedavg_noise.calibrate(sweep, about)
-    return ldp_regression.calibrate(replace(sweep, settings={**sweep.settings, "clipping": "record"}), about)
+        return fedavg_noise.calibrate(sweep, description)
+    return ldp_regression.calibrate(replace(sweep, settings={**sweep.settings, "clipping": "record"}), description)
 
 
 def train(
@@ -58,14 +58,14 @@ def train(
 
     Raises InputError where settings or data cannot be used.
     """
-    about, rows = load_description(folders.arrays), []
+    description, rows = load_description(folders.arrays), []
     for done, seed in enumerate(sweep.seeds):
         progress(done, len(sweep.seeds))
         included = coins(seed, int(sweep.settings["canaries"]))
         score = _image_scores if _is_image(sweep) else _message_scores
         scores = score(sweep, folders, calibration, seed, included)
         for cell, noise, own in zip(sweep.cells, calibration.to_dict("records"), scores, strict=True):
-            rows.append(_row(sweep, about, cell, noise, seed, own, included))
+            rows.append(_row(sweep, description, cell, noise, seed, own, included))
     return pd.DataFrame(rows)
 
 
@@ -131,7 +131,7 @@ def _real(calibration: pd.DataFrame, included: NDArray[np.int64]) -> int:
 
 def _row(
     sweep: Sweep,
-    about: Mapping[str, Any],
+    description: Mapping[str, Any],
     cell: Mapping[str, Any],
     noise: Mapping[str, Any],
     seed: int,
@@ -152,8 +152,8 @@ def _row(
         "sweep": sweep.name,
         "experiment": sweep.algorithm,
         "dataset": sweep.dataset,
-        "stand_in_for": about["stand_in_for"] or "",
-        "data_note": about["note"],
+        "stand_in_for": description["stand_in_for"] or "",
+        "data_note": description["note"],
         **settings,
         **{name: json.dumps(value) if isinstance(value, list) else value for name, value in cell.items()},
         "batch_size": noise.get("batch_size", settings["batch_size"]),

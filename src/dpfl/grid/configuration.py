@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 
+from dpfl.catalog import dataset_entries
 from dpfl.errors import InputError
 from dpfl.grid.strict_yaml import load_mapping
 
@@ -17,8 +18,10 @@ _SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.ya
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of the configuration, which is the workflow's."""
-    return yaml.safe_load(_SCHEMA.read_text(encoding="utf-8"))
+    """Return the JSON schema of the configuration: the workflow's, with the names of the datasets."""
+    rules = yaml.safe_load(_SCHEMA.read_text(encoding="utf-8"))
+    rules["properties"]["only"]["properties"]["dataset"]["items"]["enum"] = list(dataset_entries())
+    return rules
 
 
 def resolve(config: Mapping[str, Any]) -> dict[str, Any]:

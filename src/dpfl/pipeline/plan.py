@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import yaml
 
 from dpfl.catalog import load
-from dpfl.data.datasets import DATASETS, image_shape
+from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
@@ -108,9 +109,9 @@ def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
     jobs: dict[Path, float] = {folder / "audit.txt": END_SECONDS}
     pages = []
     for sweep in sweeps:
-        jobs[data / "arrays" / sweep.dataset / "about.json"] = ARRAYS_SECONDS
+        jobs[data / "arrays" / sweep.dataset / "description.json"] = ARRAYS_SECONDS
         if sweep.needs_features:
-            jobs[data / "features" / sweep.dataset / "about.json"] = _features_seconds(sweep.dataset)
+            jobs[data / "features" / sweep.dataset / "description.json"] = _features_seconds(sweep.dataset)
     cells = {(sweep.paper, sweep.family): len(sweep.cells) for sweep in sweeps}
     for key in config["papers"]:
         paper, count = load(key), sum(cells[owner, family] for owner, family in cells if owner == key)
@@ -125,8 +126,9 @@ def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
 
 def _features_seconds(dataset: str) -> float:
     """Return how long the scattering features of a dataset take."""
-    channels, side = image_shape(dataset)
-    return FEATURES_SECONDS + IMAGE_SECONDS * sum(DATASETS[dataset]) * channels * side**2 / 28**2
+    data = datasets.load(dataset)
+    images = data.training_records + data.test_records
+    return FEATURES_SECONDS + IMAGE_SECONDS * images * math.prod(data.image_shape) / 28**2
 
 
 def _makespan(seconds: list[float], at_once: int) -> float:

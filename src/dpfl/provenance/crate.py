@@ -283,6 +283,6 @@ class _Crate:
 def _public_address(path: Path) -> str | None:
     """Return the address of a raw file, or None where the file is none."""
     dataset, file = path.parent.name, path.name
-    if path.parent.parent.name != "raw" or not datasets.is_published(dataset):
+    if path.parent.parent.name != "raw" or dataset not in datasets.names():
         return None
-    return next((each.urls[0] for each in datasets.sources(dataset) if each.file == file and each.urls), None)
+    return next((each.urls[0] for each in datasets.load(dataset).files if each.file == file and each.urls), None)

@@ -32,7 +32,6 @@ _PACKAGES = (
     "opacus",
     "dp-accounting",
     "scikit-learn",
-    "kymatio",
     "snakemake",
 )
 

@@ -141,11 +141,11 @@ def licence_of(node: Node, root: Path) -> str:
     kind = next((place for place, part in enumerate(parts) if part in ("raw", "arrays", "features")), None)
     if kind is None or len(parts) < kind + 2:
         return ""
-    about = root.joinpath(*parts[:kind], "arrays", parts[kind + 1], "about.json")
-    if about.exists():
-        return str(json.loads(about.read_text(encoding="utf-8"))["licence"])
+    description = root.joinpath(*parts[:kind], "arrays", parts[kind + 1], "description.json")
+    if description.exists():
+        return str(json.loads(description.read_text(encoding="utf-8"))["licence"])
     try:
-        return " / ".join(dict.fromkeys(source.licence for source in datasets.sources(parts[kind + 1])))
+        return datasets.load(parts[kind + 1]).licence
     except InputError:
         return ""
 

@@ -16,7 +16,7 @@ TOLD = {
     "sample_rate": "0.1", "clip_norm": "1.0", "noise_multiplier": "1.5", "steps": "40", "delta": "1e-05",
     "epsilon_rdp": "nan", "epsilon_pld": "nan",
 }  # fmt: skip
-ABOUT = {"name": "digits", "records": {"train": 1400, "test": 300}, "stand_in_for": "mnist", "note": ""}
+DESCRIPTION = {"name": "digits", "records": {"train": 1400, "test": 300}, "stand_in_for": "mnist", "note": ""}
 
 
 def row(**changes):
@@ -128,7 +128,7 @@ def written(algorithm, cell, **settings):
     sweep = Sweep(
         first.paper, algorithm, first.name, own, (cell,), (0,), {"device": "cpu", "threads": 1, "memory_gb": 1}
     )
-    noise = protocol.load(algorithm).calibrate(sweep, ABOUT).iloc[0].to_dict()
+    noise = protocol.load(algorithm).calibrate(sweep, DESCRIPTION).iloc[0].to_dict()
     plain = {name: value for name, value in {**own, **cell, **noise}.items() if not isinstance(value, dict | list)}
     return {name: "nan" if value is None else str(value) for name, value in plain.items()}, own
 

@@ -19,18 +19,18 @@ from dpfl.grid.sweep import Sweep
 NOISE_BY_CLIENT = "privacy_noise_multiplier_by_client"
 
 
-def calibrate(sweep: Sweep, about: dict[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: dict[str, Any]) -> pd.DataFrame:
     """Return the noise and the privacy statement of each cell of `sweep`: a row a cell, in order.
 
     Columns: the cell's (Cell.columns), noise_multiplier (0 without privacy), privacy_*. The noise meets the cell's
     epsilon by the accountant of the settings, for Poisson samples at rate 1/ceil(n/B) over all epochs; the statement's
     note says how that relates to the batches that are really drawn. Where clients differ in size each has the noise
     that meets the budget at its own rate and number of steps: privacy_noise_multiplier_by_client (JSON list, else
-    empty), and all the rest is the smallest client's. `about` is the dataset's, for its number of training records.
-    Raises InputError for settings that cannot be used. Source: bhaskar2025, section on experiments.
+    empty), and all the rest is the smallest client's. `description` is the dataset's, for its number of training
+    records. Raises InputError for settings that cannot be used. Source: bhaskar2025, section on experiments.
     """
     settings = FedavgSettings.of(sweep)
-    shares = random_shares(about["records"]["train"], settings.clients, settings.client_share, sweep.seeds[0])
+    shares = random_shares(description["records"]["train"], settings.clients, settings.client_share, sweep.seeds[0])
     sizes = [len(share) for share in shares]
     known: dict[tuple[float, int, int], PrivacyStatement] = {}
     rows = []

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.special import gammaln
 
 from dpfl.catalog import load
-from dpfl.data.datasets import COLOUR, GREY
+from dpfl.data.image_shapes import COLOUR, GREY
 from dpfl.engine.batches import expected_batch_size, steps_per_epoch
 from dpfl.models.image_models import build, image_model
 from dpfl.papers.bhaskar2025.published_cells import all_runs, each_once, interval_half_width, with_settings

@@ -123,7 +123,7 @@ def _hindrance(run: Rerun, data: Path) -> str:
     """Return the reason why a run cannot be trained again here, empty where there is none."""
     folders = Folders.of(data, run.sweep.dataset)
     needed = [folders.arrays, folders.features] if run.sweep.needs_features else [folders.arrays]
-    if not all((folder / "about.json").exists() for folder in needed):
+    if not all((folder / "description.json").exists() for folder in needed):
         return f"the data of {run.sweep.dataset} are not on this machine"
     made_on = run.record["machine"]["device"]
     most = MOST_SECONDS if made_on == run.device else _GPU_SECONDS

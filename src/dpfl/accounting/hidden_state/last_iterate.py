@@ -82,10 +82,11 @@ def last_iterate_epsilon(
 ) -> LastIterate:
     """Return the least proven epsilon at `delta` of the last iterate only, with the bound that gave it.
 
-    A step is w <- project(w - (step_size/batch_size)(sum over the batch of grad f_i(w) + noise_multiplier lipschitz Z)),
-    Z standard normal, `steps` >= 0 of them; `project` is on a convex set of `diameter` > 0 (inf: none). The mean loss of
-    every batch is convex, `smoothness`-smooth and `strong_convexity`-strongly convex (a public regulariser counts);
-    the gradient of a record's part is at most `lipschitz` long, WITHOUT clipping: a clipped gradient need not contract.
+    A step is w <- project(w - (step_size/batch_size)(sum of grad f_i(w) + noise_multiplier lipschitz Z)), the sum over
+    the batch, Z standard normal; there are `steps` >= 0. `project` is on a convex set of `diameter` > 0 (inf: none).
+    The mean loss of every batch is convex, `smoothness`-smooth and `strong_convexity`-strongly convex (a public
+    regulariser counts); the gradient of a record's part is at most `lipschitz` long WITHOUT clipping, since a clipped
+    gradient need not contract.
     `step_size` <= 2/smoothness. `batch_size` must be `records` for full batches, and divide it for cyclic and shuffled
     ones. `delta` in (0, 1), for fixed_without_replacement at least 1e-10.
 
@@ -93,7 +94,7 @@ def last_iterate_epsilon(
     iterates, permutations and batches secret (the order is public for cyclic). add_or_remove is known for full batches
     with a constant divisor only. At steps = 0 the epsilon is 0. Poisson batches are refused: a large one need not
     contract. Raises ValueError naming the argument.
-    Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278), Theorems 4.2, 4.3, 4.5, 4.6, 4.8, 4.9; asoodeh2020 Theorem 4.
+    Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 4; asoodeh2020 Theorem 4; for shuffled epochs derived.
     """
     kind = member("batches", Batches, batches)
     relation = member("neighbouring", Neighbouring, neighbouring)

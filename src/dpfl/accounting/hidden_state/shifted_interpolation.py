@@ -32,9 +32,9 @@ def shifted_interpolation_mu(
     Exact for full batches without projection (a quadratic attains it); never above composition,
     sqrt(ceil(steps/steps_per_epoch))/noise_over_shift. 0 at steps = 0. Raises ValueError naming the argument.
 
-    Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278), Theorem 4.2 (strongly convex) and 4.3 (convex, constrained),
-    Theorems 4.5 and 4.6 (cyclic), each with the shifts and the restart of least cost, found numerically, in place of
-    the closed forms of 4.3 and 4.6, which are larger and need enough steps.
+    Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 4: NoisyGD (strongly convex; convex, constrained) and
+    NoisyCGD (Theorem 4.5; convex, constrained), each with the shifts and the restart of least cost, found
+    numerically; the constrained theorems' closed forms are larger and need enough steps.
     """
 
     def one(

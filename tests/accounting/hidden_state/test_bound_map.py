@@ -25,11 +25,11 @@ def test_every_row_has_four_epsilons_and_the_name_of_the_least(table):
     assert not table.duplicated(["later_steps", "strong_convexity", "sigma", "diameter"]).any()
     least = table[list(BOUNDS)].min(axis=1)
     chosen = table.apply(lambda row: row[row["smallest"]], axis=1)
-    np.testing.assert_allclose(chosen, least, rtol=2e-9, atol=2e-9)
+    np.testing.assert_allclose(chosen, least, rtol=2e-9)
 
 
 @pytest.mark.parametrize("later", [0, 1, 20])
-@pytest.mark.parametrize("convexity", [0.0, 0.1])
+@pytest.mark.parametrize("convexity", [0.0, 0.5])
 def test_epsilons_spend_delta_by_their_theorems(table, later, convexity):
     rows = table[(table["later_steps"] == later) & (table["strong_convexity"] == convexity)].iloc[::7]
     theory = {"i": 1, "n": later + 1, "eta": 0.5, "lipschitz": 1.0, "smoothness": 1.0, "strong_convexity": convexity}
@@ -57,7 +57,7 @@ def test_order_of_the_bounds(table):
 
 
 def test_a_small_set_is_for_theorem_4_and_a_wide_one_for_shifts(table):
-    rows = table[table["later_steps"] > 0]
+    rows = table[(table["later_steps"] > 0) & (table["strong_convexity"] == 0)]
     assert (rows.loc[rows["diameter"] / rows["sigma"] < 0.1, "smallest"] == "theorem_4").all()
     assert (rows.loc[rows["diameter"] / rows["sigma"] > 4, "smallest"] == "shifted_interpolation").all()
 

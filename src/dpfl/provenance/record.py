@@ -92,9 +92,9 @@ def _published(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def published_digest(paper: str) -> str:
-    """Return a hash of what a paper's paper.yaml says of its published numbers, figures and claims."""
-    said = load(paper)
-    text = json.dumps([said.settings, said.tables, said.figures, said.claims], sort_keys=True)
+    """Return a hash of what a paper's paper.yaml and errata.yaml say: published numbers, figures, claims, errata."""
+    facts = load(paper)
+    text = json.dumps([facts.settings, facts.tables, facts.figures, facts.claims, facts.errata], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -6,8 +6,8 @@ import pandas as pd
 
 from dpfl.papers.asoodeh2021.aggregator_runs import counted_runs, slopes, stand_ins
 from dpfl.papers.asoodeh2021.checks import all_checks
-from dpfl.papers.asoodeh2021.errata import all_errata
-from dpfl.reporting.evidence import checks_page, errata_page, table
+from dpfl.reporting.errata import errata_recipe
+from dpfl.reporting.evidence import checks_page, table
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 
@@ -35,7 +35,7 @@ def rates_page(data: pd.DataFrame) -> TableLayout:
 
 
 TABLES = {
-    "errata": TableRecipe(lambda results: table(all_errata()), errata_page),
+    "errata": errata_recipe("asoodeh2021"),
     "checks": TableRecipe(lambda results: table(all_checks()), checks_page),
     "rates": TableRecipe(slopes, rates_page),
 }

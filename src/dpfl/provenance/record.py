@@ -91,9 +91,9 @@ def _published(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def published_digest(paper: str) -> str:
-    """Return a hash of a paper's settings, published numbers, figures and claims (paper.yaml)."""
+    """Return a hash of a paper's settings, published numbers, figures, claims and errata (paper.yaml, errata.yaml)."""
     facts = load(paper)
-    text = json.dumps([facts.settings, facts.tables, facts.figures, facts.claims], sort_keys=True)
+    text = json.dumps([facts.settings, facts.tables, facts.figures, facts.claims, facts.errata], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

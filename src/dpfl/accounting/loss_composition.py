@@ -33,7 +33,7 @@ WRAPPED = 1e-12
 """Tilted mass that may wrap around each end of the grid of the sum; what does is counted on the safe side."""
 KEPT = 0.5
 """Share of the profile that lowering it by `optimistic` leaves at the upper end of a cell at least."""
-_EXPONENTS = np.geomspace(0.3, 40.0, 12)
+_EXPONENTS = (0.6, 1.5, 3.0, 5.0, 7.4, 11.0, 30.0)
 
 
 class Cells(NamedTuple):
@@ -182,12 +182,17 @@ class Composition:
 
     def _transform(self, tilted: list[_Tilted]) -> None:
         """Set the tilted masses of the sum at `first` + i, in steps from `origin`, and the bounds of their errors."""
-        bottom, top, spread = _reach(tilted)
+        exponents, growths = _growths(tilted)
+        room = -math.log(WRAPPED)
+        top = min((growths[1] + room) / exponents)
+        bottom = max(-(growths[0] + room) / exponents)
         size = next_fast_len(min(MOST_PLACES, max(64, math.ceil((top - bottom) / self.step) + 2)), real=True)
-        middle = (bottom + top) / 2
-        self.first = math.floor((middle - self.origin) / self.step) - size // 2
+        self.first = math.floor(((bottom + top) / 2 - self.origin) / self.step) - size // 2
         self.bottom = self.origin + self.first * self.step
-        self.tails = _tails(tilted, self.bottom, self.bottom + (size - 1) * self.step, spread)
+        # Chernoff's bounds of the tilted mass below and above the grid.
+        below = min(growths[0] + exponents * self.bottom)
+        above = min(growths[1] - exponents * (self.bottom + (size - 1) * self.step))
+        self.tails = math.exp(min(below, 0.0)), math.exp(min(above, 0.0))
         log_spectrum = np.zeros(size // 2 + 1, dtype=complex)
         share = np.zeros(size // 2 + 1)
         for masses, _, places, steps in tilted:
@@ -232,27 +237,14 @@ class Composition:
         return self.error + 4 * UNIT * (abs(self.log_mass) + self.tilt * abs(epsilon))
 
 
-def _reach(tilted: Sequence[_Tilted]) -> tuple[float, float, float]:
-    """Return between which sums all but WRAPPED of the tilted mass is, at either end, and the sum's deviation."""
-    means = [float(each.masses @ each.losses) for each in tilted]
-    spread = math.sqrt(
-        sum(
-            each.steps * float(each.masses @ (each.losses - mean) ** 2)
-            for mean, each in zip(means, tilted, strict=True)
-        )
-    )
-    spread = max(spread, 1e-300)
-    room = -math.log(WRAPPED)
-    top = min((_growth(tilted, k / spread) + room) * spread / k for k in _EXPONENTS)
-    bottom = max(-(_growth(tilted, -k / spread) + room) * spread / k for k in _EXPONENTS)
-    return bottom, top, spread
-
-
-def _tails(tilted: Sequence[_Tilted], bottom: float, top: float, spread: float) -> tuple[float, float]:
-    """Return Chernoff's bounds of the tilted mass below `bottom` and above `top`."""
-    below = min(_growth(tilted, -k / spread) + k / spread * bottom for k in _EXPONENTS)
-    above = min(_growth(tilted, k / spread) - k / spread * top for k in _EXPONENTS)
-    return math.exp(min(below, 0.0)), math.exp(min(above, 0.0))
+def _growths(tilted: Sequence[_Tilted]) -> tuple[Array, Array]:
+    """Return exponents (m,) that fit the sum's deviation, and ln E[e^(-+ exponent S)] under the tilted law (2, m)."""
+    variance = 0.0
+    for each in tilted:
+        mean = float(each.masses @ each.losses)
+        variance += each.steps * float(each.masses @ (each.losses - mean) ** 2)
+    exponents = np.array(_EXPONENTS) / max(math.sqrt(variance), 1e-300)
+    return exponents, np.array([[_growth(tilted, sign * k) for k in exponents] for sign in (-1, 1)])
 
 
 def _growth(tilted: Sequence[_Tilted], exponent: float) -> float:

@@ -29,17 +29,19 @@ Order = Literal["remove", "add", "replace"]
 
 LEAST_DELTA = 1e-290
 """Below it masses underflow: refused."""
-TOLERANCE = 1e-5
+TOLERANCE = 2e-6
 """Share of epsilon that the grid may add to the upper end; the lower end gives away about twice as much."""
 CLOSED_FORM_ERROR = 1e-10
 """Relative error of delta in the closed forms and in one step's integral: below 1e-11."""
 _LEFT_OUT = 1e-9  # share of delta that the ends of the losses may hold
 _LARGEST_DELTA = 1 - 1e-9  # a larger delta is answered for this one
 WIDE = 3e-4
-"""Relative width of the interval above which tilt and grid are fitted anew, to the upper end found."""
+"""Relative width of the interval above which one step is looked at."""
 _FITS = 3
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
-_PLACES, _MOST_CELLS = 1 << 21, 1 << 19
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
+SMOOTH = 0.06
+"""Change of ln density in a cell of the quadrature: three nodes then err by its sixth power over 2e6, 2e-14."""
+_PLACES, _MOST_CELLS = 1 << 21, 1 << 18
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,15 @@ class Step:
 
     def loss(self, x: Array) -> Array:
         """Return ln(P/Q) at x."""
-        if self.order == "replace":
-            return self._gain(x) - self._gain(-x)
-        return self._gain(x) if self.order == "remove" else -self._gain(-x)
+        return self.loss_and_log_density(x)[0]
 
-    def log_density(self, x: Array) -> Array:
-        """Return the logarithm of P's density at x."""
+    def loss_and_log_density(self, x: Array) -> tuple[Array, Array]:
+        """Return ln(P/Q) and the logarithm of P's density at x."""
         normal = -0.5 * x * x - 0.5 * math.log(2 * math.pi)
-        return normal if self.order == "add" else normal + self._gain(x)
+        gain = self._gain(-x if self.order == "add" else x)
+        if self.order == "add":
+            return -gain, normal
+        return gain - self._gain(-x) if self.order == "replace" else gain, normal + gain
 
     def place(self, loss: Array) -> Array:
         """Return where the loss is reached; -inf or inf where it never is."""
@@ -91,8 +94,8 @@ class Step:
         return self.shift + float(-ndtri_exp(log_tail))
 
     def mesh(self, low: float, high: float) -> Array:
-        """Return points from `low` to `high` between which density and loss are smooth."""
-        width = min(0.25, 2 / max(abs(low), abs(high)), 1 / self.shift)
+        """Return points from `low` to `high` so near that density and loss change by a few percent in between."""
+        width = SMOOTH / max(1.0, abs(low), abs(high), self.shift)
         return np.linspace(low, high, 2 + int(min((high - low) / width, 2e5)))
 
 
@@ -109,12 +112,32 @@ def epsilon_interval(
     `noise_multiplier` > 0 is the noise's standard deviation over the norm bound of one record's contribution,
     under every relation; `sample_rate` in (0, 1]; `steps` >= 0; `delta` in [1e-290, 1).
     Guarantee: the steps are (upper, delta)-DP under `neighbouring`, and not (e, delta)-DP for any e < lower. The two
-    are within some 3e-5 of each other, relative, up to a million steps; rounding is bounded and counted in. `upper` is
-    never above what the same noise spends without sampling.
+    are within some 1e-5 of each other, relative, up to a million steps, further apart where delta is so small that one
+    draw of the record decides; rounding is bounded and counted in. `upper` is never above what the same noise spends
+    without sampling.
     Sources: the module's pairs; pessimistic grid of Doroshenko et al. 2022, optimistic one derived in
     loss_composition; without sampling and for one step closed forms (vandijk2023 (6), asoodeh2020 (10)).
     Raises ValueError naming the argument.
     """
+    return _interval(noise_multiplier, sample_rate, steps, delta, neighbouring, both=True)
+
+
+def epsilon_upper(
+    *,
+    noise_multiplier: float,
+    sample_rate: float,
+    steps: int,
+    delta: float,
+    neighbouring: Neighbouring | str = Neighbouring.ADD_OR_REMOVE,
+) -> float:
+    """Return the upper end of `epsilon_interval` alone, at half of its work; arguments, guarantee, errors as there."""
+    return _interval(noise_multiplier, sample_rate, steps, delta, neighbouring, both=False)[1]
+
+
+def _interval(
+    noise_multiplier: float, sample_rate: float, steps: int, delta: float, neighbouring: str, *, both: bool
+) -> tuple[float, float]:
+    """Return the two ends; the lower one is 0 unless `both` are asked for or it costs nothing."""
     relation = member("neighbouring", Neighbouring, neighbouring)
     shift = 1 / real("noise_multiplier", noise_multiplier, above=0)
     rate = real("sample_rate", sample_rate, above=0, at_most=1)
@@ -127,11 +150,16 @@ def epsilon_interval(
     unsampled = (ends[0] * (1 - 4 * UNIT), ends[1] * (1 + 4 * UNIT))
     if rate == 1 or unsampled[1] == 0:
         return unsampled
+    if count * rate * math.erf(whole / math.sqrt(8 * count)) <= failure:  # the steps' total variation, at most
+        return 0.0, 0.0
     orders: tuple[Order, ...] = ("replace",) if relation is Neighbouring.REPLACE_ONE else ("remove", "add")
     lower = upper = 0.0
     for order in orders:
         step = Step(shift, rate, order)
-        found = _one_step(step, failure, unsampled[1]) if count == 1 else _Steps(step, count, failure).interval(upper)
+        if count == 1:
+            found = _one_step(step, failure, unsampled[1])
+        else:
+            found = _Steps(step, count, failure).interval(upper, both=both)
         lower, upper = max(lower, found[0]), max(upper, found[1])
     return lower, min(upper, unsampled[1])
 
@@ -148,8 +176,8 @@ def _one_step(step: Step, delta: float, largest: float) -> tuple[float, float]:
             return -math.inf if low > 0 else 0.0
         mesh = step.mesh(low, max(low, step.shift) + 12)
         x, weights = _quadrature(mesh)
-        logs = step.log_density(x)
-        gains = -np.expm1(np.minimum(epsilon - step.loss(x), 0.0))
+        losses, logs = step.loss_and_log_density(x)
+        gains = -np.expm1(np.minimum(epsilon - losses, 0.0))
         top = float(logs.max())
         return top + math.log(max(float(np.sum(weights * np.exp(logs - top) * gains)), 1e-320))
 
@@ -169,7 +197,7 @@ def _crossing(falling: Callable[[float], float], low: float, high: float) -> flo
 
 
 def _quadrature(mesh: Array) -> tuple[Array, Array]:
-    """Return nodes and weights, shape (cells, 6), of Gauss-Legendre quadrature in the cells of `mesh`."""
+    """Return nodes and weights, shape (cells, 3), of Gauss-Legendre quadrature in the cells of `mesh`."""
     half = np.diff(mesh)[:, None] / 2
     return mesh[:-1, None] + half * (1 + _NODES), half * _WEIGHTS
 
@@ -182,9 +210,10 @@ class _Steps:
         self.log_tail = math.log(self.delta) + math.log(_LEFT_OUT / 2) - math.log(steps)
         self.far = step.far(self.log_tail)
         x = step.mesh(-self.far, self.far)
-        self.losses, self.log_densities = step.loss(x), step.log_density(x) + math.log(x[1] - x[0])
+        self.losses, logs = step.loss_and_log_density(x)
+        self.log_densities = logs + math.log(x[1] - x[0])
 
-    def interval(self, known: float) -> tuple[float, float]:
+    def interval(self, known: float, *, both: bool) -> tuple[float, float]:
         """Return the interval of epsilon; (0, `known`) where it is seen at once that it is not above `known` > 0."""
         log_delta = math.log(self.delta)
         if known > 0 and self._chernoff(known) < log_delta - 1e-6:
@@ -192,15 +221,16 @@ class _Steps:
         tilt, centre, spread = self._saddle()
         lower, upper = 0.0, math.inf
         for _ in range(_FITS):
-            above, below = self._compositions(tilt, centre, spread)
-            found = _solve(lambda e, law=above: law.log_delta_above(e) - log_delta, centre, spread)
-            upper = min(upper, found)
-            found = _solve(lambda e, law=below: law.log_delta_below(e) - log_delta, min(centre, upper), spread)
-            lower = max(lower, found)
-            if upper - lower <= WIDE * upper:
+            cells = self._cells(self._grid_step(tilt, centre, spread))
+            law = Composition([(pessimistic(cells), self.steps)], tilt)
+            upper = min(upper, _root(lambda e, law=law: law.log_delta_above(e) - log_delta, centre, spread, 1))
+            if both:
+                law = Composition([(optimistic(cells), self.steps)], tilt)
+                lower = max(lower, _root(lambda e, law=law: law.log_delta_below(e) - log_delta, upper, spread, -1))
+            if abs(upper - centre) < min(spread, centre / 2):
                 break
             tilt, centre, spread = self._saddle_at(upper)
-        if upper - lower > WIDE * upper:  # one step spends no more than many
+        if both and upper - lower > WIDE * upper:  # one step spends no more than many
             lower = max(lower, _one_step(self.step, self.delta, upper)[0])
         rounding = 8 * UNIT * self.steps * float(np.abs(self.losses).max())
         return max(0.0, lower - rounding), upper + rounding if upper else 0.0
@@ -258,16 +288,11 @@ class _Steps:
             tilt = float(brentq(lambda t: min(self._moments(t)[1] - epsilon, 1e300), 0.0, high, rtol=1e-3))
         return tilt, epsilon, self._moments(tilt)[2]
 
-    def _compositions(self, tilt: float, centre: float, spread: float) -> tuple[Composition, Composition]:
-        """Return the sums of pessimistic and of optimistic losses on a grid that fits epsilon about `centre`."""
+    def _grid_step(self, tilt: float, centre: float, spread: float) -> float:
+        """Return the grid's step that adds TOLERANCE of epsilon, about `centre`, if so many places can be had."""
         room = 12 * TOLERANCE * max(centre, 0.1 * spread) / (self.steps * (tilt + 1))
         width = float(self.losses[-1] - self.losses[0])
-        interval = max(min(math.sqrt(room), spread / 8), 18 * spread / _PLACES, width / _MOST_CELLS)
-        cells = self._cells(interval)
-        return (
-            Composition([(pessimistic(cells), self.steps)], tilt),
-            Composition([(optimistic(cells), self.steps)], tilt),
-        )
+        return max(min(math.sqrt(room), spread / 8), 18 * spread / _PLACES, width / _MOST_CELLS)
 
     def _cells(self, interval: float) -> Cells:
         """Return the loss of one step cut into cells; a bulk narrower than a cell becomes an atom on the grid."""
@@ -282,8 +307,9 @@ class _Steps:
         middles = (mesh[1:] + mesh[:-1]) / 2
         owner = np.clip(np.searchsorted(edges, middles, side="right") - 1, 0, grid.size - 2)
         x, weights = _quadrature(mesh)
-        weights = weights * np.exp(step.log_density(x))
-        place = np.clip(np.expm1(grid[owner][:, None] - step.loss(x)) / math.expm1(-interval), 0.0, 1.0)
+        losses, logs = step.loss_and_log_density(x)
+        weights *= np.exp(logs)
+        place = np.clip(np.expm1(grid[owner][:, None] - losses) / math.expm1(-interval), 0.0, 1.0)
         above = np.sum(weights * place, axis=1)
         below = np.sum(weights * (1 - place), axis=1)
         if atom:
@@ -312,18 +338,34 @@ class _Steps:
             return 0.0, 0.0, 0.0
         bulk = float(reach[narrow][-1])
         x, weights = _quadrature(step.mesh(-bulk, bulk))
-        weights = weights * np.exp(step.log_density(x))
+        losses, logs = step.loss_and_log_density(x)
+        weights *= np.exp(logs)
         mass = float(weights.sum())
-        return bulk, mass, -math.log1p(float(np.sum(weights * np.expm1(-step.loss(x)))) / mass)
+        return bulk, mass, -math.log1p(float(np.sum(weights * np.expm1(-losses))) / mass)
 
 
-def _solve(excess: Callable[[float], float], centre: float, spread: float) -> float:
-    """Return where the falling `excess` is 0 above 0, looked for about `centre`; 0 where it never is above 0."""
-    low, high, width = max(0.0, centre), max(0.0, centre), spread / 4
-    while excess(high) > 0:
-        low, high, width = high, high + width, 2 * width
-    while low > 0 and excess(low) <= 0:
-        low, high, width = max(0.0, low - width), low, 2 * width
-    if excess(low) <= 0:
+def _root(excess: Callable[[float], float], start: float, scale: float, side: int) -> float:
+    """Return a point >= 0 near the zero of the falling `excess`, on the side where it is <= 0 (1) or >= 0 (-1).
+
+    Within 1e-7 of the zero or so, looked for from `start` in steps of about `scale`; 0 where `excess` is <= 0 at 0.
+    """
+    values: dict[float, float] = {}
+
+    def value(x: float) -> float:
+        if x not in values:
+            values[x] = max(excess(x), -1e4)
+        return values[x]
+
+    low = high = max(0.0, start)
+    width = scale / 8
+    while value(high) > 0:
+        low, high, width = high, high + width, 4 * width
+    while low > 0 and value(low) <= 0:
+        low, high, width = max(0.0, low - width), low, 4 * width
+    if value(low) <= 0:
         return 0.0
-    return float(brentq(lambda e: max(excess(e), -1e4), low, high, xtol=1e-300, rtol=1e-10))
+    found = float(brentq(value, low, high, xtol=1e-300, rtol=1e-7))
+    room = 1e-8
+    while side * value(found) > 0:
+        found, room = found * (1 + side * room), 4 * room
+    return found

@@ -40,7 +40,8 @@ class Cells(NamedTuple):
     """A loss cut into even cells: cell i reaches from the loss `origin` + i `step` to the next.
 
     `below`, `above` (k,): the shares of P's mass in a cell that go to its two ends so that P's and Q's mass stay.
-    `lost`: P's mass outside of the cells, at most. `atom`: P's mass that is merged at grid point `place` as it is.
+    `lost`: P's mass outside of the cells, at most. `atom` (3,): mass about grid point `place` that is not in the cells,
+    as it goes to the grid points `place` - 1, `place`, `place` + 1; merged, its loss is that of `place`.
     """
 
     origin: float
@@ -48,14 +49,12 @@ class Cells(NamedTuple):
     below: Array
     above: Array
     lost: float
-    atom: float = 0.0
-    place: int = 0
+    atom: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    place: int = 1
 
-    def spread(self) -> Array:
-        """Return P's mass at the k + 1 grid points."""
-        masses = np.append(self.below, 0.0) + np.append(0.0, self.above)
-        masses[self.place] += self.atom
-        return masses
+    def masses(self) -> Array:
+        """Return P's mass at the k + 1 grid points, without the atom's."""
+        return np.append(self.below, 0.0) + np.append(0.0, self.above)
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,9 @@ def pessimistic(cells: Cells) -> GridLaw:
     Guarantee: the pair on the grid dominates every pair whose loss has these `cells`.
     Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022, Algorithm 1.
     """
-    return GridLaw(cells.origin, cells.step, cells.spread(), cells.lost)
+    masses = cells.masses()
+    masses[cells.place - 1 : cells.place + 2] += cells.atom
+    return GridLaw(cells.origin, cells.step, masses, cells.lost)
 
 
 def optimistic(cells: Cells) -> GridLaw:
@@ -92,7 +93,8 @@ def optimistic(cells: Cells) -> GridLaw:
     Source: derived here; the error is of second order in the step, as that of connecting the dots.
     """
     growth, decay = math.expm1(cells.step), -math.expm1(-cells.step)
-    masses = cells.spread()
+    masses = cells.masses()
+    masses[cells.place] += sum(cells.atom)  # merging outcomes is processing them
     upper = cells.above * (1 - decay)
     total = np.where(cells.below + upper > 0, cells.below + upper, 1.0)
     where = upper / total  # the tangents meet at this share of the cell
@@ -231,6 +233,12 @@ class Composition:
         gain, rounding = self._gain(epsilon)
         gain -= rounding + sum(self.tails) * self._peak
         return math.log(gain) + self.log_mass - self.tilt * epsilon - self._slack(epsilon) if gain > 0 else -math.inf
+
+    def doubt(self, epsilon: float) -> float:
+        """Return which share of delta at `epsilon` is allowance for rounding and for what wraps around, 0 to 1."""
+        gain, rounding = self._gain(epsilon)
+        rounding += self.tails[1] * self._peak
+        return rounding / (max(gain, 0.0) + rounding) if rounding > 0 else 0.0
 
     def _slack(self, epsilon: float) -> float:
         """The error of ln delta by the rounding of masses and exponents."""

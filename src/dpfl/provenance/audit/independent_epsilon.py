@@ -31,6 +31,7 @@ from dpfl.provenance.audit.step_profiles import (
 
 _RARE = 1e-3
 _PROFILE_GRID = 1e-4  # of dpfl.accounting.isrl_dp
+_POISSON_INTERVAL = 1e-4
 _LARGEST_PRV = 100.0
 _WIDE = 1.5
 _INVERTED = "inversion of the moment generating function"
@@ -102,7 +103,7 @@ def poisson_pld(*, noise_multiplier: float, sample_rate: float, steps: int, delt
 @cache
 def poisson_pld_replaced(*, noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> EpsilonInterval:
     """Return the interval of a PLD epsilon for replacing a record of Poisson samples."""
-    return _inverted(((poisson_replaced(noise_multiplier, sample_rate), steps),), delta, dpsgd.INTERVAL)
+    return _inverted(((poisson_replaced(noise_multiplier, sample_rate), steps),), delta, _POISSON_INTERVAL)
 
 
 def gaussian(*, noise_multiplier: float, move: float, steps: int, delta: float) -> EpsilonInterval:

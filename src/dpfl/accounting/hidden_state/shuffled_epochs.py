@@ -37,6 +37,7 @@ def last_use(
 
     Earlier uses are put where they cost most, at the end of their epochs: moving a use to a later step never lowers the
     cost. Arguments are those of `shifted_interpolation_mu`, one number each, and are not checked here.
+    Source: derived; the mixture over permutations, none of which depends on the data.
     """
     epochs, rest = divmod(steps, steps_per_epoch)
     parts = []

@@ -43,6 +43,7 @@ def test_no_order_of_a_free_quadratic_violates_the_mean(exact, factor, period, e
     places = last_use(
         steps=steps,
         steps_per_epoch=period,
+        short_batch=1.0,
         contraction=factor,
         noise_over_shift=noise,
         diameter_over_shift=math.inf,
@@ -73,6 +74,7 @@ def test_no_order_of_a_projected_quadratic_violates_a_bound(
     places = last_use(
         steps=steps,
         steps_per_epoch=period,
+        short_batch=1.0,
         contraction=factor,
         noise_over_shift=noise,
         diameter_over_shift=diameter,
@@ -85,13 +87,17 @@ def test_no_order_of_a_projected_quadratic_violates_a_bound(
 
 
 def test_one_epoch_without_contraction_of_distance_is_exact_for_one_step():
-    places = last_use(steps=1, steps_per_epoch=4, contraction=1.0, noise_over_shift=2.0, diameter_over_shift=math.inf)
+    places = last_use(
+        steps=1, steps_per_epoch=4, short_batch=1.0, contraction=1.0, noise_over_shift=2.0, diameter_over_shift=math.inf
+    )
     # One step of an epoch of four: the record is in it with chance 1/4, else the step says nothing.
     assert shuffled_delta(0.3, places, link=math.inf) == pytest.approx(float(gaussian_dp.delta(0.3, 0.5)) / 4)
 
 
 def test_one_epoch_in_known_numbers():
-    places = last_use(steps=3, steps_per_epoch=3, contraction=1.0, noise_over_shift=2.0, diameter_over_shift=math.inf)
+    places = last_use(
+        steps=3, steps_per_epoch=3, short_batch=1.0, contraction=1.0, noise_over_shift=2.0, diameter_over_shift=math.inf
+    )
     np.testing.assert_allclose(places.shifted_mu, 0.5 / np.sqrt([3, 2, 1]))
     np.testing.assert_allclose(places.used_mu, 0.5)
     np.testing.assert_array_equal(places.tail, [2, 1, 0])
@@ -106,6 +112,7 @@ def test_epsilon_inverts_delta(delta, noise, period, epochs):
     places = last_use(
         steps=period * epochs,
         steps_per_epoch=period,
+        short_batch=1.0,
         contraction=0.99,
         noise_over_shift=noise,
         diameter_over_shift=5.0,
@@ -118,6 +125,16 @@ def test_epsilon_inverts_delta(delta, noise, period, epochs):
 
 
 def test_an_unknown_bound_is_named():
-    places = last_use(steps=3, steps_per_epoch=3, contraction=1.0, noise_over_shift=2.0, diameter_over_shift=math.inf)
+    places = last_use(
+        steps=3, steps_per_epoch=3, short_batch=1.0, contraction=1.0, noise_over_shift=2.0, diameter_over_shift=math.inf
+    )
     with pytest.raises(ValueError, match="bound"):
         shuffled_delta(0.4, places, link=1.0, bound="luck")
+
+
+def test_a_short_last_batch_holds_its_share_of_the_records():
+    whole = {"steps_per_epoch": 4, "contraction": 1.0, "noise_over_shift": 2.0, "diameter_over_shift": math.inf}
+    np.testing.assert_allclose(last_use(steps=8, short_batch=0.5, **whole).chance, np.array([2, 2, 2, 1]) / 7)
+    cut = last_use(steps=6, short_batch=0.5, **whole)  # two steps into the second epoch
+    np.testing.assert_allclose(cut.chance, np.append(np.array([2, 2, 2, 1]) / 7 * 3 / 7, [2 / 7, 2 / 7]))
+    np.testing.assert_array_equal(cut.tail, [5, 4, 3, 2, 1, 0])

@@ -58,33 +58,18 @@ def one_pass_epsilons(
     later, sigma, diameter, delta, first = np.broadcast_arrays(later, sigma, diameter, delta, first)
     alone = np.asarray(gaussian_dp.epsilon(delta, first))
     link = contraction_factor(eta, smoothness, strong_convexity) * diameter / (np.asarray(eta) * sigma)
-    kappa = pnsgd_renyi_coefficient(
-        i=1,
-        n=later + 1,
-        eta=eta,
-        sigma=sigma,
-        lipschitz=lipschitz,
-        smoothness=smoothness,
-        strong_convexity=strong_convexity,
-    )
+    loss = {"eta": eta, "smoothness": smoothness, "strong_convexity": strong_convexity}
+    kappa = pnsgd_renyi_coefficient(i=1, n=later + 1, sigma=sigma, lipschitz=lipschitz, **loss)
+    reach = kappa + 2 * np.sqrt(-kappa * np.log(delta))
     shifts = diameter_in_shifts(
         diameter, step_size=eta, lipschitz=lipschitz, batch_size=1, neighbouring=Neighbouring.REPLACE_ONE
     )
-    energy = elementwise(
-        lambda contraction, tail, diameter: float(
-            place_energy(contraction, 1, period=1, diameter=diameter, tail=int(tail))
-        ),
-        contraction=step_contraction(eta, smoothness, strong_convexity),
-        tail=later,
-        diameter=shifts,
-    )
+    energy = _energies(step_contraction(eta, smoothness, strong_convexity), later, shifts)
     return {
         "composition": alone,
         "theorem_4": root(_theorem_4_gap, 0.0, alone, first, link, later, np.log(delta)),
-        "proposition_1": root(
-            _proposition_1_gap, 0.0, kappa + 2 * np.sqrt(-kappa * np.log(delta)), kappa, np.log(delta)
-        ),
         "shifted_interpolation": np.asarray(gaussian_dp.epsilon(delta, np.sqrt(energy) * first)),
+        "proposition_1": root(_proposition_1_gap, 0.0, reach, kappa, np.log(delta)),
     }
 
 
@@ -104,6 +89,15 @@ def bound_map(*, delta: float = 1e-5, eta: float = 0.5, smoothness: float = 1.0)
     table[list(BOUNDS)] = epsilons
     table["smallest"] = np.array(BOUNDS)[np.argmax(epsilons <= least * (1 + _TIE), axis=1)]
     return table
+
+
+def _energies(contraction: Array, later: Array, diameter: Array) -> Array:
+    """mu^2 over that of the record's own step, for one use that `later` steps follow."""
+
+    def one(contraction: float, later: float, diameter: float) -> float:
+        return float(place_energy(contraction, 1, period=1, diameter=diameter, tail=int(later)))
+
+    return elementwise(one, contraction=contraction, later=later, diameter=diameter)
 
 
 def _theorem_4_gap(epsilon: Array, first: Array, link: Array, later: Array, log_delta: Array) -> Array:

@@ -63,6 +63,7 @@ class _Run:
     diameter: float
     sensitivity: float
     sample_rate: float
+    short_batch: float
 
 
 def last_iterate_epsilon(
@@ -86,21 +87,23 @@ def last_iterate_epsilon(
     the batch, Z standard normal; there are `steps` >= 0. `project` is on a convex set of `diameter` > 0 (inf: none).
     The mean loss of every batch is convex, `smoothness`-smooth and `strong_convexity`-strongly convex (a public
     regulariser counts); the gradient of a record's part is at most `lipschitz` long WITHOUT clipping, since a clipped
-    gradient need not contract.
-    `step_size` <= 2/smoothness. `batch_size` must be `records` for full batches, and divide it for cyclic and shuffled
-    ones. `delta` in (0, 1), for fixed_without_replacement at least 1e-10.
+    gradient need not contract. `step_size` <= 2/smoothness. `batch_size` must be `records` for full batches; where it
+    does not divide it, the last batch of a cycle or epoch is shorter, with the same divisor and less strong convexity.
+    `delta` in (0, 1), for fixed_without_replacement at least 1e-10.
 
     Formal guarantee: (epsilon, delta)-DP of the last iterate for the relation `neighbouring`, n public, all other
-    iterates, permutations and batches secret (the order is public for cyclic). add_or_remove is known for full batches
-    with a constant divisor only. At steps = 0 the epsilon is 0. Poisson batches are refused: a large one need not
-    contract. Raises ValueError naming the argument.
+    iterates, permutations and batches secret (the order is public for cyclic), the start independent of the data.
+    add_or_remove is known for full batches with a constant divisor only. At steps = 0 the epsilon is 0. Poisson batches
+    are refused: a large one need not contract. Raises ValueError naming the argument.
     Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 4; asoodeh2020 Theorem 4; for shuffled epochs derived.
     """
     kind = member("batches", Batches, batches)
     relation = member("neighbouring", Neighbouring, neighbouring)
     count = integer("steps", steps)
     per_epoch = _steps_per_epoch(kind, relation, records, batch_size)
-    sensitivity = SENSITIVITIES[relation]
+    sensitivity, short = SENSITIVITIES[relation], _short_batch(kind, records, batch_size)
+    smoothness = real("smoothness", smoothness, above=0)
+    convexity = short * real("strong_convexity", strong_convexity, at_least=0, at_most=smoothness)
     diameter_over_shift = diameter_in_shifts(
         diameter, step_size=step_size, lipschitz=lipschitz, batch_size=batch_size, neighbouring=relation
     )
@@ -108,11 +111,12 @@ def last_iterate_epsilon(
         steps=count,
         steps_per_epoch=per_epoch,
         delta=real("delta", delta, above=0, below=1),
-        contraction=float(step_contraction(step_size, smoothness, strong_convexity)),
+        contraction=float(step_contraction(step_size, smoothness, convexity)),
         noise=real("noise_multiplier", noise_multiplier, above=0) / sensitivity,
         diameter=float(diameter_over_shift),
         sensitivity=sensitivity,
         sample_rate=batch_size / records,
+        short_batch=short,
     )
     bounds = _BOUNDS[kind](run) if count else {Bound.COMPOSITION: 0.0}
     least = min(bounds, key=bounds.get)
@@ -128,9 +132,13 @@ def _steps_per_epoch(kind: Batches, relation: Neighbouring, records: int, batch_
         raise ValueError(f"batch_size must be records = {records} for full batches, got {batch_size}")
     if kind is not Batches.FULL and relation is Neighbouring.ADD_OR_REMOVE:
         raise ValueError("neighbouring 'add_or_remove' is not proven here: removing a record moves the batches' cuts")
-    if kind in (Batches.CYCLIC, Batches.SHUFFLED) and records % batch_size:
-        raise ValueError(f"batch_size must divide records = {records}, got {batch_size}")
-    return records // batch_size if kind in (Batches.CYCLIC, Batches.SHUFFLED) else 1
+    return -(-records // batch_size) if kind in (Batches.CYCLIC, Batches.SHUFFLED) else 1
+
+
+def _short_batch(kind: Batches, records: int, batch_size: int) -> float:
+    """The size of the last batch of a cycle or epoch over batch_size: 1 where all batches have the same size."""
+    rest = records % batch_size if kind in (Batches.CYCLIC, Batches.SHUFFLED) else 0
+    return rest / batch_size if rest else 1.0
 
 
 def _in_order(run: _Run) -> dict[Bound, float]:
@@ -150,6 +158,7 @@ def _shuffled(run: _Run) -> dict[Bound, float]:
     places = last_use(
         steps=run.steps,
         steps_per_epoch=run.steps_per_epoch,
+        short_batch=run.short_batch,
         contraction=run.contraction,
         noise_over_shift=run.noise,
         diameter_over_shift=run.diameter,

@@ -31,19 +31,29 @@ class LastUse:
 
 
 def last_use(
-    *, steps: int, steps_per_epoch: int, contraction: float, noise_over_shift: float, diameter_over_shift: float
+    *,
+    steps: int,
+    steps_per_epoch: int,
+    short_batch: float,
+    contraction: float,
+    noise_over_shift: float,
+    diameter_over_shift: float,
 ) -> LastUse:
     """Return the places of the last use of a record in `steps` >= 1 steps of freshly shuffled epochs.
 
-    Earlier uses are put where they cost most, at the end of their epochs: moving a use to a later step never lowers the
-    cost. Arguments are those of `shifted_interpolation_mu`, one number each, and are not checked here.
+    `short_batch` in (0, 1] is the size of an epoch's last batch over that of the others. Earlier uses are put where
+    they cost most, at the end of their epochs: moving a use to a later step never lowers the cost. The other arguments
+    are those of `shifted_interpolation_mu`, one number each, and are not checked here.
     Source: derived; the mixture over permutations, none of which depends on the data.
     """
     epochs, rest = divmod(steps, steps_per_epoch)
+    share = np.ones(steps_per_epoch)
+    share[-1] = short_batch
+    share /= share.sum()
     parts = []
     for uses, length, behind, chance in (
-        (epochs, steps_per_epoch, rest, 1 - rest / steps_per_epoch),
-        (epochs + 1, rest, 0, rest / steps_per_epoch),
+        (epochs, steps_per_epoch, rest, 1 - share[:rest].sum()),
+        (epochs + 1, rest, 0, 1.0),
     ):
         if not uses or not length:
             continue
@@ -52,7 +62,7 @@ def last_use(
         place = {"period": steps_per_epoch, "diameter": diameter_over_shift, "gap": gap}
         used = place_energy(contraction, uses, **place)
         shifted = place_energy(contraction, uses, **place, tail=tail)
-        parts.append((np.full(length, chance / length), np.minimum(shifted, used), used, tail.astype(np.float64)))
+        parts.append((chance * share[:length], np.minimum(shifted, used), used, tail.astype(np.float64)))
     chances, shifted, used, tails = (np.concatenate(column) for column in zip(*parts, strict=True))
     return LastUse(chances, np.sqrt(shifted) / noise_over_shift, np.sqrt(used) / noise_over_shift, tails)
 

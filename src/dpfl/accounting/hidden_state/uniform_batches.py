@@ -136,11 +136,11 @@ def split_epsilon(split: Split, sample_rate: float, delta: float, *, cells: int 
         laws.append((privacy_loss.gaussian_tails(split.shift_mu), 1))
     step, reaches = _grid(laws, cells)
     pmf: PLDPmf | None = None
-    for (law, count), reach in zip(laws, reaches, strict=True):
-        once = privacy_loss.connected_dots(law, step, reach)
-        part = once if count == 1 else once.self_compose(count, tail_mass_truncation=_TAIL_MASS)
-        pmf = part if pmf is None else pmf.compose(part, tail_mass_truncation=_TAIL_MASS)
-    with np.errstate(over="ignore"):  # ratios of tails that are all but empty
+    with np.errstate(over="ignore"):  # Chernoff bounds that overflow are left out; ratios of tails all but empty
+        for (law, count), reach in zip(laws, reaches, strict=True):
+            once = privacy_loss.connected_dots(law, step, reach)
+            part = once if count == 1 else once.self_compose(count, tail_mass_truncation=_TAIL_MASS)
+            pmf = part if pmf is None else pmf.compose(part, tail_mass_truncation=_TAIL_MASS)
         return float(privacy_loss.PrivacyLoss.of(PrivacyLossDistribution(pmf)).epsilon(delta - _SLACK))
 
 

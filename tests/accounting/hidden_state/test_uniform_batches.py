@@ -108,3 +108,11 @@ def test_contraction_makes_long_training_free_and_fast():
 
 def test_one_step_cannot_restart():
     assert restart_epsilon(UniformSteps(1, 0.1, 1.0, 2.0, 1.0, 3.0), 1e-5) == math.inf
+
+
+@pytest.mark.parametrize("delta", [1e-10, 1e-8, 1e-5])
+@pytest.mark.parametrize(("steps", "mu", "shift"), [(1, 0.8, 0.3), (400, 0.05, 0.0), (10_000, 0.02, 0.7)])
+def test_the_grid_is_safe_and_close_where_the_answer_is_known(steps, mu, shift, delta):
+    found = split_epsilon(Split(steps, mu, shift), 1 - 1e-12, delta)  # on the grid, yet all but a full batch
+    known = float(gaussian_dp.epsilon(delta, math.hypot(math.sqrt(steps) * mu, shift)))
+    assert known - 1e-9 <= found <= known * 1.003

@@ -225,8 +225,11 @@ def configured(setting: str | None) -> Path | str | None:
     named = setting or os.environ.get("DPFL_MIRROR")
     if not named:
         return None
-    parts = urlsplit(named)
-    if parts.scheme in ("http", "https"):
+    try:
+        parts = urlsplit(named)
+    except ValueError as error:
+        raise InputError(f"the mirror {named} is no address: {error}") from None
+    if parts.scheme in ("http", "https") and parts.hostname:
         return named.rstrip("/")
     if "://" in named and parts.scheme != "file":
         raise InputError(f"the mirror {named} must be a folder or an address with file://, http:// or https://")

@@ -16,7 +16,8 @@ def largest_entries(update: Tensor, kept_share: float) -> Tensor:
     `kept_share` in (0, 1]; 1 returns `update` itself. Of equal magnitudes at the edge, torch.topk decides.
     Raises ValueError naming kept_share. Source: vandijk2023, section 2.4 (footnote).
 
-    Formal guarantee: post-processing: applied to a noisy update it costs no privacy. Applied before the noise it would have no bounded sensitivity.
+    Formal guarantee: post-processing, so applied to a noisy update it costs no privacy. Applied before the noise it
+    would have no bounded sensitivity.
     """
     share = real("kept_share", kept_share, above=0, at_most=1)
     if share == 1:

@@ -33,6 +33,7 @@ from dpfl.engine.per_record_gradients import StackedGradients
 from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.mechanisms.noise import base_noise
 from dpfl.models.image_models import ImageModel, build
+from dpfl.randomness import generator
 
 BATCH = 64
 LEARNING_RATE, MOMENTUM, NOISE_MULTIPLIER, CLIP_NORM = 0.3, 0.5, 1.0, 1.0
@@ -79,7 +80,8 @@ class Case:
         """Inputs and labels."""
         channels, height, width = self.shape
         fed = (81 * channels, height // 4, width // 4) if self.model.reads_features else self.shape
-        return torch.randn(BATCH, *fed, generator=torch.Generator().manual_seed(0)), torch.arange(BATCH) % 10
+        drawn = generator(0, "preparation").standard_normal((BATCH, *fed), dtype=np.float32)
+        return torch.from_numpy(drawn), torch.arange(BATCH) % 10
 
 
 def as_in_torch(layer: nn.Module) -> nn.Module:

@@ -36,6 +36,7 @@ from dpfl.mechanisms.noise import base_noise
 from dpfl.models.image_models import ImageModel, build
 from dpfl.pipeline.cost import cost_key, work_of
 from dpfl.pipeline.cost_timing import KINDS, flops_of_a_record
+from dpfl.randomness import generator
 
 BATCH, CLIENTS, MODELS = 64, 10, 18
 GIGABYTES = (16, 24, 80, 140)
@@ -59,9 +60,9 @@ class Setting:
         _, model, colour = self.kind.split("/")
         shape = GREY if colour == "grey" else COLOUR
         reads = (81 * shape[0], shape[1] // 4, shape[2] // 4) if ImageModel(model).reads_features else shape
-        draw = torch.Generator().manual_seed(0)
         records = self.clients * BATCH
-        self.inputs = torch.randn(records, *reads, generator=draw).to(self.device, self.dtype)
+        drawn = generator(0, "preparation").standard_normal((records, *reads), dtype=np.float32)
+        self.inputs = torch.from_numpy(drawn).to(self.device, self.dtype)
         self.labels = (torch.arange(records) % 10).to(self.device)
         module = build(ImageModel(model), shape, seed=0).to(self.device, self.dtype)
         self.layout = ParameterVector.of(module)

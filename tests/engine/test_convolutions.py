@@ -24,32 +24,34 @@ LAYERS = {
 @pytest.mark.parametrize("reads_batch", [True, False])
 @pytest.mark.parametrize("few", [0, 10**6])
 def test_every_route_gives_autograds_passes_norms_and_sums(monkeypatch, name, by_gram, reads_batch, few):
-    monkeypatch.setattr(convolutions, "FEW_CHANNELS", few)
-    monkeypatch.setattr(convolutions, "CHUNK_RECORDS", 600)  # several parts of the records
+    monkeypatch.setattr(convolutions, "WINDOW_NUMBERS_CACHED", few)
+    monkeypatch.setattr(convolutions, "WINDOW_NUMBERS_AT_ONCE", 600)  # several parts of the records
     torch.manual_seed(0)
     layer = LAYERS[name]().double()
     inputs = torch.randn(7, layer.in_channels, 6, 7, dtype=torch.float64, requires_grad=True)
     output = layer(inputs)
-    slopes = torch.randn_like(output)
-    back, *_ = torch.autograd.grad(output, inputs, slopes, retain_graph=True)
-    records = [torch.autograd.grad(output[i], layer.parameters(), slopes[i], retain_graph=True) for i in range(7)]
+    output_gradients = torch.randn_like(output)
+    back, *_ = torch.autograd.grad(output, inputs, output_gradients, retain_graph=True)
+    records = [
+        torch.autograd.grad(output[i], layer.parameters(), output_gradients[i], retain_graph=True) for i in range(7)
+    ]
     weights, biases = (torch.stack(each) for each in zip(*records, strict=True))
     norms = weights.flatten(1).square().sum(1) + biases.square().sum(1)
     factors = torch.rand(7, dtype=torch.float64)
 
-    stage = Convolution(layer, inputs.shape[2:], reads_batch=reads_batch)
-    stage.by_gram = by_gram
-    parameters, d = (layer.weight.detach(), layer.bias.detach()), channels_last(slopes)
-    seen = stage.see(channels_last(inputs.detach()))
-    assert (seen.gram is not None) == (by_gram and reads_batch)
-    squares, gradients = stage.squares(d, seen)
+    ours = Convolution(layer, inputs.shape[2:], reads_batch=reads_batch)
+    ours.by_gram = by_gram
+    parameters, d = (layer.weight.detach(), layer.bias.detach()), channels_last(output_gradients)
+    cache = ours.cache_inputs(channels_last(inputs.detach()))
+    assert (cache.gram is not None) == (by_gram and reads_batch)
+    squares, gradients = ours.squared_gradient_norms(d, cache)
     assert (gradients is None) == by_gram
     close = {"rtol": 0, "atol": 1e-11}
-    torch.testing.assert_close(stage.forward(seen, parameters), output.detach(), **close)
-    torch.testing.assert_close(stage.backward(d, seen, parameters), back, **close)
+    torch.testing.assert_close(ours.forward(cache, parameters), output.detach(), **close)
+    torch.testing.assert_close(ours.backward(d, cache, parameters), back, **close)
     torch.testing.assert_close(squares, norms, **close)
     for at_hand in (gradients, None):
-        weight, bias = stage.sums(d, seen, factors, at_hand)
+        weight, bias = ours.weighted_gradient_sum(d, cache, factors, at_hand)
         torch.testing.assert_close(weight, torch.tensordot(factors, weights, 1), **close)
         torch.testing.assert_close(bias, torch.tensordot(factors, biases, 1), **close)
 

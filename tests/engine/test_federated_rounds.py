@@ -72,10 +72,14 @@ def test_a_random_number_of_participants_is_uniform_on_its_list_and_so_are_the_s
 def test_who_does_not_take_part_hands_over_nothing(trials):
     rules = protocol((1, 2, 3), repetitions=50, batch_size=4)
     round = drawn(trials, rules)
-    absent = round.present == 0
+    absent = round.participates == 0
     assert absent.any() and not round.noise[absent].any() and not round.records.direction[absent].any()
     assert round.noise[~absent].all() and round.records.direction[~absent].all()
-    assert np.array_equal(round.count[..., 0, 0], round.present.sum(axis=2)) and set(round.count.ravel()) == {1, 2, 3}
+    assert np.array_equal(round.count[..., 0, 0], round.participates.sum(axis=2)) and set(round.count.ravel()) == {
+        1,
+        2,
+        3,
+    }
 
 
 def test_batches_are_uniform_over_a_clients_records_and_with_replacement(trials):

@@ -12,15 +12,15 @@ def _images(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-def _compare(stage, layer: nn.Module, inputs: torch.Tensor, atol: float) -> None:
-    """Value and slope of a stage against torch's layer and autograd."""
+def _compare(ours, layer: nn.Module, inputs: torch.Tensor, atol: float) -> None:
+    """Value and gradient of a layer against torch's layer and autograd."""
     tracked = inputs.clone().requires_grad_()
     expected = layer(tracked)
-    slopes = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1), dtype=inputs.dtype)
-    (back,) = torch.autograd.grad(expected, tracked, slopes)
-    output, kept = stage.forward(inputs)
+    output_gradients = torch.randn(expected.shape, generator=torch.Generator().manual_seed(1), dtype=inputs.dtype)
+    (back,) = torch.autograd.grad(expected, tracked, output_gradients)
+    output, cache = ours.forward(inputs)
     torch.testing.assert_close(output, expected.detach(), rtol=0, atol=atol)
-    torch.testing.assert_close(stage.backward(slopes, kept), back, rtol=0, atol=atol)
+    torch.testing.assert_close(ours.backward(output_gradients, cache), back, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize(("size", "stride"), [(2, 1), (2, 2), (3, 1), (3, 2), ((2, 3), (1, 2)), (2, 3)])
@@ -59,9 +59,9 @@ def test_tanh_in_single_precision_is_right_to_rounding_and_saturates():
 def test_dense_norms_and_sums_are_those_of_the_gradients():
     a, d, factors = _images(6, 4), _images(6, 3) + 1, torch.rand(6, dtype=torch.float64)
     gradients = torch.cat([d[:, :, None] * a[:, None, :], d[:, :, None]], 2)
-    squares, _ = Dense(nn.Linear(1, 1)).squares(d, a)
+    squares, _ = Dense(nn.Linear(1, 1)).squared_gradient_norms(d, a)
     torch.testing.assert_close(squares, gradients.square().sum((1, 2)))
-    weight, bias = Dense(nn.Linear(1, 1)).sums(d, a, factors, None)
+    weight, bias = Dense(nn.Linear(1, 1)).weighted_gradient_sum(d, a, factors, None)
     expected = torch.tensordot(factors, gradients, 1)
     torch.testing.assert_close(torch.cat([weight, bias[:, None]], 1), expected)
 

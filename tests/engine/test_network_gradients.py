@@ -76,7 +76,7 @@ CLOSED = {
 }
 
 
-def without_slope(logits, labels):
+def without_derivative(logits, labels):
     """A loss that autograd has to differentiate."""
     return cross_entropy(logits, labels)
 
@@ -123,7 +123,7 @@ def test_any_module_has_the_sums_of_its_records_alone(name):
         torch.testing.assert_close(ours, _one_by_one(alone, data, clip_norm), rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("loss", [cross_entropy, without_slope])
+@pytest.mark.parametrize("loss", [cross_entropy, without_derivative])
 @pytest.mark.parametrize("name", CLOSED)
 def test_closed_forms_equal_per_record_gradients(name, loss):
     rule, reference, weights, batch = _problem(name, loss)
@@ -141,29 +141,29 @@ def test_single_precision_gives_the_same_up_to_its_rounding(name):
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_every_model_gets_what_it_gets_alone_and_the_same_bits_where_no_stage_is_shared(name):
+def test_every_model_gets_what_it_gets_alone_and_the_same_bits_where_no_layer_is_shared(name):
     rule, _, weights, batch = _problem(name)
     clip_norms = torch.tensor([0.1, torch.inf, 2.0, 0.5], dtype=torch.float64)
     together = rule.clipped_sums(weights, batch, clip_norms)
     for model in range(4):
         one = slice(model, model + 1)
         alone = rule.clipped_sums(weights[one], batch, clip_norms[one])[0]
-        own = rule.trained[0] != 0 or rule.stages[0].forms_gradients
+        own = rule.trained[0] != 0 or rule.layers[0].forms_gradients
         torch.testing.assert_close(alone, together[model], rtol=0, atol=0 if own else 1e-13)
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_first_stages_go_together_as_far_as_their_outputs_fit(at_once, monkeypatch):
+def test_first_layers_go_together_as_far_as_their_outputs_fit(at_once, monkeypatch):
     rule, _, weights, batch = _problem("strided, padded")
-    assert not rule.stages[0].forms_gradients
+    assert not rule.layers[0].forms_gradients
     bounds = torch.tensor([0.1, torch.inf, 2.0, 0.5], dtype=torch.float64)
     whole, seen = rule.clipped_sums(weights, batch, bounds), []
     monkeypatch.setattr(
-        "dpfl.engine.network_gradients.MODELS_AT_ONCE", at_once * len(batch[0]) * rule.stages[0].outputs
+        "dpfl.engine.network_gradients.MODELS_AT_ONCE", at_once * len(batch[0]) * rule.layers[0].output_size
     )
-    forward = rule.stages[0].forward
+    forward = rule.layers[0].forward
     monkeypatch.setattr(
-        rule.stages[0], "forward", lambda *known: seen.append(len(known[1][0])) or forward(*known), raising=False
+        rule.layers[0], "forward", lambda *known: seen.append(len(known[1][0])) or forward(*known), raising=False
     )
     torch.testing.assert_close(rule.clipped_sums(weights, batch, bounds), whole, rtol=0, atol=1e-13)
     assert seen == {1: [40] * 4, 3: [120, 40]}[at_once]
@@ -183,7 +183,7 @@ def test_one_model_that_left_the_numbers_leaves_the_others_theirs():
 def test_the_same_sums_come_under_vmap_as_on_other_devices(name):
     rule, _, weights, batch = _problem(name)
     bounds = torch.tensor([0.1, torch.inf, 2.0, 1e6], dtype=torch.float64)
-    shared = rule.stages[0].see(batch[0]) if rule.trained[0] == 0 else None
+    shared = rule.layers[0].cache_inputs(batch[0]) if rule.trained[0] == 0 else None
     views = list(rule.layout.views(weights).values())
     over_models = vmap(rule._clipped_sum, (0, 0, None, None))(views, bounds, batch, shared)
     torch.testing.assert_close(over_models, rule.clipped_sums(weights, batch, bounds), rtol=0, atol=1e-13)

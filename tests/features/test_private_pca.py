@@ -16,7 +16,7 @@ def inputs(records=200, seed=0):
 
 def released(x, bound=1e6, sigma=0.0, seed=0):
     noise = torch.randn(x.shape[1], x.shape[1], generator=torch.Generator().manual_seed(seed), dtype=x.dtype)
-    return noisy_second_moments(x, bound=bound, sigma=sigma, noise=noise)
+    return noisy_second_moments(x, bound=bound, noise_multiplier=sigma, noise=noise)
 
 
 def test_without_noise_the_components_are_the_right_singular_vectors():

@@ -76,7 +76,7 @@ def test_every_model_fits_every_gpu_and_uses_it(model, shape, gigabytes):
 
 @pytest.mark.parametrize(("model", "shape"), MODELS)
 def test_a_record_is_counted_with_at_least_what_its_tensors_must_hold(model, shape):
-    """A stage's output and its slope are alive at once: a bound from below. Flattening makes no new tensor."""
+    """A layer's output and the gradient there are alive at once: a bound from below. Flattening makes no new tensor."""
     rule, record = rule_of(model, shape)
     module = build(model, shape, seed=0)
     outputs = []

@@ -48,16 +48,16 @@ def test_losses_and_gradients_are_torchs(loss, stack):
 
 def test_the_bounds_are_the_largest_slope_and_curvature(loss, stack):
     points = np.linspace(-30, 30, 600_001)
-    slopes = loss.slope(points, np.array(1.0))
-    if np.isfinite(loss.slope_bound):
-        assert np.abs(slopes).max() == pytest.approx(loss.slope_bound, rel=1e-9)
+    slopes = loss.derivative(points, np.array(1.0))
+    if np.isfinite(loss.lipschitz):
+        assert np.abs(slopes).max() == pytest.approx(loss.lipschitz, rel=1e-9)
     curvature = np.diff(slopes).max() / (points[1] - points[0])
-    assert curvature > 1e3 if np.isinf(loss.curvature) else curvature == pytest.approx(loss.curvature, rel=1e-6)
+    assert curvature > 1e3 if np.isinf(loss.smoothness) else curvature == pytest.approx(loss.smoothness, rel=1e-6)
 
 
 def test_values_stay_finite_far_out(loss, stack):
     far = np.array([-1e4, 1e4])
-    assert np.isfinite(loss.value(far, 1.0)).all() and np.isfinite(loss.slope(far, 1.0)).all()
+    assert np.isfinite(loss.value(far, 1.0)).all() and np.isfinite(loss.derivative(far, 1.0)).all()
 
 
 def test_least_squares_has_no_gradient_left(loss, stack):

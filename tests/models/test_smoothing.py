@@ -35,7 +35,7 @@ def test_moreau_envelope(name, score, sharpness):
     for target in targets:
         value, slope = envelope(loss, sharpness, score, target)
         assert float(smooth.value(np.float64(score), np.float64(target))) == pytest.approx(value, abs=1e-6)
-        assert float(smooth.slope(np.float64(score), np.float64(target))) == pytest.approx(slope, abs=1e-4)
+        assert float(smooth.derivative(np.float64(score), np.float64(target))) == pytest.approx(slope, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -47,12 +47,12 @@ def test_error_slope_and_curvature_are_bounded_and_reached(name, sharpness):
     scores = np.linspace(-30.0, 30.0, 20_001)
     for target in targets:
         gap = loss.value(scores, target) - smooth.value(scores, target)
-        slope = smooth.slope(scores, target)
+        slope = smooth.derivative(scores, target)
         assert gap.min() >= -1e-12
         assert gap.max() == pytest.approx(smooth.uniform_error(), rel=1e-9)
-        assert np.abs(slope).max() == smooth.slope_bound
+        assert np.abs(slope).max() == smooth.lipschitz
         steepest = np.abs(np.diff(slope)).max() / (scores[1] - scores[0])
-        assert steepest <= smooth.curvature * (1 + 1e-6)
+        assert steepest <= smooth.smoothness * (1 + 1e-6)
 
 
 @settings(max_examples=50)

@@ -23,7 +23,7 @@ def test_bounds_hold_for_every_record(kind):
     np.testing.assert_allclose(np.linalg.norm(drawn.x, axis=1), 0.8)
     weights = np.random.default_rng(0).normal(size=(3, 200))
     weights /= np.linalg.norm(weights, axis=0)  # on the ball's edge
-    slopes = problem.loss.slope(drawn.x @ weights, drawn.y[:, None])
+    slopes = problem.loss.derivative(drawn.x @ weights, drawn.y[:, None])
     assert np.abs(slopes).max() * 0.8 <= problem.lipschitz + 1e-12
 
 
@@ -67,7 +67,7 @@ def test_empirical_optimum_inside_and_on_the_ball(kind, radius):
     best = synthetic_problems.empirical_optimum(problem, drawn)
     value = synthetic_problems.objective(problem, best[:, None], drawn.x, drawn.y)[0]
     assert np.linalg.norm(best) <= radius * (1 + 1e-10)
-    gradient = drawn.x.T @ problem.loss.slope(drawn.x @ best, drawn.y) / len(drawn.y)
+    gradient = drawn.x.T @ problem.loss.derivative(drawn.x @ best, drawn.y) / len(drawn.y)
     if np.linalg.norm(best) < radius * (1 - 1e-6):
         np.testing.assert_allclose(gradient, 0.0, atol=1e-12)
     else:  # at the edge the gradient points inwards, along the model

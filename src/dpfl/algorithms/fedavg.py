@@ -1,4 +1,4 @@
-"""Federated averaging of stacked models: local epochs on every client, then the mean over clients."""
+"""Train stacked models by federated averaging: local epochs on every client, then the mean over clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dpfl.mechanisms.noise import base_noise
 
 @dataclass(frozen=True)
 class Schedule:
-    """When each variant averages: its r-th round ends after `local_epochs`[variant][r] more epochs (E_1 ... E_R)."""
+    """Rounds of each variant: its r-th ends after `local_epochs`[variant][r] more epochs (E_1 ... E_R)."""
 
     local_epochs: tuple[tuple[int, ...], ...]
 
@@ -46,17 +46,17 @@ class Schedule:
 
     @cached_property
     def _ends(self) -> list[list[int]]:
-        """The last epoch of each round of each variant."""
+        """Return the last epoch of each round of each variant."""
         return [list(itertools.accumulate(rounds)) for rounds in self.local_epochs]
 
 
 @dataclass
 class State:
-    """Where training stands after `epoch` epochs; what a checkpoint holds of a run.
+    """State of training after `epoch` epochs; a checkpoint stores it.
 
     `weights` and `velocity` have shape (clients, variants, parameters). `accuracy_pct[variant]` has an entry a round;
-    `diverged[variant]` tells whether an average ever had a weight that is not finite; `measured[variant]` has, where
-    that is asked for, the distances of dpfl.engine.model_distances, an entry a round each, and local_accuracy_pct, the
+    `diverged[variant]` is True once an average had a weight that is not finite; `measured[variant]` has, if asked
+    for, the distances of dpfl.engine.model_distances, an entry a round each, and local_accuracy_pct, the
     mean accuracy of the clients' own models before the last average, as a list of one.
     """
 
@@ -81,11 +81,12 @@ class FederatedAveraging:
     `initial` (clients, parameters): each client's model before the first round; later rounds start at the plain mean
     over clients, whatever their sizes, with no momentum. The noise multipliers of `variants` have shape
     (clients, variants). Variants share batches and base noise, and the epochs before their first difference: as long as
-    two with the same law have averaged at the same times, one is trained for both. All tensors lie on one device.
-    `measure`: whether to fill `State.measured`.
+    two with the same law have averaged at the same times, one is trained for both. All tensors are on one device.
+    `measure`: fill `State.measured`.
 
     Formal guarantee: what a client sends is the result of DP-SGD on its own records (dpfl.engine.sgd); averaging is
-    post-processing. A record that lies with several clients is used by each of them, and its budgets compose.
+    post-processing. A record of several clients is used by each of them, and its budgets compose. Each client's number
+    of records is public (dpfl.engine.batches.BatchSampler).
     """
 
     module: nn.Module
@@ -151,18 +152,18 @@ class FederatedAveraging:
             state.diverged[variant] |= not good
 
     def _measure(self, state: State, trained: Tensor, averaging: list[int]) -> None:
-        """Note what the clients' own models, (clients, averaging, parameters), are like before they are averaged."""
+        """Measure the clients' own models, (clients, averaging, parameters), before they are averaged."""
         for variant, found in zip(averaging, distances(trained, averaging, self._references), strict=True):
             for name, value in found.items():
                 state.measured[variant].setdefault(name, []).append(value)
-        for place, variant in enumerate(averaging):
+        for index, variant in enumerate(averaging):
             if state.epoch == self.schedule.epochs[variant]:
-                accuracies = accuracy_pct(self.module, trained[:, place], *self.test)
+                accuracies = accuracy_pct(self.module, trained[:, index], *self.test)
                 state.measured[variant]["local_accuracy_pct"] = [sum(accuracies) / len(accuracies)]
 
     @cached_property
     def _references(self) -> list[dict[str, int]]:
-        """What each variant's distances are measured to."""
+        """Return the variants that each variant's distances are measured to."""
         return references(self.variants, self.schedule.local_epochs)
 
     def _blocks(self) -> list[list[int]]:

@@ -48,7 +48,7 @@ def local_sgd(trials: Trials, points: Hyperparameters, protocol: Protocol) -> It
             weights -= moved
             if points.projected:
                 weights = project(weights, points.radius)
-        np.einsum("trc,trcdm->trdm", drawn.present / drawn.count[..., 0], weights, out=server)
+        np.einsum("trc,trcdm->trdm", drawn.participates / drawn.count[..., 0], weights, out=server)
         yield server
 
 
@@ -73,7 +73,7 @@ def block_movement(
             pulls += drift[..., k, None] * points.noise_std
             pulls *= points.step_size
             score = score - pulls
-        length = loss.slope(score * norms[..., k, :], targets[..., k, :])
+        length = loss.derivative(score * norms[..., k, :], targets[..., k, :])
         length *= norms[..., k, :]
         clip_lengths(length, points.clip_norm, out=lengths[..., k, :])
     moved = np.einsum("...nd,...nm->...dm", direction, lengths)

@@ -1,4 +1,4 @@
-"""Checkpoints of training: whole or absent, and read back only by the run that wrote them."""
+"""Save and load checkpoints of training: complete or absent, and read back only by the run that wrote them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpfl.files import checked_content, replacing, with_checksum
 
 _log = logging.getLogger(__name__)
 
-# What torch raises where somebody else has written the file, and sealed it.
+# Errors of torch for a file with a valid checksum that another program wrote.
 _NOT_PLAIN = (RuntimeError, pickle.UnpicklingError, ValueError, LookupError, EOFError, AttributeError, TypeError)
 
 

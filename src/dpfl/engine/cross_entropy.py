@@ -1,4 +1,4 @@
-"""Losses that know their own slope, which autograd would take longer to find than a small model's forward pass."""
+"""Provide cross entropy with its own derivative: autograd takes longer than a small model's forward pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class CrossEntropy:
         """Return the loss of each record, (n,), from logits (n, classes) and labels (n,)."""
         return functional.cross_entropy(logits, labels, reduction="none")
 
-    def slope(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def derivative(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return probabilities minus the label's one, in the shape of `logits`: (n, classes), or (models, classes, n)
         for models that share the records."""
         places = labels[:, None] if logits.ndim == 2 else labels.expand(len(logits), 1, -1)

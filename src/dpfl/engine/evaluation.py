@@ -1,4 +1,4 @@
-"""How well trained models do on data that they have not seen."""
+"""Measure the accuracy of trained models on test data."""
 
 from __future__ import annotations
 

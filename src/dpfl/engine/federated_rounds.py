@@ -1,4 +1,4 @@
-"""Rounds of federated learning without a trusted server, for many convex models at once.
+"""Draw rounds of federated learning without a trusted server, for many convex models at once.
 
 Everything runs as one stack: trials x repetitions x models, where a model is one point (step size, clip norm, noise,
 ...) of a grid. The points of a stack see the same participants, the same records and the same base noise, each scaled
@@ -26,7 +26,7 @@ _COUNT_STEP = 1
 
 
 class Aggregate(StrEnum):
-    """What the server steps along."""
+    """Aggregate that the server steps along."""
 
     SUM = "sum"
     """The sum of the messages, as lowy2021's scripts do: the step size counts once a participant."""
@@ -35,7 +35,7 @@ class Aggregate(StrEnum):
 
 
 class Clipping(StrEnum):
-    """What a client clips."""
+    """Vectors that a client clips."""
 
     RECORD = "record"
     """Every record's gradient: a message moves by 2 clip_norm / K when a drawn record is replaced."""
@@ -91,13 +91,13 @@ class Hyperparameters:
 
     @property
     def projected(self) -> bool:
-        """Whether any model is projected."""
+        """True if any model is projected."""
         return self.radius is not None and bool(np.isfinite(self.radius).any())
 
 
 @dataclass(frozen=True)
 class Participation:
-    """How many clients take part in a round: M_r uniform on `sizes`, which may repeat a number; one entry fixes it.
+    """Number of clients in a round: M_r uniform on `sizes`, which may repeat a number; one entry fixes it.
 
     Given M_r, the participants are drawn uniformly without replacement. Raises ValueError for a size below 1.
     """
@@ -121,7 +121,7 @@ class Participation:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What all runs of a stack share.
+    """Settings that all runs of a stack share.
 
     loss of one record; rounds R; participation M_r; batch_size K records a client and round (the steps of local SGD),
     drawn uniformly WITH_REPLACEMENT, FIXED (no record twice within a round) or FULL (K = n, all records);
@@ -161,58 +161,58 @@ class Round:
     """One round's draws; the client axis has room for the largest M_r.
 
     records (trials, repetitions, clients, batch_size, ...); noise, standard normal, (trials, repetitions, clients,
-    steps, features); present (trials, repetitions, clients), 1.0 for who takes part. The directions and the noise of
-    who does not are 0, so sums over clients need no mask.
+    steps, features); participates (trials, repetitions, clients), 1.0 for who takes part. The directions and the noise
+    of the others are 0, so sums over clients need no mask.
     """
 
     records: FactoredRecords
     noise: Array
-    present: Array
+    participates: Array
 
     @property
     def count(self) -> Array:
         """M_r, shape (trials, repetitions, 1, 1), to divide sums (trials, repetitions, features, models) by."""
-        return self.present.sum(axis=2)[..., None, None]
+        return self.participates.sum(axis=2)[..., None, None]
 
 
 def participants(seed: int, round: int, clients: int, protocol: Protocol) -> tuple[NDArray[np.int64], Array]:
-    """Return clients (repetitions, most) in ascending order, and who of them is present, 1.0 or 0.0.
+    """Return clients (repetitions, most) in ascending order, and who of them is participates, 1.0 or 0.0.
 
-    Independent over repetitions, rounds and seeds. With M_r below the most, the places that are left stand for nobody.
+    Independent over repetitions, rounds and seeds. With M_r below the most, the last entries stand for no client.
     """
     sizes, most = protocol.participation.sizes, protocol.participation.most
     order = np.tile(np.arange(clients), (protocol.repetitions, 1))
-    present = np.ones((protocol.repetitions, most))
+    participates = np.ones((protocol.repetitions, most))
     if len(sizes) > 1:
         places = generator(seed, "participants", round=round, step=_COUNT_STEP).integers(
             len(sizes), size=protocol.repetitions
         )
-        present = (np.arange(most) < np.array(sizes)[places][:, None]).astype(np.float64)
+        participates = (np.arange(most) < np.array(sizes)[places][:, None]).astype(np.float64)
     elif most == clients:
-        return order, present
+        return order, participates
     shuffled = generator(seed, "participants", round=round).permuted(order, axis=1)[:, :most]
-    ranks = np.argsort(np.where(present > 0, shuffled, clients), axis=1, kind="stable")
-    return np.take_along_axis(shuffled, ranks, axis=1), present
+    ranks = np.argsort(np.where(participates > 0, shuffled, clients), axis=1, kind="stable")
+    return np.take_along_axis(shuffled, ranks, axis=1), participates
 
 
 def draw_round(trials: Trials, records: FactoredRecords, protocol: Protocol, round: int, steps: int) -> Round:
     """Return the participants' records and base noise of one round, `steps` noise vectors a client."""
     size, repetitions = (len(trials.seeds), trials.clients), protocol.repetitions
-    chosen, present = (np.stack(part) for part in zip(*_all_participants(trials, protocol, round), strict=True))
+    chosen, participates = (np.stack(part) for part in zip(*_all_participants(trials, protocol, round), strict=True))
     batch = np.zeros((*size, repetitions, protocol.batch_size), dtype=np.int64)
     noise = np.zeros((*size, repetitions, steps, trials.x.shape[-1]))
     for trial, seed in enumerate(trials.seeds):
-        for client in np.unique(chosen[trial][present[trial] > 0]):
+        for client in np.unique(chosen[trial][participates[trial] > 0]):
             batch[trial, client] = _batches(trials, protocol, seed, client, round)
             generator(seed, "noise", client, round).standard_normal(out=noise[trial, client])
     trial = np.arange(len(trials.seeds))[:, None, None]
     repetition = np.arange(repetitions)[None, :, None]
     drawn = records[trial[..., None], batch[trial, chosen, repetition]]
     noise = noise[trial, chosen, repetition]
-    if not present.all():
-        drawn = FactoredRecords(drawn.direction * present[..., None, None], drawn.norms, drawn.targets)
-        noise *= present[..., None, None]
-    return Round(drawn, noise, present)
+    if not participates.all():
+        drawn = FactoredRecords(drawn.direction * participates[..., None, None], drawn.norms, drawn.targets)
+        noise *= participates[..., None, None]
+    return Round(drawn, noise, participates)
 
 
 def mean_of_last(
@@ -232,12 +232,12 @@ def mean_of_last(
 
 
 def _all_participants(trials: Trials, protocol: Protocol, round: int) -> list[tuple[NDArray[np.int64], Array]]:
-    """The participants of every trial."""
+    """Return the participants of every trial."""
     return [participants(seed, round, trials.clients, protocol) for seed in trials.seeds]
 
 
 def _batches(trials: Trials, protocol: Protocol, seed: int, client: int, round: int) -> NDArray[np.int64]:
-    """A client's records of one round, shape (repetitions, batch_size)."""
+    """Return a client's records of one round, shape (repetitions, batch_size)."""
     start, stop = int(trials.starts[client]), int(trials.starts[client + 1])
     shape = (protocol.repetitions, protocol.batch_size)
     if protocol.sampling is Sampling.FULL:

@@ -1,7 +1,7 @@
-"""The stages of a network, each with its own forward and backward pass and, where it is trained, per-record norms.
+"""Define the layers of a network, each with a forward and a backward pass and, if trained, per-record norms.
 
 Written by hand instead of taken from autograd: small models take a millisecond a batch, of which autograd would take
-half. A stage works on one model and a batch of records that do not mix, and everything in it works under vmap.
+half. A layer works on one model and a batch of records that do not mix, and everything in it works under vmap.
 Images have shape (n, channels, height, width), in single precision with the channels last in memory, where a CPU
 convolves and pools best.
 """
@@ -16,80 +16,84 @@ from torch import Tensor, nn
 from dpfl.engine.matrix_products import product
 
 Parameters = tuple[Tensor, Tensor]
-"""A tensor for the weight and one for the bias of a trained stage: parameters, gradients or sums of gradients."""
+"""A tensor for the weight and one for the bias of a trained layer: parameters, gradients or sums of gradients."""
 
 
 class Layer(Protocol):
     """A step of the forward pass without parameters."""
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Any]:
-        """Return the output (n, ...), and what `backward` needs to know."""
+        """Return the output (n, ...), and a cache for `backward`."""
 
-    def backward(self, slopes: Tensor, kept: Any) -> Tensor:
-        """Return the loss's slopes at the inputs from those at the output."""
+    def backward(self, output_gradients: Tensor, cache: Any) -> Tensor:
+        """Return the loss's gradients at the inputs from those at the output."""
 
 
 class TrainedLayer(Protocol):
     """A step of the forward pass with weight and bias."""
 
-    outputs: int
-    """How many numbers it puts out for a record."""
-    held: int
-    """About how many numbers a record takes, beside the stage's output and its slopes."""
+    output_size: int
+    """Output size per record."""
+    memory_per_record: int
+    """Approximate numbers stored per record, on top of the layer's output and the gradients there."""
     forms_gradients: bool
-    """Whether `squares` forms the records' gradients."""
+    """True if `squared_gradient_norms` forms the records' gradients."""
 
-    def see(self, inputs: Tensor) -> Any:
+    def cache_inputs(self, inputs: Tensor) -> Any:
         """Return the inputs and what follows from them alone: all models share it where they read the batch itself."""
 
-    def forward(self, seen: Any, parameters: Parameters) -> Tensor:
+    def forward(self, cache: Any, parameters: Parameters) -> Tensor:
         """Return the output (n, ...); for weights and biases of several models in a row, outputs in a row."""
 
-    def backward(self, slopes: Tensor, seen: Any, parameters: Parameters) -> Tensor:
-        """Return the loss's slopes at the inputs from those at the output."""
+    def backward(self, output_gradients: Tensor, cache: Any, parameters: Parameters) -> Tensor:
+        """Return the loss's gradients at the inputs from those at the output."""
 
-    def squares(self, slopes: Tensor, seen: Any) -> tuple[Tensor, Parameters | None]:
+    def squared_gradient_norms(self, output_gradients: Tensor, cache: Any) -> tuple[Tensor, Parameters | None]:
         """Return the squared norm of each record's gradient (n,), and the gradients, for weight and bias each
         (n, numbers), where they were formed for it."""
 
-    def sums(self, slopes: Tensor, seen: Any, factors: Tensor | None, gradients: Parameters | None) -> Parameters:
-        """Return the sum of the records' gradients, each times its factor (n,) where there are factors; for slopes of
-        several models in a row, sums in a row."""
+    def weighted_gradient_sum(
+        self, output_gradients: Tensor, cache: Any, factors: Tensor | None, gradients: Parameters | None
+    ) -> Parameters:
+        """Return the sum of the records' gradients, each times its factor (n,) where there are factors; for several
+        models in a row, sums in a row."""
 
 
 class Dense:
     """nn.Linear on vectors: g = d a^T, so |g|^2 = |a|^2 |d|^2, and the bias is a weight whose input is 1.
 
-    Source: Goodfellow 2015.
+    Source: Goodfellow 2015 (goodfellow2015).
     """
 
-    held = 0
+    memory_per_record = 0
     forms_gradients = False
 
     def __init__(self, layer: nn.Linear):
-        self.outputs = layer.out_features
+        self.output_size = layer.out_features
 
-    def see(self, inputs: Tensor) -> Tensor:
-        """The inputs."""
+    def cache_inputs(self, inputs: Tensor) -> Tensor:
+        """Return the inputs."""
         return inputs
 
-    def forward(self, seen: Tensor, parameters: Parameters) -> Tensor:
-        """One matrix product."""
+    def forward(self, cache: Tensor, parameters: Parameters) -> Tensor:
+        """Multiply by the weight."""
         weight, bias = parameters
-        return product(seen, weight.T).add_(bias)
+        return product(cache, weight.T).add_(bias)
 
-    def backward(self, slopes: Tensor, seen: Tensor, parameters: Parameters) -> Tensor:
-        """One matrix product."""
-        return product(slopes, parameters[0])
+    def backward(self, output_gradients: Tensor, cache: Tensor, parameters: Parameters) -> Tensor:
+        """Multiply by the transposed weight."""
+        return product(output_gradients, parameters[0])
 
-    def squares(self, slopes: Tensor, seen: Tensor) -> tuple[Tensor, None]:
-        """(|a|^2 + 1) |d|^2."""
-        return (seen.square().sum(1) + 1) * slopes.square().sum(1), None
+    def squared_gradient_norms(self, output_gradients: Tensor, cache: Tensor) -> tuple[Tensor, None]:
+        """Return (|a|^2 + 1) |d|^2."""
+        return (cache.square().sum(1) + 1) * output_gradients.square().sum(1), None
 
-    def sums(self, slopes: Tensor, seen: Tensor, factors: Tensor | None, gradients: None) -> Parameters:
-        """One matrix product over the batch."""
-        slopes = scaled(slopes, factors)
-        return product(slopes.T, seen), slopes.sum(0)
+    def weighted_gradient_sum(
+        self, output_gradients: Tensor, cache: Tensor, factors: Tensor | None, gradients: None
+    ) -> Parameters:
+        """Multiply once over the batch."""
+        output_gradients = scaled(output_gradients, factors)
+        return product(output_gradients.T, cache), output_gradients.sum(0)
 
 
 class Flatten:
@@ -99,9 +103,9 @@ class Flatten:
         """Keep the shape."""
         return inputs.flatten(1), inputs.shape
 
-    def backward(self, slopes: Tensor, kept: torch.Size) -> Tensor:
-        """Back to images."""
-        return channels_last(slopes.view(kept))
+    def backward(self, output_gradients: Tensor, cache: torch.Size) -> Tensor:
+        """Reshape to images."""
+        return channels_last(output_gradients.view(cache))
 
 
 class ReLU:
@@ -112,9 +116,9 @@ class ReLU:
         output = inputs.relu()
         return output, output
 
-    def backward(self, slopes: Tensor, kept: Tensor) -> Tensor:
-        """As torch has it: nothing passes at 0."""
-        return torch.ops.aten.threshold_backward(slopes, kept, 0)
+    def backward(self, output_gradients: Tensor, cache: Tensor) -> Tensor:
+        """Pass gradients where the output is above 0, as torch does."""
+        return torch.ops.aten.threshold_backward(output_gradients, cache, 0)
 
 
 class Tanh:
@@ -129,13 +133,13 @@ class Tanh:
         output = (2 * inputs).sigmoid_().mul_(2).sub_(1) if single else inputs.tanh()
         return output, output
 
-    def backward(self, slopes: Tensor, kept: Tensor) -> Tensor:
-        """tanh' = 1 - tanh^2."""
-        return torch.ops.aten.tanh_backward(slopes, kept)
+    def backward(self, output_gradients: Tensor, cache: Tensor) -> Tensor:
+        """Multiply by 1 - tanh^2."""
+        return torch.ops.aten.tanh_backward(output_gradients, cache)
 
 
 class Activation:
-    """Any module without parameters that works element by element and has a method `slope(output)`: its derivative."""
+    """Apply a module without parameters that works element by element and has a method `derivative(output)`."""
 
     def __init__(self, layer: nn.Module):
         self.layer = layer
@@ -145,15 +149,15 @@ class Activation:
         output = self.layer(inputs)
         return output, output
 
-    def backward(self, slopes: Tensor, kept: Tensor) -> Tensor:
-        """By the chain rule."""
-        return slopes * self.layer.slope(kept)
+    def backward(self, output_gradients: Tensor, cache: Tensor) -> Tensor:
+        """Apply the chain rule."""
+        return output_gradients * self.layer.derivative(cache)
 
 
 class MaxPoolLayer:
     """nn.MaxPool2d without padding: maxima over columns, then over rows, each of shifted views.
 
-    Element by element it takes a fraction of the time that torch's own kernel takes, and no indices are kept.
+    This takes a fraction of the time of torch's own kernel, and stores no indices.
     """
 
     def __init__(self, layer: nn.MaxPool2d):
@@ -162,68 +166,68 @@ class MaxPoolLayer:
 
     @staticmethod
     def does(layer: nn.MaxPool2d) -> bool:
-        """Whether the layer's windows are plain ones."""
+        """Return whether the layer has no padding, dilation, ceiling or indices."""
         plain = _pair(layer.padding) == (0, 0) and _pair(layer.dilation) == (1, 1)
         return plain and not layer.ceil_mode and not layer.return_indices
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Keep what went into each maximum and what came out."""
+        """Keep inputs and outputs of both maxima."""
         within = self.columns.forward(inputs)
         output = self.rows.forward(within)
         return output, (inputs, within, output)
 
-    def backward(self, slopes: Tensor, kept: tuple[Tensor, ...]) -> Tensor:
-        """To the first maximum of each window, row by row, as torch has it."""
-        inputs, within, output = kept
-        return self.columns.backward(self.rows.backward(slopes, within, output), inputs, within)
+    def backward(self, output_gradients: Tensor, cache: tuple[Tensor, ...]) -> Tensor:
+        """Pass gradients to the first maximum of each window, row by row, as torch does."""
+        inputs, within, output = cache
+        return self.columns.backward(self.rows.backward(output_gradients, within, output), inputs, within)
 
 
 _JUST_BELOW = -torch.finfo(torch.float32).smallest_normal
 
 
 class _Maxima:
-    """Maxima of windows along one axis."""
+    """Take maxima of windows along one axis."""
 
     def __init__(self, axis: int, size: int, stride: int):
         self.axis, self.size, self.stride = axis, size, stride
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The largest of the views."""
+        """Return the largest of the views."""
         views = self._views(inputs)
         output = views[0]
         for view in views[1:]:
             output = torch.maximum(output, view)
         return output
 
-    def backward(self, slopes: Tensor, inputs: Tensor, output: Tensor) -> Tensor:
-        """Each slope goes to the first view that equals the maximum, and what none has taken to the last."""
+    def backward(self, output_gradients: Tensor, inputs: Tensor, output: Tensor) -> Tensor:
+        """Pass each gradient to the first view that equals the maximum, and to the last if none took it."""
         found = torch.zeros_like(inputs)
         *others, last = zip(self._views(inputs), self._views(found), strict=True)
         for view, to in others:
-            # nothing passes where the view is below the maximum: as ReLU's slope, in one pass where comparing takes two
-            taken = torch.ops.aten.threshold_backward(slopes, view - output, _JUST_BELOW)
+            # nothing passes where the view is below the maximum: as for ReLU, in one pass where comparing takes two
+            taken = torch.ops.aten.threshold_backward(output_gradients, view - output, _JUST_BELOW)
             to.add_(taken)
-            slopes = slopes - taken
-        last[1].add_(slopes)
+            output_gradients = output_gradients - taken
+        last[1].add_(output_gradients)
         return found
 
     def _views(self, images: Tensor) -> list[Tensor]:
-        """The first, second, ... element of all windows."""
+        """Return the first, second, ... element of all windows."""
         reach = images.shape[self.axis] - self.size + 1
         before = (slice(None),) * self.axis
         return [images[(*before, slice(first, first + reach, self.stride))] for first in range(self.size)]
 
 
-def scaled(slopes: Tensor, factors: Tensor | None) -> Tensor:
-    """Return slopes (n, ...), each record's times its factor (n,), if there are factors."""
-    return slopes if factors is None else slopes * factors.view(-1, *[1] * (slopes.ndim - 1))
+def scaled(gradients: Tensor, factors: Tensor | None) -> Tensor:
+    """Return gradients (n, ...), each record's times its factor (n,), if there are factors."""
+    return gradients if factors is None else gradients * factors.view(-1, *[1] * (gradients.ndim - 1))
 
 
 def channels_last(images: Tensor) -> Tensor:
     """Return (n, channels, height, width) with the channels last in memory.
 
     Vectors (n, d) are returned as they are, and so are images in double precision, which torch convolves by other
-    routines: they gain nothing and then round as torch's own training does.
+    routines: they would gain nothing, and now round as torch's own training does.
     """
     if images.ndim != 4 or images.dtype is torch.float64:
         return images
@@ -233,5 +237,5 @@ def channels_last(images: Tensor) -> Tensor:
 
 
 def _pair(number: int | tuple[int, int]) -> tuple[int, int]:
-    """A number stands for both axes."""
+    """Return the numbers for both axes."""
     return number if isinstance(number, tuple) else (number, number)

@@ -1,7 +1,8 @@
-"""Clipped gradient sums of linear models: every model of a stack in one matrix product there and one back.
+"""Sum clipped gradients of linear models: one matrix product forward and one back for a whole stack.
 
 A linear model reads the batch itself, so the weights of all models are rows of one matrix W, their logits are W x and
-their gradient sums D x, with D the scaled slopes of the loss. The norm of one record's gradient is |d| sqrt(|x|^2 + 1).
+their gradient sums D x, with D the scaled gradients of the loss at the logits. The norm of one record's gradient is
+|d| sqrt(|x|^2 + 1).
 """
 
 from __future__ import annotations
@@ -16,36 +17,37 @@ from dpfl.mechanisms.clipping import clip_factors
 
 
 class LinearGradients:
-    """Gradients of a module that `is_linear`.
+    """Compute gradients of a module that `is_linear`.
 
-    What else is in the stack may change a model's sums in the last bits: the matrix library rounds a row according to
-    its place and to the number of rows.
+    The other models of a stack may change a model's sums in the last bits: the matrix library rounds a row according to
+    its position and to the number of rows.
     """
 
     def __init__(self, module: nn.Module, loss: Loss):
         (layer,) = (each for each in module.modules() if type(each) is nn.Linear)
-        self.loss, self.inputs, self.outputs = loss, layer.in_features, layer.out_features
+        self.loss, self.input_size, self.output_size = loss, layer.in_features, layer.out_features
 
     def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
-        """One product for all logits, one for all sums."""
+        """Take one product for all logits, one for all sums."""
         x, y, present = batch
         x, models = x.flatten(1), len(weights)
-        matrix, bias = weights.split([self.outputs * self.inputs, self.outputs], dim=1)
-        logits = product(matrix.reshape(-1, self.inputs), x.T).unflatten(0, (models, self.outputs)) + bias[:, :, None]
-        slopes = self.slopes(logits, y)
-        norms = (slopes.square().sum(1) * (x.square().sum(1) + 1)).sqrt()
-        scaled = slopes * (clip_factors(norms, clip_norms[:, None]) * present)[:, None, :]
+        matrix, bias = weights.split([self.output_size * self.input_size, self.output_size], dim=1)
+        scores = product(matrix.reshape(-1, self.input_size), x.T)
+        logits = scores.unflatten(0, (models, self.output_size)) + bias[:, :, None]
+        gradients = self.logit_gradients(logits, y)
+        norms = (gradients.square().sum(1) * (x.square().sum(1) + 1)).sqrt()
+        scaled = gradients * (clip_factors(norms, clip_norms[:, None]) * present)[:, None, :]
         sums = product(scaled.flatten(0, 1), x).reshape(models, -1)
         return torch.cat([sums, scaled.sum(2)], dim=1)
 
     def record_bytes(self, record: Tensor) -> int:
-        """The input and a few numbers an output."""
-        return record.element_size() * (self.inputs + 6 * self.outputs)
+        """Count the input and a few numbers an output."""
+        return record.element_size() * (self.input_size + 6 * self.output_size)
 
-    def slopes(self, logits: Tensor, y: Tensor) -> Tensor:
-        """The slope of each record's loss at its logits (models, outputs, n)."""
-        if hasattr(self.loss, "slope"):
-            return self.loss.slope(logits, y)
+    def logit_gradients(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Return the gradient of each record's loss at its logits (models, outputs, n)."""
+        if hasattr(self.loss, "derivative"):
+            return self.loss.derivative(logits, y)
         labels = y.expand(len(logits), *y.shape).flatten(0, 1)
 
         def total(logits: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Products of large matrices in single precision, by the library that has the wider vectors on a CPU."""
+"""Multiply large matrices in single precision by the library with the wider vectors on a CPU."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
 @cache
 def _keeps_precision() -> bool:
-    """Whether this processor is known to have nothing that oneDNN could round for, and torch is able to say so."""
+    """Return whether torch knows this processor to have nothing that oneDNN could round for."""
     has = getattr(torch.cpu, "get_capabilities", dict)()
     return has.get("avx512_f", False) and not any(has.get(each, True) for each in ("amx_tile", "amx_bf16", "avx10_2"))

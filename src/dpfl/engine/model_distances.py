@@ -1,4 +1,4 @@
-"""How far noise drives models apart: distances to the runs without it, measured when a round ends."""
+"""Measure distances between models with and without noise when a round ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def references(variants: StackedHyperparameters, local_epochs: tuple[tuple[int, 
     the private ones do and adds no noise, so that a distance to it is the work of noise alone. Variants share batches
     and initial models, as the bound there supposes. A kind that is not in the stack is left out.
     """
-    silent = (variants.noise_scales == 0).reshape(-1, len(local_epochs)).all(0).tolist()
+    silent = (variants.noise_std == 0).reshape(-1, len(local_epochs)).all(0).tolist()
     found: list[dict[str, int]] = []
     for schedule in local_epochs:
         kinds = {}
@@ -36,10 +36,10 @@ def distances(trained: Tensor, variants: list[int], kinds: list[dict[str, int]])
     local_distance_to_<kind>, the mean over clients of the distance between their own models.
     """
     found = []
-    for place, variant in enumerate(variants):
+    for index, variant in enumerate(variants):
         measured = {}
         for kind, reference in kinds[variant].items():
-            difference = trained[:, place] - trained[:, variants.index(reference)]
+            difference = trained[:, index] - trained[:, variants.index(reference)]
             measured[f"distance_to_{kind}"] = _norms(difference.mean(0)).item()
             measured[f"local_distance_to_{kind}"] = _norms(difference).mean().item()
         found.append(measured)
@@ -47,5 +47,5 @@ def distances(trained: Tensor, variants: list[int], kinds: list[dict[str, int]])
 
 
 def _norms(vectors: Tensor) -> Tensor:
-    """Euclidean norms over the last axis, summed in float64."""
+    """Return Euclidean norms over the last axis, summed in float64."""
     return torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The parameters of a module as one flat vector, and back."""
+"""Map the parameters of a module to one flat vector, and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALIGNMENT_BYTES = 64  # of torch's own memory, and the longest vector of a CPU
 
 @dataclass(frozen=True)
 class ParameterVector:
-    """Names and shapes of a module's parameters, in the order in which they lie in the flat vector."""
+    """Names and shapes of a module's parameters, in their order in the flat vector."""
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]
@@ -77,7 +77,7 @@ def aligned(flat: Tensor) -> Tensor:
     """Return a copy of `flat` (..., size) in which every vector starts at a multiple of 64 bytes.
 
     Matrix libraries round according to where an operand starts: so laid out, layers that multiply for one model alone
-    give it the same bits wherever it stands in a stack.
+    give it the same bits at any position in a stack.
     """
     size, step = flat.shape[-1], ALIGNMENT_BYTES // flat.element_size()
     padded = flat.new_empty(*flat.shape[:-1], -(-size // step) * step)[..., :size]

@@ -1,4 +1,4 @@
-"""Sums of clipped per-record gradients, for one model and for a stack of models.
+"""Sum clipped per-record gradients, for one model and for a stack of models.
 
 A rule (`GradientRule`) knows one model; `StackedGradients` applies it to a stack within a budget of memory. The rule
 here differentiates record by record and so serves any module; dpfl.engine.network_gradients has the faster one for
@@ -24,12 +24,12 @@ _log = logging.getLogger(__name__)
 HEAP_BYTES = 2**25 - 2**16  # just under the largest that glibc learns from
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""Maps predictions (n, ...) and labels (n, ...) to one loss a record, (n,). Where it has a method `slope`, as those of
-dpfl.engine.cross_entropy, that is taken for its derivative, without autograd's help, else autograd's is."""
+"""Maps predictions (n, ...) and labels (n, ...) to one loss a record, (n,). Its method `derivative`, if any, replaces
+autograd (dpfl.engine.cross_entropy)."""
 
 
 class GradientRule(Protocol):
-    """How the gradients of models that share a batch are summed."""
+    """Sum the gradients of models that share a batch."""
 
     def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
         """Return, for each model of `weights` (variants, parameters), the sum over present records of its gradients,
@@ -49,7 +49,7 @@ Batch = tuple[Tensor, Tensor, Tensor]
 
 
 class PerRecordGradients:
-    """Gradients of each record by vmap: for any module without buffers, at the cost of holding them all."""
+    """Compute each record's gradient by vmap: for any module without buffers, at the cost of storing them all."""
 
     def __init__(self, module: nn.Module, loss: Loss):
         self.module, self.loss, self.layout = module, loss, ParameterVector.of(module)
@@ -64,7 +64,7 @@ class PerRecordGradients:
         )
 
     def _clipped_sum(self, weights: Tensor, batch: Batch, clip_norm: Tensor) -> Tensor:
-        """The sum for one model that clips."""
+        """Return the sum of one model that clips."""
         x, y, present = batch
         gradients = vmap(grad(self._record_loss), (None, 0, 0))(self.layout.views(weights), x, y)
         squares = sum(gradient[..., None].flatten(1).square().sum(1) for gradient in gradients.values())
@@ -72,7 +72,7 @@ class PerRecordGradients:
         return self.layout.flatten({name: torch.tensordot(factors, g, 1) for name, g in gradients.items()})
 
     def _plain_sum(self, weights: Tensor, batch: Batch) -> Tensor:
-        """The sum for one model that does not clip: the gradient of the summed loss."""
+        """Return the sum of one model that does not clip: the gradient of the summed loss."""
         x, y, present = batch
 
         def total(parameters: dict[str, Tensor]) -> Tensor:
@@ -81,18 +81,18 @@ class PerRecordGradients:
         return self.layout.flatten(grad(total)(self.layout.views(weights)))
 
     def record_bytes(self, record: Tensor) -> int:
-        """Three copies of the gradient, and values and slopes of every activation."""
+        """Count three copies of the gradient, and values and gradients of every activation."""
         return record.element_size() * (3 * self.layout.size + 6 * activations(self.module, record))
 
     def _record_loss(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        """The loss of one record."""
+        """Return the loss of one record."""
         return self.loss(functional_call(self.module, parameters, (x[None],)), y[None])[0]
 
 
 class StackedGradients:
-    """Applies a rule to a stack of groups (each with its own batch) x variants (sharing the group's batch).
+    """Apply a rule to a stack of groups (each with its own batch) x variants (sharing the group's batch).
 
-    All variants of a group go together as far as the budget of memory goes, else fewer; where not even one model's
+    All variants of a group go together as far as the memory budget allows, else fewer; where not even one model's
     batch fits, its records are split. Groups follow one another on a CPU and go together, by vmap, elsewhere. None of
     this changes the sums beyond rounding.
     """
@@ -101,8 +101,8 @@ class StackedGradients:
         """`record` is one input, without batch axis, on the device that will be used; raises InputError where the
         budget holds not even one record of one model."""
         self.rule = rule
-        # glibc hands memory back after every step and fetches it page by page for the next, which takes as long as the
-        # step, until it has seen a block of this size freed: then it keeps twice as much
+        # glibc returns memory after every step and fetches it page by page for the next, which takes as long as the
+        # step, until a block of this size has been freed: then it keeps twice as much
         torch.empty(HEAP_BYTES, dtype=torch.uint8)
         self.records_at_once = int(memory_bytes // rule.record_bytes(record))
         if self.records_at_once < 1:
@@ -111,7 +111,7 @@ class StackedGradients:
 
     def __call__(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
         """Return the gradient sums at `weights`, both of shape (groups, variants, parameters); the caller may change
-        them, and must have done with them before the next call.
+        them, and must not use them after the next call.
 
         `batch`: inputs (groups, n, ...), labels (groups, n, ...), presence (groups, n). `clip_norms` (variants,):
         infinite where a variant does not clip. Where memory runs out, fewer models go together from then on, and the
@@ -128,7 +128,7 @@ class StackedGradients:
                 torch.cuda.empty_cache()
 
     def _sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
-        """The sums, as many models and records at once as go together."""
+        """Return the sums, with as many models and records at once as fit."""
         groups, variants, length = *weights.shape[:2], batch[0].shape[1]
         if groups * variants * length <= self.records_at_once:
             return self._part(weights, batch, clip_norms)
@@ -146,7 +146,7 @@ class StackedGradients:
         return sums
 
     def _part(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
-        """The rule's sums of some groups, variants and records."""
+        """Return the rule's sums of some groups, variants and records."""
         if len(weights) > 1 and weights.device.type != "cpu":
             return vmap(self.rule.clipped_sums, (0, 0, None))(weights, batch, clip_norms)
         groups = zip(weights, *batch, strict=True)
@@ -154,7 +154,7 @@ class StackedGradients:
         return sums[0][None] if len(sums) == 1 else torch.stack(sums)
 
     def _shrink(self, tried: int) -> None:
-        """Halve what goes together, `tried` records of one model each having been too much."""
+        """Halve the records that go together, after `tried` of them were too many."""
         self.records_at_once = min(self.records_at_once, tried) // 2
         if self.records_at_once < 1:
             raise InputError("memory: one record's gradient of one model does not fit; use a machine with more")

@@ -1,4 +1,4 @@
-"""An epoch of SGD with momentum, private or not, on a stack of models."""
+"""Train a stack of models for an epoch by SGD with momentum, private or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpfl.engine.per_record_gradients import Batch, StackedGradients
 
 @dataclass(frozen=True)
 class StackedHyperparameters:
-    """What differs between the models that share a batch, on the models' device.
+    """Clip norms and noise of the models that share a batch, on the models' device.
 
     `clip_norms` (variants,) and `noise_multipliers`, (variants,) or (groups, variants) where each group has its own;
     both >= 0. An infinite clip norm means plain SGD: no clipping, no noise.
@@ -26,11 +26,11 @@ class StackedHyperparameters:
 
     @property
     def clipped(self) -> Tensor:
-        """Which variants clip, (variants,)."""
+        """Mask of the variants that clip, (variants,)."""
         return torch.isfinite(self.clip_norms)
 
     @property
-    def noise_scales(self) -> Tensor:
+    def noise_std(self) -> Tensor:
         """Standard deviation of the noise on the summed gradient, in the shape of `noise_multipliers`."""
         return torch.where(self.clipped, self.noise_multipliers * self.clip_norms, 0.0)
 
@@ -68,17 +68,17 @@ class SGD:
 
         `data`: inputs (records, ...) and labels (records,). `batches[group][step]`: indices into them, the same number
         of steps in every group. `divisors`: a constant a group. `noise(group, step)`: standard normal
-        draws (parameters,), asked for only where a variant needs them.
+        draws (parameters,), called only where a variant needs them.
         """
         denominators = torch.tensor(divisors, dtype=weights.dtype, device=weights.device)[:, None]
-        scales = self.variants.noise_scales.to(weights.dtype)[..., None]
-        noisy = bool((scales > 0).any())
+        noise_std = self.variants.noise_std.to(weights.dtype)[..., None]
+        noisy = bool((noise_std > 0).any())
         for step in range(len(batches[0])):
             batch, counts = _gather(data, [group[step] for group in batches])
             gradient = self.gradients(weights, batch, self.variants.clip_norms)
             if noisy:
                 draws = torch.stack([noise(group, step) for group in range(len(weights))])
-                gradient.addcmul_(draws[:, None, :], scales)
+                gradient.addcmul_(draws[:, None, :], noise_std)
             sizes = torch.where(self.variants.clipped, denominators, counts[:, None].clamp(min=1))
             velocity.mul_(self.momentum).addcdiv_(gradient, sizes[:, :, None])
             weights.sub_(velocity, alpha=self.learning_rate)

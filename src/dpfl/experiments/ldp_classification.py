@@ -71,7 +71,7 @@ def minimiser(x: Array, y: Array) -> Array:
         margins = y * (x @ weights)
         loss = Logistic()
         ones = np.ones_like(margins)
-        return float(loss.value(margins, ones).mean()), x.T @ (y * loss.slope(margins, ones)) / len(y)
+        return float(loss.value(margins, ones).mean()), x.T @ (y * loss.derivative(margins, ones)) / len(y)
 
     return minimize(objective, np.zeros(x.shape[1]), jac=True, method="L-BFGS-B", options={"gtol": 1e-8}).x
 

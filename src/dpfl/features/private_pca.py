@@ -1,4 +1,4 @@
-"""Differentially private principal components: the second-moment matrix, released once with Gaussian noise."""
+"""Find principal components of private inputs from a second-moment matrix that is released once with noise."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from dpfl.errors import InputError
 from dpfl.mechanisms.clipping import clip_factors
 
 
-def noisy_second_moments(inputs: Tensor, *, bound: float, sigma: float, noise: Tensor) -> Tensor:
+def noisy_second_moments(inputs: Tensor, *, bound: float, noise_multiplier: float, noise: Tensor) -> Tensor:
     """Return the mean of x x^T over `inputs` (n, features), n >= 1, as (features, features), with symmetric noise.
 
     `bound` > 0 is the norm to which each record is clipped. `noise` are standard normal draws (features, features), of
-    which the upper triangle is used; `sigma` >= 0 is the noise in units of sqrt(2) bound^2, the Frobenius norm by
-    which replacing a record moves the sum. Raises ValueError naming bound or sigma.
+    which the upper triangle is used; `noise_multiplier` >= 0 is the noise in units of sqrt(2) bound^2, the Frobenius
+    norm by which replacing a record moves the sum. Raises ValueError naming bound or noise_multiplier.
     Source: vandijk2023, section 2.7; Dwork et al. 2014 (Analyze Gauss).
 
-    Formal guarantee: one release of a Gaussian mechanism, G_{1/sigma}-DP for one record replaced (the triangle's norm
-    is at most the matrix's). What is computed from it, components and projections included, costs nothing more.
+    Formal guarantee: one release of a Gaussian mechanism, G_{1/noise_multiplier}-DP for one record replaced (the
+    triangle's norm is at most the matrix's). What is computed from it, components and projections included, costs
+    nothing more. `len(inputs)` is taken as public.
     """
-    bound, sigma = real("bound", bound, above=0), real("sigma", sigma, at_least=0)
+    bound = real("bound", bound, above=0)
+    noise_multiplier = real("noise_multiplier", noise_multiplier, at_least=0)
     clipped = inputs * clip_factors(inputs.norm(dim=1), bound)[:, None]
     upper = noise.triu()
     symmetric = upper + upper.triu(1).T
-    return (clipped.T @ clipped + math.sqrt(2) * bound**2 * sigma * symmetric) / len(inputs)
+    return (clipped.T @ clipped + math.sqrt(2) * bound**2 * noise_multiplier * symmetric) / len(inputs)
 
 
 def principal_components(second_moments: Tensor, components: int) -> Tensor:

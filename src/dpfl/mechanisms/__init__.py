@@ -1,1 +1,1 @@
-"""What is done to a gradient so that it may be shared."""
+"""Mechanisms: clipping, noise and projection of what is shared, each with its formal guarantee."""

@@ -1,4 +1,4 @@
-"""Private normalisation: mean and variance of the inputs, revealed once with noise."""
+"""Release mean and variance of the inputs once, with Gaussian noise, for normalisation."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ class Moments:
         return (inputs - self.first) / deviation
 
 
-def noisy_moments(inputs: Tensor, *, bound: float, sigma: float, noise: Tensor) -> Moments:
+def noisy_moments(inputs: Tensor, *, bound: float, noise_multiplier: float, noise: Tensor) -> Moments:
     """Return the moments of `inputs` (n, features), n >= 1, from a sum of clipped (x, x^2) with Gaussian noise.
 
     `bound` > 0 is the norm to which each record's vector (x, x^2) of length 2 * features is clipped; `noise` are
-    standard normal draws of that length; `sigma` >= 0 is the noise in units of the sensitivity 2 * bound of the sum to
-    the replacement of a record. Raises ValueError naming bound or sigma. Source: vandijk2023, section 2.7.
+    standard normal draws of that length; `noise_multiplier` >= 0 is the noise in units of the sensitivity 2 * bound of
+    the sum to the replacement of a record. Raises ValueError naming bound or noise_multiplier.
+    Source: vandijk2023, section 2.7.
 
-    Formal guarantee: one release of a Gaussian mechanism, G_{1/sigma}-DP for one record replaced. Training on inputs
-    normalised by the result composes with it; normalising by exact moments (sigma = 0) is covered by no guarantee.
+    Formal guarantee: one release of a Gaussian mechanism, G_{1/noise_multiplier}-DP for one record replaced. Training
+    on inputs normalised by the result composes with it; normalising by exact moments (noise_multiplier 0) is covered by
+    no guarantee. `len(inputs)` is taken as public.
     """
-    bound, sigma = real("bound", bound, above=0), real("sigma", sigma, at_least=0)
+    bound = real("bound", bound, above=0)
+    noise_multiplier = real("noise_multiplier", noise_multiplier, at_least=0)
     vectors = torch.cat([inputs, inputs.square()], dim=1)
     clipped = vectors * clip_factors(vectors.norm(dim=1), bound)[:, None]
-    first, second = ((clipped.sum(0) + 2 * bound * sigma * noise) / len(inputs)).chunk(2)
+    first, second = ((clipped.sum(0) + 2 * bound * noise_multiplier * noise) / len(inputs)).chunk(2)
     return Moments(first, second)

@@ -1,4 +1,4 @@
-"""Projection on a ball: it keeps a model where a loss's constants hold, and is what contraction rests on."""
+"""Project models on a ball, where the constants of a loss hold: contraction needs it."""
 
 from __future__ import annotations
 

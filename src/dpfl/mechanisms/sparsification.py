@@ -1,4 +1,4 @@
-"""Lossy compression of what a client sends: small entries are dropped."""
+"""Compress what a client sends by dropping small entries."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def largest_entries(update: Tensor, kept_share: float) -> Tensor:
     `kept_share` in (0, 1]; 1 returns `update` itself. Of equal magnitudes at the edge, torch.topk decides.
     Raises ValueError naming kept_share. Source: vandijk2023, section 2.4 (footnote).
 
-    Formal guarantee: a function of its argument alone, so applied to a noisy update it is post-processing and costs no
-    privacy. Applied before the noise it would have no bounded sensitivity.
+    Formal guarantee: post-processing, so applied to a noisy update it costs no privacy. Applied before the noise it
+    would have no bounded sensitivity.
     """
     share = real("kept_share", kept_share, above=0, at_most=1)
     if share == 1:
         return update
     kept = math.ceil(share * update.shape[-1])
-    places = update.abs().topk(kept, dim=-1, sorted=False).indices
-    return torch.zeros_like(update).scatter_(-1, places, update.gather(-1, places))
+    indices = update.abs().topk(kept, dim=-1, sorted=False).indices
+    return torch.zeros_like(update).scatter_(-1, indices, update.gather(-1, indices))

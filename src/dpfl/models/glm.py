@@ -25,15 +25,15 @@ Array = NDArray[np.float64]
 class Loss(Protocol):
     """phi of one record, by its score s = x . w and its target y (arrays that broadcast)."""
 
-    slope_bound: float
+    lipschitz: float
     """sup |phi'| by the score: times the largest |x|, the loss's Lipschitz constant; inf where there is none."""
-    curvature: float
+    smoothness: float
     """sup phi'' by the score: times the largest |x|^2, the loss's smoothness; inf where it is not smooth."""
 
     def value(self, scores: Array, targets: Array) -> Array:
         """Return phi."""
 
-    def slope(self, scores: Array, targets: Array) -> Array:
+    def derivative(self, scores: Array, targets: Array) -> Array:
         """Return the derivative of phi by the score; one of its subgradients where there is none."""
 
 
@@ -41,14 +41,14 @@ class Loss(Protocol):
 class Square:
     """(s - y)^2 / 2: linear regression, in the target's unit squared."""
 
-    slope_bound: float = math.inf
-    curvature: float = 1.0
+    lipschitz: float = math.inf
+    smoothness: float = 1.0
 
     def value(self, scores: Array, targets: Array) -> Array:
         """Return (s - y)^2 / 2."""
         return np.square(scores - targets) / 2.0
 
-    def slope(self, scores: Array, targets: Array) -> Array:
+    def derivative(self, scores: Array, targets: Array) -> Array:
         """Return s - y."""
         return scores - targets
 
@@ -57,14 +57,14 @@ class Square:
 class Logistic:
     """log(1 + exp(-y s)), targets -1 or 1: logistic regression."""
 
-    slope_bound: float = 1.0
-    curvature: float = 0.25
+    lipschitz: float = 1.0
+    smoothness: float = 0.25
 
     def value(self, scores: Array, targets: Array) -> Array:
         """Return log(1 + exp(-y s)), without overflow."""
         return np.logaddexp(0.0, -targets * scores)
 
-    def slope(self, scores: Array, targets: Array) -> Array:
+    def derivative(self, scores: Array, targets: Array) -> Array:
         """Return -y / (1 + exp(y s))."""
         return -targets * expit(-targets * scores)
 
@@ -73,14 +73,14 @@ class Logistic:
 class Absolute:
     """|s - y|: median regression; convex, not smooth."""
 
-    slope_bound: float = 1.0
-    curvature: float = math.inf
+    lipschitz: float = 1.0
+    smoothness: float = math.inf
 
     def value(self, scores: Array, targets: Array) -> Array:
         """Return |s - y|."""
         return np.abs(scores - targets)
 
-    def slope(self, scores: Array, targets: Array) -> Array:
+    def derivative(self, scores: Array, targets: Array) -> Array:
         """Return the sign of s - y, 0 at 0."""
         return np.sign(scores - targets)
 
@@ -89,14 +89,14 @@ class Absolute:
 class Hinge:
     """max(0, 1 - y s), targets -1 or 1: support vectors; convex, not smooth."""
 
-    slope_bound: float = 1.0
-    curvature: float = math.inf
+    lipschitz: float = 1.0
+    smoothness: float = math.inf
 
     def value(self, scores: Array, targets: Array) -> Array:
         """Return max(0, 1 - y s)."""
         return np.maximum(0.0, 1.0 - targets * scores)
 
-    def slope(self, scores: Array, targets: Array) -> Array:
+    def derivative(self, scores: Array, targets: Array) -> Array:
         """Return -y inside the margin, 0 on it and beyond."""
         return np.where(targets * scores < 1.0, -targets, 0.0)
 
@@ -113,7 +113,7 @@ def losses(loss: Loss, weights: Array, x: Array, y: Array) -> Array:
 
 def gradients(loss: Loss, weights: Array, x: Array, y: Array) -> Array:
     """Return the gradient of the mean loss, shape (..., features, models)."""
-    return np.einsum("...nd,...nm->...dm", x, loss.slope(scores(weights, x), y[..., None])) / x.shape[-2]
+    return np.einsum("...nd,...nm->...dm", x, loss.derivative(scores(weights, x), y[..., None])) / x.shape[-2]
 
 
 def least_squares(x: Array, y: Array) -> Array:
@@ -157,6 +157,6 @@ def clipped_gradient_sums(
     norms = records.norms[..., None]
     np.einsum("...nd,...dm->...nm", records.direction, weights, out=lengths)
     np.multiply(lengths, norms, out=lengths)
-    np.multiply(loss.slope(lengths, records.targets[..., None]), norms, out=lengths)
+    np.multiply(loss.derivative(lengths, records.targets[..., None]), norms, out=lengths)
     clip_lengths(lengths, clip_norm, out=lengths)
     return np.einsum("...nd,...nm->...dm", records.direction, lengths, out=out)

@@ -69,7 +69,7 @@ class TemperedSigmoid(nn.Module):
         """Map x of any shape, element by element."""
         return self.s * torch.sigmoid(self.temp * x) - self.o
 
-    def slope(self, output: Tensor) -> Tensor:
+    def derivative(self, output: Tensor) -> Tensor:
         """Return the derivative where the activation took the value `output`."""
         sigmoid = (output + self.o) / self.s
         return self.s * self.temp * sigmoid * (1 - sigmoid)

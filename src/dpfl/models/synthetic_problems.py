@@ -101,7 +101,7 @@ class Problem:
     def lipschitz(self) -> float:
         """L: the largest norm of a record's gradient in the ball, lambda apart; clipping to it changes nothing."""
         if self.kind is not Kind.LEAST_SQUARES:
-            return self.scale * self.loss.slope_bound
+            return self.scale * self.loss.lipschitz
         return self.scale * (self.scale * (self.radius + self.signal + self.spread) + self.target_noise)
 
     def spectra(self) -> Array:
@@ -211,7 +211,7 @@ def _newton(problem: Problem, drawn: Drawn, regularisation: float) -> NDArray[np
 
     for _ in range(_NEWTON_STEPS):
         scores = x @ weights
-        gradient = x.T @ loss.slope(scores, y) / len(y) + regularisation * weights
+        gradient = x.T @ loss.derivative(scores, y) / len(y) + regularisation * weights
         share = expit(scores)
         bend = np.ones(len(y)) if problem.kind is Kind.LEAST_SQUARES else share * (1.0 - share)
         hessian = (x * bend[:, None]).T @ x / len(y) + regularisation * np.eye(problem.features)

@@ -20,7 +20,7 @@ def test_no_model_in_the_ball_is_below_the_goal():
 
 def test_the_constants_are_those_of_the_loss_on_records_of_norm_one():
     scores = np.linspace(-20, 20, 2001)
-    slopes = LOSS.slope(scores, np.ones(2001))
+    slopes = LOSS.derivative(scores, np.ones(2001))
     assert np.abs(slopes).max() <= LIPSCHITZ
     assert np.abs(np.diff(slopes) / np.diff(scores)).max() == pytest.approx(CURVATURE, rel=1e-4)
 

@@ -70,13 +70,13 @@ def prepare(
         inputs, draw = train[torch.from_numpy(share)], generator(seed, "preparation", client)
         if normalises:
             noise = torch.from_numpy(draw.standard_normal(2 * features)).to(train.dtype)
-            moments = noisy_moments(inputs, bound=CLIPPED_SHARE * math.sqrt(2 * features), sigma=sigma, noise=noise)
+            bound = CLIPPED_SHARE * math.sqrt(2 * features)
+            moments = noisy_moments(inputs, bound=bound, noise_multiplier=sigma, noise=noise)
             statistics.append(torch.stack([moments.first, moments.second]))
         else:
             noise = torch.from_numpy(draw.standard_normal((features, features))).to(train.dtype)
-            statistics.append(
-                noisy_second_moments(inputs, bound=CLIPPED_SHARE * math.sqrt(features), sigma=sigma, noise=noise)
-            )
+            bound = CLIPPED_SHARE * math.sqrt(features)
+            statistics.append(noisy_second_moments(inputs, bound=bound, noise_multiplier=sigma, noise=noise))
     mean = torch.stack(statistics).mean(0)
     if normalises:
         moments = Moments(*mean)

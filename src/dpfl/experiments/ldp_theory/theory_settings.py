@@ -137,7 +137,7 @@ class TheoryCell:
             raise InputError(f"trust {self.trust.value!r} is accounted for when all clients take part")
         if self.sharpness:
             _checked(Smoothed, self.problem.loss, self.sharpness)
-        if self.algorithm is not Algorithm.MINIBATCH and math.isinf(self.loss.curvature):
+        if self.algorithm is not Algorithm.MINIBATCH and math.isinf(self.loss.smoothness):
             raise InputError("sharpness is 0: Algorithm 2 needs a smooth loss, so choose one above 0")
 
     @cached_property
@@ -218,7 +218,7 @@ class TheoryCell:
     @property
     def smoothness(self) -> float:
         """beta of F, which the proofs use of the records' own; that of the smoothed loss where there is one."""
-        return self.loss.curvature * self.problem.curvature + self.problem.regularisation
+        return self.loss.smoothness * self.problem.curvature + self.problem.regularisation
 
     def stages(self, noise_multiplier: float) -> list[Restart]:
         """Return Algorithm 2's stages: one for mu = 0, else as many as the rounds allow, each halving the gap LD."""

@@ -14,9 +14,9 @@ from dpfl.models.glm import Array, FactoredRecords, Logistic, scores
 from dpfl.models.optimum import minimum, risk
 
 LOSS = Logistic()
-LIPSCHITZ = LOSS.slope_bound
+LIPSCHITZ = LOSS.lipschitz
 """Of one record's loss, for records of norm at most 1."""
-CURVATURE = LOSS.curvature
+CURVATURE = LOSS.smoothness
 """Smoothness of one record's loss, the regulariser apart."""
 MODELS = ("pooled_logistic", "scatter_logistic")
 

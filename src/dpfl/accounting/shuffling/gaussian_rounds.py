@@ -15,6 +15,7 @@ import numpy as np
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import integer, real
 from dpfl.accounting.privacy_profiles import composed_epsilon
+from dpfl.accounting.roots import least_noise
 from dpfl.accounting.shuffling.blanket import blanket_delta, blanket_epsilon
 
 _POINTS = 11
@@ -22,7 +23,6 @@ _POINTS = 11
 _SHORT_OF_TARGET = 0.02
 """How far below the target, relative to it, the calibration may stop."""
 _TRIES = 12
-_INTERVAL = 2e-4
 
 
 def local_noise_multiplier(*, epsilon: float, delta: float, rounds: int) -> float:
@@ -62,7 +62,6 @@ def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float,
         largest=largest,
         steps=rounds,
         delta=delta,
-        interval=_INTERVAL,
     )
     return min(composed, float(gaussian_dp.epsilon(delta, move * math.sqrt(rounds))))
 
@@ -75,17 +74,20 @@ def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta:
     target = real("target_epsilon", target_epsilon, above=0)
     run = {"clients": clients, "rounds": rounds, "delta": delta, "dimension": dimension}
     local = local_noise_multiplier(epsilon=target, delta=delta, rounds=rounds)
-    aim = math.log(target * (1.0 - _SHORT_OF_TARGET / 2.0))
-    here, slope = math.log(min(local, 1.3 * local / math.sqrt(clients))), -1.0  # epsilon goes about as 1 / noise
-    low, high, last = -math.inf, math.log(local), None
-    for _ in range(_TRIES):
-        spent = epsilon(noise_multiplier=math.exp(here), **run)
-        if target * (1.0 - _SHORT_OF_TARGET) <= spent <= target:
-            return math.exp(here)
-        low, high = (here, high) if spent > target else (low, here)
-        if last is not None:
-            slope = min(-0.2, (math.log(spent) - last[1]) / (here - last[0]))
-        last = (here, math.log(spent))
-        there = here + (aim - last[1]) / slope
-        here = there if low < there < high else (low + high) / 2.0
-    return math.exp(high)
+    start = math.log(min(local, 1.3 * local / math.sqrt(clients)))
+
+    def excess(log_noise: float) -> float:
+        return math.log(epsilon(noise_multiplier=math.exp(log_noise), **run) / target)
+
+    found = least_noise(
+        excess,
+        start,
+        slope=-1.0,  # epsilon goes about as 1 / noise
+        room=-math.log(1.0 - _SHORT_OF_TARGET),
+        aim=math.log(1.0 - _SHORT_OF_TARGET / 2.0),
+        flattest=-0.2,
+        high=math.log(local),
+        known=True,
+        tries=_TRIES,
+    )
+    return local if found is None else math.exp(found)

@@ -84,13 +84,17 @@ def least_batch_advanced(*, epsilon: ArrayLike, delta: ArrayLike, rounds: ArrayL
 
     A real number: the theorem's K is its ceiling, the authors' scripts take its floor. Arrays broadcast.
     Raises ValueError naming the argument.
+    Source: lowy2021 Theorem 2.1.
     """
     epsilon, delta, _, rounds, records = _run(epsilon, delta, 1.0, rounds, records)
     return records * epsilon / (4 * np.sqrt(2 * rounds * np.log(2 / delta)))
 
 
 def least_batch_moments(*, epsilon: ArrayLike, rounds: ArrayLike, records: ArrayLike) -> Array:
-    """Return n sqrt(epsilon / (4 R)), the batch size that moments_variance is meant for; else as above."""
+    """Return n sqrt(epsilon / (4 R)), the batch size that moments_variance is meant for; else as above.
+
+    Source: the lowy2021 scripts, after Abadi et al. 2016, Theorem 1.
+    """
     epsilon, _, _, rounds, records = _run(epsilon, 0.5, 1.0, rounds, records)
     return records * np.sqrt(epsilon / (4 * rounds))
 
@@ -100,6 +104,7 @@ def largest_moments_epsilon(*, batch_size: ArrayLike, steps: ArrayLike, records:
 
     Local SGD with K local steps on single records has B = 1 and T = K R, so 4 K R / n^2. Arrays broadcast.
     Raises ValueError naming the argument.
+    Source: the lowy2021 scripts, after Abadi et al. 2016, Theorem 1.
     """
     batch, steps = integers("batch_size", batch_size, at_least=1), integers("steps", steps, at_least=1)
     return 4 * steps * (batch / integers("records", records, at_least=1)) ** 2
@@ -122,6 +127,7 @@ def epsilon(
     WITH_REPLACEMENT composes the profile of Balle, Barthe, Gaboardi 2018, Theorem 10: j ~ Bin(K, 1/n), an upper
     bound, often a loose one: see `with_replacement_known_epsilon`.
     Raises ValueError naming the argument; other samplings are refused.
+    Sources: Zhu, Dong, Wang 2022, Theorem 11 (FIXED); Balle, Barthe, Gaboardi 2018, Theorem 10; vandijk2023 (6) (FULL).
     """
     if not any(sampling is known for known in (Sampling.FULL, Sampling.FIXED, Sampling.WITH_REPLACEMENT)):
         raise ValueError(f"sampling must be FULL, FIXED or WITH_REPLACEMENT here, got {sampling!r}")
@@ -150,6 +156,7 @@ def clipped_mean_epsilon(
     Then a record that is drawn at all (K = `batch_size` slots with replacement) may turn the mean around: it
     moves by 2L however small its share. `sigma_over_lipschitz` > 0. Relation: replace_one. An upper bound that
     a batch of gradients in balance comes near. Raises ValueError naming the argument.
+    Source: derived, with Balle, Barthe, Gaboardi 2018, Theorem 10, at a move of 2L for any number of draws.
     """
     move = 2 / real("sigma_over_lipschitz", sigma_over_lipschitz, above=0)
     batch, n, count, failure = _steps(batch_size, records, steps, delta)
@@ -258,7 +265,10 @@ EPSILON_TOLERANCE = 2e-3
 
 @cache
 def rounds_epsilon(sigma: float, delta: float, users: int, size: int, rounds: int, sampling: Sampling) -> float:
-    """Return epsilon of rounds with freshly drawn batches, once for every cell that shares it."""
+    """Return epsilon of rounds with freshly drawn batches, once for every cell that shares it.
+
+    Source: `epsilon` at the noise of a round of `size` users.
+    """
     multiplier = math.sqrt(size) * sigma
     draws = {"batch_size": size, "records": users, "steps": rounds, "delta": delta, "sampling": sampling}
     return float(epsilon(noise_multiplier=multiplier, **draws))
@@ -270,6 +280,7 @@ def composed_sigma(epsilon: float, delta: float, users: int, size: int, rounds: 
 
     Secant steps in log-log coordinates, where the curve is nearly straight, from the central limit's answer: the
     accountant takes seconds a look.
+    Source: `rounds_epsilon`, solved for sigma.
     """
     mu = float(gaussian_dp.mu(epsilon, delta)) / (size / users * math.sqrt(rounds))
     here = math.log(2.0 / math.sqrt(size * math.log1p(mu**2)))

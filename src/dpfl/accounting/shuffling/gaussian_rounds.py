@@ -29,6 +29,7 @@ def local_noise_multiplier(*, epsilon: float, delta: float, rounds: int) -> floa
     """Return sigma n / L of full batches without a shuffler: 2 sqrt(R) / mu, exact by the composition of Gaussians.
 
     Guarantee: (epsilon, delta)-LDP of `rounds` messages, under replace_one. Raises ValueError naming the argument.
+    Source: vandijk2023 (6) and section 4.3.
     """
     return 2.0 * math.sqrt(integer("rounds", rounds, at_least=1)) / float(gaussian_dp.mu(epsilon, delta))
 
@@ -38,6 +39,7 @@ def central_noise_multiplier(*, epsilon: float, delta: float, rounds: int, clien
 
     The mean of M messages then has the noise of the central model, the least that its accounting allows: what
     `noise_multiplier` is held against. Arguments and errors as above.
+    Source: derived; the sum of Gaussians.
     """
     local = local_noise_multiplier(epsilon=epsilon, delta=delta, rounds=rounds)
     return local / math.sqrt(integer("clients", clients, at_least=1))
@@ -51,6 +53,7 @@ def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float,
     deviations. `dimension` >= 1 of the messages; at most the epsilon without a shuffler.
     Guarantee: (epsilon, delta)-DP under replace_one for whoever sees only the shuffled messages: blanket of Balle et
     al. 2019, composed over adaptive rounds; every approximation errs upwards. Raises ValueError naming the argument.
+    Source: Balle, Bell, Gascon, Nissim 2019, Lemma 5.3.
     """
     move = 2.0 / real("noise_multiplier", noise_multiplier, above=0)
     rounds, delta = integer("rounds", rounds, at_least=1), real("delta", delta, above=0, below=1)
@@ -70,6 +73,7 @@ def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta:
     """Return a noise multiplier that spends at most `target_epsilon`, and not more than 2 % less.
 
     Arguments, guarantee and errors as for `epsilon`; never above local_noise_multiplier, which always suffices.
+    Source: `epsilon`, solved for the noise.
     """
     target = real("target_epsilon", target_epsilon, above=0)
     run = {"clients": clients, "rounds": rounds, "delta": delta, "dimension": dimension}

@@ -56,7 +56,7 @@ def epsilon(
     under every relation: replacing a record moves a sum by twice that bound, and the accountant, not the
     caller, accounts for it. `sample_rate` in (0, 1], whole `steps` >= 0, `delta` in (0, 1).
     Guarantee: (epsilon, delta)-DP under `neighbouring`; each accountant's answer is an upper bound, up to
-    rounding. "rdp" (Mironov et al. 2019) and "prv" (Gopi et al. 2021) know add_or_remove and zero_out, which
+    rounding. Sources: "rdp" (Mironov et al. 2019) and "prv" (Gopi et al. 2021) know add_or_remove and zero_out, which
     share their dominating pair; "pld" (Doroshenko et al. 2022, connect the dots; `poisson_gaussian`) knows replace_one
     as well and counts its rounding in. Raises ValueError naming the argument, `delta` below `LEAST_DELTA` too.
     """
@@ -121,6 +121,7 @@ def statement(
 
     Arguments as for `epsilon`; `clip_norm` > 0 is the norm bound of one record's gradient. Under replace_one
     `epsilon_rdp` is nan: Opacus's accountant does not know it. Raises ValueError naming the argument.
+    Sources: those of `epsilon`.
     """
     relation = member("neighbouring", Neighbouring, neighbouring)
     run = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps, "delta": delta}

@@ -12,22 +12,22 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import log_ndtr, logsumexp, ndtr
+from scipy.special import log_ndtr
 from scipy.stats import binom
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import integer, integers, real, reals
 from dpfl.accounting.elementwise import elementwise
 from dpfl.accounting.gaussian_divergence import theta
-from dpfl.accounting.privacy_profiles import composed_epsilon, composed_pair_epsilon
+from dpfl.accounting.privacy_profiles import composed_epsilon, pair_epsilon_below
+from dpfl.accounting.roots import least_noise
 from dpfl.accounting.samplers import Sampling
 from dpfl.errors import InputError
 
 Array = NDArray[np.float64]
 _LOST = 1e-6
 """Share of delta that cutting the privacy loss at its upper end may cost."""
-_GRID_POINTS = 200_000
-_REACH = 12.0
+_REACH, _OUTCOMES = 12.0, 100_001
 
 
 def advanced_composition_variance(
@@ -84,13 +84,17 @@ def least_batch_advanced(*, epsilon: ArrayLike, delta: ArrayLike, rounds: ArrayL
 
     A real number: the theorem's K is its ceiling, the authors' scripts take its floor. Arrays broadcast.
     Raises ValueError naming the argument.
+    Source: lowy2021 Theorem 2.1.
     """
     epsilon, delta, _, rounds, records = _run(epsilon, delta, 1.0, rounds, records)
     return records * epsilon / (4 * np.sqrt(2 * rounds * np.log(2 / delta)))
 
 
 def least_batch_moments(*, epsilon: ArrayLike, rounds: ArrayLike, records: ArrayLike) -> Array:
-    """Return n sqrt(epsilon / (4 R)), the batch size that moments_variance is meant for; else as above."""
+    """Return n sqrt(epsilon / (4 R)), the batch size that moments_variance is meant for; else as above.
+
+    Source: the lowy2021 scripts, after Abadi et al. 2016, Theorem 1.
+    """
     epsilon, _, _, rounds, records = _run(epsilon, 0.5, 1.0, rounds, records)
     return records * np.sqrt(epsilon / (4 * rounds))
 
@@ -100,6 +104,7 @@ def largest_moments_epsilon(*, batch_size: ArrayLike, steps: ArrayLike, records:
 
     Local SGD with K local steps on single records has B = 1 and T = K R, so 4 K R / n^2. Arrays broadcast.
     Raises ValueError naming the argument.
+    Source: the lowy2021 scripts, after Abadi et al. 2016, Theorem 1.
     """
     batch, steps = integers("batch_size", batch_size, at_least=1), integers("steps", steps, at_least=1)
     return 4 * steps * (batch / integers("records", records, at_least=1)) ** 2
@@ -122,6 +127,7 @@ def epsilon(
     WITH_REPLACEMENT composes the profile of Balle, Barthe, Gaboardi 2018, Theorem 10: j ~ Bin(K, 1/n), an upper
     bound, often a loose one: see `with_replacement_known_epsilon`.
     Raises ValueError naming the argument; other samplings are refused.
+    Sources: Zhu, Dong, Wang 2022, Theorem 11 (FIXED); Balle, Barthe, Gaboardi 2018, Theorem 10; vandijk2023 (6) (FULL).
     """
     if not any(sampling is known for known in (Sampling.FULL, Sampling.FIXED, Sampling.WITH_REPLACEMENT)):
         raise ValueError(f"sampling must be FULL, FIXED or WITH_REPLACEMENT here, got {sampling!r}")
@@ -150,6 +156,7 @@ def clipped_mean_epsilon(
     Then a record that is drawn at all (K = `batch_size` slots with replacement) may turn the mean around: it
     moves by 2L however small its share. `sigma_over_lipschitz` > 0. Relation: replace_one. An upper bound that
     a batch of gradients in balance comes near. Raises ValueError naming the argument.
+    Source: derived, with Balle, Barthe, Gaboardi 2018, Theorem 10, at a move of 2L for any number of draws.
     """
     move = 2 / real("sigma_over_lipschitz", sigma_over_lipschitz, above=0)
     batch, n, count, failure = _steps(batch_size, records, steps, delta)
@@ -163,26 +170,31 @@ def with_replacement_known_epsilon(
 
     A data set whose other records all have the gradient opposite to the record's own attains the mixture of
     Gaussians sum_j Bin(j; K, 1/n) N(2 j / noise_multiplier, 1) against N(0, 1): what the worst data set spends
-    lies between this and `epsilon`. A lower bound (up to the grid's 1e-4) and so no guarantee.
-    Raises ValueError naming the argument.
+    lies between this and `epsilon`. Guarantee: a lower bound of what is spent, so no privacy guarantee.
+    Source: derived; the mixture is composed from below by privacy_profiles. Raises ValueError naming the argument.
     """
     move = 2 / real("noise_multiplier", noise_multiplier, above=0)
     batch, n, count, failure = _steps(batch_size, records, steps, delta)
     drawn = _Multiplicity(batch, n, _LOST * failure / count)
     shifts = np.concatenate([[0.0], drawn.times]) * move
     weights = np.concatenate([[1 - drawn.weights.sum()], drawn.weights])
-    places = np.linspace(-_REACH, shifts[-1] + _REACH, _GRID_POINTS)
-    losses = logsumexp(shifts[:, None] * places - shifts[:, None] ** 2 / 2, b=weights[:, None], axis=0)
+    edges = np.linspace(-_REACH, shifts[-1] + _REACH, _OUTCOMES)
+    logs = np.full(edges.size - 1, -np.inf)
+    for weight, shift in zip(weights, shifts, strict=True):
+        logs = np.logaddexp(logs, math.log(weight) + _log_masses(edges - shift))
+    losses = np.maximum.accumulate(logs - _log_masses(edges))
+    seen = logs > -690
+    return pair_epsilon_below(losses[seen], np.exp(logs[seen]), steps=count, delta=failure)
 
-    def divergence(epsilon: Array) -> Array:
-        # A threshold a little off the best one, as interpolation gives, loses in second order only.
-        cut = np.interp(epsilon, losses, places, left=-np.inf, right=np.inf)
-        return weights @ ndtr(shifts[:, None] - cut) - np.exp(epsilon + log_ndtr(-cut))
 
-    above = weights @ ndtr(shifts[:, None] - places) > 2 * _LOST * failure / count
-    largest = float(max(losses[above][-1], -losses[0], 1e-3))
-    interval = max(1e-4, largest / _GRID_POINTS)
-    return composed_pair_epsilon(divergence, largest=largest, steps=count, delta=failure, interval=interval)
+def _log_masses(edges: Array) -> Array:
+    """The logarithm of the mass of N(0, 1) in each cell between the edges, with its digits in both tails."""
+    sides = log_ndtr(-np.abs(edges))
+    middle = edges[1:] + edges[:-1] > 0
+    near, far = np.where(middle, sides[:-1], sides[1:]), np.where(middle, sides[1:], sides[:-1])
+    inside = edges[1:] * edges[:-1] < 0  # 0 is in the cell: both tails are outside of it
+    tails = np.log1p(-np.exp(np.where(inside, -1.0, np.minimum(far - near, -1e-300))))
+    return np.where(inside, np.log1p(-np.exp(near) - np.exp(far)), near + tails)
 
 
 class _Once:
@@ -196,7 +208,9 @@ class _Multiplicity:
     """The record fills Bin(batch, 1/n) slots and moves the step by as many units; rarer numbers are `ignored`."""
 
     def __init__(self, batch: int, n: int, rarest: float) -> None:
-        most = min(batch, int(binom.isf(1e-3 * rarest, batch, 1 / n)) + 1)
+        # Not by binom.isf, which looks at 1 - rarest. By Chernoff's bound, counts above the last one are rarer still.
+        counts = np.arange(min(batch, int(7 * batch / n - math.log(rarest)) + 46) + 1)
+        most = max(1, int(np.argmin(binom.sf(counts, batch, 1 / n) > 1e-3 * rarest)))
         self.times = np.arange(1.0, most + 1)
         self.weights = binom.pmf(self.times, batch, 1 / n)
         self.rate, self.ignored = float(binom.sf(0, batch, 1 / n)), float(binom.sf(most, batch, 1 / n))
@@ -219,8 +233,7 @@ def _sampled_epsilon(drawn: _Once | _Multiplicity, move: float, steps: int, delt
         largest = (
             brentq(lambda x: math.log(max(profile(np.array([x]))[0], 1e-300) / lost), 0.0, largest, xtol=1e-4) + 1e-3
         )
-    interval = max(1e-4, largest / _GRID_POINTS)
-    return composed_epsilon(profile, largest=largest, steps=steps, delta=delta, interval=interval)
+    return composed_epsilon(profile, largest=largest, steps=steps, delta=delta)
 
 
 def _run(
@@ -252,7 +265,10 @@ EPSILON_TOLERANCE = 2e-3
 
 @cache
 def rounds_epsilon(sigma: float, delta: float, users: int, size: int, rounds: int, sampling: Sampling) -> float:
-    """Return epsilon of rounds with freshly drawn batches, once for every cell that shares it."""
+    """Return epsilon of rounds with freshly drawn batches, once for every cell that shares it.
+
+    Source: `epsilon` at the noise of a round of `size` users.
+    """
     multiplier = math.sqrt(size) * sigma
     draws = {"batch_size": size, "records": users, "steps": rounds, "delta": delta, "sampling": sampling}
     return float(epsilon(noise_multiplier=multiplier, **draws))
@@ -264,6 +280,7 @@ def composed_sigma(epsilon: float, delta: float, users: int, size: int, rounds: 
 
     Secant steps in log-log coordinates, where the curve is nearly straight, from the central limit's answer: the
     accountant takes seconds a look.
+    Source: `rounds_epsilon`, solved for sigma.
     """
     mu = float(gaussian_dp.mu(epsilon, delta)) / (size / users * math.sqrt(rounds))
     here = math.log(2.0 / math.sqrt(size * math.log1p(mu**2)))
@@ -271,12 +288,7 @@ def composed_sigma(epsilon: float, delta: float, users: int, size: int, rounds: 
     def excess(log_sigma: float) -> float:
         return math.log(rounds_epsilon(math.exp(log_sigma), delta, users, size, rounds, sampling) / epsilon)
 
-    value, slope = excess(here), -2.0
-    for _ in range(20):
-        if -EPSILON_TOLERANCE <= value <= 0.0:
-            return math.exp(here)
-        there = here - min(max((value + EPSILON_TOLERANCE / 2) / slope, -0.7), 0.7)
-        next_value = excess(there)
-        slope = min((next_value - value) / (there - here), -0.1)
-        here, value = there, next_value
-    raise InputError(f"epsilon: no noise was found that meets {epsilon:g} with {rounds} rounds of {size} users")
+    found = least_noise(excess, here, slope=-2.0, room=EPSILON_TOLERANCE, longest=0.7)
+    if found is None:
+        raise InputError(f"epsilon: no noise was found that meets {epsilon:g} with {rounds} rounds of {size} users")
+    return math.exp(found)

@@ -42,6 +42,7 @@ class Cells(NamedTuple):
     `below`, `above` (k,): the shares of P's mass in a cell that go to its two ends so that P's and Q's mass stay.
     `lost`: P's mass outside of the cells, at most. `atom` (3,): mass about grid point `place` that is not in the cells,
     as it goes to the grid points `place` - 1, `place`, `place` + 1; merged, its loss is that of `place`.
+    Source: Doroshenko et al. 2022, Algorithm 1.
     """
 
     origin: float
@@ -59,7 +60,10 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True)
 class GridLaw:
-    """P's `masses` (k,) at the losses `origin` + i `step`; `lost` bounds P's mass at losses without bound."""
+    """P's `masses` (k,) at the losses `origin` + i `step`; `lost` bounds P's mass at losses without bound.
+
+    Source: Doroshenko et al. 2022, section 3.
+    """
 
     origin: float
     step: float
@@ -160,7 +164,10 @@ class _Tilted(NamedTuple):
 
 
 class Composition:
-    """The sum of the losses of independent steps, each law of `phases` that many times, under one tilt >= 0."""
+    """The sum of the losses of independent steps, each law of `phases` that many times, under one tilt >= 0.
+
+    Source: Koskela et al. 2020 (transform), with the tilt and its bounds derived here.
+    """
 
     def __init__(self, phases: Sequence[tuple[GridLaw, int]], tilt: float) -> None:
         """phases: (law, steps), all on grids of one step. Raises ValueError naming `phases` where they are not."""

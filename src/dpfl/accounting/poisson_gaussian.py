@@ -43,7 +43,10 @@ SMOOTH = 0.06
 
 @dataclass(frozen=True)
 class Step:
-    """One Gaussian step on a Poisson sample, one order of its pair; x is P's outcome, along which the loss grows."""
+    """One Gaussian step on a Poisson sample, one order of its pair; x is P's outcome, along which the loss grows.
+
+    Source: Zhu, Dong, Wang 2022, Theorem 11.
+    """
 
     shift: float
     rate: float
@@ -127,7 +130,10 @@ def epsilon_upper(
     delta: float,
     neighbouring: Neighbouring | str = Neighbouring.ADD_OR_REMOVE,
 ) -> float:
-    """Return the upper end of `epsilon_interval` alone, at half of its work; arguments, guarantee, errors as there."""
+    """Return the upper end of `epsilon_interval` alone, at half of its work; arguments, guarantee, errors as there.
+
+    Sources: those of `epsilon_interval`.
+    """
     return _interval(noise_multiplier, sample_rate, steps, delta, neighbouring, both=False)[1]
 
 

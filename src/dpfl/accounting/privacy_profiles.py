@@ -1,47 +1,84 @@
-"""Composition of a mechanism that is known by its privacy profile alone: delta as a function of epsilon."""
+"""Composition of a mechanism that is known by its privacy profile alone, or by the masses of its outcomes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from numpy.typing import NDArray
+
+from dpfl.accounting.loss_composition import Cells
+from dpfl.accounting.loss_search import LossSearch
 
 Array = NDArray[np.float64]
 
+_LOOKED_AT = 20_000  # places of the profile from which tilt and grid are chosen
 
-def composed_epsilon(
-    profile: Callable[[Array], Array], *, largest: float, steps: int, delta: float, interval: float = 1e-4
-) -> float:
+
+def composed_epsilon(profile: Callable[[Array], Array], *, largest: float, steps: int, delta: float) -> float:
     """Return epsilon at `delta` of `steps` adaptive uses of a mechanism with the given `profile`.
 
-    `profile` maps an array of epsilon in [0, `largest`] to delta and holds in both directions of the
-    neighbouring relation; it must fall, be convex in e^epsilon and never lie below the truth, and then so does
-    the answer never (Zhu et al. 2022: such a curve has a dominating pair; Doroshenko et al. 2022 discretise it).
-    What the profile leaves at `largest` counts as lost in every step. Grid: `interval` in epsilon.
+    `profile` maps an array of epsilon in [0, `largest`] to delta and holds in both directions of the neighbouring
+    relation; it must fall, be convex in e^epsilon and never lie below the truth. What it leaves at `largest` counts as
+    lost in every step; inf where that is delta. Guarantee: the uses are (epsilon, `delta`)-DP (Zhu, Dong, Wang 2022,
+    Theorem 10: such a curve has a dominating pair; Doroshenko et al. 2022 discretise it), up to
+    the rounding of `profile` itself. The grid fits the answer: it adds some 2e-6 of epsilon where so many of its
+    points can be had.
+    Sources: Zhu, Dong, Wang 2022; Doroshenko et al. 2022.
     """
-    # At -epsilon the divergence is 1 - e^-epsilon + e^-epsilon delta(epsilon), by exchanging the two laws.
-    return composed_pair_epsilon(
-        lambda e: np.where(e < 0, 1 - np.exp(np.minimum(e, 0)) * (1 - profile(np.abs(e))), profile(np.abs(e))),
-        largest=largest,
-        steps=steps,
-        delta=delta,
-        interval=interval,
+
+    def cells(step: float) -> Cells:
+        return _of_profile(profile, largest, max(2, math.ceil(largest / step)))
+
+    coarse = _of_profile(profile, largest, _LOOKED_AT)
+    if steps * coarse.lost >= delta:
+        return math.inf
+    return _search(cells, coarse, steps, delta).interval(0.0, both=False)[1]
+
+
+def pair_epsilon_below(losses: Array, masses: Array, *, steps: int, delta: float) -> float:
+    """Return an epsilon at `delta` that `steps` independent outcomes spend at least, in the one direction given.
+
+    An outcome has probability `masses`[i] > 0, shape (k,), and the loss `losses`[i], ascending; outcomes may be merged
+    or left out. Guarantee: the product is not (e, `delta`)-DP for any e below the answer. Source: loss_composition.
+    """
+
+    def cells(step: float) -> Cells:
+        return _of_outcomes(losses, masses, step)
+
+    coarse = _of_outcomes(losses, masses, float(losses[-1] - losses[0]) / _LOOKED_AT)
+    return _search(cells, coarse, steps, delta).interval(0.0, both=True)[0]
+
+
+def _search(cells: Callable[[float], Cells], coarse: Cells, steps: int, delta: float) -> LossSearch:
+    """Return the search whose tilt and grid are chosen from the `coarse` cells."""
+    masses = coarse.masses()
+    losses = coarse.origin + np.arange(masses.size) * coarse.step
+    seen = masses > 0
+    return LossSearch(cells, losses[seen], np.log(masses[seen]), steps=steps, delta=delta)
+
+
+def _of_profile(profile: Callable[[Array], Array], largest: float, count: int) -> Cells:
+    """Connect the dots of a profile at `count` + 1 even places, and at their mirror images below 0."""
+    step = largest / count
+    places = np.arange(count + 1) * step
+    deltas = np.minimum.accumulate(np.clip(profile(places), 0.0, 1.0))
+    falls = np.append(-np.diff(deltas) / math.expm1(step), 0.0)
+    above = np.maximum(falls[:-1] * math.exp(step) - falls[1:], 0.0)
+    # At -epsilon lies e^-epsilon of the mass at epsilon, by exchanging the two laws; the rest has no loss.
+    mirrored = (above * np.exp(-places[1:]))[::-1]
+    rest = max(0.0, 1 - float(deltas[-1]) - float(above.sum()) - float(mirrored.sum()))
+    masses = np.concatenate([mirrored, [rest], above])
+    return Cells(-largest, step, masses[:-1], np.append(np.zeros(masses.size - 2), masses[-1]), float(deltas[-1]))
+
+
+def _of_outcomes(losses: Array, masses: Array, step: float) -> Cells:
+    """Cut a discrete law of the loss into cells of that step."""
+    count = max(3, math.ceil(float(losses[-1] - losses[0]) / step))
+    owner = np.minimum(((losses - losses[0]) / step).astype(np.int64), count - 1)
+    ahead = losses - losses[0] - owner * step
+    above = masses * np.clip(np.expm1(-ahead) / math.expm1(-step), 0.0, 1.0)
+    return Cells(
+        float(losses[0]), step, np.bincount(owner, masses - above, count), np.bincount(owner, above, count), 0.0
     )
-
-
-def composed_pair_epsilon(
-    divergence: Callable[[Array], Array], *, largest: float, steps: int, delta: float, interval: float = 1e-4
-) -> float:
-    """Return epsilon at `delta` of the `steps`-fold product of one pair of laws, in the one direction given.
-
-    `divergence` maps an array of epsilon in [-`largest`, `largest`] to the hockey-stick divergence of the pair.
-    Grid and errors as for `composed_epsilon`.
-    """
-    count = max(1, int(np.ceil(largest / interval)))
-    deltas = np.clip(divergence(np.arange(-count, count + 1) * interval), 0.0, 1.0)
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -count, count, deltas)
-    pld = privacy_loss_distribution.PrivacyLossDistribution(pmf)
-    composed = pld.self_compose(steps, tail_mass_truncation=min(1e-15, 1e-6 * delta))
-    return float(composed.get_epsilon_for_delta(delta))

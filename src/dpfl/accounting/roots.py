@@ -18,6 +18,7 @@ def root(
     Everything broadcasts; `function` is called with 1-D arrays and answers element by element. Bracketing
     (Chandrupatla's method) to the last bits of x. Where rounding leaves both ends on one side of zero, the
     end with the smaller value is returned, so the answer is never NaN.
+    Source: Chandrupatla 1997.
     """
     arrays = np.broadcast_arrays(lower, upper, *arguments)
     shape = arrays[0].shape

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -184,3 +185,19 @@ def test_extremes_stay_between_zero_and_the_local_epsilon(arguments):
 def test_a_wrong_argument_is_named(name, value):
     with pytest.raises(ValueError, match=name):
         blanket_epsilon(**{"n": 10, "mu": 1.0, "delta": 1e-5, "dimension": 1, name: value})
+
+
+@pytest.mark.parametrize(("n", "mu"), [(10**4, 10.0), (10**5, 9.0), (1000, 7.5), (10**6, 11.0)])
+def test_where_hardly_a_report_hides_the_local_epsilon_is_returned(n, mu):
+    # Nobody hides with probability (1 - gamma)^(n - 1), and then the local delta is spent: no answer may be below.
+    lonely = math.exp((n - 1) * math.log1p(-2 * norm.sf(mu / 2)))
+    ours = blanket_epsilon(n, mu, 1e-6)
+    assert float(gaussian_dp.delta(ours, mu)) * lonely <= 1e-6 * (1 + 1e-6)
+    assert ours <= float(gaussian_dp.epsilon(1e-6, mu)) * (1 + 1e-12)
+
+
+def test_every_call_takes_less_than_two_seconds():
+    for n, mu, delta in ((1000, 40.0, 1e-6), (1000, 0.05, 1e-6), (10**6, 0.5, 1e-9), (10**8, 0.05, 1e-6)):
+        begin = time.process_time()
+        blanket_epsilon(n, mu, delta)
+        assert time.process_time() - begin < 2

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from mpmath import binomial, exp, mp, mpf
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from dpfl.accounting.shuffling import clones_delta, clones_epsilon, restricted_clones_epsilon
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.shuffling import clones, clones_delta, clones_epsilon, restricted_clones_epsilon
 
 
 def enumerated_delta(epsilon: float, n: int, epsilon0: float) -> float:
@@ -111,3 +113,19 @@ def test_extremes_stay_finite(arguments):
 def test_a_wrong_argument_is_named(name, value):
     with pytest.raises(ValueError, match=name):
         clones_epsilon(**{"n": 10, "epsilon0": 1.0, "delta": 1e-5, "delta0": 0.0, name: value})
+
+
+def test_bins_of_clones_lie_above_single_ones_and_near(monkeypatch):
+    single = [clones_epsilon(10**6, 1.0, delta) for delta in (1e-6, 1e-20)]
+    monkeypatch.setattr(clones, "_MOST_CLONES", 1000)
+    for exact, binned in zip(single, (clones_epsilon(10**6, 1.0, delta) for delta in (1e-6, 1e-20)), strict=True):
+        assert exact <= binned <= exact * (1 + 1e-5)
+
+
+def test_a_billion_reports_take_less_than_two_seconds():
+    begin = time.process_time()
+    ours = clones_epsilon(10**9, 1.0, 1e-6)
+    assert time.process_time() - begin < 2
+    # The central limit: a report moves a count of deviation sqrt(n e^-epsilon0) / 2 by tanh(epsilon0 / 2).
+    move = 2 * math.tanh(0.5) / math.sqrt(1e9 * math.exp(-1))
+    assert ours == pytest.approx(float(gaussian_dp.epsilon(1e-6, move)), rel=1e-3)

@@ -66,6 +66,7 @@ def blanket_delta(
 
     Errs upwards as blanket_epsilon does; the rounding of the transforms is part of it.
     Raises ValueError naming the argument.
+    Source: Balle, Bell, Gascon, Nissim 2019, Lemma 5.3.
     """
 
     def one(epsilon: float, n: float, mu: float, dimension: float) -> float:
@@ -81,6 +82,7 @@ def blanket_rounds_epsilon(*, n: int, mu: float, rounds: int, delta: float, dime
     Composes the one-round curve of blanket_delta (adaptive rounds allowed), on a coarser lattice, read at 97 points
     and joined by chords in e^epsilon, which lie above it. Arguments, guarantee and caveats: blanket_epsilon.
     Raises ValueError naming the argument.
+    Source: Balle, Bell, Gascon, Nissim 2019, Lemma 5.3, composed as in Zhu, Dong, Wang 2022.
     """
     count, move, total, dim = _checked(n, mu, delta, dimension)
     rounds = integer("rounds", rounds, at_least=1)
@@ -135,7 +137,7 @@ def _solve(n: int, mu: float, delta: float, dimension: int, local: float) -> flo
     if low == 0 and excess(0.0) <= 0:
         return 0.0
     epsilon = brentq(excess, low, high, xtol=1e-12, rtol=1e-5)
-    slope = (excess(epsilon * 1.001) - excess(epsilon)) / (epsilon * 0.001)
+    slope = min((excess(epsilon * 1.001) - excess(epsilon)) / (epsilon * 0.001), -1e-9)
     for attempt in range(12):
         error, room = excess(epsilon, _FINE), 1e-6 * 4.0 ** max(0, attempt - 2)  # more room where rounding is felt
         if -room <= error <= 0:
@@ -166,8 +168,11 @@ def _bound(n: int, mu: float, dimension: int, scale: float) -> tuple[Callable[[f
         )
         beyond = expected * float(blanket.masses @ np.maximum(values - top, 0.0))
         # With one report from the blanket the sum is known: the quadrature is no good at the kink of (L)_+.
-        alone = float(gaussian_dp.delta(epsilon, mu)) - float(blanket.masses @ np.maximum(values, 0.0))
-        alone *= math.exp((n - 1) * math.log1p(-blanket.weight)) if blanket.weight < 1 else float(n == 1)
-        return (gain + beyond) / expected + alone + _MARGIN * scale
+        local = float(gaussian_dp.delta(epsilon, mu))
+        lonely = math.exp((n - 1) * math.log1p(-blanket.weight)) if blanket.weight < 1 else float(n == 1)
+        alone = lonely * (local - float(blanket.masses @ np.maximum(values, 0.0)))
+        found = (gain + beyond) / expected + alone + _MARGIN * scale
+        # Reports with no other from the blanket spend lonely * local: less means that rounding ate the sum.
+        return found if found >= lonely * local else local
 
     return bound, float(gaussian_dp.epsilon(scale, wander / expected))

@@ -13,6 +13,9 @@ from scipy.stats import binom
 from dpfl.accounting.arguments import integer, real
 from dpfl.accounting.elementwise import elementwise
 
+_MOST_CLONES, _BINS = 20_000, 4000
+"""Above so many numbers of clones they are taken in bins, each less than a hundredth of their deviation wide."""
+
 
 def clones_delta(epsilon: ArrayLike, n: ArrayLike, epsilon0: ArrayLike) -> float | NDArray[np.float64]:
     """Return delta at `epsilon` >= 0 of `n` >= 1 shuffled reports, each epsilon0-DP (pure); arrays broadcast.
@@ -83,8 +86,16 @@ def _divergence(n: int, epsilon0: float, clone_probability: float, tail: float =
     """
     mean, log_tail = (n - 1) * clone_probability, -math.log(tail)
     reach = log_tail / 3 + math.sqrt(log_tail**2 / 9 + 2 * log_tail * mean * (1 - clone_probability))
-    clones = np.arange(max(0, math.floor(mean - reach)), min(n - 1, math.ceil(mean + reach)) + 1)
-    weights = binom.pmf(clones, n - 1, clone_probability)
+    first, last = max(0, math.floor(mean - reach)), min(n - 1, math.ceil(mean + reach))
+    # More clones never hurt: one more is drawn without a look at the input. So each bin counts as its fewest clones.
+    width = 1 if last - first < _MOST_CLONES else (last - first) // _BINS
+    clones = np.arange(first, last + 1, width)
+    if width == 1:
+        weights = binom.pmf(clones, n - 1, clone_probability)
+    else:
+        ends = np.append(clones, last + 1) - 1
+        below, above = (side(ends, n - 1, clone_probability) for side in (binom.cdf, binom.sf))
+        weights = np.where(clones < mean, np.diff(below), -np.diff(above))
 
     def delta(epsilon: float) -> float:
         if epsilon >= epsilon0:

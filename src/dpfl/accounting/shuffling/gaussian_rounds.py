@@ -15,6 +15,7 @@ import numpy as np
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import integer, real
 from dpfl.accounting.privacy_profiles import composed_epsilon
+from dpfl.accounting.roots import least_noise
 from dpfl.accounting.shuffling.blanket import blanket_delta, blanket_epsilon
 
 _POINTS = 11
@@ -22,13 +23,13 @@ _POINTS = 11
 _SHORT_OF_TARGET = 0.02
 """How far below the target, relative to it, the calibration may stop."""
 _TRIES = 12
-_INTERVAL = 2e-4
 
 
 def local_noise_multiplier(*, epsilon: float, delta: float, rounds: int) -> float:
     """Return sigma n / L of full batches without a shuffler: 2 sqrt(R) / mu, exact by the composition of Gaussians.
 
     Guarantee: (epsilon, delta)-LDP of `rounds` messages, under replace_one. Raises ValueError naming the argument.
+    Source: vandijk2023 (6) and section 4.3.
     """
     return 2.0 * math.sqrt(integer("rounds", rounds, at_least=1)) / float(gaussian_dp.mu(epsilon, delta))
 
@@ -38,6 +39,7 @@ def central_noise_multiplier(*, epsilon: float, delta: float, rounds: int, clien
 
     The mean of M messages then has the noise of the central model, the least that its accounting allows: what
     `noise_multiplier` is held against. Arguments and errors as above.
+    Source: derived; the sum of Gaussians.
     """
     local = local_noise_multiplier(epsilon=epsilon, delta=delta, rounds=rounds)
     return local / math.sqrt(integer("clients", clients, at_least=1))
@@ -51,6 +53,7 @@ def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float,
     deviations. `dimension` >= 1 of the messages; at most the epsilon without a shuffler.
     Guarantee: (epsilon, delta)-DP under replace_one for whoever sees only the shuffled messages: blanket of Balle et
     al. 2019, composed over adaptive rounds; every approximation errs upwards. Raises ValueError naming the argument.
+    Source: Balle, Bell, Gascon, Nissim 2019, Lemma 5.3.
     """
     move = 2.0 / real("noise_multiplier", noise_multiplier, above=0)
     rounds, delta = integer("rounds", rounds, at_least=1), real("delta", delta, above=0, below=1)
@@ -62,7 +65,6 @@ def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float,
         largest=largest,
         steps=rounds,
         delta=delta,
-        interval=_INTERVAL,
     )
     return min(composed, float(gaussian_dp.epsilon(delta, move * math.sqrt(rounds))))
 
@@ -71,21 +73,25 @@ def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta:
     """Return a noise multiplier that spends at most `target_epsilon`, and not more than 2 % less.
 
     Arguments, guarantee and errors as for `epsilon`; never above local_noise_multiplier, which always suffices.
+    Source: `epsilon`, solved for the noise.
     """
     target = real("target_epsilon", target_epsilon, above=0)
     run = {"clients": clients, "rounds": rounds, "delta": delta, "dimension": dimension}
     local = local_noise_multiplier(epsilon=target, delta=delta, rounds=rounds)
-    aim = math.log(target * (1.0 - _SHORT_OF_TARGET / 2.0))
-    here, slope = math.log(min(local, 1.3 * local / math.sqrt(clients))), -1.0  # epsilon goes about as 1 / noise
-    low, high, last = -math.inf, math.log(local), None
-    for _ in range(_TRIES):
-        spent = epsilon(noise_multiplier=math.exp(here), **run)
-        if target * (1.0 - _SHORT_OF_TARGET) <= spent <= target:
-            return math.exp(here)
-        low, high = (here, high) if spent > target else (low, here)
-        if last is not None:
-            slope = min(-0.2, (math.log(spent) - last[1]) / (here - last[0]))
-        last = (here, math.log(spent))
-        there = here + (aim - last[1]) / slope
-        here = there if low < there < high else (low + high) / 2.0
-    return math.exp(high)
+    start = math.log(min(local, 1.3 * local / math.sqrt(clients)))
+
+    def excess(log_noise: float) -> float:
+        return math.log(epsilon(noise_multiplier=math.exp(log_noise), **run) / target)
+
+    found = least_noise(
+        excess,
+        start,
+        slope=-1.0,  # epsilon goes about as 1 / noise
+        room=-math.log(1.0 - _SHORT_OF_TARGET),
+        aim=math.log(1.0 - _SHORT_OF_TARGET / 2.0),
+        flattest=-0.2,
+        high=math.log(local),
+        known=True,
+        tries=_TRIES,
+    )
+    return local if found is None else math.exp(found)

@@ -29,7 +29,9 @@ _ROUNDING = 16 * np.finfo(float).eps  # of a transform's n-th power, over n; mea
 
 class Fineness(NamedTuple):
     """The share of a value's variance that a lattice may add, the places that it may have for it, and the places on
-    each side of 0 for sums of several large values."""
+    each side of 0 for sums of several large values.
+    Source: derived; see the module.
+    """
 
     share: float
     places: int
@@ -72,6 +74,7 @@ def positive_part(values: Array, masses: Array, n: int, *, negligible: float, fi
 
     values, masses: shape (k,), the masses above 0 and of sum at most 1; `n` >= 1. What the lattice cuts off the
     far ends of a sum weighs less than `negligible`; a bound on the rounding of the transforms is added.
+    Source: derived; see the module.
     """
     threshold = _threshold(values, masses, n)
     beyond = np.abs(values) > threshold
@@ -119,6 +122,7 @@ def _lattice(law: Law, n: int, largest: float, negligible: float, fineness: Fine
             break
         reach, levels = max(reach, needed), levels + 1
     step = 2**levels * math.sqrt(float(law[1] @ law[0] ** 2) * 6 * fineness.share)
+    step = max(step, 2 * reach / fineness.places)  # 0 where all values are large
     size = int(np.clip(2.0 ** math.ceil(math.log2(2 * reach / step)), _SMALLEST_LATTICE, fineness.places))
     return _Lattice(2 * reach / size, size), levels
 

@@ -18,7 +18,10 @@ from dpfl.accounting.tradeoff.revealed import revealed
 
 
 class Adversary(StrEnum):
-    """What the adversary of the analysis knows, or which approximation stands for him."""
+    """What the adversary of the analysis knows, or which approximation stands for him.
+
+    Source: vandijk2023 section 4.5.
+    """
 
     A0 = "A0"
     """Knows the sampling law of each round: C_{m/N}(G_{1/sigma}) composed over the rounds."""
@@ -33,7 +36,10 @@ class Adversary(StrEnum):
 
 
 class Guarantee(Protocol):
-    """What a mechanism guarantees, in the three readings; every argument may be an array."""
+    """What a mechanism guarantees, in the three readings; every argument may be an array.
+
+    Source: vandijk2023 section 4.
+    """
 
     def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:
         """The least type II error at type I error alpha."""
@@ -47,7 +53,10 @@ class Guarantee(Protocol):
 
 @dataclass(frozen=True)
 class Gaussian:
-    """G_mu as a guarantee."""
+    """G_mu as a guarantee.
+
+    Source: vandijk2023 section 4.1.
+    """
 
     mu: float
 

@@ -26,6 +26,7 @@ def arsinh_delta(epsilon: ArrayLike, *, scale: float, sigma: float, shift: float
     """The delta of one unsampled round at epsilon in [0, 700], any shape; exact up to the roots of the loss.
 
     Arguments and errors as `arsinh_guarantee`.
+    Source: vandijk2023 section 5.2.
     """
     epsilon = reals("epsilon", epsilon, at_least=0, at_most=700)
     upper, lower = arsinh_tails(scale, sigma, shift)(epsilon)
@@ -37,6 +38,7 @@ def arsinh_tails(scale: float, sigma: float, shift: float = 1.0) -> Tails:
 
     The loss is odd about shift/2. Where scale < sigma it need not be monotone: from the left it falls from
     +inf to a dip at -turn, rises to a hump at +turn and falls for ever, so it can exceed epsilon twice.
+    Source: derived from vandijk2023 section 5.2.
     """
     scale, sigma = real("scale", scale, above=0), real("sigma", sigma, above=0)
     shift = real("shift", shift, above=0)

@@ -40,6 +40,7 @@ class Curve:
     alpha rises from 0 to 1, beta falls to 0, the slopes rise and beta <= 1 - alpha; beta[0] < 1 is a jump at
     alpha = 0. Any curve lies below its chords, so sampling a smooth one gives an upper approximation.
     Raises ValueError naming alpha or beta.
+    Source: Dong, Roth, Su 2022, Definition 2.1.
     """
 
     alpha: NDArray[np.float64]

@@ -23,6 +23,7 @@ class RevealedMixture:
     """Draw mu from `mus` with `weights`, tell the adversary, and let him test G_mu. Both shape (k,), mus >= 0.
 
     His best test equalises the slopes of the components: one likelihood threshold s for all of them.
+    Source: vandijk2023 sections 4.5 and 4.7.
     """
 
     weights: NDArray[np.float64]

@@ -41,6 +41,7 @@ class Segment:
 
     `arsinh_scale` > 0: a over sigma of the noise a arsinh(N/a); infinite for Gaussian noise.
     Raises ValueError naming the first field out of range.
+    Source: vandijk2023 sections 4.2 and 5.2.
     """
 
     rounds: int

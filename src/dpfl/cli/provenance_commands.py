@@ -97,6 +97,8 @@ def _tell(seen: Audit) -> None:
         print(note)
     if seen.absent:
         print(f"not on this machine, so not checked: {len(seen.absent)} files, as {seen.absent[0]}")
+    if seen.not_made:
+        print(f"not made here, so not checked: {len(seen.not_made)} files, as {seen.not_made[0]} (make pages)")
     for kind, count in seen.checked.items():
         print(f"{count} {kind} checked")
     print(f"{len(seen.hashes)} files checked, {len(seen.findings)} findings")

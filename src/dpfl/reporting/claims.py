@@ -11,7 +11,7 @@ import pandas as pd
 
 from dpfl.catalog import load, module
 from dpfl.files import replacing, write_atomically
-from dpfl.reporting.results import NotRunError, Results, write_csv
+from dpfl.reporting.results import NotRunError, Results, read_csv, write_csv
 from dpfl.reporting.tables import TableLayout, html_page
 
 
@@ -83,6 +83,12 @@ def write(paper: str, verdicts: pd.DataFrame, folder: Path) -> list[Path]:
     csv = folder / f"{paper}.csv"
     with replacing(csv) as temporary:
         write_csv(verdicts, temporary)
+    return [csv, write_page(paper, csv)]
+
+
+def write_page(paper: str, csv: Path) -> Path:
+    """Write the page that shows a paper's verdicts, as HTML, from their CSV; return its path."""
+    verdicts = read_csv(csv)
     body = pd.DataFrame(
         {
             "claim": verdicts["claim"] + ". " + verdicts["text"],
@@ -92,4 +98,4 @@ def write(paper: str, verdicts: pd.DataFrame, folder: Path) -> list[Path]:
     )
     page = csv.with_suffix(".html")
     write_atomically(page, html_page(TableLayout(body), f"{paper}: what it claims, and what the evidence says"))
-    return [csv, page]
+    return page

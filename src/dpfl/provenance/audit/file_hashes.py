@@ -15,6 +15,7 @@ from dpfl.files import checked_content, file_sha256
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record_format import METADATA
 from dpfl.provenance.trace import lineage
+from dpfl.reporting.pages import DERIVED
 
 # What reading a damaged archive or its description raises, by the kind of damage.
 _NO_CRATE = (
@@ -27,8 +28,8 @@ def audit(folder: Path) -> Audit:
 
     Findings: a file that is missing, that differs from its record, or that a later stage read in another state; a
     result that a stage read and that is gone; a record that cannot be read; a damaged checkpoint of the scale; a crate
-    that is not what it says. Data that are not on this machine at all are no finding: they are listed. Raises
-    InputError where there is no record below `folder`.
+    that is not what it says. Data that are not on this machine at all are no finding: they are listed, and so are
+    derived pages (`DERIVED`), which Git does not hold. Raises InputError where there is no record below `folder`.
     """
     root = folder.absolute().parents[1]
     seen = Audit()
@@ -50,6 +51,9 @@ def _check_outputs(seen: Audit, place: Path, record: dict[str, Any]) -> None:
     """Hash the files that a stage wrote; they lie beside its record, wherever the folder was moved."""
     paths = [place.with_name(Path(output["path"]).name) for output in record["outputs"]]
     for output, path in zip(record["outputs"], paths, strict=True):
+        if not path.exists() and path.suffix in DERIVED:
+            seen.not_made.append(output["path"])
+            continue
         if not path.exists():
             seen.findings.append(Finding(output["path"], "is missing", (place, *paths)))
             continue

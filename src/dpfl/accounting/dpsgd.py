@@ -41,7 +41,7 @@ PLD_EPSILON_TOLERANCE = 4e-6
 ROOT_TOLERANCE = 3e-4
 """In log noise multiplier, on the coarse grid: what is left the finer grids mend."""
 PRV_EPSILON_ERROR = 0.01
-"""Error in epsilon that Opacus's PRV accountant allows itself, which fixes its mesh (Gopi et al. 2021)."""
+"""Error in epsilon that Opacus's PRV accountant allows itself, which fixes its mesh (gopi2021)."""
 PRV_MAX_POINTS = 5e7
 """Longest grid worth convolving: above it Opacus takes minutes and then answers inf."""
 MAX_NOISE_MULTIPLIER = 1e6
@@ -69,8 +69,8 @@ def epsilon(
     under every relation: replacing a record moves a sum by twice that bound, and the accountant, not the
     caller, accounts for it. `sample_rate` in (0, 1], whole `steps` >= 0, `delta` in (0, 1).
     Guarantee: (epsilon, delta)-DP under `neighbouring`; each accountant's answer is an upper bound, up to
-    rounding. "rdp" (Mironov et al. 2019) and "prv" (Gopi et al. 2021) know add_or_remove and zero_out, which
-    share their dominating pair; "pld" (Doroshenko et al. 2022, connect the dots) knows replace_one as well.
+    rounding. "rdp" (mironov2019) and "prv" (gopi2021) know add_or_remove and zero_out, which
+    share their dominating pair; "pld" (doroshenko2022) knows replace_one as well.
     Raises ValueError naming the argument.
     """
     relation = member("neighbouring", Neighbouring, neighbouring)

@@ -18,7 +18,7 @@ def composed_epsilon(
 
     `profile` maps an array of epsilon in [0, `largest`] to delta and holds in both directions of the
     neighbouring relation; it must fall, be convex in e^epsilon and never lie below the truth, and then so does
-    the answer never (Zhu et al. 2022: such a curve has a dominating pair; Doroshenko et al. 2022 discretise it).
+    the answer never (zhu2022: such a curve has a dominating pair; doroshenko2022 discretise it).
     What the profile leaves at `largest` counts as lost in every step. Grid: `interval` in epsilon.
     """
     # At -epsilon the divergence is 1 - e^-epsilon + e^-epsilon delta(epsilon), by exchanging the two laws.

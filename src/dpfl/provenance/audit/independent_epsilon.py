@@ -107,7 +107,7 @@ def poisson_pld_replaced(*, noise_multiplier: float, sample_rate: float, steps: 
 
 def gaussian(*, noise_multiplier: float, move: float, steps: int, delta: float) -> EpsilonInterval:
     """Return where epsilon of `steps` Gaussian mechanisms has to lie that a record moves by `move` norm bounds: at the
-    closed form of Balle, Wang 2018, Theorem 8, solved here. Statements round up, so there is more room above."""
+    closed form of balle2018gaussian, Theorem 8, solved here. Statements round up, so there is more room above."""
     shift = move * math.sqrt(steps) / noise_multiplier
 
     def excess(epsilon: float) -> float:

@@ -1,4 +1,4 @@
-"""The claims stage: a verdict on each claim of a paper, computed from this scale's tables and figures' data."""
+"""Claims stage: a verdict on each claim of a paper, computed from this scale's tables and figures' data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpfl.reporting.tables import TableLayout, html_page
 
 
 class Outcome(StrEnum):
-    """What the evidence says of a claim."""
+    """Outcome of a claim, by its evidence."""
 
     HOLDS = "holds"
     IN_PART = "holds in part"
@@ -37,7 +37,7 @@ Check = Callable[[Results], Verdict]
 
 
 def counted(holds: int, of: int, evidence: str) -> Verdict:
-    """Return the verdict on a claim that was tried in `of` cases and held in `holds` of them."""
+    """Return the verdict on a claim that was tried in `of` cases and holds in `holds` of them."""
     if of == 0:
         return Verdict(Outcome.NOT_TESTABLE, f"No case was run. {evidence}".strip())
     outcome = Outcome.HOLDS if holds == of else Outcome.IN_PART if holds else Outcome.FAILS
@@ -49,8 +49,8 @@ def on_stand_in(names: Iterable[str], verdict: Verdict) -> Verdict:
     known = ", ".join(sorted(set(names)))
     if not known or verdict.outcome is Outcome.NOT_TESTABLE:
         return verdict
-    words = f"On stand-in data only ({known}), where the outcome would be '{verdict.outcome}': {verdict.evidence}"
-    return Verdict(Outcome.NOT_TESTABLE, words)
+    evidence = f"On stand-in data only ({known}), where the outcome would be '{verdict.outcome}': {verdict.evidence}"
+    return Verdict(Outcome.NOT_TESTABLE, evidence)
 
 
 def evaluate(paper: str, results: Results) -> pd.DataFrame:

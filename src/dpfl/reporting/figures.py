@@ -1,4 +1,4 @@
-"""The figures stage: data first, as CSV; then the picture, drawn from that CSV alone."""
+"""Figures stage: data first, as CSV; then the picture, drawn from that CSV alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUFFIXES = (".rst", ".svg", ".pdf", ".png")
 
 @dataclass(frozen=True)
 class FigureRecipe:
-    """How a figure is made. `data` returns one tidy table (columns named with units); `draw` reads nothing else.
+    """Recipe of a figure. `data` returns one tidy table (columns named with units); `draw` reads nothing else.
 
     The reader's caption is in the paper's paper.yaml; `draw` ends with style.footer where bars, runs or stand-ins have
     to be named. `draw` never gets an empty table, and raises NotRunError where what it shows was not run.

@@ -1,4 +1,4 @@
-"""The tables stage: one table as CSV (every digit), Markdown, LaTeX and HTML (as a reader wants it)."""
+"""Tables stage: one table as CSV (every digit), Markdown, LaTeX and HTML (as a reader wants it)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class TableRecipe:
-    """How a table is made: `data` returns one tidy row a cell with every digit, `page` lays that out for a reader."""
+    """Recipe of a table: `data` returns one tidy row a cell with every digit, `page` lays that out for a reader."""
 
     data: Callable[[Results], pd.DataFrame]
     page: Callable[[pd.DataFrame], TableLayout]

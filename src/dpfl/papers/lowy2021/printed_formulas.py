@@ -1,4 +1,4 @@
-"""Wrong formulas kept for show."""
+"""Shuffling bounds as printed in feldman2021 and feldman2023, which lowy2021 builds on: for comparison only."""
 
 from __future__ import annotations
 

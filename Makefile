@@ -13,7 +13,7 @@ export PYTHONNOUSERSITE := 1
 export CONFIG PROFILE SCALE
 
 .DEFAULT_GOAL := demo
-.PHONY: env demo quick paper dry-run plan test test-slow test-crate test-slurm torture lint bench verify help
+.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture lint bench verify help
 
 env: $(READY) ## set up the environment in .venv, alone
 
@@ -35,6 +35,10 @@ demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | as
 
 dry-run: $(READY) ## show what would run (SCALE=demo, quick or paper)
 	@dpfl run --dry-run --scale "$$SCALE" --profile "$$PROFILE" $${CONFIG:+--config "$$CONFIG"}
+
+pages: $(READY) ## make SVG, PDF, LaTeX, HTML and crate from results that are there, without training (SCALE=paper)
+	@dpfl pages --config results/$(SCALE)/config.yaml
+	@dpfl crate results/$(SCALE)
 
 test: $(READY) ## run the tests, slow ones left out
 	pytest -m "not slow and not slurm" $(SIDE_BY_SIDE)

@@ -1,4 +1,4 @@
-# Shared by all rules: the checked configuration, the sweeps of its grid, and where things lie.
+# Shared by all rules: the checked configuration, the sweeps of its grid, and where files are.
 import hashlib
 import itertools
 import os
@@ -42,7 +42,7 @@ def pages(paper, kind, *endings):
 
 
 def caption_of(page):
-    """Return the file with a page's caption, which lies beside it."""
+    """Return the file with a page's caption, in the page's folder."""
     return str(Path(page).with_suffix(".rst").absolute())
 
 
@@ -78,7 +78,7 @@ def more(first):
 
 
 def digest_of(facts):
-    """Return a hash of what a paper.yaml says: a stage reruns when it changes."""
+    """Return a hash of what a paper's YAML files say: a stage reruns when it changes."""
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 

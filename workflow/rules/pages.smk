@@ -1,10 +1,10 @@
 # Tables, each as CSV with every digit and as Markdown, LaTeX and HTML for readers; figures, each with its data as CSV and
 # drawn from that CSV as SVG, PDF and PNG. One job makes all tables of a paper and one all its figures: most of what a
-# single page would take goes into starting Python.
+# single page would take goes into starting Python. The pages differ from paper to paper: hence a rule for each.
 SHOWN = {"tables": "html", "figures": "svg"}
-BESIDE = {"tables": ["md", "tex"], "figures": ["pdf", "png"]}
-# The parts of paper.yaml that a page is made from: figures show published numbers.
-MADE_FROM = {"tables": ["tables"], "figures": ["tables", "figures"]}
+PAGES = {"tables": ["md", "tex"], "figures": ["pdf", "png"]}
+# The parts of paper.yaml and errata.yaml that a page is made from: figures show published numbers.
+MADE_FROM = {"tables": ["tables", "errata"], "figures": ["tables", "figures"]}
 
 for _paper, _kind in itertools.product(PAPERS, SHOWN):
 
@@ -14,7 +14,7 @@ for _paper, _kind in itertools.product(PAPERS, SHOWN):
         input:
             runs_of(_paper),
         output:
-            pages(_paper, _kind, "csv", "csv.record.json", "rst", *BESIDE[_kind]),
+            pages(_paper, _kind, "csv", "csv.record.json", "rst", *PAGES[_kind]),
             *[
                 report(
                     path,
@@ -38,9 +38,7 @@ for _paper, _kind in itertools.product(PAPERS, SHOWN):
             paper=_paper,
             kind=_kind,
             config=RESOLVED,
-            said=digest_of([getattr(PAPERS[_paper], part) for part in MADE_FROM[_kind]]),
-            code=lambda wildcards, paper=_paper, kind=_kind: source_digest(
-                f"dpfl.papers.{paper}.{kind}", f"dpfl.reporting.{kind}"
-            ),
+            facts=digest_of([getattr(PAPERS[_paper], part) for part in MADE_FROM[_kind]]),
+            code=source_digest(f"dpfl.papers.{_paper}.{_kind}", f"dpfl.reporting.{_kind}"),
         shell:
             "dpfl {params.kind:q} --paper {params.paper:q} --config {params.config:q} 2> {log:q}"

@@ -11,7 +11,7 @@ from dpfl.accounting.arguments import integers, reals
 def zcdp_to_epsilon(rho: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
     """rho + 2 sqrt(rho ln(1/delta)): the epsilon of rho-zCDP at delta in (0, 1]; rho >= 0; shapes broadcast.
 
-    Raises ValueError naming rho or delta. Source: Bun and Steinke 2016, for vandijk2023 (5).
+    Raises ValueError naming rho or delta. Source: bun2016, for vandijk2023 (5).
     """
     rho, log_inverse = reals("rho", rho, at_least=0), _log_inverse(delta)
     return (rho + 2 * np.sqrt(rho * log_inverse))[()]
@@ -22,7 +22,7 @@ def tcdp_to_epsilon(rho: ArrayLike, omega: ArrayLike, delta: ArrayLike) -> NDArr
 
     rho + 2 sqrt(rho ln(1/delta)) if ln(1/delta) <= (omega - 1)^2 rho, else rho omega + ln(1/delta)/(omega - 1).
     rho >= 0, omega in (1, inf]; shapes broadcast. Raises ValueError naming the argument.
-    Source: Bun et al. 2018, for vandijk2023 section 3.3.
+    Source: bun2018, for vandijk2023 section 3.3.
     """
     rho, log_inverse = reals("rho", rho, at_least=0), _log_inverse(delta)
     omega = reals("omega", omega, above=1, infinite=True)
@@ -37,7 +37,7 @@ def rdp_to_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: ArrayLike, 
 
     Each order gives divergence + ln(1/delta)/(order - 1), or with `tight` also + ln(1 - 1/order)
     - ln(order)/(order - 1). Never below 0; delta of any shape. Raises ValueError naming the argument.
-    Source: Mironov 2017, Proposition 3; tight: Canonne, Kamath and Steinke 2020, Proposition 12.
+    Source: mironov2017, Proposition 3; tight: canonne2020, Proposition 12.
     """
     orders = np.atleast_1d(reals("orders", orders, above=1))
     divergences = np.atleast_1d(reals("divergences", divergences, at_least=0, infinite=True))

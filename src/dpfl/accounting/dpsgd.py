@@ -32,7 +32,7 @@ OPACUS_EPSILON_TOLERANCE = 1e-3
 PLD_EPSILON_TOLERANCE = 4e-6
 """How far below the target, relative to it, the PLD calibration may stop."""
 PRV_EPSILON_ERROR = 0.01
-"""Error in epsilon that Opacus's PRV accountant allows itself, which fixes its mesh (Gopi et al. 2021)."""
+"""Error in epsilon that Opacus's PRV accountant allows itself, which fixes its mesh (gopi2021)."""
 PRV_MAX_POINTS = 5e7
 """Longest grid worth convolving: above it Opacus takes minutes and then answers inf."""
 LEAST_DELTA = {"pld": poisson_gaussian.LEAST_DELTA, "rdp": 1e-290, "prv": 1e-10}

@@ -123,8 +123,8 @@ def epsilon(
 
     `noise_multiplier` > 0 is sigma K / L: replacing a record in j of the K = `batch_size` slots moves the
     step by 2 j / noise_multiplier deviations. Guarantee: (epsilon, delta)-LDP, an upper bound on what is spent.
-    FULL (K = n) is exact. FIXED composes the tight pair of sampling without replacement (Zhu et al. 2022).
-    WITH_REPLACEMENT composes the profile of Balle, Barthe, Gaboardi 2018, Theorem 10: j ~ Bin(K, 1/n), an upper
+    FULL (K = n) is exact. FIXED composes the tight pair of sampling without replacement (zhu2022).
+    WITH_REPLACEMENT composes the profile of balle2018, Theorem 10: j ~ Bin(K, 1/n), an upper
     bound, often a loose one: see `with_replacement_known_epsilon`.
     Raises ValueError naming the argument; other samplings are refused.
     Sources: Zhu, Dong, Wang 2022, Theorem 11 (FIXED); Balle, Barthe, Gaboardi 2018, Theorem 10; vandijk2023 (6) (FULL).

@@ -47,7 +47,7 @@ def step_scale(
     beta `smoothness`, V^2 = `gradient_deviation` squared, which counts the noise in all coordinates, and D `diameter`
     > 0 a bound on |w_0 - w*|; arrays broadcast. With `strong_convexity` mu > 0 the stage's version: mu V^2 for 2 V^2
     and the gap Delta_k that the stage starts with for D^2 (so `diameter` is its root).
-    Source: lowy2021 Algorithm 2 after Ghadimi and Lan 2012. Raises ValueError for `rounds` below 1.
+    Source: lowy2021 Algorithm 2 after ghadimi2012. Raises ValueError for `rounds` below 1.
     """
     if rounds < 1:
         raise ValueError(f"rounds is {rounds}; it must be at least 1")

@@ -1,6 +1,6 @@
 """Privacy auditing with one training run: a lower confidence bound on epsilon from guesses about canaries.
 
-Source: Steinke, Nasr, Jagielski 2023, arXiv 2305.08846 (steinke2023).
+Source: steinke2023.
 """
 
 from __future__ import annotations

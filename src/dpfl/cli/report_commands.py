@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -73,6 +77,20 @@ def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     stage.reads(file for kind in ("tables", "figures") for file in sorted((folder / kind).glob(f"{paper}_*.csv")))
     outputs = write(paper, evaluate(paper, Results(folder)), folder / "claims")
     stage.write(record_path(outputs[0]), outputs)
+
+
+@app.command(epilog="Example: dpfl pages --config results/paper/config.yaml")
+def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Write the LaTeX, HTML, SVG and PDF files of finished tables, figures and claims from their CSV files."""
+    from dpfl.reporting.pages import derive
+
+    resolved = configuration.read(config)
+    folder = results_folder(resolved)
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        paths = list(chain.from_iterable(pool.map(partial(derive, folder), resolved["papers"])))
+    if not paths:
+        raise InputError(f"no finished page in {folder}: run make first")
+    print(f"{len(paths)} files written in {folder}")
 
 
 @app.command(epilog="Example: dpfl report --config results/demo/config.yaml")

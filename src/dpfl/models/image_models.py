@@ -59,7 +59,7 @@ TANH = (2.0, 2.0, 1.0)
 
 
 class TemperedSigmoid(nn.Module):
-    """The bounded activation s * sigmoid(temp * x) - o of Papernot et al. 2021; nn.Tanh is it at (2, 2, 1)."""
+    """The bounded activation s * sigmoid(temp * x) - o of papernot2021; nn.Tanh is it at (2, 2, 1)."""
 
     def __init__(self, s: float, temp: float, o: float):
         super().__init__()
@@ -148,7 +148,7 @@ def _linear(image_shape: tuple[int, int, int]) -> nn.Module:
 
 
 def _cnn_grey(activation: Callable[[], nn.Module]) -> nn.Module:
-    """The small network of Papernot et al. 2021: 26,010 parameters."""
+    """The small network of papernot2021: 26,010 parameters."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 8, stride=2, padding=3),
         ChannelsLastMaxPool(2, stride=1),
@@ -164,7 +164,7 @@ def _cnn_grey(activation: Callable[[], nn.Module]) -> nn.Module:
 
 
 def _cnn_colour(activation: Callable[[], nn.Module]) -> nn.Module:
-    """The large network of Papernot et al. 2021: three pairs of convolutions, 550,570 parameters."""
+    """The large network of papernot2021: three pairs of convolutions, 550,570 parameters."""
     layers: list[nn.Module] = []
     channels = COLOUR[0]
     for width in (32, 64, 128):
@@ -175,7 +175,7 @@ def _cnn_colour(activation: Callable[[], nn.Module]) -> nn.Module:
 
 
 def _scatter_cnn_grey(activation: Callable[[], nn.Module]) -> nn.Module:
-    """The network of Tramer and Boneh 2021 on grey scattering features: 33,066 parameters."""
+    """The network of tramer2021 on grey scattering features: 33,066 parameters."""
     return nn.Sequential(
         nn.Conv2d(COEFFICIENTS, 16, 3, stride=2, padding=1),
         activation(),
@@ -189,7 +189,7 @@ def _scatter_cnn_grey(activation: Callable[[], nn.Module]) -> nn.Module:
 
 
 def _scatter_cnn_colour(activation: Callable[[], nn.Module]) -> nn.Module:
-    """The network of Tramer and Boneh 2021 on colour scattering features: 187,210 parameters."""
+    """The network of tramer2021 on colour scattering features: 187,210 parameters."""
     return nn.Sequential(
         nn.Conv2d(COLOUR[0] * COEFFICIENTS, 64, 3, padding=1),
         ChannelsLastMaxPool(2),

@@ -1,1 +1,1 @@
-"""A docstring stays (package marker, imports nothing)."""
+"""Papers that are reproduced: a folder each, found and loaded by key through dpfl.catalog."""

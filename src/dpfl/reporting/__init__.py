@@ -1,1 +1,1 @@
-"""From run tables to what a reader sees: tables, figures and verdicts, each with its own data beside it."""
+"""Tables, figures and verdicts from run tables, each with its data as CSV."""

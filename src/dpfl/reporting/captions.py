@@ -1,4 +1,4 @@
-"""The caption of a table or figure as a file beside it, from which the report takes it."""
+"""Captions of tables and figures, as files from which the report takes them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ Every digit: ``{data}``. How it was made: ``{record}``.
 """
 
 
-def write(kind: str, paper: str, name: str, csv: Path) -> Path:
-    """Write title and caption of a paper's page, of `kind` "tables" or "figures", as reStructuredText beside its data;
-    return the path."""
-    said = getattr(load(paper), kind)[name]
-    path = csv.with_suffix(".rst")
+def text(kind: str, paper: str, name: str, csv: Path) -> str:
+    """Return title and caption of a paper's page, of `kind` "tables" or "figures", as reStructuredText."""
+    page = getattr(load(paper), kind)[name]
     files = {"data": csv.name, "record": record_path(csv).name}
-    write_atomically(path, _TEXT.format(title=said["title"], caption=said["caption"], **files))
+    return _TEXT.format(title=page["title"], caption=page["caption"], **files)
+
+
+def write(kind: str, paper: str, name: str, csv: Path) -> Path:
+    """Write the caption of a page to a file next to its data, as <page>.rst; return the path."""
+    path = csv.with_suffix(".rst")
+    write_atomically(path, text(kind, paper, name, csv))
     return path

@@ -1,4 +1,4 @@
-"""The claims stage: a verdict on each claim of a paper, computed from this scale's tables and figures' data."""
+"""Claims stage: a verdict on each claim of a paper, computed from this scale's tables and figures' data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pandas as pd
 
 from dpfl.catalog import load, module
 from dpfl.files import replacing, write_atomically
-from dpfl.reporting.results import NotRunError, Results, write_csv
+from dpfl.reporting.results import NotRunError, Results, read_csv, write_csv
 from dpfl.reporting.tables import TableLayout, html_page
 
 
 class Outcome(StrEnum):
-    """What the evidence says of a claim."""
+    """Outcome of a claim, by its evidence."""
 
     HOLDS = "holds"
     IN_PART = "holds in part"
@@ -37,7 +37,7 @@ Check = Callable[[Results], Verdict]
 
 
 def counted(holds: int, of: int, evidence: str) -> Verdict:
-    """Return the verdict on a claim that was tried in `of` cases and held in `holds` of them."""
+    """Return the verdict on a claim that was tried in `of` cases and holds in `holds` of them."""
     if of == 0:
         return Verdict(Outcome.NOT_TESTABLE, f"No case was run. {evidence}".strip())
     outcome = Outcome.HOLDS if holds == of else Outcome.IN_PART if holds else Outcome.FAILS
@@ -49,8 +49,8 @@ def on_stand_in(names: Iterable[str], verdict: Verdict) -> Verdict:
     known = ", ".join(sorted(set(names)))
     if not known or verdict.outcome is Outcome.NOT_TESTABLE:
         return verdict
-    words = f"On stand-in data only ({known}), where the outcome would be '{verdict.outcome}': {verdict.evidence}"
-    return Verdict(Outcome.NOT_TESTABLE, words)
+    evidence = f"On stand-in data only ({known}), where the outcome would be '{verdict.outcome}': {verdict.evidence}"
+    return Verdict(Outcome.NOT_TESTABLE, evidence)
 
 
 def evaluate(paper: str, results: Results) -> pd.DataFrame:
@@ -83,6 +83,12 @@ def write(paper: str, verdicts: pd.DataFrame, folder: Path) -> list[Path]:
     csv = folder / f"{paper}.csv"
     with replacing(csv) as temporary:
         write_csv(verdicts, temporary)
+    return [csv, write_page(paper, csv)]
+
+
+def write_page(paper: str, csv: Path) -> Path:
+    """Write the page that shows a paper's verdicts, as HTML, from their CSV; return its path."""
+    verdicts = read_csv(csv)
     body = pd.DataFrame(
         {
             "claim": verdicts["claim"] + ". " + verdicts["text"],
@@ -92,4 +98,4 @@ def write(paper: str, verdicts: pd.DataFrame, folder: Path) -> list[Path]:
     )
     page = csv.with_suffix(".html")
     write_atomically(page, html_page(TableLayout(body), f"{paper}: what it claims, and what the evidence says"))
-    return [csv, page]
+    return page

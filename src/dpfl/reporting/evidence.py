@@ -12,7 +12,7 @@ from dpfl.reporting.tables import TableLayout
 
 
 class Relation(StrEnum):
-    """How the independent value should lie to ours."""
+    """Relation that the independent value should have to ours."""
 
     EQUALS = "equals"
     AT_MOST = "at most"

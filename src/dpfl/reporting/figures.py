@@ -1,8 +1,8 @@
-"""The figures stage: data first, as CSV; then the picture, drawn from that CSV alone."""
+"""Figures stage: data first, as CSV; then the picture, drawn from that CSV alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +15,12 @@ from dpfl.files import replacing
 from dpfl.reporting import captions, style
 from dpfl.reporting.results import NotRunError, Results, not_run_table, read_csv, refuse_not_run, write_csv
 
-FORMATS = ("svg", "pdf", "png")
+SUFFIXES = (".rst", ".svg", ".pdf", ".png")
 
 
 @dataclass(frozen=True)
 class FigureRecipe:
-    """How a figure is made. `data` returns one tidy table (columns named with units); `draw` reads nothing else.
+    """Recipe of a figure. `data` returns one tidy table (columns named with units); `draw` reads nothing else.
 
     The reader's caption is in the paper's paper.yaml; `draw` ends with style.footer where bars, runs or stand-ins have
     to be named. `draw` never gets an empty table, and raises NotRunError where what it shows was not run.
@@ -41,16 +41,22 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
         data = not_run_table(reason)
     with replacing(csv) as temporary:
         write_csv(data, temporary)
-    paths = [csv, captions.write("figures", paper, name, csv)]
+    return [csv, *write_pictures(paper, name, csv)]
+
+
+def write_pictures(paper: str, name: str, csv: Path, suffixes: Collection[str] = SUFFIXES) -> list[Path]:
+    """Write the caption and the pictures with these suffixes, drawn from the figure's CSV alone; return their paths."""
+    recipe: FigureRecipe = module(paper, "figures").FIGURES[name]
+    paths = [captions.write("figures", paper, name, csv)] if ".rst" in suffixes else []
     with style.apply_style():
         try:
             figure = recipe.draw(_refuse_empty(refuse_not_run(read_csv(csv))))
         except NotRunError as reason:
             figure = style.text_figure(str(reason))
-        for format in FORMATS:
-            path = csv.with_suffix(f".{format}")
+        for suffix in (suffix for suffix in SUFFIXES[1:] if suffix in suffixes):
+            path = csv.with_suffix(suffix)
             with replacing(path) as temporary:
-                style.save(figure, temporary, format)
+                style.save(figure, temporary, suffix[1:])
             paths.append(path)
     plt.close(figure)
     return paths

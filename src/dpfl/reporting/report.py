@@ -1,4 +1,4 @@
-"""The report: Snakemake's own, made anew when a table, figure or verdict is newer than it."""
+"""Snakemake's report, made anew when a table, figure or verdict is newer than it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PARTS = ("tables/*.html", "figures/*.svg", "claims/*.html")
 
 
 def build(folder: Path, config: Path) -> tuple[Path, bool]:
-    """Return <folder>/report.html and whether it had to be made. Run it where the Snakefile lies.
+    """Return <folder>/report.html and whether it had to be made. Run it in the folder of the Snakefile.
 
     Raises InputError where there is nothing to report yet, or where Snakemake cannot make the report.
     """
@@ -26,6 +26,8 @@ def build(folder: Path, config: Path) -> tuple[Path, bool]:
     command = [sys.executable, "-m", "snakemake", "--configfile", str(config), "--report", str(temporary)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise InputError(f"Snakemake could not make the report: {(done.stderr.strip() or 'no word').splitlines()[-1]}")
+        raise InputError(
+            f"Snakemake could not make the report: {(done.stderr.strip() or 'no reason').splitlines()[-1]}"
+        )
     temporary.replace(report)
     return report, True

@@ -14,7 +14,7 @@ from dpfl.errors import InputError
 
 
 class NotRunError(InputError):
-    """A table or figure whose runs are not part of the configuration: it says so instead of showing numbers."""
+    """Raised where the runs of a table or figure are not part of the configuration; the reason is shown instead."""
 
 
 _NOT_RUN = "not_run"
@@ -34,7 +34,7 @@ def refuse_not_run(table: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one scale: `folder` is results/<scale>, `run_tables` lists the run tables of each paper."""
+    """Results of one scale: `folder` is results/<scale>, `run_tables` lists the run tables of each paper."""
 
     folder: Path
     run_tables: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)

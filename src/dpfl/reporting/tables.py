@@ -1,9 +1,9 @@
-"""The tables stage: one table as CSV (every digit), Markdown, LaTeX and HTML (as a reader wants it)."""
+"""Tables stage: one table as CSV (every digit), Markdown, LaTeX and HTML (as a reader wants it)."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +13,9 @@ import pandas as pd
 from dpfl.catalog import load, module
 from dpfl.files import replacing, write_atomically
 from dpfl.reporting import captions
-from dpfl.reporting.results import NotRunError, Results, not_run_table, write_csv
+from dpfl.reporting.results import NotRunError, Results, not_run_table, read_csv, refuse_not_run, write_csv
+
+SUFFIXES = (".md", ".tex", ".html", ".rst")
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class TableRecipe:
-    """How a table is made: `data` returns one tidy row a cell with every digit, `page` lays that out for a reader."""
+    """Recipe of a table: `data` returns one tidy row a cell with every digit, `page` lays that out for a reader."""
 
     data: Callable[[Results], pd.DataFrame]
     page: Callable[[pd.DataFrame], TableLayout]
@@ -48,21 +50,36 @@ class TableRecipe:
 def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     """Write <folder>/<paper>_<name>.csv, .md, .tex and .html, and the caption as .rst; return the paths, CSV first."""
     recipe: TableRecipe = module(paper, "tables").TABLES[name]
-    title = load(paper).tables[name]["title"]
     csv = folder / f"{paper}_{name}.csv"
     try:
         data = recipe.data(results)
-        page = recipe.page(data)
     except NotRunError as reason:
-        data, page = not_run_table(reason), TableLayout(_nothing(str(reason)))
-    if page.body.empty:
-        page = TableLayout(_nothing("no run of this table in this configuration"), page.notes)
+        data = not_run_table(reason)
     with replacing(csv) as temporary:
         write_csv(data, temporary)
-    texts = {"md": markdown(page, title), "tex": latex(page, title, f"{paper}_{name}"), "html": html_page(page, title)}
-    for suffix, text in texts.items():
-        write_atomically(csv.with_suffix(f".{suffix}"), text)
-    return [csv, *(csv.with_suffix(f".{suffix}") for suffix in texts), captions.write("tables", paper, name, csv)]
+    return [csv, *write_pages(paper, name, csv)]
+
+
+def write_pages(paper: str, name: str, csv: Path, suffixes: Collection[str] = SUFFIXES) -> list[Path]:
+    """Write the pages with these suffixes that show a table's CSV, and no other number; return their paths."""
+    recipe: TableRecipe = module(paper, "tables").TABLES[name]
+    title = load(paper).tables[name]["title"]
+    try:
+        page = recipe.page(refuse_not_run(read_csv(csv)))
+    except NotRunError as reason:
+        page = TableLayout(_nothing(str(reason)))
+    if page.body.empty:
+        page = TableLayout(_nothing("no run of this table in this configuration"), page.notes)
+    texts = {
+        ".md": markdown(page, title),
+        ".tex": latex(page, title, f"{paper}_{name}"),
+        ".html": html_page(page, title),
+        ".rst": captions.text("tables", paper, name, csv),
+    }
+    paths = [csv.with_suffix(suffix) for suffix in texts if suffix in suffixes]
+    for path in paths:
+        write_atomically(path, texts[path.suffix])
+    return paths
 
 
 def _nothing(reason: str) -> pd.DataFrame:

@@ -35,6 +35,20 @@ def test_a_missing_file_is_found(chain):
     assert [problem for _, problem in problems(chain)] == ["is missing"]
 
 
+def test_a_derived_page_may_be_absent_but_is_checked_where_it_is_there(chain):
+    table, page = chain / "table.csv", chain / "table.html"
+    page.write_text("<table>")
+    stage = StageRecorder("tables", ("dpfl.grid.expansion",))
+    stage.write(record_path(table), [table, page])
+    assert problems(chain) == [] and len(audit(chain).hashes) == 4
+    page.write_text("<p>")
+    assert [problem for _, problem in problems(chain)] == ["changed since stage tables wrote it"]
+    page.unlink()
+    seen = audit(chain)
+    assert seen.findings == [] and len(seen.hashes) == 3
+    assert [path.rpartition("/")[2] for path in seen.not_made] == ["table.html"]
+
+
 def test_a_table_made_from_another_run_is_found(chain):
     run = chain / "runs" / "run.csv"
     run.write_text("another\n")

@@ -3,7 +3,7 @@
 With noise of deviation 1 and inputs in a ball of radius a = mu/2 every report has at least the density
 gamma w(y) = inf_x R_x(y) = phi(|y| + a). Reports drawn from w hide the one that differs: for m ~ Bin(n, gamma)
     delta(epsilon) <= E[(sum_{i<=m} L(W_i))_+] / (gamma n),   L = (R_x - e^epsilon R_x') / w,   W_i ~ w,
-Balle, Bell, Gascon, Nissim 2019, Lemma 5.3. For the antipodal pair R_x/w = gamma e^{a (|y| + y_1)}, and
+balle2019, Lemma 5.3. For the antipodal pair R_x/w = gamma e^{a (|y| + y_1)}, and
 R_x'/w the same with -y_1. The sum's law is the n-fold convolution of "0, or L with probability gamma".
 """
 
@@ -45,7 +45,7 @@ def blanket_epsilon(
     client must add its noise and the shuffler be trusted; the antipodal pair of inputs is taken as the worst;
     all discretisation errs upwards, in epsilon by some 1e-6 of it, and by up to 1e-4 (3e-3 below delta = 1e-9)
     where few reports from the blanket have to hide one and tails are heavy.
-    Source: Balle, Bell, Gascon, Nissim 2019, Lemma 5.3. Raises ValueError naming the argument.
+    Source: balle2019, Lemma 5.3. Raises ValueError naming the argument.
     """
 
     def one(n: float, mu: float, delta: float, dimension: float) -> float:

@@ -23,7 +23,7 @@ def clones_delta(epsilon: ArrayLike, n: ArrayLike, epsilon0: ArrayLike) -> float
     The hockey-stick divergence of (A + D, C - A + 1 - D) and (A + 1 - D, C - A + D), summed exactly, where
     C ~ Bin(n - 1, e^-epsilon0), A ~ Bin(C, 1/2), D ~ Bernoulli(e^epsilon0 / (1 + e^epsilon0)).
     Guarantee: (epsilon, delta)-DP under replace_one, adaptive reports included.
-    Source: Feldman, McMillan, Talwar 2021, Theorem 3.2. Raises ValueError naming the argument.
+    Source: feldman2021, Theorem 3.2. Raises ValueError naming the argument.
     """
 
     def one(epsilon: float, n: float, epsilon0: float) -> float:
@@ -41,7 +41,7 @@ def clones_epsilon(
 
     The least epsilon with clones_delta(epsilon) + (e^epsilon + 1)(1 + e^-epsilon0 / 2) n delta0 <= delta, and
     `epsilon0` where there is none below it (shuffling never hurts). `n` >= 1, `epsilon0` >= 0, `delta` in
-    (0, 1), 0 <= `delta0` <= `delta`. Source: Feldman, McMillan, Talwar 2021, Theorems 3.2 and 3.8.
+    (0, 1), 0 <= `delta0` <= `delta`. Source: feldman2021, Theorems 3.2 and 3.8.
     Guarantee: as for clones_delta. Raises ValueError naming the argument.
     """
 
@@ -60,7 +60,7 @@ def restricted_clones_epsilon(n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLik
 
     Caveat: the authors withdrew the general claim. It holds for randomisers all of whose output laws are at
     least (R_x + R_x') / (1 + e^epsilon0) for the two inputs compared, binary randomised response for one; not
-    for Gaussians. Source: Feldman, McMillan, Talwar 2023. Raises ValueError naming the argument.
+    for Gaussians. Source: feldman2023. Raises ValueError naming the argument.
     """
 
     def one(n: float, epsilon0: float, delta: float) -> float:

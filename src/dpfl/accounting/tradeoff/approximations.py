@@ -64,7 +64,7 @@ def clt_mu(p: ArrayLike, rounds: ArrayLike, sigma: ArrayLike) -> NDArray[np.floa
 
     p in [0, 1], rounds >= 1, sigma > 0; shapes broadcast; inf where e^(1/sigma^2) overflows. Accurate for large
     sigma too, where the bracket nearly cancels. Raises ValueError naming the argument.
-    Source: Corollary 5.4 of Dong et al., quoted in vandijk2023 section 4.5.
+    Source: Corollary 5.4 of dong2022, quoted in vandijk2023 section 4.5.
     """
     p, rounds, x = _sampled(p, rounds, sigma)
     # Phi(1.5 x) + 3 Phi(-0.5 x) - 2 = 3 integral over [0, x/2] of phi(3u) - phi(u), which does not cancel.
@@ -80,7 +80,7 @@ def clt_mu(p: ArrayLike, rounds: ArrayLike, sigma: ArrayLike) -> NDArray[np.floa
 def poisson_clt_mu(p: ArrayLike, rounds: ArrayLike, sigma: ArrayLike) -> NDArray[np.float64]:
     """p sqrt(T (e^(1/sigma^2) - 1)): the limit of T Poisson batches. It understates at practical sizes.
 
-    Arguments and errors as `clt_mu`. Source: Bu et al. 2020, for comparison with vandijk2023 section 4.5.
+    Arguments and errors as `clt_mu`. Source: bu2020, for comparison with vandijk2023 section 4.5.
     """
     p, rounds, x = _sampled(p, rounds, sigma)
     with np.errstate(over="ignore"):

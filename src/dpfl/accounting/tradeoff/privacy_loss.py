@@ -52,7 +52,7 @@ def composed(tails: Tails, rounds: int) -> PrivacyLossDistribution:
     Each cell of the loss grid hands its P and Q mass to its two ends so that both are kept (connect the dots):
     the result never understates delta, and overstates it by a relative 1e-7 or so. The grid's step follows the
     spread of one round's loss. Guarantee: that delta, of `rounds` >= 1 adaptive rounds each dominated by the pair.
-    Raises ValueError naming rounds. Source: vandijk2023 sections 4.3 and 4.4; the grid is Doroshenko et al. 2022's.
+    Raises ValueError naming rounds. Source: vandijk2023 sections 4.3 and 4.4; the grid is that of doroshenko2022.
     """
     rounds = integer("rounds", rounds, at_least=1)
     reach = largest_loss(tails, _TAIL_MASS / rounds)

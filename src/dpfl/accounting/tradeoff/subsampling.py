@@ -54,8 +54,8 @@ def _mirror_image(p: NDArray, mu: NDArray, alpha: NDArray) -> NDArray[np.float64
 def amplified_epsilon(epsilon: ArrayLike, p: ArrayLike) -> NDArray[np.float64]:
     """ln(1 + (e^epsilon - 1)/p): where the unsampled curve is read, so that delta_p(epsilon) = p delta(this).
 
-    epsilon >= 0, p in (0, 1]; shapes broadcast, no overflow. Raises ValueError naming epsilon or p. Source: Balle,
-    Barthe, Gaboardi 2018, Theorem 9, solved for the inner epsilon; C_p of vandijk2023 section 4.2 read by its delta.
+    epsilon >= 0, p in (0, 1]; shapes broadcast, no overflow. Raises ValueError naming epsilon or p. Source: balle2018,
+    Theorem 9, solved for the inner epsilon; C_p of vandijk2023 section 4.2 read by its delta.
     """
     p = np.maximum(reals("p", p, above=0, at_most=1), _SMALLEST_RATE)
     epsilon = reals("epsilon", epsilon, at_least=0)
@@ -80,7 +80,7 @@ def poisson_add_delta(epsilon: ArrayLike, p: ArrayLike, mu: ArrayLike) -> NDArra
 
     Zero once e^epsilon (1 - p) >= 1, and never above `subsampled_delta`. p in [0, 1], mu >= 0; shapes broadcast.
     Guarantee: what a Gaussian round spends at epsilon on the record added; the larger of the two is add_or_remove's.
-    Raises ValueError naming the argument. Source: derived, the hockey stick of that pair (Zhu, Dong, Wang 2022) by
+    Raises ValueError naming the argument. Source: derived, the hockey stick of that pair (zhu2022) by
     theta of asoodeh2020 eq. (10).
     """
     epsilon, p, mu = np.broadcast_arrays(
@@ -103,7 +103,7 @@ def poisson_renyi(order: int, p: float, mu: float) -> float:
 
     Exact binomial sum in logarithms, with relative accuracy also where it is tiny; inf where it overflows. It also
     bounds that of C_p(G_mu) from below, which dominates this pair. p in (0, 1), mu >= 0; mu = 1/noise_multiplier.
-    Raises ValueError naming the argument. Source: Mironov, Talwar, Zhang 2019, section 3.3.
+    Raises ValueError naming the argument. Source: mironov2019, section 3.3.
     """
     order = integer("order", order, at_least=2)
     p, mu = real("p", p, above=0, below=1), real("mu", mu, at_least=0)

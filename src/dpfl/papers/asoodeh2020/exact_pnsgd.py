@@ -1,4 +1,4 @@
-"""Projected noisy updates in one dimension, computed on a grid: what the theorems' bounds are held against.
+"""Projected noisy updates in one dimension, computed on a grid, to compare the theorems' bounds with.
 
 Nothing here uses the bounds. A distribution on [low, high] is the vector of its masses on the two end points
 (where the projection piles up what left the interval) and on equal cells in between. Merging points into cells

@@ -1,4 +1,4 @@
-"""Figures from runs of PNSGD: what each record is promised, and what the pass is worth."""
+"""Figures from runs of PNSGD: delta of each record by its place, and the utility of a pass."""
 
 from __future__ import annotations
 

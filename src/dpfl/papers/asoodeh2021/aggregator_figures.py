@@ -1,4 +1,4 @@
-"""Figures from runs of Algorithm 1: what noise costs, how users are drawn, and what hiding the models buys."""
+"""Figures from runs of Algorithm 1: cost of noise, ways of drawing users, gain of hiding models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs of Algorithm 1, a study at a time, and what they say: means, paired differences, slopes."""
+"""Summarise runs of Algorithm 1, a study at a time: means, paired differences, slopes."""
 
 from __future__ import annotations
 

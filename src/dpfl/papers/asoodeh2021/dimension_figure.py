@@ -1,4 +1,4 @@
-"""What the noise costs by the number of features: runs on drawn records, beside both corollaries."""
+"""Cost of noise by the number of features: runs on drawn records and the bounds of both corollaries."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def draw(data: pd.DataFrame) -> Figure:
         axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, 0.86))
     axes[0].set_ylabel("excess risk")
     users = f"n = {data['users'].max():g}, m = {data['batch_size'].max():g}"
-    words = "Dashed: the bound with the dimension; dotted: as printed. d^x: fitted to what is due to noise."
-    style.footer(figure, f"{words} {users}. {data_note(data)}")
+    legend = "Dashed: the bound with the dimension; dotted: as printed. d^x: fitted to what is due to noise."
+    style.footer(figure, f"{legend} {users}. {data_note(data)}")
     return figure
 
 

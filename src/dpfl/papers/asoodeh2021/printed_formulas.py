@@ -1,4 +1,4 @@
-"""Wrong formula kept for show."""
+"""Formulas of asoodeh2021 as printed, where they are wrong: for the table of errata and comparisons only."""
 
 from __future__ import annotations
 

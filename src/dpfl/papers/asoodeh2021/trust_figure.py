@@ -1,4 +1,4 @@
-"""Five papers on one task: what each kind of trust is worth at equal epsilon."""
+"""Five papers on one task: accuracy and risk at equal epsilon, by who has to be trusted."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def draw(table: pd.DataFrame) -> Figure:
         row[0].set_ylabel("test accuracy (%)")
         row[1].set(ylabel="excess risk", yscale="log")
     _legend(figure, axes[0][0])
-    words = "Dotted: the optimum. Each way at its best step. Federated ways: one client's budget for its own records."
-    style.footer(figure, f"{words} {data_note(table)}")
+    legend = "Dotted: the optimum. Each way at its best step. Federated ways: one client's budget for its own records."
+    style.footer(figure, f"{legend} {data_note(table)}")
     return figure
 
 
@@ -81,7 +81,7 @@ def _lines(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
 
 
 def _legend(figure: Figure, axis: Axes) -> None:
-    """Name the ways beside the panels, under whom each has to trust."""
+    """Write the legend next to the panels: the algorithms, grouped by who has to be trusted."""
     lines = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     entries = []
     for trust in dict.fromkeys(TRUST_MODEL.values()):

@@ -40,7 +40,7 @@ def _runs(cells: pd.DataFrame) -> str:
 def one_local_epoch(results: Results) -> Verdict:
     """Count the private columns in which no split beats (1, 20) by more than the interval of their difference."""
     cells = _tables(results, 2, 3, 4).query("epsilon < inf")
-    published = holds = tried = whole = 0
+    published = holds = tried = complete = 0
     gains = []
     for _, column in cells.groupby(_COLUMN):
         first = column[column["local_epochs"] == 1].iloc[0]
@@ -49,12 +49,12 @@ def one_local_epoch(results: Results) -> Verdict:
         if others.empty:
             continue
         tried += 1
-        whole += len(others) == len(column) - 1
+        complete += len(others) == len(column) - 1
         gains.append(others.loc[others["over_first_pct"].idxmax()])
         holds += not (others["over_first_pct"] > others["over_first_interval_pct"].fillna(0)).any()
     evidence = (
         f"private columns in which no split beats (1, 20) by more than the 95 % interval of the difference on shared "
-        f"seeds ({_runs(cells)} a cell; in {whole} columns all six splits ran); a single seed has no interval, and "
+        f"seeds ({_runs(cells)} a cell; in {complete} columns all six splits ran); a single seed has no interval, and "
         "the splits of a column are compared one by one, without correction. By the printed numbers, without "
         f"intervals, {published} of {cells.groupby(_COLUMN).ngroups}.{_largest_gain(gains)}"
     )
@@ -101,7 +101,7 @@ def more_clients(results: Results) -> Verdict:
 
 def _exponent_of_clients(distances: pd.DataFrame) -> str:
     """Say with which power of k the distance of the average to the noise-free run falls, at E = 1."""
-    words = []
+    parts = []
     law = distances[(distances["reference"] == NOISELESS) & (distances["local_epochs"] == 1)]
     for (ran_on, model), series in law.groupby(["ran_on", "model"]):
         if series["clients"].nunique() < 2:
@@ -111,10 +111,10 @@ def _exponent_of_clients(distances: pd.DataFrame) -> str:
             for round, part in series.groupby("round")
         )
         span = f"k = {series['clients'].min()} to {series['clients'].max()}"
-        words.append(f"{ran_on}, {MODEL_NAMES[model]}, {span}, {_runs(series)}: {powers}")
-    if not words:
+        parts.append(f"{ran_on}, {MODEL_NAMES[model]}, {span}, {_runs(series)}: {powers}")
+    if not parts:
         return " The distance to the noise-free run was not measured for several k."
-    return f" Power of k with which the average's distance to the noise-free run goes (law: -0.5): {'; '.join(words)}."
+    return f" Power of k with which the average's distance to the noise-free run goes (law: -0.5): {'; '.join(parts)}."
 
 
 def scatter_linear_best(results: Results) -> Verdict:
@@ -135,11 +135,11 @@ def scatter_linear_best(results: Results) -> Verdict:
             columns += 1
             least += (shared.max(axis=1) - shared.min(axis=1)).idxmin() == "scatter_linear"
     linear = ran[ran["model"] == "scatter_linear"]
-    spread = linear.groupby(_COLUMN)["accuracy_pct"].agg(lambda accuracy: accuracy.max() - accuracy.min())
+    ranges = linear.groupby(_COLUMN)["accuracy_pct"].agg(lambda accuracy: accuracy.max() - accuracy.min())
     intervals = linear["interval_pct"].dropna()
     width = f"; largest interval of a cell ± {intervals.max():.2f}" if len(intervals) else ""
     largest = (
-        f" Its accuracy differs by at most {spread.max():.2f} points between splits{width}." if len(spread) else ""
+        f" Its accuracy differs by at most {ranges.max():.2f} points between splits{width}." if len(ranges) else ""
     )
     models = ran.groupby("ran_on")["model"].nunique()
     evidence = (

@@ -1,4 +1,4 @@
-"""How far noise drives parameters from the run without it, beside Appendix A's bound and the 1/sqrt(k) law."""
+"""Distances of noisy parameters from those without noise, with Appendix A's bound and the 1/sqrt(k) law."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the settings that the paper leaves open fit its printed numbers best: candidates, effects, scores.
+"""Fit of settings that the paper leaves open to its printed numbers: candidates, effects, scores.
 
 A candidate is one way of training for which there are runs: the settings of paper.yaml with other values of what the
 paper does not state. Its score for one model is the log likelihood of the printed accuracies, see `log_likelihood`.

@@ -1,4 +1,4 @@
-"""Table 5's other column: what a record spends when the data of more than ten clients overlap."""
+"""Budget of a record when the data of more than ten clients overlap: what Table 5 leaves out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRAINING_RECORDS = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000}
 
 @dataclass(frozen=True)
 class Training:
-    """What every client of one dataset does: the calibrated noise, its steps in all and their sample rate."""
+    """Training of every client of one dataset: the calibrated noise, its steps in all and their sample rate."""
 
     noise_multiplier: float
     sample_rate: float
@@ -31,7 +31,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Holders:
-    """With how many clients a record lies: the mean, the most (median over draws), the share with two or more."""
+    """Number of clients that a record is with: the mean, the most (median over draws), the share with two or more."""
 
     mean: float
     most: int
@@ -54,7 +54,7 @@ def training(dataset: str, epsilon: float) -> Training:
 
 @cache
 def spent(run: Training, holders: int, accountant: str) -> float:
-    """Return epsilon of a record that lies with `holders` clients: the composition of all their steps."""
+    """Return epsilon of a record that is with `holders` clients: the composition of all their steps."""
     if holders == 0:
         return 0.0
     return float(dpsgd.epsilon(**{**asdict(run), "steps": holders * run.steps}, accountant=accountant))

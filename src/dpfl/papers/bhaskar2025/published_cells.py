@@ -1,4 +1,4 @@
-"""The 276 published cells of Tables 2 to 5, each beside the runs that reproduce it."""
+"""The 276 published cells of Tables 2 to 5, each with the runs that reproduce it."""
 
 from __future__ import annotations
 

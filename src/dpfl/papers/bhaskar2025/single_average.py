@@ -1,4 +1,4 @@
-"""What is left at (20, 1), where clients average once: the clients' own models beside their average and the print."""
+"""Accuracy at (20, 1), where clients average once: of their own models, of the average, and as printed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def last_column(results: Results) -> pd.DataFrame:
 
 def last_column_page(cells: pd.DataFrame) -> TableLayout:
     """Lay the column out for a reader."""
-    spread = ["" if math.isnan(half) else f" ± {half:.2f}" for half in cells["interval_pct"]]
+    intervals = ["" if math.isnan(half) else f" ± {half:.2f}" for half in cells["interval_pct"]]
     body = pd.DataFrame(
         {
             "Data": cells["ran_on"],
@@ -42,7 +42,7 @@ def last_column_page(cells: pd.DataFrame) -> TableLayout:
             "Runs": cells["runs"].map(str),
             "(1, 20)": numbers(cells["many_rounds_pct"], "{:.2f}"),
             "Clients alone": numbers(cells["local_accuracy_pct"], "{:.2f}"),
-            "(20, 1)": [f"{a:.2f}{s}" for a, s in zip(cells["accuracy_pct"], spread, strict=True)],
+            "(20, 1)": [f"{a:.2f}{s}" for a, s in zip(cells["accuracy_pct"], intervals, strict=True)],
             "Published": numbers(cells["published_accuracy_pct"].where(~cells["stand_in"].eq(True)), "{:.2f}"),
             "Difference": numbers(cells["difference_pct"], "{:+.2f}"),
         }

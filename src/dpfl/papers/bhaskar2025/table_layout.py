@@ -1,4 +1,4 @@
-"""How the tables of identification and ablations are laid out for a reader."""
+"""Layouts of the tables of identification and ablations."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def _verdict(where: str, rows: pd.DataFrame) -> str:
         "worse": others[others["gain"] < others["chance_low"]],
         "not known for lack of shared seeds": others[others["chance_low"].isna()],
     }
-    told = [f"{word}: {', '.join(found['candidate'])}" for word, found in apart.items() if len(found)]
+    differing = [f"{word}: {', '.join(found['candidate'])}" for word, found in apart.items() if len(found)]
     rivals = f"{len(others)} other{'s' * (len(others) > 1)}"
     return (
         f"{where}: best fit among the chosen settings and {rivals}: {_named(best)}; runner-up: {_named(second)}. Told "
-        f"from the chosen settings by more than chance: {'; '.join(told) or 'none'}."
+        f"from the chosen settings by more than chance: {'; '.join(differing) or 'none'}."
     )
 
 

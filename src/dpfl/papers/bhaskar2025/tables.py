@@ -1,4 +1,4 @@
-"""The errata, and Tables 2 to 5: ours beside published, the difference, the number of runs and their spread."""
+"""Tables: errata, and Tables 2 to 5 with our means, the published ones, differences, runs and intervals."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def _ours(cell: pd.Series) -> str:
     """Return our mean, the half-width of its interval and the number of runs."""
     if cell.runs == 0:
         return "not run"
-    spread = "" if math.isnan(cell.interval_pct) else f" ± {cell.interval_pct:.2f}"
+    interval = "" if math.isnan(cell.interval_pct) else f" ± {cell.interval_pct:.2f}"
     lost = "".join(f", {count} {word}" for word in _LOST if (count := cell[word]))
-    return f"{cell.accuracy_pct:.2f}{spread} ({cell.runs}{lost})"
+    return f"{cell.accuracy_pct:.2f}{interval} ({cell.runs}{lost})"
 
 
 def _published(cell: pd.Series) -> str:
@@ -67,14 +67,14 @@ def _difference(cell: pd.Series) -> str:
 
 
 def _notes(cells: pd.DataFrame) -> list[str]:
-    """Return what a reader has to know beside the numbers: data, runs, intervals, noise."""
+    """Return notes on data, runs, intervals and noise."""
     ran = cells[cells["runs"] > 0]
     notes = ["Accuracy in per cent. Ours: mean ± half-width of the 95 % interval (runs). Published: as printed."]
     if len(ran) < len(cells):
         notes.append(f"{len(cells) - len(ran)} of {len(cells)} cells were not run at this scale.")
     if len(ran) and ran["runs"].min() < PUBLISHED_RUNS:
         notes.append(f"The published values are means of {PUBLISHED_RUNS} runs. Of ours, {_run_counts(ran)}.")
-    if lost := [words for name, words in _LOST.items() if ran[name].any()]:
+    if lost := [text for name, text in _LOST.items() if ran[name].any()]:
         notes.append(f"Counted beside the runs, and in mean and interval like all others: {'; '.join(lost)}.")
     if len(ran) and not ran["stand_in"].all():
         notes.append(_prediction_note(ran[~ran["stand_in"]]))

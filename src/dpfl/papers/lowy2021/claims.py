@@ -57,9 +57,9 @@ def price_vanishes(results: Results) -> Verdict:
     for (dataset, _, clients, noise), task in data.groupby([*TASK, "noise"], sort=False):
         first, last = task.loc[task["epsilon"].idxmin()], task.loc[task["epsilon"].idxmax()]
         keeps = last["epsilon_spent"] <= last["epsilon"]
-        words = [f"{100 * _share(row):.0f} % at ε = {row['epsilon']:g}" for row in (first, last)]
+        shares = [f"{100 * _share(row):.0f} % at ε = {row['epsilon']:g}" for row in (first, last)]
         remark = "" if keeps else f" (there up to ε = {last['epsilon_spent']:.3g} is spent: not counted)"
-        lines.append(f"{dataset}, N = {clients}, {NOISES[noise]}: {words[0]}, {words[1]}{remark}")
+        lines.append(f"{dataset}, N = {clients}, {NOISES[noise]}: {shares[0]}, {shares[1]}{remark}")
         if not keeps:
             continue
         cases += 1

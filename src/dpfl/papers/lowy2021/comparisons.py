@@ -80,7 +80,7 @@ def authors_protocol(results: Results) -> pd.DataFrame:
     """Return a row an (N, algorithm, epsilon): the authors' logic and ours with the mean clipped, test loss.
 
     interval: half-width, at AUTHORS_LEVEL, of the difference of two means, over AUTHORS_TRIALS and over our trials, if
-    their trials spread as ours do; of our mean alone where theirs is not known (nan), as for a stand-in.
+    their trials scatter as ours do; of our mean alone where theirs is not known (nan), as for a stand-in.
     """
     runs = trials(results, REGRESSION)
     rows = []
@@ -135,6 +135,6 @@ def _against_free(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 
 
 def _holm_by(data: pd.DataFrame, by: list[str]) -> pd.Series:
-    """Holm's p-values within each group over its private budgets, nan without privacy."""
+    """Return Holm's p-values within each group over its private budgets, nan without privacy."""
     private = data[data["epsilon"] < math.inf]
     return private.groupby(by, sort=False)["p_value"].transform(holm).reindex(data.index)

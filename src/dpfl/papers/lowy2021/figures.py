@@ -1,4 +1,4 @@
-"""Fig. 2, the same against the epsilon really spent, and MNIST: error against the privacy budget."""
+"""Figures: Fig. 2, the same against the epsilon that is spent, and MNIST."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
 
 
 def _noises(points: pd.DataFrame) -> list[str]:
-    """The noises among the points, in the house's order."""
+    """Return the noises among the points, in the order of NOISES."""
     return [noise for noise in NOISES if noise in set(points["noise"])]
 
 

@@ -1,4 +1,4 @@
-"""Wrong formulas kept for show."""
+"""Shuffling bounds as printed in feldman2021 and feldman2023, which lowy2021 builds on: for comparison only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def clones_epsilon_as_printed(n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLik
     keeps this within `delta`, which makes epsilon the least that the theorem gives: epsilon falls in d. A search
     over a grid of d ends above it. `n` >= 1, `epsilon0` >= 0, `delta` in (0, 1), `delta0` >= 0 of reports that are
     (epsilon0, delta0)-DP; arrays broadcast. May exceed `epsilon0`.
-    Source: Feldman, McMillan, Talwar 2021, Theorems 3.1 and 3.8, under epsilon0 <= ln(n / (16 ln(2/d))).
+    Source: feldman2021, Theorems 3.1 and 3.8, under epsilon0 <= ln(n / (16 ln(2/d))).
     Raises ValueError naming the argument, `epsilon0` where that condition fails and `delta0` where no d fits.
     """
     n, epsilon0, delta = _checked(n, epsilon0, delta)
@@ -45,7 +45,7 @@ def restricted_clones_epsilon_as_printed(n: ArrayLike, epsilon0: ArrayLike, delt
 
     Arguments as for clones_epsilon_as_printed. Caveat: only for the restricted class that
     clones.restricted_clones_epsilon describes; never for Gaussians.
-    Source: Feldman, McMillan, Talwar 2023, Theorem 3.1, under epsilon0 <= ln(n / (8 ln(2/delta)) - 1).
+    Source: feldman2023, Theorem 3.1, under epsilon0 <= ln(n / (8 ln(2/delta)) - 1).
     Raises ValueError naming the argument, `epsilon0` where that condition fails.
     """
     n, epsilon0, delta = _checked(n, epsilon0, delta)

@@ -64,7 +64,7 @@ def _mnist_page(data: pd.DataFrame) -> TableLayout:
 
 
 def _compared(data: pd.DataFrame, form: str) -> dict[str, object]:
-    """The columns that set minibatch and local side by side."""
+    """Return the columns that set minibatch and local side by side."""
     differences = zip(data["difference"], data["interval"], strict=True)
     better = zip(data["minibatch_better_trials"], data["trials"], strict=True)
     return {

@@ -1,4 +1,4 @@
-"""Participation: is it the mean of 1/M_r that decides the risk, and not the mean of M_r?"""
+"""Participation: test whether the mean of 1/M_r decides the risk, and not the mean of M_r."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def page(rows: pd.DataFrame) -> TableLayout:
 
 
 def _formula(row) -> float:
-    """The paper's sigma K / L: Theorem 2.2's for one pass, else Theorem 2.1's and 2.3's."""
+    """Return the paper's sigma K / L: Theorem 2.2's for one pass, else Theorem 2.1's and 2.3's."""
     budget = {"epsilon": row.epsilon, "delta": row.delta, "lipschitz": 1.0}
     if row.algorithm == "one_pass":
         return math.sqrt(isrl_dp.one_pass_variance(**budget))

@@ -1,4 +1,4 @@
-"""Excess risk of Algorithm 1 against clients, records, epsilon, features and rounds, beside the theorems' exponents."""
+"""Excess risk of Algorithm 1 against clients, records, epsilon, features and rounds, with the theorems' exponents."""
 
 from __future__ import annotations
 

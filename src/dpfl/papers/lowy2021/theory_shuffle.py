@@ -1,4 +1,4 @@
-"""What a trusted shuffler is worth: noise that clients need for one central budget, and the risk that it buys."""
+"""Gain of a trusted shuffler: noise that clients need for one central budget, and the risk that it buys."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ def check(results: Results) -> Verdict:
 
 
 def _constant(run: pd.Series) -> float:
-    """The C of Theorem 4.1's variance at which it is this run's, L = 1: sigma n / L is the noise multiplier."""
+    """Return the C of Theorem 4.1's variance at which it is this run's, L = 1: sigma n / L is the noise multiplier."""
     clients, rounds, delta = run["clients"], run["rounds"], run["delta"]
     logarithms = math.log(rounds * clients / delta) * math.log(rounds / delta) * math.log(1 / delta)
     return run["noise_multiplier"] ** 2 * clients * run["epsilon"] ** 2 / (rounds * logarithms)
 
 
 def _floor(run: pd.Series) -> float:
-    """The clients that Theorem 4.1 asks for."""
+    """Return the number of clients that Theorem 4.1 asks for."""
     federation = {"clients_per_round": run["clients"], "clients": run["clients"]}
     return float(least_reports(**federation, rounds=run["rounds"], delta=run["delta"]))

@@ -133,12 +133,12 @@ def last_epoch(epochs: int) -> Comparison:
 def arsinh(scale: float) -> list[Comparison]:
     """Compare arsinh noise, sigma = 1, with Gaussian noise of its own standard deviation: tail, and epsilon."""
     draws = np.linspace(-12.0, 12.0, 240_001)
-    spread = math.sqrt(trapezoid((scale * np.arcsinh(draws / scale)) ** 2 * norm.pdf(draws), draws))
-    reach = 4 * spread
+    deviation = math.sqrt(trapezoid((scale * np.arcsinh(draws / scale)) ** 2 * norm.pdf(draws), draws))
+    reach = 4 * deviation
     tail = 2 * norm.sf(scale * math.sinh(reach / scale))
     guarantee = tradeoff.arsinh_guarantee(scale=scale, sigma=1.0)
-    gaussian = float(gaussian_dp.epsilon(settings("delta"), 1 / spread))
-    name = f"a = {scale} sigma, standard deviation {spread:.4f}"
+    gaussian = float(gaussian_dp.epsilon(settings("delta"), 1 / deviation))
+    name = f"a = {scale} sigma, standard deviation {deviation:.4f}"
     return [
         Comparison(
             "arsinh_noise", f"lighter tail beyond 4 deviations: {name}", Relation.AT_MOST, 2 * norm.sf(4), tail, 0.0

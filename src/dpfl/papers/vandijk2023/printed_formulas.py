@@ -1,4 +1,4 @@
-"""Wrong formula kept for show: the errata's."""
+"""Formulas of vandijk2023 as they stand in our text: for the table of errata and comparisons only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpfl.accounting.tradeoff.curves import _two_lines
 
 
 def group_delta_as_printed(delta: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
-    """g e^{g - 1} delta, as printed in vandijk2023 section 3.2: too small once epsilon exceeds about 1.
+    """Return g e^{g - 1} delta, as printed in vandijk2023 section 3.2: too small once epsilon exceeds about 1.
 
     Kept for comparison with `group_delta`; arguments and errors as there.
     """
@@ -20,7 +20,7 @@ def group_delta_as_printed(delta: ArrayLike, g: ArrayLike) -> NDArray[np.float64
 
 
 def renyi_as_printed(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
-    """What the expression before (5) of vandijk2023 gives as printed, ln E[e^{(1 - order) Z}]/(1 - order).
+    """Return the expression before (5) of vandijk2023 as printed, ln E[e^{(1 - order) Z}]/(1 - order).
 
     Equals (2 - order) mu^2 / 2, negative from order 2 on: no divergence. Kept for comparison with `renyi`.
     """
@@ -28,7 +28,7 @@ def renyi_as_printed(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 
 
 def epsilon_delta_as_printed(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
-    """min{0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)}, never above 0: no trade-off curve.
+    """Return min{0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)}, never above 0: no trade-off curve.
 
     The line of vandijk2023 section 4 as printed, for comparison with `epsilon_delta`. The steep line is cut at
     -e^(epsilon/2), so that it stays finite.

@@ -1,4 +1,4 @@
-"""The run that the chapter's statements are evaluated on, and how two runs are compared."""
+"""The run that the chapter's statements are evaluated on, and functions that compare two runs."""
 
 from __future__ import annotations
 

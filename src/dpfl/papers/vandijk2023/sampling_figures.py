@@ -37,19 +37,20 @@ def tradeoff_data(results: Results) -> pd.DataFrame:
 
 def draw_tradeoff(data: pd.DataFrame) -> Figure:
     """Draw the curves on linear axes, and 1 - beta on logarithmic ones near small type I errors."""
-    figure, (whole, tail) = style.panels(2, height=3.9, width=9.5)
+    figure, (all_errors, tail) = style.panels(2, height=3.9, width=9.5)
     for name, (label, colour, dash) in CURVES.items():
         rows = data[data["curve"] == name]
         small = rows[(rows["alpha"] > 0) & (rows["alpha"] <= 0.1)]
-        whole.plot(rows["alpha"], rows["beta"], color=colour, linestyle=dash, label=label)
+        all_errors.plot(rows["alpha"], rows["beta"], color=colour, linestyle=dash, label=label)
         tail.plot(small["alpha"], 1 - small["beta"], color=colour, linestyle=dash)
     guess = np.array([0.0, 1.0])
-    whole.plot(guess, 1 - guess, color=style.BLACK, linestyle=":", linewidth=1, label="guessing")
+    all_errors.plot(guess, 1 - guess, color=style.BLACK, linestyle=":", linewidth=1, label="guessing")
     tail.plot([1e-6, 0.1], [1e-6, 0.1], color=style.BLACK, linestyle=":", linewidth=1)
-    whole.set(xlabel="type I error alpha", ylabel="type II error beta", xlim=(0, 1), ylim=(0, 1), title="all errors")
+    all_errors.set(xlabel="type I error alpha", ylabel="type II error beta", xlim=(0, 1), ylim=(0, 1))
+    all_errors.set_title("all errors")
     tail.set(xlabel="type I error alpha", ylabel="power 1 - beta of the best test", xscale="log", yscale="log")
     tail.set(xlim=(1e-6, 0.1), title="small type I errors")
-    figure.legend(*whole.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
+    figure.legend(*all_errors.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
     values = run()
     style.footer(
         figure,

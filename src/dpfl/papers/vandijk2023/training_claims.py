@@ -128,7 +128,7 @@ def arsinh_noise(results: Results) -> Verdict:
 
 
 def private_normalisation(results: Results) -> Verdict:
-    """Paying shows as more noise at the same epsilon; what normalisation is worth is said beside it."""
+    """Paying shows as more noise at the same epsilon; the evidence also says what normalisation is worth."""
     data = results.figure(KEY, "preparation")
     keys = ["dataset", "epsilon"]
     plain, own, exact = (

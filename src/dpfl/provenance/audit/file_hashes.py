@@ -15,6 +15,7 @@ from dpfl.files import checked_content, file_sha256, is_regular
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record_format import METADATA, read_record
 from dpfl.provenance.trace import lineage
+from dpfl.reporting.pages import DERIVED
 
 # What reading a damaged archive or its description raises, by the kind of damage.
 _NOT_A_CRATE = (
@@ -28,8 +29,8 @@ def audit(folder: Path) -> Audit:
     Findings: a file that is missing, that is no regular file, that differs from its record, or that a later stage read
     in another state; a result that a stage read and that is gone; a record that cannot be read; a damaged checkpoint of
     the scale; a crate that does not match its description. Data that are not on this machine at all are no finding:
-    they are listed. Records are input from strangers: nothing outside the project is opened. Raises InputError where
-    there is no record below `folder`.
+    they are listed, and so are absent derived pages (`DERIVED`), which Git does not hold. Records are input from
+    strangers: nothing outside the project is opened. Raises InputError where there is no record below `folder`.
     """
     _require_scale(folder)
     root = folder.absolute().parents[1]
@@ -63,6 +64,9 @@ def _check_outputs(report: Audit, place: Path, record: dict[str, Any]) -> None:
     """Hash the files that a stage wrote; they are in the folder of its record, wherever that was moved."""
     paths = [place.with_name(Path(output["path"]).name) for output in record["outputs"]]
     for output, path in zip(record["outputs"], paths, strict=True):
+        if path.suffix in DERIVED and not (path.is_symlink() or path.exists()):
+            report.not_made.append(output["path"])
+            continue
         if not is_regular(path):
             problem = "is no regular file" if path.is_symlink() or path.exists() else "is missing"
             report.findings.append(Finding(output["path"], problem, (place, *paths)))

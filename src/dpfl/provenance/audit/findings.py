@@ -26,14 +26,16 @@ class Finding:
 class Audit:
     """The result of an audit: the hash of every file by its recorded path, the findings, and absent inputs.
 
-    `recorded` is the hash that each file's own record states. `checked` counts further checks, by kind; `notes` say
-    what could not be checked, and why.
+    `recorded` is the hash that each file's own record states; `not_made` lists derived pages that are absent. `checked`
+    counts further checks, by kind; `notes` say what could not be checked, and why.
     """
 
     hashes: dict[str, str] = field(default_factory=dict)
     recorded: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
+    not_made: list[str] = field(default_factory=list)
+    not_made: list[str] = field(default_factory=list)
     checked: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -47,6 +49,8 @@ class Audit:
         self.recorded |= other.recorded
         self.findings += other.findings
         self.absent += [name for name in other.absent if name not in self.absent]
+        self.not_made += [name for name in other.not_made if name not in self.not_made]
+        self.not_made += [name for name in other.not_made if name not in self.not_made]
         self.notes += [note for note in other.notes if note not in self.notes]
         for kind, number in other.checked.items():
             self.count(kind, number)
@@ -59,6 +63,9 @@ class Audit:
         lines = [f"{finding.path} {finding.problem}" for finding in self.findings] + self.notes
         if self.absent:
             lines.append(f"not on this machine, so not checked: {len(self.absent)} files, as {self.absent[0]}")
+        if self.not_made:
+            lines.append(f"not made here, so not checked: {len(self.not_made)} files, as {self.not_made[0]} (make
+            pages)")
         lines += [f"{count} {kind} checked" for kind, count in self.checked.items()]
         lines.append(f"{len(self.hashes)} files checked, {len(self.findings)} findings")
         return [printable(line) for line in lines]

@@ -2,10 +2,10 @@
 
 The loss L of a step that is known by its privacy profile delta(epsilon), the same in both directions, has
 
-    E exp(s L) = 1 + s (s + 1) integral_0^inf (e^(s x) + e^(-(s + 1) x)) delta(x) dx        (Sason, Verdu 2016, eq. 79)
+    E exp(s L) = 1 + s (s + 1) integral_0^inf (e^(s x) + e^(-(s + 1) x)) delta(x) dx        (sason2016, eq. 79)
 
 for complex s too; steps multiply; and for every t > 0 the whole has, by Laplace inversion (the contour integral of
-Alghamdi et al. 2023, The saddle-point method in differential privacy),
+alghamdi2023),
 
     delta(epsilon) = (1/pi) integral_0^inf Re[exp(K(t + iy) - (t + iy) epsilon) / ((t + iy)(t + iy + 1))] dy,
 
@@ -56,7 +56,7 @@ class Composition:
     @property
     def bound(self) -> float:
         """Epsilon by Renyi divergences, never below what is spent; infinite where a step loses too much to be
-        integrated. Conversion: Canonne, Kamath, Steinke 2020, Proposition 12."""
+        integrated. Conversion: canonne2020, Proposition 12."""
         return self._renyi[1]
 
     def epsilon(self, blur: float = 0.0) -> float:

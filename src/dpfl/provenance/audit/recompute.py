@@ -16,6 +16,7 @@ from dpfl.files import is_regular, record_path
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record import published_digest
 from dpfl.reporting import captions, claims, figures, tables
+from dpfl.reporting.pages import DERIVED
 from dpfl.reporting.results import NotRunError, Results, not_run_table, read_csv, write_csv
 
 STAGES = ("tables", "figures", "claims")
@@ -38,7 +39,8 @@ def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audi
     if paper not in keys():
         _add(report, root, path, f"has a record that names no paper but {paper!r}")
         return report
-    if not all(is_regular(root / each["path"]) for each in (*record["outputs"], *_run_tables(record))):
+    needed = [each for each in record["outputs"] if Path(each["path"]).suffix not in DERIVED] + _run_tables(record)
+    if not all(is_regular(root / each["path"]) for each in needed):
         return report  # file_hashes reports that
     if record["source"].get("published", published_digest(paper)) != published_digest(paper):
         _add(report, root, path, f"was made from another paper.yaml of {paper} than the one there now")
@@ -63,7 +65,8 @@ def _compare_all(report: Audit, root: Path, path: Path, made: list[Path], record
     else:
         again = {file.suffix: file for file in made}
         for there in (root / output["path"] for output in record["outputs"][1:]):
-            if there.suffix in again:  # a page of a kind that is no longer made has its hash alone
+            # A page of a kind that is no longer made has its hash alone; a derived page need not be there.
+            if there.suffix in again and is_regular(there):
                 _compare(report, root, there, again[there.suffix], record)
 
 

@@ -41,7 +41,7 @@ def laplace_log_delta(epsilon: float, shift: float) -> float:
 def sampled_gaussian(shifts: Array, weights: Array) -> Profile:
     """Return the profile of a mixture: with `weights`[j] the step moves by `shifts`[j] deviations, else not at all.
 
-    Balle, Barthe, Gaboardi 2018, Theorems 2 and 10, where the laws that differ are `rate` of the whole.
+    balle2018, Theorems 2 and 10, where the laws that differ are `rate` of the whole.
     """
     rate = float(weights.sum())
     return lambda epsilon: logsumexp(gaussian_log_delta(_inner(epsilon, rate)[:, None], shifts), b=weights, axis=1)

@@ -1,0 +1,27 @@
+"""Derived pages: files for readers that show finished CSV files and hold no number of their own.
+
+Git holds the CSV, Markdown and PNG files; LaTeX, HTML, SVG, PDF and captions are made from them, without run tables.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpfl.catalog import load
+from dpfl.reporting import claims, figures, tables
+
+DERIVED = (".tex", ".html", ".svg", ".pdf", ".rst")
+
+
+def derive(folder: Path, paper: str) -> list[Path]:
+    """Write the derived pages of a paper's tables, figures and claims in results/<scale>; return their paths.
+
+    A page whose CSV file is not there is left out.
+    """
+    paths = []
+    for kind, write in (("tables", tables.write_pages), ("figures", figures.write_pictures)):
+        for name in getattr(load(paper), kind):
+            csv = folder / kind / f"{paper}_{name}.csv"
+            paths += write(paper, name, csv, DERIVED) if csv.exists() else []
+    verdicts = folder / "claims" / f"{paper}.csv"
+    return [*paths, claims.write_page(paper, verdicts)] if verdicts.exists() else paths

@@ -1,0 +1,43 @@
+import pytest
+
+from dpfl.catalog import load
+from dpfl.reporting import claims, figures, tables
+from dpfl.reporting.claims import Outcome
+from dpfl.reporting.pages import DERIVED, derive
+from dpfl.reporting.results import Results
+
+PAPER = "asoodeh2020"
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """Pages as the stages write them: of a table, of a figure with data, of one without, of claims."""
+    results = Results(tmp_path, {})
+    paths = tables.make(PAPER, "errata", results, tmp_path / "tables")
+    paths += figures.make(PAPER, "random_stopping", results, tmp_path / "figures")
+    paths += figures.make(PAPER, "utility", results, tmp_path / "figures")
+    claim = {"claim": "c", "text": "t", "settled_by": "s.", "outcome": str(Outcome.HOLDS), "evidence": "e"}
+    paths += claims.write(PAPER, claims.pd.DataFrame([claim]), tmp_path / "claims")
+    return {path: path.read_bytes() for path in paths}
+
+
+def test_derived_pages_are_made_from_the_rest_byte_by_byte(finished, tmp_path):
+    derived = {path for path in finished if path.suffix in DERIVED}
+    kept = set(finished) - derived
+    assert {path.suffix for path in kept} == {".csv", ".md", ".png"} and len(derived) == 10
+    for path in derived:
+        path.unlink()
+    assert set(derive(tmp_path, PAPER)) == derived
+    assert {path: path.read_bytes() for path in finished} == finished
+
+
+def test_pages_show_the_csv_and_nothing_else(finished, tmp_path):
+    csv = tmp_path / "tables" / f"{PAPER}_errata.csv"
+    csv.write_text(csv.read_text().replace("integration", "another route"))
+    derive(tmp_path, PAPER)
+    assert "another route" in csv.with_suffix(".html").read_text()
+    assert csv.with_suffix(".md").read_bytes() == finished[csv.with_suffix(".md")]
+
+
+def test_what_is_not_finished_is_left_out(tmp_path):
+    assert load(PAPER).tables and derive(tmp_path, PAPER) == []

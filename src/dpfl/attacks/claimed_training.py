@@ -47,8 +47,6 @@ class ClaimedTraining:
         real("noise_multiplier", self.noise_multiplier, at_least=0)
         if self.sampling not in (Sampling.POISSON, Sampling.SHUFFLED):
             raise ValueError(f"sampling: {self.sampling} is no sampler of epochs, should be poisson or shuffled_epochs")
-        if self._removes_from_last_step and self.steps < 2:
-            raise ValueError("records: with add_or_remove, shuffled epochs need two steps or more")
 
     @property
     def steps(self) -> int:
@@ -62,8 +60,10 @@ class ClaimedTraining:
 
     @property
     def law(self) -> StepLaw:
-        """What a step sees of the record in question."""
-        return StepLaw.of(self.sampling, 1 / self.steps, self.pair.shifts, self.noise_multiplier)
+        """What a step sees of the record in question; where an epoch is one step, it lacks a removed record's mate."""
+        here, there = self.pair.shifts
+        shifts = here, there - self.pair.mates if self._shortens_last_step and self.steps == 1 else there
+        return StepLaw.of(self.sampling, 1 / self.steps, shifts, self.noise_multiplier)
 
     @property
     def conforming(self) -> OracleTraining:
@@ -73,7 +73,7 @@ class ClaimedTraining:
         )
 
     @property
-    def _removes_from_last_step(self) -> bool:
+    def _shortens_last_step(self) -> bool:
         """Whether a missing record shortens the last batch, which the pair's shifts leave out."""
         return self.sampling is Sampling.SHUFFLED and self.neighbouring is Neighbouring.ADD_OR_REMOVE
 
@@ -81,7 +81,7 @@ class ClaimedTraining:
         """Return what an observer of every step sees of `trials` trainings in world P (0) or Q (1).
 
         Shape (trials, epochs, steps), in clip norms, relative to what a batch of mates sums to. Where a removed record
-        shortens the last batch of an epoch, that step is left out. Worlds and stacks of trials have seeds of their own.
+        shortens the last of many batches of an epoch, that step is left out. Every stack of trials has its own seed.
         """
         at_once = min(MODELS_AT_ONCE, self.records, trials)
         gradients = self.pair.gradients(self.records, at_once, world=world, clip_norm=self.clip_norm)
@@ -90,4 +90,4 @@ class ClaimedTraining:
         messages = np.concatenate([trainer(gradients, first + stack) for stack in range(stacks)])[:trials]
         sizes = np.minimum(self.batch_size, self.records - self.batch_size * np.arange(self.steps))
         relative = messages * (self.divisor / self.clip_norm) - self.pair.mates * sizes
-        return relative[..., :-1] if self._removes_from_last_step else relative
+        return relative[..., :-1] if self._shortens_last_step and self.steps > 1 else relative

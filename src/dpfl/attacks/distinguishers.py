@@ -54,7 +54,7 @@ class StepLaw:
         """Return the law where each of a step's `draws` draws is the record with probability `sample_rate`, in (0, 1].
 
         One draw, but for WITH_REPLACEMENT, where a batch of K is K draws at rate 1/n; counts of probability below 1e-15
-        are left out. Statistics of a training without noise reckon with a little. Raises ValueError naming the argument.
+        are left out. Statistics of a training without noise assume a little. Raises ValueError naming the argument.
         """
         rate = real("sample_rate", sample_rate, above=0, at_most=1)
         sigma = max(real("noise_multiplier", noise_multiplier, at_least=0), _LEAST_NOISE)
@@ -159,8 +159,16 @@ def simulate(law: StepLaw, shape: tuple[int, int, int], *, world: int, seed: int
     return noise + law.shifts[world] * drawn
 
 
+def best_statistics(law: StepLaw) -> dict[str, Statistic]:
+    """Return by name what is best where the law holds: the likelihood ratio, and for epochs that of their maxima."""
+    named: dict[str, Statistic] = {"log_likelihood_ratio": partial(log_likelihood_ratio, law=law)}
+    if law.sampling is Sampling.SHUFFLED:
+        named["epoch_maxima"] = partial(epoch_maxima, law=law)
+    return named
+
+
 def statistics(law: StepLaw) -> dict[str, Statistic]:
     """Return every statistic by name: those that are best for the law, and those that faults give away."""
-    with_law = (log_likelihood_ratio, epoch_maxima, repeated_batches, repeated_batch, repeated_noise)
+    with_law = (epoch_maxima, repeated_batches, repeated_batch, repeated_noise)
     named: dict[str, Statistic] = {each.__name__: partial(each, law=law) for each in with_law}
-    return named | {each.__name__: each for each in (total, energy)}
+    return best_statistics(law) | named | {each.__name__: each for each in (total, energy)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
+from dpfl.algorithms.minibatch_sgd import minibatch_sgd
 from dpfl.attacks.canary_messages import MessageRun
 from dpfl.attacks.distinguishers import StepLaw
 from dpfl.attacks.worst_pair import WorstPair, worst_pair
@@ -20,7 +20,7 @@ _STEP_SIZE = 1e-9
 
 
 def message_pair(run: MessageRun) -> WorstPair:
-    """Return the worst pair for a replaced record; where the mean is clipped mates are silent, or nothing would show."""
+    """Return the worst pair for a replaced record; where the mean is clipped, mates are silent: they would hide it."""
     pair = worst_pair(run.sampling, Neighbouring.REPLACE_ONE)
     return replace(pair, mates=0.0) if run.clipping is Clipping.MEAN else pair
 
@@ -37,14 +37,11 @@ def message_law(run: MessageRun, records: int, noise_std: float) -> StepLaw:
     return StepLaw.of(run.sampling, rate, shifts, noise_std * run.batch_size / run.clip_norm, draws)
 
 
-def message_observations(
-    run: MessageRun, records: int, trials: int, iterates: Callable[..., Iterator[NDArray]]
-) -> NDArray[np.float64]:
+def message_observations(run: MessageRun, records: int, trials: int) -> NDArray[np.float64]:
     """Run minibatch SGD `trials` times in each world; return (noises, worlds, trials, 1, rounds).
 
     One client of `records` records sends a message a round, seen in clip norms over the batch size, relative to what a
-    batch of mates sums to. `iterates` is dpfl.algorithms.minibatch_sgd.minibatch_sgd or keeps its contract; trials are
-    its repetitions, with batches and noise of their own. Several noises share them.
+    batch of mates sums to. Trials are repetitions, with batches and noise of their own, which several noises share.
     """
     pair = message_pair(run)
     gradients = [pair.gradients(records, 1, world=world, clip_norm=run.clip_norm)[0] for world in (0, 1)]
@@ -59,7 +56,7 @@ def message_observations(
     count = len(run.noise_stds)
     points = Hyperparameters(np.full(count, _STEP_SIZE), np.full(count, run.clip_norm), np.array(run.noise_stds))
     before, seen = np.zeros((2, trials, count)), []
-    for weights in iterates(stacked, points, protocol):
+    for weights in minibatch_sgd(stacked, points, protocol):
         here = weights[:, :, 0, :].copy()
         seen.append((before - here) / _STEP_SIZE)
         before = here

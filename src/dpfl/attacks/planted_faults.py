@@ -19,7 +19,6 @@ from dpfl.attacks.claimed_training import ClaimedTraining
 from dpfl.attacks.gradient_oracle import ChosenGradients, OracleTraining, Trainer
 from dpfl.engine.batches import expected_batch_size, steps_per_epoch
 from dpfl.mechanisms.clipping import clip_factors
-from dpfl.randomness import address_key
 
 DELTAS = (1e-5, 1e-3, 1e-2, 0.05, 0.1, 0.2)
 """A claim is tried at each: small ones say most, large ones are refuted by the fewest trainings."""

@@ -54,7 +54,8 @@ def strongest_test(
     for name, statistic in statistics.items():
         scores = statistic(design[0]), statistic(design[1])
         for backwards in (False, True):
-            gain, threshold = _best_threshold(*_oriented(*scores, backwards), claims, confidence)
+            counted = len(seen[backwards]), len(seen[not backwards])
+            gain, threshold = _best_threshold(*_oriented(*scores, backwards), counted, claims, confidence)
             if gain > best[0]:
                 best = gain, name, backwards, threshold
     _, name, backwards, threshold = best
@@ -71,14 +72,17 @@ def _oriented(scores_in: Array, scores_out: Array, backwards: bool) -> tuple[Arr
     return (-scores_out, -scores_in) if backwards else (scores_in, scores_out)
 
 
-def _best_threshold(positive: Array, negative: Array, claims: Claims, confidence: float) -> tuple[float, float]:
-    """Return the largest excess over thresholds, and the threshold."""
+def _best_threshold(
+    positive: Array, negative: Array, counted: tuple[int, int], claims: Claims, confidence: float
+) -> tuple[float, float]:
+    """Return the largest excess over thresholds, and the threshold, where `counted` trials show the scores' rates."""
     shares = np.linspace(0, 1, _THRESHOLDS)
     thresholds = np.unique(np.concatenate([np.quantile(each, shares) for each in (positive, negative)]))
-    right, wrong = (len(each) - np.searchsorted(np.sort(each), thresholds) for each in (positive, negative))
+    rates = (1 - np.searchsorted(np.sort(each), thresholds) / len(each) for each in (positive, negative))
+    right, wrong = (rate * count for rate, count in zip(rates, counted, strict=True))
     miss = (1 - confidence) / 2
-    lower, _ = binomial_bounds(right, len(positive), miss)
-    _, upper = binomial_bounds(wrong, len(negative), miss)
+    lower, _ = binomial_bounds(right, counted[0], miss)
+    _, upper = binomial_bounds(wrong, counted[1], miss)
     gains = log_likelihood_excess(lower, upper, claims)
     best = int(np.argmax(gains))
     return float(gains[best]), float(thresholds[best])

@@ -7,7 +7,8 @@ confidence bounds, and the inequality turns these into a bound on epsilon.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,3 +124,29 @@ def gaussian_fit_mu(scores_in: ArrayLike, scores_out: ArrayLike, *, confidence: 
     if excess(0.0) <= 0:
         return 0.0
     return float(brentq(excess, 0.0, statistic * root, xtol=1e-9))
+
+
+def refuted_noise(
+    errors: TestErrors, claims_at: Callable[[float], Claims], *, least: float, most: float, confidence: float = 0.95
+) -> float:
+    """Return the smallest noise that the errors refute, within 0.1 %: what a mechanism of the family adds is less.
+
+    `claims_at` maps a noise, between `least` and `most`, to what is proven of the family's member with it; more noise
+    claims less. The member's epsilon at any delta is then a lower bound on the mechanism's, as tight as the test, if
+    the mechanism is of the family: f-DP auditing with the curve of the mechanism (Nasr et al. 2023, section 5).
+    inf where even `most` is not refuted. Raises ValueError naming the argument.
+    """
+    low, high = real("least", least, above=0), real("most", most, above=least)
+    rates = errors.rates(confidence)
+
+    def refutes(noise: float) -> bool:
+        return bool(log_likelihood_excess(*rates, claims_at(noise)) > 0)
+
+    if not refutes(high):
+        return math.inf
+    if refutes(low):
+        return low
+    while high / low > 1.001:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if refutes(middle) else (middle, high)
+    return high

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.func import vmap
 
-from dpfl.data.datasets import COLOUR, GREY
+from dpfl.data.image_shapes import COLOUR, GREY
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.linear_gradients import LinearGradients
 from dpfl.engine.network_gradients import LayerGradients, gradient_rule
@@ -105,7 +105,7 @@ def _one_by_one(module, data, clip_norm):
         module.zero_grad()
         nn.functional.cross_entropy(module(x[None]), y[None]).backward()
         gradient = torch.cat([parameter.grad.reshape(-1) for parameter in module.parameters()])
-        total = total + gradient * min(1.0, clip_norm / (gradient.norm() + 1e-6))  # Opacus's rule
+        total = total + gradient * min(1.0, clip_norm / gradient.norm())
     return total
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from dpfl.data.datasets import COLOUR, GREY
+from dpfl.data.image_shapes import COLOUR, GREY
 from dpfl.engine.network_gradients import gradient_rule
 from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import StackedGradients
@@ -63,6 +63,17 @@ def test_noise_is_standard_normal_addressed_and_the_same_again():
     values = draws.double().cpu().numpy()
     assert stats.kstest(values, "norm").pvalue > 1e-6
     assert all(stats.kstest(values * scale, "norm").pvalue < 1e-6 for scale in (2 / 3, 3 / 2))
+
+
+def test_every_part_of_a_stream_decides_the_noise():
+    """Seeds that agree in 32 bits, and offsets alone, give other draws."""
+    drawn = []
+    for seed, offset in ((5, 0), (5 + 2**32, 0), (5 + 2**63, 0), (5, 4 * 2**40), (5, 4 * (2**60 - 1))):
+        generator = torch.Generator("cuda").manual_seed(seed)
+        generator.set_offset(offset)
+        drawn.append(torch.randn(1000, generator=generator, device="cuda"))
+    correlation = torch.corrcoef(torch.stack(drawn)) - torch.eye(5, device="cuda")
+    assert float(correlation.abs().max()) < 6.5 / 1000**0.5  # 10 pairs: false alarm 1e-9
 
 
 def test_a_stack_that_does_not_fit_is_halved_until_it_does():

@@ -16,5 +16,7 @@ class Sampling(StrEnum):
     """A batch of fixed size, each slot drawn from all records."""
     SHUFFLED = "shuffled_epochs"
     """Each epoch a fresh permutation, cut into batches: every record once an epoch."""
+    BALLS_IN_BINS = "balls_in_bins"
+    """Each epoch every record falls into one of its batches, each record by its own draw."""
     FULL = "full_batch"
     """All records in every step."""

@@ -53,15 +53,15 @@ SIMULATED = 8192
 SIMULATION_SEED = 2**32
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return the noise of each cell, as the audited algorithm calibrates it where every record is clipped.
 
     With clipping: mean the noise stays that of clipping: record, which the claim is made for: the known-bad variant.
     Raises InputError where settings cannot be used.
     """
     if _is_image(sweep):
-        return fedavg_noise.calibrate(sweep, about)
-    return ldp_regression.calibrate(replace(sweep, settings={**sweep.settings, "clipping": "record"}), about)
+        return fedavg_noise.calibrate(sweep, description)
+    return ldp_regression.calibrate(replace(sweep, settings={**sweep.settings, "clipping": "record"}), description)
 
 
 def train(
@@ -76,8 +76,8 @@ def train(
     claimed_epsilon is that of the statement; every bound below holds at `confidence`, each by itself.
     - epsilon_lower_bound: from `positives` trainings in each of two neighbouring worlds on gradients that the attacker
       chooses (dpfl.attacks.worst_pair, for the statement's sampler and relation; mates: whether the other records are
-      "hostile" or "silent"). `statistic` called true_positives of them rightly and false_positives wrongly; its
-      threshold was chosen on simulated trainings. Assumes nothing on the law of what is released.
+      "hostile" or "silent"). `statistic` called true_positives of one world rightly and false_positives of the other
+      wrongly; its threshold was chosen on simulated trainings. Assumes nothing on the law of what is released.
     - gaussian_fit_lower_bound: from the same scores, were they normal with one variance; it proves nothing otherwise.
     - one_run_lower_bound: from one training on the real records with `canaries` among them, half of them guessed about
       (`guesses`, of which right_guesses are right): Steinke, Nasr, Jagielski 2023.
@@ -85,7 +85,7 @@ def train(
       Chaudhuri 2025.
     Raises InputError where settings or data cannot be used.
     """
-    about, rows = load_description(folders.arrays), []
+    description, rows = load_description(folders.arrays), []
     for done, seed in enumerate(sweep.seeds):
         progress(done, len(sweep.seeds))
         included = coins(seed, int(sweep.settings["canaries"]))
@@ -94,7 +94,7 @@ def train(
         attacks = attack(sweep, calibration, seed)
         for cell, noise, own, found in zip(sweep.cells, calibration.to_dict("records"), scores, attacks, strict=True):
             bounds = found | _one_run(noise["privacy_delta"], own, included)
-            rows.append(_row(sweep, about, cell, noise, seed) | bounds)
+            rows.append(_row(sweep, description, cell, noise, seed) | bounds)
     return pd.DataFrame(rows)
 
 
@@ -228,7 +228,7 @@ def _real(calibration: pd.DataFrame, included: NDArray[np.int64]) -> int:
 
 
 def _row(
-    sweep: Sweep, about: Mapping[str, Any], cell: Mapping[str, Any], noise: Mapping[str, Any], seed: int
+    sweep: Sweep, description: Mapping[str, Any], cell: Mapping[str, Any], noise: Mapping[str, Any], seed: int
 ) -> dict[str, Any]:
     """Return the columns of a row that say what was attacked and what it claims."""
     settings = {
@@ -240,8 +240,8 @@ def _row(
         "sweep": sweep.name,
         "experiment": sweep.algorithm,
         "dataset": sweep.dataset,
-        "stand_in_for": about["stand_in_for"] or "",
-        "data_note": about["note"],
+        "stand_in_for": description["stand_in_for"] or "",
+        "data_note": description["note"],
         **settings,
         **{name: json.dumps(value) if isinstance(value, list) else value for name, value in cell.items()},
         "batch_size": noise.get("batch_size", settings["batch_size"]),

@@ -1,7 +1,7 @@
-"""The four image models of bhaskar2025, each for 28 x 28 grey and 32 x 32 colour images.
+"""Image models of bhaskar2025, four kinds, each for 28 x 28 grey and 32 x 32 colour images.
 
 The part that is trained is a torch module without buffers; the part before it is fixed and the same for every model of
-a kind, so it is applied once to the whole data set (`prepare`) instead of in every step.
+a kind, so it is applied once to the dataset (`prepare`) instead of in every step.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl.data.datasets import CLASSES, COEFFICIENTS, COLOUR, GREY, SUBSAMPLING
+from dpfl.data.image_shapes import CLASSES, COEFFICIENTS, COLOUR, GREY, SUBSAMPLING
 from dpfl.errors import InputError
-from dpfl.randomness import torch_seed
+from dpfl.models.initial_weights import initialised
 
 
 class ImageModel(StrEnum):
@@ -34,7 +34,7 @@ class ImageModel(StrEnum):
 
 
 class Normalisation(StrEnum):
-    """What is done to one record's features, or pixels, before training."""
+    """Normalisations of one record's features, or pixels, before training."""
 
     CHANNEL = "channel"
     GROUPS27 = "groups27"
@@ -104,7 +104,7 @@ def build(
 ) -> nn.Module:
     """Return the trained part of `model` for images of that shape, at the initial weights of (`seed`, `client`).
 
-    The module maps prepared inputs (n, ...) to logits (n, 10). Initial weights follow torch's defaults.
+    The module maps prepared inputs (n, ...) to logits (n, 10). Initial weights: dpfl.models.initial_weights.
     `tempered_sigmoid`: scale, inverse temperature and offset of the activation, where the model has a bounded one.
     Pooling stands before the activation: both are monotone, so the order changes no value, only the cost.
     Raises InputError for another shape than (1, 28, 28) and (3, 32, 32), and for a sigmoid that does not rise.
@@ -118,11 +118,9 @@ def build(
     activation: Callable[[], nn.Module] = functools.partial(TemperedSigmoid, *tempered_sigmoid)
     if model is ImageModel.CNN_RELU or tempered_sigmoid == TANH:
         activation = nn.ReLU if model is ImageModel.CNN_RELU else nn.Tanh
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(torch_seed(seed, "initial_model", client))
-        if model is ImageModel.SCATTER_LINEAR:
-            return _linear(image_shape)
-        return build_layers[tuple(image_shape)](activation)
+    if model is ImageModel.SCATTER_LINEAR:
+        return initialised(functools.partial(_linear, image_shape), seed, client)
+    return initialised(functools.partial(build_layers[tuple(image_shape)], activation), seed, client)
 
 
 def prepare(model: ImageModel, inputs: Tensor, normalisation: Normalisation = Normalisation.CHANNEL) -> Tensor:
@@ -131,7 +129,7 @@ def prepare(model: ImageModel, inputs: Tensor, normalisation: Normalisation = No
     Pixels: uint8 (n, channels, height, width). Features: float (n, 81 * channels, ...). Normalising is a group norm
     without learnt scale: by default each channel of each record's features loses its own mean and is divided by its
     own deviation. The rule looks at one record only and has no parameters, so it costs no privacy and may be applied
-    before training. Raises InputError where the channels do not make whole groups.
+    before training. Raises InputError where the channels do not divide into groups of one size.
     """
     scaled = inputs.float() if model.reads_features else inputs.float() / 255
     groups = normalisation.groups(model, inputs.shape[1])

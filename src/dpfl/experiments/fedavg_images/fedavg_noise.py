@@ -12,25 +12,25 @@ from dpfl.accounting import dpsgd
 from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import Sampling
 from dpfl.data.partition import random_shares
-from dpfl.engine.batches import steps_per_epoch
+from dpfl.engine.batches import BatchSampler
 from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings
 from dpfl.grid.sweep import Sweep
 
 NOISE_BY_CLIENT = "privacy_noise_multiplier_by_client"
 
 
-def calibrate(sweep: Sweep, about: dict[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: dict[str, Any]) -> pd.DataFrame:
     """Return the noise and the privacy statement of each cell of `sweep`: a row a cell, in order.
 
     Columns: the cell's (Cell.columns), noise_multiplier (0 without privacy), privacy_*. The noise meets the cell's
     epsilon by the accountant of the settings, for Poisson samples at rate 1/ceil(n/B) over all epochs; the statement's
     note says how that relates to the batches that are really drawn. Where clients differ in size each has the noise
     that meets the budget at its own rate and number of steps: privacy_noise_multiplier_by_client (JSON list, else
-    empty), and all the rest is the smallest client's. `about` is the dataset's, for its number of training records.
-    Raises InputError for settings that cannot be used. Source: bhaskar2025, section on experiments.
+    empty), and all the rest is the smallest client's. `description` is the dataset's, for its number of training
+    records. Raises InputError for settings that cannot be used. Source: bhaskar2025, section on experiments.
     """
     settings = FedavgSettings.of(sweep)
-    shares = random_shares(about["records"]["train"], settings.clients, settings.client_share, sweep.seeds[0])
+    shares = random_shares(description["records"]["train"], settings.clients, settings.client_share, sweep.seeds[0])
     sizes = [len(share) for share in shares]
     known: dict[tuple[float, int, int], PrivacyStatement] = {}
     rows = []
@@ -56,9 +56,12 @@ def calibrate(sweep: Sweep, about: dict[str, Any]) -> pd.DataFrame:
 
 def _silent(settings: FedavgSettings, records: int, epochs: int, clips: bool) -> PrivacyStatement:
     """Return the statement of a client that adds no noise."""
-    steps = steps_per_epoch(records, settings.batch_size)
+    sampler = BatchSampler(settings.sampling, settings.batch_size, records)
     statement = PrivacyStatement.not_private(
-        sampling=settings.sampling, records=records, sample_rate=1 / steps, steps=epochs * steps
+        sampling=settings.sampling,
+        records=records,
+        sample_rate=sampler.sample_rate,
+        steps=epochs * sampler.steps_per_epoch,
     )
     return replace(statement, clip_norm=settings.clip_norm) if clips else statement
 
@@ -67,8 +70,9 @@ def _statement(
     settings: FedavgSettings, sizes: list[int], records: int, epsilon: float, epochs: int
 ) -> PrivacyStatement:
     """Return the statement of a client that trains for `epochs` epochs on `records` records."""
-    steps = steps_per_epoch(records, settings.batch_size)
-    setting = {"sample_rate": 1 / steps, "steps": epochs * steps, "delta": settings.delta}
+    sampler = BatchSampler(settings.sampling, settings.batch_size, records)
+    steps = epochs * sampler.steps_per_epoch
+    setting = {"sample_rate": sampler.sample_rate, "steps": steps, "delta": settings.delta}
     sigma = dpsgd.noise_multiplier(target_epsilon=epsilon, accountant=settings.accountant.value, **setting)
     statement = dpsgd.statement(
         records=records, clip_norm=settings.clip_norm, noise_multiplier=sigma, note=_note(settings, sizes), **setting

@@ -18,6 +18,7 @@ from dpfl.algorithms.fedavg import FederatedAveraging, Schedule, State
 from dpfl.data.loading import ImageData, load_images
 from dpfl.data.partition import random_shares
 from dpfl.engine import checkpoints
+from dpfl.engine.batches import BatchSampler
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.model_distances import NOISELESS, UNCLIPPED_NOISELESS
 from dpfl.engine.network_gradients import gradient_rule
@@ -77,7 +78,7 @@ def train(
         finished.append({name: getattr(state, name) for name in ("accuracy_pct", "diverged", "measured")})
         if checkpoint:
             checkpoints.save(checkpoint, {"finished": finished, "running": {}}, digest)
-    return _table(settings, sweep, data.about, calibration, finished)
+    return _table(settings, sweep, data.description, calibration, finished)
 
 
 def _inputs(settings: FedavgSettings, folders: Folders, data: ImageData, part: str) -> tuple[Tensor, Tensor]:
@@ -132,8 +133,7 @@ def _federation(
         initial=initial.expand(settings.clients, -1).to(settings.device),
         train=inputs["train"],
         test=inputs["test"],
-        batch_size=settings.batch_size,
-        sampling=settings.sampling,
+        samplers=tuple(BatchSampler(settings.sampling, settings.batch_size, len(share)) for share in shares),
         learning_rate=settings.learning_rate,
         momentum=settings.momentum,
         seed=seed,
@@ -163,16 +163,16 @@ def _resumed(running: dict[str, Any], device: torch.device) -> State:
 
 def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:
     """Return a hash of what decides the numbers: settings, noise, data, torch."""
-    about = json.dumps(data.about, sort_keys=True)
+    description = json.dumps(data.description, sort_keys=True)
     noise = [calibration["noise_multiplier"].map(float.hex).tolist(), calibration[NOISE_BY_CLIENT].tolist()]
-    text = json.dumps([sweep.digest(), noise, about, torch.__version__])
+    text = json.dumps([sweep.digest(), noise, description, torch.__version__])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _table(
     settings: FedavgSettings,
     sweep: Sweep,
-    about: dict[str, Any],
+    description: dict[str, Any],
     calibration: pd.DataFrame,
     finished: list[dict[str, Any]],
 ) -> pd.DataFrame:
@@ -186,8 +186,8 @@ def _table(
                     "paper": sweep.paper,
                     "sweep": sweep.name,
                     "dataset": sweep.dataset,
-                    "stand_in_for": about["stand_in_for"] or "",
-                    "data_note": about["note"],
+                    "stand_in_for": description["stand_in_for"] or "",
+                    "data_note": description["note"],
                     "algorithm": sweep.algorithm,
                     **sweep.settings,
                     **FedavgCell.of(cell).columns(),

@@ -30,7 +30,7 @@ STACK_BYTES = 2**26
 """Rough limit of one stack's records; a sweep with more seeds runs them one stack after the other."""
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, batch_size, noise_multiplier and the columns of its privacy statement.
 
     noise_multiplier is the noise's standard deviation over the norm bound of ONE record's share of a message,
@@ -140,11 +140,11 @@ def _empirical_excess(problem: Problem, seed: int, weights: Array) -> tuple[Arra
 
 
 def _table(
-    sweep: Sweep, about: Mapping[str, Any], calibration: pd.DataFrame, runs: list[TheoryCell], found: Mapping
+    sweep: Sweep, description: Mapping[str, Any], calibration: pd.DataFrame, runs: list[TheoryCell], found: Mapping
 ) -> pd.DataFrame:
     """Return the run table, cells in the sweep's order and seeds within them."""
     fixed = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, "experiment": sweep.algorithm}
-    fixed |= {"stand_in_for": about["stand_in_for"] or "", "data_note": about["note"]}
+    fixed |= {"stand_in_for": description["stand_in_for"] or "", "data_note": description["note"]}
     table = []
     for place, (cell, run) in enumerate(zip(sweep.cells, runs, strict=True)):
         row = _calibrated(calibration, cell)

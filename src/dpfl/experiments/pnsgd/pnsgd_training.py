@@ -87,7 +87,7 @@ class PnsgdCell:
         }
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, scale (of the noise on a gradient), noise_multiplier, privacy_* columns.
 
     privacy_epsilon_contraction is that of the worst place, by Theorem 4 (3 for Laplace), averaged over places or
@@ -97,7 +97,7 @@ def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
     rows = []
     for cell in sweep.cells:
         chosen = PnsgdCell.of(sweep.settings, cell)
-        check_records(about, chosen.n)
+        check_records(description, chosen.n)
         scale = 0.0
         if is_private(cell):
             scale = calibrated_scale(chosen.epsilon, chosen.delta, **chosen.accounting)
@@ -127,7 +127,7 @@ def train(
     if len({(each.n, each.theory) for each in passes}) > 1:
         raise InputError("users, radius, regularisation: the cells of a sweep must share them")
     task = load(sweep.settings["model"], folders, passes[0].n, passes[0].theory)
-    check_records(task.about, passes[0].n)
+    check_records(task.description, passes[0].n)
     groups: dict[tuple, list[int]] = {}
     for place, each in enumerate(passes):
         groups.setdefault((each.law, each.permuted, each.random_stop), []).append(place)
@@ -209,7 +209,7 @@ def _table(
     sweep: Sweep, task: PnsgdTask, calibration: pd.DataFrame, metrics: list[dict[str, list[float]]]
 ) -> pd.DataFrame:
     """Return the run table; settings that are lists or mappings are a figure's, not a run's."""
-    run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.about)}
+    run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.description)}
     settings = {key: value for key, value in sweep.settings.items() if not isinstance(value, dict | list)}
     rows = []
     for cell, noise, measured in zip(sweep.cells, calibration.to_dict("records"), metrics, strict=True):

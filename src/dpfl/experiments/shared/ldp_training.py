@@ -59,7 +59,7 @@ def calibrate(plan: LdpSettings, cells: tuple[dict[str, Any], ...]) -> pd.DataFr
 def train(
     task: LdpTask,
     sweep: Sweep,
-    about: Mapping[str, Any],
+    description: Mapping[str, Any],
     calibration: pd.DataFrame,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
@@ -95,7 +95,7 @@ def train(
             for seed, trial, reference, own in zip(seeds, trials, references, outputs, strict=True):
                 for cell, points, weights in zip(cells, grid, np.split(own, starts, axis=-1), strict=True):
                     rows[*_key(cell), seed] = {**choose(task, trial, points, weights), **reference}
-    return _table(sweep, about, noise, rows)
+    return _table(sweep, description, noise, rows)
 
 
 def choose(task: LdpTask, trial: Trial, points: Hyperparameters, weights: Array) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from dpfl.errors import InputError
 from dpfl.grid.sweep import Sweep
 
 
-def run_columns(about: dict[str, Any]) -> dict[str, str]:
+def run_columns(description: dict[str, Any]) -> dict[str, str]:
     """Return the columns that say which data a run read."""
-    return {"stand_in_for": about["stand_in_for"] or "", "data_note": about["note"]}
+    return {"stand_in_for": description["stand_in_for"] or "", "data_note": description["note"]}
 
 
 def _key(cell: Mapping[str, Any]) -> tuple[str, float]:
@@ -23,10 +23,10 @@ def _key(cell: Mapping[str, Any]) -> tuple[str, float]:
     return cell["algorithm"], cell["epsilon"]
 
 
-def _table(sweep: Sweep, about: Mapping[str, Any], noise: Mapping, rows: Mapping) -> pd.DataFrame:
+def _table(sweep: Sweep, description: Mapping[str, Any], noise: Mapping, rows: Mapping) -> pd.DataFrame:
     """Return the run table."""
     run = {"paper": sweep.paper, "sweep": sweep.name, "experiment": sweep.algorithm, "dataset": sweep.dataset}
-    run |= {"stand_in_for": about["stand_in_for"] or "", "data_note": about["note"]}
+    run |= {"stand_in_for": description["stand_in_for"] or "", "data_note": description["note"]}
     settings = {
         key: json.dumps(value) if isinstance(value, dict | list | tuple) else value
         for key, value in sweep.settings.items()

@@ -42,7 +42,7 @@ from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import Array, FactoredRecords
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, noise_scale (of a step's mean gradient), noise_multiplier, privacy_* columns.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
@@ -151,14 +151,14 @@ def _check(sweep: Sweep, task: BinaryTask, plans: list[TrustCell], scales: list[
             f"dimension is {sweep.settings['dimension']}; {sweep.settings['model']} has {dimension} features"
         )
     if plans[0].users > records:
-        raise InputError(f"users: n = {plans[0].users}, but {task.about['name']} has {records} training records")
+        raise InputError(f"users: n = {plans[0].users}, but {task.description['name']} has {records} training records")
 
 
 def _table(
     sweep: Sweep, task: BinaryTask, calibration: pd.DataFrame, metrics: list[dict[str, Array]], best: float
 ) -> pd.DataFrame:
     """Return the run table; settings that are lists or mappings are a figure's, not a run's."""
-    run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.about)}
+    run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.description)}
     settings = {key: value for key, value in sweep.settings.items() if not isinstance(value, dict | list)}
     rows = []
     for cell, noise, measured in zip(sweep.cells, calibration.to_dict("records"), metrics, strict=True):

@@ -41,7 +41,7 @@ from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import Array
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, sigma, noise_multiplier and the columns of aggregator_settings.privacy.
 
     sigma is the standard deviation of one user's noise in every coordinate, in the gradient's unit.
@@ -49,10 +49,10 @@ def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
     """
     rows = []
     if sweep.settings["model"] == SYNTHETIC:
-        about = synthetic_description(about, sweep.settings)
+        description = synthetic_description(description, sweep.settings)
     for cell in sweep.cells:
         run = AggregatorCell.of(sweep.settings, cell)
-        _check_users(run, about)
+        _check_users(run, description)
         sigma = calibrated_sigma(run)
         columns = privacy(run, sigma)
         noise = {"sigma": sigma, "noise_multiplier": columns["privacy_noise_multiplier"]}
@@ -82,7 +82,7 @@ def train(
     if len(sigmas) != len(runs):
         raise InputError(f"the calibration has {len(sigmas)} rows for {len(runs)} cells; run `dpfl account` again")
     for run in runs:
-        _check_users(run, task.about)
+        _check_users(run, task.description)
     draws = positive_int(sweep.settings, "stops")
     groups: dict[tuple, list[int]] = {}
     for place, run in enumerate(runs):
@@ -163,11 +163,11 @@ def _measured(
     }
 
 
-def _check_users(run: AggregatorCell, about: Mapping[str, Any]) -> None:
+def _check_users(run: AggregatorCell, description: Mapping[str, Any]) -> None:
     """Raise InputError where the users are the table's records and there are not as many."""
-    records = about["records"]["train"]
+    records = description["records"]["train"]
     if run.draw is not UserSampling.NEW_USERS and run.users > records:
-        raise InputError(f"users: n = {run.users}, but {about['name']} has {records} training records")
+        raise InputError(f"users: n = {run.users}, but {description['name']} has {records} training records")
 
 
 def _table(
@@ -178,7 +178,7 @@ def _table(
     metrics: list[dict[str, list[float]]],
 ) -> pd.DataFrame:
     """Return the run table; settings that are lists or mappings are a figure's, not a run's."""
-    run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.about)}
+    run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.description)}
     settings = {key: value for key, value in sweep.settings.items() if not isinstance(value, dict | list)}
     dimension = task.train_x.shape[1]
     rows = []

@@ -12,6 +12,9 @@ def runs(**changes):
             "dataset": "diabetes", "stand_in_for": "insurance", "data_note": "", "clients": 3, "noise": "tight",
             "clipping": ["record", "mean", "record"], "epsilon": 1.0, "seed": 0, "status": "finished", "canaries": 90,
             "guesses": 44, "right_guesses": [25, 44, 0], "confidence": 0.95, "epsilon_lower_bound": [0.0, 2.6, 0.0],
+            "gaussian_fit_lower_bound": 0.7, "one_run_lower_bound": 0.1, "one_run_gaussian_lower_bound": 0.2,
+            "mates": "hostile", "statistic": "log_likelihood_ratio", "positives": 1024, "true_positives": 31,
+            "false_positives": 3,
             "claimed_epsilon": 0.99, "known_bad": [False, True, False], "noise_multiplier": 50.0,
             "privacy_sampling": "fixed_without_replacement", "privacy_neighbouring": "replace_one",
             "privacy_records": 118, "privacy_delta": 1e-5,
@@ -38,6 +41,12 @@ def test_a_refuted_claim_of_ours_would_show(tmp_path):
     table = canaries(results(tmp_path, runs(epsilon_lower_bound=[1.2, 2.6, 0.0])), "lowy2021")
     body = canaries_page(table).body
     assert body["claim"].tolist() == ["refuted", "refuted"] and body[""].tolist() == ["", "known to be broken"]
+
+
+def test_the_page_has_every_bound_and_one_that_an_older_run_lacks_stays_open(tmp_path):
+    body = canaries_page(canaries(results(tmp_path, runs().drop(columns="one_run_lower_bound")), "lowy2021")).body
+    assert body["by Gaussian fit"].tolist() == ["0.7"] * 2 and body["by one run"].tolist() == ["–"] * 2
+    assert body["neighbours"].tolist() == ["replace one"] * 2
 
 
 def test_the_page_names_confidence_and_stand_ins(tmp_path):

@@ -1,7 +1,8 @@
-"""Runs with canaries, as an entry of the training grid: a lower bound on epsilon beside the one that is claimed.
+"""Attacks on training, as an entry of the training grid: lower bounds on epsilon beside the one that is claimed.
 
-With the setting `model`, a client of fedavg_images trains, else one of ldp_regression; noise and claim are theirs. The
-setting `canaries` counts them; half of them are guessed about, a quarter on each side.
+With the setting `model`, a client of fedavg_images trains, else one of ldp_regression; noise and claim are theirs. Each
+is attacked twice: by many trainings on gradients that the attacker chooses, and by one on the real records with
+`canaries` among them, where half of them are guessed about, a quarter on each side.
 """
 
 from __future__ import annotations
@@ -17,13 +18,23 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
 from dpfl.attacks.canary_gradients import ClientRun, image_scores
 from dpfl.attacks.canary_messages import MessageRun, message_scores
+from dpfl.attacks.claimed_training import ClaimedTraining
+from dpfl.attacks.distinguishers import StepLaw, best_statistics, simulate
+from dpfl.attacks.lower_bounds import gaussian_fit_mu
+from dpfl.attacks.message_oracle import message_law, message_observations, message_pair
 from dpfl.attacks.one_run import coins, epsilon_lower_bound, right_guesses
+from dpfl.attacks.one_run_fdp import mu_lower_bound
+from dpfl.attacks.threshold_choice import strongest_test
+from dpfl.attacks.worst_pair import WorstPair
 from dpfl.data.loading import load_description, load_images, load_table
 from dpfl.data.non_iid_blocks import split
 from dpfl.data.partition import random_shares
+from dpfl.engine.batches import expected_batch_size
 from dpfl.engine.federated_rounds import Clipping
 from dpfl.errors import InputError
 from dpfl.experiments import ldp_regression
@@ -33,6 +44,13 @@ from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.image_models import prepare
 
 CONFIDENCE = 0.95
+TRIALS = 1024
+"""Trainings of an image model in each world."""
+MESSAGE_TRIALS = 4096
+"""Trainings of minibatch SGD in each world."""
+SIMULATED = 8192
+"""Simulated trainings in each world, by which the threshold is chosen."""
+SIMULATION_SEED = 2**32
 
 
 def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
@@ -53,25 +71,99 @@ def train(
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Return the run table, a row a (cell, seed): guesses, right_guesses, epsilon_lower_bound at `confidence`, and
-    claimed_epsilon, that of the statement (see dpfl.auditing). `checkpoint` is not used: a seed takes minutes at most.
+    """Return the run table, a row a (cell, seed). `checkpoint` is not used: a seed takes minutes at most.
 
+    claimed_epsilon is that of the statement; every bound below holds at `confidence`, each by itself.
+    - epsilon_lower_bound: from `positives` trainings in each of two neighbouring worlds on gradients that the attacker
+      chooses (dpfl.attacks.worst_pair, for the statement's sampler and relation; mates: whether the other records are
+      "hostile" or "silent"). `statistic` called true_positives of one world rightly and false_positives of the other
+      wrongly; its threshold was chosen on simulated trainings. Assumes nothing on the law of what is released.
+    - gaussian_fit_lower_bound: from the same scores, were they normal with one variance; it proves nothing otherwise.
+    - one_run_lower_bound: from one training on the real records with `canaries` among them, half of them guessed about
+      (`guesses`, of which right_guesses are right): Steinke, Nasr, Jagielski 2023.
+    - one_run_gaussian_lower_bound: from the same guesses, were the trade-off curve Gaussian: Mahloujifar, Melis,
+      Chaudhuri 2025.
     Raises InputError where settings or data cannot be used.
     """
     description, rows = load_description(folders.arrays), []
     for done, seed in enumerate(sweep.seeds):
         progress(done, len(sweep.seeds))
         included = coins(seed, int(sweep.settings["canaries"]))
-        score = _image_scores if _is_image(sweep) else _message_scores
+        score, attack = (_image_scores, _image_attacks) if _is_image(sweep) else (_message_scores, _message_attacks)
         scores = score(sweep, folders, calibration, seed, included)
-        for cell, noise, own in zip(sweep.cells, calibration.to_dict("records"), scores, strict=True):
-            rows.append(_row(sweep, description, cell, noise, seed, own, included))
+        attacks = attack(sweep, calibration, seed)
+        for cell, noise, own, found in zip(sweep.cells, calibration.to_dict("records"), scores, attacks, strict=True):
+            bounds = found | _one_run(noise["privacy_delta"], own, included)
+            rows.append(_row(sweep, description, cell, noise, seed) | bounds)
     return pd.DataFrame(rows)
 
 
 def _is_image(sweep: Sweep) -> bool:
     """Return whether an image model is audited."""
     return "model" in sweep.settings
+
+
+def _image_attacks(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
+    """Return what trainings on chosen gradients show of every cell, with the first client's sampler and noise."""
+    settings, found = FedavgSettings.of(sweep), []
+    for cell, noise in zip(map(FedavgCell.of, sweep.cells), calibration.to_dict("records"), strict=True):
+        records = int(noise["privacy_records"])
+        claim = ClaimedTraining(
+            settings.sampling, Neighbouring(noise["privacy_neighbouring"]), records, settings.batch_size,
+            sum(cell.local_epochs), settings.clip_norm, noise["noise_multiplier"],
+            expected_batch_size(records, settings.batch_size),
+            ((noise["privacy_epsilon_pld"], noise["privacy_delta"]),),
+        )  # fmt: skip
+        seen = tuple(claim.seen(claim.conforming, TRIALS, world=world, seed=seed) for world in (0, 1))
+        found.append(_two_worlds(claim.law, seen, claim.pair, noise["privacy_delta"]))
+    return found
+
+
+def _message_attacks(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
+    """Return what messages of a client whose records the attacker chooses show of every cell."""
+    records = int(calibration["privacy_records"].iloc[0])
+    run = _message_run(sweep, calibration, seed)
+    seen = message_observations(run, records, MESSAGE_TRIALS)
+    deltas = calibration["privacy_delta"]
+    return [
+        _two_worlds(message_law(run, records, noise_std), tuple(worlds), message_pair(run), delta)
+        for noise_std, worlds, delta in zip(run.noise_stds, seen, deltas, strict=True)
+    ]
+
+
+def _two_worlds(
+    law: StepLaw, seen: tuple[NDArray[np.float64], NDArray[np.float64]], pair: WorstPair, delta: float
+) -> dict[str, Any]:
+    """Return the columns of the bounds from observations in two worlds."""
+    shape = (SIMULATED, *seen[0].shape[1:])
+    design = tuple(simulate(law, shape, world=world, seed=SIMULATION_SEED) for world in (0, 1))
+    tried = best_statistics(law)
+    evidence = strongest_test(design, seen, tried, ((0.0, delta),), CONFIDENCE)
+    scores = (tried[evidence.statistic](each) for each in seen)
+    return {
+        "mates": "hostile" if pair.mates else "silent",
+        "statistic": evidence.statistic,
+        "positives": evidence.errors.positives,
+        "true_positives": evidence.errors.true_positives,
+        "false_positives": evidence.errors.false_positives,
+        "confidence": CONFIDENCE,
+        "epsilon_lower_bound": max(0.0, evidence.excess),
+        "gaussian_fit_lower_bound": float(gaussian_dp.epsilon(delta, gaussian_fit_mu(*scores, confidence=CONFIDENCE))),
+    }
+
+
+def _one_run(delta: float, scores: NDArray[np.float64], included: NDArray[np.int64]) -> dict[str, Any]:
+    """Return the columns of the bounds from one training with canaries."""
+    guesses = 2 * (len(included) // 4)
+    right = right_guesses(scores, included, guesses)
+    counts = {"canaries": len(included), "guesses": guesses, "right": right}
+    mu = mu_lower_bound(**counts, confidence=CONFIDENCE)
+    return {
+        "guesses": guesses,
+        "right_guesses": right,
+        "one_run_lower_bound": epsilon_lower_bound(delta=delta, **counts, confidence=CONFIDENCE),
+        "one_run_gaussian_lower_bound": float(gaussian_dp.epsilon(delta, mu)),
+    }
 
 
 def _image_scores(
@@ -105,20 +197,26 @@ def _message_scores(
     before the server adds others to them; each adds noise of its own, so the clients together are one run.
     """
     settings, clients = sweep.settings, int(sweep.settings["clients"])
-    if any(cell["algorithm"] != "minibatch" for cell in sweep.cells):
-        raise InputError("algorithm: canaries are for minibatch")
     trial = split(load_table(folders.arrays), clients, list(settings["standardise"]), seed)
-    clip, batch = float(settings["clip_norms"][0]), int(calibration["batch_size"].iloc[0])
     scores = []
     for client, own in enumerate(np.array_split(included, clients)):
         first = int(trial.starts[client])
         rows = slice(first, first + _real(calibration, own))
-        run = MessageRun(
-            int(settings["rounds"]), batch, Sampling(settings["sampling"]), Clipping(settings["clipping"]), clip,
-            tuple(calibration["noise_multiplier"] * clip / batch), clients * seed + client,
-        )  # fmt: skip
+        run = _message_run(sweep, calibration, clients * seed + client)
         scores.append(message_scores(run, trial.train_x[rows], trial.train_y[rows], own))
     return np.concatenate(scores, axis=1)
+
+
+def _message_run(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> MessageRun:
+    """Return what one client sends; raises InputError where another algorithm is asked for."""
+    settings = sweep.settings
+    if any(cell["algorithm"] != "minibatch" for cell in sweep.cells):
+        raise InputError("algorithm: canaries are for minibatch")
+    clip, batch = float(settings["clip_norms"][0]), int(calibration["batch_size"].iloc[0])
+    return MessageRun(
+        int(settings["rounds"]), batch, Sampling(settings["sampling"]), Clipping(settings["clipping"]), clip,
+        tuple(calibration["noise_multiplier"] * clip / batch), seed,
+    )  # fmt: skip
 
 
 def _real(calibration: pd.DataFrame, included: NDArray[np.int64]) -> int:
@@ -130,19 +228,9 @@ def _real(calibration: pd.DataFrame, included: NDArray[np.int64]) -> int:
 
 
 def _row(
-    sweep: Sweep,
-    description: Mapping[str, Any],
-    cell: Mapping[str, Any],
-    noise: Mapping[str, Any],
-    seed: int,
-    scores: NDArray[np.float64],
-    included: NDArray[np.int64],
+    sweep: Sweep, description: Mapping[str, Any], cell: Mapping[str, Any], noise: Mapping[str, Any], seed: int
 ) -> dict[str, Any]:
-    """Return one row of the run table."""
-    guesses = 2 * (len(included) // 4)
-    right = right_guesses(scores, included, guesses)
-    counts = {"canaries": len(included), "guesses": guesses, "right": right}
-    bound = epsilon_lower_bound(delta=noise["privacy_delta"], **counts, confidence=CONFIDENCE)
+    """Return the columns of a row that say what was attacked and what it claims."""
     settings = {
         name: json.dumps(value) if isinstance(value, dict | list | tuple) else value
         for name, value in sweep.settings.items()
@@ -159,10 +247,6 @@ def _row(
         "batch_size": noise.get("batch_size", settings["batch_size"]),
         "seed": seed,
         "status": "finished",
-        "guesses": guesses,
-        "right_guesses": right,
-        "confidence": CONFIDENCE,
-        "epsilon_lower_bound": bound,
         "claimed_epsilon": noise["privacy_epsilon_pld"],
         "known_bad": settings.get("clipping") == Clipping.MEAN,
         "noise_multiplier": noise["noise_multiplier"],

@@ -64,8 +64,7 @@ class Audit:
         if self.absent:
             lines.append(f"not on this machine, so not checked: {len(self.absent)} files, as {self.absent[0]}")
         if self.not_made:
-            lines.append(f"not made here, so not checked: {len(self.not_made)} files, as {self.not_made[0]} (make
-            pages)")
+            lines.append(f"not made here (make pages): {len(self.not_made)} files, as {self.not_made[0]}")
         lines += [f"{count} {kind} checked" for kind, count in self.checked.items()]
         lines.append(f"{len(self.hashes)} files checked, {len(self.findings)} findings")
         return [printable(line) for line in lines]

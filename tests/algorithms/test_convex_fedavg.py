@@ -29,7 +29,7 @@ def moved(w, at, rows, noise, model) -> np.ndarray:
     for x, y in zip(X[rows], Y[rows], strict=True):
         gradient = -y * expit(-y * x @ at) * x
         total += gradient * min(1.0, 0.6 / np.linalg.norm(gradient)) / 4
-    step = total + POINTS.regularisation[model] * at + POINTS.noise_scale[model] * noise
+    step = total + POINTS.regularisation[model] * at + POINTS.noise_std[model] * noise
     w = w - POINTS.step_size[model, 0] * step
     return w * min(1.0, POINTS.radius[model] / np.linalg.norm(w))
 

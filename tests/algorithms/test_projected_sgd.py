@@ -36,7 +36,7 @@ def points(rounds: int = 40) -> ProjectedHyperparameters:
     t = np.arange(1, rounds + 1)
     return ProjectedHyperparameters(
         step_size=np.stack([1 / (0.3 * t), np.full(rounds, 0.4), 5 / np.sqrt(t), np.full(rounds, 0.01)]),
-        noise_scale=np.array([0.8, 0.3, 0.0, 0.1]),
+        noise_std=np.array([0.8, 0.3, 0.0, 0.1]),
         radius=np.array([0.5, 2.0, 1.0, np.inf]),
         regularisation=np.array([0.3, 0.1, 0.05, 0.2]),
     )
@@ -66,7 +66,7 @@ def test_the_stack_is_the_plain_loop(law):
                 for record, target in zip(x, y, strict=True):
                     gradient = -target * expit(-target * record @ w) * record
                     total += gradient * min(1.0, 0.7 / np.linalg.norm(gradient))
-                noise = chosen.noise_scale[model] * base_noise((seed,), t // BLOCK, 3, law)[0, t % BLOCK]
+                noise = chosen.noise_std[model] * base_noise((seed,), t // BLOCK, 3, law)[0, t % BLOCK]
                 step = total / 4 + chosen.regularisation[model] * w + noise
                 w = w - chosen.step_size[model, t] * step
                 w = w * min(1.0, chosen.radius[model] / np.linalg.norm(w))

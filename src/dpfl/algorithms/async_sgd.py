@@ -25,13 +25,13 @@ from dpfl.randomness import generator
 class NoiseSchedule:
     """What differs between the stacked models, round by round.
 
-    clip_norms > 0 (infinite: none), noise_stds >= 0 (of the Gaussian noise on a batch's sum), arsinh_scales > 0
+    clip_norms > 0 (infinite: none), noise_std >= 0 (of the Gaussian noise on a batch's sum), arsinh_scales > 0
     (infinite: Gaussian noise as it is) and step_sizes >= 0 have shape (rounds, variants); kept_shares in (0, 1] holds
     a number a variant: the share of an update's entries that is sent.
     """
 
     clip_norms: Tensor
-    noise_stds: Tensor
+    noise_std: Tensor
     arsinh_scales: Tensor
     step_sizes: Tensor
     kept_shares: tuple[float, ...]
@@ -132,11 +132,11 @@ class _Executor:
     def end_round(self, end: EndRound) -> None:
         """Add noise, step locally, send."""
         update = self.sums[end.client]
-        noise_stds = self.postures.noise_stds[end.round][:, None]
-        if bool((noise_stds > 0).any()):
+        noise_std = self.postures.noise_std[end.round][:, None]
+        if bool((noise_std > 0).any()):
             address = {"seed": self.federation.seed, "client": end.client, "epoch": end.round, "step": 0}
             draws = base_noise(update.shape[1], **address, dtype=update.dtype, device=update.device)
-            update += arsinh_noise(draws * noise_stds, self.postures.arsinh_scales[end.round][:, None])
+            update += arsinh_noise(draws * noise_std, self.postures.arsinh_scales[end.round][:, None])
         step = update * (self.postures.step_sizes[end.round] / self.federation.batch_sizes[end.round])[:, None]
         self.clients[end.client] -= step
         if end.delivered:

@@ -38,7 +38,7 @@ def fedavg(
     Formal guarantee: a step has sensitivity 2 clip_norm/size to the replacement of one of the client's records.
     """
     clients, own = held.shape[1:]
-    features, models = records.direction.shape[-1], len(points.noise_scale)
+    features, models = records.direction.shape[-1], len(points.noise_std)
     server = np.zeros((len(seeds), features, models))
     weights = np.empty((len(seeds), clients, features, models))
     step, lengths = np.empty_like(weights), np.empty((len(seeds), clients, size, models))
@@ -52,7 +52,7 @@ def fedavg(
             noise = np.array([[each[1] for each in line] for line in drawn])
             clipped_gradient_sums(loss, weights, records[(rows,)], clip_norm, lengths, out=step)
             step /= size
-            step += points.regularisation * weights + noise[..., None] * points.noise_scale
+            step += points.regularisation * weights + noise[..., None] * points.noise_std
             weights = project(weights - points.step_size[:, 0] * step, points.radius)
             tick()
         server = weights.mean(axis=1)

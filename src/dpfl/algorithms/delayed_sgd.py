@@ -35,7 +35,7 @@ def delayed_sgd(
     orders do not depend on records.
     """
     clients, own = held.shape[1:]
-    features, models = records.direction.shape[-1], len(points.noise_scale)
+    features, models = records.direction.shape[-1], len(points.noise_std)
     past = [np.zeros((len(seeds), features, models))]
     step, lengths = np.empty_like(past[0]), np.empty((len(seeds), size, models))
     turns = passes * (own // size)
@@ -53,7 +53,7 @@ def delayed_sgd(
             clipped_gradient_sums(loss, stale, records[(rows,)], clip_norm, lengths, out=step)
             step /= size
             noise = np.stack([each[1] for each in drawn])
-            step += points.regularisation * stale + noise[..., None] * points.noise_scale
+            step += points.regularisation * stale + noise[..., None] * points.noise_std
             past.append(project(past[-1] - points.step_size[:, 0] * step, points.radius))
             past = past[-delay - 1 :]
             tick()

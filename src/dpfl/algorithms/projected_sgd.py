@@ -28,12 +28,12 @@ BLOCK = 32
 class ProjectedHyperparameters:
     """The stacked models, leading axis `models` everywhere.
 
-    step_size (models, rounds); noise_scale (models,) of a round's mean gradient, in the gradient's unit; radius
+    step_size (models, rounds); noise_std (models,) of a round's mean gradient, in the gradient's unit; radius
     (models,) of the ball; regularisation (models,) the weight of |w|^2/2, whose gradient no record moves.
     """
 
     step_size: Array
-    noise_scale: Array
+    noise_std: Array
     radius: Array
     regularisation: Array
 
@@ -55,12 +55,12 @@ def projected_sgd(
     """Yield the models after each round from w = 0, shape (seeds, features, models); the next round overwrites them.
 
     `batches`(block) gives the records of BLOCK rounds, direction (seeds, BLOCK, batch, features). A round:
-    w <- projection(w - eta_t (mean of the clipped gradients + regularisation w + noise_scale z_t)). The noise z_t
+    w <- projection(w - eta_t (mean of the clipped gradients + regularisation w + noise_std z_t)). The noise z_t
     is one draw: m users who each add sigma times a Gaussian make a mean of scale sigma/sqrt(m), the same law.
     Source: asoodeh2021 Algorithm 1; with one record a round asoodeh2020 eq. (12).
     Formal guarantee: replacing one of m records moves a round's mean gradient by at most 2 clip_norm/m.
     """
-    features, models = batches(0).direction.shape[-1], len(points.noise_scale)
+    features, models = batches(0).direction.shape[-1], len(points.noise_std)
     weights = np.zeros((len(seeds), features, models))
     step = np.empty_like(weights)
     for round in range(points.rounds):
@@ -73,7 +73,7 @@ def projected_sgd(
         clipped_gradient_sums(loss, weights, block[:, place], clip_norm, lengths, out=step)
         step /= size
         step += points.regularisation * weights
-        step += noise[:, place, :, None] * points.noise_scale
+        step += noise[:, place, :, None] * points.noise_std
         step *= points.step_size[:, round]
         weights = project(weights - step, points.radius)
         yield weights

@@ -164,7 +164,7 @@ def _run(
     models = len(stack)
     points = ProjectedHyperparameters(
         step_size=np.tile(np.array([[each.step] for each in stack]), (1, first.n)),
-        noise_scale=np.array(scales),
+        noise_std=np.array(scales),
         radius=np.full(models, first.theory.radius),
         regularisation=np.full(models, first.theory.regularisation),
     )

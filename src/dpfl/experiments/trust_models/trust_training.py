@@ -109,7 +109,7 @@ def _run(
     models, rounds = len(stack), plan.steps if plan.way not in LOCAL else 1
     points = ProjectedHyperparameters(
         step_size=np.tile(np.array([[each.step] for each in stack]), (1, rounds)),
-        noise_scale=np.array(scales),
+        noise_std=np.array(scales),
         radius=np.full(models, plan.radius),
         regularisation=np.full(models, plan.regularisation),
     )

@@ -130,7 +130,7 @@ def _run(
     first = stack[0]
     points = ProjectedHyperparameters(
         step_size=steps,
-        noise_scale=np.array(sigmas) / math.sqrt(first.batch_size),
+        noise_std=np.array(sigmas) / math.sqrt(first.batch_size),
         radius=np.array([run.radius for run in stack]),
         regularisation=np.array([run.regularisation for run in stack]),
     )

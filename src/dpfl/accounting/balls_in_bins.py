@@ -18,12 +18,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpfl.accounting.lognormal_sums import MASS_ERROR, Grid, Rounding, SumLaw, above, law_of_sum, lowest, one_term
+from dpfl.accounting.lognormal_sums import (
+    MASS_ERROR,
+    Grid,
+    Rounding,
+    SumLaw,
+    above,
+    law_of_sum,
+    log_moment,
+    lowest,
+    one_term,
+)
 from dpfl.accounting.loss_composition import GridLaw
 from dpfl.accounting.profile_laws import LossGrid, from_points, from_tangents, grid_between
 
 Array = NDArray[np.float64]
 
+LEAST_NOISE = 0.2
+"""Least noise multiplier of the accountant: below it no amplification is to be had."""
+MOST_BINS = 20_000
+"""Most bins of the accountant. More bins spend less: drop all but as many, the record's among them, at random."""
 _EXCESS = 18.0  # growth of the moment, beyond that of the mean, that a tilt may bring: six deviations of a normal
 _WRAPPED = -45.0  # logarithm of the tilted mass that may wrap around
 
@@ -81,7 +95,7 @@ def laws_below(noise_multiplier: float, bins: int, epochs: int, delta: float) ->
 def _plan(spread: float, bins: int, epochs: int, delta: float) -> tuple[LossGrid, tuple[tuple[_Scale, bool], ...]]:
     """Return the loss grid of one epoch and the grids of the terms."""
     grid, lowest_sum, largest_term = _loss_grid(spread, bins, epochs, delta)
-    return grid, tuple(_scales(spread, bins, lowest_sum, largest_term))
+    return grid, tuple(_scales(spread, bins, lowest_sum, largest_term, 4 if delta > 1e-9 * epochs else 2))
 
 
 def _loss_grid(spread: float, bins: int, epochs: int, delta: float) -> tuple[LossGrid, float, float]:
@@ -104,7 +118,7 @@ def _quantile_of_log(log_share: float) -> float:
     return float(ndtri(math.exp(log_share))) if log_share < -0.5 else -float(ndtri(-math.expm1(log_share)))
 
 
-def _scales(spread: float, bins: int, lowest_sum: float, largest_term: float) -> list[tuple[_Scale, bool]]:
+def _scales(spread: float, bins: int, lowest_sum: float, largest_term: float, ratio: int) -> list[tuple[_Scale, bool]]:
     """Return grids that together reach all sums that matter, each with whether it is for calls (else for puts)."""
     size = 1 << (17 if bins <= 200 else 18 if bins <= 600 else 19 if bins <= 4000 else 20)
     variance = math.expm1(min(spread**2, 700.0))
@@ -115,7 +129,7 @@ def _scales(spread: float, bins: int, lowest_sum: float, largest_term: float) ->
         scales.append((_scale(spread, bins, width, size, 1), True))
         if scales[-1][0].grid.end >= largest_term:
             break
-        width *= 4
+        width *= ratio
     width = min(step * size, 2.5 * bins)
     scales.append((_scale(spread, bins, width, size, -1), False))
     while width / size > 0.005 * lowest_sum and width > 2 * lowest_sum:
@@ -131,13 +145,13 @@ def _scale(spread: float, bins: int, width: float, size: int, sign: int) -> _Sca
     share = max(0.2, min(0.3, 2.5 * bins / width)) if sign > 0 else 1 - 1 / size
     count = min(int(share * size), math.ceil(most / step))
     grid = Grid(start, step, count)
-    least = bins - 24 * math.sqrt(bins * math.exp(min(spread**2, 50.0))) - bins * start
+    least = bins - 30 * math.sqrt(bins * math.expm1(min(spread**2, 50.0))) - bins * start
     first = max(0, math.floor(least / step))
     masses, points = one_term(grid, spread, Rounding.SPREAD), grid.points() - start
     mean, end = 1 - start, (first + size) * step
 
     def moment(tilt: float) -> float:
-        return bins * math.log(float(masses @ np.exp(tilt * points)))
+        return bins * log_moment(masses, points, tilt)
 
     chosen, best = sign / end, math.inf
     for tilt in sign * np.geomspace(1, 1e5, 21) / end:
@@ -201,7 +215,7 @@ def _put_points(law: SumLaw, scale: _Scale, spread: float, bins: int, x: Array) 
     """Upper bounds of E_Q (x - L)+."""
     p_mass, q_mass = _sums(law, bins, 1)
     place = np.searchsorted(law.values, x * bins, side="left")
-    p_out, q_out = _left_out(scale, spread, bins)
+    _, q_out = _left_out(scale, spread, bins)
     log_wrapped = law.log_scale - law.tilt * law.values[0]
     wrapped = math.exp(min(log_wrapped, 0.0)) if scale.first else 0.0
     outside = q_out * (x * bins > scale.grid.end) + wrapped

@@ -190,9 +190,7 @@ def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, ne
     count = integer("steps", steps)
     if isinstance(sampler, FixedBatches) and sampler.batch_size == sampler.records:
         if relation is Neighbouring.ADD_OR_REMOVE:
-            raise ValueError(
-                "batch_size must be below records under add_or_remove: the smaller data set cannot fill it"
-            )
+            raise ValueError("batch_size must be below records under add_or_remove: one record fewer is no batch")
         sampler = FullBatch()
     if isinstance(sampler, BallsInBins) and sampler.steps_per_epoch == 1:
         sampler = FullBatch()

@@ -100,7 +100,10 @@ def _moved(mass: Array, excess: Array, step: float) -> Array:
 
 
 def _centred(points: Array, spread: float, low: bool) -> Array:
-    """Return the ends of cells about `points` whose means are as near to them as can be; that of the first surely below if `low`."""
+    """Return the ends of cells about `points` whose means are as near to them as can be.
+
+    The first means are surely below if `low`: no lighter neighbour could bring them down.
+    """
     step = points[1] - points[0]
     edges = points[:-1] + step / 2
     # A cell's mean is off its middle by step^2/12 times the slope of ln density: shift the cell against it.
@@ -159,6 +162,12 @@ def _between(low: Array, high: Array) -> Array:
     return np.where(upper, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
 
 
+def log_moment(masses: Array, points: Array, tilt: float) -> float:
+    """Return the logarithm of the sum of masses times e^(tilt points)."""
+    top = float(np.max(tilt * points))
+    return top + math.log(float(masses @ np.exp(tilt * points - top)))
+
+
 @dataclass(frozen=True)
 class SumLaw:
     """Masses of a sum of terms at the even `values`, both shape (k,), in units of e^(log_scale - tilt value).
@@ -192,30 +201,29 @@ def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, til
     `tilt` +- `tilt`/2 (Chernoff). Place k stands for terms * start + k step.
     """
     points = grid.points() - grid.start
-    weighted = masses * np.exp(tilt * points)
-    moment = float(np.sum(weighted))
-    spectrum = rfft(np.bincount(np.arange(points.size) % size, weighted / moment, size), size)
+    log_one = log_moment(masses, points, tilt)
+    weighted = masses * np.exp(tilt * points - log_one)
+    spectrum = rfft(np.bincount(np.arange(points.size) % size, weighted, size), size)
     with np.errstate(divide="ignore", under="ignore"):
         size_of = np.maximum(np.abs(spectrum), 1e-300)
         powered = np.exp(terms * (np.log(size_of) + 1j * np.angle(spectrum)))
     law = np.roll(irfft(powered, size), -first)
     lowest_value, highest_value = first * grid.step, (first + size) * grid.step
-    log_moment = terms * math.log(moment)
     used = masses > 0
     masses, points = masses[used], points[used]
 
     def chernoff(other: float, edge: float) -> float:
-        moment_there = float(masses @ np.exp(other * points))
-        return math.exp(min(terms * math.log(moment_there) - log_moment - (other - tilt) * edge, 0.0))
+        gain = terms * (log_moment(masses, points, other) - log_one)
+        return math.exp(min(gain - (other - tilt) * edge, 0.0))
 
     wrapped = min(chernoff(tilt + factor * abs(tilt), highest_value) for factor in _OFFSETS)
     if first:
         wrapped += min(chernoff(tilt - factor * abs(tilt), lowest_value) for factor in _OFFSETS)
     # Rounding: of the transform there, raised to the power; of the power itself; of the transform back.
     size_log = math.log2(size)
-    there = terms * (1 + size_log * float(np.linalg.norm(weighted)) / moment) + 40
+    there = terms * (1 + size_log * float(np.linalg.norm(weighted))) + 40
     mean = float(np.mean(np.abs(powered) / size_of))
     rounding = 4 * _UNIT * (there * mean + 8 * size_log * float(np.linalg.norm(law)) / math.sqrt(size))
     values = terms * grid.start + (first + np.arange(size)) * grid.step
     # Tilted by y - start: e^(-tilt (value - terms start)) brings the masses back.
-    return SumLaw(values, law, tilt, log_moment + tilt * terms * grid.start, rounding, wrapped)
+    return SumLaw(values, law, tilt, terms * (log_one + tilt * grid.start), rounding, wrapped)

@@ -70,6 +70,8 @@ def upper(run: Run) -> Bound:
     mu = unamplified_mu(run)
     if math.isinf(mu):
         return Bound(math.inf, "nothing is proven: the number of steps changes with the record")
+    if _chance_of_use(run) <= run.delta:
+        return Bound(0.0, "the record is used with a chance of at most delta")
     plain = Bound(float(gaussian_dp.epsilon(run.delta * (1 - 1e-10), mu)) * (1 + 1e-15), UNAMPLIFIED)
     match run.sampler:
         case FullBatch() | ShuffledEpochs():
@@ -87,7 +89,7 @@ def upper(run: Run) -> Bound:
             found = epsilon_above([(law, run.steps)], run.delta)
             return min(Bound(found, "pessimistic PLD of amplification by subsampling (Balle et al. 2018)"), plain)
         case BallsInBins():
-            return min(_bins_upper(run), plain)
+            return min(_bins_upper(run), plain) if run.noise_multiplier >= balls_in_bins.LEAST_NOISE else plain
 
 
 def lower(run: Run) -> Bound:
@@ -112,8 +114,10 @@ def lower(run: Run) -> Bound:
             return _shuffled_lower(run)
         case BallsInBins(steps_per_epoch=bins):
             epochs = run.steps // bins
-            laws = balls_in_bins.laws_below(run.noise_multiplier, bins, max(epochs, 1), run.delta)
-            found = max(epsilon_below([(law, epochs)], run.delta) for law in laws) if epochs else 0.0
+            if epochs == 0 or bins > balls_in_bins.MOST_BINS or run.noise_multiplier < balls_in_bins.LEAST_NOISE:
+                return Bound(0.0, "nothing is known for so short a run, so many bins or so little noise")
+            laws = balls_in_bins.laws_below(run.noise_multiplier, bins, epochs, run.delta)
+            found = max(epsilon_below([(law, epochs)], run.delta) for law in laws)
             return Bound(found, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
 
 
@@ -128,6 +132,20 @@ def _poisson(run: Run, noise_multiplier: float, neighbouring: Neighbouring) -> t
         delta=run.delta,
         neighbouring=neighbouring,
     )
+
+
+def _chance_of_use(run: Run) -> float:
+    """The chance that the record is used at all, or 1; every bound of delta is at most that."""
+    match run.sampler:
+        case Poisson(sample_rate=rate):
+            missed = math.log1p(-rate)
+        case FixedBatches(batch_size=size, records=records):
+            missed = math.log1p(-size / records)
+        case WithReplacement(batch_size=size, records=records) if records > 1:
+            missed = size * math.log1p(-1 / records)
+        case _:
+            return 1.0
+    return -math.expm1(run.steps * missed)
 
 
 def uses(run: Run) -> tuple[NDArray[np.float64], float]:
@@ -161,7 +179,8 @@ def _shuffled_lower(run: Run) -> Bound:
 def _bins_upper(run: Run) -> Bound:
     """Balls in bins; a replacement is a removal and an addition, one after the other (hockey-stick triangle)."""
     epochs = math.ceil(run.steps / run.sampler.steps_per_epoch)
-    laws = balls_in_bins.laws_above(run.noise_multiplier, run.sampler.steps_per_epoch, epochs, run.delta)
+    bins = min(run.sampler.steps_per_epoch, balls_in_bins.MOST_BINS)
+    laws = balls_in_bins.laws_above(run.noise_multiplier, bins, epochs, run.delta)
     remove, add = ([(law, epochs)] for law in laws)
     by = "pessimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)"
     if run.neighbouring is not Neighbouring.REPLACE_ONE:

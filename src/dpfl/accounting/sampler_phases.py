@@ -12,7 +12,7 @@ from dpfl.accounting.composed_epsilon import Phases, epsilon_above, epsilon_belo
 from dpfl.accounting.loss_composition import GridLaw, optimistic, pessimistic
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.profile_laws import regrid
-from dpfl.accounting.sampler_bounds import Bound, Run, unamplified_mu, upper, uses
+from dpfl.accounting.sampler_bounds import Bound, Run, unamplified_mu, uses
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
 Laws = tuple[tuple[GridLaw, GridLaw], int]
@@ -47,8 +47,8 @@ def _above(run: Run) -> Laws | None:
     """Return laws that dominate a part of the run, or None where nothing is proven."""
     mu, replaced = unamplified_mu(run), run.neighbouring is Neighbouring.REPLACE_ONE
     match run.sampler:
-        case BallsInBins(steps_per_epoch=bins) if not replaced:
-            epochs = math.ceil(run.steps / bins)
+        case BallsInBins(steps_per_epoch=bins) if not replaced and run.noise_multiplier >= balls_in_bins.LEAST_NOISE:
+            epochs, bins = math.ceil(run.steps / bins), min(bins, balls_in_bins.MOST_BINS)
             return balls_in_bins.laws_above(run.noise_multiplier, bins, epochs, run.delta), epochs
         case Poisson(sample_rate=rate) if not replaced:
             return fixed_batches.poisson_laws_above(run.noise_multiplier, rate, run.steps, run.delta), run.steps
@@ -81,7 +81,9 @@ def _below(run: Run) -> Laws | None:
             return fixed_batches.pair_laws(1 / sigma, uses(run)[0], pair, steps, delta), steps
         case BallsInBins(steps_per_epoch=bins):
             epochs = steps // bins
-            return (balls_in_bins.laws_below(sigma, bins, epochs, delta), epochs) if epochs else None
+            if epochs == 0 or bins > balls_in_bins.MOST_BINS or sigma < balls_in_bins.LEAST_NOISE:
+                return None
+            return balls_in_bins.laws_below(sigma, bins, epochs, delta), epochs
         case ShuffledEpochs(batch_size=size, records=records):
             epochs = steps // run.sampler.steps_per_epoch
             if epochs == 0 or run.sampler.steps_per_epoch == 1 or math.isinf(unamplified_mu(run)):

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfl.accounting.loss_composition import Cells, GridLaw
-from dpfl.accounting.loss_composition import _convex as convex
+from dpfl.accounting.loss_composition import Cells, GridLaw, convex
 
 Array = NDArray[np.float64]
 

@@ -39,7 +39,7 @@ def test_the_interval_meets_the_reference(order, bins, sigma, epochs, low, high)
 
 
 def _two_bins_epsilon(sigma: float, delta: float, add: bool) -> float:
-    """Epsilon of two bins and one epoch, by integration: given the first outcome the second one's threshold is known."""
+    """Epsilon of two bins and one epoch, by an integral: the first outcome gives the second's threshold."""
 
     def spent(epsilon: float) -> float:
         x = math.exp(-epsilon if add else epsilon)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import logsumexp
+from scipy.special import erfcx, logsumexp
 
 from dpfl.accounting.loss_composition import Composition, GridLaw
 
@@ -43,21 +43,26 @@ def epsilon_below(phases: Phases, delta: float) -> float:
 
 
 def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
-    """Return the tilt whose Chernoff bound is `log_delta` at the tilted mean, and that mean: about epsilon."""
+    """Return the tilt whose sum, were it normal, had delta at its mean, and that mean: about epsilon."""
     cut = [(law.losses[law.masses > 0], np.log(law.masses[law.masses > 0]), count) for law, count in phases]
 
-    def moments(tilt: float) -> tuple[float, float]:
-        log_mass = mean = 0.0
+    def moments(tilt: float) -> tuple[float, float, float]:
+        log_mass = mean = variance = 0.0
         for losses, logs, count in cut:
             tilted = logs + tilt * losses
             one = float(logsumexp(tilted))
-            log_mass, mean = log_mass + count * one, mean + count * float(np.exp(tilted - one) @ losses)
-        return log_mass, mean
+            weights = np.exp(tilted - one)
+            middle = float(weights @ losses)
+            log_mass, mean = log_mass + count * one, mean + count * middle
+            variance += count * float(weights @ (losses - middle) ** 2)
+        return log_mass, mean, math.sqrt(variance)
 
     def excess(log_tilt: float) -> float:
         tilt = math.exp(log_tilt)
-        log_mass, mean = moments(tilt)
-        return log_mass - tilt * mean - log_delta
+        log_mass, mean, spread = moments(tilt)
+        place = tilt * spread / math.sqrt(2)
+        share = float(erfcx(place) - erfcx(place + spread / math.sqrt(2))) / 2
+        return log_mass - tilt * mean + math.log(max(share, 1e-300)) - log_delta
 
     ends = (math.log(1e-6), math.log(_MOST_TILT))
     signs = [excess(end) <= 0 for end in ends]

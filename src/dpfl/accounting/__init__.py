@@ -33,33 +33,33 @@ Modules
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
-_HOMES = {
-    "BallsInBins": "samplers",
-    "FixedBatches": "samplers",
-    "FullBatch": "samplers",
-    "Guarantee": "guarantees",
-    "Neighbouring": "neighbouring",
-    "Observer": "observer",
-    "Phase": "guarantees",
-    "Poisson": "samplers",
-    "ShuffledEpochs": "samplers",
-    "WithReplacement": "samplers",
-    "guarantee": "guarantees",
-    "guarantee_of_phases": "guarantees",
-    "noise_multiplier": "guarantees",
-}
-
-__all__ = sorted(_HOMES)
+__all__ = [
+    "BallsInBins",
+    "FixedBatches",
+    "FullBatch",
+    "Guarantee",
+    "Neighbouring",
+    "Observer",
+    "Phase",
+    "Poisson",
+    "ShuffledEpochs",
+    "WithReplacement",
+    "guarantee",
+    "guarantee_of_phases",
+    "noise_multiplier",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first use: what needs scipy is slow to import."""
-    if name not in _HOMES:
+    """Import the public names at their first use: scipy, which the accountants need, is slow to import."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    from dpfl.accounting import guarantees, neighbouring, observer, samplers
+
+    homes = (samplers, guarantees, neighbouring, observer)
+    return next(getattr(home, name) for home in homes if hasattr(home, name))
 
 
 def __dir__() -> list[str]:

@@ -30,6 +30,7 @@ from dpfl.accounting.gaussian_divergence import theta
 from dpfl.accounting.loss_composition import GridLaw
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.profile_laws import fitting_grid, from_atoms, from_points, grid_between
+from dpfl.accounting.subsampled_profiles import amplified_epsilon, poisson_add_delta, subsampled_delta
 
 Array = NDArray[np.float64]
 
@@ -51,8 +52,6 @@ def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int
 
     weights, shape (k + 1,), chances of 0 to k uses; `beyond` that of more. `steps` and `delta` only set the grid.
     """
-    from dpfl.accounting.tradeoff.subsampling import amplified_epsilon  # that package loads dp_accounting, slowly
-
     mus, rate = 2 * np.arange(1, weights.size) / noise_multiplier, float(np.sum(weights[1:])) + beyond
 
     def profile(loss: Array) -> Array:
@@ -67,8 +66,6 @@ def poisson_laws_above(noise_multiplier: float, rate: float, steps: int, delta: 
 
     Source: subsampled_delta and poisson_add_delta.
     """
-    from dpfl.accounting.tradeoff.subsampling import poisson_add_delta, subsampled_delta
-
     mu = 1 / noise_multiplier
     return _law_of_profiles(
         lambda loss: subsampled_delta(loss, rate, mu) * (1 + _THETA_ERROR),

@@ -39,7 +39,8 @@ def main() -> None:
         f'<text x="{place(e):.1f}" y="{bottom}" text-anchor="middle">{e}</text>'
         for e in (1, 3, 10, 30, 100)
     )
-    title = f'<text x="{LEFT + WIDTH / 2}" y="{bottom + 20}" text-anchor="middle">epsilon, between refuted and proven</text>'
+    middle = LEFT + WIDTH / 2
+    title = f'<text x="{middle}" y="{bottom + 20}" text-anchor="middle">epsilon: refuted below, proven above</text>'
     picture = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {bottom + 30}" font-family="sans-serif" '
         f'font-size="13">{ticks}{"".join(rows)}{title}</svg>\n'

@@ -6,7 +6,18 @@ from typer.testing import CliRunner
 
 from dpfl.cli import app
 
-COMMANDS = ["data fetch", "data arrays", "features", "account", "train", "tables", "figures", "claims", "report"]
+COMMANDS = [
+    "data fetch",
+    "data arrays",
+    "features",
+    "account",
+    "calibrate",
+    "train",
+    "tables",
+    "figures",
+    "claims",
+    "report",
+]
 COMMANDS += ["status", "trace", "audit"]
 
 
@@ -39,7 +50,7 @@ def folder(tmp_path):
         (["data", "arrays", "--dataset", "mnist"], ["is not there"]),
         (["data", "fetch", "--dataset", "mnist", "--file", "x"], ["x", "train-images"]),
         (["features", "--dataset", "digits"], ["digits"]),
-        (["account", "--paper", "bhaskar2025"], ["digits"]),
+        (["calibrate", "--paper", "bhaskar2025"], ["digits"]),
         (["trace", "config.yaml"], ["no record", "config.yaml"]),
         (["audit", "results/demo"], ["no record below"]),
         (["report"], ["nothing to report"]),

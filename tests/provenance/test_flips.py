@@ -53,7 +53,7 @@ STAGES = {
     "fetch": ("data", "fetch", "--dataset", "insurance", "--file", "insurance.csv", *SETTINGS),
     "arrays": ("data", "arrays", "--dataset", "insurance", *SETTINGS),
     "features": ("features", "--dataset", "digits", *SETTINGS),
-    "noise": ("account", *OF_PAPER),
+    "noise": ("calibrate", *OF_PAPER),
     "train": ("train", "--sweep", SWEEP, *OF_PAPER),
     "tables": ("tables", "--name", "table_2", *OF_PAPER),
     "figures": ("figures", "--name", "splits", *OF_PAPER),

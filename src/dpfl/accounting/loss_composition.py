@@ -106,7 +106,7 @@ def optimistic(cells: Cells) -> GridLaw:
     masses = masses - change[1:] / growth + change[:-1] / decay
     # The grid point before the first is not lowered: its kink is below 0, and the hull moves it to the first.
     masses[0] -= change[0] / growth
-    return GridLaw(cells.origin, cells.step, _convex(masses, cells.step))
+    return GridLaw(cells.origin, cells.step, convex(masses, cells.step))
 
 
 def _lowering(masses: Array, gap: Array, where: Array, step: float) -> Array:
@@ -127,7 +127,7 @@ def _lowering(masses: Array, gap: Array, where: Array, step: float) -> Array:
     return np.maximum(np.append(left, 0.0), np.append(0.0, right))
 
 
-def _convex(masses: Array, step: float) -> Array:
+def convex(masses: Array, step: float) -> Array:
     """Take the convex hull of a profile that has the kinks `masses`, of P, at even losses: no kink stays negative.
 
     Dropping a kink joins its neighbours by a chord: its mass goes to them so that P's and Q's mass stay.

@@ -18,8 +18,8 @@ from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
 
 
-@app.command(epilog="Example: dpfl account --paper bhaskar2025")
-def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
+@app.command(epilog="Example: dpfl calibrate --paper bhaskar2025")
+def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant."""
     from dpfl.data.loading import load_description
     from dpfl.engine.memory_budget import on_cpu

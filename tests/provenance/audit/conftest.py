@@ -79,7 +79,7 @@ def tiny_project(tmp_path_factory):
         config = ("--config", "results/demo/config.yaml")
         small_digits(root / "data" / "arrays" / "digits")
         stage("features", "--dataset", "digits", *config)
-        stage("account", "--paper", "bhaskar2025", *config)
+        stage("calibrate", "--paper", "bhaskar2025", *config)
         for seed in (0, 1):
             stage("train", "--paper", "bhaskar2025", "--sweep", f"digits_scatter_linear_k10_seed{seed}", *config)
         make_pages()

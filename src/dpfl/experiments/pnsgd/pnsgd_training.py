@@ -123,7 +123,7 @@ def train(
     passes = [PnsgdCell.of(sweep.settings, cell) for cell in sweep.cells]
     scales = calibration["scale"].tolist()
     if len(scales) != len(passes):
-        raise InputError(f"the calibration has {len(scales)} rows for {len(passes)} cells; run `dpfl account` again")
+        raise InputError(f"the calibration has {len(scales)} rows for {len(passes)} cells; run `dpfl calibrate` again")
     if len({(each.n, each.theory) for each in passes}) > 1:
         raise InputError("users, radius, regularisation: the cells of a sweep must share them")
     task = load(sweep.settings["model"], folders, passes[0].n, passes[0].theory)

@@ -49,7 +49,7 @@ def _calibrated(calibration: pd.DataFrame, cell: Mapping[str, Any]) -> pd.Series
     for key, value in cell.items():
         fits &= (calibration[key] == _scalar(value)).to_numpy() if key in calibration else False
     if fits.sum() != 1:
-        raise InputError(f"the calibration has {fits.sum()} rows for {dict(cell)}, not one; run `dpfl account` again")
+        raise InputError(f"the calibration has {fits.sum()} rows for {dict(cell)}, not one; run `dpfl calibrate` again")
     return calibration[fits].iloc[0]
 
 

@@ -145,7 +145,7 @@ def _check(sweep: Sweep, task: BinaryTask, plans: list[TrustCell], scales: list[
     """Raise InputError where data, cells and calibration do not fit together."""
     records, dimension = task.train_x.shape
     if len(scales) != len(plans):
-        raise InputError(f"the calibration has {len(scales)} rows for {len(plans)} cells; run `dpfl account` again")
+        raise InputError(f"the calibration has {len(scales)} rows for {len(plans)} cells; run `dpfl calibrate` again")
     if dimension != sweep.settings["dimension"]:
         raise InputError(
             f"dimension is {sweep.settings['dimension']}; {sweep.settings['model']} has {dimension} features"

@@ -80,7 +80,7 @@ def train(
     runs = [AggregatorCell.of(sweep.settings, cell) for cell in sweep.cells]
     sigmas = calibration["sigma"].tolist()
     if len(sigmas) != len(runs):
-        raise InputError(f"the calibration has {len(sigmas)} rows for {len(runs)} cells; run `dpfl account` again")
+        raise InputError(f"the calibration has {len(sigmas)} rows for {len(runs)} cells; run `dpfl calibrate` again")
     for run in runs:
         _check_users(run, task.description)
     draws = positive_int(sweep.settings, "stops")

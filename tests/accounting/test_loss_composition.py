@@ -54,8 +54,8 @@ def test_both_sides_come_near_a_smooth_law_with_the_square_of_the_step():
     assert np.all(np.array(errors[1]) < np.array(errors[0]) / 3)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0, 4.0, 5.0])
-def test_a_sum_keeps_its_digits_where_delta_is_tiny(epsilon):
+@pytest.mark.parametrize(("epsilon", "tilt"), [(0.5, 0.5), (2.0, 2.0), (4.0, 20.0), (5.0, 20.0)])
+def test_a_sum_keeps_its_digits_where_delta_is_tiny(epsilon, tilt):
     law = GridLaw(-0.4, 0.1, np.array([0.1, 0.1, 0.15, 0.2, 0.2, 0.1, 0.08, 0.05, 0.019, 0.001]))
     other = GridLaw(-0.1, 0.1, np.array([0.5, 0.3, 0.2]), lost=1e-40)
     plain, start = np.ones(1), 0.0
@@ -63,12 +63,25 @@ def test_a_sum_keeps_its_digits_where_delta_is_tiny(epsilon):
         for _ in range(times):  # sums of products of positive numbers: each keeps its digits
             plain, start = np.convolve(plain, each.masses), start + each.origin
     exact = profile(start + 0.1 * np.arange(plain.size), plain, np.array([epsilon]))[0]
-    composition = Composition([(law, 12), (other, 5)], tilt=epsilon)
+    composition = Composition([(law, 12), (other, 5)], tilt=tilt)
     lower, upper = composition.log_delta_below(epsilon), composition.log_delta_above(epsilon)
     assert lower <= math.log(exact + 5e-40) + 1e-9
     assert math.log(exact) <= upper + 1e-9
     assert upper - lower < 1e-6
     assert composition.doubt(epsilon) < 1e-6
+
+
+@pytest.mark.parametrize("tilt", [0.0, 1.0, 50.0])
+def test_a_tilt_that_does_not_fit_widens_the_bounds_only(tilt):
+    law = GridLaw(-0.4, 0.1, np.array([0.1, 0.1, 0.15, 0.2, 0.2, 0.1, 0.08, 0.05, 0.019, 0.001]))
+    plain = np.ones(1)
+    for _ in range(12):
+        plain = np.convolve(plain, law.masses)
+    composition = Composition([(law, 12)], tilt=tilt)
+    for epsilon in (0.5, 2.0, 4.5):
+        exact = math.log(profile(-4.8 + 0.1 * np.arange(plain.size), plain, np.array([epsilon]))[0])
+        assert composition.log_delta_below(epsilon) <= exact + 1e-9
+        assert exact <= composition.log_delta_above(epsilon) + 1e-9
 
 
 def test_grids_of_different_steps_are_refused():

@@ -6,7 +6,6 @@ setting `canaries` counts them; half of them are guessed about, a quarter on eac
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from dpfl.errors import InputError
 from dpfl.experiments import ldp_regression
 from dpfl.experiments.fedavg_images import fedavg_noise
 from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings
+from dpfl.experiments.shared.run_table import calibrated, run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.image_models import prepare
 
@@ -59,15 +59,20 @@ def train(
 
     Raises InputError where settings or data cannot be used.
     """
-    about, rows = load_description(folders.arrays), []
+    noise = calibrated(calibration, sweep.cells)
+    results: dict[tuple[int, int], dict[str, Any]] = {}
     for done, seed in enumerate(sweep.seeds):
         progress(done, len(sweep.seeds))
         included = coins(seed, int(sweep.settings["canaries"]))
         score = _image_scores if _is_image(sweep) else _message_scores
         scores = score(sweep, folders, calibration, seed, included)
-        for cell, noise, own in zip(sweep.cells, calibration.to_dict("records"), scores, strict=True):
-            rows.append(_row(sweep, about, cell, noise, seed, own, included))
-    return pd.DataFrame(rows)
+        for index, own in enumerate(scores):
+            results[index, seed] = _result(sweep, noise[index], own, included)
+    settings = [
+        {**sweep.settings, **cell, "batch_size": int(own.get("batch_size", sweep.settings["batch_size"]))}
+        for cell, own in zip(sweep.cells, noise, strict=True)
+    ]
+    return run_table(sweep, load_description(folders.arrays), noise, results, settings)
 
 
 def _is_image(sweep: Sweep) -> bool:
@@ -130,42 +135,19 @@ def _real(calibration: pd.DataFrame, included: NDArray[np.int64]) -> int:
     return records - len(included)
 
 
-def _row(
-    sweep: Sweep,
-    about: Mapping[str, Any],
-    cell: Mapping[str, Any],
-    noise: Mapping[str, Any],
-    seed: int,
-    scores: NDArray[np.float64],
-    included: NDArray[np.int64],
+def _result(
+    sweep: Sweep, noise: Mapping[str, Any], scores: NDArray[np.float64], included: NDArray[np.int64]
 ) -> dict[str, Any]:
-    """Return one row of the run table."""
+    """Return the columns of one run's guesses."""
     guesses = 2 * (len(included) // 4)
     right = right_guesses(scores, included, guesses)
     counts = {"canaries": len(included), "guesses": guesses, "right": right}
     bound = epsilon_lower_bound(delta=noise["privacy_delta"], **counts, confidence=CONFIDENCE)
-    settings = {
-        name: json.dumps(value) if isinstance(value, dict | list | tuple) else value
-        for name, value in sweep.settings.items()
-    }
     return {
-        "paper": sweep.paper,
-        "sweep": sweep.name,
-        "experiment": sweep.algorithm,
-        "dataset": sweep.dataset,
-        "stand_in_for": about["stand_in_for"] or "",
-        "data_note": about["note"],
-        **settings,
-        **{name: json.dumps(value) if isinstance(value, list) else value for name, value in cell.items()},
-        "batch_size": noise.get("batch_size", settings["batch_size"]),
-        "seed": seed,
-        "status": "finished",
         "guesses": guesses,
         "right_guesses": right,
         "confidence": CONFIDENCE,
         "epsilon_lower_bound": bound,
         "claimed_epsilon": noise["privacy_epsilon_pld"],
-        "known_bad": settings.get("clipping") == Clipping.MEAN,
-        "noise_multiplier": noise["noise_multiplier"],
-        **{name: value for name, value in noise.items() if name.startswith("privacy_")},
+        "known_bad": sweep.settings.get("clipping") == Clipping.MEAN,
     }

@@ -58,7 +58,7 @@ def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, A
         settings = {**paper.settings, **entry.get("settings", {}), **axes}
         for chosen in _batched(seeds, group):
             name = "_".join([*(_label(axis, value) for axis, value in axes.items()), *part, _seed_label(chosen)])
-            sweeps.append(Sweep(paper.key, entry["algorithm"], name, settings, cells, chosen, config["training"]))
+            sweeps.append(Sweep(paper.key, entry["experiment"], name, settings, cells, chosen, config["training"]))
     return sweeps
 
 

@@ -18,7 +18,7 @@ from dpfl.experiments.async_dpsgd.schedules import step_sizes
 from dpfl.grid.sweep import Folders, Sweep
 
 MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 1}
-ENTRY = {"dataset": "bars", "experiment": "test", "clients": 3, "batch_size": 20, "epochs": 2, "learning_rate": 0.5}
+ENTRY = {"dataset": "bars", "study": "test", "clients": 3, "batch_size": 20, "epochs": 2, "learning_rate": 0.5}
 SETTINGS = {**load("vandijk2023").settings, **ENTRY}
 CELLS = (
     {"epsilon": 4.0, "scenario": "synchronous"},
@@ -29,7 +29,7 @@ FIXED = {"sampling": "fixed_without_replacement", "neighbouring": "replace_one"}
 
 
 def sweep(cells=CELLS, seeds=(0, 1), **settings) -> Sweep:
-    return Sweep("vandijk2023", "asynchronous", "t", {**SETTINGS, **settings}, tuple(cells), tuple(seeds), MACHINE)
+    return Sweep("vandijk2023", "async_dpsgd", "t", {**SETTINGS, **settings}, tuple(cells), tuple(seeds), MACHINE)
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ CELLS = (
 
 
 def _sweep(cells=CELLS, seeds=(0, 1), **settings) -> Sweep:
-    return Sweep("bhaskar2025", "pfl", "k3", {**SETTINGS, **settings}, tuple(cells), tuple(seeds), MACHINE)
+    return Sweep("bhaskar2025", "fedavg_images", "k3", {**SETTINGS, **settings}, tuple(cells), tuple(seeds), MACHINE)
 
 
 @pytest.fixture(scope="module")

@@ -119,7 +119,7 @@ def test_without_noise_only_infinity_may_be_claimed(tmp_path):
 def written(algorithm, cell, **settings):
     """The row of a run table that an algorithm of the demo's grid would write for a cell, and its sweep's settings."""
     sweeps = (
-        each for each in expansion.expand(configuration.resolve({"scale": "demo"})) if each.algorithm == algorithm
+        each for each in expansion.expand(configuration.resolve({"scale": "demo"})) if each.experiment == algorithm
     )
     first = next(
         each for each in sweeps if all(each.settings.get(name, value) == value for name, value in settings.items())
@@ -144,12 +144,12 @@ ASYNCHRONOUS = {
 WRITTEN = [
     *(("pnsgd", PASS | {"law": law, "order": order, "release": release})
       for law in ("gaussian", "laplace") for order in ("sorted", "permuted") for release in ("last", "random")),
-    *(("projected", PRICE | changes) for changes in (
+    *(("trusted_aggregator", PRICE | changes) for changes in (
         {}, {"release": "random"}, {"release": "suffix_0.75", "draw": "new_users"}, {"step": 0.4}, {"release": "all"},
         {"draw": "fresh", "sigma": 0.4}, {"draw": "with_replacement", "sigma": 0.4})),
-    *(("comparison", COMPARED | {"way": way})
+    *(("trust_models", COMPARED | {"way": way})
       for way in ("central", "central_full", "last_model", "pnsgd", "minibatch", "averaging", "asynchronous")),
-    *(("asynchronous", ASYNCHRONOUS | changes) for changes in (
+    *(("async_dpsgd", ASYNCHRONOUS | changes) for changes in (
         {"strategy": "constant"}, {"strategy": "growing_batch"}, {"strategy": "falling_both"},
         {"strategy": "last_epoch"}, {"strategy": "arsinh_4"}, {"scaling": "rounds", "batch_factor": 2},
         {"preparation": "dp_pca", "epsilon": 8.0}, {"sampling": "poisson"})),

@@ -69,7 +69,7 @@ class FedavgSettings:
         Settings that may be left out: accountant (rdp), normalisation (channel), measure (none), tempered_sigmoid
         ([2, 2, 1]: scale, inverse temperature and offset, which is tanh).
         """
-        given, machine = sweep.settings, sweep.machine
+        given, machine = sweep.settings, sweep.resources
         if machine["device"] != "cpu" and not torch.cuda.is_available():
             raise InputError(f"device: {machine['device']} is not there; set training.device to cpu")
         clients = int(given["clients"])

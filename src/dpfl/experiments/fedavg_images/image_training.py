@@ -27,6 +27,7 @@ from dpfl.engine.sgd import StackedHyperparameters
 from dpfl.errors import InputError
 from dpfl.experiments.fedavg_images.fedavg_noise import NOISE_BY_CLIENT
 from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings, Initialisation, Metric
+from dpfl.experiments.shared.run_table import calibrated, run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.image_models import build, prepare
 
@@ -77,7 +78,25 @@ def train(
         finished.append({name: getattr(state, name) for name in ("accuracy_pct", "diverged", "measured")})
         if checkpoint:
             checkpoints.save(checkpoint, {"finished": finished, "running": {}}, digest)
-    return _table(settings, sweep, data.about, calibration, finished)
+    results = {
+        (index, seed): _result(settings, result, index)
+        for seed, result in zip(sweep.seeds, finished, strict=True)
+        for index in range(len(sweep.cells))
+    }
+    columns = [FedavgCell.of(cell).columns() for cell in sweep.cells]
+    noise = calibrated(calibration, columns)
+    return run_table(sweep, data.about, noise, results, [{**sweep.settings, **own} for own in columns])
+
+
+def _result(settings: FedavgSettings, result: dict[str, Any], index: int) -> dict[str, Any]:
+    """Return the columns of one run's metrics, of what a seed's stack of cells gave."""
+    by_round = result["accuracy_pct"][index]
+    return {
+        "status": "diverged" if result["diverged"][index] else "finished",
+        "accuracy_pct": by_round[-1],
+        "accuracy_pct_by_round": json.dumps(by_round),
+        **_measured(settings, result["measured"][index]),
+    }
 
 
 def _inputs(settings: FedavgSettings, folders: Folders, data: ImageData, part: str) -> tuple[Tensor, Tensor]:
@@ -167,40 +186,6 @@ def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:
     noise = [calibration["noise_multiplier"].map(float.hex).tolist(), calibration[NOISE_BY_CLIENT].tolist()]
     text = json.dumps([sweep.digest(), noise, about, torch.__version__])
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _table(
-    settings: FedavgSettings,
-    sweep: Sweep,
-    about: dict[str, Any],
-    calibration: pd.DataFrame,
-    finished: list[dict[str, Any]],
-) -> pd.DataFrame:
-    """Return the run table."""
-    rows = []
-    for variant, (cell, noise) in enumerate(zip(sweep.cells, calibration.to_dict("records"), strict=True)):
-        for seed, result in zip(sweep.seeds, finished, strict=True):
-            by_round = result["accuracy_pct"][variant]
-            rows.append(
-                {
-                    "paper": sweep.paper,
-                    "sweep": sweep.name,
-                    "dataset": sweep.dataset,
-                    "stand_in_for": about["stand_in_for"] or "",
-                    "data_note": about["note"],
-                    "algorithm": sweep.algorithm,
-                    **sweep.settings,
-                    **FedavgCell.of(cell).columns(),
-                    "seed": seed,
-                    "status": "diverged" if result["diverged"][variant] else "finished",
-                    "accuracy_pct": by_round[-1],
-                    "accuracy_pct_by_round": json.dumps(by_round),
-                    **_measured(settings, result["measured"][variant]),
-                    "noise_multiplier": noise["noise_multiplier"],
-                    **{key: value for key, value in noise.items() if key.startswith("privacy_")},
-                }
-            )
-    return pd.DataFrame(rows)
 
 
 def _measured(settings: FedavgSettings, found: dict[str, list[float]]) -> dict[str, Any]:

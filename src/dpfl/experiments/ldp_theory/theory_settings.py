@@ -270,7 +270,7 @@ class TheoryCell:
         sizes = json.dumps(list(self.participation.sizes))
         more = {"participants": sizes, "mean_inverse_participants": self.participation.mean_inverse}
         texts = {name: str(value) if isinstance(value, StrEnum) else value for name, value in {**own, **rest}.items()}
-        return {**texts, **more, "clip_norm": self.clip_norm}
+        return {**texts, **more, "clip_norm": self.clip_norm, "batch_size": self.batch_size}
 
     def _noise_multiplier(self) -> float:
         """sigma K / L of a client's message."""

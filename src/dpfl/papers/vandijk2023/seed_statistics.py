@@ -19,10 +19,10 @@ DATA = ["dataset", "stand_in_for"]
 MEASURES = ["runs", "accuracy_pct", "interval_pct", "difference_pct", "difference_interval_pct", "privacy_epsilon_pld"]
 
 
-def experiment(results: Results, name: str) -> pd.DataFrame:
-    """Return the runs of one experiment, a row a run; empty where it was not run."""
+def study(results: Results, name: str) -> pd.DataFrame:
+    """Return the runs of one study, a row a run; empty where it was not run."""
     runs = results.runs(KEY)
-    return runs[runs["experiment"] == name] if len(runs) else runs
+    return runs[runs["study"] == name] if len(runs) else runs
 
 
 def half_width(values: pd.Series) -> float:

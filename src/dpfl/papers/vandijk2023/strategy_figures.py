@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpfl.papers.vandijk2023.seed_statistics import DATA, counted_runs, experiment, nothing_run, summarise, title
+from dpfl.papers.vandijk2023.seed_statistics import DATA, counted_runs, nothing_run, study, summarise, title
 from dpfl.reporting import style
 from dpfl.reporting.results import Results
 
@@ -36,7 +36,7 @@ PREPARATIONS = {
 
 def strategies_data(results: Results) -> pd.DataFrame:
     """Return a row a point: strategy, epsilon, noise_multiplier, the measures; differences to a constant strategy."""
-    runs = experiment(results, "strategies")
+    runs = study(results, "strategies")
     return summarise(runs, ["strategy", "epsilon", "noise_multiplier"], {"strategy": "constant"}, ["epsilon"])
 
 
@@ -57,7 +57,7 @@ def _budgets(rows: pd.DataFrame) -> list[tuple[float, float]]:
 
 def preparation_data(results: Results) -> pd.DataFrame:
     """Return a row a point: preparation, epsilon, noise_multiplier, the measures; differences to plain pixels."""
-    runs = experiment(results, "preparation")
+    runs = study(results, "preparation")
     return summarise(runs, ["preparation", "epsilon", "noise_multiplier"], {"preparation": "none"}, ["epsilon"])
 
 
@@ -102,7 +102,7 @@ def _dots_panel(axis: Axes, rows: pd.DataFrame, key: str, shown: list[str], *, d
 
 def grid_data(results: Results) -> pd.DataFrame:
     """Return a row a point: sigma, clip_norm, batch_size, the measures; differences to a clip norm of 1."""
-    runs = experiment(results, "settings_grid")
+    runs = study(results, "settings_grid")
     keys = ["sigma", "clip_norm", "batch_size"]
     return summarise(runs, keys, {"clip_norm": 1.0}, ["sigma", "batch_size"])
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.papers.vandijk2023.sampling_figures import SAMPLERS
-from dpfl.papers.vandijk2023.seed_statistics import DATA, counted_runs, experiment, nothing_run, summarise, title
+from dpfl.papers.vandijk2023.seed_statistics import DATA, counted_runs, nothing_run, study, summarise, title
 from dpfl.reporting import style
 from dpfl.reporting.results import Results
 
@@ -37,7 +37,7 @@ _RELATIONS = {
 
 def asynchrony_data(results: Results) -> pd.DataFrame:
     """Return a row a point: panel, x, line, scenario, epsilon, the measures, what the simulation counted."""
-    runs = experiment(results, "asynchrony").rename(columns={"privacy_steps": "rounds"})
+    runs = study(results, "asynchrony").rename(columns={"privacy_steps": "rounds"})
     keys = ["scenario", "epsilon"]
     rows = summarise(runs, keys, {"scenario": "synchronous"}, ["epsilon"])
     columns = ["panel", "x", "line", *rows.columns, *_COUNTS]
@@ -103,7 +103,7 @@ def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
 
 def scaling_data(results: Results) -> pd.DataFrame:
     """Return a row a point: scaling, batch_factor a, private, the measures; differences to a = 1."""
-    runs = experiment(results, "batch_scaling")
+    runs = study(results, "batch_scaling")
     runs = runs.assign(private=np.isfinite(runs["privacy_epsilon_pld"])) if len(runs) else runs
     return summarise(runs, ["scaling", "private", "batch_factor"], {"batch_factor": 1}, ["scaling", "private"])
 
@@ -139,7 +139,7 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
 
 def samplers_data(results: Results) -> pd.DataFrame:
     """Return a row a point: sampler, epsilon, noise_multiplier (over C), the measures; differences to fixed batches."""
-    runs = experiment(results, "samplers")
+    runs = study(results, "samplers")
     if len(runs):
         kinds = [_RELATIONS[pair] for pair in zip(runs["sampling"], runs["neighbouring"], strict=True)]
         runs = runs.assign(sampler=kinds)

@@ -148,6 +148,6 @@ def _result(
         "right_guesses": right,
         "confidence": CONFIDENCE,
         "epsilon_lower_bound": bound,
-        "claimed_epsilon": noise["privacy_epsilon_pld"],
+        "claimed_epsilon": noise["privacy_epsilon_proven"],
         "known_bad": sweep.settings.get("clipping") == Clipping.MEAN,
     }

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpfl.accounting.contraction.pnsgd_orders import Law, calibrated_scale, step_epsilon, worst_epsilon
+from dpfl.accounting.contraction.pnsgd_orders import Law, calibrated_scale, worst_epsilon
+from dpfl.accounting.mechanism import Gaussian, Laplace
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.samplers import ShuffledEpochs
 from dpfl.algorithms.pnsgd import _orders, ordered_records
 from dpfl.algorithms.projected_sgd import ProjectedHyperparameters, models_at, projected_sgd, stratified_stops
 from dpfl.errors import InputError
@@ -91,7 +92,7 @@ def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, scale (of the noise on a gradient), noise_multiplier, privacy_* columns.
 
     privacy_epsilon_contraction is that of the worst place, by Theorem 4 (3 for Laplace), averaged over places or
-    stopping times where order or stop are secret; privacy_epsilon_pld is of one noisy gradient with every model
+    stopping times where order or stop are secret; privacy_epsilon_proven is of one noisy gradient with every model
     published. Raises InputError naming the setting or the cell's key that cannot be used.
     """
     rows = []
@@ -178,28 +179,20 @@ def _run(
 def _privacy(chosen: PnsgdCell, scale: float) -> dict[str, Any]:
     """Return the statement's columns, with what is released and the worst place's epsilon by contraction."""
     released_model = "one model, its step drawn" if chosen.random_stop else "last model"
-    shared = {
-        "sampling": Sampling.SHUFFLED,
-        "neighbouring": Neighbouring.REPLACE_ONE,
-        "records": chosen.n,
-        "sample_rate": 1.0 / chosen.n,
-        "steps": chosen.n,
-        "clip_norm": chosen.theory.lipschitz,
-        "delta": chosen.delta,
-    }
-    if scale == 0:
-        columns = PrivacyStatement.not_private(**shared).columns()
-        return {**columns, "privacy_released": released_model, "privacy_epsilon_contraction": math.inf}
-    noise = {"law": chosen.law, "scale": scale}
-    order = "in a secret order" if chosen.permuted else "in a public order"
-    statement = PrivacyStatement(
-        mechanism=f"{chosen.law} noise on every gradient",
+    order = "a secret order" if chosen.permuted else "the order of their labels or values; order and labels are public"
+    statement = PrivacyStatement.of(
+        Laplace() if chosen.law is Law.LAPLACE else Gaussian(),
+        ShuffledEpochs(1, chosen.n),
+        neighbouring=Neighbouring.REPLACE_ONE,
+        records=chosen.n,
+        clip_norm=chosen.theory.lipschitz,
         noise_multiplier=_STD[chosen.law] * scale / chosen.theory.lipschitz,
-        epsilon_rdp=math.nan,
-        epsilon_pld=step_epsilon(chosen.delta, lipschitz=chosen.theory.lipschitz, **noise),
-        note=f"one pass, each record once, {order}; epsilon_pld allows all models to be released, epsilon_contraction "
-        "is of the record that is worst off and needs the other models kept secret",
-        **shared,
+        steps=chosen.n,
+        delta=chosen.delta,
+        note=f"one pass, each record once, in {order}; epsilon_proven allows all models to be released, "
+        "epsilon_contraction is of the record that is worst off and needs the other models kept secret",
     )
-    hidden = worst_epsilon(chosen.delta, scale=scale, **chosen.accounting)
-    return {**statement.columns(), "privacy_released": released_model, "privacy_epsilon_contraction": hidden}
+    last_model = math.inf
+    if scale > 0:
+        last_model = worst_epsilon(chosen.delta, scale=scale, **chosen.accounting)
+    return {**statement.columns(), "privacy_released": released_model, "privacy_epsilon_contraction": last_model}

@@ -45,12 +45,12 @@ def calibrate(plan: LdpSettings, cells: tuple[dict[str, Any], ...]) -> pd.DataFr
 
     noise_multiplier is the noise's standard deviation over the norm bound of ONE record's share of what is released:
     clip_norm / K in the mean that minibatch SGD sends, clip_norm in a step of local SGD (replacing a record moves
-    either by twice that). It is the same for every clip norm; privacy_epsilon_pld is what it spends,
+    either by twice that). It is the same for every clip norm; privacy_epsilon_proven bounds what it spends,
     privacy_clip_norm is nan until training has chosen.
     """
     rows = []
     for cell in cells:
-        stated = statement(plan.noise, plan.mechanism(cell["algorithm"]), cell["epsilon"])
+        stated = statement(plan.noise, plan.messages(cell["algorithm"]), cell["epsilon"])
         noise = {"batch_size": plan.protocol.batch_size, "noise_multiplier": stated.noise_multiplier}
         rows.append({**as_columns(cell), **noise, **stated.columns(), "privacy_clip_norm": math.nan})
     return pd.DataFrame(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -118,16 +119,15 @@ def plain(node: Node, root: Path) -> dict[str, Any]:
 def statement(run: Row) -> str:
     """Return the privacy statement of a run as one line."""
     told = {name.removeprefix("privacy_"): value for name, value in run.items() if name.startswith("privacy_")}
-    if not told or told.get("epsilon_pld") == told.get("epsilon_rdp") == "inf":
+    if not told or float(told["noise_multiplier"]) == 0:
         return "no privacy guarantee"
-    spent = [
-        f"{float(told[f'epsilon_{name}']):.4g} by {name.upper()}"
-        for name in ("rdp", "pld")
-        if told.get(f"epsilon_{name}", "nan") != "nan"
-    ]
+    proven, refuted = float(told["epsilon_proven"]), float(told["epsilon_refuted"])
+    bounds = f"{f'ε <= {proven:.4g}' if math.isfinite(proven) else 'no ε'} proven by {told['proven_by']}"
+    if refuted > 0:
+        bounds += f", ε >= {refuted:.4g} by {told['refuted_by']}"
     return (
-        f"ε = {', '.join(spent)} at δ = {float(told['delta']):.3g}; {told['mechanism']}, {told['sampling']}, "
-        f"{told['neighbouring']}; n = {told['records']}, "
+        f"{bounds}, at δ = {float(told['delta']):.3g}; {json.loads(told['mechanism'])['kind']}, {told['sampling']}, "
+        f"{told['neighbouring']}, {told['observer']}; n = {told['records']}, "
         f"q = {float(told['sample_rate']):.4g}, C = {told['clip_norm']}, "
         f"σ = {float(told['noise_multiplier']):.5g}, {told['steps']} steps; {told['note']}"
     )

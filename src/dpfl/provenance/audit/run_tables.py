@@ -150,17 +150,17 @@ def check_epsilons(root: Path, known: Iterable[tuple[StatedPrivacy, Path]]) -> A
             if limits is None:
                 continue
             seen.count("distinct epsilons")
-            told = stated.epsilons[which]
-            if not limits.holds(told):
+            claimed = stated.epsilons[which]
+            if not limits.holds(claimed):
                 problem = (
-                    f"states epsilon_{which} {told:.6g} for noise multiplier {stated.noise_multiplier:.6g}; "
+                    f"states epsilon_{which} {claimed:.6g} for noise multiplier {stated.noise_multiplier:.6g}; "
                     f"{limits.accountant} gives {limits.least:.6g} to {limits.most:.6g}"
                 )
                 seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
-            if limits.wide:
-                bounded.add(f"'{stated.mechanism}, {stated.sampling}' by {limits.accountant}")
-        if not any(between.values()):
-            unknown.add(f"{stated.mechanism}, {stated.sampling}")
+            if limits.wide and which != "refuted":
+                bounded.add(f"'{stated.title}' by {limits.accountant}")
+        if between and not any(between.values()):
+            unknown.add(stated.title)
     seen.notes += [f"no second accountant here for statements of '{mechanism}'" for mechanism in sorted(unknown)]
     seen.notes += [f"epsilon could only be bounded for statements of {each}" for each in sorted(bounded)]
     return seen

@@ -31,8 +31,8 @@ def run_rows(
     privacy = {"noise_multiplier": 1.007, "delta": 1e-5, "sampling": "shuffled_epochs"}
     return runs.assign(
         **{f"privacy_{name}": value for name, value in privacy.items()},
-        privacy_epsilon_rdp=runs["epsilon"],
-        privacy_epsilon_pld=0.9 * runs["epsilon"],
+        privacy_epsilon_proven=0.9 * runs["epsilon"],
+        privacy_epsilon_refuted=0.8 * runs["epsilon"],
     )
 
 

@@ -27,7 +27,7 @@ def rows(study: str, cell: dict, accuracy: float, spent: float, noise: float, st
     given |= {name: np.nan if value is None else value for name, value in network.items()}
     common = {"dataset": "mnist", "stand_in_for": stand_in_for, "study": study, "noise_multiplier": noise}
     counts = {name: 0.0 for name in ("updates_lost_pct", "simulated_rounds", "staleness_rounds", "interrupted_pct")}
-    privacy = {"privacy_epsilon_pld": spent, "privacy_steps": 240}
+    privacy = {"privacy_epsilon_proven": spent, "privacy_steps": 240}
     return [
         {**common, **given, **counts, **privacy, "seed": seed, "accuracy_pct": accuracy + 0.3 * seed}
         for seed in range(SEEDS)

@@ -122,7 +122,7 @@ def _noise_note(cell: pd.Series) -> str:
     clients = "one central client" if cell.clients == 1 else f"{cell.clients} clients"
     return (
         f"{cell.ran_on}, {clients}, ε = {cell.epsilon:g}: noise multiplier {cell.noise_multiplier:.4f}, "
-        f"δ = {cell.delta:g}, ε by RDP {cell.epsilon_rdp:.3f}, by PLD {cell.epsilon_pld:.3f} "
+        f"δ = {cell.delta:g}, ε proven {cell.epsilon_proven:.3f}, at least {cell.epsilon_refuted:.3f} "
         f"(accounted for Poisson batches, run with {cell.sampling.replace('_', ' ')})."
     )
 

@@ -16,7 +16,14 @@ from dpfl.reporting.results import Results
 
 LEVEL = 0.95
 DATA = ["dataset", "stand_in_for"]
-MEASURES = ["runs", "accuracy_pct", "interval_pct", "difference_pct", "difference_interval_pct", "privacy_epsilon_pld"]
+MEASURES = [
+    "runs",
+    "accuracy_pct",
+    "interval_pct",
+    "difference_pct",
+    "difference_interval_pct",
+    "privacy_epsilon_proven",
+]
 
 
 def study(results: Results, name: str) -> pd.DataFrame:
@@ -53,7 +60,7 @@ def summarise(runs: pd.DataFrame, keys: list[str], baseline: Mapping[str, Any], 
     for values, group in paired.groupby([*DATA, *keys], sort=False, dropna=False):
         accuracy, difference = group["accuracy_pct"], group["difference"]
         measured = (len(group), accuracy.mean(), half_width(accuracy), difference.mean(), half_width(difference))
-        rows.append((*values, *measured, group["privacy_epsilon_pld"].iloc[0]))
+        rows.append((*values, *measured, group["privacy_epsilon_proven"].iloc[0]))
     return pd.DataFrame(rows, columns=columns)
 
 

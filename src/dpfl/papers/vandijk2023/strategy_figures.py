@@ -52,7 +52,7 @@ def draw_strategies(data: pd.DataFrame) -> Figure:
 def _budgets(rows: pd.DataFrame) -> list[tuple[float, float]]:
     """Return each epsilon asked for with the one that is spent, once."""
     once = rows.drop_duplicates("epsilon").sort_values("epsilon")
-    return list(zip(once["epsilon"], once["privacy_epsilon_pld"], strict=True))
+    return list(zip(once["epsilon"], once["privacy_epsilon_proven"], strict=True))
 
 
 def preparation_data(results: Results) -> pd.DataFrame:
@@ -128,7 +128,7 @@ def draw_grid(data: pd.DataFrame) -> Figure:
 def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float):
     """Draw one map; return the picture for the colour bar."""
     table = rows.pivot(index="clip_norm", columns="batch_size", values="accuracy_pct")
-    spent = rows.drop_duplicates("batch_size").set_index("batch_size")["privacy_epsilon_pld"]
+    spent = rows.drop_duplicates("batch_size").set_index("batch_size")["privacy_epsilon_proven"]
     picture = axis.imshow(table, origin="lower", aspect="auto", cmap="cividis", vmin=low, vmax=high)
     for (y, x), value in np.ndenumerate(table.to_numpy()):
         colour = "white" if value < (low + high) / 2 else "black"

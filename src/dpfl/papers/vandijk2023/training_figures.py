@@ -104,7 +104,7 @@ def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
 def scaling_data(results: Results) -> pd.DataFrame:
     """Return a row a point: scaling, batch_factor a, private, the measures; differences to a = 1."""
     runs = study(results, "batch_scaling")
-    runs = runs.assign(private=np.isfinite(runs["privacy_epsilon_pld"])) if len(runs) else runs
+    runs = runs.assign(private=np.isfinite(runs["privacy_epsilon_proven"])) if len(runs) else runs
     return summarise(runs, ["scaling", "private", "batch_factor"], {"batch_factor": 1}, ["scaling", "private"])
 
 
@@ -130,7 +130,7 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     noisy = data[data["private"] & (data["scaling"] == "epochs")]
     ends = [
-        noisy.loc[index, "privacy_epsilon_pld"]
+        noisy.loc[index, "privacy_epsilon_proven"]
         for index in (noisy["batch_factor"].idxmin(), noisy["batch_factor"].idxmax())
     ]
     style.footer(figure, f"{counted_runs(data)} With noise, same epochs: ε from {ends[0]:.3g} down to {ends[1]:.3g}.")

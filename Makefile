@@ -60,8 +60,9 @@ torture: $(READY) ## kill the demo at 100 random moments and compare its results
 plan: $(READY) ## show jobs, hours and memory of a run before it starts (SCALE=paper PROFILE=slurm)
 	@dpfl plan --scale $(SCALE) --profile $(PROFILE) $(if $(CONFIG),--config "$(CONFIG)")
 
-lint: $(READY) ## check style and workflow: ruff, snakefmt, snakemake --lint
+lint: $(READY) ## check style, layers and workflow: ruff, import-linter, snakefmt, snakemake --lint
 	ruff check . && ruff format --check .
+	lint-imports --no-logo
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 

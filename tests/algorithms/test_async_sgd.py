@@ -72,7 +72,7 @@ def clipped(model, x, y, clip_norm):
     """One record's gradient by autograd, clipped as Opacus does."""
     loss = nn.functional.cross_entropy(model(x[None]), y[None])
     gradient = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(model.parameters()))])
-    return gradient * min(1.0, clip_norm / (float(gradient.norm()) + 1e-6))
+    return gradient * min(1.0, clip_norm / float(gradient.norm()))
 
 
 def set_to(model, vector):

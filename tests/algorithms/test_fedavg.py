@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from torch import nn
 
 from dpfl.accounting.samplers import Sampling
 from dpfl.algorithms.fedavg import FederatedAveraging, Schedule
-from dpfl.engine.batches import epoch_batches
+from dpfl.engine.batches import BatchSampler
 from dpfl.engine.network_gradients import gradient_rule
 from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import StackedGradients
@@ -42,8 +43,7 @@ def _federation(
         initial=torch.stack(initial if apart else initial[:1] * len(sizes)),
         train=data,
         test=data,
-        batch_size=4,
-        sampling=sampling,
+        samplers=tuple(BatchSampler(sampling, 4, size) for size in sizes),
         learning_rate=0.3,
         momentum=0.5,
         seed=7,
@@ -70,8 +70,8 @@ def _fedavg_by_hand(federation, rounds):
                 nn.utils.vector_to_parameters(federation.initial[client].clone(), model.parameters())
             optimiser = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.5)
             for local in range(1, local_epochs + 1):
-                address = {"seed": 7, "client": client, "epoch": epoch + local}
-                for rows in epoch_batches(len(share), 4, Sampling.SHUFFLED, **address):
+                sampler = BatchSampler(Sampling.SHUFFLED, 4, len(share))
+                for rows in sampler.epoch(epoch + local, seed=7, client=client):
                     optimiser.zero_grad()
                     nn.functional.cross_entropy(model(inputs[share[rows]]), labels[share[rows]]).backward()
                     optimiser.step()
@@ -98,7 +98,7 @@ def test_without_privacy_it_is_fedavg_for_every_schedule_in_one_stack(apart):
 
 # the last bits of layers that read the batch are the matrix library's business, see tests/engine/test_linear.py
 @pytest.mark.parametrize("linear", [False, True])
-@pytest.mark.parametrize("sampling", [Sampling.SHUFFLED, Sampling.POISSON])
+@pytest.mark.parametrize("sampling", [Sampling.SHUFFLED, Sampling.POISSON, Sampling.BALLS_IN_BINS])
 def test_a_variant_is_the_same_alone_and_in_a_stack_that_shares_epochs(sampling, linear):
     schedules = [[1] * 4, [2, 2], [4], [1, 1], [2, 1, 1], [4]]
     clip_norms, multipliers = (1.0, 1.0, 1.0, 1.0, INFINITE, 0.5), (0.8, 0.8, 0.8, 0.8, 0.0, 1.5)
@@ -142,14 +142,40 @@ def _one_epoch(federation):
     return state
 
 
-def test_private_clients_that_divide_by_their_own_expected_batch_and_draw_their_own_noise():
+def test_a_missing_record_changes_neither_divisor_nor_the_other_records_batches():
+    """Without gradients of the client's last record, and without the record: the same models, to the last bit."""
+    federation = _federation([[2]], [1.0], [0.7], sampling=Sampling.POISSON)
+    shares = [share[:-1] for share in federation.shares]
+    without = replace(federation, shares=shares, gradients=_Without(federation.gradients, None))
+    gone = {int(share[-1]) for share in federation.shares}
+    zeroed = replace(federation, gradients=_Without(federation.gradients, federation.train[0][sorted(gone)]))
+    assert torch.equal(_run(without).weights, _run(zeroed).weights)
+    assert not torch.equal(_run(without).weights, _run(federation).weights)
+
+
+class _Without:
+    """Gradient sums in which some records count nothing, summed one record at a time so that none moves another."""
+
+    def __init__(self, gradients, records):
+        self.gradients, self.records = gradients, records
+
+    def __call__(self, weights, batch, clip_norms):
+        total = torch.zeros_like(weights)
+        for x, y, present in zip(*(part.unbind(1) for part in batch), strict=True):
+            hidden = self.records is not None and bool((self.records == x).all(1).any())
+            if bool(present) and not hidden:
+                total += self.gradients(weights, (x[:, None], y[:, None], present[:, None]), clip_norms)
+        return total
+
+
+def test_private_clients_divide_by_their_own_divisor_and_draw_their_own_noise():
     federation = _federation([[1]], [1.0], [1.0])
     silent = _federation([[1]], [1.0], [0.0])
     state, quiet = federation.start(), silent.start()
     for each, run in ((state, federation), (quiet, silent)):
         for client in range(3):
             run._epoch(each, [client], [0])
-    # client 2 has two records, one step, expected batch 2: its noise is lr * z / 2
+    # client 2 has two records, one step, divisor 2: its noise is lr * z / 2
     noise = ((quiet.weights - state.weights)[2, 0] * 2 / 0.3).numpy()
     expected = base_noise(
         len(noise), seed=7, client=2, epoch=0, step=0, dtype=torch.float64, device=torch.device("cpu")

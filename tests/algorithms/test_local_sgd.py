@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpfl.algorithms import local_sgd, minibatch_sgd
+from dpfl.algorithms import local_sgd
+from dpfl.algorithms.local_sgd import averaged_local_sgd
+from dpfl.algorithms.minibatch_sgd import averaged_minibatch_sgd
 from dpfl.engine.federated_rounds import Hyperparameters, Participation, Protocol, Trials, participants
 from dpfl.models.glm import Logistic, Square
 from dpfl.randomness import generator
@@ -115,7 +117,7 @@ def test_a_model_does_not_depend_on_its_stack(trials, points):
 def test_one_local_step_of_one_client_is_a_minibatch_step(trials, points):
     """K = 1, M = 1: both algorithms are the same step on the same draws."""
     protocol = replace(PROTOCOL, participation=Participation((1,)), batch_size=1, repetitions=3)
-    one, other = (module.run(trials, points, protocol) for module in (local_sgd, minibatch_sgd))
+    one, other = (run(trials, points, protocol) for run in (averaged_local_sgd, averaged_minibatch_sgd))
     np.testing.assert_allclose(one, other, rtol=1e-12)
 
 

@@ -24,8 +24,8 @@ LAYERS = {
 @pytest.mark.parametrize("reads_batch", [True, False])
 @pytest.mark.parametrize("few", [0, 10**6])
 def test_every_route_gives_autograds_passes_norms_and_sums(monkeypatch, name, by_gram, reads_batch, few):
-    monkeypatch.setattr(convolutions, "FEW", few)
-    monkeypatch.setattr(convolutions, "AT_ONCE", 600)  # several parts of the records
+    monkeypatch.setattr(convolutions, "FEW_CHANNELS", few)
+    monkeypatch.setattr(convolutions, "CHUNK_RECORDS", 600)  # several parts of the records
     torch.manual_seed(0)
     layer = LAYERS[name]().double()
     inputs = torch.randn(7, layer.in_channels, 6, 7, dtype=torch.float64, requires_grad=True)

@@ -105,7 +105,7 @@ def _one_by_one(module, data, clip_norm):
         module.zero_grad()
         nn.functional.cross_entropy(module(x[None]), y[None]).backward()
         gradient = torch.cat([parameter.grad.reshape(-1) for parameter in module.parameters()])
-        total = total + gradient * min(1.0, clip_norm / (gradient.norm() + 1e-6))  # Opacus's rule
+        total = total + gradient * min(1.0, clip_norm / gradient.norm())
     return total
 
 
@@ -158,7 +158,9 @@ def test_first_stages_go_together_as_far_as_their_outputs_fit(at_once, monkeypat
     assert not rule.stages[0].forms_gradients
     bounds = torch.tensor([0.1, torch.inf, 2.0, 0.5], dtype=torch.float64)
     whole, seen = rule.clipped_sums(weights, batch, bounds), []
-    monkeypatch.setattr("dpfl.engine.network_gradients.TOGETHER", at_once * len(batch[0]) * rule.stages[0].outputs)
+    monkeypatch.setattr(
+        "dpfl.engine.network_gradients.MODELS_AT_ONCE", at_once * len(batch[0]) * rule.stages[0].outputs
+    )
     forward = rule.stages[0].forward
     monkeypatch.setattr(
         rule.stages[0], "forward", lambda *known: seen.append(len(known[1][0])) or forward(*known), raising=False

@@ -56,6 +56,8 @@ def frozen() -> nn.Module:
         (nn.Sequential(Centred()), r"model: has the buffer 0\.mean, which training would have to keep"),
         (frozen(), r"model: 0\.bias is not to be trained"),
         (nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)), "model: 1 draws at random, unaddressed"),
+        (nn.Sequential(nn.Linear(2, 2), nn.RReLU()), "model: 1 draws at random, unaddressed"),
+        (nn.LSTM(2, 2, num_layers=2, dropout=0.5), "model: it draws at random, unaddressed"),
     ],
 )
 def test_models_that_cannot_be_trained_record_by_record_are_refused(module, words):

@@ -65,6 +65,17 @@ def test_noise_is_standard_normal_addressed_and_the_same_again():
     assert all(stats.kstest(values * scale, "norm").pvalue < 1e-6 for scale in (2 / 3, 3 / 2))
 
 
+def test_every_part_of_a_stream_decides_the_noise():
+    """Seeds that agree in 32 bits, and offsets alone, give other draws."""
+    drawn = []
+    for seed, offset in ((5, 0), (5 + 2**32, 0), (5 + 2**63, 0), (5, 4 * 2**40), (5, 4 * (2**60 - 1))):
+        generator = torch.Generator("cuda").manual_seed(seed)
+        generator.set_offset(offset)
+        drawn.append(torch.randn(1000, generator=generator, device="cuda"))
+    correlation = torch.corrcoef(torch.stack(drawn)) - torch.eye(5, device="cuda")
+    assert float(correlation.abs().max()) < 6.5 / 1000**0.5  # 10 pairs: false alarm 1e-9
+
+
 def test_a_stack_that_does_not_fit_is_halved_until_it_does():
     """The budget lies: it promises more than the process may have."""
     whole = torch.cuda.get_device_properties(0).total_memory

@@ -1,27 +1,70 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
+import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.mechanisms.clipping import clip_factors
+from dpfl.mechanisms.clipping import clip_factors, clip_lengths
+
+NORMS = st.lists(st.floats(0, 1e30), min_size=1, max_size=20).map(np.array)
+KINDS = {"torch": lambda values: torch.tensor(np.asarray(values)), "numpy": np.asarray}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@settings(max_examples=50, deadline=None)
+@given(norms=NORMS, clip_norm=st.floats(1e-3, 1e3))
+def test_scaled_norms_are_exactly_those_in_the_ball_and_the_radius_beyond(kind, norms, clip_norm):
+    factors = np.asarray(clip_factors(kind(norms), clip_norm))
+    inside = norms <= clip_norm
+    assert (factors[inside] == 1).all()
+    np.testing.assert_allclose((factors * norms)[~inside], clip_norm, rtol=1e-15)
+    assert (factors > 0).all()
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.floats(0, 1e30), min_size=1, max_size=20), st.floats(1e-3, 1e3))
-def test_scaled_norms_stay_in_the_ball_and_small_ones_keep_their_size(norms, clip_norm):
-    norms = torch.tensor(norms, dtype=torch.float64)
-    factors = clip_factors(norms, clip_norm)
-    assert bool((factors * norms <= clip_norm * (1 + 1e-15)).all())  # to the rounding of the product
-    assert bool((factors[norms <= clip_norm - 1e-5] == 1).all())
-    assert bool((factors > 0).all())
+@given(norms=NORMS, clip_norm=st.floats(1e-3, 1e3))
+def test_torch_and_numpy_agree_to_the_bit(norms, clip_norm):
+    assert np.array_equal(clip_factors(torch.tensor(norms), clip_norm).numpy(), clip_factors(norms, clip_norm))
 
 
-def test_an_infinite_norm_bound_changes_nothing():
-    assert clip_factors(torch.tensor([0.0, 1.0, 1e30]), math.inf).tolist() == [1, 1, 1]
+@settings(max_examples=50, deadline=None)
+@given(norms=NORMS, clip_norm=st.floats(1e-3, 1e3), sign=st.sampled_from([-1.0, 1.0]))
+def test_signed_lengths_follow_the_same_rule(norms, clip_norm, sign):
+    lengths = sign * norms
+    np.testing.assert_allclose(clip_lengths(lengths, clip_norm), lengths * clip_factors(norms, clip_norm), rtol=1e-15)
+    clip_lengths(lengths, np.array([clip_norm]), out=lengths)
+    assert (abs(lengths) <= clip_norm).all()
 
 
-def test_a_gradient_that_is_not_finite_is_not_hidden():
-    assert math.isnan(clip_factors(torch.tensor(math.nan), 1.0).item())
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_edge_cases(kind):
+    """Zero, no bound, and what is not finite, as the docstring has them."""
+    with np.errstate(invalid="ignore"):
+        assert clip_factors(kind([0.0, 1.0, 1e30]), math.inf).tolist() == [1, 1, 1]
+        assert clip_factors(kind([0.0, math.inf]), 2.0).tolist() == [1, 0]
+        assert math.isnan(clip_factors(kind([math.nan]), 1.0)[0])
+    assert clip_lengths(np.array([-5.0, 0.0, 5.0]), math.inf).tolist() == [-5, 0, 5]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.floats(0.01, 10))
+def test_adding_a_vector_moves_the_sum_by_at_most_the_clip_norm_and_replacing_it_by_twice(seed, clip_norm):
+    vectors = np.random.default_rng(seed).standard_normal((5, 3)) * np.logspace(-3, 3, 5)[:, None]
+    clipped = vectors * clip_factors(np.linalg.norm(vectors, axis=1), clip_norm)[:, None]
+    for one in clipped:
+        assert np.linalg.norm(one) <= clip_norm * (1 + 1e-14)
+        for other in clipped:
+            assert np.linalg.norm(one - other) <= 2 * clip_norm * (1 + 1e-14)
+
+
+def test_numpys_side_does_without_torch():
+    program = "import sys, dpfl.mechanisms.clipping; print('torch' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+    )

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from dpfl.cli import app
 from dpfl.errors import InputError
-from dpfl.grid import configuration
+from dpfl.grid import configuration, expansion
 from dpfl.pipeline import plan
 from dpfl.pipeline.cost import table
 
@@ -42,7 +42,7 @@ def test_a_plan_names_jobs_hours_memory_and_time(folder):
 def test_finished_sweeps_are_not_planned_again_and_a_gpu_is_counted(folder):
     resolved = configuration.resolve({"papers": ["bhaskar2025"], "training": {"device": "cuda"}})
     first = "\n".join(plan.lines(resolved, plan.place("default", 1, "cuda"), table()))
-    name = next(each.name for each in plan.grid.expand(resolved))
+    name = next(each.name for each in expansion.expand(resolved))
     path = folder / "results/demo/runs/bhaskar2025" / f"{name}.csv.gz"
     path.parent.mkdir(parents=True)
     path.touch()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.algorithms.projected_sgd import ProjectedHyperparameters
-from dpfl.engine.batches import _draws
+from dpfl.engine.batches import batch_and_noise
 from dpfl.mechanisms.projection import project
 from dpfl.models.glm import Array, FactoredRecords, Loss, clipped_gradient_sums
 from dpfl.randomness import generator
@@ -45,7 +45,9 @@ def fedavg(
     for round in range(passes):
         weights[:] = server[:, None]
         for place in range(own // size):
-            drawn = [[_draws(seed, c, round, place, own, size, features) for c in range(clients)] for seed in seeds]
+            drawn = [
+                [batch_and_noise(seed, c, round, place, own, size, features) for c in range(clients)] for seed in seeds
+            ]
             rows = np.array([[held[s, c][drawn[s][c][0]] for c in range(clients)] for s in range(len(seeds))])
             noise = np.array([[each[1] for each in line] for line in drawn])
             clipped_gradient_sums(loss, weights, records[(rows,)], clip_norm, lengths, out=step)

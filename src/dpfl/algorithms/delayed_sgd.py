@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.algorithms.projected_sgd import ProjectedHyperparameters
-from dpfl.engine.batches import _draws
+from dpfl.engine.batches import batch_and_noise
 from dpfl.mechanisms.projection import project
 from dpfl.models.glm import Array, FactoredRecords, Loss, clipped_gradient_sums
 from dpfl.randomness import generator
@@ -46,7 +46,9 @@ def delayed_sgd(
         for place in range(clients):
             back = np.minimum(delays[:, place], len(past) - 1)
             stale = np.stack([past[-1 - b][s] for s, b in enumerate(back)])
-            drawn = [_draws(seed, orders[s, place], turn, 0, own, size, features) for s, seed in enumerate(seeds)]
+            drawn = [
+                batch_and_noise(seed, orders[s, place], turn, 0, own, size, features) for s, seed in enumerate(seeds)
+            ]
             rows = np.stack([held[s, orders[s, place]][drawn[s][0]] for s in range(len(seeds))])
             clipped_gradient_sums(loss, stale, records[(rows,)], clip_norm, lengths, out=step)
             step /= size

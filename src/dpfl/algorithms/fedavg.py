@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpfl.accounting.samplers import Sampling
-from dpfl.engine.batches import epoch_batches, expected_batch_size, steps_per_epoch
+from dpfl.engine.batches import BatchSampler
 from dpfl.engine.evaluation import accuracy_pct
 from dpfl.engine.model_distances import distances, references
 from dpfl.engine.parameter_vector import aligned
@@ -77,7 +76,8 @@ class State:
 class FederatedAveraging:
     """bhaskar2025, Algorithm 1, for many variants at once; every client takes part in every round.
 
-    `shares[client]`: indices of its records in `train` (inputs, labels), as many as it likes; `test` likewise.
+    `shares[client]`: indices of its records in `train` (inputs, labels); `test` likewise. `samplers[client]` draws its
+    batches, from no more records than are public.
     `initial` (clients, parameters): each client's model before the first round; later rounds start at the plain mean
     over clients, whatever their sizes, with no momentum. The noise multipliers of `variants` have shape
     (clients, variants). Variants share batches and base noise, and the epochs before their first difference: as long as
@@ -96,8 +96,7 @@ class FederatedAveraging:
     initial: Tensor
     train: tuple[Tensor, Tensor]
     test: tuple[Tensor, Tensor]
-    batch_size: int
-    sampling: Sampling
+    samplers: tuple[BatchSampler, ...]
     learning_rate: float
     momentum: float
     seed: int
@@ -171,18 +170,13 @@ class FederatedAveraging:
         clients = range(len(self.shares))
         if self.train[0].device.type == "cpu":
             return [[client] for client in clients]
-        steps = [steps_per_epoch(len(share), self.batch_size) for share in self.shares]
-        return [list(block) for _, block in itertools.groupby(clients, key=steps.__getitem__)]
+        return [list(block) for _, block in itertools.groupby(clients, lambda c: self.samplers[c].steps_per_epoch)]
 
     def _epoch(self, state: State, clients: list[int], chosen: list[int]) -> None:
         """Train the chosen variants of some clients through one epoch."""
         here = slice(clients[0], clients[-1] + 1)
         weights, velocity = aligned(state.weights[here, chosen]), state.velocity[here, chosen]
-        shares = [self.shares[client] for client in clients]
-        batches = [
-            [share[rows] for rows in self._rows(len(share), client, state.epoch)]
-            for share, client in zip(shares, clients, strict=True)
-        ]
+        batches = [self._batches(client, state.epoch) for client in clients]
 
         def noise(group: int, step: int) -> Tensor:
             address = {"seed": self.seed, "client": clients[group], "epoch": state.epoch, "step": step}
@@ -192,10 +186,12 @@ class FederatedAveraging:
             self.variants.clip_norms[chosen], self.variants.noise_multipliers[here, chosen]
         )
         sgd = SGD(self.gradients, variants, self.learning_rate, self.momentum)
-        expected = [expected_batch_size(len(share), self.batch_size) for share in shares]
-        sgd.epoch(weights, velocity, self.train, batches, expected, noise)
+        divisors = [self.samplers[client].divisor for client in clients]
+        sgd.epoch(weights, velocity, self.train, batches, divisors, noise)
         state.weights[here, chosen], state.velocity[here, chosen] = weights, velocity
 
-    def _rows(self, records: int, client: int, epoch: int) -> list[NDArray[np.int64]]:
-        """The batches of one client's epoch."""
-        return epoch_batches(records, self.batch_size, self.sampling, seed=self.seed, client=client, epoch=epoch)
+    def _batches(self, client: int, epoch: int) -> list[NDArray[np.int64]]:
+        """Return the batches of one client's epoch, as indices into `train`."""
+        share = self.shares[client]
+        drawn = self.samplers[client].epoch(epoch, seed=self.seed, client=client, records=len(share))
+        return [share[rows] for rows in drawn]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dpfl.engine.federated_rounds import Hyperparameters, Protocol, Trials, draw_round, mean_of_last
+from dpfl.mechanisms.clipping import clip_lengths
 from dpfl.mechanisms.projection import project
 from dpfl.models.glm import Array, FactoredRecords, Loss
 
@@ -74,7 +75,7 @@ def block_movement(
             score = score - pulls
         length = loss.slope(score * norms[..., k, :], targets[..., k, :])
         length *= norms[..., k, :]
-        np.clip(length, -points.clip_norm, points.clip_norm, out=lengths[..., k, :])
+        clip_lengths(length, points.clip_norm, out=lengths[..., k, :])
     moved = np.einsum("...nd,...nm->...dm", direction, lengths)
     moved += noise.sum(axis=-2)[..., None] * points.noise_std
     moved *= points.step_size

@@ -16,6 +16,7 @@ from dpfl.engine.federated_rounds import (
     draw_round,
     mean_of_last,
 )
+from dpfl.mechanisms.clipping import clip_factors
 from dpfl.mechanisms.projection import project
 from dpfl.models.glm import Array, FactoredRecords, clipped_gradient_sums
 
@@ -72,7 +73,7 @@ class NoisyGradients:
         means = clipped_gradient_sums(loss, weights[:, :, None], drawn.records, unclipped, self._lengths, self._sums)
         means /= size
         norms = np.linalg.norm(means, axis=-2, keepdims=True)
-        means /= np.maximum(1.0, norms / self.points.clip_norm)
+        means *= clip_factors(norms, self.points.clip_norm)
         return means.sum(axis=2)
 
 

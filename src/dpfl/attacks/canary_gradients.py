@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.engine.batches import epoch_batches, expected_batch_size
+from dpfl.engine.batches import BatchSampler
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.linear_gradients import LinearGradients
 from dpfl.engine.per_record_gradients import Batch, GradientRule, StackedGradients
@@ -87,14 +87,13 @@ def image_scores(run: ClientRun, inputs: Tensor, labels: Tensor, classes: int, i
     sgd = SGD(StackedGradients(rule, padded[0], 2**30), variants, run.learning_rate, run.momentum)
     size = (features + canaries + 1) * classes
     weights, velocity = torch.zeros(1, count, size), torch.zeros(1, count, size)
-    everybody = records + canaries
+    sampler = BatchSampler(run.sampling, run.batch_size, records + canaries)
     for epoch in range(1, run.epochs + 1):
-        batches = epoch_batches(everybody, run.batch_size, run.sampling, seed=run.seed, client=0, epoch=epoch)
+        batches = sampler.epoch(epoch, seed=run.seed, client=0)
 
         def noise(group: int, step: int, epoch: int = epoch) -> Tensor:
             address = {"seed": run.seed, "client": 0, "epoch": epoch, "step": step}
             return base_noise(size, **address, dtype=weights.dtype, device=weights.device)
 
-        expected = expected_batch_size(everybody, run.batch_size)
-        sgd.epoch(weights, velocity, (padded, told), [batches], [expected], noise)
+        sgd.epoch(weights, velocity, (padded, told), [batches], [sampler.divisor], noise)
     return -weights[0, :, features : features + canaries].numpy().astype(np.float64)

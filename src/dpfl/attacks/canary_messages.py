@@ -1,15 +1,15 @@
-"""Attack on messages of minibatch sgd: numpy, no torch."""
+"""Attack the messages of noisy minibatch SGD with canaries."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.accounting.samplers import Sampling
+from dpfl.algorithms.minibatch_sgd import minibatch_sgd
 from dpfl.engine.federated_rounds import Clipping, Hyperparameters, Participation, Protocol, Trials
 from dpfl.models.glm import Square
 
@@ -31,9 +31,7 @@ class MessageRun:
     seed: int
 
 
-def message_scores(
-    run: MessageRun, x: NDArray, y: NDArray, included: NDArray, iterates: Callable[..., Iterator[NDArray]]
-) -> NDArray:
+def message_scores(run: MessageRun, x: NDArray, y: NDArray, included: NDArray) -> NDArray:
     """Run noisy minibatch SGD for linear regression on one client; return the scores, (noises, canaries).
 
     x (records, features), y (records,): the client's records; canaries come on top, each with an input of its own. A
@@ -59,7 +57,7 @@ def message_scores(
     shift = _pull(run, canaries / len(targets)) / np.maximum(points.noise_std, 1e-12)[:, None]
     drawn = run.batch_size / len(targets)
     scores, before = np.zeros((count, canaries)), np.zeros((count, canaries))
-    for weights in iterates(trials, points, protocol):
+    for weights in minibatch_sgd(trials, points, protocol):
         here = weights[0, 0, features:, :].T.copy()
         seen = (here - before) / (_STEP_SIZE * np.maximum(points.noise_std, 1e-12)[:, None])
         scores += _log_law(seen, shift, drawn) - _log_law(seen, -shift, drawn)

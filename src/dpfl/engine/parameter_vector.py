@@ -52,7 +52,7 @@ class ParameterVector:
 def _faults(module: nn.Module) -> list[str]:
     """Return what keeps a module from being trained record by record in a stack."""
     layers = list(module.named_modules())
-    mixing, random = nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd
+    mixing = nn.modules.batchnorm._BatchNorm
     return [
         *(f"{name or 'it'} mixes the records of a batch" for name, each in layers if isinstance(each, mixing)),
         *(f"has the buffer {name}, which training would have to keep" for name, _ in module.named_buffers()),
@@ -60,9 +60,17 @@ def _faults(module: nn.Module) -> list[str]:
         *(
             f"{name or 'it'} draws at random, unaddressed"
             for name, each in layers
-            if isinstance(each, random) and each.training and each.p > 0
+            if each.training and _draws_at_random(each)
         ),
     ]
+
+
+def _draws_at_random(layer: nn.Module) -> bool:
+    """Return whether a layer, while it trains, reads torch's own generator: its draws would have no address."""
+    if isinstance(layer, nn.RReLU | nn.FractionalMaxPool2d | nn.FractionalMaxPool3d):
+        return True
+    probability = layer.p if isinstance(layer, nn.modules.dropout._DropoutNd) else getattr(layer, "dropout", 0.0)
+    return isinstance(probability, float | int) and probability > 0
 
 
 def aligned(flat: Tensor) -> Tensor:

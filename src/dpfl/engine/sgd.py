@@ -37,15 +37,17 @@ class StackedHyperparameters:
 
 @dataclass(frozen=True)
 class SGD:
-    """Stacked DP-SGD as Opacus does it: noise on the clipped sum, then a division by the expected batch size.
+    """Stacked DP-SGD: noise on the clipped sum, then a division by a constant.
 
     Update of every parameter w with momentum m: m <- momentum * m + g, w <- w - learning_rate * m, with
-    g = (sum of clipped gradients + sigma C z) / expected batch size for variants that clip, z standard normal, and the
-    mean gradient of the batch for plain ones (0 for an empty batch).
+    g = (sum of clipped gradients + noise_multiplier * C * z) / divisor for variants that clip, z standard normal, and
+    the mean gradient of the batch for plain ones (0 for an empty batch). Source: Abadi et al. 2016 (abadi2016),
+    Algorithm 1, with momentum.
 
-    Formal guarantee: one step is a Gaussian mechanism with noise multiplier sigma on the batch (dpfl.mechanisms), an
-    empty batch included: it moves the weights by noise alone. What the steps compose to depends on the sampling of the
-    batches (dpfl.accounting.dpsgd).
+    Formal guarantee: for variants that clip, one step is a Gaussian mechanism with that noise multiplier on the batch
+    (dpfl.mechanisms), an empty batch included, which moves the weights by noise alone, provided that the divisor is a
+    constant of the setting (dpfl.engine.batches.BatchSampler.divisor). What the steps compose to depends on the sampler
+    (dpfl.accounting).
     """
 
     gradients: StackedGradients
@@ -59,16 +61,16 @@ class SGD:
         velocity: Tensor,
         data: tuple[Tensor, Tensor],
         batches: list[list[NDArray[np.int64]]],
-        expected: list[int],
+        divisors: list[int],
         noise: Callable[[int, int], Tensor],
     ) -> None:
         """Train `weights` and `velocity`, (groups, variants, parameters), in place through one epoch.
 
         `data`: inputs (records, ...) and labels (records,). `batches[group][step]`: indices into them, the same number
-        of steps in every group. `expected`: each group's expected batch size. `noise(group, step)`: standard normal
+        of steps in every group. `divisors`: a constant a group. `noise(group, step)`: standard normal
         draws (parameters,), asked for only where a variant needs them.
         """
-        denominators = torch.tensor(expected, dtype=weights.dtype, device=weights.device)[:, None]
+        denominators = torch.tensor(divisors, dtype=weights.dtype, device=weights.device)[:, None]
         scales = self.variants.noise_scales.to(weights.dtype)[..., None]
         noisy = bool((scales > 0).any())
         for step in range(len(batches[0])):

@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms.minibatch_sgd import minibatch_sgd
 from dpfl.attacks.canary_gradients import ClientRun, image_scores
 from dpfl.attacks.canary_messages import MessageRun, message_scores
 from dpfl.attacks.one_run import coins, epsilon_lower_bound, right_guesses
@@ -123,7 +122,7 @@ def _message_scores(
             int(settings["rounds"]), batch, Sampling(settings["sampling"]), Clipping(settings["clipping"]), clip,
             tuple(calibration["noise_multiplier"] * clip / batch), clients * seed + client,
         )  # fmt: skip
-        scores.append(message_scores(run, trial.train_x[rows], trial.train_y[rows], own, minibatch_sgd))
+        scores.append(message_scores(run, trial.train_x[rows], trial.train_y[rows], own))
     return np.concatenate(scores, axis=1)
 
 

@@ -1,20 +1,37 @@
-"""Per-record clipping: bounds what one record adds to a sum of gradients."""
+"""Clip what one record adds to a sum: the one rule, for torch tensors and numpy arrays."""
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING, TypeVar
 
-STABILISER = 1e-6  # Opacus adds it to the norm, so a clipped gradient stays strictly inside the ball
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = NDArray[np.float64]
+Norms = TypeVar("Norms", "Tensor", Array)
 
 
-def clip_factors(norms: Tensor, clip_norm: Tensor | float) -> Tensor:
-    """Return the factor, in (0, 1], by which each record's gradient is scaled: min(1, C/(norm + 1e-6)).
+def clip_factors(norms: Norms, clip_norm: Norms | float) -> Norms:
+    """Return the factor, in (0, 1], by which each vector is scaled: 1 / max(1, norm / C).
 
-    `norms` are Euclidean norms over the whole parameter vector, any shape; `clip_norm` C > 0 broadcasts to it, and
-    infinity means no clipping (every factor is exactly 1). Source: Abadi et al. 2016, Algorithm 1, in Opacus's form.
+    `norms` >= 0 are Euclidean norms over all coordinates, any shape, a tensor or an array; `clip_norm` C > 0 broadcasts
+    to it, and infinity means no clipping: every factor is exactly 1. Source: Abadi et al. 2016 (abadi2016), Algorithm
+    1. Opacus divides C by norm + 1e-6 instead, which shrinks vectors near the ball's surface a little more.
 
-    Formal guarantee: scaled gradients have norm at most C (up to rounding), so adding or removing one record moves
-    their sum by at most C, and replacing one by at most 2C. A zero gradient stays zero; nan gives nan; an infinite norm
-    gives 0, and so nan for the entries that are infinite: the run is then seen to have diverged.
+    Formal guarantee: a scaled vector has norm min(norm, C), up to rounding, so adding or removing one moves a sum by at
+    most C, and replacing one by at most 2C. A zero vector stays zero, and a vector in the ball keeps every bit. nan
+    gives nan; an infinite norm gives 0, and so nan for the entries that are infinite: divergence stays visible.
     """
-    return (clip_norm / (norms + STABILISER)).clamp(max=1.0)
+    return 1.0 / (norms / clip_norm).clip(1.0)
+
+
+def clip_lengths(lengths: Array, clip_norm: Array | float, out: Array | None = None) -> Array:
+    """Return signed lengths along unit vectors, clipped as `clip_factors` clips norms: to [-C, C].
+
+    `clip_norm` C > 0 broadcasts to `lengths`, inf clips nothing; `out`, if given, receives the result and may be
+    `lengths` itself. Formal guarantee: as `clip_factors`, for the vectors that the lengths stand for.
+    """
+    return np.clip(lengths, -clip_norm, clip_norm, out=out)

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from dpfl.mechanisms.clipping import clip_lengths
+
 Array = NDArray[np.float64]
 
 
@@ -156,5 +158,5 @@ def clipped_gradient_sums(
     np.einsum("...nd,...dm->...nm", records.direction, weights, out=lengths)
     np.multiply(lengths, norms, out=lengths)
     np.multiply(loss.slope(lengths, records.targets[..., None]), norms, out=lengths)
-    np.clip(lengths, -clip_norm, clip_norm, out=lengths)
+    clip_lengths(lengths, clip_norm, out=lengths)
     return np.einsum("...nd,...nm->...dm", records.direction, lengths, out=out)

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from dpfl.data.datasets import CLASSES, COEFFICIENTS, COLOUR, GREY, SUBSAMPLING
 from dpfl.errors import InputError
-from dpfl.randomness import torch_seed
+from dpfl.models.initial_weights import initialised
 
 
 class ImageModel(StrEnum):
@@ -104,7 +104,7 @@ def build(
 ) -> nn.Module:
     """Return the trained part of `model` for images of that shape, at the initial weights of (`seed`, `client`).
 
-    The module maps prepared inputs (n, ...) to logits (n, 10). Initial weights follow torch's defaults.
+    The module maps prepared inputs (n, ...) to logits (n, 10). Initial weights: dpfl.models.initial_weights.
     `tempered_sigmoid`: scale, inverse temperature and offset of the activation, where the model has a bounded one.
     Pooling stands before the activation: both are monotone, so the order changes no value, only the cost.
     Raises InputError for another shape than (1, 28, 28) and (3, 32, 32), and for a sigmoid that does not rise.
@@ -118,11 +118,9 @@ def build(
     activation: Callable[[], nn.Module] = functools.partial(TemperedSigmoid, *tempered_sigmoid)
     if model is ImageModel.CNN_RELU or tempered_sigmoid == TANH:
         activation = nn.ReLU if model is ImageModel.CNN_RELU else nn.Tanh
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(torch_seed(seed, "initial_model", client))
-        if model is ImageModel.SCATTER_LINEAR:
-            return _linear(image_shape)
-        return build_layers[tuple(image_shape)](activation)
+    if model is ImageModel.SCATTER_LINEAR:
+        return initialised(functools.partial(_linear, image_shape), seed, client)
+    return initialised(functools.partial(build_layers[tuple(image_shape)], activation), seed, client)
 
 
 def prepare(model: ImageModel, inputs: Tensor, normalisation: Normalisation = Normalisation.CHANNEL) -> Tensor:

@@ -21,6 +21,7 @@ from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.mechanisms.noise import base_noise
 from dpfl.models.image_models import ImageModel, build
 from dpfl.pipeline.cost import BASE_MB, UnitCost
+from dpfl.randomness import generator
 
 KINDS = tuple(f"fedavg_images/{model}/{colour}" for model in ImageModel for colour in ("grey", "colour"))
 BATCH = 64
@@ -57,7 +58,8 @@ def stacked_step(kind: str, models: int, device: torch.device) -> Callable[[], N
     shape = GREY if colour == "grey" else COLOUR
     channels, height, width = shape
     reads = (81 * channels, height // 4, width // 4) if ImageModel(model).reads_features else shape
-    inputs = torch.randn(8 * BATCH, *reads, generator=torch.Generator().manual_seed(0)).to(device)
+    drawn = generator(0, "preparation").standard_normal((8 * BATCH, *reads), dtype=np.float32)
+    inputs = torch.from_numpy(drawn).to(device)
     labels = (torch.arange(8 * BATCH) % 10).to(device)
     module = build(ImageModel(model), shape, seed=0).to(device)
     layout = ParameterVector.of(module)

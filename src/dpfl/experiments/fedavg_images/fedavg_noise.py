@@ -15,7 +15,7 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import BallsInBins, Poisson, Sampling, ShuffledEpochs
 from dpfl.data.partition import random_shares
-from dpfl.engine.batches import steps_per_epoch
+from dpfl.engine.batches import BatchSampler
 from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings
 from dpfl.grid.sweep import Sweep
 
@@ -26,9 +26,9 @@ def calibrate(sweep: Sweep, description: dict[str, Any]) -> pd.DataFrame:
     """Return the noise and the privacy statement of each cell of `sweep`: a row a cell, in order.
 
     Columns: the cell's (FedavgCell.columns), noise_multiplier (0 without privacy), privacy_*. The noise meets the
-    cell's epsilon, which is the claim, by the accountant of the settings, for Poisson samples at rate B/n over all
-    epochs; what is proven and refuted of the batches that are really drawn is the statement's. A client's number of
-    records n is public, so neighbours differ in one record's contribution (zero_out), and sampling rate and divisor
+    cell's epsilon, which is the claim, by the accountant of the settings, for Poisson samples at rate 1/ceil(n/B) over
+    all epochs; the statement says what is proven and refuted for the batches that are really drawn. A client's number
+    of records n is public, so neighbours differ in one record's contribution (zero_out), and sampling rate and divisor
     are the same for both. Where clients differ in size each has the noise that meets the budget at its own rate and
     number of steps: privacy_noise_multiplier_by_client (JSON list, else empty), and all the rest is the smallest
     client's. `description` is the dataset's, for its number of training records.
@@ -52,8 +52,9 @@ def _noise_multiplier(settings: FedavgSettings, cell: FedavgCell, records: int) 
     """Return the noise of a client with `records` records; 0 without privacy."""
     if not cell.private:
         return 0.0
-    poisson = {"sample_rate": min(1.0, settings.batch_size / records), "delta": settings.delta}
-    steps = sum(cell.local_epochs) * steps_per_epoch(records, settings.batch_size)
+    batches = BatchSampler(Sampling.POISSON, settings.batch_size, records)
+    poisson = {"sample_rate": batches.sample_rate, "delta": settings.delta}
+    steps = sum(cell.local_epochs) * batches.steps_per_epoch
     return _calibrated(cell.epsilon, steps, settings.accountant.value, **poisson)
 
 
@@ -68,27 +69,27 @@ def _statement(
     settings: FedavgSettings, cell: FedavgCell, sizes: list[int], records: int, noise_multiplier: float
 ) -> PrivacyStatement:
     """Return the statement of a client with `records` records."""
-    steps = steps_per_epoch(records, settings.batch_size)
+    batches = BatchSampler(cell.sampling(settings), settings.batch_size, records)
     return PrivacyStatement.of(
         Gaussian(),
-        _sampler(cell.sampling(settings), records, settings.batch_size),
+        _sampler(batches),
         neighbouring=Neighbouring.ZERO_OUT,
         records=records,
         clip_norm=settings.clip_norm if cell.clips else math.inf,
         noise_multiplier=noise_multiplier,
-        steps=sum(cell.local_epochs) * steps,
+        steps=sum(cell.local_epochs) * batches.steps_per_epoch,
         delta=settings.delta,
         note=_note(settings, sizes),
     )
 
 
-def _sampler(sampling: Sampling, records: int, batch_size: int) -> Sampler:
-    """Return how a client with `records` records draws batches of `batch_size`, on average."""
-    if sampling is Sampling.POISSON:
-        return Poisson(min(1.0, batch_size / records))
-    if sampling is Sampling.BALLS_IN_BINS:
-        return BallsInBins(steps_per_epoch(records, batch_size))
-    return ShuffledEpochs(batch_size, records)
+def _sampler(batches: BatchSampler) -> Sampler:
+    """Return what an accountant knows of how batches are drawn."""
+    if batches.sampling is Sampling.POISSON:
+        return Poisson(batches.sample_rate)
+    if batches.sampling is Sampling.BALLS_IN_BINS:
+        return BallsInBins(batches.steps_per_epoch)
+    return ShuffledEpochs(batches.batch_size, batches.public_records)
 
 
 def _note(settings: FedavgSettings, sizes: list[int]) -> str:

@@ -20,6 +20,7 @@ from dpfl.algorithms.fedavg import FederatedAveraging, Schedule, State
 from dpfl.data.loading import ImageData, load_images
 from dpfl.data.partition import random_shares
 from dpfl.engine import checkpoints
+from dpfl.engine.batches import BatchSampler
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.model_distances import NOISELESS, UNCLIPPED_NOISELESS
 from dpfl.engine.network_gradients import gradient_rule
@@ -181,8 +182,7 @@ def _federation(
         initial=initial.expand(settings.clients, -1).to(settings.device),
         train=inputs["train"],
         test=inputs["test"],
-        batch_size=settings.batch_size,
-        sampling=stack.sampling,
+        samplers=tuple(BatchSampler(stack.sampling, settings.batch_size, len(share)) for share in shares),
         learning_rate=settings.learning_rate,
         momentum=settings.momentum,
         seed=seed,

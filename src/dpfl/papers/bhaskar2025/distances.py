@@ -9,9 +9,10 @@ from functools import cache
 import pandas as pd
 from scipy.special import gammaln
 
+from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
 from dpfl.data.datasets import COLOUR, GREY
-from dpfl.engine.batches import expected_batch_size, steps_per_epoch
+from dpfl.engine.batches import BatchSampler
 from dpfl.models.image_models import build, image_model
 from dpfl.papers.bhaskar2025.published_cells import all_runs, each_once, interval_half_width, with_settings
 from dpfl.reporting.results import Results
@@ -44,9 +45,9 @@ def drift_bound(
     is divided by here, so a pass counts records / L steps for the gradients. Infinite where the noise-free run does
     not clip.
     """
-    steps, divisor = steps_per_epoch(records, batch_size), expected_batch_size(records, batch_size)
-    gradients = 2 * clip_norm * records / divisor
-    noise = steps * noise_multiplier * clip_norm * noise_norm(parameters) / divisor
+    sampler = BatchSampler(Sampling.SHUFFLED, batch_size, records)
+    gradients = 2 * clip_norm * records / sampler.divisor
+    noise = sampler.steps_per_epoch * noise_multiplier * clip_norm * noise_norm(parameters) / sampler.divisor
     return epochs * learning_rate * (gradients + noise)
 
 

@@ -11,8 +11,9 @@ import pandas as pd
 from scipy import stats
 
 from dpfl.accounting import dpsgd
+from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
-from dpfl.engine.batches import steps_per_epoch
+from dpfl.engine.batches import BatchSampler
 from dpfl.reporting.tables import TableLayout
 
 TRAINING_RECORDS = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000}
@@ -43,8 +44,10 @@ class Holders:
 def training(dataset: str, epsilon: float) -> Training:
     """Return a client's training on its share of `dataset`, calibrated as the runs of Table 5 are."""
     given, (local_epochs, rounds) = load("bhaskar2025").settings, load("bhaskar2025").tables["table_5"]["split"]
-    steps = steps_per_epoch(round(given["client_share"] * TRAINING_RECORDS[dataset]), given["batch_size"])
-    run = {"sample_rate": 1 / steps, "steps": local_epochs * rounds * steps, "delta": given["delta"]}
+    records = round(given["client_share"] * TRAINING_RECORDS[dataset])
+    sampler = BatchSampler(Sampling(given["sampling"]), given["batch_size"], records)
+    steps = local_epochs * rounds * sampler.steps_per_epoch
+    run = {"sample_rate": sampler.sample_rate, "steps": steps, "delta": given["delta"]}
     sigma = dpsgd.noise_multiplier(target_epsilon=epsilon, accountant=given["accountant"], **run)
     return Training(noise_multiplier=float(sigma), **run)
 

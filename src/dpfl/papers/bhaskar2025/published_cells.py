@@ -98,8 +98,8 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     runs), sd_pct, local_accuracy_pct (the clients' own models before the last average; nan where not measured),
     interval_pct (half-width of the 95 % interval by Student's t; nan below two runs), difference_pct (ours minus
     published; nan for stand-in data, which are not comparable), prediction_pct and prediction (see
-    `prediction_half_width`, `predicted`), noise_multiplier, delta, epsilon_proven, epsilon_refuted, sampling; in Tables 2
-    to 4 over_first_pct and over_first_interval_pct (mean advantage over (1, 20) on the seeds that both ran,
+    `prediction_half_width`, `predicted`), noise_multiplier, delta, epsilon_proven, epsilon_refuted, sampling; in
+    Tables 2 to 4 over_first_pct and over_first_interval_pct (mean advantage over (1, 20) on the seeds that both ran,
     and half-width).
     """
     published = published_cells().query("table == @table")

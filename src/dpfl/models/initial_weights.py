@@ -1,0 +1,34 @@
+"""Initial weights of modules, drawn from an address instead of torch's global generator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from dpfl.randomness import generator
+
+
+def initialised(build: Callable[[], nn.Module], seed: int, client: int = 0) -> nn.Module:
+    """Return the module that `build` makes, its weights drawn by the address (seed, "initial_model", client).
+
+    Dense and convolutional layers, in order: weight and bias uniform on (-1/sqrt(f), 1/sqrt(f)) with f the inputs of
+    an output, torch's default law. torch's global generator is neither read nor changed. Raises ValueError for a module
+    with other parameters. Source: torch's documentation of Linear and Conv2d.
+    """
+    with torch.device("meta"):
+        module = build()
+    module = module.to_empty(device="cpu")
+    draw = generator(seed, "initial_model", client)
+    for layer in module.modules():
+        own = dict(layer.named_parameters(recurse=False))
+        if own and not isinstance(layer, nn.Linear | nn.Conv2d):
+            raise ValueError(f"build: {type(layer).__name__} has parameters; only Linear and Conv2d are drawn here")
+        for parameter in own.values():
+            bound = 1 / math.sqrt(layer.weight[0].numel())
+            drawn = draw.uniform(-bound, bound, size=tuple(parameter.shape))
+            with torch.no_grad():
+                parameter.copy_(torch.from_numpy(drawn))
+    return module

@@ -144,12 +144,11 @@ class Laplace:
     def guarantee(
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
-        """Return the closed form of one noisy number (asoodeh2020, inverse of eq. (9)); exact."""
-        if not (isinstance(sampler, ShuffledEpochs) and _one_epoch(sampler, steps)):
+        """Return the closed form of one noisy number (asoodeh2020, inverse of eq. (9)), the order of records known."""
+        if not isinstance(sampler, ShuffledEpochs) or _uses(sampler, steps) > 1:
             return _nothing("Laplace noise is accounted for in one pass")
         shift = MOVES[neighbouring] * math.sqrt(2.0) / noise_multiplier
-        exact = max(0.0, shift + 2.0 * math.log1p(-delta))
-        return Guarantee(exact, exact, "closed form", "closed form")
+        return Guarantee(max(0.0, shift + 2.0 * math.log1p(-delta)), 0.0, "closed form of one step", "nothing")
 
     def __str__(self) -> str:
         return "Laplace"
@@ -214,9 +213,11 @@ def _closed_form(noise_multiplier: float, move: float, steps: int, delta: float)
     return float(gaussian_dp.epsilon(delta, move * math.sqrt(steps) / noise_multiplier))
 
 
-def _one_epoch(sampler: ShuffledEpochs, steps: int) -> bool:
-    """Return whether no record is in two steps."""
-    return steps * sampler.batch_size <= sampler.records
+def _uses(sampler: ShuffledEpochs | BallsInBins, steps: int) -> int:
+    """Return in how many steps a record is at most: once an epoch."""
+    if isinstance(sampler, BallsInBins):
+        return -(-steps // sampler.steps_per_epoch)
+    return -(-steps // -(-sampler.records // sampler.batch_size))
 
 
 @cache
@@ -228,9 +229,10 @@ def _gaussian(
     if isinstance(sampler, FullBatch):
         exact = _closed_form(noise_multiplier, move, steps, delta)
         return Guarantee(exact, exact, "closed form", "closed form")
-    if isinstance(sampler, ShuffledEpochs) and _one_epoch(sampler, steps):
-        exact = _closed_form(noise_multiplier, move, 1, delta)
-        return Guarantee(exact, exact, "closed form of one step", "closed form of one step")
+    if isinstance(sampler, ShuffledEpochs | BallsInBins) and neighbouring is not Neighbouring.ADD_OR_REMOVE:
+        # Each epoch one step reads the record, and the noise of the others does not depend on it.
+        spent = _closed_form(noise_multiplier, move, _uses(sampler, steps), delta)
+        return Guarantee(spent, 0.0, "closed form of one step an epoch", "nothing")
     if isinstance(sampler, FixedBatches | WithReplacement) and neighbouring is Neighbouring.REPLACE_ONE:
         run = {"batch_size": sampler.batch_size, "records": sampler.records, "steps": steps, "delta": delta}
         spent = float(isrl_dp.epsilon(noise_multiplier=noise_multiplier, sampling=sampling_of(sampler), **run))

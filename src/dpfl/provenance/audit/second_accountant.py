@@ -156,9 +156,10 @@ def _gaussian(stated: StatedPrivacy, run: dict[str, Any], move: float) -> Epsilo
         return poisson(**run, **rate)
     if sampler == "FullBatch" or (sampler == "FixedBatches" and stated.sample_rate >= 1):
         return independent_epsilon.gaussian(**run, move=move)
-    if sampler == "ShuffledEpochs" and stated.steps * stated.sample_rate <= 1 + 1e-9:
-        # No record is in two messages: what is spent is one message.
-        return independent_epsilon.gaussian(**{**run, "steps": 1}, move=move)
+    if sampler in ("ShuffledEpochs", "BallsInBins") and stated.neighbouring != Neighbouring.ADD_OR_REMOVE:
+        # A record is in one message an epoch: what is spent is at most as many messages.
+        epochs = math.ceil(stated.steps / math.ceil(round(1 / stated.sample_rate, 9)))
+        return independent_epsilon.gaussian(**{**run, "steps": epochs}, move=move)
     if replaces and sampler in _REPLACED:
         return independent_epsilon.sampled_replacement(**run, **_sizes(stated), replaced=_REPLACED[sampler])
     return None

@@ -14,13 +14,15 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Protocol
 
-from dpfl.accounting import dpsgd, gaussian_dp, isrl_dp
+from dpfl.accounting import gaussian_dp, isrl_dp
+from dpfl.accounting.guarantees import Guarantee, guarantee
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import (
     BallsInBins,
     FixedBatches,
     FullBatch,
     Poisson,
+    Sampler,
     Sampling,
     ShuffledEpochs,
     WithReplacement,
@@ -28,22 +30,8 @@ from dpfl.accounting.samplers import (
 from dpfl.accounting.shuffling import gaussian_rounds
 from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon
 
-Sampler = Poisson | FixedBatches | WithReplacement | ShuffledEpochs | BallsInBins | FullBatch
 MOVES = {Neighbouring.ADD_OR_REMOVE: 1.0, Neighbouring.ZERO_OUT: 1.0, Neighbouring.REPLACE_ONE: 2.0}
 """By how many norm bounds a sum moves from a data set to its neighbour, which has the same batches."""
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """Where the least epsilon at a delta lies: at most `upper`, proven by `upper_by`; `lower` or more by `lower_by`.
-
-    `upper` is infinite where nothing is proven, `lower` 0 where nothing is known.
-    """
-
-    upper: float
-    lower: float
-    upper_by: str
-    lower_by: str
 
 
 class Mechanism(Protocol):
@@ -145,7 +133,7 @@ class Laplace:
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
         """Return the closed form of one noisy number (asoodeh2020, inverse of eq. (9)), the order of records known."""
-        if not isinstance(sampler, ShuffledEpochs) or _uses(sampler, steps) > 1:
+        if not isinstance(sampler, ShuffledEpochs) or not _one_epoch(sampler, steps):
             return _nothing("Laplace noise is accounted for in one pass")
         shift = MOVES[neighbouring] * math.sqrt(2.0) / noise_multiplier
         return Guarantee(max(0.0, shift + 2.0 * math.log1p(-delta)), 0.0, "closed form of one step", "nothing")
@@ -213,11 +201,9 @@ def _closed_form(noise_multiplier: float, move: float, steps: int, delta: float)
     return float(gaussian_dp.epsilon(delta, move * math.sqrt(steps) / noise_multiplier))
 
 
-def _uses(sampler: ShuffledEpochs | BallsInBins, steps: int) -> int:
-    """Return in how many steps a record is at most: once an epoch."""
-    if isinstance(sampler, BallsInBins):
-        return -(-steps // sampler.steps_per_epoch)
-    return -(-steps // -(-sampler.records // sampler.batch_size))
+def _one_epoch(sampler: ShuffledEpochs, steps: int) -> bool:
+    """Return whether no record is in two steps."""
+    return steps <= sampler.steps_per_epoch
 
 
 @cache
@@ -229,16 +215,12 @@ def _gaussian(
     if isinstance(sampler, FullBatch):
         exact = _closed_form(noise_multiplier, move, steps, delta)
         return Guarantee(exact, exact, "closed form", "closed form")
-    if isinstance(sampler, ShuffledEpochs | BallsInBins) and neighbouring is not Neighbouring.ADD_OR_REMOVE:
-        # Each epoch one step reads the record, and the noise of the others does not depend on it.
-        spent = _closed_form(noise_multiplier, move, _uses(sampler, steps), delta)
-        return Guarantee(spent, 0.0, "closed form of one step an epoch", "nothing")
+    if isinstance(sampler, ShuffledEpochs) and _one_epoch(sampler, steps):
+        # One step uses the record, which one may be known.
+        return Guarantee(_closed_form(noise_multiplier, move, 1, delta), 0.0, "closed form of one step", "nothing")
     if isinstance(sampler, FixedBatches | WithReplacement) and neighbouring is Neighbouring.REPLACE_ONE:
         run = {"batch_size": sampler.batch_size, "records": sampler.records, "steps": steps, "delta": delta}
         spent = float(isrl_dp.epsilon(noise_multiplier=noise_multiplier, sampling=sampling_of(sampler), **run))
         return Guarantee(spent, 0.0, "composed profile of the sampler's pair", "nothing")
-    if isinstance(sampler, Poisson):
-        run = {"sample_rate": sampler.sample_rate, "steps": steps, "delta": delta}
-        spent = float(dpsgd.epsilon(noise_multiplier=noise_multiplier, neighbouring=neighbouring, **run))
-        return Guarantee(spent, 0.0, "privacy-loss distribution", "nothing")
-    return _nothing(f"no accountant for {sampling_of(sampler)} under {neighbouring}")
+    run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta, "neighbouring": neighbouring}
+    return guarantee(sampler, **run)

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 
 from dpfl.accounting.arguments import integer, member, real
-from dpfl.accounting.mechanism import Guarantee, Mechanism, NoNoise, Sampler, encode, sample_rate, sampling_of
+from dpfl.accounting.guarantees import Guarantee
+from dpfl.accounting.mechanism import Mechanism, NoNoise, encode, sample_rate, sampling_of
 from dpfl.accounting.neighbouring import Neighbouring
-
-
-class Observer(StrEnum):
-    """Whom a guarantee is stated against: what they see."""
-
-    EVERY_STEP = "every_step"
-    """Every noisy step, or message, or model, of a run."""
-    LAST_ITERATE = "last_iterate"
-    """The model that is released, and no other."""
-    ROUND_ENDS = "round_ends"
-    """What a client sends at the end of a round."""
+from dpfl.accounting.observer import Observer
+from dpfl.accounting.samplers import Sampler
 
 
 @dataclass(frozen=True)

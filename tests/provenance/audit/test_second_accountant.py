@@ -32,6 +32,7 @@ def stated(**changes):
 REPLACED = {"sampler": '{"kind": "WithReplacement", "batch_size": 10, "records": 100}', "neighbouring": "replace_one"}
 FIXED = {"sampler": '{"kind": "FixedBatches", "batch_size": 10, "records": 100}', "neighbouring": "replace_one"}
 FULL = {"neighbouring": "replace_one", "sampler": '{"kind": "FullBatch"}', "sample_rate": "1"}
+EPOCHS = {"sampler": '{"kind": "ShuffledEpochs", "batch_size": 10, "records": 100}', "neighbouring": "zero_out"}
 SHUFFLED = {"mechanism": '{"kind": "ShuffledGaussian", "clients": 9, "dimension": 2}'}
 
 
@@ -71,6 +72,8 @@ def test_a_statement_that_cannot_be_followed_is_a_finding(tmp_path):
         (FULL | SHUFFLED, "proven", "the closed forms for trust in the server and in nobody"),
         (REPLACED, "proven", "inversion of the moment generating function"),
         (FIXED | {"sample_rate": "1"}, "proven", "the closed form"),
+        (EPOCHS, "proven", "the closed form"),
+        (EPOCHS | {"sampler": '{"kind": "BallsInBins", "steps_per_epoch": 10}'}, "proven", "the closed form"),
         ({"preparation": "exact_pca"}, "proven", "statistics without noise, no guarantee"),
         ({"noise_multiplier": "0"}, "contraction", "no noise, no guarantee"),
     ],

@@ -13,10 +13,10 @@ from scipy.optimize import brentq
 
 from dpfl.accounting import dpsgd, gaussian_dp
 from dpfl.accounting.arguments import member
-from dpfl.accounting.mechanism import Gaussian, Sampler, Segmented
+from dpfl.accounting.mechanism import Gaussian, Segmented
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
-from dpfl.accounting.samplers import FixedBatches, Poisson, Sampling
+from dpfl.accounting.samplers import FixedBatches, Poisson, Sampler, Sampling
 from dpfl.accounting.tradeoff.segments import Segment, segments_sigma
 from dpfl.errors import InputError
 from dpfl.experiments.async_dpsgd.input_normalisation import InputNormalisation

@@ -14,10 +14,10 @@ from typing import Any
 
 from dpfl.accounting.contraction.federated_release import release_epsilon, release_sigma
 from dpfl.accounting.isrl_dp import composed_sigma
-from dpfl.accounting.mechanism import Gaussian, Sampler, ShuffledGaussian
+from dpfl.accounting.mechanism import Gaussian, ShuffledGaussian
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
-from dpfl.accounting.samplers import FixedBatches, FullBatch, Sampling, ShuffledEpochs
+from dpfl.accounting.samplers import FixedBatches, FullBatch, Sampler, Sampling, ShuffledEpochs
 from dpfl.accounting.shuffling import gaussian_rounds
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ

@@ -10,7 +10,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -159,7 +159,8 @@ def _gaussian(stated: StatedPrivacy, run: dict[str, Any], move: float) -> Epsilo
     if sampler in ("ShuffledEpochs", "BallsInBins") and stated.neighbouring != Neighbouring.ADD_OR_REMOVE:
         # A record is in one message an epoch: what is spent is at most as many messages.
         epochs = math.ceil(stated.steps / math.ceil(round(1 / stated.sample_rate, 9)))
-        return independent_epsilon.gaussian(**{**run, "steps": epochs}, move=move)
+        once = independent_epsilon.gaussian(**{**run, "steps": epochs}, move=move)
+        return once if sampler == "ShuffledEpochs" else replace(once, least=0.0)  # drawn apart, they hide each other
     if replaces and sampler in _REPLACED:
         return independent_epsilon.sampled_replacement(**run, **_sizes(stated), replaced=_REPLACED[sampler])
     return None

@@ -78,12 +78,12 @@ def test_asynchrony_changes_neither_noise_nor_guarantee():
 
 
 @pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
-def test_poisson_batches_are_calibrated_by_dp_accounting(relation):
+def test_poisson_batches_spend_their_budget_as_dp_accounting_says(relation):
     cells = [{"epsilon": 4.0, "sampling": "poisson", "neighbouring": relation}]
     [row] = calibrated(cells).to_dict("records")
     run = {"noise_multiplier": row["noise_multiplier"], "sample_rate": 0.2, "steps": 10, "delta": 1e-5}
-    assert row["privacy_epsilon_proven"] == pytest.approx(dpsgd.epsilon(**run, neighbouring=relation))
-    assert 4.0 * 0.99 <= row["privacy_epsilon_proven"] <= 4.0 * (1 + 1e-6)
+    assert row["privacy_epsilon_proven"] == pytest.approx(dpsgd.epsilon(**run, neighbouring=relation), rel=1e-4)
+    assert 4.0 * (1 - 2e-5) <= row["privacy_epsilon_proven"] <= 4.0
 
 
 def test_a_given_sigma_grows_with_the_batch():

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
-from dpfl.accounting import dpsgd, gaussian_dp
+from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import member
+from dpfl.accounting.guarantees import noise_multiplier
 from dpfl.accounting.mechanism import Gaussian, Segmented
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
@@ -153,7 +153,8 @@ class ClientPrivacy:
             return self.sigma
         if self.sampling is Sampling.FIXED:
             return segments_sigma(partial(self.segments, self.budget), self.epsilon, self.delta)
-        return _poisson_sigma(self.epsilon, self.batch_size / self.records, self.rounds, self.delta, self.neighbouring)
+        run = {"target_epsilon": self.epsilon, "steps": self.rounds, "delta": self.delta}
+        return noise_multiplier(self.sampler, **run, neighbouring=self.neighbouring) / self.sensitivity
 
     def statement(self, sigma: float) -> PrivacyStatement:
         """Return the guarantee of one client's releases for a run with this sigma."""
@@ -196,19 +197,3 @@ def _strategy(name: str, known: Mapping[str, Mapping[str, Any]]) -> Strategy:
     if name not in known:
         raise InputError(f"strategy: {name!r} is unknown, should be one of {', '.join(known)}")
     return Strategy.of(name, known[name])
-
-
-@cache
-def _poisson_sigma(epsilon: float, p: float, rounds: int, delta: float, relation: Neighbouring) -> float:
-    """Return the noise over the sensitivity that Poisson batches need, by privacy-loss distributions."""
-    run = {"sample_rate": p, "steps": rounds, "delta": delta}
-    if relation is Neighbouring.ADD_OR_REMOVE:
-        return float(dpsgd.noise_multiplier(target_epsilon=epsilon, accountant="pld", **run))
-
-    def excess(log_noise: float) -> float:
-        spent = dpsgd.epsilon(noise_multiplier=math.exp(log_noise), neighbouring=relation, **run)
-        return float(spent) / epsilon - 1
-
-    start = math.log(_poisson_sigma(epsilon, p, rounds, delta, Neighbouring.ADD_OR_REMOVE))
-    found = brentq(excess, start, start + math.log(3), xtol=1e-3)
-    return math.exp(found if excess(found) <= 0 else found + 1e-3) / 2

@@ -89,7 +89,7 @@ def _sampler(batches: BatchSampler) -> Sampler:
         return Poisson(batches.sample_rate)
     if batches.sampling is Sampling.BALLS_IN_BINS:
         return BallsInBins(batches.steps_per_epoch)
-    return ShuffledEpochs(batches.batch_size, batches.public_records)
+    return ShuffledEpochs(batches.divisor, batches.public_records)
 
 
 def _note(settings: FedavgSettings, sizes: list[int]) -> str:

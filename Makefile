@@ -5,11 +5,12 @@ VALIDATOR := .venv-validator
 CONFIG ?=
 PROFILE ?= default
 SCALE ?= demo
-PARANOID ?=
 RERUN ?=
 SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
+# Recipes read these from the environment: what stands in them is never part of a command.
+export CONFIG PROFILE SCALE
 
 .DEFAULT_GOAL := demo
 .PHONY: env demo quick paper dry-run plan test test-slow test-crate test-slurm torture lint bench verify help
@@ -28,12 +29,12 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | as published
-	@dpfl run --scale $@ --profile $(PROFILE) $(if $(CONFIG),--config "$(CONFIG)") $(if $(PARANOID),--paranoid)
+	@dpfl run --scale $@ --profile "$$PROFILE" $${CONFIG:+--config "$$CONFIG"}
 	@dpfl report --config results/$@/config.yaml
 	@dpfl crate results/$@
 
 dry-run: $(READY) ## show what would run (SCALE=demo, quick or paper)
-	@snakemake --profile workflow/profiles/$(PROFILE) $(if $(CONFIG),--configfile "$(CONFIG)") --config scale=$(SCALE) --dry-run
+	@dpfl run --dry-run --scale "$$SCALE" --profile "$$PROFILE" $${CONFIG:+--config "$$CONFIG"}
 
 test: $(READY) ## run the tests, slow ones left out
 	pytest -m "not slow and not slurm" $(SIDE_BY_SIDE)
@@ -55,10 +56,10 @@ test-slurm: $(READY) ## run the workflow on a real SLURM of one node on this mac
 	pytest -m slurm tests/slurm
 
 torture: $(READY) ## kill the demo at 100 random moments and compare its results with an undisturbed run (KILLS=100)
-	python tests/workflow/torture.py --kills $(or $(KILLS),100) $(if $(CONFIG),--config "$(CONFIG)")
+	python tests/workflow/torture.py --kills $(or $(KILLS),100) $${CONFIG:+--config "$$CONFIG"}
 
 plan: $(READY) ## show jobs, hours and memory of a run before it starts (SCALE=paper PROFILE=slurm)
-	@dpfl plan --scale $(SCALE) --profile $(PROFILE) $(if $(CONFIG),--config "$(CONFIG)")
+	@dpfl plan --scale "$$SCALE" --profile "$$PROFILE" $${CONFIG:+--config "$$CONFIG"}
 
 lint: $(READY) ## check style, layers and workflow: ruff, import-linter, snakefmt, snakemake --lint
 	ruff check . && ruff format --check .

@@ -1,4 +1,7 @@
-"""Find the papers: each is a folder of papers/ with paper.yaml (what it says), grid.yaml (what runs) and modules."""
+"""Find the papers: folders of papers/ with paper.yaml (what it says), grid.yaml (what runs), errata.yaml and modules.
+
+It also reads the entries of the datasets (data/datasets.yaml), so that the layers below data can know their names.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,12 @@ import yaml
 from dpfl.errors import InputError
 
 PAPERS = Path(__file__).parent / "papers"
+DATASETS = Path(__file__).parent / "data" / "datasets.yaml"
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper's facts, and what is run of it at each scale."""
+    """A paper's facts, what is run of it at each scale, and its errata."""
 
     key: str
     title: str
@@ -30,6 +34,7 @@ class Paper:
     tables: dict[str, dict[str, Any]]
     figures: dict[str, dict[str, Any]]
     claims: dict[str, dict[str, Any]]
+    errata: dict[str, dict[str, Any]]
 
 
 @cache
@@ -43,10 +48,17 @@ def load(key: str) -> Paper:
     """Return the paper with this key. Raises InputError for an unknown key."""
     if key not in keys():
         raise InputError(f"no paper {key}; there are {', '.join(keys())}")
-    facts, grid = (
-        yaml.safe_load((PAPERS / key / name).read_text(encoding="utf-8")) for name in ("paper.yaml", "grid.yaml")
+    facts, grid, errata = (
+        yaml.safe_load((PAPERS / key / name).read_text(encoding="utf-8"))
+        for name in ("paper.yaml", "grid.yaml", "errata.yaml")
     )
-    return Paper(key=key, grid=grid, **facts)
+    return Paper(key=key, grid=grid, errata=errata, **facts)
+
+
+@cache
+def dataset_entries() -> dict[str, dict[str, Any]]:
+    """Return the entries of data/datasets.yaml by name (dpfl.data.datasets makes objects of them)."""
+    return yaml.safe_load(DATASETS.read_text(encoding="utf-8"))
 
 
 def module(key: str, name: str) -> ModuleType:

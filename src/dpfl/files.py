@@ -1,10 +1,11 @@
-"""Files that are either complete or not there: written under another name, flushed, then renamed."""
+"""Write files completely or not at all, hash them, and refuse what is no regular file."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import escape
@@ -37,19 +38,19 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def unfinished(path: Path) -> Path:
-    """Return the name under which this process writes `path`, a file or a folder, before it is whole."""
+    """Return the name under which this process writes `path`, a file or a folder, before it is complete."""
     return path.with_name(f".{path.name}.{os.getpid()}{_PARTIAL}")
 
 
 def clear_unfinished(path: Path) -> None:
-    """Remove what killed writers of `path` have left beside it; a path has one writer at a time."""
+    """Remove the partial files that killed writers of `path` have left; a path has one writer at a time."""
     for left in path.parent.glob(f".{escape(path.name)}.*{_PARTIAL}"):
         if left.name.removeprefix(f".{path.name}.").removesuffix(_PARTIAL).isdigit():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write `text` as UTF-8 to `path`, whole or not at all. Raises InputError where it cannot be written."""
+    """Write `text` as UTF-8 to `path`, completely or not at all. Raises InputError where it cannot be written."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
@@ -63,8 +64,16 @@ def require_writable(*folders: Path) -> None:
 
 
 def record_path(output: Path) -> Path:
-    """Return where the record of a stage lies: beside its (first) output."""
+    """Return the path of a stage's record: next to its (first) output."""
     return output.with_name(output.name + ".record.json")
+
+
+def is_regular(path: Path) -> bool:
+    """Return whether `path` is a regular file: no link, folder, device or pipe, and there."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def file_sha256(path: Path) -> str:
@@ -73,17 +82,17 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-_KIND = b"dpfl sealed 1"
+_FORMAT = b"dpfl sealed 1"
 
 
 def with_checksum(content: bytes) -> bytes:
-    """Return `content` behind a line that names the format and one with its SHA-256."""
-    return b"\n".join((_KIND, hashlib.sha256(content).hexdigest().encode(), content))
+    """Prefix bytes with the format's name and their SHA-256, a line each, to detect corruption."""
+    return b"\n".join((_FORMAT, hashlib.sha256(content).hexdigest().encode(), content))
 
 
-def checked_content(sealed: bytes) -> bytes | None:
-    """Return the content of what `seal` returned, or None where a byte of it is not as it was."""
-    kind, _, rest = sealed.partition(b"\n")
+def checked_content(stored: bytes) -> bytes | None:
+    """Return the content that `with_checksum` stored, or None where a byte has changed."""
+    name, _, rest = stored.partition(b"\n")
     checksum, _, content = rest.partition(b"\n")
-    whole = kind == _KIND and hashlib.sha256(content).hexdigest().encode() == checksum
-    return content if whole else None
+    intact = name == _FORMAT and hashlib.sha256(content).hexdigest().encode() == checksum
+    return content if intact else None

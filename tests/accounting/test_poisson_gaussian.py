@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dpfl.accounting.poisson_gaussian import Step, epsilon_interval
+from dpfl.accounting.poisson_gaussian import Step, epsilon_interval, epsilon_upper
 
 # (noise multiplier, sample rate, steps, delta, relation, low, high): brackets found elsewhere by a plain grid of the
 # privacy loss (steps > 1) and by mpmath (one step, no sampling).
@@ -97,11 +98,29 @@ def test_a_step_is_its_pair(order):
         p, q = still, 0.97 * still + 0.03 * back
     else:
         p, q = 0.97 * still + 0.03 * moved, still if order == "remove" else 0.97 * still + 0.03 * back
-    assert step.log_density(x) == pytest.approx(np.log(p), rel=1e-12)
+    assert step.loss_and_log_density(x)[1] == pytest.approx(np.log(p), rel=1e-12)
     assert step.loss(x) == pytest.approx(np.log(p / q), rel=1e-9, abs=1e-13)
     inside = np.abs(x) < 5
     assert step.place(step.loss(x[inside])) == pytest.approx(x[inside], rel=1e-6, abs=1e-6)
-    assert quad(lambda y: np.exp(step.log_density(y)), -12, 14, epsabs=1e-13)[0] == pytest.approx(1, abs=1e-11)
+    mass = quad(lambda y: np.exp(step.loss_and_log_density(y)[1]), -12, 14, epsabs=1e-13)[0]
+    assert mass == pytest.approx(1, abs=1e-11)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+def test_the_upper_end_alone_is_that_of_the_interval(relation):
+    setting = {"noise_multiplier": 0.8, "sample_rate": 0.02, "steps": 300, "delta": 1e-7, "neighbouring": relation}
+    assert epsilon_upper(**setting) == epsilon_interval(**setting)[1]
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps", "delta"),
+    [(1.0, 0.01, 10**7, 1e-5), (2.2, 3e-3, 10**6, 1e-200), (0.6, 2e-4, 2, 1e-9), (300.0, 1e-3, 50, 1e-30)],
+)
+def test_far_settings_take_less_than_two_seconds(sigma, rate, steps, delta):
+    begin = time.process_time()
+    lower, upper = epsilon_interval(noise_multiplier=sigma, sample_rate=rate, steps=steps, delta=delta)
+    assert time.process_time() - begin < 2
+    assert 0 < lower <= upper <= lower * (1 + 1e-3)
 
 
 def test_no_steps_spend_nothing():

@@ -1,10 +1,13 @@
-"""The elementwise root search against roots known in closed form."""
+"""The root searches against roots known in closed form."""
+
+import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.accounting.roots import root
+from dpfl.accounting.roots import least_noise, root
 
 
 @settings(max_examples=50, deadline=None)
@@ -24,3 +27,26 @@ def test_without_a_change_of_sign_the_nearer_end_is_returned():
     assert root(lambda x: x + 1, 0.0, 2.0) == 0.0
     assert root(lambda x: x - 3, 0.0, 2.0) == 2.0
     assert root(lambda x: x - 2, 0.0, 2.0) == 2.0
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.floats(-20, 20), st.floats(0.3, 4), st.floats(-20, 20))
+def test_the_least_noise_is_found_in_few_looks(zero, power, start):
+    looks = []
+
+    def excess(x: float) -> float:
+        looks.append(x)
+        return power * (zero - x) + 0.1 * math.tanh(zero - x)
+
+    found = least_noise(excess, start, slope=-1.0, room=1e-6, longest=3.0, tries=60)
+    assert -1e-6 <= excess(found) <= 0
+    assert len(looks) < 30
+
+
+def test_where_the_least_noise_is_at_an_end_or_nowhere():
+    assert least_noise(lambda x: -math.inf, 3.0, slope=-1.0, room=1e-6, longest=1.0, low=-2.0, high=5.0) == -2.0
+    assert least_noise(lambda x: 1.0, 3.0, slope=-1.0, room=1e-6, low=-2.0, high=5.0) is None
+    assert least_noise(lambda x: 1.0 - 2 * (x > 1), 0.0, slope=-1.0, room=1e-6, high=5.0, tries=9) == pytest.approx(
+        1, abs=1
+    )
+    assert least_noise(lambda x: 1.0, 0.0, slope=-1.0, room=1e-6, high=5.0, known=True, tries=1) == 5.0

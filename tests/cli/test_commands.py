@@ -61,4 +61,4 @@ def test_an_option_that_is_missing_is_status_2():
 def test_status_lists_what_waits(folder):
     done = run("status", cwd=folder)
     assert done.returncode == 0
-    assert "digits_scatter_linear_k10_seed0: waits" in done.stdout and "lowy2021: sweeps 0/1" in done.stdout
+    assert "digits_scatter_linear_k10_seed0: waiting" in done.stdout and "lowy2021: sweeps 0/1" in done.stdout

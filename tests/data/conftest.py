@@ -1,8 +1,8 @@
-"""A misbehaving web server, a table of small sources, and a disk that fills up: what fetching has to live with."""
+"""A misbehaving web server, datasets of a few bytes, and a disk that fills up: what fetching has to live with."""
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -12,33 +12,35 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import yaml
 
-from dpfl.data import datasets, download
+from dpfl import catalog
+from dpfl.data import download
 
 
 @dataclasses.dataclass
 class Page:
-    """What the server holds at one path, and how it goes wrong there."""
+    """What the server has at one path, and how it goes wrong there."""
 
     body: bytes
     status: int = 200
-    ranges: bool = True
     failures: int = 0  # so many answers of status 500 before the first good one
     breaks: int = 0  # so many answers that break off half-way
-    stalls: int = 0  # so many answers that stop half-way and keep the line open
+    stalls: bool = False  # stops half-way and keeps the line open
+    drips: str = ""  # sends "header" or "body" one byte at a time, 20 a second
     length: bool = True
     headers: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Server(ThreadingHTTPServer):
-    """An HTTP server on this machine that serves `pages` and remembers the (path, Range) of every request."""
+    """An HTTP server on this machine that serves `pages` and remembers the path of every request."""
 
     daemon_threads = True
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.pages: dict[str, Page] = {}
-        self.asked: list[tuple[str, str | None]] = []
+        self.asked: list[str] = []
         self.closing = threading.Event()
 
     def url(self, path: str = "") -> str:
@@ -58,36 +60,40 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        asked = self.headers.get("Range")
-        self.server.asked.append((self.path, asked))
+        self.server.asked.append(self.path)
         page = self.server.pages.get(self.path, Page(b"no such page", status=404))
+        if page.drips == "header":
+            self.drip(b"HTTP/1.1 200 OK\r\n" + b"X-Slow: 1\r\n" * 1000)
+            return
         status, body = page.status, page.body
         if page.failures:
             page.failures -= 1
             status, body = 500, b"oops"
-        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and page.ranges and status == 200 else 0
-        if start >= len(body) > 0:
-            self.send_error(416)
-            return
-        self.send_response(206 if start else status)
+        self.send_response(status)
         for name, value in page.headers.items():
             self.send_header(name, value)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
-        body = body[start:]
         if page.length:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if page.breaks or page.stalls:
+        if page.drips:
+            self.drip(body)
+        elif page.breaks or page.stalls:
+            page.breaks -= not page.stalls
             self.wfile.write(body[: len(body) // 2])
             self.wfile.flush()
             if page.stalls:
-                page.stalls -= 1
                 self.server.closing.wait(30)
-            else:
-                page.breaks -= 1
-            return
-        self.wfile.write(body)
+        else:
+            self.wfile.write(body)
+
+    def drip(self, content: bytes) -> None:
+        """Send a byte every 0.05 seconds until the test is over."""
+        with contextlib.suppress(OSError):
+            for value in content:
+                self.wfile.write(bytes([value]))
+                self.wfile.flush()
+                if self.server.closing.wait(0.05):
+                    return
 
 
 @pytest.fixture
@@ -104,25 +110,36 @@ def server(monkeypatch):
 
 
 @pytest.fixture
-def register(tmp_path, monkeypatch):
-    """A function that adds a file of dataset "toy" (folder "toys" in a mirror) to an empty table of sources."""
-    path = tmp_path / "sources.csv"
-    columns = [field.name for field in dataclasses.fields(datasets.Source)]
-    path.write_text(",".join(columns) + "\n")
-    monkeypatch.setattr(datasets, "TABLE", path)
-    datasets._table.cache_clear()
+def entries(tmp_path, monkeypatch):
+    """A function that writes a file of datasets, entries by name, and puts it in the place of the shipped one."""
+    path = tmp_path / "datasets.yaml"
+    monkeypatch.setattr(catalog, "DATASETS", path)
+
+    def write(**named) -> None:
+        path.write_text(yaml.safe_dump(named, sort_keys=False))
+        catalog.dataset_entries.cache_clear()
+
+    write()
+    yield write
+    catalog.dataset_entries.cache_clear()
+
+
+@pytest.fixture
+def register(entries):
+    """A function that adds a file to dataset "toy" (folder "toys" in a mirror), the only one."""
+    toy = {"title": "Toy", "decoder": "none", "records": {}, "licence": "none", "mirror_folder": "toys", "files": {}}
 
     def add(file: str, content: bytes, urls=(), archive: bytes = b"", **other) -> None:
-        row = dict.fromkeys(columns, "") | {"dataset": "toy", "file": file, "mirror_folder": "toys"}
-        row |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(), "urls": " ".join(urls)}
+        facts = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(), **other}
         if archive:
-            row |= {"archive_bytes": len(archive), "archive_sha256": hashlib.sha256(archive).hexdigest()}
-        with path.open("a", newline="") as stream:
-            csv.DictWriter(stream, columns, lineterminator="\n").writerow(row | other)
-        datasets._table.cache_clear()
+            packed = {"bytes": len(archive), "sha256": hashlib.sha256(archive).hexdigest()}
+            facts["archive"] = {"urls": list(urls), **packed}
+        else:
+            facts["urls"] = list(urls)
+        toy["files"][file] = facts
+        entries(toy=toy)
 
-    yield add
-    datasets._table.cache_clear()
+    return add
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Arrays: small raw files become the promised shapes, whole or not at all; the real ones match published counts."""
+"""Arrays: small raw files become arrays of the promised shapes, all or none; the real ones match published counts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import struct
 import numpy as np
 import pytest
 
+from dpfl.data import datasets
 from dpfl.data.arrays import build_arrays, write_dataset
-from dpfl.data.datasets import accepted, official_files
 from dpfl.data.fetch import configured, fetch
-from dpfl.data.loading import load_images, load_table
+from dpfl.data.loading import load_description, load_images, load_table
 from dpfl.errors import InputError
 
 RANDOM = np.random.default_rng(1)
@@ -21,15 +21,15 @@ RANDOM = np.random.default_rng(1)
 def write_mnist(folder, train=7, test=3, pixels=(28, 28)):
     """Write four small IDX files and return what they hold."""
     folder.mkdir(parents=True, exist_ok=True)
-    held = {}
+    written = {}
     for part, stem, count in (("train", "train", train), ("test", "t10k", test)):
-        held[f"{part}_x"] = RANDOM.integers(0, 256, (count, *pixels), dtype=np.uint8)
-        held[f"{part}_y"] = RANDOM.integers(0, 10, count, dtype=np.uint8)
+        written[f"{part}_x"] = RANDOM.integers(0, 256, (count, *pixels), dtype=np.uint8)
+        written[f"{part}_y"] = RANDOM.integers(0, 10, count, dtype=np.uint8)
         head = struct.pack(">4B3I", 0, 0, 8, 3, count, *pixels)
-        (folder / f"{stem}-images-idx3-ubyte").write_bytes(head + held[f"{part}_x"].tobytes())
+        (folder / f"{stem}-images-idx3-ubyte").write_bytes(head + written[f"{part}_x"].tobytes())
         head = struct.pack(">4BI", 0, 0, 8, 1, count)
-        (folder / f"{stem}-labels-idx1-ubyte").write_bytes(head + held[f"{part}_y"].tobytes())
-    return held
+        (folder / f"{stem}-labels-idx1-ubyte").write_bytes(head + written[f"{part}_y"].tobytes())
+    return written
 
 
 def write_cifar(folder, test_name):
@@ -46,31 +46,38 @@ def write_cifar(folder, test_name):
 
 @pytest.mark.parametrize("dataset", ["mnist", "fashion_mnist"])
 def test_idx_files_become_images_and_labels(tmp_path, dataset):
-    held = write_mnist(tmp_path / "raw")
-    assert build_arrays(dataset, tmp_path / "raw", tmp_path / "out") == tmp_path / "out"
+    written = write_mnist(tmp_path / "raw")
+    assert build_arrays(dataset, tmp_path / "out", tmp_path / "raw") == tmp_path / "out"
     data = load_images(tmp_path / "out")
-    assert np.array_equal(data.train_x[:, 0], held["train_x"]) and np.array_equal(data.test_x[:, 0], held["test_x"])
-    assert data.train_x.shape == (7, 1, 28, 28) and data.train_y.tolist() == held["train_y"].tolist()
-    assert data.about["records"] == {"train": 7, "test": 3}
-    assert data.about["name"] == dataset and data.about["stand_in_for"] is None and data.about["note"] == ""
-    assert data.about["licence"] == accepted(dataset, "train-images-idx3-ubyte")[0].licence
+    for part in ("train_x", "test_x"):
+        assert np.array_equal(getattr(data, part)[:, 0], written[part])
+    assert data.train_x.shape == (7, 1, 28, 28) and data.train_y.tolist() == written["train_y"].tolist()
+    assert data.description["records"] == {"train": 7, "test": 3}
+    facts = {name: data.description[name] for name in ("name", "title", "stand_in_for", "note", "licence")}
+    entry = datasets.load(dataset)
+    assert facts == {"name": dataset, "title": entry.title, "stand_in_for": None, "note": "", "licence": entry.licence}
+
+
+VARIANT_NOTE = (
+    "The CIFAR-10 test set used here holds 9,980 of the 10,000 official records (19 ships and 1 horse are missing)."
+)
 
 
 @pytest.mark.parametrize("test_name", ["test_batch.bin", "test_batch_9980.bin"])
 def test_cifar_batches_follow_each_other_and_a_variant_is_named(tmp_path, test_name):
     batches = write_cifar(tmp_path / "raw", test_name)
-    data = load_images(build_arrays("cifar10", tmp_path / "raw", tmp_path / "out"))
+    data = load_images(build_arrays("cifar10", tmp_path / "out", tmp_path / "raw"))
     train = np.concatenate(batches[:5])
     assert np.array_equal(data.train_x.reshape(20, 3072), train[:, 1:]) and np.array_equal(data.train_y, train[:, 0])
     assert np.array_equal(data.test_x.reshape(4, 3072), batches[5][:, 1:])
-    assert data.about["note"] == ("" if test_name == "test_batch.bin" else accepted("cifar10", test_name)[0].note)
+    assert data.description["note"] == ("" if test_name == "test_batch.bin" else VARIANT_NOTE)
 
 
 def test_the_official_file_comes_before_its_variant(tmp_path):
     write_cifar(tmp_path / "raw", "test_batch_9980.bin")
     official = write_cifar(tmp_path / "raw", "test_batch.bin")
-    data = load_images(build_arrays("cifar10", tmp_path / "raw", tmp_path / "out"))
-    assert np.array_equal(data.test_x.reshape(4, 3072), official[5][:, 1:]) and data.about["note"] == ""
+    data = load_images(build_arrays("cifar10", tmp_path / "out", tmp_path / "raw"))
+    assert np.array_equal(data.test_x.reshape(4, 3072), official[5][:, 1:]) and data.description["note"] == ""
 
 
 def test_the_insurance_table_is_encoded_and_unscaled(tmp_path):
@@ -78,39 +85,39 @@ def test_the_insurance_table_is_encoded_and_unscaled(tmp_path):
         "age,sex,bmi,children,smoker,region,charges\n19,female,27.9,0,yes,southwest,16884.924\n"
         "33,male,22.705,5,no,northwest,21984.47061\n"
     )
-    data = load_table(build_arrays("insurance", tmp_path, tmp_path / "out"))
+    data = load_table(build_arrays("insurance", tmp_path / "out", tmp_path))
     assert data.columns == ("age", "sex", "bmi", "children", "smoker", "region")
     assert data.x.tolist() == [[19, 0, 27.9, 0, 1, 3], [33, 1, 22.705, 5, 0, 1]]
-    assert data.y.tolist() == [16884.924, 21984.47061] and data.about["records"] == {"all": 2}
+    assert data.y.tolist() == [16884.924, 21984.47061] and data.description["records"] == {"all": 2}
 
 
 def test_missing_and_disagreeing_files_are_named(tmp_path):
     with pytest.raises(InputError, match=r"train-images-idx3-ubyte: no such file; fetch mnist first"):
-        build_arrays("mnist", tmp_path, tmp_path / "out")
+        build_arrays("mnist", tmp_path / "out", tmp_path)
     write_mnist(tmp_path / "raw")
     (tmp_path / "raw" / "t10k-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, 2) + b"\1\2")
-    with pytest.raises(InputError, match=r"t10k-images-idx3-ubyte holds 3 images, .*t10k-labels-idx1-ubyte 2 labels"):
-        build_arrays("mnist", tmp_path / "raw", tmp_path / "out")
+    with pytest.raises(InputError, match=r"t10k-images-idx3-ubyte has 3 images, .*t10k-labels-idx1-ubyte 2 labels"):
+        build_arrays("mnist", tmp_path / "out", tmp_path / "raw")
     write_mnist(tmp_path / "raw", pixels=(28, 27))
     with pytest.raises(InputError, match=r"images of \(28, 27\) pixels, expected \(28, 28\)"):
-        build_arrays("mnist", tmp_path / "raw", tmp_path / "out")
+        build_arrays("mnist", tmp_path / "out", tmp_path / "raw")
     assert not (tmp_path / "out").exists()
 
 
-def test_the_folder_is_replaced_whole_or_stays(tmp_path, leftovers):
-    about = {"name": "a"}
-    write_dataset(tmp_path / "d", {"x": np.zeros(3), "old": np.zeros(1)}, about)
+def test_the_folder_is_replaced_or_stays(tmp_path, leftovers):
+    description = {"name": "a"}
+    write_dataset(tmp_path / "d", {"x": np.zeros(3), "old": np.zeros(1)}, description)
     with pytest.raises(ValueError):
-        write_dataset(tmp_path / "d", {"x": np.array([object()])}, about)
-    assert leftovers(tmp_path) == ["d/about.json", "d/old.npy", "d/x.npy"]
-    write_dataset(tmp_path / "d", {"x": np.ones(3)}, about)
-    assert leftovers(tmp_path) == ["d/about.json", "d/x.npy"] and np.load(tmp_path / "d" / "x.npy").sum() == 3
+        write_dataset(tmp_path / "d", {"x": np.array([object()])}, description)
+    assert leftovers(tmp_path) == ["d/description.json", "d/old.npy", "d/x.npy"]
+    write_dataset(tmp_path / "d", {"x": np.ones(3)}, description)
+    assert leftovers(tmp_path) == ["d/description.json", "d/x.npy"] and np.load(tmp_path / "d" / "x.npy").sum() == 3
     (tmp_path / f".d.{os.getpid()}.partial" / "x").mkdir(parents=True)
-    write_dataset(tmp_path / "d", {"x": np.ones(3)}, about)
-    assert leftovers(tmp_path) == ["d/about.json", "d/x.npy"]
+    write_dataset(tmp_path / "d", {"x": np.ones(3)}, description)
+    assert leftovers(tmp_path) == ["d/description.json", "d/x.npy"]
     (tmp_path / "empty").mkdir()
-    write_dataset(tmp_path / "empty", {"x": np.ones(3)}, about)
-    assert json.loads((tmp_path / "empty" / "about.json").read_text()) == about
+    write_dataset(tmp_path / "empty", {"x": np.ones(3)}, description)
+    assert json.loads((tmp_path / "empty" / "description.json").read_text()) == description
 
 
 def test_the_old_folder_comes_back_where_the_new_one_cannot_take_its_place(tmp_path, monkeypatch, leftovers):
@@ -125,7 +132,7 @@ def test_the_old_folder_comes_back_where_the_new_one_cannot_take_its_place(tmp_p
     monkeypatch.setattr(os, "replace", refuse_new)
     with pytest.raises(InputError, match="Input/output error"):
         write_dataset(tmp_path / "d", {"x": np.ones(3)}, {"name": "a"})
-    assert leftovers(tmp_path) == ["d/about.json", "d/x.npy"] and np.load(tmp_path / "d" / "x.npy").sum() == 0
+    assert leftovers(tmp_path) == ["d/description.json", "d/x.npy"] and np.load(tmp_path / "d" / "x.npy").sum() == 0
 
 
 def test_a_full_disk_is_one_line_and_leaves_what_was_there(small_disk, leftovers):
@@ -133,7 +140,7 @@ def test_a_full_disk_is_one_line_and_leaves_what_was_there(small_disk, leftovers
     with pytest.raises(InputError, match=r"^cannot write .*/d: .*(No space left|requested and \d+ written)") as error:
         write_dataset(small_disk / "d", {"x": np.zeros(10**6)}, {"name": "a"})
     assert "\n" not in str(error.value)
-    assert leftovers(small_disk) == ["d/about.json", "d/x.npy"] and len(np.load(small_disk / "d" / "x.npy")) == 3
+    assert leftovers(small_disk) == ["d/description.json", "d/x.npy"] and len(np.load(small_disk / "d" / "x.npy")) == 3
 
 
 # Records of each class. MNIST: the dataset's page; Fashion-MNIST and CIFAR-10 are balanced by design.
@@ -148,8 +155,8 @@ def test_the_real_datasets_from_a_mirror(tmp_path, dataset):
     mirror = configured(None)
     if mirror is None:
         pytest.skip("set DPFL_MIRROR to a mirror of the datasets")
-    files = [fetch(dataset, file, tmp_path / "raw", mirror) for file in official_files(dataset)]
-    folder = build_arrays(dataset, tmp_path / "raw", tmp_path / "out")
+    files = [fetch(dataset, file, tmp_path / "raw", mirror) for file in datasets.load(dataset).official_files]
+    folder = build_arrays(dataset, tmp_path / "out", tmp_path / "raw")
     if dataset == "insurance":
         data = load_table(folder)
         assert data.x.shape == (1338, 6)
@@ -163,7 +170,14 @@ def test_the_real_datasets_from_a_mirror(tmp_path, dataset):
     assert np.bincount(data.test_y).tolist() == (
         MNIST_TEST if dataset == "mnist" else SHORT_CIFAR_TEST if short else [1000] * 10
     )
-    assert bool(data.about["note"]) == short
+    assert bool(data.description["note"]) == short
     assert data.train_x.shape[1:] == ((3, 32, 32) if dataset == "cifar10" else (1, 28, 28))
     means = {"mnist": 0.1307, "fashion_mnist": 0.2860, "cifar10": 0.4734}  # of the training pixels in [0, 1]
     np.testing.assert_allclose(data.train_x.mean(dtype=np.float64) / 255, means[dataset], atol=2e-4)
+
+
+def test_synthetic_data_have_a_description_without_arrays(tmp_path):
+    folder = build_arrays("synthetic", tmp_path / "synthetic")
+    assert [path.name for path in folder.iterdir()] == ["description.json"]
+    description = load_description(folder)
+    assert description["name"] == "synthetic" and description["stand_in_for"] is None and description["records"] == {}

@@ -16,8 +16,8 @@ def folder(tmp_path):
     for part, count in (("train", 12), ("test", 5)):
         np.save(arrays / f"{part}_x.npy", rng.integers(0, 256, size=(count, 1, 8, 8)).astype(np.uint8))
         np.save(arrays / f"{part}_y.npy", rng.integers(0, 10, size=count))
-    about = {"name": "tiny", "title": "", "stand_in_for": None, "note": "", "licence": ""}
-    (arrays / "about.json").write_text(json.dumps({**about, "records": {"train": 12, "test": 5}}))
+    description = {"name": "tiny", "title": "", "stand_in_for": None, "note": "", "licence": ""}
+    (arrays / "description.json").write_text(json.dumps({**description, "records": {"train": 12, "test": 5}}))
     return tmp_path
 
 

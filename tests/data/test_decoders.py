@@ -13,11 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import LabelEncoder
 
-from dpfl.data.decoders import INSURANCE_COLUMNS, cifar, idx, idx_labels, insurance
+from dpfl.data import datasets
+from dpfl.data.decoders import cifar, csv_table, idx, idx_labels
 from dpfl.errors import InputError
 
+INSURANCE = datasets.load("insurance")
 HEADER = "age,sex,bmi,children,smoker,region,charges\n"
 ROWS = ["19,female,27.9,0,yes,southwest,16884.924\n", "18,male,33.77,1,no,southeast,1725.5523\n"]
+
+
+def insurance(data: bytes, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Read the insurance table as its entry describes it."""
+    return csv_table(data, INSURANCE.columns, INSURANCE.target, name)
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -64,7 +71,7 @@ def test_idx_of_any_bytes_is_refused_or_exact(data):
 )
 def test_idx_labels_say_what_is_wrong(raw, says):
     with pytest.raises(InputError, match=f"^train-labels.*{says}"):
-        idx_labels(raw, "train-labels")
+        idx_labels(raw, 10, "train-labels")
 
 
 def test_idx_sizes_do_not_overflow():
@@ -76,7 +83,7 @@ def test_cifar_gives_channels_rows_and_columns():
     """Record: label, then 1,024 red, green and blue values, each row by row (the dataset's own description)."""
     pixels = np.random.default_rng(0).integers(0, 256, (5, 3072), dtype=np.uint8)
     raw = b"".join(bytes([label]) + row.tobytes() for label, row in zip([3, 0, 9, 1, 3], pixels, strict=True))
-    images, labels = cifar(raw, "f")
+    images, labels = cifar(raw, 10, "f")
     assert labels.tolist() == [3, 0, 9, 1, 3] and labels.dtype == np.int64
     assert images.shape == (5, 3, 32, 32) and images.dtype == np.uint8
     for record, channel, row, column in [(0, 0, 0, 0), (4, 2, 31, 31), (2, 1, 7, 19)]:
@@ -92,9 +99,9 @@ def test_cifar_of_any_bytes_is_refused_or_exact(records, extra, random):
     right = bool(raw) and len(raw) % 3073 == 0 and all(label < 10 for label in raw[::3073])
     if not right:
         with pytest.raises(InputError, match=r"^f"):
-            cifar(raw, "f")
+            cifar(raw, 10, "f")
         return
-    images, labels = cifar(raw, "f")
+    images, labels = cifar(raw, 10, "f")
     again = b"".join(bytes([label]) + image.tobytes() for label, image in zip(labels.tolist(), images, strict=True))
     assert again == raw
 
@@ -104,7 +111,7 @@ def label_encoded(text: str) -> tuple[np.ndarray, np.ndarray]:
     table = pd.read_csv(io.StringIO(text))
     for column in ("sex", "smoker", "region"):
         table[column] = LabelEncoder().fit_transform(table[column])
-    return table[list(INSURANCE_COLUMNS)].to_numpy(float), table["charges"].to_numpy(float)
+    return table[list(INSURANCE.columns)].to_numpy(float), table["charges"].to_numpy(float)
 
 
 def insurance_rows():

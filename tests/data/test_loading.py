@@ -9,9 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpfl.data.arrays import describe, write_dataset
+from dpfl.data.arrays import write_dataset
 from dpfl.data.loading import load_images, load_table
 from dpfl.errors import InputError
+
+DESCRIPTION = {"name": "d", "title": "D", "stand_in_for": None, "note": "", "licence": "free"}
 
 
 def image_arrays():
@@ -23,14 +25,14 @@ def image_arrays():
 @pytest.fixture
 def images(tmp_path):
     arrays = image_arrays()
-    write_dataset(tmp_path / "i", arrays, describe("i", "I", None, "", "free", arrays))
+    write_dataset(tmp_path / "i", arrays, DESCRIPTION | {"records": {"train": 4, "test": 2}})
     return tmp_path / "i"
 
 
 @pytest.fixture
 def table(tmp_path):
     arrays = {"x": np.arange(6.0).reshape(3, 2), "y": np.arange(3.0)}
-    write_dataset(tmp_path / "t", arrays, describe("t", "T", None, "", "free", arrays, ("a", "b")))
+    write_dataset(tmp_path / "t", arrays, DESCRIPTION | {"records": {"all": 3}, "columns": ["a", "b"]})
     return tmp_path / "t"
 
 
@@ -48,7 +50,7 @@ def test_a_table_comes_back_with_its_columns(table):
     assert data.columns == ("a", "b") and data.x.tolist() == [[0, 1], [2, 3], [4, 5]] and data.y.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("name", ["about.json", "train_x.npy", "test_y.npy"])
+@pytest.mark.parametrize("name", ["description.json", "train_x.npy", "test_y.npy"])
 def test_a_missing_file_is_named(images, name):
     (images / name).unlink()
     with pytest.raises(InputError, match=f"{name}: no such file; build the arrays"):
@@ -56,14 +58,14 @@ def test_a_missing_file_is_named(images, name):
 
 
 def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere/about.json: no such file"):
+    with pytest.raises(InputError, match=r"nowhere/description.json: no such file"):
         load_images(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"name": 1}', "[" * 100_000, "\ud800"])
-def test_a_malformed_about_is_named(images, text):
-    (images / "about.json").write_bytes(text.encode("utf-8", "surrogatepass"))
-    with pytest.raises(InputError, match=r"about\.json") as error:
+def test_a_malformed_description_is_named(images, text):
+    (images / "description.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(InputError, match=r"description\.json") as error:
         load_images(images)
     assert "\n" not in str(error.value)
 
@@ -88,7 +90,7 @@ def test_arrays_that_are_not_as_promised_are_refused(images, name, array):
 
 def test_pickles_are_refused_unopened(images):
     np.save(images / "train_y.npy", np.array([{"a": 1}] * 4), allow_pickle=True)
-    with pytest.raises(InputError, match=r"train_y\.npy is not a whole array"):
+    with pytest.raises(InputError, match=r"train_y\.npy is not a complete array"):
         load_images(images)
 
 
@@ -100,11 +102,11 @@ def test_a_table_with_a_value_that_is_not_finite_is_refused(table, value):
 
 
 def test_columns_must_be_named(table):
-    about = json.loads((table / "about.json").read_text())
-    (table / "about.json").write_text(json.dumps(about | {"columns": ["a"]}))
-    with pytest.raises(InputError, match=r"x.npy has 2 columns, about.json names 1"):
+    description = json.loads((table / "description.json").read_text())
+    (table / "description.json").write_text(json.dumps(description | {"columns": ["a"]}))
+    with pytest.raises(InputError, match=r"x.npy has 2 columns, description.json names 1"):
         load_table(table)
-    (table / "about.json").write_text(json.dumps({**about, "columns": None}))
+    (table / "description.json").write_text(json.dumps({**description, "columns": None}))
     with pytest.raises(InputError, match="must name the table's columns"):
         load_table(table)
 
@@ -112,7 +114,7 @@ def test_columns_must_be_named(table):
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_damaged_array_is_refused_or_of_the_promised_kind(images, data):
-    """A flipped byte, a cut, noise, or an archive in an array's place: InputError, or an array as about.json says."""
+    """A flipped byte, a cut, noise, or an archive in an array's place: InputError, or an array as described."""
     arrays = image_arrays()
     path = images / "train_x.npy"
     with path.open("wb") as stream:

@@ -15,7 +15,7 @@ def table() -> TableData:
     rng = np.random.default_rng(8)
     x = np.column_stack([rng.normal(40, 12, 62), rng.integers(0, 2, 62), rng.integers(0, 4, 62)]).astype(float)
     y = x @ np.array([0.1, 5.0, 1.0]) + rng.normal(size=62)
-    return TableData(about={}, columns=("age", "sex", "region"), x=x, y=y)
+    return TableData(description={}, columns=("age", "sex", "region"), x=x, y=y)
 
 
 def test_trials_differ_and_every_split_holds_each_record_once(table):

@@ -31,7 +31,7 @@ def test_every_share_is_of_distinct_records_and_disjoint_where_it_can_be(records
 @pytest.mark.parametrize(
     ("clients", "share"), [(10, 0.1), (3, 1 / 3), (49, 1 / 49), (6, 1 / 6), (10, (0.1 + 0.2) / 3), (1, 1.0)]
 )
-def test_shares_that_add_up_to_one_whole_are_disjoint_and_complete(clients, share):
+def test_shares_that_add_up_to_one_are_disjoint_and_complete(clients, share):
     shares = random_shares(clients * 20, clients, share, 0)
     assert sorted(np.concatenate(shares).tolist()) == list(range(clients * 20))
 

@@ -8,9 +8,9 @@ import torch
 from scipy.stats import f_oneway
 from sklearn.datasets import load_diabetes, load_digits
 
+from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_images, load_table
-from dpfl.data.stand_ins import build_stand_in, coloured, upsampled
-from dpfl.errors import InputError
+from dpfl.data.stand_ins import coloured, upsampled
 
 
 @pytest.mark.parametrize("size", [28, 32, 8])
@@ -26,10 +26,14 @@ def test_the_enlargement_is_torch_s_bilinear_one(size):
     ("name", "original", "shape"), [("digits", "mnist", (1, 28, 28)), ("digits_rgb", "cifar10", (3, 32, 32))]
 )
 def test_the_digits_come_in_the_original_s_shape_with_their_name(tmp_path, name, original, shape):
-    data = load_images(build_stand_in(name, tmp_path / name))
-    assert data.about["name"] == name and data.about["stand_in_for"] == original
-    assert "stand-in" in data.about["note"].lower() and data.about["note"].endswith(".") and data.about["licence"]
-    assert data.about["records"] == {"train": 1437, "test": 360}
+    data = load_images(build_arrays(name, tmp_path / name))
+    assert data.description["name"] == name and data.description["stand_in_for"] == original
+    assert (
+        "stand-in" in data.description["note"].lower()
+        and data.description["note"].endswith(".")
+        and data.description["licence"]
+    )
+    assert data.description["records"] == {"train": 1437, "test": 360}
     assert data.train_x.shape == (1437, *shape) and data.test_x.shape == (360, *shape)
     assert data.train_x.dtype == np.uint8 and data.train_y.dtype == np.int64
     labels = np.concatenate([data.train_y, data.test_y])
@@ -38,7 +42,7 @@ def test_the_digits_come_in_the_original_s_shape_with_their_name(tmp_path, name,
 
 
 def test_the_split_keeps_images_with_their_labels_and_loses_none(tmp_path):
-    data = load_images(build_stand_in("digits", tmp_path / "digits"))
+    data = load_images(build_arrays("digits", tmp_path / "digits"))
     found = sorted(
         zip(
             map(bytes, np.concatenate([data.train_x, data.test_x])),
@@ -57,7 +61,7 @@ def test_the_colours_tell_nothing_about_the_label(tmp_path):
     Ratios are free of the digit's shape. Five tests at level 1e-3: a false alarm has probability 5e-3, once and for
     all, the images being fixed. A ground that brightened by 2 of its 96 levels a class is found: second half.
     """
-    data = load_images(build_stand_in("digits_rgb", tmp_path / "rgb"))
+    data = load_images(build_arrays("digits_rgb", tmp_path / "rgb"))
     images, labels = np.concatenate([data.train_x, data.test_x]), np.concatenate([data.train_y, data.test_y])
     ground = images.min(axis=(2, 3)).astype(float)
     contrast = images.max(axis=(2, 3)) - ground
@@ -83,22 +87,17 @@ def test_ground_and_ink_are_the_image_s_own_and_apart():
 
 
 def test_the_table_is_scikit_learn_s_standardised(tmp_path):
-    data = load_table(build_stand_in("diabetes", tmp_path / "diabetes"))
+    data = load_table(build_arrays("diabetes", tmp_path / "diabetes"))
     table = load_diabetes()  # scikit-learn's own scaling: mean 0, sum of squares 1
-    assert data.about["stand_in_for"] == "insurance" and "stand-in" in data.about["note"].lower()
-    assert data.columns == tuple(table.feature_names) and data.about["records"] == {"all": 442}
+    assert data.description["stand_in_for"] == "insurance" and "stand-in" in data.description["note"].lower()
+    assert data.columns == tuple(table.feature_names) and data.description["records"] == {"all": 442}
     np.testing.assert_allclose(data.x, table.data * np.sqrt(442), atol=1e-10)
     assert np.array_equal(data.y, table.target)
 
 
 @pytest.mark.parametrize("name", ["digits", "digits_rgb", "diabetes"])
 def test_the_same_call_gives_the_same_bytes(tmp_path, name):
-    first, second = build_stand_in(name, tmp_path / "a"), build_stand_in(name, tmp_path / "b")
-    build_stand_in(name, second)
+    first, second = build_arrays(name, tmp_path / "a"), build_arrays(name, tmp_path / "b")
+    build_arrays(name, second)
     assert {p.name: p.read_bytes() for p in first.iterdir()} == {p.name: p.read_bytes() for p in second.iterdir()}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b"]
-
-
-def test_another_name_is_told(tmp_path):
-    with pytest.raises(InputError, match=r"'mnist'; known: digits, digits_rgb, diabetes"):
-        build_stand_in("mnist", tmp_path / "x")

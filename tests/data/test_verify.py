@@ -17,7 +17,7 @@ from dpfl.data.verify import Refused, decompressed, holds, store
 
 
 def source(content: bytes) -> Source:
-    return Source("toy", "f", len(content), hashlib.sha256(content).hexdigest(), (), "", 0, "", "", "toys", "", "")
+    return Source("f", len(content), hashlib.sha256(content).hexdigest())
 
 
 def quiet(done: int, total: int) -> None:
@@ -34,7 +34,7 @@ def test_content_is_kept_whatever_its_packing(tmp_path, pack, content):
     assert not content or seen[-1] == (len(content), len(content))
 
 
-def test_another_content_is_told_with_both_hashes(tmp_path):
+def test_another_content_is_refused_with_both_hashes(tmp_path):
     with pytest.raises(Refused) as refused:
         store(io.BytesIO(b"wrong"), source(b"right"), tmp_path / "f", quiet)
     assert hashlib.sha256(b"wrong").hexdigest() in str(refused.value)

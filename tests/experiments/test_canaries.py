@@ -9,8 +9,8 @@ import pytest
 
 from dpfl.accounting import gaussian_dp
 from dpfl.catalog import load
+from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
-from dpfl.data.stand_ins import build_stand_in
 from dpfl.errors import InputError
 from dpfl.experiments import canaries
 from dpfl.grid.sweep import Folders, Sweep
@@ -26,7 +26,7 @@ REGRESSION = {
 def diabetes(tmp_path_factory):
     """The folders of the stand-in for insurance."""
     folders = Folders.of(tmp_path_factory.mktemp("data"), "diabetes")
-    build_stand_in("diabetes", folders.arrays)
+    build_arrays("diabetes", folders.arrays)
     return folders
 
 
@@ -89,13 +89,13 @@ def toy(tmp_path_factory):
 
     folders = Folders.of(tmp_path_factory.mktemp("toy"), "toy")
     draw = np.random.default_rng(0)
-    about = {"name": "toy", "title": "", "stand_in_for": "mnist", "note": "", "licence": "none",
+    description = {"name": "toy", "title": "", "stand_in_for": "mnist", "note": "", "licence": "none",
              "records": {"train": 800, "test": 10}}  # fmt: skip
     arrays = {}
     for name, count in (("train", 800), ("test", 10)):
         arrays[f"{name}_x"] = draw.integers(0, 255, (count, 1, 28, 28)).astype(np.uint8)
         arrays[f"{name}_y"] = draw.integers(0, 10, count)
-    write_dataset(folders.arrays, arrays, about)
+    write_dataset(folders.arrays, arrays, description)
     folders.features.mkdir(parents=True)
     np.save(folders.features / "train_x.npy", draw.normal(size=(800, 81, 7, 7)).astype(np.float32))
     return folders
@@ -147,5 +147,5 @@ def test_calibration_is_the_audited_algorithm_s():
     from dpfl.experiments.fedavg_images import fedavg_noise
 
     sweep = image_sweep(({"epsilon": 2.0, "local_epochs": 1, "rounds": 2},))
-    about = {"records": {"train": 800}}
-    pd.testing.assert_frame_equal(canaries.calibrate(sweep, about), fedavg_noise.calibrate(sweep, about))
+    description = {"records": {"train": 800}}
+    pd.testing.assert_frame_equal(canaries.calibrate(sweep, description), fedavg_noise.calibrate(sweep, description))

@@ -47,12 +47,12 @@ def folders(tmp_path) -> Folders:
     labels = rng.permutation(np.repeat(np.arange(10), 45))
     shapes = rng.integers(0, 120, size=(10, 16))
     images = (shapes[labels] + rng.integers(0, 130, size=(450, 16))).astype(np.uint8).reshape(-1, 1, 4, 4)
-    about = {"name": "toy", "title": "Toy", "stand_in_for": "mnist", "note": "a toy", "licence": "none"}
-    about |= {"records": {"train": 440, "test": 10}}
+    description = {"name": "toy", "title": "Toy", "stand_in_for": "mnist", "note": "a toy", "licence": "none"}
+    description |= {"records": {"train": 440, "test": 10}}
     for part, chosen in (("train", slice(0, 440)), ("test", slice(440, 450))):
         np.save(tmp_path / f"{part}_x.npy", images[chosen])
         np.save(tmp_path / f"{part}_y.npy", labels[chosen])
-    (tmp_path / "about.json").write_text(json.dumps(about))
+    (tmp_path / "description.json").write_text(json.dumps(description))
     return Folders(arrays=tmp_path, features=tmp_path / "features")
 
 

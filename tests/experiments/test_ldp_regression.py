@@ -46,11 +46,11 @@ def folders(tmp_path) -> Folders:
     rng = np.random.default_rng(8)
     x = np.column_stack([rng.normal(40, 12, 62), rng.integers(0, 2, 62), rng.integers(0, 4, 62)]).astype(float)
     y = x @ np.array([0.1, 5.0, 1.0]) + rng.normal(size=62)
-    about = {"name": "toy", "title": "Toy", "stand_in_for": "insurance", "note": "a toy", "licence": "none"}
-    about |= {"records": {"all": 62}, "columns": ["age", "sex", "region"]}
+    description = {"name": "toy", "title": "Toy", "stand_in_for": "insurance", "note": "a toy", "licence": "none"}
+    description |= {"records": {"all": 62}, "columns": ["age", "sex", "region"]}
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", y)
-    (tmp_path / "about.json").write_text(json.dumps(about))
+    (tmp_path / "description.json").write_text(json.dumps(description))
     return Folders(arrays=tmp_path, features=tmp_path / "features")
 
 
@@ -61,7 +61,7 @@ def sweep(cells=CELLS, seeds=(0, 1, 5), **changes) -> Sweep:
 
 def trained(folders: Folders, job: Sweep, progress=lambda done, total: None) -> pd.DataFrame:
     """Calibrate and train."""
-    calibration = ldp_regression.calibrate(job, load_table(folders.arrays).about)
+    calibration = ldp_regression.calibrate(job, load_table(folders.arrays).description)
     return ldp_regression.train(job, folders, calibration, None, progress)
 
 
@@ -139,7 +139,7 @@ def plain_row(table: TableData, job: Sweep, cell: dict, noise_multiplier: float,
 
 def test_the_run_table_is_that_of_plain_loops(folders):
     job, table = sweep(), load_table(folders.arrays)
-    calibration = ldp_regression.calibrate(job, table.about)
+    calibration = ldp_regression.calibrate(job, table.description)
     rows = ldp_regression.train(job, folders, calibration, None, lambda done, total: None)
     assert len(rows) == len(job.cells) * len(job.seeds) and set(rows["status"]) == {"finished"}
     for place, cell in enumerate(job.cells):

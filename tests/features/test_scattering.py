@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -27,16 +28,17 @@ def test_equals_kymatio(channels, size, shape):
 def test_chunks_do_not_change_an_image_beyond_rounding():
     images = _images(CHUNK_IMAGES + 3, 1, 8)
     scatter = ScatterNet(8, dtype=torch.float64)
-    whole = scatter(images.double())
+    together = scatter(images.double())
     single = torch.cat([scatter(image[None]) for image in images.double()])
-    torch.testing.assert_close(whole, single, rtol=0, atol=1e-14)
+    torch.testing.assert_close(together, single, rtol=0, atol=1e-14)
 
 
 def test_a_constant_image_keeps_its_mean_and_has_no_wavelet_response():
     features = ScatterNet(28, dtype=torch.float64)(torch.full((1, 1, 28, 28), 0.7, dtype=torch.float64))
-    # kymatio truncates its filters to the grid: the low-pass sums to 1, and the wavelets to 0, to about 3e-5 only
-    torch.testing.assert_close(features[0, 0], torch.full((7, 7), 0.7, dtype=torch.float64), rtol=0, atol=1e-4)
-    assert features[0, 1:].abs().max() < 1e-4
+    mass = math.pi / 3.1415  # of kymatio's low-pass
+    expected = torch.full((7, 7), 0.7 * mass, dtype=torch.float64)
+    torch.testing.assert_close(features[0, 0], expected, rtol=0, atol=1e-12)
+    assert features[0, 1:].abs().max() < 1e-12
 
 
 @pytest.mark.parametrize("size", [27, 30, 4])
@@ -58,16 +60,18 @@ def arrays(tmp_path):
     for part, count in (("train_x", CHUNK_IMAGES + 2), ("test_x", 3)):
         np.save(folder / f"{part}.npy", draw.integers(0, 256, (count, 3, 8, 8), dtype=np.uint8))
         np.save(folder / f"{part[:-1]}y.npy", np.arange(count, dtype=np.int64) % 10)
-    about = {"name": "tiny", "title": "Tiny", "stand_in_for": "cifar10", "note": "", "licence": "none"}
-    (folder / "about.json").write_text(json.dumps({**about, "records": {"train": CHUNK_IMAGES + 2, "test": 3}}))
+    description = {"name": "tiny", "title": "Tiny", "stand_in_for": "cifar10", "note": "", "licence": "none"}
+    (folder / "description.json").write_text(
+        json.dumps({**description, "records": {"train": CHUNK_IMAGES + 2, "test": 3}})
+    )
     return folder
 
 
-def test_build_features_writes_whole_files_and_repeats_bit_for_bit(arrays, tmp_path):
+def test_build_features_writes_complete_files_and_repeats_bit_for_bit(arrays, tmp_path):
     seen = []
     for name in ("a", "b"):
         build_features(arrays, tmp_path / name, lambda done, total: seen.append((done, total)))
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["about.json", "test_x.npy", "train_x.npy"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["description.json", "test_x.npy", "train_x.npy"]
     for path in (tmp_path / "a").iterdir():
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
     features = np.load(tmp_path / "a" / "train_x.npy")
@@ -75,9 +79,9 @@ def test_build_features_writes_whole_files_and_repeats_bit_for_bit(arrays, tmp_p
     assert features.shape == (CHUNK_IMAGES + 2, 243, 2, 2)
     pixels = torch.from_numpy(np.load(arrays / "train_x.npy")[-1:].astype(np.float32) / 255)
     np.testing.assert_allclose(features[-1:], ScatterNet(8)(pixels).numpy(), rtol=0, atol=1e-6)
-    about = json.loads((tmp_path / "a" / "about.json").read_text())
-    assert about["stand_in_for"] == "cifar10"
-    assert "J = 2" in about["features"]
+    description = json.loads((tmp_path / "a" / "description.json").read_text())
+    assert description["stand_in_for"] == "cifar10"
+    assert "J = 2" in description["features"]
     assert seen[-1] == (CHUNK_IMAGES + 5, CHUNK_IMAGES + 5)
 
 

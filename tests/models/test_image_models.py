@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from dpfl.data.datasets import COLOUR, GREY
+from dpfl.data.image_shapes import COLOUR, GREY
 from dpfl.errors import InputError
 from dpfl.models.image_models import (
     TANH,
@@ -16,6 +16,7 @@ from dpfl.models.image_models import (
     build,
     image_model,
     prepare,
+    softmax_regression,
 )
 
 PARAMETERS = {
@@ -122,3 +123,8 @@ def test_refuses_unknown_models_and_shapes():
         image_model("resnet")
     with pytest.raises(InputError, match=r"\(1, 8, 8\)"):
         build(ImageModel.CNN_RELU, (1, 8, 8), seed=0)
+
+
+def test_softmax_regression_starts_at_zero():
+    module = softmax_regression(7, 3)
+    assert module.weight.shape == (3, 7) and not module.weight.any() and not module.bias.any()

@@ -12,10 +12,8 @@ import pandas as pd
 import pytest
 
 from dpfl.catalog import module
-from dpfl.data.arrays import build_synthetic
-from dpfl.data.datasets import NAME
+from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
-from dpfl.data.stand_ins import build_stand_in
 from dpfl.experiments import protocol
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders
@@ -63,8 +61,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable
 
     def train(key: str, kept: Callable[[dict], bool]) -> Results:
         folder = tmp_path_factory.mktemp(key)
-        build_stand_in("digits", folder / "arrays" / "digits")
-        build_synthetic(folder / "arrays" / NAME)
+        build_arrays("digits", folder / "arrays" / "digits")
+        build_arrays("synthetic", folder / "arrays" / "synthetic")
         tables = []
         for sweep in expansion.expand(configuration.resolve({"papers": [key], "seeds": [0, 1, 2]})):
             small, folders = replace(sweep, cells=tuple(filter(kept, sweep.cells))), Folders.of(folder, sweep.dataset)

@@ -1,6 +1,6 @@
 import pytest
 
-from dpfl.data.datasets import COLOUR
+from dpfl.data.image_shapes import COLOUR
 from dpfl.models.image_models import ImageModel, build
 from dpfl.pipeline import cost_timing
 from dpfl.pipeline.cost import UnitCost, WorkCount, table
@@ -22,7 +22,7 @@ def test_operations_are_more_than_those_of_the_parameters(model):
     assert flops >= 2 * 2 * 0.9 * parameters
 
 
-def test_a_slower_machine_is_told_by_what_both_measured():
+def test_a_slower_machine_is_known_by_what_both_measured():
     slower = {kind: table()[kind].scaled(3.0) for kind in cost_timing.KINDS}
     assert cost_timing.slowdown(slower, table()) == pytest.approx(3.0)
     assert cost_timing.slowdown({"new": UnitCost("new", 1, 1, 1, 1, 1, 1)}, table()) == 1.0

@@ -41,12 +41,12 @@ def test_a_plan_names_jobs_hours_memory_and_time(folder):
 
 def test_finished_sweeps_are_not_planned_again_and_a_gpu_is_counted(folder):
     resolved = configuration.resolve({"papers": ["bhaskar2025"], "training": {"device": "cuda"}})
-    first = "\n".join(plan.lines(resolved, plan.place("default", 1, "cuda"), table()))
+    first = "\n".join(plan.lines(resolved, plan.machines_of("default", 1, "cuda"), table()))
     name = next(each.name for each in expansion.expand(resolved))
     path = folder / "results/demo/runs/bhaskar2025" / f"{name}.csv.gz"
     path.parent.mkdir(parents=True)
     path.touch()
-    second = "\n".join(plan.lines(resolved, plan.place("default", 1, "cuda"), table()))
+    second = "\n".join(plan.lines(resolved, plan.machines_of("default", 1, "cuda"), table()))
     [before, none], [after, one] = (numbers(each, r"(\d+) sweeps to train, (\d+) done") for each in (first, second))
     assert (after, none, one) == (before - 1, 0, 1)
     assert "guess" in first and "1 jobs at once" in first
@@ -54,7 +54,7 @@ def test_finished_sweeps_are_not_planned_again_and_a_gpu_is_counted(folder):
 
 def test_an_unknown_profile_is_refused(folder):
     with pytest.raises(InputError, match="nowhere"):
-        plan.place("nowhere", 1, "cpu")
+        plan.machines_of("nowhere", 1, "cpu")
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,6 +1,7 @@
 """What a failed run says last."""
 
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -42,6 +43,7 @@ def test_a_log_that_is_not_there_and_a_run_without_failure():
 
 def test_a_snakemake_that_was_killed_is_told_with_the_command_to_continue(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "Snakefile").touch()
     fake = tmp_path / "python"
     fake.write_text("#!/bin/sh\nkill -9 $$\n")
     fake.chmod(0o755)
@@ -58,12 +60,16 @@ def test_a_snakemake_that_was_killed_is_told_with_the_command_to_continue(tmp_pa
     ("options", "again"),
     [
         ([], "make demo"),
-        (["--scale", "paper", "--profile", "slurm", "--paranoid"], "make paper PROFILE=slurm PARANOID=1"),
+        (["--scale", "paper", "--profile", "slurm"], "make paper PROFILE=slurm"),
         (["--config", "my own.yaml"], "make demo 'CONFIG=my own.yaml'"),
     ],
 )
-def test_the_command_to_continue_is_the_one_that_was_given(monkeypatch, options, again):
+def test_the_command_to_continue_is_the_one_that_was_given(repository, tmp_path, monkeypatch, options, again):
     told = []
-    monkeypatch.setattr(run, "run", lambda arguments, again, paranoid: told.append(again) or 0)
+    monkeypatch.chdir(tmp_path)
+    for name in ("config.yaml", "workflow"):
+        Path(name).symlink_to(repository / name)
+    Path("my own.yaml").write_text("seeds: [1]")
+    monkeypatch.setattr(run, "run", lambda arguments, again: told.append(again) or 0)
     assert CliRunner().invoke(app, ["run", *options]).exit_code == 0
     assert told == [again]

@@ -24,40 +24,40 @@ def put(path, text=""):
     return path
 
 
-def work(sweep, tmp_path, since=None):
-    return sweep_status(sweep, tmp_path / "results" / "demo", since).work
+def state(sweep, tmp_path, since=None):
+    return sweep_status(sweep, tmp_path / "results" / "demo", since).state
 
 
-def test_the_five_standings(sweep, tmp_path):
+def test_the_five_states(sweep, tmp_path):
     folder = tmp_path / "results" / "demo"
-    assert work(sweep, tmp_path) is SweepState.WAITS
+    assert state(sweep, tmp_path) is SweepState.WAITING
     put(tmp_path / "checkpoints" / "demo" / "bhaskar2025" / f"{sweep.name}-ab-cd.pt")
-    assert work(sweep, tmp_path) is SweepState.RESUMABLE
+    assert state(sweep, tmp_path) is SweepState.RESUMABLE
     log = put(folder / "logs" / f"train_bhaskar2025_{sweep.name}.log", "x y: 3 of 20 steps, about 2 min left\n")
-    assert work(sweep, tmp_path) is SweepState.RESUMABLE
-    assert work(sweep, tmp_path, since=time.time() - 60) is SweepState.RUNNING
+    assert state(sweep, tmp_path) is SweepState.RESUMABLE
+    assert state(sweep, tmp_path, since=time.time() - 60) is SweepState.RUNNING
     os.utime(log, (1, 1))
-    assert work(sweep, tmp_path, since=time.time() - 60) is SweepState.RESUMABLE
+    assert state(sweep, tmp_path, since=time.time() - 60) is SweepState.RESUMABLE
     put(log, "x y: 3 of 20 steps\ndpfl: the disk is full\n")
     failed = sweep_status(sweep, folder, None)
-    assert failed.work is SweepState.FAILED and failed.words == "dpfl: the disk is full"
+    assert failed.state is SweepState.FAILED and failed.last_line == "dpfl: the disk is full"
     put(folder / "runs" / "bhaskar2025" / f"{sweep.name}.csv.gz")
-    assert work(sweep, tmp_path) is SweepState.DONE
+    assert state(sweep, tmp_path) is SweepState.DONE
 
 
 @pytest.mark.parametrize("last", [f"{GONE} 7) has gone; this stage ends", "dpfl: interrupted; run the same command"])
 def test_a_sweep_whose_run_was_ended_is_no_failure(sweep, tmp_path, last):
     put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", f"x y: 3 of 20 steps\n{last}\n")
-    assert work(sweep, tmp_path) is SweepState.WAITS
+    assert state(sweep, tmp_path) is SweepState.WAITING
     put(tmp_path / "checkpoints" / "demo" / "bhaskar2025" / f"{sweep.name}-ab-cd.pt")
-    assert work(sweep, tmp_path) is SweepState.RESUMABLE
+    assert state(sweep, tmp_path) is SweepState.RESUMABLE
 
 
 def test_what_failed_before_the_run_at_work_waits_for_it(sweep, tmp_path):
     log = put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", "dpfl: the disk is full\n")
-    assert work(sweep, tmp_path) is SweepState.FAILED
-    assert work(sweep, tmp_path, since=log.stat().st_mtime + 1) is SweepState.WAITS
-    assert work(sweep, tmp_path, since=log.stat().st_mtime - 1) is SweepState.FAILED
+    assert state(sweep, tmp_path) is SweepState.FAILED
+    assert state(sweep, tmp_path, since=log.stat().st_mtime + 1) is SweepState.WAITING
+    assert state(sweep, tmp_path, since=log.stat().st_mtime - 1) is SweepState.FAILED
 
 
 def test_every_stage_that_failed_is_named_with_its_last_words(tmp_path, monkeypatch):
@@ -88,5 +88,5 @@ def test_the_time_left_goes_by_sweeps_of_the_same_kind(sweep, tmp_path):
     put(folder / "benchmarks" / f"train_bhaskar2025_{first.name}.tsv", "s\th:m:s\n120.5\t0:02:00\n")
     lines = list(status.lines(resolved))
     assert lines[0].startswith(f"bhaskar2025: sweeps 1/{2 + len(others)}, tables 0/")
-    assert "no run is at work here" in lines
-    assert lines[-1].startswith(f"left, one job at a time: about 2 min, and {len(others)} sweeps of which none")
+    assert "no run is in progress here" in lines
+    assert lines[-1].startswith(f"left, one job at a time: about 2 min, and {len(others)} sweeps of families")

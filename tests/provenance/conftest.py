@@ -9,7 +9,7 @@ from dpfl.provenance.record import StageRecorder
 def chain(tmp_path, monkeypatch):
     """raw -> run -> table, each with its record; returns the results folder."""
     monkeypatch.chdir(tmp_path)
-    input_checks._listed.cache_clear()
+    input_checks._outputs.cache_clear()
     results = tmp_path / "results" / "demo"
     (results / "runs").mkdir(parents=True)
     before = []

@@ -61,7 +61,7 @@ def test_the_audit_finds_a_crate_that_holds_something_else(crate):
     with zipfile.ZipFile(crate, "w") as archive:
         for name, data in held.items():
             archive.writestr(name, b"other" if name.endswith("/table.csv") else data)
-    assert any("holds another" in finding.problem for finding in audit(Path("results/demo")).findings)
+    assert any("contains another" in finding.problem for finding in audit(Path("results/demo")).findings)
 
 
 def test_results_made_anew_since_are_a_note_and_no_finding(crate):
@@ -72,9 +72,9 @@ def test_results_made_anew_since_are_a_note_and_no_finding(crate):
     assert seen.findings == []
     assert seen.notes == [
         "results/demo.crate.zip is of an earlier state of 1 files, as results/demo/table.csv: "
-        "dpfl crate results/demo writes it anew"
+        "renew it with dpfl crate results/demo"
     ]
-    input_checks._listed.cache_clear()
+    input_checks._outputs.cache_clear()
     assert write(Path("results/demo")) == (crate, True)
     assert audit(Path("results/demo")).notes == []
 

@@ -6,8 +6,7 @@ table, a figure and a crate.
 
 from __future__ import annotations
 
-import csv
-import dataclasses
+import copy
 import gzip
 import hashlib
 import json
@@ -21,10 +20,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from dpfl import catalog
 from dpfl.cli import app
-from dpfl.data import datasets
+from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
-from dpfl.data.stand_ins import build_stand_in
 from dpfl.engine import checkpoints
 from dpfl.errors import InputError
 from dpfl.experiments import protocol
@@ -69,7 +68,7 @@ KINDS = {
     "raw data": ("data/raw/insurance/insurance.csv", "arrays"),
     "images": ("data/arrays/digits/train_x.npy", "features"),
     "labels": ("data/arrays/digits/test_y.npy", "train"),
-    "a description": ("data/arrays/digits/about.json", "noise"),
+    "a description": ("data/arrays/digits/description.json", "noise"),
     "features": ("data/features/digits/train_x.npy", "train"),
     "noise": ("results/demo/accounting/bhaskar2025.csv", "train"),
     "run table": (f"results/demo/runs/bhaskar2025/{SWEEP}.csv.gz", "tables"),
@@ -85,7 +84,7 @@ KINDS = {
 
 def stage(name: str):
     """Run one stage as a process of its own would, knowing nothing of earlier ones."""
-    input_checks._listed.cache_clear()
+    input_checks._outputs.cache_clear()
     trace.writers.cache_clear()
     return CliRunner().invoke(app, list(STAGES[name]))
 
@@ -97,14 +96,14 @@ def found() -> list[str]:
 
 def small_digits(folder: Path) -> None:
     """Write the first digits only, with their record."""
-    build_stand_in("digits", folder)
+    build_arrays("digits", folder)
     counts = {"train": 700, "test": 100}
     for part, count in counts.items():
         for kind in "xy":
             np.save(folder / f"{part}_{kind}.npy", np.load(folder / f"{part}_{kind}.npy")[:count])
-    (folder / "about.json").write_text(json.dumps(load_description(folder) | {"records": counts}))
-    files = [folder / "about.json", *sorted(folder.glob("*.npy"))]
-    StageRecorder("data arrays", ("dpfl.data.stand_ins",)).write(record_path(files[0]), files)
+    (folder / "description.json").write_text(json.dumps(load_description(folder) | {"records": counts}))
+    files = [folder / "description.json", *sorted(folder.glob("*.npy"))]
+    StageRecorder("data arrays", ("dpfl.data.arrays",)).write(record_path(files[0]), files)
 
 
 def stand_for(name: str, source: Path, result: Path) -> None:
@@ -129,14 +128,12 @@ def made(tmp_path_factory):
         Path("mirror/insurance/insurance.csv").write_bytes(TABLE)
         data = {"data": {"mirror": "mirror"}}
         (RESULTS / "config.yaml").write_text(yaml.safe_dump(CONFIG | data))
-        row = dict.fromkeys([each.name for each in dataclasses.fields(datasets.Source)], "")
-        row |= {"dataset": "insurance", "file": "insurance.csv", "mirror_folder": "insurance", "bytes": len(TABLE)}
-        with Path("sources.csv").open("w", newline="") as stream:
-            table = csv.DictWriter(stream, row)
-            table.writeheader()
-            table.writerow(row | {"sha256": hashlib.sha256(TABLE).hexdigest()})
-        patch.setattr(datasets, "TABLE", root / "sources.csv")
-        datasets._table.cache_clear()
+        entries = copy.deepcopy(catalog.dataset_entries())
+        facts = {"bytes": len(TABLE), "sha256": hashlib.sha256(TABLE).hexdigest()}
+        entries["insurance"]["files"] = {"insurance.csv": facts}
+        Path("datasets.yaml").write_text(yaml.safe_dump(entries, sort_keys=False))
+        patch.setattr(catalog, "DATASETS", root / "datasets.yaml")
+        catalog.dataset_entries.cache_clear()
         small_digits(Path("data/arrays/digits"))
         for name in MADE:
             if name == "crate":
@@ -145,7 +142,7 @@ def made(tmp_path_factory):
             done = stage(name)
             assert done.exit_code == 0, (name, done.output, done.exception)
         yield root
-    datasets._table.cache_clear()
+    catalog.dataset_entries.cache_clear()
 
 
 @pytest.fixture

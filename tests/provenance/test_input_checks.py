@@ -15,8 +15,7 @@ from dpfl.provenance.record import StageRecorder
 def written(tmp_path, monkeypatch):
     """A file with its record, a second old."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(input_checks.PARANOID, raising=False)
-    input_checks._listed.cache_clear()
+    input_checks._outputs.cache_clear()
     path = tmp_path / "out.csv"
     path.write_text("b\n2\n")
     StageRecorder("train", ("dpfl.grid.expansion",)).write(record_path(path), [path])
@@ -56,10 +55,8 @@ def test_a_flipped_byte_in_a_newer_file_is_named(written):
         input_checks.check([written])
 
 
-def test_a_flipped_byte_under_an_old_date_is_found_by_the_paranoid_only(written, monkeypatch):
+def test_a_flipped_byte_under_an_old_date_is_found(written):
     flip(written, keep_age=True)
-    input_checks.check([written])
-    monkeypatch.setenv(input_checks.PARANOID, "1")
     with pytest.raises(InputError, match=r"out\.csv"):
         input_checks.check([written])
 
@@ -75,3 +72,11 @@ def test_another_length_is_found_whatever_its_date(written):
 def test_a_missing_file_is_named(written):
     with pytest.raises(InputError, match=r"gone\.csv is not there"):
         input_checks.check([written.with_name("gone.csv")])
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
+def test_what_is_no_regular_file_is_refused_without_being_opened(written, kind):
+    stray = written.with_name("stray.csv")
+    {"link": lambda: stray.symlink_to(written), "folder": stray.mkdir, "pipe": lambda: os.mkfifo(stray)}[kind]()
+    with pytest.raises(InputError, match=r"stray\.csv is no regular file"):
+        input_checks.check([stray])

@@ -27,7 +27,7 @@ def many(chain):
 
 def test_the_data_name_every_file_with_its_hash(many, tmp_path):
     table, parts = many
-    facts = json.loads(json.dumps(trace_view.plain(trace.trace(table), tmp_path)))
+    facts = json.loads(json.dumps(trace_view.as_json(trace.trace(table), tmp_path)))
     [stage] = facts["made_from"]
     files = [stage, *stage["also_read"]]
     assert [file["path"] for file in files] == [f"results/demo/{part.name}" for part in parts]

@@ -1,30 +1,33 @@
 """A table, a figure, a claim whose runs are not part of the configuration says so, and nothing fails."""
 
+import matplotlib.pyplot as plt
 import pytest
 
 from dpfl.catalog import load
-from dpfl.reporting import figures, tables
+from dpfl.reporting import figures, style, tables
 from dpfl.reporting.claims import Outcome, evaluate
 from dpfl.reporting.results import NotRunError, Results, read_csv
 
 FROM_RUNS = {
     "lowy2021": (["paired_differences", "mnist_differences", "theory_slopes"], ["figure_2", "mnist", "theory_rates"]),
     "vandijk2023": ([], ["asynchrony", "strategies"]),
-    "bhaskar2025": (["table_2", "identification"], ["initialisation", "distances"]),
-    "asoodeh2021": (["rates"], ["price", "frontier"]),
-    "asoodeh2020": ([], ["utility"]),
+    "bhaskar2025": (["table_2", "identification"], ["identification", "initialisation", "distances"]),
+    "asoodeh2021": (["rates"], ["price", "sampling", "frontier", "dimension", "five_papers"]),
+    "asoodeh2020": ([], ["places", "utility"]),
 }
 
 
 @pytest.mark.parametrize("paper", FROM_RUNS)
-def test_every_page_is_made(paper, tmp_path):
-    results = Results(tmp_path, {})
+def test_every_page_is_made_and_every_picture_says_why_it_is_empty(paper, tmp_path, monkeypatch):
+    results, reasons = Results(tmp_path, {}), []
+    monkeypatch.setattr(style, "text_figure", lambda reason: reasons.append(reason) or plt.figure())
     for names, module in zip(FROM_RUNS[paper], (tables, figures), strict=True):
         for name in names:
             paths = module.make(paper, name, results, tmp_path / module.__name__.rpartition(".")[2])
             assert all(path.stat().st_size > 0 for path in paths)
             page = paths[-1].read_text() if paths[-1].suffix == ".html" else "<tbody>\n<tr>"
             assert "<tbody>\n<tr>" in page, name
+    assert len(reasons) == len(FROM_RUNS[paper][1]) and all("run" in reason for reason in reasons)
 
 
 def test_the_reason_stands_on_the_page_and_comes_back_as_an_error(tmp_path):

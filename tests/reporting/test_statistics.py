@@ -5,13 +5,22 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpfl.reporting.statistics import mean_interval, slope, summarised
+from dpfl.reporting.statistics import half_width, mean_interval, slope, summarised
 
 
-def test_the_interval_is_students():
+@pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
+def test_the_interval_is_students(level):
     values = np.random.default_rng(0).normal(3.0, 2.0, 12)
-    low, high = stats.t.interval(0.9, 11, loc=values.mean(), scale=stats.sem(values))
-    assert mean_interval([*values, math.nan]) == pytest.approx((12, (low + high) / 2, (high - low) / 2))
+    low, high = stats.t.interval(level, 11, loc=values.mean(), scale=stats.sem(values))
+    assert mean_interval([*values, math.nan], level) == pytest.approx((12, (low + high) / 2, (high - low) / 2))
+
+
+def test_half_widths_of_a_column_are_those_of_its_rows():
+    std, count = pd.Series([math.nan, 1.0, 3.0]), pd.Series([1, 2, 7])
+    rows = [half_width(s, c, 0.95) for s, c in zip(std, count, strict=True)]
+    assert math.isnan(rows[0]) and math.isnan(half_width(2.0, 1))
+    pd.testing.assert_series_equal(half_width(std, count, 0.95), pd.Series(rows))
+    assert rows[1] == pytest.approx(12.7062047 / math.sqrt(2))  # Student's quantile at one degree of freedom
 
 
 def test_too_few_values_have_no_interval():

@@ -187,7 +187,7 @@ def test_the_generic_profile_with_the_commands_of_this_system(place, start, slur
     options = ("--cluster-generic-submit-cmd", f"{submit} --gpus={{resources.gpu}} --output=/dev/null")
     options += ("--cluster-generic-status-cmd", str(status), "--cluster-generic-cancel-cmd", "scancel")
     command = ("snakemake", "--profile", "workflow/profiles/generic", "--configfile", "tiny.yaml", *options)
-    run = start(folder, *command, "--", "data/arrays/digits/about.json", **slurm.environment)
+    run = start(folder, *command, "--", "data/arrays/digits/description.json", **slurm.environment)
     assert run.wait(900) == 0, (folder / "run.log").read_text()[-3000:]
     assert "Submitted job" in (folder / "run.log").read_text()
     assert (folder / "data/arrays/digits/train_x.npy").exists()

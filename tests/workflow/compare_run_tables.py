@@ -22,8 +22,7 @@ CELLS, SEEDS = 2, 1
 
 def write(folder: Path) -> None:
     """Train one small sweep of every experiment, canaries of both kinds, and write its tables to `folder`."""
-    from dpfl.data.arrays import build_synthetic
-    from dpfl.data.stand_ins import build_stand_in
+    from dpfl.data.arrays import build_arrays
     from dpfl.experiments import protocol
     from dpfl.features.scattering import build_features
     from dpfl.grid import configuration, expansion
@@ -38,8 +37,7 @@ def write(folder: Path) -> None:
         small = dataclasses.replace(sweep, cells=sweep.cells[:CELLS], seeds=sweep.seeds[:SEEDS])
         folders = Folders.of(folder / "data", sweep.dataset)
         if not folders.arrays.exists():
-            synthetic = sweep.dataset == "synthetic"
-            build_synthetic(folders.arrays) if synthetic else build_stand_in(sweep.dataset, folders.arrays)
+            build_arrays(sweep.dataset, folders.arrays)
         if sweep.needs_features and not folders.features.exists():
             build_features(folders.arrays, folders.features, lambda done, total: None)
         _train(protocol.load(sweep.experiment), small, folders, folder / name)

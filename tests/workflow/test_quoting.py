@@ -63,7 +63,7 @@ def test_a_hostile_folder_is_a_folder(checkout, tmp_path, name):
     folder = tmp_path / "w"
     run = checkout(folder)
     (folder / "hostile.yaml").write_text(yaml.safe_dump({"data": {"folder": name}}))
-    done = run("snakemake", "--cores", "1", f"{name}/arrays/digits/about.json", "--configfile", "hostile.yaml")
+    done = run("snakemake", "--cores", "1", f"{name}/arrays/digits/description.json", "--configfile", "hostile.yaml")
     assert not (folder / "pwned").exists()
     refused = done.returncode == 2 and "data.folder" in done.stderr
-    assert refused or (folder / name / "arrays/digits/about.json").is_file(), done.stderr[-2000:]
+    assert refused or (folder / name / "arrays/digits/description.json").is_file(), done.stderr[-2000:]

@@ -10,6 +10,7 @@ pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 AFTER_RUNS = {"tables", "figures", "claims", "audit"}
 CODE = "\n_CHANGED = 1\n"
+TOY = "\ntoy: {title: Toy, decoder: none, records: {}, licence: none}\n"
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +110,12 @@ EDITS = {
         append(CODE),
         ({"arrays", "features", "accounting", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
     ),
+    "what an entry says of the stand-in": (
+        "src/dpfl/data/datasets.yaml",
+        replace("title: Digits (", "title: Small digits ("),
+        ({"arrays", "features", "accounting", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
+    ),
+    "a new dataset": ("src/dpfl/data/datasets.yaml", append(TOY), NOTHING),
     "how the command line looks": ("src/dpfl/progress.py", append(CODE), NOTHING),
 }
 

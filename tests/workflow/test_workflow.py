@@ -150,7 +150,7 @@ def test_the_command_line_traces_and_audits(tiny_run):
     folder, run, _ = tiny_run
     traced = run("dpfl", "trace", "results/demo/tables/bhaskar2025_table_2.csv")
     assert traced.returncode == 0
-    assert "data/features/digits/about.json and 2 more" in traced.stdout
+    assert "data/features/digits/description.json and 2 more" in traced.stdout
     assert "accounting/bhaskar2025.csv" in traced.stdout and "licence: CC BY 4.0" in traced.stdout
     table = folder / "results/demo/tables/lowy2021_noise.csv"
     text = table.read_text()

@@ -46,7 +46,7 @@ def caption_of(page):
     return str(Path(page).with_suffix(".rst").absolute())
 
 
-ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/about.json", dataset=DATASETS)
+ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/description.json", dataset=DATASETS)
 ALL_RUNS = [str(expansion.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in SWEEPS.values()]
 ALL_PAGES = [page for key in PAPERS for kind in ("tables", "figures") for page in pages(key, kind, "csv")]
 ALL_CLAIMS = expand(f"{RESULTS}/claims/{{paper}}.csv", paper=PAPERS)
@@ -84,9 +84,8 @@ def digest_of(facts):
 
 def raw_files(wildcards):
     """Return the records of the verified files that a dataset is unpacked from; a stand-in needs none."""
-    if not datasets.is_published(wildcards.dataset):
-        return []
-    return [f"{DATA}/raw/{wildcards.dataset}/{file}.record.json" for file in datasets.official_files(wildcards.dataset)]
+    files = datasets.load(wildcards.dataset).official_files
+    return [f"{DATA}/raw/{wildcards.dataset}/{file}.record.json" for file in files]
 
 
 def sweeps_of(paper):
@@ -97,7 +96,7 @@ def sweeps_of(paper):
 def datasets_of(wildcards):
     """Return the descriptions of the datasets that a paper trains on."""
     return expand(
-        f"{DATA}/arrays/{{dataset}}/about.json", dataset=sorted({s.dataset for s in sweeps_of(wildcards.paper)})
+        f"{DATA}/arrays/{{dataset}}/description.json", dataset=sorted({s.dataset for s in sweeps_of(wildcards.paper)})
     )
 
 
@@ -127,7 +126,7 @@ def training_data(wildcards):
     """Return the data that a sweep trains from."""
     sweep = sweep_of(wildcards)
     kinds = ["arrays", "features"] if sweep.needs_features else ["arrays"]
-    return [f"{DATA}/{kind}/{sweep.dataset}/about.json" for kind in kinds]
+    return [f"{DATA}/{kind}/{sweep.dataset}/description.json" for kind in kinds]
 
 
 def noise_of(wildcards):

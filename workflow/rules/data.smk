@@ -16,6 +16,7 @@ rule fetch:
         runtime=more(60),
     params:
         config=RESOLVED,
+        entry=lambda wildcards: datasets.digest(wildcards.dataset),
     shell:
         "dpfl data fetch --dataset {wildcards.dataset:q} --file {wildcards.file:q} --config {params.config:q} 2> {log:q}"
 
@@ -24,8 +25,8 @@ rule arrays:
     input:
         raw_files,
     output:
-        about=f"{DATA}/arrays/{{dataset}}/about.json",
-        record=f"{DATA}/arrays/{{dataset}}/about.json.record.json",
+        description=f"{DATA}/arrays/{{dataset}}/description.json",
+        record=f"{DATA}/arrays/{{dataset}}/description.json.record.json",
     log:
         f"{DATA}/logs/arrays_{{dataset}}.log",
     benchmark:
@@ -37,6 +38,7 @@ rule arrays:
         runtime=more(20),
     params:
         config=RESOLVED,
-        code=source_digest("dpfl.data.arrays", "dpfl.data.stand_ins"),
+        entry=lambda wildcards: datasets.digest(wildcards.dataset),
+        code=source_digest("dpfl.data.arrays"),
     shell:
         "dpfl data arrays --dataset {wildcards.dataset:q} --config {params.config:q} 2> {log:q}"

@@ -3,10 +3,10 @@
 
 rule features:
     input:
-        arrays=f"{DATA}/arrays/{{dataset}}/about.json",
+        arrays=f"{DATA}/arrays/{{dataset}}/description.json",
     output:
-        about=f"{DATA}/features/{{dataset}}/about.json",
-        record=f"{DATA}/features/{{dataset}}/about.json.record.json",
+        description=f"{DATA}/features/{{dataset}}/description.json",
+        record=f"{DATA}/features/{{dataset}}/description.json.record.json",
     log:
         f"{DATA}/logs/features_{{dataset}}.log",
     benchmark:

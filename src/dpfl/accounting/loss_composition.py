@@ -33,14 +33,15 @@ WRAPPED = 1e-12
 """Tilted mass that may wrap around each end of the grid of the sum; what does is counted on the safe side."""
 KEPT = 0.5
 """Share of the profile that lowering it by `optimistic` leaves at the upper end of a cell at least."""
-_EXPONENTS = np.geomspace(0.3, 40.0, 12)
+_EXPONENTS = (0.6, 1.5, 3.0, 5.0, 7.4, 11.0, 30.0)
 
 
 class Cells(NamedTuple):
     """A loss cut into even cells: cell i reaches from the loss `origin` + i `step` to the next.
 
     `below`, `above` (k,): the shares of P's mass in a cell that go to its two ends so that P's and Q's mass stay.
-    `lost`: P's mass outside of the cells, at most. `atom`: P's mass that is merged at grid point `place` as it is.
+    `lost`: P's mass outside of the cells, at most. `atom` (3,): mass about grid point `place` that is not in the cells,
+    as it goes to the grid points `place` - 1, `place`, `place` + 1; merged, its loss is that of `place`.
     """
 
     origin: float
@@ -48,14 +49,12 @@ class Cells(NamedTuple):
     below: Array
     above: Array
     lost: float
-    atom: float = 0.0
-    place: int = 0
+    atom: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    place: int = 1
 
-    def spread(self) -> Array:
-        """Return P's mass at the k + 1 grid points."""
-        masses = np.append(self.below, 0.0) + np.append(0.0, self.above)
-        masses[self.place] += self.atom
-        return masses
+    def masses(self) -> Array:
+        """Return P's mass at the k + 1 grid points, without the atom's."""
+        return np.append(self.below, 0.0) + np.append(0.0, self.above)
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,9 @@ def pessimistic(cells: Cells) -> GridLaw:
     Guarantee: the pair on the grid dominates every pair whose loss has these `cells`.
     Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022, Algorithm 1.
     """
-    return GridLaw(cells.origin, cells.step, cells.spread(), cells.lost)
+    masses = cells.masses()
+    masses[cells.place - 1 : cells.place + 2] += cells.atom
+    return GridLaw(cells.origin, cells.step, masses, cells.lost)
 
 
 def optimistic(cells: Cells) -> GridLaw:
@@ -92,7 +93,8 @@ def optimistic(cells: Cells) -> GridLaw:
     Source: derived here; the error is of second order in the step, as that of connecting the dots.
     """
     growth, decay = math.expm1(cells.step), -math.expm1(-cells.step)
-    masses = cells.spread()
+    masses = cells.masses()
+    masses[cells.place] += sum(cells.atom)  # merging outcomes is processing them
     upper = cells.above * (1 - decay)
     total = np.where(cells.below + upper > 0, cells.below + upper, 1.0)
     where = upper / total  # the tangents meet at this share of the cell
@@ -182,12 +184,17 @@ class Composition:
 
     def _transform(self, tilted: list[_Tilted]) -> None:
         """Set the tilted masses of the sum at `first` + i, in steps from `origin`, and the bounds of their errors."""
-        bottom, top, spread = _reach(tilted)
+        exponents, growths = _growths(tilted)
+        room = -math.log(WRAPPED)
+        top = min((growths[1] + room) / exponents)
+        bottom = max(-(growths[0] + room) / exponents)
         size = next_fast_len(min(MOST_PLACES, max(64, math.ceil((top - bottom) / self.step) + 2)), real=True)
-        middle = (bottom + top) / 2
-        self.first = math.floor((middle - self.origin) / self.step) - size // 2
+        self.first = math.floor(((bottom + top) / 2 - self.origin) / self.step) - size // 2
         self.bottom = self.origin + self.first * self.step
-        self.tails = _tails(tilted, self.bottom, self.bottom + (size - 1) * self.step, spread)
+        # Chernoff's bounds of the tilted mass below and above the grid.
+        below = min(growths[0] + exponents * self.bottom)
+        above = min(growths[1] - exponents * (self.bottom + (size - 1) * self.step))
+        self.tails = math.exp(min(below, 0.0)), math.exp(min(above, 0.0))
         log_spectrum = np.zeros(size // 2 + 1, dtype=complex)
         share = np.zeros(size // 2 + 1)
         for masses, _, places, steps in tilted:
@@ -227,32 +234,25 @@ class Composition:
         gain -= rounding + sum(self.tails) * self._peak
         return math.log(gain) + self.log_mass - self.tilt * epsilon - self._slack(epsilon) if gain > 0 else -math.inf
 
+    def doubt(self, epsilon: float) -> float:
+        """Return which share of delta at `epsilon` is allowance for rounding and for what wraps around, 0 to 1."""
+        gain, rounding = self._gain(epsilon)
+        rounding += self.tails[1] * self._peak
+        return rounding / (max(gain, 0.0) + rounding) if rounding > 0 else 0.0
+
     def _slack(self, epsilon: float) -> float:
         """The error of ln delta by the rounding of masses and exponents."""
         return self.error + 4 * UNIT * (abs(self.log_mass) + self.tilt * abs(epsilon))
 
 
-def _reach(tilted: Sequence[_Tilted]) -> tuple[float, float, float]:
-    """Return between which sums all but WRAPPED of the tilted mass is, at either end, and the sum's deviation."""
-    means = [float(each.masses @ each.losses) for each in tilted]
-    spread = math.sqrt(
-        sum(
-            each.steps * float(each.masses @ (each.losses - mean) ** 2)
-            for mean, each in zip(means, tilted, strict=True)
-        )
-    )
-    spread = max(spread, 1e-300)
-    room = -math.log(WRAPPED)
-    top = min((_growth(tilted, k / spread) + room) * spread / k for k in _EXPONENTS)
-    bottom = max(-(_growth(tilted, -k / spread) + room) * spread / k for k in _EXPONENTS)
-    return bottom, top, spread
-
-
-def _tails(tilted: Sequence[_Tilted], bottom: float, top: float, spread: float) -> tuple[float, float]:
-    """Return Chernoff's bounds of the tilted mass below `bottom` and above `top`."""
-    below = min(_growth(tilted, -k / spread) + k / spread * bottom for k in _EXPONENTS)
-    above = min(_growth(tilted, k / spread) - k / spread * top for k in _EXPONENTS)
-    return math.exp(min(below, 0.0)), math.exp(min(above, 0.0))
+def _growths(tilted: Sequence[_Tilted]) -> tuple[Array, Array]:
+    """Return exponents (m,) that fit the sum's deviation, and ln E[e^(-+ exponent S)] under the tilted law (2, m)."""
+    variance = 0.0
+    for each in tilted:
+        mean = float(each.masses @ each.losses)
+        variance += each.steps * float(each.masses @ (each.losses - mean) ** 2)
+    exponents = np.array(_EXPONENTS) / max(math.sqrt(variance), 1e-300)
+    return exponents, np.array([[_growth(tilted, sign * k) for k in exponents] for sign in (-1, 1)])
 
 
 def _growth(tilted: Sequence[_Tilted], exponent: float) -> float:

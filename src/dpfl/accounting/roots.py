@@ -1,7 +1,8 @@
-"""Zeros of monotone functions, element by element over arrays."""
+"""Zeros of monotone functions: element by element over arrays, and by few looks where one look takes seconds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -28,3 +29,47 @@ def root(
         ends = (low[crossed], high[crossed])
         zero[crossed] = elementwise.find_root(function, ends, args=tuple(array[crossed] for array in rest)).x
     return zero.reshape(shape)
+
+
+def least_noise(
+    excess: Callable[[float], float],
+    start: float,
+    *,
+    slope: float,
+    room: float,
+    aim: float | None = None,
+    flattest: float = -0.1,
+    longest: float = math.inf,
+    low: float = -math.inf,
+    high: float = math.inf,
+    known: bool = False,
+    tries: int = 20,
+) -> float | None:
+    """Return x in [`low`, `high`] where the falling `excess` lies in [-`room`, 0]: the least noise but for `room`.
+
+    `excess`: of ln noise, ln of what is spent over the target, nearly straight; -inf where nothing is spent. Secant
+    steps from `start` and its `slope` < 0, to where it is `aim` (half of `room` below 0), none `longer` than that, no
+    slope flatter than `flattest`; halving where a step leaves the bracket. Returns `low` where even that is not in
+    excess, the least x found in no excess after `tries` looks, and None where there is none (`known`: there is one, at
+    `high`). Source: the secant rule.
+    """
+    aim = -room / 2 if aim is None else aim
+    here, safe, last = min(max(start, low), high), high if known else None, None
+    above, below = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)  # in excess, and not
+    for _ in range(tries):
+        value = excess(here)
+        if -room <= value <= 0 or (value <= 0 and here == low):
+            return here
+        if value <= 0:
+            below = safe = here
+        else:
+            above = here
+            if here == high:
+                return None
+        if last is not None and math.isfinite(value):
+            slope = min((value - last[1]) / (here - last[0]), flattest)
+        last = (here, value) if math.isfinite(value) else None
+        step = min(max((aim - value) / slope, -longest), longest)
+        there = min(max(here + step, low), high)
+        here = there if above < there < below else (above + below) / 2
+    return safe

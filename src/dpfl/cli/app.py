@@ -1,4 +1,4 @@
-"""What the commands share: the application, their options, where results lie."""
+"""Define the application and the options that commands share."""
 
 from __future__ import annotations
 
@@ -10,14 +10,26 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
+from dpfl import __version__
 from dpfl.files import replacing
 
 app = typer.Typer(
-    help="`dpfl`: the stages of the pipeline as commands, and what people ask of its results.",
+    help="Reproduce five papers on private federated learning: run the stages, and ask about the results.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="print the version", is_eager=True)] = False,
+) -> None:
+    """Define what every command shares."""
+    if version:
+        print(f"dpfl {__version__}")
+        raise typer.Exit
+
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="configuration file")]
 PaperOption = Annotated[str, typer.Option("--paper", help="key of the paper, as bhaskar2025")]
@@ -31,7 +43,7 @@ def results_folder(config: dict[str, Any]) -> Path:
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write a table of the pipeline, whole or not at all; the same rows give the same bytes, compressed or not."""
+    """Write a table of the pipeline, completely or not at all; the same rows give the same bytes, compressed or not."""
     from dpfl.reporting.results import write_csv
 
     text = io.StringIO()

@@ -1,4 +1,4 @@
-"""The stages that make data, features, noise and runs."""
+"""Fetch data, unpack them, and compute features: the first stages of the pipeline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ app.add_typer(data_app, name="data")
 @data_app.command("fetch", epilog="Example: dpfl data fetch --dataset mnist --file t10k-labels-idx1-ubyte")
 def data_fetch(
     dataset: DatasetOption,
-    file: Annotated[str, typer.Option("--file", help="file of the dataset, as named in data/sources.csv")],
+    file: Annotated[str, typer.Option("--file", help="file of the dataset, as named in data/datasets.yaml")],
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Fetch one file from the mirror or its servers and verify every byte; an accepted variant keeps its own name."""
@@ -35,36 +35,25 @@ def data_fetch(
     stage = StageRecorder("data fetch", ("dpfl.data.fetch",), {"dataset": dataset, "file": file})
     with progress_bar(f"{dataset}/{file}", unit="bytes") as progress:
         path = fetch.fetch(dataset, file, folder, mirror, settings["timeout_seconds"], progress)
-    [source] = [source for source in datasets.accepted(dataset, file) if source.file == path.name]
-    stage.settings |= {"licence": source.licence, "note": source.note}
+    entry = datasets.load(dataset)
+    [source] = [source for source in entry.accepted(file) if source.file == path.name]
+    stage.settings |= {"licence": entry.licence, "note": source.note}
     stage.write(record_path(folder / file), [path])
 
 
 @data_app.command("arrays", epilog="Example: dpfl data arrays --dataset mnist")
 def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Unpack the verified files of a dataset into arrays; a stand-in is made instead."""
-    from dpfl.data import datasets
+    from dpfl.data import arrays, datasets
 
     folder = Path(configuration.read(config)["data"]["folder"])
-    out = Folders.of(folder, dataset).arrays
-    makers = ("dpfl.data.arrays", "dpfl.data.stand_ins")
-    stage = StageRecorder("data arrays", makers, {"dataset": dataset})
-    if datasets.is_published(dataset):
-        from dpfl.data.arrays import build_arrays
-
-        raw = folder / "raw" / dataset
-        fetched = [read_record(record_path(raw / file)) for file in datasets.official_files(dataset)]
-        stage.reads(Path(output["path"]) for record in fetched for output in record["outputs"])
-        build_arrays(dataset, raw, out)
-    elif dataset == "synthetic":
-        from dpfl.data.arrays import build_synthetic
-
-        build_synthetic(out)
-    else:
-        from dpfl.data.stand_ins import build_stand_in
-
-        build_stand_in(dataset, out)
-    stage.write(record_path(out / "about.json"), [out / "about.json", *sorted(out.glob("*.npy"))])
+    out, raw = Folders.of(folder, dataset).arrays, folder / "raw" / dataset
+    settings = {"dataset": dataset, "entry": datasets.digest(dataset)}
+    stage = StageRecorder("data arrays", ("dpfl.data.arrays",), settings)
+    fetched = [read_record(record_path(raw / file)) for file in datasets.load(dataset).official_files]
+    stage.reads(Path(output["path"]) for record in fetched for output in record["outputs"])
+    arrays.build_arrays(dataset, out, raw)
+    stage.write(record_path(out / "description.json"), [out / "description.json", *sorted(out.glob("*.npy"))])
 
 
 @app.command(epilog="Example: dpfl features --dataset mnist")
@@ -74,8 +63,8 @@ def features(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -> N
 
     folders = Folders.of(Path(configuration.read(config)["data"]["folder"]), dataset)
     stage = StageRecorder("features", ("dpfl.features.scattering",), {"dataset": dataset})
-    stage.reads(folders.arrays / name for name in ("about.json", "train_x.npy", "test_x.npy"))
+    stage.reads(folders.arrays / name for name in ("description.json", "train_x.npy", "test_x.npy"))
     with progress_bar(f"features of {dataset}", unit="images") as progress:
         build_features(folders.arrays, folders.features, progress)
-    outputs = [folders.features / name for name in ("about.json", "train_x.npy", "test_x.npy")]
+    outputs = [folders.features / name for name in ("description.json", "train_x.npy", "test_x.npy")]
     stage.write(record_path(outputs[0]), outputs)

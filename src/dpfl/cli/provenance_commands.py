@@ -1,20 +1,17 @@
-"""What people ask of results: where a number comes from, whether all of it is intact, and a crate to hand on."""
+"""Trace a number, audit the results, and pack them as a crate."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dpfl.cli.app import app
 
-if TYPE_CHECKING:
-    from dpfl.provenance.audit.findings import Audit
-
-_WHOLE_LINES = 2000
+_LINE_WIDTH = 2000
 _UNUSABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError, ArithmeticError)
 """What recomputing raises on files that hashes have found to be damaged."""
 Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
@@ -33,7 +30,7 @@ def trace(
     as_json: Annotated[bool, typer.Option("--json", help="print the trace as JSON")] = False,
     picture: Annotated[Path | None, typer.Option("--picture", help="draw the trace to this .svg or .png")] = None,
 ) -> None:
-    """Show what a file, a cell or a point was made from: runs, noise, features, raw data and their licence."""
+    """Show the sources of a file, a cell or a point: runs, noise, features, raw data and their licence."""
     from dpfl.provenance import cell_trace
     from dpfl.provenance import trace as records
 
@@ -48,12 +45,12 @@ def trace(
     from dpfl.provenance import trace_view
 
     if as_json:
-        print(json.dumps({"rows": rows, **trace_view.plain(top, root)}, indent=1, ensure_ascii=False))
+        print(json.dumps({"rows": rows, **trace_view.as_json(top, root)}, indent=1, ensure_ascii=False))
     else:
         from rich.console import Console
 
-        # Lines are wrapped for a terminal only: a file or a pipe gets them whole.
-        console = Console(highlight=False, width=None if sys.stdout.isatty() else _WHOLE_LINES)
+        # Lines are wrapped for a terminal only, never in a file or a pipe.
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else _LINE_WIDTH)
         console.print(trace_view.tree(top, root, rows))
 
 
@@ -64,42 +61,30 @@ def audit(
     quick: Annotated[bool, typer.Option("--quick", help="draw no picture again, and leave out what took long")] = False,
     rerun: Reruns = 0,
     seed: RerunSeed = 0,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="delete what is damaged; make makes it anew")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="delete damaged files and what they gave")] = False,
 ) -> None:
-    """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with a list of what differs."""
+    """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with the findings."""
     from dpfl.provenance.audit.file_hashes import audit as check
+    from dpfl.provenance.audit.findings import remove_damaged
+    from dpfl.provenance.trace import readable_records
 
-    seen = check(folder)
+    report = check(folder)
     if not files_only:
         from dpfl.provenance.audit.verify_results import verify_results
 
         try:
-            verify_results(seen, folder, quick=quick, rerun=rerun, seed=seed)
+            verify_results(report, folder, quick=quick, rerun=rerun, seed=seed)
         except _UNUSABLE as error:
-            if not seen.findings:
+            if not report.findings:
                 raise
-            seen.notes.append(f"not all could be recomputed from damaged files: {' '.join(str(error).split())}")
-    _tell(seen)
+            report.notes.append(f"not all could be recomputed from damaged files: {' '.join(str(error).split())}")
+    for line in report.lines():
+        print(line)
     if rebuild:
-        removed = {path for finding in seen.findings for path in finding.remove if path.exists()}
-        for path in sorted(removed):
-            path.unlink()
-        print(f"{len(removed)} files deleted; run make again to have them made anew")
-    if seen.findings:
+        removed = remove_damaged(report, folder.absolute().parents[1], readable_records(folder))
+        print(f"{removed} files deleted; run make to have them made again")
+    if report.findings:
         raise typer.Exit(1)
-
-
-def _tell(seen: Audit) -> None:
-    """Print the findings, a line each, then what could not be checked, then what was."""
-    for finding in seen.findings:
-        print(f"{finding.path} {finding.problem}")
-    for note in seen.notes:
-        print(note)
-    if seen.absent:
-        print(f"not on this machine, so not checked: {len(seen.absent)} files, as {seen.absent[0]}")
-    for kind, count in seen.checked.items():
-        print(f"{count} {kind} checked")
-    print(f"{len(seen.hashes)} files checked, {len(seen.findings)} findings")
 
 
 @app.command(epilog="Example: dpfl crate results/demo")

@@ -23,7 +23,7 @@ from dpfl.provenance.record import StageRecorder
 
 @app.command(epilog="Example: dpfl account --paper bhaskar2025")
 def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant beside it."""
+    """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant."""
     from dpfl.data.loading import load_description
     from dpfl.engine.memory_budget import on_cpu
 
@@ -34,7 +34,7 @@ def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     modules = tuple(sorted({protocol.module_name(sweep.experiment) for sweep in families.values()}))
     stage = StageRecorder("account", modules, {"paper": paper, "scale": resolved["scale"]})
     folders = {s.dataset: Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in families.values()}
-    stage.reads([config, *(folder.arrays / "about.json" for folder in folders.values())])
+    stage.reads([config, *(folder.arrays / "description.json" for folder in folders.values())])
     descriptions = {dataset: load_description(folder.arrays) for dataset, folder in folders.items()}
     tables = []
     with progress_bar(f"noise of {paper}", unit="families") as progress:
@@ -69,7 +69,7 @@ def train(
     noise = results_folder(resolved) / "accounting" / f"{paper}.csv"
     needed = [folders.arrays, folders.features] if job.needs_features else [folders.arrays]
     stage.reads(
-        [noise, *(path for folder in needed for path in (folder / "about.json", *sorted(folder.glob("*.npy"))))]
+        [noise, *(path for folder in needed for path in (folder / "description.json", *sorted(folder.glob("*.npy"))))]
     )
     calibration = read_csv(noise).query("family == @job.family").drop(columns="family").reset_index(drop=True)
     checkpoint = Path("checkpoints") / resolved["scale"] / paper / f"{sweep}-{job.digest()}-{source_digest(code)}.pt"

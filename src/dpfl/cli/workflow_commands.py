@@ -1,4 +1,4 @@
-"""What a run will need, before it starts."""
+"""Plan, run and watch the workflow."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, app
-from dpfl.errors import InputError
 from dpfl.grid import configuration
 from dpfl.pipeline import cost
 
@@ -20,42 +18,29 @@ PROBE_SECONDS = 20.0
 @app.command(epilog="Example: dpfl plan --scale paper --profile slurm")
 def plan(
     scale: Annotated[str | None, typer.Option("--scale", help="demo, quick or paper; else the configuration's")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="your own settings, laid over config.yaml")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="your own settings, over config.yaml")] = None,
     profile: Annotated[str, typer.Option("--profile", help="a folder of workflow/profiles")] = "default",
     at_once: Annotated[int | None, typer.Option("--at-once", min=1, help="jobs that run at the same time")] = None,
     measure: Annotated[bool, typer.Option("--measure", help="time this machine first, for 20 seconds")] = False,
-    fit: Annotated[bool, typer.Option("--fit", help="write costs.csv anew from this machine and results/*")] = False,
+    fit: Annotated[bool, typer.Option("--fit", help="rewrite costs.csv from this machine and results/*")] = False,
 ) -> None:
-    """Show jobs, core-hours, GPU-hours, memory and time on the clock of a run, before anything starts.
+    """Show jobs, core-hours, GPU-hours, memory and wall time of a run before it starts.
 
-    Unit costs are those of the machine that costs.csv was measured on: training steps of image models timed there,
-    other algorithms fitted to finished sweeps. --measure times this machine's training steps instead, and stretches the
+    Unit costs are those of the machine that costs.csv was measured on: training steps of image models were timed there,
+    other experiments fitted to finished sweeps. --measure times this machine's training steps instead and scales the
     rest by the same factor; for training.device cuda it times the GPU.
     """
-    from dpfl.pipeline.plan import lines, place
+    from dpfl.pipeline.plan import lines, machines_of
 
-    resolved = _laid_over(config, scale)
+    resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     units = cost.table()
     if fit:
         units = _fitted()
     if measure:
         units = _measured(units, resolved["training"]["device"])
-    where = place(profile, resolved["training"]["threads"], resolved["training"]["device"], at_once)
+    where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"], at_once)
     for line in lines(resolved, where, units):
         print(line)
-
-
-def _laid_over(config: Path | None, scale: str | None) -> dict:
-    """Return the configuration as Snakemake sees it: config.yaml, then `config`, then the scale."""
-    base = configuration.read(DEFAULT_CONFIG)
-    if config is not None:
-        try:
-            own = yaml.safe_load(config.read_text(encoding="utf-8")) or {}
-        except (FileNotFoundError, yaml.YAMLError):
-            raise InputError(f"no configuration at {config}, or none that is YAML") from None
-        for key, value in own.items():
-            base[key] = {**base[key], **value} if isinstance(base.get(key), dict) and isinstance(value, dict) else value
-    return configuration.resolve(base | ({"scale": scale} if scale else {}))
 
 
 def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.UnitCost]:
@@ -69,7 +54,7 @@ def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.Un
 
 
 def _fitted() -> dict[str, cost.UnitCost]:
-    """Write the table anew, and return it."""
+    """Rewrite costs.csv, and return its units."""
     from dpfl.pipeline import cost_fitting, cost_timing
 
     known = {kind: unit for kind, unit in cost.table().items()} | cost_timing.measure(
@@ -87,28 +72,34 @@ def _fitted() -> dict[str, cost.UnitCost]:
 @app.command(epilog="Example: dpfl run --scale demo")
 def run(
     scale: Annotated[str, typer.Option("--scale", help="demo, quick or paper")] = "demo",
-    config: Annotated[Path | None, typer.Option("--config", help="your own settings, laid over config.yaml")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="your own settings, over config.yaml")] = None,
     profile: Annotated[str, typer.Option("--profile", help="a folder of workflow/profiles")] = "default",
-    paranoid: Annotated[bool, typer.Option("--paranoid", help="hash every input, however old it looks")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would run")] = False,
     more: Annotated[list[str] | None, typer.Argument(help="options for Snakemake, after --")] = None,
 ) -> None:
-    """Run the workflow to its end, one run at a time; continue where an earlier run stopped, however it stopped."""
+    """Run the workflow to its end; continue where an earlier run stopped, however it stopped."""
+    from dpfl.data.fetch import configured
+    from dpfl.grid import expansion
+    from dpfl.pipeline.devices import require_gpu
+    from dpfl.pipeline.plan import machines_of
     from dpfl.pipeline.run import run as run_workflow
 
+    resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
+    expansion.expand(resolved)
+    configured(resolved["data"]["mirror"])
+    if not machines_of(profile, 1, "cpu").groups and resolved["training"]["device"] == "cuda":
+        require_gpu()
     overlay = ["--configfile", str(config)] if config else []
-    arguments = ["--profile", f"workflow/profiles/{profile}", *overlay, "--config", f"scale={scale}", *(more or [])]
-    named = {
-        "CONFIG": config,
-        "PROFILE": profile if profile != "default" else None,
-        "PARANOID": 1 if paranoid else None,
-    }
+    options = [*(["--dry-run"] if dry_run else []), *(more or [])]
+    arguments = ["--profile", f"workflow/profiles/{profile}", *overlay, "--config", f"scale={scale}", *options]
+    named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", scale, *(f"{name}={value}" for name, value in named.items() if value)])
-    raise typer.Exit(run_workflow(arguments, again=again, paranoid=paranoid))
+    raise typer.Exit(run_workflow(arguments, again=again))
 
 
 @app.command(epilog="Example: dpfl status --config results/demo/config.yaml")
 def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Show what is done of each stage; which sweeps run, wait, failed or can be resumed; and the time left."""
+    """Show which stages are done; which sweeps run, wait, failed or can be resumed; and the time left."""
     from dpfl.pipeline.status import lines
 
     for line in lines(configuration.read(config)):

@@ -1,4 +1,4 @@
-"""A binary task on image data for convex models: is the label odd? Features that no record decides for another."""
+"""Binary classification of odd against even labels, on features that depend on their own record only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BinaryTask:
     The last feature is the linear model's constant.
     """
 
-    about: dict[str, Any]
+    description: dict[str, Any]
     train_x: Array
     train_y: Array
     test_x: Array
@@ -94,7 +94,7 @@ def _task(data, parts: dict[str, Array]) -> BinaryTask:
     """Return the task of features by part."""
     labels = {part: 2.0 * (getattr(data, f"{part}_y") % 2) - 1.0 for part in parts}
     return BinaryTask(
-        about=data.about,
+        description=data.description,
         train_x=unit_records(parts["train"]),
         train_y=labels["train"],
         test_x=unit_records(parts["test"]),

@@ -1,108 +1,143 @@
-"""The table of sources: each file of each dataset, its hash, its addresses and its licence."""
+"""The datasets as datasets.yaml describes them: an entry each, read once into frozen objects."""
 
 from __future__ import annotations
 
-import csv
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
+from dpfl import catalog
 from dpfl.errors import InputError
 
-DATASETS = {
-    "mnist": (60_000, 10_000),
-    "fashion_mnist": (60_000, 10_000),
-    "cifar10": (50_000, 10_000),
-    "insurance": (1338, 0),
-    "digits": (1437, 360),
-    "digits_rgb": (1437, 360),
-    "diabetes": (442, 0),
-}
-"""Records that train and test."""
 
-COLOUR_DATASETS = ("cifar10", "digits_rgb")
+@dataclass(frozen=True)
+class Archive:
+    """A published archive: its addresses in the order in which they are tried, its size and hash."""
 
-
-def image_shape(dataset: str) -> tuple[int, int]:
-    """Return channels and side of a dataset's images."""
-    return (3, 32) if dataset in COLOUR_DATASETS else (1, 28)
-
-
-TABLE = Path(__file__).with_name("sources.csv")
+    urls: tuple[str, ...]
+    bytes: int
+    sha256: str
 
 
 @dataclass(frozen=True)
 class Source:
-    """One row of sources.csv. `bytes` and `sha256` are those of the file's decompressed content.
+    """A raw file of a dataset. `bytes` and `sha256` are those of its decompressed content.
 
-    `urls` are tried in their order. Where `member` is set they name an archive (of `archive_bytes` and
-    `archive_sha256`) that holds the file under that name. A file with `variant_of` is accepted in the place of
-    that file; its note must then appear wherever its numbers do.
+    `urls` are tried in their order. Where `archive` is set they are its addresses, and `member` is the file's name in
+    it. A file with `variant_of` is accepted in the place of that file; its note must then appear wherever its numbers
+    do.
     """
 
-    dataset: str
     file: str
     bytes: int
     sha256: str
-    urls: tuple[str, ...]
-    member: str
-    archive_bytes: int
-    archive_sha256: str
-    variant_of: str
-    mirror_folder: str
+    urls: tuple[str, ...] = ()
+    archive: Archive | None = None
+    member: str = ""
+    variant_of: str = ""
+    note: str = ""
+
+    @classmethod
+    def of(cls, file: str, facts: Mapping[str, Any]) -> Self:
+        """Return the file that an entry describes; raises TypeError for a key that is missing or unknown."""
+        facts = dict(facts)
+        if "archive" in facts:
+            given = facts.pop("archive")
+            facts |= {"archive": Archive(**given | {"urls": tuple(given["urls"])}), "urls": given["urls"]}
+        return cls(file, **facts | {"urls": tuple(facts.get("urls", ()))})
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """An entry of datasets.yaml.
+
+    `decoder` names the function of dpfl.data.arrays that makes the arrays; "none" makes a description only. Images have
+    a `shape` (channels, height, width) and `classes`, tables `columns`, each with its categories in the order of their
+    codes (none: a number), and a `target`. `records` counts those of a part: train and test, or all of a table.
+    `stand_in_for` names the dataset whose place it takes; `note` then appears wherever its numbers do. `mirror_folder`
+    is the folder of its `files` in a mirror; a dataset without files is not published: a stand-in, or drawn.
+    """
+
+    name: str
+    title: str
+    decoder: str
+    records: Mapping[str, int]
     licence: str
-    note: str
+    licence_url: str = ""
+    shape: tuple[int, ...] = ()
+    classes: int = 0
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    target: str = ""
+    stand_in_for: str | None = None
+    note: str = ""
+    mirror_folder: str = ""
+    files: tuple[Source, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, facts: Mapping[str, Any]) -> Self:
+        """Return the dataset of an entry; raises InputError for a key that is missing or unknown."""
+        try:
+            own = {
+                "files": tuple(Source.of(file, each) for file, each in facts.get("files", {}).items()),
+                "shape": tuple(facts.get("shape", ())),
+                "columns": {column: tuple(kinds) for column, kinds in facts.get("columns", {}).items()},
+            }
+            return cls(name, **{**facts, **own})
+        except (TypeError, KeyError, AttributeError) as error:
+            known = ", ".join(each.name for each in fields(cls)[1:])
+            raise InputError(f"{catalog.DATASETS.name}: entry {name}: {error}; its keys are {known}") from None
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of its images. Raises InputError where it has none."""
+        if len(self.shape) != 3:
+            raise InputError(f"dataset {self.name} has no images, which this needs")
+        return self.shape[0], self.shape[1], self.shape[2]
+
+    @property
+    def training_records(self) -> int:
+        """Number of records to train on, all of a table's; 0 where every run draws its own."""
+        return self.records.get("train", self.records.get("all", 0))
+
+    @property
+    def test_records(self) -> int:
+        """Number of records to test on; a table has none of its own."""
+        return self.records.get("test", 0)
+
+    def accepted(self, file: str) -> tuple[Source, ...]:
+        """Return what is accepted as `file`: the file itself, then its variants. Raises InputError for another name."""
+        found = [each for each in self.files if each.file == file]
+        if not found:
+            known = ", ".join(each.file for each in self.files) or "none"
+            raise InputError(f"no file {file!r} in dataset {self.name!r}; known: {known}")
+        return (*found, *(each for each in self.files if each.variant_of == file))
+
+    @property
+    def official_files(self) -> tuple[str, ...]:
+        """Names of the files that make it up, without variants."""
+        return tuple(each.file for each in self.files if not each.variant_of)
 
 
-def sources(dataset: str) -> tuple[Source, ...]:
-    """Return the rows of `dataset` in the table's order. Raises InputError for an unknown dataset."""
-    rows = _table()
-    found = tuple(row for row in rows if row.dataset == dataset)
-    if not found:
-        known = ", ".join(dict.fromkeys(row.dataset for row in rows))
-        raise InputError(f"no dataset {dataset!r} in the table of sources; known: {known}")
-    return found
+def names() -> tuple[str, ...]:
+    """Return the names of all datasets, in the file's order."""
+    return tuple(catalog.dataset_entries())
 
 
-def is_published(dataset: str) -> bool:
-    """Return whether the table has files of `dataset`; a stand-in has none."""
-    return any(row.dataset == dataset for row in _table())
+def load(name: str) -> Dataset:
+    """Return the dataset of that name. Raises InputError for an unknown one, and for an entry that cannot be used."""
+    if name not in names():
+        raise InputError(f"no dataset {name!r}; known: {', '.join(names())}")
+    return Dataset.of(name, catalog.dataset_entries()[name])
 
 
-def official_files(dataset: str) -> tuple[str, ...]:
-    """Return the names of the files that make up `dataset`, without variants. Raises InputError as `sources`."""
-    return tuple(source.file for source in sources(dataset) if not source.variant_of)
-
-
-def accepted(dataset: str, file: str) -> tuple[Source, ...]:
-    """Return what is accepted as `file`: the file itself, then its variants. Raises InputError for unknown names."""
-    rows = sources(dataset)
-    found = [row for row in rows if row.file == file] + [row for row in rows if row.variant_of == file]
-    if not found:
-        raise InputError(f"no file {file!r} in dataset {dataset!r}; known: {', '.join(row.file for row in rows)}")
-    return tuple(found)
-
-
-@cache
-def _table() -> tuple[Source, ...]:
-    """Return every row of the table."""
-    with TABLE.open(encoding="utf-8", newline="") as stream:
-        return tuple(_source(row) for row in csv.DictReader(stream))
-
-
-def _source(row: dict[str, str]) -> Source:
-    """Return a row of the table with its numbers and addresses read."""
-    numbers = {name: int(row[name] or 0) for name in ("bytes", "archive_bytes")}
-    return Source(**{**row, **numbers, "urls": tuple(row["urls"].split())})
-
-
-NAME = "synthetic"
-"""The key of the dataset that these problems go by."""
-
-SCALES = 2  # J: the result is subsampled by 2**J
-ANGLES = 8  # L
-COEFFICIENTS = 1 + SCALES * ANGLES + ANGLES**2  # 81 per input channel, for J = 2
-SUBSAMPLING = 2**SCALES
-
-CLASSES = 10
-GREY, COLOUR = (1, 28, 28), (3, 32, 32)
+def digest(name: str) -> str:
+    """Return a hash of an entry without its addresses; stages of that dataset run again when it changes."""
+    entry = {key: value for key, value in catalog.dataset_entries()[load(name).name].items() if key != "licence_url"}
+    files = {
+        file: {key: value for key, value in facts.items() if key not in ("urls", "archive")}
+        for file, facts in entry.get("files", {}).items()
+    }
+    text = json.dumps({**entry, "files": files})  # in its order, which is that of columns and files
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

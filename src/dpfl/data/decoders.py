@@ -1,4 +1,4 @@
-"""Strict readers of the raw files: what is not exactly of the format is refused, never guessed."""
+"""Strict readers of raw files, which refuse whatever is not exactly of the format."""
 
 from __future__ import annotations
 
@@ -7,24 +7,15 @@ import io
 import math
 import re
 import struct
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.errors import InputError
 
-CLASSES = 10
 _CIFAR_SHAPE = (3, 32, 32)
 _IDX_UNSIGNED_BYTES = 0x08
-
-INSURANCE_COLUMNS = ("age", "sex", "bmi", "children", "smoker", "region")
-INSURANCE_TARGET = "charges"
-# In alphabetical order: a category's place is its code, as scikit-learn's LabelEncoder numbers them.
-_CATEGORIES = {
-    "sex": ("female", "male"),
-    "smoker": ("no", "yes"),
-    "region": ("northeast", "northwest", "southeast", "southwest"),
-}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -44,31 +35,36 @@ def idx(data: bytes, dimensions: int, name: str) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 
-def idx_labels(data: bytes, name: str) -> NDArray[np.int64]:
-    """Return the labels, in 0..9, of an IDX file of one dimension. Raises InputError as `idx`, or for another label."""
-    return _labels(idx(data, 1, name), name)
+def idx_labels(data: bytes, classes: int, name: str) -> NDArray[np.int64]:
+    """Return the labels, below `classes`, of an IDX file of one dimension. Raises InputError as `idx`, or
+    for another label."""
+    return _labels(idx(data, 1, name), classes, name)
 
 
-def cifar(data: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return the images (n, 3, 32, 32) and labels (n,) of a CIFAR-10 binary batch: 1 label byte, 3,072 pixels a record.
+def cifar(data: bytes, classes: int, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return images (n, 3, 32, 32) and labels (n,), below `classes`, of a CIFAR-10 binary batch.
 
-    Raises InputError, naming the file `name`, for a length that is no whole number of records, or another label.
+    A record is one label byte and 3,072 pixels.
+
+    Raises InputError, naming the file `name`, for a length that is no multiple of a record's, or another label.
     """
     width = 1 + math.prod(_CIFAR_SHAPE)
     if not data or len(data) % width:
         raise InputError(f"{name} is {len(data)} bytes long; CIFAR-10 records take {width} bytes each, at least one")
     records = np.frombuffer(data, np.uint8).reshape(-1, width)
-    return records[:, 1:].reshape(-1, *_CIFAR_SHAPE), _labels(records[:, 0], name)
+    return records[:, 1:].reshape(-1, *_CIFAR_SHAPE), _labels(records[:, 0], classes, name)
 
 
-def insurance(data: bytes, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return x (n, 6), in the order of INSURANCE_COLUMNS, and y (n,), the charges, of the insurance table; unscaled.
+def csv_table(
+    data: bytes, columns: Mapping[str, tuple[str, ...]], target: str, name: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return x (n, columns), in their order, and y (n,), the target, of a CSV file in UTF-8; unscaled.
 
-    sex, smoker and region become their place in alphabetical order (region 0..3).
+    The header is the columns and the target. A cell of a column with categories becomes the place of its category.
     Raises InputError, naming the file `name`, the row (records count from 1) and the column, for a missing,
     non-numeric or unknown cell; for another header; for a table without records.
     """
-    header = (*INSURANCE_COLUMNS, INSURANCE_TARGET)
+    header = (*columns, target)
     try:
         rows = list(csv.reader(io.StringIO(data.decode("utf-8"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
@@ -78,37 +74,41 @@ def insurance(data: bytes, name: str) -> tuple[NDArray[np.float64], NDArray[np.f
         raise InputError(f"{name} must begin with the header {','.join(header)}, found {found!r}")
     if len(rows) == 1:
         raise InputError(f"{name} holds no records, only a header")
-    table = np.array([_cells(row, header, f"{name}, row {number}") for number, row in enumerate(rows[1:], 1)])
-    return np.ascontiguousarray(table[:, :-1]), table[:, -1].copy()
+    kinds = {**columns, target: ()}
+    cells = np.array([_cells(row, kinds, f"{name}, row {number}") for number, row in enumerate(rows[1:], 1)])
+    return np.ascontiguousarray(cells[:, :-1]), cells[:, -1].copy()
 
 
-def _labels(raw: NDArray[np.uint8], name: str) -> NDArray[np.int64]:
+def _labels(raw: NDArray[np.uint8], classes: int, name: str) -> NDArray[np.int64]:
     """Return class labels as int64 after checking each."""
-    wrong = np.flatnonzero(raw >= CLASSES)
+    wrong = np.flatnonzero(raw >= classes)
     if wrong.size:
-        raise InputError(f"{name}: record {wrong[0]} has label {raw[wrong[0]]}; labels are 0 to {CLASSES - 1}")
+        raise InputError(f"{name}: record {wrong[0]} has label {raw[wrong[0]]}; labels are 0 to {classes - 1}")
     return raw.astype(np.int64)
 
 
-def _cells(row: list[str], header: tuple[str, ...], place: str) -> list[float]:
+def _cells(row: list[str], kinds: Mapping[str, tuple[str, ...]], place: str) -> list[float]:
     """Return the numbers of one row."""
+    header = tuple(kinds)
     if len(row) > len(header):
         raise InputError(f"{place}: {len(row)} cells, expected the {len(header)} of {','.join(header)}")
     missing = header[len(row) :]
     if missing:
         raise InputError(f"{place}, column {missing[0]}: the cell is missing")
-    return [_cell(text, column, place) for text, column in zip(row, header, strict=True)]
+    return [
+        _cell(text, known, f"{place}, column {column}")
+        for text, (column, known) in zip(row, kinds.items(), strict=True)
+    ]
 
 
-def _cell(text: str, column: str, place: str) -> float:
+def _cell(text: str, categories: tuple[str, ...], place: str) -> float:
     """Return one cell as a number: a category's code or the number that it spells."""
     if not text:
-        raise InputError(f"{place}, column {column}: the cell is missing")
-    known = _CATEGORIES.get(column)
-    if known:
-        if text not in known:
-            raise InputError(f"{place}, column {column}: {text[:40]!r} is none of {', '.join(known)}")
-        return float(known.index(text))
+        raise InputError(f"{place}: the cell is missing")
+    if categories:
+        if text not in categories:
+            raise InputError(f"{place}: {text[:40]!r} is none of {', '.join(categories)}")
+        return float(categories.index(text))
     if not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
-        raise InputError(f"{place}, column {column}: {text[:40]!r} is not a finite number")
+        raise InputError(f"{place}: {text[:40]!r} is not a finite number")
     return float(text)

@@ -1,6 +1,6 @@
-"""Clients that hold one even and one odd digit each: the protocol of lowy2021's MNIST experiment, and a mended one.
+"""Clients with one even and one odd digit each: the protocol of lowy2021's MNIST experiment, and a corrected one.
 
-Client (e, o) tells its even digit e from its odd digit o; with ten digits there are 25 such clients.
+Client (e, o) classifies its even digit e against its odd digit o; with ten digits there are 25 such clients.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _DEAL_STEP = 1
 
 
 class Split(StrEnum):
-    """Which images a client holds."""
+    """Ways to assign images to clients."""
 
     PUBLISHED = "published"
     """Draws with replacement from images that all clients of a digit share: test images are trained on as well."""
     DISJOINT = "disjoint"
-    """Every image lies with one client at most, to train or to test on."""
+    """Every image is assigned to one client at most, to train or to test on."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class DigitPairs:
         return np.sort(np.concatenate(self.pools))
 
     def deal(self, seed: int) -> list[Places]:
-        """Return the places of every client; a trial holds back the first of them."""
+        """Return the places of every client; a trial tests on the first of them."""
         each = self.images_per_digit
         if self.split is Split.PUBLISHED:
             both = [np.concatenate([self.pools[even], self.pools[odd]]) for even, odd in self.clients]
@@ -90,7 +90,7 @@ class DigitPairs:
     def trial(self, x: Array, seed: int) -> Trial:
         """Return the trial `seed` of features x (images, d); targets are 1 for the even digit, -1 for the odd one.
 
-        A fifth of every client's records, rounded up, is held back; there is no constant column.
+        A fifth of every client's records, rounded up, is for testing; there is no constant column.
         """
         even = np.zeros(len(x))
         for digit, pool in enumerate(self.pools):

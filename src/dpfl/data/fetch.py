@@ -1,11 +1,11 @@
-"""Fetching: the wanted file from the first source that has it, verified, complete or not there at all."""
+"""Fetch a file from the first source that has it: verified and complete, or not there at all."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import lzma
 import os
+import stat
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,10 +18,12 @@ from urllib.request import url2pathname
 
 from filelock import FileLock
 
-from dpfl.data.datasets import Source, accepted
-from dpfl.data.download import Unfinished, Unreachable, download
+from dpfl.data import datasets
+from dpfl.data.datasets import Archive, Dataset, Source
+from dpfl.data.download import Unreachable, download
 from dpfl.data.verify import Refused, decompressed, holds, store
 from dpfl.errors import InputError
+from dpfl.files import file_sha256
 from dpfl.progress import ProgressCallback
 
 _LOG = logging.getLogger(__name__)
@@ -34,12 +36,12 @@ class _Candidate:
 
     wanted: Source
     place: Path | str
-    in_archive: bool = False
+    archive: Archive | None = None
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What every attempt of one fetch shares."""
+    """Settings that every attempt of one fetch shares."""
 
     raw_folder: Path
     timeout_seconds: float
@@ -67,25 +69,27 @@ def fetch(
     Tried in this order: what is already there; `mirror` (as dpfl.data.fetch.configured gives it) at
     <mirror>/<dataset's folder>/<file>, plain, .gz or .xz; there again an accepted variant of the file, under its own
     name; then the table's addresses. The name of the path that is returned tells which one it was.
-    `timeout_seconds` bounds each wait for a byte; `progress(done, total)` counts bytes of the step in hand.
+    `timeout_seconds` bounds how long a server may send next to nothing (dpfl.data.download); `progress(done, total)`
+    counts bytes of the step in hand.
 
     Raises InputError, one line, where the names are wrong, where nothing can be written, or where
     every source failed: then with each source and its reason.
     """
-    wanted = accepted(dataset, file)
+    entry = datasets.load(dataset)
+    wanted = entry.accepted(file)
     raw_folder = Path(raw_folder)
     try:
         present = _present(wanted, raw_folder)
         if present:
             return present
-        candidates = [*_mirrored(wanted, mirror), *_published(wanted)]
+        candidates = [*_mirrored(entry, wanted, mirror), *_published(wanted)]
         raw_folder.mkdir(parents=True, exist_ok=True)
         with FileLock(raw_folder / ".lock"):  # one fetch of a dataset at a time: its files may share an archive
             return _present(wanted, raw_folder) or _first(candidates, _Job(raw_folder, timeout_seconds, progress))
     except Refused as error:
         raise InputError(
             f"cannot fetch {file} of {dataset}: {error}. To mend it, set data.mirror in config.yaml, or DPFL_MIRROR, "
-            f"to a folder or URL that holds {wanted[0].mirror_folder}/{file} (plain, .gz or .xz)"
+            f"to a folder or URL that holds {entry.mirror_folder}/{file} (plain, .gz or .xz)"
         ) from None
     except OSError as error:
         raise InputError(f"cannot write {file} of {dataset} in {raw_folder}: {error.strerror or error}") from None
@@ -114,20 +118,21 @@ def _first(candidates: list[_Candidate], job: _Job) -> Path:
     raise Refused("; ".join(reasons) or "no source is known")
 
 
-def _mirrored(wanted: tuple[Source, ...], mirror: Path | str | None) -> Iterator[_Candidate]:
+def _mirrored(entry: Dataset, wanted: tuple[Source, ...], mirror: Path | str | None) -> Iterator[_Candidate]:
     """Yield the mirror's candidates."""
     for row in wanted if mirror is not None else ():
         if isinstance(mirror, Path):
-            places = [mirror / row.mirror_folder / f"{row.file}{suffix}" for suffix in _SUFFIXES]
-            yield from (_Candidate(row, place) for place in [p for p in places if p.exists()] or places[:1])
+            places = [mirror / entry.mirror_folder / f"{row.file}{suffix}" for suffix in _SUFFIXES]
+            yield from (_Candidate(row, place) for place in [p for p in places if os.path.lexists(p)] or places[:1])
         else:
-            yield from (_Candidate(row, f"{mirror}/{row.mirror_folder}/{row.file}{suffix}") for suffix in _SUFFIXES)
+            names = (f"{row.file}{suffix}" for suffix in _SUFFIXES)
+            yield from (_Candidate(row, f"{mirror}/{entry.mirror_folder}/{name}") for name in names)
 
 
 def _published(wanted: tuple[Source, ...]) -> Iterator[_Candidate]:
-    """Yield the candidates that the table names."""
+    """Yield the candidates that the dataset's entry names."""
     for row in wanted:
-        yield from (_Candidate(row, url, in_archive=bool(row.member)) for url in row.urls)
+        yield from (_Candidate(row, url, row.archive) for url in row.urls)
 
 
 def _obtain(candidate: _Candidate, job: _Job) -> Path:
@@ -141,50 +146,37 @@ def _obtain(candidate: _Candidate, job: _Job) -> Path:
 
     if isinstance(place, Path):
         keep(place)
-    elif candidate.in_archive:
-        with _member(_archive(place, wanted, job), wanted.member) as content:
+    elif candidate.archive:
+        with _member(_archive(place, candidate.archive, job), wanted.member) as content:
             store(content, wanted, target, job.progress)
     else:
         # Compression may lengthen what it cannot shorten, though by far less than this.
-        _downloaded(place, wanted.bytes + wanted.bytes // 50 + 4096, keep, job).unlink()
+        _download(place, wanted.bytes + wanted.bytes // 50 + 4096, keep, job)
     return target
 
 
-def _downloaded(url: str, limit: int, keep: Callable[[Path], None], job: _Job) -> Path:
-    """Download `url` to a partial file, hand it to `keep` and return it.
-
-    One that is refused is deleted; if it had begun with an earlier run's or another server's bytes, it is
-    downloaded afresh, once. One that is only unfinished stays, for the next source or the next run.
-    """
+def _download(url: str, limit: int, keep: Callable[[Path], None], job: _Job) -> None:
+    """Download `url` to a partial file, hand it to `keep` and delete it, whatever comes of it."""
     partial = job.downloads / f"{Path(urlsplit(url).path).name}.partial"
-    while True:
-        resumed = partial.exists() and partial.stat().st_size > 0
-        try:
-            download(url, partial, limit, job.timeout_seconds, job.progress)
-            keep(partial)
-            return partial
-        except Unfinished:
-            if partial.exists() and not partial.stat().st_size:
-                partial.unlink()
-            raise
-        except Refused:
-            partial.unlink()
-            if not resumed:
-                raise
+    partial.parent.mkdir(exist_ok=True)
+    try:
+        download(url, partial, limit, job.timeout_seconds, job.progress)
+        keep(partial)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
-def _archive(url: str, wanted: Source, job: _Job) -> Path:
+def _archive(url: str, wanted: Archive, job: _Job) -> Path:
     """Return the path of the verified archive at `url`; it is downloaded once for all of its members."""
+    archive = job.downloads / Path(urlsplit(url).path).name
 
     def keep(partial: Path) -> None:
-        if not holds(partial, wanted.archive_bytes, wanted.archive_sha256):
-            with partial.open("rb") as stream:
-                found = hashlib.file_digest(stream, "sha256").hexdigest()
-            raise Refused(f"found sha256 {found} for the archive, expected {wanted.archive_sha256}")
+        if not holds(partial, wanted.bytes, wanted.sha256):
+            raise Refused(f"found sha256 {file_sha256(partial)} for the archive, expected {wanted.sha256}")
+        os.replace(partial, archive)
 
-    archive = job.downloads / Path(urlsplit(url).path).name
-    if not holds(archive, wanted.archive_bytes, wanted.archive_sha256):
-        os.replace(_downloaded(url, wanted.archive_bytes, keep, job), archive)
+    if not holds(archive, wanted.bytes, wanted.sha256):
+        _download(url, wanted.bytes, keep, job)
     return archive
 
 
@@ -207,15 +199,21 @@ def _member(archive: Path, name: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Yield the decompressed content of the file at `path`. Raises Refused where it cannot be opened."""
-    try:
-        stream = path.open("rb")
-    except FileNotFoundError:
-        raise Refused("not there (nor with .gz or .xz)") from None
-    except OSError as error:
-        raise Refused(f"cannot be read: {error.strerror or error}") from None
-    with stream:
-        yield decompressed(stream)
+    """Yield the decompressed content of the file at `path`. Raises Refused where it is none that can be read."""
+    with ExitStack() as opened:
+        try:
+            # A FIFO without a writer would make a plain open wait for one.
+            stream = opened.enter_context(
+                open(path, "rb", opener=lambda name, mode: os.open(name, mode | os.O_NONBLOCK))
+            )
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise Refused("not a regular file")
+            content = decompressed(stream)
+        except FileNotFoundError:
+            raise Refused("not there (nor with .gz or .xz)") from None
+        except OSError as error:
+            raise Refused(f"cannot be read: {error.strerror or error}") from None
+        yield content
 
 
 def configured(setting: str | None) -> Path | str | None:
@@ -227,8 +225,11 @@ def configured(setting: str | None) -> Path | str | None:
     named = setting or os.environ.get("DPFL_MIRROR")
     if not named:
         return None
-    parts = urlsplit(named)
-    if parts.scheme in ("http", "https"):
+    try:
+        parts = urlsplit(named)
+    except ValueError as error:
+        raise InputError(f"the mirror {named} is no address: {error}") from None
+    if parts.scheme in ("http", "https") and parts.hostname:
         return named.rstrip("/")
     if "://" in named and parts.scheme != "file":
         raise InputError(f"the mirror {named} must be a folder or an address with file://, http:// or https://")

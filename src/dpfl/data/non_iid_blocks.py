@@ -1,4 +1,4 @@
-"""Clients that differ: contiguous blocks of a table sorted by its target, split anew into train and test every trial.
+"""Heterogeneous clients: contiguous blocks of a table sorted by its target, split anew into train and test every trial.
 
 The protocol of lowy2021's insurance regression (Fig. 2).
 """
@@ -18,7 +18,7 @@ from dpfl.randomness import generator
 Array = NDArray[np.float64]
 
 TEST_SHARE = 0.2
-"""The part of a client's records that a trial holds back, rounded up."""
+"""Part of a client's records that a trial tests on, rounded up."""
 
 
 @dataclass(frozen=True)
@@ -77,5 +77,5 @@ def split(table: TableData, clients: int, standardise: list[str], seed: int) -> 
                 raise InputError(f"standardise: {name} is constant among the training records of client {client}")
             x[places, column] = (x[places, column] - own.mean()) / own.std()
     y = np.asarray(table.y, dtype=np.float64)
-    rows, held = np.concatenate(train), np.concatenate(test)
-    return Trial(x[rows], y[rows], x[held], y[held], starts=np.cumsum([0, *map(len, train)]))
+    training, testing = np.concatenate(train), np.concatenate(test)
+    return Trial(x[training], y[training], x[testing], y[testing], starts=np.cumsum([0, *map(len, train)]))

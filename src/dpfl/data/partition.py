@@ -1,4 +1,4 @@
-"""Partitions: which records each client holds."""
+"""Random partitions of the training records among clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpfl.accounting.arguments import integer, real
 from dpfl.randomness import generator
 
-# Ten shares of 0.1 are one whole, though their float product may exceed 1 by a rounding error.
+# Ten shares of 0.1 add up to 1, though their float product may exceed 1 by a rounding error.
 _ROUNDING = 1e-9
 
 
@@ -21,7 +21,7 @@ def random_shares(records: int, clients: int, share: float | Sequence[float], se
     each draws its own share of all records, independently, from the address (seed, "partition", client). Otherwise
     they are disjoint slices of one permutation, from client 0's address.
 
-    Raises ValueError unless records and clients are whole and at least 1, there is a share a client, each in (0, 1],
+    Raises ValueError unless records and clients are integers of at least 1, there is a share a client, each in (0, 1],
     and no share is empty.
     """
     records, clients = integer("records", records, at_least=1), integer("clients", clients, at_least=1)

@@ -1,4 +1,4 @@
-"""Verified bytes: content is decompressed as it streams, counted, hashed, and kept only where it is the wanted one."""
+"""Verify bytes: decompress content as it streams, count and hash it, and keep it only where it is the wanted one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def decompressed(stream: BinaryIO) -> BinaryIO:
 
 
 def store(content: BinaryIO, wanted: Source, target: Path, progress: ProgressCallback) -> None:
-    """Write `content` to `target`, whole and verified, or leave `target` as it was.
+    """Write `content` to `target`, complete and verified, or leave `target` as it was.
 
     Reading stops at the first byte beyond `wanted.bytes`, whatever a compressed stream would still unfold to.
     Raises Refused where the content is damaged or not the wanted one, InputError where it cannot be written.

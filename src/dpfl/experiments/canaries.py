@@ -35,15 +35,15 @@ from dpfl.models.image_models import prepare
 CONFIDENCE = 0.95
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return the noise of each cell, as the audited algorithm calibrates it where every record is clipped.
 
     With clipping: mean the noise stays that of clipping: record, which the claim is made for: the known-bad variant.
     Raises InputError where settings cannot be used.
     """
     if _is_image(sweep):
-        return fedavg_noise.calibrate(sweep, about)
-    return ldp_regression.calibrate(replace(sweep, settings={**sweep.settings, "clipping": "record"}), about)
+        return fedavg_noise.calibrate(sweep, description)
+    return ldp_regression.calibrate(replace(sweep, settings={**sweep.settings, "clipping": "record"}), description)
 
 
 def train(

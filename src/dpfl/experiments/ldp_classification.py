@@ -90,7 +90,7 @@ def features(images: ImageData, pairs: DigitPairs, components: int) -> Array:
     return x
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: see dpfl.experiments.shared.ldp_training.calibrate.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
@@ -119,7 +119,7 @@ def train(
         choice(settings, "split", Split),
     )
     task = Classification(plan, pairs, features(images, pairs, positive_int(settings, "components")))
-    return ldp_training.train(task, sweep, images.about, calibration, progress)
+    return ldp_training.train(task, sweep, images.description, calibration, progress)
 
 
 def _plan(sweep: Sweep) -> LdpSettings:

@@ -61,12 +61,12 @@ class Regression:
         }
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: see dpfl.experiments.shared.ldp_training.calibrate.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
-    return ldp_training.calibrate(_plan(sweep, about["records"]["all"]), sweep.cells)
+    return ldp_training.calibrate(_plan(sweep, description["records"]["all"]), sweep.cells)
 
 
 def train(
@@ -85,7 +85,7 @@ def train(
     if np.ptp(table.y) == 0:
         raise InputError(f"the target in {folders.arrays} is constant: there is nothing to predict")
     task = Regression(plan, table, list(sweep.settings["standardise"]))
-    return ldp_training.train(task, sweep, table.about, calibration, progress)
+    return ldp_training.train(task, sweep, table.description, calibration, progress)
 
 
 def _plan(sweep: Sweep, records: int) -> LdpSettings:

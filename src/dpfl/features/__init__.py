@@ -1,1 +1,1 @@
-"""What a model reads instead of pixels."""
+"""Features that models read instead of pixels: scattering coefficients and principal components."""

@@ -31,7 +31,7 @@ class PrincipalComponents:
     def fit(cls, images: NDArray[np.uint8], components: int) -> PrincipalComponents:
         """Return the first `components` of uint8 images (n, ...), by the eigenvectors of their covariance.
 
-        Sums and products of whole pixels are exact, so the covariance does not depend on the order of summation.
+        Sums and products of integer pixels are exact, so the covariance does not depend on the order of summation.
         Raises InputError where there are not as many components.
         """
         pixels = int(np.prod(images.shape[1:]))

@@ -1,4 +1,4 @@
-"""Principal components of inputs that stay private: the second-moment matrix, revealed once with noise."""
+"""Differentially private principal components: the second-moment matrix, released once with Gaussian noise."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def noisy_second_moments(inputs: Tensor, *, bound: float, sigma: float, noise: T
 def principal_components(second_moments: Tensor, components: int) -> Tensor:
     """Return the eigenvectors of the largest eigenvalues as columns, (features, components), signs made definite.
 
-    Of each vector the entry of largest magnitude is positive. Raises ValueError where `components` is not whole and at
-    least 1, InputError where it exceeds the number of features.
+    Of each vector the entry of largest magnitude is positive. Raises ValueError where `components` is not an integer of
+    at least 1, InputError where it exceeds the number of features.
     """
     count = integer("components", components, at_least=1)
     if count > len(second_moments):

@@ -1,7 +1,7 @@
 """ScatterNet features: the second-order scattering transform (J = 2, L = 8) of square images.
 
-The filters are kymatio's. Wavelets act in the Fourier domain; every last low-pass, with its subsampling and cropping,
-is linear and acts as one matrix product for a whole chunk of images.
+Wavelets act in the Fourier domain; every last low-pass, with its subsampling and cropping, is linear and acts as one
+matrix product for all images of a chunk.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from kymatio.scattering2d.filter_bank import filter_bank
 from torch import Tensor
 from torch.nn import functional
 
-from dpfl.data.datasets import ANGLES, COEFFICIENTS, SCALES, SUBSAMPLING
+from dpfl.data.image_shapes import ANGLES, COEFFICIENTS, SCALES, SUBSAMPLING
 from dpfl.data.loading import load_images
 from dpfl.errors import InputError
+from dpfl.features.morlet import low_pass, subsampled, wavelets
 from dpfl.files import replacing, write_atomically
 
 CHUNK_IMAGES = 64  # small enough that the second order stays in cache: larger chunks are slower on CPU
@@ -37,17 +37,13 @@ class ScatterNet:
             raise InputError(f"scattering: images are {size} pixels wide, should be a multiple of 4, at least 8")
         self.size = size
         self.padded = ((size + SUBSAMPLING) // SUBSAMPLING + 1) * SUBSAMPLING
-        bank = filter_bank(self.padded, self.padded, SCALES, ANGLES)
-
-        def on_device(values: np.ndarray) -> Tensor:
-            return torch.as_tensor(np.asarray(values), dtype=dtype, device=device)
-
-        self.fine, self.coarse = (
-            torch.stack([on_device(psi["levels"][0]) for psi in bank["psi"] if psi["j"] == scale]) for scale in (0, 1)
+        low = low_pass(self.padded)
+        self.fine, self.coarse, low_full, low_half = (
+            torch.as_tensor(spectra, dtype=dtype, device=device)
+            for spectra in (wavelets(self.padded, 0), wavelets(self.padded, 1), low, subsampled(low))
         )
-        low = [on_device(level) for level in bank["phi"]["levels"]]
-        self.low_full = _low_pass_matrix(low[0], SUBSAMPLING)
-        self.low_half = _low_pass_matrix(low[1], SUBSAMPLING // 2)
+        self.low_full = _low_pass_matrix(low_full, SUBSAMPLING)
+        self.low_half = _low_pass_matrix(low_half, SUBSAMPLING // 2)
 
     def __call__(self, images: Tensor) -> Tensor:
         count, channels, height, width = images.shape
@@ -95,8 +91,8 @@ def _low_pass_matrix(low: Tensor, factor: int) -> Tensor:
 def build_features(arrays_folder: Path, out_folder: Path, progress: Callable[[int, int], None]) -> None:
     """Write the scattering features of a dataset's train_x and test_x, pixels scaled to [0, 1], to `out_folder`.
 
-    Reads uint8 (n, channels, size, size); writes float32 (n, 81 * channels, size/4, size/4) and about.json with the key
-    "features" added. Memory does not grow with n. Each file appears under its name only when it is whole.
+    Reads uint8 (n, channels, size, size); writes float32 (n, 81 * channels, size/4, size/4) and description.json with
+    the key "features" added. Memory does not grow with n. Each file appears under its name only when it is complete.
     Calls progress(images done, images in all). Raises InputError where the arrays cannot be used.
     """
     data = load_images(arrays_folder)
@@ -114,5 +110,5 @@ def build_features(arrays_folder: Path, out_folder: Path, progress: Callable[[in
                 progress(done, total)
             features.flush()
     text = f"scattering, J = {SCALES}, L = {ANGLES}: {COEFFICIENTS} coefficients a channel, pixels in [0, 1]"
-    about = json.dumps({**data.about, "features": text}, indent=2, sort_keys=True)
-    write_atomically(out_folder / "about.json", about + "\n")
+    description = json.dumps({**data.description, "features": text}, indent=2, sort_keys=True)
+    write_atomically(out_folder / "description.json", description + "\n")

@@ -1,4 +1,4 @@
-"""The configuration: read, checked against the schema, completed with its defaults."""
+"""Read the configuration, check it against the schema, and complete it with the defaults."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 
+from dpfl.catalog import dataset_entries
 from dpfl.errors import InputError
+from dpfl.grid.strict_yaml import load_mapping
 
 _SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.yaml"
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of the configuration, which is the workflow's."""
-    return yaml.safe_load(_SCHEMA.read_text(encoding="utf-8"))
+    """Return the JSON schema of the configuration: the workflow's, with the names of the datasets."""
+    rules = yaml.safe_load(_SCHEMA.read_text(encoding="utf-8"))
+    rules["properties"]["only"]["properties"]["dataset"]["items"]["enum"] = list(dataset_entries())
+    return rules
 
 
 def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,22 +39,28 @@ def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def read(path: Path) -> dict[str, Any]:
     """Return the resolved configuration in the YAML file at `path`; raises InputError naming file and key."""
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except FileNotFoundError:
-        raise InputError(f"no configuration at {path}: name one with --config, or run where config.yaml lies") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(config, dict):
-        raise InputError(f"{path} must hold keys and values, found {type(config).__name__}")
+    config = load_mapping(path)
     try:
         return resolve(config)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
+def overlaid(base: Path, overlay: Path | None, scale: str | None) -> dict[str, Any]:
+    """Return the configuration as Snakemake combines it: `base`, over it `overlay`, over both the scale.
+
+    Raises InputError naming the file and the key that cannot be used.
+    """
+    config = read(base)
+    if overlay is not None:
+        read(overlay)
+        for key, value in load_mapping(overlay).items():
+            config[key] = {**config[key], **value} if isinstance(value, dict) else value
+    return resolve(config | ({"scale": scale} if scale else {}))
+
+
 def _explain(error) -> str:
-    """Return one line for a schema error: the key, what stands there, what would be right."""
+    """Return one line for a schema error: the key, its value, what would be right."""
     key = ".".join(map(str, error.absolute_path))
     if error.validator == "additionalProperties":
         known = ", ".join(error.schema["properties"])
@@ -70,6 +80,7 @@ def _explain(error) -> str:
         "minItems": f"a list of at least {error.validator_value}",
         "uniqueItems": "a list without repetition",
         "minLength": "a text that is not empty",
+        "pattern": error.schema.get("description", error.message),
     }.get(error.validator, error.message)
     return f"{key} is {error.instance!r} in the configuration; it must be {wanted}"
 

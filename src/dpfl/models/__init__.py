@@ -1,1 +1,1 @@
-"""The models that the papers train."""
+"""Models that the papers train, and problems with a known optimum."""

@@ -1,7 +1,7 @@
-"""The four image models of bhaskar2025, each for 28 x 28 grey and 32 x 32 colour images.
+"""Image models of bhaskar2025, four kinds, each for 28 x 28 grey and 32 x 32 colour images.
 
 The part that is trained is a torch module without buffers; the part before it is fixed and the same for every model of
-a kind, so it is applied once to the whole data set (`prepare`) instead of in every step.
+a kind, so it is applied once to the dataset (`prepare`) instead of in every step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl.data.datasets import CLASSES, COEFFICIENTS, COLOUR, GREY, SUBSAMPLING
+from dpfl.data.image_shapes import CLASSES, COEFFICIENTS, COLOUR, GREY, SUBSAMPLING
 from dpfl.errors import InputError
 from dpfl.models.initial_weights import initialised
 
@@ -34,7 +34,7 @@ class ImageModel(StrEnum):
 
 
 class Normalisation(StrEnum):
-    """What is done to one record's features, or pixels, before training."""
+    """Normalisations of one record's features, or pixels, before training."""
 
     CHANNEL = "channel"
     GROUPS27 = "groups27"
@@ -129,7 +129,7 @@ def prepare(model: ImageModel, inputs: Tensor, normalisation: Normalisation = No
     Pixels: uint8 (n, channels, height, width). Features: float (n, 81 * channels, ...). Normalising is a group norm
     without learnt scale: by default each channel of each record's features loses its own mean and is divided by its
     own deviation. The rule looks at one record only and has no parameters, so it costs no privacy and may be applied
-    before training. Raises InputError where the channels do not make whole groups.
+    before training. Raises InputError where the channels do not divide into groups of one size.
     """
     scaled = inputs.float() if model.reads_features else inputs.float() / 255
     groups = normalisation.groups(model, inputs.shape[1])

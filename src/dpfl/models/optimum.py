@@ -1,4 +1,4 @@
-"""The regularised optimum of a smooth generalised linear model in a ball, with a certificate of how near it is."""
+"""Regularised optimum of a smooth generalised linear model in a ball, with a certificate of its accuracy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scipy.optimize import brentq, minimize
 from dpfl.models.glm import Array, Loss, gradients, losses
 
 TOLERANCE = 1e-10
-"""How far the risk may lie above its minimum."""
+"""Largest excess of the risk over its minimum."""
 _MAX_STEPS = 20_000
 
 

@@ -15,7 +15,7 @@ class Smoothed:
 
     Guarantee: phi - 1/(2b) <= phi_b <= phi, phi_b is convex, its slope is bounded as phi's is, its curvature by b.
     For records with |x| = 1 it is the f_beta of lowy2021's Theorems 2.1 and 2.3 with beta = b and v free: minimised
-    over all weights v, v - w lies along x. With |x| < 1 it is smoother than that by |x|^2.
+    over all weights v, v - w is a multiple of x. With |x| < 1 it is smoother than that by |x|^2.
     Raises ValueError for a sharpness that is not above 0, and for a loss other than Absolute and Hinge.
     """
 
@@ -32,7 +32,7 @@ class Smoothed:
         object.__setattr__(self, "curvature", float(self.sharpness))
 
     def value(self, scores: Array, targets: Array) -> Array:
-        """Return phi_b: a parabola within 1/b beside the kink, phi less a constant beyond."""
+        """Return phi_b: a parabola within 1/b of the kink, phi less a constant beyond."""
         distance, slope, _ = self._around_kink(scores, targets)
         return slope * distance - np.square(slope) / (2.0 * self.sharpness)
 

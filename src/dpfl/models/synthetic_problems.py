@@ -27,7 +27,7 @@ _TOLERANCE = 1e-13
 
 
 class Kind(StrEnum):
-    """How targets follow from features, and by which loss."""
+    """Laws of targets given features, each with its loss."""
 
     LEAST_SQUARES = "least_squares"
     """y = x . w_i + uniform noise in [-target_noise, target_noise]; Square."""
@@ -150,7 +150,7 @@ def population_optimum(problem: Problem, seed: int) -> tuple[Array, Array]:
     best = (spectra * models).mean(axis=0) / hessian
     if np.linalg.norm(best) > problem.radius:
         raise ValueError(
-            f"radius is {problem.radius}; the best model, of norm {np.linalg.norm(best):.3g}, lies outside"
+            f"radius is {problem.radius}; the best model, of norm {np.linalg.norm(best):.3g}, is outside it"
         )
     return best, hessian
 

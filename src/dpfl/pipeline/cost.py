@@ -1,4 +1,4 @@
-"""What a sweep costs: time and memory by a table of measured unit costs (costs.csv beside this file).
+"""Cost of a sweep in time and memory, by a table of measured unit costs (costs.csv in this folder).
 
 A sweep's work is counted in two units: steps (a batch of one client or of a whole stack, whatever it holds) and records
 (one model's gradient of one record). Time on one core is fixed_seconds + steps * step_seconds + records *
@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dpfl.data.datasets import COLOUR_DATASETS, DATASETS, image_shape
+from dpfl.data import datasets
+from dpfl.data.image_shapes import feature_shape
 from dpfl.engine.memory_budget import CPU_GB
 from dpfl.grid.sweep import Sweep
 
@@ -38,7 +39,7 @@ ON_GPU = ("fedavg_images",)
 
 @dataclass(frozen=True)
 class WorkCount:
-    """What a sweep does, over all its seeds."""
+    """Work of a sweep over all its seeds."""
 
     steps: float
     records: float
@@ -71,7 +72,7 @@ class UnitCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one job needs: seconds on the cores (or the GPU) that it asks for, and memory, without any margin."""
+    """Needs of one job: seconds on the cores (or the GPU) that it asks for, and memory, without any margin."""
 
     kind: str
     seconds: float
@@ -111,7 +112,8 @@ def read(path: Path) -> dict[str, UnitCost]:
 def cost_key(sweep: Sweep) -> str:
     """Return the kind whose unit costs a sweep has."""
     if sweep.experiment == "fedavg_images":
-        return f"fedavg_images/{sweep.settings['model']}/{'colour' if sweep.dataset in COLOUR_DATASETS else 'grey'}"
+        channels, *_ = datasets.load(sweep.dataset).image_shape
+        return f"fedavg_images/{sweep.settings['model']}/{'colour' if channels == 3 else 'grey'}"
     study = next((sweep.settings[name] for name in ("study", "model") if sweep.settings.get(name)), None)
     return "/".join([sweep.experiment, sweep.dataset, *([study] if study else [])])
 
@@ -151,14 +153,14 @@ def work_of(sweep: Sweep) -> WorkCount:
 def _fedavg_images(sweep: Sweep) -> WorkCount:
     """Every client's batches in every epoch, and what is trained and measured on them."""
     given = sweep.settings
-    training, test = DATASETS[sweep.dataset]
+    data = datasets.load(sweep.dataset)
     clients = int(given["clients"])
     shares = given["client_share"] if isinstance(given["client_share"], list) else [given["client_share"]] * clients
-    sizes = [int(training * min(1.0, share)) for share in shares]
+    sizes = [int(data.training_records * min(1.0, share)) for share in shares]
     schedules = [_schedule(cell) for cell in sweep.cells]
     trained = trained_models(sweep.cells)
     steps = len(trained) * sum(math.ceil(size / int(given["batch_size"])) for size in sizes)
-    evaluated = sum(len(schedule) for schedule in schedules) * test
+    evaluated = sum(len(schedule) for schedule in schedules) * data.test_records
     seeds = len(sweep.seeds)
     return WorkCount(seeds * steps, seeds * (sum(trained) * sum(sizes) + PREDICTION * evaluated))
 
@@ -186,18 +188,18 @@ def _schedule(cell: Mapping[str, Any]) -> list[int]:
 
 def _image_memory_mb(sweep: Sweep, unit: UnitCost) -> float:
     """Prepared inputs, every client's models with momentum, and the budget for gradients."""
-    training, test = DATASETS[sweep.dataset]
-    channels, side = image_shape(sweep.dataset)
-    numbers = 81 * channels * (side // 4) ** 2 if sweep.needs_features else channels * side**2
+    data = datasets.load(sweep.dataset)
+    numbers = math.prod(feature_shape(data.image_shape) if sweep.needs_features else data.image_shape)
+    records = data.training_records + data.test_records
     models = int(sweep.settings["clients"]) * len(sweep.cells)
-    held = 4 * ((training + test) * numbers + 3 * models * unit.parameters) / 2**20
+    arrays = 4 * (records * numbers + 3 * models * unit.parameters) / 2**20
     on_gpu = sweep.resources["device"] == "cuda"  # whose gradients take none of the host's memory
-    return BASE_MB + held + 1024 * (0.0 if on_gpu else sweep.resources["memory_gb"] or CPU_GB)
+    return BASE_MB + arrays + 1024 * (0.0 if on_gpu else sweep.resources["memory_gb"] or CPU_GB)
 
 
 def _async_dpsgd(sweep: Sweep) -> WorkCount:
     """Every cell's rounds, each cell for itself."""
-    training, _ = DATASETS[sweep.dataset]
+    training = datasets.load(sweep.dataset).training_records
     steps = records = 0.0
     for cell in sweep.cells:
         given = {**sweep.settings, **cell}

@@ -1,4 +1,4 @@
-"""Unit costs fitted to what finished stages took: what `dpfl plan --fit` writes to costs.csv."""
+"""Fit unit costs to the times of finished stages (`dpfl plan --fit`)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def measured(results: Path) -> Iterator[Measured]:
 def read_benchmark(path: Path) -> tuple[float, float] | None:
     """Return processor seconds and the largest resident megabytes of a job that Snakemake measured, or None.
 
-    Short jobs' processor time is what the clock says: Snakemake looks at it only now and then.
+    Of short jobs the wall time stands for the processor time, which Snakemake samples too rarely.
     """
     if not path.is_file():
         return None

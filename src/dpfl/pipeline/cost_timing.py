@@ -1,4 +1,4 @@
-"""Times of the training step of image models on this machine, by running it."""
+"""Time the training step of image models on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from dpfl.data.datasets import COLOUR, GREY
+from dpfl.data.image_shapes import CLASSES, COLOUR, GREY, feature_shape
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.network_gradients import gradient_rule
 from dpfl.engine.parameter_vector import ParameterVector
@@ -56,11 +56,10 @@ def stacked_step(kind: str, models: int, device: torch.device) -> Callable[[], N
     """Return a training step of a stack of `models`: batch, clipped gradients, noise, momentum."""
     _, model, colour = kind.split("/")
     shape = GREY if colour == "grey" else COLOUR
-    channels, height, width = shape
-    reads = (81 * channels, height // 4, width // 4) if ImageModel(model).reads_features else shape
+    reads = feature_shape(shape) if ImageModel(model).reads_features else shape
     drawn = generator(0, "preparation").standard_normal((8 * BATCH, *reads), dtype=np.float32)
     inputs = torch.from_numpy(drawn).to(device)
-    labels = (torch.arange(8 * BATCH) % 10).to(device)
+    labels = (torch.arange(8 * BATCH) % CLASSES).to(device)
     module = build(ImageModel(model), shape, seed=0).to(device)
     layout = ParameterVector.of(module)
     flat = layout.flatten({name: value.detach() for name, value in module.named_parameters()})
@@ -84,8 +83,7 @@ def flops_of_a_record(kind: str) -> tuple[int, float]:
     """Return a model's number of parameters and the operations of one record's plain gradient."""
     _, model, colour = kind.split("/")
     shape = GREY if colour == "grey" else COLOUR
-    channels, height, width = shape
-    reads = (81 * channels, height // 4, width // 4) if ImageModel(model).reads_features else shape
+    reads = feature_shape(shape) if ImageModel(model).reads_features else shape
     module = build(ImageModel(model), shape, seed=0)
     with FlopCounterMode(display=False) as counter:
         functional.cross_entropy(module(torch.zeros(BATCH, *reads)), torch.zeros(BATCH, dtype=torch.int64)).backward()

@@ -1,8 +1,7 @@
-"""GPUs: every training job has one to itself, and fills what is free on it."""
+"""Reserve a GPU for each training job."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import tempfile
@@ -11,36 +10,43 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from dpfl.errors import InputError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-_SCHEDULERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # these hand devices out themselves
-_LOOK_EVERY_SECONDS = 0.5
+_SCHEDULERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # these assign devices themselves
+_POLL_SECONDS = 0.5
 
 
 @contextmanager
 def own_gpu(wanted: bool) -> Iterator[None]:
-    """Hold one of the host's GPUs where it is `wanted` and no scheduler has handed one out; wait until one is free.
+    """Reserve one of the host's GPUs where it is `wanted` and no scheduler has assigned one; wait until one is free.
 
-    To be entered before torch first looks at CUDA: the environment then shows that GPU alone. A lock file for each GPU
-    and user keeps others away, and the system gives it up when the process ends, however it ends.
-    Raises InputError where the host has no GPU.
+    Enter it before torch first looks at CUDA: the environment then shows that GPU alone. A lock file for each GPU and
+    user excludes other jobs; the system releases it when the process ends, however it ends. Raises InputError where the
+    host has no GPU.
     """
     if not wanted or any(name in os.environ for name in _SCHEDULERS):
         yield
         return
-    known = _gpus()
-    if not known:
-        raise InputError("device: cuda is not there; set training.device to cpu")
+    known = require_gpu()
     with ExitStack() as stack:
-        while (taken := _take(known, stack)) is None:
-            time.sleep(_LOOK_EVERY_SECONDS)
+        while (taken := _lock_one(known, stack)) is None:
+            time.sleep(_POLL_SECONDS)
         before = os.environ.get(VISIBLE)
         os.environ[VISIBLE] = taken
         try:
             yield
         finally:
             os.environ.pop(VISIBLE) if before is None else os.environ.update({VISIBLE: before})
+
+
+def require_gpu() -> list[str]:
+    """Return the GPUs that this process may use. Raises InputError where there is none."""
+    if not (known := _gpus()):
+        raise InputError("training.device is cuda, but this machine has no GPU: set training.device to cpu")
+    return known
 
 
 def _gpus() -> list[str]:
@@ -54,16 +60,13 @@ def _gpus() -> list[str]:
     return [str(number) for number, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU")]
 
 
-def _take(known: list[str], stack: ExitStack) -> str | None:
+def _lock_one(known: list[str], stack: ExitStack) -> str | None:
     """Lock the first GPU that is free, until `stack` is closed."""
     for name in known:
-        path = Path(tempfile.gettempdir()) / f"dpfl-gpu-{os.getuid()}-{name}.lock"
-        stream = path.open("w")
+        lock = FileLock(Path(tempfile.gettempdir()) / f"dpfl-gpu-{os.getuid()}-{name}.lock")
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            stream.close()
+            stack.enter_context(lock.acquire(blocking=False))
+        except Timeout:
             continue
-        stack.callback(stream.close)
         return name
     return None

@@ -1,4 +1,4 @@
-"""One run of the workflow at a time in a folder, and what a killed one left behind."""
+"""Allow one run of the workflow at a time in a folder, and detect the lock of a killed one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from dpfl.errors import InputError
 _LOCK = Path(".snakemake") / "dpfl.lock"
 _LOCKS = Path(".snakemake") / "locks"
 _PROGRAMS = ("snakemake", ".snakemake-wrapped", "__main__.py")
-_LOOKS_ON = {"--dry-run", "--dryrun", "--summary", "--dag", "--rulegraph", "--report", "--lint", "--unlock"}
+_READ_ONLY = {"--dry-run", "--dryrun", "--summary", "--dag", "--rulegraph", "--report", "--lint", "--unlock"}
 _INSIDE_A_JOB = {"--nolock"}
 _DRY = re.compile(r"-[A-Za-z]*n[A-Za-z]*")  # -n, or together with others: -np
 
 
 @contextmanager
 def only_run(folder: Path = Path()) -> Iterator[int]:
-    """Hold the folder's run lock; yield its file descriptor, which a child that inherits it goes on holding.
+    """Lock the folder for this run; yield the lock's file descriptor, for children to inherit.
 
-    The system gives the lock up when the last process that holds it ends, however it ends. Raises InputError where
-    another run holds it, or a Snakemake that was started without it is at work in the folder.
+    The system releases the lock when the last process with the descriptor ends, however it ends: a Snakemake that
+    outlives `dpfl run` keeps it. (That is why it is no filelock.FileLock, whose descriptor is private.) Raises
+    InputError where another run has the lock, or a Snakemake that was started without it works in the folder.
     """
     path = folder / _LOCK
     path.parent.mkdir(exist_ok=True)
@@ -45,7 +46,7 @@ def only_run(folder: Path = Path()) -> Iterator[int]:
 
 
 def running_since(folder: Path = Path()) -> float | None:
-    """Return when the run that holds the folder's lock took it, in seconds since 1970, or None where none does."""
+    """Return when the run that has the folder's lock began, in seconds since 1970, or None where there is none."""
     path = folder / _LOCK
     try:
         with path.open("r+", encoding="utf-8") as stream:
@@ -58,7 +59,7 @@ def running_since(folder: Path = Path()) -> float | None:
 
 
 def is_stale(folder: Path = Path()) -> bool:
-    """Return whether Snakemake's own lock lies in the folder: to the holder of the run lock, a killed run's."""
+    """Return whether the folder has Snakemake's own lock: to the holder of the run lock, a killed run's."""
     return any((folder / _LOCKS).glob("*"))
 
 
@@ -69,7 +70,7 @@ def _at_work(process: object) -> InputError:
 def _snakemakes(folder: Path) -> list[int]:
     """Return the processes of this machine that control a run of Snakemake in `folder`.
 
-    One that a cluster's job runs is none: it holds no lock, and its controller may have been killed.
+    One that a cluster's job runs does not count: it has no lock, and its controller may have been killed.
     """
     return [
         process.pid
@@ -81,7 +82,7 @@ def _snakemakes(folder: Path) -> list[int]:
 
 
 def _runs_a_workflow(command: list[str]) -> bool:
-    """Whether a command is Snakemake's and neither looks on only nor belongs to a job."""
+    """Return whether a command is a Snakemake that changes files and is no job's."""
     called = any(Path(word).name in _PROGRAMS and "snakemake" in word for word in command[:4])
     options = {word.split("=")[0] for word in command}
-    return called and options.isdisjoint(_LOOKS_ON | _INSIDE_A_JOB) and not any(map(_DRY.fullmatch, command))
+    return called and options.isdisjoint(_READ_ONLY | _INSIDE_A_JOB) and not any(map(_DRY.fullmatch, command))

@@ -1,4 +1,4 @@
-"""A stage ends with the workflow that started it: a killed controller leaves nobody who writes results later."""
+"""End stages and SLURM jobs whose workflow was killed, so that none writes results later."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ CONTROLLER = "DPFL_CONTROLLER"
 """Environment variable: process id of the Snakemake process that starts stages (workflow/rules/common.smk sets it)."""
 
 GONE = "dpfl: the workflow (process"
-"""How the last line begins of a stage that has lost its workflow."""
+"""Beginning of the last log line of a stage whose workflow has ended."""
 
-_LOOK_EVERY_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _GRACE_SECONDS = 5.0
 
 
 def end_with_controller() -> None:
     """End this process soon after the controller named in the environment has gone; do nothing where none is named.
 
-    It ends as by SIGTERM, so that temporary files are removed; where it does not within some seconds, at once.
+    It ends as by SIGTERM, so that temporary files are removed; after some seconds it is killed.
     """
     named = os.environ.get(CONTROLLER, "")
     if named.isdigit():
@@ -43,8 +43,8 @@ def is_alive(pid: int) -> bool:
 def _watch(controller: int) -> None:
     """Wait for the controller's end, then end this process."""
     while is_alive(controller):
-        time.sleep(_LOOK_EVERY_SECONDS)
-    print(f"{GONE} {controller}) has gone; this stage ends; make starts it again", file=sys.stderr)
+        time.sleep(_POLL_SECONDS)
+    print(f"{GONE} {controller}) has ended, so this stage ends too; make starts it again", file=sys.stderr)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_GRACE_SECONDS)
     os._exit(143)
@@ -52,15 +52,15 @@ def _watch(controller: int) -> None:
 
 _FORMAT = "%i|%k|%Z"  # number, comment, working folder
 _COMMENTS = ("rule_", "group_")  # what Snakemake's executor writes there
-_PATIENCE_SECONDS = 120.0
+_CANCEL_SECONDS = 120.0
 
 
 def left_behind(folder: Path) -> list[str]:
     """Return the numbers of this user's jobs that Snakemake put into the queue from `folder` and that have not ended.
 
-    None where there is no SLURM, or none that answers.
+    The list is empty where there is no SLURM, or none that answers.
     """
-    rows = _ask("squeue", "--me", "--noheader", f"--format={_FORMAT}").splitlines()
+    rows = _output_of("squeue", "--me", "--noheader", f"--format={_FORMAT}").splitlines()
     jobs = [row.split("|", maxsplit=2) for row in rows if row.count("|") >= 2]
     return [
         number
@@ -70,23 +70,23 @@ def left_behind(folder: Path) -> list[str]:
 
 
 def cancel_left_behind(folder: Path) -> None:
-    """Cancel the jobs of an earlier workflow in `folder` and wait for their end, so that none writes beside new ones.
+    """Cancel the jobs of an earlier workflow in `folder` and wait for their end, so that none writes next to new ones.
 
-    To be called by the workflow that holds the folder's lock, before it submits anything. A training job that is
-    cancelled keeps its checkpoint, and its successor goes on from there.
+    Call it with the folder's lock, before anything is submitted. A training job that is cancelled keeps its checkpoint,
+    and its successor continues from there.
     """
     jobs = left_behind(folder)
     if not jobs:
         return
     print(f"dpfl: an earlier run left {len(jobs)} SLURM jobs here; they are cancelled", file=sys.stderr)
-    _ask("scancel", *jobs)
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    _output_of("scancel", *jobs)
+    deadline = time.monotonic() + _CANCEL_SECONDS
     while left_behind(folder) and time.monotonic() < deadline:
         time.sleep(1)
 
 
-def _ask(*words: str) -> str:
-    """Return what a SLURM command prints, or nothing where it is not there or fails."""
+def _output_of(*words: str) -> str:
+    """Return the output of a SLURM command, empty where the command is missing or fails."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     except (FileNotFoundError, subprocess.TimeoutExpired):

@@ -1,8 +1,9 @@
-"""What a run will need, before anything starts: jobs, core-hours or GPU-hours, memory, time on the clock."""
+"""Plan a run before it starts: jobs, core-hours, GPU-hours, memory, wall time."""
 
 from __future__ import annotations
 
 import heapq
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import yaml
 
 from dpfl.catalog import load
-from dpfl.data.datasets import DATASETS, image_shape
+from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
@@ -31,7 +32,7 @@ PAGES_SECONDS, PAGE_SECONDS = 3.0, 1.5  # a job that makes a paper's tables or f
 
 @dataclass(frozen=True)
 class Machines:
-    """Where a run would take place: how many jobs at once, and what each costs on top."""
+    """Machines of a run: jobs at the same time, and overhead of each."""
 
     name: str
     at_once: int
@@ -39,8 +40,8 @@ class Machines:
     groups: bool
 
 
-def place(profile: str, threads: int, device: str, at_once: int | None = None) -> Machines:
-    """Return the place that a profile stands for; raises InputError for a profile that is not there.
+def machines_of(profile: str, threads: int, device: str, at_once: int | None = None) -> Machines:
+    """Return the machines of a profile; raises InputError for an unknown profile.
 
     On this machine as many jobs go together as it has cores for (one where they need its GPU); on a cluster as many as
     the site's file lets into the queue, as if it had room for them all. `at_once` says it instead.
@@ -57,10 +58,10 @@ def place(profile: str, threads: int, device: str, at_once: int | None = None) -
 
 
 def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCost]) -> Iterator[str]:
-    """Yield the plan of what is not done yet: a line for each kind of sweep, then the sums.
+    """Yield the plan of the open sweeps: a line for each kind, then the sums.
 
-    A sweep is done when its run table is there, however old. Times are those of the machine that `units` were measured
-    on; waiting in a cluster's queue is not in them.
+    A sweep is done when its run table exists, however old. Times are those of the machine that `units` were measured
+    on, without waiting in a cluster's queue.
     """
     folder = Path("results") / config["scale"]
     sweeps = expansion.expand(config)
@@ -83,7 +84,7 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
     yield f"core-hours: {cores:.1f}; GPU-hours: {trained if any(cost.gpus for cost in costs) else 0:.1f}"
     yield f"memory: at most {max((cost.memory_mb for cost in costs), default=2000) / 1024:.1f} GB a job"
     wall = _makespan([job + where.extra_seconds for job in [*jobs, *light]], where.at_once)
-    yield f"time on the clock, {where.at_once} jobs at once: about {_spoken(wall)}"
+    yield f"time on the clock, {where.at_once} jobs at once: about {_as_text(wall)}"
 
 
 def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], list[Cost]]:
@@ -95,7 +96,7 @@ def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], li
 
 
 def _jobs(costs: list[Cost], where: Machines) -> list[float]:
-    """Return the seconds of each job that trains: one sweep, or on a cluster a few short ones side by side."""
+    """Return the seconds of each training job: one sweep, or on a cluster a few short ones in parallel."""
     short = [cost for cost in costs if where.groups and cost.is_short]
     alone = [cost for cost in costs if not (where.groups and cost.is_short)]
     groups = [short[start : start + GROUPED] for start in range(0, len(short), GROUPED)] + [[cost] for cost in alone]
@@ -103,20 +104,20 @@ def _jobs(costs: list[Cost], where: Machines) -> list[float]:
 
 
 def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
-    """Return the seconds of each job that does not train and whose output is not there."""
+    """Return the seconds of each job that does not train and whose output is missing."""
     sweeps, data = expansion.expand(config), Path(config["data"]["folder"])
     jobs: dict[Path, float] = {folder / "audit.txt": END_SECONDS}
     pages = []
     for sweep in sweeps:
-        jobs[data / "arrays" / sweep.dataset / "about.json"] = ARRAYS_SECONDS
+        jobs[data / "arrays" / sweep.dataset / "description.json"] = ARRAYS_SECONDS
         if sweep.needs_features:
-            jobs[data / "features" / sweep.dataset / "about.json"] = _features_seconds(sweep.dataset)
+            jobs[data / "features" / sweep.dataset / "description.json"] = _features_seconds(sweep.dataset)
     cells = {(sweep.paper, sweep.family): len(sweep.cells) for sweep in sweeps}
     for key in config["papers"]:
-        said, count = load(key), sum(cells[paper, family] for paper, family in cells if paper == key)
+        paper, count = load(key), sum(cells[owner, family] for owner, family in cells if owner == key)
         if count:
             jobs[folder / "accounting" / f"{key}.csv"] = ACCOUNTING_SECONDS + CELL_SECONDS * count
-        for kind, names in (("tables", said.tables), ("figures", said.figures)):
+        for kind, names in (("tables", paper.tables), ("figures", paper.figures)):
             if not all((folder / kind / f"{key}_{name}.csv").exists() for name in names):
                 pages.append(PAGES_SECONDS + PAGE_SECONDS * len(names))
         jobs[folder / "claims" / f"{key}.csv"] = CLAIMS_SECONDS
@@ -125,20 +126,21 @@ def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
 
 def _features_seconds(dataset: str) -> float:
     """Return how long the scattering features of a dataset take."""
-    channels, side = image_shape(dataset)
-    return FEATURES_SECONDS + IMAGE_SECONDS * sum(DATASETS[dataset]) * channels * side**2 / 28**2
+    data = datasets.load(dataset)
+    images = data.training_records + data.test_records
+    return FEATURES_SECONDS + IMAGE_SECONDS * images * math.prod(data.image_shape) / 28**2
 
 
 def _makespan(seconds: list[float], at_once: int) -> float:
-    """Return how long jobs take when so many run at once and each starts as soon as there is room, longest first."""
+    """Return the seconds until all jobs are done, `at_once` in parallel, the longest first."""
     ends = [0.0] * at_once
     for each in sorted(seconds, reverse=True):
         heapq.heappush(ends, heapq.heappop(ends) + each)
     return max(ends)
 
 
-def _spoken(seconds: float) -> str:
-    """Return a time as people say it."""
+def _as_text(seconds: float) -> str:
+    """Return a time in minutes or hours, as text."""
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"

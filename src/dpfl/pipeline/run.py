@@ -1,7 +1,8 @@
-"""A run of the workflow as people start it: one at a time, unlocked where it was killed, with a clear last word."""
+"""Run the workflow: one run at a time, unlocked after a kill, with the cause of a failure at the end."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -10,30 +11,35 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from dpfl.errors import InputError
 from dpfl.pipeline.lock import is_stale, only_run
-from dpfl.provenance.input_checks import PARANOID
 
 _LOGS = Path(".snakemake") / "log"
 _LAST_LINES = 5
+_CORES = ("--cores", "-c", "--jobs", "-j", "--local-cores")
 _FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
 _LOG = re.compile(r"^ +log: (.+?)(?: \(check log file\(s\) for error details\))?$", re.MULTILINE)
 
 
-def run(arguments: list[str], *, again: str, paranoid: bool = False) -> int:
+def run(arguments: list[str], *, again: str) -> int:
     """Run Snakemake with `arguments` in the working folder; return its exit status.
 
-    Raises InputError where another run is at work here. A lock that a killed run left is removed first. On failure the
-    last lines on standard error name the rules that failed, what their logs end with, and `again`, the command to
-    continue with. `paranoid`: every stage hashes its inputs, however old they look.
+    Raises InputError where another run is in progress here, where the folder has no Snakefile, and for fewer cores than
+    one. A dry run takes no lock. A lock that a killed run left is removed first. On failure the
+    last lines on standard error name the rules that failed, the end of their logs, and `again`, the command to
+    continue with.
     """
+    _require_workflow(arguments)
     snakemake = [sys.executable, "-m", "snakemake", *arguments]
+    if "--dry-run" in arguments:
+        return subprocess.run(snakemake, check=False).returncode
     with only_run() as lock:
         if is_stale():
             print("dpfl: an earlier run was killed here; its lock is removed", file=sys.stderr)
             subprocess.run([*snakemake, "--unlock"], check=False, capture_output=True)
         before = set(_LOGS.glob("*.snakemake.log"))
         own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
-        environment = {**os.environ, "PATH": own, **({PARANOID: "1"} if paranoid else {})}
+        environment = {**os.environ, "PATH": own}
         process = subprocess.Popen(snakemake, env=environment, pass_fds=[lock])
         status = _wait(process)
         if status < 0:
@@ -44,6 +50,16 @@ def run(arguments: list[str], *, again: str, paranoid: bool = False) -> int:
                 print(line, file=sys.stderr)
             print(f"dpfl: not finished; what is done is kept. Continue with: {again}", file=sys.stderr)
     return status
+
+
+def _require_workflow(arguments: list[str]) -> None:
+    """Raise InputError where there is no workflow to run, or no core to run it on."""
+    if not Path("Snakefile").is_file():
+        raise InputError("no Snakefile here: run dpfl in the folder of the project")
+    for option, value in itertools.pairwise([*arguments, ""]):
+        name, sign, given = option.partition("=")
+        if name in _CORES and (given if sign else value).strip() in ("0", "-1"):
+            raise InputError(f"{name} must be at least 1")
 
 
 def explain(log: str) -> Iterator[str]:
@@ -60,7 +76,7 @@ def explain(log: str) -> Iterator[str]:
 
 
 def _wait(process: subprocess.Popen) -> int:
-    """Wait for Snakemake, which hears of SIGTERM and Ctrl-C too; a second signal goes on to it like the first."""
+    """Wait for Snakemake; pass SIGTERM on to it, each time it comes."""
 
     def forward(number: int, _frame: object) -> None:
         process.send_signal(number)

@@ -1,4 +1,4 @@
-"""How far the results of a scale are: what is done, running, resumable, failed, waiting, and how long it may take."""
+"""Report the state of a scale's results: done, running, resumable, failed, waiting, and the time left."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from dpfl.pipeline.orphans import GONE
 from dpfl.progress import is_progress
 
 _INTERRUPTED = (GONE, "dpfl: interrupted")
-_ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception)\b")  # how a traceback ends
+_ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception)\b")  # the last line of a traceback
 _FINDINGS = re.compile(r"\d+ files checked, [1-9]\d* findings")
 
 
 class SweepState(StrEnum):
-    """Where a sweep stands."""
+    """State of a sweep."""
 
     DONE = "done"
     RUNNING = "running"
     FAILED = "failed"
     RESUMABLE = "resumable"
-    WAITS = "waits"
+    WAITING = "waiting"
 
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """A sweep, where it stands, and the last words of its log where they tell more."""
+    """A sweep, its state, and the last line of its log where that says more."""
 
     sweep: Sweep
-    work: SweepState
-    words: str = ""
+    state: SweepState
+    last_line: str = ""
 
 
 def sweep_status(sweep: Sweep, folder: Path, running_since: float | None) -> SweepStatus:
-    """Return where a sweep of results/<scale> stands; `running_since`: when the run that is at work here began."""
+    """Return the state of a sweep of results/<scale>; `running_since`: when the current run began, if there is one."""
     if expansion.run_table(folder, sweep.paper, sweep.name).exists():
         return SweepStatus(sweep, SweepState.DONE)
     log = folder / "logs" / f"train_{sweep.paper}_{sweep.name}.log"
@@ -54,18 +54,18 @@ def sweep_status(sweep: Sweep, folder: Path, running_since: float | None) -> Swe
     if of_this_run:
         return SweepStatus(sweep, SweepState.RUNNING, last if is_progress(last) else "")
     kept = any((Path("checkpoints") / folder.name / sweep.paper).glob(f"{sweep.name}-*.pt"))
-    return SweepStatus(sweep, SweepState.RESUMABLE if kept else SweepState.WAITS)
+    return SweepStatus(sweep, SweepState.RESUMABLE if kept else SweepState.WAITING)
 
 
 def lines(config: dict[str, Any]) -> Iterator[str]:
-    """Yield how far the configuration's scale is: a line a paper, an open sweep, a failed stage; and the time left."""
+    """Yield a line for each paper, open sweep and failed stage of the configuration's scale, and the time left."""
     folder = Path("results") / config["scale"]
     since = lock.running_since()
     open_sweeps: list[SweepStatus] = []
     seconds: dict[tuple[str, str], list[float]] = {}
     for paper in config["papers"]:
         known = [sweep_status(sweep, folder, since) for sweep in expansion.expand(config) if sweep.paper == paper]
-        unfinished = [each for each in known if each.work is not SweepState.DONE]
+        unfinished = [each for each in known if each.state is not SweepState.DONE]
         parts = [f"sweeps {len(known) - len(unfinished)}/{len(known)}"]
         for kind in ("tables", "figures"):
             names = getattr(load(paper), kind)
@@ -74,19 +74,19 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
         parts.append("claims done" if (folder / "claims" / f"{paper}.csv").exists() else "claims open")
         yield f"{paper}: {', '.join(parts)}"
         for each in unfinished:
-            yield f"  {each.sweep.name}: {each.work}{f' ({each.words})' if each.words else ''}"
+            yield f"  {each.sweep.name}: {each.state}{f' ({each.last_line})' if each.last_line else ''}"
         open_sweeps += unfinished
         for each in known:
             if (took := _seconds(each.sweep, folder)) is not None:
                 seconds.setdefault((paper, each.sweep.family), []).append(took)
     yield from _other_failures([Path(config["data"]["folder"]), folder], since)
-    yield "a run is at work here" if since is not None else "no run is at work here"
+    yield "a run is in progress here" if since is not None else "no run is in progress here"
     if open_sweeps:
         yield _time_left(open_sweeps, seconds)
 
 
 def _other_failures(folders: list[Path], running_since: float | None) -> Iterator[str]:
-    """Yield a line for each stage other than training whose log ends with an error; a run at work tries it again."""
+    """Yield a line for each stage other than training whose log ends with an error; a run in progress retries it."""
     for log in (path for folder in folders for path in sorted((folder / "logs").glob("*.log"))):
         again = running_since is not None and log.stat().st_mtime < running_since
         if not (log.name.startswith("train_") or again) and _is_failure(last := _last_line(log)):
@@ -94,9 +94,9 @@ def _other_failures(folders: list[Path], running_since: float | None) -> Iterato
 
 
 def _is_failure(line: str) -> bool:
-    """Return whether a stage that failed ends its log with such a line; one that was interrupted did not fail."""
-    said = line.startswith("dpfl: ") and not line.startswith(_INTERRUPTED)
-    return said or _ERROR.match(line) is not None or _FINDINGS.fullmatch(line) is not None
+    """Return whether a log's last line is that of a failed stage; an interrupted one did not fail."""
+    is_message = line.startswith("dpfl: ") and not line.startswith(_INTERRUPTED)
+    return is_message or _ERROR.match(line) is not None or _FINDINGS.fullmatch(line) is not None
 
 
 def _last_line(path: Path) -> str:
@@ -105,11 +105,11 @@ def _last_line(path: Path) -> str:
 
 
 def _time_left(open_sweeps: list[SweepStatus], seconds: dict[tuple[str, str], list[float]]) -> str:
-    """Say how long the open sweeps take one after the other, by what finished sweeps of their kinds took."""
+    """Return the time that the open sweeps take one after the other, from finished sweeps of the same family."""
     measured = [seconds.get((each.sweep.paper, each.sweep.family)) for each in open_sweeps]
     minutes = sum(mean(each) for each in measured if each) / 60
     unknown = sum(each is None for each in measured)
-    of_unknown = f", and {unknown} sweeps of which none of their kind was finished yet" if unknown else ""
+    of_unknown = f", and {unknown} sweeps of families that have no finished sweep yet" if unknown else ""
     return f"left, one job at a time: about {minutes:.0f} min{of_unknown}"
 
 
@@ -121,5 +121,5 @@ def _seconds(sweep: Sweep, folder: Path) -> float | None:
 
 
 def _text(path: Path) -> str:
-    """Return a file's text, or nothing where it is not there."""
+    """Return a file's text, empty where the file is missing."""
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""

@@ -1,4 +1,4 @@
-"""From a cell of a table, or a point of a figure, to the runs behind it."""
+"""Find the runs behind a cell of a table or a point of a figure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpfl.provenance.trace import Node, project_of, trace
 
 Row = dict[str, str]
 _LABELS = ("paper", "sweep", "stand_in_for", "data_note", "experiment")
-"""Columns of a run table that name a run without telling runs apart."""
+"""Columns of a run table that do not distinguish runs."""
 _LONGEST_LIST = 12
 
 
@@ -47,8 +47,8 @@ def rows_where(path: Path, wanted: Mapping[str, str]) -> list[Row]:
             raise InputError(f"no row of {path} has {name}={value}; there are {', '.join(known[:_LONGEST_LIST])}{more}")
     kept = [row for row in rows if all(same(row[name], value) for name, value in wanted.items())]
     if not kept:
-        said = ", ".join(f"{name}={value}" for name, value in wanted.items())
-        raise InputError(f"no row of {path} has {said} together")
+        asked = ", ".join(f"{name}={value}" for name, value in wanted.items())
+        raise InputError(f"no row of {path} has {asked} together")
     return kept
 
 
@@ -66,13 +66,13 @@ def read_rows(path: Path) -> list[Row]:
 def trace_cells(path: Path, wanted: Mapping[str, str]) -> tuple[Node, list[Row]]:
     """Return the trace of the file at `path` with only the runs behind the rows that meet the conditions, and the rows.
 
-    A picture or a page is asked through the CSV of the same name. Raises InputError as `rows_where` and `trace` do.
+    For a picture or a page, the CSV of the same name is used. Raises InputError as `rows_where` and `trace` do.
     """
     data = path.with_suffix(".csv")
     rows = rows_where(data, wanted)
-    whole = trace(data)
+    complete = trace(data)
     root, _ = project_of(data)
-    tables = {node.path: read_rows(root / node.path) for node in whole.walk() if _holds_runs(node)}
+    tables = {node.path: read_rows(root / node.path) for node in complete.walk() if _is_run_table(node)}
     behind = {id(run) for run in runs_behind([run for runs in tables.values() for run in runs], rows)}
     kept = {name: [run for run in runs if id(run) in behind] for name, runs in tables.items()}
     tree = trace(data, without={name for name, runs in kept.items() if not runs})
@@ -81,9 +81,9 @@ def trace_cells(path: Path, wanted: Mapping[str, str]) -> tuple[Node, list[Row]]
     return tree, rows
 
 
-def _holds_runs(node: Node) -> bool:
-    """Return whether a node is a run table, told of here."""
-    return node.record is not None and node.record["stage"] == "train" and not node.seen
+def _is_run_table(node: Node) -> bool:
+    """Return whether a node is a run table at its first place in the trace."""
+    return node.record is not None and node.record["stage"] == "train" and not node.repeated
 
 
 def runs_behind(runs: Iterable[Row], rows: list[Row]) -> list[Row]:
@@ -104,11 +104,11 @@ def runs_behind(runs: Iterable[Row], rows: list[Row]) -> list[Row]:
 
 def same(first: str, second: str) -> bool:
     """Return whether two cells are the same text, the same number or the same truth value."""
-    return first == second or plain(first) == plain(second)
+    return first == second or value_of(first) == value_of(second)
 
 
-def plain(text: str) -> object:
-    """Return what a cell says, its spelling apart: a number, a truth value, or the text; nan is text."""
+def value_of(text: str) -> object:
+    """Return the value of a cell whatever its spelling: a number, a truth value, or the text; nan is text."""
     number = _number(text)
     if number is not None and number == number:
         return number
@@ -136,7 +136,7 @@ def _agrees(run: Row, row: Row) -> bool:
         if name not in row or not row[name] or same(value, row[name]):
             continue
         if (_number(value) is None) != (_number(row[name]) is None):
-            continue  # a rule, as 1/n^2, beside the number that it gave
+            continue  # a rule, as 1/n^2, against the number that it gave
         if name != "dataset" or run.get("stand_in_for") != row[name]:
             return False
     return True

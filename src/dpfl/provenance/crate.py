@@ -1,8 +1,8 @@
-"""A run as a Workflow Run RO-Crate: the records of every stage in the words that other tools read.
+"""Write a Workflow Run RO-Crate: the records of every stage in the vocabulary that other tools read.
 
-Profiles: Process, Workflow and Provenance Run Crate 0.5 (https://w3id.org/ro/wfrun). The crate holds the workflow, the
-configuration and everything below results/<scale> that a record names; data too large to go along are named with their
-SHA-256, raw files by the address that they came from.
+Profiles: Process, Workflow and Provenance Run Crate 0.5 (https://w3id.org/ro/wfrun). The crate contains the workflow,
+the configuration and everything below results/<scale> that a record names; data too large for it are named with their
+SHA-256, raw files by their address.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _AGE = (1980, 1, 1, 0, 0, 0)  # of every member: the same run gives the same byt
 
 
 class _Workflow(ComputationalWorkflow):
-    """The Snakefile: a workflow whose steps are told (HowTo), as a Provenance Run Crate has it."""
+    """The Snakefile: a workflow with its steps (HowTo), as a Provenance Run Crate requires."""
 
     TYPES = (*ComputationalWorkflow.TYPES, "HowTo")
 
@@ -65,13 +65,13 @@ class _Workflow(ComputationalWorkflow):
 def write(folder: Path) -> tuple[Path, bool]:
     """Write <folder>.crate.zip for results/<scale>; return its path and whether it had to be written.
 
-    Run it where the Snakefile lies. The same results give the same bytes, and a crate that says the same already is
-    left as it is. Raises InputError where there is no record below `folder`, or one is damaged.
+    Run it in the folder of the Snakefile. The same results give the same bytes, and an up-to-date crate is left as it
+    is. Raises InputError where there is no record below `folder`, or one is damaged.
     """
     path = folder.with_name(f"{folder.name}.crate.zip")
     described = _described(folder)
     text = json.dumps(described.crate.metadata.generate(), indent=1, sort_keys=True) + "\n"
-    if _says(path, text):
+    if _is_up_to_date(path, text):
         return path, False
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_member(METADATA), text)
@@ -81,14 +81,14 @@ def write(folder: Path) -> tuple[Path, bool]:
 
 
 def _member(name: str) -> zipfile.ZipInfo:
-    """Return the head of a member of the archive."""
+    """Return the header of a member of the archive."""
     info = zipfile.ZipInfo(name, _AGE)
     info.compress_type = zipfile.ZIP_DEFLATED
     info.external_attr = 0o644 << 16
     return info
 
 
-def _says(path: Path, text: str) -> bool:
+def _is_up_to_date(path: Path, text: str) -> bool:
     """Return whether the crate at `path` has this description; every member's hash is part of it."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -113,7 +113,7 @@ def _described(folder: Path) -> _Crate:
 
 @dataclass
 class _Crate:
-    """A crate that grows record by record; `members` are the files that go along."""
+    """A crate that grows record by record; `members` are the files inside."""
 
     folder: Path
     crate: ROCrate = field(default_factory=lambda: ROCrate(version="1.1"))
@@ -129,7 +129,7 @@ class _Crate:
     versions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Say what the crate is, who made it and under which licence; take the workflow's files along."""
+        """Describe the crate, its authors and licence; add the workflow's files."""
         citation = Path("CITATION.cff")
         about = yaml.safe_load(citation.read_text(encoding="utf-8")) if citation.exists() else {}
         authors = about.get("authors") or [{"name": "The dpfl authors"}]
@@ -147,7 +147,7 @@ class _Crate:
         root["conformsTo"] = [self._entity(url, "CreativeWork", name=n, version=v) for url, n, v in _PROFILES]
         for path in (*map(Path, _ABOUT), *sorted(Path("workflow").rglob("*.*"))):
             if path.is_file():
-                self._along(str(path), file_sha256(path), path.stat().st_size)
+                self._include(str(path), file_sha256(path), path.stat().st_size)
 
     def add(self, record: dict[str, Any]) -> None:
         """Add one stage's record: what it read, what it wrote, with which settings and software."""
@@ -158,8 +158,8 @@ class _Crate:
         ended = datetime.fromisoformat(record["started"]).timestamp() + record["seconds"]
         self.times += [record["started"], datetime.fromtimestamp(ended, UTC).isoformat(timespec="seconds")]
         self.versions |= record["software"]
-        said = {"seeds": record["seeds"], "source digest": record["source"]["digest"]}
-        said |= {"commit": record["source"]["commit"], **record["machine"], **record["settings"]}
+        properties = {"seeds": record["seeds"], "source digest": record["source"]["digest"]}
+        properties |= {"commit": record["source"]["commit"], **record["machine"], **record["settings"]}
         action = self._entity(
             f"#run-{identifier}",
             "CreateAction",
@@ -169,16 +169,16 @@ class _Crate:
             actionStatus=_DONE,
             instrument=self.tools[stage],
             agent=self.author,
-            object=[*map(self._file, record["inputs"]), *(self._setting(*item) for item in sorted(said.items()))],
+            object=[*map(self._file, record["inputs"]), *(self._setting(*item) for item in sorted(properties.items()))],
             result=[self._result(entry) for entry in outputs],
         )
         self.written |= {entry["path"] for entry in outputs}
         self.actions.append(action)
         control = {"name": f"start {stage}", "instrument": self.steps[stage], "object": action}
         self.controls.append(self._entity(f"#start-{identifier}", "ControlAction", **control))
-        beside = record_path(Path(outputs[0]["path"]))
-        if self._is_here(str(beside)):
-            self._along(str(beside), file_sha256(beside), beside.stat().st_size)
+        own_record = record_path(Path(outputs[0]["path"]))
+        if self._is_here(str(own_record)):
+            self._include(str(own_record), file_sha256(own_record), own_record.stat().st_size)
 
     def close(self) -> None:
         """Add the workflow, its run as a whole, and the engine that ran it."""
@@ -241,15 +241,15 @@ class _Crate:
     def _file(self, entry: dict[str, Any]) -> Entity:
         """Return the entity of a file of a record: in the crate, at its public address, or named by its hash.
 
-        The last is also for what was another file when a stage read it: a configuration that named fewer runs, a table
-        of noise that was calibrated anew for more of them.
+        The last is also for a file that a stage read in another state: a configuration that named fewer runs, a table
+        of noise that was calibrated again for more of them.
         """
         path, digest = entry["path"], entry["sha256"]
         if (path, digest) not in self.files:
             facts = {"name": path, "sha256": digest, "contentSize": str(entry["bytes"])}
             address = _public_address(Path(path))
             if self._is_here(path) and file_sha256(Path(path)) == digest:
-                entity = self._along(path, digest, entry["bytes"])
+                entity = self._include(path, digest, entry["bytes"])
             elif address:
                 entity = self.crate.add_file(address, properties=facts)
             else:
@@ -268,8 +268,8 @@ class _Crate:
         """Return whether a file belongs to this scale's results and is there."""
         return path.startswith(f"results/{self.folder.name}/") and Path(path).exists()
 
-    def _along(self, path: str, digest: str, size: int) -> Entity:
-        """Return the entity of a file that goes along."""
+    def _include(self, path: str, digest: str, size: int) -> Entity:
+        """Add a file to the crate, and return its entity."""
         self.members.add(path)
         facts = {"name": path, "sha256": digest, "contentSize": str(size)}
         facts["encodingFormat"] = _ENDINGS.get(Path(path).suffix, "text/plain")
@@ -283,6 +283,6 @@ class _Crate:
 def _public_address(path: Path) -> str | None:
     """Return the address of a raw file, or None where the file is none."""
     dataset, file = path.parent.name, path.name
-    if path.parent.parent.name != "raw" or not datasets.is_published(dataset):
+    if path.parent.parent.name != "raw" or dataset not in datasets.names():
         return None
-    return next((each.urls[0] for each in datasets.sources(dataset) if each.file == file and each.urls), None)
+    return next((each.urls[0] for each in datasets.load(dataset).files if each.file == file and each.urls), None)

@@ -1,4 +1,4 @@
-"""The record that every stage writes beside its outputs: what went in, what came out, with what it was made."""
+"""Write the record of a stage next to its outputs: inputs, outputs, settings, code, software, device."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ _PACKAGES = (
     "opacus",
     "dp-accounting",
     "scikit-learn",
-    "kymatio",
     "snakemake",
 )
 
@@ -87,14 +86,14 @@ def _describe(path: Path) -> dict[str, Any]:
 
 
 def _published(settings: dict[str, Any]) -> dict[str, str]:
-    """Return the hash of what a paper's paper.yaml says, for a stage that reads it."""
+    """Return the hash of a paper's facts, for a stage that reads them."""
     return {"published": published_digest(settings["paper"])} if settings.get("paper") in keys() else {}
 
 
 def published_digest(paper: str) -> str:
-    """Return a hash of what a paper's paper.yaml says of its published numbers, figures and claims."""
-    said = load(paper)
-    text = json.dumps([said.settings, said.tables, said.figures, said.claims], sort_keys=True)
+    """Return a hash of a paper's settings, published numbers, figures, claims and errata (paper.yaml, errata.yaml)."""
+    facts = load(paper)
+    text = json.dumps([facts.settings, facts.tables, facts.figures, facts.claims, facts.errata], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""A record on disk: where it lies, how it is read."""
+"""Read a record from disk. Records are input from strangers: whatever is no record is refused in one line."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
+from dpfl.files import is_regular
 
 FORMAT = "dpfl-record/1"
 METADATA = "ro-crate-metadata.json"
@@ -23,13 +24,19 @@ _MACHINE = {"device": str, "threads": int}
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Return the record at `path`; raises InputError where it is no record of this format, or a part of it is none."""
+    """Return the record at `path`.
+
+    Raises InputError where it is missing, no regular file, no record of this format, or incomplete; and where it names
+    a file outside the project: an absolute path, or one with `..`.
+    """
+    if path.exists() and not is_regular(path):
+        raise InputError(f"{path} is no regular file: delete it and run make again")
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path} is damaged: delete it and run make again") from None
+    except (ValueError, RecursionError, OSError):
+        raise InputError(f"{path} is damaged or unreadable: delete it and run make again") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise InputError(f"{path} is no record of format {FORMAT}: delete it and run make again")
     if not _is_complete(record):
@@ -38,7 +45,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def _is_complete(record: dict[str, Any]) -> bool:
-    """Return whether every part that readers of a record rely on is there and of its kind."""
+    """Return whether every part that readers of a record rely on is present and of its type."""
     try:
         datetime.fromisoformat(record["started"])
     except (KeyError, TypeError, ValueError):
@@ -58,10 +65,11 @@ def _has(part: Any, kinds: dict[str, Any]) -> bool:
 
 
 def _names_a_file(path: str) -> bool:
-    """Return whether a text can be the path of a file on this machine."""
+    """Return whether a text can be the path of a file below the project."""
     try:
         raw = os.fsencode(path)
     except UnicodeEncodeError:
         return False
     parts = raw.split(b"/")
-    return b"\0" not in raw and parts[-1] not in (b"", b".", b"..") and max(map(len, parts)) <= _LONGEST_NAME
+    below = bool(raw) and not raw.startswith(b"/") and not {b"", b".", b".."} & set(parts)
+    return below and b"\0" not in raw and max(map(len, parts)) <= _LONGEST_NAME

@@ -1,4 +1,4 @@
-"""Which code a stage runs: the modules that it imports, hashed by meaning instead of by text."""
+"""Hash the code that a stage runs: the modules that it imports, by meaning instead of by text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _ROOT = Path(__file__).parents[1]
 def source_digest(*modules: str) -> str:
     """Return a hash of the named dpfl modules and of every dpfl module that they import, directly or not.
 
-    Comments, docstrings and formatting do not count: what is hashed is the syntax tree.
+    Comments, docstrings and formatting do not count: the syntax tree is hashed, in a form that does not depend on the
+    version of Python.
     Raises ModuleNotFoundError for a module that is not dpfl's.
     """
     closure: set[str] = set()
@@ -52,7 +53,16 @@ def _tree(module: str) -> ast.Module:
 @cache
 def _tree_digest(module: str) -> str:
     """Return the hash of one module's syntax tree."""
-    return hashlib.sha256(ast.dump(_tree(module)).encode()).hexdigest()
+    return hashlib.sha256(_canonical(_tree(module)).encode()).hexdigest()
+
+
+def _canonical(node: object) -> str:
+    """Return a syntax tree as text without its empty fields: newer versions of Python add some (type_params)."""
+    if isinstance(node, ast.AST):
+        fields = ((name, getattr(node, name, None)) for name in sorted(node._fields))
+        parts = (f"{name}={_canonical(value)}" for name, value in fields if value is not None and value != [])
+        return f"{type(node).__name__}({', '.join(parts)})"
+    return f"[{', '.join(map(_canonical, node))}]" if isinstance(node, list) else repr(node)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Where a file comes from: the records, followed from an output back to the raw data."""
+"""Follow the records from an output back to the raw data."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dpfl.provenance.record_format import read_record
 
 @dataclass
 class Node:
-    """A stage that ran, or files that no record here tells of, and what it was made from.
+    """A stage that ran, or files without a record here, and what it was made from.
 
-    `path`: its first output that the stage above read, relative to the project. `others`: the more of its files that
-    the stage above read, each with path and sha256. `seen`: the node stood elsewhere in the tree already, and what it
-    was made from is said there. `runs`: the rows of a run table that were asked for (dpfl.provenance.cell_trace).
+    `path`: its first output that the stage above read, relative to the project. `others`: further files of it that the
+    stage above read, each with path and sha256. `repeated`: the node occurs earlier in the tree, with its sources.
+    `runs`: the rows of a run table that were asked for (dpfl.provenance.cell_trace).
     """
 
     path: str
     sha256: str
     record: dict[str, Any] | None
     others: tuple[dict[str, Any], ...] = ()
-    seen: bool = False
+    repeated: bool = False
     licence: str = ""
     runs: list[dict[str, str]] = field(default_factory=list)
     made_from: list[Node] = field(default_factory=list)
@@ -39,9 +39,9 @@ class Node:
 
 
 def lineage(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
-    """Yield every record below `folder` (results/<scale>, wherever it lies) and those of the stages before, each once.
+    """Yield every record below `folder` (results/<scale> of some project) and those of the stages before, each once.
 
-    In place of a record that cannot be read comes the error that says so. Raises InputError where there is no record.
+    An InputError takes the place of a record that cannot be read. Raises InputError where there is no record.
     """
     root = folder.absolute().parents[1]
     waiting = sorted(folder.absolute().rglob("*.record.json"))
@@ -62,15 +62,20 @@ def lineage(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
             waiting += [each for source in sorted(sources) for each in sorted(source.glob("*.record.json"))]
 
 
+def readable_records(folder: Path) -> dict[Path, dict[str, Any]]:
+    """Return every record of `lineage(folder)` that can be read, by its path."""
+    return {place: record for place, record in lineage(folder) if not isinstance(record, InputError)}
+
+
 def project_of(path: Path) -> tuple[Path, str]:
     """Return the folder in which the file's stage ran, wherever it was moved, and the file's path in it.
 
-    Raises InputError where no record beside the file tells how it was made, or one tells of a file in another folder.
+    Raises InputError where no record in its folder lists the file, or one lists a file in another folder.
     """
     place = path.absolute()
     record = writers(place.parent).get(place.name)
     if record is None:
-        raise InputError(f"no record tells how {path} was made: name a file below results/ or data/")
+        raise InputError(f"no record of how {path} was made: name a file below results/ or data/")
     name = next(each["path"] for each in record["outputs"] if Path(each["path"]).name == place.name)
     depth = len(Path(name).parts)
     if place.parts[-depth:] != Path(name).parts:
@@ -79,10 +84,10 @@ def project_of(path: Path) -> tuple[Path, str]:
 
 
 def trace(path: Path, without: Collection[str] = ()) -> Node:
-    """Return the tree of what the file at `path` was made from, back to the raw data; each stage is told of once.
+    """Return the tree of what the file at `path` was made from, back to the raw data; each stage occurs once.
 
-    Files `without` are left out, with what only they were made from. Raises InputError where no record beside the file
-    tells how it was made.
+    Files `without` are left out, with what only they were made from. Raises InputError where no record in its folder
+    lists the file.
     """
     root, name = project_of(path)
     record = writers(root / Path(name).parent)[Path(name).name]
@@ -95,19 +100,19 @@ def _node(
     entries: Sequence[dict[str, Any]],
     record: dict[str, Any] | None,
     without: Collection[str],
-    told: set[str],
+    above: set[str],
 ) -> Node:
-    """Return the node of a stage, of whose outputs `entries` were read; `told` are the stages that stand above."""
+    """Return the node of a stage, of whose outputs `entries` were read; `above` are the stages shown already."""
     first = entries[0]
     node = Node(first["path"], first["sha256"], record, others=tuple(entries[1:]))
     if record is None:
         return node
     key = record["outputs"][0]["path"]
     node.licence = str(record["settings"].get("licence", ""))
-    node.seen = key in told
-    if node.seen:
+    node.repeated = key in above
+    if node.repeated:
         return node
-    told.add(key)
+    above.add(key)
     groups: dict[str, list[dict[str, Any]]] = {}
     makers: dict[str, dict[str, Any] | None] = {}
     for entry in (each for each in record["inputs"] if each["path"] not in without):
@@ -115,7 +120,7 @@ def _node(
         group = maker["outputs"][0]["path"] if maker else os.path.dirname(entry["path"])
         groups.setdefault(group, []).append(entry)
         makers[group] = maker
-    node.made_from = [_node(root, files, makers[group], without, told) for group, files in groups.items()]
+    node.made_from = [_node(root, files, makers[group], without, above) for group, files in groups.items()]
     return node
 
 

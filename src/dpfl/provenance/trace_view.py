@@ -1,4 +1,4 @@
-"""A trace as a picture: a column a stage, raw data at the left, the file asked for at the right."""
+"""Show a trace: as a picture with a column a stage, as a tree of text, as data for JSON."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _layers(top: Node) -> tuple[dict[int, list[str]], set[tuple[str, str]]]:
             visit(child, level + 1)
 
     visit(top, 0)
-    # A stage stands left of everything that was made from it, also of what names it only as "see above".
+    # A stage is left of everything that was made from it, also where the trace names it only as "see above".
     for _ in depth:
         for child, parent in pairs:
             depth[child] = max(depth[child], depth[parent] + 1)
@@ -79,7 +79,7 @@ def _layers(top: Node) -> tuple[dict[int, list[str]], set[tuple[str, str]]]:
 
 
 def _label(node: Node) -> str:
-    """Return what stands in a node's box."""
+    """Return the text of a node's box."""
     parts = Path(node.path).parts
     name = "/".join(parts[-2:]) + (f" + {len(node.others)}" if node.others else "")
     stage = node.record["stage"] if node.record else "no record here"
@@ -91,7 +91,7 @@ _METRICS = ("accuracy_pct", "test_loss", "test_error_pct", "excess_loss", "train
 
 
 def tree(node: Node, root: Path, rows: list[Row]) -> Tree:
-    """Return the tree of a trace; `rows` are the rows that were asked for, none for the whole file."""
+    """Return the tree of a trace; `rows` are the rows that were asked for, none for the complete file."""
     top = Tree(_title(node, root))
     for row in rows:
         top.add(f"[bold]row[/bold] {escape(', '.join(f'{name} = {value}' for name, value in row.items()))}")
@@ -99,7 +99,7 @@ def tree(node: Node, root: Path, rows: list[Row]) -> Tree:
     return top
 
 
-def plain(node: Node, root: Path) -> dict[str, Any]:
+def as_json(node: Node, root: Path) -> dict[str, Any]:
     """Return a node and all below it as data for JSON."""
     facts: dict[str, Any] = {"path": node.path, "sha256": node.sha256}
     if node.others:
@@ -111,25 +111,26 @@ def plain(node: Node, root: Path) -> dict[str, Any]:
         facts |= {name: node.record[name] for name in ("source", "software", "machine")}
     if node.runs:
         facts["runs"] = [{**run, "statement": statement(run)} for run in node.runs]
-    if node.seen:
-        return {**facts, "told_above": True}
-    return {**facts, "made_from": [plain(child, root) for child in node.made_from]}
+    if node.repeated:
+        return {**facts, "shown_above": True}
+    return {**facts, "made_from": [as_json(child, root) for child in node.made_from]}
 
 
 def statement(run: Row) -> str:
     """Return the privacy statement of a run as one line."""
-    told = {name.removeprefix("privacy_"): value for name, value in run.items() if name.startswith("privacy_")}
-    if not told or float(told["noise_multiplier"]) == 0:
+    stated = {name.removeprefix("privacy_"): value for name, value in run.items() if name.startswith("privacy_")}
+    if not stated or float(stated["noise_multiplier"]) == 0:
         return "no privacy guarantee"
-    proven, refuted = float(told["epsilon_proven"]), float(told["epsilon_refuted"])
-    bounds = f"{f'ε <= {proven:.4g}' if math.isfinite(proven) else 'no ε'} proven by {told['proven_by']}"
+    proven, refuted = float(stated["epsilon_proven"]), float(stated["epsilon_refuted"])
+    bounds = f"{f'ε <= {proven:.4g}' if math.isfinite(proven) else 'no ε'} proven by {stated['proven_by']}"
     if refuted > 0:
-        bounds += f", ε >= {refuted:.4g} by {told['refuted_by']}"
+        bounds += f", ε >= {refuted:.4g} by {stated['refuted_by']}"
     return (
-        f"{bounds}, at δ = {float(told['delta']):.3g}; {json.loads(told['mechanism'])['kind']}, {told['sampling']}, "
-        f"{told['neighbouring']}, {told['observer']}; n = {told['records']}, "
-        f"q = {float(told['sample_rate']):.4g}, C = {told['clip_norm']}, "
-        f"σ = {float(told['noise_multiplier']):.5g}, {told['steps']} steps; {told['note']}"
+        f"{bounds}, at δ = {float(stated['delta']):.3g}; "
+        f"{json.loads(stated['mechanism'])['kind']}, {stated['sampling']}, "
+        f"{stated['neighbouring']}, {stated['observer']}; n = {stated['records']}, "
+        f"q = {float(stated['sample_rate']):.4g}, C = {stated['clip_norm']}, "
+        f"σ = {float(stated['noise_multiplier']):.5g}, {stated['steps']} steps; {stated['note']}"
     )
 
 
@@ -141,11 +142,11 @@ def licence_of(node: Node, root: Path) -> str:
     kind = next((place for place, part in enumerate(parts) if part in ("raw", "arrays", "features")), None)
     if kind is None or len(parts) < kind + 2:
         return ""
-    about = root.joinpath(*parts[:kind], "arrays", parts[kind + 1], "about.json")
-    if about.exists():
-        return str(json.loads(about.read_text(encoding="utf-8"))["licence"])
+    description = root.joinpath(*parts[:kind], "arrays", parts[kind + 1], "description.json")
+    if description.exists():
+        return str(json.loads(description.read_text(encoding="utf-8"))["licence"])
     try:
-        return " / ".join(dict.fromkeys(source.licence for source in datasets.sources(parts[kind + 1])))
+        return datasets.load(parts[kind + 1]).licence
     except InputError:
         return ""
 
@@ -166,19 +167,19 @@ def _title(node: Node, root: Path) -> str:
     more = f" and {len(node.others)} more" if node.others else ""
     name = f"[bold]{escape(node.path)}[/bold]{more}"
     licence = licence_of(node, root)
-    told = [f"licence: {licence}"] if licence else []
+    stated = [f"licence: {licence}"] if licence else []
     if node.record is None:
-        return f"{name}  (sha256 {node.sha256[:12]}; no record here{''.join(f'; {each}' for each in told)})"
-    if node.seen:
+        return f"{name}  (sha256 {node.sha256[:12]}; no record here{''.join(f'; {each}' for each in stated)})"
+    if node.repeated:
         return f"{name}  (see above)"
     source, machine = node.record["source"], node.record["machine"]
     commit = (source.get("commit") or "no commit")[:10] + (" with changes" if source.get("dirty") else "")
     facts = [node.record["stage"], f"{node.record['seconds']:.1f} s", f"{machine['device']} x {machine['threads']}"]
-    return f"{name}  ({escape('; '.join([*facts, commit, *told]))})"
+    return f"{name}  ({escape('; '.join([*facts, commit, *stated]))})"
 
 
 def _run(run: Row, line: str) -> str:
-    """Return one line on a run: what tells it apart, its result and noise; then its statement, if it is not above."""
+    """Return one line on a run: its cell, result and noise; then its statement, if that is not above."""
     known = run_key(run)
     named = [name for name in ("model", "algorithm", "epsilon", "local_epochs", "clients") if name in known]
     cell = ", ".join(f"{name} {known[name]}" for name in named)

@@ -1,4 +1,4 @@
-"""The table `canaries` of a paper: what canaries refute, beside what is claimed."""
+"""Table `canaries` of a paper: claimed epsilons, and the lower bounds that canaries give."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ def canaries(results: Results, paper: str) -> pd.DataFrame:
 
     `refuted`: whether the lower bound is above what is claimed. Where none ran the table has no rows.
     """
-    runs = results.runs(paper)
-    runs = runs[runs["experiment"] == EXPERIMENT] if "experiment" in runs else runs.iloc[:0]
+    runs = results.runs(paper, experiment=EXPERIMENT)
     table = runs.reindex(columns=_COLUMNS).reset_index(drop=True)
     text = ["stand_in_for", "data_note", "noise", "clipping"]
     table[text] = table[text].fillna("").astype(str)
-    whole = ["clients", "seed", "canaries", "guesses", "right_guesses", "privacy_records"]
-    table[whole] = table[whole].astype(int)
+    counts = ["clients", "seed", "canaries", "guesses", "right_guesses", "privacy_records"]
+    table[counts] = table[counts].astype(int)
     table["known_bad"] = table["known_bad"].eq(True)
     table["refuted"] = table["epsilon_lower_bound"] > table["claimed_epsilon"]
     return table.rename(columns=lambda name: name.removeprefix("privacy_"))

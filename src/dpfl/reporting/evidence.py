@@ -1,4 +1,4 @@
-"""Two shapes of evidence that a claim can read: a comparison (a value found by two routes) and an erratum."""
+"""Evidence that a claim can read: comparisons of a value found by two routes."""
 
 from __future__ import annotations
 
@@ -30,21 +30,7 @@ class Comparison:
     tolerance: float
 
 
-@dataclass(frozen=True)
-class Erratum:
-    """One case of an erratum: the value of the printed form, of the right one, and of the right one found otherwise."""
-
-    erratum: int
-    printed_form: str
-    right_form: str
-    case: str
-    printed: float
-    right: float
-    independent: float
-    source: str
-
-
-def table(rows: list[Comparison] | list[Erratum]) -> pd.DataFrame:
+def table(rows: list[Comparison]) -> pd.DataFrame:
     """Return one row an entry, a column a field, every number with all its digits."""
     return pd.DataFrame([{name: as_plain(value) for name, value in asdict(row).items()} for row in rows])
 
@@ -89,19 +75,3 @@ def checks_page(data: pd.DataFrame) -> TableLayout:
     return TableLayout(
         body, [f"{passed(data).sum()} of {len(data)} cases hold within their tolerance (in the CSV file)."]
     )
-
-
-def errata_page(data: pd.DataFrame) -> TableLayout:
-    """Lay out errata for a reader."""
-    body = pd.DataFrame(
-        {
-            "No.": data["erratum"].map(str),
-            "Printed": data["printed_form"],
-            "Right": data["right_form"],
-            "Case": data["case"],
-            "Printed gives": data["printed"].map("{:.4g}".format),
-            "Right gives": data["right"].map("{:.4g}".format),
-            "Found independently": data["independent"].map("{:.4g}".format) + " (" + data["source"] + ")",
-        }
-    )
-    return TableLayout(body)

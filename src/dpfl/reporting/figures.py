@@ -22,8 +22,8 @@ FORMATS = ("svg", "pdf", "png")
 class FigureRecipe:
     """How a figure is made. `data` returns one tidy table (columns named with units); `draw` reads nothing else.
 
-    The reader's caption is in the paper's paper.yaml; `draw` ends with style.footer where bars, runs or
-    stand-ins have to be named.
+    The reader's caption is in the paper's paper.yaml; `draw` ends with style.footer where bars, runs or stand-ins have
+    to be named. `draw` never gets an empty table, and raises NotRunError where what it shows was not run.
     """
 
     data: Callable[[Results], pd.DataFrame]
@@ -44,7 +44,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     paths = [csv, captions.write("figures", paper, name, csv)]
     with style.apply_style():
         try:
-            figure = recipe.draw(refuse_not_run(read_csv(csv)))
+            figure = recipe.draw(_refuse_empty(refuse_not_run(read_csv(csv))))
         except NotRunError as reason:
             figure = style.text_figure(str(reason))
         for format in FORMATS:
@@ -54,3 +54,10 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
             paths.append(path)
     plt.close(figure)
     return paths
+
+
+def _refuse_empty(data: pd.DataFrame) -> pd.DataFrame:
+    """Return the data of a figure; raises NotRunError where there are none."""
+    if data.empty:
+        raise NotRunError("no run of this figure in this configuration")
+    return data

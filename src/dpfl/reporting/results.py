@@ -1,4 +1,4 @@
-"""Reading what earlier stages of one scale have written."""
+"""Read what earlier stages of one scale have written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def not_run_table(reason: NotRunError) -> pd.DataFrame:
 
 
 def refuse_not_run(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table read from disk; raises NotRun, with the reason, where it only says that it was not run."""
+    """Return a table read from disk; raises NotRunError, with the reason, where it only says that it was not run."""
     if list(table.columns) == [_NOT_RUN]:
         raise NotRunError(table[_NOT_RUN].iloc[0])
     return table
@@ -45,19 +45,25 @@ class Results:
         """demo, quick or paper."""
         return self.folder.name
 
-    def runs(self, paper: str) -> pd.DataFrame:
-        """Return the run tables of a paper as one table, a row a run; empty where nothing was trained."""
+    def runs(self, paper: str, **where: str) -> pd.DataFrame:
+        """Return the run tables of a paper as one table, a row a run; empty where nothing was trained.
+
+        `where` keeps the runs that have these values in these columns, as experiment="canaries".
+        """
         if paper not in self._read:
             tables = [read_csv(path) for path in sorted(self.run_tables.get(paper, ()))]
             self._read[paper] = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-        return self._read[paper].copy()
+        runs = self._read[paper].copy()
+        for column, value in where.items():
+            runs = runs[runs[column] == value] if column in runs else runs.iloc[:0]
+        return runs
 
     def table(self, paper: str, name: str) -> pd.DataFrame:
-        """Return a finished table; raises NotRun, or InputError where the tables stage has not written it."""
+        """Return a finished table; raises NotRunError, or InputError where the tables stage has not written it."""
         return refuse_not_run(read_csv(self.folder / "tables" / f"{paper}_{name}.csv"))
 
     def figure(self, paper: str, name: str) -> pd.DataFrame:
-        """Return the data of a finished figure; raises NotRun, or InputError where its stage has not written it."""
+        """Return the data of a finished figure; raises as `table` does."""
         return refuse_not_run(read_csv(self.folder / "figures" / f"{paper}_{name}.csv"))
 
 

@@ -1,4 +1,4 @@
-"""Means over seeds with their intervals: what a figure's bars and a claim's counts rest on."""
+"""Summarise runs over seeds: means with Student's intervals, and slopes on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,32 @@ import pandas as pd
 from scipy import stats
 
 LEVEL = 0.90
-"""Of every interval."""
+"""Of an interval whose level is not given."""
 
 
-def mean_interval(values: Iterable[float]) -> tuple[int, float, float]:
-    """Return how many values there are, their mean and the half-width of its 90 % interval by Student's t.
+def t_quantile(count: pd.Series | int, level: float = LEVEL) -> pd.Series | float:
+    """Return Student's quantile of a two-sided interval of this level with count - 1 degrees of freedom, count >= 2."""
+    return stats.t.ppf(0.5 + level / 2, count - 1)
+
+
+def half_width(std: pd.Series | float, count: pd.Series | int, level: float = LEVEL) -> pd.Series | float:
+    """Return the half-width of the interval of a mean by Student's t; nan below two values.
+
+    `std` is the standard deviation of `count` values (divisor count - 1); series are matched by their index.
+    """
+    if isinstance(count, pd.Series):
+        enough = count.where(count >= 2)
+        return t_quantile(enough, level) * std / np.sqrt(enough)
+    return t_quantile(count, level) * std / math.sqrt(count) if count >= 2 else math.nan * std
+
+
+def mean_interval(values: Iterable[float], level: float = LEVEL) -> tuple[int, float, float]:
+    """Return how many values there are, their mean and the half-width of its interval by Student's t.
 
     A missing value (nan) is left out; the half-width is nan for fewer than two.
     """
-    known = np.asarray([value for value in values if not math.isnan(value)], dtype=np.float64)
-    if len(known) < 2:
-        return len(known), float(known.mean()) if len(known) else math.nan, math.nan
-    half = stats.t.ppf(0.5 + LEVEL / 2, len(known) - 1) * known.std(ddof=1) / math.sqrt(len(known))
-    return len(known), float(known.mean()), float(half)
+    known = pd.Series(values, dtype=np.float64).dropna()
+    return len(known), float(known.mean()), float(half_width(known.std(), len(known), level))
 
 
 def summarised(runs: pd.DataFrame, by: list[str], metric: str) -> pd.DataFrame:

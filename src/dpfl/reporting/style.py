@@ -1,11 +1,13 @@
-"""One look for every figure: colour-blind-safe colours, quiet axes, the same bytes from the same data."""
+"""Style of all figures: colour-blind-safe colours, quiet axes, the same bytes from the same data."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -53,6 +55,13 @@ def panels(columns: int = 1, rows: int = 1, *, width: float | None = None, heigh
 def footer(figure: Figure, text: str) -> None:
     """Write one small line below the axes: what the bars mean, how many runs, which stand-in."""
     figure.supxlabel(text, fontsize=7, color="#444444", x=0.01, ha="left")
+
+
+def ticks_at(axis: Axes, values: Iterable[float]) -> None:
+    """Label a logarithmic horizontal axis with plain numbers at these values, and nowhere else."""
+    ticks = sorted(set(values))
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
 
 
 def text_figure(text: str) -> Figure:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 import pandas as pd
@@ -17,10 +18,23 @@ from dpfl.reporting.results import NotRunError, Results, not_run_table, write_cs
 
 @dataclass(frozen=True)
 class TableLayout:
-    """A table as a reader sees it: `body` holds text only, `notes` says what the numbers cannot."""
+    """A table as a reader sees it: `body` holds text only, `notes` says what the numbers cannot.
+
+    Where `headings` names a heading for every row, each run of rows with the same heading is shown under it.
+    """
 
     body: pd.DataFrame
     notes: list[str] = field(default_factory=list)
+    headings: list[str] = field(default_factory=list)
+
+    def sections(self) -> Iterator[tuple[str, pd.DataFrame]]:
+        """Yield (heading, rows) from top to bottom; the heading is "" where there is none."""
+        headings = self.headings or [""] * len(self.body)
+        start = 0
+        for heading, run in groupby(headings):
+            stop = start + len(list(run))
+            yield heading, self.body.iloc[start:stop]
+            start = stop
 
 
 @dataclass(frozen=True)
@@ -59,25 +73,43 @@ def _nothing(reason: str) -> pd.DataFrame:
 def markdown(page: TableLayout, title: str) -> str:
     """Return the table as Markdown: title, table, notes."""
     notes = "".join(f"- {note}\n" for note in page.notes)
-    return f"**{title}**\n\n{page.body.to_markdown(index=False, disable_numparse=True)}\n\n{notes}"
+    tables = "".join(
+        f"{heading and f'*{heading}*'}\n\n{rows.to_markdown(index=False, disable_numparse=True)}\n\n".lstrip("\n")
+        for heading, rows in page.sections()
+    )
+    return f"**{title}**\n\n{tables}{notes}"
 
 
 def latex(page: TableLayout, title: str, label: str) -> str:
-    """Return the table as LaTeX (booktabs), its notes in the caption."""
+    """Return the table as LaTeX (booktabs), its notes in the caption, headings as lines across all columns."""
     escaped = page.body.map(_latex_text).rename(columns=_latex_text)
-    words = _latex_text(" ".join([title + ".", *page.notes]))
-    return escaped.to_latex(index=False, caption=words, label=f"tab:{label}", position="ht")
+    caption = _latex_text(" ".join([title + ".", *page.notes]))
+    lines = escaped.to_latex(index=False, caption=caption, label=f"tab:{label}", position="ht").splitlines(True)
+    first = next(number for number, line in enumerate(lines) if line.startswith("\\midrule")) + 1
+    for heading, rows in page.sections():
+        if heading:
+            across = rf"\multicolumn{{{rows.shape[1]}}}{{l}}{{\textit{{{_latex_text(heading)}}}}} \\"
+            lines.insert(first, across + "\n")
+            first += 1
+        first += len(rows)
+    return "".join(lines)
 
 
 def html_page(page: TableLayout, title: str) -> str:
     """Return the table as a page of its own, without anything from elsewhere."""
     head = "".join(f"<th{_kept_together(name)}>{html.escape(str(name))}</th>" for name in page.body.columns)
     rows = "".join(
-        "<tr>" + "".join(f"<td{_kept_together(value)}>{html.escape(str(value))}</td>" for value in row) + "</tr>\n"
-        for row in page.body.itertuples(index=False)
+        (heading and f'<tr><th colspan="{section.shape[1]}">{html.escape(heading)}</th></tr>\n')
+        + "".join(_html_row(row) for row in section.itertuples(index=False))
+        for heading, section in page.sections()
     )
     notes = "".join(f"<li>{html.escape(note)}</li>" for note in page.notes)
     return _HTML.format(title=html.escape(title), head=head, rows=rows, notes=notes)
+
+
+def _html_row(row: tuple[object, ...]) -> str:
+    """Return one row of the page."""
+    return "<tr>" + "".join(f"<td{_kept_together(value)}>{html.escape(str(value))}</td>" for value in row) + "</tr>\n"
 
 
 def _kept_together(text: object) -> str:

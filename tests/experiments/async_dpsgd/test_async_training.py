@@ -44,8 +44,8 @@ def folders(tmp_path_factory):
             image[0, :, 2 + 2 * label : 5 + 2 * label] += 150
         np.save(arrays / f"{part}_x.npy", images)
         np.save(arrays / f"{part}_y.npy", labels)
-    about = {"name": "bars", "title": "Bars", "stand_in_for": "mnist", "note": "Not MNIST.", "licence": "none"}
-    (arrays / "about.json").write_text(json.dumps({**about, "records": {"train": 300, "test": 100}}))
+    description = {"name": "bars", "title": "Bars", "stand_in_for": "mnist", "note": "Not MNIST.", "licence": "none"}
+    (arrays / "description.json").write_text(json.dumps({**description, "records": {"train": 300, "test": 100}}))
     return Folders(arrays, arrays)
 
 

@@ -54,20 +54,20 @@ def folders(tmp_path_factory):
             image[0, :, 2 + 2 * label : 5 + 2 * label] += 150
         np.save(arrays / f"{part}_x.npy", images)
         np.save(arrays / f"{part}_y.npy", labels)
-    about = {"name": "digits", "title": "Bars", "stand_in_for": "mnist", "note": "Not MNIST.", "licence": "none"}
-    (arrays / "about.json").write_text(json.dumps({**about, "records": {"train": TRAIN, "test": TEST}}))
+    description = {"name": "digits", "title": "Bars", "stand_in_for": "mnist", "note": "Not MNIST.", "licence": "none"}
+    (arrays / "description.json").write_text(json.dumps({**description, "records": {"train": TRAIN, "test": TEST}}))
     build_features(arrays, root / "features", lambda done, total: None)
     return Folders(arrays, root / "features")
 
 
 @pytest.fixture(scope="module")
-def about(folders):
-    return json.loads((folders.arrays / "about.json").read_text())
+def description(folders):
+    return json.loads((folders.arrays / "description.json").read_text())
 
 
 @pytest.fixture(scope="module")
-def calibration(about):
-    return fedavg_images.calibrate(_sweep(), about)
+def calibration(description):
+    return fedavg_images.calibrate(_sweep(), description)
 
 
 def _silent(done, total):
@@ -95,12 +95,12 @@ def test_calibration_gives_the_known_noise_of_the_paper():
     assert sigma == pytest.approx(1.007, abs=2e-3)
 
 
-def test_overlapping_clients_and_a_central_client_say_so(about):
-    overlapping = fedavg_images.calibrate(_sweep(CELLS[:1], clients=8), about)
+def test_overlapping_clients_and_a_central_client_say_so(description):
+    overlapping = fedavg_images.calibrate(_sweep(CELLS[:1], clients=8), description)
     assert "a record lies with 1.6 of them" in overlapping["privacy_note"].iloc[0]
-    central = fedavg_images.calibrate(_sweep(CELLS[:1], clients=1), about)
+    central = fedavg_images.calibrate(_sweep(CELLS[:1], clients=1), description)
     assert central["privacy_records"].tolist() == [TRAIN]
-    poisson = fedavg_images.calibrate(_sweep(CELLS[:1], sampling="poisson"), about)
+    poisson = fedavg_images.calibrate(_sweep(CELLS[:1], sampling="poisson"), description)
     assert poisson["privacy_note"].iloc[0] == "Poisson sampling, as accounted"
     assert poisson["privacy_sampling"].iloc[0] == "poisson"
 
@@ -133,9 +133,9 @@ def test_other_models_train(folders, calibration, model):
 @pytest.mark.parametrize(
     "settings", [{"clients": 1}, {"clients": 8}, {"batch_size": 500}, {"sampling": "poisson", "batch_size": 2}]
 )
-def test_one_client_overlap_short_batches_and_poisson(folders, about, settings):
+def test_one_client_overlap_short_batches_and_poisson(folders, description, settings):
     sweep = _sweep(CELLS[:2], seeds=(0,), **settings)
-    table = fedavg_images.train(sweep, folders, fedavg_images.calibrate(sweep, about), None, _silent)
+    table = fedavg_images.train(sweep, folders, fedavg_images.calibrate(sweep, description), None, _silent)
     assert set(table["status"]) == {"finished"}
     assert table["accuracy_pct"].between(0, 100).all()
 
@@ -150,14 +150,14 @@ def test_a_cell_is_the_same_alone_and_in_the_stack(folders, calibration):
         assert alone["accuracy_pct_by_round"].iloc[0] == stacked["accuracy_pct_by_round"].iloc[index]
 
 
-def test_schedules_of_unequal_rounds_are_written_as_lists_and_leave_whole_numbers_whole(folders, about):
+def test_schedules_of_unequal_rounds_are_written_as_lists_and_leave_whole_numbers_whole(folders, description):
     cells = (
         {"epsilon": 3.0, "local_epochs": [1, 3], "rounds": 2},
         {"epsilon": 3.0, "local_epochs": [2, 2]},
         {"epsilon": 3.0, "local_epochs": 2, "rounds": 2},
     )
     sweep = _sweep(cells, seeds=(0,))
-    noise = fedavg_images.calibrate(sweep, about)
+    noise = fedavg_images.calibrate(sweep, description)
     assert noise["noise_multiplier"].nunique() == 1
     table = fedavg_images.train(sweep, folders, noise, None, _silent)
     assert table["local_epochs"].tolist() == [0, 2, 2]
@@ -168,10 +168,10 @@ def test_schedules_of_unequal_rounds_are_written_as_lists_and_leave_whole_number
     assert by_round[1] == by_round[2] != by_round[0]
 
 
-def test_clients_of_unequal_size_each_have_the_noise_of_their_own_rate(folders, about):
+def test_clients_of_unequal_size_each_have_the_noise_of_their_own_rate(folders, description):
     settings = {"client_share": [0.5, 0.1], "clients": 2}
     sweep = _sweep(CELLS, seeds=(0,), **settings)
-    noise = fedavg_images.calibrate(sweep, about)
+    noise = fedavg_images.calibrate(sweep, description)
     by_client = json.loads(noise["privacy_noise_multiplier_by_client"].iloc[0])
     for sigma, records in zip(by_client, (150, 30), strict=True):
         steps = -(-records // 16)
@@ -186,17 +186,17 @@ def test_clients_of_unequal_size_each_have_the_noise_of_their_own_rate(folders, 
     assert (table["accuracy_pct"] > 25).all()
 
 
-def test_equal_shares_in_a_list_are_one_share(about, calibration):
-    listed = fedavg_images.calibrate(_sweep(client_share=[0.2, 0.2, 0.2]), about)
+def test_equal_shares_in_a_list_are_one_share(description, calibration):
+    listed = fedavg_images.calibrate(_sweep(client_share=[0.2, 0.2, 0.2]), description)
     pd.testing.assert_frame_equal(listed, calibration)
 
 
-def test_distances_are_measured_where_they_are_asked_for(folders, about, calibration):
+def test_distances_are_measured_where_they_are_asked_for(folders, description, calibration):
     silent = {"epsilon": math.inf, "local_epochs": 2, "rounds": 2}
     cells = ({**silent, "epsilon": 3.0, "clip": True}, {**silent, "clip": False}, {**silent, "clip": True})
     other = {**silent, "local_epochs": 4, "rounds": 1, "clip": False}
     sweep = _sweep((*cells, other), seeds=(0,), measure="distances", learning_rate=0.1)
-    noise = fedavg_images.calibrate(sweep, about)
+    noise = fedavg_images.calibrate(sweep, description)
     assert noise["privacy_clip_norm"].tolist() == [1.0, math.inf, 1.0, math.inf]
     assert noise["noise_multiplier"].tolist()[1:] == [0, 0, 0]
     table = fedavg_images.train(sweep, folders, noise, None, _silent)
@@ -227,8 +227,8 @@ def test_clients_may_start_apart_and_sigmoids_may_be_tempered(folders, calibrati
 
 
 @pytest.mark.parametrize("accountant", ["prv", "pld"])
-def test_other_accountants_calibrate_tighter(about, calibration, accountant):
-    noise = fedavg_images.calibrate(_sweep(CELLS[:1], accountant=accountant), about)
+def test_other_accountants_calibrate_tighter(description, calibration, accountant):
+    noise = fedavg_images.calibrate(_sweep(CELLS[:1], accountant=accountant), description)
     assert 0.8 * calibration["noise_multiplier"].iloc[0] < noise["noise_multiplier"].iloc[0]
     assert noise["noise_multiplier"].iloc[0] < calibration["noise_multiplier"].iloc[0]
 

@@ -53,8 +53,15 @@ CELLS = (
 @pytest.fixture
 def folders(tmp_path) -> Folders:
     """The description of the synthetic dataset."""
-    about = {"name": "synthetic", "title": "Synthetic", "stand_in_for": None, "note": "", "licence": "", "records": {}}
-    (tmp_path / "about.json").write_text(json.dumps(about))
+    description = {
+        "name": "synthetic",
+        "title": "Synthetic",
+        "stand_in_for": None,
+        "note": "",
+        "licence": "",
+        "records": {},
+    }
+    (tmp_path / "description.json").write_text(json.dumps(description))
     return Folders(tmp_path, tmp_path / "features")
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dpfl.data.stand_ins import build_stand_in
+from dpfl.data.arrays import build_arrays
 from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, LossConstants, load
 from dpfl.grid.sweep import Folders
 from dpfl.models.glm import gradients
@@ -10,7 +10,7 @@ from dpfl.models.glm import gradients
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> Folders:
     folder = tmp_path_factory.mktemp("data")
-    build_stand_in("digits", folder / "arrays" / "digits")
+    build_arrays("digits", folder / "arrays" / "digits")
     return Folders.of(folder, "digits")
 
 

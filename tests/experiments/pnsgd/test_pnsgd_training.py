@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description, load_images
-from dpfl.data.stand_ins import build_stand_in
 from dpfl.errors import InputError
 from dpfl.experiments.pnsgd import pnsgd_training
 from dpfl.grid.sweep import Folders, Sweep
@@ -28,7 +28,7 @@ CELLS = tuple(
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> Folders:
     folder = tmp_path_factory.mktemp("data")
-    build_stand_in("digits", folder / "arrays" / "digits")
+    build_arrays("digits", folder / "arrays" / "digits")
     return Folders.of(folder, "digits")
 
 

@@ -18,7 +18,7 @@ from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpSettings
 from dpfl.grid.sweep import Sweep
 from dpfl.models.glm import Square, least_squares, losses
 
-ABOUT = {"stand_in_for": "insurance", "note": "a toy"}
+DESCRIPTION = {"stand_in_for": "insurance", "note": "a toy"}
 SETTINGS = {
     "dataset": "toy",
     "participating": 2,
@@ -70,7 +70,7 @@ def toy(job: Sweep) -> Toy:
 def trained(job: Sweep, progress=lambda done, total: None) -> pd.DataFrame:
     """Calibrate and train."""
     task = toy(job)
-    return ldp_training.train(task, job, ABOUT, ldp_training.calibrate(task.plan, job.cells), progress)
+    return ldp_training.train(task, job, DESCRIPTION, ldp_training.calibrate(task.plan, job.cells), progress)
 
 
 def test_the_run_table_has_a_row_a_run_in_order():
@@ -107,7 +107,7 @@ def test_a_calibration_read_back_from_its_file_gives_the_same_rows():
     calibration = ldp_training.calibrate(toy(job).plan, job.cells)
     read = pd.read_csv(io.StringIO(calibration.to_csv(index=False)), keep_default_na=False, na_values=["nan", ""])
     first, second = (
-        ldp_training.train(toy(job), job, ABOUT, each, lambda done, total: None).to_csv(index=False)
+        ldp_training.train(toy(job), job, DESCRIPTION, each, lambda done, total: None).to_csv(index=False)
         for each in (calibration, read)
     )
     assert first == second
@@ -153,4 +153,4 @@ def test_a_calibration_of_another_sweep_is_refused():
     job = sweep()
     calibration = ldp_training.calibrate(toy(job).plan, job.cells).iloc[1:]
     with pytest.raises(InputError, match=r"the calibration has \d rows for \d cells"):
-        ldp_training.train(toy(job), job, ABOUT, calibration, lambda done, total: None)
+        ldp_training.train(toy(job), job, DESCRIPTION, calibration, lambda done, total: None)

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpfl.data.arrays import build_arrays
 from dpfl.data.binary_classification import load_pooled
 from dpfl.data.loading import load_description
-from dpfl.data.stand_ins import build_stand_in
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import LOSS
 from dpfl.experiments.trust_models import trust_training
@@ -39,7 +39,7 @@ CELLS = tuple({"way": way.value, "epsilon": math.inf, "step": 0.3} for way in Tr
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> Folders:
     folder = tmp_path_factory.mktemp("data")
-    build_stand_in("digits", folder / "arrays" / "digits")
+    build_arrays("digits", folder / "arrays" / "digits")
     return Folders.of(folder, "digits")
 
 

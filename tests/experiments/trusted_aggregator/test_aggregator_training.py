@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 
-from dpfl.data.arrays import build_synthetic
+from dpfl.data.arrays import build_arrays
 from dpfl.data.binary_classification import load_pooled
 from dpfl.data.loading import load_description
-from dpfl.data.stand_ins import build_stand_in
 from dpfl.errors import InputError
 from dpfl.experiments.trusted_aggregator import aggregator_training
 from dpfl.grid.sweep import Folders, Sweep
@@ -43,7 +42,7 @@ CELLS = (
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> Folders:
     folder = tmp_path_factory.mktemp("data")
-    build_stand_in("digits", folder / "arrays" / "digits")
+    build_arrays("digits", folder / "arrays" / "digits")
     return Folders.of(folder, "digits")
 
 
@@ -122,7 +121,7 @@ def test_a_calibration_of_other_cells_is_refused(folders):
 
 
 def test_drawn_records_are_a_task_of_any_dimension(tmp_path):
-    build_synthetic(tmp_path / "arrays" / "synthetic")
+    build_arrays("synthetic", tmp_path / "arrays" / "synthetic")
     own = Folders.of(tmp_path, "synthetic")
     drawn = {"model": "synthetic_logistic", "features": 7, "population": 400, "dataset": "synthetic"}
     cells = [CELLS[2], CELLS[4]]

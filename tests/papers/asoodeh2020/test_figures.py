@@ -20,10 +20,6 @@ def at(data, i, route, epsilon):
     return row["delta"].item()
 
 
-def test_every_figure_of_the_paper_has_a_recipe():
-    assert set(FIGURES) == set(load(KEY).figures)
-
-
 @pytest.mark.parametrize("name", ["figure_2", "figure_3"])
 def test_curves_are_complete_finite_and_fall(results, name):
     data = results.figure(KEY, name)

@@ -15,13 +15,6 @@ def test_each_picture_is_drawn_from_its_data(results, name):
     plt.close(figure)
 
 
-@pytest.mark.parametrize("name", sorted(RUN_FIGURES))
-def test_without_runs_the_picture_says_so(without_runs, name):
-    figure = RUN_FIGURES[name].draw(without_runs.figure(KEY, name))
-    assert "no run" in figure.axes[0].texts[0].get_text()
-    plt.close(figure)
-
-
 def test_places_are_theorem_4_and_its_means(results):
     data = results.figure(KEY, "places").query("law == 'gaussian'")
     n, step, scale = (data[name].iloc[0] for name in ("n", "step", "scale"))

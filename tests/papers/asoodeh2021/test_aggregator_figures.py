@@ -17,13 +17,6 @@ def test_each_picture_is_drawn_from_its_data(results, name):
     plt.close(figure)
 
 
-@pytest.mark.parametrize("name", ["price", "sampling", "frontier"])
-def test_without_runs_the_picture_says_so(without_runs, name):
-    figure = RUN_FIGURES[name].draw(without_runs.figure(KEY, name))
-    assert "no run" in figure.axes[0].texts[0].get_text()
-    plt.close(figure)
-
-
 def test_hiding_never_costs_and_helps_where_a_step_crosses_the_ball(results):
     data = results.figure(KEY, "hiding")
     assert (data["gain"] >= 1 - 1e-9).all()

@@ -1,21 +1,12 @@
 import pandas as pd
 import pytest
 
-from dpfl.catalog import load
 from dpfl.papers.asoodeh2021.claims import CLAIMS, stopping_costs
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
 from dpfl.reporting.claims import Outcome, evaluate
 from dpfl.reporting.results import Results, write_csv
 
 KEY = "asoodeh2021"
-KEYS = {"theorem2", "participation", "price_of_privacy", "without_replacement", "random_stopping", "relaxed"}
-
-
-def test_every_claim_is_either_checked_or_pending():
-    claims = load(KEY).claims
-    assert set(claims) == KEYS
-    assert set(CLAIMS) <= KEYS
-    assert all((key in CLAIMS) != ("pending" in claim) for key, claim in claims.items())
 
 
 def test_outcomes(results):

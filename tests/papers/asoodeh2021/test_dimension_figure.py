@@ -53,6 +53,3 @@ def test_the_picture_names_the_exponents(results):
 
 def test_without_runs_it_says_so(without_runs):
     assert dimensions(without_runs).empty and "not run" in dimension_cost(without_runs)
-    figure = draw(without_runs.figure(KEY, "dimension"))
-    assert "no run" in figure.texts[0].get_text() if figure.texts else figure.axes[0].texts[0].get_text()
-    plt.close(figure)

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpfl.catalog import load
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM, FIGURES, ONE_ROUND, WHOLE_ROUNDS
 
 KEY = "asoodeh2021"
@@ -24,10 +23,6 @@ def at(data, epsilon, **where):
     for column, value in where.items():
         data = data[data[column] == value]
     return data[np.isclose(data["epsilon"], epsilon)]["delta"].item()
-
-
-def test_every_figure_of_the_paper_has_a_recipe():
-    assert set(FIGURES) == set(load(KEY).figures)
 
 
 def test_data_are_complete(results):

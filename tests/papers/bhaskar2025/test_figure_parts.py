@@ -1,19 +1,21 @@
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.figure_parts import footer, heights, runs_words, ticks, without_data
+from dpfl.papers.bhaskar2025.figure_parts import footer, heights, runs_text
+from dpfl.reporting import style
 
 
 def test_runs_are_counted_where_there_are_any():
-    assert runs_words(pd.DataFrame({"runs": [0, 1, 1]})) == "1 run"
-    assert runs_words(pd.DataFrame({"runs": [2, 10, 3]})) == "2 to 10 runs"
-    assert runs_words(pd.DataFrame({"runs": [3, 3]})) == "3 runs"
+    assert runs_text(pd.DataFrame({"runs": [0, 1, 1]})) == "1 run"
+    assert runs_text(pd.DataFrame({"runs": [2, 10, 3]})) == "2 to 10 runs"
+    assert runs_text(pd.DataFrame({"runs": [3, 3]})) == "3 runs"
 
 
 def test_axes_have_ticks_at_the_values_and_plain_numbers():
     figure, axis = plt.subplots()
     axis.plot([1, 5, 20], [0.5, 20, 300])
-    ticks(axis, pd.Series([20, 1, 5, 5]))
+    axis.set_xscale("log")
+    style.ticks_at(axis, pd.Series([20, 1, 5, 5]))
     heights(axis)
     figure.canvas.draw()
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1", "5", "20"]
@@ -27,10 +29,4 @@ def test_a_long_footer_stays_within_the_figure():
     figure.canvas.draw()
     text = figure._supxlabel
     assert "\n" in text.get_text() and text.get_window_extent().x1 <= figure.bbox.x1
-    plt.close(figure)
-
-
-def test_a_figure_without_data_says_why():
-    figure = without_data("Nothing.")
-    assert figure.axes[0].texts[0].get_text() == "Nothing."
     plt.close(figure)

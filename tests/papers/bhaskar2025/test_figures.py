@@ -59,10 +59,3 @@ def test_distances_are_drawn_below_the_bounds(as_runs, rows_of_runs):
     assert "falling as 1/√k" in {line.get_label() for line in right.get_lines()}
     assert "2 runs a point" in figure.get_supxlabel()
     plt.close(figure)
-
-
-def test_figures_without_runs_say_so(tmp_path):
-    for name in ("identification", "initialisation", "distances"):
-        figure = FIGURES[name].draw(FIGURES[name].data(Results(tmp_path)))
-        assert "at this scale" in figure.axes[0].texts[0].get_text(), name
-        plt.close(figure)

@@ -11,7 +11,6 @@ from dpfl.papers.bhaskar2025.published_cells import (
     OUTSIDE,
     UNDECIDED,
     all_runs,
-    interval_half_width,
     measured_cells,
     predicted,
     prediction_half_width,
@@ -110,11 +109,6 @@ def test_stand_in_data_are_named_and_never_compared(as_runs, rows_of_runs, as_st
 def test_without_any_run_every_cell_says_so(tmp_path):
     cells = measured_cells(Results(tmp_path), 5)
     assert len(cells) == 60 and (cells["runs"] == 0).all() and cells["accuracy_pct"].isna().all()
-
-
-def test_one_run_has_no_interval():
-    half = interval_half_width(pd.Series([math.nan, 1.0]), pd.Series([1, 2]))
-    assert math.isnan(half[0]) and half[1] == pytest.approx(12.7062 / math.sqrt(2), rel=1e-4)
 
 
 def test_the_prediction_interval_holds_the_mean_of_ten_in_95_percent_of_all_cases():

@@ -1,14 +1,9 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from dpfl.catalog import load
 from dpfl.papers.vandijk2023.figures import FIGURES
 
 KEY = "vandijk2023"
-
-
-def test_every_figure_of_the_paper_has_a_recipe():
-    assert set(FIGURES) == set(load(KEY).figures)
 
 
 @pytest.mark.slow

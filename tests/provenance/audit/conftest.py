@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from dpfl.catalog import load
 from dpfl.cli import app
+from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
-from dpfl.data.stand_ins import build_stand_in
 from dpfl.files import file_sha256, record_path
 from dpfl.provenance import input_checks, trace
 from dpfl.provenance.audit import verify_results
@@ -38,7 +38,7 @@ TRAIN, TEST = 700, 100
 
 def forget():
     """Forget what this process knows of records: the stages run in processes of their own."""
-    input_checks._listed.cache_clear()
+    input_checks._outputs.cache_clear()
     trace.writers.cache_clear()
 
 
@@ -57,15 +57,15 @@ def make_pages():
 
 def small_digits(folder):
     """Write the first digits only, with their record."""
-    build_stand_in("digits", folder)
+    build_arrays("digits", folder)
     for name, count in (("train", TRAIN), ("test", TEST)):
         for kind in "xy":
             path = folder / f"{name}_{kind}.npy"
             np.save(path, np.load(path)[:count])
-    about = load_description(folder) | {"records": {"train": TRAIN, "test": TEST}}
-    (folder / "about.json").write_text(json.dumps(about))
-    files = [folder / "about.json", *sorted(folder.glob("*.npy"))]
-    StageRecorder("data arrays", ("dpfl.data.stand_ins",)).write(record_path(files[0]), files)
+    description = load_description(folder) | {"records": {"train": TRAIN, "test": TEST}}
+    (folder / "description.json").write_text(json.dumps(description))
+    files = [folder / "description.json", *sorted(folder.glob("*.npy"))]
+    StageRecorder("data arrays", ("dpfl.data.arrays",)).write(record_path(files[0]), files)
 
 
 @pytest.fixture(scope="session")

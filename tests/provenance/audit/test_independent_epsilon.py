@@ -34,7 +34,7 @@ def test_the_pld_interval_holds_dp_accounting_s_epsilon_and_not_that_of_other_no
 
 def test_noise_too_small_for_one_accountant_is_bounded_by_the_other():
     interval = independent_epsilon.poisson_pld(noise_multiplier=0.02, sample_rate=1.0, steps=10, delta=1e-5)
-    assert interval.least == 0 and interval.most > 1000 and "Renyi" in interval.accountant
+    assert interval.lower == 0 and interval.upper > 1000 and "Renyi" in interval.accountant
 
 
 @pytest.mark.parametrize("move", [1.0, 2.0])
@@ -42,12 +42,12 @@ def test_the_closed_form_is_the_privacy_loss_distribution_s(move):
     pld = privacy_loss_distribution.from_gaussian_mechanism(8.0 / move, value_discretization_interval=1e-4)
     epsilon = pld.self_compose(16).get_epsilon_for_delta(1e-6)
     interval = independent_epsilon.gaussian(noise_multiplier=8.0, move=move, steps=16, delta=1e-6)
-    assert interval.holds(epsilon) and interval.most - interval.least < 0.01 * epsilon
+    assert interval.holds(epsilon) and interval.upper - interval.lower < 0.01 * epsilon
     assert not independent_epsilon.gaussian(noise_multiplier=8.1, move=move, steps=16, delta=1e-6).holds(epsilon)
 
 
 def test_hardly_any_signal_spends_nothing():
-    assert independent_epsilon.gaussian(noise_multiplier=1e6, move=1.0, steps=1, delta=1e-5).most <= 1e-6
+    assert independent_epsilon.gaussian(noise_multiplier=1e6, move=1.0, steps=1, delta=1e-5).upper <= 1e-6
 
 
 def test_behind_a_shuffler_epsilon_lies_between_those_of_a_trusted_server_and_of_nobody():
@@ -55,8 +55,8 @@ def test_behind_a_shuffler_epsilon_lies_between_those_of_a_trusted_server_and_of
     epsilon = gaussian_rounds.epsilon(noise_multiplier=20.0, clients=32, rounds=16, delta=1e-6, dimension=2)
     interval = independent_epsilon.shuffled(**run, move=2.0, clients=32)
     assert interval.holds(epsilon)
-    assert interval.least < independent_epsilon.gaussian(**run, move=2 / math.sqrt(32)).most < epsilon
-    assert epsilon < independent_epsilon.gaussian(**run, move=2.0).least <= interval.most
+    assert interval.lower < independent_epsilon.gaussian(**run, move=2 / math.sqrt(32)).upper < epsilon
+    assert epsilon < independent_epsilon.gaussian(**run, move=2.0).lower <= interval.upper
 
 
 def test_full_batches_in_a_sampler_s_clothes_have_the_closed_form():
@@ -65,7 +65,9 @@ def test_full_batches_in_a_sampler_s_clothes_have_the_closed_form():
         **run, batch_size=50, records=50, replaced="fixed_without_replacement"
     )
     exact = independent_epsilon.gaussian(**run, move=2.0)
-    assert sampled.least == pytest.approx(exact.least, rel=3e-3) and sampled.most == pytest.approx(exact.most, rel=3e-3)
+    assert sampled.lower == pytest.approx(exact.lower, rel=3e-3) and sampled.upper == pytest.approx(
+        exact.upper, rel=3e-3
+    )
 
 
 @pytest.mark.parametrize(("size", "steps"), [(1, 400), (40, 35), (5, 200)])
@@ -110,7 +112,7 @@ def test_more_noise_is_told_apart_from_less():
     run = {"steps": 35, "delta": 1e-5, "batch_size": 40, "records": 400}
     for replaced in ("with_replacement", "fixed_without_replacement"):
         bounds = [
-            independent_epsilon.sampled_replacement(noise_multiplier=s, **run, replaced=replaced).most
+            independent_epsilon.sampled_replacement(noise_multiplier=s, **run, replaced=replaced).upper
             for s in (2, 4, 8)
         ]
         assert bounds[0] > bounds[1] > bounds[2] > 0

@@ -39,7 +39,7 @@ def test_the_seed_decides_which_runs_are_drawn(again, monkeypatch):
         drawn.append(run.name)
         raise InputError("not trained here")
 
-    monkeypatch.setattr(rerun, "_again", note)
+    monkeypatch.setattr(rerun, "_train_again", note)
     for seed in (1, 1, 2, 3, 4, 5):
         assert "cannot be trained again: not trained here" in again(seed=seed).findings[0].problem
     assert drawn[0] == drawn[1] and len(set(drawn)) > 1

@@ -15,7 +15,7 @@ STATED = {
     "neighbouring": "add_or_remove", "records": "100", "sample_rate": "0.1", "clip_norm": "1.0",
     "noise_multiplier": "1.5", "steps": "40", "delta": "1e-05", "epsilon_proven": "nan", "epsilon_refuted": "0",
 }  # fmt: skip
-ABOUT = {"name": "digits", "records": {"train": 1400, "test": 300}, "stand_in_for": "mnist", "note": ""}
+DESCRIPTION = {"name": "digits", "records": {"train": 1400, "test": 300}, "stand_in_for": "mnist", "note": ""}
 
 
 def row(**changes):
@@ -101,7 +101,7 @@ def test_an_epsilon_that_can_only_be_bounded_is_said(tmp_path):
 def test_trust_in_the_server_divides_the_move_by_the_root_of_the_clients():
     alone = interval(stated(**FULL, steps="1"), "proven")
     among = interval(stated(**FULL | summed(16), steps="16"), "proven")
-    assert alone.most == pytest.approx(among.most)
+    assert alone.upper == pytest.approx(among.upper)
 
 
 def test_a_clipped_mean_is_not_accounted_for_as_clipped_records():
@@ -110,7 +110,7 @@ def test_a_clipped_mean_is_not_accounted_for_as_clipped_records():
 
 
 def test_a_refuted_epsilon_above_what_another_accountant_proves_is_a_finding(tmp_path):
-    bound = interval(stated(), "proven").most
+    bound = interval(stated(), "proven").upper
     for refuted, findings in ((0.9 * bound, 0), (1.1 * bound, 1)):
         statement = stated(epsilon_refuted=str(refuted))
         assert len(check_epsilons(tmp_path, [(statement, tmp_path / "runs.csv")]).findings) == findings
@@ -138,7 +138,7 @@ def written(algorithm, cell, **settings):
     sweep = Sweep(
         first.paper, algorithm, first.name, own, (cell,), (0,), {"device": "cpu", "threads": 1, "memory_gb": 1}
     )
-    noise = protocol.load(algorithm).calibrate(sweep, ABOUT).iloc[0].to_dict()
+    noise = protocol.load(algorithm).calibrate(sweep, DESCRIPTION).iloc[0].to_dict()
     plain = {name: value for name, value in {**own, **cell, **noise}.items() if not isinstance(value, dict | list)}
     return {name: "nan" if value is None else str(value) for name, value in plain.items()}, own
 

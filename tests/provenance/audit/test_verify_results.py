@@ -126,7 +126,7 @@ def test_a_deleted_run_table_is_found_though_tables_were_remade(project):
     project.make_pages()
     assert project.by_hashes() == []
     [found] = project.findings(quick=True)[0]
-    assert "seed1.csv.gz is not there, but the same cells with other seeds are" in found
+    assert "seed1.csv.gz is missing, but the same cells with other seeds are" in found
 
 
 def test_a_grid_that_the_scale_asks_for_may_lack_its_last_seeds_and_no_others(project):

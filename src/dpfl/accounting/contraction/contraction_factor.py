@@ -23,7 +23,10 @@ def contraction_factor(eta: ArrayLike, smoothness: ArrayLike, strong_convexity: 
 
 
 def log_contraction_factor(eta: ArrayLike, smoothness: ArrayLike, strong_convexity: ArrayLike) -> Array:
-    """log of `contraction_factor`, accurate where M rounds to 1; -inf at M = 0."""
+    """Logarithm of `contraction_factor`, accurate where M rounds to 1; -inf at M = 0. Arguments and errors as there.
+
+    Source: asoodeh2020 eq. (14).
+    """
     factor = contraction_factor(eta, smoothness, strong_convexity)
     loss = contraction_loss(eta, smoothness, strong_convexity)
     mild = loss < 0.5
@@ -32,7 +35,10 @@ def log_contraction_factor(eta: ArrayLike, smoothness: ArrayLike, strong_convexi
 
 
 def contraction_loss(eta: ArrayLike, smoothness: ArrayLike, strong_convexity: ArrayLike) -> Array:
-    """1 - M^2 = 2 eta beta rho/(beta + rho)."""
+    """Loss 1 - M^2 = 2 eta beta rho/(beta + rho), in [0, 1]. Arguments and errors as `contraction_factor`.
+
+    Source: asoodeh2020 eq. (14).
+    """
     eta, share, _, _ = _step(eta, smoothness, strong_convexity)
     return np.minimum(2.0 * eta * share * reals("strong_convexity", strong_convexity), 1.0)
 

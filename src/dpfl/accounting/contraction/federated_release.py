@@ -75,7 +75,8 @@ def federated_release_delta(
 def release_epsilon(delta: float, *, n: int, m: int, sigma: float, lipschitz: float, **release) -> float:
     """Return the least epsilon at which `federated_release_delta` is at most `delta` in (0, 1), constant sigma.
 
-    Never above that of one round alone. Other arguments as in `federated_release_delta`.
+    Never above that of one round alone. Other arguments as in `federated_release_delta`. Raises ValueError naming the
+    argument. Source: asoodeh2021 Theorem 2 and Corollary 3, solved for epsilon.
     """
     delta = real("delta", delta, above=0.0, below=1.0)
     values = {"n": n, "m": m, "sigma": sigma, "lipschitz": lipschitz} | release
@@ -105,7 +106,7 @@ def release_sigma(epsilon: float, delta: float, *, n: int, m: int, lipschitz: fl
     """Return the least constant sigma at which `federated_release_delta`(epsilon) is at most `delta`.
 
     epsilon >= 0, 0 < delta < 1, lipschitz > 0; other arguments as there. On the safe side of the root.
-    Raises ValueError naming the argument.
+    Raises ValueError naming the argument. Source: asoodeh2021 Theorem 2 and Corollary 3, solved for sigma.
     """
     delta = real("delta", delta, above=0.0, below=1.0)
     values = {"n": n, "m": m, "lipschitz": real("lipschitz", lipschitz, above=0.0)} | release
@@ -128,7 +129,8 @@ def release_sigma(epsilon: float, delta: float, *, n: int, m: int, lipschitz: fl
 def round_sigma(epsilon: float, delta: float, *, m: int, lipschitz: float) -> float:
     """Return the sigma at which `round_epsilon` is `epsilon` >= 0: analytic calibration of the Gaussian mechanism.
 
-    Other arguments as there. Raises ValueError naming the argument.
+    Other arguments as there. Raises ValueError naming the argument. Source: as `round_epsilon`, solved for sigma; Balle
+    and Wang 2018, Theorem 8, is the same curve.
     """
     epsilon = real("epsilon", epsilon, at_least=0.0)
     delta = real("delta", delta, above=0.0, below=1.0)

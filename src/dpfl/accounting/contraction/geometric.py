@@ -15,7 +15,10 @@ _SERIES_TERMS = 7
 
 
 def geometric(log_factor: Array, gap: Array, terms: Array) -> Array:
-    """1 + x + ... + x^(terms - 1) = (1 - x^terms)/(1 - x); `terms` itself at x = 1."""
+    """Sum 1 + x + ... + x^(terms - 1) = (1 - x^terms)/(1 - x); `terms` itself at x = 1. Shapes broadcast.
+
+    Source: elementary; the sum over rounds of asoodeh2021 Theorem 2.
+    """
     shape = np.broadcast(log_factor, gap, terms).shape
     limit = np.array(np.broadcast_to(terms, shape), dtype=np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -26,7 +29,8 @@ def geometric(log_factor: Array, gap: Array, terms: Array) -> Array:
 def double_geometric(log_factor: Array, gap: Array, terms: Array) -> Array:
     """Sum over k = 1..terms of `geometric`(k): terms (terms + 1)/2 at x = 1.
 
-    For terms * gap small, the binomial series C(N+1, 2) - C(N+1, 3) gap + C(N+1, 4) gap^2 - ... is used.
+    For terms * gap small, the binomial series C(N+1, 2) - C(N+1, 3) gap + C(N+1, 4) gap^2 - ... is used. Shapes
+    broadcast. Source: elementary; the double sum of asoodeh2021 Corollary 3.
     """
     few = terms * gap < _FEW
     safe_gap = np.where(few, 1.0, gap)

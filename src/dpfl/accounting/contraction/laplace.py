@@ -22,12 +22,18 @@ def laplace_divergence(epsilon: ArrayLike, m1: ArrayLike, m2: ArrayLike, scale: 
 
 
 def divergence(epsilon: Array, distance: Array) -> Array:
-    """[1 - e^((epsilon - distance)/2)]_+ for a distance in units of the scale; +inf is allowed."""
+    """Value [1 - e^((epsilon - distance)/2)]_+ for a distance in units of the scale; +inf is allowed.
+
+    Arguments are not checked. Source: asoodeh2020 Lemma 1, eq. (9).
+    """
     return -np.expm1(0.5 * np.minimum(epsilon - distance, 0.0))
 
 
 def log_divergence(epsilon: Array, distance: Array) -> Array:
-    """Logarithm of `divergence`, accurate where that rounds to 1; -inf where it is 0."""
+    """Logarithm of `divergence`, accurate where that rounds to 1; -inf where it is 0.
+
+    Arguments are not checked. Source: asoodeh2020 Lemma 1, eq. (9).
+    """
     exponent = 0.5 * np.minimum(epsilon - distance, 0.0)
     shallow = exponent > -np.log(2.0)
     with np.errstate(divide="ignore"):

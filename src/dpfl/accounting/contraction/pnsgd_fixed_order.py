@@ -95,13 +95,19 @@ def pnsgd_laplace_pure_epsilon(
 
 
 def first_shift(lipschitz: ArrayLike, noise: Array) -> Array:
-    """2L/noise: how far apart the differing record may push its own step, in units of the noise."""
+    """Ratio 2L/noise: how far apart the differing record may push its own step, in units of the noise.
+
+    Raises ValueError naming lipschitz. Source: asoodeh2020 Theorems 3 and 4, first factor.
+    """
     return ratio(reals("lipschitz", lipschitz, at_least=0.0), noise, 0.5)
 
 
 def later_shift(
     eta: ArrayLike, noise: Array, smoothness: ArrayLike, strong_convexity: ArrayLike, diameter: ArrayLike
 ) -> Array:
-    """M diameter/(eta noise): how far apart a later step may leave two models, in units of its noise."""
+    """Ratio M diameter/(eta noise): how far apart a later step may leave two models, in units of its noise.
+
+    Raises ValueError naming the argument. Source: asoodeh2020 Theorems 3 and 4, the power's base.
+    """
     factor = contraction_factor(eta, smoothness, strong_convexity)
     return ratio(factor * reals("diameter", diameter, at_least=0.0), reals("eta", eta), noise)

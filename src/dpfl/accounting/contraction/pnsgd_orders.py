@@ -36,11 +36,12 @@ def place_deltas(
 ) -> Array:
     """Return delta at `epsilon` of the record at each place 1..n of the data set, shape (n,).
 
-    `theory`: eta, lipschitz, smoothness, strong_convexity, diameter as in `pnsgd`, one number each. Without options
+    `theory`: eta, lipschitz, smoothness, strong_convexity, diameter as in `pnsgd_fixed_order`, one each. No options:
     Theorem 4 (Gaussian) or 3 (Laplace); `random_stop` gives (1/n) sum of those from the record's place on, Theorem 5
     before its last step; `permuted` gives every record the mean over places. Formal guarantee: (epsilon, delta_i)-DP
     for replacing record i; with `permuted` or `random_stop` while order or stopping time stay secret.
-    Raises ValueError naming the argument.
+    Raises ValueError naming the argument. Source: asoodeh2020 Theorems 3, 4 and 5; the mean over places is derived
+    (joint convexity of the divergence).
     """
     count = integer("n", n, at_least=1)
     scale, theory = real("scale", scale, above=0.0), {name: real(name, value) for name, value in theory.items()}
@@ -55,7 +56,10 @@ def place_deltas(
 
 
 def worst_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float, **run) -> float:
-    """Return the least epsilon at which no place has a delta above `delta` in (0, 1); keywords of `place_deltas`."""
+    """Return the least epsilon at which no place has a delta above `delta` in (0, 1); keywords of `place_deltas`.
+
+    Within 1e-9 above it. Raises ValueError naming the argument. Source: `place_deltas`, solved for epsilon.
+    """
     delta = real("delta", delta, above=0.0, below=1.0)
     values = {"law": law, "scale": scale, "lipschitz": lipschitz} | run
     alone = step_epsilon(delta, law=law, scale=scale, lipschitz=lipschitz)
@@ -75,6 +79,7 @@ def calibrated_scale(epsilon: float, delta: float, *, law: Law, lipschitz: float
     """Return the least scale at which every place's delta at `epsilon` > 0 is at most `delta` in (0, 1).
 
     Keywords of `place_deltas`; within 1e-9 of the root, on its safe side. Raises ValueError naming the argument.
+    Source: `place_deltas`, solved for the scale.
     """
     target = math.log(real("delta", delta, above=0.0, below=1.0))
     real("epsilon", epsilon, above=0.0)

@@ -1,4 +1,4 @@
-"""Projected noisy SGD with Gaussian noise, stopped after tau ~ uniform{1..n} steps; arguments as in `pnsgd`."""
+"""Projected noisy SGD with Gaussian noise, stopped after tau ~ uniform{1..n} steps; see `pnsgd_fixed_order`."""
 
 from __future__ import annotations
 

@@ -23,8 +23,9 @@ class Conversion(StrEnum):
 def linear_renyi_delta(epsilon: Array, kappa: Array, conversion: str) -> Array:
     """delta at `epsilon` from D_alpha <= alpha kappa for every order alpha > 1.
 
-    "mironov": exp(-(epsilon - kappa)^2/(4 kappa)), 1 where epsilon <= kappa (asoodeh2020 eq. (15)); "tight": the
-    minimum over alpha of e^((alpha-1)(alpha kappa - epsilon)) (1 - 1/alpha)^alpha/(alpha - 1).
+    "mironov": exp(-(epsilon - kappa)^2/(4 kappa)), 1 where epsilon <= kappa "tight": the minimum over
+    alpha of e^((alpha-1)(alpha kappa - epsilon)) (1 - 1/alpha)^alpha/(alpha - 1). Arguments are not checked but
+    `conversion` (ValueError). Source: asoodeh2020 eq. (15); tight: Canonne, Kamath, Steinke 2020, Proposition 12.
     """
     conversion = member("conversion", Conversion, conversion)
     epsilon, kappa = np.broadcast_arrays(epsilon, kappa)

@@ -1,7 +1,7 @@
 """What Theorem 4 of asoodeh2020 is compared with: Renyi and Gaussian-DP amplification by iteration.
 
-Arguments as in `pnsgd`. None of these needs a bounded set: they carry the record's influence forward by shifting the
-two processes towards each other over the remaining n - i steps.
+Arguments as in `pnsgd_fixed_order`. None of these needs a bounded set: they carry the record's influence forward by
+shifting the two processes towards each other over the remaining n - i steps.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def pnsgd_renyi_optimal_shift_coefficient(
 ) -> Array:
     """Return the kappa of the best split of the shift over the steps: (2L^2/sigma^2)/sum_{k=0}^{n-i} M^(-2k).
 
-    Never above `pnsgd_renyi_coefficient`. Derived (the shifts that minimise the sum of their squares).
+    Never above `pnsgd_renyi_coefficient`. Raises ValueError naming the argument.
+    Source: derived, the shifts of least sum of squares in the argument of Feldman et al. 2018 (arXiv 1808.06651).
     """
     return exponential(_log_optimal(i, n, eta, sigma, lipschitz, smoothness, strong_convexity))
 
@@ -93,7 +94,10 @@ def pnsgd_renyi_optimal_shift_delta(
     strong_convexity: ArrayLike,
     conversion: str = "mironov",
 ) -> Array:
-    """Return delta at `epsilon` from `pnsgd_renyi_optimal_shift_coefficient`; conversions as in `pnsgd_renyi_delta`."""
+    """Return delta at `epsilon` from `pnsgd_renyi_optimal_shift_coefficient`; conversions as in `pnsgd_renyi_delta`.
+
+    Raises ValueError naming the argument. Source: as those two.
+    """
     epsilon = reals("epsilon", epsilon, at_least=0.0)
     kappa = pnsgd_renyi_optimal_shift_coefficient(
         i=i, n=n, eta=eta, sigma=sigma, lipschitz=lipschitz, smoothness=smoothness, strong_convexity=strong_convexity
@@ -115,6 +119,7 @@ def pnsgd_shifted_gdp_delta(
     """Return theta(mu) with mu = (2L/sigma)/sqrt(sum_{k=0}^{n-i} M^(-2k)): shifted interpolation, mu-Gaussian DP.
 
     mu^2/2 is `pnsgd_renyi_optimal_shift_coefficient`, so this is below its two conversions at every epsilon.
+    Raises ValueError naming the argument. Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 3, for one use.
     """
     epsilon = reals("epsilon", epsilon, at_least=0.0)
     log_kappa = _log_optimal(i, n, eta, sigma, lipschitz, smoothness, strong_convexity)

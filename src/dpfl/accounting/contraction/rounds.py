@@ -33,7 +33,7 @@ class Rounds:
 
     @property
     def constant(self) -> bool:
-        """Whether every round has the same step size and noise."""
+        """True where every round has the same step size and noise."""
         return not self.eta.ndim and not self.sigma.ndim
 
     @property
@@ -88,7 +88,10 @@ def non_negative(**values: float) -> tuple[float, ...]:
 
 
 def last_model(epsilon: ArrayLike, rounds: Rounds, lipschitz: float, diameter: ArrayLike) -> Array:
-    """log of (m/n) sum_t theta(head_t) prod_{j>t} theta(link_j): delta of the model after round T."""
+    """Logarithm of (m/n) sum_t theta(head_t) prod_{j>t} theta(link_j): delta of the model after round T.
+
+    Raises ValueError naming epsilon. Source: asoodeh2021 Theorem 2.
+    """
     head, link = rounds.head(lipschitz), rounds.link(diameter)
     log_rate = math.log(rounds.m / rounds.n)
 
@@ -106,7 +109,10 @@ def last_model(epsilon: ArrayLike, rounds: Rounds, lipschitz: float, diameter: A
 
 
 def stopped_model(epsilon: ArrayLike, rounds: Rounds, lipschitz: float, diameter: ArrayLike, first: int) -> Array:
-    """log of the mean over tau = first..T of (1/T) sum_{t<=tau} theta(head_t) prod_{t<j<=tau} theta(link_j)."""
+    """Logarithm of the mean over tau = first..T of (1/T) sum_{t<=tau} theta(head_t) prod_{t<j<=tau} theta(link_j).
+
+    Raises ValueError naming epsilon, or m where it does not divide n. Source: asoodeh2021 Corollary 3.
+    """
     head, link = rounds.head(lipschitz), rounds.link(diameter)
     total = rounds.whole_count()
     stops = float(total - first + 1)

@@ -94,16 +94,17 @@ class AsyncCell:
         )
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, noise_multiplier (over the clip norm) and the privacy statement of one client.
 
     The noise meets the cell's epsilon, or is the cell's sigma: by C_p composed for batches of fixed size, by
-    privacy-loss distributions for Poisson batches. Asynchrony does not enter. `about` is the dataset's, for its number
-    of training records. Raises InputError for settings that cannot be used, ValueError for a budget out of reach.
+    privacy-loss distributions for Poisson batches. Asynchrony does not enter. `description` is the dataset's,
+    for its number of training records. Raises InputError for settings that cannot be used, ValueError for a budget out
+    of reach.
     """
     known: dict[ClientPrivacy, dict[str, Any]] = {}
     rows = []
-    for plan, cell in zip(_plans(sweep, about["records"]["train"]), sweep.cells, strict=True):
+    for plan, cell in zip(_plans(sweep, description["records"]["train"]), sweep.cells, strict=True):
         if plan.posture not in known:
             statement = plan.posture.statement(plan.posture.round_sigma())
             known[plan.posture] = {"noise_multiplier": statement.noise_multiplier, **statement.columns()}
@@ -156,7 +157,7 @@ def train(
         for index, result in zip(cells, stack, strict=True)
     }
     noise = calibrated(calibration, sweep.cells)
-    return run_table(sweep, data.about, noise, results, [_columns(_given(sweep, cell)) for cell in sweep.cells])
+    return run_table(sweep, data.description, noise, results, [_columns(_given(sweep, cell)) for cell in sweep.cells])
 
 
 def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,6 +249,6 @@ def _postures(plans: list[AsyncCell], noise: np.ndarray) -> NoiseSchedule:
 
 def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:
     """Return a hash of what decides the numbers: settings, noise, data, torch."""
-    about = json.dumps(data.about, sort_keys=True)
+    description = json.dumps(data.description, sort_keys=True)
     noise = calibration["noise_multiplier"].map(float.hex).tolist()
-    return hashlib.sha256(json.dumps([sweep.digest(), noise, about, torch.__version__]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([sweep.digest(), noise, description, torch.__version__]).encode()).hexdigest()

@@ -90,7 +90,7 @@ def train(
         for (seed, stack), result in zip(jobs, finished, strict=True)
         for place, index in enumerate(stack.cells)
     }
-    return run_table(sweep, data.about, noise, results, [{**sweep.settings, **own} for own in columns])
+    return run_table(sweep, data.description, noise, results, [{**sweep.settings, **own} for own in columns])
 
 
 @dataclass(frozen=True)
@@ -212,9 +212,9 @@ def _resumed(running: dict[str, Any], device: torch.device) -> State:
 
 def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:
     """Return a hash of what decides the numbers: settings, noise, data, torch."""
-    about = json.dumps(data.about, sort_keys=True)
+    description = json.dumps(data.description, sort_keys=True)
     noise = [calibration["noise_multiplier"].map(float.hex).tolist(), calibration[NOISE_BY_CLIENT].tolist()]
-    text = json.dumps([sweep.digest(), noise, about, torch.__version__])
+    text = json.dumps([sweep.digest(), noise, description, torch.__version__])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

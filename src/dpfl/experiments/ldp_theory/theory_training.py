@@ -30,7 +30,7 @@ STACK_BYTES = 2**26
 """Rough limit of one stack's records; a sweep with more seeds runs them one stack after the other."""
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, batch_size, noise_multiplier and the columns of its privacy statement.
 
     noise_multiplier is the noise's standard deviation over the norm bound of ONE record's share of a message,

@@ -45,7 +45,7 @@ class PnsgdTask:
     `excess` and `accuracy_pct` map weights (features, models) to one number a model; accuracy is nan for a mean.
     """
 
-    about: dict[str, Any]
+    description: dict[str, Any]
     loss: Loss
     records: FactoredRecords
     dimension: int
@@ -62,7 +62,7 @@ def load(model: str, folders: Folders, n: int, theory: LossConstants) -> PnsgdTa
     x, y = task.train_x[order], task.train_y[order]
     goal = RegularisedRisk(x, y, theory.regularisation, theory.radius)
     return PnsgdTask(
-        about=task.about,
+        description=task.description,
         loss=LOSS,
         records=FactoredRecords.of(x, y),
         dimension=x.shape[1],
@@ -77,7 +77,7 @@ def _mean(arrays: Path, n: int) -> PnsgdTask:
     ink = np.sort(np.asarray(data.train_x[:n]).mean(axis=(1, 2, 3), dtype=np.float64) / BRIGHTEST - 0.5)
     mean = ink.mean()
     return PnsgdTask(
-        about=data.about,
+        description=data.description,
         loss=Square(),
         records=FactoredRecords.of(np.ones((len(ink), 1)), ink),
         dimension=1,
@@ -86,7 +86,9 @@ def _mean(arrays: Path, n: int) -> PnsgdTask:
     )
 
 
-def check_records(about: dict[str, Any], n: int) -> None:
+def check_records(description: dict[str, Any], n: int) -> None:
     """Raise InputError where the data set has fewer than n training records."""
-    if n > about["records"]["train"]:
-        raise InputError(f"users: n = {n}, but {about['name']} has {about['records']['train']} training records")
+    if n > description["records"]["train"]:
+        raise InputError(
+            f"users: n = {n}, but {description['name']} has {description['records']['train']} training records"
+        )

@@ -88,7 +88,7 @@ class PnsgdCell:
         }
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, scale (of the noise on a gradient), noise_multiplier, privacy_* columns.
 
     privacy_epsilon_contraction is that of the worst place, by Theorem 4 (3 for Laplace), averaged over places or
@@ -98,7 +98,7 @@ def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
     rows = []
     for cell in sweep.cells:
         chosen = PnsgdCell.of(sweep.settings, cell)
-        check_records(about, chosen.n)
+        check_records(description, chosen.n)
         scale = 0.0
         if is_private(cell):
             scale = calibrated_scale(chosen.epsilon, chosen.delta, **chosen.accounting)
@@ -128,7 +128,7 @@ def train(
     if len({(each.n, each.theory) for each in passes}) > 1:
         raise InputError("users, radius, regularisation: the cells of a sweep must share them")
     task = load(sweep.settings["model"], folders, passes[0].n, passes[0].theory)
-    check_records(task.about, passes[0].n)
+    check_records(task.description, passes[0].n)
     groups: dict[tuple, list[int]] = {}
     for place, each in enumerate(passes):
         groups.setdefault((each.law, each.permuted, each.random_stop), []).append(place)
@@ -149,7 +149,7 @@ def train(
                 means = {"excess_risk": task.excess(own.T).mean(), "accuracy_pct": task.accuracy_pct(own.T).mean()}
                 measured = {name: float(value) for name, value in means.items()}
                 results[place, seed] = {**measured, "dimension": task.dimension, "scale": scales[place]}
-    return run_table(sweep, task.about, noise, results)
+    return run_table(sweep, task.description, noise, results)
 
 
 def _run(

@@ -59,7 +59,7 @@ def calibrate(plan: LdpSettings, cells: tuple[dict[str, Any], ...]) -> pd.DataFr
 def train(
     task: LdpTask,
     sweep: Sweep,
-    about: Mapping[str, Any],
+    description: Mapping[str, Any],
     calibration: pd.DataFrame,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
@@ -96,7 +96,7 @@ def train(
                 for index, points, weights in zip(cells, grid, np.split(own, starts, axis=-1), strict=True):
                     rows[index, seed] = {**choose(task, trial, points, weights), **reference}
     settings = [{**sweep.settings, **cell, "batch_size": plan.protocol.batch_size} for cell in sweep.cells]
-    table = run_table(sweep, about, noise, rows, settings)
+    table = run_table(sweep, description, noise, rows, settings)
     return table.assign(privacy_clip_norm=table["clip_norm"])
 
 

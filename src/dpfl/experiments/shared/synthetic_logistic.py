@@ -20,12 +20,12 @@ _TRAINING, _TEST = 0, 1
 """Seeds of the records; every seed of a sweep draws its users from the same ones."""
 
 
-def synthetic_description(about: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def synthetic_description(description: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a data set's description with the records that the settings ask for: `population` to train on."""
-    return {**about, "records": {"train": positive_int(settings, "population")}}
+    return {**description, "records": {"train": positive_int(settings, "population")}}
 
 
-def synthetic_task(about: Mapping[str, Any], settings: Mapping[str, Any]) -> BinaryTask:
+def synthetic_task(description: Mapping[str, Any], settings: Mapping[str, Any]) -> BinaryTask:
     """Return `population` records of `features` features (models.synthetic_problems, one client), half as many to test.
 
     The best model of the population, within the ball of the settings' `radius`, is found as for image data.
@@ -44,4 +44,4 @@ def synthetic_task(about: Mapping[str, Any], settings: Mapping[str, Any]) -> Bin
     )
     train = draw(problem, _TRAINING)
     test = draw(replace(problem, records=math.ceil(problem.records / 2)), _TEST)
-    return BinaryTask(synthetic_description(about, settings), train.x, train.y, test.x, test.y)
+    return BinaryTask(synthetic_description(description, settings), train.x, train.y, test.x, test.y)

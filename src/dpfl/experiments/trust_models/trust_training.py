@@ -42,7 +42,7 @@ from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import Array, FactoredRecords
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, noise_scale (of a step's mean gradient), noise_multiplier, privacy_* columns.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
@@ -99,7 +99,7 @@ def train(
             measured = zip(goal.excess(own), accuracy_pct(own, task.test_x, task.test_y), strict=True)
             for seed, (excess, accuracy) in zip(sweep.seeds, measured, strict=True):
                 results[place, seed] = {"excess_risk": float(excess), "accuracy_pct": float(accuracy), **facts}
-    return run_table(sweep, task.about, noise, results)
+    return run_table(sweep, task.description, noise, results)
 
 
 def _run(
@@ -150,4 +150,4 @@ def _check(sweep: Sweep, task: BinaryTask, plans: list[TrustCell]) -> None:
             f"dimension is {sweep.settings['dimension']}; {sweep.settings['model']} has {dimension} features"
         )
     if plans[0].users > records:
-        raise InputError(f"users: n = {plans[0].users}, but {task.about['name']} has {records} training records")
+        raise InputError(f"users: n = {plans[0].users}, but {task.description['name']} has {records} training records")

@@ -41,7 +41,7 @@ from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import Array
 
 
-def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, sigma, noise_multiplier and the columns of aggregator_settings.privacy.
 
     sigma is the standard deviation of one user's noise in every coordinate, in the gradient's unit.
@@ -49,10 +49,10 @@ def calibrate(sweep: Sweep, about: Mapping[str, Any]) -> pd.DataFrame:
     """
     rows = []
     if sweep.settings["model"] == SYNTHETIC:
-        about = synthetic_description(about, sweep.settings)
+        description = synthetic_description(description, sweep.settings)
     for cell in sweep.cells:
         run = AggregatorCell.of(sweep.settings, cell)
-        _check_users(run, about)
+        _check_users(run, description)
         sigma = calibrated_sigma(run)
         columns = privacy(run, sigma)
         noise = {"sigma": sigma, "noise_multiplier": columns["privacy_noise_multiplier"]}
@@ -81,7 +81,7 @@ def train(
     noise = calibrated(calibration, sweep.cells)
     sigmas = [each["sigma"] for each in noise]
     for run in runs:
-        _check_users(run, task.about)
+        _check_users(run, task.description)
     draws = positive_int(sweep.settings, "stops")
     groups: dict[tuple, list[int]] = {}
     for place, run in enumerate(runs):
@@ -110,7 +110,7 @@ def train(
             for number, seed in enumerate(sweep.seeds):
                 own = {name: values[number] for name, values in measured.items()}
                 results[place, seed] = {**own, **facts}
-    return run_table(sweep, task.about, noise, results)
+    return run_table(sweep, task.description, noise, results)
 
 
 def _task(sweep: Sweep, folders: Folders) -> BinaryTask:
@@ -169,8 +169,8 @@ def _measured(
     }
 
 
-def _check_users(run: AggregatorCell, about: Mapping[str, Any]) -> None:
+def _check_users(run: AggregatorCell, description: Mapping[str, Any]) -> None:
     """Raise InputError where the users are the table's records and there are not as many."""
-    records = about["records"]["train"]
+    records = description["records"]["train"]
     if run.draw is not UserSampling.NEW_USERS and run.users > records:
-        raise InputError(f"users: n = {run.users}, but {about['name']} has {records} training records")
+        raise InputError(f"users: n = {run.users}, but {description['name']} has {records} training records")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from dpfl.papers.asoodeh2020.pnsgd_figures import data_note
 from dpfl.reporting.claims import Check, Verdict, counted
 from dpfl.reporting.evidence import checks_of, errors, passed
+from dpfl.reporting.notes import data_note
 from dpfl.reporting.results import Results
 
 KEY = "asoodeh2020"

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from dpfl.accounting import contraction
 from dpfl.catalog import load
+from dpfl.papers.asoodeh2020.hidden_state_figure import HIDDEN_STATE_FIGURES
 from dpfl.papers.asoodeh2020.pnsgd_figures import RUN_FIGURES
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
@@ -118,4 +119,5 @@ FIGURES = {
     "figure_3": FigureRecipe(partial(curves, "figure_3"), partial(draw_curves, 1e-20)),
     "random_stopping": FigureRecipe(stopping, draw_stopping),
     **RUN_FIGURES,
+    **HIDDEN_STATE_FIGURES,
 }

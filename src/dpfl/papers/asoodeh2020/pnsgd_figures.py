@@ -14,6 +14,7 @@ from dpfl.accounting.contraction.pnsgd_orders import Law, place_deltas
 from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, LossConstants
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.notes import data_note
 from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import mean_interval
 
@@ -75,8 +76,6 @@ def places(results: Results) -> pd.DataFrame:
 
 def draw_places(data: pd.DataFrame) -> Figure:
     """Draw two heat maps over (place, epsilon), and delta by place for three ways of releasing."""
-    if data.empty:
-        return _not_run()
     maps = list(data[data["variant"] == "last"].groupby("law"))
     figure, axes = style.panels(len(maps) + 1, height=3.7, width=11)
     for axis, (law, rows) in zip(axes, maps, strict=False):
@@ -122,8 +121,6 @@ def utility(results: Results) -> pd.DataFrame:
 
 def draw_utility(data: pd.DataFrame) -> Figure:
     """Draw excess risk against epsilon, a panel a (model, law), a line an (order, release)."""
-    if data.empty:
-        return _not_run()
     panels = list(data.groupby(["dataset", "model", "law"], sort=False))
     figure, axes = style.panels(len(panels), height=3.8, width=3.6 * len(panels) + 0.4, squeeze=False)
     for axis, ((_, model, law), rows) in zip(axes[0], panels, strict=True):
@@ -134,29 +131,13 @@ def draw_utility(data: pd.DataFrame) -> Figure:
             axis.errorbar(private["epsilon"], private["excess_risk"], private["interval"], label=name, **look)
             for value in line.loc[line["epsilon"] == math.inf, "excess_risk"]:
                 axis.axhline(value, color=style.COLOURS[number], linestyle=":", linewidth=0.8)
-        budgets = sorted(set(rows["epsilon"]) - {math.inf})
+        budgets = set(rows["epsilon"]) - {math.inf}
         axis.set(title=f"{model.replace('_', ' ')}, {law}", xlabel="epsilon of the worst record", xscale="log")
         axis.set(yscale="log")
-        axis.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
-        axis.minorticks_off()
+        style.ticks_at(axis, budgets)
     axes[0][0].set_ylabel("excess risk")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
     style.footer(figure, f"Dotted: the same without noise. {data_note(data)}")
-    return figure
-
-
-def data_note(data: pd.DataFrame) -> str:
-    """Return how many runs a point has, on which data, and what the bars are."""
-    named = data[["dataset", "stand_in_for"]].drop_duplicates().itertuples(index=False)
-    parts = [f"{row.dataset} (stand-in for {row.stand_in_for})" if row.stand_in_for else row.dataset for row in named]
-    return f"{data['runs'].min():.0f} runs a point on {', '.join(parts)}; intervals: 90 %."
-
-
-def _not_run() -> Figure:
-    """Return a picture that says that there is nothing to draw."""
-    figure, axis = style.panels(1, height=2.0, width=5.0)
-    axis.set_axis_off()
-    axis.text(0.5, 0.5, "no run of PNSGD in this configuration", ha="center", va="center")
     return figure
 
 

@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from dpfl.accounting.contraction.federated_release import release_epsilon, round_epsilon
 from dpfl.catalog import load
 from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
-from dpfl.papers.asoodeh2021.aggregator_runs import KEY, data_note, frontier, mean_risks, replacement
+from dpfl.papers.asoodeh2021.aggregator_runs import KEY, frontier, mean_risks, replacement
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.notes import data_note
 from dpfl.reporting.results import Results
 
 WAY_NAMES = {
@@ -26,18 +27,8 @@ RELEASES = ("random", "suffix_0.25", "suffix_0.5", "suffix_0.75", "last")
 DRAWS = {"one_pass": "without replacement", "with_replacement": "with replacement"}
 
 
-def not_run(width: float = 5.0) -> Figure:
-    """Return a picture that says that there is nothing to draw."""
-    figure, axis = style.panels(1, height=2.0, width=width)
-    axis.set_axis_off()
-    axis.text(0.5, 0.5, "no run of this study in this configuration", ha="center", va="center")
-    return figure
-
-
 def draw_price(data: pd.DataFrame) -> Figure:
     """Draw excess risk against n, the noise's share against sigma^2, and excess risk against lambda."""
-    if data.empty:
-        return not_run()
     figure, axes = style.panels(3, height=3.9, width=11)
     price = data[data["study"] == "price"]
     sizes = sorted(price["batch_size"].unique())
@@ -53,9 +44,7 @@ def draw_price(data: pd.DataFrame) -> Figure:
         if axis.has_data():
             axis.legend(fontsize=7)
     for axis, values in ((axes[0], shown["users"]), (axes[2], curvature["regularisation"])):
-        ticks = sorted(values.unique())[::2]
-        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axis.minorticks_off()
+        style.ticks_at(axis, sorted(values.unique())[::2])
     style.footer(
         figure, f"Dashed: Corollary 1's bound with the dimension; dotted: the risk of w = 0. {data_note(data)}"
     )
@@ -95,8 +84,6 @@ def _shares(axis: Axes, price: pd.DataFrame) -> None:
 
 def draw_sampling(data: pd.DataFrame) -> Figure:
     """Draw excess risk by release for both ways of drawing users, one panel a noise."""
-    if data.empty:
-        return not_run()
     panels = list(data.groupby(["dataset", "batch_size", "sigma"]))
     figure, axes = style.panels(len(panels), height=3.6, width=4.2 * len(panels) + 0.5, squeeze=False)
     for axis, ((_, size, sigma), rows) in zip(axes[0], panels, strict=True):
@@ -120,8 +107,6 @@ def draw_sampling(data: pd.DataFrame) -> Figure:
 
 def draw_frontier(data: pd.DataFrame) -> Figure:
     """Draw accuracy and excess risk against epsilon, each way of spending it at its best step and batch size."""
-    if data.empty:
-        return not_run()
     tasks = list(data.groupby(["dataset", "users"]))
     figure, axes = style.panels(2, len(tasks), height=3.6, width=9, squeeze=False)
     for row, ((dataset, users), task) in zip(axes, tasks, strict=True):
@@ -145,10 +130,8 @@ def _ways(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
         axis.errorbar(line["epsilon"], line[metric], line[bar], label=name, **look)
     for value in task[(task["way"] == "composed") & (task["epsilon"] == math.inf)][metric]:
         axis.axhline(value, color=style.BLACK, linestyle=":", linewidth=0.9, label="no noise")
-    budgets = sorted(set(task["epsilon"]) - {math.inf})
     axis.set(xlabel="epsilon (replace one user, delta = 1e-5)", xscale="log")
-    axis.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
-    axis.minorticks_off()
+    style.ticks_at(axis, set(task["epsilon"]) - {math.inf})
 
 
 def hiding(results: Results) -> pd.DataFrame:

@@ -17,8 +17,7 @@ PAIRED = ["draw", "release"]
 
 def study(results: Results, name: str) -> pd.DataFrame:
     """Return the runs of one study of the paper's grid; empty where this configuration has none."""
-    runs = results.runs(KEY)
-    return runs if runs.empty else runs[runs["study"] == name]
+    return results.runs(KEY, study=name)
 
 
 def mean_risks(results: Results) -> pd.DataFrame:
@@ -107,23 +106,3 @@ def frontier(results: Results) -> pd.DataFrame:
 
 
 WAYS = {("one_pass", "last"): "hidden", ("one_pass", "all"): "shown", ("fresh", "all"): "composed"}
-
-
-def stand_ins(data: pd.DataFrame) -> list[str]:
-    """Return the names of the stand-ins among the data."""
-    return sorted(set(data.loc[data["stand_in_for"] != "", "dataset"]))
-
-
-def counted_runs(data: pd.DataFrame) -> str:
-    """Return how many runs a mean has, as text: one number, or a range."""
-    if data.empty:
-        return "0"
-    least, most = int(data["runs"].min()), int(data["runs"].max())
-    return f"{least}" if least == most else f"{least} to {most}"
-
-
-def data_note(data: pd.DataFrame) -> str:
-    """Return how many runs a point has, on which data, and what the intervals are."""
-    named = data[["dataset", "stand_in_for"]].drop_duplicates().itertuples(index=False)
-    parts = [f"{row.dataset} (stand-in for {row.stand_in_for})" if row.stand_in_for else row.dataset for row in named]
-    return f"{counted_runs(data)} runs a point on {', '.join(parts) or 'no data'}; intervals: 90 %."

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dpfl.papers.asoodeh2021.aggregator_runs import data_note, stand_ins
 from dpfl.papers.asoodeh2021.dimension_figure import dimension_cost
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
 from dpfl.reporting.claims import Check, Verdict, counted, on_stand_in
 from dpfl.reporting.evidence import checks_of, errors, passed
+from dpfl.reporting.notes import data_note, stand_ins
 from dpfl.reporting.results import Results
 
 KEY = "asoodeh2021"

@@ -7,9 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.experiments.trusted_aggregator.aggregator_settings import AggregatorCell, excess_bound
-from dpfl.papers.asoodeh2021.aggregator_runs import FEWEST, KEY, data_note, study
+from dpfl.papers.asoodeh2021.aggregator_runs import FEWEST, KEY, study
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.notes import data_note
 from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import mean_interval, slope, summarised
 
@@ -63,15 +64,11 @@ def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
 
 def draw(data: pd.DataFrame) -> Figure:
     """Draw excess risk against the number of features, a panel a corollary, a line a noise."""
-    if data.empty:
-        return style.text_figure("no run of this study in this configuration")
     figure, axes = style.panels(len(PANELS), height=3.9, width=10)
-    sizes = sorted(data["features"].unique())
     for axis, ((drawn, release), title) in zip(axes, PANELS.items(), strict=True):
         _lines(axis, data[(data["draw"] == drawn) & (data["release"] == release)])
         axis.set(title=title, xlabel="features d", xscale="log", yscale="log")
-        axis.set_xticks(sizes, [f"{d:g}" for d in sizes])
-        axis.minorticks_off()
+        style.ticks_at(axis, data["features"])
         axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, 0.86))
     axes[0].set_ylabel("excess risk")
     users = f"n = {data['users'].max():g}, m = {data['batch_size'].max():g}"

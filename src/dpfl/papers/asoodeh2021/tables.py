@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dpfl.papers.asoodeh2021.aggregator_runs import counted_runs, slopes, stand_ins
+from dpfl.papers.asoodeh2021.aggregator_runs import slopes
 from dpfl.papers.asoodeh2021.checks import all_checks
-from dpfl.papers.asoodeh2021.errata import all_errata
-from dpfl.reporting.evidence import checks_page, errata_page, table
+from dpfl.reporting.errata import errata_recipe
+from dpfl.reporting.evidence import checks_page, table
+from dpfl.reporting.notes import count_range, stand_ins
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 
@@ -29,13 +30,13 @@ def rates_page(data: pd.DataFrame) -> TableLayout:
             "Points": data["points"].map(str),
         }
     )
-    notes = [f"Mean of the seeds' exponents ± half-width of the 90 % interval, {counted_runs(data)} seeds."]
+    notes = [f"Mean of the seeds' exponents ± half-width of the 90 % interval, {count_range(data['runs'])} seeds."]
     notes += [f"Stand-in data: {name}." for name in stand_ins(data)]
     return TableLayout(body, notes)
 
 
 TABLES = {
-    "errata": TableRecipe(lambda results: table(all_errata()), errata_page),
+    "errata": errata_recipe("asoodeh2021"),
     "checks": TableRecipe(lambda results: table(all_checks()), checks_page),
     "rates": TableRecipe(slopes, rates_page),
 }

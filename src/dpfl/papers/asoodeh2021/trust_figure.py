@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from dpfl.experiments.trust_models.trust_settings import TRUST_MODEL, TrustAlgorithm
-from dpfl.papers.asoodeh2021.aggregator_runs import data_note, study
+from dpfl.papers.asoodeh2021.aggregator_runs import study
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
-from dpfl.reporting.results import Results
+from dpfl.reporting.notes import data_note
+from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.statistics import mean_interval
 
 NAMES = {
@@ -53,10 +54,7 @@ def data(results: Results) -> pd.DataFrame:
 def draw(table: pd.DataFrame) -> Figure:
     """Draw accuracy and excess risk against epsilon, colours by trust, markers by algorithm."""
     if (table["epsilon"] == math.inf).all():
-        figure, axis = style.panels(1, height=2.0, width=5.0)
-        axis.set_axis_off()
-        axis.text(0.5, 0.5, "no private run of this study in this configuration", ha="center", va="center")
-        return figure
+        raise NotRunError("no private run of this study in this configuration")
     tasks = list(table.groupby(["dataset", "users", "clients"]))
     figure, axes = style.panels(2, len(tasks), height=4.0, width=10.5, squeeze=False)
     for row, ((dataset, users, clients), task) in zip(axes, tasks, strict=True):
@@ -78,10 +76,8 @@ def _lines(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
         line = task[(task["way"] == way) & (task["epsilon"] < math.inf)].sort_values("epsilon")
         look = {"color": COLOURS[TRUST_MODEL[way]], "marker": MARKERS[number], "linestyle": style.DASHES[number % 7]}
         axis.errorbar(line["epsilon"], line[metric], line[bar], label=way, **look)
-    budgets = sorted(set(task["epsilon"]) - {math.inf})
     axis.set(xlabel="epsilon (replace one record, delta = 1e-5)", xscale="log")
-    axis.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
-    axis.minorticks_off()
+    style.ticks_at(axis, set(task["epsilon"]) - {math.inf})
 
 
 def _legend(figure: Figure, axis: Axes) -> None:

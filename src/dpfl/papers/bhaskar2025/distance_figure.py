@@ -7,9 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.papers.bhaskar2025.distances import FIRST, LAST, NOISELESS, PLAIN
-from dpfl.papers.bhaskar2025.figure_parts import BARS, footer, heights, runs_words, ticks, without_data
+from dpfl.papers.bhaskar2025.figure_parts import BARS, footer, heights, runs_text
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
+from dpfl.reporting.results import NotRunError
 
 _LOCAL = {"color": style.RED, "marker": "s", "linestyle": "-"}
 _AVERAGE = {"color": style.BLUE, "marker": "o", "linestyle": "-"}
@@ -20,7 +21,7 @@ def draw_distances(cells: pd.DataFrame) -> Figure:
     measured = cells[cells["reference"] == NOISELESS]
     rows = list(measured.groupby(["ran_on", "model"]))
     if not rows:
-        return without_data("Distances to noise-free runs were not measured at this scale.")
+        raise NotRunError("distances to noise-free runs were not measured at this scale")
     figure, axes = style.panels(2, len(rows), width=9, height=3.3, squeeze=False)
     for (left, right), ((ran_on, model), group) in zip(axes, rows, strict=True):
         private = group[group["epsilon"] == group["epsilon"].max()]
@@ -51,7 +52,8 @@ def _against_epochs(axis: Axes, cells: pd.DataFrame, plain: pd.DataFrame) -> Non
     axis.plot(epochs, line["bound_steps"], color=style.BLACK, linestyle="-", linewidth=1, label="bound, E in steps")
     axis.plot(epochs, line["bound_momentum"], color=style.BLACK, linestyle="--", linewidth=1, label="with momentum")
     axis.plot(epochs, line["bound_epochs"], color=style.BLACK, linestyle=":", linewidth=1.2, label="bound, E in passes")
-    ticks(axis, epochs)
+    axis.set_xscale("log")
+    style.ticks_at(axis, epochs)
     heights(axis)
     axis.set_xlabel("local epochs E of the round")
     axis.set_ylabel("distance to the\nnoise-free run")
@@ -69,7 +71,8 @@ def _against_clients(axis: Axes, cells: pd.DataFrame) -> None:
             law = line["distance"].iloc[0] * (clients / clients.iloc[0]) ** -0.5
             label = "falling as 1/√k" if round == LAST else None
             axis.plot(clients, law, color=style.BLACK, linestyle=":", linewidth=1.2, label=label, zorder=3)
-    ticks(axis, cells.loc[cells["local_epochs"] == 1, "clients"])
+    axis.set_xscale("log")
+    style.ticks_at(axis, cells.loc[cells["local_epochs"] == 1, "clients"])
     heights(axis)
     axis.set_xlabel("clients k")
 
@@ -78,4 +81,4 @@ def _footer(cells: pd.DataFrame) -> str:
     """Say from how many runs, and what they ran on."""
     stand_in = " Stand-in data, named in the titles." if cells["stand_in"].any() else ""
     what = "Euclidean distances of all parameters; noise-free run: same start, batches and clipping, no noise."
-    return f"{what} {runs_words(cells)} a point. {BARS}{stand_in}"
+    return f"{what} {runs_text(cells)} a point. {BARS}{stand_in}"

@@ -11,11 +11,12 @@ from scipy.special import gammaln
 
 from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
-from dpfl.data.datasets import COLOUR, GREY
+from dpfl.data.image_shapes import COLOUR, GREY
 from dpfl.engine.batches import BatchSampler
 from dpfl.models.image_models import build, image_model
-from dpfl.papers.bhaskar2025.published_cells import all_runs, each_once, interval_half_width, with_settings
+from dpfl.papers.bhaskar2025.published_cells import LEVEL, all_runs, each_once, with_settings
 from dpfl.reporting.results import Results
+from dpfl.reporting.statistics import half_width
 
 NOISELESS, PLAIN = "noiseless", "plain"
 FIRST, LAST = "first", "last"
@@ -74,8 +75,8 @@ def distance_cells(results: Results) -> pd.DataFrame:
         noise_multiplier=("noise_multiplier", "first"),
         records=("records", "first"),
     )
-    cells["distance_interval"] = interval_half_width(cells.pop("sd"), cells["runs"])
-    cells["local_distance_interval"] = interval_half_width(cells.pop("local_sd"), cells["runs"])
+    cells["distance_interval"] = half_width(cells.pop("sd"), cells["runs"], LEVEL)
+    cells["local_distance_interval"] = half_width(cells.pop("local_sd"), cells["runs"], LEVEL)
     bounds = [_bounds(cell) for cell in cells.itertuples()]
     cells[_BOUNDS] = pd.DataFrame(bounds, columns=_BOUNDS, index=cells.index, dtype=float)
     return cells.drop(columns="records").sort_values(by, ignore_index=True)

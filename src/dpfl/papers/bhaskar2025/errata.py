@@ -1,7 +1,6 @@
-"""What is printed against what is right, each with a value found by another route.
+"""Numbers of errata.yaml: what is printed, what is right, and the latter by another route.
 
-The run is that of one MNIST client: a tenth of 60000 records, the batch size, epochs and delta of paper.yaml. What is
-marked as published compares the paper with itself.
+The run is that of one MNIST client: a tenth of 60000 records, the batch size, epochs and delta of paper.yaml.
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ from dp_accounting.pld import privacy_loss_distribution
 from dpfl.accounting import dpsgd
 from dpfl.catalog import load
 from dpfl.papers.bhaskar2025.published_cells import published_cells
-from dpfl.reporting.evidence import Erratum
+from dpfl.reporting.errata import Numbers
 
-BUDGET, EPOCHS, TRAINING, MANY_CLIENTS = 2.93, 20, 60_000, 100
+BUDGET, EPOCHS, TRAINING = 2.93, 20, 60_000
 SMALL_ERROR = 1e-3  # of epsilon: the misprint of erratum 7 is 6e-3 at gamma = 10
 CELL = ["dataset", "model", "epsilon"]
-PRV = "Opacus's accountant of privacy random variables, upper end"
-PUBLISHED = "published; the nested lists read without the table of cells"
 
 
 def settings(name: str) -> Any:
@@ -59,63 +56,50 @@ def spent_by_prv(noise_multiplier: float, epochs: int) -> float:
         return float(accountant.get_epsilon(settings("delta"), eps_error=SMALL_ERROR))
 
 
-def parallel(*, disjoint: bool) -> Erratum:
-    """Two randomised responses, of disjoint records or of the same one: a maximum or a sum."""
-    budgets = (1.0, 0.5)
-    first, second = (privacy_loss_distribution.from_randomized_response(2 / (1 + math.exp(e)), 2) for e in budgets)
-    without = privacy_loss_distribution.identity()
-    pairs = ((first, without), (without, second)) if disjoint else ((first, second),)
-    return Erratum(
-        erratum=1,
-        printed_form="parallel composition is additive" if disjoint else "Theorem 1 applied to clients that overlap",
-        right_form="maximum, for disjoint data" if disjoint else "sum, for a record that both hold",
-        case=f"epsilon (delta = 0), mechanisms of {budgets[0]:g} and {budgets[1]:g} on "
-        + ("disjoint data" if disjoint else "the same data"),
-        printed=sum(budgets) if disjoint else max(budgets),
-        right=max(float(one.compose(other).get_epsilon_for_delta(0)) for one, other in pairs),
-        independent=largest_loss(budgets, disjoint=disjoint),
-        source="enumeration of all answers",
-    )
+def responses(*epsilons: float) -> list[privacy_loss_distribution.PrivacyLossDistribution]:
+    """Return the privacy losses of randomised responses with these epsilons."""
+    flips = [2 / (1 + math.exp(epsilon)) for epsilon in epsilons]
+    return [privacy_loss_distribution.from_randomized_response(flip, 2) for flip in flips]
 
 
-def largest_loss(budgets: tuple[float, float], *, disjoint: bool) -> float:
-    """Return the largest log ratio of the probability of two answers when one record flips."""
+def parallel_disjoint(first: float, second: float) -> Numbers:
+    """Compare two randomised responses of disjoint records with the sum of their budgets."""
+    largest = max(float(loss.get_epsilon_for_delta(0)) for loss in responses(first, second))
+    return Numbers(first + second, largest, largest_loss((first, second), [(1, 0), (0, 1)]))
+
+
+def parallel_overlapping(first: float, second: float) -> Numbers:
+    """Compare two randomised responses of the same record with the larger of their budgets."""
+    one, other = responses(first, second)
+    both = float(one.compose(other).get_epsilon_for_delta(0))
+    return Numbers(max(first, second), both, largest_loss((first, second), [(1, 1)]))
+
+
+def largest_loss(epsilons: tuple[float, float], flips: list[tuple[int, int]]) -> float:
+    """Return the largest log ratio of the probability of two answers when the bits of one record flip."""
 
     def probability(answers: tuple[int, ...], bits: tuple[int, ...]) -> float:
-        truth = [math.exp(e) / (1 + math.exp(e)) for e in budgets]
+        truth = [math.exp(e) / (1 + math.exp(e)) for e in epsilons]
         return math.prod(t if a == b else 1 - t for t, a, b in zip(truth, answers, bits, strict=True))
 
-    flips = [(1, 0), (0, 1)] if disjoint else [(1, 1)]
-    bits = [(0, 0), (0, 1), (1, 0), (1, 1)] if disjoint else [(0, 0), (1, 1)]
+    pairs = list(itertools.product((0, 1), repeat=2))
+    bits = pairs if len(flips) > 1 else [(0, 0), (1, 1)]
     return max(
         math.log(probability(answers, b) / probability(answers, (b[0] ^ flip[0], b[1] ^ flip[1])))
-        for answers, b, flip in itertools.product(itertools.product((0, 1), repeat=2), bits, flips)
+        for answers, b, flip in itertools.product(pairs, bits, flips)
     )
 
 
-def overlapping_clients(accountant: str) -> Erratum:
-    """With 100 clients of a tenth of the data a record lies with ten on average, and each spends the budget."""
-    sigma, holders = noise(accountant), round(MANY_CLIENTS * settings("client_share"))
-    return Erratum(
-        erratum=2,
-        printed_form=f"Table 5: epsilon = {BUDGET} with {MANY_CLIENTS} clients",
-        right_form=f"a record with {holders} clients spends {holders} times {EPOCHS} epochs",
-        case=f"epsilon of one record, {described(accountant)}",
-        printed=BUDGET,
-        right=spent(sigma, holders * EPOCHS),
-        independent=spent(sigma, holders * EPOCHS, "prv"),
-        source=f"{PRV}, error {dpsgd.PRV_EPSILON_ERROR:g}",
-    )
+def overlapping_clients(clients: int, accountant: str, calibration: str) -> Numbers:
+    """Compare Table 5's budget with that of a record which a tenth of the clients holds on average."""
+    sigma, holders = noise(accountant), round(clients * settings("client_share"))
+    shown = {"budget": BUDGET, "holders": holders, "epochs": EPOCHS, "noise": sigma, "error": dpsgd.PRV_EPSILON_ERROR}
+    shown["batch_size"] = settings("batch_size")
+    return Numbers(BUDGET, spent(sigma, holders * EPOCHS), spent(sigma, holders * EPOCHS, "prv"), shown)
 
 
-def described(accountant: str) -> str:
-    """Say what the noise of that accountant is."""
-    what = "as run (RDP calibration)" if accountant == "rdp" else f"spending exactly {BUDGET}"
-    return f"noise multiplier {noise(accountant):.4f}, {what}, B = {settings('batch_size')}"
-
-
-def two_tables() -> Erratum:
-    """Table 5's column of ten clients repeats the cells (1, 20) of Tables 2 to 4, but for one."""
+def two_tables() -> Numbers:
+    """Compare Table 5's column of ten clients with the cells (1, 20) of Tables 2 to 4."""
     cells = published_cells().query("clients == 10 and local_epochs == 1")
     fifth = cells[cells["table"] == 5].set_index(CELL)["published_accuracy_pct"]
     other = cells[cells["table"] < 5].set_index(CELL)["published_accuracy_pct"].reindex(fifth.index)
@@ -127,37 +111,21 @@ def two_tables() -> Erratum:
         for model, accuracies in models.items()
         if model != "epsilon"
     ]
-    return Erratum(
-        erratum=4,
-        printed_form=f"Table 5: {fifth[differ]:.2f}",
-        right_form=f"Table 2: {other[differ]:.2f}; which of them was measured is not known",
-        case=f"accuracy in points, Table 2 less Table 5, k = 10, {differ[0]}, {differ[1]}; "
-        f"independent: sum of absolute differences over all {len(gaps)} shared cells",
-        printed=0.0,
-        right=float(other[differ] - fifth[differ]),
-        independent=float(sum(map(abs, gaps))),
-        source=PUBLISHED,
-    )
+    shown = {"fifth": fifth[differ], "other": other[differ], "shared": len(gaps)}
+    shown |= {"dataset": differ[0], "model": differ[1]}
+    return Numbers(0.0, other[differ] - fifth[differ], sum(map(abs, gaps)), shown)
 
 
-def always_best() -> Erratum:
-    """In how many private columns of Tables 2 to 4 no split beats (1, 20)."""
+def always_best() -> Numbers:
+    """Count the private columns of Tables 2 to 4 in which no split beats (1, 20)."""
     private = published_cells().query("table < 5 and epsilon < inf").sort_values("local_epochs")
     columns = private.groupby(CELL)["published_accuracy_pct"].agg(["first", "max"])
     tables = [load("bhaskar2025").tables[f"table_{number}"]["published_accuracy_pct"] for number in (2, 3, 4)]
     lists = [
         row for table in tables for model in table.values() for epsilon, row in model.items() if epsilon < math.inf
     ]
-    return Erratum(
-        erratum=5,
-        printed_form="(1, T) always gives the best performance",
-        right_form="not in every private column",
-        case="private columns of Tables 2 to 4 in which no split is printed above (1, 20)",
-        printed=len(columns),
-        right=int((columns["first"] == columns["max"]).sum()),
-        independent=sum(not any(later > row[0] for later in row[1:]) for row in lists),
-        source=PUBLISHED,
-    )
+    unbeaten = sum(not any(later > row[0] for later in row[1:]) for row in lists)
+    return Numbers(len(columns), (columns["first"] == columns["max"]).sum(), unbeaten)
 
 
 def cell(table: int, dataset: str, model: str, local_epochs: int) -> float:
@@ -167,76 +135,38 @@ def cell(table: int, dataset: str, model: str, local_epochs: int) -> float:
     return float(private.loc[private["epsilon"].idxmax(), "published_accuracy_pct"])
 
 
-def text_start() -> Erratum:
-    """The text's start of the fall of ScatterNet + CNN is in no table."""
-    return Erratum(
-        erratum=6,
-        printed_form="text: falls from 84.26 to 44.12",
-        right_form="Table 3: from 81.26",
-        case="accuracy in per cent, Fashion-MNIST, ScatterNet + CNN, (1, 20), epsilon = 2.7",
-        printed=84.26,
-        right=cell(3, "fashion_mnist", "scatter_cnn", 1),
-        independent=cell(5, "fashion_mnist", "scatter_cnn", 1),
-        source="published; Table 5 at ten clients",
-    )
+def text_start(text: float) -> Numbers:
+    """Compare the text's start of the fall of ScatterNet + CNN with Tables 3 and 5."""
+    third = cell(3, "fashion_mnist", "scatter_cnn", 1)
+    return Numbers(text, third, cell(5, "fashion_mnist", "scatter_cnn", 1), {"cell": third})
 
 
-def text_end() -> Erratum:
-    """The text ends the line of ScatterNet + linear in another budget's column."""
+def text_end(text: float, start: float) -> Numbers:
+    """Compare the text's end of the line of ScatterNet + linear with the column that it starts in."""
     columns = load("bhaskar2025").tables["table_3"]["published_accuracy_pct"]["scatter_linear"].values()
-    (own,) = [column for column in columns if column[0] == 86.01]
-    return Erratum(
-        erratum=6,
-        printed_form="text: varies from 86.01 to 82.79 (at epsilon = 1.2)",
-        right_form="Table 3: to 83.73, in the column of 86.01",
-        case="accuracy in per cent, Fashion-MNIST, ScatterNet + linear, (20, 1), epsilon = 2.7",
-        printed=82.79,
-        right=cell(3, "fashion_mnist", "scatter_linear", EPOCHS),
-        independent=own[-1],
-        source="published; the last of the column that starts with 86.01",
+    (own,) = [column for column in columns if column[0] == start]
+    third = cell(3, "fashion_mnist", "scatter_linear", EPOCHS)
+    return Numbers(text, third, own[-1], {"cell": third})
+
+
+def text_budget(text: float) -> Numbers:
+    """Compare the text's budget for CIFAR-10 with the headings of Tables 4 and 5."""
+    tables = load("bhaskar2025").tables
+    budgets = tables["table_4"]["published_accuracy_pct"]["cnn_relu"]
+    heading = max(epsilon for epsilon in budgets if epsilon < math.inf)
+    return Numbers(
+        text, heading, tables["table_5"]["published_accuracy_pct"]["cifar10"]["epsilon"], {"heading": heading}
     )
 
 
-def text_budget() -> Erratum:
-    """The text and the tables differ in the budget for CIFAR-10."""
-    budgets = load("bhaskar2025").tables["table_4"]["published_accuracy_pct"]["cnn_relu"]
-    return Erratum(
-        erratum=6,
-        printed_form="text: epsilon = 7.52",
-        right_form="Tables 4 and 5: epsilon = 7.53",
-        case="epsilon, CIFAR-10",
-        printed=7.52,
-        right=max(epsilon for epsilon in budgets if epsilon < math.inf),
-        independent=load("bhaskar2025").tables["table_5"]["published_accuracy_pct"]["cifar10"]["epsilon"],
-        source="published; heading of Table 5 against that of Table 4",
-    )
-
-
-def intermediate(gamma: int, accountant: str) -> Erratum:
-    """A model on its way, after T/gamma of the steps at the run's noise, has spent more than epsilon/sqrt(gamma)."""
-    sigma = noise(accountant)
-    return Erratum(
-        erratum=7,
-        printed_form="epsilon_int = epsilon/sqrt(gamma)",
-        right_form="composition of the steps taken; falls more slowly",
-        case=f"epsilon after {EPOCHS // gamma} of {EPOCHS} epochs (gamma = {gamma}), {described(accountant)}",
-        printed=BUDGET / math.sqrt(gamma),
-        right=spent(sigma, EPOCHS // gamma),
-        independent=spent_by_prv(sigma, EPOCHS // gamma),
-        source=f"{PRV}, error {SMALL_ERROR:g}",
-    )
-
-
-def all_errata() -> list[Erratum]:
-    """Return every erratum of this paper that a number shows."""
-    return [
-        parallel(disjoint=True),
-        parallel(disjoint=False),
-        *(overlapping_clients(accountant) for accountant in ("rdp", "pld")),
-        two_tables(),
-        always_best(),
-        text_start(),
-        text_end(),
-        text_budget(),
-        *(intermediate(gamma, accountant) for accountant in ("rdp", "pld") for gamma in (10, 20)),
-    ]
+def intermediate(gamma: int, accountant: str, calibration: str) -> Numbers:
+    """Compare epsilon/sqrt(gamma) with what T/gamma of the steps spend at the run's noise."""
+    sigma, taken = noise(accountant), EPOCHS // gamma
+    shown = {
+        "taken": taken,
+        "epochs": EPOCHS,
+        "noise": sigma,
+        "error": SMALL_ERROR,
+        "batch_size": settings("batch_size"),
+    }
+    return Numbers(BUDGET / math.sqrt(gamma), spent(sigma, taken), spent_by_prv(sigma, taken), shown)

@@ -1,4 +1,4 @@
-"""What the paper's figures share: the number of runs in words, the ends of axes, a figure without data."""
+"""Parts that the paper's figures share: the number of runs as text, logarithmic heights, footers."""
 
 from __future__ import annotations
 
@@ -10,24 +10,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, StrMethodFormatter
 
 from dpfl.reporting import style
+from dpfl.reporting.notes import count_range
 
 LETTERS_AN_INCH = 17  # of a footer
 BARS = "Bars: 95 % interval where there are two runs or more."
 
 
-def runs_words(cells: pd.DataFrame) -> str:
+def runs_text(cells: pd.DataFrame) -> str:
     """Return how many runs each of the cells that ran has, as "1 run" or "2 to 10 runs"."""
     runs = cells.loc[cells["runs"] > 0, "runs"]
-    least, most = runs.min(), runs.max()
-    return f"{least} run{'s' if least > 1 else ''}" if least == most else f"{least} to {most} runs"
-
-
-def ticks(axis: Axes, values: pd.Series) -> None:
-    """Scale the horizontal axis logarithmically, with a tick at each of the values and nowhere else."""
-    axis.set_xscale("log")
-    places = sorted(set(values))
-    axis.set_xticks(places, labels=[f"{place:g}" for place in places])
-    axis.minorticks_off()
+    return f"{count_range(runs)} run{'s' if runs.max() > 1 else ''}"
 
 
 def heights(axis: Axes) -> None:
@@ -41,11 +33,3 @@ def heights(axis: Axes) -> None:
 def footer(figure: Figure, text: str) -> None:
     """Write the footer in as many lines as the figure's width asks for."""
     style.footer(figure, textwrap.fill(text, int(LETTERS_AN_INCH * figure.get_figwidth())))
-
-
-def without_data(text: str) -> Figure:
-    """Return a figure that says why it is empty."""
-    figure, axes = style.panels(width=6, height=1.2)
-    axes.set_axis_off()
-    axes.text(0.5, 0.5, text, ha="center", va="center")
-    return figure

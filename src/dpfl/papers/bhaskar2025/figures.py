@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from dpfl.papers.bhaskar2025.distance_figure import draw_distances
 from dpfl.papers.bhaskar2025.distances import distance_cells
-from dpfl.papers.bhaskar2025.figure_parts import footer, runs_words, ticks
+from dpfl.papers.bhaskar2025.figure_parts import footer, runs_text
 from dpfl.papers.bhaskar2025.heatmap import draw_candidates
 from dpfl.papers.bhaskar2025.identification import candidate_cells
 from dpfl.papers.bhaskar2025.initialisation import draw_initialisation, initialisation_cells
@@ -59,7 +59,8 @@ def _panel(axis, cells: pd.DataFrame) -> None:
         )
         hollow = {"markerfacecolor": "none", "linestyle": ":", "linewidth": 0.8, "alpha": 0.7}
         axis.plot(line["local_epochs"], line["published_accuracy_pct"], **look, **hollow)
-    ticks(axis, cells["local_epochs"])
+    axis.set_xscale("log")
+    style.ticks_at(axis, cells["local_epochs"])
     low, high = axis.get_ylim()
     axis.set_ylim(max(low, LOWEST), min(high, HIGHEST))
 
@@ -80,7 +81,7 @@ def _footer(cells: pd.DataFrame) -> str:
     bars += " (cut off below 0 and above 100)" if ends[0].min() < LOWEST or ends[1].max() > HIGHEST else ""
     stand_in = " In brackets: the stand-in data that ours ran on, not comparable." if ran["stand_in"].any() else ""
     notes = " ".join(sorted(set(ran["data_note"]) - {""})) if not ran["stand_in"].any() else ""
-    ours = f"mean of {runs_words(ran)}" if ran["runs"].max() > 1 else "one run"
+    ours = f"mean of {runs_text(ran)}" if ran["runs"].max() > 1 else "one run"
     return f"Filled: ours, {ours}, {bars}. Hollow, dotted: published.{stand_in} {notes}".strip()
 
 

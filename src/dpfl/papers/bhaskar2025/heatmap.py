@@ -9,10 +9,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 
-from dpfl.papers.bhaskar2025.figure_parts import footer, runs_words, without_data
+from dpfl.papers.bhaskar2025.figure_parts import footer, runs_text
 from dpfl.papers.bhaskar2025.identification import CHOSEN
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
+from dpfl.reporting.results import NotRunError
 
 PUBLISHED = "published"
 LARGEST_PCT, LINEAR_PCT = 50.0, 0.5  # of the colour scale: its ends, and where it is linear
@@ -24,7 +25,7 @@ def draw_candidates(cells: pd.DataFrame) -> Figure:
     """Draw one panel a dataset and model that has more than the chosen settings; rows candidates, columns cells."""
     panels = [(key, group) for key, group in cells.groupby(["ran_on", "model"]) if group["candidate"].nunique() > 1]
     if not panels:
-        return without_data("No candidate beside the chosen settings was run at this scale.")
+        raise NotRunError("no candidate other than the chosen settings was run at this scale")
     grids = [(key, _grid(group)) for key, group in panels]
     rows = [len(grid) for _, grid in grids]
     figure, axes = style.panels(
@@ -80,7 +81,7 @@ def _panel(axis: Axes, grid: pd.DataFrame):
 
 def _footer(cells: pd.DataFrame) -> str:
     """Say how many runs there are, and what was run on stand-in data."""
-    text = f"{runs_words(cells)} a cell; differences on the seeds that both ran. ε ∞: no noise. Blank: not run."
+    text = f"{runs_text(cells)} a cell; differences on the seeds that both ran. ε ∞: no noise. Blank: not run."
     if cells["stand_in"].any():
         text += f" Stand-in data ({', '.join(sorted(set(cells.loc[cells['stand_in'], 'ran_on'])))}): no published row."
     return text

@@ -9,17 +9,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.catalog import load
-from dpfl.papers.bhaskar2025.figure_parts import BARS, footer, runs_words, ticks, without_data
+from dpfl.papers.bhaskar2025.figure_parts import BARS, footer, runs_text
 from dpfl.papers.bhaskar2025.published_cells import (
+    LEVEL,
     all_runs,
     each_once,
-    interval_half_width,
     published_cells,
     with_settings,
 )
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
 from dpfl.reporting.results import Results
+from dpfl.reporting.statistics import half_width
 
 COMMON, PER_CLIENT = "common", "per_client"
 _STARTS = {COMMON: ("one common start", style.BLUE, "o"), PER_CLIENT: ("a start for each client", style.RED, "s")}
@@ -48,8 +49,8 @@ def initialisation_cells(results: Results) -> pd.DataFrame:
             local_sd=("local_accuracy_pct", "std"),
         )
     )
-    cells["interval_pct"] = interval_half_width(cells.pop("sd"), cells["runs"])
-    cells["local_interval_pct"] = interval_half_width(cells.pop("local_sd"), cells["runs"])
+    cells["interval_pct"] = half_width(cells.pop("sd"), cells["runs"], LEVEL)
+    cells["local_interval_pct"] = half_width(cells.pop("local_sd"), cells["runs"], LEVEL)
     published = published_cells().query("table < 5").drop(columns=["table", "clients"])
     cells = cells.merge(published, on=["dataset", "model", "epsilon", "local_epochs", "rounds"], how="left")
     cells["published_accuracy_pct"] = cells["published_accuracy_pct"].where(~cells["stand_in"].eq(True))
@@ -58,8 +59,6 @@ def initialisation_cells(results: Results) -> pd.DataFrame:
 
 def draw_initialisation(cells: pd.DataFrame) -> Figure:
     """Draw one row a dataset and model, one column a budget: averaged and local accuracy against E."""
-    if cells.empty:
-        return without_data("Clients' own initial models were not run at this scale.")
     rows = list(cells.groupby(["ran_on", "model"]))
     columns = max(group["epsilon"].nunique() for _, group in rows)
     figure, axes = style.panels(columns, len(rows), width=min(10, 3.4 * columns + 0.6), height=2.6, squeeze=False)
@@ -95,7 +94,8 @@ def _panel(axis: Axes, cells: pd.DataFrame) -> None:
             published["local_epochs"], published["published_accuracy_pct"],
             color=style.BLACK, marker="D", markerfacecolor="none", linestyle=":", linewidth=0.8, label="published",
         )  # fmt: skip
-    ticks(axis, cells["local_epochs"])
+    axis.set_xscale("log")
+    style.ticks_at(axis, cells["local_epochs"])
     axis.set_ylim(0, 102)
 
 
@@ -103,4 +103,4 @@ def _footer(cells: pd.DataFrame) -> str:
     """Say what is drawn and from how many runs."""
     stand_in = " Stand-in data: not comparable with the published values." if cells["stand_in"].any() else ""
     what = "Dashed: mean over the clients' own models before the last average."
-    return f"{runs_words(cells)} a point, ten clients. {what} {BARS}{stand_in}"
+    return f"{runs_text(cells)} a point, ten clients. {what} {BARS}{stand_in}"

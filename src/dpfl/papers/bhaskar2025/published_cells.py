@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from dpfl.catalog import load
 from dpfl.reporting.canary_table import EXPERIMENT
 from dpfl.reporting.results import Results
+from dpfl.reporting.statistics import half_width
 
 CELL = ["model", "epsilon", "local_epochs", "rounds", "clients"]
 PUBLISHED_RUNS = 10
+LEVEL = 0.95  # of every interval
 ROUNDING_PCT = 0.005  # published values have two decimals
 INSIDE, OUTSIDE, UNDECIDED = "inside", "outside", "undecided"
 WIDE_PCT = 10.0  # half-width of a prediction interval beyond which a value inside says nothing
@@ -125,7 +126,7 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     cells["stand_in"] = cells["stand_in"].eq(True)
     text = ["ran_on", "data_note", "sampling"]
     cells[text] = cells[text].fillna("")
-    cells["interval_pct"] = interval_half_width(cells["sd_pct"], cells["runs"])
+    cells["interval_pct"] = half_width(cells["sd_pct"], cells["runs"], LEVEL)
     cells["difference_pct"] = (cells["accuracy_pct"] - cells["published_accuracy_pct"]).where(~cells["stand_in"])
     cells["prediction_pct"] = prediction_half_width(cells["sd_pct"], cells["runs"]).where(~cells["stand_in"])
     cells["prediction"] = predicted(cells["difference_pct"], cells["prediction_pct"])
@@ -141,15 +142,8 @@ def _over_first(runs: pd.DataFrame) -> pd.DataFrame:
     pairs["over"] = pairs["accuracy_pct"] - pairs["accuracy_pct_first"]
     known = pairs.groupby(["dataset", *CELL], as_index=False)
     over = known.agg(over_first_pct=("over", "mean"), sd=("over", "std"), shared=("over", "size"))
-    over["over_first_interval_pct"] = interval_half_width(over.pop("sd"), over.pop("shared"))
+    over["over_first_interval_pct"] = half_width(over.pop("sd"), over.pop("shared"), LEVEL)
     return over
-
-
-def interval_half_width(sd: pd.Series, runs: pd.Series) -> pd.Series:
-    """Return the half-width of the 95 % interval of a mean (Student's t); nan below two runs."""
-    enough = runs >= 2
-    freedom = (runs - 1).where(enough, 1)
-    return (stats.t.ppf(0.975, freedom) * sd / np.sqrt(runs.where(enough, 1))).where(enough)
 
 
 def prediction_half_width(sd: pd.Series, runs: pd.Series) -> pd.Series:
@@ -157,13 +151,13 @@ def prediction_half_width(sd: pd.Series, runs: pd.Series) -> pd.Series:
 
     From n runs with standard deviation s: t s sqrt(1/n + 1/10), t of Student's law with n - 1 degrees of freedom.
     """
-    return interval_half_width(sd, runs) * np.sqrt(1 + runs / PUBLISHED_RUNS)
+    return half_width(sd, runs, LEVEL) * np.sqrt(1 + runs / PUBLISHED_RUNS)
 
 
-def predicted(difference: pd.Series, half_width: pd.Series) -> pd.Series:
+def predicted(difference: pd.Series, prediction: pd.Series) -> pd.Series:
     """Return where each published value lies, "" where there is no prediction interval: "inside", "outside", or
     "undecided" where it lies in an interval of more than `WIDE_PCT` to each side, which takes in nearly anything."""
-    known = half_width.notna() & difference.notna()
-    inside = difference.abs() <= half_width + ROUNDING_PCT
-    where = inside.map({True: INSIDE, False: OUTSIDE}).mask(inside & (half_width > WIDE_PCT), UNDECIDED)
+    known = prediction.notna() & difference.notna()
+    inside = difference.abs() <= prediction + ROUNDING_PCT
+    where = inside.map({True: INSIDE, False: OUTSIDE}).mask(inside & (prediction > WIDE_PCT), UNDECIDED)
     return where.where(known, "")

@@ -8,7 +8,6 @@ from functools import partial
 
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.errata import all_errata
 from dpfl.papers.bhaskar2025.identification import scores
 from dpfl.papers.bhaskar2025.overlapping_clients import budgets, overlap_page
 from dpfl.papers.bhaskar2025.published_cells import (
@@ -23,7 +22,7 @@ from dpfl.papers.bhaskar2025.published_cells import (
 from dpfl.papers.bhaskar2025.single_average import last_column, last_column_page
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, identification_page
 from dpfl.reporting.canary_table import canaries, canaries_page
-from dpfl.reporting.evidence import errata_page, table
+from dpfl.reporting.errata import errata_recipe
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 _MARKS = {INSIDE: " (in)", OUTSIDE: " (out)", UNDECIDED: " (wide)", "": ""}
@@ -138,7 +137,7 @@ def _clients_page(cells: pd.DataFrame) -> TableLayout:
 
 
 TABLES = {
-    "errata": TableRecipe(lambda results: table(all_errata()), errata_page),
+    "errata": errata_recipe("bhaskar2025"),
     **{f"table_{number}": TableRecipe(partial(measured_cells, table=number), _splits_page) for number in (2, 3, 4)},
     "table_5": TableRecipe(partial(measured_cells, table=5), _clients_page),
     "last_column": TableRecipe(last_column, last_column_page),

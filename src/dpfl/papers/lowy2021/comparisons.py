@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pandas as pd
-from scipy import stats
 
 from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, REGRESSION, holm, paired, trials
 from dpfl.reporting.results import NotRunError, Results
+from dpfl.reporting.statistics import half_width
 
 TASK = ["dataset", "stand_in_for", "clients"]
 """What tells the regression tasks apart."""
@@ -92,8 +92,7 @@ def authors_protocol(results: Results) -> pd.DataFrame:
         theirs = 1e6 * known[algorithm == "local"] if known else math.nan
         losses = group["test_loss"].dropna()
         theirs_too = 1 / AUTHORS_TRIALS[int(clients)] if known else 0.0
-        spread = losses.std() * math.sqrt(1 / len(losses) + theirs_too) if len(losses) > 1 else math.nan
-        half = stats.t.ppf(0.5 + AUTHORS_LEVEL / 2, max(len(losses) - 1, 1)) * spread
+        half = half_width(losses.std(), len(losses), AUTHORS_LEVEL) * math.sqrt(1 + theirs_too * len(losses))
         spent = group["privacy_epsilon_proven"].iloc[0]
         rows.append((*task, algorithm, epsilon, spent, theirs, len(losses), losses.mean(), half))
     columns = [*TASK, "algorithm", "epsilon", "epsilon_spent", "authors_test_loss", "trials", "test_loss", "interval"]

@@ -9,10 +9,12 @@ from matplotlib.figure import Figure
 
 from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import MNIST_TASK, TASK, regression
-from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, NOISES, mean_interval, task_name, trials
+from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, NOISES, trials
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.notes import count_range, data_name
 from dpfl.reporting.results import Results
+from dpfl.reporting.statistics import mean_interval
 
 _NAMES = {"minibatch": "noisy minibatch SGD", "local": "noisy local SGD"}
 _BASELINES = {"mean_predictor": "predicting the training mean", "least_squares": "pooled least squares"}
@@ -55,7 +57,7 @@ def _draw_figure_2(points: pd.DataFrame) -> Figure:
     for row, ((dataset, stand_in_for, clients), task) in zip(axes, tasks, strict=True):
         for axis, noise in zip(row, noises, strict=True):
             _panel(axis, task[task["noise"] == noise], "test_loss", _BASELINES)
-            axis.set_title(f"{task_name(dataset, stand_in_for)}, N = {clients}\n{NOISES[noise]}", fontsize=9)
+            axis.set_title(f"{data_name(dataset, stand_in_for)}, N = {clients}\n{NOISES[noise]}", fontsize=9)
         row[0].set_ylabel("test loss (squared error / 2)")
     for axis in axes[-1]:
         axis.set_xlabel("privacy budget ε asked for")
@@ -82,7 +84,7 @@ def _draw_spent(points: pd.DataFrame) -> Figure:
                 )
         _baselines(axis, task.drop_duplicates(["algorithm", "epsilon"]), "test_loss", _BASELINES)
         axis.set(xscale="log", xlabel="privacy ε really spent, at most (each client's own records)")
-        axis.set(ylabel="test loss (squared error / 2)", title=f"{task_name(dataset, stand_in_for)}, N = {clients}")
+        axis.set(ylabel="test loss (squared error / 2)", title=f"{data_name(dataset, stand_in_for)}, N = {clients}")
         axis.set_ylim(bottom=0)
     _finish(figure, axes[0][0], points, f"Left out: runs that may spend ε > {_MOST_SPENT:g}.")
     return figure
@@ -105,7 +107,7 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
         line[0].set_ylabel("test error (%)")
     for axis in axes[-1]:
         axis.set_xlabel("privacy budget ε asked for")
-    names = {task_name(*each) for each in zip(points["dataset"], points["stand_in_for"], strict=True)}
+    names = {data_name(*each) for each in zip(points["dataset"], points["stand_in_for"], strict=True)}
     _finish(figure, axes[0][0], points, f"Data: {', '.join(sorted(names))}.")
     return figure
 
@@ -141,8 +143,7 @@ def _finish(figure: Figure, axis, points: pd.DataFrame, remark: str) -> None:
     """Write the legend above the panels, and below them what the bars mean."""
     columns = int(figure.get_figwidth() // _LEGEND_INCHES)
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=columns, fontsize=8)
-    count = points["trials"].astype(int)
-    runs = f"{count.min()}" if count.nunique() == 1 else f"{count.min()} to {count.max()}"
+    runs = count_range(points["trials"])
     style.footer(figure, f"Means over {runs} trials; bars: 90 % interval of the mean. δ = 1/n². {remark}")
 
 

@@ -9,10 +9,9 @@ import pandas as pd
 
 from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import TASK, authors_protocol, mnist_differences, paired_differences, price
-from dpfl.papers.lowy2021.errata import all_errata
 from dpfl.papers.lowy2021.trial_statistics import NOISES, REGRESSION, budget, noise_name, stand_in_notes, trials
 from dpfl.reporting.canary_table import canaries, canaries_page
-from dpfl.reporting.evidence import errata_page, table
+from dpfl.reporting.errata import errata_recipe
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
@@ -162,7 +161,7 @@ def _spent(epsilon: float) -> str:
 
 
 TABLES = {
-    "errata": TableRecipe(lambda results: table(all_errata()), errata_page),
+    "errata": errata_recipe("lowy2021"),
     "paired_differences": TableRecipe(paired_differences, _differences_page),
     "noise": TableRecipe(_noise, _noise_page),
     "price": TableRecipe(price, _price_page),

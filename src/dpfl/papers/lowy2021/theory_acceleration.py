@@ -7,7 +7,7 @@ import math
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpfl.papers.lowy2021.theory_runs import by_seed, interval, plain_ticks, seeds_text, study
+from dpfl.papers.lowy2021.theory_runs import by_seed, interval, seeds_text, study
 from dpfl.papers.lowy2021.trial_statistics import paired
 from dpfl.reporting import style
 from dpfl.reporting.claims import Outcome, Verdict, counted
@@ -70,7 +70,7 @@ def draw(points: pd.DataFrame) -> Figure:
                 panel.errorbar(line["rounds"], line["excess_risk"], line["interval"], **private, **look)
         panel.axhline(own["start_risk"].mean(), color=style.BLACK, linestyle="--", linewidth=0.8, label="w = 0")
         panel.set(xscale="log", yscale="log", xlabel="rounds R", title=task)
-        plain_ticks(panel, own["rounds"])
+        style.ticks_at(panel, own["rounds"])
     axes[0][0].set_ylabel("excess empirical risk")
     handles = {label: h for a in axes[0] for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpfl.papers.lowy2021.theory_runs import by_seed, interval, plain_ticks, ratio, seeds_text, study
+from dpfl.papers.lowy2021.theory_runs import by_seed, interval, ratio, seeds_text, study
 from dpfl.reporting import style
 from dpfl.reporting.claims import Outcome, Verdict
 from dpfl.reporting.results import Results
@@ -58,7 +58,7 @@ def draw(points: pd.DataFrame) -> Figure:
             look |= {"linestyle": "-" if law == "fixed" else "none", "fillstyle": "none" if law == "random" else "full"}
             panel.errorbar(own["place"], own["excess_risk"], own["interval"], markersize=6, **look)
         panel.set(xscale="log", yscale="log", xlabel=label)
-        plain_ticks(panel, _TICKS)
+        style.ticks_at(panel, _TICKS)
     axes[0].set_ylabel("excess population risk")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     laws = ", ".join(points.loc[points["law"] == "random", "participants"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpfl.papers.lowy2021.theory_runs import by_seed, interval, plain_ticks, ratio, seeds_text, slope, study
+from dpfl.papers.lowy2021.theory_runs import by_seed, interval, ratio, seeds_text, slope, study
 from dpfl.reporting import style
 from dpfl.reporting.claims import Outcome, Verdict
 from dpfl.reporting.results import Results
@@ -87,7 +87,7 @@ def _panel(panel, own: pd.DataFrame) -> None:
     first = own[(own["federation"] == "different") & (own["noise"] == "tight")].iloc[0]
     panel.axhline(own["start_risk"].mean(), color=style.BLACK, linestyle=":", label="w = 0, which spends nothing")
     panel.set(xscale="log", yscale="log")
-    plain_ticks(panel, own["value"])
+    style.ticks_at(panel, own["value"])
     panel.set_title(f"{first['slope']:+.2f} ± {first['slope_interval']:.2f} [{first['exponent']:+g}]", fontsize=8)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpfl.papers.lowy2021.theory_runs import FAMILY, by_seed, interval, plain_ticks, seeds_text, slope, study, worst
+from dpfl.papers.lowy2021.theory_runs import FAMILY, by_seed, interval, seeds_text, slope, study, worst
 from dpfl.reporting import style
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
@@ -102,7 +102,7 @@ def _panel(panel, points: pd.DataFrame) -> None:
     panel.plot(own["value"], own["start_risk"], ":", color=style.GREEN, label="w = 0, which spends nothing")
     panel.plot(own["value"], own["lower_bound"], "-", color=style.BLACK, linewidth=0.8, label="Theorem 3.1, constant 1")
     panel.set(xscale="log", yscale="log")
-    plain_ticks(panel, own["value"])
+    style.ticks_at(panel, own["value"])
     panel.set_title(f"{' | '.join(texts)}\ntheorem {own['exponent'].iloc[0]:+g}", fontsize=7)
 
 

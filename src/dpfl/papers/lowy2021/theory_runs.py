@@ -1,4 +1,4 @@
-"""What the theory studies' runs say together: mean risks with intervals, the worst of a family, fitted slopes."""
+"""Summarise the theory studies' runs: mean risks with intervals, the worst of a family, fitted slopes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import NullLocator
-from scipy import stats
 
-from dpfl.papers.lowy2021.trial_statistics import LEVEL
+from dpfl.reporting.notes import count_range
 from dpfl.reporting.results import NotRunError, Results
+from dpfl.reporting.statistics import half_width, t_quantile
 
 EXPERIMENT = "ldp_theory"
 FAMILY = "scale"
@@ -19,11 +18,10 @@ FAMILY = "scale"
 
 
 def study(results: Results, name: str) -> pd.DataFrame:
-    """Return the finished runs of the studies whose name starts with `name`; raises NotRun where there are none."""
-    runs = results.runs("lowy2021")
-    if "study" in runs:
-        runs = runs[(runs["experiment"] == EXPERIMENT) & runs["study"].astype(str).str.startswith(name)]
-    if runs.empty or "study" not in runs:
+    """Return the finished runs of the studies whose name starts with `name`; raises NotRunError if there is none."""
+    runs = results.runs("lowy2021", experiment=EXPERIMENT)
+    runs = runs[runs["study"].astype(str).str.startswith(name)] if len(runs) else runs
+    if runs.empty:
         raise NotRunError(f"no run of lowy2021's theory studies{f' {name}*' if name else ''} in this configuration")
     return runs[runs["status"] == "finished"].reset_index(drop=True)
 
@@ -42,10 +40,7 @@ def worst(table: pd.DataFrame) -> pd.DataFrame:
 
 def interval(table: pd.DataFrame) -> pd.Series:
     """Return the half-width of the 90 % interval of each row's mean over the seeds, by Student's t."""
-    count = table.shape[1]
-    if count < 2:
-        return pd.Series(math.nan, index=table.index)
-    return stats.t.ppf(0.5 + LEVEL / 2, count - 1) * table.std(axis=1) / math.sqrt(count)
+    return half_width(table.std(axis=1), table.shape[1])
 
 
 def slope(axis: Sequence[float], risks: np.ndarray) -> tuple[float, float]:
@@ -54,20 +49,20 @@ def slope(axis: Sequence[float], risks: np.ndarray) -> tuple[float, float]:
     risks (settings, seeds). Least squares through the means; the interval is the jackknife's over the seeds, by
     Student's t, so it holds the runs' chance and not the curve's departure from a power. nan below two settings.
     """
-    places, count = np.log(np.asarray(axis, dtype=np.float64)), risks.shape[1]
-    if len(places) < 2 or np.any(risks.mean(axis=1) <= 0):
+    logs, count = np.log(np.asarray(axis, dtype=np.float64)), risks.shape[1]
+    if len(logs) < 2 or np.any(risks.mean(axis=1) <= 0):
         return math.nan, math.nan
-    centred = places - places.mean()
+    centred = logs - logs.mean()
 
     def fit(values: np.ndarray) -> float:
         return float(centred @ np.log(values.mean(axis=1)) / (centred @ centred))
 
-    whole = fit(risks)
+    exponent = fit(risks)
     if count < 3:
-        return whole, math.nan
+        return exponent, math.nan
     left = np.array([fit(np.delete(risks, seed, axis=1)) for seed in range(count)])
-    spread = math.sqrt((count - 1) / count * float(np.sum((left - left.mean()) ** 2)))
-    return whole, float(stats.t.ppf(0.5 + LEVEL / 2, count - 1)) * spread
+    error = math.sqrt((count - 1) / count * float(np.sum((left - left.mean()) ** 2)))
+    return exponent, float(t_quantile(count)) * error
 
 
 def ratio(left: pd.Series, right: pd.Series) -> tuple[float, float]:
@@ -82,13 +77,5 @@ def ratio(left: pd.Series, right: pd.Series) -> tuple[float, float]:
 
 def seeds_text(points: pd.DataFrame) -> str:
     """Return what the bars are and how many seeds are behind each point."""
-    counts = points["seeds"].astype(int)
-    number = f"{counts.min()}" if counts.nunique() == 1 else f"{counts.min()} to {counts.max()}"
+    number = count_range(points["seeds"])
     return f"Synthetic data. Means over {number} seeds; bars: 90 % interval of the mean (Student's t)."
-
-
-def plain_ticks(panel, values: Sequence[float]) -> None:
-    """Label a logarithmic axis at the values themselves."""
-    places = sorted(set(values))
-    panel.set_xticks(places, [f"{value:g}" for value in places])
-    panel.xaxis.set_minor_locator(NullLocator())

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpfl.accounting.shuffling.published_noise import least_reports
-from dpfl.papers.lowy2021.theory_runs import by_seed, interval, plain_ticks, seeds_text, slope, study
+from dpfl.papers.lowy2021.theory_runs import by_seed, interval, seeds_text, slope, study
 from dpfl.papers.lowy2021.trial_statistics import paired
 from dpfl.reporting import style
 from dpfl.reporting.claims import Outcome, Verdict, counted
@@ -70,7 +70,7 @@ def draw(points: pd.DataFrame) -> Figure:
     axes[1].axhline(points["start_risk"].mean(), color=style.BLACK, linestyle=":", label="w = 0")
     for panel, label in zip(axes, ("noise multiplier σn/L of a client", "excess population risk"), strict=True):
         panel.set(xscale="log", yscale="log", xlabel="clients M = N", ylabel=label)
-        plain_ticks(panel, points["clients"])
+        style.ticks_at(panel, points["clients"])
     figure.legend(*axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     others = ", ".join(f"{rounds:g}" for rounds in sorted(set(points["rounds"])) if rounds < most)
     first = points.iloc[0]

@@ -1,4 +1,4 @@
-"""What the trials of an experiment say together: means, intervals, paired differences and their tests."""
+"""Summarise the trials of an experiment: paired differences, their tests, and names for readers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pandas as pd
 from scipy import stats
 
 from dpfl.reporting.results import NotRunError, Results
+from dpfl.reporting.statistics import mean_interval
 
-LEVEL = 0.90
-"""Of every interval, as published."""
 FAMILY_ERROR = 0.05
 """Chance that a family of paired tests, Holm's correction made, finds any difference where there is none."""
 
@@ -23,28 +22,18 @@ NOISES = {
     "tight": "tight noise",
 }
 # Columns that other experiments lack become floats when the run tables are read as one.
-_WHOLE = ("clients", "participating", "rounds", "batch_size", "privacy_records", "privacy_steps", "seed")
+_COUNTS = ("clients", "participating", "rounds", "batch_size", "privacy_records", "privacy_steps", "seed")
 
 
 def trials(results: Results, experiment: str) -> pd.DataFrame:
-    """Return the runs of an experiment, a row an (algorithm, epsilon, trial); raises NotRun if there is none."""
-    runs = results.runs("lowy2021")
-    if not runs.empty:
-        runs = runs[runs["experiment"] == experiment].dropna(axis="columns", how="all")
+    """Return the runs of an experiment, a row an (algorithm, epsilon, trial); raises NotRunError if there is none."""
+    runs = results.runs("lowy2021", experiment=experiment).dropna(axis="columns", how="all")
     if runs.empty:
         raise NotRunError(f"no run of lowy2021's {experiment} in this configuration")
-    runs = runs.astype({name: int for name in _WHOLE if name in runs})
+    runs = runs.astype({name: int for name in _COUNTS if name in runs})
     order = runs["noise"].map(list(NOISES).index)
     by = [name for name in ("dataset", "clients") if name in runs]
     return runs.assign(order=order).sort_values([*by, "order"], kind="stable", ignore_index=True).drop(columns="order")
-
-
-def mean_interval(values: pd.Series) -> pd.Series:
-    """Return trials, mean and the half-width of its 90 % interval (Student's t; nan below two trials)."""
-    known = values.dropna()
-    freedom = max(len(known) - 1, 1)
-    half = stats.t.ppf(0.5 + LEVEL / 2, freedom) * known.std() / math.sqrt(len(known)) if len(known) > 1 else math.nan
-    return pd.Series({"trials": len(known), "mean": known.mean(), "interval": half})
 
 
 def paired(first: pd.Series, second: pd.Series) -> dict[str, float]:
@@ -63,7 +52,7 @@ def paired(first: pd.Series, second: pd.Series) -> dict[str, float]:
     else:
         p_value = float(stats.ttest_1samp(differences, 0.0).pvalue)
     return {
-        "trials": int(count),
+        "trials": count,
         "difference": mean,
         "interval": half,
         "p_value": p_value,
@@ -80,11 +69,6 @@ def holm(p_values: Iterable[float]) -> np.ndarray:
     steps = np.arange(len(order), 0, -1)
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps * p[order]))
     return adjusted
-
-
-def task_name(dataset: str, stand_in_for: str) -> str:
-    """Return the name under which a data set's numbers are shown."""
-    return f"{dataset}, stand-in for {stand_in_for}" if stand_in_for else dataset
 
 
 def stand_in_notes(data: pd.DataFrame) -> list[str]:

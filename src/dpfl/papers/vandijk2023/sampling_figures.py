@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.accounting import dpsgd, gaussian_dp, tradeoff
@@ -95,7 +94,7 @@ def draw_samplers(data: pd.DataFrame) -> Figure:
         needed.plot(rows["epsilon"], rows["noise_over_poisson"], **look)
     spent.set(xlabel="noise standard deviation / C", ylabel=f"epsilon at delta = {settings('delta'):g}")
     spent.set(xscale="log", yscale="log", title="epsilon spent")
-    _plain_ticks(spent, (1.6, 2.4, 3.2, 4.8, 6.4))
+    style.ticks_at(spent, (1.6, 2.4, 3.2, 4.8, 6.4))
     needed.axhline(2, color=style.BLACK, linestyle=":", linewidth=1)
     needed.set(xlabel="epsilon", xscale="log", ylabel="noise / noise of Poisson batches", ylim=(0.8, 2.6))
     needed.set_title("noise needed for the same epsilon")
@@ -106,9 +105,3 @@ def draw_samplers(data: pd.DataFrame) -> Figure:
         f"{values['n']} records, batches of {values['m']} on average, {values['epochs']} epochs. Dotted: the claim.",
     )
     return figure
-
-
-def _plain_ticks(axis: Axes, ticks: tuple[float, ...]) -> None:
-    """Label a logarithmic x axis with plain numbers."""
-    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.minorticks_off()

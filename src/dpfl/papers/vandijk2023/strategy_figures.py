@@ -7,8 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpfl.papers.vandijk2023.seed_statistics import DATA, counted_runs, nothing_run, study, summarise, title
+from dpfl.papers.vandijk2023.reference_run import KEY
+from dpfl.papers.vandijk2023.seed_statistics import DATA, counted_runs, summarise
 from dpfl.reporting import style
+from dpfl.reporting.notes import data_name
 from dpfl.reporting.results import Results
 
 STRATEGIES = {
@@ -36,7 +38,7 @@ PREPARATIONS = {
 
 def strategies_data(results: Results) -> pd.DataFrame:
     """Return a row a point: strategy, epsilon, noise_multiplier, the measures; differences to a constant strategy."""
-    runs = study(results, "strategies")
+    runs = results.runs(KEY, study="strategies")
     return summarise(runs, ["strategy", "epsilon", "noise_multiplier"], {"strategy": "constant"}, ["epsilon"])
 
 
@@ -57,7 +59,7 @@ def _budgets(rows: pd.DataFrame) -> list[tuple[float, float]]:
 
 def preparation_data(results: Results) -> pd.DataFrame:
     """Return a row a point: preparation, epsilon, noise_multiplier, the measures; differences to plain pixels."""
-    runs = study(results, "preparation")
+    runs = results.runs(KEY, study="preparation")
     return summarise(runs, ["preparation", "epsilon", "noise_multiplier"], {"preparation": "none"}, ["epsilon"])
 
 
@@ -69,8 +71,6 @@ def draw_preparation(data: pd.DataFrame) -> Figure:
 
 def _dots(data: pd.DataFrame, key: str, names: dict[str, str], label: str, text: str, *, differences: bool) -> Figure:
     """Draw one panel a dataset, one line of dots a name, one colour an epsilon."""
-    if data.empty:
-        return nothing_run()
     tasks = list(data.groupby(DATA, sort=False))
     shown = [name for name in names if name in set(data[key])]
     figure, axes = style.panels(
@@ -78,7 +78,7 @@ def _dots(data: pd.DataFrame, key: str, names: dict[str, str], label: str, text:
     )
     for axis, (task, rows) in zip(axes[0], tasks, strict=True):
         _dots_panel(axis, rows, key, shown, differences=differences)
-        axis.set(xlabel=label, title=title(*task))
+        axis.set(xlabel=label, title=data_name(*task))
     axes[0][0].set_yticks(range(len(shown)), [names[name] for name in shown])
     axes[0][0].set_ylabel("strategy" if differences else "inputs")
     axes[0][0].invert_yaxis()
@@ -102,22 +102,22 @@ def _dots_panel(axis: Axes, rows: pd.DataFrame, key: str, shown: list[str], *, d
 
 def grid_data(results: Results) -> pd.DataFrame:
     """Return a row a point: sigma, clip_norm, batch_size, the measures; differences to a clip norm of 1."""
-    runs = study(results, "settings_grid")
+    runs = results.runs(KEY, study="settings_grid")
     keys = ["sigma", "clip_norm", "batch_size"]
     return summarise(runs, keys, {"clip_norm": 1.0}, ["sigma", "batch_size"])
 
 
 def draw_grid(data: pd.DataFrame) -> Figure:
     """Draw one map of clip norm against batch size for each noise, with the epsilon of each column."""
-    if data.empty:
-        return nothing_run()
     tasks, sigmas = list(data.groupby(DATA, sort=False)), sorted(data["sigma"].unique())
     figure, axes = style.panels(len(sigmas), len(tasks), width=3.4 * len(sigmas) + 0.8, height=3.0, squeeze=False)
     low, high = data["accuracy_pct"].min(), data["accuracy_pct"].max()
     for line, (task, rows) in zip(axes, tasks, strict=True):
         for axis, sigma in zip(line, sigmas, strict=True):
             picture = _grid_panel(axis, rows[rows["sigma"] == sigma], low, high)
-            axis.set(title=f"{title(*task)}, σ = {sigma:g}", xlabel="batch size m (its ε below)", ylabel="clip norm C")
+            axis.set(
+                title=f"{data_name(*task)}, σ = {sigma:g}", xlabel="batch size m (its ε below)", ylabel="clip norm C"
+            )
     figure.colorbar(picture, ax=axes, label="test accuracy (%)", shrink=0.8)
     notes = f"Means over {int(data['runs'].min())} seeds; largest half-width of a 95 % interval"
     width = data["interval_pct"].max()

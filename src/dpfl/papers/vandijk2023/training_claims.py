@@ -10,6 +10,7 @@ import pandas as pd
 from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.reporting.claims import Outcome, Verdict, counted, on_stand_in
 from dpfl.reporting.evidence import checks_of, passed
+from dpfl.reporting.notes import stand_ins
 from dpfl.reporting.results import Results
 
 EQUAL_POINTS = 1.0
@@ -31,11 +32,6 @@ def no_worse(rows: pd.DataFrame) -> pd.Series:
 def better(rows: pd.DataFrame) -> pd.Series:
     """Return which rows lie above their baseline by more than the interval."""
     return rows["difference_pct"] - rows["difference_interval_pct"] > 0
-
-
-def stand_ins(rows: pd.DataFrame) -> pd.Series:
-    """Return the names of the stand-ins among the data."""
-    return rows.loc[rows["stand_in_for"] != "", "dataset"]
 
 
 def with_accuracy(checks: pd.Series, gains: pd.Series, evidence: str) -> Verdict:
@@ -143,7 +139,7 @@ def private_normalisation(results: Results) -> Verdict:
     dearer = both["noise_multiplier"] > both["plain_noise"]
     leaks = np.isinf(exact["privacy_epsilon_proven"].astype(float)).all()
     ratio = (both["noise_multiplier"] / both["plain_noise"]).max() if len(both) else math.nan
-    names = ", ".join(sorted(set(stand_ins(data)))) or "no stand-in data"
+    names = ", ".join(stand_ins(data)) or "no stand-in data"
     evidence = (
         f"budgets in which noisy moments raise the updates' noise (up to {ratio:.2f} times); exact moments have "
         f"{'no guarantee' if leaks else 'a guarantee, which is wrong'}. Within the same epsilon private normalisation "
@@ -157,6 +153,6 @@ def samplers_trained(results: Results) -> str:
     """Say what fixed batches cost in accuracy at equal epsilon."""
     data = results.figure(KEY, "samplers")
     rows = data[data["sampler"] == "poisson"]
-    names = sorted(set(stand_ins(data)))
+    names = stand_ins(data)
     note = f" on stand-in data ({', '.join(names)})" if names else ""
     return f"Trained at equal epsilon{note}, Poisson batches change accuracy by {span(decided(rows))}."

@@ -9,9 +9,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.papers.vandijk2023.sampling_figures import SAMPLERS
-from dpfl.papers.vandijk2023.seed_statistics import DATA, counted_runs, nothing_run, study, summarise, title
+from dpfl.papers.vandijk2023.seed_statistics import DATA, counted_runs, summarise
 from dpfl.reporting import style
+from dpfl.reporting.notes import data_name
 from dpfl.reporting.results import Results
 
 PANELS = {
@@ -37,7 +39,7 @@ _RELATIONS = {
 
 def asynchrony_data(results: Results) -> pd.DataFrame:
     """Return a row a point: panel, x, line, scenario, epsilon, the measures, what the simulation counted."""
-    runs = study(results, "asynchrony").rename(columns={"privacy_steps": "rounds"})
+    runs = results.runs(KEY, study="asynchrony").rename(columns={"privacy_steps": "rounds"})
     keys = ["scenario", "epsilon"]
     rows = summarise(runs, keys, {"scenario": "synchronous"}, ["epsilon"])
     columns = ["panel", "x", "line", *rows.columns, *_COUNTS]
@@ -58,15 +60,13 @@ def asynchrony_data(results: Results) -> pd.DataFrame:
 
 def draw_asynchrony(data: pd.DataFrame) -> Figure:
     """Draw one row a dataset, one column a kind of asynchrony."""
-    if data.empty:
-        return nothing_run()
     tasks = list(data.groupby(DATA, sort=False))
     figure, axes = style.panels(len(PANELS), len(tasks), width=12.5, height=3.0, squeeze=False, sharey="row")
     for line, (task, rows) in zip(axes, tasks, strict=True):
         for axis, (panel, label) in zip(line, PANELS.items(), strict=True):
             _asynchrony_panel(axis, rows[rows["panel"] == panel])
             axis.set_xlabel(label)
-        line[0].set_ylabel(f"{title(*task)}\ntest accuracy (%)")
+        line[0].set_ylabel(f"{data_name(*task)}\ntest accuracy (%)")
         line[0].set_xscale("symlog", linthresh=1)
         line[0].set_ylim(max(0.0, rows["accuracy_pct"].min() - 8), 100)
         for axis in line[3:]:
@@ -103,15 +103,13 @@ def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
 
 def scaling_data(results: Results) -> pd.DataFrame:
     """Return a row a point: scaling, batch_factor a, private, the measures; differences to a = 1."""
-    runs = study(results, "batch_scaling")
+    runs = results.runs(KEY, study="batch_scaling")
     runs = runs.assign(private=np.isfinite(runs["privacy_epsilon_proven"])) if len(runs) else runs
     return summarise(runs, ["scaling", "private", "batch_factor"], {"batch_factor": 1}, ["scaling", "private"])
 
 
 def draw_scaling(data: pd.DataFrame) -> Figure:
     """Draw accuracy against a: one row a dataset, without and with noise."""
-    if data.empty:
-        return nothing_run()
     tasks = list(data.groupby(DATA, sort=False))
     figure, axes = style.panels(2, len(tasks), width=8.5, height=3.0, squeeze=False, sharey="row", sharex=True)
     for line, (task, rows) in zip(axes, tasks, strict=True):
@@ -121,7 +119,7 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
                 look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "label": name}
                 values = (own["batch_factor"], own["accuracy_pct"], own["interval_pct"].fillna(0))
                 axis.errorbar(*values, linestyle=style.DASHES[number], **look)
-            axis.set_title(f"{title(*task)}, {'a times the noise' if private else 'no noise'}")
+            axis.set_title(f"{data_name(*task)}, {'a times the noise' if private else 'no noise'}")
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_formatter("{x:g}")
         line[0].set_ylabel("test accuracy (%)")
@@ -139,7 +137,7 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
 
 def samplers_data(results: Results) -> pd.DataFrame:
     """Return a row a point: sampler, epsilon, noise_multiplier (over C), the measures; differences to fixed batches."""
-    runs = study(results, "samplers")
+    runs = results.runs(KEY, study="samplers")
     if len(runs):
         kinds = [_RELATIONS[pair] for pair in zip(runs["sampling"], runs["neighbouring"], strict=True)]
         runs = runs.assign(sampler=kinds)
@@ -148,8 +146,6 @@ def samplers_data(results: Results) -> pd.DataFrame:
 
 def draw_samplers_trained(data: pd.DataFrame) -> Figure:
     """Draw accuracy against epsilon, and the noise that each sampler needs."""
-    if data.empty:
-        return nothing_run()
     tasks = list(data.groupby(DATA, sort=False))
     figure, axes = style.panels(len(tasks) + 1, width=4 * (len(tasks) + 1), height=3.6)
     for sampler, (label, colour, dash, marker) in SAMPLERS.items():
@@ -159,16 +155,14 @@ def draw_samplers_trained(data: pd.DataFrame) -> Figure:
         for axis, (task, rows) in zip(axes, tasks, strict=False):
             own = rows[rows["sampler"] == sampler].sort_values("epsilon")
             axis.errorbar(own["epsilon"], own["accuracy_pct"], own["interval_pct"].fillna(0), **look)
-            axis.set(title=title(*task), ylabel="test accuracy (%)")
+            axis.set(title=data_name(*task), ylabel="test accuracy (%)")
         needed = tasks[0][1]
         needed = needed[needed["sampler"] == sampler].sort_values("epsilon")
         axes[-1].plot(needed["epsilon"], needed["noise_multiplier"], **look)
     axes[-1].set(title="noise for it", ylabel="noise standard deviation / C", ylim=(0, None))
-    ticks = sorted(data["epsilon"].unique())
     for axis in axes:
         axis.set(xlabel="epsilon of a client", xscale="log")
-        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axis.minorticks_off()
+        style.ticks_at(axis, data["epsilon"])
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     style.footer(figure, f"{counted_runs(data)} Each curve's epsilon is for its own neighbouring relation.")
     return figure

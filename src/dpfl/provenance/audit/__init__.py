@@ -1,1 +1,14 @@
-"""Docstring with the table check -> module (<= 3 steps to a check)."""
+"""Verify results. Each check is a module; `dpfl audit` (dpfl.cli.provenance_commands) calls them in this order.
+
+    check                                                            module
+    files, inputs, checkpoints and crate have their recorded hashes  file_hashes
+    run tables agree with the grid, their noise and themselves       run_tables
+    tables, figures and verdicts follow from the run tables          recompute
+    epsilons agree with another accountant                           second_accountant, independent_epsilon
+      by closed forms and other libraries                              independent_epsilon
+      by inverting the moment generating function of the loss          mgf_inversion, step_profiles
+      of a last model whose predecessors are secret                    hidden_state
+    some runs come out the same when trained again                   rerun, rerun_tolerance
+
+`verify_results` runs all but the first; `findings` collects what they report and removes what is damaged.
+"""

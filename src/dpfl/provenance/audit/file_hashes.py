@@ -1,4 +1,4 @@
-"""Whether every file is still what its record says, from the raw data to the last figure."""
+"""Compare every file with its record, from the raw data to the last figure."""
 
 from __future__ import annotations
 
@@ -11,114 +11,130 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
-from dpfl.files import checked_content, file_sha256
+from dpfl.files import checked_content, file_sha256, is_regular
 from dpfl.provenance.audit.findings import Audit, Finding
-from dpfl.provenance.record_format import METADATA
+from dpfl.provenance.record_format import METADATA, read_record
 from dpfl.provenance.trace import lineage
 
 # What reading a damaged archive or its description raises, by the kind of damage.
-_NO_CRATE = (
+_NOT_A_CRATE = (
     zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError,
 )  # fmt: skip
 
 
 def audit(folder: Path) -> Audit:
-    """Hash again every file recorded below `folder`, results/<scale> wherever it lies now, and what they came from.
+    """Hash again every file recorded below `folder`, which is results/<scale> of some project, and their inputs.
 
-    Findings: a file that is missing, that differs from its record, or that a later stage read in another state; a
-    result that a stage read and that is gone; a record that cannot be read; a damaged checkpoint of the scale; a crate
-    that is not what it says. Data that are not on this machine at all are no finding: they are listed. Raises
-    InputError where there is no record below `folder`.
+    Findings: a file that is missing, that is no regular file, that differs from its record, or that a later stage read
+    in another state; a result that a stage read and that is gone; a record that cannot be read; a damaged checkpoint of
+    the scale; a crate that does not match its description. Data that are not on this machine at all are no finding:
+    they are listed. Records are input from strangers: nothing outside the project is opened. Raises InputError where
+    there is no record below `folder`.
     """
+    _require_scale(folder)
     root = folder.absolute().parents[1]
-    seen = Audit()
+    report = Audit()
     read: dict[Path, dict[str, Any]] = {}
     for place, record in lineage(folder):
         if isinstance(record, InputError):
-            seen.findings.append(Finding(os.path.relpath(place, root), str(record), (place,)))
+            report.findings.append(Finding(os.path.relpath(place, root), str(record), (place,)))
         else:
             read[place] = record
-            _check_outputs(seen, place, record)
+            _check_outputs(report, place, record)
     for place, record in read.items():
-        _check_inputs(seen, root, folder.name, place, record)
-    _check_checkpoints(seen, root / "checkpoints" / folder.name)
-    _check_crate(seen, root, folder.absolute().with_name(f"{folder.name}.crate.zip"))
-    return seen
+        _check_inputs(report, root, folder.name, place, record)
+    _check_checkpoints(report, root / "checkpoints" / folder.name)
+    _check_crate(report, root, folder.absolute().with_name(f"{folder.name}.crate.zip"))
+    return report
 
 
-def _check_outputs(seen: Audit, place: Path, record: dict[str, Any]) -> None:
-    """Hash the files that a stage wrote; they lie beside its record, wherever the folder was moved."""
+def _require_scale(folder: Path) -> None:
+    """Raise InputError where the records directly below `folder` are those of another folder, as of its parent."""
+    for place in sorted(folder.absolute().glob("*/*.record.json"))[:1]:
+        try:
+            named = Path(read_record(place)["outputs"][0]["path"]).parts
+        except InputError:
+            return
+        if named[:2] != ("results", folder.absolute().name):
+            raise InputError(f"{folder} is not a scale's results: name results/<scale>, as results/demo")
+
+
+def _check_outputs(report: Audit, place: Path, record: dict[str, Any]) -> None:
+    """Hash the files that a stage wrote; they are in the folder of its record, wherever that was moved."""
     paths = [place.with_name(Path(output["path"]).name) for output in record["outputs"]]
     for output, path in zip(record["outputs"], paths, strict=True):
-        if not path.exists():
-            seen.findings.append(Finding(output["path"], "is missing", (place, *paths)))
+        if not is_regular(path):
+            problem = "is no regular file" if path.is_symlink() or path.exists() else "is missing"
+            report.findings.append(Finding(output["path"], problem, (place, *paths)))
             continue
-        seen.hashes[output["path"]] = file_sha256(path)
-        if (seen.hashes[output["path"]], path.stat().st_size) != (output["sha256"], output["bytes"]):
+        report.recorded[output["path"]] = output["sha256"]
+        report.hashes[output["path"]] = file_sha256(path)
+        if (report.hashes[output["path"]], path.stat().st_size) != (output["sha256"], output["bytes"]):
             problem = f"changed since stage {record['stage']} wrote it"
-            seen.findings.append(Finding(output["path"], problem, (place, *paths)))
+            report.findings.append(Finding(output["path"], problem, (place, *paths)))
 
 
-def _check_inputs(seen: Audit, root: Path, scale: str, place: Path, record: dict[str, Any]) -> None:
+def _check_inputs(report: Audit, root: Path, scale: str, place: Path, record: dict[str, Any]) -> None:
     """Compare what a stage read with what is there now.
 
-    The table of noise is excepted: it is calibrated anew for other sweeps of the paper, while what a run used stands in
-    its own table, which dpfl.provenance.audit.run_tables holds against the noise of its family.
+    A stage that read other bytes than their writer recorded was made from damage, even where the file is repaired. The
+    table of noise is excepted: it is calibrated again for other sweeps of the paper, while the noise that a run used is
+    in its own table, which dpfl.provenance.audit.run_tables compares with that of its family.
     """
     outputs = tuple(place.with_name(Path(output["path"]).name) for output in record["outputs"])
-    changed = {finding.path for finding in seen.findings}
+    changed = {finding.path for finding in report.findings}
     for entry in record["inputs"]:
         name = entry["path"]
-        other = name in seen.hashes and seen.hashes[name] != entry["sha256"] and name not in changed
+        other = report.recorded.get(name, entry["sha256"]) != entry["sha256"]
         if other and not name.startswith(f"results/{scale}/accounting/"):
             problem = f"was made from another {name} than the one there now"
-            seen.findings.append(Finding(os.path.relpath(place, root), problem, (place, *outputs)))
-        if name in seen.hashes or name in seen.absent or name in changed or (root / name).exists():
+            report.findings.append(Finding(os.path.relpath(place, root), problem, (place, *outputs)))
+        if name in report.hashes or name in report.absent or name in changed or (root / name).exists():
             continue
         if name.startswith(f"results/{scale}/"):
             changed.add(name)
-            seen.findings.append(Finding(name, f"is gone; stage {record['stage']} read it", (place, *outputs)))
+            report.findings.append(Finding(name, f"is gone; stage {record['stage']} read it", (place, *outputs)))
         else:
-            seen.absent.append(name)
+            report.absent.append(name)
 
 
-def _check_checkpoints(seen: Audit, folder: Path) -> None:
+def _check_checkpoints(report: Audit, folder: Path) -> None:
     """Find damaged checkpoints, which training would not use."""
-    for path in sorted(folder.rglob("*.pt")):
-        seen.hashes[str(path)] = file_sha256(path)
+    for path in filter(is_regular, sorted(folder.rglob("*.pt"))):
+        report.hashes[str(path)] = file_sha256(path)
         if checked_content(path.read_bytes()) is None:
-            seen.findings.append(Finding(str(path), "is damaged: training would start afresh", (path,)))
+            report.findings.append(Finding(str(path), "is damaged: training would start from the beginning", (path,)))
 
 
-def _check_crate(seen: Audit, root: Path, path: Path) -> None:
-    """Compare what lies in the crate with what the crate says of it; note where results have changed since.
+def _check_crate(report: Audit, root: Path, path: Path) -> None:
+    """Compare the crate's members with its description; note where results have changed since.
 
-    Results that were made again are no damage: the crate is written when a run is at its end, after the run's audit.
+    Results that were made again are no damage: the crate is written at the end of a run, after the run's audit.
     """
-    if not path.exists():
+    if not is_regular(path):
         return
     name = os.path.relpath(path, root)
     try:
-        told, held = _crate_hashes(path)
-    except _NO_CRATE:
-        seen.findings.append(Finding(name, "is no crate, or a damaged one", (path,)))
+        described, members = _crate_hashes(path)
+    except _NOT_A_CRATE:
+        report.findings.append(Finding(name, "is no crate, or a damaged one", (path,)))
         return
-    seen.hashes[name] = file_sha256(path)
-    for member in (each for each in held if told.get(each) != held[each]):
-        seen.findings.append(Finding(name, f"holds another {member} than it says", (path,)))
-    if older := [each for each in held if seen.hashes.get(each, held[each]) != held[each]]:
-        told_how = f"dpfl crate {name.removesuffix('.crate.zip')}"
-        seen.notes.append(
-            f"{name} is of an earlier state of {len(older)} files, as {older[0]}: {told_how} writes it anew"
+    report.hashes[name] = file_sha256(path)
+    for member in (each for each in members if described.get(each) != members[each]):
+        report.findings.append(Finding(name, f"contains another {member} than it describes", (path,)))
+    if older := [each for each in members if report.hashes.get(each, members[each]) != members[each]]:
+        command = f"dpfl crate {name.removesuffix('.crate.zip')}"
+        report.notes.append(
+            f"{name} is of an earlier state of {len(older)} files, as {older[0]}: renew it with {command}"
         )
 
 
 def _crate_hashes(path: Path) -> tuple[dict[str, str | None], dict[str, str]]:
-    """Return the hash of every member of a crate, as its description says and as it is; raises one of `_NO_CRATE`."""
+    """Return the hash of every member of a crate, as described and as computed; raises one of `_NOT_A_CRATE`."""
     with zipfile.ZipFile(path) as archive:
-        told = {each["@id"]: each.get("sha256") for each in json.loads(archive.read(METADATA))["@graph"]}
-        held = {}
+        described = {each["@id"]: each.get("sha256") for each in json.loads(archive.read(METADATA))["@graph"]}
+        members = {}
         for member in (each for each in archive.namelist() if each != METADATA):
             with archive.open(member) as stream:
-                held[member] = file_digest(stream, "sha256").hexdigest()
-    return told, held
+                members[member] = file_digest(stream, "sha256").hexdigest()
+    return described, members

@@ -1,14 +1,21 @@
-"""What every check returns."""
+"""Collect the findings of every check, print them safely, and remove what has to be made again."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from dpfl.files import is_regular
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that an audit found: the file, what is wrong, and what to delete so that it is made anew."""
+    """One finding of an audit: the file, the problem, and the files to remove so that they are made again."""
 
     path: str
     problem: str
@@ -17,26 +24,81 @@ class Finding:
 
 @dataclass
 class Audit:
-    """What an audit saw: every file's hash by its recorded path, the findings, and inputs that are not here.
+    """The result of an audit: the hash of every file by its recorded path, the findings, and absent inputs.
 
-    `checked` counts what else was checked, by kind; `notes` say what could not be, and why.
+    `recorded` is the hash that each file's own record states. `checked` counts further checks, by kind; `notes` say
+    what could not be checked, and why.
     """
 
     hashes: dict[str, str] = field(default_factory=dict)
+    recorded: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     checked: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def count(self, kind: str, number: int = 1) -> None:
-        """Count something that was checked."""
+        """Count checks of one kind."""
         self.checked[kind] = self.checked.get(kind, 0) + number
 
     def join(self, other: Audit) -> None:
-        """Add what another audit saw."""
+        """Add the result of another audit."""
         self.hashes |= other.hashes
+        self.recorded |= other.recorded
         self.findings += other.findings
         self.absent += [name for name in other.absent if name not in self.absent]
         self.notes += [note for note in other.notes if note not in self.notes]
         for kind, number in other.checked.items():
             self.count(kind, number)
+
+    def lines(self) -> list[str]:
+        """Return the report: a line a finding, then what could not be checked, then the counts.
+
+        Texts of records are input from strangers: control characters are escaped.
+        """
+        lines = [f"{finding.path} {finding.problem}" for finding in self.findings] + self.notes
+        if self.absent:
+            lines.append(f"not on this machine, so not checked: {len(self.absent)} files, as {self.absent[0]}")
+        lines += [f"{count} {kind} checked" for kind, count in self.checked.items()]
+        lines.append(f"{len(self.hashes)} files checked, {len(self.findings)} findings")
+        return [printable(line) for line in lines]
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, with control characters and lone surrogates escaped as \\xNN or \\uNNNN."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def remove_damaged(audit: Audit, root: Path, records: Mapping[Path, dict[str, Any]]) -> int:
+    """Remove the files that the findings name, and everything below `root` that was made from other bytes of them.
+
+    `records`: every record that could be read, by its path. Only regular files that resolve below `root` are removed,
+    so neither a record nor a link can name a file outside the project. Returns the number of files removed.
+    """
+    doomed = {path for finding in audit.findings for path in finding.remove}
+    removed = 0
+    for path in sorted(doomed | _made_from(doomed, root, records)):
+        if is_regular(path) and path.resolve().is_relative_to(root.resolve()):
+            path.unlink()
+            removed += 1
+    return removed
+
+
+def _made_from(doomed: set[Path], root: Path, records: Mapping[Path, dict[str, Any]]) -> set[Path]:
+    """Return records and outputs of the stages that read a doomed file, directly or not, in another state than its own
+    record states: those were made from damage. A stage that read the right bytes keeps its outputs."""
+    stated = {root / each["path"]: each["sha256"] for record in records.values() for each in record["outputs"]}
+    outputs = {
+        place: [place.with_name(Path(each["path"]).name) for each in record["outputs"]]
+        for place, record in records.items()
+    }
+    known, grown = set(doomed), True
+    while grown:
+        grown = False
+        for place, record in records.items():
+            reads = {root / each["path"]: each["sha256"] for each in record["inputs"]}
+            tainted = any(stated.get(path) != reads[path] for path in known & set(reads))
+            if tainted and place not in known:
+                known |= {place, *outputs[place]}
+                grown = True
+    return known - doomed

@@ -31,6 +31,7 @@ from dpfl.provenance.audit.step_profiles import (
 
 _RARE = 1e-3
 _PROFILE_GRID = 1e-4  # of dpfl.accounting.isrl_dp
+_POISSON_INTERVAL = 1e-4
 _LARGEST_PRV = 100.0
 _WIDE = 1.5
 _INVERTED = "inversion of the moment generating function"
@@ -38,20 +39,20 @@ _INVERTED = "inversion of the moment generating function"
 
 @dataclass(frozen=True)
 class EpsilonInterval:
-    """Between which values a stated epsilon has to lie, and by which accountant."""
+    """The interval in which a stated epsilon has to be, and the accountant that gave it."""
 
-    least: float
-    most: float
+    lower: float
+    upper: float
     accountant: str
 
     def holds(self, epsilon: float) -> bool:
-        """Return whether epsilon lies between them."""
-        return self.least <= epsilon <= self.most
+        """Return whether epsilon is in the interval."""
+        return self.lower <= epsilon <= self.upper
 
     @property
     def wide(self) -> bool:
         """Whether the accountant bounds epsilon only: a change of the noise may stay hidden between its ends."""
-        return math.isfinite(self.least) and self.most > _WIDE * self.least + 1e-3
+        return math.isfinite(self.lower) and self.upper > _WIDE * self.lower + 1e-3
 
 
 @dataclass(frozen=True)
@@ -73,27 +74,27 @@ class Step:
 
 @cache
 def poisson_rdp(*, noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> EpsilonInterval:
-    """Return where Opacus's Renyi epsilon has to lie: at dp_accounting's, whose orders are others. Relation: add or
+    """Return the interval of Opacus's Renyi epsilon: around dp_accounting's, whose orders differ. Relation: add or
     remove one."""
     accountant = rdp.RdpAccountant()
     absl = logging.getLogger("absl")
-    spoken, absl.level = absl.level, logging.ERROR  # it names every order that it leaves out
+    level, absl.level = absl.level, logging.ERROR  # it logs every order that it leaves out
     try:
         accountant.compose(PoissonSampledDpEvent(sample_rate, GaussianDpEvent(noise_multiplier)), steps)
         epsilon = float(accountant.get_epsilon(delta))
     finally:
-        absl.level = spoken
+        absl.level = level
     return EpsilonInterval(0.98 * epsilon - 1e-3, 1.02 * epsilon + 1e-3, "dp_accounting's Renyi accountant")
 
 
 @cache
 def poisson_pld(*, noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> EpsilonInterval:
-    """Return where a PLD epsilon has to lie: within the error of Opacus's accountant of privacy random variables; where
+    """Return the interval of a PLD epsilon: within the error of Opacus's accountant of privacy random variables; where
     epsilon is too large for that, at most at the Renyi epsilon."""
     run = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps, "delta": delta}
     renyi = poisson_rdp(**run)
-    if renyi.most > _LARGEST_PRV:
-        return EpsilonInterval(0.0, renyi.most, renyi.accountant)
+    if renyi.upper > _LARGEST_PRV:
+        return EpsilonInterval(0.0, renyi.upper, renyi.accountant)
     epsilon = float(dpsgd.epsilon(**run, accountant="prv"))
     slack = 2 * dpsgd.PRV_EPSILON_ERROR
     return EpsilonInterval(epsilon - slack, epsilon + slack / 2, "Opacus's PRV accountant")
@@ -101,13 +102,13 @@ def poisson_pld(*, noise_multiplier: float, sample_rate: float, steps: int, delt
 
 @cache
 def poisson_pld_replaced(*, noise_multiplier: float, sample_rate: float, steps: int, delta: float) -> EpsilonInterval:
-    """Return where a PLD epsilon has to lie that holds for replacing a record of Poisson samples."""
-    return _inverted(((poisson_replaced(noise_multiplier, sample_rate), steps),), delta, dpsgd.INTERVAL)
+    """Return the interval of a PLD epsilon for replacing a record of Poisson samples."""
+    return _inverted(((poisson_replaced(noise_multiplier, sample_rate), steps),), delta, _POISSON_INTERVAL)
 
 
 def gaussian(*, noise_multiplier: float, move: float, steps: int, delta: float) -> EpsilonInterval:
-    """Return where epsilon of `steps` Gaussian mechanisms has to lie that a record moves by `move` norm bounds: at the
-    closed form of Balle, Wang 2018, Theorem 8, solved here. Statements round up, so there is more room above."""
+    """Return the interval of epsilon of `steps` Gaussian mechanisms that a record moves by `move` norm bounds: around
+    the closed form of Balle, Wang 2018, Theorem 8, solved here. Statements round up, so there is more room above."""
     shift = move * math.sqrt(steps) / noise_multiplier
 
     def excess(epsilon: float) -> float:
@@ -130,7 +131,7 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 
 
 def laplace(*, noise_multiplier: float, move: float, delta: float) -> EpsilonInterval:
-    """Return where epsilon of one Laplace mechanism has to lie, its deviation sqrt(2) scales: by the masses of its
+    """Return the interval of epsilon of one Laplace mechanism, its deviation sqrt(2) scales: from the masses of its
     tails. The slack is that of the root."""
     shift = move * math.sqrt(2) / noise_multiplier
     if laplace_log_delta(0.0, shift) <= math.log(delta):
@@ -140,18 +141,18 @@ def laplace(*, noise_multiplier: float, move: float, delta: float) -> EpsilonInt
 
 
 def shuffled(*, noise_multiplier: float, move: float, clients: int, steps: int, delta: float) -> EpsilonInterval:
-    """Return where epsilon behind a trusted shuffler has to lie: at least that of the messages' mean, which can be
+    """Return the interval of epsilon behind a trusted shuffler: at least that of the messages' mean, which can be
     computed from what is shuffled, and at most that of a client's own messages, from which the shuffle is computed."""
     run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta}
     mean, own = gaussian(**run, move=move / math.sqrt(clients)), gaussian(**run, move=move)
-    return EpsilonInterval(mean.least, own.most, "the closed forms for trust in the server and in nobody")
+    return EpsilonInterval(mean.lower, own.upper, "the closed forms for trust in the server and in nobody")
 
 
 @cache
 def sampled_replacement(
     *, noise_multiplier: float, batch_size: int, records: int, steps: int, delta: float, replaced: str
 ) -> EpsilonInterval:
-    """Return where epsilon of subsampled Gaussian steps under replace_one has to lie.
+    """Return the interval of epsilon of subsampled Gaussian steps under replace_one.
 
     `replaced`: "with_replacement" (a record fills Bin(K, 1/n) slots), "fixed_without_replacement" (one slot, with
     probability K/n), or "clipped_mean" (the whole message turns wherever the record is drawn). Multiplicities that cost
@@ -170,13 +171,13 @@ def sampled_replacement(
 
 @cache
 def stepwise(steps: tuple[Step, ...], delta: float) -> EpsilonInterval:
-    """Return where epsilon of steps of several kinds has to lie, one record replaced, each with the pair of laws that
+    """Return the interval of epsilon of steps of several kinds, one record replaced, each with the pair of laws that
     sampling without replacement makes of its noise (vandijk2023, section 4.2)."""
     return _inverted(tuple((each.profile(), each.count) for each in steps), delta, segments.INTERVAL)
 
 
 def hidden(run: Hidden, delta: float) -> EpsilonInterval:
-    """Return where epsilon of a model has to lie whose earlier models stay secret. Both routes solve the same equation
+    """Return the interval of epsilon of a model whose earlier models stay secret. Both routes solve the same equation
     without discretising anything, so the slack is that of two roots."""
     epsilon = hidden_epsilon(run, delta)
     return EpsilonInterval(epsilon * (1 - 1e-5) - 1e-6, epsilon * (1 + 1e-5) + 1e-6, "the recursion over rounds")

@@ -1,4 +1,4 @@
-"""Tables, figures and verdicts, made again from the run tables and compared with the files."""
+"""Recompute tables, figures and verdicts from the run tables, and compare them with the files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from dpfl.catalog import keys, module
-from dpfl.files import record_path
+from dpfl.files import is_regular, record_path
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record import published_digest
 from dpfl.reporting import captions, claims, figures, tables
@@ -20,7 +20,7 @@ from dpfl.reporting.results import NotRunError, Results, not_run_table, read_csv
 
 STAGES = ("tables", "figures", "claims")
 TOLERANCE = 1e-6
-"""By which a number may differ, relative (absolute below 1): other machines round otherwise."""
+"""Largest difference of a number, relative (absolute below 1): machines round differently."""
 PICTURE_TOLERANCE = 0.02
 """Mean difference of two pictures' pixels, of 1, where another version of matplotlib drew one of them."""
 _DRAWER = "matplotlib"
@@ -28,49 +28,49 @@ _DRAWN = (".svg", ".pdf", ".png")
 
 
 def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audit:
-    """Make one table, figure or paper's verdicts again; return what was found.
+    """Recompute one table, figure or paper's verdicts; return the findings.
 
-    `root`: the folder in which the stage ran. Numbers agree within `TOLERANCE`; pages and `pictures` by every byte,
+    `root`: the folder in which the stage ran. Numbers must agree within `TOLERANCE`; pages and `pictures` in every byte
     where the data do and the versions are the same.
     """
-    seen = Audit()
+    report = Audit()
     paper, path = record["settings"].get("paper"), root / record["outputs"][0]["path"]
     if paper not in keys():
-        _add(seen, root, path, f"has a record that names no paper but {paper!r}")
-        return seen
-    if not all((root / output["path"]).exists() for output in record["outputs"]):
-        return seen  # the hashes have found that
+        _add(report, root, path, f"has a record that names no paper but {paper!r}")
+        return report
+    if not all(is_regular(root / each["path"]) for each in (*record["outputs"], *_run_tables(record))):
+        return report  # file_hashes reports that
     if record["source"].get("published", published_digest(paper)) != published_digest(paper):
-        _add(seen, root, path, f"was made from another paper.yaml of {paper} than the one there now")
+        _add(report, root, path, f"was made from another paper.yaml of {paper} than the one there now")
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            _compare_all(seen, root, path, _again(root, record, Path(scratch), pictures), record)
+            _compare_all(report, root, path, _again(root, record, Path(scratch), pictures), record)
     except (MemoryError, ImportError):
         raise
     except Exception as error:  # a tampered record, run table or output may break a stage anywhere
         problem = f"cannot be made again from what its record names: {' '.join(repr(error).split())}"
-        _add(seen, root, path, problem)
-    return seen
+        _add(report, root, path, problem)
+    return report
 
 
-def _compare_all(seen: Audit, root: Path, path: Path, made: list[Path], record: dict[str, Any]) -> None:
-    """Compare what was made, the CSV first, with what the record says was written."""
-    seen.count("tables, figures and verdicts")
+def _compare_all(report: Audit, root: Path, path: Path, made: list[Path], record: dict[str, Any]) -> None:
+    """Compare the recomputed files, the CSV first, with the recorded ones."""
+    report.count("tables, figures and verdicts")
     if problem := difference(read_csv(made[0]), read_csv(path)):
-        _add(seen, root, path, f"differs from what its runs give: {problem}")
+        _add(report, root, path, f"differs from what its runs give: {problem}")
     elif made[0].read_bytes() != path.read_bytes():
-        seen.notes.append(f"{path.relative_to(root)} differs in last digits: its pages were not compared")
+        report.notes.append(f"{path.relative_to(root)} differs in last digits: its pages were not compared")
     else:
         again = {file.suffix: file for file in made}
         for there in (root / output["path"] for output in record["outputs"][1:]):
             if there.suffix in again:  # a page of a kind that is no longer made has its hash alone
-                _compare(seen, root, there, again[there.suffix], record)
+                _compare(report, root, there, again[there.suffix], record)
 
 
 def _again(root: Path, record: dict[str, Any], scratch: Path, pictures: bool) -> list[Path]:
-    """Return what the stage wrote, made again below `scratch`, the CSV first."""
+    """Return the files of the stage, recomputed below `scratch`, the CSV first."""
     paper, name = record["settings"]["paper"], record["settings"].get("name")
-    runs = tuple(root / entry["path"] for entry in record["inputs"] if "/runs/" in entry["path"])
+    runs = tuple(root / entry["path"] for entry in _run_tables(record))
     results = Results(root / Path(record["outputs"][0]["path"]).parents[1], {paper: runs})
     if record["stage"] == "claims":
         return claims.write(paper, claims.evaluate(paper, results), scratch)
@@ -79,8 +79,13 @@ def _again(root: Path, record: dict[str, Any], scratch: Path, pictures: bool) ->
     return figures.make(paper, name, results, scratch) if pictures else _undrawn(paper, name, results, scratch)
 
 
+def _run_tables(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the run tables among a record's inputs."""
+    return [entry for entry in record["inputs"] if "/runs/" in entry["path"]]
+
+
 def _undrawn(paper: str, name: str, results: Results, scratch: Path) -> list[Path]:
-    """Return the data of a figure and its caption, made again without drawing it."""
+    """Return the data of a figure and its caption, recomputed without drawing."""
     path = scratch / f"{paper}_{name}.csv"
     try:
         data = module(paper, "figures").FIGURES[name].data(results)
@@ -90,16 +95,16 @@ def _undrawn(paper: str, name: str, results: Results, scratch: Path) -> list[Pat
     return [path, captions.write("figures", paper, name, path)]
 
 
-def _compare(seen: Audit, root: Path, there: Path, again: Path, record: dict[str, Any]) -> None:
-    """Compare a page or a picture with the one just made from the same data."""
+def _compare(report: Audit, root: Path, there: Path, again: Path, record: dict[str, Any]) -> None:
+    """Compare a page or a picture with one made from the same data."""
     if there.read_bytes() == again.read_bytes():
         return
     other = again.suffix in _DRAWN and record["software"].get(_DRAWER) != metadata.version(_DRAWER)
     if other and again.suffix != ".png":
         note = f"pictures drawn with another version of {_DRAWER} than the one here are compared as PNG only"
-        seen.notes += [] if note in seen.notes else [note]
+        report.notes += [] if note in report.notes else [note]
     elif not (other and alike(there, again)):
-        _add(seen, root, there, "is not what its data give")
+        _add(report, root, there, "is not what its data give")
 
 
 def alike(first: Path, second: Path) -> bool:
@@ -109,7 +114,7 @@ def alike(first: Path, second: Path) -> bool:
 
 
 def difference(right: pd.DataFrame, found: pd.DataFrame) -> str:
-    """Return what tells a table from the right one, the first difference of all; nothing where they agree."""
+    """Return the first difference between a table and the right one, empty where they agree."""
     if list(right.columns) != list(found.columns):
         return f"columns {', '.join(sorted(set(right.columns) ^ set(found.columns))) or 'in another order'}"
     if len(right) != len(found):
@@ -137,8 +142,8 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _add(seen: Audit, root: Path, path: Path, problem: str) -> None:
+def _add(report: Audit, root: Path, path: Path, problem: str) -> None:
     """Add a finding; what to delete is all that the stage wrote."""
     csv = path.with_suffix(".csv")
     outputs = tuple(sorted(csv.parent.glob(f"{csv.stem}.*")))
-    seen.findings.append(Finding(str(path.relative_to(root)), problem, (record_path(csv), *outputs)))
+    report.findings.append(Finding(str(path.relative_to(root)), problem, (record_path(csv), *outputs)))

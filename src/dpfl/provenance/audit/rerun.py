@@ -1,4 +1,4 @@
-"""Some runs, drawn at random, trained again alone and compared with what their run tables say."""
+"""Train randomly drawn runs again, alone, and compare them with their run tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dpfl.provenance.record_format import read_record
 from dpfl.provenance.source_digest import source_digest
 
 MOST_SECONDS = 900
-"""A run of a sweep that took longer than so for each seed is not drawn."""
+"""Runs that took longer, for each seed of their sweep, are not drawn."""
 _GPU_SECONDS = 30
 """The same for a run that a GPU made and a CPU has to make again."""
 _NOISE_TOLERANCE = 1e-6
@@ -44,7 +44,7 @@ class Rerun:
 
     @property
     def device(self) -> str:
-        """Where it can be trained again: on the device that its record names, else on the CPU."""
+        """Device to train it on again: the one that its record names, else the CPU."""
         return self.record["machine"]["device"] if _has(self.record["machine"]["device"]) else "cpu"
 
     @property
@@ -54,28 +54,28 @@ class Rerun:
 
     @property
     def caveats(self) -> str:
-        """What a reader has to know where it is compared: other code, versions or device."""
+        """What differs from the recorded run: code, versions or device."""
         source, machine = self.record["source"], self.record["machine"]
-        told = ["by other code than made it"] if source["digest"] != source_digest(*source["modules"]) else []
+        caveats = ["by other code than made it"] if source["digest"] != source_digest(*source["modules"]) else []
         before, after = platform_of(self.record["software"], machine["device"]), platform_here(self.device)
-        told += [f"across a change of platform: {each}" for each in difference(before, after)]
-        return f" ({'; '.join(told)})" if told else ""
+        caveats += [f"across a change of platform: {each}" for each in difference(before, after)]
+        return f" ({'; '.join(caveats)})" if caveats else ""
 
     @property
     def name(self) -> str:
-        """What a reader finds it by."""
+        """Paper, sweep, cell and seed."""
         cell = ", ".join(f"{name}={value}" for name, value in self.cell.items())
         return f"{self.sweep.paper}/{self.sweep.name} ({cell}, seed {self.row['seed']})"
 
 
 def check_reruns(
-    seen: Audit, root: Path, config: Mapping[str, Any], sweeps: list[Sweep], count: int, seed: int
+    report: Audit, root: Path, config: Mapping[str, Any], sweeps: list[Sweep], count: int, seed: int
 ) -> None:
-    """Train `count` runs again, those that `seed` draws of all that can be trained here, and add what differs.
+    """Train `count` runs again, drawn by `seed` from all that can be trained here, and add the differences.
 
-    Each is trained alone, so what its stack did to it would show. Metrics agree within the tolerance of the experiment
-    (rerun_tolerance); noise within 1e-6. Where torch, Python or the device is another than the record's, the answer
-    says so. Runs whose data are not here, or that take too long, are noted.
+    Each is trained alone, so that an influence of its stack would show. Metrics agree within the tolerance of the
+    experiment (rerun_tolerance); noise within 1e-6. Where torch, Python or the device is another than the record's, the
+    answer says so. Runs whose data are not here, or that take too long, are noted.
     """
     data = root / config["data"]["folder"]
     possible: list[Rerun] = []
@@ -88,26 +88,26 @@ def check_reruns(
     drawn = random.Random(seed).sample(possible, min(count, len(possible)))
     for run in drawn:
         try:
-            noise, again = _again(run, data)
+            noise, again = _train_again(run, data)
             problems = list(_compare(run, noise, again))
         except InputError as error:
             problems = [f"cannot be trained again: {error}"]
-        seen.count("runs trained again")
+        report.count("runs trained again")
         name = run.name + run.caveats
         for problem in problems:
             place = str(run.path.relative_to(root))
-            seen.findings.append(Finding(place, f"{name}: {problem}", (run.path, record_path(run.path))))
+            report.findings.append(Finding(place, f"{name}: {problem}", (run.path, record_path(run.path))))
         if not problems:
             none = replace(run.tolerance, largest=0.0)
             exact = all(none.holds(float(run.row[each]), float(again[each])) for each in _metrics(run.row, again))
             how = "the same to the last digit" if exact else f"the same within {run.tolerance.words}"
-            seen.notes.append(f"trained again, {how}: {name}")
+            report.notes.append(f"trained again, {how}: {name}")
     for reason, number in skipped.items():
-        seen.notes.append(f"could not be trained again here: {number} runs ({reason})")
+        report.notes.append(f"could not be trained again here: {number} runs ({reason})")
 
 
 def _runs(root: Path, folder: Path, sweeps: list[Sweep]) -> Iterator[Rerun]:
-    """Yield every run that is there, in the grid's order."""
+    """Yield every existing run, in the grid's order."""
     for sweep in sweeps:
         path = run_table(folder, sweep.paper, sweep.name)
         if not (path.exists() and record_path(path).exists()):
@@ -115,15 +115,15 @@ def _runs(root: Path, folder: Path, sweeps: list[Sweep]) -> Iterator[Rerun]:
         rows, record = read_rows(path), read_record(record_path(path))
         for cell in sweep.cells:
             for row in rows:
-                if all(name not in row or same(row[name], str(value)) for name, value in _plain(cell)):
+                if all(name not in row or same(row[name], str(value)) for name, value in _scalars(cell)):
                     yield Rerun(sweep, cell, row, path, record)
 
 
 def _hindrance(run: Rerun, data: Path) -> str:
-    """Return why a run cannot be trained again here, or nothing."""
+    """Return the reason why a run cannot be trained again here, empty where there is none."""
     folders = Folders.of(data, run.sweep.dataset)
     needed = [folders.arrays, folders.features] if run.sweep.needs_features else [folders.arrays]
-    if not all((folder / "about.json").exists() for folder in needed):
+    if not all((folder / "description.json").exists() for folder in needed):
         return f"the data of {run.sweep.dataset} are not on this machine"
     made_on = run.record["machine"]["device"]
     most = MOST_SECONDS if made_on == run.device else _GPU_SECONDS
@@ -132,7 +132,7 @@ def _hindrance(run: Rerun, data: Path) -> str:
     return ""
 
 
-def _again(run: Rerun, data: Path) -> tuple[pd.Series, pd.Series]:
+def _train_again(run: Rerun, data: Path) -> tuple[pd.Series, pd.Series]:
     """Return the calibration's row and the run table's row, made again."""
     code = protocol.load(run.sweep.experiment)
     there = replace(run.sweep, resources={**run.sweep.resources, "device": run.device})
@@ -145,7 +145,7 @@ def _again(run: Rerun, data: Path) -> tuple[pd.Series, pd.Series]:
 
 
 def _compare(run: Rerun, noise: pd.Series, again: pd.Series) -> Iterator[str]:
-    """Yield where a run differs from the one trained again."""
+    """Yield the differences between a run and its repetition."""
     calibrated, stated = float(noise["noise_multiplier"]), float(run.row["noise_multiplier"])
     if not agree(calibrated, stated, _NOISE_TOLERANCE):
         yield f"noise multiplier {stated:.8g}, calibrated again it is {calibrated:.8g}"
@@ -158,7 +158,7 @@ def _compare(run: Rerun, noise: pd.Series, again: pd.Series) -> Iterator[str]:
 
 
 def _metrics(row: Row, again: pd.Series) -> list[str]:
-    """Return the numbers that a run measured both times: the columns after its status, privacy apart."""
+    """Return the metrics of both runs: the columns after the status, without those of privacy."""
     names = list(row)
     after = [name for name in names[names.index("status") + 1 :] if name in again]
     return [name for name in after if _is_number(row[name]) and not name.startswith(("privacy_", "noise_"))]
@@ -174,8 +174,8 @@ def _has(device: str) -> bool:
     return torch.cuda.is_available()
 
 
-def _plain(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield what of a cell a run table says in the same words."""
+def _scalars(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the entries of a cell that are numbers or texts."""
     return ((name, value) for name, value in cell.items() if isinstance(value, str | int | float))
 
 

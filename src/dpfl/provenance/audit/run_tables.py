@@ -1,4 +1,4 @@
-"""Run tables against the grid that asked for them, the noise that was calibrated, and other accountants."""
+"""Compare run tables with the grid, the calibrated noise, and other accountants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpfl.grid.expansion import run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.audit.second_accountant import PRIVACY, StatedPrivacy, interval
-from dpfl.provenance.cell_trace import Row, plain, read_rows, run_key, same
+from dpfl.provenance.cell_trace import Row, read_rows, run_key, same, value_of
 
 _BY_ROUND = "_by_round"
 _UNREADABLE = (KeyError, ValueError, ArithmeticError)
@@ -19,13 +19,13 @@ _CHOSEN_LATER = f"{PRIVACY}clip_norm"
 
 
 def check_runs(
-    seen: Audit, root: Path, scale: str, sweeps: list[Sweep], *, all_seeds: bool = False
+    report: Audit, root: Path, scale: str, sweeps: list[Sweep], *, all_seeds: bool = False
 ) -> dict[StatedPrivacy, Path]:
-    """Check every run table of the sweeps that is there; return their statements, each once, with a table of it.
+    """Check every existing run table of the sweeps; return their privacy statements, each once, with a table of it.
 
     With `all_seeds` a family of sweeps that has begun must have every seed. Without, seeds may be missing after the
-    last one that is there, which is how an unfinished grid looks: that is noted with the count, for whoever deletes the
-    last seeds and rewrites all that follows from them leaves the same.
+    last one, as in an unfinished grid: a note gives their count, for deleting the last seeds and remaking all pages
+    looks the same.
     """
     missing: dict[Path, Sweep] = {}
     last: dict[tuple[str, str], int] = {}
@@ -39,7 +39,7 @@ def check_runs(
         family = sweep.paper, sweep.family
         last[family] = max(last.get(family, 0), *sweep.seeds)
         runs = read_rows(path)
-        seen.count("runs", len(runs))
+        report.count("runs", len(runs))
         calibrated = root / "results" / scale / "accounting" / f"{sweep.paper}.csv"
         if calibrated not in tables:
             tables[calibrated] = _by_family(calibrated)
@@ -51,17 +51,17 @@ def check_runs(
             except _UNREADABLE as error:
                 problems.append(f"has a privacy statement that cannot be read: {error}")
         for problem in dict.fromkeys(problems):
-            seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
-    _tell_missing(seen, root, missing, last, all_seeds)
+            report.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
+    _note_missing(report, root, missing, last, all_seeds)
     return known
 
 
-def _tell_missing(
-    seen: Audit, root: Path, missing: dict[Path, Sweep], last: dict[tuple[str, str], int], all_seeds: bool
+def _note_missing(
+    report: Audit, root: Path, missing: dict[Path, Sweep], last: dict[tuple[str, str], int], all_seeds: bool
 ) -> None:
-    """Find run tables that are gone though seeds of theirs, or later ones, are there; note the rest of the grid.
+    """Find run tables that are gone though other seeds of their cells exist; note the rest of the grid.
 
-    `last`: the last seed that is there of every family that has begun.
+    `last`: the last seed of every family that has begun.
     """
     untouched, unfinished = [], {}
     for path, sweep in missing.items():
@@ -69,18 +69,18 @@ def _tell_missing(
         if family not in last:
             untouched.append(f"{sweep.paper}/{sweep.name}")
         elif all_seeds or min(sweep.seeds) < last[family]:
-            problem = "is not there, but the same cells with other seeds are"
-            seen.findings.append(Finding(str(path.relative_to(root)), problem))
+            problem = "is missing, but the same cells with other seeds are there"
+            report.findings.append(Finding(str(path.relative_to(root)), problem))
         else:
             unfinished[family] = f"{sweep.paper}/{sweep.family} after seed {last[family]}"
     if unfinished:
-        seen.notes.append(f"begun here and not finished, or its last seeds deleted: {', '.join(unfinished.values())}")
+        report.notes.append(f"begun here and not finished, or its last seeds deleted: {', '.join(unfinished.values())}")
     if untouched:
-        seen.notes.append(f"not trained here, so not checked: {len(untouched)} sweeps of the grid, as {untouched[0]}")
+        report.notes.append(f"not trained here, so not checked: {len(untouched)} sweeps of the grid, as {untouched[0]}")
 
 
 def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:
-    """Return what the run table lacks of the cells and seeds that its sweep asks for."""
+    """Return the cells and seeds of its sweep that the run table lacks."""
     if not runs or "seed" not in runs[0]:
         return ["has no runs"]
     problems = []
@@ -92,25 +92,25 @@ def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:
     present: dict[tuple[str, ...], set[tuple[object, ...]]] = {}
     for cell in sweep.cells:
         wanted = {name: str(value) for name, value in cell.items() if name in runs[0] and _is_plain(value)}
-        names = tuple(sorted(_telling(wanted)))
+        names = tuple(sorted(_distinguishing(wanted)))
         if names not in present:
-            present[names] = {tuple(plain(run[name]) for name in names) for run in runs}
-        if tuple(plain(wanted[name]) for name in names) not in present[names]:
+            present[names] = {tuple(value_of(run[name]) for name in names) for run in runs}
+        if tuple(value_of(wanted[name]) for name in names) not in present[names]:
             problems.append(f"has no run of {', '.join(f'{name}={wanted[name]}' for name in names)}")
     return problems
 
 
 def against_noise(runs: list[Row], noise: list[Row]) -> list[str]:
-    """Return where the noise or the statement of a run is not the calibration's."""
+    """Return the noise and statements of runs that differ from the calibration's."""
     problems: dict[str, None] = {}
     if not runs:
         return []
     by_keys: dict[tuple[str, ...], dict[tuple[object, ...], Row]] = {}
     for row in noise:
         keys = tuple(sorted(_keys(runs[0], row)))
-        by_keys.setdefault(keys, {}).setdefault(tuple(plain(row[name]) for name in keys), row)
+        by_keys.setdefault(keys, {}).setdefault(tuple(value_of(row[name]) for name in keys), row)
     for run in runs:
-        named = (rows.get(tuple(plain(run[name]) for name in keys)) for keys, rows in by_keys.items())
+        named = (rows.get(tuple(value_of(run[name]) for name in keys)) for keys, rows in by_keys.items())
         row = next((each for each in named if each), None)
         if row is None:
             problems["a run has no row in the noise calibration"] = None
@@ -123,7 +123,7 @@ def against_noise(runs: list[Row], noise: list[Row]) -> list[str]:
 
 
 def against_itself(runs: list[Row]) -> list[str]:
-    """Return where what a run came to is not the last of what it was by round."""
+    """Return the final metrics that differ from those of the last round."""
     names = list(runs[0]) if runs else []
     measured = names[names.index("status") :] if "status" in names else []
     problems = []
@@ -136,50 +136,50 @@ def against_itself(runs: list[Row]) -> list[str]:
 
 
 def check_epsilons(root: Path, known: Iterable[tuple[StatedPrivacy, Path]]) -> Audit:
-    """Compare every epsilon that is stated with another accountant's; say of which mechanisms there is none, and of
-    which it knows bounds only."""
-    seen, unknown, bounded = Audit(), set(), set()
+    """Compare every stated epsilon with another accountant's; note the mechanisms that have none, or only bounds."""
+    report, unknown, bounded = Audit(), set(), set()
     for stated, path in known:
         try:
             between = {which: interval(stated, which) for which in stated.epsilons}
         except _UNREADABLE as error:
             problem = f"has a privacy statement that no accountant can follow: {error}"
-            seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
+            report.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
             continue
         for which, limits in between.items():
             if limits is None:
                 continue
-            seen.count("distinct epsilons")
-            claimed = stated.epsilons[which]
-            if not limits.holds(claimed):
+            report.count("distinct epsilons")
+            epsilon = stated.epsilons[which]
+            if not limits.holds(epsilon):
                 problem = (
-                    f"states epsilon_{which} {claimed:.6g} for noise multiplier {stated.noise_multiplier:.6g}; "
-                    f"{limits.accountant} gives {limits.least:.6g} to {limits.most:.6g}"
+                    f"states epsilon_{which} {epsilon:.6g} for noise multiplier {stated.noise_multiplier:.6g}; "
+                    f"{limits.accountant} gives {limits.lower:.6g} to {limits.upper:.6g}"
                 )
-                seen.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
+                report.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
             if limits.wide and which != "refuted":
                 bounded.add(f"'{stated.title}' by {limits.accountant}")
         if between and not any(between.values()):
             unknown.add(stated.title)
-    seen.notes += [f"no second accountant here for statements of '{mechanism}'" for mechanism in sorted(unknown)]
-    seen.notes += [f"epsilon could only be bounded for statements of {each}" for each in sorted(bounded)]
-    return seen
+    report.notes += [f"no second accountant here for statements of '{mechanism}'" for mechanism in sorted(unknown)]
+    report.notes += [f"epsilon could only be bounded for statements of {each}" for each in sorted(bounded)]
+    return report
 
 
 def _keys(run: Row, row: Row) -> set[str]:
-    """Return the columns by which a run and its calibration know each other."""
+    """Return the columns that match a run with its calibration."""
     known = set(run_key(run)) & set(row) - {"noise_multiplier", "seed"}
-    return _telling({name: row[name] for name in known if not name.startswith(PRIVACY)})
+    return _distinguishing({name: row[name] for name in known if not name.startswith(PRIVACY)})
 
 
-def _telling(values: Row) -> set[str]:
-    """Return the columns that tell cells apart: those with a value, and no target epsilon where the noise is given."""
+def _distinguishing(values: Row) -> set[str]:
+    """Return the columns that distinguish cells: those with a value, without the target epsilon where noise is
+    given."""
     known = {name for name, value in values.items() if value not in ("", "nan")}
     return known - {"epsilon"} if "sigma" in known else known
 
 
 def _by_family(path: Path) -> dict[str, list[Row]]:
-    """Return the rows of a paper's noise calibration by family of sweeps; none where the file is gone."""
+    """Return the rows of a paper's noise calibration by family of sweeps; none where the file is missing."""
     families: dict[str, list[Row]] = {}
     for row in read_rows(path) if path.exists() else []:
         families.setdefault(row["family"], []).append(row)

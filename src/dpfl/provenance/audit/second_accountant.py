@@ -119,7 +119,7 @@ def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
         )
     proven = _proven(stated)
     if which == "refuted" and proven is not None:
-        return EpsilonInterval(0.0, proven.most, proven.accountant)
+        return EpsilonInterval(0.0, proven.upper, proven.accountant)
     return proven
 
 
@@ -160,7 +160,7 @@ def _gaussian(stated: StatedPrivacy, run: dict[str, Any], move: float) -> Epsilo
         # A record is in one message an epoch: what is spent is at most as many messages.
         epochs = math.ceil(stated.steps / math.ceil(round(1 / stated.sample_rate, 9)))
         once = independent_epsilon.gaussian(**{**run, "steps": epochs}, move=move)
-        return once if sampler == "ShuffledEpochs" else replace(once, least=0.0)  # drawn apart, they hide each other
+        return once if sampler == "ShuffledEpochs" else replace(once, lower=0.0)  # drawn apart, they hide each other
     if replaces and sampler in _REPLACED:
         return independent_epsilon.sampled_replacement(**run, **_sizes(stated), replaced=_REPLACED[sampler])
     return None

@@ -1,4 +1,4 @@
-"""The whole audit of a scale: what hashes cannot find."""
+"""Verify results: recompute tables, figures and epsilons, independently where possible."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ from dpfl.provenance.record_format import read_record
 from dpfl.provenance.source_digest import source_digest
 
 QUICK_SECONDS = 20.0
-"""The quick audit does not make again what took longer to make."""
+"""The quick audit does not recompute what took longer."""
 _CHUNK = 8
 
 
-def verify_results(seen: Audit, folder: Path, *, quick: bool = False, rerun: int = 0, seed: int = 0) -> None:
-    """Add to an audit of results/<scale>: run tables against grid, noise and accountants; tables, figures and verdicts
-    made again, on all processors; and `rerun` runs trained again, drawn by `seed`.
+def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: int = 0, seed: int = 0) -> None:
+    """Add to an audit of results/<scale> all checks that hashes cannot make, on all processors; train `rerun` runs
+    again, drawn by `seed`.
 
-    A `quick` audit draws no pictures and makes nothing again that took longer than `QUICK_SECONDS`; it says so.
+    A `quick` audit draws no pictures and recomputes nothing that took longer than `QUICK_SECONDS`; it says so.
     Raises InputError where the configuration is missing.
     """
     root = folder.absolute().parents[1]
     config = configuration.read(folder / "config.yaml")
     sweeps = expansion.expand(config)
-    statements = check_runs(seen, root, folder.name, sweeps, all_seeds=config["seeds"] is not None)
-    seen.notes += _by_other_code(_records(folder, "runs/*"))
+    statements = check_runs(report, root, folder.name, sweeps, all_seeds=config["seeds"] is not None)
+    report.notes += _by_other_code(_records(folder, "runs/*"))
     records = sorted(_records(folder, *recompute.STAGES), key=lambda record: -record["seconds"])
     left_out = [record for record in records if quick and record["seconds"] > QUICK_SECONDS]
     again = partial(recompute.recompute, root, pictures=not quick)
     work = [partial(again, record) for record in records if record not in left_out]
-    told = list(statements.items())
-    work += [partial(check_epsilons, root, told[first : first + _CHUNK]) for first in range(0, len(told), _CHUNK)]
+    stated = list(statements.items())
+    work += [partial(check_epsilons, root, stated[first : first + _CHUNK]) for first in range(0, len(stated), _CHUNK)]
     for part in _at_once(work):
-        seen.join(part)
+        report.join(part)
     if quick:
-        seen.notes.append("pictures were compared with their hashes only: without --quick they are drawn again")
+        report.notes.append("pictures were compared with their hashes only: without --quick they are drawn again")
     if left_out:
         names = ", ".join(Path(record["outputs"][0]["path"]).stem for record in left_out)
-        seen.notes.append(f"took more than {QUICK_SECONDS:g} s to make, so made again without --quick only: {names}")
+        report.notes.append(f"took more than {QUICK_SECONDS:g} s to make, so recomputed without --quick only: {names}")
     if rerun:
         from dpfl.provenance.audit.rerun import check_reruns
 
-        check_reruns(seen, root, config, sweeps, rerun, seed)
+        check_reruns(report, root, config, sweeps, rerun, seed)
 
 
 def _records(folder: Path, *stages: str) -> Iterator[dict[str, Any]]:
@@ -66,7 +66,7 @@ def _records(folder: Path, *stages: str) -> Iterator[dict[str, Any]]:
 
 
 def _by_other_code(records: Iterable[dict[str, Any]]) -> list[str]:
-    """Say how many of the run tables were made by other versions of the code that trains them, if any were."""
+    """Return a note on the run tables that other versions of their code trained, if there are any."""
     sources = [record["source"] for record in records]
     other = [source["commit"] for source in sources if source["digest"] != source_digest(*source["modules"])]
     commits = ", ".join(sorted({(commit or "unknown")[:7] for commit in other}))
@@ -77,7 +77,7 @@ def _by_other_code(records: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def _at_once(work: list[Callable[[], Audit]]) -> Iterator[Audit]:
-    """Yield what each piece of work found, in order, done on as many processors as there are."""
+    """Yield the result of each piece of work, in order, computed on all processors."""
     workers = min(len(work), os.cpu_count() or 1)
     if workers <= 1:
         yield from (each() for each in work)

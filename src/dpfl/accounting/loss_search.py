@@ -1,0 +1,154 @@
+"""Epsilon of many steps of one pair of laws: the tilt and the grid that fit the answer, and the interval around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import erfcx
+
+from dpfl.accounting.loss_composition import UNIT, Cells, Composition, optimistic, pessimistic
+
+Array = NDArray[np.float64]
+
+TOLERANCE = 2e-6
+"""Share of epsilon that the grid may add to the upper end; the lower end gives away about twice as much."""
+LARGEST_DELTA = 1 - 1e-9
+"""A larger delta is answered for this one."""
+_FITS, _DOUBT = 2, 1e-5  # so often and above this allowance for rounding, tilt and grid are fitted anew
+_PLACES, _MOST_CELLS = 1 << 21, 1 << 18
+
+
+class LossSearch:
+    """The search for epsilon at `delta` of `steps` independent losses of one law.
+
+    `losses` and `log_masses` (k,), ascending: the law of one loss, roughly, for tilt and grid only. `cells` cuts the
+    true one into cells of about a given step: what the guarantees rest on. `least_step`: the finest that it can.
+    """
+
+    def __init__(
+        self,
+        cells: Callable[[float], Cells],
+        losses: Array,
+        log_masses: Array,
+        *,
+        steps: int,
+        delta: float,
+        least_step: float = 0.0,
+    ) -> None:
+        self.cells, self.losses, self.log_masses = cells, losses, log_masses
+        self.steps, self.delta, self.least_step = steps, min(delta, LARGEST_DELTA), least_step
+
+    def interval(self, known: float, *, both: bool) -> tuple[float, float]:
+        """Return (lower, upper) ends of epsilon; the lower one is 0 unless `both` are asked for.
+
+        (0, `known`) where it is seen at once that epsilon is not above `known` > 0. Guarantee: that of
+        loss_composition, for the losses in `cells`.
+        """
+        log_delta = math.log(self.delta)
+        if known > 0 and self._chernoff(known) < log_delta - 1e-6:
+            return 0.0, known
+        tilt, centre, spread = self._saddle()
+        lower, upper = 0.0, math.inf
+        for _ in range(_FITS):
+            cells = self.cells(self._grid_step(tilt, centre, spread))
+            law = Composition([(pessimistic(cells), self.steps)], tilt)
+            found = _root(lambda e, law=law: law.log_delta_above(e) - log_delta, centre, spread, 1)
+            upper, doubt = min(upper, found), law.doubt(found)
+            if both:
+                law = Composition([(optimistic(cells), self.steps)], tilt)
+                lower = max(lower, _root(lambda e, law=law: law.log_delta_below(e) - log_delta, upper, spread, -1))
+            if abs(found - centre) < min(spread, centre / 2) and not _DOUBT < doubt < 0.5:
+                break
+            tilt, centre, spread = self._saddle_at(upper)
+        rounding = 8 * UNIT * self.steps * float(np.abs(self.losses).max())
+        return max(0.0, lower - rounding), upper + rounding if upper else 0.0
+
+    def _moments(self, tilt: float) -> tuple[float, float, float]:
+        """Return ln E[e^(tilt S)], and mean and deviation of S under that tilt, up to quadrature."""
+        logs = self.log_masses + tilt * self.losses
+        top = float(logs.max())
+        weights = np.exp(logs - top)
+        total = float(weights.sum())
+        mean = float(weights @ self.losses) / total
+        variance = float(weights @ (self.losses - mean) ** 2) / total
+        return self.steps * (top + math.log(total)), self.steps * mean, math.sqrt(self.steps * variance)
+
+    def _chernoff(self, epsilon: float) -> float:
+        """Return an upper bound of ln delta at `epsilon`: the least over some tilts."""
+
+        def bound(tilt: float) -> float:
+            return self._moments(tilt)[0] - tilt * epsilon
+
+        tilt = 1.0
+        while bound(2 * tilt) < bound(tilt) and tilt < 1e12:
+            tilt *= 2
+        return bound(tilt)
+
+    def _log_delta(self, tilt: float) -> float:
+        """Return ln delta where the sum is tilted to epsilon, as if the tilted sum were normal."""
+        log_mass, mean, spread = self._moments(tilt)
+        place = tilt * spread / math.sqrt(2)
+        if spread < 1e-3:
+            share = spread / math.sqrt(2) * max(2 / math.sqrt(math.pi) - 2 * place * float(erfcx(place)), 1e-12)
+        else:
+            share = float(erfcx(place) - erfcx(place + spread / math.sqrt(2)))
+        return log_mass - tilt * mean + math.log(max(share, 1e-300) / 2)
+
+    def _saddle(self) -> tuple[float, float, float]:
+        """Return the tilt under which the sum's mean is about epsilon, that mean and its deviation."""
+        log_delta = math.log(self.delta)
+        tilt = 0.0
+        if self._log_delta(0.0) > log_delta:
+            high = 1 / self._moments(0.0)[2]
+            while self._log_delta(high) > log_delta and high < 1e15:
+                high *= 2
+            tilt = float(brentq(lambda t: self._log_delta(t) - log_delta, 0.0, high, rtol=1e-3))
+        _, mean, spread = self._moments(tilt)
+        return tilt, mean, spread
+
+    def _saddle_at(self, epsilon: float) -> tuple[float, float, float]:
+        """Return the tilt >= 0 under which the sum's mean is `epsilon`, or nearest to it, epsilon and the deviation."""
+        tilt = 0.0
+        if self._moments(0.0)[1] < epsilon:
+            high = 1 / self._moments(0.0)[2]
+            while self._moments(high)[1] < epsilon and high < 1e15:
+                high *= 2
+            tilt = float(brentq(lambda t: min(self._moments(t)[1] - epsilon, 1e300), 0.0, high, rtol=1e-3))
+        return tilt, epsilon, self._moments(tilt)[2]
+
+    def _grid_step(self, tilt: float, centre: float, spread: float) -> float:
+        """Return the grid's step that adds TOLERANCE of epsilon, about `centre`, if so many places can be had."""
+        room = 12 * TOLERANCE * max(centre, 0.1 * spread) / (self.steps * (tilt + 1))
+        width = float(self.losses[-1] - self.losses[0])
+        return max(min(math.sqrt(room), spread / 8), 18 * spread / _PLACES, width / _MOST_CELLS, self.least_step)
+
+
+def _root(excess: Callable[[float], float], start: float, scale: float, side: int) -> float:
+    """Return a point >= 0 near the zero of the falling `excess`, on the side where it is <= 0 (1) or >= 0 (-1).
+
+    Within 1e-7 of the zero or so, looked for from `start` in steps of about `scale`; 0 where `excess` is <= 0 at 0.
+    """
+    values: dict[float, float] = {}
+
+    def value(x: float) -> float:
+        if x not in values:
+            values[x] = max(excess(x), -1e4)
+        return values[x]
+
+    low = high = max(0.0, start)
+    width = scale / 8
+    while value(high) > 0:
+        low, high, width = high, high + width, 4 * width
+    while low > 0 and value(low) <= 0:
+        low, high, width = max(0.0, low - width), low, 4 * width
+    if value(low) <= 0:
+        return 0.0
+    found = float(brentq(value, low, high, xtol=1e-300, rtol=1e-7))
+    room = 1e-8
+    while side * value(found) > 0:
+        found, room = found * (1 + side * room), 4 * room
+    return found

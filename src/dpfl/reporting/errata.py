@@ -1,0 +1,118 @@
+"""Tables of errata: what a paper's errata.yaml says, with the numbers that its errata.py computes for each entry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+import pandas as pd
+
+from dpfl.catalog import load, module
+from dpfl.reporting.results import Results
+from dpfl.reporting.tables import TableLayout, TableRecipe
+
+
+class Kind(StrEnum):
+    """Kind of an entry of errata.yaml; the first two alone are errata."""
+
+    WRONG = "wrong"
+    INCONSISTENT = "inconsistent"
+    LOOSE = "loose"
+    UNCLEAR = "unclear"
+    SCRIPT = "script"
+    UNSTATED = "unstated"
+
+
+HEADINGS = {
+    Kind.WRONG: "Errata: wrong as printed",
+    Kind.INCONSISTENT: "Errata: two places of the paper disagree",
+    Kind.LOOSE: "No errata: valid, but loose or not general",
+    Kind.UNCLEAR: "No errata: unclear in the text that we have (a letter may have been lost in its conversion)",
+    Kind.SCRIPT: "No errata: about the authors' scripts and protocol, not about statements of the paper",
+    Kind.UNSTATED: "No errata: not stated in the paper",
+}
+_TEXTS = ("printed_form", "corrected_form", "case", "source")
+
+
+class Numbers(NamedTuple):
+    """Value of the printed form, of the corrected (or tighter) one, and of the latter by an independent route.
+
+    `shown` holds computed values that the entry's texts name in braces.
+    """
+
+    printed: float
+    corrected: float
+    independent: float
+    shown: Mapping[str, object] = {}
+
+
+def errata(paper: str) -> pd.DataFrame:
+    """Return one row a case of each entry of the paper's errata.yaml, kinds in the order of `Kind`.
+
+    Columns: kind, number, entry, printed_form, corrected_form, case, printed, corrected, independent, source. An entry
+    is named after the function of the paper's errata.py that returns its `Numbers`, called once for each keyword set
+    in its `arguments`; these also fill the braces in its texts. Entries of kind unstated have no function: nan.
+    """
+    rows = [
+        _row(paper, name, entry, arguments)
+        for name, entry in load(paper).errata.items()
+        for arguments in entry.get("arguments", [{}])
+    ]
+    order = list(Kind)
+    return pd.DataFrame(rows).sort_values("kind", key=lambda kinds: kinds.map(order.index), kind="stable")
+
+
+def _row(paper: str, name: str, entry: Mapping[str, object], arguments: Mapping[str, object]) -> dict[str, object]:
+    """Return the row of one case."""
+    kind = Kind(entry["kind"])
+    numbers = Numbers(math.nan, math.nan, math.nan)
+    if kind is not Kind.UNSTATED:
+        numbers = getattr(module(paper, "errata"), name)(**arguments)
+    printed_form, corrected_form, case, source = (
+        entry.get(text, "").format(**arguments, **numbers.shown) for text in _TEXTS
+    )
+    return {
+        "kind": str(kind),
+        "number": entry["number"],
+        "entry": name,
+        "printed_form": printed_form,
+        "corrected_form": corrected_form,
+        "case": case,
+        "printed": float(numbers.printed),
+        "corrected": float(numbers.corrected),
+        "independent": float(numbers.independent),
+        "source": source,
+    }
+
+
+def errata_page(data: pd.DataFrame) -> TableLayout:
+    """Lay out errata for a reader, each kind under its own heading."""
+    independent = data["independent"].map(_digits) + " (" + data["source"] + ")"
+    body = pd.DataFrame(
+        {
+            "No.": data["number"].map(str),
+            "Printed": data["printed_form"],
+            "Corrected or tighter": data["corrected_form"],
+            "Case": data["case"],
+            "Printed gives": data["printed"].map(_digits),
+            "Corrected gives": data["corrected"].map(_digits),
+            "Found independently": independent.where(data["independent"].notna(), ""),
+        }
+    )
+    return TableLayout(body, headings=[HEADINGS[Kind(kind)] for kind in data["kind"]])
+
+
+def _digits(value: float) -> str:
+    """Return four digits, or nothing for a missing number."""
+    return "" if math.isnan(value) else f"{value:.4g}"
+
+
+def errata_recipe(paper: str) -> TableRecipe:
+    """Return the recipe of the paper's table `errata`."""
+
+    def data(results: Results) -> pd.DataFrame:
+        return errata(paper)
+
+    return TableRecipe(data, errata_page)

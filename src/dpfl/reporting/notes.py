@@ -1,0 +1,30 @@
+"""Notes below tables and figures: how many runs, on which data, which stand-ins."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+
+def count_range(counts: pd.Series) -> str:
+    """Return counts as text: one number where they are alike, else "least to most"; "0" where there are none."""
+    if counts.empty:
+        return "0"
+    least, most = int(counts.min()), int(counts.max())
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def data_name(dataset: str, stand_in_for: str) -> str:
+    """Return the name under which a dataset's numbers are shown, with what it stands in for ("" for nothing)."""
+    return f"{dataset} (stand-in for {stand_in_for})" if stand_in_for else dataset
+
+
+def stand_ins(data: pd.DataFrame) -> list[str]:
+    """Return the names of the stand-ins in a table with the columns dataset and stand_in_for, in alphabetical order."""
+    return sorted(set(data.loc[data["stand_in_for"] != "", "dataset"]))
+
+
+def data_note(data: pd.DataFrame) -> str:
+    """Return how many runs a point has, on which data, and what the intervals are."""
+    named = data[["dataset", "stand_in_for"]].drop_duplicates().itertuples(index=False)
+    names = ", ".join(data_name(*each) for each in named)
+    return f"{count_range(data['runs'])} runs a point on {names or 'no data'}; intervals: 90 %."

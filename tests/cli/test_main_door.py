@@ -1,0 +1,109 @@
+"""The main door: whatever is wrong with a run is said in one line, with status 2, before anything is written."""
+
+import sys
+
+import pytest
+
+from dpfl.cli import main
+from dpfl.pipeline import devices
+from dpfl.pipeline import run as pipeline_run
+
+WRONG = {
+    "unknown key": ("seedz: [0]", "seedz"),
+    "duplicate key": ("seeds: [0]\nseeds: [1]", "twice"),
+    "date": ("seeds: 2024-13-45", "mine.yaml"),
+    "digits": ("seeds: [" + "9" * 6000 + "]", "mine.yaml"),
+    "nesting": ("seeds: " + "[" * 3000, "mine.yaml"),
+    "floats": ("seeds: [0.5]", "seeds"),
+    "no seeds": ("seeds: []", "seeds"),
+    "same seed twice": ("seeds: [1, 1]", "seeds"),
+    "scale": ("scale: tiny", "scale"),
+    "paper": ("papers: [nobody2020]", "papers"),
+    "no papers": ("papers: []", "papers"),
+    "clients that nothing has": ("only: {clients: [11]}", "clients"),
+    "epsilon that nothing has": ("only: {epsilon: [2.931]}", "epsilon"),
+    "one of two matches": ("only: {clients: [10, 11]}", "11"),
+    "negative epsilon": ("only: {epsilon: [-1]}", "epsilon"),
+    "nan": ("only: {epsilon: [.nan]}", "epsilon"),
+    "folder absolute": ("data: {folder: /tmp/data}", "data.folder"),
+    "folder above": ("data: {folder: ../data}", "data.folder"),
+    "folder within results": ("data: {folder: results}", "data.folder"),
+    "folder with newline": ('data: {folder: "a\\nb"}', "data.folder"),
+    "folder with braces": ('data: {folder: "{x}"}', "data.folder"),
+    "folder with nul": ('data: {folder: "a\\0b"}', "data.folder"),
+    "mirror": ('data: {mirror: "http://["}', "mirror"),
+    "mirror missing": ("data: {mirror: /nowhere/at/all}", "mirror"),
+    "timeout": ("data: {timeout_seconds: 0}", "timeout_seconds"),
+    "device": ("training: {device: tpu}", "device"),
+    "no cuda": ("training: {device: cuda}", "no GPU"),
+    "threads": ("training: {threads: 0}", "threads"),
+    "not a mapping": ("- 1", "mine.yaml"),
+    "section not a mapping": ("data: 7", "data"),
+    "binary": ("\udcff", "mine.yaml"),
+}
+
+
+@pytest.fixture
+def project(repository, tmp_path, monkeypatch):
+    """A folder with the workflow alone; returns a runner of `dpfl` that gives status and standard error."""
+    for name in ("Snakefile", "config.yaml", "workflow"):
+        (tmp_path / name).symlink_to(repository / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DPFL_MIRROR", raising=False)
+    monkeypatch.setattr(devices, "_gpus", list)
+    monkeypatch.setattr(pipeline_run, "_wait", lambda process: process.kill() or process.wait())
+
+    def run(capsys, *arguments):
+        monkeypatch.setattr(sys, "argv", ["dpfl", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return caught.value.code, capsys.readouterr().err.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_path, capsys, name, command):
+    text, word = WRONG[name]
+    if command == "plan" and word in ("mirror", "no GPU"):
+        pytest.skip("a plan neither fetches nor trains")
+    (tmp_path / "mine.yaml").write_bytes(text.encode("utf-8", "surrogateescape"))
+    status, lines = project(capsys, command, "--config", "mine.yaml")
+    assert status == 2 and len(lines) == 1 and lines[0].startswith("dpfl: ") and word in lines[0], lines
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["Snakefile", "config.yaml", "mine.yaml", "workflow"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["run", "--profile", "nowhere"], "profile"),
+        (["run", "--", "--cores", "0"], "--cores"),
+        (["run", "--", "--cores=0"], "--cores"),
+        (["plan", "--scale", "tiny"], "scale"),
+        (["audit", "results/nowhere"], "no record"),
+        (["trace", "results/nowhere.csv"], "no record"),
+        (["crate", "results/nowhere"], "no record"),
+        (["status", "--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["train", "--paper", "nobody2020", "--sweep", "x"], "nobody2020"),
+        (["tables", "--paper", "nobody2020"], "nobody2020"),
+        (["account", "--paper", "nobody2020"], "nobody2020"),
+        (["data", "arrays", "--dataset", "nothing"], "nothing"),
+        (["data", "fetch", "--dataset", "nothing", "--file", "x"], "nothing"),
+        (["features", "--dataset", "nothing"], "nothing"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(project, capsys, arguments, word):
+    status, lines = project(capsys, *arguments)
+    assert status == 2 and len(lines) == 1 and lines[0].startswith("dpfl: ") and word in lines[0], lines
+
+
+def test_outside_the_project_that_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for command in (["run"], ["plan"], ["status"]):
+        monkeypatch.setattr(sys, "argv", ["dpfl", *command])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        lines = capsys.readouterr().err.splitlines()
+        assert caught.value.code == 2 and len(lines) == 1 and "folder of config.yaml" in lines[0]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,80 @@
+"""Removing damage takes along what was made from it, and nothing that a stranger's record names elsewhere."""
+
+import json
+import os
+
+import pytest
+from typer.testing import CliRunner
+
+from dpfl.cli import app
+from dpfl.files import record_path
+from dpfl.provenance.audit.file_hashes import audit
+from dpfl.provenance.audit.findings import Audit, Finding, printable, remove_damaged
+from dpfl.provenance.trace import readable_records
+
+
+def rebuild(folder):
+    """What `dpfl audit --files-only --rebuild` prints."""
+    return CliRunner().invoke(app, ["audit", "--files-only", "--rebuild", str(folder)]).output
+
+
+@pytest.mark.parametrize("name", ["../victim/thesis.docx", "/tmp/thesis.docx", "results/demo/../../victim/thesis.docx"])
+def test_a_record_that_names_a_foreign_file_removes_only_itself(chain, name):
+    victim = chain.parents[2] / "victim"
+    victim.mkdir(exist_ok=True)
+    for ending in ("docx", "csv", "tex"):
+        (victim / f"thesis.{ending}").write_text("mine")
+    place = record_path(chain / "table.csv")
+    record = json.loads(place.read_text())
+    record["outputs"][0]["path"] = name
+    place.write_text(json.dumps(record))
+    assert "damaged" in rebuild(chain)
+    assert sorted(path.name for path in victim.iterdir()) == ["thesis.csv", "thesis.docx", "thesis.tex"]
+    assert not place.exists()
+
+
+def test_a_link_is_a_finding_and_what_it_points_at_stays(chain):
+    victim = chain.parents[2] / "victim.csv"
+    (chain / "table.csv").rename(victim)
+    (chain / "table.csv").symlink_to(victim)
+    assert "table.csv is no regular file" in rebuild(chain)
+    assert victim.exists()
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "dead link"])
+def test_odd_files_are_findings_and_nothing_hangs(chain, kind):
+    path = chain / "runs" / "run.csv"
+    path.unlink()
+    make = {"folder": path.mkdir, "pipe": lambda: os.mkfifo(path), "dead link": lambda: path.symlink_to("nowhere")}
+    make[kind]()
+    assert [finding.problem for finding in audit(chain).findings] == ["is no regular file"]
+    record = record_path(path)
+    record.unlink()
+    os.mkfifo(record)
+    assert any("is no regular file" in finding.problem for finding in audit(chain).findings)
+
+
+def test_what_was_made_from_damage_goes_and_what_read_the_right_bytes_stays(chain):
+    root, run = chain.parents[1], chain / "runs" / "run.csv"
+    run.write_bytes(run.read_bytes() + b"x")
+    records = readable_records(chain)
+    assert remove_damaged(audit(chain), root, records) == 2
+    assert (chain / "table.csv").exists() and not run.exists()
+
+
+def test_a_table_made_from_damage_goes_with_it(chain):
+    root, run, table = chain.parents[1], chain / "runs" / "run.csv", chain / "table.csv"
+    place = record_path(table)
+    record = json.loads(place.read_text())
+    for entry in record["inputs"]:
+        entry["sha256"] = "0" * 64 if entry["path"].endswith("run.csv") else entry["sha256"]
+    place.write_text(json.dumps(record))
+    finding = Finding("results/demo/runs/run.csv", "changed", (run, record_path(run)))
+    assert remove_damaged(Audit(findings=[finding]), root, readable_records(chain)) == 4
+    assert not table.exists()
+
+
+def test_texts_of_strangers_stay_on_their_line():
+    assert printable("a\nb\x1b[31mc\u202e") == "a\\nb\\x1b[31mc\\u202e"
+    audit_ = Audit(findings=[Finding("x\ny", "is missing")])
+    assert audit_.lines()[0] == "x\\ny is missing"

@@ -1,0 +1,19 @@
+import pandas as pd
+
+from dpfl.reporting.notes import count_range, data_name, data_note, stand_ins
+
+DATA = pd.DataFrame(
+    {"dataset": ["digits", "mnist", "digits"], "stand_in_for": ["mnist", "", "mnist"], "runs": [3, 2, 3]}
+)
+
+
+def test_counts_are_one_number_or_a_range():
+    assert [count_range(pd.Series(counts)) for counts in ([4, 4], [4.0, 2.0])] == ["4", "2 to 4"]
+    assert count_range(pd.Series(dtype=float)) == "0"
+
+
+def test_stand_ins_are_named():
+    assert stand_ins(DATA) == ["digits"] and stand_ins(DATA[1:2]) == []
+    assert data_name("digits", "mnist") == "digits (stand-in for mnist)" and data_name("mnist", "") == "mnist"
+    assert data_note(DATA) == "2 to 3 runs a point on digits (stand-in for mnist), mnist; intervals: 90 %."
+    assert data_note(DATA[:0]) == "0 runs a point on no data; intervals: 90 %."

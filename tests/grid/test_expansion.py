@@ -27,10 +27,10 @@ def test_a_capped_entry_takes_only_its_own_seeds_from_the_configuration():
         return {study: {seed for sweep in sweeps if ("study" in sweep.settings) is study for seed in sweep.seeds}
                 for study in (True, False)}  # fmt: skip
 
-    # Studies have one seed, that of initial models three.
-    assert seeds(None) == {True: {0, 1, 2}, False: set(range(10))}
-    assert seeds([0, 3, 11]) == {True: {0}, False: {0, 3, 11}}
-    assert seeds([3]) == {True: set(), False: {3}}
+    # Studies have one seed, that of initial models three, that of samplers ten.
+    assert seeds(None) == {True: set(range(10)), False: set(range(10))}
+    assert seeds([0, 3, 11]) == {True: {0, 3}, False: {0, 3, 11}}
+    assert seeds([11]) == {True: set(), False: {11}}
 
 
 def test_names_say_which_setting_a_candidate_changes():
@@ -98,7 +98,7 @@ def test_studies_can_be_left_out_or_picked():
 
 def paper_of(grid):
     """A paper with this grid and two settings."""
-    return Paper("short", "t", "a", "p", "u", {"batch_size": 64, "delta": 1e-5}, grid, {}, {}, {})
+    return Paper("short", "t", "a", "p", "u", {"batch_size": 64, "delta": 1e-5}, grid, {}, {}, {}, {})
 
 
 SHORT = {

@@ -220,7 +220,7 @@ def test_the_whole_audit_names_a_file_that_it_cannot_read(project, kind, damage)
 
 def test_a_damaged_checkpoint_is_named_and_not_used(project, caplog):
     job = expansion.find(configuration.read(RESULTS / "config.yaml"), "bhaskar2025", SWEEP)
-    code = source_digest(protocol.module_name(job.algorithm))
+    code = source_digest(protocol.module_name(job.experiment))
     kept = Path("checkpoints/demo/bhaskar2025") / f"{SWEEP}-{job.digest()}-{code}.pt"
     run_table = Path(KINDS["run table"][0])
     before = run_table.read_bytes()

@@ -33,7 +33,7 @@ from dpfl.attacks.worst_pair import WorstPair
 from dpfl.data.loading import load_description, load_images, load_table
 from dpfl.data.non_iid_blocks import split
 from dpfl.data.partition import random_shares
-from dpfl.engine.batches import expected_batch_size
+from dpfl.engine.batches import BatchSampler
 from dpfl.engine.federated_rounds import Clipping
 from dpfl.errors import InputError
 from dpfl.experiments import ldp_regression
@@ -114,14 +114,18 @@ def _is_image(sweep: Sweep) -> bool:
 def _image_attacks(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     """Return what trainings on chosen gradients show of every cell, with the first client's sampler and noise."""
     settings, found = FedavgSettings.of(sweep), []
+    if settings.sampling is Sampling.FIXED:
+        raise InputError(f"sampling: {settings.sampling} has no attack on an image model; take one by epochs or coins")
     for cell, noise in zip(map(FedavgCell.of, sweep.cells), calibration.to_dict("records"), strict=True):
-        records = int(noise["privacy_records"])
+        sampler = BatchSampler(settings.sampling, settings.batch_size, int(noise["privacy_records"]))
         claim = ClaimedTraining(
-            settings.sampling, Neighbouring(noise["privacy_neighbouring"]), records, settings.batch_size,
-            sum(cell.local_epochs), settings.clip_norm, noise["noise_multiplier"],
-            expected_batch_size(records, settings.batch_size),
+            sampler,
+            Neighbouring(noise["privacy_neighbouring"]),
+            sum(cell.local_epochs),
+            settings.clip_norm,
+            noise["noise_multiplier"],
             ((noise["privacy_epsilon_proven"], noise["privacy_delta"]),),
-        )  # fmt: skip
+        )
         seen = tuple(claim.seen(claim.conforming, TRIALS, world=world, seed=seed) for world in (0, 1))
         found.append(_two_worlds(claim.law, seen, claim.pair, noise["privacy_delta"]))
     return found

@@ -69,8 +69,25 @@ def test_epsilon_inf_keeps_the_runs_without_privacy():
 
 
 def test_a_restriction_that_leaves_nothing_is_refused():
-    with pytest.raises(InputError, match=r"only: .*cifar10.*demo"):
-        expansion.expand(resolved(only={"dataset": ["cifar10"]}))
+    with pytest.raises(InputError, match=r"only: .*digits_rgb.*scatter_cnn.*demo"):
+        only = {"dataset": ["digits_rgb"], "model": ["scatter_cnn"]}
+        expansion.expand(resolved(papers=["bhaskar2025"], only=only))
+
+
+@pytest.mark.parametrize(
+    ("only", "words"),
+    [
+        ({"dataset": ["cifar10"]}, ["only.dataset", "cifar10", "demo", "digits_rgb"]),
+        ({"clients": [10, 11]}, ["only.clients", "11", "25"]),
+        ({"epsilon": [2.931]}, ["only.epsilon", "2.931", "2.93", "inf"]),
+        ({"study": ["none", "nonsense"]}, ["only.study", "nonsense", "sampling"]),
+        ({"model": ["cnn"]}, ["only.model", "cnn", "cnn_relu"]),
+    ],
+)
+def test_a_value_that_no_run_has_is_refused_with_those_that_there_are(only, words):
+    with pytest.raises(InputError) as caught:
+        expansion.expand(resolved(only=only))
+    assert all(word in str(caught.value) for word in words), caught.value
 
 
 def test_an_unknown_sweep_is_named():

@@ -16,10 +16,12 @@ from dpfl.grid.sweep import Sweep
 def expand(config: Mapping[str, Any]) -> list[Sweep]:
     """Return the sweeps of a resolved configuration (configuration.resolve), in the order of the papers' grids.
 
-    Raises InputError where `only` leaves nothing of a grid that is not empty, naming the restriction.
+    Raises InputError where `only` has a value that no run of the scale has, or leaves nothing of a grid that is not
+    empty, naming the restriction.
     """
     papers = [load(key) for key in config["papers"]]
     entries = [(paper, entry) for paper in papers for entry in _entries(paper.grid, config["scale"])]
+    _require_known(entries, config)
     sweeps = [sweep for paper, entry in entries for sweep in _entry_sweeps(paper, entry, config)]
     if len({(sweep.paper, sweep.name) for sweep in sweeps}) < len(sweeps):
         raise InputError("two entries of a paper's grid give one sweep: let them differ in a sweep axis or in `part`")
@@ -42,6 +44,21 @@ def find(config: Mapping[str, Any], paper: str, name: str) -> Sweep:
 def run_table(results: Path, paper: str, sweep: str) -> Path:
     """Return where results/<scale> has the runs of a sweep: a compressed CSV, for most of its columns repeat."""
     return results / "runs" / paper / f"{sweep}.csv.gz"
+
+
+def _require_known(entries: list[tuple[Paper, dict[str, Any]]], config: Mapping[str, Any]) -> None:
+    """Raise InputError for a value of `only` that no run of the scale has, naming those that there are."""
+    if not any(config["only"].values()):
+        return
+    free = {**config, "only": {}, "seeds": None}
+    sweeps = [sweep for paper, entry in entries for sweep in _entry_sweeps(paper, entry, free)]
+    for axis, values in config["only"].items():
+        known = {row[axis] for sweep in sweeps for row in (sweep.settings, *sweep.cells) if axis in row}
+        known |= {"none"} if axis == "study" else set()
+        if unknown := [value for value in values if value not in known]:
+            names = ", ".join(map(str, sorted(known, key=lambda value: (str(type(value)), value)))) or "none"
+            scale = config["scale"]
+            raise InputError(f"only.{axis} has {unknown[0]!r}, which no run of scale {scale} has; there are {names}")
 
 
 def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, Any]) -> list[Sweep]:

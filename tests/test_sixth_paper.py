@@ -70,6 +70,7 @@ def test_the_stages_of_a_sixth_paper_run(project):
     assert verdicts["outcome"]["optimal"] == "not yet evaluated"
 
 
+@pytest.mark.workflow
 def test_the_workflow_finds_the_sixth_paper(project):
     planned = in_copy(project, "-m", "dpfl", "run", "--dry-run", "--config", "mine.yaml")
     assert f"results/demo/claims/{KEY}.csv" in planned.stdout + planned.stderr

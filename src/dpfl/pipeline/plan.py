@@ -44,7 +44,8 @@ def machines_of(profile: str, threads: int, device: str, at_once: int | None = N
     """Return the machines of a profile; raises InputError for an unknown profile.
 
     On this machine as many jobs go together as it has cores for (one where they need its GPU); on a cluster as many as
-    `jobs` of its site.yaml, else of its config.yaml, lets into the queue, as if it had room for them all. `at_once` says it instead.
+    `jobs` of its site.yaml, else of its config.yaml, lets into the queue, as if it had room
+    for them all. `at_once` says it instead.
     """
     folder = PROFILES / profile
     if not (folder / "config.yaml").is_file():

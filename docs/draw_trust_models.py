@@ -45,7 +45,7 @@ STATES = {
     INSIDE: ("#F0E442", "//", "some noise: trusted party only"),
     OPEN: ("#CFE8F7", "", "private: anyone may see it"),
 }
-"""Colour, hatch and meaning; the three differ in lightness too."""
+"""Colour, hatch and meaning; in grey the two light ones differ by their hatch."""
 
 
 def noise() -> tuple[float, ...]:

@@ -25,6 +25,7 @@ from dpfl import __version__
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, record_path, replacing
+from dpfl.provenance.environment import DECIDING
 from dpfl.provenance.record_format import METADATA
 from dpfl.provenance.trace import lineage
 
@@ -157,9 +158,13 @@ class _Crate:
         identifier = sha256(outputs[0]["path"].encode()).hexdigest()[:16]
         ended = datetime.fromisoformat(record["started"]).timestamp() + record["seconds"]
         self.times += [record["started"], datetime.fromtimestamp(ended, UTC).isoformat(timespec="seconds")]
-        self.versions |= record["software"]
+        versions = {
+            name: record["software"][name] for name in ("python", "dpfl", *DECIDING) if name in record["software"]
+        }
+        self.versions |= versions
+        others = {name: value for name, value in record["software"].items() if name not in versions}
         properties = {"seeds": record["seeds"], "source digest": record["source"]["digest"]}
-        properties |= {"commit": record["source"]["commit"], **record["machine"], **record["settings"]}
+        properties |= {"commit": record["source"]["commit"], **record["host"], **others, **record["settings"]}
         action = self._entity(
             f"#run-{identifier}",
             "CreateAction",

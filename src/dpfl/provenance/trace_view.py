@@ -107,7 +107,7 @@ def as_json(node: Node, root: Path) -> dict[str, Any]:
         facts["licence"] = licence
     if node.record is not None:
         facts |= {name: node.record[name] for name in ("stage", "started", "seconds", "settings", "seeds")}
-        facts |= {name: node.record[name] for name in ("source", "software", "machine")}
+        facts |= {name: node.record[name] for name in ("source", "software", "host")}
     if node.runs:
         facts["runs"] = [{**run, "statement": statement(run)} for run in node.runs]
     if node.repeated:
@@ -171,9 +171,9 @@ def _title(node: Node, root: Path) -> str:
         return f"{name}  (sha256 {node.sha256[:12]}; no record here{''.join(f'; {each}' for each in stated)})"
     if node.repeated:
         return f"{name}  (see above)"
-    source, machine = node.record["source"], node.record["machine"]
+    source, host = node.record["source"], node.record["host"]
     commit = (source.get("commit") or "no commit")[:10] + (" with changes" if source.get("dirty") else "")
-    facts = [node.record["stage"], f"{node.record['seconds']:.1f} s", f"{machine['device']} x {machine['threads']}"]
+    facts = [node.record["stage"], f"{node.record['seconds']:.1f} s", f"{host['device']} x {host['threads']}"]
     return f"{name}  ({escape('; '.join([*facts, commit, *stated]))})"
 
 

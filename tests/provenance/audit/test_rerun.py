@@ -76,7 +76,7 @@ def rewrite_records(project, change):
 
 def test_a_run_of_a_gpu_is_trained_on_the_cpu_where_there_is_none_and_that_is_said(again, project, monkeypatch):
     monkeypatch.setattr(rerun, "_has", lambda device: device == "cpu")
-    rewrite_records(project, lambda record: record["machine"].update(device="cuda"))
+    rewrite_records(project, lambda record: record["host"].update(device="cuda"))
     (note,) = again().notes
     assert "trained again, the same" in note
     assert "(across a change of platform: device cuda to cpu)" in note

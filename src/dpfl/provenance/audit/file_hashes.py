@@ -13,7 +13,7 @@ from typing import Any
 from dpfl.errors import InputError
 from dpfl.files import checked_content, file_sha256, is_regular
 from dpfl.provenance.audit.findings import Audit, Finding
-from dpfl.provenance.record_format import METADATA, read_record
+from dpfl.provenance.record_format import METADATA, EarlierFormatError, read_record
 from dpfl.provenance.trace import lineage
 
 # What reading a damaged archive or its description raises, by the kind of damage.
@@ -29,13 +29,15 @@ def audit(folder: Path) -> Audit:
     in another state; a result that a stage read and that is gone; a record that cannot be read; a damaged checkpoint of
     the scale; a crate that does not match its description. Data that are not on this machine at all are no finding:
     they are listed. Records are input from strangers: nothing outside the project is opened. Raises InputError where
-    there is no record below `folder`.
+    there is no record below `folder`, or an earlier version wrote one.
     """
     _require_scale(folder)
     root = folder.absolute().parents[1]
     report = Audit()
     read: dict[Path, dict[str, Any]] = {}
     for place, record in lineage(folder):
+        if isinstance(record, EarlierFormatError):
+            raise record
         if isinstance(record, InputError):
             report.findings.append(Finding(os.path.relpath(place, root), str(record), (place,)))
         else:

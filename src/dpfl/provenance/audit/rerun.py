@@ -45,7 +45,7 @@ class Rerun:
     @property
     def device(self) -> str:
         """Device to train it on again: the one that its record names, else the CPU."""
-        return self.record["machine"]["device"] if _has(self.record["machine"]["device"]) else "cpu"
+        return self.record["host"]["device"] if _has(self.record["host"]["device"]) else "cpu"
 
     @property
     def tolerance(self) -> Tolerance:
@@ -55,9 +55,9 @@ class Rerun:
     @property
     def caveats(self) -> str:
         """What differs from the recorded run: code, versions or device."""
-        source, machine = self.record["source"], self.record["machine"]
+        source, device = self.record["source"], self.record["host"]["device"]
         caveats = ["by other code than made it"] if source["digest"] != source_digest(*source["modules"]) else []
-        before, after = platform_of(self.record["software"], machine["device"]), platform_here(self.device)
+        before, after = platform_of(self.record["software"], device), platform_here(self.device)
         caveats += [f"across a change of platform: {each}" for each in difference(before, after)]
         return f" ({'; '.join(caveats)})" if caveats else ""
 
@@ -125,7 +125,7 @@ def _hindrance(run: Rerun, data: Path) -> str:
     needed = [folders.arrays, folders.features] if run.sweep.needs_features else [folders.arrays]
     if not all((folder / "description.json").exists() for folder in needed):
         return f"the data of {run.sweep.dataset} are not on this machine"
-    made_on = run.record["machine"]["device"]
+    made_on = run.record["host"]["device"]
     most = MOST_SECONDS if made_on == run.device else _GPU_SECONDS
     if run.record["seconds"] / len(run.sweep.seeds) > most:
         return f"a seed took more than {most} s{'' if made_on == run.device else f' on {made_on}'}"

@@ -37,8 +37,8 @@ def read_record(path: Path) -> dict[str, Any]:
     """Return the record at `path`.
 
     Raises InputError where it is missing, no regular file, no record of this format, or incomplete; and where it names
-    a file outside the project: an absolute path, or one with `..`. Raises EarlierFormatError, which is one, for a record
-    that dpfl 0.1 wrote.
+    a file outside the project: an absolute path, or one with `..`. Raises EarlierFormatError for a record that dpfl 0.1
+    wrote.
     """
     if path.exists() and not is_regular(path):
         raise InputError(f"{path} is no regular file: delete it and run make again")

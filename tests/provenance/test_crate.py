@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dpfl.errors import InputError
 from dpfl.files import record_path
-from dpfl.provenance import input_checks
+from dpfl.provenance import input_checks, manifest
 from dpfl.provenance.audit.file_hashes import audit
 from dpfl.provenance.crate import write
 from dpfl.provenance.record import StageRecorder
@@ -68,6 +68,7 @@ def test_results_made_anew_since_are_a_note_and_no_finding(crate):
     table = Path("results/demo/table.csv")
     table.write_text("another\n")
     StageRecorder("table.csv", ("dpfl.grid.expansion",)).write(record_path(table), [table])
+    manifest.write(Path("results/demo"))
     seen = audit(Path("results/demo"))
     assert seen.findings == []
     assert seen.notes == [

@@ -12,7 +12,7 @@ import typer
 from dpfl.cli.app import app
 
 _LINE_WIDTH = 2000
-_UNUSABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError, ArithmeticError)
+_UNUSABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError, ArithmeticError, OSError)
 """What recomputing raises on files that hashes have found to be damaged."""
 Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
 Reruns = Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")]
@@ -61,6 +61,7 @@ def audit(
     quick: Annotated[bool, typer.Option("--quick", help="draw no picture again, and leave out what took long")] = False,
     rerun: Reruns = 0,
     seed: RerunSeed = 0,
+    seal: Annotated[bool, typer.Option("--seal", help="write manifest.json where nothing is found")] = False,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="delete damaged files and what they gave")] = False,
 ) -> None:
     """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with the findings."""
@@ -68,7 +69,7 @@ def audit(
     from dpfl.provenance.audit.findings import remove_damaged
     from dpfl.provenance.trace import readable_records
 
-    report = check(folder)
+    report = check(folder, sealed=not seal)
     if not files_only:
         from dpfl.provenance.audit.verify_results import verify_results
 
@@ -80,6 +81,10 @@ def audit(
             report.notes.append(f"not all could be recomputed from damaged files: {' '.join(str(error).split())}")
     for line in report.lines():
         print(line)
+    if seal and not report.findings:
+        from dpfl.provenance import manifest
+
+        print(f"{manifest.write(folder)} lists {len(manifest.read(folder))} records")
     if rebuild:
         removed = remove_damaged(report, folder.absolute().parents[1], readable_records(folder))
         print(f"{removed} files deleted; run make to have them made again")

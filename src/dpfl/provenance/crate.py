@@ -25,6 +25,7 @@ from dpfl import __version__
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, record_path, replacing
+from dpfl.provenance import manifest
 from dpfl.provenance.environment import DECIDING
 from dpfl.provenance.record_format import METADATA
 from dpfl.provenance.trace import lineage
@@ -70,6 +71,7 @@ def write(folder: Path) -> tuple[Path, bool]:
     is. Raises InputError where there is no record below `folder`, or one is damaged.
     """
     path = folder.with_name(f"{folder.name}.crate.zip")
+    manifest.write(folder)
     described = _described(folder)
     text = json.dumps(described.crate.metadata.generate(), indent=1, sort_keys=True) + "\n"
     if _is_up_to_date(path, text):

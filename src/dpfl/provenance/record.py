@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,10 @@ def published_digest(paper: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@cache
 def _commit() -> dict[str, Any]:
-    """Return the commit of the source tree and whether it had changes, or nulls outside a git checkout."""
+    """Return the commit of the source tree and whether it had changes, or nulls outside a git checkout;
+    asked for once, as the code of a process is loaded once."""
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str | None:

@@ -17,7 +17,7 @@ _EARLIER = "dpfl-record/1"
 METADATA = "ro-crate-metadata.json"
 """Where a crate describes itself."""
 
-_LONGEST_NAME = 255
+_LONGEST_NAME, _LONGEST_PATH = 255, 2000
 _PARTS = {"stage": str, "started": str, "settings": dict, "seeds": list, "inputs": list, "outputs": list}
 _PARTS |= {"source": dict, "software": dict, "host": dict, "seconds": int | float}
 _FILE = {"path": str, "bytes": int, "sha256": str}
@@ -97,4 +97,4 @@ def _names_a_file(path: str) -> bool:
         return False
     parts = raw.split(b"/")
     below = bool(raw) and not raw.startswith(b"/") and not {b"", b".", b".."} & set(parts)
-    return below and b"\0" not in raw and max(map(len, parts)) <= _LONGEST_NAME
+    return below and len(raw) <= _LONGEST_PATH and b"\0" not in raw and max(map(len, parts)) <= _LONGEST_NAME

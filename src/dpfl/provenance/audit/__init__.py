@@ -2,6 +2,7 @@
 
     check                                                            module
     files, inputs, checkpoints and crate have their recorded hashes  file_hashes
+    nothing is missing, nothing was added                            completeness
     run tables agree with the grid, their noise and themselves       run_tables
     tables, figures and verdicts follow from the run tables          recompute
     epsilons agree with another accountant                           second_accountant, independent_epsilon
@@ -10,5 +11,5 @@
       of a last model whose predecessors are secret                    hidden_state
     some runs come out the same when trained again                   rerun, rerun_tolerance
 
-`verify_results` runs all but the first; `findings` collects what they report and removes what is damaged.
+`verify_results` runs all but the first two; `findings` collects what they report and removes what is damaged.
 """

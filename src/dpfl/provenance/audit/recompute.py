@@ -38,7 +38,7 @@ def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audi
     if paper not in keys():
         _add(report, root, path, f"has a record that names no paper but {paper!r}")
         return report
-    if not all(is_regular(root / each["path"]) for each in (*record["outputs"], *_run_tables(record))):
+    if not all(is_regular(root / each["path"]) for each in (*record["outputs"], *record["inputs"])):
         return report  # file_hashes reports that
     if record["source"].get("published", published_digest(paper)) != published_digest(paper):
         _add(report, root, path, f"was made from another paper.yaml of {paper} than the one there now")

@@ -15,7 +15,7 @@ from dpfl.data.loading import load_description
 from dpfl.engine.memory_budget import with_memory
 from dpfl.errors import InputError
 from dpfl.experiments import protocol
-from dpfl.files import record_path
+from dpfl.files import is_regular, record_path
 from dpfl.grid.expansion import run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.provenance.audit.findings import Audit, Finding
@@ -110,7 +110,7 @@ def _runs(root: Path, folder: Path, sweeps: list[Sweep]) -> Iterator[Rerun]:
     """Yield every existing run, in the grid's order."""
     for sweep in sweeps:
         path = run_table(folder, sweep.paper, sweep.name)
-        if not (path.exists() and record_path(path).exists()):
+        if not (is_regular(path) and is_regular(record_path(path))):
             continue
         rows, record = read_rows(path), read_record(record_path(path))
         for cell in sweep.cells:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpfl.cli.app import app
+
+if TYPE_CHECKING:
+    from dpfl.provenance.audit.rerun import Choice
 
 _LINE_WIDTH = 2000
 _UNUSABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError, ArithmeticError, OSError)
 """What recomputing raises on files that hashes have found to be damaged."""
 Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
 Reruns = Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")]
-RerunSeed = Annotated[int, typer.Option("--seed", help="which runs --rerun draws")]
+RerunSeed = Annotated[int | None, typer.Option("--seed", min=0, help="draw what an earlier --rerun drew")]
+RerunCell = Annotated[str, typer.Option("--rerun-cell", metavar="PAPER/SWEEP", help="train the runs of a sweep again")]
+RerunWhere = Annotated[str, typer.Option("--where", help="column=value,...: which runs of --rerun-cell")]
 
 
 @app.command(
@@ -60,7 +65,9 @@ def audit(
     files_only: Annotated[bool, typer.Option("--files-only", help="compare hashes, recompute nothing")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="draw no picture again, and leave out what took long")] = False,
     rerun: Reruns = 0,
-    seed: RerunSeed = 0,
+    seed: RerunSeed = None,
+    rerun_cell: RerunCell = "",
+    where: RerunWhere = "",
     seal: Annotated[bool, typer.Option("--seal", help="write manifest.json where nothing is found")] = False,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="delete damaged files and what they gave")] = False,
 ) -> None:
@@ -74,7 +81,7 @@ def audit(
         from dpfl.provenance.audit.verify_results import verify_results
 
         try:
-            verify_results(report, folder, quick=quick, rerun=rerun, seed=seed)
+            verify_results(report, folder, quick=quick, rerun=_choice(rerun, seed, rerun_cell, where))
         except _UNUSABLE as error:
             if not report.findings:
                 raise
@@ -90,6 +97,16 @@ def audit(
         print(f"{removed} files deleted; run make to have them made again")
     if report.findings:
         raise typer.Exit(1)
+
+
+def _choice(count: int, seed: int | None, cell: str, where: str) -> Choice | None:
+    """Return which runs are to be trained again, None where none are."""
+    if not (count or cell):
+        return None
+    from dpfl.provenance.audit.rerun import Choice
+    from dpfl.provenance.cell_trace import conditions
+
+    return Choice(count, seed, cell, conditions(where) if where else {})
 
 
 @app.command(epilog="Example: dpfl crate results/demo")

@@ -25,6 +25,7 @@ _SOURCE = {"modules": list, "digest": str, "commit": str | None}
 _SOFTWARE = {"python": str, "torch": str, "lock": str | None, "not_as_locked": dict, "container": str | None}
 _HOST = {"device": str, "threads": int, "cpu": str, "blas": list}
 _COMMIT = re.compile("[0-9a-f]{40}")
+_MODULE = re.compile(r"dpfl(\.\w+)*")
 _LONGEST_SECONDS = 1e9
 """Of a stage: thirty years."""
 
@@ -76,6 +77,7 @@ def _is_complete(record: dict[str, Any]) -> bool:
     return (
         _has(record, _PARTS)
         and _has(record["source"], _SOURCE)
+        and all(isinstance(each, str) and _MODULE.fullmatch(each) for each in record["source"]["modules"])
         and _has(record["software"], _SOFTWARE)
         and _has(record["host"], _HOST)
         and 0 <= record["seconds"] <= _LONGEST_SECONDS

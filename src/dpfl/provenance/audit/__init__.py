@@ -3,6 +3,7 @@
     check                                                            module
     files, inputs, checkpoints and crate have their recorded hashes  file_hashes
     nothing is missing, nothing was added                            completeness
+    records agree with grid, papers, siblings, times, git            record_facts, commits
     run tables agree with the grid, their noise and themselves       run_tables
     tables, figures and verdicts follow from the run tables          recompute
     epsilons agree with another accountant                           second_accountant, independent_epsilon

@@ -34,11 +34,21 @@ def check_completeness(
     to be written. A run that has not ended has no manifest, and may lack pages: both are notes then.
     """
     own = {place: record for place, record in records.items() if place.is_relative_to(folder.absolute())}
+    for place in (place for place, record in own.items() if not _is_at_home(place, record, folder)):
+        report.findings.append(
+            Finding(os.path.relpath(place, folder.absolute().parents[1]), "is the record of other files")
+        )
     _check_strays(report, folder.absolute(), own)
     ended = is_regular(folder / _ENDED) or os.path.lexists(folder / manifest.MANIFEST)
     if sealed:
         _check_manifest(report, folder.absolute(), ended)
     _check_pages(report, folder.absolute(), own, ended)
+
+
+def _is_at_home(place: Path, record: Mapping[str, Any], folder: Path) -> bool:
+    """Return whether a record names files of its own folder."""
+    own = place.parent.relative_to(folder.absolute().parents[1])
+    return all(Path(each["path"]).parent == own for each in record["outputs"])
 
 
 def _check_strays(report: Audit, folder: Path, own: Mapping[Path, dict[str, Any]]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpfl.cli.app import app
+from dpfl.errors import InputError
 
 if TYPE_CHECKING:
     from dpfl.provenance.audit.rerun import Choice
@@ -21,6 +22,8 @@ Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
 Reruns = Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")]
 RerunSeed = Annotated[int | None, typer.Option("--seed", min=0, help="draw what an earlier --rerun drew")]
 RerunCell = Annotated[str, typer.Option("--rerun-cell", metavar="PAPER/SWEEP", help="train the runs of a sweep again")]
+Signature = Annotated[Path | None, typer.Option("--signature", help="a release's statement, next to its .sig")]
+Signers = Annotated[Path | None, typer.Option("--signers", help="the keys you trust (ssh-keygen, ALLOWED SIGNERS)")]
 RerunWhere = Annotated[str, typer.Option("--where", help="column=value,...: which runs of --rerun-cell")]
 
 
@@ -69,6 +72,8 @@ def audit(
     rerun_cell: RerunCell = "",
     where: RerunWhere = "",
     seal: Annotated[bool, typer.Option("--seal", help="write manifest.json where nothing is found")] = False,
+    signature: Signature = None,
+    signers: Signers = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="delete damaged files and what they gave")] = False,
 ) -> None:
     """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with the findings."""
@@ -77,6 +82,12 @@ def audit(
     from dpfl.provenance.trace import readable_records
 
     report = check(folder, sealed=not seal)
+    if signature:
+        from dpfl.provenance.release import check_signature
+
+        if signers is None:
+            raise InputError("--signature needs --signers: the keys that you trust")
+        check_signature(report, folder, signature, signers)
     if not files_only:
         from dpfl.provenance.audit.verify_results import verify_results
 
@@ -116,3 +127,12 @@ def crate(folder: Scale) -> None:
 
     path, made = write(folder)
     print(f"{path} {'written' if made else 'is up to date'}")
+
+
+@app.command(epilog="Example: dpfl release results/paper --key ~/.ssh/id_ed25519")
+def release(folder: Scale, key: Annotated[Path, typer.Option("--key", help="the SSH key to sign with")]) -> None:
+    """Write results/<scale>.release.json with the manifest's hash, signed; dpfl audit --signature checks it."""
+    from dpfl.provenance.release import sign, signature_of
+
+    path = sign(folder, key)
+    print(f"{path} and {signature_of(path)} written")

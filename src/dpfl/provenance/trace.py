@@ -41,10 +41,11 @@ class Node:
             yield from node.walk()
 
 
-def lineage(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
+def lineage(folder: Path, *, shipped: bool = False) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
     """Yield every record below `folder` (results/<scale> of some project) and those of the stages before, each once.
 
     Where a stage before has no record here, the copy below <folder>/sources is read; its path is that of the original.
+    With `shipped` the copy comes first: the answer is the same with or without data.
     An InputError takes the place of a record that cannot be read. Raises InputError where there is no record.
     """
     root, copies = folder.absolute().parents[1], folder.absolute() / SOURCES
@@ -57,7 +58,7 @@ def lineage(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
         if place not in seen:
             seen.add(place)
             try:
-                record = read_record(_original_or_copy(place, root, copies))
+                record = read_record(_original_or_copy(place, root, copies, shipped))
             except InputError as error:
                 yield place, error
                 continue
@@ -72,10 +73,10 @@ def _records_in(source: Path, root: Path, copies: Path) -> list[Path]:
     return [root / source / name for name in sorted(names)]
 
 
-def _original_or_copy(place: Path, root: Path, copies: Path) -> Path:
-    """Return the path to read a record from: its own, else that of its copy."""
+def _original_or_copy(place: Path, root: Path, copies: Path, shipped: bool) -> Path:
+    """Return the path to read a record from: its own, else that of its copy; with `shipped` the other way round."""
     copy = copies / place.relative_to(root)
-    return copy if not os.path.lexists(place) and os.path.lexists(copy) else place
+    return copy if os.path.lexists(copy) and (shipped or not os.path.lexists(place)) else place
 
 
 def readable_records(folder: Path) -> dict[Path, dict[str, Any]]:

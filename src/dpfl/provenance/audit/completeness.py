@@ -39,7 +39,7 @@ def check_completeness(
             Finding(os.path.relpath(place, folder.absolute().parents[1]), "is the record of other files")
         )
     _check_strays(report, folder.absolute(), own)
-    ended = is_regular(folder / _ENDED) or os.path.lexists(folder / manifest.MANIFEST)
+    ended = is_regular(folder / _ENDED)
     if sealed:
         _check_manifest(report, folder.absolute(), ended)
     _check_pages(report, folder.absolute(), own, ended)

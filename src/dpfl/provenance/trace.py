@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 from dpfl.errors import InputError
 from dpfl.provenance.record_format import read_record
 
+CLOCKS = timedelta(seconds=60)
+"""By how much the clocks of two machines of a run may differ."""
 SOURCES = "sources"
 """Folder below results/<scale> with copies of the records of the data (dpfl.provenance.manifest)."""
 

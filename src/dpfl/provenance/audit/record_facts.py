@@ -14,10 +14,9 @@ from dpfl.experiments.protocol import module_name
 from dpfl.grid.expansion import run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit.findings import Audit, Finding
+from dpfl.provenance.trace import CLOCKS
 
 Record = dict[str, Any]
-_CLOCKS = timedelta(seconds=60)
-"""By how much the clocks of two machines of a run may differ."""
 _AHEAD = timedelta(days=1)
 _PAGES = ("tables", "figures", "claims")
 
@@ -199,7 +198,7 @@ def _states(maker: Record, entry: Mapping[str, Any]) -> bool:
 
 def _is_before(record: Record, maker: Record) -> bool:
     """Return whether a stage began before another had ended."""
-    return _started(record) + _CLOCKS < _started(maker) + timedelta(seconds=maker["seconds"])
+    return _started(record) + CLOCKS < _started(maker) + timedelta(seconds=maker["seconds"])
 
 
 def _started(record: Record) -> datetime:

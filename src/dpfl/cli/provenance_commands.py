@@ -83,7 +83,7 @@ def audit(
 
     report = check(folder, sealed=not seal)
     if signature:
-        from dpfl.provenance.release import check_signature
+        from dpfl.provenance.audit.release import check_signature
 
         if signers is None:
             raise InputError("--signature needs --signers: the keys that you trust")
@@ -132,7 +132,7 @@ def crate(folder: Scale) -> None:
 @app.command(epilog="Example: dpfl release results/paper --key ~/.ssh/id_ed25519")
 def release(folder: Scale, key: Annotated[Path, typer.Option("--key", help="the SSH key to sign with")]) -> None:
     """Write results/<scale>.release.json with the manifest's hash, signed; dpfl audit --signature checks it."""
-    from dpfl.provenance.release import sign, signature_of
+    from dpfl.provenance.audit.release import sign, signature_of
 
     path = sign(folder, key)
     print(f"{path} and {signature_of(path)} written")

@@ -1,7 +1,7 @@
 """The forgeries of docs/threat_model.md, each by someone who rewrites every record and the manifest: what finds it.
 
 Levels, each with the checks of those before: files (dpfl audit --files-only), quick, full, rerun. A signature of the
-manifest finds each of them, for the manifest has another hash (tests/provenance/test_release.py).
+manifest finds each of them, for the manifest has another hash (tests/provenance/audit/test_release.py).
 """
 
 import json

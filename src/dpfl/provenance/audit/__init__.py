@@ -11,6 +11,8 @@
       by inverting the moment generating function of the loss          mgf_inversion, step_profiles
       of a last model whose predecessors are secret                    hidden_state
     some runs come out the same when trained again                   rerun, rerun_tolerance
+    the manifest is the one that a trusted key signed                release
 
-`verify_results` runs all but the first two; `findings` collects what they report and removes what is damaged.
+`verify_results` runs all but the first two and the last; `findings` collects what they report and removes what is
+damaged.
 """

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from dpfl.cli import app
 from dpfl.errors import InputError
 from dpfl.files import record_path
-from dpfl.provenance import manifest, release
+from dpfl.provenance import manifest
+from dpfl.provenance.audit import release
 from dpfl.provenance.audit.findings import Audit
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")

@@ -14,5 +14,5 @@
     the manifest is the one that a trusted key signed                release
 
 `verify_results` runs all but the first two and the last; `findings` collects what they report and removes what is
-damaged.
+damaged; `mending` removes damaged pages before a run.
 """

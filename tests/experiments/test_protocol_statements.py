@@ -11,10 +11,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dpfl.accounting.mechanism import Gaussian
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import FixedBatches, Poisson
+from dpfl.accounting.statements.mechanism import Gaussian
+from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.catalog import dataset_entries
 from dpfl.engine.memory_budget import on_cpu
 from dpfl.experiments import protocol

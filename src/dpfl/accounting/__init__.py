@@ -24,7 +24,7 @@ Modules
     shuffling       records shuffled by a trusted shuffler: clones, privacy blanket
     isrl_dp         lowy2021: record-level privacy of silos
     conversions     between notions of privacy
-    privacy_statement   all that an epsilon rests on
+    statements      mechanisms, and privacy statements: all that an epsilon rests on
 
 >>> from dpfl.accounting import Poisson, guarantee
 >>> round(guarantee(Poisson(1 / 94), noise_multiplier=1.0072, steps=1880, delta=1e-5).upper, 3)

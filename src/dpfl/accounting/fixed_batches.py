@@ -34,8 +34,9 @@ from dpfl.accounting.subsampled_profiles import amplified_epsilon, poisson_add_d
 
 Array = NDArray[np.float64]
 
-_CELLS = 200_000
+_CELLS = 100_000
 _THETA_ERROR = 1e-10
+_RARE = 1e-12
 
 
 def uses(batch_size: int, records: int, replacement: bool, tail: float) -> tuple[Array, float]:
@@ -51,12 +52,17 @@ def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int
     """Return a law, the same in both orders, that dominates one step under replace_one, zero_out and add_or_remove.
 
     weights, shape (k + 1,), chances of 0 to k uses; `beyond` that of more. `steps` and `delta` only set the grid.
+    Uses of a share of at most _RARE count as the most uses, which spend more.
     """
-    mus, rate = 2 * np.arange(1, weights.size) / noise_multiplier, float(np.sum(weights[1:])) + beyond
+    rate, last = float(np.sum(weights[1:])) + beyond, weights.size - 1
+    rare = int(np.argmax(np.cumsum(weights[::-1])[::-1] <= _RARE * rate)) or last
+    shares = np.append(weights[1:rare], np.sum(weights[rare:]))
+    mus = 2 * np.append(np.arange(1, rare), last) / noise_multiplier
 
     def profile(loss: Array) -> Array:
         inner = amplified_epsilon(loss, rate)
-        return theta(inner[:, None], mus) @ weights[1:] * (1 + _THETA_ERROR) + beyond
+        found = sum(share * theta(inner, mu) for share, mu in zip(shares, mus, strict=True))
+        return found * (1 + _THETA_ERROR) + beyond
 
     return _law_of_profiles(profile, profile, steps, delta, 2 * beyond)[0]
 
@@ -92,7 +98,8 @@ def _law_of_profiles(
     grid = grid_between(ends[1], ends[0], variance, steps)
     calls = there(np.arange(grid.last + 1) * grid.step)
     below = np.arange(grid.first, 0) * grid.step
-    return from_points(grid, np.append(np.exp(below) * back(-below), calls))
+    puts = calls[-grid.first : 0 : -1] if back is there and grid.last == -grid.first else back(-below)
+    return from_points(grid, np.append(np.exp(below) * puts, calls))
 
 
 def smallest_epsilon(
@@ -122,10 +129,14 @@ def pair_laws(shift: float, weights: Array, pair: tuple[int, int], steps: int, d
 def _mixture(z: Array, weights: Array, shift: float) -> Array:
     """Return the masses between neighbours of z, ends included, of sum_k weights[k] N(shift k, 1)."""
     found = np.zeros(z.size + 1)
-    for k, weight in enumerate(weights):
+    for k, weight in enumerate(weights if shift else [np.sum(weights)]):
         if weight > 0:
             at = z - shift * k
-            below, above = np.append(ndtr(at), 1.0), np.append(ndtr(-at), 0.0)
-            inner = np.where(at[1:] > 0, above[:-2] - above[1:-1], below[1:-1] - below[:-2])
-            found += weight * np.concatenate([below[:1], inner, above[-2:-1]])
+            zero = int(np.searchsorted(at, 0.0))
+            tail = ndtr(-np.abs(at))  # below up to `zero`, above from there on
+            mass = np.diff(tail, prepend=0.0, append=0.0)
+            mass[zero + 1 :] *= -1.0
+            inside = 0 < zero < at.size
+            mass[zero] = 1.0 - tail[zero - 1] - tail[zero] if inside else 1.0 - (tail[0] if zero == 0 else tail[-1])
+            found += weight * mass
     return found

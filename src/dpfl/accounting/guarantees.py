@@ -19,6 +19,8 @@ LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
 """Range of noise multipliers searched by `noise_multiplier`."""
 TOLERANCE = 1e-5
 """How far below its target, relative to it, the upper bound of the noise found may be."""
+_STEEPNESS = 1.3
+"""About how fast ln epsilon falls with ln noise, for the second look of a search."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,8 @@ def noise_multiplier(
     enough = largest / float(gaussian_dp.mu(target, run.delta)) * (1 + 1e-12)
     if isinstance(run.sampler, FullBatch | ShuffledEpochs):
         return _least(spent, target, enough)
-    return _search(spent, target, enough)
+    likely = sampler_bounds.likely_noise(run, float(gaussian_dp.mu(target, run.delta)))
+    return _search(spent, target, enough, likely)
 
 
 def _least(spent: Callable[[float], float], target: float, start: float) -> float:
@@ -143,14 +146,14 @@ def _least(spent: Callable[[float], float], target: float, start: float) -> floa
     return noise
 
 
-def _search(spent: Callable[[float], float], target: float, enough: float) -> float:
+def _search(spent: Callable[[float], float], target: float, enough: float, likely: float) -> float:
     """Return noise that spends between (1 - TOLERANCE) target and target: secants in logarithms, within a bracket.
 
-    `spent` falls; at the noise `enough` it is at most `target`.
+    `spent` falls; at the noise `enough` it is at most `target`; the search starts at `likely`.
     """
     high, low, step = math.log(enough), -math.inf, 0.7
     best, points = high, []
-    here = high - step
+    here = max(min(math.log(likely), high - 1e-3), math.log(LEAST_NOISE))
     for _ in range(60):
         if here < math.log(LEAST_NOISE):
             return 0.0
@@ -176,6 +179,10 @@ def _next(points: list[tuple[float, float, float]], low: float, high: float, ste
     if len(points) == 2 and points[0][2] != points[1][2]:
         (_, a, at_a), (_, b, at_b) = points
         guess = a + (aim - at_a) * (b - a) / (at_b - at_a)
+        if max(low, high - 8) < guess < high:
+            return guess
+    if len(points) == 1:
+        guess = points[0][1] + (points[0][2] - aim) / _STEEPNESS
         if max(low, high - 8) < guess < high:
             return guess
     return (low + high) / 2 if math.isfinite(low) else high - step

@@ -24,6 +24,7 @@ from dpfl.accounting.samplers import (
 )
 
 UNAMPLIFIED = "Gaussian DP of every use of the record, no amplification"
+_BY_RECORD = Poisson | BallsInBins
 _SHARES = (0.02, 0.3, 0.7, 0.98)
 
 
@@ -63,6 +64,23 @@ def unamplified_mu(run: Run) -> float:
         case WithReplacement(batch_size=batch_size):
             reach = batch_size * (1.0 if run.neighbouring is Neighbouring.ZERO_OUT else 2.0)
     return reach * math.sqrt(steps) / run.noise_multiplier
+
+
+def likely_noise(run: Run, mu: float) -> float:
+    """Return about the noise multiplier whose run under an amplifying sampler is as private as `mu`-GDP.
+
+    A place to start a search, no bound: mu^2 = steps rate^2 (e^(move^2/noise^2) - 1) is solved for the noise.
+    Source: the central limit theorem of Bu et al. 2019.
+    """
+    move = 2.0 if run.neighbouring is Neighbouring.REPLACE_ONE or not isinstance(run.sampler, _BY_RECORD) else 1.0
+    match run.sampler:
+        case Poisson(sample_rate=rate):
+            pass
+        case BallsInBins(steps_per_epoch=bins):
+            rate = 1 / bins
+        case _:
+            rate = run.sampler.batch_size / run.sampler.records
+    return move / math.sqrt(math.log1p(max(mu**2 / run.steps / rate**2, 1e-300)))
 
 
 def upper(run: Run) -> Bound:

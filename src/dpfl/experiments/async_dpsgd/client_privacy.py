@@ -13,10 +13,10 @@ import numpy as np
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import member
 from dpfl.accounting.guarantees import noise_multiplier
-from dpfl.accounting.mechanism import Gaussian, Segmented
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import FixedBatches, Poisson, Sampler, Sampling
+from dpfl.accounting.statements.mechanism import Gaussian, Segmented
+from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.accounting.tradeoff.segments import Segment, segments_sigma
 from dpfl.errors import InputError
 from dpfl.experiments.async_dpsgd.input_normalisation import InputNormalisation

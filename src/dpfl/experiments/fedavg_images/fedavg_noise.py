@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from dpfl.accounting import dpsgd
-from dpfl.accounting.mechanism import Gaussian
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import BallsInBins, Poisson, Sampler, Sampling, ShuffledEpochs
+from dpfl.accounting.statements.mechanism import Gaussian
+from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.data.partition import random_shares
 from dpfl.engine.batches import BatchSampler
 from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from dpfl.accounting import gaussian_dp, isrl_dp
-from dpfl.accounting.mechanism import Gaussian, Mechanism, ShuffledGaussian, SummedGaussian
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import FullBatch, Sampling, ShuffledEpochs
 from dpfl.accounting.shuffling import gaussian_rounds
+from dpfl.accounting.statements.mechanism import Gaussian, Mechanism, ShuffledGaussian, SummedGaussian
+from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.algorithms import accelerated_sgd
 from dpfl.algorithms.accelerated_sgd import Restart
 from dpfl.engine.federated_rounds import Aggregate, Hyperparameters, Participation, Protocol

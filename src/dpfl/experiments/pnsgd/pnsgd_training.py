@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 
 from dpfl.accounting.contraction.pnsgd_orders import Law, calibrated_scale, worst_epsilon
-from dpfl.accounting.mechanism import Gaussian, Laplace
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import ShuffledEpochs
+from dpfl.accounting.statements.mechanism import Gaussian, Laplace
+from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.algorithms.pnsgd import _orders, ordered_records
 from dpfl.algorithms.projected_sgd import ProjectedHyperparameters, models_at, projected_sgd, stratified_stops
 from dpfl.errors import InputError

@@ -8,10 +8,10 @@ from enum import StrEnum
 from functools import cache
 
 from dpfl.accounting import isrl_dp
-from dpfl.accounting.mechanism import ClippedMeanGaussian, Gaussian, Mechanism
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import FixedBatches, Sampler, Sampling, WithReplacement
+from dpfl.accounting.statements.mechanism import ClippedMeanGaussian, Gaussian, Mechanism
+from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.engine.federated_rounds import Clipping
 
 UNACCOUNTED = "standardisation, blocks and the choice of step size and clip norm are not accounted for"

@@ -14,11 +14,11 @@ from typing import Any
 
 from dpfl.accounting.contraction.federated_release import release_epsilon, release_sigma
 from dpfl.accounting.isrl_dp import composed_sigma
-from dpfl.accounting.mechanism import Gaussian, ShuffledGaussian
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import FixedBatches, FullBatch, Sampler, Sampling, ShuffledEpochs
 from dpfl.accounting.shuffling import gaussian_rounds
+from dpfl.accounting.statements.mechanism import Gaussian, ShuffledGaussian
+from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
 from dpfl.experiments.shared.settings import positive_float, positive_int

@@ -15,10 +15,10 @@ import numpy as np
 from dpfl.accounting.contraction import average_iterate_rate, last_iterate_rate
 from dpfl.accounting.contraction.federated_release import release_epsilon, release_sigma, round_sigma
 from dpfl.accounting.isrl_dp import composed_sigma
-from dpfl.accounting.mechanism import Gaussian
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.samplers import FixedBatches, Sampler, Sampling, ShuffledEpochs, WithReplacement
+from dpfl.accounting.statements.mechanism import Gaussian
+from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.algorithms.projected_sgd import UserSampling
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ

@@ -1,7 +1,7 @@
 """Check a privacy statement by another accountant: which one answers for which mechanism and sampler.
 
 Statements are read back from the columns of a run table, mechanism and sampler as the JSON that
-dpfl.accounting.mechanism.encode writes; no prose is read.
+dpfl.accounting.statements.mechanism.encode writes; no prose is read.
 """
 
 from __future__ import annotations

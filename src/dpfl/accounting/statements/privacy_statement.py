@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.guarantees import Guarantee
-from dpfl.accounting.mechanism import Mechanism, NoNoise, encode, sample_rate, sampling_of
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.observer import Observer
 from dpfl.accounting.samplers import Sampler
+from dpfl.accounting.statements.mechanism import Mechanism, NoNoise, encode, sample_rate, sampling_of
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import laplace, norm
 
-from dpfl.accounting.mechanism import (
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
+from dpfl.accounting.statements.mechanism import (
     ClippedMeanGaussian,
     Gaussian,
     Laplace,
@@ -19,8 +21,6 @@ from dpfl.accounting.mechanism import (
     encode,
     sample_rate,
 )
-from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 from dpfl.accounting.tradeoff.segments import Segment
 
 REPLACED = {"neighbouring": Neighbouring.REPLACE_ONE, "delta": 1e-5}

@@ -1,15 +1,79 @@
-"""Typed settings, one module."""
+"""Typed settings: what an experiment reads of a sweep is exactly the fields of its models."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dpfl.errors import InputError
 
-Kind = TypeVar("Kind", bound=StrEnum)
+Kind = TypeVar("Kind")
+Choice_ = TypeVar("Choice_", bound=StrEnum)
+
+Count = Annotated[int, Field(ge=1)]
+"""A whole number from 1."""
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A finite number above 0."""
+Probability = Annotated[float, Field(gt=0, lt=1)]
+"""A number between 0 and 1, both excluded."""
+Epsilon = Annotated[float, Field(gt=0)]
+"""A privacy budget; inf is no privacy."""
+Choice = Annotated[Kind, Field(strict=False)]
+"""A member of an enum, given by its text."""
+Several = Annotated[tuple[Kind, ...], Field(strict=False)]
+"""A list, read as a tuple."""
+
+
+class Settings(BaseModel):
+    """Base of an experiment's settings: frozen, and strict (a bool is no number, a float no count).
+
+    The settings of a sweep are a superset (the paper's, the entry's and the axes' values), so keys that a model does
+    not have are ignored.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    @classmethod
+    def of(cls, *given: Mapping[str, Any]) -> Self:
+        """Return the model of the given mappings, of which a later one overrides the earlier.
+
+        Raises InputError: one line with the first key that cannot be used, its value, and what would be right.
+        """
+        merged = {key: value for each in given for key, value in each.items()}
+        try:
+            return cls.model_validate(merged)
+        except ValidationError as problem:
+            raise InputError(_as_line(problem, merged)) from None
+
+
+def _as_line(problem: ValidationError, given: Mapping[str, Any]) -> str:
+    """Return the first error of a validation as one line; a rule of a model's own says its line itself."""
+    errors = [(_path(each["loc"], given), each) for each in problem.errors(include_url=False)]
+    path, first = errors[0]
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    if first["type"] == "missing":
+        return f"{'.'.join(map(str, first['loc']))} is missing in the settings"
+    rules = dict.fromkeys(each["msg"].removeprefix("Input should be ") for where, each in errors if where == path)
+    return f"{path} is {first['input']!r}; it must be {' or '.join(rules)}"
+
+
+def _path(location: tuple[int | str, ...], given: Any) -> str:
+    """Return the keys and places of `location` that are in `given`: the rest names a branch of a union."""
+    path = ""
+    for part in location:
+        if isinstance(given, Mapping) and part in given:
+            path += f".{part}" if path else str(part)
+        elif isinstance(given, list | tuple) and isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            break
+        given = given[part]
+    return path
 
 
 def positive_int(settings: Mapping[str, Any], name: str, at_most: int | None = None) -> int:
@@ -29,7 +93,7 @@ def positive_float(settings: Mapping[str, Any], name: str, below: float = math.i
     return float(value)
 
 
-def choice(settings: Mapping[str, Any], name: str, kind: type[Kind], known: Iterable[Kind] | None = None) -> Kind:
+def choice(settings: Mapping[str, Any], name: str, kind: type[Choice_], known: Iterable[Choice_] | None = None) -> Choice_:
     """Return a setting as one of `known` members of an enum, all of them by default; raises InputError naming it."""
     names = [member.value for member in known or kind]
     if settings[name] not in names:
@@ -37,10 +101,7 @@ def choice(settings: Mapping[str, Any], name: str, kind: type[Kind], known: Iter
     return kind(settings[name])
 
 
-Choice = TypeVar("Choice", bound=StrEnum)
-
-
-def _choice(given: Mapping[str, Any], name: str, first: Choice, *others: Choice) -> Choice:
+def _choice(given: Mapping[str, Any], name: str, first: Choice_, *others: Choice_) -> Choice_:
     """Return one of the known values of a setting, the first where the setting is left out."""
     value = given.get(name, first)
     for known in (first, *others):

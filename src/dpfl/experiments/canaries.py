@@ -113,7 +113,7 @@ def _is_image(sweep: Sweep) -> bool:
 
 def _image_attacks(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     """Return what trainings on chosen gradients show of every cell, with the first client's sampler and noise."""
-    settings, found = FedavgSettings.of(sweep), []
+    settings, found = FedavgSettings.of(sweep.settings, sweep.resources), []
     if settings.sampling is Sampling.FIXED:
         raise InputError(f"sampling: {settings.sampling} has no attack on an image model; take one by epochs or coins")
     for cell, noise in zip(map(FedavgCell.of, sweep.cells), calibration.to_dict("records"), strict=True):
@@ -182,7 +182,7 @@ def _image_scores(
     sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Return the scores of every cell: the first client trains without averaging, which only hides."""
-    settings = FedavgSettings.of(sweep)
+    settings = FedavgSettings.of(sweep.settings, sweep.resources)
     torch.set_num_threads(settings.threads)
     if sweep.settings["model"] != "scatter_linear":
         raise InputError(f"model: {sweep.settings['model']} has no canaries; they are for scatter_linear")

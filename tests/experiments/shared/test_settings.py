@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import pytest
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from dpfl.errors import InputError
-from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several
+from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several, among
 
 
 class Colour(StrEnum):
@@ -24,9 +24,10 @@ class Example(Settings):
     delta: Probability = 0.5
     epsilon: Epsilon = 1.0
     colour: Choice[Colour] = Colour.RED
+    dark: Annotated[Choice[Colour], among(Colour.BLUE)] = Colour.BLUE
     factors: Several[Positive] = (1.0,)
     step: Literal["harmonic"] | Positive = "harmonic"
-    parts: dict[str, Several[Positive]] = {}
+    parts: dict[str, Several[Positive]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -51,15 +52,17 @@ def test_infinity_is_a_budget_and_no_finite_number():
     ("changed", "line"),
     [
         ({"rounds": 0}, "rounds is 0; it must be greater than or equal to 1"),
-        ({"rounds": True}, "rounds is True; it must be a valid integer"),
-        ({"rounds": 2.0}, "rounds is 2.0; it must be a valid integer"),
-        ({"rounds": "2"}, "rounds is '2'; it must be a valid integer"),
+        ({"rounds": True}, "rounds is True; it must be a whole number"),
+        ({"rounds": 2.0}, "rounds is 2.0; it must be a whole number"),
+        ({"rounds": "2"}, "rounds is '2'; it must be a whole number"),
         ({"radius": True}, "radius is True; it must be a valid number"),
         ({"radius": math.inf}, "radius is inf; it must be a finite number"),
         ({"radius": math.nan}, "radius is nan; it must be a finite number"),
         ({"delta": 1.0}, "delta is 1.0; it must be less than 1"),
         ({"epsilon": math.nan}, "epsilon is nan; it must be greater than 0"),
         ({"colour": "green"}, "colour is 'green'; it must be 'red' or 'blue'"),
+        ({"dark": "red"}, "dark is 'red'; it must be 'blue'"),
+        ({"factors": 1.0}, "factors is 1.0; it must be a list"),
         ({"factors": [1.0, 0.0]}, "factors[1] is 0.0; it must be greater than 0"),
         ({"step": "linear"}, "step is 'linear'; it must be 'harmonic' or a valid number"),
         ({"parts": {"odd": [1.0, -1.0]}}, "parts.odd[1] is -1.0; it must be greater than 0"),

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from dpfl.errors import InputError
 
@@ -26,6 +27,19 @@ Choice = Annotated[Kind, Field(strict=False)]
 """A member of an enum, given by its text."""
 Several = Annotated[tuple[Kind, ...], Field(strict=False)]
 """A list, read as a tuple."""
+
+
+def among(*known: StrEnum) -> AfterValidator:
+    """Return the annotation of an enum's field that admits some members only."""
+
+    def check(value: StrEnum) -> StrEnum:
+        if value not in known:
+            raise PydanticCustomError(
+                "among", "Input should be {known}", {"known": " or ".join(map(repr, map(str, known)))}
+            )
+        return value
+
+    return AfterValidator(check)
 
 
 class Settings(BaseModel):
@@ -58,8 +72,14 @@ def _as_line(problem: ValidationError, given: Mapping[str, Any]) -> str:
         return str(first["ctx"]["error"])
     if first["type"] == "missing":
         return f"{'.'.join(map(str, first['loc']))} is missing in the settings"
-    rules = dict.fromkeys(each["msg"].removeprefix("Input should be ") for where, each in errors if where == path)
+    rules = dict.fromkeys(_rule(each["msg"]) for where, each in errors if where == path)
     return f"{path} is {first['input']!r}; it must be {' or '.join(rules)}"
+
+
+def _rule(message: str) -> str:
+    """Return what pydantic says that a value should be, without its words for Python's types."""
+    rule = message.removeprefix("Input should be ")
+    return rule.replace("a valid integer", "a whole number").replace("a valid tuple", "a list")
 
 
 def _path(location: tuple[int | str, ...], given: Any) -> str:
@@ -93,7 +113,9 @@ def positive_float(settings: Mapping[str, Any], name: str, below: float = math.i
     return float(value)
 
 
-def choice(settings: Mapping[str, Any], name: str, kind: type[Choice_], known: Iterable[Choice_] | None = None) -> Choice_:
+def choice(
+    settings: Mapping[str, Any], name: str, kind: type[Choice_], known: Iterable[Choice_] | None = None
+) -> Choice_:
     """Return a setting as one of `known` members of an enum, all of them by default; raises InputError naming it."""
     names = [member.value for member in known or kind]
     if settings[name] not in names:

@@ -70,6 +70,8 @@ def _as_line(problem: ValidationError, given: Mapping[str, Any]) -> str:
     path, first = errors[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
+    if first["type"] == "extra_forbidden":
+        return f"{path} is unknown in the settings"
     if first["type"] == "missing":
         return f"{'.'.join(map(str, first['loc']))} is missing in the settings"
     rules = dict.fromkeys(_rule(each["msg"]) for where, each in errors if where == path)
@@ -88,7 +90,7 @@ def _path(location: tuple[int | str, ...], given: Any) -> str:
     for part in location:
         if isinstance(given, Mapping) and part in given:
             path += f".{part}" if path else str(part)
-        elif isinstance(given, list | tuple) and isinstance(part, int):
+        elif isinstance(given, list | tuple) and isinstance(part, int) and part < len(given):
             path += f"[{part}]"
         else:
             break

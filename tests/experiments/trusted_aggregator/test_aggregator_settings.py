@@ -16,6 +16,7 @@ from dpfl.experiments.trusted_aggregator.aggregator_settings import (
 )
 
 CELL = {
+    "model": "pooled_logistic",
     "users": 1200,
     "batch_size": 10,
     "radius": 2.0,

@@ -44,7 +44,7 @@ COLUMNS = (
     "learning_rate", "step_decay", "strategy", "preparation", "batch_factor", "scaling", "epsilon", "sigma",
     "speed_spread", "delay", "jitter", "update_loss", "broadcast_loss", "window", "max_staleness",
 )  # fmt: skip
-"""What a run table says of each run's settings; what is None there is nan."""
+"""Settings in a run table; None becomes nan."""
 COUNTS = ("updates_lost_pct", "simulated_rounds", "staleness_rounds", "interrupted_pct")
 
 
@@ -77,7 +77,7 @@ class AsyncCell:
 
     @property
     def shared(self) -> tuple:
-        """What cells must have in common to train as one stack."""
+        """Key of a stack: settings that its cells have in common."""
         own = self.posture
         return (
             own.batch_size,

@@ -98,19 +98,19 @@ class ClientPrivacy:
 
     @property
     def private(self) -> bool:
-        """Whether there is a finite budget, or noise."""
+        """True where there is a finite budget, or noise."""
         return self.sigma is not None or math.isfinite(self.epsilon)
 
     @property
     def sampler(self) -> Sampler:
-        """How a round draws its batch among a client's records."""
+        """Sampler of a round's batch among a client's records."""
         if self.sampling is Sampling.POISSON:
             return Poisson(self.batch_size / self.records)
         return FixedBatches(self.batch_size, self.records)
 
     @property
     def sensitivity(self) -> float:
-        """By how many clip norms one record moves a sum."""
+        """Sensitivity of a sum to one record, in clip norms."""
         return 2.0 if self.neighbouring is Neighbouring.REPLACE_ONE else 1.0
 
     @property

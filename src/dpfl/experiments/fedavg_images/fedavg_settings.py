@@ -88,7 +88,7 @@ class FedavgSettings(Settings):
 
     @property
     def memory_bytes(self) -> float:
-        """How much memory the training may take."""
+        """Memory that the training may take, in bytes."""
         return self.memory_gb * 2**30
 
 
@@ -122,12 +122,12 @@ class FedavgCell(Settings):
 
     @property
     def clips(self) -> bool:
-        """Whether gradients are clipped."""
+        """True where gradients are clipped."""
         return self.private if self.clip is None else self.clip
 
     @property
     def private(self) -> bool:
-        """Whether noise is added."""
+        """True where noise is added."""
         return not math.isinf(self.epsilon)
 
     def sampling(self, settings: FedavgSettings) -> Sampling:

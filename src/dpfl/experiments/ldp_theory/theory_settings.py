@@ -128,7 +128,7 @@ class TheoryCell(Settings):
 
     @cached_property
     def participation(self) -> Participation:
-        """Who takes part."""
+        """Law of the clients that take part in a round."""
         return Participation(self.participants or (self.clients,))
 
     @property
@@ -148,7 +148,7 @@ class TheoryCell(Settings):
 
     @property
     def private(self) -> bool:
-        """Whether there is noise."""
+        """True where there is noise."""
         return math.isfinite(self.epsilon)
 
     @property
@@ -158,7 +158,7 @@ class TheoryCell(Settings):
 
     @property
     def protocol(self) -> Protocol:
-        """What the algorithms of dpfl.algorithms ask for."""
+        """Protocol for dpfl.algorithms."""
         averaged = self.steps if self.problem.strong_convexity == 0 else max(1, self.steps // 2)
         return Protocol(
             loss=self.loss,

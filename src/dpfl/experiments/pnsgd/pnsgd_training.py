@@ -84,12 +84,12 @@ class PnsgdCell(Settings):
 
     @property
     def permuted(self) -> bool:
-        """Whether the order is secret."""
+        """True where the order is secret."""
         return self.order is Order.PERMUTED
 
     @property
     def random_stop(self) -> bool:
-        """Whether the released model's step is drawn."""
+        """True where the released model's step is drawn."""
         return self.release is Release.RANDOM
 
     @property
@@ -152,7 +152,7 @@ def train(
     scales = [each["scale"] for each in noise]
     if len({(each.users, each.theory) for each in passes}) > 1:
         raise InputError("users, radius, regularisation: the cells of a sweep must share them")
-    task = load(sweep.settings["model"], folders, passes[0].users, passes[0].theory)
+    task = load(passes[0].model, folders, passes[0].users, passes[0].theory)
     check_records(task.description, passes[0].users)
     groups: dict[tuple, list[int]] = {}
     for place, each in enumerate(passes):

@@ -26,7 +26,7 @@ STACK_BYTES = 2**25
 
 
 class LdpTask(Protocol):
-    """What an experiment adds to the shared training: its data and what it measures."""
+    """Data and measures that an experiment adds to the shared training."""
 
     plan: LdpPlan
 

@@ -21,7 +21,7 @@ _TRAINING, _TEST = 0, 1
 
 
 class SyntheticRecords(Settings):
-    """How many records of how many features are drawn, and the ball of models."""
+    """Numbers of drawn records and of their features, and the radius of the ball of models."""
 
     population: Count
     features: Count

@@ -25,7 +25,7 @@ from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, P
 
 
 class TrustAlgorithm(StrEnum):
-    """How the budget is spent."""
+    """Algorithms that spend the budget."""
 
     CENTRAL = "central"
     CENTRAL_FULL = "central_full"
@@ -116,7 +116,7 @@ class TrustCell(Settings):
 
     @property
     def sampler(self) -> Sampler:
-        """How a step draws among the records of its holder."""
+        """Sampler of a step among the records of its holder."""
         if self.algorithm in FULL_BATCH:
             return FullBatch()
         kind = ShuffledEpochs if self.algorithm in ONE_PASS else FixedBatches
@@ -124,7 +124,7 @@ class TrustCell(Settings):
 
     @property
     def holders(self) -> int:
-        """How many add noise, each to its own records' share: the clients, or the one aggregator."""
+        """Number of those who add noise, each to its own records' share: the clients, or the one aggregator."""
         return self.clients if self.algorithm in (*LOCAL, TrustAlgorithm.SHUFFLED, TrustAlgorithm.MINIBATCH) else 1
 
 

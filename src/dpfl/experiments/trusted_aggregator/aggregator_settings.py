@@ -34,6 +34,7 @@ class AggregatorCell(Settings):
     `stops`: how many stopping rounds of a run that stops at random are measured.
     """
 
+    model: str
     users: Count
     batch_size: Count
     passes: Count = 1
@@ -70,7 +71,7 @@ class AggregatorCell(Settings):
 
     @property
     def sampler(self) -> Sampler:
-        """How a round draws its users: each once, or anew in every round."""
+        """Sampler of a round's users: each once, or anew in every round."""
         if self.draw.once:
             return ShuffledEpochs(self.batch_size, self.users)
         kind = FixedBatches if self.draw.sampling is Sampling.FIXED else WithReplacement
@@ -107,12 +108,12 @@ class AggregatorCell(Settings):
 
     @property
     def long_steps(self) -> int:
-        """How many rounds step by more than 2/beta, beyond the condition of Theorem 2."""
+        """Number of rounds that step by more than 2/beta, beyond the condition of Theorem 2."""
         return int(np.sum(self.step_sizes > 2.0 / self.smoothness))
 
     @property
     def contracting(self) -> bool:
-        """Whether the analysis by contraction covers the run: every user once, and one model released."""
+        """True where the analysis by contraction covers the run: every user once, and one model released."""
         return self.draw.once and self.release != "all"
 
 

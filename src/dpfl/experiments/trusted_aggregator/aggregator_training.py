@@ -52,10 +52,10 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
     rows = []
-    if sweep.settings["model"] == SYNTHETIC:
-        description = synthetic_description(description, SyntheticRecords.of(sweep.settings))
     for cell in sweep.cells:
         run = AggregatorCell.of(sweep.settings, cell)
+        if run.model == SYNTHETIC:
+            description = synthetic_description(description, SyntheticRecords.of(sweep.settings))
         _check_users(run, description)
         noise_std = calibrated_noise_std(run)
         columns = privacy(run, noise_std)
@@ -80,8 +80,8 @@ def train(
     `checkpoint` is not used: minutes at most.
     Raises InputError where settings, cells, data or calibration cannot be used.
     """
-    task = _task(sweep, folders)
     runs = [AggregatorCell.of(sweep.settings, cell) for cell in sweep.cells]
+    task = _task(runs[0].model, sweep, folders)
     noise = calibrated(calibration, sweep.cells)
     noise_stds = [each["noise_std"] for each in noise]
     for run in runs:
@@ -116,11 +116,11 @@ def train(
     return run_table(sweep, task.description, noise, results)
 
 
-def _task(sweep: Sweep, folders: Folders) -> BinaryTask:
+def _task(model: str, sweep: Sweep, folders: Folders) -> BinaryTask:
     """Return the sweep's task: read from the data set's folders, or drawn."""
-    if sweep.settings["model"] == SYNTHETIC:
+    if model == SYNTHETIC:
         return synthetic_task(load_description(folders.arrays), SyntheticRecords.of(sweep.settings))
-    return load_task(sweep.settings["model"], folders)
+    return load_task(model, folders)
 
 
 def _run(

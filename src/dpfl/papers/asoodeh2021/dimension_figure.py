@@ -22,7 +22,7 @@ PANELS = {
 }
 _WHOLE = ("users", "batch_size", "stops")
 _REAL = ("radius", "regularisation", "delta", "noise_std")
-_TEXT = ("step", "draw", "release")
+_TEXT = ("model", "step", "draw", "release")
 
 
 def dimensions(results: Results) -> pd.DataFrame:

@@ -32,9 +32,10 @@ class ClientPrivacy:
     """Batches, noise and budget of one cell, checked.
 
     sigma: the noise of a round over the sensitivity of its sum to the neighbouring relation, 2 clip_norm for
-    REPLACE_ONE and clip_norm for ADD_OR_REMOVE; None where it has to meet `epsilon` (infinite: no privacy, no clipping)
+    REPLACE_ONE and clip_norm for ZERO_OUT; None where it has to meet `epsilon` (infinite: no privacy, no clipping)
     if used as `budget` says, which is `strategy` itself but for one that may spend more.
     preparation_share: the part of epsilon that the inputs' preparation alone may spend.
+    `records` is public: sample rate and number of rounds follow from it, so no statement is made for ADD_OR_REMOVE.
     """
 
     records: int
@@ -58,6 +59,11 @@ class ClientPrivacy:
         batch_size = given.batch_size * factor
         if batch_size > records:
             raise InputError(f"batch_size: is {batch_size}, must be from 1 to a client's {records} records")
+        if given.neighbouring is Neighbouring.ADD_OR_REMOVE:
+            raise InputError(
+                f"neighbouring: {given.neighbouring} is not kept here, should be {Neighbouring.ZERO_OUT} or "
+                f"{Neighbouring.REPLACE_ONE}: sample rate and rounds follow from a client's number of records"
+            )
         if given.sampling is Sampling.FIXED and given.neighbouring is not Neighbouring.REPLACE_ONE:
             raise InputError(f"neighbouring: must be {Neighbouring.REPLACE_ONE} for batches of fixed size")
         strategy = _strategy(given.strategy, given.strategies)

@@ -66,7 +66,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable
         tables = []
         for sweep in expansion.expand(configuration.resolve({"papers": [key], "seeds": [0, 1, 2]})):
             small, folders = replace(sweep, cells=tuple(filter(kept, sweep.cells))), Folders.of(folder, sweep.dataset)
-            algorithm = protocol.load(small.algorithm)
+            algorithm = protocol.load(small.experiment)
             calibration = algorithm.calibrate(small, load_description(folders.arrays))
             tables.append(folder / f"{small.name}.csv")
             with tables[-1].open("w") as stream:

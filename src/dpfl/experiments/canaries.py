@@ -39,9 +39,12 @@ from dpfl.errors import InputError
 from dpfl.experiments import ldp_regression
 from dpfl.experiments.fedavg_images import fedavg_noise
 from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings
+from dpfl.experiments.ldp_regression import RegressionSettings
+from dpfl.experiments.shared.ldp_settings import LdpAlgorithm, LdpCell
 from dpfl.experiments.shared.run_table import calibrated, run_table
+from dpfl.experiments.shared.settings import Count, Settings
 from dpfl.grid.sweep import Folders, Sweep
-from dpfl.models.image_models import prepare
+from dpfl.models.image_models import ImageModel, prepare
 
 CONFIDENCE = 0.95
 TRIALS = 1024
@@ -51,6 +54,12 @@ MESSAGE_TRIALS = 4096
 SIMULATED = 8192
 """Simulated trainings in each world, by which the threshold is chosen."""
 SIMULATION_SEED = 2**32
+
+
+class CanarySettings(Settings):
+    """The setting that is added to those of the audited experiment: how many records are canaries."""
+
+    canaries: Count
 
 
 def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
@@ -89,14 +98,14 @@ def train(
     results: dict[tuple[int, int], dict[str, Any]] = {}
     for done, seed in enumerate(sweep.seeds):
         progress(done, len(sweep.seeds))
-        included = coins(seed, int(sweep.settings["canaries"]))
+        included = coins(seed, CanarySettings.of(sweep.settings).canaries)
         score, attack = (_image_scores, _image_attacks) if _is_image(sweep) else (_message_scores, _message_attacks)
         scores = score(sweep, folders, calibration, seed, included)
         attacks = attack(sweep, calibration, seed)
         for index, (own, found) in enumerate(zip(scores, attacks, strict=True)):
             claim = {
                 "claimed_epsilon": noise[index]["privacy_epsilon_proven"],
-                "known_bad": sweep.settings.get("clipping") == Clipping.MEAN,
+                "known_bad": not _is_image(sweep) and RegressionSettings.of(sweep.settings).clipping is Clipping.MEAN,
             }
             results[index, seed] = claim | found | _one_run(noise[index]["privacy_delta"], own, included)
     settings = [
@@ -113,7 +122,7 @@ def _is_image(sweep: Sweep) -> bool:
 
 def _image_attacks(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     """Return what trainings on chosen gradients show of every cell, with the first client's sampler and noise."""
-    settings, found = FedavgSettings.of(sweep), []
+    settings, found = FedavgSettings.of(sweep.settings, sweep.resources), []
     if settings.sampling is Sampling.FIXED:
         raise InputError(f"sampling: {settings.sampling} has no attack on an image model; take one by epochs or coins")
     for cell, noise in zip(map(FedavgCell.of, sweep.cells), calibration.to_dict("records"), strict=True):
@@ -182,10 +191,10 @@ def _image_scores(
     sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Return the scores of every cell: the first client trains without averaging, which only hides."""
-    settings = FedavgSettings.of(sweep)
+    settings = FedavgSettings.of(sweep.settings, sweep.resources)
     torch.set_num_threads(settings.threads)
-    if sweep.settings["model"] != "scatter_linear":
-        raise InputError(f"model: {sweep.settings['model']} has no canaries; they are for scatter_linear")
+    if settings.model is not ImageModel.SCATTER_LINEAR:
+        raise InputError(f"model: {settings.model} has no canaries; they are for scatter_linear")
     data = load_images(folders.arrays)
     share = random_shares(len(data.train_y), settings.clients, settings.client_share, seed)[0]
     rows = np.sort(share[: _real(calibration, included)])
@@ -208,8 +217,9 @@ def _message_scores(
     """Return the scores of every cell. Every client has its part of the canaries and is seen by its own messages,
     before the server adds others to them; each adds noise of its own, so the clients together are one run.
     """
-    settings, clients = sweep.settings, int(sweep.settings["clients"])
-    trial = split(load_table(folders.arrays), clients, list(settings["standardise"]), seed)
+    settings = RegressionSettings.of(sweep.settings)
+    clients = settings.clients
+    trial = split(load_table(folders.arrays), clients, list(settings.standardise), seed)
     scores = []
     for client, own in enumerate(np.array_split(included, clients)):
         first = int(trial.starts[client])
@@ -221,12 +231,12 @@ def _message_scores(
 
 def _message_run(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> MessageRun:
     """Return what one client sends; raises InputError where another algorithm is asked for."""
-    settings = sweep.settings
-    if any(cell["algorithm"] != "minibatch" for cell in sweep.cells):
+    settings = RegressionSettings.of(sweep.settings)
+    if any(LdpCell.of(cell).algorithm is not LdpAlgorithm.MINIBATCH for cell in sweep.cells):
         raise InputError("algorithm: canaries are for minibatch")
-    clip, batch = float(settings["clip_norms"][0]), int(calibration["batch_size"].iloc[0])
+    clip, batch = settings.clip_norms[0], int(calibration["batch_size"].iloc[0])
     return MessageRun(
-        int(settings["rounds"]), batch, Sampling(settings["sampling"]), Clipping(settings["clipping"]), clip,
+        settings.rounds, batch, settings.sampling, settings.clipping, clip,
         tuple(calibration["noise_multiplier"] * clip / batch), seed,
     )  # fmt: skip
 

@@ -21,18 +21,27 @@ from dpfl.data.digit_pairs import DigitPairs, Split
 from dpfl.data.loading import ImageData, load_images
 from dpfl.data.non_iid_blocks import Trial, held_back
 from dpfl.experiments.shared import ldp_training
-from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpSettings
-from dpfl.experiments.shared.settings import choice, positive_int
+from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpCell, LdpPlan, LdpSettings
+from dpfl.experiments.shared.settings import Choice, Count
 from dpfl.features.pca import PrincipalComponents
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import Array, Logistic, gradients, losses, scores
+
+
+class ClassificationSettings(LdpSettings):
+    """A sweep's settings: the images that clients hold, their split, and the number of principal components."""
+
+    digits: Count
+    images_per_digit: Count
+    split: Choice[Split]
+    components: Count
 
 
 @dataclass(frozen=True)
 class Classification:
     """The task: logistic loss; x holds the features of all training images, zeros where no client may hold one."""
 
-    plan: LdpSettings
+    plan: LdpPlan
     pairs: DigitPairs
     x: Array
 
@@ -109,24 +118,16 @@ def train(
 
     Raises InputError where settings, cells, images or calibration cannot be used.
     """
-    plan = _plan(sweep)
+    plan, settings = _plan(sweep), ClassificationSettings.of(sweep.settings)
     images = load_images(folders.arrays)
-    settings = sweep.settings
-    pairs = DigitPairs.of(
-        images.train_y,
-        positive_int(settings, "digits"),
-        positive_int(settings, "images_per_digit"),
-        choice(settings, "split", Split),
-    )
-    task = Classification(plan, pairs, features(images, pairs, positive_int(settings, "components")))
+    pairs = DigitPairs.of(images.train_y, settings.digits, settings.images_per_digit, settings.split)
+    task = Classification(plan, pairs, features(images, pairs, settings.components))
     return ldp_training.train(task, sweep, images.description, calibration, progress)
 
 
-def _plan(sweep: Sweep) -> LdpSettings:
+def _plan(sweep: Sweep) -> LdpPlan:
     """Return the plan of `sweep`; every client has as many records."""
-    records = 2 * positive_int(sweep.settings, "images_per_digit")
-    clients = (positive_int(sweep.settings, "digits") // 2) ** 2
-    choice(sweep.settings, "split", Split)
-    return LdpSettings.of(
-        sweep.settings, sweep.cells, Logistic(), ClientCounts(clients, records, records - held_back(records))
-    )
+    settings = ClassificationSettings.of(sweep.settings)
+    records = 2 * settings.images_per_digit
+    counts = ClientCounts((settings.digits // 2) ** 2, records, records - held_back(records))
+    return LdpPlan.of(settings, map(LdpCell.of, sweep.cells), Logistic(), counts)

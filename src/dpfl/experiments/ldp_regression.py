@@ -20,17 +20,24 @@ from dpfl.data.loading import TableData, load_table
 from dpfl.data.non_iid_blocks import Trial, client_blocks, held_back, split
 from dpfl.errors import InputError
 from dpfl.experiments.shared import ldp_training
-from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpSettings
-from dpfl.experiments.shared.settings import positive_int
+from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpCell, LdpPlan, LdpSettings
+from dpfl.experiments.shared.settings import Count, Several
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import Array, Square, gradients, least_squares, losses
+
+
+class RegressionSettings(LdpSettings):
+    """A sweep's settings; `standardise` names the columns to standardise."""
+
+    clients: Count
+    standardise: Several[str]
 
 
 @dataclass(frozen=True)
 class Regression:
     """The task: least squares on a table, losses ||X w - y||^2 / (2 n) in the target's unit squared."""
 
-    plan: LdpSettings
+    plan: LdpPlan
     table: TableData
     standardise: list[str]
 
@@ -84,13 +91,14 @@ def train(
     plan = _plan(sweep, len(table.y))
     if np.ptp(table.y) == 0:
         raise InputError(f"the target in {folders.arrays} is constant: there is nothing to predict")
-    task = Regression(plan, table, list(sweep.settings["standardise"]))
+    task = Regression(plan, table, list(RegressionSettings.of(sweep.settings).standardise))
     return ldp_training.train(task, sweep, table.description, calibration, progress)
 
 
-def _plan(sweep: Sweep, records: int) -> LdpSettings:
+def _plan(sweep: Sweep, records: int) -> LdpPlan:
     """Return the plan of `sweep` on a table of `records` rows."""
-    clients = positive_int(sweep.settings, "clients")
-    blocks = client_blocks(records, clients)
+    settings = RegressionSettings.of(sweep.settings)
+    blocks = client_blocks(records, settings.clients)
     training = min(len(block) - held_back(len(block)) for block in blocks)
-    return LdpSettings.of(sweep.settings, sweep.cells, Square(), ClientCounts(clients, len(blocks[0]), training))
+    counts = ClientCounts(settings.clients, len(blocks[0]), training)
+    return LdpPlan.of(settings, map(LdpCell.of, sweep.cells), Square(), counts)

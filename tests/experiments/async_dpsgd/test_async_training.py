@@ -195,8 +195,11 @@ def test_a_diverging_run_says_so(folders):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"clients": 0}, "clients: is 0"),
+        ({"clients": 0}, "clients is 0"),
         ({"batch_size": 101}, "batch_size: is 101"),
+        ({"clients": 301}, "clients: is 301"),
+        ({"batch_factor": 1.5}, "batch_factor is 1.5"),
+        ({"delay": True}, "delay is True"),
         ({"epochs": 0}, "epochs"),
         ({"clip_norm": 0.0}, "clip_norm"),
         ({"epsilon": -1.0}, "epsilon"),

@@ -5,6 +5,7 @@ import pytest
 
 from dpfl.errors import InputError
 from dpfl.experiments.async_dpsgd.schedules import BatchSchedule, Strategy, step_sizes
+from dpfl.experiments.shared.settings import Settings
 
 
 def course(rounds: int, epochs: int) -> BatchSchedule:
@@ -54,6 +55,12 @@ def test_a_segment_with_an_impossible_batch_is_refused(factors):
         Strategy(batch_factors=factors).course(records=100, batch_size=20, epochs=2)
 
 
+class Strategies(Settings):
+    """Strategies by name, as an experiment reads them."""
+
+    strategies: dict[str, Strategy]
+
+
 @pytest.mark.parametrize(
     "given",
     [
@@ -67,8 +74,8 @@ def test_a_segment_with_an_impossible_batch_is_refused(factors):
     ],
 )
 def test_a_strategy_that_cannot_be_is_named(given):
-    with pytest.raises(InputError, match=r"^strategies.odd: [^\n]*$"):
-        Strategy.of("odd", given)
+    with pytest.raises(InputError, match=rf"^strategies\.odd\.{next(iter(given))}[^\n]*$"):
+        Strategies.of({"strategies": {"odd": given}})
 
 
 @pytest.mark.parametrize(("rate", "decay", "name"), [(0.0, 0.1, "learning_rate"), (1.0, -0.1, "step_decay")])

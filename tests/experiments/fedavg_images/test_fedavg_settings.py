@@ -12,7 +12,6 @@ from dpfl.experiments.fedavg_images.fedavg_settings import (
     Initialisation,
     Metric,
 )
-from dpfl.grid.sweep import Sweep
 from dpfl.models.image_models import Normalisation
 
 SETTINGS = {
@@ -30,7 +29,7 @@ MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 0.5}
 
 
 def _settings(**other) -> FedavgSettings:
-    return FedavgSettings.of(Sweep("p", "fedavg_images", "s", {**SETTINGS, **other}, (), (0,), MACHINE))
+    return FedavgSettings.of(SETTINGS, other, MACHINE)
 
 
 def test_what_is_left_out_has_a_default():
@@ -50,11 +49,17 @@ def test_shares_are_one_a_client_and_a_single_client_has_everything():
 
 
 def test_cells_list_the_epochs_of_each_round():
-    constant = FedavgCell.of({"epsilon": 3.0, "local_epochs": 2, "rounds": 3})
+    given = {"epsilon": 3.0, "local_epochs": 2, "rounds": 3}
+    constant = FedavgCell.of(given)
     assert constant.local_epochs == (2, 2, 2)
-    assert constant.columns()["local_epochs"] == 2
-    varying = FedavgCell.of({"epsilon": 3.0, "local_epochs": [1, 3]})
-    assert varying.columns() == {"epsilon": 3.0, "local_epochs": 0, "rounds": 2, "local_epochs_by_round": "[1, 3]"}
+    assert constant.columns(given)["local_epochs"] == 2
+    given = {"epsilon": 3.0, "local_epochs": [1, 3]}
+    assert FedavgCell.of(given).columns(given) == {
+        "epsilon": 3.0,
+        "local_epochs": 0,
+        "rounds": 2,
+        "local_epochs_by_round": "[1, 3]",
+    }
 
 
 def test_a_cell_clips_where_there_is_noise_or_where_it_says_so():
@@ -75,6 +80,9 @@ def test_a_cell_clips_where_there_is_noise_or_where_it_says_so():
         ({"accountant": "gdp"}, "accountant"),
         ({"measure": "everything"}, "measure"),
         ({"tempered_sigmoid": [2, 2]}, "tempered_sigmoid"),
+        ({"clients": True}, "clients is True"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"client_share": 1.5}, "client_share is 1.5"),
         ({"client_share": [0.5, 0.5]}, "client_share: 2 shares for 3 clients"),
     ],
 )
@@ -88,7 +96,7 @@ def test_unusable_settings_are_named(settings, named):
     [
         ({"epsilon": 3.0, "local_epochs": 0, "rounds": 2}, "local_epochs"),
         ({"epsilon": 3.0, "local_epochs": 1.5, "rounds": 2}, "local_epochs"),
-        ({"epsilon": 3.0, "local_epochs": [], "rounds": 0}, "local_epochs"),
+        ({"epsilon": 3.0, "local_epochs": []}, "local_epochs"),
         ({"epsilon": 3.0, "local_epochs": [1, 2], "rounds": 3}, "rounds: 3"),
         ({"epsilon": 3.0, "local_epochs": 1, "rounds": 3, "clip": False}, "clip"),
     ],

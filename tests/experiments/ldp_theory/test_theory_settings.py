@@ -39,7 +39,7 @@ SETTINGS = {
 
 def run(**changes) -> TheoryCell:
     """The run with some settings changed."""
-    return TheoryCell.of({**SETTINGS, **changes})
+    return TheoryCell.of(SETTINGS, changes)
 
 
 @pytest.mark.parametrize("algorithm", ["minibatch", "accelerated"])
@@ -107,13 +107,13 @@ def test_step_sizes_of_the_proofs():
     assert quiet.step_size(0.0) == pytest.approx(1 / (4 * beta))
     loud = run(epsilon=0.01)
     multiplier = loud.statement().noise_multiplier
-    deviation = multiplier * loud.clip_norm / 40 * math.sqrt(3 / 8)
+    deviation = multiplier * loud.bound / 40 * math.sqrt(3 / 8)
     assert loud.gradient_deviation(multiplier) == pytest.approx(deviation)
     assert loud.step_size(multiplier) == pytest.approx(1 / (deviation * 3))
     some = run(participants=[2, 6])
-    assert some.gradient_deviation(0.0) == pytest.approx(math.sqrt((1 / 2 + 1 / 6) / 2) * some.clip_norm)
+    assert some.gradient_deviation(0.0) == pytest.approx(math.sqrt((1 / 2 + 1 / 6) / 2) * some.bound)
     kink = run(kind="absolute")
-    assert kink.step_size(0.0) == pytest.approx(1 / (kink.clip_norm * 3))
+    assert kink.step_size(0.0) == pytest.approx(1 / (kink.bound * 3))
     smooth = run(kind="absolute", sharpness=5.0)
     assert smooth.step_size(0.0) == pytest.approx(1 / (4 * 5 * beta))
 

@@ -10,7 +10,7 @@ import pytest
 from dpfl.accounting.samplers import Sampling
 from dpfl.engine.federated_rounds import Clipping
 from dpfl.errors import InputError
-from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpSettings
+from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpCell, LdpPlan, LdpSettings
 from dpfl.models.glm import Square
 
 SETTINGS = {
@@ -35,10 +35,10 @@ INSURANCE = {
 }
 
 
-def plan(records: ClientCounts = SMALL, cell=None, **changes) -> LdpSettings:
+def plan(records: ClientCounts = SMALL, cell=None, **changes) -> LdpPlan:
     """Return the plan of one cell."""
-    cells = [{"algorithm": "local", "epsilon": 1.0, **(cell or {})}]
-    return LdpSettings.of({**SETTINGS, **changes}, cells, Square(), records)
+    cells = [LdpCell.of({"algorithm": "local", "epsilon": 1.0}, cell or {})]
+    return LdpPlan.of(LdpSettings.of(SETTINGS, changes), cells, Square(), records)
 
 
 @pytest.mark.parametrize(

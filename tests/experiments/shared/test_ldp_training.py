@@ -14,7 +14,7 @@ from dpfl.data.non_iid_blocks import Trial
 from dpfl.engine.federated_rounds import Hyperparameters
 from dpfl.errors import InputError
 from dpfl.experiments.shared import ldp_training
-from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpSettings
+from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpCell, LdpPlan, LdpSettings
 from dpfl.grid.sweep import Sweep
 from dpfl.models.glm import Square, least_squares, losses
 
@@ -42,7 +42,7 @@ CELLS = tuple({"algorithm": name, "epsilon": e} for name in ("minibatch", "local
 class Toy:
     """Three clients with 16 training and 4 test records each, drawn anew every trial."""
 
-    plan: LdpSettings
+    plan: LdpPlan
 
     def trial(self, seed: int) -> Trial:
         rng = np.random.default_rng(seed)
@@ -64,7 +64,8 @@ def sweep(cells=CELLS, seeds=(0, 1, 5), **changes) -> Sweep:
 
 def toy(job: Sweep) -> Toy:
     """The task of a sweep."""
-    return Toy(LdpSettings.of(job.settings, job.cells, Square(), ClientCounts(clients=3, before_split=20, training=16)))
+    counts = ClientCounts(clients=3, before_split=20, training=16)
+    return Toy(LdpPlan.of(LdpSettings.of(job.settings), map(LdpCell.of, job.cells), Square(), counts))
 
 
 def trained(job: Sweep, progress=lambda done, total: None) -> pd.DataFrame:

@@ -3,22 +3,23 @@ import pytest
 
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import RegularisedRisk
-from dpfl.experiments.shared.synthetic_logistic import synthetic_description, synthetic_task
+from dpfl.experiments.shared.synthetic_logistic import SyntheticRecords, synthetic_description, synthetic_task
 
 DESCRIPTION = {"name": "synthetic", "records": {}}
 SETTINGS = {"population": 4000, "features": 12, "radius": 2.0}
+RECORDS = SyntheticRecords.of(SETTINGS)
 
 
 def test_records_have_norm_one_in_every_dimension():
     for features in (1, 12, 40):
-        task = synthetic_task(DESCRIPTION, SETTINGS | {"features": features})
+        task = synthetic_task(DESCRIPTION, SyntheticRecords.of(SETTINGS, {"features": features}))
         assert task.train_x.shape == (4000, features) and task.test_x.shape == (2000, features)
         np.testing.assert_allclose(np.linalg.norm(task.train_x, axis=1), 1.0, atol=1e-12)
         assert set(np.unique(task.train_y)) == {-1.0, 1.0}
 
 
 def test_training_and_test_records_are_of_one_law_and_different():
-    task = synthetic_task(DESCRIPTION, SETTINGS)
+    task = synthetic_task(DESCRIPTION, RECORDS)
     assert not np.array_equal(task.train_x[:2000], task.test_x)
     best = RegularisedRisk(task.train_x, task.train_y, 1e-3, 50.0).optimum
     # The law's model lies along (1, ..., 1), with norm 0.5/0.05 = 10 in units of the score's odds.
@@ -31,7 +32,7 @@ def test_training_and_test_records_are_of_one_law_and_different():
 
 
 def test_the_optimum_is_stationary_and_the_same_for_every_seed():
-    task, again = synthetic_task(DESCRIPTION, SETTINGS), synthetic_task(DESCRIPTION, SETTINGS)
+    task, again = synthetic_task(DESCRIPTION, RECORDS), synthetic_task(DESCRIPTION, RECORDS)
     np.testing.assert_array_equal(task.train_x, again.train_x)
     goal = RegularisedRisk(task.train_x, task.train_y, 0.1, 2.0)
     score = task.train_x @ goal.optimum * task.train_y
@@ -40,10 +41,10 @@ def test_the_optimum_is_stationary_and_the_same_for_every_seed():
 
 
 def test_the_description_says_how_many_records_there_are():
-    assert synthetic_description(DESCRIPTION, SETTINGS)["records"] == {"train": 4000} and DESCRIPTION["records"] == {}
+    assert synthetic_description(DESCRIPTION, RECORDS)["records"] == {"train": 4000} and DESCRIPTION["records"] == {}
 
 
 @pytest.mark.parametrize("changed", [{"features": 0}, {"population": 2.5}, {"radius": -1.0}])
 def test_settings_that_cannot_be_used_are_named(changed):
     with pytest.raises(InputError, match=f"^{next(iter(changed))} is [^\n]*$"):
-        synthetic_task(DESCRIPTION, SETTINGS | changed)
+        SyntheticRecords.of(SETTINGS | changed)

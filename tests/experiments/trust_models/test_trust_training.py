@@ -33,7 +33,7 @@ SETTINGS = {
     "regularisation": 0.1,
     "delta": 1e-4,
 }
-CELLS = tuple({"way": way.value, "epsilon": math.inf, "step": 0.3} for way in TrustAlgorithm)
+CELLS = tuple({"algorithm": each.value, "epsilon": math.inf, "step": 0.3} for each in TrustAlgorithm)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_every_way_learns_without_noise(folders):
 
 
 def test_full_batches_are_gradient_descent(folders):
-    table = trained(folders, cells=[{"way": "minibatch", "epsilon": math.inf, "step": s} for s in (1.0, 0.5)])
+    table = trained(folders, cells=[{"algorithm": "minibatch", "epsilon": math.inf, "step": s} for s in (1.0, 0.5)])
     task = load_pooled(folders.arrays)
     x, y = task.train_x[:400], task.train_y[:400]
     w = np.zeros((50, 1))
@@ -72,7 +72,7 @@ def test_full_batches_are_gradient_descent(folders):
 
 
 def test_noise_costs(folders):
-    cells = [{"way": "central", "epsilon": e, "step": 1.0} for e in (1.0, math.inf)]
+    cells = [{"algorithm": "central", "epsilon": e, "step": 1.0} for e in (1.0, math.inf)]
     means = trained(folders, cells=cells).groupby("epsilon")["excess_risk"].mean()
     assert means[1.0] > 2 * means[math.inf]
 

@@ -10,12 +10,13 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.errors import InputError
 from dpfl.experiments.trusted_aggregator.aggregator_settings import (
     AggregatorCell,
-    calibrated_sigma,
+    calibrated_noise_std,
     excess_bound,
     privacy,
 )
 
 CELL = {
+    "model": "pooled_logistic",
     "users": 1200,
     "batch_size": 10,
     "radius": 2.0,
@@ -25,6 +26,7 @@ CELL = {
     "release": "last",
     "delta": 1e-5,
     "epsilon": 2.0,
+    "stops": 4,
 }
 
 
@@ -51,9 +53,9 @@ def run(**changes) -> AggregatorCell:
         ({"delta": 1.0}, "delta"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"epsilon": math.nan}, "epsilon"),
-        ({"sigma": 0.0}, "either the noise or the budget"),
+        ({"noise_std": 0.0}, "either the noise or the budget"),
         ({"epsilon": None}, "either the noise or the budget"),
-        ({"epsilon": None, "sigma": -1.0}, "sigma"),
+        ({"epsilon": None, "noise_std": -1.0}, "noise_std"),
         ({"passes": 2}, "passes"),
     ],
 )
@@ -74,7 +76,7 @@ def test_schedules_and_stops():
 @pytest.mark.parametrize("release", ["last", "random", "suffix_0.5"])
 def test_hidden_models_meet_the_budget_by_contraction(release):
     chosen = run(batch_size=1, step=2.0, release=release)
-    columns = privacy(chosen, calibrated_sigma(chosen))
+    columns = privacy(chosen, calibrated_noise_std(chosen))
     assert columns["privacy_epsilon_contraction"] == pytest.approx(2.0, rel=1e-6)
     assert columns["privacy_epsilon_proven"] > 2.0
     assert columns["privacy_released"] == ("last model" if release == "last" else "one model, its round drawn")
@@ -82,7 +84,7 @@ def test_hidden_models_meet_the_budget_by_contraction(release):
 
 def test_all_models_meet_it_as_one_gaussian_mechanism():
     chosen = run(release="all")
-    columns = privacy(chosen, calibrated_sigma(chosen))
+    columns = privacy(chosen, calibrated_noise_std(chosen))
     full = {"batch_size": 1, "records": 1, "steps": 1, "delta": 1e-5, "sampling": Sampling.FULL}
     alone = isrl_dp.epsilon(noise_multiplier=columns["privacy_noise_multiplier"], **full)
     assert columns["privacy_epsilon_proven"] == pytest.approx(2.0, rel=1e-9) == alone
@@ -91,17 +93,17 @@ def test_all_models_meet_it_as_one_gaussian_mechanism():
 
 def test_fresh_batches_meet_it_by_composition():
     chosen = run(draw="fresh", release="all", epsilon=0.5)
-    sigma = calibrated_sigma(chosen)
+    sigma = calibrated_noise_std(chosen)
     columns = privacy(chosen, sigma)
     draws = {"batch_size": 10, "records": 1200, "steps": 120, "delta": 1e-5, "sampling": Sampling.FIXED}
     spent = isrl_dp.epsilon(noise_multiplier=sigma * math.sqrt(10), **draws)
     assert 0.5 * (1 - 2e-3) <= spent <= 0.5 and columns["privacy_epsilon_proven"] == spent
     assert columns["privacy_sampling"] == "fixed_without_replacement"
-    assert sigma < calibrated_sigma(run(release="all", epsilon=0.5))
+    assert sigma < calibrated_noise_std(run(release="all", epsilon=0.5))
 
 
 def test_long_steps_are_accounted_for_and_said():
-    chosen = run(epsilon=None, sigma=1.0, regularisation=0.01, radius=0.5, batch_size=1)
+    chosen = run(epsilon=None, noise_std=1.0, regularisation=0.01, radius=0.5, batch_size=1)
     columns = privacy(chosen, 1.0)
     assert f"{chosen.long_steps} rounds step beyond 2/beta" in columns["privacy_note"]
     theory = {"sigma": 1.0, "lipschitz": 1.0, "radius": 0.5, "strong_convexity": 0.01, "smoothness": 0.26}
@@ -113,16 +115,16 @@ def test_long_steps_are_accounted_for_and_said():
 
 def test_without_noise_there_is_no_guarantee():
     columns = privacy(run(epsilon=math.inf), 0.0)
-    assert calibrated_sigma(run(epsilon=math.inf)) == 0.0
+    assert calibrated_noise_std(run(epsilon=math.inf)) == 0.0
     assert columns["privacy_epsilon_proven"] == columns["privacy_epsilon_contraction"] == math.inf
     assert json.loads(columns["privacy_mechanism"]) == {"kind": "NoNoise"}
 
 
 def test_bounds_are_the_corollaries_where_they_apply():
-    chosen = run(draw="new_users", epsilon=None, sigma=0.5)
+    chosen = run(draw="new_users", epsilon=None, noise_std=0.5)
     constants = {"smoothness": 0.35, "strong_convexity": 0.1, "gradient_bound": 1.2, "gradient_variance": 1.0}
     known = last_iterate_rate(n=1200, m=10, sigma=0.5, dimension=50, **constants)
     assert excess_bound(chosen, 0.5, 50) == pytest.approx(float(known), rel=1e-12)
-    assert excess_bound(run(release="random", epsilon=None, sigma=0.5), 0.5, 50) > 0
+    assert excess_bound(run(release="random", epsilon=None, noise_std=0.5), 0.5, 50) > 0
     for without in (run(draw="fresh"), run(step=1.0), run(release="all")):
         assert math.isnan(excess_bound(without, 0.5, 50))

@@ -30,12 +30,12 @@ SETTINGS = {
     "figure": {"of": "the paper"},
 }
 CELLS = (
-    {"draw": "one_pass", "release": "last", "sigma": 0.0},
-    {"draw": "one_pass", "release": "last", "sigma": 0.5},
-    {"draw": "one_pass", "release": "random", "sigma": 0.5},
-    {"draw": "fresh", "release": "all", "sigma": 1.5},
-    {"draw": "new_users", "release": "last", "sigma": 0.5},
-    {"draw": "new_users", "release": "last", "sigma": 0.5, "users": 2000},
+    {"draw": "one_pass", "release": "last", "noise_std": 0.0},
+    {"draw": "one_pass", "release": "last", "noise_std": 0.5},
+    {"draw": "one_pass", "release": "random", "noise_std": 0.5},
+    {"draw": "fresh", "release": "all", "noise_std": 1.5},
+    {"draw": "new_users", "release": "last", "noise_std": 0.5},
+    {"draw": "new_users", "release": "last", "noise_std": 0.5, "users": 2000},
 )
 
 
@@ -61,16 +61,18 @@ def table(folders) -> pd.DataFrame:
 def test_one_pass_is_the_plain_loop(folders, table):
     task = load_pooled(folders.arrays)
     x, y = task.train_x[:200], task.train_y[:200]
-    for sigma, seed in ((0.0, 0), (0.5, 4)):
+    for noise_std, seed in ((0.0, 0), (0.5, 4)):
         order = generator(seed, "partition").permutation(200)
         w = np.zeros(50)
         for t in range(50):
             batch = order[4 * t : 4 * t + 4]
             slopes = -y[batch] * expit(-y[batch] * (x[batch] @ w))
             noise = generator(seed, "noise", round=t // 32).standard_normal((32, 50))[t % 32]
-            w = w - (slopes @ x[batch] / 4 + sigma / 2 * noise + 0.1 * w) / (0.1 * (t + 1))
+            w = w - (slopes @ x[batch] / 4 + noise_std / 2 * noise + 0.1 * w) / (0.1 * (t + 1))
             w = w * min(1.0, 1.5 / np.linalg.norm(w))
-        row = table.query("draw == 'one_pass' and release == 'last' and sigma == @sigma and seed == @seed").iloc[0]
+        row = table.query(
+            "draw == 'one_pass' and release == 'last' and noise_std == @noise_std and seed == @seed"
+        ).iloc[0]
         risk = np.logaddexp(0, -y * (x @ w)).mean() + 0.05 * w @ w
         assert row["excess_risk"] == pytest.approx(risk - row["least_risk"], abs=1e-12)
         assert row["accuracy_pct"] == pytest.approx(100 * np.mean(task.test_x @ w * task.test_y > 0))
@@ -86,7 +88,7 @@ def test_rows_are_complete_and_in_order(table):
 
 
 def test_noise_and_users_matter_as_they_should(table):
-    means = table.groupby(["draw", "release", "sigma", "users"])["excess_risk"].mean()
+    means = table.groupby(["draw", "release", "noise_std", "users"])["excess_risk"].mean()
     assert means["one_pass", "last", 0.0, 200] < 0.1 * means["one_pass", "last", 0.5, 200]
     assert means["new_users", "last", 0.5, 2000] < means["new_users", "last", 0.5, 200]
 

@@ -13,7 +13,7 @@ from dpfl.reporting.results import Results
 
 def kept(cell: dict) -> bool:
     """Whether a test needs the cell."""
-    quick = cell.get("epsilon", 1) != 8 and (cell.get("way") != "shuffled" or math.isinf(cell["epsilon"]))
+    quick = cell.get("epsilon", 1) != 8 and (cell.get("algorithm") != "shuffled" or math.isinf(cell["epsilon"]))
     return quick and cell.get("users", 0) <= 4000 and cell.get("step", 1.0) in (0.3, 1.0)
 
 

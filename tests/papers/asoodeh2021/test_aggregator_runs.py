@@ -17,7 +17,7 @@ def made_up(tmp_path, power_users=-1.0, power_sigma=2.0, seeds=6) -> Results:
                 share = (1 + seed / 10) * sigma**power_sigma * (users / 1000) ** power_users
                 task = {"dataset": "mnist", "stand_in_for": "", "batch_size": 10, "study": "price", "seed": seed}
                 theory = {"regularisation": 0.1, "dimension": 50, "idle_excess_risk": 0.5, "excess_bound": 9.0}
-                rows.append({**task, **theory, "users": users, "sigma": sigma, "excess_risk": 0.01 + share})
+                rows.append({**task, **theory, "users": users, "noise_std": sigma, "excess_risk": 0.01 + share})
     path = tmp_path / "runs.csv"
     with path.open("w") as stream:
         write_csv(pd.DataFrame(rows), stream)
@@ -56,9 +56,9 @@ def test_tables_of_nothing_have_their_columns(without_runs):
 
 def test_replacement_is_paired(results):
     table = aggregator_runs.replacement(results)
-    every = results.runs(KEY).query("study == 'sampling' and release == 'last' and sigma == 0.5")
+    every = results.runs(KEY).query("study == 'sampling' and release == 'last' and noise_std == 0.5")
     wide = every.pivot(index="seed", columns="draw", values="excess_risk")
-    row = table.query("release == 'last' and sigma == 0.5").iloc[0]
+    row = table.query("release == 'last' and noise_std == 0.5").iloc[0]
     assert row["difference"] == pytest.approx((wide["one_pass"] - wide["with_replacement"]).mean(), rel=1e-12)
     assert row["runs"] == 3 and len(table) == 10
 

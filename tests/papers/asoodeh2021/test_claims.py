@@ -88,4 +88,4 @@ def test_what_stopping_costs_is_said_for_every_batch_size(results, tmp_path):
     with path.open("w") as stream:
         write_csv(pd.concat([data, data.assign(batch_size=10)]), stream)
     words = stopping_costs(Results(tmp_path))
-    assert words.count("m = 1 and") == words.count("m = 10 and") == data["sigma"].nunique()
+    assert words.count("m = 1 and") == words.count("m = 10 and") == data["noise_std"].nunique()

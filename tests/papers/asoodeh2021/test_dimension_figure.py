@@ -13,15 +13,15 @@ def test_rows_cover_both_corollaries_and_every_dimension(results):
     data = results.figure(KEY, "dimension")
     assert len(data) == 2 * 3 * 3 and (data["runs"] == 3).all() and (data["stand_in_for"] == "").all()
     assert set(zip(data["draw"], data["release"], strict=True)) == set(PANELS)
-    assert data["exponent"].isna().equals(data["sigma"] == 0)
+    assert data["exponent"].isna().equals(data["noise_std"] == 0)
 
 
 def test_the_noise_of_the_last_model_grows_as_the_dimension(results):
-    rows = results.figure(KEY, "dimension").query("release == 'last' and sigma > 0")
+    rows = results.figure(KEY, "dimension").query("release == 'last' and noise_std > 0")
     assert (rows["exponent"] - 1).abs().max() < 0.2
-    fitted = rows.drop_duplicates("sigma").set_index("sigma")["exponent"]
+    fitted = rows.drop_duplicates("noise_std").set_index("noise_std")["exponent"]
     runs = results.runs(KEY).query("study == 'dimension' and release == 'last'")
-    shares = runs.pivot(index="features", columns=["seed", "sigma"], values="excess_risk")
+    shares = runs.pivot(index="features", columns=["seed", "noise_std"], values="excess_risk")
     fits = [
         np.polyfit(np.log([16, 64, 256]), np.log(shares[seed][0.25] - shares[seed][0.0]), 1)[0] for seed in range(3)
     ]
@@ -29,7 +29,7 @@ def test_the_noise_of_the_last_model_grows_as_the_dimension(results):
 
 
 def test_bounds_are_the_corollaries_with_and_without_the_dimension(results):
-    data = results.figure(KEY, "dimension").query("features == 64 and sigma == 0.25")
+    data = results.figure(KEY, "dimension").query("features == 64 and noise_std == 0.25")
     run = {"n": 4000, "m": 10, "sigma": 0.25, "gradient_bound": 1.2, "strong_convexity": 0.1}
     constants = {"smoothness": 0.35, "gradient_variance": 1.0}
     last = data.query("release == 'last'").iloc[0]

@@ -15,11 +15,11 @@ def test_every_way_has_a_name_and_every_trust_a_colour():
 def test_each_point_is_the_best_step(results):
     table = results.figure(KEY, "five_papers")
     runs = results.runs(KEY).query("study == 'comparison'")
-    assert set(table["way"]) == {str(way) for way in TrustAlgorithm}
+    assert set(table["algorithm"]) == {str(each) for each in TrustAlgorithm}
     for row in table.itertuples():
-        own = runs[(runs["way"] == row.way) & (runs["epsilon"] == row.epsilon)]
+        own = runs[(runs["algorithm"] == row.algorithm) & (runs["epsilon"] == row.epsilon)]
         assert row.excess_risk == pytest.approx(own.groupby("step")["excess_risk"].mean().min(), rel=1e-12)
-        assert row.trust == TRUST_MODEL[TrustAlgorithm(row.way)] and row.runs == 3
+        assert row.trust == TRUST_MODEL[TrustAlgorithm(row.algorithm)] and row.runs == 3
 
 
 def test_the_picture_names_every_way_under_its_trust(results):

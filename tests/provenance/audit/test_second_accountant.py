@@ -144,7 +144,7 @@ def written(algorithm, cell, **settings):
 
 
 PASS = {"law": "gaussian", "order": "permuted", "release": "random", "step": 0.02, "epsilon": 4.0, "model": "mean_ink"}
-PRICE = {"users": 1000, "draw": "one_pass", "release": "last", "sigma": 0.25, "batch_size": 10, "step": "harmonic"}
+PRICE = {"users": 1000, "draw": "one_pass", "release": "last", "noise_std": 0.25, "batch_size": 10, "step": "harmonic"}
 COMPARED = {"epsilon": 4.0, "step": 0.3, "clients": 10, "users": 1400, "batch_size": 20, "local_batch_size": 20}
 ASYNCHRONOUS = {
     "scenario": "synchronous", "strategy": "constant", "preparation": "none", "batch_factor": 1, "scaling": "epochs",
@@ -156,9 +156,9 @@ WRITTEN = [
       for law in ("gaussian", "laplace") for order in ("sorted", "permuted") for release in ("last", "random")),
     *(("trusted_aggregator", PRICE | changes) for changes in (
         {}, {"release": "random"}, {"release": "suffix_0.75", "draw": "new_users"}, {"step": 0.4}, {"release": "all"},
-        {"draw": "fresh", "sigma": 0.4}, {"draw": "with_replacement", "sigma": 0.4})),
-    *(("trust_models", COMPARED | {"way": way})
-      for way in ("central", "central_full", "last_model", "pnsgd", "minibatch", "averaging", "asynchronous")),
+        {"draw": "fresh", "noise_std": 0.4}, {"draw": "with_replacement", "noise_std": 0.4})),
+    *(("trust_models", COMPARED | {"algorithm": each})
+      for each in ("central", "central_full", "last_model", "pnsgd", "minibatch", "averaging", "asynchronous")),
     *(("async_dpsgd", ASYNCHRONOUS | changes) for changes in (
         {"strategy": "constant"}, {"strategy": "growing_batch"}, {"strategy": "falling_both"},
         {"strategy": "last_epoch"}, {"strategy": "arsinh_4"}, {"scaling": "rounds", "batch_factor": 2},

@@ -29,6 +29,7 @@ from dpfl.engine import checkpoints
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.linear_gradients import LinearGradients
 from dpfl.errors import InputError
+from dpfl.experiments.async_dpsgd.async_settings import AsyncSettings, Scaling, ScenarioSettings
 from dpfl.experiments.async_dpsgd.client_privacy import ClientPrivacy
 from dpfl.experiments.async_dpsgd.input_normalisation import prepare
 from dpfl.experiments.async_dpsgd.schedules import step_sizes
@@ -43,7 +44,7 @@ COLUMNS = (
     "learning_rate", "step_decay", "strategy", "preparation", "batch_factor", "scaling", "epsilon", "sigma",
     "speed_spread", "delay", "jitter", "update_loss", "broadcast_loss", "window", "max_staleness",
 )  # fmt: skip
-"""What a run table says of each run's settings; what is None there is nan."""
+"""Settings in a run table; None becomes nan."""
 COUNTS = ("updates_lost_pct", "simulated_rounds", "staleness_rounds", "interrupted_pct")
 
 
@@ -59,28 +60,24 @@ class AsyncCell:
     components: int
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], records: int) -> AsyncCell:
-        """Return the plan of settings with a cell's on top, for a training set of `records`; raises InputError."""
-        clients = int(given["clients"])
-        if not 1 <= clients <= records:
-            raise InputError(f"clients: is {clients}, must be from 1 to the {records} training records")
-        if given["scaling"] not in ("epochs", "step_size", "rounds"):
-            raise InputError(f"scaling: {given['scaling']!r} is unknown, should be epochs, step_size or rounds")
-        factor, scaling = int(given["batch_factor"]), given["scaling"]
-        names = Network.__dataclass_fields__
+    def of(cls, given: AsyncSettings, records: int) -> AsyncCell:
+        """Return the plan of a cell's settings, for a training set of `records`; raises InputError."""
+        if given.clients > records:
+            raise InputError(f"clients: is {given.clients}, must be from 1 to the {records} training records")
+        factor, scaling = given.batch_factor, given.scaling
         return cls(
-            posture=ClientPrivacy.of(given, records // clients),
-            network=Network(**{name: given[name] for name in names}),
-            clients=clients,
-            learning_rate=float(given["learning_rate"]) * (factor if scaling == "step_size" else 1),
+            posture=ClientPrivacy.of(given, records // given.clients),
+            network=Network(**{name: getattr(given, name) for name in Network.__dataclass_fields__}),
+            clients=given.clients,
+            learning_rate=given.learning_rate * (factor if scaling is Scaling.STEP_SIZE else 1),
             # With as many rounds, a times the epochs: the step sizes of the rounds stay the same.
-            step_decay=float(given["step_decay"]) / (factor if scaling == "rounds" else 1),
-            components=int(given["components"]),
+            step_decay=given.step_decay / (factor if scaling is Scaling.ROUNDS else 1),
+            components=given.components,
         )
 
     @property
     def shared(self) -> tuple:
-        """What cells must have in common to train as one stack."""
+        """Key of a stack: settings that its cells have in common."""
         own = self.posture
         return (
             own.batch_size,
@@ -167,13 +164,13 @@ def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plans(sweep: Sweep, records: int) -> list[AsyncCell]:
     """Return the plan of each cell."""
-    return [AsyncCell.of(_given(sweep, cell), records) for cell in sweep.cells]
+    return [AsyncCell.of(AsyncSettings.of(_given(sweep, cell)), records) for cell in sweep.cells]
 
 
 def _given(sweep: Sweep, cell: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with a cell's on top, and with those of its scenario between; raises InputError."""
-    given = {**sweep.settings, **cell}
-    scenarios, name = sweep.settings["scenarios"], given["scenario"]
+    chosen = ScenarioSettings.of(sweep.settings, cell)
+    scenarios, name = chosen.scenarios, chosen.scenario
     if name not in scenarios:
         raise InputError(f"scenario: {name!r} is unknown, should be one of {', '.join(scenarios)}")
     unknown = set(scenarios[name]) - set(Network.__dataclass_fields__)

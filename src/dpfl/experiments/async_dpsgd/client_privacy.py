@@ -1,4 +1,4 @@
-"""A client's DP posture (vandijk2023, section 2.4): what it adds to its updates, and what that guarantees."""
+"""Privacy of a client (vandijk2023, section 2.4): what it adds to its updates, and what that guarantees."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.arguments import member
 from dpfl.accounting.guarantees import noise_multiplier
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import FixedBatches, Poisson, Sampler, Sampling
@@ -19,6 +17,7 @@ from dpfl.accounting.statements.mechanism import Gaussian, Segmented
 from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.accounting.tradeoff.segments import Segment, segments_sigma
 from dpfl.errors import InputError
+from dpfl.experiments.async_dpsgd.async_settings import AsyncSettings, Scaling
 from dpfl.experiments.async_dpsgd.input_normalisation import InputNormalisation
 from dpfl.experiments.async_dpsgd.schedules import BatchSchedule, Strategy
 
@@ -54,54 +53,40 @@ class ClientPrivacy:
     preparation_share: float
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], records: int) -> ClientPrivacy:
-        """Return the posture that settings and a cell describe; raises InputError naming what cannot be used."""
-        factor = int(given["batch_factor"])
-        batch_size, epochs = int(given["batch_size"]) * factor, int(given["epochs"])
-        epochs *= factor if given["scaling"] == "rounds" else 1
-        if not 1 <= batch_size <= records:
+    def of(cls, given: AsyncSettings, records: int) -> ClientPrivacy:
+        """Return the privacy of settings for a client of `records`; raises InputError naming what cannot be used."""
+        factor = given.batch_factor
+        batch_size = given.batch_size * factor
+        if batch_size > records:
             raise InputError(f"batch_size: is {batch_size}, must be from 1 to a client's {records} records")
-        if epochs < 1:
-            raise InputError(f"epochs: is {epochs}, must be at least 1")
-        sampling, neighbouring = given["sampling"], member("neighbouring", Neighbouring, given["neighbouring"])
-        if sampling not in (Sampling.FIXED, Sampling.POISSON):
+        if given.neighbouring is Neighbouring.ADD_OR_REMOVE:
             raise InputError(
-                f"sampling: {sampling!r} is not done here, should be {Sampling.FIXED} or {Sampling.POISSON}"
-            )
-        if neighbouring is Neighbouring.ADD_OR_REMOVE:
-            raise InputError(
-                f"neighbouring: {neighbouring} is not kept here, should be {Neighbouring.ZERO_OUT} or "
+                f"neighbouring: {given.neighbouring} is not kept here, should be {Neighbouring.ZERO_OUT} or "
                 f"{Neighbouring.REPLACE_ONE}: sample rate and rounds follow from a client's number of records"
             )
-        if sampling == Sampling.FIXED and neighbouring is not Neighbouring.REPLACE_ONE:
+        if given.sampling is Sampling.FIXED and given.neighbouring is not Neighbouring.REPLACE_ONE:
             raise InputError(f"neighbouring: must be {Neighbouring.REPLACE_ONE} for batches of fixed size")
-        strategy = _strategy(given["strategy"], given["strategies"])
-        posture = cls(
+        strategy = _strategy(given.strategy, given.strategies)
+        privacy = cls(
             records=records,
             batch_size=batch_size,
-            epochs=epochs,
-            sampling=Sampling(sampling),
-            neighbouring=neighbouring,
-            clip_norm=float(given["clip_norm"]),
-            delta=float(given["delta"]),
-            epsilon=float(given["epsilon"]),
-            sigma=None if given["sigma"] is None else float(given["sigma"]) * factor,
+            epochs=given.epochs * (factor if given.scaling is Scaling.ROUNDS else 1),
+            sampling=given.sampling,
+            neighbouring=given.neighbouring,
+            clip_norm=given.clip_norm,
+            delta=given.delta,
+            epsilon=given.epsilon,
+            sigma=None if given.sigma is None else given.sigma * factor,
             strategy=strategy,
-            budget=_strategy(strategy.budget_of, given["strategies"]) if strategy.budget_of else strategy,
-            preparation=InputNormalisation(given["preparation"]),
-            preparation_share=float(given["preparation_share"]),
+            budget=_strategy(strategy.budget_of, given.strategies) if strategy.budget_of else strategy,
+            preparation=given.preparation,
+            preparation_share=given.preparation_share,
         )
-        posture._check()
-        return posture
+        privacy._check()
+        return privacy
 
     def _check(self) -> None:
-        """Raise InputError for numbers out of range."""
-        if not (self.clip_norm > 0 and math.isfinite(self.clip_norm)):
-            raise InputError(f"clip_norm: is {self.clip_norm}, must be above 0 and finite")
-        if not self.epsilon > 0 or (self.sigma is not None and not self.sigma > 0):
-            raise InputError(f"epsilon: is {self.epsilon}, sigma: is {self.sigma}; both must be above 0")
-        if not 0 < self.preparation_share < 1:
-            raise InputError(f"preparation_share: is {self.preparation_share}, must be between 0 and 1")
+        """Raise InputError for what has no accounting."""
         if self.sampling is Sampling.POISSON and self.preparation.is_private:
             raise InputError("preparation: is accounted for batches of fixed size only")
         if self.sampling is Sampling.POISSON and self.segments(self.strategy, 1.0) != [self._segment]:
@@ -119,19 +104,19 @@ class ClientPrivacy:
 
     @property
     def private(self) -> bool:
-        """Whether there is a finite budget, or noise."""
+        """True where there is a finite budget, or noise."""
         return self.sigma is not None or math.isfinite(self.epsilon)
 
     @property
     def sampler(self) -> Sampler:
-        """How a round draws its batch among a client's records."""
+        """Sampler of a round's batch among a client's records."""
         if self.sampling is Sampling.POISSON:
             return Poisson(self.batch_size / self.records)
         return FixedBatches(self.batch_size, self.records)
 
     @property
     def sensitivity(self) -> float:
-        """By how many clip norms one record moves a sum."""
+        """Sensitivity of a sum to one record, in clip norms."""
         return 2.0 if self.neighbouring is Neighbouring.REPLACE_ONE else 1.0
 
     @property
@@ -198,8 +183,8 @@ class ClientPrivacy:
         return "; ".join(parts)
 
 
-def _strategy(name: str, known: Mapping[str, Mapping[str, Any]]) -> Strategy:
+def _strategy(name: str, known: Mapping[str, Strategy]) -> Strategy:
     """Return the strategy of that name; raises InputError naming the known ones."""
     if name not in known:
         raise InputError(f"strategy: {name!r} is unknown, should be one of {', '.join(known)}")
-    return Strategy.of(name, known[name])
+    return known[name]

@@ -1,4 +1,4 @@
-"""What is done to the inputs before training, from statistics that all clients reveal once."""
+"""Normalisation of the inputs before training, from statistics that all clients reveal once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_DEVIATION = 0.1
 
 
 class InputNormalisation(StrEnum):
-    """How inputs are prepared; exact statistics leak."""
+    """Normalisations of inputs; exact statistics leak."""
 
     NONE = "none"
     NORMALISED = "normalised"
@@ -31,17 +31,17 @@ class InputNormalisation(StrEnum):
 
     @property
     def is_private(self) -> bool:
-        """Whether noisy statistics are released."""
+        """True where noisy statistics are released."""
         return self in (InputNormalisation.NORMALISED, InputNormalisation.DP_PCA)
 
     @property
     def is_exact(self) -> bool:
-        """Whether exact statistics are used."""
+        """True where exact statistics are used."""
         return self in (InputNormalisation.NORMALISED_EXACTLY, InputNormalisation.EXACT_PCA)
 
     @property
     def release(self) -> str:
-        """What is released, in words."""
+        """Name of the release."""
         return "a Gaussian release of " + ("moments" if self is InputNormalisation.NORMALISED else "second moments")
 
 

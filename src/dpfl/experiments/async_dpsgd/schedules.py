@@ -1,19 +1,20 @@
-"""How batches, clipping, noise and step sizes change in the course of a run: by segments, fixed before it starts."""
+"""Schedules of batches, clipping, noise and step sizes in a run: by segments, fixed before it starts."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
 
 from dpfl.accounting.tradeoff.segments import Segment
 from dpfl.errors import InputError
+from dpfl.experiments.shared.settings import Positive, Settings, Several
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,10 @@ class BatchSchedule:
         return len(self.batch_sizes)
 
 
-@dataclass(frozen=True)
-class Strategy:
+Factors = Annotated[Several[Positive], Field(min_length=1)]
+
+
+class Strategy(Settings):
     """One way of spending a budget; factors multiply the run's clip norm and sigma in segments of equal length.
 
     batch_factors multiply the batch size, in segments of whole epochs: an epoch then has more or fewer rounds.
@@ -40,27 +43,15 @@ class Strategy:
     Nothing here looks at data or models, so the guarantee is known before the run (vandijk2023, section 5.2).
     """
 
-    batch_factors: tuple[float, ...] = (1.0,)
-    clip_factors: tuple[float, ...] = (1.0,)
-    noise_factors: tuple[float, ...] = (1.0,)
-    last_epoch: bool = False
-    arsinh_scale: float = math.inf
-    kept_share: float = 1.0
-    budget_of: str | None = None
+    model_config = ConfigDict(extra="forbid")
 
-    @classmethod
-    def of(cls, name: str, given: Mapping[str, Any]) -> Strategy:
-        """Return the strategy that settings describe; raises InputError naming what is unknown or out of range."""
-        unknown = set(given) - set(cls.__dataclass_fields__)
-        if unknown:
-            known = ", ".join(cls.__dataclass_fields__)
-            raise InputError(f"strategies.{name}: {sorted(unknown)[0]} is unknown, should be one of {known}")
-        strategy = cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
-        lists = (strategy.batch_factors, strategy.clip_factors, strategy.noise_factors)
-        factors = (*itertools.chain(*lists), strategy.arsinh_scale, strategy.kept_share)
-        if not all(lists) or min(factors) <= 0 or strategy.kept_share > 1:
-            raise InputError(f"strategies.{name}: factors and scales must be above 0, kept_share at most 1")
-        return strategy
+    batch_factors: Factors = (1.0,)
+    clip_factors: Factors = (1.0,)
+    noise_factors: Factors = (1.0,)
+    last_epoch: bool = False
+    arsinh_scale: Annotated[float, Field(gt=0)] = math.inf
+    kept_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    budget_of: str | None = None
 
     def course(self, *, records: int, batch_size: int, epochs: int) -> BatchSchedule:
         """Return the rounds of `epochs` epochs of `records`, batches being what the segments make of `batch_size`.

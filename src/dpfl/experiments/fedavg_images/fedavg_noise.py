@@ -34,17 +34,18 @@ def calibrate(sweep: Sweep, description: dict[str, Any]) -> pd.DataFrame:
     client's. `description` is the dataset's, for its number of training records.
     Raises InputError for settings that cannot be used. Source: bhaskar2025, section on experiments.
     """
-    settings = FedavgSettings.of(sweep)
+    settings = FedavgSettings.of(sweep.settings, sweep.resources)
     shares = random_shares(description["records"]["train"], settings.clients, settings.client_share, sweep.seeds[0])
     sizes = [len(share) for share in shares]
     rows = []
-    for cell in map(FedavgCell.of, sweep.cells):
+    for given in sweep.cells:
+        cell = FedavgCell.of(given)
         noise = [_noise_multiplier(settings, cell, size) for size in sizes]
         smallest = min(sizes)
         stated = _statement(settings, cell, sizes, smallest, noise[sizes.index(smallest)])
         by_client = noise if cell.private and len(set(sizes)) > 1 else []
         own = {"noise_multiplier": stated.noise_multiplier, **stated.columns(), NOISE_BY_CLIENT: json.dumps(by_client)}
-        rows.append({**cell.columns(), **own})
+        rows.append({**cell.columns(given), **own})
     return pd.DataFrame(rows)
 
 

@@ -59,11 +59,11 @@ def train(
     `calibration` is `calibrate`'s table. With `checkpoint`, training resumes there and ends with the same bytes.
     Calls progress(epochs done, epochs in all). Raises InputError where data or settings cannot be used.
     """
-    settings = FedavgSettings.of(sweep)
+    settings = FedavgSettings.of(sweep.settings, sweep.resources)
     torch.set_num_threads(settings.threads)
     data = load_images(folders.arrays)
     inputs = {part: _inputs(settings, folders, data, part) for part in ("train", "test")}
-    columns = [FedavgCell.of(cell).columns() for cell in sweep.cells]
+    columns = [FedavgCell.of(cell).columns(cell) for cell in sweep.cells]
     noise = calibrated(calibration, columns)
     jobs = [(seed, stack) for seed in sweep.seeds for stack in stacks(settings, sweep)]
     epochs = [max(stack.schedule.epochs) for _, stack in jobs]

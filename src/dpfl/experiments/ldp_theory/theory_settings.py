@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from dpfl.accounting import gaussian_dp, isrl_dp
 from dpfl.accounting.neighbouring import Neighbouring
@@ -22,13 +22,14 @@ from dpfl.algorithms import accelerated_sgd
 from dpfl.algorithms.accelerated_sgd import Restart
 from dpfl.engine.federated_rounds import Aggregate, Hyperparameters, Participation, Protocol
 from dpfl.errors import InputError
+from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several
 from dpfl.models.glm import Loss
 from dpfl.models.smoothing import Smoothed
-from dpfl.models.synthetic_problems import Problem
+from dpfl.models.synthetic_problems import Kind, Problem
 
 
 class Algorithm(StrEnum):
-    """What is run; all take the mean of the messages and project on the ball."""
+    """Algorithms; all take the mean of the messages and project on the ball."""
 
     MINIBATCH = "minibatch"
     """Algorithm 1 on full batches."""
@@ -39,7 +40,7 @@ class Algorithm(StrEnum):
 
 
 class TheoryNoise(StrEnum):
-    """Where a client's noise comes from."""
+    """Source of a client's noise."""
 
     THEOREM = "theorem"
     """The paper's formula: Theorem 2.1 and 2.3, or 2.2 for one pass."""
@@ -48,7 +49,7 @@ class TheoryNoise(StrEnum):
 
 
 class Trust(StrEnum):
-    """Whom the clients trust."""
+    """Trust of the clients."""
 
     NOBODY = "nobody"
     """Every client's own messages are private (LDP)."""
@@ -59,87 +60,86 @@ class Trust(StrEnum):
 
 
 class Risk(StrEnum):
-    """Whose excess risk is measured."""
+    """Risk whose excess is measured."""
 
     POPULATION = "population"
     EMPIRICAL = "empirical"
 
 
 _PROBLEM = tuple(field.name for field in fields(Problem))
+Real = int | float
+"""A number that the run table repeats as it is given."""
 
 
-@dataclass(frozen=True)
-class TheoryCell:
-    """A run, checked.
+class TheoryCell(Settings):
+    """A run: the fields of Problem, the algorithm and its noise.
 
-    `participation` counts who takes part; epsilon (inf: no noise) and delta are asked for by `trust`; `sharpness` b
-    smooths a loss with a kink (0: not at all); clip_norm L bounds the gradients of the whole class of problems.
+    `participants` lists equally likely numbers M_r of clients that take part (empty: all); epsilon (inf: no noise) and
+    delta are asked for by `trust`; `rounds` is not read for one pass, which has one a record; `sharpness` b smooths a
+    loss with a kink (0: not at all); clip_norm L bounds the gradients of the class of problems, at least the problem's
+    own bound, so that clipping is idle (null: that bound).
     """
 
-    problem: Problem
-    algorithm: Algorithm
-    noise: TheoryNoise
-    trust: Trust
-    risk: Risk
-    epsilon: float
-    delta: float
-    rounds: int
-    participation: Participation
-    repetitions: int
-    sharpness: float
-    clip_norm: float
+    kind: Choice[Kind]
+    clients: Count
+    records: Count
+    features: Count
+    radius: Real
+    scale: Real
+    condition: Real
+    signal: Real
+    target_noise: Real
+    spread: Real
+    strong_convexity: Real
+    algorithm: Choice[Algorithm]
+    noise: Choice[TheoryNoise]
+    trust: Choice[Trust]
+    risk: Choice[Risk]
+    epsilon: Epsilon
+    delta: Probability
+    rounds: Count | None
+    participants: Several[int]
+    repetitions: Count
+    sharpness: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    clip_norm: Positive | None
 
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> TheoryCell:
-        """Return the run of a sweep's settings and a cell's keys.
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Raise ValueError for what cannot be run, or has no accounting."""
+        if self.rounds is None and self.algorithm is not Algorithm.ONE_PASS:
+            raise ValueError("rounds is None; it must be a whole number, at least 1, but for one_pass")
+        if not self.problem.lipschitz <= self.bound:
+            raise ValueError(f"clip_norm is {self.bound:g}; gradients reach {self.problem.lipschitz:g} here")
+        if self.participation.most > self.clients:
+            raise ValueError(f"participants: {self.participation.most} exceeds the {self.clients} clients")
+        if self.trust is not Trust.NOBODY:
+            if self.noise is TheoryNoise.THEOREM or self.algorithm is Algorithm.ONE_PASS:
+                raise ValueError(f"trust {self.trust.value!r} goes with noise 'tight' and full batches")
+            if self.participation.sizes != (self.clients,):
+                raise ValueError(f"trust {self.trust.value!r} is accounted for when all clients take part")
+        if math.isinf(self.loss.smoothness) and self.algorithm is not Algorithm.MINIBATCH:
+            raise ValueError("sharpness is 0: Algorithm 2 needs a smooth loss, so choose one above 0")
+        return self
 
-        Keys: the fields of Problem, and algorithm, noise, trust, risk, epsilon, delta, rounds, participants (a list of
-        equally likely M_r; empty: all clients), repetitions, sharpness, clip_norm (at least the
-        problem's own bound, so that clipping is idle; null: that bound). Raises InputError naming the key.
-        """
-        problem = _checked(Problem, **{name: settings[name] for name in _PROBLEM})
-        sizes = tuple(settings["participants"]) or (problem.clients,)
-        run = cls(
-            problem=problem,
-            algorithm=_checked(Algorithm, settings["algorithm"]),
-            noise=_checked(TheoryNoise, settings["noise"]),
-            trust=_checked(Trust, settings["trust"]),
-            risk=_checked(Risk, settings["risk"]),
-            epsilon=float(settings["epsilon"]),
-            delta=float(settings["delta"]),
-            rounds=problem.records if settings["algorithm"] == Algorithm.ONE_PASS else settings["rounds"],
-            participation=_checked(Participation, sizes),
-            repetitions=settings["repetitions"],
-            sharpness=float(settings["sharpness"]),
-            clip_norm=float(problem.lipschitz if settings["clip_norm"] is None else settings["clip_norm"]),
-        )
-        run.check()
-        return run
+    @cached_property
+    def problem(self) -> Problem:
+        """The federation's law."""
+        return Problem(**{name: getattr(self, name) for name in _PROBLEM})
 
-    def check(self) -> None:
-        """Raise InputError for what cannot be run, or has no accounting."""
-        if not self.epsilon > 0:
-            raise InputError(f"epsilon is {self.epsilon!r}; it must be above 0 (inf: no privacy)")
-        if not 0 < self.delta < 1:
-            raise InputError(f"delta is {self.delta!r}; it must lie between 0 and 1")
-        for name in ("rounds", "repetitions"):
-            value = getattr(self, name)
-            if not (isinstance(value, int) and value >= 1):
-                raise InputError(f"{name} is {value!r}; it must be a whole number, at least 1")
-        if not self.problem.lipschitz <= self.clip_norm < math.inf:
-            raise InputError(f"clip_norm is {self.clip_norm:g}; gradients reach {self.problem.lipschitz:g} here")
-        if self.participation.most > self.problem.clients:
-            raise InputError(f"participants: {self.participation.most} exceeds the {self.problem.clients} clients")
-        if self.trust is not Trust.NOBODY and (
-            self.noise is TheoryNoise.THEOREM or self.algorithm is Algorithm.ONE_PASS
-        ):
-            raise InputError(f"trust {self.trust.value!r} goes with noise 'tight' and full batches")
-        if self.trust is not Trust.NOBODY and self.participation.sizes != (self.problem.clients,):
-            raise InputError(f"trust {self.trust.value!r} is accounted for when all clients take part")
-        if self.sharpness:
-            _checked(Smoothed, self.problem.loss, self.sharpness)
-        if self.algorithm is not Algorithm.MINIBATCH and math.isinf(self.loss.smoothness):
-            raise InputError("sharpness is 0: Algorithm 2 needs a smooth loss, so choose one above 0")
+    @cached_property
+    def participation(self) -> Participation:
+        """Law of the clients that take part in a round."""
+        return Participation(self.participants or (self.clients,))
+
+    @property
+    def steps(self) -> int:
+        """Rounds of the run, R."""
+        return self.records if self.algorithm is Algorithm.ONE_PASS else self.rounds
+
+    @property
+    def bound(self) -> float:
+        """The clip norm."""
+        return float(self.problem.lipschitz if self.clip_norm is None else self.clip_norm)
 
     @cached_property
     def loss(self) -> Loss:
@@ -148,7 +148,7 @@ class TheoryCell:
 
     @property
     def private(self) -> bool:
-        """Whether there is noise."""
+        """True where there is noise."""
         return math.isfinite(self.epsilon)
 
     @property
@@ -158,11 +158,11 @@ class TheoryCell:
 
     @property
     def protocol(self) -> Protocol:
-        """What the algorithms of dpfl.algorithms ask for."""
-        averaged = self.rounds if self.problem.strong_convexity == 0 else max(1, self.rounds // 2)
+        """Protocol for dpfl.algorithms."""
+        averaged = self.steps if self.problem.strong_convexity == 0 else max(1, self.steps // 2)
         return Protocol(
             loss=self.loss,
-            rounds=self.rounds,
+            rounds=self.steps,
             participation=self.participation,
             batch_size=self.batch_size,
             repetitions=self.repetitions,
@@ -177,7 +177,7 @@ class TheoryCell:
             self.problem,
             self.algorithm,
             self.risk,
-            self.rounds,
+            self.steps,
             self.participation,
             self.repetitions,
             self.sharpness,
@@ -188,26 +188,26 @@ class TheoryCell:
 
         V^2 = E[1/M_r] (d sigma^2 + L^2 where records are drawn, or not all clients take part).
         """
-        noise = noise_multiplier * self.clip_norm / self.batch_size
+        noise = noise_multiplier * self.bound / self.batch_size
         drawn = self.algorithm is Algorithm.ONE_PASS or self.participation.sizes != (self.problem.clients,)
-        square = self.problem.features * noise**2 + (self.clip_norm**2 if drawn else 0.0)
+        square = self.problem.features * noise**2 + (self.bound**2 if drawn else 0.0)
         return math.sqrt(self.participation.mean_inverse * square)
 
     def points(self, noise_multiplier: float) -> Hyperparameters:
         """Return the run as a stack of one model."""
-        deviation = noise_multiplier * self.clip_norm / self.batch_size
-        columns = (self.step_size(noise_multiplier), self.clip_norm, deviation)
+        deviation = noise_multiplier * self.bound / self.batch_size
+        columns = (self.step_size(noise_multiplier), self.bound, deviation)
         ball = (self.problem.radius, self.problem.regularisation)
         return Hyperparameters(*(np.array([value]) for value in (*columns, *ball)))
 
     def step_size(self, noise_multiplier: float) -> float:
         """Return Algorithm 1's step: min{1/(4 beta), D/(V sqrt R)} for mu = 0, with L^2 in V^2 where there is a kink;
         min{1/(2 beta), ln(max{2, (mu D)^2 R/V^2})/(mu R)} for mu > 0, as lowy2021's proofs choose it."""
-        problem, rounds = self.problem, self.rounds
+        problem, rounds = self.problem, self.steps
         smoothness = self.smoothness
         deviation = self.gradient_deviation(noise_multiplier)
         if math.isinf(smoothness):
-            deviation = math.hypot(deviation, self.clip_norm)
+            deviation = math.hypot(deviation, self.bound)
         if problem.strong_convexity == 0:
             widest = problem.radius / (deviation * math.sqrt(rounds)) if deviation else math.inf
             return min(1.0 / (4.0 * smoothness), widest) if math.isfinite(smoothness) else widest
@@ -227,10 +227,10 @@ class TheoryCell:
         bounds = {"smoothness": self.smoothness, "gradient_deviation": deviation}
         mu = problem.strong_convexity
         if mu == 0:
-            gamma = accelerated_sgd.step_scale(**bounds, rounds=self.rounds, diameter=problem.radius)
-            return [Restart(self.rounds, np.array([float(gamma)]))]
-        rounds = accelerated_sgd.affordable_rounds(smoothness=self.smoothness, strong_convexity=mu, rounds=self.rounds)
-        gap = self.clip_norm * problem.radius
+            gamma = accelerated_sgd.step_scale(**bounds, rounds=self.steps, diameter=problem.radius)
+            return [Restart(self.steps, np.array([float(gamma)]))]
+        rounds = accelerated_sgd.affordable_rounds(smoothness=self.smoothness, strong_convexity=mu, rounds=self.steps)
+        gap = self.bound * problem.radius
         stages = []
         for k, each in enumerate(rounds):
             root = math.sqrt(gap / 2.0**k)
@@ -246,9 +246,9 @@ class TheoryCell:
             ShuffledEpochs(1, records) if self.algorithm is Algorithm.ONE_PASS else FullBatch(),
             neighbouring=Neighbouring.REPLACE_ONE,
             records=records,
-            clip_norm=self.clip_norm,
+            clip_norm=self.bound,
             noise_multiplier=self._noise_multiplier() if self.private else 0.0,
-            steps=self.rounds,
+            steps=self.steps,
             delta=self.delta,
             note=f"asked for epsilon {self.epsilon:g}, noise '{self.noise.value}', trust in {self.trust.value}",
         )
@@ -264,11 +264,11 @@ class TheoryCell:
         """Return the run's settings as table columns."""
         own = {name: getattr(self.problem, name) for name in _PROBLEM}
         names = ("algorithm", "noise", "trust", "risk", "epsilon", "delta", "rounds", "repetitions", "sharpness")
-        rest = {name: getattr(self, name) for name in names}
+        rest = {name: getattr(self, name) for name in names} | {"rounds": self.steps}
         sizes = json.dumps(list(self.participation.sizes))
         more = {"participants": sizes, "mean_inverse_participants": self.participation.mean_inverse}
         texts = {name: str(value) if isinstance(value, StrEnum) else value for name, value in {**own, **rest}.items()}
-        return {**texts, **more, "clip_norm": self.clip_norm, "batch_size": self.batch_size}
+        return {**texts, **more, "clip_norm": self.bound, "batch_size": self.batch_size}
 
     def _noise_multiplier(self) -> float:
         """sigma K / L of a client's message."""
@@ -277,7 +277,7 @@ class TheoryCell:
                 return 2.0 / float(gaussian_dp.mu(self.epsilon, self.delta))
             variance = isrl_dp.one_pass_variance
             return math.sqrt(_checked(variance, epsilon=self.epsilon, delta=self.delta, lipschitz=1.0))
-        budget = {"epsilon": self.epsilon, "delta": self.delta, "rounds": self.rounds}
+        budget = {"epsilon": self.epsilon, "delta": self.delta, "rounds": self.steps}
         if self.noise is TheoryNoise.THEOREM:
             records = self.problem.records
             variance = isrl_dp.advanced_composition_variance
@@ -288,7 +288,7 @@ class TheoryCell:
             return gaussian_rounds.central_noise_multiplier(**budget, clients=self.problem.clients)
         crowd = {"clients": self.problem.clients, "dimension": self.problem.features}
         return gaussian_rounds.noise_multiplier(
-            target_epsilon=self.epsilon, delta=self.delta, rounds=self.rounds, **crowd
+            target_epsilon=self.epsilon, delta=self.delta, rounds=self.steps, **crowd
         )
 
 

@@ -38,7 +38,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """
     rows = []
     for cell in sweep.cells:
-        run = TheoryCell.of({**sweep.settings, **cell})
+        run = TheoryCell.of(sweep.settings, cell)
         statement = run.statement()
         noise = {"batch_size": run.batch_size, "noise_multiplier": statement.noise_multiplier}
         rows.append({**as_columns(cell), **noise, **statement.columns()})
@@ -59,12 +59,12 @@ def train(
     nan, where it is no number. `checkpoint` is not used: a sweep takes seconds.
     Raises InputError where settings, cells or calibration cannot be used.
     """
-    runs = [TheoryCell.of({**sweep.settings, **cell}) for cell in sweep.cells]
+    runs = [TheoryCell.of(sweep.settings, cell) for cell in sweep.cells]
     noise = calibrated(calibration, sweep.cells)
     groups: dict[Any, list[int]] = {}
     for place, run in enumerate(runs):
         groups.setdefault(run.stack_key(), []).append(place)
-    total, done = sum(runs[members[0]].rounds for members in groups.values()), 0
+    total, done = sum(runs[members[0]].steps for members in groups.values()), 0
     results: dict[tuple[int, int], dict[str, Any]] = {}
     for members in groups.values():
         first = runs[members[0]]
@@ -76,7 +76,7 @@ def train(
                     measured = {name: float(values[place]) for name, values in columns.items()}
                     status = "diverged" if math.isnan(measured["excess_risk"]) else "finished"
                     results[member, seed] = {"status": status, **measured}
-        done += first.rounds
+        done += first.steps
         progress(done, total)
     study = {"study": sweep.settings["study"]}
     settings = [{**study, **cell, **run.columns()} for cell, run in zip(sweep.cells, runs, strict=True)]

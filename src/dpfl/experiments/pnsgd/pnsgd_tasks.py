@@ -1,4 +1,4 @@
-"""What PNSGD is run on: a mean in one dimension, where Laplace noise can be tried, and a logistic model."""
+"""Tasks for PNSGD: a mean in one dimension, where Laplace noise can be tried, and a logistic model."""
 
 from __future__ import annotations
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from pydantic import model_validator
 
 from dpfl.accounting.contraction.pnsgd_orders import Law, calibrated_scale, worst_epsilon
 from dpfl.accounting.neighbouring import Neighbouring
@@ -26,7 +27,7 @@ from dpfl.algorithms.projected_sgd import ProjectedHyperparameters, models_at, p
 from dpfl.errors import InputError
 from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, LossConstants, PnsgdTask, check_records, load
 from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
-from dpfl.experiments.shared.settings import _one_of, positive_float, positive_int
+from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Probability, Settings
 from dpfl.grid.sweep import Folders, Sweep, is_private
 from dpfl.models.glm import Array
 
@@ -34,49 +35,73 @@ _STD = {Law.GAUSSIAN: 1.0, Law.LAPLACE: math.sqrt(2.0)}
 """Standard deviation of noise of scale 1."""
 
 
-@dataclass(frozen=True)
-class PnsgdCell:
-    """A cell within its sweep's settings: the pass and its guarantee. Raises InputError naming what cannot be used."""
+class Order(StrEnum):
+    """The order in which the records are read."""
 
-    n: int
-    law: Law
-    permuted: bool
-    random_stop: bool
-    step: float
-    epsilon: float
-    delta: float
-    theory: LossConstants
+    SORTED = "sorted"
+    """By target, and public."""
+    PERMUTED = "permuted"
+    """Secret, all orders being as likely."""
 
-    @classmethod
-    def of(cls, settings: Mapping[str, Any], cell: Mapping[str, Any]) -> PnsgdCell:
-        """Read one cell of a sweep."""
-        given = {**settings, **cell}
-        model = given["model"]
-        regularisation = 0.0 if model == MEAN_INK else positive_float(given, "regularisation")
-        if not given["epsilon"] > 0:
-            raise InputError(f"epsilon is {given['epsilon']!r} in the grid; it must be above 0 (inf: no privacy)")
-        chosen = cls(
-            n=positive_int(given, "users"),
-            law=Law(_one_of(given, "law", tuple(Law))),
-            permuted=_one_of(given, "order", ("sorted", "permuted")) == "permuted",
-            random_stop=_one_of(given, "release", ("last", "random")) == "random",
-            step=positive_float(given, "step"),
-            epsilon=float(given["epsilon"]),
-            delta=positive_float(given, "delta", below=1.0),
-            theory=LossConstants.of(model, positive_float(given, "radius"), regularisation),
-        )
-        limit = 2.0 / (chosen.theory.smoothness + chosen.theory.strong_convexity)
-        if chosen.step > limit:
-            raise InputError(f"step is {chosen.step}; Theorems 3 to 5 need eta <= 2/(beta + rho) = {limit:g}")
-        if chosen.law is Law.LAPLACE and model != MEAN_INK:
-            raise InputError(f"law: laplace noise is analysed for models of one dimension, and {model} has more")
-        return chosen
+
+class Release(StrEnum):
+    """The model that is released."""
+
+    LAST = "last"
+    RANDOM = "random"
+    """That of a uniformly drawn step."""
+
+
+class PnsgdCell(Settings):
+    """A cell within its sweep's settings: the pass and its guarantee.
+
+    `regularisation` is read for a logistic model only; `stops` counts the stopping steps of a randomly stopped run.
+    """
+
+    model: str
+    users: Count
+    law: Choice[Law]
+    order: Choice[Order]
+    release: Choice[Release]
+    step: Positive
+    epsilon: Epsilon
+    delta: Probability
+    radius: Positive
+    regularisation: Positive | None = None
+    stops: Count
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Raise ValueError where the theorems do not cover the cell."""
+        if self.regularisation is None and self.model != MEAN_INK:
+            raise ValueError(f"regularisation is missing in the settings; model {self.model} needs a number above 0")
+        limit = 2.0 / (self.theory.smoothness + self.theory.strong_convexity)
+        if self.step > limit:
+            raise ValueError(f"step is {self.step}; Theorems 3 to 5 need eta <= 2/(beta + rho) = {limit:g}")
+        if self.law is Law.LAPLACE and self.model != MEAN_INK:
+            raise ValueError(f"law: laplace noise is analysed for models of one dimension, and {self.model} has more")
+        return self
+
+    @property
+    def permuted(self) -> bool:
+        """True where the order is secret."""
+        return self.order is Order.PERMUTED
+
+    @property
+    def random_stop(self) -> bool:
+        """True where the released model's step is drawn."""
+        return self.release is Release.RANDOM
+
+    @property
+    def theory(self) -> LossConstants:
+        """The constants of a record's loss."""
+        return LossConstants.of(self.model, self.radius, self.regularisation or 0.0)
 
     @property
     def accounting(self) -> dict[str, Any]:
         """The keywords of dpfl.accounting.contraction.pnsgd_orders, the scale apart."""
         return {
-            "n": self.n,
+            "n": self.users,
             "law": self.law,
             "permuted": self.permuted,
             "random_stop": self.random_stop,
@@ -98,7 +123,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     rows = []
     for cell in sweep.cells:
         chosen = PnsgdCell.of(sweep.settings, cell)
-        check_records(description, chosen.n)
+        check_records(description, chosen.users)
         scale = 0.0
         if is_private(cell):
             scale = calibrated_scale(chosen.epsilon, chosen.delta, **chosen.accounting)
@@ -125,14 +150,14 @@ def train(
     passes = [PnsgdCell.of(sweep.settings, cell) for cell in sweep.cells]
     noise = calibrated(calibration, sweep.cells)
     scales = [each["scale"] for each in noise]
-    if len({(each.n, each.theory) for each in passes}) > 1:
+    if len({(each.users, each.theory) for each in passes}) > 1:
         raise InputError("users, radius, regularisation: the cells of a sweep must share them")
-    task = load(sweep.settings["model"], folders, passes[0].n, passes[0].theory)
-    check_records(task.description, passes[0].n)
+    task = load(passes[0].model, folders, passes[0].users, passes[0].theory)
+    check_records(task.description, passes[0].users)
     groups: dict[tuple, list[int]] = {}
     for place, each in enumerate(passes):
         groups.setdefault((each.law, each.permuted, each.random_stop), []).append(place)
-    total, done = passes[0].n * len(groups), 0
+    total, done = passes[0].users * len(groups), 0
 
     def tick() -> None:
         nonlocal done
@@ -142,7 +167,7 @@ def train(
     results: dict[tuple[int, int], dict[str, Any]] = {}
     for places in groups.values():
         stack = [passes[place] for place in places]
-        draws = positive_int(sweep.settings, "stops") if stack[0].random_stop else 1
+        draws = stack[0].stops if stack[0].random_stop else 1
         weights = _run(task, stack, [scales[place] for place in places], sweep.seeds, draws, tick)
         for model, place in enumerate(places):
             for seed, own in zip(sweep.seeds, weights[..., model], strict=True):
@@ -164,14 +189,14 @@ def _run(
     first = stack[0]
     models = len(stack)
     points = ProjectedHyperparameters(
-        step_size=np.tile(np.array([[each.step] for each in stack]), (1, first.n)),
+        step_size=np.tile(np.array([[each.step] for each in stack]), (1, first.users)),
         noise_std=np.array(scales),
         radius=np.full(models, first.theory.radius),
         regularisation=np.full(models, first.theory.regularisation),
     )
-    start = 1 if first.random_stop else first.n
-    stops = np.stack([np.tile(stratified_stops(seed, start, first.n, draws), (models, 1)) for seed in seeds])
-    source = ordered_records(task.records, _orders(seeds, first.n, first.permuted))
+    start = 1 if first.random_stop else first.users
+    stops = np.stack([np.tile(stratified_stops(seed, start, first.users, draws), (models, 1)) for seed in seeds])
+    source = ordered_records(task.records, _orders(seeds, first.users, first.permuted))
     runs = projected_sgd(task.loss, source, seeds, points, clip_norm=first.theory.lipschitz, law=first.law)
     return models_at(runs, stops, tick)
 
@@ -182,12 +207,12 @@ def _privacy(chosen: PnsgdCell, scale: float) -> dict[str, Any]:
     order = "a secret order" if chosen.permuted else "the order of their labels or values; order and labels are public"
     statement = PrivacyStatement.of(
         Laplace() if chosen.law is Law.LAPLACE else Gaussian(),
-        ShuffledEpochs(1, chosen.n),
+        ShuffledEpochs(1, chosen.users),
         neighbouring=Neighbouring.REPLACE_ONE,
-        records=chosen.n,
+        records=chosen.users,
         clip_norm=chosen.theory.lipschitz,
         noise_multiplier=_STD[chosen.law] * scale / chosen.theory.lipschitz,
-        steps=chosen.n,
+        steps=chosen.users,
         delta=chosen.delta,
         note=f"one pass, each record once, in {order}; epsilon_proven allows all models to be released, "
         "epsilon_contraction is of the record that is worst off and needs the other models kept secret",

@@ -16,12 +16,12 @@ from dpfl.engine.federated_rounds import Clipping
 
 UNACCOUNTED = "standardisation, blocks and the choice of step size and clip norm are not accounted for"
 EPSILON_TOLERANCE = 1e-3
-"""How far below its target the tight noise may stay, relative."""
+"""Relative gap that the tight noise may leave below its target."""
 MOST_SECANTS = 40
 
 
 class NoiseRule(StrEnum):
-    """Which noise is added for an epsilon."""
+    """Rules for the noise that an epsilon asks for."""
 
     ADVANCED_COMPOSITION = "advanced_composition"
     """lowy2021 Theorem 2.1."""
@@ -33,7 +33,7 @@ class NoiseRule(StrEnum):
 
 @dataclass(frozen=True)
 class ClientMessages:
-    """What one client releases: `releases` noisy messages, each the mean of `message_records` clipped gradients.
+    """Messages of one client: `releases` noisy ones, each the mean of `message_records` clipped gradients.
 
     `batch_share` is K/n of the experiment, which the advanced-composition formula reads in local SGD too.
     """
@@ -53,13 +53,13 @@ class ClientMessages:
 
     @property
     def mechanism(self) -> Mechanism:
-        """What hides a record in a message."""
+        """Mechanism that hides a record in a message."""
         turns = self.clipping is Clipping.MEAN and self.message_records > 1
         return ClippedMeanGaussian() if turns else Gaussian()
 
     @property
     def sampler(self) -> Sampler:
-        """How a message's records are drawn."""
+        """Sampler of a message's records."""
         kind = FixedBatches if self.sampling is Sampling.FIXED else WithReplacement
         return kind(self.message_records, self.records)
 
@@ -110,7 +110,7 @@ def _proven(messages: ClientMessages, noise_multiplier: float) -> float:
 
 
 def _note(noise: NoiseRule, messages: ClientMessages, epsilon: float) -> str:
-    """How the statement relates to what was asked for."""
+    """Return the relation of the statement to the epsilon asked for."""
     if noise is NoiseRule.TIGHT:
         source = f"noise calibrated to spend epsilon {epsilon:g} by this accountant"
     else:

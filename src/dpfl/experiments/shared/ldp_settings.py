@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from dpfl.accounting import isrl_dp
 from dpfl.accounting.samplers import Sampling
@@ -15,26 +17,76 @@ from dpfl.algorithms import local_sgd, minibatch_sgd
 from dpfl.engine.federated_rounds import Clipping, Hyperparameters, Participation, Protocol
 from dpfl.errors import InputError
 from dpfl.experiments.shared.ldp_noise import ClientMessages, NoiseRule
-from dpfl.experiments.shared.settings import choice, positive_float, positive_int
+from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Settings, Several, among
 from dpfl.grid.sweep import is_private
 from dpfl.models.glm import Array, Loss
 
-RUN = {"minibatch": minibatch_sgd.averaged_minibatch_sgd, "local": local_sgd.averaged_local_sgd}
-"""The algorithms that a cell may name."""
+
+class LdpAlgorithm(StrEnum):
+    """An algorithm that a cell may name."""
+
+    MINIBATCH = "minibatch"
+    LOCAL = "local"
+
+
+RUN = {
+    LdpAlgorithm.MINIBATCH: minibatch_sgd.averaged_minibatch_sgd,
+    LdpAlgorithm.LOCAL: local_sgd.averaged_local_sgd,
+}
+"""Its training."""
 
 
 @dataclass(frozen=True)
 class ClientCounts:
-    """What an experiment's data decide: clients, each one's records before the split, and the fewest it trains on."""
+    """Counts that the data decide: clients, each one's records before the split, and the fewest that one trains on."""
 
     clients: int
     before_split: int
     training: int
 
 
+class LdpSettings(Settings):
+    """A sweep's settings. step_exponents by algorithm: (first, last, count) of the step sizes' natural logarithms.
+
+    batch_size "published" is the K of the authors' scripts at the setting largest_epsilon, the same for every cell; as
+    in their experiments it counts a client's records before the split, which makes it larger than lowy2021's
+    Theorem 2.1 asks for. A whole number is taken as it is.
+    """
+
+    noise: Choice[NoiseRule]
+    largest_epsilon: Positive
+    rounds: Count
+    participating: Count
+    batch_size: Literal["published"] | Count
+    repetitions: Count
+    last_iterates: Count
+    sampling: Annotated[Choice[Sampling], among(Sampling.WITH_REPLACEMENT, Sampling.FIXED)]
+    clipping: Choice[Clipping]
+    delta: Literal["1/n^2"]
+    step_exponents: dict[str, Annotated[tuple[float, float, Count], Field(strict=False)]]
+    clip_norms: Several[Annotated[float, Field(gt=0)]]
+    divergence_loss: Positive
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Raise ValueError where settings do not go together."""
+        if self.last_iterates > self.rounds:
+            raise ValueError(f"last_iterates is {self.last_iterates}; it must be at most the {self.rounds} rounds")
+        if not any(map(math.isfinite, self.clip_norms)):
+            raise ValueError(f"clip_norms is {list(self.clip_norms)}; one of them must be finite")
+        return self
+
+
+class LdpCell(Settings):
+    """A cell: its algorithm, one of RUN, and its budget."""
+
+    algorithm: Choice[LdpAlgorithm]
+    epsilon: Epsilon
+
+
 @dataclass(frozen=True)
-class LdpSettings:
-    """A sweep's settings, checked. step_sizes by algorithm and clip_norms span the grid that a run is chosen from.
+class LdpPlan:
+    """A sweep's settings on its data. step_sizes by algorithm and clip_norms span the grid that a run is chosen from.
 
     Every client adds the same noise, calibrated to the client with the fewest training records.
     """
@@ -49,41 +101,32 @@ class LdpSettings:
     divergence_loss: float
 
     @classmethod
-    def of(
-        cls, settings: Mapping[str, Any], cells: Iterable[Mapping[str, Any]], loss: Loss, records: ClientCounts
-    ) -> LdpSettings:
-        """Return the plan; raises InputError naming the setting or the cell's key that cannot be used.
-
-        batch_size "published" is the K of the authors' scripts at the setting largest_epsilon, the same for every
-        cell; as in their experiments it counts a client's records before the split, which makes it larger than
-        lowy2021's Theorem 2.1 asks for. A whole number is taken as it is.
-        """
-        if settings["delta"] != "1/n^2":
-            raise InputError(f"delta is {settings['delta']!r} in the settings; it must be '1/n^2'")
-        noise = choice(settings, "noise", NoiseRule)
-        rounds = positive_int(settings, "rounds")
+    def of(cls, settings: LdpSettings, cells: Iterable[LdpCell], loss: Loss, records: ClientCounts) -> LdpPlan:
+        """Return the plan; raises InputError naming the setting or the cell's key that cannot be used."""
+        if settings.participating > records.clients:
+            raise InputError(f"participating is {settings.participating}; there are {records.clients} clients")
         protocol = Protocol(
             loss=loss,
-            rounds=rounds,
-            participation=Participation((positive_int(settings, "participating", at_most=records.clients),)),
-            batch_size=_batch_size(settings, noise, rounds, records),
-            repetitions=positive_int(settings, "repetitions"),
-            last_iterates=positive_int(settings, "last_iterates", at_most=rounds),
-            sampling=choice(settings, "sampling", Sampling, (Sampling.WITH_REPLACEMENT, Sampling.FIXED)),
-            clipping=choice(settings, "clipping", Clipping),
+            rounds=settings.rounds,
+            participation=Participation((settings.participating,)),
+            batch_size=_batch_size(settings, records),
+            repetitions=settings.repetitions,
+            last_iterates=settings.last_iterates,
+            sampling=settings.sampling,
+            clipping=settings.clipping,
         )
         plan = cls(
             protocol=protocol,
             clients=records.clients,
             records=records.training,
             delta=1.0 / records.training**2,
-            noise=noise,
-            step_sizes=_step_sizes(settings),
-            clip_norms=_clip_norms(settings),
-            divergence_loss=positive_float(settings, "divergence_loss"),
+            noise=settings.noise,
+            step_sizes={name: np.exp(np.linspace(*exps)) for name, exps in settings.step_exponents.items()},
+            clip_norms=np.array(settings.clip_norms, dtype=np.float64),
+            divergence_loss=settings.divergence_loss,
         )
         for cell in cells:
-            plan._check_cell(cell, positive_float(settings, "largest_epsilon"))
+            plan._check_cell(cell.epsilon, settings.largest_epsilon)
         return plan
 
     def protocol_of(self, algorithm: str) -> Protocol:
@@ -115,14 +158,9 @@ class LdpSettings:
             return Hyperparameters(steps, clips, np.zeros_like(steps))
         return Hyperparameters(steps, clips, noise_multiplier * clips / self.messages(cell["algorithm"]).share)
 
-    def _check_cell(self, cell: Mapping[str, Any], largest_epsilon: float) -> None:
-        """Raise InputError where a cell's algorithm or epsilon cannot be used."""
-        algorithm, epsilon = cell["algorithm"], cell["epsilon"]
-        if algorithm not in RUN:
-            raise InputError(f"algorithm is {algorithm!r} in a cell; it must be one of {', '.join(RUN)}")
-        if not epsilon > 0:
-            raise InputError(f"epsilon is {epsilon!r} in a cell; it must be above 0 (inf: no privacy)")
-        if not is_private(cell):
+    def _check_cell(self, epsilon: float, largest_epsilon: float) -> None:
+        """Raise InputError where a cell's budget cannot be used."""
+        if math.isinf(epsilon):
             return
         if epsilon > largest_epsilon:
             raise InputError(f"epsilon is {epsilon} in a cell, above largest_epsilon {largest_epsilon}")
@@ -136,39 +174,24 @@ class LdpSettings:
             raise InputError("noise: tight needs clipping: record, for clipping the mean does not protect a record")
 
 
-def _batch_size(settings: Mapping[str, Any], noise: NoiseRule, rounds: int, records: ClientCounts) -> int:
-    """The K of every round, at least 1, and without replacement at most n."""
-    size = settings["batch_size"]
+def _batch_size(settings: LdpSettings, records: ClientCounts) -> int:
+    """Return the K of every round, at least 1, and without replacement at most n."""
+    size = settings.batch_size
     if size == "published":
         client = {
-            "epsilon": positive_float(settings, "largest_epsilon"),
-            "rounds": rounds,
+            "epsilon": settings.largest_epsilon,
+            "rounds": settings.rounds,
             "records": records.before_split,
         }
-        if noise is NoiseRule.MOMENTS:
+        if settings.noise is NoiseRule.MOMENTS:
             least = isrl_dp.least_batch_moments(**client)
         else:
             least = isrl_dp.least_batch_advanced(**client, delta=1.0 / records.before_split**2)
         size = math.floor(least)
         if size < 1:
-            raise InputError(f"largest_epsilon: {settings['largest_epsilon']} gives a batch of K = 0 records; raise it")
-    elif not isinstance(size, int) or size < 1:
-        raise InputError(f"batch_size is {size!r} in the settings; it must be 'published' or a whole number above 0")
-    if settings["sampling"] == Sampling.FIXED and size > records.training:
+            raise InputError(f"largest_epsilon: {settings.largest_epsilon} gives a batch of K = 0 records; raise it")
+    if settings.sampling is Sampling.FIXED and size > records.training:
         raise InputError(
             f"batch_size: K = {size} records without replacement exceed the {records.training} that a client trains on"
         )
     return size
-
-
-def _step_sizes(settings: Mapping[str, Any]) -> dict[str, Array]:
-    """The step sizes of each algorithm, exp of equally spaced exponents (first, last, count)."""
-    return {name: np.exp(np.linspace(*exponents)) for name, exponents in settings["step_exponents"].items()}
-
-
-def _clip_norms(settings: Mapping[str, Any]) -> Array:
-    """The clip norms; raises InputError where one is not above 0, or none is finite."""
-    clips = np.array(settings["clip_norms"], dtype=np.float64)
-    if not (np.all(clips > 0) and np.any(np.isfinite(clips))):
-        raise InputError(f"clip_norms is {settings['clip_norms']} in the settings; it must list numbers above 0")
-    return clips

@@ -16,7 +16,7 @@ import pandas as pd
 from dpfl.data.non_iid_blocks import Trial
 from dpfl.engine.federated_rounds import Hyperparameters, Trials
 from dpfl.experiments.shared.ldp_noise import statement
-from dpfl.experiments.shared.ldp_settings import RUN, LdpSettings
+from dpfl.experiments.shared.ldp_settings import RUN, LdpPlan
 from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.models.glm import Array, losses
@@ -26,9 +26,9 @@ STACK_BYTES = 2**25
 
 
 class LdpTask(Protocol):
-    """What an experiment adds to the shared training: its data and what it measures."""
+    """Data and measures that an experiment adds to the shared training."""
 
-    plan: LdpSettings
+    plan: LdpPlan
 
     def trial(self, seed: int) -> Trial:
         """Return the clients' records of one trial."""
@@ -40,7 +40,7 @@ class LdpTask(Protocol):
         """Return what a trial can be held against, one column each."""
 
 
-def calibrate(plan: LdpSettings, cells: tuple[dict[str, Any], ...]) -> pd.DataFrame:
+def calibrate(plan: LdpPlan, cells: tuple[dict[str, Any], ...]) -> pd.DataFrame:
     """Return a row a cell: its keys, batch_size, noise_multiplier and the columns of its privacy statement.
 
     noise_multiplier is the noise's standard deviation over the norm bound of ONE record's share of what is released:
@@ -121,7 +121,7 @@ def choose(task: LdpTask, trial: Trial, points: Hyperparameters, weights: Array)
     return {"status": "finished" if found else "diverged", **row, "diverged_share": float(diverged.mean())}
 
 
-def _chunks(plan: LdpSettings, sweep: Sweep, features: int) -> Iterator[tuple[int, ...]]:
+def _chunks(plan: LdpPlan, sweep: Sweep, features: int) -> Iterator[tuple[int, ...]]:
     """Yield the seeds that run together, as many as STACK_BYTES has room for, one at least."""
     protocol, widest = plan.protocol, 0
     for algorithm in dict.fromkeys(cell["algorithm"] for cell in sweep.cells):

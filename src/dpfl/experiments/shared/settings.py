@@ -1,56 +1,96 @@
-"""Typed settings, one module."""
+"""Typed settings: what an experiment reads of a sweep is exactly the fields of its models."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from dpfl.errors import InputError
 
-Kind = TypeVar("Kind", bound=StrEnum)
+Kind = TypeVar("Kind")
+
+Count = Annotated[int, Field(ge=1)]
+"""A whole number from 1."""
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A finite number above 0."""
+Probability = Annotated[float, Field(gt=0, lt=1)]
+"""A number between 0 and 1, both excluded."""
+Epsilon = Annotated[float, Field(gt=0)]
+"""A privacy budget; inf is no privacy."""
+Choice = Annotated[Kind, Field(strict=False)]
+"""A member of an enum, given by its text."""
+Several = Annotated[tuple[Kind, ...], Field(strict=False)]
+"""A list, read as a tuple."""
 
 
-def positive_int(settings: Mapping[str, Any], name: str, at_most: int | None = None) -> int:
-    """Return a whole setting of at least 1; raises InputError naming it."""
-    value = settings[name]
-    if not (isinstance(value, int) and value >= 1 and (at_most is None or value <= at_most)):
-        limit = "at least 1" if at_most is None else f"from 1 to {at_most}"
-        raise InputError(f"{name} is {value!r} in the settings; it must be a whole number, {limit}")
-    return value
+def among(*known: StrEnum) -> AfterValidator:
+    """Return the annotation of an enum's field that admits some members only."""
+
+    def check(value: StrEnum) -> StrEnum:
+        if value not in known:
+            raise PydanticCustomError(
+                "among", "Input should be {known}", {"known": " or ".join(map(repr, map(str, known)))}
+            )
+        return value
+
+    return AfterValidator(check)
 
 
-def positive_float(settings: Mapping[str, Any], name: str, below: float = math.inf) -> float:
-    """Return a setting above 0, finite; raises InputError naming it."""
-    value = settings[name]
-    if not (isinstance(value, int | float) and 0 < value < below):
-        raise InputError(f"{name} is {value!r} in the settings; it must be above 0 and finite")
-    return float(value)
+class Settings(BaseModel):
+    """Base of an experiment's settings: frozen, and strict (a bool is no number, a float no count).
+
+    The settings of a sweep are a superset (the paper's, the entry's and the axes' values), so keys that a model does
+    not have are ignored.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    @classmethod
+    def of(cls, *given: Mapping[str, Any]) -> Self:
+        """Return the model of the given mappings, of which a later one overrides the earlier.
+
+        Raises InputError: one line with the first key that cannot be used, its value, and what would be right.
+        """
+        merged = {key: value for each in given for key, value in each.items()}
+        try:
+            return cls.model_validate(merged)
+        except ValidationError as problem:
+            raise InputError(_as_line(problem, merged)) from None
 
 
-def choice(settings: Mapping[str, Any], name: str, kind: type[Kind], known: Iterable[Kind] | None = None) -> Kind:
-    """Return a setting as one of `known` members of an enum, all of them by default; raises InputError naming it."""
-    names = [member.value for member in known or kind]
-    if settings[name] not in names:
-        raise InputError(f"{name} is {settings[name]!r} in the settings; it must be one of {', '.join(names)}")
-    return kind(settings[name])
+def _as_line(problem: ValidationError, given: Mapping[str, Any]) -> str:
+    """Return the first error of a validation as one line; a rule of a model's own says its line itself."""
+    errors = [(_path(each["loc"], given), each) for each in problem.errors(include_url=False)]
+    path, first = errors[0]
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    if first["type"] == "extra_forbidden":
+        return f"{path} is unknown in the settings"
+    if first["type"] == "missing":
+        return f"{'.'.join(map(str, first['loc']))} is missing in the settings"
+    rules = dict.fromkeys(_rule(each["msg"]) for where, each in errors if where == path)
+    return f"{path} is {first['input']!r}; it must be {' or '.join(rules)}"
 
 
-Choice = TypeVar("Choice", bound=StrEnum)
+def _rule(message: str) -> str:
+    """Return what pydantic says that a value should be, without its words for Python's types."""
+    rule = message.removeprefix("Input should be ")
+    return rule.replace("a valid integer", "a whole number").replace("a valid tuple", "a list")
 
 
-def _choice(given: Mapping[str, Any], name: str, first: Choice, *others: Choice) -> Choice:
-    """Return one of the known values of a setting, the first where the setting is left out."""
-    value = given.get(name, first)
-    for known in (first, *others):
-        if known == value:
-            return known
-    raise InputError(f"{name}: {value!r} is not done here, should be one of {', '.join((first, *others))}")
-
-
-def _one_of(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
-    """Return a setting that is one of `known`; raises InputError naming it."""
-    if given[name] not in known:
-        raise InputError(f"{name}: {given[name]!r} is unknown, should be one of {', '.join(known)}")
-    return given[name]
+def _path(location: tuple[int | str, ...], given: Any) -> str:
+    """Return the keys and places of `location` that are in `given`: the rest names a branch of a union."""
+    path = ""
+    for part in location:
+        if isinstance(given, Mapping) and part in given:
+            path += f".{part}" if path else str(part)
+        elif isinstance(given, list | tuple) and isinstance(part, int) and part < len(given):
+            path += f"[{part}]"
+        else:
+            break
+        given = given[part]
+    return path

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpfl.data.binary_classification import BinaryTask
-from dpfl.experiments.shared.settings import positive_float, positive_int
+from dpfl.experiments.shared.settings import Count, Positive, Settings
 from dpfl.models.synthetic_problems import Kind, Problem, draw
 
 SYNTHETIC = "synthetic_logistic"
@@ -20,26 +20,32 @@ _TRAINING, _TEST = 0, 1
 """Seeds of the records; every seed of a sweep draws its users from the same ones."""
 
 
-def synthetic_description(description: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+class SyntheticRecords(Settings):
+    """Numbers of drawn records and of their features, and the radius of the ball of models."""
+
+    population: Count
+    features: Count
+    radius: Positive
+
+
+def synthetic_description(description: Mapping[str, Any], settings: SyntheticRecords) -> dict[str, Any]:
     """Return a data set's description with the records that the settings ask for: `population` to train on."""
-    return {**description, "records": {"train": positive_int(settings, "population")}}
+    return {**description, "records": {"train": settings.population}}
 
 
-def synthetic_task(description: Mapping[str, Any], settings: Mapping[str, Any]) -> BinaryTask:
+def synthetic_task(description: Mapping[str, Any], settings: SyntheticRecords) -> BinaryTask:
     """Return `population` records of `features` features (models.synthetic_problems, one client), half as many to test.
 
-    The best model of the population, within the ball of the settings' `radius`, is found as for image data.
-    Raises InputError naming the setting that cannot be used.
+    The best model of the population, within the ball of `radius`, is found as for image data.
     """
-    radius = positive_float(settings, "radius")
     problem = Problem(
         kind=Kind.LOGISTIC,
         clients=1,
-        records=positive_int(settings, "population"),
-        features=positive_int(settings, "features"),
-        radius=radius,
+        records=settings.population,
+        features=settings.features,
+        radius=settings.radius,
         condition=_CONDITION,
-        signal=min(_SIGNAL, radius),
+        signal=min(_SIGNAL, settings.radius),
         target_noise=_TARGET_NOISE,
     )
     train = draw(problem, _TRAINING)

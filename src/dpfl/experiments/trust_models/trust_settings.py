@@ -1,16 +1,17 @@
-"""Eight ways of five papers to spend one budget on one task: whom they trust, and the noise that they need.
+"""Eight algorithms of five papers to spend one budget on one task: whom they trust, and the noise that they need.
 
-All hold for replacing one record, at one delta. n records, dealt to N clients of n/N records where a way has clients.
+All hold for replacing one record, at one delta. There are n records, dealt to N clients of n/N records where an
+algorithm has clients.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Any
+from typing import Any, Self
+
+from pydantic import model_validator
 
 from dpfl.accounting.contraction.federated_release import release_epsilon, release_sigma
 from dpfl.accounting.isrl_dp import composed_sigma
@@ -19,13 +20,12 @@ from dpfl.accounting.samplers import FixedBatches, FullBatch, Sampler, Sampling,
 from dpfl.accounting.shuffling import gaussian_rounds
 from dpfl.accounting.statements.mechanism import Gaussian, ShuffledGaussian
 from dpfl.accounting.statements.privacy_statement import PrivacyStatement
-from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
-from dpfl.experiments.shared.settings import positive_float, positive_int
+from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Probability, Settings
 
 
 class TrustAlgorithm(StrEnum):
-    """How the budget is spent."""
+    """Algorithms that spend the budget."""
 
     CENTRAL = "central"
     CENTRAL_FULL = "central_full"
@@ -52,72 +52,60 @@ FULL_BATCH = (TrustAlgorithm.CENTRAL_FULL, TrustAlgorithm.SHUFFLED, TrustAlgorit
 LOCAL = (TrustAlgorithm.AVERAGING, TrustAlgorithm.ASYNCHRONOUS)
 
 
-@dataclass(frozen=True)
-class TrustCell:
-    """A cell within its sweep's settings. Raises InputError naming the key that cannot be used.
+class TrustCell(Settings):
+    """A cell within its sweep's settings.
 
     batch_size m of a round at the aggregator; local_batch_size of a client's own step; rounds of full batches; passes
-    over the records by the ways that draw batches afresh; `step` the step size, constant.
+    over the records by the algorithms that draw batches afresh; `step` the step size, constant; `delay` of the
+    asynchronous updates; `dimension` of the model.
     """
 
-    way: TrustAlgorithm
-    epsilon: float
-    delta: float
-    step: float
-    users: int
-    clients: int
-    batch_size: int
-    local_batch_size: int
-    rounds: int
-    passes: int
-    radius: float
-    regularisation: float
+    model: str
+    dimension: Count
+    algorithm: Choice[TrustAlgorithm]
+    epsilon: Epsilon
+    delta: Probability
+    step: Positive
+    users: Count
+    clients: Count
+    batch_size: Count
+    local_batch_size: Count
+    rounds: Count
+    passes: Count
+    delay: Count
+    radius: Positive
+    regularisation: Positive
 
-    @classmethod
-    def of(cls, settings: Mapping[str, Any], cell: Mapping[str, Any]) -> TrustCell:
-        """Read one cell of a sweep."""
-        given = {**settings, **cell}
-        if given["way"] not in tuple(TrustAlgorithm):
-            raise InputError(f"way: {given['way']!r} is unknown, should be one of {', '.join(TrustAlgorithm)}")
-        if not given["epsilon"] > 0:
-            raise InputError(f"epsilon is {given['epsilon']!r} in the grid; it must be above 0 (inf: no privacy)")
-        counts = ("users", "clients", "batch_size", "local_batch_size", "rounds", "passes")
-        reals = ("step", "radius", "regularisation")
-        plan = cls(
-            way=TrustAlgorithm(given["way"]),
-            epsilon=float(given["epsilon"]),
-            delta=positive_float(given, "delta", below=1.0),
-            **{name: positive_int(given, name) for name in counts},
-            **{name: positive_float(given, name) for name in reals},
-        )
-        share = plan.users // plan.clients
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Raise ValueError where a batch or a client's records are no equal part of the records."""
         for name, part, of in (
-            ("clients", plan.clients, plan.users),
-            ("batch_size", plan.batch_size, plan.users),
-            ("local_batch_size", plan.local_batch_size, share),
+            ("clients", self.clients, self.users),
+            ("batch_size", self.batch_size, self.users),
+            ("local_batch_size", self.local_batch_size, self.users // self.clients),
         ):
             if part > of or of % part:
-                raise InputError(f"{name}: {part} must divide {of}, the records that it is a part of")
-        return plan
+                raise ValueError(f"{name}: {part} must divide {of}, the records that it is a part of")
+        return self
 
     @property
     def size(self) -> int:
         """Records of one noisy step."""
-        if self.way in FULL_BATCH:
+        if self.algorithm in FULL_BATCH:
             return self.users
-        by_way = {
+        sizes = {
             TrustAlgorithm.CENTRAL: self.batch_size,
             TrustAlgorithm.LAST_MODEL: self.batch_size,
             TrustAlgorithm.PNSGD: 1,
         }
-        return by_way.get(self.way, self.local_batch_size)
+        return sizes.get(self.algorithm, self.local_batch_size)
 
     @property
     def steps(self) -> int:
         """Noisy steps that read one record's holder: the aggregator's rounds, or one client's own steps."""
-        if self.way in FULL_BATCH:
+        if self.algorithm in FULL_BATCH:
             return self.rounds
-        if self.way in ONE_PASS:
+        if self.algorithm in ONE_PASS:
             return self.users // self.size
         return self.passes * self.records // self.size
 
@@ -128,52 +116,52 @@ class TrustCell:
 
     @property
     def sampler(self) -> Sampler:
-        """How a step draws among the records of its holder."""
-        if self.way in FULL_BATCH:
+        """Sampler of a step among the records of its holder."""
+        if self.algorithm in FULL_BATCH:
             return FullBatch()
-        kind = ShuffledEpochs if self.way in ONE_PASS else FixedBatches
+        kind = ShuffledEpochs if self.algorithm in ONE_PASS else FixedBatches
         return kind(self.size, self.records)
 
     @property
     def holders(self) -> int:
-        """How many add noise, each to its own records' share: the clients, or the one aggregator."""
-        return self.clients if self.way in (*LOCAL, TrustAlgorithm.SHUFFLED, TrustAlgorithm.MINIBATCH) else 1
+        """Number of those who add noise, each to its own records' share: the clients, or the one aggregator."""
+        return self.clients if self.algorithm in (*LOCAL, TrustAlgorithm.SHUFFLED, TrustAlgorithm.MINIBATCH) else 1
 
 
-def noise_scale(plan: TrustCell, dimension: int) -> float:
+def noise_std(plan: TrustCell) -> float:
     """Return the deviation, in every coordinate, of the noise of a step's mean gradient; 0 without privacy.
 
-    A step is the server's for the ways that step together, a client's own for the others.
+    A step is the server's for the algorithms that step together, a client's own for the others.
     """
     if math.isinf(plan.epsilon):
         return 0.0
     budget = {"epsilon": plan.epsilon, "delta": plan.delta}
-    if plan.way in ONE_PASS:
+    if plan.algorithm in ONE_PASS:
         return release_sigma(**budget, **_release(plan)) / math.sqrt(plan.size)
-    if plan.way in FULL_BATCH:
-        shuffles = plan.way is TrustAlgorithm.SHUFFLED
-        multiplier = _message_multiplier(shuffles, plan.epsilon, plan.delta, plan.rounds, plan.clients, dimension)
+    if plan.algorithm in FULL_BATCH:
+        shuffles = plan.algorithm is TrustAlgorithm.SHUFFLED
+        multiplier = _message_multiplier(shuffles, plan.epsilon, plan.delta, plan.rounds, plan.clients, plan.dimension)
         return multiplier * LIPSCHITZ / plan.records / math.sqrt(plan.holders)
     return composed_sigma(*_composition(plan, plan.epsilon)) / math.sqrt(plan.size)
 
 
-def privacy(plan: TrustCell, scale: float, dimension: int) -> dict[str, Any]:
+def privacy(plan: TrustCell, noise_std: float) -> dict[str, Any]:
     """Return the statement's columns, with whom it trusts and epsilon by contraction (nan: no answer).
 
     noise_multiplier is the deviation of the noise in a step's sum over one record's largest share of it.
     """
     extra = {
-        "privacy_trust": TRUST_MODEL[plan.way],
-        "privacy_released": "last model" if plan.way in ONE_PASS else "all models",
+        "privacy_trust": TRUST_MODEL[plan.algorithm],
+        "privacy_released": "last model" if plan.algorithm in ONE_PASS else "all models",
     }
-    multiplier = scale * plan.size / LIPSCHITZ
-    if plan.way in FULL_BATCH:
-        multiplier = scale * math.sqrt(plan.holders) * plan.records / LIPSCHITZ
-    last_model = math.nan if scale > 0 else math.inf
-    if plan.way in ONE_PASS and scale > 0:
-        last_model = release_epsilon(plan.delta, sigma=scale * math.sqrt(plan.size), **_release(plan))
+    multiplier = noise_std * plan.size / LIPSCHITZ
+    if plan.algorithm in FULL_BATCH:
+        multiplier = noise_std * math.sqrt(plan.holders) * plan.records / LIPSCHITZ
+    last_model = math.nan if noise_std > 0 else math.inf
+    if plan.algorithm in ONE_PASS and noise_std > 0:
+        last_model = release_epsilon(plan.delta, sigma=noise_std * math.sqrt(plan.size), **_release(plan))
     statement = PrivacyStatement.of(
-        ShuffledGaussian(plan.clients, dimension) if plan.way is TrustAlgorithm.SHUFFLED else Gaussian(),
+        ShuffledGaussian(plan.clients, plan.dimension) if plan.algorithm is TrustAlgorithm.SHUFFLED else Gaussian(),
         plan.sampler,
         neighbouring=Neighbouring.REPLACE_ONE,
         records=plan.records,
@@ -181,7 +169,7 @@ def privacy(plan: TrustCell, scale: float, dimension: int) -> dict[str, Any]:
         noise_multiplier=multiplier,
         steps=plan.steps,
         delta=plan.delta,
-        note=_NOTES[plan.way],
+        note=_NOTES[plan.algorithm],
     )
     return {**statement.columns(), **extra, "privacy_epsilon_contraction": last_model}
 

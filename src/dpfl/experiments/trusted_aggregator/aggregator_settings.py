@@ -6,11 +6,10 @@ Constants are those of regularised logistic regression on records of norm at mos
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from dpfl.accounting.contraction import average_iterate_rate, last_iterate_rate
 from dpfl.accounting.contraction.federated_release import release_epsilon, release_sigma, round_sigma
@@ -20,67 +19,50 @@ from dpfl.accounting.samplers import FixedBatches, Sampler, Sampling, ShuffledEp
 from dpfl.accounting.statements.mechanism import Gaussian
 from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.algorithms.projected_sgd import UserSampling
-from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
-from dpfl.experiments.shared.settings import positive_float, positive_int
+from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Probability, Settings
 from dpfl.models.glm import Array
 
 HARMONIC = "harmonic"
 
 
-@dataclass(frozen=True)
-class AggregatorCell:
+class AggregatorCell(Settings):
     """A cell within its sweep's settings. `release`: last, random, suffix_<alpha> (one model each) or all.
 
-    step: "harmonic", 1/(regularisation t) in round t, or one number. Either sigma (of one user's noise in every
-    coordinate, in the gradient's unit) or epsilon (what the noise is calibrated to; inf: none) is given.
-    Raises InputError naming the key that cannot be used.
+    step: "harmonic", 1/(regularisation t) in round t, or one number. Either noise_std (of one user's noise in every
+    coordinate, in the gradient's unit; 0: no privacy) or epsilon (what the noise is calibrated to; inf: none) is given.
+    `stops`: how many stopping rounds of a run that stops at random are measured.
     """
 
-    users: int
-    batch_size: int
-    passes: int
-    radius: float
-    regularisation: float
-    step: str | float
-    draw: UserSampling
+    model: str
+    users: Count
+    batch_size: Count
+    passes: Count = 1
+    radius: Positive
+    regularisation: Positive
+    step: Literal["harmonic"] | Positive
+    draw: Choice[UserSampling]
     release: str
-    delta: float
-    sigma: float | None
-    epsilon: float | None
+    delta: Probability
+    noise_std: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    epsilon: Epsilon | None = None
+    stops: Count
 
-    @classmethod
-    def of(cls, settings: Mapping[str, Any], cell: Mapping[str, Any]) -> AggregatorCell:
-        """Read one cell of a sweep."""
-        given = {**settings, **cell}
-        users, size = positive_int(given, "users"), positive_int(given, "batch_size")
-        if size > users:
-            raise InputError(f"batch_size: m = {size} users a round of n = {users}; it must be at most n")
-        if users % size:
-            raise InputError(f"batch_size: m = {size} must divide the number of users, n = {users}")
-        try:
-            draw = UserSampling(given["draw"])
-        except ValueError:
-            raise InputError(
-                f"draw: {given['draw']!r} is unknown, should be one of {', '.join(UserSampling)}"
-            ) from None
-        run = cls(
-            users=users,
-            batch_size=size,
-            passes=positive_int(given, "passes") if "passes" in given else 1,
-            radius=positive_float(given, "radius"),
-            regularisation=positive_float(given, "regularisation"),
-            step=HARMONIC if given["step"] == HARMONIC else positive_float(given, "step"),
-            draw=draw,
-            release=str(given["release"]),
-            delta=positive_float(given, "delta", below=1.0),
-            sigma=_sigma(given),
-            epsilon=float(given["epsilon"]) if "epsilon" in given else None,
-        )
-        if draw.once and run.passes > 1:
-            raise InputError(f"passes: {run.passes} with draw {draw}, which takes each user once; it must be 1")
-        run.first_stop  # noqa: B018 (refuses an unknown release)
-        return run
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        """Raise ValueError where keys do not go together."""
+        if self.batch_size > self.users:
+            raise ValueError(
+                f"batch_size: m = {self.batch_size} of n = {self.users} users a round; it must be at most n"
+            )
+        if self.users % self.batch_size:
+            raise ValueError(f"batch_size: m = {self.batch_size} must divide the number of users, n = {self.users}")
+        if (self.noise_std is None) == (self.epsilon is None):
+            raise ValueError("noise_std, epsilon: a cell gives either the noise or the budget that it is calibrated to")
+        if self.draw.once and self.passes > 1:
+            raise ValueError(f"passes: {self.passes} with draw {self.draw}, which takes each user once; it must be 1")
+        self.first_stop  # noqa: B018 (refuses an unknown release)
+        return self
 
     @property
     def rounds(self) -> int:
@@ -89,7 +71,7 @@ class AggregatorCell:
 
     @property
     def sampler(self) -> Sampler:
-        """How a round draws its users: each once, or anew in every round."""
+        """Sampler of a round's users: each once, or anew in every round."""
         if self.draw.once:
             return ShuffledEpochs(self.batch_size, self.users)
         kind = FixedBatches if self.draw.sampling is Sampling.FIXED else WithReplacement
@@ -121,24 +103,24 @@ class AggregatorCell:
             alpha = math.nan
         if name != "suffix" or not 0 < alpha < 1:
             known = "last, all, random or suffix_<alpha> with alpha between 0 and 1"
-            raise InputError(f"release: {self.release!r} is unknown, should be {known}")
+            raise ValueError(f"release: {self.release!r} is unknown, should be {known}")
         return max(1, math.ceil(alpha * self.rounds * (1 - 1e-12)))
 
     @property
     def long_steps(self) -> int:
-        """How many rounds step by more than 2/beta, beyond the condition of Theorem 2."""
+        """Number of rounds that step by more than 2/beta, beyond the condition of Theorem 2."""
         return int(np.sum(self.step_sizes > 2.0 / self.smoothness))
 
     @property
     def contracting(self) -> bool:
-        """Whether the analysis by contraction covers the run: every user once, and one model released."""
+        """True where the analysis by contraction covers the run: every user once, and one model released."""
         return self.draw.once and self.release != "all"
 
 
-def calibrated_sigma(run: AggregatorCell) -> float:
+def calibrated_noise_std(run: AggregatorCell) -> float:
     """Return the noise of one user: as given, or the least that meets the run's epsilon at its delta."""
-    if run.sigma is not None:
-        return run.sigma
+    if run.noise_std is not None:
+        return run.noise_std
     if math.isinf(run.epsilon):
         return 0.0
     if run.contracting:
@@ -149,10 +131,10 @@ def calibrated_sigma(run: AggregatorCell) -> float:
     return composed_sigma(run.epsilon, run.delta, run.users, run.batch_size, run.rounds, sampling)
 
 
-def privacy(run: AggregatorCell, sigma: float) -> dict[str, Any]:
+def privacy(run: AggregatorCell, noise_std: float) -> dict[str, Any]:
     """Return the statement's columns, with what is released and epsilon by contraction (nan where it has no answer).
 
-    noise_multiplier is the deviation of the noise in a round's SUM over one user's largest share, sqrt(m) sigma/L.
+    noise_multiplier is the deviation of the noise in a round's SUM over one user's largest share, sqrt(m) noise_std/L.
     privacy_epsilon_proven is by composition and holds whatever is released; privacy_epsilon_contraction is Theorem 2's
     (Corollary 3's with a random stop). Both hold where both are given.
     """
@@ -163,18 +145,18 @@ def privacy(run: AggregatorCell, sigma: float) -> dict[str, Any]:
         neighbouring=Neighbouring.REPLACE_ONE,
         records=run.users,
         clip_norm=LIPSCHITZ,
-        noise_multiplier=math.sqrt(run.batch_size) * sigma / LIPSCHITZ,
+        noise_multiplier=math.sqrt(run.batch_size) * noise_std / LIPSCHITZ,
         steps=run.rounds,
         delta=run.delta,
         note=_note(run),
     )
-    last_model = math.nan if sigma > 0 else math.inf
-    if run.contracting and sigma > 0:
-        last_model = release_epsilon(run.delta, sigma=sigma, lipschitz=LIPSCHITZ, **_release(run))
+    last_model = math.nan if noise_std > 0 else math.inf
+    if run.contracting and noise_std > 0:
+        last_model = release_epsilon(run.delta, sigma=noise_std, lipschitz=LIPSCHITZ, **_release(run))
     return {**statement.columns(), "privacy_released": released, "privacy_epsilon_contraction": last_model}
 
 
-def excess_bound(run: AggregatorCell, sigma: float, dimension: int) -> float:
+def excess_bound(run: AggregatorCell, noise_std: float, dimension: int) -> float:
     """Return the paper's bound on the excess risk, the dimension put in; nan where neither corollary applies.
 
     Corollary 1 for the last model of new users, Corollary 2 (its unnamed constant taken as 1) for a random stop.
@@ -185,25 +167,12 @@ def excess_bound(run: AggregatorCell, sigma: float, dimension: int) -> float:
     shared = {"n": run.users, "m": run.batch_size, "dimension": dimension, "gradient_bound": gradient}
     if run.draw is UserSampling.NEW_USERS and run.release == "last":
         constants = {"smoothness": run.smoothness, "strong_convexity": run.regularisation}
-        return float(last_iterate_rate(sigma=sigma, gradient_variance=LIPSCHITZ**2, **constants, **shared))
-    if run.draw is UserSampling.ONE_PASS and run.release == "random" and sigma > 0:
+        return float(last_iterate_rate(sigma=noise_std, gradient_variance=LIPSCHITZ**2, **constants, **shared))
+    if run.draw is UserSampling.ONE_PASS and run.release == "random" and noise_std > 0:
         loss = {"lipschitz": LIPSCHITZ, "smoothness": CURVATURE, "radius": run.radius}
         convex = {"strong_convexity": run.regularisation}
-        return average_iterate_rate(eta=run.step_sizes, sigma=sigma, **loss, **convex, **shared)
+        return average_iterate_rate(eta=run.step_sizes, sigma=noise_std, **loss, **convex, **shared)
     return math.nan
-
-
-def _sigma(given: Mapping[str, Any]) -> float | None:
-    """Return the given noise, or None where a budget is given; raises InputError where neither or both are."""
-    if ("sigma" in given) == ("epsilon" in given):
-        raise InputError("sigma, epsilon: a cell gives either the noise or the budget that it is calibrated to")
-    if "epsilon" in given:
-        if not given["epsilon"] > 0:
-            raise InputError(f"epsilon is {given['epsilon']!r} in the grid; it must be above 0 (inf: no privacy)")
-        return None
-    if not 0 <= given["sigma"] < math.inf:
-        raise InputError(f"sigma is {given['sigma']!r} in the grid; it must be at least 0 (0: no privacy) and finite")
-    return float(given["sigma"])
 
 
 def _release(run: AggregatorCell) -> dict[str, Any]:

@@ -29,11 +29,15 @@ from dpfl.data.loading import load_description
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import LIPSCHITZ, LOSS, RegularisedRisk, accuracy_pct, load_task, records_of
 from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
-from dpfl.experiments.shared.settings import positive_int
-from dpfl.experiments.shared.synthetic_logistic import SYNTHETIC, synthetic_description, synthetic_task
+from dpfl.experiments.shared.synthetic_logistic import (
+    SYNTHETIC,
+    SyntheticRecords,
+    synthetic_description,
+    synthetic_task,
+)
 from dpfl.experiments.trusted_aggregator.aggregator_settings import (
     AggregatorCell,
-    calibrated_sigma,
+    calibrated_noise_std,
     excess_bound,
     privacy,
 )
@@ -42,20 +46,20 @@ from dpfl.models.glm import Array
 
 
 def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
-    """Return a row a cell: its keys, sigma, noise_multiplier and the columns of aggregator_settings.privacy.
+    """Return a row a cell: its keys, noise_std, noise_multiplier and the columns of aggregator_settings.privacy.
 
-    sigma is the standard deviation of one user's noise in every coordinate, in the gradient's unit.
+    noise_std is the standard deviation of one user's noise in every coordinate, in the gradient's unit.
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
     rows = []
-    if sweep.settings["model"] == SYNTHETIC:
-        description = synthetic_description(description, sweep.settings)
     for cell in sweep.cells:
         run = AggregatorCell.of(sweep.settings, cell)
+        if run.model == SYNTHETIC:
+            description = synthetic_description(description, SyntheticRecords.of(sweep.settings))
         _check_users(run, description)
-        sigma = calibrated_sigma(run)
-        columns = privacy(run, sigma)
-        noise = {"sigma": sigma, "noise_multiplier": columns["privacy_noise_multiplier"]}
+        noise_std = calibrated_noise_std(run)
+        columns = privacy(run, noise_std)
+        noise = {"noise_std": noise_std, "noise_multiplier": columns["privacy_noise_multiplier"]}
         rows.append({**as_columns(cell), **noise, **columns})
     return pd.DataFrame(rows)
 
@@ -76,13 +80,12 @@ def train(
     `checkpoint` is not used: minutes at most.
     Raises InputError where settings, cells, data or calibration cannot be used.
     """
-    task = _task(sweep, folders)
     runs = [AggregatorCell.of(sweep.settings, cell) for cell in sweep.cells]
+    task = _task(runs[0].model, sweep, folders)
     noise = calibrated(calibration, sweep.cells)
-    sigmas = [each["sigma"] for each in noise]
+    noise_stds = [each["noise_std"] for each in noise]
     for run in runs:
         _check_users(run, task.description)
-    draws = positive_int(sweep.settings, "stops")
     groups: dict[tuple, list[int]] = {}
     for place, run in enumerate(runs):
         groups.setdefault(_stack_key(run), []).append(place)
@@ -99,13 +102,13 @@ def train(
     for places in groups.values():
         stack = [runs[place] for place in places]
         stops = np.stack(
-            [[stratified_stops(seed, run.first_stop, run.rounds, draws) for run in stack] for seed in sweep.seeds]
+            [[stratified_stops(seed, run.first_stop, run.rounds, run.stops) for run in stack] for seed in sweep.seeds]
         )
-        weights = _run(task, stack, [sigmas[place] for place in places], sweep.seeds, stops, tick)
+        weights = _run(task, stack, [noise_stds[place] for place in places], sweep.seeds, stops, tick)
         for model, place in enumerate(places):
-            run, sigma = runs[place], sigmas[place]
-            bound = {"excess_bound": excess_bound(run, sigma, dimension)}
-            facts = {"rounds": run.rounds, "dimension": dimension, "sigma": sigma, **bound}
+            run, noise_std = runs[place], noise_stds[place]
+            bound = {"excess_bound": excess_bound(run, noise_std, dimension)}
+            facts = {"rounds": run.rounds, "dimension": dimension, "noise_std": noise_std, **bound}
             measured = _measured(task, run, goals, weights[..., model])
             for number, seed in enumerate(sweep.seeds):
                 own = {name: values[number] for name, values in measured.items()}
@@ -113,17 +116,17 @@ def train(
     return run_table(sweep, task.description, noise, results)
 
 
-def _task(sweep: Sweep, folders: Folders) -> BinaryTask:
+def _task(model: str, sweep: Sweep, folders: Folders) -> BinaryTask:
     """Return the sweep's task: read from the data set's folders, or drawn."""
-    if sweep.settings["model"] == SYNTHETIC:
-        return synthetic_task(load_description(folders.arrays), sweep.settings)
-    return load_task(sweep.settings["model"], folders)
+    if model == SYNTHETIC:
+        return synthetic_task(load_description(folders.arrays), SyntheticRecords.of(sweep.settings))
+    return load_task(model, folders)
 
 
 def _run(
     task: BinaryTask,
     stack: list[AggregatorCell],
-    sigmas: list[float],
+    noise_stds: list[float],
     seeds: tuple[int, ...],
     stops: NDArray[np.int64],
     tick: Callable[[], None],
@@ -136,7 +139,7 @@ def _run(
     first = stack[0]
     points = ProjectedHyperparameters(
         step_size=steps,
-        noise_std=np.array(sigmas) / math.sqrt(first.batch_size),
+        noise_std=np.array(noise_stds) / math.sqrt(first.batch_size),
         radius=np.array([run.radius for run in stack]),
         regularisation=np.array([run.regularisation for run in stack]),
     )

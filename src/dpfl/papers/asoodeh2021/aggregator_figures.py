@@ -53,7 +53,7 @@ def draw_price(data: pd.DataFrame) -> Figure:
 
 def _lines(axis: Axes, rows: pd.DataFrame, x: str) -> None:
     """Draw a line with bars for each sigma, its bound dashed, and the risk of w = 0."""
-    for number, (value, line) in enumerate(rows.groupby("sigma")):
+    for number, (value, line) in enumerate(rows.groupby("noise_std")):
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number]}
         line = line.sort_values(x)
         axis.errorbar(line[x], line["excess_risk"], line["interval"], linestyle="-", label=f"sigma = {value:g}", **look)
@@ -67,16 +67,16 @@ def _shares(axis: Axes, price: pd.DataFrame) -> None:
     """Draw the noise's share at the most users against sigma^2, with a line of slope 1 through the least."""
     last = price[price["users"] == price["users"].max()]
     for number, (size, rows) in enumerate(last.groupby("batch_size")):
-        silent = rows.loc[rows["sigma"] == 0, "excess_risk"]
-        noisy = rows[rows["sigma"] > 0].sort_values("sigma")
+        silent = rows.loc[rows["noise_std"] == 0, "excess_risk"]
+        noisy = rows[rows["noise_std"] > 0].sort_values("noise_std")
         if silent.empty or noisy.empty:
             continue
         share = noisy["excess_risk"] - silent.item()
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number]}
-        axis.plot(noisy["sigma"] ** 2, share, linestyle="-", label=f"m = {size}", **look)
+        axis.plot(noisy["noise_std"] ** 2, share, linestyle="-", label=f"m = {size}", **look)
         if number == 0:
-            line = noisy["sigma"] ** 2 / noisy["sigma"].iloc[0] ** 2 * share.iloc[0]
-            axis.plot(noisy["sigma"] ** 2, line, color=style.BLACK, linestyle="--", linewidth=0.8, label="slope 1")
+            line = noisy["noise_std"] ** 2 / noisy["noise_std"].iloc[0] ** 2 * share.iloc[0]
+            axis.plot(noisy["noise_std"] ** 2, line, color=style.BLACK, linestyle="--", linewidth=0.8, label="slope 1")
     axis.set(
         title=f"the noise's share, n = {last['users'].max():g}", xlabel="sigma^2", ylabel="excess risk due to noise"
     )
@@ -84,7 +84,7 @@ def _shares(axis: Axes, price: pd.DataFrame) -> None:
 
 def draw_sampling(data: pd.DataFrame) -> Figure:
     """Draw excess risk by release for both ways of drawing users, one panel a noise."""
-    panels = list(data.groupby(["dataset", "batch_size", "sigma"]))
+    panels = list(data.groupby(["dataset", "batch_size", "noise_std"]))
     figure, axes = style.panels(len(panels), height=3.6, width=4.2 * len(panels) + 0.5, squeeze=False)
     for axis, ((_, size, sigma), rows) in zip(axes[0], panels, strict=True):
         rows = rows.set_index("release").reindex(RELEASES)

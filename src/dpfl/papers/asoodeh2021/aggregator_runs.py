@@ -9,7 +9,7 @@ from dpfl.reporting.statistics import mean_interval, slope, summarised
 
 KEY = "asoodeh2021"
 TASK = ["dataset", "stand_in_for", "batch_size"]
-COLUMNS = [*TASK, "regularisation", "sigma", "users", "dimension", "idle_excess_risk", "excess_bound"]
+COLUMNS = [*TASK, "regularisation", "noise_std", "users", "dimension", "idle_excess_risk", "excess_bound"]
 FEWEST = 3
 """Points that a slope is fitted to, at least."""
 PAIRED = ["draw", "release"]
@@ -21,7 +21,7 @@ def study(results: Results, name: str) -> pd.DataFrame:
 
 
 def mean_risks(results: Results) -> pd.DataFrame:
-    """Return a row a (task, regularisation, sigma, users): runs, mean excess risk, interval, constants and bounds.
+    """Return a row a (task, regularisation, noise_std, users): runs, mean excess risk, interval, constants and bounds.
 
     `bound_as_printed` is Corollary 1 without the dimension; `study` is price or curvature.
     """
@@ -48,14 +48,14 @@ def slopes(results: Results) -> pd.DataFrame:
     if runs.empty:
         return pd.DataFrame(columns=columns)
     cell = [*TASK, "users", "seed"]
-    silent = runs[runs["sigma"] == 0].set_index(cell)["excess_risk"]
-    noisy = runs[runs["sigma"] > 0].copy()
+    silent = runs[runs["noise_std"] == 0].set_index(cell)["excess_risk"]
+    noisy = runs[runs["noise_std"] > 0].copy()
     noisy["share"] = noisy["excess_risk"] - silent.reindex(pd.MultiIndex.from_frame(noisy[cell])).to_numpy()
-    noisy["sigma^2"] = noisy["sigma"] ** 2
-    mean = noisy.groupby([*TASK, "sigma", "users"])["excess_risk"].transform("mean")
+    noisy["sigma^2"] = noisy["noise_std"] ** 2
+    mean = noisy.groupby([*TASK, "noise_std", "users"])["excess_risk"].transform("mean")
     noisy = noisy[mean < noisy["idle_excess_risk"]]
     rows = []
-    for against, fixed, expected in (("users", "sigma", -1.0), ("sigma^2", "users", 1.0)):
+    for against, fixed, expected in (("users", "noise_std", -1.0), ("sigma^2", "users", 1.0)):
         for (*task, value), line in noisy.groupby([*TASK, fixed]):
             if line[against].nunique() >= FEWEST:
                 fits = [slope(own[against], own["share"]) for _, own in line.groupby("seed")]
@@ -64,16 +64,16 @@ def slopes(results: Results) -> pd.DataFrame:
 
 
 def replacement(results: Results) -> pd.DataFrame:
-    """Return a row a (task, users, sigma, release): excess risk of both ways of drawing users and their difference.
+    """Return a row a (task, users, noise_std, release): excess risk of both ways of drawing users and their difference.
 
     Columns one_pass, with_replacement (means), difference (one pass less with replacement, paired by seed), interval.
     """
-    columns = [*TASK, "users", "sigma", "release", "runs", "one_pass", "with_replacement", "difference", "interval"]
+    columns = [*TASK, "users", "noise_std", "release", "runs", "one_pass", "with_replacement", "difference", "interval"]
     runs = study(results, "sampling")
     if runs.empty:
         return pd.DataFrame(columns=columns)
     rows = []
-    for key, group in runs.groupby([*TASK, "users", "sigma", "release"], sort=False):
+    for key, group in runs.groupby([*TASK, "users", "noise_std", "release"], sort=False):
         wide = group.pivot(index="seed", columns="draw", values="excess_risk")
         count, difference, half = mean_interval(wide["one_pass"] - wide["with_replacement"])
         means = (float(wide[name].mean()) for name in ("one_pass", "with_replacement"))
@@ -86,9 +86,9 @@ def frontier(results: Results) -> pd.DataFrame:
 
     Ways: hidden (one pass, last model only, noise by Theorem 2), shown (one pass, every model), composed (fresh
     batches, every model, noise by composition). Step size and batch size are those of the least mean excess risk:
-    a choice that no budget pays for. Columns: runs, excess_risk, interval, accuracy_pct, step, batch_size, sigma.
+    a choice that no budget pays for. Columns: runs, excess_risk, interval, accuracy_pct, step, batch_size, noise_std.
     """
-    names = ["runs", "excess_risk", "interval", "accuracy_pct", "accuracy_interval", "step", "batch_size", "sigma"]
+    names = ["runs", "excess_risk", "interval", "accuracy_pct", "accuracy_interval", "step", "batch_size", "noise_std"]
     columns = ["dataset", "stand_in_for", "users", "optimum_accuracy_pct", "way", "epsilon", *names]
     runs = study(results, "frontier")
     if runs.empty:
@@ -96,7 +96,7 @@ def frontier(results: Results) -> pd.DataFrame:
     runs = runs.assign(way=[WAYS[pair] for pair in zip(runs["draw"], runs["release"], strict=True)])
     rows = []
     for key, group in runs.groupby(["dataset", "stand_in_for", "users", "optimum_accuracy_pct", "way", "epsilon"]):
-        points = group.groupby(["step", "batch_size", "sigma"])["excess_risk"].mean()
+        points = group.groupby(["step", "batch_size", "noise_std"])["excess_risk"].mean()
         step, size, sigma = points.idxmin()
         best = group[(group["step"] == step) & (group["batch_size"] == size)]
         count, risk, half = mean_interval(best["excess_risk"])

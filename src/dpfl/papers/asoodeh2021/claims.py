@@ -83,7 +83,7 @@ def without_replacement(results: Results) -> Verdict:
     better = data["difference"] + data["interval"] < 0
     stopped = data[data["release"] == "random"]
     parts = ", ".join(
-        f"{row.one_pass:.3g} against {row.with_replacement:.3g} at m = {row.batch_size:g}, sigma = {row.sigma:g}"
+        f"{row.one_pass:.3g} against {row.with_replacement:.3g} at m = {row.batch_size:g}, sigma = {row.noise_std:g}"
         for row in stopped.itertuples(index=False)
     )
     evidence = (
@@ -100,7 +100,7 @@ def stopping_costs(results: Results) -> str:
     if data.empty:
         return "It was not run here."
     parts = []
-    for (dataset, size, sigma), rows in data.groupby(["dataset", "batch_size", "sigma"]):
+    for (dataset, size, sigma), rows in data.groupby(["dataset", "batch_size", "noise_std"]):
         risks = rows.set_index("release")["one_pass"]
         named = ", ".join(f"{name.replace('_', ' ')} {risks[name]:.3g}" for name in risks.index)
         parts.append(f"on {dataset} at m = {size:g} and sigma = {sigma:g} {named}")

@@ -15,18 +15,18 @@ from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import mean_interval, slope, summarised
 
 TASK = ["dataset", "stand_in_for", "users", "batch_size"]
-COLUMNS = [*TASK, "draw", "release", "sigma", "features", "excess_bound", "bound_as_printed"]
+COLUMNS = [*TASK, "draw", "release", "noise_std", "features", "excess_bound", "bound_as_printed"]
 PANELS = {
     ("new_users", "last"): "last model (Corollary 1)",
     ("one_pass", "random"): "random stop, one pass (Corollary 2)",
 }
-_WHOLE = ("users", "batch_size")
-_REAL = ("radius", "regularisation", "delta", "sigma")
-_TEXT = ("step", "draw", "release")
+_WHOLE = ("users", "batch_size", "stops")
+_REAL = ("radius", "regularisation", "delta", "noise_std")
+_TEXT = ("model", "step", "draw", "release")
 
 
 def dimensions(results: Results) -> pd.DataFrame:
-    """Return a row a (draw, release, sigma, features): COLUMNS, runs, excess_risk (mean), interval, and exponent.
+    """Return a row a (draw, release, noise_std, features): COLUMNS, runs, excess_risk (mean), interval, and exponent.
 
     `excess_bound` is the corollary with the dimension put in, `bound_as_printed` without; `exponent` is the power of
     features in the excess risk due to noise (a run's less that of the noiseless run with its seed), and
@@ -38,21 +38,21 @@ def dimensions(results: Results) -> pd.DataFrame:
         return pd.DataFrame(columns=names)
     runs = runs.assign(bound_as_printed=[_printed(run) for _, run in runs.iterrows()])
     table = summarised(runs, COLUMNS, "excess_risk")
-    line = [*TASK, "draw", "release", "sigma"]
+    line = [*TASK, "draw", "release", "noise_std"]
     return table.merge(pd.DataFrame(_exponents(runs, line), columns=[*line, *names[-2:]]), on=line, how="left")
 
 
 def _printed(run: pd.Series) -> float:
     """Return the corollary's bound as printed: that of one dimension."""
     given = {name: int(run[name]) for name in _WHOLE} | {name: float(run[name]) for name in _REAL}
-    return excess_bound(AggregatorCell.of({}, given | {name: run[name] for name in _TEXT}), float(run["sigma"]), 1)
+    return excess_bound(AggregatorCell.of({}, given | {name: run[name] for name in _TEXT}), float(run["noise_std"]), 1)
 
 
 def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
     """Return each noisy line's key, and the mean over seeds of its exponent with the half-width of its interval."""
     cell = [*TASK, "draw", "release", "features", "seed"]
-    silent = runs[runs["sigma"] == 0].set_index(cell)["excess_risk"]
-    noisy = runs[runs["sigma"] > 0]
+    silent = runs[runs["noise_std"] == 0].set_index(cell)["excess_risk"]
+    noisy = runs[runs["noise_std"] > 0]
     share = noisy["excess_risk"] - silent.reindex(pd.MultiIndex.from_frame(noisy[cell])).to_numpy()
     rows = []
     for key, group in noisy.assign(share=share).groupby(line):
@@ -79,7 +79,7 @@ def draw(data: pd.DataFrame) -> Figure:
 
 def _lines(axis: Axes, rows: pd.DataFrame) -> None:
     """Draw each noise's line with its two bounds."""
-    for number, (sigma, line) in enumerate(rows.groupby("sigma")):
+    for number, (sigma, line) in enumerate(rows.groupby("noise_std")):
         line = line.sort_values("features")
         fitted = line[["exponent", "exponent_interval"]].iloc[0]
         name = f"sigma = {sigma:g}"
@@ -94,8 +94,10 @@ def _lines(axis: Axes, rows: pd.DataFrame) -> None:
 def dimension_cost(results: Results) -> str:
     """Say how the noise's share of the last model's excess risk grows with the number of features."""
     data = results.figure(KEY, "dimension")
-    rows = data[(data["sigma"] > 0) & (data["release"] == "last")].drop_duplicates("sigma")
-    parts = [f"{row.exponent:.2f} ± {row.exponent_interval:.2f} at sigma = {row.sigma:g}" for row in rows.itertuples()]
+    rows = data[(data["noise_std"] > 0) & (data["release"] == "last")].drop_duplicates("noise_std")
+    parts = [
+        f"{row.exponent:.2f} ± {row.exponent_interval:.2f} at sigma = {row.noise_std:g}" for row in rows.itertuples()
+    ]
     if not parts:
         return "How it grows with the number of features was not run here."
     least, most = data["features"].min(), data["features"].max()

@@ -35,15 +35,15 @@ TASK = ["dataset", "stand_in_for", "users", "clients", "optimum_accuracy_pct"]
 
 
 def data(results: Results) -> pd.DataFrame:
-    """Return each way's best step at each epsilon: TASK, way, trust, epsilon, runs, accuracy, excess risk, intervals.
+    """Return each algorithm's best step at each epsilon: TASK, algorithm, trust, runs, accuracy, risk, intervals.
 
     The step is that of the least mean excess risk: a choice that no budget pays for.
     """
-    columns = [*TASK, "way", "trust", "epsilon", "step", "runs", "accuracy_pct", "accuracy_interval"]
+    columns = [*TASK, "algorithm", "trust", "epsilon", "step", "runs", "accuracy_pct", "accuracy_interval"]
     columns += ["excess_risk", "interval"]
     runs = study(results, "comparison")
     rows = []
-    for key, group in runs.groupby([*TASK, "way", "trust", "epsilon"], sort=False) if len(runs) else ():
+    for key, group in runs.groupby([*TASK, "algorithm", "trust", "epsilon"], sort=False) if len(runs) else ():
         step = group.groupby("step")["excess_risk"].mean().idxmin()
         best = group[group["step"] == step]
         count, accuracy, accuracy_half = mean_interval(best["accuracy_pct"])
@@ -65,17 +65,21 @@ def draw(table: pd.DataFrame) -> Figure:
         row[0].set_ylabel("test accuracy (%)")
         row[1].set(ylabel="excess risk", yscale="log")
     _legend(figure, axes[0][0])
-    legend = "Dotted: the optimum. Each way at its best step. Federated ways: one client's budget for its own records."
+    legend = "Dotted: the optimum. Each algorithm at its best step. Federated: one client's budget for its own records."
     style.footer(figure, f"{legend} {data_note(table)}")
     return figure
 
 
 def _lines(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
-    """Draw a metric against epsilon, a line a way."""
-    for number, way in enumerate(TrustAlgorithm):
-        line = task[(task["way"] == way) & (task["epsilon"] < math.inf)].sort_values("epsilon")
-        look = {"color": COLOURS[TRUST_MODEL[way]], "marker": MARKERS[number], "linestyle": style.DASHES[number % 7]}
-        axis.errorbar(line["epsilon"], line[metric], line[bar], label=way, **look)
+    """Draw a metric against epsilon, a line an algorithm."""
+    for number, algorithm in enumerate(TrustAlgorithm):
+        line = task[(task["algorithm"] == algorithm) & (task["epsilon"] < math.inf)].sort_values("epsilon")
+        look = {
+            "color": COLOURS[TRUST_MODEL[algorithm]],
+            "marker": MARKERS[number],
+            "linestyle": style.DASHES[number % 7],
+        }
+        axis.errorbar(line["epsilon"], line[metric], line[bar], label=algorithm, **look)
     axis.set(xlabel="epsilon (replace one record, delta = 1e-5)", xscale="log")
     style.ticks_at(axis, set(task["epsilon"]) - {math.inf})
 
@@ -86,7 +90,7 @@ def _legend(figure: Figure, axis: Axes) -> None:
     entries = []
     for trust in dict.fromkeys(TRUST_MODEL.values()):
         entries.append((Line2D([], [], linestyle="none"), f"{trust}:"))
-        entries += [(lines[way], NAMES[way]) for way in TrustAlgorithm if TRUST_MODEL[way] == trust]
+        entries += [(lines[each], NAMES[each]) for each in TrustAlgorithm if TRUST_MODEL[each] == trust]
     look = {"fontsize": 7, "title": "who has to be trusted", "title_fontsize": 8, "alignment": "left"}
     figure.legend(*zip(*entries, strict=True), loc="outside right upper", **look)
 

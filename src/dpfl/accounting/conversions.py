@@ -65,7 +65,7 @@ def gaussian_zcdp(mu: ArrayLike) -> NDArray[np.float64]:
     With mu = sqrt(E)/sigma it is vandijk2023's E/(2 sigma^2). That holds where every record is used exactly E
     times (shuffled epochs). Subsampled batches break it: a record may be used more often, which high orders
     see (`tradeoff.revealed_renyi` from order 2, `tradeoff.poisson_renyi` at high ones).
-    Source: Bun and Steinke 2016, Proposition 1.6; vandijk2023 section 4.7.
+    Source: bun2016, Proposition 1.6; vandijk2023 section 4.7.
     """
     return (reals("mu", mu, at_least=0) ** 2 / 2)[()]
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from opacus.accountants.accountant import IAccountant
 
 OPACUS_EPSILON_TOLERANCE = 1e-3
-"""How far below the target Opacus's bisection may stop."""
+"""Most that Opacus's bisection may stop below the target."""
 PLD_EPSILON_TOLERANCE = 4e-6
-"""How far below the target, relative to it, the PLD calibration may stop."""
+"""Most that the PLD calibration may stop below the target, relative to it."""
 PRV_EPSILON_ERROR = 0.01
 """Error in epsilon that Opacus's PRV accountant allows itself, which fixes its mesh (gopi2021)."""
 PRV_MAX_POINTS = 5e7
@@ -36,7 +36,7 @@ PRV_MAX_POINTS = 5e7
 LEAST_DELTA = {"pld": poisson_gaussian.LEAST_DELTA, "rdp": 1e-290, "prv": 1e-10}
 """Smallest delta that an accountant serves: the transforms of Opacus's PRV accountant round by some 1e-13 of mass."""
 NOISE_MULTIPLIERS = (0.05, 1e6)
-"""Where the PLD calibration looks."""
+"""Range that the PLD calibration searches."""
 
 
 def epsilon(
@@ -54,8 +54,8 @@ def epsilon(
     under every relation: replacing a record moves a sum by twice that bound, and the accountant, not the
     caller, accounts for it. `sample_rate` in (0, 1], whole `steps` >= 0, `delta` in (0, 1).
     Guarantee: (epsilon, delta)-DP under `neighbouring`; each accountant's answer is an upper bound, up to
-    rounding. Sources: "rdp" (Mironov et al. 2019) and "prv" (Gopi et al. 2021) know add_or_remove and zero_out, which
-    share their dominating pair; "pld" (Doroshenko et al. 2022, connect the dots; `poisson_gaussian`) knows replace_one
+    rounding. Sources: "rdp" (mironov2019) and "prv" (gopi2021) know add_or_remove and zero_out, which
+    share their dominating pair; "pld" (doroshenko2022, connect the dots; `poisson_gaussian`) knows replace_one
     as well and counts its rounding in. Raises ValueError naming the argument, `delta` below `LEAST_DELTA` too.
     """
     relation = _checked_relation(neighbouring, accountant)

@@ -8,8 +8,8 @@ record -1, or against n - 1 records and the same B, it is N(-B, sigma^2); agains
 weights w. Others 0, the record 1 or zeroed: N(k, sigma^2) with weights w against N(0, sigma^2).
 
 At most, under replace_one and so under zero_out, where the new record is a zero: a batch with k uses couples to one
-without by exchanging k of its slots, which moves the sum by at most 2k. By the advanced joint convexity of Balle,
-Barthe, Gaboardi 2018 (arXiv 1807.01647, Theorems 9 and 10) a step's profile is at most
+without by exchanging k of its slots, which moves the sum by at most 2k. By the advanced joint convexity of
+balle2018, Theorems 9 and 10, a step's profile is at most
 sum_k>0 w_k theta(ln(1 + (e^eps - 1)/p), 2k/sigma), in both orders.
 Under add_or_remove that coupling makes the first pair above dominate: exact. Without replacement it is the pair of
 Poisson sampling at rate B/n and noise sigma/2.
@@ -39,7 +39,10 @@ _THETA_ERROR = 1e-10
 
 
 def uses(batch_size: int, records: int, replacement: bool, tail: float) -> tuple[Array, float]:
-    """Return the chances that a batch uses a record 0, 1, 2, ... times, and the chance of more, at most `tail`."""
+    """Return the chances that a batch uses a record 0, 1, 2, ... times, and the chance of more, at most `tail`.
+
+    Source: elementary; see the module.
+    """
     if not replacement:
         return np.array([1 - batch_size / records, batch_size / records]), 0.0
     last = int(binom.isf(tail, batch_size, 1 / records)) + 1
@@ -51,6 +54,7 @@ def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int
     """Return a law, the same in both orders, that dominates one step under replace_one, zero_out and add_or_remove.
 
     weights, shape (k + 1,), chances of 0 to k uses; `beyond` that of more. `steps` and `delta` only set the grid.
+    Source: balle2018, Theorems 9 and 10, with the coupling derived in the module.
     """
     mus, rate = 2 * np.arange(1, weights.size) / noise_multiplier, float(np.sum(weights[1:])) + beyond
 
@@ -64,7 +68,7 @@ def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int
 def poisson_laws_above(noise_multiplier: float, rate: float, steps: int, delta: float) -> tuple[GridLaw, GridLaw]:
     """Return laws of one Gaussian step on a Poisson sample, remove and add, from the closed forms of the profiles.
 
-    Source: subsampled_delta and poisson_add_delta.
+    Source: `subsampled_delta` and `poisson_add_delta`.
     """
     mu = 1 / noise_multiplier
     return _law_of_profiles(
@@ -101,6 +105,7 @@ def smallest_epsilon(
     """Return an epsilon that `steps` steps exceed at `delta`, by the best of the module's pairs.
 
     Guarantee: for some data the steps are not (e, delta)-DP under `neighbouring` for any e below.
+    Source: derived here, by the pairs of the module.
     """
     pairs = [(2, 1), (1, 0)] if neighbouring is Neighbouring.ZERO_OUT else [(2, 0)]
     laws = [law for pair in pairs for law in pair_laws(1 / noise_multiplier, weights, pair, steps, delta)]
@@ -111,6 +116,7 @@ def pair_laws(shift: float, weights: Array, pair: tuple[int, int], steps: int, d
     """Return laws, both orders, below the loss of mixtures of N(a k, 1) and of N(b k, 1), (a, b) = `pair` * `shift`.
 
     weights, shape (k + 1,): the mixture's weights of 0 to k. `steps` and `delta` only set the grid.
+    Source: derived here; see the module.
     """
     reach = math.sqrt(2 * (math.log(steps) - math.log(delta)) + 14) + 1
     largest = pair[0] * shift * (weights.size - 1)

@@ -40,7 +40,7 @@ def theta(epsilon: ArrayLike, r: ArrayLike) -> Array:
 def log_theta(epsilon: ArrayLike, r: ArrayLike) -> Array:
     """Return the natural logarithm of `theta`, finite far below the smallest float64; -inf at r = 0.
 
-    Arguments and errors are those of `theta`.
+    Arguments and errors are those of `theta`. Source: `theta`; stable form derived in the module.
     """
     return _checked(epsilon, r, log_divergence)
 
@@ -48,40 +48,40 @@ def log_theta(epsilon: ArrayLike, r: ArrayLike) -> Array:
 def one_minus_theta(epsilon: ArrayLike, r: ArrayLike) -> Array:
     """Return 1 - `theta` with full relative accuracy where theta itself rounds to 1.
 
-    Arguments and errors are those of `theta`.
+    Arguments and errors are those of `theta`. Source: `theta`; stable form derived in the module.
     """
     return _checked(epsilon, r, complement)
 
 
 def divergence(epsilon: Array, r: Array) -> Array:
-    """`theta` of checked arguments; r may be +inf."""
+    """Return `theta` of checked arguments; r may be +inf. Source: `theta`."""
     parts = _parts(epsilon, r)
     value = parts.value()
     return np.where(parts.is_theta, value, 1.0 - value)[()]
 
 
 def log_divergence(epsilon: Array, r: Array) -> Array:
-    """`log_theta` of checked arguments; r may be +inf."""
+    """Return `log_theta` of checked arguments; r may be +inf. Source: `log_theta`."""
     parts = _parts(epsilon, r)
     with np.errstate(divide="ignore"):
         return np.where(parts.is_theta, parts.log_value(), np.log1p(-np.where(parts.is_theta, 0.0, parts.value())))[()]
 
 
 def complement(epsilon: Array, r: Array) -> Array:
-    """`one_minus_theta` of checked arguments; r may be +inf."""
+    """Return `one_minus_theta` of checked arguments; r may be +inf. Source: `one_minus_theta`."""
     parts = _parts(epsilon, r)
     value = parts.value()
     return np.where(parts.is_theta, 1.0 - value, value)[()]
 
 
 def log_complement(epsilon: Array, r: Array) -> Array:
-    """Logarithm of 1 - theta of checked arguments, exact where 1 - theta underflows."""
+    """Return ln(1 - theta) of checked arguments, exact where 1 - theta underflows. Source: `one_minus_theta`."""
     parts = _parts(epsilon, r)
     return np.where(parts.is_theta, np.log1p(-np.where(parts.is_theta, parts.value(), 0.0)), parts.log_value())[()]
 
 
 class _Parts(NamedTuple):
-    """theta (or, where not `is_theta`, 1 - theta) as phi(a) * factor * scale, kept apart to survive underflow."""
+    """theta (or, where not `is_theta`, 1 - theta) as phi(a) * factor * scale: three factors that survive underflow."""
 
     is_theta: NDArray[np.bool_]
     exponent: Array

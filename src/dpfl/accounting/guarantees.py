@@ -1,4 +1,4 @@
-"""What is proven of a run of noisy steps, for any sampler, relation and observer: an upper and a lower epsilon."""
+"""Upper and lower bounds on epsilon of a run of noisy steps, for any sampler, relation and observer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poiss
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
 """Range of noise multipliers searched by `noise_multiplier`."""
 TOLERANCE = 1e-5
-"""How far below its target, relative to it, the upper bound of the noise found may be."""
+"""Most that the upper bound at the noise returned may fall below its target, relative to it."""
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What is proven at one delta: the run is (`upper`, delta)-DP, and not (e, delta)-DP for any e < `lower`.
+    """Bounds proven at one delta: the run is (`upper`, delta)-DP, and not (e, delta)-DP for any e < `lower`.
 
-    `upper` is inf and `lower` is 0 where nothing is proven. `upper_by` and `lower_by` say by which argument.
+    `upper` is inf and `lower` is 0 where nothing is proven. `upper_by` and `lower_by` name the proof.
     """
 
     upper: float
@@ -58,7 +58,7 @@ def guarantee(
     counts it as complete and the lower bound leaves it out: seeing less is post-processing.
     Guarantee: that of `Guarantee`, under `neighbouring`, for who knows all but the record and sees what `observer`
     says; losses and clipped gradients may be any. Who sees less than every step is owed the same upper bound.
-    Sources: poisson_gaussian, fixed_batches, shuffled_epochs and balls_in_bins, each with its derivation.
+    Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`, each with its derivation.
     Raises ValueError naming the argument, also where the relation makes no sense for the sampler.
     """
     run = _run(sampler, noise_multiplier, steps, delta, neighbouring)
@@ -79,7 +79,8 @@ def guarantee_of_phases(
 ) -> Guarantee:
     """Return what is proven of `phases` one after another on the same records; else as `guarantee`.
 
-    Their losses are added on one grid, each order of the pair for itself. Raises ValueError naming the argument.
+    Their losses are added on one grid, each order of the pair separately.
+    Source: `guarantee`, composed. Raises ValueError naming the argument.
     """
     if not phases:
         raise ValueError("phases must hold at least one phase")

@@ -31,7 +31,7 @@ MASS_ERROR = 1e-12
 
 
 class Rounding(Enum):
-    """Which side of the truth a law on the grid is."""
+    """Side on which a law on the grid errs."""
 
     SPREAD = auto()
     """Above in convex order: calls and puts rise."""
@@ -60,18 +60,27 @@ class Grid:
 
 
 def lowest(spread: float) -> float:
-    """Return a value that a term falls below with probability less than 1e-300; `spread` is s > 0."""
+    """Return a value that a term falls below with probability less than 1e-300; `spread` is s > 0.
+
+    Source: elementary, the tail of the normal law.
+    """
     return math.exp(-(spread**2) / 2 - _REACH * spread)
 
 
 def above(y: float, spread: float) -> tuple[float, float]:
-    """Return P[Y > y] and E[Y; Y > y] for y > 0, accurate however small."""
+    """Return P[Y > y] and E[Y; Y > y] for y > 0, accurate however small.
+
+    Source: elementary, moments of the lognormal law.
+    """
     z = math.log(y) / spread
     return float(ndtr(-z - spread / 2)), float(ndtr(spread / 2 - z))
 
 
 def one_term(grid: Grid, spread: float, rounding: Rounding) -> Array:
-    """Return the masses on `grid`, shape (count + 1,), of Y kept to at most `grid.end`, moved by `rounding`."""
+    """Return the masses on `grid`, shape (count + 1,), of Y cut off at `grid.end`, moved by `rounding`.
+
+    Source: derived here; see the module.
+    """
     points, step = grid.points(), grid.step
     if rounding is Rounding.SPREAD:
         mass, excess = _cells(points, points[:-1], spread)
@@ -163,7 +172,10 @@ def _between(low: Array, high: Array) -> Array:
 
 
 def log_moment(masses: Array, points: Array, tilt: float) -> float:
-    """Return the logarithm of the sum of masses times e^(tilt points)."""
+    """Return the logarithm of the sum of masses times e^(tilt points).
+
+    Source: elementary, the cumulant generating function of a discrete law.
+    """
     top = float(np.max(tilt * points))
     return top + math.log(float(masses @ np.exp(tilt * points - top)))
 
@@ -195,10 +207,11 @@ class SumLaw:
 
 
 def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, tilt: float) -> SumLaw:
-    """Return the law of the sum of `terms` terms with `masses` on `grid`, from the grid place `first` on.
+    """Return the law of the sum of `terms` terms with `masses` on `grid`, from the grid index `first` on.
 
-    `size` places are kept; sums outside of them wrap around and are bounded in `noise` by the tilted moments at
-    `tilt` +- `tilt`/2 (Chernoff). Place k stands for terms * start + k step.
+    `size` grid points are kept; sums outside of them wrap around and are bounded in `noise` by the tilted moments at
+    `tilt` +- `tilt`/2 (Chernoff). Index k is the value terms * start + k step.
+    Source: koskela2020 (transform); the tilt and the bounds are derived here.
     """
     points = grid.points() - grid.start
     log_one = log_moment(masses, points, tilt)

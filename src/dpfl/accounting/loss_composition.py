@@ -42,7 +42,7 @@ class Cells(NamedTuple):
     `below`, `above` (k,): the shares of P's mass in a cell that go to its two ends so that P's and Q's mass stay.
     `lost`: P's mass outside of the cells, at most. `atom` (3,): mass about grid point `place` that is not in the cells,
     as it goes to the grid points `place` - 1, `place`, `place` + 1; merged, its loss is that of `place`.
-    Source: Doroshenko et al. 2022, Algorithm 1.
+    Source: doroshenko2022, Algorithm 1.
     """
 
     origin: float
@@ -62,7 +62,7 @@ class Cells(NamedTuple):
 class GridLaw:
     """P's `masses` (k,) at the losses `origin` + i `step`; `lost` bounds P's mass at losses without bound.
 
-    Source: Doroshenko et al. 2022, section 3.
+    Source: doroshenko2022, section 3.
     """
 
     origin: float
@@ -80,7 +80,7 @@ def pessimistic(cells: Cells) -> GridLaw:
     """Return the law on the grid that dominates a loss, by connecting the dots of its privacy profile.
 
     Guarantee: the pair on the grid dominates every pair whose loss has these `cells`.
-    Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022, Algorithm 1.
+    Source: doroshenko2022, Algorithm 1.
     """
     masses = cells.masses()
     masses[cells.place - 1 : cells.place + 2] += cells.atom
@@ -93,7 +93,7 @@ def optimistic(cells: Cells) -> GridLaw:
     The profile f, convex in y = e^epsilon, lies in each cell above the tangents at its two ends. Lowering f at the
     grid points so far that each chord passes below the point where the two tangents meet gives a polygon below f,
     and so does its convex hull, the profile of a pair on the grid. Guarantee: the true pair dominates it, and so it
-    does for products (Zhu, Dong, Wang 2022, Theorem 10, whose proof needs no unit mass).
+    does for products (zhu2022, Theorem 10, whose proof needs no unit mass).
     Source: derived here; the error is of second order in the step, as that of connecting the dots.
     """
     growth, decay = math.expm1(cells.step), -math.expm1(-cells.step)
@@ -131,6 +131,7 @@ def convex(masses: Array, step: float) -> Array:
     """Take the convex hull of a profile that has the kinks `masses`, of P, at even losses: no kink stays negative.
 
     Dropping a kink joins its neighbours by a chord: its mass goes to them so that P's and Q's mass stay.
+    Source: derived here, the lower convex hull of a piecewise linear function.
     """
     kinks = masses.tolist()
     last = len(kinks) - 1
@@ -166,7 +167,7 @@ class _Tilted(NamedTuple):
 class Composition:
     """The sum of the losses of independent steps, each law of `phases` that many times, under one tilt >= 0.
 
-    Source: Koskela et al. 2020 (transform), with the tilt and its bounds derived here.
+    Source: koskela2020 (transform), with the tilt and its bounds derived here.
     """
 
     def __init__(self, phases: Sequence[tuple[GridLaw, int]], tilt: float) -> None:

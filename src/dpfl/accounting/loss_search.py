@@ -27,7 +27,7 @@ class LossSearch:
 
     `losses` and `log_masses` (k,), ascending: the law of one loss, roughly, for tilt and grid only. `cells` cuts the
     true one into cells of about a given step: what the guarantees rest on. `least_step`: the finest that it can.
-    Source: derived; the tilt is that of the saddle point (Alghamdi et al. 2023).
+    Source: derived; the tilt is that of the saddle point (alghamdi2023).
     """
 
     def __init__(

@@ -173,7 +173,10 @@ def sampling_of(sampler: Sampler) -> Sampling:
 
 
 def sample_rate(sampler: Sampler) -> float:
-    """Return the share of the records that a step uses on average, 0 to 1."""
+    """Return the share of the records that a step uses on average, 0 to 1.
+
+    Source: elementary, expected batch size over records.
+    """
     if isinstance(sampler, Poisson):
         return sampler.sample_rate
     if isinstance(sampler, BallsInBins):

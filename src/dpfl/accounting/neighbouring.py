@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Neighbouring(StrEnum):
-    """Which two data sets must look alike."""
+    """Relation between the two data sets that must be indistinguishable."""
 
     ADD_OR_REMOVE = "add_or_remove"
     """One record more or one fewer: a clipped sum moves by at most the clip norm."""

@@ -4,7 +4,7 @@ The dominating pairs, in units of the noise's deviation, with q = `sample_rate` 
 remove  (1 - q) N(0, 1) + q N(a, 1)  against  N(0, 1),
 add     N(0, 1)  against  (1 - q) N(0, 1) + q N(a, 1),
 replace (1 - q) N(0, 1) + q N(a, 1)  against  (1 - q) N(0, 1) + q N(-a, 1).
-add_or_remove and zero_out spend the larger of the first two (Zhu, Dong, Wang 2022, Theorem 11), replace_one the third.
+add_or_remove and zero_out spend the larger of the first two (zhu2022, Theorem 11), replace_one the third.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SMOOTH = 0.06
 class Step:
     """One Gaussian step on a Poisson sample, one order of its pair; x is P's outcome, along which the loss grows.
 
-    Source: Zhu, Dong, Wang 2022, Theorem 11.
+    Source: zhu2022, Theorem 11.
     """
 
     shift: float
@@ -115,8 +115,8 @@ def epsilon_interval(
     are within some 1e-5 of each other, relative, up to a million steps, further apart where delta is so small that one
     draw of the record decides; rounding is bounded and counted in. `upper` is never above what the same noise spends
     without sampling.
-    Sources: the module's pairs; pessimistic grid of Doroshenko et al. 2022, optimistic one derived in
-    loss_composition; without sampling and for one step closed forms (vandijk2023 (6), asoodeh2020 (10)).
+    Sources: zhu2022, Theorem 11 (pairs); doroshenko2022 (pessimistic grid); `loss_composition` (optimistic
+    grid); without sampling and for one step closed forms (vandijk2023 (6), asoodeh2020 (10)).
     Raises ValueError naming the argument.
     """
     return _interval(noise_multiplier, sample_rate, steps, delta, neighbouring, both=True)

@@ -23,7 +23,7 @@ def composed_epsilon(profile: Callable[[Array], Array], *, largest: float, steps
     relation; it must fall, be convex in e^epsilon and never lie below the truth. What it leaves at `largest` counts as
     lost in every step; inf where that is delta. Guarantee: the uses are (epsilon, `delta`)-DP, up to the rounding of
     `profile` itself. The grid fits the answer: it adds some 2e-6 of epsilon where so many of its points can be had.
-    Sources: Zhu, Dong, Wang 2022, Theorem 10 (such a curve has a dominating pair); Doroshenko et al. 2022 (its grid).
+    Sources: zhu2022, Theorem 10 (such a curve has a dominating pair); doroshenko2022 (its grid).
     """
 
     def cells(step: float) -> Cells:
@@ -39,7 +39,7 @@ def pair_epsilon_below(losses: Array, masses: Array, *, steps: int, delta: float
     """Return an epsilon at `delta` that `steps` independent outcomes spend at least, in the one direction given.
 
     An outcome has probability `masses`[i] > 0, shape (k,), and the loss `losses`[i], ascending; outcomes may be merged
-    or left out. Guarantee: the product is not (e, `delta`)-DP for any e below the answer. Source: loss_composition.
+    or left out. Guarantee: the product is not (e, `delta`)-DP for any e below the answer. Source: `loss_composition`.
     """
 
     def cells(step: float) -> Cells:

@@ -46,7 +46,10 @@ class Bound(NamedTuple):
 
 
 def unamplified_mu(run: Run) -> float:
-    """Return the mu of Gaussian DP that holds whatever is drawn; inf where there is none."""
+    """Return the mu of Gaussian DP that holds whatever is drawn; inf where there is none.
+
+    Source: vandijk2023 section 4.3 (composition); the sensitivities are derived in `fixed_batches`, `shuffled_epochs`.
+    """
     steps, reach = run.steps, 2.0 if run.neighbouring is Neighbouring.REPLACE_ONE else 1.0
     match run.sampler:
         case ShuffledEpochs(records=records, batch_size=batch_size):
@@ -66,7 +69,10 @@ def unamplified_mu(run: Run) -> float:
 
 
 def upper(run: Run) -> Bound:
-    """Return an epsilon that the run keeps at its delta."""
+    """Return an epsilon that the run guarantees at its delta.
+
+    Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`.
+    """
     mu = unamplified_mu(run)
     if math.isinf(mu):
         return Bound(math.inf, "nothing is proven: the number of steps changes with the record")
@@ -93,7 +99,10 @@ def upper(run: Run) -> Bound:
 
 
 def lower(run: Run) -> Bound:
-    """Return an epsilon that the run exceeds at its delta for some data, whoever sees every step."""
+    """Return an epsilon that the run exceeds at its delta for some data, against an observer of every step.
+
+    Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`.
+    """
     match run.sampler:
         case FullBatch():
             mu = unamplified_mu(run)
@@ -149,7 +158,10 @@ def _chance_of_use(run: Run) -> float:
 
 
 def uses(run: Run) -> tuple[NDArray[np.float64], float]:
-    """Return the chances of 0, 1, 2, ... uses of a record in a batch, and that of more."""
+    """Return the chances of 0, 1, 2, ... uses of a record in a batch, and that of more.
+
+    Source: elementary, as `fixed_batches` has it.
+    """
     sampler, tail = run.sampler, 1e-6 * run.delta / run.steps
     return fixed_batches.uses(
         sampler.batch_size, sampler.records, isinstance(sampler, WithReplacement), max(tail, 1e-300)

@@ -20,7 +20,10 @@ Laws = tuple[tuple[GridLaw, GridLaw], int]
 
 
 def phases_upper(runs: Sequence[Run]) -> Bound:
-    """Return an epsilon that the runs, one after another, keep at their delta."""
+    """Return an epsilon that the runs, one after another, guarantee at their delta.
+
+    Source: zhu2022, Theorem 10 (composition of dominating pairs); the pairs are those of `sampler_bounds`.
+    """
     parts = [_above(run) for run in runs]
     if any(part is None for part in parts):
         return Bound(math.inf, "nothing is proven for one of the phases")
@@ -29,7 +32,10 @@ def phases_upper(runs: Sequence[Run]) -> Bound:
 
 
 def phases_lower(runs: Sequence[Run]) -> Bound:
-    """Return an epsilon that the runs exceed at their delta for some data, whoever sees every step."""
+    """Return an epsilon that the runs exceed at their delta for some data, against an observer of every step.
+
+    Source: derived here, by composing the worst pairs of `sampler_bounds`.
+    """
     parts = [part for part in map(_below, runs) if part is not None]
     if not parts:
         return Bound(0.0, "no phase has a complete epoch")

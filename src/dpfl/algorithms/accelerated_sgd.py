@@ -20,7 +20,7 @@ from dpfl.models.glm import Array
 
 
 class NoisyGradientSource(Interface):
-    """Where a round's noisy gradient comes from: minibatch.NoisyGradients, or one_pass.OneRecordGradients."""
+    """Source of a round's noisy gradient: minibatch_sgd.NoisyGradients, or one_pass_sgd.OneRecordGradients."""
 
     points: Hyperparameters
     protocol: Protocol

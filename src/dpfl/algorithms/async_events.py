@@ -1,4 +1,4 @@
-"""When what happens in asynchronous DP-SGD: clients, messages and the server as a deterministic event simulation.
+"""Deterministic event simulation of the clients, messages and server of asynchronous DP-SGD.
 
 Which message is late or lost, and when a round is interrupted, depends on no record and no weight. The simulation can
 therefore run first and alone: it returns the operations on models in the order in which they happen, and one such list
@@ -20,7 +20,7 @@ from dpfl.randomness import generator
 
 @dataclass(frozen=True)
 class Network:
-    """How clients and messages behave; times are in rounds of a client of speed 1, of the run's own batch size.
+    """Speeds, delays and losses of clients and messages; the time unit is one round of a client of speed 1.
 
     speed_spread >= 1: the fastest client's speed over the slowest's, geometric steps between, geometric mean 1.
     delay >= 0: mean latency of every message, either way; jitter in [0, 1]: the share of it that is exponential, so
@@ -113,7 +113,7 @@ Operation = GradientEvent | EndRound | ServerStep | Interrupt | EvaluateEvent
 
 @dataclass(frozen=True)
 class Program:
-    """What happens, in order, and what the simulation counted.
+    """Operations in order, and the counts of the simulation.
 
     `uses[version]`: how many interrupts install the server's model of that number (0 is the initial one).
     `simulated_rounds`: time until the last update was added. `staleness_rounds`: mean over rounds of the client's own
@@ -158,7 +158,7 @@ _UP, _DOWN = 0, 1
 
 @dataclass
 class _Client:
-    """Where one client stands. `started` is None between rounds; `done` is the computed share of the round."""
+    """State of one client. `started` is None between rounds; `done` is the computed share of the round."""
 
     speed: float
     round: int = 0

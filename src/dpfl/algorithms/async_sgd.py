@@ -23,7 +23,7 @@ from dpfl.randomness import generator
 
 @dataclass(frozen=True)
 class NoiseSchedule:
-    """What differs between the stacked models, round by round.
+    """Settings that differ between the stacked models, by round.
 
     clip_norms > 0 (infinite: none), noise_std >= 0 (of the Gaussian noise on a batch's sum), arsinh_scales > 0
     (infinite: Gaussian noise as it is) and step_sizes >= 0 have shape (rounds, variants); kept_shares in (0, 1] holds

@@ -22,7 +22,7 @@ from dpfl.models.glm import Array, FactoredRecords, clipped_gradient_sums
 
 
 class NoisyGradients:
-    """What the server learns in a round: the sum or mean of the participants' noisy, clipped mean gradients.
+    """Release of a round to the server: the sum or mean of the participants' noisy, clipped mean gradients.
 
     Shared by the algorithms whose clients send one message a round; it keeps the working memory between rounds.
     Formal guarantee: with Clipping.RECORD a message has sensitivity 2 clip_norm / K to the replacement of one drawn

@@ -117,7 +117,7 @@ def stratified_stops(seed: int, first: int, last: int, draws: int) -> NDArray[np
 
 
 class UserSampling(StrEnum):
-    """How the users of a round come about."""
+    """Choice of a round's users."""
 
     NEW_USERS = "new_users"
     """Every user is new, with a record drawn from the table as if it were the population."""
@@ -136,7 +136,7 @@ class UserSampling(StrEnum):
 
     @property
     def once(self) -> bool:
-        """Whether each user takes part exactly once."""
+        """True where each user takes part exactly once."""
         return self in (UserSampling.NEW_USERS, UserSampling.ONE_PASS)
 
 

@@ -53,7 +53,7 @@ class CanaryGradients:
 
 @dataclass(frozen=True)
 class ClientRun:
-    """What DP-SGD on one client does, as dpfl.algorithms.fedavg has it: settings of the run that is audited."""
+    """Settings of the audited run: DP-SGD on one client, as in dpfl.algorithms.fedavg."""
 
     batch_size: int
     sampling: Sampling

@@ -20,7 +20,7 @@ _PULL = 1e6
 
 @dataclass(frozen=True)
 class MessageRun:
-    """What one client without a trusted server sends: settings of the run that is audited."""
+    """Settings of the audited run: the messages of one client without a trusted server."""
 
     rounds: int
     batch_size: int

@@ -53,7 +53,7 @@ class ClaimedTraining:
 
     @property
     def law(self) -> StepLaw:
-        """What a step sees of the record in question."""
+        """Return the law of one step's observation of the record."""
         return StepLaw.of(
             self.sampler.sampling, 1 / self.sampler.steps_per_epoch, self.pair.shifts, self.noise_multiplier
         )

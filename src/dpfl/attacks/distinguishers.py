@@ -32,7 +32,7 @@ _LEAST_NOISE = 1e-3
 
 @dataclass(frozen=True)
 class StepLaw:
-    """How often a step draws the record, and what it then sees.
+    """Law of one step: how often it draws the record, and what the observer then sees.
 
     counts[j] is the probability that a step draws it j times (POISSON, FIXED: 0 or 1). The steps of an epoch that are
     SHUFFLED or BALLS_IN_BINS are not independent: exactly one of them draws it.
@@ -92,7 +92,7 @@ def epoch_maxima(seen: Array, law: StepLaw) -> Array:
     """Return the log likelihood ratio of the largest step of every epoch, summed over epochs.
 
     Where one of T steps draws the record the largest has the distribution function Phi((x - shift)/sigma)
-    Phi(x/sigma)^(T-1). Source: the statistic of Chua et al. 2024, arXiv 2403.17673.
+    Phi(x/sigma)^(T-1). Source: the statistic of chua2024.
     """
     largest, steps, sigma = seen.max(axis=-1), seen.shape[-1], law.noise_multiplier
     p, q = (_log_density_of_maximum(largest / sigma, shift / sigma, steps) for shift in law.shifts)

@@ -1,4 +1,4 @@
-"""What an observer sees of minibatch SGD without a trusted server where the attacker chooses every record: no torch."""
+"""Messages of minibatch SGD without a trusted server, with every record chosen by the attacker; no torch."""
 
 from __future__ import annotations
 

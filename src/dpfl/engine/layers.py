@@ -62,7 +62,7 @@ class TrainedLayer(Protocol):
 class Dense:
     """nn.Linear on vectors: g = d a^T, so |g|^2 = |a|^2 |d|^2, and the bias is a weight whose input is 1.
 
-    Source: Goodfellow 2015 (goodfellow2015).
+    Source: goodfellow2015.
     """
 
     memory_per_record = 0

@@ -1,6 +1,6 @@
 """Morlet wavelets and the Gaussian low-pass of the scattering transform, in the Fourier domain.
 
-Source: Bruna and Mallat 2013, section 2.1, with the parameters of kymatio 0.3 (Andreux et al. 2020), whose features
+Source: bruna2013, section 2.1, with the parameters of kymatio 0.3 (andreux2020), whose features
 the papers used.
 """
 

@@ -82,7 +82,7 @@ class Cost:
 
     @property
     def is_short(self) -> bool:
-        """Whether a job of its own is not worth while: on a CPU, and within minutes."""
+        """Return whether the sweep is too short for a job of its own: on a CPU, and within minutes."""
         return self.known and not self.gpus and self.seconds < SHORT_SECONDS
 
     def limit_minutes(self, attempt: int) -> int:

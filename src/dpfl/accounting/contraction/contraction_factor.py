@@ -1,4 +1,4 @@
-"""How much nearer one gradient step brings two models."""
+"""Contraction of the distance between two models by one gradient step."""
 
 from __future__ import annotations
 

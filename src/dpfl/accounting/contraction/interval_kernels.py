@@ -34,7 +34,7 @@ class DiscretisedInterval:
 
     @property
     def points(self) -> Array:
-        """Where the masses sit: low, the middles of the cells, high; shape (cells + 2,)."""
+        """Return the positions of the masses: low, the middles of the cells, high; shape (cells + 2,)."""
         edges = self.edges
         return np.concatenate([[self.low], (edges[1:] + edges[:-1]) / 2, [self.high]])
 

@@ -49,7 +49,7 @@ def one_pass_epsilons(
     replaced. Shapes broadcast; the other arguments are those of `contraction.pnsgd_gaussian_delta`. Each bound is an
     (epsilon, delta)-DP guarantee of the last iterate. Raises ValueError naming the argument.
     Source: composition is the Gaussian mechanism (the record's own step); asoodeh2020 Theorem 4; asoodeh2020
-    Proposition 1, converted at its best order; Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 4.
+    Proposition 1, converted at its best order; bok2024, section 4.
     """
     later = integers("later_steps", later_steps, at_least=0)
     sigma, diameter = reals("sigma", sigma, above=0), reals("diameter", diameter, above=0)

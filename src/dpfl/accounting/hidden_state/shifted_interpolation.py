@@ -32,7 +32,7 @@ def shifted_interpolation_mu(
     Exact for full batches without projection (a quadratic attains it); never above composition,
     sqrt(ceil(steps/steps_per_epoch))/noise_over_shift. 0 at steps = 0. Raises ValueError naming the argument.
 
-    Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 4: NoisyGD (strongly convex; convex, constrained) and
+    Source: bok2024, section 4: NoisyGD (strongly convex; convex, constrained) and
     NoisyCGD (Theorem 4.5; convex, constrained), each with the shifts and the restart of least cost, found
     numerically; the constrained theorems' closed forms are larger and need enough steps.
     """

@@ -79,7 +79,7 @@ def restart_epsilon(run: UniformSteps, delta: float) -> float:
     A compass search from the restart that a central limit prefers; deterministic. Formal guarantee: (epsilon, delta)-DP
     of the last iterate in both orders, for a record replaced or zeroed out and batch losses with contraction-Lipschitz
     gradient steps in one of the data sets, no clipping active.
-    Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 4, NoisySGD (strongly convex and constrained), whose
+    Source: bok2024, section 4, NoisySGD (strongly convex and constrained), whose
     shares and shifts are fixed where these are chosen.
     """
     if run.steps < 2:
@@ -124,8 +124,8 @@ def split_epsilon(split: Split, sample_rate: float, delta: float, *, cells: int 
     """Return epsilon at `delta` >= LEAST_DELTA of the pair of `split`, batches drawn at `sample_rate` in (0, 1].
 
     `cells`: most cells of the loss grid. Loss distributions are rounded to the safe side (connect the dots), and delta
-    is lowered by 1e-12 for what their transforms round. Source: vandijk2023 section 4.2 for C_p; Doroshenko et al.
-    2022 for the grid.
+    is lowered by 1e-12 for what their transforms round. Source: vandijk2023 section 4.2 for C_p; doroshenko2022
+    for the grid.
     """
     if sample_rate == 1:
         mu = gaussian_dp.compose([math.sqrt(split.late_steps) * split.batch_mu, split.shift_mu])

@@ -66,7 +66,7 @@ def blanket_delta(
 
     Errs upwards as blanket_epsilon does; the rounding of the transforms is part of it.
     Raises ValueError naming the argument.
-    Source: Balle, Bell, Gascon, Nissim 2019, Lemma 5.3.
+    Source: balle2019, Lemma 5.3.
     """
 
     def one(epsilon: float, n: float, mu: float, dimension: float) -> float:
@@ -82,7 +82,7 @@ def blanket_rounds_epsilon(*, n: int, mu: float, rounds: int, delta: float, dime
     Composes the one-round curve of blanket_delta (adaptive rounds allowed), on a coarser lattice, read at 97 points
     and joined by chords in e^epsilon, which lie above it. Arguments, guarantee and caveats: blanket_epsilon.
     Raises ValueError naming the argument.
-    Source: Balle, Bell, Gascon, Nissim 2019, Lemma 5.3, composed as in Zhu, Dong, Wang 2022.
+    Source: balle2019, Lemma 5.3, composed as in zhu2022.
     """
     count, move, total, dim = _checked(n, mu, delta, dimension)
     rounds = integer("rounds", rounds, at_least=1)

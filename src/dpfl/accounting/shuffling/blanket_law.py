@@ -23,7 +23,7 @@ _REACH = 12.0
 class Blanket(NamedTuple):
     """Its weight gamma; and at its nodes their masses (sum 1) with gamma R_x/w (`ours`) and gamma R_x'/w (`theirs`).
 
-    Source: Balle, Bell, Gascon, Nissim 2019, section 5.
+    Source: balle2019, section 5.
     """
 
     weight: float
@@ -42,7 +42,7 @@ class Blanket(NamedTuple):
 def blanket_law(radius: float, dimension: int) -> Blanket:
     """Return the blanket of inputs in a ball of `radius` >= 0 in `dimension` >= 1, noise of deviation 1.
 
-    Source: Balle, Bell, Gascon, Nissim 2019, section 5, at the antipodal pair.
+    Source: balle2019, section 5, at the antipodal pair.
     """
     return _line(radius) if dimension == 1 else _ball(radius, dimension)
 

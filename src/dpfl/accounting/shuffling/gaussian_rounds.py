@@ -21,7 +21,7 @@ from dpfl.accounting.shuffling.blanket import blanket_delta, blanket_epsilon
 _POINTS = 11
 """Places where the profile of one round is computed; the chords between them lie above it."""
 _SHORT_OF_TARGET = 0.02
-"""How far below the target, relative to it, the calibration may stop."""
+"""Most that the calibration may stop below the target, relative to it."""
 _TRIES = 12
 
 
@@ -51,9 +51,9 @@ def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float,
 
     `noise_multiplier` > 0 is sigma n / L of one client: a replaced record moves its message by 2 / noise_multiplier
     deviations. `dimension` >= 1 of the messages; at most the epsilon without a shuffler.
-    Guarantee: (epsilon, delta)-DP under replace_one for whoever sees only the shuffled messages: blanket of Balle et
-    al. 2019, composed over adaptive rounds; every approximation errs upwards. Raises ValueError naming the argument.
-    Source: Balle, Bell, Gascon, Nissim 2019, Lemma 5.3.
+    Guarantee: (epsilon, delta)-DP under replace_one for whoever sees only the shuffled messages: blanket of
+    balle2019, composed over adaptive rounds; every approximation errs upwards. Raises ValueError naming the argument.
+    Source: balle2019, Lemma 5.3.
     """
     move = 2.0 / real("noise_multiplier", noise_multiplier, above=0)
     rounds, delta = integer("rounds", rounds, at_least=1), real("delta", delta, above=0, below=1)

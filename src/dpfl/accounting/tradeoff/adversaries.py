@@ -18,7 +18,7 @@ from dpfl.accounting.tradeoff.revealed import revealed
 
 
 class Adversary(StrEnum):
-    """What the adversary of the analysis knows, or which approximation stands for him.
+    """Knowledge of the adversary in the analysis, or the approximation used in its place.
 
     Source: vandijk2023 section 4.5.
     """
@@ -36,7 +36,7 @@ class Adversary(StrEnum):
 
 
 class Guarantee(Protocol):
-    """What a mechanism guarantees, in the three readings; every argument may be an array.
+    """Guarantee of a mechanism, in the three readings; every argument may be an array.
 
     Source: vandijk2023 section 4.
     """

@@ -24,7 +24,7 @@ _LARGEST_EPSILON = 700.0  # e^epsilon stays finite
 
 
 def gaussian_tails(mu: float) -> Tails:
-    """Tails of G_mu. mu > 0; raises ValueError naming it.
+    """Tails of G_mu, mu > 0; raises ValueError naming it.
 
     Source: vandijk2023 (6), term by term.
     """
@@ -93,7 +93,7 @@ def loss_std(tails: Tails, reach: float) -> float:
 def connected_dots(tails: Tails, step: float, reach: float) -> DensePLDPmf:
     """One round's symmetric loss distribution on multiples of `step` up to `reach` and a little more.
 
-    Source: Doroshenko et al. 2022, Algorithm 1.
+    Source: doroshenko2022, Algorithm 1.
     """
     losses = np.arange(np.ceil(reach / step) + 1) * step
     upper, lower = tails(losses)
@@ -156,7 +156,7 @@ class _Half:
 class PrivacyLoss:
     """A pair (P, Q) known through the laws of its privacy loss in both directions.
 
-    Source: vandijk2023 section 4; Dong, Roth, Su 2022, Proposition 2.12.
+    Source: vandijk2023 section 4; dong2022, Proposition 2.12.
     """
 
     p_against_q: _Half

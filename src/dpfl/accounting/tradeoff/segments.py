@@ -29,7 +29,7 @@ CELLS = 20
 LEFT_OUT = 1e-4
 """Share of delta that the loss grid's ends may leave out; it is counted as lost."""
 LONGEST_LOSS = 60.0
-"""Where a segment's losses reach farther than so many of `INTERVAL`, its grid is coarser: no privacy worth digits."""
+"""Largest loss on a grid of `INTERVAL`: where the losses reach farther, privacy is weak and the grid is coarser."""
 SIGMA_TOLERANCE = 1e-4
 SIGMAS = (0.2, 1000.0)
 
@@ -84,7 +84,7 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     step = max(min(INTERVAL, spread / CELLS), INTERVAL * max(reaches) / LONGEST_LOSS)
     composed: PrivacyLossDistribution | None = None
     for segment, law, reach in zip(runs, tails, reaches, strict=True):
-        with np.errstate(over="ignore"):  # as in losses.composed
+        with np.errstate(over="ignore"):  # as in privacy_loss.composed
             part = connected_dots(law, step, reach).self_compose(segment.rounds, tail_mass_truncation=left_out)
         loss = PrivacyLossDistribution(part)
         composed = loss if composed is None else composed.compose(loss, tail_mass_truncation=left_out)

@@ -1,4 +1,4 @@
-"""What subsampling does to a Gaussian round: the operator C_p for fixed-size batches, and Poisson batches."""
+"""Subsampled Gaussian rounds: the operator C_p for fixed-size batches, and Poisson batches."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dpfl.reporting.results import Results
 
 KEY = "asoodeh2020"
 DELTA = 1e-5
-"""Where the figures' curves are compared along the epsilon axis."""
+"""Epsilons at which the figures' curves are compared."""
 
 
 def dobrushin(results: Results) -> Verdict:

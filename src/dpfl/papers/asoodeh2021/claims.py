@@ -13,7 +13,7 @@ from dpfl.reporting.results import Results
 
 KEY = "asoodeh2021"
 EXPONENT_TOLERANCE = 0.1
-"""How near a fitted exponent has to be to the one claimed."""
+"""Distance within which a fitted exponent agrees with the one claimed."""
 
 
 def theorem2(results: Results) -> Verdict:

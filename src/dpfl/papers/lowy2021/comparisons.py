@@ -11,9 +11,9 @@ from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.statistics import half_width
 
 TASK = ["dataset", "stand_in_for", "clients"]
-"""What tells the regression tasks apart."""
+"""Columns that identify a regression task."""
 MNIST_TASK = ["dataset", "stand_in_for", "split", "participating", "rounds"]
-"""What tells the classification tasks apart."""
+"""Columns that identify a classification task."""
 
 # Test error x 1e6 of the authors' logic, measured on another implementation: (minibatch, local) by epsilon.
 AUTHORS = {

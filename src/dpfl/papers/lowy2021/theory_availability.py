@@ -17,7 +17,7 @@ from dpfl.reporting.results import Results
 FIGURE = "theory_availability"
 _TICKS = (0.025, 0.05, 0.1, 0.2, 0.5)
 TOLERANCE = 0.15
-"""How far from 1 the ratio of two risks may be to be called equal, if its interval does not say otherwise."""
+"""Distance from 1 within which the ratio of two risks counts as equal, unless its interval excludes that."""
 
 
 def data(results: Results) -> pd.DataFrame:

@@ -51,7 +51,7 @@ class EpsilonInterval:
 
     @property
     def wide(self) -> bool:
-        """Whether the accountant bounds epsilon only: a change of the noise may stay hidden between its ends."""
+        """True where the accountant only bounds epsilon: a change of the noise may stay hidden between its ends."""
         return math.isfinite(self.lower) and self.upper > _WIDE * self.lower + 1e-3
 
 
@@ -108,7 +108,7 @@ def poisson_pld_replaced(*, noise_multiplier: float, sample_rate: float, steps: 
 
 def gaussian(*, noise_multiplier: float, move: float, steps: int, delta: float) -> EpsilonInterval:
     """Return the interval of epsilon of `steps` Gaussian mechanisms that a record moves by `move` norm bounds: around
-    the closed form of Balle, Wang 2018, Theorem 8, solved here. Statements round up, so there is more room above."""
+    the closed form of balle2018gaussian, Theorem 8, solved here. Statements round up, so there is more room above."""
     shift = move * math.sqrt(steps) / noise_multiplier
 
     def excess(epsilon: float) -> float:

@@ -43,7 +43,7 @@ _NEGLIGIBLE = 1e-6
 _ROUNDING = -30.0  # logarithm of what the moments' own rounding leaves
 _FARTHEST = 2e4
 _LARGEST = 2e4
-"""Where epsilon may be larger, nothing is inverted: the rule would need too many places."""
+"""Largest epsilon that is inverted: above it the rule would need too many points."""
 
 
 @dataclass(frozen=True)

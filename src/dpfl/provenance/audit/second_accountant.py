@@ -34,7 +34,7 @@ _LOGISTIC_CURVATURE = 0.25
 
 @dataclass(frozen=True)
 class StatedPrivacy:
-    """What of a run's privacy statement, and of its settings, decides its epsilon; None where it states none.
+    """Parts of a run's privacy statement and settings that decide its epsilon; None where nothing is stated.
 
     `mechanism` and `sampler` are JSON objects with the key `kind`; `facts` are settings by name, as text; `strategy` is
     the definition of the run's, as JSON. An infinite bound of a run with noise states nothing.
@@ -82,12 +82,12 @@ class StatedPrivacy:
 
     @property
     def drawn(self) -> int:
-        """How many records a step draws."""
+        """Number of records that a step draws."""
         return round(self.sample_rate * self.records)
 
     @property
     def epsilons(self) -> dict[str, float]:
-        """What is stated, by what it is: a proven or a refuted epsilon, or one of the last model by contraction."""
+        """Stated epsilons by kind: proven, refuted, or of the last model by contraction."""
         stated = {"proven": self.epsilon_proven, "contraction": self.epsilon_contraction}
         known = {
             which: epsilon

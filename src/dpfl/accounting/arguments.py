@@ -59,7 +59,7 @@ def real(name: str, value: ArrayLike, **bounds) -> float:
 
 
 def integers(name: str, value: ArrayLike, **bounds) -> NDArray[np.float64]:
-    """Return `value` as a float64 array of whole numbers; 3.0 is accepted, 10/3 is refused; bounds as in `real`.
+    """Return `value` as a float64 array of integers; 3.0 is accepted, 10/3 is refused; bounds as in `real`.
 
     Raises ValueError naming the argument and its first offending element.
     """

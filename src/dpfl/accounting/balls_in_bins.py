@@ -188,7 +188,7 @@ def _heads(masses: Array) -> Array:
 
 
 def _call_points(law: SumLaw, scale: _Scale, spread: float, bins: int, x: Array) -> Array:
-    """Upper bounds of E_Q (L - x)+; sums are split by whether a term is above the grid: then L counts in whole."""
+    """Upper bounds of E_Q (L - x)+; sums are split by whether a term is above the grid: then all of L counts."""
     p_mass, q_mass = _sums(law, bins, 1)
     place = np.searchsorted(law.values, x * bins, side="right")
     p_out, q_out = _left_out(scale, spread, bins)

@@ -90,7 +90,7 @@ def advanced_composition(
 def group_delta(epsilon: ArrayLike, delta: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
     """The delta at g epsilon for groups of g records: delta (e^{g epsilon} - 1)/(e^epsilon - 1), tight.
 
-    epsilon >= 0, delta in [0, 1], g >= 1 whole; shapes broadcast. Not cut at 1; inf where it overflows.
+    epsilon >= 0, delta in [0, 1], integer g >= 1; shapes broadcast. Not cut at 1; inf where it overflows.
     Raises ValueError naming the argument. Source: g-fold use of the definition (3) of vandijk2023.
     """
     epsilon, delta, g = _group(epsilon, delta, g)

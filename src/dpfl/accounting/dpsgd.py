@@ -52,7 +52,7 @@ def epsilon(
 
     `noise_multiplier` > 0 is the noise's standard deviation over the norm bound of ONE record's contribution,
     under every relation: replacing a record moves a sum by twice that bound, and the accountant, not the
-    caller, accounts for it. `sample_rate` in (0, 1], whole `steps` >= 0, `delta` in (0, 1).
+    caller, accounts for it. `sample_rate` in (0, 1], integer `steps` >= 0, `delta` in (0, 1).
     Guarantee: (epsilon, delta)-DP under `neighbouring`; each accountant's answer is an upper bound, up to
     rounding. Sources: "rdp" (mironov2019) and "prv" (gopi2021) know add_or_remove and zero_out, which
     share their dominating pair; "pld" (doroshenko2022, connect the dots; `poisson_gaussian`) knows replace_one
@@ -84,7 +84,7 @@ def noise_multiplier(
 
     "rdp" and "prv" are the answers of Opacus's get_noise_multiplier, a bisection that stops within 1e-3 below
     the target; "pld" stops within 4e-6 of it, relative, and answers 0.05 where less noise would do as well.
-    `target_epsilon` > 0, `sample_rate` in (0, 1], whole `steps` >= 1, `delta` in (0, 1), `neighbouring` as for
+    `target_epsilon` > 0, `sample_rate` in (0, 1], integer `steps` >= 1, `delta` in (0, 1), `neighbouring` as for
     `epsilon`. Guarantee: with that noise `epsilon` by the same accountant, under `neighbouring`, is at most
     `target_epsilon`. Source: `epsilon`, solved for the noise.
     Raises ValueError naming the argument, `target_epsilon` also where no noise multiplier up to 1e6 meets it: the
@@ -152,7 +152,7 @@ def _checked_relation(neighbouring: Neighbouring | str, accountant: str) -> Neig
 
 
 def _served_delta(delta: float, accountant: str) -> float:
-    """Return the delta, if the accountant can tell what is spent at it. Raises ValueError naming `delta`."""
+    """Return the delta, if the accountant supports it. Raises ValueError naming `delta`."""
     failure, least = real("delta", delta, above=0, below=1), LEAST_DELTA[accountant]
     if failure < least:
         raise ValueError(f"delta must be at least {least:g} for accountant {accountant!r}, got {failure:g}")

@@ -1,4 +1,4 @@
-"""Batches of a fixed size, drawn anew in every step, without or with replacement: bounds when every step is seen.
+"""Batches of a fixed size, drawn independently in every step, with or without replacement: bounds for every step seen.
 
 A batch of B out of n records uses the one in question k times: 0 or 1 times with chance B/n (without replacement),
 Binomial(B, 1/n) times (with). In units of the clip norm, w_k the law of k and p = 1 - w_0:

@@ -24,13 +24,13 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(2)
 _FAR = 1e200  # stands for infinity in r and eps/r: its square overflows, itself it stays finite
 _SERIES_FROM = 40.0  # 1 - x m(x) by its asymptotic series from here on
 _LOG_SQRT_TAU = 0.5 * np.log(2.0 * np.pi)
-_BLOCK = 1 << 14  # elements a pass: temporaries stay in the cache
+_BLOCK = 1 << 14  # elements per pass: temporaries stay in the cache
 
 
 def theta(epsilon: ArrayLike, r: ArrayLike) -> Array:
     """Return E_{e^epsilon} between N(r u, I) and N(0, I), u any unit vector.
 
-    epsilon >= 0 and r >= 0 (dimensionless) broadcast; the result lies in [0, 1] and is 0 at r = 0.
+    epsilon >= 0 and r >= 0 (dimensionless) broadcast; the result is in [0, 1] and is 0 at r = 0.
     Relative error below 1e-11 for r <= 1e3 (beyond, that of rounding eps/r - r/2), underflowing only below 1e-308.
     Raises ValueError naming the argument. Source: asoodeh2021 eq. (6), asoodeh2020 eq. (10) with gamma = e^epsilon.
     """

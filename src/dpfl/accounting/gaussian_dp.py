@@ -100,7 +100,7 @@ def compose(mus: ArrayLike) -> NDArray[np.float64]:
 def group(mu: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
     """The mu for groups of g records: g mu, the g-fold iterate 1 - (1 - G_mu)^{o g} in closed form.
 
-    mu >= 0, g >= 1 whole; shapes broadcast. Raises ValueError naming mu or g. Source: vandijk2023 section 4.6.
+    mu >= 0, integer g >= 1; shapes broadcast. Raises ValueError naming mu or g. Source: vandijk2023 section 4.6.
     """
     return (reals("mu", mu, at_least=0) * integers("g", g, at_least=1))[()]
 
@@ -109,7 +109,7 @@ def renyi(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     """Renyi divergence of N(mu, 1) from N(0, 1): order mu^2 / 2; so mu-GDP by Gaussian noise is (mu^2/2)-zCDP.
 
     order > 0, mu >= 0; shapes broadcast. Raises ValueError naming order or mu.
-    Source: vandijk2023 before (5), with the sign of the exponent mended: E[e^{(order - 1) Z}].
+    Source: vandijk2023 before (5), with the sign of the exponent corrected: E[e^{(order - 1) Z}].
     """
     return (reals("order", order, above=0) * reals("mu", mu, at_least=0) ** 2 / 2)[()]
 

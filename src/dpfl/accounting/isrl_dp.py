@@ -170,7 +170,7 @@ def with_replacement_known_epsilon(
 
     A data set whose other records all have the gradient opposite to the record's own attains the mixture of
     Gaussians sum_j Bin(j; K, 1/n) N(2 j / noise_multiplier, 1) against N(0, 1): what the worst data set spends
-    lies between this and `epsilon`. Guarantee: a lower bound of what is spent, so no privacy guarantee.
+    is between this and `epsilon`. Guarantee: a lower bound of what is spent, so no privacy guarantee.
     Source: derived; the mixture is composed from below by privacy_profiles. Raises ValueError naming the argument.
     """
     move = 2 / real("noise_multiplier", noise_multiplier, above=0)
@@ -279,7 +279,7 @@ def composed_sigma(epsilon: float, delta: float, users: int, size: int, rounds: 
     """Return a sigma that meets `epsilon` with freshly drawn batches, by at most EPSILON_TOLERANCE (relative) too much.
 
     Secant steps in log-log coordinates, where the curve is nearly straight, from the central limit's answer: the
-    accountant takes seconds a look.
+    accountant takes seconds per evaluation.
     Source: `rounds_epsilon`, solved for sigma.
     """
     mu = float(gaussian_dp.mu(epsilon, delta)) / (size / users * math.sqrt(rounds))

@@ -90,7 +90,7 @@ def pessimistic(cells: Cells) -> GridLaw:
 def optimistic(cells: Cells) -> GridLaw:
     """Return a law on the grid that the loss dominates; what is outside of the cells is dropped.
 
-    The profile f, convex in y = e^epsilon, lies in each cell above the tangents at its two ends. Lowering f at the
+    The profile f, convex in y = e^epsilon, is in each cell above the tangents at its two ends. Lowering f at the
     grid points so far that each chord passes below the point where the two tangents meet gives a polygon below f,
     and so does its convex hull, the profile of a pair on the grid. Guarantee: the true pair dominates it, and so it
     does for products (zhu2022, Theorem 10, whose proof needs no unit mass).

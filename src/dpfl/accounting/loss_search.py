@@ -18,7 +18,7 @@ TOLERANCE = 2e-6
 """Share of epsilon that the grid may add to the upper end; the lower end gives away about twice as much."""
 LARGEST_DELTA = 1 - 1e-9
 """A larger delta is answered for this one."""
-_FITS, _DOUBT = 2, 1e-5  # so often and above this allowance for rounding, tilt and grid are fitted anew
+_FITS, _DOUBT = 2, 1e-5  # fits of tilt and grid at most; allowance for rounding above which they are repeated
 _PLACES, _MOST_CELLS = 1 << 21, 1 << 18
 
 
@@ -130,7 +130,7 @@ class LossSearch:
         return tilt, epsilon, self._moments(tilt)[2]
 
     def _grid_step(self, tilt: float, centre: float, spread: float) -> float:
-        """Return the grid's step that adds TOLERANCE of epsilon, about `centre`, if so many places can be had."""
+        """Return the grid's step that adds TOLERANCE of epsilon, about `centre`, if the grid's size allows."""
         room = 12 * TOLERANCE * max(centre, 0.1 * spread) / (self.steps * (tilt + 1))
         width = float(self.losses[-1] - self.losses[0])
         return max(min(math.sqrt(room), spread / 8), 18 * spread / _PLACES, width / _MOST_CELLS, self.least_step)

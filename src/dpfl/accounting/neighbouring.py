@@ -1,4 +1,4 @@
-"""One noun a file."""
+"""One noun per file."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def _quadrature(mesh: Array) -> tuple[Array, Array]:
 
 
 def _search(step: Step, steps: int, delta: float) -> LossSearch:
-    """Return the search for epsilon of so many steps."""
+    """Return the search for epsilon of that many steps."""
     log_tail = math.log(delta) + math.log(_LEFT_OUT / 2) - math.log(steps)
     far = step.far(log_tail)
     x = step.mesh(-far, far)

@@ -20,9 +20,9 @@ def composed_epsilon(profile: Callable[[Array], Array], *, largest: float, steps
     """Return epsilon at `delta` of `steps` adaptive uses of a mechanism with the given `profile`.
 
     `profile` maps an array of epsilon in [0, `largest`] to delta and holds in both directions of the neighbouring
-    relation; it must fall, be convex in e^epsilon and never lie below the truth. What it leaves at `largest` counts as
+    relation; it must fall, be convex in e^epsilon and never be below the truth. What it leaves at `largest` counts as
     lost in every step; inf where that is delta. Guarantee: the uses are (epsilon, `delta`)-DP, up to the rounding of
-    `profile` itself. The grid fits the answer: it adds some 2e-6 of epsilon where so many of its points can be had.
+    `profile` itself. The grid fits the answer: it adds some 2e-6 of epsilon where the number of points allows.
     Sources: zhu2022, Theorem 10 (such a curve has a dominating pair); doroshenko2022 (its grid).
     """
 
@@ -64,7 +64,7 @@ def _of_profile(profile: Callable[[Array], Array], largest: float, count: int) -
     deltas = np.minimum.accumulate(np.clip(profile(places), 0.0, 1.0))
     falls = np.append(-np.diff(deltas) / math.expm1(step), 0.0)
     above = np.maximum(falls[:-1] * math.exp(step) - falls[1:], 0.0)
-    # At -epsilon lies e^-epsilon of the mass at epsilon, by exchanging the two laws; the rest has no loss.
+    # The mass at -epsilon is e^-epsilon of that at epsilon, by exchanging the two laws; the rest has no loss.
     mirrored = (above * np.exp(-places[1:]))[::-1]
     rest = max(0.0, 1 - float(deltas[-1]) - float(above.sum()) - float(mirrored.sum()))
     masses = np.concatenate([mirrored, [rest], above])

@@ -54,7 +54,7 @@ def from_points(grid: LossGrid, values: Array) -> tuple[GridLaw, GridLaw]:
 def from_tangents(grid: LossGrid, p_side: Array, q_side: Array) -> tuple[GridLaw, GridLaw]:
     """Return laws of the loss in both orders that are dominated by any pair with these events.
 
-    One event a cell of the grid, shape (points - 1,): where the cell's middle is above zero loss, P and Q of an event
+    One event per cell of the grid, shape (points - 1,): where the cell's middle is above zero loss, P and Q of an event
     (a loss above it); below zero, of the opposite event. Each is a line p - x q under the profile, or x q - p under
     the put. At a grid point the lower of its two neighbours' lines is taken: the chords then stay under the profile.
     Source: derived here.

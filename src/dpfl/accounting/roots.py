@@ -46,7 +46,7 @@ def least_noise(
     known: bool = False,
     tries: int = 20,
 ) -> float | None:
-    """Return x in [`low`, `high`] where the falling `excess` lies in [-`room`, 0]: the least noise but for `room`.
+    """Return x in [`low`, `high`] where the falling `excess` is in [-`room`, 0]: the least noise but for `room`.
 
     `excess`: of ln noise, ln of what is spent over the target, nearly straight; -inf where nothing is spent. Secant
     steps from `start` and its `slope` < 0, to where it is `aim` (half of `room` below 0), none `longer` than that, no

@@ -11,10 +11,11 @@ distribution function (1 - w) Phi_0^(T-1) + w Phi_0^(T-2) Phi_2, w = (T - 1) B /
 that statistic is a line under the privacy profile, so cutting it into cells only loses; the epochs are independent, so
 they compose.
 
-Upper bound: given all permutations, a zeroed record moves one step an epoch by 1, a replaced one by 2: Gaussian DP with
-mu = sqrt(E)/sigma and 2 sqrt(E)/sigma. A removed record would shift all batches behind it; but a uniform permutation of
-n - 1 records is one of n records with the record's place filled by the last one. So coupled, the record's step moves by
-2 and the last step by 1: mu = sqrt(5 E)/sigma. (If it is in the last batch already, it moves that step by 1 only.)
+Upper bound: given all permutations, a zeroed record moves one step per epoch by 1, a replaced one by 2: Gaussian DP
+with mu = sqrt(E)/sigma and 2 sqrt(E)/sigma. A removed record would shift all batches behind it; but a uniform
+permutation of n - 1 records is one of n records with the record's place filled by the last one. So coupled, the
+record's step moves by 2 and the last step by 1: mu = sqrt(5 E)/sigma. (If it is in the last batch already, it moves
+that step by 1 only.)
 Where n = k B + 1 the removal takes a step away, and no bound is possible: the number of steps is seen. With one batch
 per epoch all is as for full batches.
 """
@@ -56,7 +57,7 @@ def worst_pair_epsilon(
     """Return an epsilon that `epochs` shuffled epochs exceed at `delta`, by the module's pair and statistic.
 
     Guarantee: the run is not (e, delta)-DP under `neighbouring` for any e below, for who sees every step.
-    Rounding is bounded and counted on the safe side. Arguments are not checked; two steps an epoch at least.
+    Rounding is bounded and counted on the safe side. Arguments are not checked; at least two steps per epoch.
     Source: chua2024 (the pair); the statistic is derived in the module.
     """
     laws = epoch_laws(noise_multiplier, batch_size, records, epochs, delta, neighbouring)

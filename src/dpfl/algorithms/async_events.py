@@ -25,9 +25,9 @@ class Network:
     speed_spread >= 1: the fastest client's speed over the slowest's, geometric steps between, geometric mean 1.
     delay >= 0: mean latency of every message, either way; jitter in [0, 1]: the share of it that is exponential, so
     that messages overtake each other. update_loss, broadcast_loss in [0, 1]: the chance that a message is lost.
-    window > 0: the server collects updates for so long, then steps and broadcasts. max_staleness: a client that has
-    not heard of the server for so many of its rounds waits until it does; None never waits. The chapter would let it
-    wait for models that lie too far apart, too: that would let the order of events depend on weights.
+    window > 0: the server collects updates for this long, then steps and broadcasts. max_staleness: a client that has
+    not heard of the server for this many of its rounds waits until it does; None never waits. The chapter would also
+    let it wait for models that are too far apart: that would let the order of events depend on weights.
     Raises InputError naming the field that cannot be used.
     """
 
@@ -236,7 +236,7 @@ class _Simulation:
             heapq.heappush(self.heap, (end, _Kind.ROUND_ENDS, client, state.round))
 
     def _end_round(self, client: int, number: int) -> None:
-        """Finish the batch, send the update, go on."""
+        """Finish the batch, send the update, continue."""
         state = self.states[client]
         self._compute(client, 1.0)
         arrival = self._arrival(client, number, _UP, self.network.update_loss)

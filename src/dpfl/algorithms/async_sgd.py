@@ -27,7 +27,7 @@ class NoiseSchedule:
 
     clip_norms > 0 (infinite: none), noise_std >= 0 (of the Gaussian noise on a batch's sum), arsinh_scales > 0
     (infinite: Gaussian noise as it is) and step_sizes >= 0 have shape (rounds, variants); kept_shares in (0, 1] holds
-    a number a variant: the share of an update's entries that is sent.
+    one number per variant: the share of an update's entries that is sent.
     """
 
     clip_norms: Tensor

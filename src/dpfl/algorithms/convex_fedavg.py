@@ -1,4 +1,4 @@
-"""One algorithm a file."""
+"""One algorithm per file."""
 
 from __future__ import annotations
 

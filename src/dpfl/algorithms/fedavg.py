@@ -54,9 +54,9 @@ class Schedule:
 class State:
     """State of training after `epoch` epochs; a checkpoint stores it.
 
-    `weights` and `velocity` have shape (clients, variants, parameters). `accuracy_pct[variant]` has an entry a round;
+    `weights` and `velocity` have shape (clients, variants, parameters). `accuracy_pct[variant]` has an entry per round;
     `diverged[variant]` is True once an average had a weight that is not finite; `measured[variant]` has, if asked
-    for, the distances of dpfl.engine.model_distances, an entry a round each, and local_accuracy_pct, the
+    for, the distances of dpfl.engine.model_distances, one entry per round each, and local_accuracy_pct, the
     mean accuracy of the clients' own models before the last average, as a list of one.
     """
 

@@ -1,6 +1,6 @@
-"""Noisy local SGD on stacked convex models: the baseline that lowy2021 sets beside noisy minibatch SGD.
+"""Noisy local SGD on stacked convex models: the baseline that lowy2021 compares with noisy minibatch SGD.
 
-A gradient lies along its record, so a block of local steps needs no model until it ends: scores follow from the scores
+A gradient is along its record, so a block of local steps needs no model until it ends: scores follow from the scores
 at its start, the records' inner products and the slopes so far. That is the plain loop, reordered, and touches the
 stacked models once a block instead of once a step.
 """

@@ -24,7 +24,7 @@ from dpfl.models.glm import Array, FactoredRecords, clipped_gradient_sums
 class NoisyGradients:
     """Release of a round to the server: the sum or mean of the participants' noisy, clipped mean gradients.
 
-    Shared by the algorithms whose clients send one message a round; it keeps the working memory between rounds.
+    Shared by the algorithms whose clients send one message per round; it keeps the working memory between rounds.
     Formal guarantee: with Clipping.RECORD a message has sensitivity 2 clip_norm / K to the replacement of one drawn
     record; with Clipping.MEAN 2 clip_norm, however small the record's share. The regularisation reads no record.
     Raises ValueError where the protocol does not fit the trials.

@@ -57,7 +57,7 @@ def projected_sgd(
     `batches`(block) gives the records of BLOCK rounds, direction (seeds, BLOCK, batch, features). A round:
     w <- projection(w - eta_t (mean of the clipped gradients + regularisation w + noise_std z_t)). The noise z_t
     is one draw: m users who each add sigma times a Gaussian make a mean of scale sigma/sqrt(m), the same law.
-    Source: asoodeh2021 Algorithm 1; with one record a round asoodeh2020 eq. (12).
+    Source: asoodeh2021 Algorithm 1; with one record per round asoodeh2020 eq. (12).
     Formal guarantee: replacing one of m records moves a round's mean gradient by at most 2 clip_norm/m.
     """
     features, models = batches(0).direction.shape[-1], len(points.noise_std)

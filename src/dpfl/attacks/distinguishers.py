@@ -1,4 +1,4 @@
-"""Statistics that tell two worlds apart from what an observer of every step sees; each is larger in world P.
+"""Statistics that distinguish two worlds from what an observer of every step sees; each is larger in world P.
 
 Observations have shape (trials, epochs, steps), in clip norms before division, and are relative to what a batch of
 mates sums to: a step holds noise of standard deviation sigma, plus a shift where it draws the record in question,

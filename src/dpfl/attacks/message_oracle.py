@@ -40,8 +40,8 @@ def message_law(run: MessageRun, records: int, noise_std: float) -> StepLaw:
 def message_observations(run: MessageRun, records: int, trials: int) -> NDArray[np.float64]:
     """Run minibatch SGD `trials` times in each world; return (noises, worlds, trials, 1, rounds).
 
-    One client of `records` records sends a message a round, seen in clip norms over the batch size, relative to what a
-    batch of mates sums to. Trials are repetitions, with batches and noise of their own, which several noises share.
+    One client of `records` records sends a message per round, seen in clip norms over the batch size, relative to the
+    sum of a batch of mates. Trials are repetitions, with batches and noise of their own, which several noises share.
     """
     pair = message_pair(run)
     gradients = [pair.gradients(records, 1, world=world, clip_norm=run.clip_norm)[0] for world in (0, 1)]

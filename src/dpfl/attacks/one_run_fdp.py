@@ -1,4 +1,4 @@
-"""Privacy auditing with one training run against a whole trade-off curve instead of one (epsilon, delta).
+"""Privacy auditing with one training run against a full trade-off curve instead of one (epsilon, delta).
 
 Source: mahloujifar2025.
 """

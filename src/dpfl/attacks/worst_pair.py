@@ -1,6 +1,6 @@
 """Two neighbouring data sets that differ as much as a sampler lets an observer of every step see.
 
-All gradients lie along one direction, in units of the clip norm. Where batch sizes are fixed, the other records (the
+All gradients are along one direction, in units of the clip norm. Where batch sizes are fixed, the other records (the
 hostile mates) all contribute -1: a step without the record in question then sums to minus its batch size, which is
 public, and the record shows as what it adds to that. Where batch sizes are random, mates would hide it: they are silent
 and contribute nothing. Source: chua2024, for shuffled batches.

@@ -1,6 +1,6 @@
 """Generalised linear models, many at once: losses, gradients, and sums of clipped per-record gradients.
 
-One record's loss is phi(x . w, y), so its gradient phi'(x . w, y) x lies along the record: its signed length |x| phi'
+One record's loss is phi(x . w, y), so its gradient phi'(x . w, y) x is along the record: its signed length |x| phi'
 is all that clipping has to look at.
 
 Shapes: weights (..., features, models), x (..., records, features), y (..., records); the leading axes are stacked.

@@ -1,7 +1,7 @@
 """Cost of a sweep in time and memory, by a table of measured unit costs (costs.csv in this folder).
 
-A sweep's work is counted in two units: steps (a batch of one client or of a whole stack, whatever it holds) and records
-(one model's gradient of one record). Time on one core is fixed_seconds + steps * step_seconds + records *
+A sweep's work is counted in two units: steps (a batch of one client or of a stack of models, of any size) and
+records (one model's gradient of one record). Time on one core is fixed_seconds + steps * step_seconds + records *
 record_seconds of the sweep's kind. Kinds are fedavg_images/<model>/<grey or colour>, for which `dpfl plan --measure`
 times the training step itself, and <experiment>/<dataset>/<study or model> for the rest, fitted to finished sweeps
 (dpfl.pipeline.cost_fitting). Nothing here imports torch: the workflow asks at every start.
@@ -25,7 +25,7 @@ from dpfl.grid.sweep import Sweep
 
 TABLE = Path(__file__).with_name("costs.csv")
 PREDICTION = 1 / 3  # of a gradient: one forward pass of about three passes
-GPU_FLOPS = 2e13  # a second, sustained: a guess that stands until `dpfl plan --measure` has run on the GPU
+GPU_FLOPS = 2e13  # a second, sustained: a guess used until `dpfl plan --measure` has run on the GPU
 GPU_STEP_SECONDS = 2e-3  # likewise: launches of one step's kernels
 MARGIN = 3.0  # of a time limit over the estimate: nodes differ, and limits are for the unforeseen
 LEAST_MINUTES = 10

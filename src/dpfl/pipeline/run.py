@@ -81,7 +81,7 @@ def _wait(process: subprocess.Popen) -> int:
     def forward(number: int, _frame: object) -> None:
         process.send_signal(number)
 
-    # Ctrl-C in a terminal reaches the whole process group: only a SIGTERM has to be passed on.
+    # Ctrl-C in a terminal reaches the entire process group: only a SIGTERM has to be passed on.
     old = {signal.SIGTERM: signal.signal(signal.SIGTERM, forward)}
     old[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -31,7 +31,7 @@ class Comparison:
 
 
 def table(rows: list[Comparison]) -> pd.DataFrame:
-    """Return one row an entry, a column a field, every number with all its digits."""
+    """Return one row per entry, one column per field, every number with all its digits."""
     return pd.DataFrame([{name: as_plain(value) for name, value in asdict(row).items()} for row in rows])
 
 

@@ -39,7 +39,7 @@ class DiscretisedInterval:
         return np.concatenate([[self.low], (edges[1:] + edges[:-1]) / 2, [self.high]])
 
     def projected(self, centres: Array, noise: NoiseLaw) -> Array:
-        """Return the masses of projected (centre + noise), one row a centre; shape (centres, cells + 2)."""
+        """Return the masses of projected (centre + noise), one row per centre; shape (centres, cells + 2)."""
         away = self.edges - np.asarray(centres, dtype=np.float64)[..., None]
         below = noise.cdf(away)
         return np.concatenate([below[..., :1], np.diff(below, axis=-1), noise.sf(away[..., -1:])], axis=-1)

@@ -129,8 +129,8 @@ def pnsgd_shifted_gdp_delta(
 def iteration_renyi(order: ArrayLike, *, n: ArrayLike, distance: ArrayLike, sigma: ArrayLike) -> Array:
     """Return alpha distance^2/(2 n sigma^2): Renyi divergence after n contractive noisy steps from two points.
 
-    order alpha > 1, n >= 1 whole, distance >= 0 between the starts, sigma > 0 a coordinate; raises ValueError naming
-    the argument. Exact for translations. Source: asoodeh2020 eq. (3) with the square that its print lacks.
+    order alpha > 1, integer n >= 1, distance >= 0 between the starts, sigma > 0 per coordinate. Raises ValueError
+    naming the argument. Exact for translations. Source: asoodeh2020 eq. (3) with the square that its print lacks.
     """
     order, n, distance, sigma = _iteration(order, n, distance, sigma)
     with np.errstate(over="ignore"):

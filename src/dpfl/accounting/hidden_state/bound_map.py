@@ -45,7 +45,7 @@ def one_pass_epsilons(
 ) -> dict[str, Array]:
     """Return epsilon at `delta` in (0, 1) by each of BOUNDS for a record that `later_steps` >= 0 steps follow.
 
-    The pass w <- project(w - eta (grad f_i(w) + sigma Z)) takes one record a step in a public order; the record is
+    The pass w <- project(w - eta (grad f_i(w) + sigma Z)) takes one record per step in a public order; the record is
     replaced. Shapes broadcast; the other arguments are those of `contraction.pnsgd_gaussian_delta`. Each bound is an
     (epsilon, delta)-DP guarantee of the last iterate. Raises ValueError naming the argument.
     Source: composition is the Gaussian mechanism (the record's own step); asoodeh2020 Theorem 4; asoodeh2020

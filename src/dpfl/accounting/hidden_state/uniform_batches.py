@@ -1,4 +1,4 @@
-"""The last iterate of noisy SGD on batches of fixed size, drawn without replacement anew in each step.
+"""The last iterate of noisy SGD on batches of fixed size, drawn without replacement, independently in every step.
 
 A restart at distance z leaves `late` steps. Each spends a share of its noise's variance on hiding its part of z (a
 Gaussian), and the rest on hiding whether and how the record took part (C_p of a Gaussian). Any number of late steps

@@ -1,4 +1,4 @@
-"""The privacy blanket of shuffled Gaussian reports: the part of their law that tells nothing about the input.
+"""The privacy blanket of shuffled Gaussian reports: the part of their law that is independent of the input.
 
 With noise of deviation 1 and inputs in a ball of radius a = mu/2 every report has at least the density
 gamma w(y) = inf_x R_x(y) = phi(|y| + a). Reports drawn from w hide the one that differs: for m ~ Bin(n, gamma)
@@ -39,7 +39,7 @@ def blanket_epsilon(
     """Return epsilon at `delta` of `n` shuffled Gaussian reports, one round; arrays broadcast.
 
     `mu` >= 0 is the largest distance of two inputs over the noise's standard deviation (replacing one record
-    clipped to C: 2C/sigma); inputs lie in a ball of that diameter in `dimension` >= 1; `n` >= 1 whole;
+    clipped to C: 2C/sigma); inputs are in a ball of that diameter in `dimension` >= 1; integer `n` >= 1;
     `delta` in [1e-12, 1). Never above the local epsilon of G_mu, to which it falls back.
     Guarantee: (epsilon, delta)-DP under replace_one for whoever sees only the shuffled reports. Caveats: every
     client must add its noise and the shuffler be trusted; the antipodal pair of inputs is taken as the worst;
@@ -80,7 +80,7 @@ def blanket_rounds_epsilon(*, n: int, mu: float, rounds: int, delta: float, dime
     """Return epsilon at `delta` of `rounds` >= 1 rounds, each with `n` freshly shuffled Gaussian reports.
 
     Composes the one-round curve of blanket_delta (adaptive rounds allowed), on a coarser lattice, read at 97 points
-    and joined by chords in e^epsilon, which lie above it. Arguments, guarantee and caveats: blanket_epsilon.
+    and joined by chords in e^epsilon, which are above it. Arguments, guarantee and caveats: blanket_epsilon.
     Raises ValueError naming the argument.
     Source: balle2019, Lemma 5.3, composed as in zhu2022.
     """
@@ -123,7 +123,7 @@ def _delta(epsilon: float, n: int, mu: float, dimension: int, lattices: Sequence
 
 
 def _solve(n: int, mu: float, delta: float, dimension: int, local: float) -> float:
-    """The epsilon in [0, local] where the bound is `delta`: searched on a coarse lattice, mended by a fine one."""
+    """The epsilon in [0, local] where the bound is `delta`: searched on a coarse lattice, refined on a fine one."""
     bound, guess = _bound(n, mu, dimension, delta)
 
     def excess(epsilon: float, fineness: Fineness = _COARSE) -> float:

@@ -1,4 +1,4 @@
-"""The blanket of Gaussian reports as nodes of a quadrature: where it may lie, and the two likelihood ratios there."""
+"""The blanket of Gaussian reports as nodes of a quadrature: where it may be, and the two likelihood ratios there."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from dpfl.accounting.roots import least_noise
 from dpfl.accounting.shuffling.blanket import blanket_delta, blanket_epsilon
 
 _POINTS = 11
-"""Places where the profile of one round is computed; the chords between them lie above it."""
+"""Places where the profile of one round is computed; the chords between them are above it."""
 _SHORT_OF_TARGET = 0.02
 """Most that the calibration may stop below the target, relative to it."""
 _TRIES = 12
@@ -38,7 +38,7 @@ def central_noise_multiplier(*, epsilon: float, delta: float, rounds: int, clien
     """Return the share that each client would add if a trusted server's noise were split evenly among them.
 
     The mean of M messages then has the noise of the central model, the least that its accounting allows: what
-    `noise_multiplier` is held against. Arguments and errors as above.
+    `noise_multiplier` is compared with. Arguments and errors as above.
     Source: derived; the sum of Gaussians.
     """
     local = local_noise_multiplier(epsilon=epsilon, delta=delta, rounds=rounds)

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 Law = tuple[Array, Array]  # values and their masses
 
 _LARGE_EXPECTED = 0.03  # how many of the n values are large, on average, at most
-_MOST_LARGE = 8  # so many are told apart; more have a chance below 1e-19
+_MOST_LARGE = 8  # this many are handled separately; more have a chance below 1e-19
 _NEGLIGIBLE = 1e-10  # share of the answer that ends the sum over the number of large values
 _SMALLEST_LATTICE = 1 << 14
 _BLOCK = 64  # values of a first block
@@ -143,7 +143,7 @@ def _tail(moments: Array, n: int, largest: float, lost: float) -> float:
 def _without_large(lattice: _Lattice, levels: int, law: Law, n: int, largest: float, rest: float) -> float:
     """E[(A)_+], A the n-fold sum of that law, with the rounding: by the law times e^(tilt x).
 
-    Under the best tilt the sum lies about 0, so that what is small without it is as exact as the rest.
+    Under the best tilt the sum is about 0, so that what is small without it is as exact as the rest.
     """
     logs = [math.log(rest + float(law[1] @ np.exp(k / largest * law[0]))) for k in _TILTS]
     best = int(np.argmin(logs))

@@ -1,4 +1,4 @@
-"""Closed forms for mu of a whole DP-SGD run: epochs, central limits, and the last epoch's smaller noise.
+"""Closed forms for mu of a complete DP-SGD run: epochs, central limits, and the last epoch's smaller noise.
 
 sigma is the noise of a round in units of its sensitivity. For fixed-size batches the sensitivity is 2C, so
 sigma there is half the noise multiplier; for Poisson batches it is C.

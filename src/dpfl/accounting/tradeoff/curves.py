@@ -38,7 +38,7 @@ class Curve:
     """A trade-off curve that is linear between the vertices (alpha, beta), both of shape (k,), k >= 2.
 
     alpha rises from 0 to 1, beta falls to 0, the slopes rise and beta <= 1 - alpha; beta[0] < 1 is a jump at
-    alpha = 0. Any curve lies below its chords, so sampling a smooth one gives an upper approximation.
+    alpha = 0. Any curve is below its chords, so sampling a smooth one gives an upper approximation.
     Raises ValueError naming alpha or beta.
     Source: dong2022, Definition 2.1.
     """

@@ -103,7 +103,7 @@ def connected_dots(tails: Tails, step: float, reach: float) -> DensePLDPmf:
     p_at = np.append(p_mass - right, 0.0)
     p_at[1:] += right
     # Below zero P mirrors Q: the mass at -loss is e^-loss that at loss. Zero takes both halves of its two cells,
-    # the ties of P and Q, and what lies below the grid.
+    # the ties of P and Q, and what is below the grid.
     q_at = p_at * np.exp(-losses)
     ties = max(1 - upper[0] - lower[0], 0.0) + lower[-1]
     masses = np.concatenate([q_at[:0:-1], [p_at[0] + q_at[0] + ties], p_at[1:]])

@@ -20,7 +20,7 @@ _TINY = 5e-324  # the smallest float64 above zero: keeps logarithms finite
 
 @dataclass(frozen=True)
 class RevealedMixture:
-    """Draw mu from `mus` with `weights`, tell the adversary, and let him test G_mu. Both shape (k,), mus >= 0.
+    """Draw mu from `mus` with `weights`, reveal it to the adversary, who tests G_mu. Both shape (k,), mus >= 0.
 
     His best test equalises the slopes of the components: one likelihood threshold s for all of them.
     Source: vandijk2023 sections 4.5 and 4.7.
@@ -87,7 +87,7 @@ class RevealedMixture:
         return np.exp(logsumexp(log_w + log_ndtr(-t[..., None] / mus - mus / 2), axis=-1))
 
     def _used(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Logarithms of the weights, and the mus, of the components that tell something."""
+        """Logarithms of the weights, and the mus, of the components that are informative."""
         used = self.mus > 0
         return np.log(self.weights[used]), self.mus[used]
 

@@ -99,7 +99,7 @@ def inert_contraction(rate: float, epsilon: float) -> Numbers:
 
 
 def more_users(fewer: float, more: float, epsilon: float) -> Numbers:
-    """Compare delta with fewer and with more users a round."""
+    """Compare delta with fewer and with more users per round."""
     values, m = parameters(), users(more)
     printed = contraction.federated_delta(epsilon, m=users(fewer), **values)
     corrected = contraction.federated_delta(epsilon, m=m, **values)

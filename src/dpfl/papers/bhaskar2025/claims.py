@@ -258,7 +258,7 @@ def budget_kept(results: Results) -> Verdict:
 
 
 def _canaries(results: Results) -> tuple[int, str]:
-    """Return how many claims canaries refute, runs that are known to be broken apart, and that in words."""
+    """Return how many claims canaries refute, except runs known to be broken, and a sentence on it."""
     try:
         rows = results.table("bhaskar2025", "canaries")
     except NotRunError:

@@ -38,7 +38,7 @@ _RUN = [
 
 
 def published_cells() -> pd.DataFrame:
-    """Return a row a published cell: table, dataset, model, epsilon, local_epochs, rounds, clients,
+    """Return one row per published cell: table, dataset, model, epsilon, local_epochs, rounds, clients,
     published_accuracy_pct; 72 rows for each of Tables 2 to 4, 60 for Table 5.
     """
     rows = []
@@ -59,7 +59,7 @@ def published_cells() -> pd.DataFrame:
 
 
 def all_runs(results: Results) -> pd.DataFrame:
-    """Return every run of the paper, a row a run, with two more columns: ran_on (the dataset) and stand_in.
+    """Return every run of the paper, one row per run, with two more columns: ran_on (the dataset) and stand_in.
 
     `dataset` names the published data that a stand-in was run for. Runs with canaries, those that clip without noise
     (references of distances) and those of uneven rounds are left out: they are no cell of the paper. Where nothing ran
@@ -155,8 +155,8 @@ def prediction_half_width(sd: pd.Series, runs: pd.Series) -> pd.Series:
 
 
 def predicted(difference: pd.Series, prediction: pd.Series) -> pd.Series:
-    """Return where each published value lies, "" where there is no prediction interval: "inside", "outside", or
-    "undecided" where it lies in an interval of more than `WIDE_PCT` to each side, which takes in nearly anything."""
+    """Return where each published value is, "" where there is no prediction interval: "inside", "outside", or
+    "undecided" where it is in an interval of more than `WIDE_PCT` to each side, which takes in nearly anything."""
     known = prediction.notna() & difference.notna()
     inside = difference.abs() <= prediction + ROUNDING_PCT
     where = inside.map({True: INSIDE, False: OUTSIDE}).mask(inside & (prediction > WIDE_PCT), UNDECIDED)

@@ -75,7 +75,7 @@ def _identification_notes(scores: pd.DataFrame) -> list[str]:
 
 
 def _verdict(where: str, rows: pd.DataFrame) -> str:
-    """Name the candidate that fits a model best and the one after it, and say which of all can be told apart."""
+    """Name the candidate that fits a model best and the one after it, and say which of all can be distinguished."""
     best, second = rows.nlargest(2, "gain").itertuples()
     others = rows[rows["candidate"] != CHOSEN]
     apart = {

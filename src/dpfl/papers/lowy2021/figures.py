@@ -24,15 +24,15 @@ _LEGEND_INCHES = 2.7
 
 
 def _figure_2(results: Results) -> pd.DataFrame:
-    """Return a row a curve's point: task, noise, algorithm, epsilon, epsilon_spent, trials, test_loss, interval.
+    """Return one row per curve's point: task, noise, algorithm, epsilon, epsilon_spent, trials, test_loss, interval.
 
-    An algorithm's epsilon of inf is its version without privacy; the baselines stand there too.
+    An algorithm's epsilon of inf is its version without privacy; the baselines have it too.
     """
     return _points(regression(results), [*TASK, "noise"], "test_loss", list(_BASELINES))
 
 
 def _mnist(results: Results) -> pd.DataFrame:
-    """Return a row a curve's point, as `_figure_2` does; test_error_pct in percent."""
+    """Return one row per curve's point, as `_figure_2` does; test_error_pct in percent."""
     return _points(trials(results, CLASSIFICATION), [*MNIST_TASK, "noise"], "test_error_pct", list(_MINIMISER))
 
 
@@ -49,7 +49,7 @@ def _points(runs: pd.DataFrame, task: list[str], metric: str, baselines: list[st
 
 
 def _draw_figure_2(points: pd.DataFrame) -> Figure:
-    """Draw a row of panels a task, one panel a noise."""
+    """Draw one row of panels per task, one panel per noise."""
     tasks, noises = list(points.groupby(TASK, sort=False)), _noises(points)
     figure, axes = style.panels(
         len(noises), len(tasks), width=3.5 * len(noises) + 0.5, height=3.1, squeeze=False, sharex=True, sharey="row"
@@ -66,7 +66,7 @@ def _draw_figure_2(points: pd.DataFrame) -> Figure:
 
 
 def _draw_spent(points: pd.DataFrame) -> Figure:
-    """Draw one panel a task: test loss against the epsilon really spent, a colour a noise, a line an algorithm."""
+    """Draw one panel per task: test loss against the epsilon spent, one colour per noise, one line per algorithm."""
     tasks = list(points.groupby(TASK, sort=False))
     figure, axes = style.panels(len(tasks), width=max(4.6 * len(tasks) + 0.5, 7.0), height=4.2, squeeze=False)
     for axis, ((dataset, stand_in_for, clients), task) in zip(axes[0], tasks, strict=True):
@@ -91,7 +91,7 @@ def _draw_spent(points: pd.DataFrame) -> Figure:
 
 
 def _draw_mnist(points: pd.DataFrame) -> Figure:
-    """Draw a column of panels an (M, R), a row a (split, noise)."""
+    """Draw one column of panels per (M, R), one row per (split, noise)."""
     columns = sorted(set(zip(points["rounds"], points["participating"], strict=True)))
     pairs = set(zip(points["split"], points["noise"], strict=True))
     rows = sorted(pairs, key=lambda pair: (pair[0] != "published", list(NOISES).index(pair[1])))

@@ -29,7 +29,7 @@ _TASKS = {
 
 
 def data(results: Results) -> pd.DataFrame:
-    """Return a row a point: task, curve, epsilon, rounds, seeds, excess_risk, interval; start_risk of w = 0.
+    """Return one row per point: task, curve, epsilon, rounds, seeds, excess_risk, interval; start_risk of w = 0.
 
     plain_minus_this, with its interval, is the paired difference of the better Algorithm 1 with as many rounds, in rows
     of Algorithm 2; else nan.
@@ -54,7 +54,7 @@ def data(results: Results) -> pd.DataFrame:
 
 
 def draw(points: pd.DataFrame) -> Figure:
-    """Draw a panel a task; noisy runs with bars, runs without noise as thin lines."""
+    """Draw one panel per task; noisy runs with bars, runs without noise as thin lines."""
     tasks = list(points.groupby("task", sort=False))
     figure, axes = style.panels(len(tasks), width=11, height=3.6, squeeze=False)
     for panel, (task, own) in zip(axes[0], tasks, strict=True):

@@ -21,7 +21,7 @@ TOLERANCE = 0.15
 
 
 def data(results: Results) -> pd.DataFrame:
-    """Return a row a law of M_r: participants, law (fixed, random), mean_inverse, mean, seeds, risk, interval.
+    """Return one row per law of M_r: participants, law (fixed, random), mean_inverse, mean, seeds, risk, interval.
 
     In rows of random laws also the ratio of the risk to that of the fixed M_r with the same mean of 1/M_r
     (same_inverse_ratio), and to that with the same mean (same_mean_ratio), with intervals; nan where none was run.

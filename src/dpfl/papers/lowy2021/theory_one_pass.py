@@ -20,7 +20,7 @@ _LABELS = {"clients": "clients M = N", "records": "records n = rounds", "epsilon
 
 
 def data(results: Results) -> pd.DataFrame:
-    """Return a row a point: problem, axis, value, clients (alike, different), noise, seeds, excess_risk, interval,
+    """Return one row per point: problem, axis, value, clients (alike, different), noise, seeds, excess_risk, interval,
     start_risk, v_star_squared, the curve's fit and exponent, and the paired ratio different/alike with its interval."""
     runs = study(results, "one_pass")
     runs["problem"] = (runs["strong_convexity"] > 0).map({True: "strongly convex", False: "convex"})
@@ -58,7 +58,7 @@ def data(results: Results) -> pd.DataFrame:
 
 
 def draw(points: pd.DataFrame) -> Figure:
-    """Draw a row a problem and a column an axis, logarithmic; one curve a noise and federation."""
+    """Draw one row per problem and one column per axis, logarithmic; one curve per noise and federation."""
     problems = list(dict.fromkeys(points["problem"]))
     axes_names = [axis for axis in _LABELS if (points["axis"] == axis).any()]
     figure, axes = style.panels(len(axes_names), len(problems), width=9.5, height=2.9, squeeze=False)

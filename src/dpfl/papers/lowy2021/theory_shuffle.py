@@ -21,7 +21,7 @@ _NAMES = {"nobody": "nobody trusted (local)", "shuffler": "shuffler trusted", "s
 
 
 def data(results: Results) -> pd.DataFrame:
-    """Return a row a (trust, clients, rounds): noise_multiplier, epsilon and what is spent, risk with its interval.
+    """Return one row per (trust, clients, rounds): noise_multiplier, epsilon and what is spent, risk with its interval.
 
     nobody_minus_this: the paired difference of risks, with its interval. implied_constant: the C with which Theorem
     4.1's noise would be this one. least_reports: the clients that the theorem asks for.

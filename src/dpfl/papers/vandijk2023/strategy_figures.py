@@ -37,7 +37,7 @@ PREPARATIONS = {
 
 
 def strategies_data(results: Results) -> pd.DataFrame:
-    """Return a row a point: strategy, epsilon, noise_multiplier, the measures; differences to a constant strategy."""
+    """Return one row per point: strategy, epsilon, noise_multiplier, measures; differences to a constant strategy."""
     runs = results.runs(KEY, study="strategies")
     return summarise(runs, ["strategy", "epsilon", "noise_multiplier"], {"strategy": "constant"}, ["epsilon"])
 
@@ -58,7 +58,7 @@ def _budgets(rows: pd.DataFrame) -> list[tuple[float, float]]:
 
 
 def preparation_data(results: Results) -> pd.DataFrame:
-    """Return a row a point: preparation, epsilon, noise_multiplier, the measures; differences to plain pixels."""
+    """Return one row per point: preparation, epsilon, noise_multiplier, the measures; differences to plain pixels."""
     runs = results.runs(KEY, study="preparation")
     return summarise(runs, ["preparation", "epsilon", "noise_multiplier"], {"preparation": "none"}, ["epsilon"])
 
@@ -70,7 +70,7 @@ def draw_preparation(data: pd.DataFrame) -> Figure:
 
 
 def _dots(data: pd.DataFrame, key: str, names: dict[str, str], label: str, text: str, *, differences: bool) -> Figure:
-    """Draw one panel a dataset, one line of dots a name, one colour an epsilon."""
+    """Draw one panel per dataset, one line of dots per name, one colour per epsilon."""
     tasks = list(data.groupby(DATA, sort=False))
     shown = [name for name in names if name in set(data[key])]
     figure, axes = style.panels(
@@ -101,7 +101,7 @@ def _dots_panel(axis: Axes, rows: pd.DataFrame, key: str, shown: list[str], *, d
 
 
 def grid_data(results: Results) -> pd.DataFrame:
-    """Return a row a point: sigma, clip_norm, batch_size, the measures; differences to a clip norm of 1."""
+    """Return one row per point: sigma, clip_norm, batch_size, the measures; differences to a clip norm of 1."""
     runs = results.runs(KEY, study="settings_grid")
     keys = ["sigma", "clip_norm", "batch_size"]
     return summarise(runs, keys, {"clip_norm": 1.0}, ["sigma", "batch_size"])

@@ -14,7 +14,7 @@ from dpfl.reporting.notes import stand_ins
 from dpfl.reporting.results import Results
 
 EQUAL_POINTS = 1.0
-"""A run costs accuracy where the whole 95 % interval of its difference lies more than this below 0."""
+"""A run costs accuracy where the entire 95 % interval of its difference is more than this below 0."""
 LARGE_SHARE = 0.05
 """A delay is large where it is more than this share of the client's rounds."""
 
@@ -30,7 +30,7 @@ def no_worse(rows: pd.DataFrame) -> pd.Series:
 
 
 def better(rows: pd.DataFrame) -> pd.Series:
-    """Return which rows lie above their baseline by more than the interval."""
+    """Return which rows are above their baseline by more than the interval."""
     return rows["difference_pct"] - rows["difference_interval_pct"] > 0
 
 
@@ -46,7 +46,7 @@ def with_accuracy(checks: pd.Series, gains: pd.Series, evidence: str) -> Verdict
 
 
 def span(rows: pd.DataFrame) -> str:
-    """Say between what the differences lie, and over how many seeds."""
+    """Say between what the differences are, and over how many seeds."""
     if rows.empty:
         return "no run has an interval"
     low, high, runs = rows["difference_pct"].min(), rows["difference_pct"].max(), int(rows["runs"].min())

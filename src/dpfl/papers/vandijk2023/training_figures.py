@@ -38,7 +38,7 @@ _RELATIONS = {
 
 
 def asynchrony_data(results: Results) -> pd.DataFrame:
-    """Return a row a point: panel, x, line, scenario, epsilon, the measures, what the simulation counted."""
+    """Return one row per point: panel, x, line, scenario, epsilon, the measures, what the simulation counted."""
     runs = results.runs(KEY, study="asynchrony").rename(columns={"privacy_steps": "rounds"})
     keys = ["scenario", "epsilon"]
     rows = summarise(runs, keys, {"scenario": "synchronous"}, ["epsilon"])
@@ -59,7 +59,7 @@ def asynchrony_data(results: Results) -> pd.DataFrame:
 
 
 def draw_asynchrony(data: pd.DataFrame) -> Figure:
-    """Draw one row a dataset, one column a kind of asynchrony."""
+    """Draw one row per dataset, one column per kind of asynchrony."""
     tasks = list(data.groupby(DATA, sort=False))
     figure, axes = style.panels(len(PANELS), len(tasks), width=12.5, height=3.0, squeeze=False, sharey="row")
     for line, (task, rows) in zip(axes, tasks, strict=True):
@@ -102,14 +102,14 @@ def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
 
 
 def scaling_data(results: Results) -> pd.DataFrame:
-    """Return a row a point: scaling, batch_factor a, private, the measures; differences to a = 1."""
+    """Return one row per point: scaling, batch_factor a, private, the measures; differences to a = 1."""
     runs = results.runs(KEY, study="batch_scaling")
     runs = runs.assign(private=np.isfinite(runs["privacy_epsilon_proven"])) if len(runs) else runs
     return summarise(runs, ["scaling", "private", "batch_factor"], {"batch_factor": 1}, ["scaling", "private"])
 
 
 def draw_scaling(data: pd.DataFrame) -> Figure:
-    """Draw accuracy against a: one row a dataset, without and with noise."""
+    """Draw accuracy against a: one row per dataset, without and with noise."""
     tasks = list(data.groupby(DATA, sort=False))
     figure, axes = style.panels(2, len(tasks), width=8.5, height=3.0, squeeze=False, sharey="row", sharex=True)
     for line, (task, rows) in zip(axes, tasks, strict=True):
@@ -136,7 +136,7 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
 
 
 def samplers_data(results: Results) -> pd.DataFrame:
-    """Return a row a point: sampler, epsilon, noise_multiplier (over C), the measures; differences to fixed batches."""
+    """Return one row per point: sampler, epsilon, noise_multiplier (over C), measures; differences to fixed batches."""
     runs = results.runs(KEY, study="samplers")
     if len(runs):
         kinds = [_RELATIONS[pair] for pair in zip(runs["sampling"], runs["neighbouring"], strict=True)]

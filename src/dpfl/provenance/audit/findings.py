@@ -56,7 +56,7 @@ class Audit:
             self.count(kind, number)
 
     def lines(self) -> list[str]:
-        """Return the report: a line a finding, then what could not be checked, then the counts.
+        """Return the report: one line per finding, then what could not be checked, then the counts.
 
         Texts of records are input from strangers: control characters are escaped.
         """

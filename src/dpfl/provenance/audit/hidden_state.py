@@ -64,8 +64,8 @@ class Hidden:
 
     @cached_property
     def moves(self) -> tuple[Array, NDArray[np.intp]]:
-        """By how many noise scales two models may differ when they enter a round's noise: the numbers that occur, and
-        which of them each round has, (rounds,)."""
+        """Return the noise scales by which two models may differ when they enter a round's noise: the numbers that
+        occur, and which of them each round has, (rounds,)."""
         rounds = np.arange(1, self.rounds + 1)
         steps = 1 / (self.strong_convexity * rounds) if self.step is None else np.full(self.rounds, self.step)
         wide = np.array([self._diameter(eta) for eta in steps]) if self.step is None else self._diameter(self.step)

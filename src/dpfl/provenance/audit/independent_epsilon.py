@@ -155,8 +155,8 @@ def sampled_replacement(
     """Return the interval of epsilon of subsampled Gaussian steps under replace_one.
 
     `replaced`: "with_replacement" (a record fills Bin(K, 1/n) slots), "fixed_without_replacement" (one slot, with
-    probability K/n), or "clipped_mean" (the whole message turns wherever the record is drawn). Multiplicities that cost
-    a thousandth of delta in all steps are left out.
+    probability K/n), or "clipped_mean" (the complete message turns wherever the record is drawn). Multiplicities that
+    cost a thousandth of delta in all steps are left out.
     """
     if replaced == "fixed_without_replacement":
         times, weights = np.ones(1), np.array([min(1.0, batch_size / records)])
@@ -187,7 +187,7 @@ def _inverted(steps: tuple[tuple[Profile, int], ...], delta: float, grid: float)
     """Return the interval around what steps spend, for an accountant that keeps losses on a grid.
 
     It splits each loss between its neighbours on the grid, masses under both laws kept: that adds at most grid^2/4 of
-    variance a step, as one Gaussian mechanism of that loss would in all. Beyond it: 0.2 per cent and 2e-4 for what
+    variance per step, as one Gaussian mechanism of that loss would in all. Beyond it: 0.2 per cent and 2e-4 for what
     either side leaves out of delta. Where the inversion has no answer, Renyi divergences bound epsilon.
     """
     count = sum(number for _, number in steps)

@@ -31,8 +31,8 @@ _TILTS = np.geomspace(2e-3, 5e4, 120)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _SILENT = -690.0
 _STEPS_IN_TILT = (64, 128, 256, 512)
-"""Step in y: t over this. The rule folds in what lies 2 pi 64/t above and below epsilon: rare large losses, so that the
-step is halved until every second place tells the same."""
+"""Step in y: t over this. The rule folds in what is 2 pi 64/t above and below epsilon: rare large losses, so that the
+step is halved until every second point gives the same."""
 _SAME = 1e-4
 _BLOCK = 64
 _PANELS_IN_TILT = (1, 4)
@@ -108,7 +108,7 @@ def _logs(
     steps: tuple[tuple[Profile, int], ...], tilt: float, steps_in_tilt: int, cancelled: float
 ) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
     """Return K at tilt + iy, y in even steps until its real part has fallen to nothing, and those places; none where it
-    does not. Nothing: beside delta, which is less than the first term by up to e^-`cancelled`."""
+    does not. Nothing is relative to delta, which is less than the first term by up to e^-`cancelled`."""
     for panels_in_tilt in _PANELS_IN_TILT:
         known = [(_log_moments(profile, tilt, tilt / steps_in_tilt, panels_in_tilt), count) for profile, count in steps]
         found: list[NDArray[np.complex128]] = []

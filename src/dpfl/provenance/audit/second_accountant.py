@@ -124,7 +124,7 @@ def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
 
 
 def _proven(stated: StatedPrivacy) -> EpsilonInterval | None:
-    """Return where an upper bound has to lie, by the kind of the mechanism."""
+    """Return where an upper bound has to be, by the kind of the mechanism."""
     mechanism = json.loads(stated.mechanism)
     kind, move = mechanism["kind"], _MOVES[Neighbouring(stated.neighbouring)]
     run = {"noise_multiplier": stated.noise_multiplier, "steps": stated.steps, "delta": stated.delta}
@@ -157,7 +157,7 @@ def _gaussian(stated: StatedPrivacy, run: dict[str, Any], move: float) -> Epsilo
     if sampler == "FullBatch" or (sampler == "FixedBatches" and stated.sample_rate >= 1):
         return independent_epsilon.gaussian(**run, move=move)
     if sampler in ("ShuffledEpochs", "BallsInBins") and stated.neighbouring != Neighbouring.ADD_OR_REMOVE:
-        # A record is in one message an epoch: what is spent is at most as many messages.
+        # A record is in one message per epoch: what is spent is at most as many messages.
         epochs = math.ceil(stated.steps / math.ceil(round(1 / stated.sample_rate, 9)))
         once = independent_epsilon.gaussian(**{**run, "steps": epochs}, move=move)
         return once if sampler == "ShuffledEpochs" else replace(once, lower=0.0)  # drawn apart, they hide each other
@@ -170,7 +170,7 @@ _REPLACED = {"FixedBatches": Sampling.FIXED, "WithReplacement": Sampling.WITH_RE
 
 
 def _sizes(stated: StatedPrivacy) -> dict[str, int]:
-    """Return how many records a step draws, and of how many."""
+    """Return the number of records that a step draws, and the number it draws from."""
     sampler = json.loads(stated.sampler)
     return {"batch_size": sampler["batch_size"], "records": sampler["records"]}
 
@@ -178,7 +178,7 @@ def _sizes(stated: StatedPrivacy) -> dict[str, int]:
 def _hidden(stated: StatedPrivacy) -> Hidden:
     """Return the run behind an epsilon by contraction."""
     facts = dict(stated.facts)
-    single = "law" in facts  # asoodeh2020: one record a step
+    single = "law" in facts  # asoodeh2020: one record per step
     squared = facts.get("model") == "mean_ink"
     convexity = 1.0 if squared else float(facts["regularisation"])
     release, _, share = facts.get("release", "last").partition("_")

@@ -27,10 +27,10 @@ def reals(
     no real numbers. Raises ValueError naming the argument and its first offending element.
     """
     try:
-        given = np.asarray(value)
-        if given.dtype.kind not in "iufO":
+        values = np.asarray(value)
+        if values.dtype.kind not in "iufO":
             raise TypeError
-        array = np.asarray(given, dtype=np.float64)
+        array = np.asarray(values, dtype=np.float64)
     except OverflowError:
         raise ValueError(f"{name} must be within the range of float64") from None
     except (TypeError, ValueError):

@@ -190,42 +190,42 @@ def _heads(masses: Array) -> Array:
 def _call_points(law: SumLaw, scale: _Scale, spread: float, bins: int, x: Array) -> Array:
     """Upper bounds of E_Q (L - x)+; sums are split by whether a term is above the grid: then all of L counts."""
     p_mass, q_mass = _sums(law, bins, 1)
-    place = np.searchsorted(law.values, x * bins, side="right")
+    index = np.searchsorted(law.values, x * bins, side="right")
     p_out, q_out = _left_out(scale, spread, bins)
     inside = x * bins <= scale.grid.end  # there the ratio is above x wherever a term is above the grid
     end = law.values[-1] + scale.grid.step
     log_wrapped = law.log_scale - law.tilt * end + math.log(end / bins)
     wrapped = math.exp(min(log_wrapped, 0.0)) if law.tilt * end >= 1 else 1.0
-    points = _tails(p_mass)[place] - x * _tails(q_mass)[place] + p_out - x * q_out * inside + wrapped
+    points = _tails(p_mass)[index] - x * _tails(q_mass)[index] + p_out - x * q_out * inside + wrapped
     return np.where(x * bins < end, points, np.inf)
 
 
 def _call_lines(law: SumLaw, scale: _Scale, spread: float, bins: int, x: Array) -> tuple[Array, Array]:
     """P and Q of L > x, or of as much of it as is certain."""
     p_mass, q_mass = _sums(law, bins, -1)
-    place = np.searchsorted(law.values, x * bins, side="right")
+    index = np.searchsorted(law.values, x * bins, side="right")
     p_out, q_out = _left_out(scale, spread, bins)
     # What wrapped around counts at most where value times units is largest: from the event's first value on.
     largest = np.maximum(x * bins, 1 / law.tilt)
     wrapped = law.wrapped * np.exp(np.minimum(law.scale(largest), 500.0)) * largest / bins
-    return _tails(p_mass)[place] + p_out - wrapped, _tails(q_mass)[place] + q_out
+    return _tails(p_mass)[index] + p_out - wrapped, _tails(q_mass)[index] + q_out
 
 
 def _put_points(law: SumLaw, scale: _Scale, spread: float, bins: int, x: Array) -> Array:
     """Upper bounds of E_Q (x - L)+."""
     p_mass, q_mass = _sums(law, bins, 1)
-    place = np.searchsorted(law.values, x * bins, side="left")
+    index = np.searchsorted(law.values, x * bins, side="left")
     _, q_out = _left_out(scale, spread, bins)
     log_wrapped = law.log_scale - law.tilt * law.values[0]
     wrapped = math.exp(min(log_wrapped, 0.0)) if scale.first else 0.0
     outside = q_out * (x * bins > scale.grid.end) + wrapped
-    points = x * (_heads(q_mass)[place] + outside) - _heads(p_mass)[place]
+    points = x * (_heads(q_mass)[index] + outside) - _heads(p_mass)[index]
     return np.where(x * bins <= law.values[-1], points, np.inf)
 
 
 def _put_lines(law: SumLaw, scale: _Scale, spread: float, bins: int, x: Array) -> tuple[Array, Array]:
     """P and Q of L < x, or of as much of it as is certain."""
     p_mass, q_mass = _sums(law, bins, -1)
-    place = np.searchsorted(law.values, x * bins, side="left")
+    index = np.searchsorted(law.values, x * bins, side="left")
     wrapped = law.wrapped * np.exp(np.minimum(law.scale(x * bins), 500.0))
-    return _heads(p_mass)[place], _heads(q_mass)[place] - wrapped
+    return _heads(p_mass)[index], _heads(q_mass)[index] - wrapped

@@ -61,9 +61,9 @@ def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
 
     def excess(log_tilt: float) -> float:
         tilt = math.exp(log_tilt)
-        log_mass, mean, spread = moments(tilt)
-        place = tilt * spread / math.sqrt(2)
-        share = float(erfcx(place) - erfcx(place + spread / math.sqrt(2))) / 2
+        log_mass, mean, std = moments(tilt)
+        argument = tilt * std / math.sqrt(2)
+        share = float(erfcx(argument) - erfcx(argument + std / math.sqrt(2))) / 2
         return log_mass - tilt * mean + math.log(max(share, 1e-300)) - log_delta
 
     ends = (math.log(1e-6), math.log(_MOST_TILT))

@@ -83,8 +83,8 @@ def advanced_composition(
     rounds, slack = integers("rounds", rounds, at_least=1), reals("slack", slack, above=0, at_most=1)
     with np.errstate(over="ignore"):
         drift = rounds * epsilon * np.expm1(epsilon) / 2
-    spread = np.sqrt(-2 * rounds * np.log(slack)) * epsilon
-    return (spread + drift)[()], np.minimum(rounds * delta + slack, 1.0)[()]
+    deviation = np.sqrt(-2 * rounds * np.log(slack)) * epsilon
+    return (deviation + drift)[()], np.minimum(rounds * delta + slack, 1.0)[()]
 
 
 def group_delta(epsilon: ArrayLike, delta: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:

@@ -192,12 +192,12 @@ def _calibrate_pld(target: float, rate: float, steps: int, delta: float, relatio
         spent = _pld_epsilon(math.exp(log_sigma), rate, steps, delta, relation)
         return math.log(spent / target) if spent > 0 else -math.inf
 
-    found = least_noise(
+    result = least_noise(
         excess, start, slope=-1.0, room=PLD_EPSILON_TOLERANCE, longest=0.7, low=lowest, high=highest, tries=60
     )
-    if found is None:
+    if result is None:
         raise _out_of_reach(target)
-    return math.exp(found)
+    return math.exp(result)
 
 
 def _out_of_reach(target: float) -> ValueError:

@@ -127,11 +127,11 @@ def pair_laws(shift: float, weights: Array, pair: tuple[int, int], steps: int, d
 
 def _mixture(z: Array, weights: Array, shift: float) -> Array:
     """Return the masses between neighbours of z, ends included, of sum_k weights[k] N(shift k, 1)."""
-    found = np.zeros(z.size + 1)
+    masses = np.zeros(z.size + 1)
     for k, weight in enumerate(weights):
         if weight > 0:
             at = z - shift * k
             below, above = np.append(ndtr(at), 1.0), np.append(ndtr(-at), 0.0)
             inner = np.where(at[1:] > 0, above[:-2] - above[1:-1], below[1:-1] - below[:-2])
-            found += weight * np.concatenate([below[:1], inner, above[-2:-1]])
-    return found
+            masses += weight * np.concatenate([below[:1], inner, above[-2:-1]])
+    return masses

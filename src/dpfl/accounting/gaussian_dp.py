@@ -31,13 +31,13 @@ def epsilon(delta: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     delta, mu = np.broadcast_arrays(
         reals("delta", delta, at_least=0, at_most=1), reals("mu", mu, at_least=0, at_most=_LARGEST_MU)
     )
-    found = np.where((delta == 0) & (mu > 0), np.inf, 0.0)
+    result = np.where((delta == 0) & (mu > 0), np.inf, 0.0)
     open_ = (delta > 0) & (delta < theta(0.0, mu))
-    target, spread = delta[open_], mu[open_]
+    target, positive_mu = delta[open_], mu[open_]
     # theta(eps, mu) < Q(eps/mu - mu/2), so the zero of the latter's gap bounds epsilon from above.
-    highest = spread * (spread / 2 - ndtri(target))
-    found[open_] = root(_log_gap, 0.0, highest, spread, np.log(target))
-    return found[()]
+    highest = positive_mu * (positive_mu / 2 - ndtri(target))
+    result[open_] = root(_log_gap, 0.0, highest, positive_mu, np.log(target))
+    return result[()]
 
 
 def mu(epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
@@ -49,15 +49,15 @@ def mu(epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
     epsilon, delta = np.broadcast_arrays(
         reals("epsilon", epsilon, at_least=0), reals("delta", delta, at_least=0, at_most=1)
     )
-    found = np.where(delta == 1, np.inf, 0.0)
+    result = np.where(delta == 1, np.inf, 0.0)
     open_ = (delta > 0) & (delta < 1)
     budget, target = epsilon[open_], delta[open_]
     lowest = _mu_floor(budget, target)
     highest = lowest * 2
     while np.any(short := log_theta(budget, highest) < np.log(target)):
         highest[short] *= 2
-    found[open_] = root(lambda x, eps, log_delta: _log_gap(eps, x, log_delta), lowest, highest, budget, np.log(target))
-    return found[()]
+    result[open_] = root(lambda x, eps, log_delta: _log_gap(eps, x, log_delta), lowest, highest, budget, np.log(target))
+    return result[()]
 
 
 def _log_gap(epsilon: NDArray, mu: NDArray, log_delta: NDArray) -> NDArray[np.float64]:
@@ -122,8 +122,8 @@ def loss_exceeds(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     Source: derived; the loss is N(mu^2/2, mu^2), dong2022.
     """
     epsilon, mu = np.broadcast_arrays(reals("epsilon", epsilon, at_least=0), reals("mu", mu, at_least=0))
-    spread = np.where(mu > 0, mu, 1.0)
+    safe_mu = np.where(mu > 0, mu, 1.0)
     with np.errstate(over="ignore"):
-        ratio = epsilon / spread
-    exceeds = ndtr(spread / 2 - ratio) + ndtr(-spread / 2 - ratio)
+        ratio = epsilon / safe_mu
+    exceeds = ndtr(safe_mu / 2 - ratio) + ndtr(-safe_mu / 2 - ratio)
     return np.where(mu > 0, exceeds, 0.0)[()]

@@ -62,11 +62,11 @@ def guarantee(
     Raises ValueError naming the argument, also where the relation makes no sense for the sampler.
     """
     run = _run(sampler, noise_multiplier, steps, delta, neighbouring)
-    seen = member("observer", Observer, observer)
+    view = member("observer", Observer, observer)
     if run.steps == 0:
         return Guarantee(0.0, 0.0, "no step", "no step")
     upper = sampler_bounds.upper(run)
-    lower = sampler_bounds.lower(run) if _sees_all(run, seen) else Bound(0.0, f"nothing is known for {seen.value}")
+    lower = sampler_bounds.lower(run) if _sees_all(run, view) else Bound(0.0, f"nothing is known for {view.value}")
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
 
 
@@ -84,7 +84,7 @@ def guarantee_of_phases(
     """
     if not phases:
         raise ValueError("phases must hold at least one phase")
-    seen = member("observer", Observer, observer)
+    view = member("observer", Observer, observer)
     runs = [_run(phase.sampler, phase.noise_multiplier, phase.steps, delta, neighbouring) for phase in phases]
     runs = [run for run in runs if run.steps]
     if len(runs) <= 1:
@@ -98,8 +98,8 @@ def guarantee_of_phases(
             observer=observer,
         )
     upper = phases_upper(runs)
-    everything = all(_sees_all(run, seen) for run in runs) and (seen is Observer.EVERY_STEP)
-    lower = phases_lower(runs) if everything else Bound(0.0, f"nothing is known for {seen.value}")
+    everything = all(_sees_all(run, view) for run in runs) and (view is Observer.EVERY_STEP)
+    lower = phases_lower(runs) if everything else Bound(0.0, f"nothing is known for {view.value}")
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
 
 

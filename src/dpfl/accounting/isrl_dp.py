@@ -183,8 +183,8 @@ def with_replacement_known_epsilon(
     for weight, shift in zip(weights, shifts, strict=True):
         logs = np.logaddexp(logs, math.log(weight) + _log_masses(edges - shift))
     losses = np.maximum.accumulate(logs - _log_masses(edges))
-    seen = logs > -690
-    return pair_epsilon_below(losses[seen], np.exp(logs[seen]), steps=count, delta=failure)
+    support = logs > -690
+    return pair_epsilon_below(losses[support], np.exp(logs[support]), steps=count, delta=failure)
 
 
 def _log_masses(edges: Array) -> Array:
@@ -288,7 +288,7 @@ def composed_sigma(epsilon: float, delta: float, users: int, size: int, rounds: 
     def excess(log_sigma: float) -> float:
         return math.log(rounds_epsilon(math.exp(log_sigma), delta, users, size, rounds, sampling) / epsilon)
 
-    found = least_noise(excess, here, slope=-2.0, room=EPSILON_TOLERANCE, longest=0.7)
-    if found is None:
+    result = least_noise(excess, here, slope=-2.0, room=EPSILON_TOLERANCE, longest=0.7)
+    if result is None:
         raise InputError(f"epsilon: no noise was found that meets {epsilon:g} with {rounds} rounds of {size} users")
-    return math.exp(found)
+    return math.exp(result)

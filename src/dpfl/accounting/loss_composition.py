@@ -185,8 +185,8 @@ class Composition:
             log_mass = float(logsumexp(logs))
             self.log_mass += steps * log_mass
             masses = np.exp(logs - log_mass)
-            kept = np.flatnonzero(masses)
-            tilted.append(_Tilted(masses[kept], law.losses[kept], kept, steps))
+            support = np.flatnonzero(masses)
+            tilted.append(_Tilted(masses[support], law.losses[support], support, steps))
             self.error += steps * (MASS_ERROR + 4 * UNIT * (tilt * float(np.abs(law.losses).max()) + abs(log_mass) + 1))
         self._transform(tilted)
 
@@ -268,10 +268,10 @@ def _growths(tilted: Sequence[_Tilted], step: float) -> tuple[Array, Array]:
 
 def _growth(tilted: Sequence[_Tilted], exponent: float) -> float:
     """Return ln E[e^(exponent S)] under the tilted law."""
-    found = 0.0
+    total = 0.0
     for each in tilted:
         shift = exponent * each.losses
         largest = float(shift.max())
         # Far from the largest the masses may be next to nothing: there no mass is less than none.
-        found += each.steps * (largest + math.log(max(float(each.masses @ np.exp(shift - largest)), 1e-320)))
-    return found
+        total += each.steps * (largest + math.log(max(float(each.masses @ np.exp(shift - largest)), 1e-320)))
+    return total

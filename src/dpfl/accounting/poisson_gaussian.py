@@ -148,24 +148,24 @@ def _interval(
     failure = real("delta", delta, at_least=LEAST_DELTA, below=1)
     if count == 0:
         return 0.0, 0.0
-    whole = (2 if relation is Neighbouring.REPLACE_ONE else 1) * shift * math.sqrt(count)
-    ends = [float(gaussian_dp.epsilon(min(failure * (1 + sign), 1.0), whole)) for sign in _MARGINS]
+    total_mu = (2 if relation is Neighbouring.REPLACE_ONE else 1) * shift * math.sqrt(count)
+    ends = [float(gaussian_dp.epsilon(min(failure * (1 + sign), 1.0), total_mu)) for sign in _MARGINS]
     unsampled = (ends[0] * (1 - 4 * UNIT), ends[1] * (1 + 4 * UNIT))
     if rate == 1 or unsampled[1] == 0:
         return unsampled
-    if count * rate * math.erf(whole / math.sqrt(8 * count)) <= failure:  # the steps' total variation, at most
+    if count * rate * math.erf(total_mu / math.sqrt(8 * count)) <= failure:  # the steps' total variation, at most
         return 0.0, 0.0
     orders: tuple[Order, ...] = ("replace",) if relation is Neighbouring.REPLACE_ONE else ("remove", "add")
     lower = upper = 0.0
     for order in orders:
         step = Step(shift, rate, order)
         if count == 1:
-            found = _one_step(step, failure, unsampled[1])
+            bounds = _one_step(step, failure, unsampled[1])
         else:
-            found = _search(step, count, failure).interval(upper, both=both)
-            if both and found[1] - found[0] > WIDE * found[1]:  # one step spends no more than many
-                found = max(found[0], _one_step(step, failure, unsampled[1])[0]), found[1]
-        lower, upper = max(lower, found[0]), max(upper, found[1])
+            bounds = _search(step, count, failure).interval(upper, both=both)
+            if both and bounds[1] - bounds[0] > WIDE * bounds[1]:  # one step spends no more than many
+                bounds = max(bounds[0], _one_step(step, failure, unsampled[1])[0]), bounds[1]
+        lower, upper = max(lower, bounds[0]), max(upper, bounds[1])
     return lower, min(upper, unsampled[1])
 
 
@@ -231,8 +231,8 @@ def _cells(step: Step, far: float, lost: float, interval: float) -> Cells:
     x, weights = _quadrature(mesh)
     losses, logs = step.loss_and_log_density(x)
     weights *= np.exp(logs)
-    place = np.clip(np.expm1(grid[owner][:, None] - losses) / math.expm1(-interval), 0.0, 1.0)
-    above, below = np.sum(weights * place, axis=1), np.sum(weights * (1 - place), axis=1)
+    share = np.clip(np.expm1(grid[owner][:, None] - losses) / math.expm1(-interval), 0.0, 1.0)
+    above, below = np.sum(weights * share, axis=1), np.sum(weights * (1 - share), axis=1)
     inside, cells = np.abs(middles) < bulk, grid.size - 1
     merged = [np.bincount(owner[inside], part[inside], cells)[-first - 1 : -first + 1] for part in (below, above)]
     above[inside] = below[inside] = 0.0

@@ -53,19 +53,19 @@ def _search(cells: Callable[[float], Cells], coarse: Cells, steps: int, delta: f
     """Return the search whose tilt and grid are chosen from the `coarse` cells."""
     masses = coarse.masses()
     losses = coarse.origin + np.arange(masses.size) * coarse.step
-    seen = masses > 0
-    return LossSearch(cells, losses[seen], np.log(masses[seen]), steps=steps, delta=delta)
+    support = masses > 0
+    return LossSearch(cells, losses[support], np.log(masses[support]), steps=steps, delta=delta)
 
 
 def _of_profile(profile: Callable[[Array], Array], largest: float, count: int) -> Cells:
     """Connect the dots of a profile at `count` + 1 even places, and at their mirror images below 0."""
     step = largest / count
-    places = np.arange(count + 1) * step
-    deltas = np.minimum.accumulate(np.clip(profile(places), 0.0, 1.0))
+    losses = np.arange(count + 1) * step
+    deltas = np.minimum.accumulate(np.clip(profile(losses), 0.0, 1.0))
     falls = np.append(-np.diff(deltas) / math.expm1(step), 0.0)
     above = np.maximum(falls[:-1] * math.exp(step) - falls[1:], 0.0)
     # The mass at -epsilon is e^-epsilon of that at epsilon, by exchanging the two laws; the rest has no loss.
-    mirrored = (above * np.exp(-places[1:]))[::-1]
+    mirrored = (above * np.exp(-losses[1:]))[::-1]
     rest = max(0.0, 1 - float(deltas[-1]) - float(above.sum()) - float(mirrored.sum()))
     masses = np.concatenate([mirrored, [rest], above])
     return Cells(-largest, step, masses[:-1], np.append(np.zeros(masses.size - 2), masses[-1]), float(deltas[-1]))

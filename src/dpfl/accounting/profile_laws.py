@@ -80,10 +80,10 @@ def from_atoms(grid: LossGrid, p_mass: Array, q_mass: Array) -> tuple[GridLaw, G
         loss = np.log(p_mass) - np.log(q_mass)
     order = np.argsort(loss[~np.isnan(loss)])
     loss, p_mass, q_mass = (each[~np.isnan(loss)][order] for each in (loss, p_mass, q_mass))
-    place = np.searchsorted(loss, grid.middles(), side="right")
+    index = np.searchsorted(loss, grid.middles(), side="right")
     calls = grid.middles() > 0
     p_side, q_side = (
-        np.where(calls, np.append(np.cumsum(mass[::-1])[::-1], 0.0)[place], np.append(0.0, np.cumsum(mass))[place])
+        np.where(calls, np.append(np.cumsum(mass[::-1])[::-1], 0.0)[index], np.append(0.0, np.cumsum(mass))[index])
         for mass in (p_mass, q_mass)
     )
     sign = np.where(calls, 1.0, -1.0)
@@ -118,13 +118,13 @@ def regrid(law: GridLaw, step: float) -> Cells:
 
     Source: doroshenko2022, Algorithm 1.
     """
-    kept = law.masses > 0
-    losses, masses = law.losses[kept], law.masses[kept]
+    support = law.masses > 0
+    losses, masses = law.losses[support], law.masses[support]
     first = math.floor(losses[0] / step)
-    place = np.floor(losses / step - first).astype(np.intp)
-    share = np.clip(np.expm1((first + place) * step - losses) / math.expm1(-step), 0.0, 1.0)
-    count = int(place[-1]) + 1
-    below, above = (np.bincount(place, part, count) for part in (masses * (1 - share), masses * share))
+    index = np.floor(losses / step - first).astype(np.intp)
+    share = np.clip(np.expm1((first + index) * step - losses) / math.expm1(-step), 0.0, 1.0)
+    count = int(index[-1]) + 1
+    below, above = (np.bincount(index, part, count) for part in (masses * (1 - share), masses * share))
     return Cells(first * step, step, below, above, law.lost)
 
 

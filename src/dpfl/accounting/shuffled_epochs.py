@@ -96,6 +96,6 @@ def epoch_laws(
     p_cell, q_cell = (
         np.where(lower[1:], np.diff(head), -np.diff(tail)) for head, tail in zip(heads, tails, strict=True)
     )
-    kept = (p_cell > 1e-290) & (q_cell > 1e-290)
-    p_cell, q_cell = p_cell[kept], q_cell[kept]
+    support = (p_cell > 1e-290) & (q_cell > 1e-290)
+    p_cell, q_cell = p_cell[support], q_cell[support]
     return from_atoms(fitting_grid(p_cell, q_cell, epochs), p_cell, q_cell)

@@ -64,16 +64,16 @@ def projected_sgd(
     weights = np.zeros((len(seeds), features, models))
     step = np.empty_like(weights)
     for round in range(points.rounds):
-        place = round % BLOCK
-        if place == 0:
+        index = round % BLOCK
+        if index == 0:
             block = batches(round // BLOCK)
             noise = base_noise(seeds, round // BLOCK, features, law)
             size = block.norms.shape[-1]
             lengths = np.empty((len(seeds), size, models))
-        clipped_gradient_sums(loss, weights, block[:, place], clip_norm, lengths, out=step)
+        clipped_gradient_sums(loss, weights, block[:, index], clip_norm, lengths, out=step)
         step /= size
         step += points.regularisation * weights
-        step += noise[:, place, :, None] * points.noise_std
+        step += noise[:, index, :, None] * points.noise_std
         step *= points.step_size[:, round]
         weights = project(weights - step, points.radius)
         yield weights
@@ -92,16 +92,16 @@ def models_at(models: Iterator[Array], stops: NDArray[np.int64], progress: Calla
     Runs `models` (as `iterates` yields them) up to the last stop. `progress` is called after every round.
     """
     last = int(stops.max())
-    found = None
+    collected = None
     for round, weights in enumerate(models, start=1):
-        if found is None:
-            found = np.empty((stops.shape[0], stops.shape[2], *weights.shape[1:]))
+        if collected is None:
+            collected = np.empty((stops.shape[0], stops.shape[2], *weights.shape[1:]))
         seed, model, stop = np.nonzero(stops == round)
-        found[seed, stop, :, model] = weights[seed, :, model]
+        collected[seed, stop, :, model] = weights[seed, :, model]
         progress()
         if round == last:
             break
-    return found
+    return collected
 
 
 def stratified_stops(seed: int, first: int, last: int, draws: int) -> NDArray[np.int64]:

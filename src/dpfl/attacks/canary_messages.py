@@ -59,8 +59,8 @@ def message_scores(run: MessageRun, x: NDArray, y: NDArray, included: NDArray) -
     scores, before = np.zeros((count, canaries)), np.zeros((count, canaries))
     for weights in minibatch_sgd(trials, points, protocol):
         here = weights[0, 0, features:, :].T.copy()
-        seen = (here - before) / (_STEP_SIZE * np.maximum(points.noise_std, 1e-12)[:, None])
-        scores += _log_law(seen, shift, drawn) - _log_law(seen, -shift, drawn)
+        observed = (here - before) / (_STEP_SIZE * np.maximum(points.noise_std, 1e-12)[:, None])
+        scores += _log_law(observed, shift, drawn) - _log_law(observed, -shift, drawn)
         before = here
     return scores
 

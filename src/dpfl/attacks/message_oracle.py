@@ -55,10 +55,10 @@ def message_observations(run: MessageRun, records: int, trials: int) -> NDArray[
     )  # fmt: skip
     count = len(run.noise_stds)
     points = Hyperparameters(np.full(count, _STEP_SIZE), np.full(count, run.clip_norm), np.array(run.noise_stds))
-    before, seen = np.zeros((2, trials, count)), []
+    before, observations = np.zeros((2, trials, count)), []
     for weights in minibatch_sgd(stacked, points, protocol):
         here = weights[:, :, 0, :].copy()
-        seen.append((before - here) / _STEP_SIZE)
+        observations.append((before - here) / _STEP_SIZE)
         before = here
-    messages = np.moveaxis(np.stack(seen, axis=-1), 2, 0) * (run.batch_size / run.clip_norm)
+    messages = np.moveaxis(np.stack(observations, axis=-1), 2, 0) * (run.batch_size / run.clip_norm)
     return (messages - pair.mates * run.batch_size)[:, :, :, None, :]

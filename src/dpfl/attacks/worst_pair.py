@@ -46,10 +46,10 @@ class WorstPair:
         """
         if trials > records:
             raise ValueError(f"trials: {trials} trials need as many records, not {records}")
-        own = self.canary[world]
-        gradients = np.full((trials, records - (own is None)), _LENGTH * clip_norm * self.mates)
-        if own is not None:
-            gradients[np.arange(trials), np.arange(trials)] = _LENGTH * clip_norm * own
+        contribution = self.canary[world]
+        gradients = np.full((trials, records - (contribution is None)), _LENGTH * clip_norm * self.mates)
+        if contribution is not None:
+            gradients[np.arange(trials), np.arange(trials)] = _LENGTH * clip_norm * contribution
         return gradients
 
 

@@ -89,10 +89,10 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
 
 def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], list[Cost]]:
     """Return the costs by paper and kind."""
-    found: dict[tuple[str, str], list[Cost]] = {}
+    costs_by_kind: dict[tuple[str, str], list[Cost]] = {}
     for sweep, cost in zip(sweeps, costs, strict=True):
-        found.setdefault((sweep.paper, cost.kind), []).append(cost)
-    return found
+        costs_by_kind.setdefault((sweep.paper, cost.kind), []).append(cost)
+    return costs_by_kind
 
 
 def _jobs(costs: list[Cost], where: Machines) -> list[float]:

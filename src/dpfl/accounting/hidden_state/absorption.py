@@ -98,8 +98,8 @@ def best_restart(contraction: float, uses: int, *, period: int, gap: int, tail: 
     while True:
         grid = np.unique(np.rint(np.geomspace(low + 1, high + 1, _GRID)).astype(np.int64) - 1)
         energies = least_energy(contraction, grid, period=period, gap=gap, tail=tail, start=diameter)
-        place = int(np.argmin(energies))
-        near_low, near_high = int(grid[max(place - 1, 0)]), int(grid[min(place + 1, grid.size - 1)])
+        index = int(np.argmin(energies))
+        near_low, near_high = int(grid[max(index - 1, 0)]), int(grid[min(index + 1, grid.size - 1)])
         if near_high - near_low <= 2 or (near_low, near_high) == (low, high):
-            return int(grid[place])
+            return int(grid[index])
         low, high = near_low, near_high

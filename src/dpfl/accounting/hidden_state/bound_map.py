@@ -83,8 +83,8 @@ def bound_map(*, delta: float = 1e-5, eta: float = 0.5, smoothness: float = 1.0)
     names = ["later_steps", "strong_convexity", "sigma", "diameter"]
     table = pd.DataFrame(list(product(LATER_STEPS, STRONG_CONVEXITIES, SIGMAS, DIAMETERS)), columns=names)
     setting = {name: table[name].to_numpy() for name in names}
-    found = one_pass_epsilons(**setting, eta=eta, smoothness=smoothness, delta=delta)
-    epsilons = np.column_stack([found[name] for name in BOUNDS])
+    result = one_pass_epsilons(**setting, eta=eta, smoothness=smoothness, delta=delta)
+    epsilons = np.column_stack([result[name] for name in BOUNDS])
     least = epsilons.min(axis=1, keepdims=True)
     table[list(BOUNDS)] = epsilons
     table["smallest"] = np.array(BOUNDS)[np.argmax(epsilons <= least * (1 + _TIE), axis=1)]

@@ -155,7 +155,7 @@ def _in_order(run: _Run) -> dict[Bound, float]:
 
 def _shuffled(run: _Run) -> dict[Bound, float]:
     """Bounds for shuffled epochs, as means over the place of the last use."""
-    places = last_use(
+    last_uses = last_use(
         steps=run.steps,
         steps_per_epoch=run.steps_per_epoch,
         short_batch=run.short_batch,
@@ -169,8 +169,8 @@ def _shuffled(run: _Run) -> dict[Bound, float]:
         Bound.CONTRACTION: "contraction",
         Bound.CONTRACTION_AND_SHIFTS: "minimum",
     }
-    found = {bound: shuffled_epsilon(run.delta, places, link=link, bound=name) for bound, name in names.items()}
-    return {Bound.COMPOSITION: _composed(run)} | found
+    epsilons = {bound: shuffled_epsilon(run.delta, last_uses, link=link, bound=name) for bound, name in names.items()}
+    return {Bound.COMPOSITION: _composed(run)} | epsilons
 
 
 def _uniform(run: _Run) -> dict[Bound, float]:

@@ -54,9 +54,11 @@ class UniformSteps:
         with np.errstate(divide="ignore"):
             log_factor = np.log(np.float64(self.contraction))
         gap = np.float64(1 - self.contraction)
-        apart = min(self.sensitivity * float(geometric(log_factor, gap, np.float64(self.steps - late))), self.diameter)
+        distance = min(
+            self.sensitivity * float(geometric(log_factor, gap, np.float64(self.steps - late))), self.diameter
+        )
         spread = float(geometric(2 * log_factor, gap * (1 + self.contraction), np.float64(late)))
-        shift = apart * self.contraction**late / math.sqrt(spread * share) / self.noise_multiplier
+        shift = distance * self.contraction**late / math.sqrt(spread * share) / self.noise_multiplier
         return Split(late, REPLACEMENT / (self.noise_multiplier * math.sqrt(1 - share)), shift)
 
     def composition(self) -> Split:

@@ -53,8 +53,8 @@ def blanket_epsilon(
         local = float(gaussian_dp.epsilon(total, move))
         if local == 0 or move > _HOPELESS:
             return local
-        hidden = count * blanket_law(move / 2, dim).weight >= _NO_BLANKET
-        return _solve(count, move, total, dim, local) if hidden else local
+        has_blanket = count * blanket_law(move / 2, dim).weight >= _NO_BLANKET
+        return _solve(count, move, total, dim, local) if has_blanket else local
 
     return elementwise(one, n=n, mu=mu, delta=delta, dimension=dimension)
 
@@ -115,11 +115,11 @@ def _delta(epsilon: float, n: int, mu: float, dimension: int, lattices: Sequence
     local = float(gaussian_dp.delta(epsilon, mu))
     if local == 0 or mu > _HOPELESS or n * blanket_law(mu / 2, dimension).weight < _NO_BLANKET:
         return local
-    found = local
+    estimate = local
     for fineness in lattices:
-        bound, _ = _bound(n, mu, dimension, max(found, _LEAST_DELTA))
-        found = min(local, max(0.0, bound(epsilon, fineness)))
-    return found
+        bound, _ = _bound(n, mu, dimension, max(estimate, _LEAST_DELTA))
+        estimate = min(local, max(0.0, bound(epsilon, fineness)))
+    return estimate
 
 
 def _solve(n: int, mu: float, delta: float, dimension: int, local: float) -> float:
@@ -171,8 +171,8 @@ def _bound(n: int, mu: float, dimension: int, scale: float) -> tuple[Callable[[f
         local = float(gaussian_dp.delta(epsilon, mu))
         lonely = math.exp((n - 1) * math.log1p(-blanket.weight)) if blanket.weight < 1 else float(n == 1)
         alone = lonely * (local - float(blanket.masses @ np.maximum(values, 0.0)))
-        found = (gain + beyond) / expected + alone + _MARGIN * scale
+        result = (gain + beyond) / expected + alone + _MARGIN * scale
         # Reports with no other from the blanket spend lonely * local: less means that rounding ate the sum.
-        return found if found >= lonely * local else local
+        return result if result >= lonely * local else local
 
     return bound, float(gaussian_dp.epsilon(scale, wander / expected))

@@ -77,8 +77,8 @@ def _ball(radius: float, dimension: int) -> Blanket:
     points = np.linspace(0.0, widest, _LOOKED_AT)[1:]
     blanket = _density(points, radius, dimension)
     report = blanket * np.exp(radius * (points**2 - widest**2))  # R_x, up to a factor: it reaches further
-    seen = np.flatnonzero((blanket.max(axis=0) > _NEGLIGIBLE) | (report.max(axis=0) > _NEGLIGIBLE * report.max()))
-    ends = points[[max(seen[0] - 1, 0), min(seen[-1] + 1, points.size - 1)]] * (seen[0] > 0, 1)
+    support = np.flatnonzero((blanket.max(axis=0) > _NEGLIGIBLE) | (report.max(axis=0) > _NEGLIGIBLE * report.max()))
+    ends = points[[max(support[0] - 1, 0), min(support[-1] + 1, points.size - 1)]] * (support[0] > 0, 1)
     points, weights = _quadrature(np.linspace(*ends, _SIDE + 1))
     masses = (_density(points, radius, dimension) * np.outer(weights, weights)).ravel()
     weight = _ball_weight(radius, dimension)

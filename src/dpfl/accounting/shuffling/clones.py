@@ -119,10 +119,10 @@ def _epsilon(n: int, epsilon0: float, delta: float, clone_probability: float) ->
     if divergence(nearly) > delta:
         return epsilon0
     # To a share of epsilon however small it is; the answer is past what the search may have stopped short of.
-    found = brentq(
+    result = brentq(
         lambda epsilon: math.log(divergence(epsilon) / delta), 0.0, nearly, xtol=1e-300, rtol=1e-12, maxiter=1000
     )
-    return min(epsilon0, found * (1 + 2e-12))
+    return min(epsilon0, result * (1 + 2e-12))
 
 
 def _epsilon_with_failures(n: int, epsilon0: float, delta: float, delta0: float) -> float:

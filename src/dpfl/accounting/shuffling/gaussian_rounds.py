@@ -58,10 +58,10 @@ def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float,
     move = 2.0 / real("noise_multiplier", noise_multiplier, above=0)
     rounds, delta = integer("rounds", rounds, at_least=1), real("delta", delta, above=0, below=1)
     largest = max(1e-3, float(blanket_epsilon(clients, move, max(1e-12, 1e-3 * delta / rounds), dimension)))
-    places = np.concatenate([[0.0], largest * np.linspace(0.15, 1.0, _POINTS - 1)])
-    deltas = np.asarray(blanket_delta(places, clients, move, dimension))
+    epsilons = np.concatenate([[0.0], largest * np.linspace(0.15, 1.0, _POINTS - 1)])
+    deltas = np.asarray(blanket_delta(epsilons, clients, move, dimension))
     composed = composed_epsilon(
-        lambda at: np.interp(np.expm1(at), np.expm1(places), deltas),
+        lambda at: np.interp(np.expm1(at), np.expm1(epsilons), deltas),
         largest=largest,
         steps=rounds,
         delta=delta,
@@ -83,7 +83,7 @@ def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta:
     def excess(log_noise: float) -> float:
         return math.log(epsilon(noise_multiplier=math.exp(log_noise), **run) / target)
 
-    found = least_noise(
+    result = least_noise(
         excess,
         start,
         slope=-1.0,  # epsilon goes about as 1 / noise
@@ -94,4 +94,4 @@ def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta:
         known=True,
         tries=_TRIES,
     )
-    return local if found is None else math.exp(found)
+    return local if result is None else math.exp(result)

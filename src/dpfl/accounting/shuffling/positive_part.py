@@ -59,10 +59,10 @@ class _Lattice(NamedTuple):
         """Return E[(A + shift)_+] of A on the lattice: linear in the shift between places, so exact."""
         above = np.cumsum(np.fft.fftshift(masses)[::-1])[::-1]
         gains = np.append(self.step * np.cumsum(above[:0:-1])[::-1], 0.0)
-        place = self.size // 2 - shifts / self.step
-        index = np.clip(np.floor(place), 0, self.size - 2).astype(np.int64)
-        slope = np.where(place < 0, -self.step * above[0], gains[index + 1] - gains[index])
-        return np.where(place > self.size - 1, 0.0, gains[index] + (place - index) * slope)
+        position = self.size // 2 - shifts / self.step
+        index = np.clip(np.floor(position), 0, self.size - 2).astype(np.int64)
+        slope = np.where(position < 0, -self.step * above[0], gains[index + 1] - gains[index])
+        return np.where(position > self.size - 1, 0.0, gains[index] + (position - index) * slope)
 
     def rounding(self, masses: Array, n: int) -> float:
         """Bound the error of E[(A)_+] from the rounding of the transforms behind an n-fold sum."""
@@ -86,15 +86,15 @@ def positive_part(values: Array, masses: Array, n: int, *, negligible: float, fi
     if most == 0:
         return total
     bulk, one = _transforms(lattice, levels, few, n - most, rest)
-    sums, ways = large, float(n)
+    sums, combinations = large, float(n)
     for count in range(1, most + 1):
         law = np.fft.irfft(bulk * _power(one, most - count), lattice.size)
-        chance = ways * float(sums[1].sum())
-        term = ways * float(sums[1] @ lattice.gains(law, sums[0])) + chance * lattice.rounding(law, n)
+        chance = combinations * float(sums[1].sum())
+        term = combinations * float(sums[1] @ lattice.gains(law, sums[0])) + chance * lattice.rounding(law, n)
         total += term
         if term < _NEGLIGIBLE * total:
             return total + term  # each of the terms left out is less than half of the one before
-        sums, ways = _plus(sums, large, threshold, fineness.growing), ways * (n - count) / (count + 1)
+        sums, combinations = _plus(sums, large, threshold, fineness.growing), combinations * (n - count) / (count + 1)
     return total
 
 

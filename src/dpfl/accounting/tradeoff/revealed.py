@@ -38,15 +38,15 @@ class RevealedMixture:
         """The smallest epsilon >= 0 at which `delta` in [0, 1] is kept; inf at delta = 0."""
         delta = reals("delta", delta, at_least=0, at_most=1)
         at_zero = self.delta(0.0)
-        found = np.where((delta == 0) & (at_zero > 0), np.inf, 0.0)
+        result = np.where((delta == 0) & (at_zero > 0), np.inf, 0.0)
         open_ = (delta > 0) & (delta < at_zero)
         highest = gaussian_dp.epsilon(delta[open_], np.max(self.mus))
 
         def gap(epsilon: NDArray, target: NDArray) -> NDArray[np.float64]:
             return np.log(np.maximum(self.delta(epsilon), _TINY)) - np.log(target)
 
-        found[open_] = root(gap, 0.0, highest, delta[open_])
-        return found[()]
+        result[open_] = root(gap, 0.0, highest, delta[open_])
+        return result[()]
 
     def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:
         """The least type II error at type I error `alpha` in [0, 1], any shape."""
@@ -55,11 +55,11 @@ class RevealedMixture:
         unused = float(np.sum(self.weights[~used]))  # rounds without a trace of the record: pure guessing, slope -1
         at_zero = float(self.weights[used] @ ndtr(-self.mus[used] / 2))
         value = np.maximum(2 * at_zero + unused - alpha, 0.0)
-        early, late = (alpha > 0) & (alpha < at_zero), (alpha < 1) & (alpha > at_zero + unused)
+        small_alpha, large_alpha = (alpha > 0) & (alpha < at_zero), (alpha < 1) & (alpha > at_zero + unused)
         value = np.where(alpha == 0, 1.0, np.where(alpha == 1, 0.0, value))
         if np.any(used):
-            value[early] = self._early(alpha[early], unused)
-            value[late] = self._late(alpha[late], unused)
+            value[small_alpha] = self._early(alpha[small_alpha], unused)
+            value[large_alpha] = self._late(alpha[large_alpha], unused)
         return np.clip(value, 0.0, 1 - alpha)[()]
 
     def _early(self, alpha: NDArray, unused: float) -> NDArray[np.float64]:
@@ -151,11 +151,11 @@ def _power(law: NDArray, times: int) -> tuple[NDArray[np.float64], NDArray[np.fl
         times >>= 1
         if times:
             base_start, base = _trimmed(2 * base_start, np.convolve(base, base))
-    kept = result > 0
-    return result[kept], (start + np.arange(result.size))[kept].astype(np.float64)
+    support = result > 0
+    return result[support], (start + np.arange(result.size))[support].astype(np.float64)
 
 
 def _trimmed(start: int, law: NDArray) -> tuple[int, NDArray[np.float64]]:
     """Drop both ends of negligible weight."""
-    kept = np.flatnonzero(law >= _LEAST_WEIGHT)
-    return start + int(kept[0]), law[kept[0] : kept[-1] + 1]
+    support = np.flatnonzero(law >= _LEAST_WEIGHT)
+    return start + int(support[0]), law[support[0] : support[-1] + 1]

@@ -80,8 +80,8 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     tails = [segment.tails() for segment in runs]
     total = sum(segment.rounds for segment in runs)
     reaches = [largest_loss(each, left_out / total) for each in tails]
-    spread = min(map(loss_std, tails, reaches))
-    step = max(min(INTERVAL, spread / CELLS), INTERVAL * max(reaches) / LONGEST_LOSS)
+    smallest_std = min(map(loss_std, tails, reaches))
+    step = max(min(INTERVAL, smallest_std / CELLS), INTERVAL * max(reaches) / LONGEST_LOSS)
     composed: PrivacyLossDistribution | None = None
     for segment, law, reach in zip(runs, tails, reaches, strict=True):
         with np.errstate(over="ignore"):  # as in privacy_loss.composed
@@ -111,5 +111,5 @@ def segments_sigma(run: Callable[[float], Sequence[Segment]], target_epsilon: fl
         low, high = low - 0.7, low
     if excess(high) > 0 or excess(low) < 0:
         raise ValueError(f"target_epsilon {target} is met by no sigma from {SIGMAS[0]} to {SIGMAS[1]}")
-    found = brentq(excess, low, high, xtol=SIGMA_TOLERANCE)
-    return float(np.exp(found if excess(found) <= 0 else found + SIGMA_TOLERANCE))
+    result = brentq(excess, low, high, xtol=SIGMA_TOLERANCE)
+    return float(np.exp(result if excess(result) <= 0 else result + SIGMA_TOLERANCE))

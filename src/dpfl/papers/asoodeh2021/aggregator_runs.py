@@ -58,7 +58,7 @@ def slopes(results: Results) -> pd.DataFrame:
     for against, fixed, expected in (("users", "sigma", -1.0), ("sigma^2", "users", 1.0)):
         for (*task, value), line in noisy.groupby([*TASK, fixed]):
             if line[against].nunique() >= FEWEST:
-                fits = [slope(own[against], own["share"]) for _, own in line.groupby("seed")]
+                fits = [slope(runs_of_seed[against], runs_of_seed["share"]) for _, runs_of_seed in line.groupby("seed")]
                 rows.append((*task, against, value, expected, line[against].nunique(), *mean_interval(fits)))
     return pd.DataFrame(rows, columns=columns)
 

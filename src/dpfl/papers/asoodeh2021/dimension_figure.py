@@ -44,8 +44,8 @@ def dimensions(results: Results) -> pd.DataFrame:
 
 def _printed(run: pd.Series) -> float:
     """Return the corollary's bound as printed: that of one dimension."""
-    given = {name: int(run[name]) for name in _WHOLE} | {name: float(run[name]) for name in _REAL}
-    return excess_bound(AggregatorCell.of({}, given | {name: run[name] for name in _TEXT}), float(run["sigma"]), 1)
+    settings = {name: int(run[name]) for name in _WHOLE} | {name: float(run[name]) for name in _REAL}
+    return excess_bound(AggregatorCell.of({}, settings | {name: run[name] for name in _TEXT}), float(run["sigma"]), 1)
 
 
 def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
@@ -57,7 +57,7 @@ def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
     rows = []
     for key, group in noisy.assign(share=share).groupby(line):
         if group["features"].nunique() >= FEWEST:
-            fits = [slope(own["features"], own["share"]) for _, own in group.groupby("seed")]
+            fits = [slope(runs_of_seed["features"], runs_of_seed["share"]) for _, runs_of_seed in group.groupby("seed")]
             rows.append((*key, *mean_interval(fits)[1:]))
     return rows
 

@@ -44,8 +44,8 @@ def whole_rounds(epsilon: np.ndarray | float, m: int, rounds: int) -> np.ndarray
 def one_round(epsilon: np.ndarray | float, m: int) -> np.ndarray:
     """Return delta of one round alone at Figure 2's parameters."""
     values = parameters()
-    kept = {name: values[name] for name in ("n", "sigma", "lipschitz")}
-    return contraction.federated_unamplified_delta(epsilon, m=m, **kept)
+    arguments = {name: values[name] for name in ("n", "sigma", "lipschitz")}
+    return contraction.federated_unamplified_delta(epsilon, m=m, **arguments)
 
 
 def data(results: Results) -> pd.DataFrame:

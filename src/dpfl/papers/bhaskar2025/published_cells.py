@@ -43,18 +43,18 @@ def published_cells() -> pd.DataFrame:
     """
     rows = []
     for table in (2, 3, 4):
-        about = load("bhaskar2025").tables[f"table_{table}"]
-        for model, budgets in about["published_accuracy_pct"].items():
+        printed = load("bhaskar2025").tables[f"table_{table}"]
+        for model, budgets in printed["published_accuracy_pct"].items():
             for epsilon, accuracies in budgets.items():
-                for (local_epochs, rounds), accuracy in zip(about["splits"], accuracies, strict=True):
-                    cell = (model, epsilon, local_epochs, rounds, about["clients"])
-                    rows.append((table, about["dataset"], *cell, accuracy))
-    about = load("bhaskar2025").tables["table_5"]
-    for dataset, models in about["published_accuracy_pct"].items():
+                for (local_epochs, rounds), accuracy in zip(printed["splits"], accuracies, strict=True):
+                    cell = (model, epsilon, local_epochs, rounds, printed["clients"])
+                    rows.append((table, printed["dataset"], *cell, accuracy))
+    printed = load("bhaskar2025").tables["table_5"]
+    for dataset, models in printed["published_accuracy_pct"].items():
         epsilon = models["epsilon"]
         for model in [name for name in models if name != "epsilon"]:
-            for clients, accuracy in zip(about["clients"], models[model], strict=True):
-                rows.append((5, dataset, model, epsilon, *about["split"], clients, accuracy))
+            for clients, accuracy in zip(printed["clients"], models[model], strict=True):
+                rows.append((5, dataset, model, epsilon, *printed["split"], clients, accuracy))
     return pd.DataFrame(rows, columns=["table", "dataset", *CELL, "published_accuracy_pct"])
 
 

@@ -72,13 +72,13 @@ def _draw_spent(points: pd.DataFrame) -> Figure:
     for axis, ((dataset, stand_in_for, clients), task) in zip(axes[0], tasks, strict=True):
         for colour, noise in zip(style.COLOURS, _noises(points), strict=False):
             for algorithm, dashes, marker in (("minibatch", "-", "o"), ("local", "--", "s")):
-                own = task[(task["noise"] == noise) & (task["algorithm"] == algorithm)]
-                own = own[own["epsilon_spent"] <= _MOST_SPENT].sort_values("epsilon_spent")
+                rows = task[(task["noise"] == noise) & (task["algorithm"] == algorithm)]
+                rows = rows[rows["epsilon_spent"] <= _MOST_SPENT].sort_values("epsilon_spent")
                 look = {"color": colour, "linestyle": dashes, "marker": marker}
                 axis.errorbar(
-                    own["epsilon_spent"],
-                    own["test_loss"],
-                    own["interval"],
+                    rows["epsilon_spent"],
+                    rows["test_loss"],
+                    rows["interval"],
                     label=f"{_NAMES[algorithm]}, {NOISES[noise]}",
                     **look,
                 )
@@ -99,10 +99,10 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
         len(columns), len(rows), width=2.5 * len(columns) + 0.8, height=2.5, squeeze=False, sharex=True, sharey=True
     )
     for line, (split, noise) in zip(axes, rows, strict=True):
-        own = points[(points["split"] == split) & (points["noise"] == noise)]
+        selected = points[(points["split"] == split) & (points["noise"] == noise)]
         for axis, (rounds, participating) in zip(line, columns, strict=True):
-            here = (own["participating"] == participating) & (own["rounds"] == rounds)
-            _panel(axis, own[here], "test_error_pct", _MINIMISER)
+            here = (selected["participating"] == participating) & (selected["rounds"] == rounds)
+            _panel(axis, selected[here], "test_error_pct", _MINIMISER)
             axis.set_title(f"M = {participating}, R = {rounds}\n{split} split, {NOISES[noise]}", fontsize=7)
         line[0].set_ylabel("test error (%)")
     for axis in axes[-1]:
@@ -120,13 +120,13 @@ def _noises(points: pd.DataFrame) -> list[str]:
 def _panel(axis, task: pd.DataFrame, metric: str, baselines: dict[str, str]) -> None:
     """Draw the two private curves with bars, and their references as lines."""
     for number, (algorithm, name) in enumerate(_NAMES.items()):
-        own = task[task["algorithm"] == algorithm]
+        rows = task[task["algorithm"] == algorithm]
         look = {"color": style.COLOURS[number]}
-        private = own[own["epsilon"] < math.inf].sort_values("epsilon")
+        private = rows[rows["epsilon"] < math.inf].sort_values("epsilon")
         axis.errorbar(
             private["epsilon"], private[metric], private["interval"], marker=style.MARKERS[number], label=name, **look
         )
-        for value in own[own["epsilon"] == math.inf][metric]:
+        for value in rows[rows["epsilon"] == math.inf][metric]:
             axis.axhline(value, linestyle=":", label=name.replace("noisy ", "") + ", no privacy", **look)
     _baselines(axis, task, metric, baselines)
     axis.set_ylim(bottom=0)

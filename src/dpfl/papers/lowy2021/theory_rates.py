@@ -91,19 +91,21 @@ def _panel(panel, points: pd.DataFrame) -> None:
     """Draw one axis of one study."""
     texts = []
     for number, (noise, label) in enumerate(NOISES.items()):
-        own = points[points["noise"] == noise].sort_values("value")
-        if own.empty:
+        rows = points[points["noise"] == noise].sort_values("value")
+        if rows.empty:
             continue
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
-        panel.errorbar(own["value"], own["excess_risk"], own["interval"], label=label, **look)
-        first = own.iloc[0]
+        panel.errorbar(rows["value"], rows["excess_risk"], rows["interval"], label=label, **look)
+        first = rows.iloc[0]
         texts.append(f"{first['slope']:+.2f} ± {first['slope_interval']:.2f}")
-    own = points[points["noise"] == points["noise"].iloc[0]].sort_values("value")
-    panel.plot(own["value"], own["start_risk"], ":", color=style.GREEN, label="w = 0, which spends nothing")
-    panel.plot(own["value"], own["lower_bound"], "-", color=style.BLACK, linewidth=0.8, label="Theorem 3.1, constant 1")
+    rows = points[points["noise"] == points["noise"].iloc[0]].sort_values("value")
+    panel.plot(rows["value"], rows["start_risk"], ":", color=style.GREEN, label="w = 0, which spends nothing")
+    panel.plot(
+        rows["value"], rows["lower_bound"], "-", color=style.BLACK, linewidth=0.8, label="Theorem 3.1, constant 1"
+    )
     panel.set(xscale="log", yscale="log")
-    style.ticks_at(panel, own["value"])
-    panel.set_title(f"{' | '.join(texts)}\ntheorem {own['exponent'].iloc[0]:+g}", fontsize=7)
+    style.ticks_at(panel, rows["value"])
+    panel.set_title(f"{' | '.join(texts)}\ntheorem {rows['exponent'].iloc[0]:+g}", fontsize=7)
 
 
 def slopes(results: Results) -> pd.DataFrame:

@@ -45,7 +45,7 @@ def strategies_data(results: Results) -> pd.DataFrame:
 def draw_strategies(data: pd.DataFrame) -> Figure:
     """Draw each strategy's difference in accuracy to the constant one."""
     unpaid = data[data["strategy"] == "last_epoch_unpaid"]
-    spent = ", ".join(f"{own:.3g} instead of {asked:g}" for asked, own in _budgets(unpaid))
+    spent = ", ".join(f"{proven:.3g} instead of {asked:g}" for asked, proven in _budgets(unpaid))
     text = "Differences within a seed to the constant strategy with the same epsilon"
     text += f";\nthe smaller last σ, not paid for, spends ε = {spent}" if spent else ""
     return _dots(data, "strategy", STRATEGIES, "difference to constant (points)", text, differences=True)
@@ -92,10 +92,10 @@ def _dots_panel(axis: Axes, rows: pd.DataFrame, key: str, shown: list[str], *, d
     values, bars = ("difference_pct", "difference_interval_pct") if differences else ("accuracy_pct", "interval_pct")
     budgets = sorted(rows["epsilon"].unique())
     for number, epsilon in enumerate(budgets):
-        own = rows[rows["epsilon"] == epsilon]
-        places = own[key].map(shown.index) + 0.22 * (number - (len(budgets) - 1) / 2)
+        selected = rows[rows["epsilon"] == epsilon]
+        positions = selected[key].map(shown.index) + 0.22 * (number - (len(budgets) - 1) / 2)
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "none"}
-        axis.errorbar(own[values], places, xerr=own[bars].fillna(0), label=f"ε = {epsilon:g}", **look)
+        axis.errorbar(selected[values], positions, xerr=selected[bars].fillna(0), label=f"ε = {epsilon:g}", **look)
     if differences:
         axis.axvline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
 

@@ -76,8 +76,8 @@ def asynchronous(results: Results) -> Verdict:
     rows = decided(private[private["panel"].isin(["delay", "broadcast_loss"])])
     # A broadcast that gets through every 1/(1 - loss) rounds is late by one less.
     silence = 1 / (1 - rows["x"].where(rows["panel"] == "broadcast_loss", 0.0).astype(float) / 100) - 1
-    late = rows["x"].where(rows["panel"] == "delay", silence).astype(float)
-    large = late > LARGE_SHARE * rows["rounds"]
+    delay = rows["x"].where(rows["panel"] == "delay", silence).astype(float)
+    large = delay > LARGE_SHARE * rows["rounds"]
     small, costly = rows[~large], rows[large & ~no_worse(rows)]
     evidence = (
         f"the privacy statement is {'the same in' if same else 'NOT the same in'} every scenario. Delays and silences "
@@ -131,10 +131,10 @@ def private_normalisation(results: Results) -> Verdict:
     """Paying shows as more noise at the same epsilon; the evidence also says what normalisation is worth."""
     data = results.figure(KEY, "preparation")
     keys = ["dataset", "epsilon"]
-    plain, own, exact = (
+    plain, private, exact = (
         data[data["preparation"] == name].set_index(keys) for name in ("none", "normalised", "normalised_exactly")
     )
-    both = own.join(plain["noise_multiplier"].rename("plain_noise")).join(exact["accuracy_pct"].rename("exact_pct"))
+    both = private.join(plain["noise_multiplier"].rename("plain_noise")).join(exact["accuracy_pct"].rename("exact_pct"))
     both = both[both["plain_noise"].notna()]
     dearer = both["noise_multiplier"] > both["plain_noise"]
     leaks = np.isinf(exact["privacy_epsilon_proven"].astype(float)).all()

@@ -86,11 +86,11 @@ class Hidden:
     def log_delta(self, epsilon: float) -> float:
         """Return ln delta of the record that is worst off."""
         moves, which = self.moves
-        own, kept = self._theta(epsilon, np.asarray(self.own_move)), self._theta(epsilon, moves)[which]
+        round_divergence, factors = self._theta(epsilon, np.asarray(self.own_move)), self._theta(epsilon, moves)[which]
         stops = self.first_stop < self.rounds
         if not (self.permuted or stops):
-            return _log(float(own))  # the last record, whom no later step hides
-        left = _walk(float(own) / self.rounds, kept, constant=len(moves) == 1)
+            return _log(float(round_divergence))  # the last record, whom no later step hides
+        left = _walk(float(round_divergence) / self.rounds, factors, constant=len(moves) == 1)
         # In a public order the first record is worst off: its share of the stops is the sum of what is left of it.
         return _log(float(left[self.first_stop - 1 :].mean() if self.permuted else left[-1]))
 
@@ -101,11 +101,11 @@ class Hidden:
         return np.exp(gaussian_log_delta(np.asarray(epsilon), move))
 
 
-def _walk(share: float, kept: Array, *, constant: bool) -> Array:
+def _walk(share: float, factors: Array, *, constant: bool) -> Array:
     """Return S_t = kept_t S_(t-1) + share after every round; where `kept` is `constant`, as sums of its powers."""
     if constant:
-        return share * np.cumsum(np.cumprod(np.concatenate([[1.0], kept[1:]])))
-    return np.fromiter(accumulate(kept.tolist(), lambda left, factor: factor * left + share, initial=0.0), float)[1:]
+        return share * np.cumsum(np.cumprod(np.concatenate([[1.0], factors[1:]])))
+    return np.fromiter(accumulate(factors.tolist(), lambda left, factor: factor * left + share, initial=0.0), float)[1:]
 
 
 @cache

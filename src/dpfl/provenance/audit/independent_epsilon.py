@@ -144,8 +144,8 @@ def shuffled(*, noise_multiplier: float, move: float, clients: int, steps: int, 
     """Return the interval of epsilon behind a trusted shuffler: at least that of the messages' mean, which can be
     computed from what is shuffled, and at most that of a client's own messages, from which the shuffle is computed."""
     run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta}
-    mean, own = gaussian(**run, move=move / math.sqrt(clients)), gaussian(**run, move=move)
-    return EpsilonInterval(mean.lower, own.upper, "the closed forms for trust in the server and in nobody")
+    mean, local = gaussian(**run, move=move / math.sqrt(clients)), gaussian(**run, move=move)
+    return EpsilonInterval(mean.lower, local.upper, "the closed forms for trust in the server and in nobody")
 
 
 @cache
@@ -191,8 +191,8 @@ def _inverted(steps: tuple[tuple[Profile, int], ...], delta: float, grid: float)
     either side leaves out of delta. Where the inversion has no answer, Renyi divergences bound epsilon.
     """
     count = sum(number for _, number in steps)
-    whole = Composition(steps, delta)
-    least, most = whole.epsilon(), whole.epsilon(blur=grid * math.sqrt(count) / 2)
+    composition = Composition(steps, delta)
+    least, most = composition.epsilon(), composition.epsilon(blur=grid * math.sqrt(count) / 2)
     if math.isnan(least + most):
-        return EpsilonInterval(0.0, whole.bound, "Renyi divergences of the privacy profile")
+        return EpsilonInterval(0.0, composition.bound, "Renyi divergences of the privacy profile")
     return EpsilonInterval(least * (1 - 2e-3) - 2e-4, most * (1 + 2e-3) + 2e-4, _INVERTED)

@@ -56,8 +56,9 @@ def guarantee(
     `noise_multiplier` > 0 is the standard deviation of the noise on a batch's sum over the norm bound of one
     record's contribution, under every relation; integer `steps` >= 0. Where the last epoch is cut short, the upper
     bound counts it as complete and the lower bound leaves it out: seeing less is post-processing.
-    Guarantee: that of `Guarantee`, under `neighbouring`, for who knows all but the record and sees what `observer`
-    says; losses and clipped gradients may be any. An observer of less than every step has the same upper bound.
+    Guarantee: that of `Guarantee`, under `neighbouring`, against an adversary who knows all other records and sees
+    what `observer` says; losses and clipped gradients are arbitrary. An observer of less than every step has
+    the same upper bound.
     Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`, each with its derivation.
     Raises ValueError naming the argument, also where the relation makes no sense for the sampler.
     """

@@ -1,4 +1,4 @@
-"""lowy2021: the noise each client adds so that nobody need be trusted, and the epsilon that noise really spends.
+"""Noise that each client adds in lowy2021, where no server is trusted, and the epsilon that it spends.
 
 Everywhere n = `records` of one client, L = `lipschitz` bounds a record's gradient, and two data sets of a client
 are neighbours when one record is replaced. The noise is added to the mean of a batch's K gradients.

@@ -1,4 +1,4 @@
-"""One noun per file."""
+"""Neighbouring relations between data sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One noun per file."""
+"""Observers: the parts of a run that an adversary sees."""
 
 from __future__ import annotations
 

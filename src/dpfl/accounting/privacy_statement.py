@@ -1,4 +1,4 @@
-"""The privacy statement of a run: never an epsilon without all that it rests on."""
+"""Privacy statement of a run: an epsilon with everything that it depends on."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def worst_pair_epsilon(
 ) -> float:
     """Return an epsilon that `epochs` shuffled epochs exceed at `delta`, by the module's pair and statistic.
 
-    Guarantee: the run is not (e, delta)-DP under `neighbouring` for any e below, for who sees every step.
+    Guarantee: the run is not (e, delta)-DP under `neighbouring` for any e below, against an observer of every step.
     Rounding is bounded and counted on the safe side. Arguments are not checked; at least two steps per epoch.
     Source: chua2024 (the pair); the statistic is derived in the module.
     """

@@ -194,7 +194,7 @@ class _Simulation:
         self.last_step = 0.0
 
     def run(self) -> None:
-        """Let everything happen."""
+        """Process all events."""
         handlers = {
             _Kind.ROUND_ENDS: self._end_round,
             _Kind.UPDATE_ARRIVES: self._receive_update,
@@ -207,7 +207,7 @@ class _Simulation:
             handlers[kind](client, number)
 
     def program(self) -> Program:
-        """Return what happened."""
+        """Return the operations and counts."""
         for client in range(self.clients):
             if not self.delivered[client]:
                 raise InputError(

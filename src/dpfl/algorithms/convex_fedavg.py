@@ -1,4 +1,4 @@
-"""One algorithm per file."""
+"""Federated averaging of stacked convex models: every client passes once over its records in each round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpfl.randomness import generator
 
 
 def deal_records(seed: int, users: int, clients: int) -> NDArray[np.int64]:
-    """Return which records each client holds, (clients, users / clients): a uniform partition."""
+    """Return the records of each client, (clients, users / clients): a uniform partition."""
     return generator(seed, "partition").permutation(users).reshape(clients, users // clients)
 
 

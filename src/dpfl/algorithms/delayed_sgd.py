@@ -1,4 +1,4 @@
-"""Field term: sgd with delayed gradients."""
+"""SGD with delayed gradients: a server applies the clients' updates one by one, each computed on an older model."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def delayed_sgd(
     clip_norm: float,
     tick: Callable[[], None],
 ) -> Array:
-    """Return the last model of a server that applies clients' updates one by one, computed on models of the past.
+    """Return the server's last model; it applies clients' updates one by one, computed on older models.
 
     Each turn of the clients comes in a uniform order; an update arrives computed on the model of min(d, all) updates
-    ago, d uniform on {0..delay}. Returns (seeds, features, models); other arguments as in `averaged`. A simplified
-    vandijk2023 Algorithm 1: no loss of messages, constant step size. Formal guarantee: as `averaged`, delays and
-    orders do not depend on records.
+    ago, d uniform on {0..delay}. Returns (seeds, features, models); other arguments as in
+    `convex_fedavg.fedavg`. Source: vandijk2023 Algorithm 1, simplified: no loss of messages, constant step size.
+    Formal guarantee: as `convex_fedavg.fedavg`; delays and orders do not depend on records.
     """
     clients, held_count = held.shape[1:]
     features, models = records.direction.shape[-1], len(points.noise_std)

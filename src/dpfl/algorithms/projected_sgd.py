@@ -165,7 +165,7 @@ def batches(
 def _partition(
     records: FactoredRecords, seeds: Sequence[int], users: int, size: int
 ) -> Callable[[int], FactoredRecords]:
-    """Return the source that cuts one permutation a seed into batches."""
+    """Return the source that cuts one permutation per seed into batches."""
     orders = np.stack([generator(seed, "partition").permutation(users) for seed in seeds])
     return _rows(records, orders.reshape(len(seeds), users // size, size))
 

@@ -73,6 +73,8 @@ def _pull(run: MessageRun, share: float) -> float:
     return run.clip_norm / math.sqrt(max(1.0, run.batch_size * share))
 
 
-def _log_law(seen: NDArray, shift: NDArray, drawn: float) -> NDArray:
-    """Return the log density of (1 - drawn) N(0, 1) + drawn N(shift, 1) at `seen`, relative to N(0, 1)."""
-    return np.logaddexp(math.log1p(-drawn) if drawn < 1 else -math.inf, math.log(drawn) + shift * seen - shift**2 / 2)
+def _log_law(observed: NDArray, shift: NDArray, drawn: float) -> NDArray:
+    """Return the log density of (1 - drawn) N(0, 1) + drawn N(shift, 1) at `observed`, relative to N(0, 1)."""
+    return np.logaddexp(
+        math.log1p(-drawn) if drawn < 1 else -math.inf, math.log(drawn) + shift * observed - shift**2 / 2
+    )

@@ -1,4 +1,4 @@
-"""A private training as it is claimed to be: what an attacker needs to know of it, and what a conforming one does."""
+"""A private training as claimed: the facts that an attacker needs, and the behaviour of a conforming one."""
 
 from __future__ import annotations
 

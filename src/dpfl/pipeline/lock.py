@@ -46,7 +46,7 @@ def only_run(folder: Path = Path()) -> Iterator[int]:
 
 
 def running_since(folder: Path = Path()) -> float | None:
-    """Return when the run that has the folder's lock began, in seconds since 1970, or None where there is none."""
+    """Return the start of the run that has the folder's lock, in seconds since 1970, or None where there is none."""
     path = folder / _LOCK
     try:
         with path.open("r+", encoding="utf-8") as stream:

@@ -125,7 +125,7 @@ def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
 
 
 def _features_seconds(dataset: str) -> float:
-    """Return how long the scattering features of a dataset take."""
+    """Return the time for the scattering features of a dataset."""
     data = datasets.load(dataset)
     images = data.training_records + data.test_records
     return FEATURES_SECONDS + IMAGE_SECONDS * images * math.prod(data.image_shape) / 28**2

@@ -26,7 +26,7 @@ def not_run_table(reason: NotRunError) -> pd.DataFrame:
 
 
 def refuse_not_run(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table read from disk; raises NotRunError, with the reason, where it only says that it was not run."""
+    """Return a table read from disk; raises NotRunError, with the reason, where it only states that it was not run."""
     if list(table.columns) == [_NOT_RUN]:
         raise NotRunError(table[_NOT_RUN].iloc[0])
     return table

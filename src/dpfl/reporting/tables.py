@@ -41,7 +41,7 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class TableRecipe:
-    """Recipe of a table: `data` returns one tidy row a cell with every digit, `page` lays that out for a reader."""
+    """Recipe of a table: `data` returns one tidy row per cell with every digit, `page` lays that out for a reader."""
 
     data: Callable[[Results], pd.DataFrame]
     page: Callable[[pd.DataFrame], TableLayout]

@@ -1,4 +1,4 @@
-"""Asoodeh2021 imports it: no paper imports another."""
+"""Projected noisy updates on an interval, discretised: transition kernels for exact one-dimensional runs."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def blanket_epsilon(
     `mu` >= 0 is the largest distance of two inputs over the noise's standard deviation (replacing one record
     clipped to C: 2C/sigma); inputs are in a ball of that diameter in `dimension` >= 1; integer `n` >= 1;
     `delta` in [1e-12, 1). Never above the local epsilon of G_mu, to which it falls back.
-    Guarantee: (epsilon, delta)-DP under replace_one for whoever sees only the shuffled reports. Caveats: every
+    Guarantee: (epsilon, delta)-DP under replace_one against an observer of only the shuffled reports. Caveats: every
     client must add its noise and the shuffler be trusted; the antipodal pair of inputs is taken as the worst;
     all discretisation errs upwards, in epsilon by some 1e-6 of it, and by up to 1e-4 (3e-3 below delta = 1e-9)
     where few reports from the blanket have to hide one and tails are heavy.

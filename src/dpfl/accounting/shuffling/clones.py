@@ -1,4 +1,4 @@
-"""Hiding among the clones: a report drowned in others that look as if they came from the same two inputs."""
+"""Amplification by shuffling: a report hides among clones, which look as if they came from the same two inputs."""
 
 from __future__ import annotations
 

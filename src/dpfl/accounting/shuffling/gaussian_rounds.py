@@ -51,7 +51,7 @@ def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float,
 
     `noise_multiplier` > 0 is sigma n / L of one client: a replaced record moves its message by 2 / noise_multiplier
     deviations. `dimension` >= 1 of the messages; at most the epsilon without a shuffler.
-    Guarantee: (epsilon, delta)-DP under replace_one for whoever sees only the shuffled messages: blanket of
+    Guarantee: (epsilon, delta)-DP under replace_one against an observer of the shuffled messages alone: blanket of
     balle2019, composed over adaptive rounds; every approximation errs upwards. Raises ValueError naming the argument.
     Source: balle2019, Lemma 5.3.
     """

@@ -190,7 +190,7 @@ def _on_double_step(masses: Array, growth: float) -> Array:
 
 
 def _power(transform: Array, n: int) -> Array:
-    """The n-th power by squaring: unlike exp(n log), at home with zeros."""
+    """The n-th power by squaring, which works for zeros, unlike exp(n log)."""
     result = np.ones_like(transform)
     while n:
         if n & 1:

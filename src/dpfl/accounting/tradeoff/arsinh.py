@@ -37,7 +37,7 @@ def arsinh_tails(scale: float, sigma: float, shift: float = 1.0) -> Tails:
     """The law of the privacy loss of the noise against itself moved by `shift`; arguments as `arsinh_guarantee`.
 
     The loss is odd about shift/2. Where scale < sigma it need not be monotone: from the left it falls from
-    +inf to a dip at -turn, rises to a hump at +turn and falls for ever, so it can exceed epsilon twice.
+    +inf to a dip at -turn, rises to a hump at +turn and falls from there on, so it can exceed epsilon twice.
     Source: derived from vandijk2023 section 5.2.
     """
     scale, sigma = real("scale", scale, above=0), real("sigma", sigma, above=0)

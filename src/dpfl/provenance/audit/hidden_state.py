@@ -54,7 +54,7 @@ class Hidden:
 
     @property
     def own_move(self) -> float:
-        """By how many noise scales the record moves its own round."""
+        """Move of the record's own round, in noise scales."""
         return 2.0 / self._scale
 
     @property
@@ -72,7 +72,7 @@ class Hidden:
         return np.unique(wide * self.batch_size / (steps * self._scale * self.lipschitz), return_inverse=True)
 
     def _diameter(self, eta: float) -> float:
-        """Return how wide a step can leave the ball: the least of the bounds that hold for its size."""
+        """Return the diameter of the set that a step reaches from the ball: the least of the applicable bounds."""
         beta, rho = self.smoothness, self.strong_convexity
         known = []
         if self.relaxed:
@@ -102,7 +102,7 @@ class Hidden:
 
 
 def _walk(share: float, factors: Array, *, constant: bool) -> Array:
-    """Return S_t = kept_t S_(t-1) + share after every round; where `kept` is `constant`, as sums of its powers."""
+    """Return S_t = factor_t S_(t-1) + share after every round; where `factors` are `constant`, as sums of powers."""
     if constant:
         return share * np.cumsum(np.cumprod(np.concatenate([[1.0], factors[1:]])))
     return np.fromiter(accumulate(factors.tolist(), lambda left, factor: factor * left + share, initial=0.0), float)[1:]

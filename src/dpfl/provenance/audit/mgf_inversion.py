@@ -107,7 +107,7 @@ class Composition:
 def _logs(
     steps: tuple[tuple[Profile, int], ...], tilt: float, steps_in_tilt: int, cancelled: float
 ) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Return K at tilt + iy, y in even steps until its real part has fallen to nothing, and those places; none where it
+    """Return K at tilt + iy, y in even steps until its real part has fallen to nothing, and those points; none where it
     does not. Nothing is relative to delta, which is less than the first term by up to e^-`cancelled`."""
     for panels_in_tilt in _PANELS_IN_TILT:
         known = [(_log_moments(profile, tilt, tilt / steps_in_tilt, panels_in_tilt), count) for profile, count in steps]
@@ -124,7 +124,7 @@ def _logs(
 
 
 def _solved(logs: NDArray[np.complex128], points: NDArray[np.complex128], bound: float, delta: float) -> float:
-    """Return the epsilon, at most `bound`, at which the trapezoidal rule over `places` gives delta; nan where the terms
+    """Return the epsilon, at most `bound`, at which the trapezoidal rule over `points` gives delta; nan where the terms
     that it leaves out may matter."""
     tilt, step, scale = points[0].real, float(points[1].imag), logs[0].real
 
@@ -177,7 +177,7 @@ def _nodes(profile: Profile, tilt: float, panels_in_tilt: int) -> tuple[Array, A
 def _log_moments(
     profile: Profile, tilt: float, step: float, panels_in_tilt: int
 ) -> Callable[[NDArray[np.complex128]], NDArray[np.complex128]]:
-    """Return what gives ln E exp(s L) at `_BLOCK` places s = tilt + iy, y in steps of `step`.
+    """Return what gives ln E exp(s L) at `_BLOCK` points s = tilt + iy, y in steps of `step`.
 
     e^(iyx) is that of the block's first y times one that all blocks share, which costs most.
     """

@@ -104,7 +104,7 @@ def _stated(epsilon: str) -> float | None:
 
 def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
     """Return where another accountant puts `which` epsilon ("proven", "refuted" or "contraction") of a statement; None
-    where it has no word.
+    where it has no answer.
 
     Statements without noise, or about statistics without noise, have to say that epsilon is infinite. What is refuted
     must not exceed what is proven.
@@ -200,7 +200,7 @@ def _hidden(stated: StatedPrivacy) -> Hidden:
 
 
 def _steps(stated: StatedPrivacy) -> tuple[independent_epsilon.Step, ...]:
-    """Return what a run of vandijk2023 releases: its preparation, and rounds whose noise and batches change as the
+    """Return the releases of a run of vandijk2023: its preparation, and rounds whose noise and batches change as the
     strategy says, in parts of equal length."""
     facts, strategy = dict(stated.facts), json.loads(stated.strategy)
     factor = int(float(facts["batch_factor"]))

@@ -80,7 +80,7 @@ def _inner(epsilon: Array, rate: float) -> Array:
 
 
 def _of_densities(log_p: Array, log_q: Array, points: Array) -> Profile:
-    """Return ln of the integral of (p - e^epsilon q)_+ by sums over even places, sorted by their loss."""
+    """Return ln of the integral of (p - e^epsilon q)_+ by sums over even points, sorted by their loss."""
     losses = log_p - log_q
     order = np.argsort(-losses)
     width = points[1] - points[0]

@@ -45,7 +45,8 @@ def strongest_test(
 
     Each is a pair of observations (trials, epochs, steps) from the worlds P and Q; `design` may be simulated. The
     trials of `evaluation` are independent of it. Guarantee: where the claims hold and trials are independent, the
-    excess is above 0 with probability 1 - confidence at most. Raises ValueError naming what has no trials or is not finite.
+    excess is above 0 with probability 1 - confidence at most. Raises ValueError naming what has no trials or is not
+    finite.
     """
     for name, pair in (("design", design), ("evaluation", evaluation)):
         if not all(len(each) and np.isfinite(each).all() for each in pair):

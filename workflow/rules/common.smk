@@ -19,6 +19,8 @@ from dpfl.provenance.source_digest import source_digest
 try:
     CONFIG = configuration.resolve(config)
     SWEEPS = {(sweep.paper, sweep.name): sweep for sweep in expansion.expand(CONFIG)}
+    for sweep in SWEEPS.values():
+        module_name(sweep.experiment)
     fetch.configured(CONFIG["data"]["mirror"])
     files.require_writable(Path("results"), Path(CONFIG["data"]["folder"]))
 except InputError as error:

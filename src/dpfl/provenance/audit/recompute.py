@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from dpfl.catalog import keys, module
+from dpfl.catalog import keys, recipe
 from dpfl.files import is_regular, record_path
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record import published_digest
@@ -91,7 +91,7 @@ def _undrawn(paper: str, name: str, results: Results, scratch: Path) -> list[Pat
     """Return the data of a figure and its caption, recomputed without drawing."""
     path = scratch / f"{paper}_{name}.csv"
     try:
-        data = module(paper, "figures").FIGURES[name].data(results)
+        data = recipe(paper, "figures", name).data(results)
     except NotRunError as reason:
         data = not_run_table(reason)
     write_csv(data, path)

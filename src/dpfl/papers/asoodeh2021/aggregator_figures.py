@@ -83,20 +83,20 @@ def _shares(axis: Axes, price: pd.DataFrame) -> None:
 
 
 def draw_sampling(data: pd.DataFrame) -> Figure:
-    """Draw excess risk by release for both ways of drawing users, one panel per noise."""
+    """Draw excess risk by release for both ways of drawing users, one panel a noise."""
     panels = list(data.groupby(["dataset", "batch_size", "sigma"]))
     figure, axes = style.panels(len(panels), height=3.6, width=4.2 * len(panels) + 0.5, squeeze=False)
     for axis, ((_, size, sigma), rows) in zip(axes[0], panels, strict=True):
         rows = rows.set_index("release").reindex(RELEASES)
-        positions = np.arange(len(rows))
+        places = np.arange(len(rows))
         for number, (draw, name) in enumerate(DRAWS.items()):
             look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "none"}
-            axis.plot(positions + 0.12 * (2 * number - 1), rows[draw], label=name, **look)
-        for position, (_, row) in zip(positions, rows.iterrows(), strict=True):
-            axis.annotate(f"{row['difference']:+.1e}\n±{row['interval']:.0e}", (position, row[list(DRAWS)].max()),
+            axis.plot(places + 0.12 * (2 * number - 1), rows[draw], label=name, **look)
+        for place, (_, row) in zip(places, rows.iterrows(), strict=True):
+            axis.annotate(f"{row['difference']:+.1e}\n±{row['interval']:.0e}", (place, row[list(DRAWS)].max()),
                           xytext=(0, 7), textcoords="offset points", ha="center", fontsize=6)  # fmt: skip
         axis.set(title=f"sigma = {sigma:g}, m = {size}", xlabel="released model", ylabel="excess risk", yscale="log")
-        axis.set_xticks(positions, [name.replace("_", "\n") for name in RELEASES])
+        axis.set_xticks(places, [name.replace("_", "\n") for name in RELEASES])
         axis.margins(y=0.25, x=0.1)
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     style.footer(
@@ -123,7 +123,7 @@ def draw_frontier(data: pd.DataFrame) -> Figure:
 
 
 def _ways(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
-    """Draw a metric against epsilon, one line per way, and its value without noise."""
+    """Draw a metric against epsilon, a line a way, and its value without noise."""
     for number, (way, name) in enumerate(WAY_NAMES.items()):
         line = task[(task["way"] == way) & (task["epsilon"] < math.inf)].sort_values("epsilon")
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
@@ -135,29 +135,29 @@ def _ways(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
 
 
 def hiding(results: Results) -> pd.DataFrame:
-    """Return epsilon with the last model alone and with all, one row per (step, m, n, noise_multiplier).
+    """Return epsilon with the last model alone and with all, a row a (step, m, n, noise_multiplier).
 
     Columns also `gain`, the ratio of the two; at delta and constants of the paper's settings `hiding`.
     """
-    settings = load(KEY).settings["hiding"]
-    curvature = settings["regularisation"]
-    theory = {"radius": settings["radius"], "smoothness": CURVATURE + curvature, "strong_convexity": curvature}
+    given = load(KEY).settings["hiding"]
+    curvature = given["regularisation"]
+    theory = {"radius": given["radius"], "smoothness": CURVATURE + curvature, "strong_convexity": curvature}
     rows = []
-    for step in settings["steps"]:
-        for m in settings["batch_sizes"]:
-            for n in settings["users"]:
-                for multiplier in settings["noise_multipliers"]:
+    for step in given["steps"]:
+        for m in given["batch_sizes"]:
+            for n in given["users"]:
+                for multiplier in given["noise_multipliers"]:
                     sigma = multiplier * LIPSCHITZ / math.sqrt(m)
                     run = {"m": m, "sigma": sigma, "lipschitz": LIPSCHITZ}
-                    last = release_epsilon(settings["delta"], n=n, eta=step, first_stop=n // m, **run, **theory)
-                    every = round_epsilon(settings["delta"], **run)
+                    last = release_epsilon(given["delta"], n=n, eta=step, first_stop=n // m, **run, **theory)
+                    every = round_epsilon(given["delta"], **run)
                     rows.append((step, m, n, multiplier, last, every, every / last if last > 0 else math.inf))
     names = ["step", "m", "n", "noise_multiplier", "epsilon_last_model", "epsilon_all_models", "gain"]
     return pd.DataFrame(rows, columns=names)
 
 
 def draw_hiding(data: pd.DataFrame) -> Figure:
-    """Draw the gain in epsilon over (n, noise), one panel per (step, m), cells with their number."""
+    """Draw the gain in epsilon over (n, noise), a panel a (step, m), cells with their number."""
     panels = list(data.groupby(["step", "m"]))
     figure, axes = style.panels(len(panels), height=3.9, width=11, sharey=True)
     for axis, ((step, m), rows) in zip(axes, panels, strict=True):
@@ -165,10 +165,10 @@ def draw_hiding(data: pd.DataFrame) -> Figure:
         picture = axis.imshow(
             np.log10(table.clip(upper=100.0)), vmin=0, vmax=2, origin="lower", cmap="viridis", aspect="auto"
         )
-        for index, value in np.ndenumerate(table.to_numpy()):
+        for place, value in np.ndenumerate(table.to_numpy()):
             text = ">99" if value > 99 else f"{value:.2g}" if value < 10 else f"{value:.0f}"
             axis.annotate(
-                text, index[::-1], ha="center", va="center", fontsize=7, color="white" if value < 10 else "black"
+                text, place[::-1], ha="center", va="center", fontsize=7, color="white" if value < 10 else "black"
             )
         axis.set_xticks(range(table.shape[1]), [f"1e{math.log10(n):.0f}" for n in table.columns])
         axis.set_yticks(range(table.shape[0]), [f"{value:g}" for value in table.index])

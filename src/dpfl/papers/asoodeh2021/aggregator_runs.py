@@ -21,7 +21,7 @@ def study(results: Results, name: str) -> pd.DataFrame:
 
 
 def mean_risks(results: Results) -> pd.DataFrame:
-    """Return one row per (task, regularisation, sigma, users): runs, mean excess risk, interval, constants and bounds.
+    """Return a row a (task, regularisation, sigma, users): runs, mean excess risk, interval, constants and bounds.
 
     `bound_as_printed` is Corollary 1 without the dimension; `study` is price or curvature.
     """
@@ -36,7 +36,7 @@ def mean_risks(results: Results) -> pd.DataFrame:
 
 
 def slopes(results: Results) -> pd.DataFrame:
-    """Return the fitted exponents of the noise's excess risk, one row per line of points.
+    """Return the fitted exponents of the noise's excess risk, a row a line of points.
 
     The noise's share is a run's excess risk less that of the noiseless run with the same seed, users and batches.
     Columns: TASK, against ("users" or "sigma^2"), fixed (the other's value), expected, points, runs, slope (mean of the
@@ -58,13 +58,13 @@ def slopes(results: Results) -> pd.DataFrame:
     for against, fixed, expected in (("users", "sigma", -1.0), ("sigma^2", "users", 1.0)):
         for (*task, value), line in noisy.groupby([*TASK, fixed]):
             if line[against].nunique() >= FEWEST:
-                fits = [slope(runs_of_seed[against], runs_of_seed["share"]) for _, runs_of_seed in line.groupby("seed")]
+                fits = [slope(own[against], own["share"]) for _, own in line.groupby("seed")]
                 rows.append((*task, against, value, expected, line[against].nunique(), *mean_interval(fits)))
     return pd.DataFrame(rows, columns=columns)
 
 
 def replacement(results: Results) -> pd.DataFrame:
-    """Return one row per (task, users, sigma, release): excess risk of both ways of drawing users and their difference.
+    """Return a row a (task, users, sigma, release): excess risk of both ways of drawing users and their difference.
 
     Columns one_pass, with_replacement (means), difference (one pass less with replacement, paired by seed), interval.
     """
@@ -82,7 +82,7 @@ def replacement(results: Results) -> pd.DataFrame:
 
 
 def frontier(results: Results) -> pd.DataFrame:
-    """Return the best point of every way to spend a budget, one row per (task, users, way, epsilon).
+    """Return the best point of every way to spend a budget, a row a (task, users, way, epsilon).
 
     Ways: hidden (one pass, last model only, noise by Theorem 2), shown (one pass, every model), composed (fresh
     batches, every model, noise by composition). Step size and batch size are those of the least mean excess risk:

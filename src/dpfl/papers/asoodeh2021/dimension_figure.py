@@ -26,7 +26,7 @@ _TEXT = ("step", "draw", "release")
 
 
 def dimensions(results: Results) -> pd.DataFrame:
-    """Return one row per (draw, release, sigma, features): COLUMNS, runs, excess_risk (mean), interval, and exponent.
+    """Return a row a (draw, release, sigma, features): COLUMNS, runs, excess_risk (mean), interval, and exponent.
 
     `excess_bound` is the corollary with the dimension put in, `bound_as_printed` without; `exponent` is the power of
     features in the excess risk due to noise (a run's less that of the noiseless run with its seed), and
@@ -44,8 +44,8 @@ def dimensions(results: Results) -> pd.DataFrame:
 
 def _printed(run: pd.Series) -> float:
     """Return the corollary's bound as printed: that of one dimension."""
-    settings = {name: int(run[name]) for name in _WHOLE} | {name: float(run[name]) for name in _REAL}
-    return excess_bound(AggregatorCell.of({}, settings | {name: run[name] for name in _TEXT}), float(run["sigma"]), 1)
+    given = {name: int(run[name]) for name in _WHOLE} | {name: float(run[name]) for name in _REAL}
+    return excess_bound(AggregatorCell.of({}, given | {name: run[name] for name in _TEXT}), float(run["sigma"]), 1)
 
 
 def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
@@ -57,13 +57,13 @@ def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
     rows = []
     for key, group in noisy.assign(share=share).groupby(line):
         if group["features"].nunique() >= FEWEST:
-            fits = [slope(runs_of_seed["features"], runs_of_seed["share"]) for _, runs_of_seed in group.groupby("seed")]
+            fits = [slope(own["features"], own["share"]) for _, own in group.groupby("seed")]
             rows.append((*key, *mean_interval(fits)[1:]))
     return rows
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """Draw excess risk against the number of features, one panel per corollary, one line per noise."""
+    """Draw excess risk against the number of features, a panel a corollary, a line a noise."""
     figure, axes = style.panels(len(PANELS), height=3.9, width=10)
     for axis, ((drawn, release), title) in zip(axes, PANELS.items(), strict=True):
         _lines(axis, data[(data["draw"] == drawn) & (data["release"] == release)])

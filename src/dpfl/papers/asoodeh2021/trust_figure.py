@@ -71,7 +71,7 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def _lines(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
-    """Draw a metric against epsilon, one line per way."""
+    """Draw a metric against epsilon, a line a way."""
     for number, way in enumerate(TrustAlgorithm):
         line = task[(task["way"] == way) & (task["epsilon"] < math.inf)].sort_values("epsilon")
         look = {"color": COLOURS[TRUST_MODEL[way]], "marker": MARKERS[number], "linestyle": style.DASHES[number % 7]}

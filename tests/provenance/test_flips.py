@@ -27,7 +27,7 @@ from dpfl.data.loading import load_description
 from dpfl.engine import checkpoints
 from dpfl.errors import InputError
 from dpfl.files import record_path
-from dpfl.provenance import input_checks, trace
+from dpfl.provenance import input_checks, manifest, trace
 from dpfl.provenance.audit import verify_results
 from dpfl.provenance.audit.file_hashes import audit
 from dpfl.provenance.record import StageRecorder
@@ -196,6 +196,7 @@ def test_what_is_damaged_is_made_anew_on_request_to_the_same_bytes(project, kind
     assert not path.exists() and not record_path(path.with_suffix(".csv")).exists()
     for name in ("noise", "train", "tables", "figures"):
         assert stage(name).exit_code == 0, name
+    manifest.write(RESULTS)
     assert path.read_bytes() == before and found() == []
 
 

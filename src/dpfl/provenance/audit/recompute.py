@@ -39,7 +39,7 @@ def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audi
     if paper not in keys():
         _add(report, root, path, f"has a record that names no paper but {paper!r}")
         return report
-    needed = [each for each in record["outputs"] if Path(each["path"]).suffix not in DERIVED] + _run_tables(record)
+    needed = [each for each in record["outputs"] if Path(each["path"]).suffix not in DERIVED] + record["inputs"]
     if not all(is_regular(root / each["path"]) for each in needed):
         return report  # file_hashes reports that
     if record["source"].get("published", published_digest(paper)) != published_digest(paper):

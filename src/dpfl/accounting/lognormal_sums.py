@@ -1,6 +1,6 @@
 """Laws of sums of independent lognormals of mean 1, bracketed in convex order: what balls in bins needs.
 
-A term Y = exp(s Z - s^2/2), Z standard normal, is moved to an even grid. `SPREAD` hands each cell's mass to its two
+A term Y = exp(s Z - s^2/2), Z standard normal, is moved to an even grid. `SPREAD` assigns each cell's mass to its two
 ends and keeps its mean: the sum is larger in convex order. `REDUCE` gathers a cell about each grid point and moves
 it down to that point: calls E (S - x)+ only fall. `RAISE` moves it up: puts E (x - S)+ only fall. On an even grid a sum
 stays on the grid, so nothing more is rounded. The sum's law is one Fourier transform to the power `terms`, of masses
@@ -111,7 +111,7 @@ def _moved(mass: Array, excess: Array, step: float) -> Array:
 def _centred(points: Array, spread: float, low: bool) -> Array:
     """Return the ends of cells about `points` whose means are as near to them as can be.
 
-    The first means are surely below if `low`: no lighter neighbour could bring them down.
+    The first means are below with certainty if `low`: no lighter neighbour could lower them.
     """
     step = points[1] - points[0]
     edges = points[:-1] + step / 2

@@ -272,6 +272,6 @@ def _growth(tilted: Sequence[_Tilted], exponent: float) -> float:
     for each in tilted:
         shift = exponent * each.losses
         largest = float(shift.max())
-        # Far from the largest the masses may be next to nothing: there no mass is less than none.
+        # Far from the largest the masses may underflow: 1e-320 stands for zero.
         total += each.steps * (largest + math.log(max(float(each.masses @ np.exp(shift - largest)), 1e-320)))
     return total

@@ -1,4 +1,4 @@
-"""Gaussian steps on Poisson samples: the interval that certainly holds epsilon.
+"""Gaussian steps on Poisson samples: a certified interval for epsilon.
 
 The dominating pairs, in units of the noise's deviation, with q = `sample_rate` and a = 1 / `noise_multiplier`:
 remove  (1 - q) N(0, 1) + q N(a, 1)  against  N(0, 1),
@@ -33,7 +33,7 @@ LEAST_DELTA = 1e-290
 """Below it masses underflow: refused."""
 CLOSED_FORM_ERROR = 1e-10
 """Relative error of delta in the closed forms and in one step's integral: below 1e-11."""
-_LEFT_OUT = 1e-9  # share of delta that the ends of the losses may hold
+_LEFT_OUT = 1e-9  # share of delta that the ends of the losses may contain
 WIDE = 3e-4
 """Relative width of the interval above which one step is looked at."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
@@ -107,7 +107,7 @@ def epsilon_interval(
     delta: float,
     neighbouring: Neighbouring | str = Neighbouring.ADD_OR_REMOVE,
 ) -> tuple[float, float]:
-    """Return (lower, upper) that hold epsilon at `delta` of `steps` Gaussian steps on Poisson samples.
+    """Return (lower, upper) bounds of epsilon at `delta` of `steps` Gaussian steps on Poisson samples.
 
     `noise_multiplier` > 0 is the noise's standard deviation over the norm bound of one record's contribution,
     under every relation; `sample_rate` in (0, 1]; `steps` >= 0; `delta` in [1e-290, 1).

@@ -55,7 +55,7 @@ def local_sgd(trials: Trials, points: Hyperparameters, protocol: Protocol) -> It
 def block_movement(
     loss: Loss, weights: Array, records: FactoredRecords, noise: Array, points: Hyperparameters
 ) -> Array:
-    """Return how far consecutive noisy steps, one a record, move down from `weights` (..., features, models).
+    """Return how far consecutive noisy steps, one per record, move down from `weights` (..., features, models).
 
     records (..., steps, ...) and noise (..., steps, features) are in the order of the steps. Step k sees the score
     x_k . w_0 less step_size times (sum over j < k of length_j x_k . u_j + noise_std x_k . z_j), where u_j is the

@@ -46,7 +46,7 @@ class NoisyGradients:
     def at(self, weights: Array, round: int) -> Array:
         """Return the round's noisy gradient at `weights`, both (trials, repetitions, features, models).
 
-        The regularisation's gradient is added without noise, once a message that is summed. The result is overwritten
+        The regularisation's gradient is added without noise, once per message that is summed. The result is overwritten
         by the next call.
         """
         drawn = draw_round(self.trials, self.records, self.protocol, round, steps=1)

@@ -25,7 +25,7 @@ MODELS_AT_ONCE = 256
 class ClaimedTraining:
     """DP-SGD of one client, as a privacy statement describes it, and the epsilons that it claims.
 
-    `sampler` draws POISSON, BALLS_IN_BINS or SHUFFLED batches; the client holds all of its public records, and one less
+    `sampler` draws POISSON, BALLS_IN_BINS or SHUFFLED batches; the client has all of its public records, and one less
     where a record is removed, whose slot stays empty. The noise on a clipped sum has standard deviation
     noise_multiplier * clip_norm, whatever the neighbouring relation; the noisy sum is divided by the sampler's divisor.
     `claims`: points (epsilon, delta), each claimed for an observer of every step under `neighbouring`. Raises

@@ -1,7 +1,7 @@
 """Statistics that distinguish two worlds from what an observer of every step sees; each is larger in world P.
 
 Observations have shape (trials, epochs, steps), in clip norms before division, and are relative to what a batch of
-mates sums to: a step holds noise of standard deviation sigma, plus a shift where it draws the record in question,
+mates sums to: a step has noise of standard deviation sigma, plus a shift where it draws the record in question,
 p in world P and q in world Q (dpfl.attacks.worst_pair).
 """
 
@@ -169,7 +169,7 @@ def best_statistics(law: StepLaw) -> dict[str, Statistic]:
 
 
 def statistics(law: StepLaw) -> dict[str, Statistic]:
-    """Return every statistic by name: those that are best for the law, and those that faults give away."""
+    """Return every statistic by name: those that are best for the law, and those that expose faults."""
     with_law = (epoch_maxima, repeated_batches, repeated_batch, repeated_noise)
     named: dict[str, Statistic] = {each.__name__: partial(each, law=law) for each in with_law}
     return best_statistics(law) | named | {each.__name__: each for each in (total, energy)}

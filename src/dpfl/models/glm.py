@@ -4,7 +4,7 @@ One record's loss is phi(x . w, y), so its gradient phi'(x . w, y) x is along th
 is all that clipping has to look at.
 
 Shapes: weights (..., features, models), x (..., records, features), y (..., records); the leading axes are stacked.
-A model's numbers do not depend, bit for bit, on the other models of its stack, as long as it holds two or more.
+A model's numbers do not depend, bit for bit, on the other models of its stack, as long as it has two or more.
 """
 
 from __future__ import annotations

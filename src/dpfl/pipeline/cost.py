@@ -31,7 +31,7 @@ MARGIN = 3.0  # of a time limit over the estimate: nodes differ, and limits are 
 LEAST_MINUTES = 10
 BASE_MB = 700  # Python with torch, and Snakemake around it
 SHORT_SECONDS = 300.0  # below it several sweeps go into one job
-UNKNOWN_SECONDS = 3600.0  # an experiment that nobody has measured
+UNKNOWN_SECONDS = 3600.0  # an experiment that has not been measured
 
 ON_GPU = ("fedavg_images",)
 """Experiments that train on the device that the configuration names; the others are numpy on a CPU."""

@@ -39,7 +39,7 @@ _TEXTS = ("printed_form", "corrected_form", "case", "source")
 class Numbers(NamedTuple):
     """Value of the printed form, of the corrected (or tighter) one, and of the latter by an independent route.
 
-    `shown` holds computed values that the entry's texts name in braces.
+    `shown` has the computed values that the entry's texts name in braces.
     """
 
     printed: float

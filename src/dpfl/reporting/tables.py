@@ -20,7 +20,7 @@ SUFFIXES = (".md", ".tex", ".html", ".rst")
 
 @dataclass(frozen=True)
 class TableLayout:
-    """A table as a reader sees it: `body` holds text only, `notes` says what the numbers cannot.
+    """A table as a reader sees it: `body` contains text only, `notes` states what the numbers cannot.
 
     Where `headings` names a heading for every row, each run of rows with the same heading is shown under it.
     """

@@ -167,7 +167,7 @@ def _bound(n: int, mu: float, dimension: int, scale: float) -> tuple[Callable[[f
             fineness=fineness,
         )
         beyond = expected * float(blanket.masses @ np.maximum(values - top, 0.0))
-        # With one report from the blanket the sum is known: the quadrature is no good at the kink of (L)_+.
+        # With one report from the blanket the sum is known: the quadrature is inaccurate at the kink of (L)_+.
         local = float(gaussian_dp.delta(epsilon, mu))
         lonely = math.exp((n - 1) * math.log1p(-blanket.weight)) if blanket.weight < 1 else float(n == 1)
         alone = lonely * (local - float(blanket.masses @ np.maximum(values, 0.0)))

@@ -49,7 +49,7 @@ def subsampled_tails(tails: Tails, p: float) -> Tails:
 def composed(tails: Tails, rounds: int) -> PrivacyLossDistribution:
     """The privacy-loss distribution of `rounds` rounds of the symmetric pair behind `tails`.
 
-    Each cell of the loss grid hands its P and Q mass to its two ends so that both are kept (connect the dots):
+    Each cell of the loss grid assigns its P and Q mass to its two ends so that both are kept (connect the dots):
     the result never understates delta, and overstates it by a relative 1e-7 or so. The grid's step follows the
     spread of one round's loss. Guarantee: that delta, of `rounds` >= 1 adaptive rounds each dominated by the pair.
     Raises ValueError naming rounds. Source: vandijk2023 sections 4.3 and 4.4; the grid is that of doroshenko2022.

@@ -95,7 +95,7 @@ class RevealedMixture:
 def revealed(*, n: int, m: int, rounds: int, sigma: float, group_size: int = 1) -> RevealedMixture:
     """The mixture that A1 faces after `rounds` batches of m out of n records, noise sigma sensitivities.
 
-    A round that holds j of the `group_size` differing records (hypergeometric) shifts the sum by at most j,
+    A round with j of the `group_size` differing records (hypergeometric) shifts the sum by at most j,
     so mu = sqrt(sum of j^2 over rounds)/sigma; for one record the count is Bin(rounds, m/n).
     Exact up to components of weight below 1e-200. Raises ValueError naming the argument.
     Source: vandijk2023 sections 4.5 and 4.7.

@@ -68,7 +68,7 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     Every round is C_p of its noise, as adversary A0 sees it, and the rounds compose: an upper bound by connecting the
     dots of the losses, above what they spend by less than 2e-3 of it where no round loses more than `LONGEST_LOSS`.
     Arsinh noise in several dimensions: for a move of the sum along one axis only (a move spread evenly over more axes
-    spends less in every case tried, but that is no proof).
+    spends less in every case tried, but that is not a proof).
     `delta` in (0, 1), at least one round in all. Raises ValueError naming the argument.
     Source: vandijk2023, sections 4.4 and 5.2.
     """

@@ -83,7 +83,7 @@ def long_first_steps(strong_convexity: float, t: int) -> Numbers:
 
 
 def broken_rounds(rate: float, rounds: int, epsilon: float) -> Numbers:
-    """Compare Figure 2's closed form, where n/m is no integer, with a whole number of rounds."""
+    """Compare Figure 2's closed form, where n/m is not an integer, with a whole number of rounds."""
     m = users(rate)
     printed = contraction.federated_delta(epsilon, m=m, **parameters())
     return Numbers(printed, whole_rounds(epsilon, m, rounds), figure_2_sum(epsilon, m, rounds), {"m": m})

@@ -171,7 +171,7 @@ def chance_gains(
     The seeds of both are drawn from the normal law with the covariance that the cells of `accuracies` (seeds, cells)
     have between seeds, as many as there are, and the effect is taken from those that both share, 1 <= `shared` <=
     seeds. A candidate that shares draws with the chosen settings has less noise in its effect: what is beyond these
-    gains is no chance, what is among them may be.
+    gains is not chance, what is among them may be.
     """
     seeds = len(accuracies)
     deviations = (accuracies - accuracies.mean(axis=0)) / math.sqrt(seeds - 1)

@@ -65,7 +65,7 @@ def all_runs(results: Results) -> pd.DataFrame:
     """Return every run of the paper, one row per run, with two more columns: ran_on (the dataset) and stand_in.
 
     `dataset` names the published data that a stand-in was run for. Runs with canaries, those that clip without noise
-    (references of distances) and those of uneven rounds are left out: they are no cell of the paper. Where nothing ran
+    (references of distances) and those of uneven rounds are left out: they belong to no cell. Where nothing ran
     there are no rows.
     """
     runs = results.runs("bhaskar2025")

@@ -58,7 +58,7 @@ class Audit:
     def lines(self) -> list[str]:
         """Return the report: one line per finding, then what could not be checked, then the counts.
 
-        Texts of records are input from strangers: control characters are escaped.
+        Texts of records are untrusted input: control characters are escaped.
         """
         lines = [f"{finding.path} {finding.problem}" for finding in self.findings] + self.notes
         if self.absent:

@@ -84,14 +84,14 @@ class Hidden:
         return min(known)
 
     def log_delta(self, epsilon: float) -> float:
-        """Return ln delta of the record that is worst off."""
+        """Return ln delta of the record with the least privacy."""
         moves, which = self.moves
         round_divergence, factors = self._theta(epsilon, np.asarray(self.own_move)), self._theta(epsilon, moves)[which]
         stops = self.first_stop < self.rounds
         if not (self.permuted or stops):
             return _log(float(round_divergence))  # the last record, whom no later step hides
         left = _walk(float(round_divergence) / self.rounds, factors, constant=len(moves) == 1)
-        # In a public order the first record is worst off: its share of the stops is the sum of what is left of it.
+        # In a public order the first record has the least privacy: the sum over stops of the divergence left of it.
         return _log(float(left[self.first_stop - 1 :].mean() if self.permuted else left[-1]))
 
     def _theta(self, epsilon: float, move: Array) -> Array:

@@ -1,4 +1,4 @@
-"""How far long work has come: a bar in a terminal, a line now and then in a log."""
+"""Progress of long work: a bar in a terminal, an occasional line in a log."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def address_key(seed: int, role: Role, client: int = 0, round: int = 0, step: in
 def generator(seed: int, role: Role, client: int = 0, round: int = 0, step: int = 0) -> np.random.Generator:
     """Return a fresh numpy generator for one address: Philox4x64 with the address's key, from counter 0.
 
-    Source: Salmon et al. 2011 (salmon2011).
+    Source: salmon2011.
     """
     return np.random.Generator(np.random.Philox(key=address_key(seed, role, client, round, step)))
 

@@ -54,5 +54,5 @@ def test_both_orders_of_the_worlds_are_tried():
 def test_what_is_not_finite_is_named(which):
     good, bad = worlds(5, 0), (np.full((5, 1, 2), np.nan), np.zeros((5, 1, 2)))
     pairs = (bad, good) if which == 0 else (good, bad)
-    with pytest.raises(ValueError, match=("design", "seen")[which]):
+    with pytest.raises(ValueError, match=("design", "evaluation")[which]):
         strongest_test(*pairs, {"total": total}, ((0.0, 0.0),), 0.95)

@@ -1,8 +1,8 @@
 # Noise of every private run of a paper, before any training.
 
 
-# A checkpoint: once the noise is there, Snakemake asks again which sweeps have to be trained. In one go it would not: it
-# takes what stands behind a job that runs to run as well, and then leaves it all out because this input is `ancient`.
+# A checkpoint: once the noise is there, Snakemake asks again which sweeps have to be trained. Without a checkpoint it
+# would expect everything after a job that runs to run too, and then skip it all because this input is `ancient`.
 checkpoint accounting:
     input:
         datasets_of,

@@ -70,7 +70,7 @@ localrules:
 
 
 # The commands read the checked and completed configuration from a file that is nobody's output and nobody's input:
-# what a stage depends on stands in its params, so that a change of the configuration reruns only what it touches.
+# what a stage depends on is in its params, so that a change of the configuration reruns only what it touches.
 onstart:
     orphans.cancel_left_behind(Path())
     files.write_atomically(Path(RESOLVED), yaml.safe_dump(CONFIG, sort_keys=False))
@@ -137,6 +137,6 @@ def noise_of(wildcards):
     """Return the noise of a sweep's paper.
 
     It is `ancient`: a sweep reruns when its own settings, its algorithm's code or its data change, not because another
-    sweep's noise was calibrated anew.
+    sweep's noise was calibrated again.
     """
     return ancient(checkpoints.accounting.get(paper=wildcards.paper).output.table)

@@ -1,4 +1,4 @@
-# Scattering features, computed once a dataset.
+# Scattering features, computed once per dataset.
 
 
 rule features:

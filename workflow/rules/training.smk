@@ -1,4 +1,4 @@
-# Training, a sweep a job. What it asks for is estimated from measured sweeps (dpfl.pipeline.cost); more at each attempt.
+# Training, one job per sweep. Its resources are estimated from measured sweeps (dpfl.pipeline.cost); more at each attempt.
 
 
 rule train:

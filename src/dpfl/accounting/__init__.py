@@ -7,12 +7,12 @@ One call for all samplers
     Guarantee, Phase                                        their answer, and a phase
 Samplers
     Poisson(sample_rate)                     each record by its own coin
-    FixedBatches(batch_size, records)        without replacement, drawn anew in every step
+    FixedBatches(batch_size, records)        without replacement, drawn independently in every step
     WithReplacement(batch_size, records)     each slot from all records
     ShuffledEpochs(batch_size, records)      permutations cut into batches: no amplification is proven
     BallsInBins(steps_per_epoch)             each record in one random step of every epoch: what to use for epochs
     FullBatch()                              all records in every step
-Who must not tell what apart
+Neighbouring relation and adversary
     Neighbouring    add_or_remove, zero_out, replace_one
     Observer        every_step, last_iterate, round_ends
 Modules

@@ -27,10 +27,10 @@ def reals(
     no real numbers. Raises ValueError naming the argument and its first offending element.
     """
     try:
-        given = np.asarray(value)
-        if given.dtype.kind not in "iufO":
+        values = np.asarray(value)
+        if values.dtype.kind not in "iufO":
             raise TypeError
-        array = np.asarray(given, dtype=np.float64)
+        array = np.asarray(values, dtype=np.float64)
     except OverflowError:
         raise ValueError(f"{name} must be within the range of float64") from None
     except (TypeError, ValueError):
@@ -59,7 +59,7 @@ def real(name: str, value: ArrayLike, **bounds) -> float:
 
 
 def integers(name: str, value: ArrayLike, **bounds) -> NDArray[np.float64]:
-    """Return `value` as a float64 array of whole numbers; 3.0 is accepted, 10/3 is refused; bounds as in `real`.
+    """Return `value` as a float64 array of integers; 3.0 is accepted, 10/3 is refused; bounds as in `real`.
 
     Raises ValueError naming the argument and its first offending element.
     """

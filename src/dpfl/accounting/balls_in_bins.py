@@ -2,10 +2,10 @@
 
 Given the outputs of an epoch, the record's contribution is worst when it is the same unit vector direction in every
 step, the other records' contributions being known: P = mean over t of N(e_t, sigma^2 I) against Q = N(0, sigma^2 I)
-in as many dimensions as the epoch has steps (Chua et al. 2024, arXiv 2412.16802, Theorem 3.2). P's likelihood ratio is
+in as many dimensions as the epoch has steps (chua2024balls, Theorem 3.2). P's likelihood ratio is
 the mean of independent lognormals under Q, whose law `lognormal_sums` brackets in convex order; convex order of the
 ratio is the order of the pairs. So each epoch is dominated by one law on a grid and dominates another one (the idea
-of Feldman and Shenfeld 2026, arXiv 2602.17284, with one transform in place of repeated doubling).
+of feldman2026, with one transform in place of repeated doubling).
 """
 
 from __future__ import annotations
@@ -188,44 +188,44 @@ def _heads(masses: Array) -> Array:
 
 
 def _call_points(law: SumLaw, scale: _Scale, spread: float, bins: int, x: Array) -> Array:
-    """Upper bounds of E_Q (L - x)+; sums are split by whether a term is above the grid: then L counts in whole."""
+    """Upper bounds of E_Q (L - x)+; sums are split by whether a term is above the grid: then all of L counts."""
     p_mass, q_mass = _sums(law, bins, 1)
-    place = np.searchsorted(law.values, x * bins, side="right")
+    index = np.searchsorted(law.values, x * bins, side="right")
     p_out, q_out = _left_out(scale, spread, bins)
     inside = x * bins <= scale.grid.end  # there the ratio is above x wherever a term is above the grid
     end = law.values[-1] + scale.grid.step
     log_wrapped = law.log_scale - law.tilt * end + math.log(end / bins)
     wrapped = math.exp(min(log_wrapped, 0.0)) if law.tilt * end >= 1 else 1.0
-    points = _tails(p_mass)[place] - x * _tails(q_mass)[place] + p_out - x * q_out * inside + wrapped
+    points = _tails(p_mass)[index] - x * _tails(q_mass)[index] + p_out - x * q_out * inside + wrapped
     return np.where(x * bins < end, points, np.inf)
 
 
 def _call_lines(law: SumLaw, scale: _Scale, spread: float, bins: int, x: Array) -> tuple[Array, Array]:
     """P and Q of L > x, or of as much of it as is certain."""
     p_mass, q_mass = _sums(law, bins, -1)
-    place = np.searchsorted(law.values, x * bins, side="right")
+    index = np.searchsorted(law.values, x * bins, side="right")
     p_out, q_out = _left_out(scale, spread, bins)
     # What wrapped around counts at most where value times units is largest: from the event's first value on.
     largest = np.maximum(x * bins, 1 / law.tilt)
     wrapped = law.wrapped * np.exp(np.minimum(law.scale(largest), 500.0)) * largest / bins
-    return _tails(p_mass)[place] + p_out - wrapped, _tails(q_mass)[place] + q_out
+    return _tails(p_mass)[index] + p_out - wrapped, _tails(q_mass)[index] + q_out
 
 
 def _put_points(law: SumLaw, scale: _Scale, spread: float, bins: int, x: Array) -> Array:
     """Upper bounds of E_Q (x - L)+."""
     p_mass, q_mass = _sums(law, bins, 1)
-    place = np.searchsorted(law.values, x * bins, side="left")
+    index = np.searchsorted(law.values, x * bins, side="left")
     _, q_out = _left_out(scale, spread, bins)
     log_wrapped = law.log_scale - law.tilt * law.values[0]
     wrapped = math.exp(min(log_wrapped, 0.0)) if scale.first else 0.0
     outside = q_out * (x * bins > scale.grid.end) + wrapped
-    points = x * (_heads(q_mass)[place] + outside) - _heads(p_mass)[place]
+    points = x * (_heads(q_mass)[index] + outside) - _heads(p_mass)[index]
     return np.where(x * bins <= law.values[-1], points, np.inf)
 
 
 def _put_lines(law: SumLaw, scale: _Scale, spread: float, bins: int, x: Array) -> tuple[Array, Array]:
     """P and Q of L < x, or of as much of it as is certain."""
     p_mass, q_mass = _sums(law, bins, -1)
-    place = np.searchsorted(law.values, x * bins, side="left")
+    index = np.searchsorted(law.values, x * bins, side="left")
     wrapped = law.wrapped * np.exp(np.minimum(law.scale(x * bins), 500.0))
-    return _heads(p_mass)[place], _heads(q_mass)[place] - wrapped
+    return _heads(p_mass)[index], _heads(q_mass)[index] - wrapped

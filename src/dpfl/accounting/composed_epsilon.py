@@ -22,6 +22,7 @@ def epsilon_above(phases: Phases, delta: float) -> float:
     """Return an upper bound of epsilon at `delta` in (0, 1) of `phases` whose laws are pessimistic; may be inf.
 
     Guarantee: what the laws dominate is (this, delta)-DP in their order.
+    Source: `loss_composition` (`pessimistic`).
     """
     log_delta = math.log(delta)
     if sum(count * law.lost for law, count in phases) >= delta:
@@ -35,6 +36,7 @@ def epsilon_below(phases: Phases, delta: float) -> float:
     """Return a lower bound of epsilon at `delta` in (0, 1) of `phases` whose laws are optimistic.
 
     Guarantee: what dominates the laws is not (e, delta)-DP for any e below this.
+    Source: `loss_composition` (`optimistic`).
     """
     log_delta = math.log(delta)
     tilt, centre = _saddle(phases, log_delta)
@@ -59,9 +61,9 @@ def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
 
     def excess(log_tilt: float) -> float:
         tilt = math.exp(log_tilt)
-        log_mass, mean, spread = moments(tilt)
-        place = tilt * spread / math.sqrt(2)
-        share = float(erfcx(place) - erfcx(place + spread / math.sqrt(2))) / 2
+        log_mass, mean, std = moments(tilt)
+        argument = tilt * std / math.sqrt(2)
+        share = float(erfcx(argument) - erfcx(argument + std / math.sqrt(2))) / 2
         return log_mass - tilt * mean + math.log(max(share, 1e-300)) - log_delta
 
     ends = (math.log(1e-6), math.log(_MOST_TILT))

@@ -65,7 +65,7 @@ def gaussian_zcdp(mu: ArrayLike) -> NDArray[np.float64]:
     With mu = sqrt(E)/sigma it is vandijk2023's E/(2 sigma^2). That holds where every record is used exactly E
     times (shuffled epochs). Subsampled batches break it: a record may be used more often, which high orders
     see (`tradeoff.revealed_renyi` from order 2, `tradeoff.poisson_renyi` at high ones).
-    Source: Bun and Steinke 2016, Proposition 1.6; vandijk2023 section 4.7.
+    Source: bun2016, Proposition 1.6; vandijk2023 section 4.7.
     """
     return (reals("mu", mu, at_least=0) ** 2 / 2)[()]
 
@@ -83,14 +83,14 @@ def advanced_composition(
     rounds, slack = integers("rounds", rounds, at_least=1), reals("slack", slack, above=0, at_most=1)
     with np.errstate(over="ignore"):
         drift = rounds * epsilon * np.expm1(epsilon) / 2
-    spread = np.sqrt(-2 * rounds * np.log(slack)) * epsilon
-    return (spread + drift)[()], np.minimum(rounds * delta + slack, 1.0)[()]
+    deviation = np.sqrt(-2 * rounds * np.log(slack)) * epsilon
+    return (deviation + drift)[()], np.minimum(rounds * delta + slack, 1.0)[()]
 
 
 def group_delta(epsilon: ArrayLike, delta: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
     """The delta at g epsilon for groups of g records: delta (e^{g epsilon} - 1)/(e^epsilon - 1), tight.
 
-    epsilon >= 0, delta in [0, 1], g >= 1 whole; shapes broadcast. Not cut at 1; inf where it overflows.
+    epsilon >= 0, delta in [0, 1], integer g >= 1; shapes broadcast. Not cut at 1; inf where it overflows.
     Raises ValueError naming the argument. Source: g-fold use of the definition (3) of vandijk2023.
     """
     epsilon, delta, g = _group(epsilon, delta, g)

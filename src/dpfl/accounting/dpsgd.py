@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from opacus.accountants.accountant import IAccountant
 
 OPACUS_EPSILON_TOLERANCE = 1e-3
-"""How far below the target Opacus's bisection may stop."""
+"""Most that Opacus's bisection may stop below the target."""
 PLD_EPSILON_TOLERANCE = 4e-6
-"""How far below the target, relative to it, the PLD calibration may stop."""
+"""Most that the PLD calibration may stop below the target, relative to it."""
 PRV_EPSILON_ERROR = 0.01
 """Error in epsilon that Opacus's PRV accountant allows itself, which fixes its mesh (gopi2021)."""
 PRV_MAX_POINTS = 5e7
@@ -36,7 +36,7 @@ PRV_MAX_POINTS = 5e7
 LEAST_DELTA = {"pld": poisson_gaussian.LEAST_DELTA, "rdp": 1e-290, "prv": 1e-10}
 """Smallest delta that an accountant serves: the transforms of Opacus's PRV accountant round by some 1e-13 of mass."""
 NOISE_MULTIPLIERS = (0.05, 1e6)
-"""Where the PLD calibration looks."""
+"""Range that the PLD calibration searches."""
 
 
 def epsilon(
@@ -52,10 +52,10 @@ def epsilon(
 
     `noise_multiplier` > 0 is the noise's standard deviation over the norm bound of ONE record's contribution,
     under every relation: replacing a record moves a sum by twice that bound, and the accountant, not the
-    caller, accounts for it. `sample_rate` in (0, 1], whole `steps` >= 0, `delta` in (0, 1).
+    caller, accounts for it. `sample_rate` in (0, 1], integer `steps` >= 0, `delta` in (0, 1).
     Guarantee: (epsilon, delta)-DP under `neighbouring`; each accountant's answer is an upper bound, up to
-    rounding. Sources: "rdp" (Mironov et al. 2019) and "prv" (Gopi et al. 2021) know add_or_remove and zero_out, which
-    share their dominating pair; "pld" (Doroshenko et al. 2022, connect the dots; `poisson_gaussian`) knows replace_one
+    rounding. Sources: "rdp" (mironov2019) and "prv" (gopi2021) know add_or_remove and zero_out, which
+    share their dominating pair; "pld" (doroshenko2022, connect the dots; `poisson_gaussian`) knows replace_one
     as well and counts its rounding in. Raises ValueError naming the argument, `delta` below `LEAST_DELTA` too.
     """
     relation = _checked_relation(neighbouring, accountant)
@@ -84,7 +84,7 @@ def noise_multiplier(
 
     "rdp" and "prv" are the answers of Opacus's get_noise_multiplier, a bisection that stops within 1e-3 below
     the target; "pld" stops within 4e-6 of it, relative, and answers 0.05 where less noise would do as well.
-    `target_epsilon` > 0, `sample_rate` in (0, 1], whole `steps` >= 1, `delta` in (0, 1), `neighbouring` as for
+    `target_epsilon` > 0, `sample_rate` in (0, 1], integer `steps` >= 1, `delta` in (0, 1), `neighbouring` as for
     `epsilon`. Guarantee: with that noise `epsilon` by the same accountant, under `neighbouring`, is at most
     `target_epsilon`. Source: `epsilon`, solved for the noise.
     Raises ValueError naming the argument, `target_epsilon` also where no noise multiplier up to 1e6 meets it: the
@@ -152,7 +152,7 @@ def _checked_relation(neighbouring: Neighbouring | str, accountant: str) -> Neig
 
 
 def _served_delta(delta: float, accountant: str) -> float:
-    """Return the delta, if the accountant can tell what is spent at it. Raises ValueError naming `delta`."""
+    """Return the delta, if the accountant supports it. Raises ValueError naming `delta`."""
     failure, least = real("delta", delta, above=0, below=1), LEAST_DELTA[accountant]
     if failure < least:
         raise ValueError(f"delta must be at least {least:g} for accountant {accountant!r}, got {failure:g}")
@@ -192,12 +192,12 @@ def _calibrate_pld(target: float, rate: float, steps: int, delta: float, relatio
         spent = _pld_epsilon(math.exp(log_sigma), rate, steps, delta, relation)
         return math.log(spent / target) if spent > 0 else -math.inf
 
-    found = least_noise(
+    result = least_noise(
         excess, start, slope=-1.0, room=PLD_EPSILON_TOLERANCE, longest=0.7, low=lowest, high=highest, tries=60
     )
-    if found is None:
+    if result is None:
         raise _out_of_reach(target)
-    return math.exp(found)
+    return math.exp(result)
 
 
 def _out_of_reach(target: float) -> ValueError:

@@ -1,4 +1,4 @@
-"""Batches of a fixed size, drawn anew in every step, without or with replacement: bounds when every step is seen.
+"""Batches of a fixed size, drawn independently in every step, with or without replacement: bounds for every step seen.
 
 A batch of B out of n records uses the one in question k times: 0 or 1 times with chance B/n (without replacement),
 Binomial(B, 1/n) times (with). In units of the clip norm, w_k the law of k and p = 1 - w_0:
@@ -8,8 +8,8 @@ record -1, or against n - 1 records and the same B, it is N(-B, sigma^2); agains
 weights w. Others 0, the record 1 or zeroed: N(k, sigma^2) with weights w against N(0, sigma^2).
 
 At most, under replace_one and so under zero_out, where the new record is a zero: a batch with k uses couples to one
-without by exchanging k of its slots, which moves the sum by at most 2k. By the advanced joint convexity of Balle,
-Barthe, Gaboardi 2018 (arXiv 1807.01647, Theorems 9 and 10) a step's profile is at most
+without by exchanging k of its slots, which moves the sum by at most 2k. By the advanced joint convexity of
+balle2018, Theorems 9 and 10, a step's profile is at most
 sum_k>0 w_k theta(ln(1 + (e^eps - 1)/p), 2k/sigma), in both orders.
 Under add_or_remove that coupling makes the first pair above dominate: exact. Without replacement it is the pair of
 Poisson sampling at rate B/n and noise sigma/2.
@@ -40,7 +40,10 @@ _RARE = 1e-12
 
 
 def uses(batch_size: int, records: int, replacement: bool, tail: float) -> tuple[Array, float]:
-    """Return the chances that a batch uses a record 0, 1, 2, ... times, and the chance of more, at most `tail`."""
+    """Return the chances that a batch uses a record 0, 1, 2, ... times, and the chance of more, at most `tail`.
+
+    Source: elementary; see the module.
+    """
     if not replacement:
         return np.array([1 - batch_size / records, batch_size / records]), 0.0
     last = int(binom.isf(tail, batch_size, 1 / records)) + 1
@@ -53,6 +56,7 @@ def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int
 
     weights, shape (k + 1,), chances of 0 to k uses; `beyond` that of more. `steps` and `delta` only set the grid.
     Uses of a share of at most _RARE count as the most uses, which spend more.
+    Source: balle2018, Theorems 9 and 10, with the coupling derived in the module.
     """
     rate, last = float(np.sum(weights[1:])) + beyond, weights.size - 1
     rare = int(np.argmax(np.cumsum(weights[::-1])[::-1] <= _RARE * rate)) or last
@@ -70,7 +74,7 @@ def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int
 def poisson_laws_above(noise_multiplier: float, rate: float, steps: int, delta: float) -> tuple[GridLaw, GridLaw]:
     """Return laws of one Gaussian step on a Poisson sample, remove and add, from the closed forms of the profiles.
 
-    Source: subsampled_delta and poisson_add_delta.
+    Source: `subsampled_delta` and `poisson_add_delta`.
     """
     mu = 1 / noise_multiplier
     return _law_of_profiles(
@@ -108,6 +112,7 @@ def smallest_epsilon(
     """Return an epsilon that `steps` steps exceed at `delta`, by the best of the module's pairs.
 
     Guarantee: for some data the steps are not (e, delta)-DP under `neighbouring` for any e below.
+    Source: derived here, by the pairs of the module.
     """
     pairs = [(2, 1), (1, 0)] if neighbouring is Neighbouring.ZERO_OUT else [(2, 0)]
     laws = [law for pair in pairs for law in pair_laws(1 / noise_multiplier, weights, pair, steps, delta)]
@@ -118,6 +123,7 @@ def pair_laws(shift: float, weights: Array, pair: tuple[int, int], steps: int, d
     """Return laws, both orders, below the loss of mixtures of N(a k, 1) and of N(b k, 1), (a, b) = `pair` * `shift`.
 
     weights, shape (k + 1,): the mixture's weights of 0 to k. `steps` and `delta` only set the grid.
+    Source: derived here; see the module.
     """
     reach = math.sqrt(2 * (math.log(steps) - math.log(delta)) + 14) + 1
     largest = pair[0] * shift * (weights.size - 1)
@@ -128,7 +134,7 @@ def pair_laws(shift: float, weights: Array, pair: tuple[int, int], steps: int, d
 
 def _mixture(z: Array, weights: Array, shift: float) -> Array:
     """Return the masses between neighbours of z, ends included, of sum_k weights[k] N(shift k, 1)."""
-    found = np.zeros(z.size + 1)
+    masses = np.zeros(z.size + 1)
     for k, weight in enumerate(weights if shift else [np.sum(weights)]):
         if weight > 0:
             at = z - shift * k
@@ -138,5 +144,5 @@ def _mixture(z: Array, weights: Array, shift: float) -> Array:
             mass[zero + 1 :] *= -1.0
             inside = 0 < zero < at.size
             mass[zero] = 1.0 - tail[zero - 1] - tail[zero] if inside else 1.0 - (tail[0] if zero == 0 else tail[-1])
-            found += weight * mass
-    return found
+            masses += weight * mass
+    return masses

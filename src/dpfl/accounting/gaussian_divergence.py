@@ -24,13 +24,13 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(2)
 _FAR = 1e200  # stands for infinity in r and eps/r: its square overflows, itself it stays finite
 _SERIES_FROM = 40.0  # 1 - x m(x) by its asymptotic series from here on
 _LOG_SQRT_TAU = 0.5 * np.log(2.0 * np.pi)
-_BLOCK = 1 << 14  # elements a pass: temporaries stay in the cache
+_BLOCK = 1 << 14  # elements per pass: temporaries stay in the cache
 
 
 def theta(epsilon: ArrayLike, r: ArrayLike) -> Array:
     """Return E_{e^epsilon} between N(r u, I) and N(0, I), u any unit vector.
 
-    epsilon >= 0 and r >= 0 (dimensionless) broadcast; the result lies in [0, 1] and is 0 at r = 0.
+    epsilon >= 0 and r >= 0 (dimensionless) broadcast; the result is in [0, 1] and is 0 at r = 0.
     Relative error below 1e-11 for r <= 1e3 (beyond, that of rounding eps/r - r/2), underflowing only below 1e-308.
     Raises ValueError naming the argument. Source: asoodeh2021 eq. (6), asoodeh2020 eq. (10) with gamma = e^epsilon.
     """
@@ -40,7 +40,7 @@ def theta(epsilon: ArrayLike, r: ArrayLike) -> Array:
 def log_theta(epsilon: ArrayLike, r: ArrayLike) -> Array:
     """Return the natural logarithm of `theta`, finite far below the smallest float64; -inf at r = 0.
 
-    Arguments and errors are those of `theta`.
+    Arguments and errors are those of `theta`. Source: `theta`; stable form derived in the module.
     """
     return _checked(epsilon, r, log_divergence)
 
@@ -48,40 +48,40 @@ def log_theta(epsilon: ArrayLike, r: ArrayLike) -> Array:
 def one_minus_theta(epsilon: ArrayLike, r: ArrayLike) -> Array:
     """Return 1 - `theta` with full relative accuracy where theta itself rounds to 1.
 
-    Arguments and errors are those of `theta`.
+    Arguments and errors are those of `theta`. Source: `theta`; stable form derived in the module.
     """
     return _checked(epsilon, r, complement)
 
 
 def divergence(epsilon: Array, r: Array) -> Array:
-    """`theta` of checked arguments; r may be +inf."""
+    """Return `theta` of checked arguments; r may be +inf. Source: `theta`."""
     parts = _parts(epsilon, r)
     value = parts.value()
     return np.where(parts.is_theta, value, 1.0 - value)[()]
 
 
 def log_divergence(epsilon: Array, r: Array) -> Array:
-    """`log_theta` of checked arguments; r may be +inf."""
+    """Return `log_theta` of checked arguments; r may be +inf. Source: `log_theta`."""
     parts = _parts(epsilon, r)
     with np.errstate(divide="ignore"):
         return np.where(parts.is_theta, parts.log_value(), np.log1p(-np.where(parts.is_theta, 0.0, parts.value())))[()]
 
 
 def complement(epsilon: Array, r: Array) -> Array:
-    """`one_minus_theta` of checked arguments; r may be +inf."""
+    """Return `one_minus_theta` of checked arguments; r may be +inf. Source: `one_minus_theta`."""
     parts = _parts(epsilon, r)
     value = parts.value()
     return np.where(parts.is_theta, 1.0 - value, value)[()]
 
 
 def log_complement(epsilon: Array, r: Array) -> Array:
-    """Logarithm of 1 - theta of checked arguments, exact where 1 - theta underflows."""
+    """Return ln(1 - theta) of checked arguments, exact where 1 - theta underflows. Source: `one_minus_theta`."""
     parts = _parts(epsilon, r)
     return np.where(parts.is_theta, np.log1p(-np.where(parts.is_theta, parts.value(), 0.0)), parts.log_value())[()]
 
 
 class _Parts(NamedTuple):
-    """theta (or, where not `is_theta`, 1 - theta) as phi(a) * factor * scale, kept apart to survive underflow."""
+    """theta (or, where not `is_theta`, 1 - theta) as phi(a) * factor * scale: three factors that survive underflow."""
 
     is_theta: NDArray[np.bool_]
     exponent: Array

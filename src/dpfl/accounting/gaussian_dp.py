@@ -31,13 +31,13 @@ def epsilon(delta: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     delta, mu = np.broadcast_arrays(
         reals("delta", delta, at_least=0, at_most=1), reals("mu", mu, at_least=0, at_most=_LARGEST_MU)
     )
-    found = np.where((delta == 0) & (mu > 0), np.inf, 0.0)
+    result = np.where((delta == 0) & (mu > 0), np.inf, 0.0)
     open_ = (delta > 0) & (delta < theta(0.0, mu))
-    target, spread = delta[open_], mu[open_]
+    target, positive_mu = delta[open_], mu[open_]
     # theta(eps, mu) < Q(eps/mu - mu/2), so the zero of the latter's gap bounds epsilon from above.
-    highest = spread * (spread / 2 - ndtri(target))
-    found[open_] = root(_log_gap, 0.0, highest, spread, np.log(target))
-    return found[()]
+    highest = positive_mu * (positive_mu / 2 - ndtri(target))
+    result[open_] = root(_log_gap, 0.0, highest, positive_mu, np.log(target))
+    return result[()]
 
 
 def mu(epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
@@ -49,15 +49,15 @@ def mu(epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
     epsilon, delta = np.broadcast_arrays(
         reals("epsilon", epsilon, at_least=0), reals("delta", delta, at_least=0, at_most=1)
     )
-    found = np.where(delta == 1, np.inf, 0.0)
+    result = np.where(delta == 1, np.inf, 0.0)
     open_ = (delta > 0) & (delta < 1)
     budget, target = epsilon[open_], delta[open_]
     lowest = _mu_floor(budget, target)
     highest = lowest * 2
     while np.any(short := log_theta(budget, highest) < np.log(target)):
         highest[short] *= 2
-    found[open_] = root(lambda x, eps, log_delta: _log_gap(eps, x, log_delta), lowest, highest, budget, np.log(target))
-    return found[()]
+    result[open_] = root(lambda x, eps, log_delta: _log_gap(eps, x, log_delta), lowest, highest, budget, np.log(target))
+    return result[()]
 
 
 def _log_gap(epsilon: NDArray, mu: NDArray, log_delta: NDArray) -> NDArray[np.float64]:
@@ -100,7 +100,7 @@ def compose(mus: ArrayLike) -> NDArray[np.float64]:
 def group(mu: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
     """The mu for groups of g records: g mu, the g-fold iterate 1 - (1 - G_mu)^{o g} in closed form.
 
-    mu >= 0, g >= 1 whole; shapes broadcast. Raises ValueError naming mu or g. Source: vandijk2023 section 4.6.
+    mu >= 0, integer g >= 1; shapes broadcast. Raises ValueError naming mu or g. Source: vandijk2023 section 4.6.
     """
     return (reals("mu", mu, at_least=0) * integers("g", g, at_least=1))[()]
 
@@ -109,7 +109,7 @@ def renyi(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     """Renyi divergence of N(mu, 1) from N(0, 1): order mu^2 / 2; so mu-GDP by Gaussian noise is (mu^2/2)-zCDP.
 
     order > 0, mu >= 0; shapes broadcast. Raises ValueError naming order or mu.
-    Source: vandijk2023 before (5), with the sign of the exponent mended: E[e^{(order - 1) Z}].
+    Source: vandijk2023 before (5), with the sign of the exponent corrected: E[e^{(order - 1) Z}].
     """
     return (reals("order", order, above=0) * reals("mu", mu, at_least=0) ** 2 / 2)[()]
 
@@ -119,11 +119,11 @@ def loss_exceeds(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 
     It is larger than delta(epsilon, mu): (epsilon, delta)-DP does not bound the loss by epsilon with
     probability 1 - delta, as vandijk2023 section 3.2 has it. epsilon >= 0, mu >= 0 (0 at mu = 0).
-    Source: derived; the loss is N(mu^2/2, mu^2), Dong, Roth, Su 2022.
+    Source: derived; the loss is N(mu^2/2, mu^2), dong2022.
     """
     epsilon, mu = np.broadcast_arrays(reals("epsilon", epsilon, at_least=0), reals("mu", mu, at_least=0))
-    spread = np.where(mu > 0, mu, 1.0)
+    safe_mu = np.where(mu > 0, mu, 1.0)
     with np.errstate(over="ignore"):
-        ratio = epsilon / spread
-    exceeds = ndtr(spread / 2 - ratio) + ndtr(-spread / 2 - ratio)
+        ratio = epsilon / safe_mu
+    exceeds = ndtr(safe_mu / 2 - ratio) + ndtr(-safe_mu / 2 - ratio)
     return np.where(mu > 0, exceeds, 0.0)[()]

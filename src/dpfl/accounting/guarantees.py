@@ -1,4 +1,4 @@
-"""What is proven of a run of noisy steps, for any sampler, relation and observer: an upper and a lower epsilon."""
+"""Upper and lower bounds on epsilon of a run of noisy steps, for any sampler, relation and observer."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poiss
 LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
 """Range of noise multipliers searched by `noise_multiplier`."""
 TOLERANCE = 1e-5
-"""How far below its target, relative to it, the upper bound of the noise found may be."""
+"""Most that the upper bound at the noise returned may fall below its target, relative to it."""
 _STEEPNESS = 1.3
-"""About how fast ln epsilon falls with ln noise, for the second look of a search."""
+"""Approximate fall of ln epsilon per unit of ln noise, for the second look of a search."""
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What is proven at one delta: the run is (`upper`, delta)-DP, and not (e, delta)-DP for any e < `lower`.
+    """Bounds proven at one delta: the run is (`upper`, delta)-DP, and not (e, delta)-DP for any e < `lower`.
 
-    `upper` is inf and `lower` is 0 where nothing is proven. `upper_by` and `lower_by` say by which argument.
+    `upper` is inf and `lower` is 0 where nothing is proven. `upper_by` and `lower_by` name the proof.
     """
 
     upper: float
@@ -56,19 +56,20 @@ def guarantee(
     """Return what is proven of `steps` noisy steps on batches of `sampler`, at `delta` in [1e-290, 1).
 
     `noise_multiplier` > 0 is the standard deviation of the noise on a batch's sum over the norm bound of one
-    record's contribution, under every relation; whole `steps` >= 0. Where the last epoch is cut short, the upper bound
-    counts it as complete and the lower bound leaves it out: seeing less is post-processing.
-    Guarantee: that of `Guarantee`, under `neighbouring`, for who knows all but the record and sees what `observer`
-    says; losses and clipped gradients may be any. Who sees less than every step is owed the same upper bound.
-    Sources: poisson_gaussian, fixed_batches, shuffled_epochs and balls_in_bins, each with its derivation.
+    record's contribution, under every relation; integer `steps` >= 0. Where the last epoch is cut short, the upper
+    bound counts it as complete and the lower bound leaves it out: seeing less is post-processing.
+    Guarantee: that of `Guarantee`, under `neighbouring`, against an adversary who knows all other records and sees
+    what `observer` says; losses and clipped gradients are arbitrary. An observer of less than every step has
+    the same upper bound.
+    Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`, each with its derivation.
     Raises ValueError naming the argument, also where the relation makes no sense for the sampler.
     """
     run = _run(sampler, noise_multiplier, steps, delta, neighbouring)
-    seen = member("observer", Observer, observer)
+    view = member("observer", Observer, observer)
     if run.steps == 0:
         return Guarantee(0.0, 0.0, "no step", "no step")
     upper = sampler_bounds.upper(run)
-    lower = sampler_bounds.lower(run) if _sees_all(run, seen) else Bound(0.0, f"nothing is known for {seen.value}")
+    lower = sampler_bounds.lower(run) if _sees_all(run, view) else Bound(0.0, f"nothing is known for {view.value}")
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
 
 
@@ -81,11 +82,12 @@ def guarantee_of_phases(
 ) -> Guarantee:
     """Return what is proven of `phases` one after another on the same records; else as `guarantee`.
 
-    Their losses are added on one grid, each order of the pair for itself. Raises ValueError naming the argument.
+    Their losses are added on one grid, each order of the pair separately.
+    Source: `guarantee`, composed. Raises ValueError naming the argument.
     """
     if not phases:
         raise ValueError("phases must hold at least one phase")
-    seen = member("observer", Observer, observer)
+    view = member("observer", Observer, observer)
     runs = [_run(phase.sampler, phase.noise_multiplier, phase.steps, delta, neighbouring) for phase in phases]
     runs = [run for run in runs if run.steps]
     if len(runs) <= 1:
@@ -99,8 +101,8 @@ def guarantee_of_phases(
             observer=observer,
         )
     upper = phases_upper(runs)
-    everything = all(_sees_all(run, seen) for run in runs) and (seen is Observer.EVERY_STEP)
-    lower = phases_lower(runs) if everything else Bound(0.0, f"nothing is known for {seen.value}")
+    everything = all(_sees_all(run, view) for run in runs) and (view is Observer.EVERY_STEP)
+    lower = phases_lower(runs) if everything else Bound(0.0, f"nothing is known for {view.value}")
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
 
 

@@ -1,4 +1,4 @@
-"""lowy2021: the noise each client adds so that nobody need be trusted, and the epsilon that noise really spends.
+"""Noise that each client adds in lowy2021, where no server is trusted, and the epsilon that it spends.
 
 Everywhere n = `records` of one client, L = `lipschitz` bounds a record's gradient, and two data sets of a client
 are neighbours when one record is replaced. The noise is added to the mean of a batch's K gradients.
@@ -93,7 +93,7 @@ def least_batch_advanced(*, epsilon: ArrayLike, delta: ArrayLike, rounds: ArrayL
 def least_batch_moments(*, epsilon: ArrayLike, rounds: ArrayLike, records: ArrayLike) -> Array:
     """Return n sqrt(epsilon / (4 R)), the batch size that moments_variance is meant for; else as above.
 
-    Source: the lowy2021 scripts, after Abadi et al. 2016, Theorem 1.
+    Source: the lowy2021 scripts, after abadi2016, Theorem 1.
     """
     epsilon, _, _, rounds, records = _run(epsilon, 0.5, 1.0, rounds, records)
     return records * np.sqrt(epsilon / (4 * rounds))
@@ -104,7 +104,7 @@ def largest_moments_epsilon(*, batch_size: ArrayLike, steps: ArrayLike, records:
 
     Local SGD with K local steps on single records has B = 1 and T = K R, so 4 K R / n^2. Arrays broadcast.
     Raises ValueError naming the argument.
-    Source: the lowy2021 scripts, after Abadi et al. 2016, Theorem 1.
+    Source: the lowy2021 scripts, after abadi2016, Theorem 1.
     """
     batch, steps = integers("batch_size", batch_size, at_least=1), integers("steps", steps, at_least=1)
     return 4 * steps * (batch / integers("records", records, at_least=1)) ** 2
@@ -127,7 +127,7 @@ def epsilon(
     WITH_REPLACEMENT composes the profile of balle2018, Theorem 10: j ~ Bin(K, 1/n), an upper
     bound, often a loose one: see `with_replacement_known_epsilon`.
     Raises ValueError naming the argument; other samplings are refused.
-    Sources: Zhu, Dong, Wang 2022, Theorem 11 (FIXED); Balle, Barthe, Gaboardi 2018, Theorem 10; vandijk2023 (6) (FULL).
+    Sources: zhu2022, Theorem 11 (FIXED); balle2018, Theorem 10; vandijk2023 (6) (FULL).
     """
     if not any(sampling is known for known in (Sampling.FULL, Sampling.FIXED, Sampling.WITH_REPLACEMENT)):
         raise ValueError(f"sampling must be FULL, FIXED or WITH_REPLACEMENT here, got {sampling!r}")
@@ -156,7 +156,7 @@ def clipped_mean_epsilon(
     Then a record that is drawn at all (K = `batch_size` slots with replacement) may turn the mean around: it
     moves by 2L however small its share. `sigma_over_lipschitz` > 0. Relation: replace_one. An upper bound that
     a batch of gradients in balance comes near. Raises ValueError naming the argument.
-    Source: derived, with Balle, Barthe, Gaboardi 2018, Theorem 10, at a move of 2L for any number of draws.
+    Source: derived, with balle2018, Theorem 10, at a move of 2L for any number of draws.
     """
     move = 2 / real("sigma_over_lipschitz", sigma_over_lipschitz, above=0)
     batch, n, count, failure = _steps(batch_size, records, steps, delta)
@@ -170,7 +170,7 @@ def with_replacement_known_epsilon(
 
     A data set whose other records all have the gradient opposite to the record's own attains the mixture of
     Gaussians sum_j Bin(j; K, 1/n) N(2 j / noise_multiplier, 1) against N(0, 1): what the worst data set spends
-    lies between this and `epsilon`. Guarantee: a lower bound of what is spent, so no privacy guarantee.
+    is between this and `epsilon`. Guarantee: a lower bound of what is spent, so no privacy guarantee.
     Source: derived; the mixture is composed from below by privacy_profiles. Raises ValueError naming the argument.
     """
     move = 2 / real("noise_multiplier", noise_multiplier, above=0)
@@ -183,8 +183,8 @@ def with_replacement_known_epsilon(
     for weight, shift in zip(weights, shifts, strict=True):
         logs = np.logaddexp(logs, math.log(weight) + _log_masses(edges - shift))
     losses = np.maximum.accumulate(logs - _log_masses(edges))
-    seen = logs > -690
-    return pair_epsilon_below(losses[seen], np.exp(logs[seen]), steps=count, delta=failure)
+    support = logs > -690
+    return pair_epsilon_below(losses[support], np.exp(logs[support]), steps=count, delta=failure)
 
 
 def _log_masses(edges: Array) -> Array:
@@ -260,7 +260,7 @@ def _steps(batch_size: float, records: float, steps: float, delta: float) -> tup
 
 
 EPSILON_TOLERANCE = 2e-3
-"""How far below the target, relative to it, the noise of composed rounds may stay."""
+"""Most that epsilon at the calibrated noise of composed rounds may fall below the target, relative to it."""
 
 
 @cache
@@ -279,7 +279,7 @@ def composed_sigma(epsilon: float, delta: float, users: int, size: int, rounds: 
     """Return a sigma that meets `epsilon` with freshly drawn batches, by at most EPSILON_TOLERANCE (relative) too much.
 
     Secant steps in log-log coordinates, where the curve is nearly straight, from the central limit's answer: the
-    accountant takes seconds a look.
+    accountant takes seconds per evaluation.
     Source: `rounds_epsilon`, solved for sigma.
     """
     mu = float(gaussian_dp.mu(epsilon, delta)) / (size / users * math.sqrt(rounds))
@@ -288,7 +288,7 @@ def composed_sigma(epsilon: float, delta: float, users: int, size: int, rounds: 
     def excess(log_sigma: float) -> float:
         return math.log(rounds_epsilon(math.exp(log_sigma), delta, users, size, rounds, sampling) / epsilon)
 
-    found = least_noise(excess, here, slope=-2.0, room=EPSILON_TOLERANCE, longest=0.7)
-    if found is None:
+    result = least_noise(excess, here, slope=-2.0, room=EPSILON_TOLERANCE, longest=0.7)
+    if result is None:
         raise InputError(f"epsilon: no noise was found that meets {epsilon:g} with {rounds} rounds of {size} users")
-    return math.exp(found)
+    return math.exp(result)

@@ -1,6 +1,6 @@
 """Laws of sums of independent lognormals of mean 1, bracketed in convex order: what balls in bins needs.
 
-A term Y = exp(s Z - s^2/2), Z standard normal, is moved to an even grid. `SPREAD` hands each cell's mass to its two
+A term Y = exp(s Z - s^2/2), Z standard normal, is moved to an even grid. `SPREAD` assigns each cell's mass to its two
 ends and keeps its mean: the sum is larger in convex order. `REDUCE` gathers a cell about each grid point and moves
 it down to that point: calls E (S - x)+ only fall. `RAISE` moves it up: puts E (x - S)+ only fall. On an even grid a sum
 stays on the grid, so nothing more is rounded. The sum's law is one Fourier transform to the power `terms`, of masses
@@ -31,7 +31,7 @@ MASS_ERROR = 1e-12
 
 
 class Rounding(Enum):
-    """Which side of the truth a law on the grid is."""
+    """Side on which a law on the grid errs."""
 
     SPREAD = auto()
     """Above in convex order: calls and puts rise."""
@@ -60,18 +60,27 @@ class Grid:
 
 
 def lowest(spread: float) -> float:
-    """Return a value that a term falls below with probability less than 1e-300; `spread` is s > 0."""
+    """Return a value that a term falls below with probability less than 1e-300; `spread` is s > 0.
+
+    Source: elementary, the tail of the normal law.
+    """
     return math.exp(-(spread**2) / 2 - _REACH * spread)
 
 
 def above(y: float, spread: float) -> tuple[float, float]:
-    """Return P[Y > y] and E[Y; Y > y] for y > 0, accurate however small."""
+    """Return P[Y > y] and E[Y; Y > y] for y > 0, accurate however small.
+
+    Source: elementary, moments of the lognormal law.
+    """
     z = math.log(y) / spread
     return float(ndtr(-z - spread / 2)), float(ndtr(spread / 2 - z))
 
 
 def one_term(grid: Grid, spread: float, rounding: Rounding) -> Array:
-    """Return the masses on `grid`, shape (count + 1,), of Y kept to at most `grid.end`, moved by `rounding`."""
+    """Return the masses on `grid`, shape (count + 1,), of Y cut off at `grid.end`, moved by `rounding`.
+
+    Source: derived here; see the module.
+    """
     points, step = grid.points(), grid.step
     if rounding is Rounding.SPREAD:
         mass, excess = _cells(points, points[:-1], spread)
@@ -102,7 +111,7 @@ def _moved(mass: Array, excess: Array, step: float) -> Array:
 def _centred(points: Array, spread: float, low: bool) -> Array:
     """Return the ends of cells about `points` whose means are as near to them as can be.
 
-    The first means are surely below if `low`: no lighter neighbour could bring them down.
+    The first means are below with certainty if `low`: no lighter neighbour could lower them.
     """
     step = points[1] - points[0]
     edges = points[:-1] + step / 2
@@ -163,7 +172,10 @@ def _between(low: Array, high: Array) -> Array:
 
 
 def log_moment(masses: Array, points: Array, tilt: float) -> float:
-    """Return the logarithm of the sum of masses times e^(tilt points)."""
+    """Return the logarithm of the sum of masses times e^(tilt points).
+
+    Source: elementary, the cumulant generating function of a discrete law.
+    """
     top = float(np.max(tilt * points))
     return top + math.log(float(masses @ np.exp(tilt * points - top)))
 
@@ -195,10 +207,11 @@ class SumLaw:
 
 
 def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, tilt: float) -> SumLaw:
-    """Return the law of the sum of `terms` terms with `masses` on `grid`, from the grid place `first` on.
+    """Return the law of the sum of `terms` terms with `masses` on `grid`, from the grid index `first` on.
 
-    `size` places are kept; sums outside of them wrap around and are bounded in `noise` by the tilted moments at
-    `tilt` +- `tilt`/2 (Chernoff). Place k stands for terms * start + k step.
+    `size` grid points are kept; sums outside of them wrap around and are bounded in `noise` by the tilted moments at
+    `tilt` +- `tilt`/2 (Chernoff). Index k is the value terms * start + k step.
+    Source: koskela2020 (transform); the tilt and the bounds are derived here.
     """
     points = grid.points() - grid.start
     log_one = log_moment(masses, points, tilt)

@@ -42,7 +42,7 @@ class Cells(NamedTuple):
     `below`, `above` (k,): the shares of P's mass in a cell that go to its two ends so that P's and Q's mass stay.
     `lost`: P's mass outside of the cells, at most. `atom` (3,): mass about grid point `place` that is not in the cells,
     as it goes to the grid points `place` - 1, `place`, `place` + 1; merged, its loss is that of `place`.
-    Source: Doroshenko et al. 2022, Algorithm 1.
+    Source: doroshenko2022, Algorithm 1.
     """
 
     origin: float
@@ -62,7 +62,7 @@ class Cells(NamedTuple):
 class GridLaw:
     """P's `masses` (k,) at the losses `origin` + i `step`; `lost` bounds P's mass at losses without bound.
 
-    Source: Doroshenko et al. 2022, section 3.
+    Source: doroshenko2022, section 3.
     """
 
     origin: float
@@ -80,7 +80,7 @@ def pessimistic(cells: Cells) -> GridLaw:
     """Return the law on the grid that dominates a loss, by connecting the dots of its privacy profile.
 
     Guarantee: the pair on the grid dominates every pair whose loss has these `cells`.
-    Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022, Algorithm 1.
+    Source: doroshenko2022, Algorithm 1.
     """
     masses = cells.masses()
     masses[cells.place - 1 : cells.place + 2] += cells.atom
@@ -90,10 +90,10 @@ def pessimistic(cells: Cells) -> GridLaw:
 def optimistic(cells: Cells) -> GridLaw:
     """Return a law on the grid that the loss dominates; what is outside of the cells is dropped.
 
-    The profile f, convex in y = e^epsilon, lies in each cell above the tangents at its two ends. Lowering f at the
+    The profile f, convex in y = e^epsilon, is in each cell above the tangents at its two ends. Lowering f at the
     grid points so far that each chord passes below the point where the two tangents meet gives a polygon below f,
     and so does its convex hull, the profile of a pair on the grid. Guarantee: the true pair dominates it, and so it
-    does for products (Zhu, Dong, Wang 2022, Theorem 10, whose proof needs no unit mass).
+    does for products (zhu2022, Theorem 10, whose proof needs no unit mass).
     Source: derived here; the error is of second order in the step, as that of connecting the dots.
     """
     growth, decay = math.expm1(cells.step), -math.expm1(-cells.step)
@@ -131,6 +131,7 @@ def convex(masses: Array, step: float) -> Array:
     """Take the convex hull of a profile that has the kinks `masses`, of P, at even losses: no kink stays negative.
 
     Dropping a kink joins its neighbours by a chord: its mass goes to them so that P's and Q's mass stay.
+    Source: derived here, the lower convex hull of a piecewise linear function.
     """
     kinks = masses.tolist()
     last = len(kinks) - 1
@@ -166,7 +167,7 @@ class _Tilted(NamedTuple):
 class Composition:
     """The sum of the losses of independent steps, each law of `phases` that many times, under one tilt >= 0.
 
-    Source: Koskela et al. 2020 (transform), with the tilt and its bounds derived here.
+    Source: koskela2020 (transform), with the tilt and its bounds derived here.
     """
 
     def __init__(self, phases: Sequence[tuple[GridLaw, int]], tilt: float) -> None:
@@ -184,8 +185,8 @@ class Composition:
             log_mass = float(logsumexp(logs))
             self.log_mass += steps * log_mass
             masses = np.exp(logs - log_mass)
-            kept = np.flatnonzero(masses)
-            tilted.append(_Tilted(masses[kept], law.losses[kept], kept, steps))
+            support = np.flatnonzero(masses)
+            tilted.append(_Tilted(masses[support], law.losses[support], support, steps))
             self.error += steps * (MASS_ERROR + 4 * UNIT * (tilt * float(np.abs(law.losses).max()) + abs(log_mass) + 1))
         self._transform(tilted)
 
@@ -267,10 +268,10 @@ def _growths(tilted: Sequence[_Tilted], step: float) -> tuple[Array, Array]:
 
 def _growth(tilted: Sequence[_Tilted], exponent: float) -> float:
     """Return ln E[e^(exponent S)] under the tilted law."""
-    found = 0.0
+    total = 0.0
     for each in tilted:
         shift = exponent * each.losses
         largest = float(shift.max())
-        # Far from the largest the masses may be next to nothing: there no mass is less than none.
-        found += each.steps * (largest + math.log(max(float(each.masses @ np.exp(shift - largest)), 1e-320)))
-    return found
+        # Far from the largest the masses may underflow: 1e-320 stands for zero.
+        total += each.steps * (largest + math.log(max(float(each.masses @ np.exp(shift - largest)), 1e-320)))
+    return total

@@ -18,7 +18,7 @@ TOLERANCE = 2e-6
 """Share of epsilon that the grid may add to the upper end; the lower end gives away about twice as much."""
 LARGEST_DELTA = 1 - 1e-9
 """A larger delta is answered for this one."""
-_FITS, _DOUBT = 2, 1e-5  # so often and above this allowance for rounding, tilt and grid are fitted anew
+_FITS, _DOUBT = 2, 1e-5  # fits of tilt and grid at most; allowance for rounding above which they are repeated
 _PLACES, _MOST_CELLS = 1 << 21, 1 << 18
 
 
@@ -27,7 +27,7 @@ class LossSearch:
 
     `losses` and `log_masses` (k,), ascending: the law of one loss, roughly, for tilt and grid only. `cells` cuts the
     true one into cells of about a given step: what the guarantees rest on. `least_step`: the finest that it can.
-    Source: derived; the tilt is that of the saddle point (Alghamdi et al. 2023).
+    Source: derived; the tilt is that of the saddle point (alghamdi2023).
     """
 
     def __init__(
@@ -52,19 +52,19 @@ class LossSearch:
         log_delta = math.log(self.delta)
         if known > 0 and self._chernoff(known) < log_delta - 1e-6:
             return 0.0, known
-        tilt, centre, spread = self._saddle()
+        tilt, centre, std = self._saddle()
         lower, upper = 0.0, math.inf
         for _ in range(_FITS):
-            cells = self.cells(self._grid_step(tilt, centre, spread))
+            cells = self.cells(self._grid_step(tilt, centre, std))
             law = Composition([(pessimistic(cells), self.steps)], tilt)
-            found = _root(lambda e, law=law: law.log_delta_above(e) - log_delta, centre, spread, 1)
-            upper, doubt = min(upper, found), law.doubt(found)
+            end = _root(lambda e, law=law: law.log_delta_above(e) - log_delta, centre, std, 1)
+            upper, doubt = min(upper, end), law.doubt(end)
             if both:
                 law = Composition([(optimistic(cells), self.steps)], tilt)
-                lower = max(lower, _root(lambda e, law=law: law.log_delta_below(e) - log_delta, upper, spread, -1))
-            if abs(found - centre) < min(spread, centre / 2) and not _DOUBT < doubt < 0.5:
+                lower = max(lower, _root(lambda e, law=law: law.log_delta_below(e) - log_delta, upper, std, -1))
+            if abs(end - centre) < min(std, centre / 2) and not _DOUBT < doubt < 0.5:
                 break
-            tilt, centre, spread = self._saddle_at(upper)
+            tilt, centre, std = self._saddle_at(upper)
         rounding = 8 * UNIT * self.steps * float(np.abs(self.losses).max())
         return max(0.0, lower - rounding), upper + rounding if upper else 0.0
 
@@ -91,12 +91,12 @@ class LossSearch:
 
     def _log_delta(self, tilt: float) -> float:
         """Return ln delta where the sum is tilted to epsilon, as if the tilted sum were normal."""
-        log_mass, mean, spread = self._moments(tilt)
-        place = tilt * spread / math.sqrt(2)
-        if spread < 1e-3:
-            share = spread / math.sqrt(2) * max(2 / math.sqrt(math.pi) - 2 * place * float(erfcx(place)), 1e-12)
+        log_mass, mean, std = self._moments(tilt)
+        argument = tilt * std / math.sqrt(2)
+        if std < 1e-3:
+            share = std / math.sqrt(2) * max(2 / math.sqrt(math.pi) - 2 * argument * float(erfcx(argument)), 1e-12)
         else:
-            share = float(erfcx(place) - erfcx(place + spread / math.sqrt(2)))
+            share = float(erfcx(argument) - erfcx(argument + std / math.sqrt(2)))
         return log_mass - tilt * mean + math.log(max(share, 1e-300) / 2)
 
     @property
@@ -115,8 +115,8 @@ class LossSearch:
             # Where the largest loss decides, no tilt gets there, and any steep one will do.
             ends = self._log_delta(high) <= log_delta
             tilt = float(brentq(lambda t: self._log_delta(t) - log_delta, 0.0, high, rtol=1e-3)) if ends else steepest
-        _, mean, spread = self._moments(tilt)
-        return tilt, mean, spread
+        _, mean, std = self._moments(tilt)
+        return tilt, mean, std
 
     def _saddle_at(self, epsilon: float) -> tuple[float, float, float]:
         """Return the tilt >= 0 under which the sum's mean is `epsilon`, or nearest to it, epsilon and the deviation."""
@@ -129,11 +129,11 @@ class LossSearch:
             tilt = float(brentq(lambda t: self._moments(t)[1] - epsilon, 0.0, high, rtol=1e-3)) if ends else steepest
         return tilt, epsilon, self._moments(tilt)[2]
 
-    def _grid_step(self, tilt: float, centre: float, spread: float) -> float:
-        """Return the grid's step that adds TOLERANCE of epsilon, about `centre`, if so many places can be had."""
-        room = 12 * TOLERANCE * max(centre, 0.1 * spread) / (self.steps * (tilt + 1))
+    def _grid_step(self, tilt: float, centre: float, std: float) -> float:
+        """Return the grid's step that adds TOLERANCE of epsilon, about `centre`, if the grid's size allows."""
+        room = 12 * TOLERANCE * max(centre, 0.1 * std) / (self.steps * (tilt + 1))
         width = float(self.losses[-1] - self.losses[0])
-        return max(min(math.sqrt(room), spread / 8), 18 * spread / _PLACES, width / _MOST_CELLS, self.least_step)
+        return max(min(math.sqrt(room), std / 8), 18 * std / _PLACES, width / _MOST_CELLS, self.least_step)
 
 
 def _root(excess: Callable[[float], float], start: float, scale: float, side: int) -> float:
@@ -156,8 +156,8 @@ def _root(excess: Callable[[float], float], start: float, scale: float, side: in
         low, high, width = max(0.0, low - width), low, 4 * width
     if value(low) <= 0:
         return 0.0
-    found = float(brentq(value, low, high, xtol=1e-300, rtol=1e-7))
+    zero = float(brentq(value, low, high, xtol=1e-300, rtol=1e-7))
     room = 1e-8
-    while side * value(found) > 0:
-        found, room = found * (1 + side * room), 4 * room
-    return found
+    while side * value(zero) > 0:
+        zero, room = zero * (1 + side * room), 4 * room
+    return zero

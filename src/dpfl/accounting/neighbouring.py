@@ -1,4 +1,4 @@
-"""One noun a file."""
+"""Neighbouring relations between data sets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Neighbouring(StrEnum):
-    """Which two data sets must look alike."""
+    """Relation between the two data sets that must be indistinguishable."""
 
     ADD_OR_REMOVE = "add_or_remove"
     """One record more or one fewer: a clipped sum moves by at most the clip norm."""

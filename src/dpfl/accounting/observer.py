@@ -1,4 +1,4 @@
-"""One noun a file."""
+"""Observers: the parts of a run that an adversary sees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Observer(StrEnum):
-    """What of a run is seen by whom its privacy is to be kept from."""
+    """Part of a run that the adversary sees."""
 
     EVERY_STEP = "every_step"
     """Every noisy gradient, or every iterate."""

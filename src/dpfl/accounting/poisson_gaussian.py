@@ -1,10 +1,10 @@
-"""Gaussian steps on Poisson samples: the interval that certainly holds epsilon.
+"""Gaussian steps on Poisson samples: a certified interval for epsilon.
 
 The dominating pairs, in units of the noise's deviation, with q = `sample_rate` and a = 1 / `noise_multiplier`:
 remove  (1 - q) N(0, 1) + q N(a, 1)  against  N(0, 1),
 add     N(0, 1)  against  (1 - q) N(0, 1) + q N(a, 1),
 replace (1 - q) N(0, 1) + q N(a, 1)  against  (1 - q) N(0, 1) + q N(-a, 1).
-add_or_remove and zero_out spend the larger of the first two (Zhu, Dong, Wang 2022, Theorem 11), replace_one the third.
+add_or_remove and zero_out spend the larger of the first two (zhu2022, Theorem 11), replace_one the third.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LEAST_DELTA = 1e-290
 """Below it masses underflow: refused."""
 CLOSED_FORM_ERROR = 1e-10
 """Relative error of delta in the closed forms and in one step's integral: below 1e-11."""
-_LEFT_OUT = 1e-9  # share of delta that the ends of the losses may hold
+_LEFT_OUT = 1e-9  # share of delta that the ends of the losses may contain
 WIDE = 3e-4
 """Relative width of the interval above which one step is looked at."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
@@ -45,7 +45,7 @@ SMOOTH = 0.06
 class Step:
     """One Gaussian step on a Poisson sample, one order of its pair; x is P's outcome, along which the loss grows.
 
-    Source: Zhu, Dong, Wang 2022, Theorem 11.
+    Source: zhu2022, Theorem 11.
     """
 
     shift: float
@@ -107,7 +107,7 @@ def epsilon_interval(
     delta: float,
     neighbouring: Neighbouring | str = Neighbouring.ADD_OR_REMOVE,
 ) -> tuple[float, float]:
-    """Return (lower, upper) that hold epsilon at `delta` of `steps` Gaussian steps on Poisson samples.
+    """Return (lower, upper) bounds of epsilon at `delta` of `steps` Gaussian steps on Poisson samples.
 
     `noise_multiplier` > 0 is the noise's standard deviation over the norm bound of one record's contribution,
     under every relation; `sample_rate` in (0, 1]; `steps` >= 0; `delta` in [1e-290, 1).
@@ -115,8 +115,8 @@ def epsilon_interval(
     are within some 1e-5 of each other, relative, up to a million steps, further apart where delta is so small that one
     draw of the record decides; rounding is bounded and counted in. `upper` is never above what the same noise spends
     without sampling.
-    Sources: the module's pairs; pessimistic grid of Doroshenko et al. 2022, optimistic one derived in
-    loss_composition; without sampling and for one step closed forms (vandijk2023 (6), asoodeh2020 (10)).
+    Sources: zhu2022, Theorem 11 (pairs); doroshenko2022 (pessimistic grid); `loss_composition` (optimistic
+    grid); without sampling and for one step closed forms (vandijk2023 (6), asoodeh2020 (10)).
     Raises ValueError naming the argument.
     """
     return _interval(noise_multiplier, sample_rate, steps, delta, neighbouring, both=True)
@@ -148,24 +148,24 @@ def _interval(
     failure = real("delta", delta, at_least=LEAST_DELTA, below=1)
     if count == 0:
         return 0.0, 0.0
-    whole = (2 if relation is Neighbouring.REPLACE_ONE else 1) * shift * math.sqrt(count)
-    ends = [float(gaussian_dp.epsilon(min(failure * (1 + sign), 1.0), whole)) for sign in _MARGINS]
+    total_mu = (2 if relation is Neighbouring.REPLACE_ONE else 1) * shift * math.sqrt(count)
+    ends = [float(gaussian_dp.epsilon(min(failure * (1 + sign), 1.0), total_mu)) for sign in _MARGINS]
     unsampled = (ends[0] * (1 - 4 * UNIT), ends[1] * (1 + 4 * UNIT))
     if rate == 1 or unsampled[1] == 0:
         return unsampled
-    if count * rate * math.erf(whole / math.sqrt(8 * count)) <= failure:  # the steps' total variation, at most
+    if count * rate * math.erf(total_mu / math.sqrt(8 * count)) <= failure:  # the steps' total variation, at most
         return 0.0, 0.0
     orders: tuple[Order, ...] = ("replace",) if relation is Neighbouring.REPLACE_ONE else ("remove", "add")
     lower = upper = 0.0
     for order in orders:
         step = Step(shift, rate, order)
         if count == 1:
-            found = _one_step(step, failure, unsampled[1])
+            bounds = _one_step(step, failure, unsampled[1])
         else:
-            found = _search(step, count, failure).interval(upper, both=both)
-            if both and found[1] - found[0] > WIDE * found[1]:  # one step spends no more than many
-                found = max(found[0], _one_step(step, failure, unsampled[1])[0]), found[1]
-        lower, upper = max(lower, found[0]), max(upper, found[1])
+            bounds = _search(step, count, failure).interval(upper, both=both)
+            if both and bounds[1] - bounds[0] > WIDE * bounds[1]:  # one step spends no more than many
+                bounds = max(bounds[0], _one_step(step, failure, unsampled[1])[0]), bounds[1]
+        lower, upper = max(lower, bounds[0]), max(upper, bounds[1])
     return lower, min(upper, unsampled[1])
 
 
@@ -208,7 +208,7 @@ def _quadrature(mesh: Array) -> tuple[Array, Array]:
 
 
 def _search(step: Step, steps: int, delta: float) -> LossSearch:
-    """Return the search for epsilon of so many steps."""
+    """Return the search for epsilon of that many steps."""
     log_tail = math.log(delta) + math.log(_LEFT_OUT / 2) - math.log(steps)
     far = step.far(log_tail)
     x = step.mesh(-far, far)
@@ -231,8 +231,8 @@ def _cells(step: Step, far: float, lost: float, interval: float) -> Cells:
     x, weights = _quadrature(mesh)
     losses, logs = step.loss_and_log_density(x)
     weights *= np.exp(logs)
-    place = np.clip(np.expm1(grid[owner][:, None] - losses) / math.expm1(-interval), 0.0, 1.0)
-    above, below = np.sum(weights * place, axis=1), np.sum(weights * (1 - place), axis=1)
+    share = np.clip(np.expm1(grid[owner][:, None] - losses) / math.expm1(-interval), 0.0, 1.0)
+    above, below = np.sum(weights * share, axis=1), np.sum(weights * (1 - share), axis=1)
     inside, cells = np.abs(middles) < bulk, grid.size - 1
     merged = [np.bincount(owner[inside], part[inside], cells)[-first - 1 : -first + 1] for part in (below, above)]
     above[inside] = below[inside] = 0.0

@@ -20,10 +20,10 @@ def composed_epsilon(profile: Callable[[Array], Array], *, largest: float, steps
     """Return epsilon at `delta` of `steps` adaptive uses of a mechanism with the given `profile`.
 
     `profile` maps an array of epsilon in [0, `largest`] to delta and holds in both directions of the neighbouring
-    relation; it must fall, be convex in e^epsilon and never lie below the truth. What it leaves at `largest` counts as
+    relation; it must fall, be convex in e^epsilon and never be below the truth. What it leaves at `largest` counts as
     lost in every step; inf where that is delta. Guarantee: the uses are (epsilon, `delta`)-DP, up to the rounding of
-    `profile` itself. The grid fits the answer: it adds some 2e-6 of epsilon where so many of its points can be had.
-    Sources: Zhu, Dong, Wang 2022, Theorem 10 (such a curve has a dominating pair); Doroshenko et al. 2022 (its grid).
+    `profile` itself. The grid fits the answer: it adds some 2e-6 of epsilon where the number of points allows.
+    Sources: zhu2022, Theorem 10 (such a curve has a dominating pair); doroshenko2022 (its grid).
     """
 
     def cells(step: float) -> Cells:
@@ -39,7 +39,7 @@ def pair_epsilon_below(losses: Array, masses: Array, *, steps: int, delta: float
     """Return an epsilon at `delta` that `steps` independent outcomes spend at least, in the one direction given.
 
     An outcome has probability `masses`[i] > 0, shape (k,), and the loss `losses`[i], ascending; outcomes may be merged
-    or left out. Guarantee: the product is not (e, `delta`)-DP for any e below the answer. Source: loss_composition.
+    or left out. Guarantee: the product is not (e, `delta`)-DP for any e below the answer. Source: `loss_composition`.
     """
 
     def cells(step: float) -> Cells:
@@ -53,19 +53,19 @@ def _search(cells: Callable[[float], Cells], coarse: Cells, steps: int, delta: f
     """Return the search whose tilt and grid are chosen from the `coarse` cells."""
     masses = coarse.masses()
     losses = coarse.origin + np.arange(masses.size) * coarse.step
-    seen = masses > 0
-    return LossSearch(cells, losses[seen], np.log(masses[seen]), steps=steps, delta=delta)
+    support = masses > 0
+    return LossSearch(cells, losses[support], np.log(masses[support]), steps=steps, delta=delta)
 
 
 def _of_profile(profile: Callable[[Array], Array], largest: float, count: int) -> Cells:
     """Connect the dots of a profile at `count` + 1 even places, and at their mirror images below 0."""
     step = largest / count
-    places = np.arange(count + 1) * step
-    deltas = np.minimum.accumulate(np.clip(profile(places), 0.0, 1.0))
+    losses = np.arange(count + 1) * step
+    deltas = np.minimum.accumulate(np.clip(profile(losses), 0.0, 1.0))
     falls = np.append(-np.diff(deltas) / math.expm1(step), 0.0)
     above = np.maximum(falls[:-1] * math.exp(step) - falls[1:], 0.0)
-    # At -epsilon lies e^-epsilon of the mass at epsilon, by exchanging the two laws; the rest has no loss.
-    mirrored = (above * np.exp(-places[1:]))[::-1]
+    # The mass at -epsilon is e^-epsilon of that at epsilon, by exchanging the two laws; the rest has no loss.
+    mirrored = (above * np.exp(-losses[1:]))[::-1]
     rest = max(0.0, 1 - float(deltas[-1]) - float(above.sum()) - float(mirrored.sum()))
     masses = np.concatenate([mirrored, [rest], above])
     return Cells(-largest, step, masses[:-1], np.append(np.zeros(masses.size - 2), masses[-1]), float(deltas[-1]))

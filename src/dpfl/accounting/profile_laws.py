@@ -2,7 +2,7 @@
 
 The profile of a pair (P, Q) is f(x) = sup over events of P - x Q, convex in x = e^epsilon. A profile that is linear
 between the grid points e^(j step) is that of losses on the grid, and a larger profile dominates, step by step and in
-composition (Zhu, Dong, Wang 2022, Proposition 2.9). Near x = 0 the profile is 1 - x + `put`; the put keeps its digits.
+composition (zhu2022, Proposition 2.9). Near x = 0 the profile is 1 - x + `put`; the put keeps its digits.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def from_points(grid: LossGrid, values: Array) -> tuple[GridLaw, GridLaw]:
 
     `values`, shape (points,): at losses below zero an upper bound of the put f(x) - 1 + x, from zero on of f.
     Beyond the ends f counts as constant: that mass is lost, of infinite loss.
+    Source: doroshenko2022, Algorithm 1 (connecting the dots).
     """
     x = np.exp(grid.losses)
     masses = convex(_kinks(grid, values), grid.step)
@@ -53,9 +54,10 @@ def from_points(grid: LossGrid, values: Array) -> tuple[GridLaw, GridLaw]:
 def from_tangents(grid: LossGrid, p_side: Array, q_side: Array) -> tuple[GridLaw, GridLaw]:
     """Return laws of the loss in both orders that are dominated by any pair with these events.
 
-    One event a cell of the grid, shape (points - 1,): where the cell's middle is above zero loss, P and Q of an event
+    One event per cell of the grid, shape (points - 1,): where the cell's middle is above zero loss, P and Q of an event
     (a loss above it); below zero, of the opposite event. Each is a line p - x q under the profile, or x q - p under
     the put. At a grid point the lower of its two neighbours' lines is taken: the chords then stay under the profile.
+    Source: derived here.
     """
     x, step = np.exp(grid.losses), grid.step
     sign = np.where(grid.middles() > 0, 1.0, -1.0)
@@ -72,15 +74,16 @@ def from_atoms(grid: LossGrid, p_mass: Array, q_mass: Array) -> tuple[GridLaw, G
     """Return laws of the loss in both orders that are dominated by a pair with these masses of disjoint events.
 
     `p_mass`, `q_mass`, shape (events,), relative error at most ATOM_ERROR. Merging outcomes to events only loses.
+    Source: derived here, by `from_tangents`.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.log(p_mass) - np.log(q_mass)
     order = np.argsort(loss[~np.isnan(loss)])
     loss, p_mass, q_mass = (each[~np.isnan(loss)][order] for each in (loss, p_mass, q_mass))
-    place = np.searchsorted(loss, grid.middles(), side="right")
+    index = np.searchsorted(loss, grid.middles(), side="right")
     calls = grid.middles() > 0
     p_side, q_side = (
-        np.where(calls, np.append(np.cumsum(mass[::-1])[::-1], 0.0)[place], np.append(0.0, np.cumsum(mass))[place])
+        np.where(calls, np.append(np.cumsum(mass[::-1])[::-1], 0.0)[index], np.append(0.0, np.cumsum(mass))[index])
         for mass in (p_mass, q_mass)
     )
     sign = np.where(calls, 1.0, -1.0)
@@ -88,7 +91,10 @@ def from_atoms(grid: LossGrid, p_mass: Array, q_mass: Array) -> tuple[GridLaw, G
 
 
 def fitting_grid(p_mass: Array, q_mass: Array, steps: int) -> LossGrid:
-    """Return a grid that is fine for `steps` steps whose outcomes fall into events with these masses."""
+    """Return a grid that is fine enough for `steps` steps whose outcomes fall into events with these masses.
+
+    Source: `grid_between`.
+    """
     both = (p_mass > 0) & (q_mass > 0)
     loss = np.log(p_mass[both]) - np.log(q_mass[both])
     variance = float(np.sum((p_mass + q_mass)[both] * loss**2)) / 2
@@ -100,6 +106,7 @@ def grid_between(low: float, high: float, variance: float, steps: int, places: i
     """Return a grid from the loss -`low` to `high` for `steps` steps of that `variance` of the loss.
 
     Moving a loss to the ends of its cell adds step^2/12 to its mean; that stays below 1e-5 of epsilon, or of 1.
+    Source: derived here.
     """
     step = min(1e-3, math.sqrt(variance) / 30, math.sqrt(6e-5 * (1 / steps + variance / 2)))
     step = max(step, (high + low) / places, 1e-300)
@@ -107,14 +114,17 @@ def grid_between(low: float, high: float, variance: float, steps: int, places: i
 
 
 def regrid(law: GridLaw, step: float) -> Cells:
-    """Return the loss of `law` cut into cells of the multiples of `step`, for `pessimistic` or `optimistic`."""
-    kept = law.masses > 0
-    losses, masses = law.losses[kept], law.masses[kept]
+    """Return the loss of `law` cut into cells of the multiples of `step`, for `pessimistic` or `optimistic`.
+
+    Source: doroshenko2022, Algorithm 1.
+    """
+    support = law.masses > 0
+    losses, masses = law.losses[support], law.masses[support]
     first = math.floor(losses[0] / step)
-    place = np.floor(losses / step - first).astype(np.intp)
-    share = np.clip(np.expm1((first + place) * step - losses) / math.expm1(-step), 0.0, 1.0)
-    count = int(place[-1]) + 1
-    below, above = (np.bincount(place, part, count) for part in (masses * (1 - share), masses * share))
+    index = np.floor(losses / step - first).astype(np.intp)
+    share = np.clip(np.expm1((first + index) * step - losses) / math.expm1(-step), 0.0, 1.0)
+    count = int(index[-1]) + 1
+    below, above = (np.bincount(index, part, count) for part in (masses * (1 - share), masses * share))
     return Cells(first * step, step, below, above, law.lost)
 
 

@@ -1,4 +1,4 @@
-"""Zeros of monotone functions: element by element over arrays, and by few looks where one look takes seconds."""
+"""Zeros of monotone functions: element by element over arrays, and by few evaluations where one takes seconds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from scipy.optimize import elementwise
 def root(
     function: Callable[..., NDArray[np.float64]], lower: ArrayLike, upper: ArrayLike, *arguments: ArrayLike
 ) -> NDArray[np.float64]:
-    """Where the monotone `function(x, *arguments)` is zero for x between `lower` and `upper`.
+    """Return the zero of the monotone `function(x, *arguments)` in x between `lower` and `upper`.
 
     Everything broadcasts; `function` is called with 1-D arrays and answers element by element. Bracketing
     (Chandrupatla's method) to the last bits of x. Where rounding leaves both ends on one side of zero, the
     end with the smaller value is returned, so the answer is never NaN.
-    Source: Chandrupatla 1997.
+    Source: chandrupatla1997.
     """
     arrays = np.broadcast_arrays(lower, upper, *arguments)
     shape = arrays[0].shape
@@ -46,7 +46,7 @@ def least_noise(
     known: bool = False,
     tries: int = 20,
 ) -> float | None:
-    """Return x in [`low`, `high`] where the falling `excess` lies in [-`room`, 0]: the least noise but for `room`.
+    """Return x in [`low`, `high`] where the falling `excess` is in [-`room`, 0]: the least noise but for `room`.
 
     `excess`: of ln noise, ln of what is spent over the target, nearly straight; -inf where nothing is spent. Secant
     steps from `start` and its `slope` < 0, to where it is `aim` (half of `room` below 0), none `longer` than that, no

@@ -47,7 +47,10 @@ class Bound(NamedTuple):
 
 
 def unamplified_mu(run: Run) -> float:
-    """Return the mu of Gaussian DP that holds whatever is drawn; inf where there is none."""
+    """Return the mu of Gaussian DP that holds whatever is drawn; inf where there is none.
+
+    Source: vandijk2023 section 4.3 (composition); the sensitivities are derived in `fixed_batches`, `shuffled_epochs`.
+    """
     steps, reach = run.steps, 2.0 if run.neighbouring is Neighbouring.REPLACE_ONE else 1.0
     match run.sampler:
         case ShuffledEpochs(records=records, batch_size=batch_size):
@@ -84,7 +87,10 @@ def likely_noise(run: Run, mu: float) -> float:
 
 
 def upper(run: Run) -> Bound:
-    """Return an epsilon that the run keeps at its delta."""
+    """Return an epsilon that the run guarantees at its delta.
+
+    Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`.
+    """
     mu = unamplified_mu(run)
     if math.isinf(mu):
         return Bound(math.inf, "nothing is proven: the number of steps changes with the record")
@@ -99,35 +105,38 @@ def upper(run: Run) -> Bound:
                 _poisson(run, run.noise_multiplier, run.neighbouring)[1], "pessimistic PLD of Poisson sampling"
             )
         case FixedBatches() if run.neighbouring is Neighbouring.ADD_OR_REMOVE:
-            found = _poisson(run, run.noise_multiplier / 2, run.neighbouring)[1]
-            return Bound(found, "pessimistic PLD of the Poisson pair at half the noise")
+            epsilon = _poisson(run, run.noise_multiplier / 2, run.neighbouring)[1]
+            return Bound(epsilon, "pessimistic PLD of the Poisson pair at half the noise")
         case FixedBatches() | WithReplacement():
             weights, beyond = uses(run)
             law = fixed_batches.law_above(run.noise_multiplier, weights, beyond, run.steps, run.delta)
-            found = epsilon_above([(law, run.steps)], run.delta)
-            return min(Bound(found, "pessimistic PLD of amplification by subsampling (Balle et al. 2018)"), plain)
+            epsilon = epsilon_above([(law, run.steps)], run.delta)
+            return min(Bound(epsilon, "pessimistic PLD of amplification by subsampling (Balle et al. 2018)"), plain)
         case BallsInBins():
             return min(_bins_upper(run), plain) if run.noise_multiplier >= balls_in_bins.LEAST_NOISE else plain
 
 
 def lower(run: Run) -> Bound:
-    """Return an epsilon that the run exceeds at its delta for some data, whoever sees every step."""
+    """Return an epsilon that the run exceeds at its delta for some data, against an observer of every step.
+
+    Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`.
+    """
     match run.sampler:
         case FullBatch():
             mu = unamplified_mu(run)
-            found = float(gaussian_dp.epsilon(min(run.delta * (1 + 1e-10), 1.0), mu)) * (1 - 1e-15)
-            return Bound(found, "exact: Gaussian DP")
+            epsilon = float(gaussian_dp.epsilon(min(run.delta * (1 + 1e-10), 1.0), mu)) * (1 - 1e-15)
+            return Bound(epsilon, "exact: Gaussian DP")
         case Poisson():
             return Bound(_poisson(run, run.noise_multiplier, run.neighbouring)[0], "optimistic PLD of Poisson sampling")
         case FixedBatches() if run.neighbouring is not Neighbouring.ZERO_OUT:
-            found = _poisson(run, run.noise_multiplier / 2, Neighbouring.ADD_OR_REMOVE)[0]
-            return Bound(found, "optimistic PLD of the pair: others -C, the record +C or another -C")
+            epsilon = _poisson(run, run.noise_multiplier / 2, Neighbouring.ADD_OR_REMOVE)[0]
+            return Bound(epsilon, "optimistic PLD of the pair: others -C, the record +C or another -C")
         case FixedBatches() | WithReplacement():
             weights, _ = uses(run)
-            found = fixed_batches.smallest_epsilon(
+            epsilon = fixed_batches.smallest_epsilon(
                 run.noise_multiplier, weights, run.steps, run.delta, run.neighbouring
             )
-            return Bound(found, "optimistic PLD of the best pair: others -C or 0, the record +C")
+            return Bound(epsilon, "optimistic PLD of the best pair: others -C or 0, the record +C")
         case ShuffledEpochs():
             return _shuffled_lower(run)
         case BallsInBins(steps_per_epoch=bins):
@@ -135,8 +144,8 @@ def lower(run: Run) -> Bound:
             if epochs == 0 or bins > balls_in_bins.MOST_BINS or run.noise_multiplier < balls_in_bins.LEAST_NOISE:
                 return Bound(0.0, "nothing is known for so short a run, so many bins or so little noise")
             laws = balls_in_bins.laws_below(run.noise_multiplier, bins, epochs, run.delta)
-            found = max(epsilon_below([(law, epochs)], run.delta) for law in laws)
-            return Bound(found, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
+            epsilon = max(epsilon_below([(law, epochs)], run.delta) for law in laws)
+            return Bound(epsilon, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
 
 
 def _poisson(run: Run, noise_multiplier: float, neighbouring: Neighbouring) -> tuple[float, float]:
@@ -167,7 +176,10 @@ def _chance_of_use(run: Run) -> float:
 
 
 def uses(run: Run) -> tuple[NDArray[np.float64], float]:
-    """Return the chances of 0, 1, 2, ... uses of a record in a batch, and that of more."""
+    """Return the chances of 0, 1, 2, ... uses of a record in a batch, and that of more.
+
+    Source: elementary, as `fixed_batches` has it.
+    """
     sampler, tail = run.sampler, 1e-6 * run.delta / run.steps
     return fixed_batches.uses(
         sampler.batch_size, sampler.records, isinstance(sampler, WithReplacement), max(tail, 1e-300)
@@ -183,7 +195,7 @@ def _shuffled_lower(run: Run) -> Bound:
         return Bound(0.0, "no epoch is complete")
     if sampler.steps_per_epoch == 1:
         return lower(Run(FullBatch(), run.noise_multiplier, run.steps, run.delta, run.neighbouring))
-    found = shuffled_epochs.worst_pair_epsilon(
+    epsilon = shuffled_epochs.worst_pair_epsilon(
         noise_multiplier=run.noise_multiplier,
         batch_size=sampler.batch_size,
         records=sampler.records,
@@ -191,7 +203,7 @@ def _shuffled_lower(run: Run) -> Bound:
         delta=run.delta,
         neighbouring=run.neighbouring,
     )
-    return Bound(found, "worst pair of Chua et al. 2024, largest step of an epoch, optimistic PLD")
+    return Bound(epsilon, "worst pair of Chua et al. 2024, largest step of an epoch, optimistic PLD")
 
 
 def _bins_upper(run: Run) -> Bound:
@@ -203,9 +215,9 @@ def _bins_upper(run: Run) -> Bound:
     by = "pessimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)"
     if run.neighbouring is not Neighbouring.REPLACE_ONE:
         return Bound(max(epsilon_above(remove, run.delta), epsilon_above(add, run.delta)), by)
-    found = math.inf
+    epsilon = math.inf
     for share in _SHARES:
         first = epsilon_above(remove, share * run.delta)
         if first < 600:
-            found = min(found, first + epsilon_above(add, max((1 - share) * run.delta * math.exp(-first), 1e-300)))
-    return Bound(found, f"a removal, then an addition: {by}")
+            epsilon = min(epsilon, first + epsilon_above(add, max((1 - share) * run.delta * math.exp(-first), 1e-300)))
+    return Bound(epsilon, f"a removal, then an addition: {by}")

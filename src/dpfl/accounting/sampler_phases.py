@@ -20,21 +20,27 @@ Laws = tuple[tuple[GridLaw, GridLaw], int]
 
 
 def phases_upper(runs: Sequence[Run]) -> Bound:
-    """Return an epsilon that the runs, one after another, keep at their delta."""
+    """Return an epsilon that the runs, one after another, guarantee at their delta.
+
+    Source: zhu2022, Theorem 10 (composition of dominating pairs); the pairs are those of `sampler_bounds`.
+    """
     parts = [_above(run) for run in runs]
     if any(part is None for part in parts):
         return Bound(math.inf, "nothing is proven for one of the phases")
-    found = max(epsilon_above(_one_grid(parts, order, pessimistic), runs[0].delta) for order in (0, 1))
-    return Bound(found, "pessimistic PLDs of the phases, composed")
+    epsilon = max(epsilon_above(_one_grid(parts, order, pessimistic), runs[0].delta) for order in (0, 1))
+    return Bound(epsilon, "pessimistic PLDs of the phases, composed")
 
 
 def phases_lower(runs: Sequence[Run]) -> Bound:
-    """Return an epsilon that the runs exceed at their delta for some data, whoever sees every step."""
+    """Return an epsilon that the runs exceed at their delta for some data, against an observer of every step.
+
+    Source: derived here, by composing the worst pairs of `sampler_bounds`.
+    """
     parts = [part for part in map(_below, runs) if part is not None]
     if not parts:
         return Bound(0.0, "no phase has a complete epoch")
-    found = max(epsilon_below(_one_grid(parts, order, optimistic), runs[0].delta) for order in (0, 1))
-    return Bound(found, "optimistic PLDs of the phases' worst pairs, composed")
+    epsilon = max(epsilon_below(_one_grid(parts, order, optimistic), runs[0].delta) for order in (0, 1))
+    return Bound(epsilon, "optimistic PLDs of the phases' worst pairs, composed")
 
 
 def _one_grid(parts: Sequence[Laws], order: int, rounding) -> Phases:

@@ -37,7 +37,7 @@ class Poisson:
 
 @dataclass(frozen=True)
 class FixedBatches:
-    """`batch_size` different records of `records` in every step, drawn anew. Raises ValueError naming the field."""
+    """`batch_size` distinct records of `records`, drawn independently by step. Raises ValueError naming the field."""
 
     batch_size: int
     records: int

@@ -1,22 +1,23 @@
-"""Shuffled epochs: what a fresh permutation cut into batches spends at least, and at most, when every step is seen.
+"""Shuffled epochs: lower and upper bounds for a fresh permutation cut into batches, when every step is seen.
 
-In units of the clip norm. At least: all other records contribute -1, the record in question +1, which is known to be
-the worst pair's idea in Chua et al. 2024 (arXiv 2403.17673). A batch of b records then sums to -b, but for the one
-with the record. b is public, so every step is shifted by it: the record's batch, uniform over the records' places,
-then has mean 2, or 1 once it is zeroed out, or 0 once it is a -1 as well; all other batches have mean 0. The observer
-keeps only the largest step of an epoch. With T steps and Phi_m the distribution function of N(m, sigma^2), its
-distribution function is Phi_0^(T-1) Phi_m, with m = 2 against m = 1 (zero_out) or m = 0 (replace_one). Under
-add_or_remove n records stand against n - 1: if both make T steps, only the last batch differs in size, and the first
-T - 1 batches of B are full in both. Their largest step has distribution function
-(1 - w) Phi_0^(T-1) + w Phi_0^(T-2) Phi_2, w = (T - 1) B / n, against Phi_0^(T-1). Any event of that statistic is a line
-under the privacy profile, so cutting it into cells only loses; the epochs are independent, so they compose.
+In units of the clip norm. Lower bound: all other records contribute -1, the record in question +1, as in the worst pair
+of chua2024. A batch of b records then sums to -b, but for the one with the record. b is public, so every step is
+shifted by it: the record's batch, uniform over the records' positions, then has mean 2, or 1 once it is zeroed out, or
+0 once it is a -1 as well; all other batches have mean 0. The observer keeps only the largest step of an epoch. With T
+steps and Phi_m the distribution function of N(m, sigma^2), its distribution function is Phi_0^(T-1) Phi_m, with m = 2
+against m = 1 (zero_out) or m = 0 (replace_one). Under add_or_remove n records are compared with n - 1: if both make T
+steps, only the last batch differs in size, and the first T - 1 batches of B are full in both. Their largest step has
+distribution function (1 - w) Phi_0^(T-1) + w Phi_0^(T-2) Phi_2, w = (T - 1) B / n, against Phi_0^(T-1). Any event of
+that statistic is a line under the privacy profile, so cutting it into cells only loses; the epochs are independent, so
+they compose.
 
-At most: given all permutations, a zeroed record moves one step an epoch by 1, a replaced one by 2: Gaussian DP with
-mu = sqrt(E)/sigma and 2 sqrt(E)/sigma. A removed record would shift all batches behind it; but a uniform permutation
-of n - 1 records is one of n records with the record's place filled by the last one. So coupled, the record's step
-moves by 2 and the last step by 1: mu = sqrt(5 E)/sigma. (In the last batch already, it moves that step by 1 only.)
-Where n = k B + 1 the removal takes a step away, and no bound is possible: the number of steps is seen.
-With one batch an epoch all is as for full batches.
+Upper bound: given all permutations, a zeroed record moves one step per epoch by 1, a replaced one by 2: Gaussian DP
+with mu = sqrt(E)/sigma and 2 sqrt(E)/sigma. A removed record would shift all batches behind it; but a uniform
+permutation of n - 1 records is one of n records with the record's place filled by the last one. So coupled, the
+record's step moves by 2 and the last step by 1: mu = sqrt(5 E)/sigma. (If it is in the last batch already, it moves
+that step by 1 only.)
+Where n = k B + 1 the removal takes a step away, and no bound is possible: the number of steps is seen. With one batch
+per epoch all is as for full batches.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def unamplified_mu(noise_multiplier: float, steps: int, epochs: int, neighbourin
     """Return the mu of `epochs` shuffled epochs of `steps` steps each, without amplification; see the module.
 
     add_or_remove: for a data set whose number of steps the removal leaves as it is. Arguments are not checked.
+    Source: derived in the module.
     """
     if neighbouring is Neighbouring.ZERO_OUT or (steps == 1 and neighbouring is Neighbouring.ADD_OR_REMOVE):
         squared = 1
@@ -54,8 +56,9 @@ def worst_pair_epsilon(
 ) -> float:
     """Return an epsilon that `epochs` shuffled epochs exceed at `delta`, by the module's pair and statistic.
 
-    Guarantee: the run is not (e, delta)-DP under `neighbouring` for any e below, for who sees every step.
-    Rounding is bounded and counted on the safe side. Arguments are not checked; two steps an epoch at least.
+    Guarantee: the run is not (e, delta)-DP under `neighbouring` for any e below, against an observer of every step.
+    Rounding is bounded and counted on the safe side. Arguments are not checked; at least two steps per epoch.
+    Source: chua2024 (the pair); the statistic is derived in the module.
     """
     laws = epoch_laws(noise_multiplier, batch_size, records, epochs, delta, neighbouring)
     return max(epsilon_below([(law, epochs)], delta) for law in laws)
@@ -64,7 +67,10 @@ def worst_pair_epsilon(
 def epoch_laws(
     noise_multiplier: float, batch_size: int, records: int, epochs: int, delta: float, neighbouring: Neighbouring
 ) -> tuple[GridLaw, GridLaw]:
-    """Return laws, P||Q and Q||P, below that of one epoch's loss; `epochs` and `delta` only set the grid."""
+    """Return laws, P||Q and Q||P, below that of one epoch's loss; `epochs` and `delta` only set the grid.
+
+    Source: derived in the module.
+    """
     shift, steps = 1 / noise_multiplier, math.ceil(records / batch_size)
     share = (steps - 1) * batch_size / records
 
@@ -90,6 +96,6 @@ def epoch_laws(
     p_cell, q_cell = (
         np.where(lower[1:], np.diff(head), -np.diff(tail)) for head, tail in zip(heads, tails, strict=True)
     )
-    kept = (p_cell > 1e-290) & (q_cell > 1e-290)
-    p_cell, q_cell = p_cell[kept], q_cell[kept]
+    support = (p_cell > 1e-290) & (q_cell > 1e-290)
+    p_cell, q_cell = p_cell[support], q_cell[support]
     return from_atoms(fitting_grid(p_cell, q_cell, epochs), p_cell, q_cell)

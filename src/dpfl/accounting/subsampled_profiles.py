@@ -14,8 +14,8 @@ _SMALLEST_RATE = 1e-300  # keeps 1/p finite
 def amplified_epsilon(epsilon: ArrayLike, p: ArrayLike) -> NDArray[np.float64]:
     """ln(1 + (e^epsilon - 1)/p): where the unsampled curve is read, so that delta_p(epsilon) = p delta(this).
 
-    epsilon >= 0, p in (0, 1]; shapes broadcast, no overflow. Raises ValueError naming epsilon or p. Source: Balle,
-    Barthe, Gaboardi 2018, Theorem 9, solved for the inner epsilon; C_p of vandijk2023 section 4.2 read by its delta.
+    epsilon >= 0, p in (0, 1]; shapes broadcast, no overflow. Raises ValueError naming epsilon or p. Source: balle2018,
+    Theorem 9, solved for the inner epsilon; C_p of vandijk2023 section 4.2 read by its delta.
     """
     p = np.maximum(reals("p", p, above=0, at_most=1), _SMALLEST_RATE)
     epsilon = reals("epsilon", epsilon, at_least=0)
@@ -40,7 +40,7 @@ def poisson_add_delta(epsilon: ArrayLike, p: ArrayLike, mu: ArrayLike) -> NDArra
 
     Zero once e^epsilon (1 - p) >= 1, and never above `subsampled_delta`. p in [0, 1], mu >= 0; shapes broadcast.
     Guarantee: what a Gaussian round spends at epsilon on the record added; the larger of the two is add_or_remove's.
-    Raises ValueError naming the argument. Source: derived, the hockey stick of that pair (Zhu, Dong, Wang 2022) by
+    Raises ValueError naming the argument. Source: derived, the hockey stick of that pair (zhu2022) by
     theta of asoodeh2020 eq. (10).
     """
     epsilon, p, mu = np.broadcast_arrays(

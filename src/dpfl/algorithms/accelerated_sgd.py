@@ -20,7 +20,7 @@ from dpfl.models.glm import Array
 
 
 class NoisyGradientSource(Interface):
-    """Where a round's noisy gradient comes from: minibatch.NoisyGradients, or one_pass.OneRecordGradients."""
+    """Source of a round's noisy gradient: minibatch_sgd.NoisyGradients, or one_pass_sgd.OneRecordGradients."""
 
     points: Hyperparameters
     protocol: Protocol
@@ -89,7 +89,7 @@ def iterates(
 ) -> Iterator[Array]:
     """Yield w^ag after every round, (trials, repetitions, features, models), from w_0 = 0.
 
-    Every round asks for the participants' mean noisy gradient at w^md; each stage starts anew from the last one's
+    Every round asks for the participants' mean noisy gradient at w^md; each stage starts again from the previous one's
     w^ag. `strong_convexity` mu is that of the objective, regularisation included. Of the points, the clip norms, the
     noise and the radius count; the step sizes come from the stages. The array is overwritten by the next round.
     Source: lowy2021 Algorithm 2. Formal guarantee: that of the gradients; all else is post-processing.

@@ -1,4 +1,4 @@
-"""When what happens in asynchronous DP-SGD: clients, messages and the server as a deterministic event simulation.
+"""Deterministic event simulation of the clients, messages and server of asynchronous DP-SGD.
 
 Which message is late or lost, and when a round is interrupted, depends on no record and no weight. The simulation can
 therefore run first and alone: it returns the operations on models in the order in which they happen, and one such list
@@ -20,14 +20,14 @@ from dpfl.randomness import generator
 
 @dataclass(frozen=True)
 class Network:
-    """How clients and messages behave; times are in rounds of a client of speed 1, of the run's own batch size.
+    """Speeds, delays and losses of clients and messages; the time unit is one round of a client of speed 1.
 
     speed_spread >= 1: the fastest client's speed over the slowest's, geometric steps between, geometric mean 1.
     delay >= 0: mean latency of every message, either way; jitter in [0, 1]: the share of it that is exponential, so
     that messages overtake each other. update_loss, broadcast_loss in [0, 1]: the chance that a message is lost.
-    window > 0: the server collects updates for so long, then steps and broadcasts. max_staleness: a client that has
-    not heard of the server for so many of its rounds waits until it does; None never waits. The chapter would let it
-    wait for models that lie too far apart, too: that would let the order of events depend on weights.
+    window > 0: the server collects updates for this long, then steps and broadcasts. max_staleness: a client that has
+    not heard of the server for this many of its rounds waits until it does; None never waits. The chapter would also
+    let it wait for models that are too far apart: that would let the order of events depend on weights.
     Raises InputError naming the field that cannot be used.
     """
 
@@ -113,7 +113,7 @@ Operation = GradientEvent | EndRound | ServerStep | Interrupt | EvaluateEvent
 
 @dataclass(frozen=True)
 class Program:
-    """What happens, in order, and what the simulation counted.
+    """Operations in order, and the counts of the simulation.
 
     `uses[version]`: how many interrupts install the server's model of that number (0 is the initial one).
     `simulated_rounds`: time until the last update was added. `staleness_rounds`: mean over rounds of the client's own
@@ -158,7 +158,7 @@ _UP, _DOWN = 0, 1
 
 @dataclass
 class _Client:
-    """Where one client stands. `started` is None between rounds; `done` is the computed share of the round."""
+    """State of one client. `started` is None between rounds; `done` is the computed share of the round."""
 
     speed: float
     round: int = 0
@@ -194,7 +194,7 @@ class _Simulation:
         self.last_step = 0.0
 
     def run(self) -> None:
-        """Let everything happen."""
+        """Process all events."""
         handlers = {
             _Kind.ROUND_ENDS: self._end_round,
             _Kind.UPDATE_ARRIVES: self._receive_update,
@@ -207,7 +207,7 @@ class _Simulation:
             handlers[kind](client, number)
 
     def program(self) -> Program:
-        """Return what happened."""
+        """Return the operations and counts."""
         for client in range(self.clients):
             if not self.delivered[client]:
                 raise InputError(
@@ -236,7 +236,7 @@ class _Simulation:
             heapq.heappush(self.heap, (end, _Kind.ROUND_ENDS, client, state.round))
 
     def _end_round(self, client: int, number: int) -> None:
-        """Finish the batch, send the update, go on."""
+        """Finish the batch, send the update, continue."""
         state = self.states[client]
         self._compute(client, 1.0)
         arrival = self._arrival(client, number, _UP, self.network.update_loss)

@@ -23,11 +23,11 @@ from dpfl.randomness import generator
 
 @dataclass(frozen=True)
 class NoiseSchedule:
-    """What differs between the stacked models, round by round.
+    """Settings that differ between the stacked models, by round.
 
     clip_norms > 0 (infinite: none), noise_std >= 0 (of the Gaussian noise on a batch's sum), arsinh_scales > 0
     (infinite: Gaussian noise as it is) and step_sizes >= 0 have shape (rounds, variants); kept_shares in (0, 1] holds
-    a number a variant: the share of an update's entries that is sent.
+    one number per variant: the share of an update's entries that is sent.
     """
 
     clip_norms: Tensor
@@ -83,21 +83,21 @@ def replay(federation: Federation, program: Program, postures: NoiseSchedule, ti
     compression are post-processing of earlier releases, or depend on no record: every round's guarantee holds whatever
     model it starts from, and the run's is their composition, as in a synchronous run.
     """
-    machine = _Executor(federation, program, postures)
+    executor = _Executor(federation, program, postures)
     for operation in program.operations:
         match operation:
             case GradientEvent():
-                machine.gradients(operation)
+                executor.gradients(operation)
             case EndRound():
-                machine.end_round(operation)
+                executor.end_round(operation)
                 tick()
             case ServerStep():
-                machine.server_step(operation)
+                executor.server_step(operation)
             case Interrupt():
-                machine.interrupt(operation)
+                executor.interrupt(operation)
             case EvaluateEvent():
-                machine.measure()
-    return Trained(machine.server, [list(each) for each in zip(*machine.accuracies, strict=True)])
+                executor.measure()
+    return Trained(executor.server, [list(each) for each in zip(*executor.accuracies, strict=True)])
 
 
 class _Executor:

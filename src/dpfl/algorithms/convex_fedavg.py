@@ -1,4 +1,4 @@
-"""One algorithm a file."""
+"""Federated averaging of stacked convex models: every client passes once over its records in each round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpfl.randomness import generator
 
 
 def deal_records(seed: int, users: int, clients: int) -> NDArray[np.int64]:
-    """Return which records each client holds, (clients, users / clients): a uniform partition."""
+    """Return the records of each client, (clients, users / clients): a uniform partition."""
     return generator(seed, "partition").permutation(users).reshape(clients, users // clients)
 
 
@@ -37,16 +37,17 @@ def fedavg(
     / size noisy steps; only the first step size of `points` is used. Source: bhaskar2025 Algorithm 1 with E = 1.
     Formal guarantee: a step has sensitivity 2 clip_norm/size to the replacement of one of the client's records.
     """
-    clients, own = held.shape[1:]
+    clients, held_count = held.shape[1:]
     features, models = records.direction.shape[-1], len(points.noise_std)
     server = np.zeros((len(seeds), features, models))
     weights = np.empty((len(seeds), clients, features, models))
     step, lengths = np.empty_like(weights), np.empty((len(seeds), clients, size, models))
     for round in range(passes):
         weights[:] = server[:, None]
-        for place in range(own // size):
+        for batch in range(held_count // size):
             drawn = [
-                [batch_and_noise(seed, c, round, place, own, size, features) for c in range(clients)] for seed in seeds
+                [batch_and_noise(seed, c, round, batch, held_count, size, features) for c in range(clients)]
+                for seed in seeds
             ]
             rows = np.array([[held[s, c][drawn[s][c][0]] for c in range(clients)] for s in range(len(seeds))])
             noise = np.array([[each[1] for each in line] for line in drawn])

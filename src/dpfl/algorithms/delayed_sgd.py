@@ -1,4 +1,4 @@
-"""Field term: sgd with delayed gradients."""
+"""SGD with delayed gradients: a server applies the clients' updates one by one, each computed on an older model."""
 
 from __future__ import annotations
 
@@ -27,29 +27,30 @@ def delayed_sgd(
     clip_norm: float,
     tick: Callable[[], None],
 ) -> Array:
-    """Return the last model of a server that applies clients' updates one by one, computed on models of the past.
+    """Return the server's last model; it applies clients' updates one by one, computed on older models.
 
     Each turn of the clients comes in a uniform order; an update arrives computed on the model of min(d, all) updates
-    ago, d uniform on {0..delay}. Returns (seeds, features, models); other arguments as in `averaged`. A simplified
-    vandijk2023 Algorithm 1: no loss of messages, constant step size. Formal guarantee: as `averaged`, delays and
-    orders do not depend on records.
+    ago, d uniform on {0..delay}. Returns (seeds, features, models); other arguments as in
+    `convex_fedavg.fedavg`. Source: vandijk2023 Algorithm 1, simplified: no loss of messages, constant step size.
+    Formal guarantee: as `convex_fedavg.fedavg`; delays and orders do not depend on records.
     """
-    clients, own = held.shape[1:]
+    clients, held_count = held.shape[1:]
     features, models = records.direction.shape[-1], len(points.noise_std)
     past = [np.zeros((len(seeds), features, models))]
     step, lengths = np.empty_like(past[0]), np.empty((len(seeds), size, models))
-    turns = passes * (own // size)
+    turns = passes * (held_count // size)
     for turn in range(turns):
         plans = [generator(seed, "participants", round=turn) for seed in seeds]
         orders = np.stack([plan.permutation(clients) for plan in plans])
         delays = np.stack([plan.integers(0, delay + 1, size=clients) for plan in plans])
-        for place in range(clients):
-            back = np.minimum(delays[:, place], len(past) - 1)
+        for position in range(clients):
+            back = np.minimum(delays[:, position], len(past) - 1)
             stale = np.stack([past[-1 - b][s] for s, b in enumerate(back)])
             drawn = [
-                batch_and_noise(seed, orders[s, place], turn, 0, own, size, features) for s, seed in enumerate(seeds)
+                batch_and_noise(seed, orders[s, position], turn, 0, held_count, size, features)
+                for s, seed in enumerate(seeds)
             ]
-            rows = np.stack([held[s, orders[s, place]][drawn[s][0]] for s in range(len(seeds))])
+            rows = np.stack([held[s, orders[s, position]][drawn[s][0]] for s in range(len(seeds))])
             clipped_gradient_sums(loss, stale, records[(rows,)], clip_norm, lengths, out=step)
             step /= size
             noise = np.stack([each[1] for each in drawn])

@@ -54,9 +54,9 @@ class Schedule:
 class State:
     """State of training after `epoch` epochs; a checkpoint stores it.
 
-    `weights` and `velocity` have shape (clients, variants, parameters). `accuracy_pct[variant]` has an entry a round;
+    `weights` and `velocity` have shape (clients, variants, parameters). `accuracy_pct[variant]` has an entry per round;
     `diverged[variant]` is True once an average had a weight that is not finite; `measured[variant]` has, if asked
-    for, the distances of dpfl.engine.model_distances, an entry a round each, and local_accuracy_pct, the
+    for, the distances of dpfl.engine.model_distances, one entry per round each, and local_accuracy_pct, the
     mean accuracy of the clients' own models before the last average, as a list of one.
     """
 
@@ -130,12 +130,12 @@ class FederatedAveraging:
 
         Two are where clip norm and noise are the same and they have averaged after the same epochs so far.
         """
-        found: dict[tuple, list[int]] = {}
+        groups: dict[tuple, list[int]] = {}
         clip_norms, noise = self.variants.clip_norms.tolist(), self.variants.noise_multipliers.T.tolist()
         for variant in self.schedule.active(epoch):
             law = clip_norms[variant], tuple(noise[variant]), self.schedule.averaged(variant, epoch)
-            found.setdefault(law, []).append(variant)
-        return list(found.values())
+            groups.setdefault(law, []).append(variant)
+        return list(groups.values())
 
     def _average(self, state: State, averaging: list[int]) -> None:
         """Replace the models of some variants by their mean over clients, and measure it."""
@@ -153,8 +153,8 @@ class FederatedAveraging:
 
     def _measure(self, state: State, trained: Tensor, averaging: list[int]) -> None:
         """Measure the clients' own models, (clients, averaging, parameters), before they are averaged."""
-        for variant, found in zip(averaging, distances(trained, averaging, self._references), strict=True):
-            for name, value in found.items():
+        for variant, measured in zip(averaging, distances(trained, averaging, self._references), strict=True):
+            for name, value in measured.items():
                 state.measured[variant].setdefault(name, []).append(value)
         for index, variant in enumerate(averaging):
             if state.epoch == self.schedule.epochs[variant]:

@@ -1,6 +1,6 @@
-"""Noisy local SGD on stacked convex models: the baseline that lowy2021 sets beside noisy minibatch SGD.
+"""Noisy local SGD on stacked convex models: the baseline that lowy2021 compares with noisy minibatch SGD.
 
-A gradient lies along its record, so a block of local steps needs no model until it ends: scores follow from the scores
+A gradient is along its record, so a block of local steps needs no model until it ends: scores follow from the scores
 at its start, the records' inner products and the slopes so far. That is the plain loop, reordered, and touches the
 stacked models once a block instead of once a step.
 """
@@ -55,7 +55,7 @@ def local_sgd(trials: Trials, points: Hyperparameters, protocol: Protocol) -> It
 def block_movement(
     loss: Loss, weights: Array, records: FactoredRecords, noise: Array, points: Hyperparameters
 ) -> Array:
-    """Return how far consecutive noisy steps, one a record, move down from `weights` (..., features, models).
+    """Return how far consecutive noisy steps, one per record, move down from `weights` (..., features, models).
 
     records (..., steps, ...) and noise (..., steps, features) are in the order of the steps. Step k sees the score
     x_k . w_0 less step_size times (sum over j < k of length_j x_k . u_j + noise_std x_k . z_j), where u_j is the

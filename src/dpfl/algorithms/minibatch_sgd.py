@@ -22,9 +22,9 @@ from dpfl.models.glm import Array, FactoredRecords, clipped_gradient_sums
 
 
 class NoisyGradients:
-    """What the server learns in a round: the sum or mean of the participants' noisy, clipped mean gradients.
+    """Release of a round to the server: the sum or mean of the participants' noisy, clipped mean gradients.
 
-    Shared by the algorithms whose clients send one message a round; it keeps the working memory between rounds.
+    Shared by the algorithms whose clients send one message per round; it keeps the working memory between rounds.
     Formal guarantee: with Clipping.RECORD a message has sensitivity 2 clip_norm / K to the replacement of one drawn
     record; with Clipping.MEAN 2 clip_norm, however small the record's share. The regularisation reads no record.
     Raises ValueError where the protocol does not fit the trials.
@@ -46,7 +46,7 @@ class NoisyGradients:
     def at(self, weights: Array, round: int) -> Array:
         """Return the round's noisy gradient at `weights`, both (trials, repetitions, features, models).
 
-        The regularisation's gradient is added without noise, once a message that is summed. The result is overwritten
+        The regularisation's gradient is added without noise, once per message that is summed. The result is overwritten
         by the next call.
         """
         drawn = draw_round(self.trials, self.records, self.protocol, round, steps=1)

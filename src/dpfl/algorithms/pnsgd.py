@@ -1,4 +1,4 @@
-"""Single records in given orders: pnsgd's source."""
+"""PNSGD (asoodeh2020): the order of the records, and their source for `projected_sgd`."""
 
 from __future__ import annotations
 

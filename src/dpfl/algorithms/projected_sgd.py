@@ -57,23 +57,23 @@ def projected_sgd(
     `batches`(block) gives the records of BLOCK rounds, direction (seeds, BLOCK, batch, features). A round:
     w <- projection(w - eta_t (mean of the clipped gradients + regularisation w + noise_std z_t)). The noise z_t
     is one draw: m users who each add sigma times a Gaussian make a mean of scale sigma/sqrt(m), the same law.
-    Source: asoodeh2021 Algorithm 1; with one record a round asoodeh2020 eq. (12).
+    Source: asoodeh2021 Algorithm 1; with one record per round asoodeh2020 eq. (12).
     Formal guarantee: replacing one of m records moves a round's mean gradient by at most 2 clip_norm/m.
     """
     features, models = batches(0).direction.shape[-1], len(points.noise_std)
     weights = np.zeros((len(seeds), features, models))
     step = np.empty_like(weights)
     for round in range(points.rounds):
-        place = round % BLOCK
-        if place == 0:
+        index = round % BLOCK
+        if index == 0:
             block = batches(round // BLOCK)
             noise = base_noise(seeds, round // BLOCK, features, law)
             size = block.norms.shape[-1]
             lengths = np.empty((len(seeds), size, models))
-        clipped_gradient_sums(loss, weights, block[:, place], clip_norm, lengths, out=step)
+        clipped_gradient_sums(loss, weights, block[:, index], clip_norm, lengths, out=step)
         step /= size
         step += points.regularisation * weights
-        step += noise[:, place, :, None] * points.noise_std
+        step += noise[:, index, :, None] * points.noise_std
         step *= points.step_size[:, round]
         weights = project(weights - step, points.radius)
         yield weights
@@ -92,16 +92,16 @@ def models_at(models: Iterator[Array], stops: NDArray[np.int64], progress: Calla
     Runs `models` (as `iterates` yields them) up to the last stop. `progress` is called after every round.
     """
     last = int(stops.max())
-    found = None
+    collected = None
     for round, weights in enumerate(models, start=1):
-        if found is None:
-            found = np.empty((stops.shape[0], stops.shape[2], *weights.shape[1:]))
+        if collected is None:
+            collected = np.empty((stops.shape[0], stops.shape[2], *weights.shape[1:]))
         seed, model, stop = np.nonzero(stops == round)
-        found[seed, stop, :, model] = weights[seed, :, model]
+        collected[seed, stop, :, model] = weights[seed, :, model]
         progress()
         if round == last:
             break
-    return found
+    return collected
 
 
 def stratified_stops(seed: int, first: int, last: int, draws: int) -> NDArray[np.int64]:
@@ -117,7 +117,7 @@ def stratified_stops(seed: int, first: int, last: int, draws: int) -> NDArray[np
 
 
 class UserSampling(StrEnum):
-    """How the users of a round come about."""
+    """Choice of a round's users."""
 
     NEW_USERS = "new_users"
     """Every user is new, with a record drawn from the table as if it were the population."""
@@ -136,7 +136,7 @@ class UserSampling(StrEnum):
 
     @property
     def once(self) -> bool:
-        """Whether each user takes part exactly once."""
+        """True where each user takes part exactly once."""
         return self in (UserSampling.NEW_USERS, UserSampling.ONE_PASS)
 
 
@@ -165,7 +165,7 @@ def batches(
 def _partition(
     records: FactoredRecords, seeds: Sequence[int], users: int, size: int
 ) -> Callable[[int], FactoredRecords]:
-    """Return the source that cuts one permutation a seed into batches."""
+    """Return the source that cuts one permutation per seed into batches."""
     orders = np.stack([generator(seed, "partition").permutation(users) for seed in seeds])
     return _rows(records, orders.reshape(len(seeds), users // size, size))
 

@@ -42,8 +42,8 @@ class CanaryGradients:
         drawn = torch.where(canary, y - self.classes, 0)
         pulls = torch.zeros(len(self.included), dtype=x.dtype, device=x.device)
         pulls.index_add_(0, drawn, self.included[drawn] * canary * present)
-        own = slice(self.first_input, self.first_input + len(self.included))
-        sums[:, own] += clip_norms[:, None] * pulls
+        canary_inputs = slice(self.first_input, self.first_input + len(self.included))
+        sums[:, canary_inputs] += clip_norms[:, None] * pulls
         return sums
 
     def record_bytes(self, record: Tensor) -> int:
@@ -53,7 +53,7 @@ class CanaryGradients:
 
 @dataclass(frozen=True)
 class ClientRun:
-    """What DP-SGD on one client does, as dpfl.algorithms.fedavg has it: settings of the run that is audited."""
+    """Settings of the audited run: DP-SGD on one client, as in dpfl.algorithms.fedavg."""
 
     batch_size: int
     sampling: Sampling
@@ -76,7 +76,7 @@ def image_scores(run: ClientRun, inputs: Tensor, labels: Tensor, classes: int, i
     features = inputs.shape[1]
     padded = torch.zeros(records + canaries, features + canaries, dtype=inputs.dtype)
     padded[:records, :features] = inputs
-    told = torch.cat([labels, classes + torch.arange(canaries)])
+    extended_labels = torch.cat([labels, classes + torch.arange(canaries)])
     module = nn.Linear(features + canaries, classes)
     bits = torch.as_tensor(included, dtype=inputs.dtype)
     rule = CanaryGradients(LinearGradients(module, cross_entropy), classes, features, bits)
@@ -95,5 +95,5 @@ def image_scores(run: ClientRun, inputs: Tensor, labels: Tensor, classes: int, i
             address = {"seed": run.seed, "client": 0, "epoch": epoch, "step": step}
             return base_noise(size, **address, dtype=weights.dtype, device=weights.device)
 
-        sgd.epoch(weights, velocity, (padded, told), [batches], [sampler.divisor], noise)
+        sgd.epoch(weights, velocity, (padded, extended_labels), [batches], [sampler.divisor], noise)
     return -weights[0, :, features : features + canaries].numpy().astype(np.float64)

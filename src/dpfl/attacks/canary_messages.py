@@ -20,7 +20,7 @@ _PULL = 1e6
 
 @dataclass(frozen=True)
 class MessageRun:
-    """What one client without a trusted server sends: settings of the run that is audited."""
+    """Settings of the audited run: the messages of one client without a trusted server."""
 
     rounds: int
     batch_size: int
@@ -59,8 +59,8 @@ def message_scores(run: MessageRun, x: NDArray, y: NDArray, included: NDArray) -
     scores, before = np.zeros((count, canaries)), np.zeros((count, canaries))
     for weights in minibatch_sgd(trials, points, protocol):
         here = weights[0, 0, features:, :].T.copy()
-        seen = (here - before) / (_STEP_SIZE * np.maximum(points.noise_std, 1e-12)[:, None])
-        scores += _log_law(seen, shift, drawn) - _log_law(seen, -shift, drawn)
+        observed = (here - before) / (_STEP_SIZE * np.maximum(points.noise_std, 1e-12)[:, None])
+        scores += _log_law(observed, shift, drawn) - _log_law(observed, -shift, drawn)
         before = here
     return scores
 
@@ -73,6 +73,8 @@ def _pull(run: MessageRun, share: float) -> float:
     return run.clip_norm / math.sqrt(max(1.0, run.batch_size * share))
 
 
-def _log_law(seen: NDArray, shift: NDArray, drawn: float) -> NDArray:
-    """Return the log density of (1 - drawn) N(0, 1) + drawn N(shift, 1) at `seen`, relative to N(0, 1)."""
-    return np.logaddexp(math.log1p(-drawn) if drawn < 1 else -math.inf, math.log(drawn) + shift * seen - shift**2 / 2)
+def _log_law(observed: NDArray, shift: NDArray, drawn: float) -> NDArray:
+    """Return the log density of (1 - drawn) N(0, 1) + drawn N(shift, 1) at `observed`, relative to N(0, 1)."""
+    return np.logaddexp(
+        math.log1p(-drawn) if drawn < 1 else -math.inf, math.log(drawn) + shift * observed - shift**2 / 2
+    )

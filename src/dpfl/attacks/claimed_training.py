@@ -1,4 +1,4 @@
-"""A private training as it is claimed to be: what an attacker needs to know of it, and what a conforming one does."""
+"""A private training as claimed: the facts that an attacker needs, and the behaviour of a conforming one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODELS_AT_ONCE = 256
 class ClaimedTraining:
     """DP-SGD of one client, as a privacy statement describes it, and the epsilons that it claims.
 
-    `sampler` draws POISSON, BALLS_IN_BINS or SHUFFLED batches; the client holds all of its public records, and one less
+    `sampler` draws POISSON, BALLS_IN_BINS or SHUFFLED batches; the client has all of its public records, and one less
     where a record is removed, whose slot stays empty. The noise on a clipped sum has standard deviation
     noise_multiplier * clip_norm, whatever the neighbouring relation; the noisy sum is divided by the sampler's divisor.
     `claims`: points (epsilon, delta), each claimed for an observer of every step under `neighbouring`. Raises
@@ -53,7 +53,7 @@ class ClaimedTraining:
 
     @property
     def law(self) -> StepLaw:
-        """What a step sees of the record in question."""
+        """Return the law of one step's observation of the record."""
         return StepLaw.of(
             self.sampler.sampling, 1 / self.sampler.steps_per_epoch, self.pair.shifts, self.noise_multiplier
         )

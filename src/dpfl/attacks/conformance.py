@@ -20,7 +20,7 @@ def check(
     Guarantee: a trainer that satisfies the claims, with independent trials, is refuted with probability
     1 - confidence at most. What is not refuted is not proven: the attack sees what its statistics see.
     """
-    design, seen = (
+    design, evaluation = (
         tuple(claim.seen(trainer, trials, world=world, seed=2 * seed + part) for world in (0, 1)) for part in (0, 1)
     )
-    return strongest_test(design, seen, statistics(claim.law), claim.claims, confidence)
+    return strongest_test(design, evaluation, statistics(claim.law), claim.claims, confidence)

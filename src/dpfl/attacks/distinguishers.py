@@ -1,7 +1,7 @@
-"""Statistics that tell two worlds apart from what an observer of every step sees; each is larger in world P.
+"""Statistics that distinguish two worlds from what an observer of every step sees; each is larger in world P.
 
 Observations have shape (trials, epochs, steps), in clip norms before division, and are relative to what a batch of
-mates sums to: a step holds noise of standard deviation sigma, plus a shift where it draws the record in question,
+mates sums to: a step has noise of standard deviation sigma, plus a shift where it draws the record in question,
 p in world P and q in world Q (dpfl.attacks.worst_pair).
 """
 
@@ -32,7 +32,7 @@ _LEAST_NOISE = 1e-3
 
 @dataclass(frozen=True)
 class StepLaw:
-    """How often a step draws the record, and what it then sees.
+    """Law of one step: how often it draws the record, and what the observer then sees.
 
     counts[j] is the probability that a step draws it j times (POISSON, FIXED: 0 or 1). The steps of an epoch that are
     SHUFFLED or BALLS_IN_BINS are not independent: exactly one of them draws it.
@@ -64,37 +64,37 @@ class StepLaw:
         return cls(sampling, tuple(counts[: last + 1].tolist()), shifts, sigma)
 
 
-def log_likelihood_ratio(seen: Array, law: StepLaw) -> Array:
-    """Return ln(density in P / density in Q) of all that is seen: by Neyman and Pearson no test beats it.
+def log_likelihood_ratio(observed: Array, law: StepLaw) -> Array:
+    """Return ln(density in P / density in Q) of all observations: by Neyman and Pearson no test beats it.
 
     Independent steps: the sum over steps of the ratios of their mixtures. Else the sum over epochs: an epoch is a
     mixture over the step that draws the record, all steps alike.
     """
     p, q = law.shifts
-    return _log_density(seen, law, p) - _log_density(seen, law, q)
+    return _log_density(observed, law, p) - _log_density(observed, law, q)
 
 
-def _log_density(seen: Array, law: StepLaw, shift: float) -> Array:
+def _log_density(observed: Array, law: StepLaw, shift: float) -> Array:
     """Return the log density relative to that of noise alone."""
     sigma = law.noise_multiplier
     if law.sampling in _ONCE_AN_EPOCH:
-        gains = (shift * seen - shift**2 / 2) / sigma**2
-        return (logsumexp(gains, axis=-1) - np.log(seen.shape[-1])).sum(axis=-1)
-    total = np.full(seen.shape, -np.inf)
+        gains = (shift * observed - shift**2 / 2) / sigma**2
+        return (logsumexp(gains, axis=-1) - np.log(observed.shape[-1])).sum(axis=-1)
+    total = np.full(observed.shape, -np.inf)
     for count, probability in enumerate(law.counts):
         if probability > 0:
-            gain = (count * shift * seen - (count * shift) ** 2 / 2) / sigma**2
+            gain = (count * shift * observed - (count * shift) ** 2 / 2) / sigma**2
             total = np.logaddexp(total, np.log(probability) + gain)
     return total.sum(axis=(-2, -1))
 
 
-def epoch_maxima(seen: Array, law: StepLaw) -> Array:
+def epoch_maxima(observed: Array, law: StepLaw) -> Array:
     """Return the log likelihood ratio of the largest step of every epoch, summed over epochs.
 
     Where one of T steps draws the record the largest has the distribution function Phi((x - shift)/sigma)
-    Phi(x/sigma)^(T-1). Source: the statistic of Chua et al. 2024, arXiv 2403.17673.
+    Phi(x/sigma)^(T-1). Source: the statistic of chua2024.
     """
-    largest, steps, sigma = seen.max(axis=-1), seen.shape[-1], law.noise_multiplier
+    largest, steps, sigma = observed.max(axis=-1), observed.shape[-1], law.noise_multiplier
     p, q = (_log_density_of_maximum(largest / sigma, shift / sigma, steps) for shift in law.shifts)
     return (p - q).sum(axis=-1)
 
@@ -108,39 +108,39 @@ def _log_density_of_maximum(x: Array, shift: float, steps: int) -> Array:
     return np.logaddexp(moved, others) + (steps - 1) * log_ndtr(x)
 
 
-def repeated_batches(seen: Array, law: StepLaw) -> Array:
+def repeated_batches(observed: Array, law: StepLaw) -> Array:
     """Return the log likelihood ratio where all epochs draw the same batches: that of the mean over epochs."""
-    return _averaged(seen, law, axis=1)
+    return _averaged(observed, law, axis=1)
 
 
-def repeated_batch(seen: Array, law: StepLaw) -> Array:
+def repeated_batch(observed: Array, law: StepLaw) -> Array:
     """Return the log likelihood ratio where all steps of an epoch draw one batch: that of the mean over steps."""
-    return _averaged(seen, law, axis=2)
+    return _averaged(observed, law, axis=2)
 
 
-def _averaged(seen: Array, law: StepLaw, axis: int) -> Array:
+def _averaged(observed: Array, law: StepLaw, axis: int) -> Array:
     """Return the ratio of the mean along an axis, which has less noise, and the shifts of one step."""
-    quieter = replace(law, noise_multiplier=law.noise_multiplier / np.sqrt(seen.shape[axis]))
-    return log_likelihood_ratio(seen.mean(axis=axis, keepdims=True), quieter)
+    quieter = replace(law, noise_multiplier=law.noise_multiplier / np.sqrt(observed.shape[axis]))
+    return log_likelihood_ratio(observed.mean(axis=axis, keepdims=True), quieter)
 
 
-def total(seen: Array) -> Array:
+def total(observed: Array) -> Array:
     """Return the sum over all steps: best where every step draws the record."""
-    return seen.sum(axis=(-2, -1))
+    return observed.sum(axis=(-2, -1))
 
 
-def energy(seen: Array) -> Array:
+def energy(observed: Array) -> Array:
     """Return minus the sum of squares: best where the scale of a message differs between the worlds."""
-    return -np.square(seen).sum(axis=(-2, -1))
+    return -np.square(observed).sum(axis=(-2, -1))
 
 
-def repeated_noise(seen: Array, law: StepLaw) -> Array:
+def repeated_noise(observed: Array, law: StepLaw) -> Array:
     """Return how close the difference of any two messages of a trial comes to what the record adds: -ln distance.
 
     Where two steps have the same noise their difference is free of it, so it is the record's contribution to rounding;
     else the closest of K messages stay about sigma/K^2 away.
     """
-    flat = seen.reshape(len(seen), -1)
+    flat = observed.reshape(len(observed), -1)
     both = np.concatenate([flat, flat + law.shifts[0]], axis=1)
     order = np.argsort(both, axis=1)
     moved = order >= flat.shape[1]
@@ -169,7 +169,7 @@ def best_statistics(law: StepLaw) -> dict[str, Statistic]:
 
 
 def statistics(law: StepLaw) -> dict[str, Statistic]:
-    """Return every statistic by name: those that are best for the law, and those that faults give away."""
+    """Return every statistic by name: those that are best for the law, and those that expose faults."""
     with_law = (epoch_maxima, repeated_batches, repeated_batch, repeated_noise)
     named: dict[str, Statistic] = {each.__name__: partial(each, law=law) for each in with_law}
     return best_statistics(law) | named | {each.__name__: each for each in (total, energy)}

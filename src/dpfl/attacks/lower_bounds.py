@@ -1,7 +1,7 @@
 """Lower confidence bounds on epsilon from the error rates of a test between two neighbouring data sets.
 
-A mechanism that is (epsilon, delta)-DP allows no test a true positive rate above e^epsilon FPR + delta (Wasserman and
-Zhou 2010; Kairouz, Oh, Viswanath 2015). Error rates are counted over independent trainings, so they have exact binomial
+A mechanism that is (epsilon, delta)-DP allows no test a true positive rate above e^epsilon FPR + delta
+(wasserman2010; kairouz2015). Error rates are counted over independent trainings, so they have exact binomial
 confidence bounds, and the inequality turns these into a bound on epsilon.
 """
 
@@ -55,7 +55,7 @@ class TestErrors:
 def binomial_bounds(successes: ArrayLike, trials: ArrayLike, miss: float) -> tuple[NDArray, NDArray]:
     """Return lower and upper Clopper-Pearson bounds on a probability, each wrong with probability `miss` at most.
 
-    `successes` out of `trials` broadcast. Source: Clopper and Pearson 1934.
+    `successes` out of `trials` broadcast. Source: clopper1934.
     """
     successes, trials = np.broadcast_arrays(reals("successes", successes), reals("trials", trials))
     with np.errstate(invalid="ignore"):
@@ -91,7 +91,7 @@ def mu_lower_bound(errors: TestErrors, *, confidence: float = 0.95) -> float:
 
     Guarantee: with probability `confidence` or more no mu-GDP statement with a smaller mu holds. To read an epsilon at
     a small delta off it (dpfl.accounting.gaussian_dp.epsilon) assumes that the mechanism's trade-off curve is Gaussian,
-    as it is for full batches, and nearly so for many small steps. Source: Nasr et al. 2023, section 4.
+    as it is for full batches, and nearly so for many small steps. Source: nasr2023, section 4.
     """
     lower, upper = errors.rates(confidence)
     if lower in (0.0, 1.0) or upper in (0.0, 1.0):
@@ -133,7 +133,7 @@ def refuted_noise(
 
     `claims_at` maps a noise, between `least` and `most`, to what is proven of the family's member with it; more noise
     claims less. The member's epsilon at any delta is then a lower bound on the mechanism's, as tight as the test, if
-    the mechanism is of the family: f-DP auditing with the curve of the mechanism (Nasr et al. 2023, section 5).
+    the mechanism is of the family: f-DP auditing with the curve of the mechanism (nasr2023, section 5).
     inf where even `most` is not refuted. Raises ValueError naming the argument.
     """
     low, high = real("least", least, above=0), real("most", most, above=least)

@@ -1,4 +1,4 @@
-"""What an observer sees of minibatch SGD without a trusted server where the attacker chooses every record: no torch."""
+"""Messages of minibatch SGD without a trusted server, with every record chosen by the attacker; no torch."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def message_law(run: MessageRun, records: int, noise_std: float) -> StepLaw:
 def message_observations(run: MessageRun, records: int, trials: int) -> NDArray[np.float64]:
     """Run minibatch SGD `trials` times in each world; return (noises, worlds, trials, 1, rounds).
 
-    One client of `records` records sends a message a round, seen in clip norms over the batch size, relative to what a
-    batch of mates sums to. Trials are repetitions, with batches and noise of their own, which several noises share.
+    One client of `records` records sends a message per round, seen in clip norms over the batch size, relative to the
+    sum of a batch of mates. Trials are repetitions, with batches and noise of their own, which several noises share.
     """
     pair = message_pair(run)
     gradients = [pair.gradients(records, 1, world=world, clip_norm=run.clip_norm)[0] for world in (0, 1)]
@@ -55,10 +55,10 @@ def message_observations(run: MessageRun, records: int, trials: int) -> NDArray[
     )  # fmt: skip
     count = len(run.noise_stds)
     points = Hyperparameters(np.full(count, _STEP_SIZE), np.full(count, run.clip_norm), np.array(run.noise_stds))
-    before, seen = np.zeros((2, trials, count)), []
+    before, observations = np.zeros((2, trials, count)), []
     for weights in minibatch_sgd(stacked, points, protocol):
         here = weights[:, :, 0, :].copy()
-        seen.append((before - here) / _STEP_SIZE)
+        observations.append((before - here) / _STEP_SIZE)
         before = here
-    messages = np.moveaxis(np.stack(seen, axis=-1), 2, 0) * (run.batch_size / run.clip_norm)
+    messages = np.moveaxis(np.stack(observations, axis=-1), 2, 0) * (run.batch_size / run.clip_norm)
     return (messages - pair.mates * run.batch_size)[:, :, :, None, :]

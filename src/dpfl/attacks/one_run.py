@@ -69,8 +69,8 @@ def epsilon_lower_bound(*, delta: float, canaries: int, guesses: int, right: int
 
 
 def right_guesses(scores: ArrayLike, included: ArrayLike, guesses: int) -> int:
-    """Return how many guesses are right: the `guesses` // 2 canaries of highest score are said to be in, as many of
-    lowest score to be out, and nothing is said of the others.
+    """Return the number of right guesses: the `guesses` // 2 canaries of highest score are guessed in, as many of
+    lowest score out, and the others are not guessed.
 
     `scores` and `included` (0 or 1) have shape (m,). Raises ValueError naming the argument.
     """

@@ -1,6 +1,6 @@
-"""Privacy auditing with one training run against a whole trade-off curve instead of one (epsilon, delta).
+"""Privacy auditing with one training run against a full trade-off curve instead of one (epsilon, delta).
 
-Source: Mahloujifar, Melis, Chaudhuri 2025, Auditing f-differential privacy in one run, arXiv 2410.22235.
+Source: mahloujifar2025.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def p_value(curve: InverseCurve, *, canaries: int, guesses: int, right: int) -> 
     m W_(i-1) = (r - i + 1) A_(i-1) - A_i - ... - A_r (it is guessed wrong, and i - 1 or more in all); averaging over
     bits is Jensen's inequality. The least A_(i-1) rises with A_i ... A_r, so the least A_0 for a given A_right follows
     step by step, and an A_right that needs A_0 > 1 is impossible. Guarantee: for every mechanism with this curve in
-    each bit, and every rule of guessing. Source: arXiv 2410.22235, Theorem 3.2 and Algorithm 3, with abstention.
+    each bit, and every rule of guessing. Source: mahloujifar2025, Theorem 3.2 and Algorithm 3, with abstention.
     Raises ValueError naming the argument.
     """
     canaries = integer("canaries", canaries, at_least=1)

@@ -1,4 +1,4 @@
-"""Ten wrong trainers, each different from the right one in one thing, and the claim that gives each away.
+"""Ten wrong trainers, each different from the right one in one thing, and the claim that exposes each.
 
 They prove that dpfl.attacks.conformance finds what it should; a conformance kit can plant them anywhere.
 """

@@ -36,30 +36,31 @@ class Evidence:
 
 def strongest_test(
     design: tuple[Array, Array],
-    seen: tuple[Array, Array],
+    evaluation: tuple[Array, Array],
     statistics: Mapping[str, Statistic],
     claims: Claims,
     confidence: float,
 ) -> Evidence:
-    """Return the test that is strongest against `claims` on the trials of `design`, counted on those of `seen`.
+    """Return the test that is strongest against `claims` on the trials of `design`, counted on those of `evaluation`.
 
     Each is a pair of observations (trials, epochs, steps) from the worlds P and Q; `design` may be simulated. The
-    trials of `seen` are independent of it. Guarantee: where the claims hold and trials are independent, the excess is
-    above 0 with probability 1 - confidence at most. Raises ValueError naming what has no trials or is not finite.
+    trials of `evaluation` are independent of it. Guarantee: where the claims hold and trials are independent, the
+    excess is above 0 with probability 1 - confidence at most. Raises ValueError naming what has no trials or is not
+    finite.
     """
-    for name, pair in (("design", design), ("seen", seen)):
+    for name, pair in (("design", design), ("evaluation", evaluation)):
         if not all(len(each) and np.isfinite(each).all() for each in pair):
             raise ValueError(f"{name}: trials of finite numbers are needed from both worlds")
     best: tuple[float, str, bool, float] = (-np.inf, next(iter(statistics)), False, np.inf)
     for name, statistic in statistics.items():
         scores = statistic(design[0]), statistic(design[1])
         for backwards in (False, True):
-            counted = len(seen[backwards]), len(seen[not backwards])
+            counted = len(evaluation[backwards]), len(evaluation[not backwards])
             gain, threshold = _best_threshold(*_oriented(*scores, backwards), counted, claims, confidence)
             if gain > best[0]:
                 best = gain, name, backwards, threshold
     _, name, backwards, threshold = best
-    positive, negative = _oriented(statistics[name](seen[0]), statistics[name](seen[1]), backwards)
+    positive, negative = _oriented(statistics[name](evaluation[0]), statistics[name](evaluation[1]), backwards)
     errors = TestErrors(
         int((positive >= threshold).sum()), len(positive), int((negative >= threshold).sum()), len(negative)
     )

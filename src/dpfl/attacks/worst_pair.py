@@ -1,9 +1,9 @@
 """Two neighbouring data sets that differ as much as a sampler lets an observer of every step see.
 
-All gradients lie along one direction, in units of the clip norm. Where batch sizes are fixed, the other records (the
+All gradients are along one direction, in units of the clip norm. Where batch sizes are fixed, the other records (the
 hostile mates) all contribute -1: a step without the record in question then sums to minus its batch size, which is
 public, and the record shows as what it adds to that. Where batch sizes are random, mates would hide it: they are silent
-and contribute nothing. Source: Chua et al. 2024, arXiv 2403.17673, for shuffled batches.
+and contribute nothing. Source: chua2024, for shuffled batches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LENGTH = 1e3
 
 @dataclass(frozen=True)
 class WorstPair:
-    """What records contribute in the worlds P and Q, in clip norms.
+    """Contributions of records in the worlds P and Q, in clip norms.
 
     The record in question contributes `canary[0]` in P and `canary[1]` in Q, where None means that Q has no such
     record; every other one contributes `mates`.
@@ -34,7 +34,7 @@ class WorstPair:
 
     @property
     def shifts(self) -> tuple[float, float]:
-        """What a step that draws the record, or its empty slot, gains in P and in Q over a batch of mates alone."""
+        """Gain in P and in Q of a step that draws the record, or its empty slot, over a batch of mates alone."""
         here, there = self.canary
         return here - self.mates, (there or 0.0) - self.mates
 
@@ -46,10 +46,10 @@ class WorstPair:
         """
         if trials > records:
             raise ValueError(f"trials: {trials} trials need as many records, not {records}")
-        own = self.canary[world]
-        gradients = np.full((trials, records - (own is None)), _LENGTH * clip_norm * self.mates)
-        if own is not None:
-            gradients[np.arange(trials), np.arange(trials)] = _LENGTH * clip_norm * own
+        contribution = self.canary[world]
+        gradients = np.full((trials, records - (contribution is None)), _LENGTH * clip_norm * self.mates)
+        if contribution is not None:
+            gradients[np.arange(trials), np.arange(trials)] = _LENGTH * clip_norm * contribution
         return gradients
 
 

@@ -1,4 +1,4 @@
-"""What is proven and what is refuted of an epsilon that anyone claims for DP-SGD."""
+"""Check a claimed epsilon of DP-SGD against what is proven and what is refuted."""
 
 from __future__ import annotations
 

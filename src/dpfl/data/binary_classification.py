@@ -37,7 +37,7 @@ class BinaryTask:
 def load_pooled(arrays: Path) -> BinaryTask:
     """Return the task on pixels in [0, 1], averaged over blocks of 4 x 4: 50 features of a 28 x 28 image.
 
-    Raises InputError where the arrays cannot be used or the images' side is no multiple of 4.
+    Raises InputError where the arrays cannot be used or the images' side is not a multiple of 4.
     """
     data = load_images(arrays)
     side = data.train_x.shape[-1]

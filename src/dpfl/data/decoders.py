@@ -46,7 +46,7 @@ def cifar(data: bytes, classes: int, name: str) -> tuple[NDArray[np.uint8], NDAr
 
     A record is one label byte and 3,072 pixels.
 
-    Raises InputError, naming the file `name`, for a length that is no multiple of a record's, or another label.
+    Raises InputError, naming the file `name`, for a length that is not a multiple of a record's, or another label.
     """
     width = 1 + math.prod(_CIFAR_SHAPE)
     if not data or len(data) % width:

@@ -1,4 +1,4 @@
-"""Heterogeneous clients: contiguous blocks of a table sorted by its target, split anew into train and test every trial.
+"""Heterogeneous clients: contiguous blocks of a table sorted by its target, split into train and test in each trial.
 
 The protocol of lowy2021's insurance regression (Fig. 2).
 """
@@ -49,7 +49,7 @@ def client_blocks(records: int, clients: int) -> list[range]:
 
 
 def held_back(records: int) -> int:
-    """Return how many of a client's records a trial tests on."""
+    """Return the number of a client's records on which a trial tests."""
     return math.ceil(TEST_SHARE * records)
 
 

@@ -32,7 +32,7 @@ def holds(path: Path, size: int, sha256: str) -> bool:
 
 
 def decompressed(stream: BinaryIO) -> BinaryIO:
-    """Return a seekable `stream` as the content it holds: gzip and xz are known by their first bytes, not by name."""
+    """Return a seekable `stream` as its content: gzip and xz are known by their first bytes, not by name."""
     head = stream.read(len(_XZ_MAGIC))
     stream.seek(0)
     if head.startswith(_GZIP_MAGIC):

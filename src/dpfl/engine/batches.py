@@ -68,7 +68,7 @@ class BatchSampler:
     def epoch(self, epoch: int, *, seed: int, client: int, records: int | None = None) -> list[NDArray[np.int64]]:
         """Return the batches of one epoch: for each step, indices into the client's records, none twice in a step.
 
-        `records`: how many records the client holds, at most public_records (None: as many); indices beyond them are
+        `records`: number of the client's records, at most public_records (None: as many); indices beyond them are
         dropped, so the batches of the others do not change. The draw is addressed by (seed, "batches", client, epoch).
         Raises ValueError where records exceed public_records.
         """

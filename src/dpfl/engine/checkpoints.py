@@ -35,7 +35,7 @@ def load(path: Path, digest: str) -> dict[str, Any] | None:
     """Return the state saved at `path`, tensors on the CPU, or None where there is none that may be used.
 
     Not used, and a warning says why: a file that is damaged (its SHA-256 does not match), one that carries another
-    digest, and one that holds other than plain data, of which nothing is unpickled.
+    digest, and one that contains other than plain data, of which nothing is unpickled.
     """
     if not path.exists():
         return None

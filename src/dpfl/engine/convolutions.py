@@ -33,7 +33,7 @@ class Convolution:
     - products: form D^T U for each record, which costs positions * window * filters multiplications. The sums are then
       weighted sums of these. Best for small filters on many positions, as in the first layers.
     - Gram: |D^T U|^2 = <U U^T, D D^T> (Bu et al. 2022, bu2022) costs positions^2 * (window + filters), of which U U^T
-      is shared by all models where the layer reads the batch. The sums then take one pass over the whole batch, of
+      is shared by all models where the layer reads the batch. The sums then take one pass over the full batch, of
       as many multiplications as the products; but no record stores as many numbers as there are weights, and writing
       and reading those takes about as long. Best for large filters on few positions, as in the last layers.
 

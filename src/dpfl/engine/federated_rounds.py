@@ -45,7 +45,7 @@ class Clipping(StrEnum):
 
 @dataclass(frozen=True)
 class Trials:
-    """The clients' training records, one set a trial.
+    """The clients' training records, one set per trial.
 
     x (trials, records, features) and y (trials, records) hold the clients one after the other: client c owns the
     records starts[c] to starts[c + 1] - 1 in every trial. seeds (trials,) address the randomness.
@@ -123,9 +123,9 @@ class Participation:
 class Protocol:
     """Settings that all runs of a stack share.
 
-    loss of one record; rounds R; participation M_r; batch_size K records a client and round (the steps of local SGD),
+    loss of one record; rounds R; participation M_r; batch_size K records per client and round (the steps of local SGD),
     drawn uniformly WITH_REPLACEMENT, FIXED (no record twice within a round) or FULL (K = n, all records);
-    repetitions of every run; last_iterates: the mean of the server's last so many iterates is the output.
+    repetitions of every run; last_iterates: the output is the mean of that many of the server's last iterates.
     Raises ValueError for another sampling.
     """
 
@@ -196,7 +196,7 @@ def participants(seed: int, round: int, clients: int, protocol: Protocol) -> tup
 
 
 def draw_round(trials: Trials, records: FactoredRecords, protocol: Protocol, round: int, steps: int) -> Round:
-    """Return the participants' records and base noise of one round, `steps` noise vectors a client."""
+    """Return the participants' records and base noise of one round, `steps` noise vectors per client."""
     size, repetitions = (len(trials.seeds), trials.clients), protocol.repetitions
     chosen, participates = (np.stack(part) for part in zip(*_all_participants(trials, protocol, round), strict=True))
     batch = np.zeros((*size, repetitions, protocol.batch_size), dtype=np.int64)

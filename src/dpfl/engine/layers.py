@@ -1,6 +1,6 @@
 """Define the layers of a network, each with a forward and a backward pass and, if trained, per-record norms.
 
-Written by hand instead of taken from autograd: small models take a millisecond a batch, of which autograd would take
+Written by hand instead of taken from autograd: small models take a millisecond per batch, of which autograd would take
 half. A layer works on one model and a batch of records that do not mix, and everything in it works under vmap.
 Images have shape (n, channels, height, width), in single precision with the channels last in memory, where a CPU
 convolves and pools best.
@@ -62,7 +62,7 @@ class TrainedLayer(Protocol):
 class Dense:
     """nn.Linear on vectors: g = d a^T, so |g|^2 = |a|^2 |d|^2, and the bias is a weight whose input is 1.
 
-    Source: Goodfellow 2015 (goodfellow2015).
+    Source: goodfellow2015.
     """
 
     memory_per_record = 0

@@ -57,7 +57,7 @@ class LinearGradients:
 
 
 def is_linear(module: nn.Module) -> bool:
-    """Return whether `module` is one nn.Linear with bias, or a sequence that only flattens beside it."""
+    """Return whether `module` is one nn.Linear with bias, or a sequence that adds only a flattening."""
     parts = list(module) if type(module) is nn.Sequential else [module]
     kinds = [type(part) for part in parts]
     flattens = all(part.start_dim == 1 and part.end_dim == -1 for part in parts if type(part) is nn.Flatten)

@@ -15,8 +15,8 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
     torch leaves products of single precision to MKL, which keeps AVX-512 to Intel's processors; oneDNN has it on all.
     torch turns to oneDNN under a setting that permits rounding of the factors to bfloat16. oneDNN does that on
-    processors that multiply bfloat16 matrices in one instruction, where MKL goes on; elsewhere all stays in single
-    precision. For one thread at a time: the setting is the process's.
+    processors that multiply bfloat16 matrices in one instruction, where MKL would continue; elsewhere all stays in
+    single precision. For one thread at a time: the setting is the process's.
     """
     single = left.device.type == "cpu" and left.dtype is torch.float32
     if not single or left.numel() * right.shape[-1] < LARGE or not _keeps_precision():

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 HEAP_BYTES = 2**25 - 2**16  # just under the largest that glibc learns from
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""Maps predictions (n, ...) and labels (n, ...) to one loss a record, (n,). Its method `derivative`, if any, replaces
+"""Maps predictions (n, ...) and labels (n, ...) to one loss per record, (n,). Its method `derivative`, if any, replaces
 autograd (dpfl.engine.cross_entropy)."""
 
 
@@ -55,7 +55,7 @@ class PerRecordGradients:
         self.module, self.loss, self.layout = module, loss, ParameterVector.of(module)
 
     def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
-        """Clip over the whole parameter vector, then sum; the models follow one another."""
+        """Clip over the full parameter vector, then sum; the models follow one another."""
         return torch.stack(
             [
                 self._clipped_sum(model, batch, clip_norm) if clips else self._plain_sum(model, batch)

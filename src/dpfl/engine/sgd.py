@@ -41,7 +41,7 @@ class SGD:
 
     Update of every parameter w with momentum m: m <- momentum * m + g, w <- w - learning_rate * m, with
     g = (sum of clipped gradients + noise_multiplier * C * z) / divisor for variants that clip, z standard normal, and
-    the mean gradient of the batch for plain ones (0 for an empty batch). Source: Abadi et al. 2016 (abadi2016),
+    the mean gradient of the batch for plain ones (0 for an empty batch). Source: abadi2016,
     Algorithm 1, with momentum.
 
     Formal guarantee: for variants that clip, one step is a Gaussian mechanism with that noise multiplier on the batch

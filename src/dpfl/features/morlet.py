@@ -1,6 +1,6 @@
 """Morlet wavelets and the Gaussian low-pass of the scattering transform, in the Fourier domain.
 
-Source: Bruna and Mallat 2013, section 2.1, with the parameters of kymatio 0.3 (Andreux et al. 2020), whose features
+Source: bruna2013, section 2.1, with the parameters of kymatio 0.3 (andreux2020), whose features
 the papers used.
 """
 
@@ -14,7 +14,7 @@ from dpfl.data.image_shapes import ANGLES, SCALES
 Array = NDArray[np.float64]
 
 _WIDTH = 0.8  # of the envelope at scale 0, in pixels
-_FREQUENCY = 0.75 * np.pi  # of the wave at scale 0, in radians a pixel
+_FREQUENCY = 0.75 * np.pi  # of the wave at scale 0, in radians per pixel
 _SLANT = 4 / ANGLES  # across the wave the envelope is 1/slant times as wide as along it
 _PERIODS = 2  # of the image on each side, on which the filters are summed up: more would add less than 1e-12
 _KYMATIO_PI = 3.1415  # in the norm of the envelopes, kept so that features agree with published ones

@@ -18,7 +18,7 @@ def noisy_second_moments(inputs: Tensor, *, bound: float, noise_multiplier: floa
     `bound` > 0 is the norm to which each record is clipped. `noise` are standard normal draws (features, features), of
     which the upper triangle is used; `noise_multiplier` >= 0 is the noise in units of sqrt(2) bound^2, the Frobenius
     norm by which replacing a record moves the sum. Raises ValueError naming bound or noise_multiplier.
-    Source: vandijk2023, section 2.7; Dwork et al. 2014 (Analyze Gauss).
+    Source: vandijk2023, section 2.7; dwork2014.
 
     Formal guarantee: one release of a Gaussian mechanism, G_{1/noise_multiplier}-DP for one record replaced (the
     triangle's norm is at most the matrix's). What is computed from it, components and projections included, costs

@@ -29,7 +29,7 @@ class ScatterNet:
 
     Calling it maps (n, channels, size, size) to (n, 81 * channels, size/4, size/4), both on `device`: the 81
     coefficients of channel 0 first, each channel's in kymatio's order (order 0; order 1 by scale, then angle; order 2).
-    Raises InputError where the size is no multiple of 4 or below 8. Source: oyallon2015; bhaskar2025.
+    Raises InputError where the size is not a multiple of 4 or below 8. Source: oyallon2015; bhaskar2025.
     """
 
     def __init__(self, size: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"):

@@ -131,10 +131,10 @@ def _values(values: list | str, lists: Mapping[str, Any], dataset: str | None) -
     if not isinstance(values, str):
         return values
     named = lists.get(values)
-    found = named.get(dataset) if isinstance(named, dict) else named
-    if found is None:
+    chosen = named.get(dataset) if isinstance(named, dict) else named
+    if chosen is None:
         raise InputError(f"the grid names a list {values!r} that it does not have for {dataset}; add it to `lists`")
-    return found
+    return chosen
 
 
 def _seeds(entry: Mapping[str, Any], chosen: list[int] | None) -> tuple[int, ...]:
@@ -142,10 +142,10 @@ def _seeds(entry: Mapping[str, Any], chosen: list[int] | None) -> tuple[int, ...
 
     An entry that is `capped` answers a question on the side: a configuration can only take seeds from it.
     """
-    own = range(entry["count"])
+    seeds = range(entry["count"])
     if chosen is None:
-        return tuple(own)
-    return tuple(seed for seed in chosen if seed in own or not entry.get("capped", False))
+        return tuple(seeds)
+    return tuple(seed for seed in chosen if seed in seeds or not entry.get("capped", False))
 
 
 def _product(axes: Mapping[str, list]) -> list[dict[str, Any]]:

@@ -26,10 +26,10 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         """Refuse a key that occurs twice: the second would silently win."""
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for place, key in enumerate(keys):
-            if key in keys[:place]:
+        for index, key in enumerate(keys):
+            if key in keys[:index]:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} occurs twice", node.value[place][0].start_mark
+                    None, None, f"key {key!r} occurs twice", node.value[index][0].start_mark
                 )
         return super().construct_mapping(node, deep)
 

@@ -1,4 +1,4 @@
-"""What a training job is: a sweep of runs, and the folders of the data that it trains on."""
+"""A sweep: the runs of one training job, and the folders of the data that it trains on."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Sweep:
 
     @property
     def needs_features(self) -> bool:
-        """Whether the model reads scattering features instead of pixels."""
+        """True where the model reads scattering features instead of pixels."""
         return self.settings.get("model", "").startswith("scatter")
 
     def digest(self) -> str:
-        """Return a hash of everything that decides the sweep's numbers, code and resources apart."""
+        """Return a hash of everything that decides the sweep's numbers, except code and resources."""
         text = json.dumps([self.paper, self.experiment, self.settings, self.cells, self.seeds], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -18,7 +18,7 @@ def clip_factors(norms: Norms, clip_norm: Norms | float) -> Norms:
     """Return the factor, in (0, 1], by which each vector is scaled: 1 / max(1, norm / C).
 
     `norms` >= 0 are Euclidean norms over all coordinates, any shape, a tensor or an array; `clip_norm` C > 0 broadcasts
-    to it, and infinity means no clipping: every factor is exactly 1. Source: Abadi et al. 2016 (abadi2016), Algorithm
+    to it, and infinity means no clipping: every factor is exactly 1. Source: abadi2016, Algorithm
     1. Opacus divides C by norm + 1e-6 instead, which shrinks vectors near the ball's surface a little more.
 
     Formal guarantee: a scaled vector has norm min(norm, C), up to rounding, so adding or removing one moves a sum by at

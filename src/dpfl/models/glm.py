@@ -1,10 +1,10 @@
 """Generalised linear models, many at once: losses, gradients, and sums of clipped per-record gradients.
 
-One record's loss is phi(x . w, y), so its gradient phi'(x . w, y) x lies along the record: its signed length |x| phi'
+One record's loss is phi(x . w, y), so its gradient phi'(x . w, y) x is along the record: its signed length |x| phi'
 is all that clipping has to look at.
 
 Shapes: weights (..., features, models), x (..., records, features), y (..., records); the leading axes are stacked.
-A model's numbers do not depend, bit for bit, on the other models of its stack, as long as it holds two or more.
+A model's numbers do not depend, bit for bit, on the other models of its stack, as long as it has two or more.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class ImageModel(StrEnum):
 
     @property
     def reads_features(self) -> bool:
-        """Whether the model reads scattering features; the others read pixels in [0, 1]."""
+        """True where the model reads scattering features; the others read pixels in [0, 1]."""
         return self in (ImageModel.SCATTER_LINEAR, ImageModel.SCATTER_CNN)
 
 

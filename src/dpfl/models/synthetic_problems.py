@@ -99,7 +99,7 @@ class Problem:
 
     @property
     def lipschitz(self) -> float:
-        """L: the largest norm of a record's gradient in the ball, lambda apart; clipping to it changes nothing."""
+        """L: the largest norm of a record's gradient in the ball, without lambda; clipping to it changes nothing."""
         if self.kind is not Kind.LEAST_SQUARES:
             return self.scale * self.loss.lipschitz
         return self.scale * (self.scale * (self.radius + self.signal + self.spread) + self.target_noise)
@@ -141,7 +141,7 @@ def population_optimum(problem: Problem, seed: int) -> tuple[Array, Array]:
     """Return w*, and the diagonal of the Hessian of F, each (features,), of least squares with its lambda.
 
     F(w) - F(w*) = sum_j hessian_j (w_j - w*_j)^2 / 2 for every w: w* has no larger norm than the clients' largest, and
-    it must lie inside the ball. Raises ValueError for another kind, and where it does not.
+    it must be inside the ball. Raises ValueError for another kind, and where it does not.
     """
     if problem.kind is not Kind.LEAST_SQUARES:
         raise ValueError(f"kind is {problem.kind.value!r}; the population risk is known for 'least_squares' alone")

@@ -1,1 +1,1 @@
-"""Papers that are reproduced: a folder each, found and loaded by key through dpfl.catalog."""
+"""Papers that are reproduced: one folder each, found and loaded by key through dpfl.catalog."""

@@ -1,7 +1,7 @@
 """Cost of a sweep in time and memory, by a table of measured unit costs (costs.csv in this folder).
 
-A sweep's work is counted in two units: steps (a batch of one client or of a whole stack, whatever it holds) and records
-(one model's gradient of one record). Time on one core is fixed_seconds + steps * step_seconds + records *
+A sweep's work is counted in two units: steps (a batch of one client or of a stack of models, of any size) and
+records (one model's gradient of one record). Time on one core is fixed_seconds + steps * step_seconds + records *
 record_seconds of the sweep's kind. Kinds are fedavg_images/<model>/<grey or colour>, for which `dpfl plan --measure`
 times the training step itself, and <experiment>/<dataset>/<study or model> for the rest, fitted to finished sweeps
 (dpfl.pipeline.cost_fitting). Nothing here imports torch: the workflow asks at every start.
@@ -25,13 +25,13 @@ from dpfl.grid.sweep import Sweep
 
 TABLE = Path(__file__).with_name("costs.csv")
 PREDICTION = 1 / 3  # of a gradient: one forward pass of about three passes
-GPU_FLOPS = 2e13  # a second, sustained: a guess that stands until `dpfl plan --measure` has run on the GPU
+GPU_FLOPS = 2e13  # a second, sustained: a guess used until `dpfl plan --measure` has run on the GPU
 GPU_STEP_SECONDS = 2e-3  # likewise: launches of one step's kernels
 MARGIN = 3.0  # of a time limit over the estimate: nodes differ, and limits are for the unforeseen
 LEAST_MINUTES = 10
 BASE_MB = 700  # Python with torch, and Snakemake around it
 SHORT_SECONDS = 300.0  # below it several sweeps go into one job
-UNKNOWN_SECONDS = 3600.0  # an experiment that nobody has measured
+UNKNOWN_SECONDS = 3600.0  # an experiment that has not been measured
 
 ON_GPU = ("fedavg_images",)
 """Experiments that train on the device that the configuration names; the others are numpy on a CPU."""
@@ -82,7 +82,7 @@ class Cost:
 
     @property
     def is_short(self) -> bool:
-        """Whether a job of its own is not worth while: on a CPU, and within minutes."""
+        """Return whether the sweep is too short for a job of its own: on a CPU, and within minutes."""
         return self.known and not self.gpus and self.seconds < SHORT_SECONDS
 
     def limit_minutes(self, attempt: int) -> int:
@@ -152,14 +152,16 @@ def work_of(sweep: Sweep) -> WorkCount:
 
 def _fedavg_images(sweep: Sweep) -> WorkCount:
     """Every client's batches in every epoch, and what is trained and measured on them."""
-    given = sweep.settings
+    settings = sweep.settings
     data = datasets.load(sweep.dataset)
-    clients = int(given["clients"])
-    shares = given["client_share"] if isinstance(given["client_share"], list) else [given["client_share"]] * clients
+    clients = int(settings["clients"])
+    shares = (
+        settings["client_share"] if isinstance(settings["client_share"], list) else [settings["client_share"]] * clients
+    )
     sizes = [int(data.training_records * min(1.0, share)) for share in shares]
     schedules = [_schedule(cell) for cell in sweep.cells]
     trained = trained_models(sweep.cells)
-    steps = len(trained) * sum(math.ceil(size / int(given["batch_size"])) for size in sizes)
+    steps = len(trained) * sum(math.ceil(size / int(settings["batch_size"])) for size in sizes)
     evaluated = sum(len(schedule) for schedule in schedules) * data.test_records
     seeds = len(sweep.seeds)
     return WorkCount(seeds * steps, seeds * (sum(trained) * sum(sizes) + PREDICTION * evaluated))
@@ -172,9 +174,9 @@ def trained_models(cells: tuple[dict[str, Any], ...]) -> list[int]:
     counts = []
     for epoch in range(1, max(last[-1] for last in ends) + 1):
         states = {
-            (cell["epsilon"], cell.get("clip"), own[-1], tuple(end for end in own if end < epoch))
-            for cell, own in zip(cells, ends, strict=True)
-            if epoch <= own[-1]
+            (cell["epsilon"], cell.get("clip"), cell_end[-1], tuple(end for end in cell_end if end < epoch))
+            for cell, cell_end in zip(cells, ends, strict=True)
+            if epoch <= cell_end[-1]
         }
         counts.append(len(states))
     return counts
@@ -202,10 +204,10 @@ def _async_dpsgd(sweep: Sweep) -> WorkCount:
     training = datasets.load(sweep.dataset).training_records
     steps = records = 0.0
     for cell in sweep.cells:
-        given = {**sweep.settings, **cell}
-        factor = int(given.get("batch_factor", 1))
-        passes = int(given["epochs"]) * (factor if given.get("scaling") == "rounds" else 1)
-        steps += passes * training / (int(given["batch_size"]) * factor)
+        settings = {**sweep.settings, **cell}
+        factor = int(settings.get("batch_factor", 1))
+        passes = int(settings["epochs"]) * (factor if settings.get("scaling") == "rounds" else 1)
+        steps += passes * training / (int(settings["batch_size"]) * factor)
         records += passes * training
     return WorkCount(len(sweep.seeds) * steps, len(sweep.seeds) * records)
 
@@ -222,21 +224,21 @@ def _trusted_aggregator(sweep: Sweep) -> WorkCount:
     steps: dict[tuple, float] = {}
     records = 0.0
     for cell in sweep.cells:
-        given = {**sweep.settings, **cell}
-        taken = int(given.get("passes", 1)) * int(given["users"])
-        stack = given["draw"], given["release"] in ("last", "all"), "new" in given["draw"] or given["users"]
-        steps[stack] = max(steps.get(stack, 0.0), taken / int(given["batch_size"]))
+        settings = {**sweep.settings, **cell}
+        taken = int(settings.get("passes", 1)) * int(settings["users"])
+        stack = settings["draw"], settings["release"] in ("last", "all"), "new" in settings["draw"] or settings["users"]
+        steps[stack] = max(steps.get(stack, 0.0), taken / int(settings["batch_size"]))
         records += taken
     return WorkCount(sum(steps.values()), records * len(sweep.seeds))
 
 
 def _ldp(sweep: Sweep) -> WorkCount:
     """Rounds of every algorithm, and the grid of step sizes and clip norms of every cell in each of them."""
-    given = sweep.settings
-    points = sum(given["step_exponents"][cell["algorithm"]][2] * len(given["clip_norms"]) for cell in sweep.cells)
-    rounds = int(given["rounds"]) * int(given["repetitions"]) * len(sweep.seeds)
+    settings = sweep.settings
+    points = sum(settings["step_exponents"][cell["algorithm"]][2] * len(settings["clip_norms"]) for cell in sweep.cells)
+    rounds = int(settings["rounds"]) * int(settings["repetitions"]) * len(sweep.seeds)
     algorithms = {cell["algorithm"] for cell in sweep.cells}
-    return WorkCount(rounds * len(algorithms), rounds * int(given["participating"]) * points)
+    return WorkCount(rounds * len(algorithms), rounds * int(settings["participating"]) * points)
 
 
 _COUNTS: dict[str, Callable[[Sweep], WorkCount]] = {

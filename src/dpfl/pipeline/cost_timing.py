@@ -65,7 +65,7 @@ def stacked_step(kind: str, models: int, device: torch.device) -> Callable[[], N
     flat = layout.flatten({name: value.detach() for name, value in module.named_parameters()})
     weights = flat.repeat(1, models, 1)
     velocity = torch.zeros_like(weights)
-    clip_norms = torch.tensor([inf if place % 3 == 0 else 1.0 for place in range(models)], device=device)
+    clip_norms = torch.tensor([inf if index % 3 == 0 else 1.0 for index in range(models)], device=device)
     gradients = StackedGradients(gradient_rule(module, cross_entropy, inputs[0]), inputs[0], MEMORY_BYTES)
     sgd = SGD(gradients, StackedHyperparameters(clip_norms, torch.ones_like(clip_norms)), 0.01, 0.5)
     address = {"seed": 0, "client": 0, "epoch": 0, "dtype": weights.dtype, "device": weights.device}

@@ -26,7 +26,7 @@ def only_run(folder: Path = Path()) -> Iterator[int]:
     """Lock the folder for this run; yield the lock's file descriptor, for children to inherit.
 
     The system releases the lock when the last process with the descriptor ends, however it ends: a Snakemake that
-    outlives `dpfl run` keeps it. (That is why it is no filelock.FileLock, whose descriptor is private.) Raises
+    outlives `dpfl run` keeps it. (That is why it is not a filelock.FileLock, whose descriptor is private.) Raises
     InputError where another run has the lock, or a Snakemake that was started without it works in the folder.
     """
     path = folder / _LOCK
@@ -46,7 +46,7 @@ def only_run(folder: Path = Path()) -> Iterator[int]:
 
 
 def running_since(folder: Path = Path()) -> float | None:
-    """Return when the run that has the folder's lock began, in seconds since 1970, or None where there is none."""
+    """Return the start of the run that has the folder's lock, in seconds since 1970, or None where there is none."""
     path = folder / _LOCK
     try:
         with path.open("r+", encoding="utf-8") as stream:
@@ -82,7 +82,7 @@ def _snakemakes(folder: Path) -> list[int]:
 
 
 def _runs_a_workflow(command: list[str]) -> bool:
-    """Return whether a command is a Snakemake that changes files and is no job's."""
+    """Return whether a command is a Snakemake that changes files and does not belong to a job."""
     called = any(Path(word).name in _PROGRAMS and "snakemake" in word for word in command[:4])
     options = {word.split("=")[0] for word in command}
     return called and options.isdisjoint(_READ_ONLY | _INSIDE_A_JOB) and not any(map(_DRY.fullmatch, command))

@@ -64,8 +64,8 @@ def left_behind(folder: Path) -> list[str]:
     jobs = [row.split("|", maxsplit=2) for row in rows if row.count("|") >= 2]
     return [
         number
-        for number, comment, place in jobs
-        if comment.startswith(_COMMENTS) and Path(place).resolve() == folder.resolve()
+        for number, comment, directory in jobs
+        if comment.startswith(_COMMENTS) and Path(directory).resolve() == folder.resolve()
     ]
 
 

@@ -90,10 +90,10 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
 
 def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], list[Cost]]:
     """Return the costs by paper and kind."""
-    found: dict[tuple[str, str], list[Cost]] = {}
+    costs_by_kind: dict[tuple[str, str], list[Cost]] = {}
     for sweep, cost in zip(sweeps, costs, strict=True):
-        found.setdefault((sweep.paper, cost.kind), []).append(cost)
-    return found
+        costs_by_kind.setdefault((sweep.paper, cost.kind), []).append(cost)
+    return costs_by_kind
 
 
 def _jobs(costs: list[Cost], where: Machines) -> list[float]:
@@ -126,7 +126,7 @@ def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
 
 
 def _features_seconds(dataset: str) -> float:
-    """Return how long the scattering features of a dataset take."""
+    """Return the time for the scattering features of a dataset."""
     data = datasets.load(dataset)
     images = data.training_records + data.test_records
     return FEATURES_SECONDS + IMAGE_SECONDS * images * math.prod(data.image_shape) / 28**2

@@ -41,8 +41,8 @@ def run(arguments: list[str], *, again: str, results: Path | None = None) -> int
         if results is not None and (damaged := remove_damaged_pages(results)):
             print(f"dpfl: {len(damaged)} files of damaged pages are made anew, as {damaged[0]}", file=sys.stderr)
         before = set(_LOGS.glob("*.snakemake.log"))
-        own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
-        environment = {**os.environ, "PATH": own}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
+        environment = {**os.environ, "PATH": path}
         process = subprocess.Popen(snakemake, env=environment, pass_fds=[lock])
         status = _wait(process)
         if status < 0:
@@ -60,8 +60,8 @@ def _require_workflow(arguments: list[str]) -> None:
     if not Path("Snakefile").is_file():
         raise InputError("no Snakefile here: run dpfl in the folder of the project")
     for option, value in itertools.pairwise([*arguments, ""]):
-        name, sign, given = option.partition("=")
-        if name in _CORES and (given if sign else value).strip() in ("0", "-1"):
+        name, sign, content = option.partition("=")
+        if name in _CORES and (content if sign else value).strip() in ("0", "-1"):
             raise InputError(f"{name} must be at least 1")
 
 
@@ -70,8 +70,8 @@ def explain(log: str) -> Iterator[str]:
     blocks = re.split(r"^\[.*\]$\n", log, flags=re.MULTILINE)
     for block in blocks:
         if failed := _FAILED.search(block):
-            own = _LOG.search(block)
-            path = Path(own.group(1)) if own else None
+            match = _LOG.search(block)
+            path = Path(match.group(1)) if match else None
             yield f"dpfl: rule {failed.group(1)} failed" + (f"; {path} ends with:" if path else "")
             if path and path.is_file():
                 lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -84,7 +84,7 @@ def _wait(process: subprocess.Popen) -> int:
     def forward(number: int, _frame: object) -> None:
         process.send_signal(number)
 
-    # Ctrl-C in a terminal reaches the whole process group: only a SIGTERM has to be passed on.
+    # Ctrl-C in a terminal reaches the entire process group: only a SIGTERM has to be passed on.
     old = {signal.SIGTERM: signal.signal(signal.SIGTERM, forward)}
     old[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -53,8 +53,8 @@ def sweep_status(sweep: Sweep, folder: Path, running_since: float | None) -> Swe
         return SweepStatus(sweep, SweepState.FAILED, last)
     if of_this_run:
         return SweepStatus(sweep, SweepState.RUNNING, last if is_progress(last) else "")
-    kept = any((Path("checkpoints") / folder.name / sweep.paper).glob(f"{sweep.name}-*.pt"))
-    return SweepStatus(sweep, SweepState.RESUMABLE if kept else SweepState.WAITING)
+    resumable = any((Path("checkpoints") / folder.name / sweep.paper).glob(f"{sweep.name}-*.pt"))
+    return SweepStatus(sweep, SweepState.RESUMABLE if resumable else SweepState.WAITING)
 
 
 def lines(config: dict[str, Any]) -> Iterator[str]:

@@ -124,7 +124,7 @@ def run_key(run: Row) -> Row:
 
 
 def _number(text: str) -> float | None:
-    """Return the number that a cell holds, or None."""
+    """Return the number in a cell, or None."""
     try:
         return float(text)
     except ValueError:

@@ -22,7 +22,7 @@ _COLUMNS = [
 
 
 def canaries(results: Results, paper: str) -> pd.DataFrame:
-    """Return a row a run that was attacked; `noise` and `clipping` are "" where the paper has no such setting.
+    """Return one row per run that was attacked; `noise` and `clipping` are "" where the paper has no such setting.
 
     The columns are those of dpfl.experiments.canaries.train. `refuted`: whether epsilon_lower_bound, which assumes
     nothing on the law of the run, is above what is claimed. Where none ran the table has no rows.

@@ -55,7 +55,7 @@ def on_stand_in(names: Iterable[str], verdict: Verdict) -> Verdict:
 
 
 def evaluate(paper: str, results: Results) -> pd.DataFrame:
-    """Return one row a claim of the paper: paper, claim, text, settled_by, outcome, evidence.
+    """Return one row per claim of the paper: paper, claim, text, settled_by, outcome, evidence.
 
     A claim without a check in the paper's claims.py is "not yet evaluated", with the reason in paper.yaml. Raises
     InputError for a claim with neither, and for a check without a claim.

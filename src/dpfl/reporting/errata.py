@@ -39,7 +39,7 @@ _TEXTS = ("printed_form", "corrected_form", "case", "source")
 class Numbers(NamedTuple):
     """Value of the printed form, of the corrected (or tighter) one, and of the latter by an independent route.
 
-    `shown` holds computed values that the entry's texts name in braces.
+    `shown` has the computed values that the entry's texts name in braces.
     """
 
     printed: float
@@ -49,7 +49,7 @@ class Numbers(NamedTuple):
 
 
 def errata(paper: str) -> pd.DataFrame:
-    """Return one row a case of each entry of the paper's errata.yaml, kinds in the order of `Kind`.
+    """Return one row per case of each entry of the paper's errata.yaml, kinds in the order of `Kind`.
 
     Columns: kind, number, entry, printed_form, corrected_form, case, printed, corrected, independent, source. An entry
     is named after the function of the paper's errata.py that returns its `Numbers`, called once for each keyword set

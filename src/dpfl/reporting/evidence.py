@@ -1,4 +1,4 @@
-"""Evidence that a claim can read: comparisons of a value found by two routes."""
+"""Evidence for claims: comparisons of a value computed by two routes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Relation(StrEnum):
 
 @dataclass(frozen=True)
 class Comparison:
-    """One case of a claim: `independent` was found by another route than `ours`, and `tolerance` is absolute."""
+    """One case of a claim: `independent` was computed by another route than `ours`, and `tolerance` is absolute."""
 
     claim: str
     case: str
@@ -31,7 +31,7 @@ class Comparison:
 
 
 def table(rows: list[Comparison]) -> pd.DataFrame:
-    """Return one row an entry, a column a field, every number with all its digits."""
+    """Return one row per entry, one column per field, every number with all its digits."""
     return pd.DataFrame([{name: as_plain(value) for name, value in asdict(row).items()} for row in rows])
 
 
@@ -49,7 +49,7 @@ def checks_of(results: Results, paper: str, claim: str) -> pd.DataFrame:
 
 
 def errors(checks: pd.DataFrame) -> pd.Series:
-    """Return how far each check is off: the distance, or for a bound by how much it is exceeded."""
+    """Return the error of each check: the distance, or for a bound the amount by which it is exceeded."""
     excess = checks["independent"] - checks["ours"]
     return excess.abs().where(checks["relation"] == Relation.EQUALS, excess.clip(lower=0))
 

@@ -1,6 +1,6 @@
-"""Derived pages: files for readers that show finished CSV files and hold no number of their own.
+"""Derived pages: files for readers that show finished CSV files and add no number.
 
-Git holds the CSV, Markdown and PNG files; LaTeX, HTML, SVG, PDF and captions are made from them, without run tables.
+Git stores the CSV, Markdown and PNG files; LaTeX, HTML, SVG, PDF and captions are made from them, without run tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Snakemake's report, made anew when a table, figure or verdict is newer than it."""
+"""Snakemake's report, made again when a table, figure or verdict is newer than it."""
 
 from __future__ import annotations
 

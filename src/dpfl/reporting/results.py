@@ -21,12 +21,12 @@ _NOT_RUN = "not_run"
 
 
 def not_run_table(reason: NotRunError) -> pd.DataFrame:
-    """Return what stands on disk in place of the data of a table or figure that was not run."""
+    """Return the placeholder on disk for the data of a table or figure that was not run."""
     return pd.DataFrame({_NOT_RUN: [str(reason)]})
 
 
 def refuse_not_run(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table read from disk; raises NotRunError, with the reason, where it only says that it was not run."""
+    """Return a table read from disk; raises NotRunError, with the reason, where it only states that it was not run."""
     if list(table.columns) == [_NOT_RUN]:
         raise NotRunError(table[_NOT_RUN].iloc[0])
     return table
@@ -46,7 +46,7 @@ class Results:
         return self.folder.name
 
     def runs(self, paper: str, **where: str) -> pd.DataFrame:
-        """Return the run tables of a paper as one table, a row a run; empty where nothing was trained.
+        """Return the run tables of a paper as one table, one row per run; empty where nothing was trained.
 
         `where` keeps the runs that have these values in these columns, as experiment="canaries".
         """

@@ -39,7 +39,7 @@ def mean_interval(values: Iterable[float], level: float = LEVEL) -> tuple[int, f
 
 
 def summarised(runs: pd.DataFrame, by: list[str], metric: str) -> pd.DataFrame:
-    """Return one row a group of runs, in the order of their first rows: `by`, runs, the metric's mean, interval."""
+    """Return one row per group of runs, in the order of their first rows: `by`, runs, the metric's mean, interval."""
     rows = [(*key, *mean_interval(group[metric])) for key, group in runs.groupby(by, sort=False, dropna=False)]
     return pd.DataFrame(rows, columns=[*by, "runs", metric, "interval"])
 

@@ -42,7 +42,7 @@ _SETTINGS = {
 
 
 def apply_style():
-    """Return the context in which figures are drawn and saved: the house style."""
+    """Return the matplotlib context in which figures are drawn and saved."""
     return plt.rc_context(_SETTINGS)
 
 
@@ -65,7 +65,7 @@ def ticks_at(axis: Axes, values: Iterable[float]) -> None:
 
 
 def text_figure(text: str) -> Figure:
-    """Return a picture that only says `text`: why there is nothing to draw."""
+    """Return a picture that only shows `text`: the reason why there is nothing to draw."""
     figure, axis = panels(width=6, height=1.2)
     axis.set_axis_off()
     axis.text(0.5, 0.5, text, ha="center", va="center", wrap=True)

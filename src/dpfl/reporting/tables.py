@@ -20,7 +20,7 @@ SUFFIXES = (".md", ".tex", ".html", ".rst")
 
 @dataclass(frozen=True)
 class TableLayout:
-    """A table as a reader sees it: `body` holds text only, `notes` says what the numbers cannot.
+    """A table as a reader sees it: `body` contains text only, `notes` states what the numbers cannot.
 
     Where `headings` names a heading for every row, each run of rows with the same heading is shown under it.
     """
@@ -41,7 +41,7 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class TableRecipe:
-    """Recipe of a table: `data` returns one tidy row a cell with every digit, `page` lays that out for a reader."""
+    """Recipe of a table: `data` returns one tidy row per cell with every digit, `page` lays that out for a reader."""
 
     data: Callable[[Results], pd.DataFrame]
     page: Callable[[pd.DataFrame], TableLayout]

@@ -1,4 +1,4 @@
-"""How much nearer one gradient step brings two models."""
+"""Contraction of the distance between two models by one gradient step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dpfl.accounting.contraction.stable_arithmetic import Array
 def contraction_factor(eta: ArrayLike, smoothness: ArrayLike, strong_convexity: ArrayLike) -> Array:
     """Return M = sqrt(1 - 2 eta beta rho/(beta + rho)), the Lipschitz constant of y -> y - eta grad(y); broadcasts.
 
-    eta > 0 the step size, beta = `smoothness` > 0, 0 <= rho = `strong_convexity` <= beta; M lies in [0, 1].
-    Raises ValueError naming the argument; eta > 2/(beta + rho) is refused, because M is no Lipschitz constant there.
+    eta > 0 the step size, beta = `smoothness` > 0, 0 <= rho = `strong_convexity` <= beta; M is in [0, 1].
+    Raises ValueError naming the argument; eta > 2/(beta + rho) is refused, because M is not a Lipschitz constant there.
     Source: asoodeh2020 eq. (14).
     """
     eta, share, convex_share, scale = _step(eta, smoothness, strong_convexity)

@@ -1,8 +1,8 @@
 """Federated SGD with a trusted aggregator that releases only its last model (asoodeh2021, Algorithm 1).
 
 n users; each round takes m of them without replacement, averages their gradients, each with noise of standard
-deviation sigma_t a coordinate, steps by eta_t and projects on a ball of radius `radius`. Each user takes part once.
-Neighbours differ in one user's data (replace one). Common arguments: n >= m >= 1 whole; eta, sigma > 0 scalars or
+deviation sigma_t per coordinate, steps by eta_t and projects on a ball of radius `radius`. Each user takes part once.
+Neighbours differ in one user's data (replace one). Common arguments: integers n >= m >= 1; eta, sigma > 0 scalars or
 schedules of T = n/m rounds; `lipschitz` >= 0 bounds every gradient's norm; `radius` >= 0 is in the model's unit.
 All functions return delta in the shape of `epsilon` and raise ValueError naming the argument.
 """
@@ -25,7 +25,7 @@ def federated_delta(
     """Return delta at `epsilon` of the last model, losses convex and smooth.
 
     Formal guarantee: (epsilon, delta)-DP for convex, `lipschitz`-Lipschitz, beta-smooth losses when every
-    eta_t <= 2/beta. A scalar eta and sigma use the closed form at T = n/m, whole or not; schedules use the sum with
+    eta_t <= 2/beta. A scalar eta and sigma use the closed form at T = n/m, integer or not; schedules use the sum with
     T their length. At n = m this is theta(2L/(sqrt(n) sigma)). Source: asoodeh2021 Theorem 2.
     """
     rounds = read_rounds(n, m, eta, sigma)

@@ -45,7 +45,7 @@ def federated_harmonic_bound(
 ) -> Array:
     """Return the closed upper bound of `federated_harmonic_delta`: every link at its largest, j = n/m.
 
-    Holds for any n/m, whole or not. Source: asoodeh2021 eq. (11), second line.
+    Holds for any n/m, integer or not. Source: asoodeh2021 eq. (11), second line.
     """
     n, m = read_users(n, m)
     smallest_step = 1.0 / (real("strong_convexity", strong_convexity, above=0.0) * n / m)

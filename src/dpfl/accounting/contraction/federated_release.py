@@ -129,8 +129,8 @@ def release_sigma(epsilon: float, delta: float, *, n: int, m: int, lipschitz: fl
 def round_sigma(epsilon: float, delta: float, *, m: int, lipschitz: float) -> float:
     """Return the sigma at which `round_epsilon` is `epsilon` >= 0: analytic calibration of the Gaussian mechanism.
 
-    Other arguments as there. Raises ValueError naming the argument. Source: as `round_epsilon`, solved for sigma; Balle
-    and Wang 2018, Theorem 8, is the same curve.
+    Other arguments as there. Raises ValueError naming the argument. Source: as `round_epsilon`, solved for sigma;
+    balle2018gaussian, Theorem 8, is the same curve.
     """
     epsilon = real("epsilon", epsilon, at_least=0.0)
     delta = real("delta", delta, above=0.0, below=1.0)

@@ -23,7 +23,7 @@ def federated_sigma(
     """Return the smallest constant sigma at which `federated_delta`(epsilon) <= delta.
 
     epsilon >= 0, 0 < delta < 1 and lipschitz > 0 scalars; eta a scalar or a schedule; other arguments as in
-    `federated_delta`. The result lies on the safe side of the root, by a few units in the last place. Raises
+    `federated_delta`. The result is on the safe side of the root, by a few units in the last place. Raises
     ValueError naming the argument, and naming delta where no sigma or any sigma attains it.
     Source: asoodeh2021 Theorem 2, whose delta falls as sigma grows, solved by bracketing on log sigma.
     """

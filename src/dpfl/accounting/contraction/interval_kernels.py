@@ -1,4 +1,4 @@
-"""Asoodeh2021 imports it: no paper imports another."""
+"""Projected noisy updates on an interval, discretised: transition kernels for exact one-dimensional runs."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class DiscretisedInterval:
 
     @property
     def points(self) -> Array:
-        """Where the masses sit: low, the middles of the cells, high; shape (cells + 2,)."""
+        """Return the positions of the masses: low, the middles of the cells, high; shape (cells + 2,)."""
         edges = self.edges
         return np.concatenate([[self.low], (edges[1:] + edges[:-1]) / 2, [self.high]])
 
     def projected(self, centres: Array, noise: NoiseLaw) -> Array:
-        """Return the masses of projected (centre + noise), one row a centre; shape (centres, cells + 2)."""
+        """Return the masses of projected (centre + noise), one row per centre; shape (centres, cells + 2)."""
         away = self.edges - np.asarray(centres, dtype=np.float64)[..., None]
         below = noise.cdf(away)
         return np.concatenate([below[..., :1], np.diff(below, axis=-1), noise.sf(away[..., -1:])], axis=-1)

@@ -45,11 +45,11 @@ def place_deltas(
     """
     count = integer("n", n, at_least=1)
     scale, theory = real("scale", scale, above=0.0), {name: real(name, value) for name, value in theory.items()}
-    places = np.arange(1.0, count + 1.0)
+    positions = np.arange(1.0, count + 1.0)
     if member("law", Law, law) is Law.GAUSSIAN:
-        deltas = pnsgd_gaussian_delta(epsilon, i=places, n=count, sigma=scale, **theory)
+        deltas = pnsgd_gaussian_delta(epsilon, i=positions, n=count, sigma=scale, **theory)
     else:
-        deltas = pnsgd_laplace_delta(epsilon, i=places, n=count, scale=scale, **theory)
+        deltas = pnsgd_laplace_delta(epsilon, i=positions, n=count, scale=scale, **theory)
     if random_stop:
         deltas = np.cumsum(deltas[::-1])[::-1] / count
     return np.full(count, deltas.mean()) if permuted else deltas

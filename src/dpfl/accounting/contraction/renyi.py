@@ -14,7 +14,7 @@ _HALVINGS = 62  # of an interval of 1400 in log(order - 1): down to the spacing 
 
 
 class Conversion(StrEnum):
-    """How a Renyi bound becomes delta."""
+    """Conversion of a Renyi bound to delta."""
 
     MIRONOV = "mironov"
     TIGHT = "tight"
@@ -25,7 +25,7 @@ def linear_renyi_delta(epsilon: Array, kappa: Array, conversion: str) -> Array:
 
     "mironov": exp(-(epsilon - kappa)^2/(4 kappa)), 1 where epsilon <= kappa "tight": the minimum over
     alpha of e^((alpha-1)(alpha kappa - epsilon)) (1 - 1/alpha)^alpha/(alpha - 1). Arguments are not checked but
-    `conversion` (ValueError). Source: asoodeh2020 eq. (15); tight: Canonne, Kamath, Steinke 2020, Proposition 12.
+    `conversion` (ValueError). Source: asoodeh2020 eq. (15); tight: canonne2020, Proposition 12.
     """
     conversion = member("conversion", Conversion, conversion)
     epsilon, kappa = np.broadcast_arrays(epsilon, kappa)

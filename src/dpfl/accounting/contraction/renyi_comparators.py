@@ -1,4 +1,4 @@
-"""What Theorem 4 of asoodeh2020 is compared with: Renyi and Gaussian-DP amplification by iteration.
+"""Comparators of Theorem 4 of asoodeh2020: Renyi and Gaussian-DP amplification by iteration.
 
 Arguments as in `pnsgd_fixed_order`. None of these needs a bounded set: they carry the record's influence forward by
 shifting the two processes towards each other over the remaining n - i steps.
@@ -77,7 +77,7 @@ def pnsgd_renyi_optimal_shift_coefficient(
     """Return the kappa of the best split of the shift over the steps: (2L^2/sigma^2)/sum_{k=0}^{n-i} M^(-2k).
 
     Never above `pnsgd_renyi_coefficient`. Raises ValueError naming the argument.
-    Source: derived, the shifts of least sum of squares in the argument of Feldman et al. 2018 (arXiv 1808.06651).
+    Source: derived, the shifts of least sum of squares in the argument of feldman2018.
     """
     return exponential(_log_optimal(i, n, eta, sigma, lipschitz, smoothness, strong_convexity))
 
@@ -96,7 +96,7 @@ def pnsgd_renyi_optimal_shift_delta(
 ) -> Array:
     """Return delta at `epsilon` from `pnsgd_renyi_optimal_shift_coefficient`; conversions as in `pnsgd_renyi_delta`.
 
-    Raises ValueError naming the argument. Source: as those two.
+    Raises ValueError naming the argument. Source: `pnsgd_renyi_optimal_shift_coefficient`.
     """
     epsilon = reals("epsilon", epsilon, at_least=0.0)
     kappa = pnsgd_renyi_optimal_shift_coefficient(
@@ -119,7 +119,7 @@ def pnsgd_shifted_gdp_delta(
     """Return theta(mu) with mu = (2L/sigma)/sqrt(sum_{k=0}^{n-i} M^(-2k)): shifted interpolation, mu-Gaussian DP.
 
     mu^2/2 is `pnsgd_renyi_optimal_shift_coefficient`, so this is below its two conversions at every epsilon.
-    Raises ValueError naming the argument. Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 3, for one use.
+    Raises ValueError naming the argument. Source: bok2024, section 3, for one use.
     """
     epsilon = reals("epsilon", epsilon, at_least=0.0)
     log_kappa = _log_optimal(i, n, eta, sigma, lipschitz, smoothness, strong_convexity)
@@ -129,8 +129,8 @@ def pnsgd_shifted_gdp_delta(
 def iteration_renyi(order: ArrayLike, *, n: ArrayLike, distance: ArrayLike, sigma: ArrayLike) -> Array:
     """Return alpha distance^2/(2 n sigma^2): Renyi divergence after n contractive noisy steps from two points.
 
-    order alpha > 1, n >= 1 whole, distance >= 0 between the starts, sigma > 0 a coordinate; raises ValueError naming
-    the argument. Exact for translations. Source: asoodeh2020 eq. (3) with the square that its print lacks.
+    order alpha > 1, integer n >= 1, distance >= 0 between the starts, sigma > 0 per coordinate. Raises ValueError
+    naming the argument. Exact for translations. Source: asoodeh2020 eq. (3) with the square that its print lacks.
     """
     order, n, distance, sigma = _iteration(order, n, distance, sigma)
     with np.errstate(over="ignore"):

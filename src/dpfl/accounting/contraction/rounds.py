@@ -19,7 +19,7 @@ from dpfl.accounting.arguments import integer, real, reals
 from dpfl.accounting.contraction.geometric import double_geometric, geometric
 from dpfl.accounting.contraction.stable_arithmetic import Array, exponential, power, ratio
 
-_BLOCK = 1 << 20  # elements of an (epsilon, round) table held at once
+_BLOCK = 1 << 20  # elements of an (epsilon, round) table in memory at once
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Rounds:
 
     @property
     def count(self) -> float:
-        """T: the length of the schedule, or n/m, which need not be whole for a constant one."""
+        """T: the length of the schedule, or n/m, which need not be an integer for a constant one."""
         return self.n / self.m if self.constant else float(max(self.eta.size, self.sigma.size))
 
     def whole_count(self) -> int:
@@ -75,7 +75,7 @@ def read_rounds(n: int, m: int, eta: ArrayLike, sigma: ArrayLike) -> Rounds:
 
 
 def read_users(n: int, m: int) -> tuple[int, int]:
-    """Check n >= m >= 1 whole. Raises ValueError naming the argument."""
+    """Check integers n >= m >= 1. Raises ValueError naming the argument."""
     n, m = integer("n", n, at_least=1), integer("m", m, at_least=1)
     if m > n:
         raise ValueError(f"m must be at most n = {n}, got {m}")

@@ -1,4 +1,4 @@
-"""What the modules of this package share in checking arguments and forming ratios of them."""
+"""Checked arguments and stable ratios of them, shared by the modules of this package."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def least_energy(
     At the restart the runs are `start` apart. Then come `uses` >= 0 uses, each `period` steps after the one before but
     the last, which comes `gap` in 1..period steps after it, and `tail` steps without the record. inf where start > 0
     and no step is left. Arguments are not checked. Source: derived (module docstring); at start 0 and gap = period,
-    tail 0 it is mu^2 of Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 4: NoisyGD (period 1), Theorem 4.5.
+    tail 0 it is mu^2 of bok2024, section 4: NoisyGD (period 1), Theorem 4.5.
     """
     uses, gap, tail = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (uses, gap, tail)))
     lengths, rises = _segments(contraction, uses, period, gap, tail, start)
@@ -92,14 +92,14 @@ def best_restart(contraction: float, uses: int, *, period: int, gap: int, tail: 
     """Return after which number of last uses, 0..uses - 1, a restart at distance `diameter` costs least.
 
     Exact where the cost has one valley in that number; any answer gives a valid bound. Source: the choice of tau in
-    the constrained theorems of Bok, Su, Altschuler 2024, section 4.
+    the constrained theorems of bok2024, section 4.
     """
     low, high = 0, uses - 1
     while True:
         grid = np.unique(np.rint(np.geomspace(low + 1, high + 1, _GRID)).astype(np.int64) - 1)
         energies = least_energy(contraction, grid, period=period, gap=gap, tail=tail, start=diameter)
-        place = int(np.argmin(energies))
-        near_low, near_high = int(grid[max(place - 1, 0)]), int(grid[min(place + 1, grid.size - 1)])
+        index = int(np.argmin(energies))
+        near_low, near_high = int(grid[max(index - 1, 0)]), int(grid[min(index + 1, grid.size - 1)])
         if near_high - near_low <= 2 or (near_low, near_high) == (low, high):
-            return int(grid[place])
+            return int(grid[index])
         low, high = near_low, near_high

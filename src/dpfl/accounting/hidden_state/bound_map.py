@@ -45,11 +45,11 @@ def one_pass_epsilons(
 ) -> dict[str, Array]:
     """Return epsilon at `delta` in (0, 1) by each of BOUNDS for a record that `later_steps` >= 0 steps follow.
 
-    The pass w <- project(w - eta (grad f_i(w) + sigma Z)) takes one record a step in a public order; the record is
+    The pass w <- project(w - eta (grad f_i(w) + sigma Z)) takes one record per step in a public order; the record is
     replaced. Shapes broadcast; the other arguments are those of `contraction.pnsgd_gaussian_delta`. Each bound is an
     (epsilon, delta)-DP guarantee of the last iterate. Raises ValueError naming the argument.
     Source: composition is the Gaussian mechanism (the record's own step); asoodeh2020 Theorem 4; asoodeh2020
-    Proposition 1, converted at its best order; Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 4.
+    Proposition 1, converted at its best order; bok2024, section 4.
     """
     later = integers("later_steps", later_steps, at_least=0)
     sigma, diameter = reals("sigma", sigma, above=0), reals("diameter", diameter, above=0)
@@ -83,8 +83,8 @@ def bound_map(*, delta: float = 1e-5, eta: float = 0.5, smoothness: float = 1.0)
     names = ["later_steps", "strong_convexity", "sigma", "diameter"]
     table = pd.DataFrame(list(product(LATER_STEPS, STRONG_CONVEXITIES, SIGMAS, DIAMETERS)), columns=names)
     setting = {name: table[name].to_numpy() for name in names}
-    found = one_pass_epsilons(**setting, eta=eta, smoothness=smoothness, delta=delta)
-    epsilons = np.column_stack([found[name] for name in BOUNDS])
+    result = one_pass_epsilons(**setting, eta=eta, smoothness=smoothness, delta=delta)
+    epsilons = np.column_stack([result[name] for name in BOUNDS])
     least = epsilons.min(axis=1, keepdims=True)
     table[list(BOUNDS)] = epsilons
     table["smallest"] = np.array(BOUNDS)[np.argmax(epsilons <= least * (1 + _TIE), axis=1)]

@@ -24,9 +24,9 @@ SENSITIVITIES = {Neighbouring.ZERO_OUT: 1.0, Neighbouring.ADD_OR_REMOVE: 1.0, Ne
 def step_contraction(step_size: ArrayLike, smoothness: ArrayLike, strong_convexity: ArrayLike) -> Array:
     """Return c = max(|1 - eta m|, |1 - eta M|), the Lipschitz constant of w -> w - eta grad f(w); shapes broadcast.
 
-    eta = `step_size` in (0, 2/M], M = `smoothness` > 0, m = `strong_convexity` in [0, M]. c lies in [0, 1], is 1 for a
+    eta = `step_size` in (0, 2/M], M = `smoothness` > 0, m = `strong_convexity` in [0, M]. c is in [0, 1], is 1 for a
     convex loss (m = 0) and at eta = 2/M, and is attained by a quadratic. Never above `contraction.contraction_factor`
-    where both are defined. Raises ValueError naming the argument. Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278),
+    where both are defined. Raises ValueError naming the argument. Source: bok2024,
     section 4, NoisyGD.
     """
     eta = reals("step_size", step_size, above=0)
@@ -44,9 +44,9 @@ def diameter_in_shifts(
 ) -> Array:
     """Return D batch_size/(step_size lipschitz sensitivity): the set's diameter over the shift of one step.
 
-    `diameter` > 0 or inf (no projection), `step_size` and `lipschitz` > 0, whole `batch_size` >= 1 (the divisor of the
-    sum); shapes broadcast. Sensitivity 1 for zero_out and add_or_remove, 2 for replace_one. Raises ValueError naming
-    the argument. Source: the ratio D b/(eta L) of Bok, Su, Altschuler 2024, section 4, constrained theorems.
+    `diameter` > 0 or inf (no projection), `step_size` and `lipschitz` > 0, integer `batch_size` >= 1 (the divisor of
+    the sum); shapes broadcast. Sensitivity 1 for zero_out and add_or_remove, 2 for replace_one. Raises ValueError
+    naming the argument. Source: the ratio D b/(eta L) of bok2024, section 4, constrained theorems.
     """
     shift = reals("step_size", step_size, above=0) * reals("lipschitz", lipschitz, above=0)
     shift = shift * SENSITIVITIES[member("neighbouring", Neighbouring, neighbouring)]

@@ -1,4 +1,4 @@
-"""What is proven of the last iterate of noisy gradient descent on convex losses: the least of the known bounds."""
+"""Epsilon of the last iterate of noisy gradient descent on convex losses: the least of the known bounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpfl.accounting.neighbouring import Neighbouring
 
 
 class Batches(StrEnum):
-    """How the batch of a step is chosen."""
+    """Choice of a step's batch."""
 
     FULL = "full_batch"
     """All records in every step."""
@@ -30,14 +30,14 @@ class Batches(StrEnum):
 
 
 class Bound(StrEnum):
-    """Where an epsilon comes from."""
+    """Proof behind an epsilon."""
 
     COMPOSITION = "composition"
     """Every iterate published."""
     CONTRACTION = "contraction"
     """The last use by shifted interpolation, the steps after it by asoodeh2020's contraction (Theorem 4)."""
     SHIFTED_INTERPOLATION = "shifted_interpolation"
-    """Bok, Su, Altschuler 2024."""
+    """bok2024."""
     CONTRACTION_AND_SHIFTS = "contraction_and_shifts"
     """The smaller of the two at each place of the last use."""
 
@@ -95,7 +95,7 @@ def last_iterate_epsilon(
     iterates, permutations and batches secret (the order is public for cyclic), the start independent of the data.
     add_or_remove is known for full batches with a constant divisor only. At steps = 0 the epsilon is 0. Poisson batches
     are refused: a large one need not contract. Raises ValueError naming the argument.
-    Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 4; asoodeh2020 Theorem 4; for shuffled epochs derived.
+    Source: bok2024, section 4; asoodeh2020 Theorem 4; for shuffled epochs derived.
     """
     kind = member("batches", Batches, batches)
     relation = member("neighbouring", Neighbouring, neighbouring)
@@ -155,7 +155,7 @@ def _in_order(run: _Run) -> dict[Bound, float]:
 
 def _shuffled(run: _Run) -> dict[Bound, float]:
     """Bounds for shuffled epochs, as means over the place of the last use."""
-    places = last_use(
+    last_uses = last_use(
         steps=run.steps,
         steps_per_epoch=run.steps_per_epoch,
         short_batch=run.short_batch,
@@ -169,8 +169,8 @@ def _shuffled(run: _Run) -> dict[Bound, float]:
         Bound.CONTRACTION: "contraction",
         Bound.CONTRACTION_AND_SHIFTS: "minimum",
     }
-    found = {bound: shuffled_epsilon(run.delta, places, link=link, bound=name) for bound, name in names.items()}
-    return {Bound.COMPOSITION: _composed(run)} | found
+    epsilons = {bound: shuffled_epsilon(run.delta, last_uses, link=link, bound=name) for bound, name in names.items()}
+    return {Bound.COMPOSITION: _composed(run)} | epsilons
 
 
 def _uniform(run: _Run) -> dict[Bound, float]:

@@ -32,7 +32,7 @@ def shifted_interpolation_mu(
     Exact for full batches without projection (a quadratic attains it); never above composition,
     sqrt(ceil(steps/steps_per_epoch))/noise_over_shift. 0 at steps = 0. Raises ValueError naming the argument.
 
-    Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 4: NoisyGD (strongly convex; convex, constrained) and
+    Source: bok2024, section 4: NoisyGD (strongly convex; convex, constrained) and
     NoisyCGD (Theorem 4.5; convex, constrained), each with the shifts and the restart of least cost, found
     numerically; the constrained theorems' closed forms are larger and need enough steps.
     """
@@ -75,8 +75,8 @@ def place_energy(
     """Return mu^2 at noise_over_shift 1 of a record used `uses` >= 1 times, by where its last use falls.
 
     `gap` (1..period, default period): steps from the use before to the last one; `tail` >= 0: steps after it; they
-    broadcast. The restart is sought for the worst of them and tried for all, beside none, one before the last use and
-    one after it. Arguments are not checked. Source: as `shifted_interpolation_mu`.
+    broadcast. The restart is sought for the worst of them and tried for all, as well as none, one before the last
+    use and one after it. Arguments are not checked. Source: as `shifted_interpolation_mu`.
     """
     gap = np.asarray(period if gap is None else gap)
     energy = least_energy(contraction, uses, period=period, gap=gap, tail=tail, start=0.0)

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LastUse:
-    """Where a record's last use may fall: arrays of one length, an element a place.
+    """Possible steps of a record's last use: arrays of one length, one element per step.
 
     `chance` sums to the chance that the record is used at all; `shifted_mu` is mu of shifted interpolation over all
     steps, `used_mu` that up to the last use, `tail` the steps after it.
@@ -75,7 +75,7 @@ def shuffled_delta(epsilon: float, places: LastUse, *, link: float, bound: str =
     theta(epsilon, used_mu) theta(epsilon, link)^tail, "minimum" the smaller of both at each place.
     Formal guarantee: (epsilon, delta)-DP in both orders; the divergence is jointly convex, so a mixture over the place,
     whose law does not depend on the data, has at most the mean. Raises ValueError naming bound.
-    Source: derived; the tail by contraction is asoodeh2020 Theorems 2 and 4, the shifts are Bok, Su, Altschuler 2024.
+    Source: derived; the tail by contraction is asoodeh2020 Theorems 2 and 4, the shifts are bok2024.
     """
     logs = {}
     if bound in ("shifted", "minimum"):

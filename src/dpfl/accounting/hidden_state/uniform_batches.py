@@ -1,4 +1,4 @@
-"""The last iterate of noisy SGD on batches of fixed size, drawn without replacement anew in each step.
+"""The last iterate of noisy SGD on batches of fixed size, drawn without replacement, independently in every step.
 
 A restart at distance z leaves `late` steps. Each spends a share of its noise's variance on hiding its part of z (a
 Gaussian), and the rest on hiding whether and how the record took part (C_p of a Gaussian). Any number of late steps
@@ -54,9 +54,11 @@ class UniformSteps:
         with np.errstate(divide="ignore"):
             log_factor = np.log(np.float64(self.contraction))
         gap = np.float64(1 - self.contraction)
-        apart = min(self.sensitivity * float(geometric(log_factor, gap, np.float64(self.steps - late))), self.diameter)
+        distance = min(
+            self.sensitivity * float(geometric(log_factor, gap, np.float64(self.steps - late))), self.diameter
+        )
         spread = float(geometric(2 * log_factor, gap * (1 + self.contraction), np.float64(late)))
-        shift = apart * self.contraction**late / math.sqrt(spread * share) / self.noise_multiplier
+        shift = distance * self.contraction**late / math.sqrt(spread * share) / self.noise_multiplier
         return Split(late, REPLACEMENT / (self.noise_multiplier * math.sqrt(1 - share)), shift)
 
     def composition(self) -> Split:
@@ -79,7 +81,7 @@ def restart_epsilon(run: UniformSteps, delta: float) -> float:
     A compass search from the restart that a central limit prefers; deterministic. Formal guarantee: (epsilon, delta)-DP
     of the last iterate in both orders, for a record replaced or zeroed out and batch losses with contraction-Lipschitz
     gradient steps in one of the data sets, no clipping active.
-    Source: Bok, Su, Altschuler 2024 (arXiv 2403.00278), section 4, NoisySGD (strongly convex and constrained), whose
+    Source: bok2024, section 4, NoisySGD (strongly convex and constrained), whose
     shares and shifts are fixed where these are chosen.
     """
     if run.steps < 2:
@@ -124,8 +126,8 @@ def split_epsilon(split: Split, sample_rate: float, delta: float, *, cells: int 
     """Return epsilon at `delta` >= LEAST_DELTA of the pair of `split`, batches drawn at `sample_rate` in (0, 1].
 
     `cells`: most cells of the loss grid. Loss distributions are rounded to the safe side (connect the dots), and delta
-    is lowered by 1e-12 for what their transforms round. Source: vandijk2023 section 4.2 for C_p; Doroshenko et al.
-    2022 for the grid.
+    is lowered by 1e-12 for what their transforms round. Source: vandijk2023 section 4.2 for C_p; doroshenko2022
+    for the grid.
     """
     if sample_rate == 1:
         mu = gaussian_dp.compose([math.sqrt(split.late_steps) * split.batch_mu, split.shift_mu])

@@ -1,7 +1,7 @@
-"""Privacy gained when a trusted shuffler permutes the clients' reports before anybody reads them.
+"""Privacy gained when a trusted shuffler permutes the clients' reports before anyone reads them.
 
 `clones` bounds any local randomiser by its epsilon alone (numerically), `blanket` a Gaussian one by its whole
-law, `published` holds the closed forms as printed, with their conditions.
+law, `published_noise` has the closed forms as printed, with their conditions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The privacy blanket of shuffled Gaussian reports: the part of their law that tells nothing about the input.
+"""The privacy blanket of shuffled Gaussian reports: the part of their law that is independent of the input.
 
 With noise of deviation 1 and inputs in a ball of radius a = mu/2 every report has at least the density
 gamma w(y) = inf_x R_x(y) = phi(|y| + a). Reports drawn from w hide the one that differs: for m ~ Bin(n, gamma)
@@ -39,9 +39,9 @@ def blanket_epsilon(
     """Return epsilon at `delta` of `n` shuffled Gaussian reports, one round; arrays broadcast.
 
     `mu` >= 0 is the largest distance of two inputs over the noise's standard deviation (replacing one record
-    clipped to C: 2C/sigma); inputs lie in a ball of that diameter in `dimension` >= 1; `n` >= 1 whole;
+    clipped to C: 2C/sigma); inputs are in a ball of that diameter in `dimension` >= 1; integer `n` >= 1;
     `delta` in [1e-12, 1). Never above the local epsilon of G_mu, to which it falls back.
-    Guarantee: (epsilon, delta)-DP under replace_one for whoever sees only the shuffled reports. Caveats: every
+    Guarantee: (epsilon, delta)-DP under replace_one against an observer of only the shuffled reports. Caveats: every
     client must add its noise and the shuffler be trusted; the antipodal pair of inputs is taken as the worst;
     all discretisation errs upwards, in epsilon by some 1e-6 of it, and by up to 1e-4 (3e-3 below delta = 1e-9)
     where few reports from the blanket have to hide one and tails are heavy.
@@ -53,8 +53,8 @@ def blanket_epsilon(
         local = float(gaussian_dp.epsilon(total, move))
         if local == 0 or move > _HOPELESS:
             return local
-        hidden = count * blanket_law(move / 2, dim).weight >= _NO_BLANKET
-        return _solve(count, move, total, dim, local) if hidden else local
+        has_blanket = count * blanket_law(move / 2, dim).weight >= _NO_BLANKET
+        return _solve(count, move, total, dim, local) if has_blanket else local
 
     return elementwise(one, n=n, mu=mu, delta=delta, dimension=dimension)
 
@@ -66,7 +66,7 @@ def blanket_delta(
 
     Errs upwards as blanket_epsilon does; the rounding of the transforms is part of it.
     Raises ValueError naming the argument.
-    Source: Balle, Bell, Gascon, Nissim 2019, Lemma 5.3.
+    Source: balle2019, Lemma 5.3.
     """
 
     def one(epsilon: float, n: float, mu: float, dimension: float) -> float:
@@ -80,9 +80,9 @@ def blanket_rounds_epsilon(*, n: int, mu: float, rounds: int, delta: float, dime
     """Return epsilon at `delta` of `rounds` >= 1 rounds, each with `n` freshly shuffled Gaussian reports.
 
     Composes the one-round curve of blanket_delta (adaptive rounds allowed), on a coarser lattice, read at 97 points
-    and joined by chords in e^epsilon, which lie above it. Arguments, guarantee and caveats: blanket_epsilon.
+    and joined by chords in e^epsilon, which are above it. Arguments, guarantee and caveats: blanket_epsilon.
     Raises ValueError naming the argument.
-    Source: Balle, Bell, Gascon, Nissim 2019, Lemma 5.3, composed as in Zhu, Dong, Wang 2022.
+    Source: balle2019, Lemma 5.3, composed as in zhu2022.
     """
     count, move, total, dim = _checked(n, mu, delta, dimension)
     rounds = integer("rounds", rounds, at_least=1)
@@ -115,15 +115,15 @@ def _delta(epsilon: float, n: int, mu: float, dimension: int, lattices: Sequence
     local = float(gaussian_dp.delta(epsilon, mu))
     if local == 0 or mu > _HOPELESS or n * blanket_law(mu / 2, dimension).weight < _NO_BLANKET:
         return local
-    found = local
+    estimate = local
     for fineness in lattices:
-        bound, _ = _bound(n, mu, dimension, max(found, _LEAST_DELTA))
-        found = min(local, max(0.0, bound(epsilon, fineness)))
-    return found
+        bound, _ = _bound(n, mu, dimension, max(estimate, _LEAST_DELTA))
+        estimate = min(local, max(0.0, bound(epsilon, fineness)))
+    return estimate
 
 
 def _solve(n: int, mu: float, delta: float, dimension: int, local: float) -> float:
-    """The epsilon in [0, local] where the bound is `delta`: searched on a coarse lattice, mended by a fine one."""
+    """The epsilon in [0, local] where the bound is `delta`: searched on a coarse lattice, refined on a fine one."""
     bound, guess = _bound(n, mu, dimension, delta)
 
     def excess(epsilon: float, fineness: Fineness = _COARSE) -> float:
@@ -167,12 +167,12 @@ def _bound(n: int, mu: float, dimension: int, scale: float) -> tuple[Callable[[f
             fineness=fineness,
         )
         beyond = expected * float(blanket.masses @ np.maximum(values - top, 0.0))
-        # With one report from the blanket the sum is known: the quadrature is no good at the kink of (L)_+.
+        # With one report from the blanket the sum is known: the quadrature is inaccurate at the kink of (L)_+.
         local = float(gaussian_dp.delta(epsilon, mu))
         lonely = math.exp((n - 1) * math.log1p(-blanket.weight)) if blanket.weight < 1 else float(n == 1)
         alone = lonely * (local - float(blanket.masses @ np.maximum(values, 0.0)))
-        found = (gain + beyond) / expected + alone + _MARGIN * scale
+        result = (gain + beyond) / expected + alone + _MARGIN * scale
         # Reports with no other from the blanket spend lonely * local: less means that rounding ate the sum.
-        return found if found >= lonely * local else local
+        return result if result >= lonely * local else local
 
     return bound, float(gaussian_dp.epsilon(scale, wander / expected))

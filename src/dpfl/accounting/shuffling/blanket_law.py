@@ -1,4 +1,4 @@
-"""The blanket of Gaussian reports as nodes of a quadrature: where it may lie, and the two likelihood ratios there."""
+"""The blanket of Gaussian reports as nodes of a quadrature: where it may be, and the two likelihood ratios there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REACH = 12.0
 class Blanket(NamedTuple):
     """Its weight gamma; and at its nodes their masses (sum 1) with gamma R_x/w (`ours`) and gamma R_x'/w (`theirs`).
 
-    Source: Balle, Bell, Gascon, Nissim 2019, section 5.
+    Source: balle2019, section 5.
     """
 
     weight: float
@@ -42,7 +42,7 @@ class Blanket(NamedTuple):
 def blanket_law(radius: float, dimension: int) -> Blanket:
     """Return the blanket of inputs in a ball of `radius` >= 0 in `dimension` >= 1, noise of deviation 1.
 
-    Source: Balle, Bell, Gascon, Nissim 2019, section 5, at the antipodal pair.
+    Source: balle2019, section 5, at the antipodal pair.
     """
     return _line(radius) if dimension == 1 else _ball(radius, dimension)
 
@@ -77,8 +77,8 @@ def _ball(radius: float, dimension: int) -> Blanket:
     points = np.linspace(0.0, widest, _LOOKED_AT)[1:]
     blanket = _density(points, radius, dimension)
     report = blanket * np.exp(radius * (points**2 - widest**2))  # R_x, up to a factor: it reaches further
-    seen = np.flatnonzero((blanket.max(axis=0) > _NEGLIGIBLE) | (report.max(axis=0) > _NEGLIGIBLE * report.max()))
-    ends = points[[max(seen[0] - 1, 0), min(seen[-1] + 1, points.size - 1)]] * (seen[0] > 0, 1)
+    support = np.flatnonzero((blanket.max(axis=0) > _NEGLIGIBLE) | (report.max(axis=0) > _NEGLIGIBLE * report.max()))
+    ends = points[[max(support[0] - 1, 0), min(support[-1] + 1, points.size - 1)]] * (support[0] > 0, 1)
     points, weights = _quadrature(np.linspace(*ends, _SIDE + 1))
     masses = (_density(points, radius, dimension) * np.outer(weights, weights)).ravel()
     weight = _ball_weight(radius, dimension)

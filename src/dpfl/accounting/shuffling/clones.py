@@ -1,4 +1,4 @@
-"""Hiding among the clones: a report drowned in others that look as if they came from the same two inputs."""
+"""Amplification by shuffling: a report hides among clones, which look as if they came from the same two inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpfl.accounting.arguments import integer, real
 from dpfl.accounting.elementwise import elementwise
 
 _MOST_CLONES, _BINS = 20_000, 4000
-"""Above so many numbers of clones they are taken in bins, each less than a hundredth of their deviation wide."""
+"""Above this number of clone counts they are binned, each less than a hundredth of their deviation wide."""
 
 
 def clones_delta(epsilon: ArrayLike, n: ArrayLike, epsilon0: ArrayLike) -> float | NDArray[np.float64]:
@@ -118,11 +118,11 @@ def _epsilon(n: int, epsilon0: float, delta: float, clone_probability: float) ->
         return 0.0
     if divergence(nearly) > delta:
         return epsilon0
-    # To a share of epsilon however small it is; the answer lies past what the search may have stopped short of.
-    found = brentq(
+    # To a share of epsilon however small it is; the answer is past what the search may have stopped short of.
+    result = brentq(
         lambda epsilon: math.log(divergence(epsilon) / delta), 0.0, nearly, xtol=1e-300, rtol=1e-12, maxiter=1000
     )
-    return min(epsilon0, found * (1 + 2e-12))
+    return min(epsilon0, result * (1 + 2e-12))
 
 
 def _epsilon_with_failures(n: int, epsilon0: float, delta: float, delta0: float) -> float:

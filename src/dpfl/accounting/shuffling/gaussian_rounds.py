@@ -19,9 +19,9 @@ from dpfl.accounting.roots import least_noise
 from dpfl.accounting.shuffling.blanket import blanket_delta, blanket_epsilon
 
 _POINTS = 11
-"""Places where the profile of one round is computed; the chords between them lie above it."""
+"""Places where the profile of one round is computed; the chords between them are above it."""
 _SHORT_OF_TARGET = 0.02
-"""How far below the target, relative to it, the calibration may stop."""
+"""Most that the calibration may stop below the target, relative to it."""
 _TRIES = 12
 
 
@@ -38,7 +38,7 @@ def central_noise_multiplier(*, epsilon: float, delta: float, rounds: int, clien
     """Return the share that each client would add if a trusted server's noise were split evenly among them.
 
     The mean of M messages then has the noise of the central model, the least that its accounting allows: what
-    `noise_multiplier` is held against. Arguments and errors as above.
+    `noise_multiplier` is compared with. Arguments and errors as above.
     Source: derived; the sum of Gaussians.
     """
     local = local_noise_multiplier(epsilon=epsilon, delta=delta, rounds=rounds)
@@ -51,17 +51,17 @@ def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float,
 
     `noise_multiplier` > 0 is sigma n / L of one client: a replaced record moves its message by 2 / noise_multiplier
     deviations. `dimension` >= 1 of the messages; at most the epsilon without a shuffler.
-    Guarantee: (epsilon, delta)-DP under replace_one for whoever sees only the shuffled messages: blanket of Balle et
-    al. 2019, composed over adaptive rounds; every approximation errs upwards. Raises ValueError naming the argument.
-    Source: Balle, Bell, Gascon, Nissim 2019, Lemma 5.3.
+    Guarantee: (epsilon, delta)-DP under replace_one against an observer of the shuffled messages alone: blanket of
+    balle2019, composed over adaptive rounds; every approximation errs upwards. Raises ValueError naming the argument.
+    Source: balle2019, Lemma 5.3.
     """
     move = 2.0 / real("noise_multiplier", noise_multiplier, above=0)
     rounds, delta = integer("rounds", rounds, at_least=1), real("delta", delta, above=0, below=1)
     largest = max(1e-3, float(blanket_epsilon(clients, move, max(1e-12, 1e-3 * delta / rounds), dimension)))
-    places = np.concatenate([[0.0], largest * np.linspace(0.15, 1.0, _POINTS - 1)])
-    deltas = np.asarray(blanket_delta(places, clients, move, dimension))
+    epsilons = np.concatenate([[0.0], largest * np.linspace(0.15, 1.0, _POINTS - 1)])
+    deltas = np.asarray(blanket_delta(epsilons, clients, move, dimension))
     composed = composed_epsilon(
-        lambda at: np.interp(np.expm1(at), np.expm1(places), deltas),
+        lambda at: np.interp(np.expm1(at), np.expm1(epsilons), deltas),
         largest=largest,
         steps=rounds,
         delta=delta,
@@ -83,7 +83,7 @@ def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta:
     def excess(log_noise: float) -> float:
         return math.log(epsilon(noise_multiplier=math.exp(log_noise), **run) / target)
 
-    found = least_noise(
+    result = least_noise(
         excess,
         start,
         slope=-1.0,  # epsilon goes about as 1 / noise
@@ -94,4 +94,4 @@ def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta:
         known=True,
         tries=_TRIES,
     )
-    return local if found is None else math.exp(found)
+    return local if result is None else math.exp(result)

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 Law = tuple[Array, Array]  # values and their masses
 
 _LARGE_EXPECTED = 0.03  # how many of the n values are large, on average, at most
-_MOST_LARGE = 8  # so many are told apart; more have a chance below 1e-19
+_MOST_LARGE = 8  # this many are handled separately; more have a chance below 1e-19
 _NEGLIGIBLE = 1e-10  # share of the answer that ends the sum over the number of large values
 _SMALLEST_LATTICE = 1 << 14
 _BLOCK = 64  # values of a first block
@@ -59,10 +59,10 @@ class _Lattice(NamedTuple):
         """Return E[(A + shift)_+] of A on the lattice: linear in the shift between places, so exact."""
         above = np.cumsum(np.fft.fftshift(masses)[::-1])[::-1]
         gains = np.append(self.step * np.cumsum(above[:0:-1])[::-1], 0.0)
-        place = self.size // 2 - shifts / self.step
-        index = np.clip(np.floor(place), 0, self.size - 2).astype(np.int64)
-        slope = np.where(place < 0, -self.step * above[0], gains[index + 1] - gains[index])
-        return np.where(place > self.size - 1, 0.0, gains[index] + (place - index) * slope)
+        position = self.size // 2 - shifts / self.step
+        index = np.clip(np.floor(position), 0, self.size - 2).astype(np.int64)
+        slope = np.where(position < 0, -self.step * above[0], gains[index + 1] - gains[index])
+        return np.where(position > self.size - 1, 0.0, gains[index] + (position - index) * slope)
 
     def rounding(self, masses: Array, n: int) -> float:
         """Bound the error of E[(A)_+] from the rounding of the transforms behind an n-fold sum."""
@@ -86,15 +86,15 @@ def positive_part(values: Array, masses: Array, n: int, *, negligible: float, fi
     if most == 0:
         return total
     bulk, one = _transforms(lattice, levels, few, n - most, rest)
-    sums, ways = large, float(n)
+    sums, combinations = large, float(n)
     for count in range(1, most + 1):
         law = np.fft.irfft(bulk * _power(one, most - count), lattice.size)
-        chance = ways * float(sums[1].sum())
-        term = ways * float(sums[1] @ lattice.gains(law, sums[0])) + chance * lattice.rounding(law, n)
+        chance = combinations * float(sums[1].sum())
+        term = combinations * float(sums[1] @ lattice.gains(law, sums[0])) + chance * lattice.rounding(law, n)
         total += term
         if term < _NEGLIGIBLE * total:
             return total + term  # each of the terms left out is less than half of the one before
-        sums, ways = _plus(sums, large, threshold, fineness.growing), ways * (n - count) / (count + 1)
+        sums, combinations = _plus(sums, large, threshold, fineness.growing), combinations * (n - count) / (count + 1)
     return total
 
 
@@ -143,7 +143,7 @@ def _tail(moments: Array, n: int, largest: float, lost: float) -> float:
 def _without_large(lattice: _Lattice, levels: int, law: Law, n: int, largest: float, rest: float) -> float:
     """E[(A)_+], A the n-fold sum of that law, with the rounding: by the law times e^(tilt x).
 
-    Under the best tilt the sum lies about 0, so that what is small without it is as exact as the rest.
+    Under the best tilt the sum is about 0, so that what is small without it is as exact as the rest.
     """
     logs = [math.log(rest + float(law[1] @ np.exp(k / largest * law[0]))) for k in _TILTS]
     best = int(np.argmin(logs))
@@ -190,7 +190,7 @@ def _on_double_step(masses: Array, growth: float) -> Array:
 
 
 def _power(transform: Array, n: int) -> Array:
-    """The n-th power by squaring: unlike exp(n log), at home with zeros."""
+    """The n-th power by squaring, which works for zeros, unlike exp(n log)."""
     result = np.ones_like(transform)
     while n:
         if n & 1:

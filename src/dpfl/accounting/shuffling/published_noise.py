@@ -63,7 +63,7 @@ def _checked(n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLike) -> tuple[Array
 
 
 def _federation(m: ArrayLike, n: ArrayLike, r: ArrayLike, delta: ArrayLike) -> tuple[Array, Array, Array, Array]:
-    """Clients a round, clients, rounds and delta, each in its range."""
+    """Clients per round, clients, rounds and delta, each in its range."""
     m, n = integers("clients_per_round", m, at_least=1), integers("clients", n, at_least=1)
     if np.any(m > n):
         raise ValueError("clients_per_round must be at most clients")

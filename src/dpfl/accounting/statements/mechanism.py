@@ -1,8 +1,8 @@
-"""Mechanisms: what hides a record in what a run releases, as frozen objects that know their accountants.
+"""Mechanisms: the noise that hides a record in a release, as frozen objects that know their accountants.
 
 A mechanism and a sampler (dpfl.accounting.samplers) together say what one step releases; `guarantee` states what is
 proven of `steps` of them, and what no proof can beat. `encode` writes either as JSON for a column of a table, so that
-whoever checks a statement reads the object and no prose; `str` is for people.
+a check of a statement reads the object and no prose; `str` is for people.
 Everywhere `noise_multiplier` is the noise's standard deviation over the norm bound of one record's contribution.
 """
 
@@ -173,7 +173,10 @@ def sampling_of(sampler: Sampler) -> Sampling:
 
 
 def sample_rate(sampler: Sampler) -> float:
-    """Return the share of the records that a step uses on average, 0 to 1."""
+    """Return the share of the records that a step uses on average, 0 to 1.
+
+    Source: elementary, expected batch size over records.
+    """
     if isinstance(sampler, Poisson):
         return sampler.sample_rate
     if isinstance(sampler, BallsInBins):

@@ -1,4 +1,4 @@
-"""The privacy statement of a run: never an epsilon without all that it rests on."""
+"""Privacy statement of a run: an epsilon with everything that it depends on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpfl.accounting.statements.mechanism import Mechanism, NoNoise, encode, sam
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What is proven, and what is refuted, of a run of `steps` noisy steps, for whom and against whom.
+    """Proven and refuted epsilon of a run of `steps` noisy steps, with the setting in which they apply.
 
     `records` are those of one client, and public unless `records_public` is False; `clip_norm` bounds one record's
     contribution, inf where nothing is clipped; `noise_multiplier` is the noise's standard deviation over that bound.

@@ -1,4 +1,4 @@
-"""Trade-off functions (f-DP): what a test can tell of one record, for mechanisms and for whole DP-SGD runs."""
+"""Trade-off functions (f-DP): distinguishability of one record, for mechanisms and for complete DP-SGD runs."""
 
 from __future__ import annotations
 

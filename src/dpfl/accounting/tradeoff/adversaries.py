@@ -1,4 +1,4 @@
-"""The trade-off curve of a whole DP-SGD run, against each adversary and by each approximation."""
+"""The trade-off curve of a complete DP-SGD run, against each adversary and by each approximation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpfl.accounting.tradeoff.revealed import revealed
 
 
 class Adversary(StrEnum):
-    """What the adversary of the analysis knows, or which approximation stands for him.
+    """Knowledge of the adversary in the analysis, or the approximation used in its place.
 
     Source: vandijk2023 section 4.5.
     """
@@ -26,7 +26,7 @@ class Adversary(StrEnum):
     A0 = "A0"
     """Knows the sampling law of each round: C_{m/N}(G_{1/sigma}) composed over the rounds."""
     A1 = "A1"
-    """Is told which rounds used the record: an exact mixture."""
+    """Learns which rounds used the record: an exact mixture."""
     H = "h"
     """The closed form claimed to hold against A1."""
     H_BAR = "h_bar"
@@ -36,7 +36,7 @@ class Adversary(StrEnum):
 
 
 class Guarantee(Protocol):
-    """What a mechanism guarantees, in the three readings; every argument may be an array.
+    """Guarantee of a mechanism, in the three readings; every argument may be an array.
 
     Source: vandijk2023 section 4.
     """
@@ -93,7 +93,7 @@ def dpsgd_guarantee(
 
     `group_size` records may differ at once for A1, h and h_bar; for A0 and clt take `group` of the curve. A0, A1 and
     clt need a whole number of rounds, epochs n/m. Guarantee, batches of fixed size: with one record replaced the run
-    is A0's curve-DP; A1's holds for the one who is told more; h, h_bar and clt approximate and guarantee nothing.
+    is A0's curve-DP; A1's holds for the one who knows more; h, h_bar and clt approximate and guarantee nothing.
     Other arguments as `dpsgd`. Raises ValueError naming the argument. Source: vandijk2023 sections 4.4, 4.5 and 4.7.
     """
     adversary = member("adversary", Adversary, adversary)
@@ -133,7 +133,7 @@ def poisson_guarantee(*, n: int, m: int, epochs: int, noise_multiplier: float) -
 
 
 def _rounds(n: int, m: int, epochs: int) -> int:
-    """epochs n/m, which must be whole."""
+    """epochs n/m, which must be an integer."""
     if epochs * n % m:
         raise ValueError(f"m must divide epochs * n = {epochs * n} into whole rounds, got {m}")
     return epochs * n // m

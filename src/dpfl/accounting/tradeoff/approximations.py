@@ -1,4 +1,4 @@
-"""Closed forms for mu of a whole DP-SGD run: epochs, central limits, and the last epoch's smaller noise.
+"""Closed forms for mu of a complete DP-SGD run: epochs, central limits, and the last epoch's smaller noise.
 
 sigma is the noise of a round in units of its sensitivity. For fixed-size batches the sensitivity is 2C, so
 sigma there is half the noise multiplier; for Poisson batches it is C.
@@ -89,10 +89,10 @@ def poisson_clt_mu(p: ArrayLike, rounds: ArrayLike, sigma: ArrayLike) -> NDArray
 
 
 def sufficient_sigma(epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
-    """sqrt(2 (epsilon + ln(1/delta))/epsilon): noise for (epsilon, delta)-DP, quoted by vandijk2023 section 4.5.
+    """sqrt(2 (epsilon + ln(1/delta))/epsilon): noise for (epsilon, delta)-DP.
 
-    Its source asks for T up to about epsilon (N/m)^2/2. epsilon > 0, delta in (0, 1]; shapes broadcast.
-    Raises ValueError naming the argument.
+    Source: quoted by vandijk2023 section 4.5, from a work that asks for T up to about
+    epsilon (N/m)^2/2. epsilon > 0, delta in (0, 1]; shapes broadcast. Raises ValueError naming the argument.
     """
     epsilon, delta = reals("epsilon", epsilon, above=0), reals("delta", delta, above=0, at_most=1)
     return np.sqrt(2 * (epsilon - np.log(delta)) / epsilon)[()]

@@ -1,4 +1,4 @@
-"""Noise a arsinh(N/a), N Gaussian: lighter tails than N, and what it costs in privacy."""
+"""Noise a arsinh(N/a), N Gaussian: lighter tails than N, and its privacy cost."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dpfl.accounting.tradeoff.privacy_loss import PrivacyLoss, Tails, composed, 
 
 
 def arsinh_guarantee(*, scale: float, sigma: float, p: float = 1.0, rounds: int = 1, shift: float = 1.0) -> PrivacyLoss:
-    """What `rounds` subsampled rounds with noise scale * arsinh(N/scale), N ~ Normal(0, sigma^2), guarantee.
+    """Return the guarantee of `rounds` subsampled rounds, noise scale * arsinh(N/scale), N ~ Normal(0, sigma^2).
 
-    The noisy value is one number that a record moves by `shift`. For scale >= sigma the density is log-concave
+    The noisy value is a scalar that a record moves by `shift`. For scale >= sigma the density is log-concave
     and smaller moves are covered too. In d dimensions the noise is not rotation invariant: this is the
     guarantee for a move along one axis. scale >= shift/300, sigma and shift > 0, p in (0, 1].
     Raises ValueError naming the argument. Source: vandijk2023 section 5.2.
@@ -37,7 +37,7 @@ def arsinh_tails(scale: float, sigma: float, shift: float = 1.0) -> Tails:
     """The law of the privacy loss of the noise against itself moved by `shift`; arguments as `arsinh_guarantee`.
 
     The loss is odd about shift/2. Where scale < sigma it need not be monotone: from the left it falls from
-    +inf to a dip at -turn, rises to a hump at +turn and falls for ever, so it can exceed epsilon twice.
+    +inf to a dip at -turn, rises to a hump at +turn and falls from there on, so it can exceed epsilon twice.
     Source: derived from vandijk2023 section 5.2.
     """
     scale, sigma = real("scale", scale, above=0), real("sigma", sigma, above=0)

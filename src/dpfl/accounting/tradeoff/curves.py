@@ -38,9 +38,9 @@ class Curve:
     """A trade-off curve that is linear between the vertices (alpha, beta), both of shape (k,), k >= 2.
 
     alpha rises from 0 to 1, beta falls to 0, the slopes rise and beta <= 1 - alpha; beta[0] < 1 is a jump at
-    alpha = 0. Any curve lies below its chords, so sampling a smooth one gives an upper approximation.
+    alpha = 0. Any curve is below its chords, so sampling a smooth one gives an upper approximation.
     Raises ValueError naming alpha or beta.
-    Source: Dong, Roth, Su 2022, Definition 2.1.
+    Source: dong2022, Definition 2.1.
     """
 
     alpha: NDArray[np.float64]
@@ -135,5 +135,5 @@ class Curve:
 
 
 def _turns_right(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
-    """Whether b lies on or above the chord from a to c."""
+    """Return whether b is on or above the chord from a to c."""
     return (b[0] - a[0]) * (c[1] - a[1]) <= (c[0] - a[0]) * (b[1] - a[1])

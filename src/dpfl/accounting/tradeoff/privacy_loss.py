@@ -24,7 +24,7 @@ _LARGEST_EPSILON = 700.0  # e^epsilon stays finite
 
 
 def gaussian_tails(mu: float) -> Tails:
-    """Tails of G_mu. mu > 0; raises ValueError naming it.
+    """Tails of G_mu, mu > 0; raises ValueError naming it.
 
     Source: vandijk2023 (6), term by term.
     """
@@ -49,7 +49,7 @@ def subsampled_tails(tails: Tails, p: float) -> Tails:
 def composed(tails: Tails, rounds: int) -> PrivacyLossDistribution:
     """The privacy-loss distribution of `rounds` rounds of the symmetric pair behind `tails`.
 
-    Each cell of the loss grid hands its P and Q mass to its two ends so that both are kept (connect the dots):
+    Each cell of the loss grid assigns its P and Q mass to its two ends so that both are kept (connect the dots):
     the result never understates delta, and overstates it by a relative 1e-7 or so. The grid's step follows the
     spread of one round's loss. Guarantee: that delta, of `rounds` >= 1 adaptive rounds each dominated by the pair.
     Raises ValueError naming rounds. Source: vandijk2023 sections 4.3 and 4.4; the grid is that of doroshenko2022.
@@ -74,9 +74,9 @@ def largest_loss(tails: Tails, mass: float) -> float:
 
 def _step(tails: Tails, reach: float, rounds: int) -> float:
     """A small share of the loss's spread in one round, or more where the grids would grow too long."""
-    spread = loss_std(tails, reach)
-    composed_reach = rounds * spread**2 + 20 * spread * np.sqrt(rounds)
-    fine = min(spread / 2000, 1e-3 / np.sqrt(rounds))  # the second keeps e^loss straight over a cell
+    std = loss_std(tails, reach)
+    composed_reach = rounds * std**2 + 20 * std * np.sqrt(rounds)
+    fine = min(std / 2000, 1e-3 / np.sqrt(rounds))  # the second keeps e^loss straight over a cell
     return float(max(fine, reach / _GRID, composed_reach / (4 * _GRID)))
 
 
@@ -93,7 +93,7 @@ def loss_std(tails: Tails, reach: float) -> float:
 def connected_dots(tails: Tails, step: float, reach: float) -> DensePLDPmf:
     """One round's symmetric loss distribution on multiples of `step` up to `reach` and a little more.
 
-    Source: Doroshenko et al. 2022, Algorithm 1.
+    Source: doroshenko2022, Algorithm 1.
     """
     losses = np.arange(np.ceil(reach / step) + 1) * step
     upper, lower = tails(losses)
@@ -103,7 +103,7 @@ def connected_dots(tails: Tails, step: float, reach: float) -> DensePLDPmf:
     p_at = np.append(p_mass - right, 0.0)
     p_at[1:] += right
     # Below zero P mirrors Q: the mass at -loss is e^-loss that at loss. Zero takes both halves of its two cells,
-    # the ties of P and Q, and what lies below the grid.
+    # the ties of P and Q, and what is below the grid.
     q_at = p_at * np.exp(-losses)
     ties = max(1 - upper[0] - lower[0], 0.0) + lower[-1]
     masses = np.concatenate([q_at[:0:-1], [p_at[0] + q_at[0] + ties], p_at[1:]])
@@ -122,8 +122,8 @@ class _Half:
     def of(cls, pmf: PLDPmf) -> _Half:
         """Read a dp_accounting mass function; its class keeps these fields private but offers no reader."""
         dense = pmf.to_dense_pmf()
-        places = dense._lower_loss + np.arange(dense.size)
-        losses, masses = places[places >= 0] * dense._discretization, dense._probs[places >= 0]
+        indices = dense._lower_loss + np.arange(dense.size)
+        losses, masses = indices[indices >= 0] * dense._discretization, dense._probs[indices >= 0]
         if losses.size == 0 or losses[0] > 0:
             losses, masses = np.append(0.0, losses), np.append(0.0, masses)
         upper = np.append(0.0, np.cumsum(masses[::-1])) + dense._infinity_mass
@@ -134,29 +134,29 @@ class _Half:
 
     def delta(self, epsilon: NDArray) -> NDArray[np.float64]:
         """Hockey-stick divergence of P from Q at epsilon >= 0."""
-        place = np.searchsorted(self.losses, epsilon, side="right")
-        place = np.minimum(place, self.losses.size - 1)
+        index = np.searchsorted(self.losses, epsilon, side="right")
+        index = np.minimum(index, self.losses.size - 1)
         growth = np.exp(np.minimum(epsilon, _LARGEST_EPSILON))
-        return np.clip(self.upper[place] - growth * self.lower[place], self.upper[-1], 1.0)
+        return np.clip(self.upper[index] - growth * self.lower[index], self.upper[-1], 1.0)
 
     def epsilon(self, delta: NDArray) -> NDArray[np.float64]:
         """The smallest epsilon >= 0 with at most this delta; inf below the mass of infinite loss."""
         at_losses = np.minimum.accumulate(self.delta(self.losses[:-1]))
-        place = np.searchsorted(-at_losses, -delta)  # the first loss whose delta is at most the target
-        place = np.minimum(place, at_losses.size - 1)
-        excess, lower = self.upper[place] - delta, self.lower[place]
+        index = np.searchsorted(-at_losses, -delta)  # the first loss whose delta is at most the target
+        index = np.minimum(index, at_losses.size - 1)
+        excess, lower = self.upper[index] - delta, self.lower[index]
         solvable = (excess > 0) & (lower > 0)
         exact = np.log(np.where(solvable, excess, 1.0) / np.where(solvable, lower, 1.0))
-        found = np.where(solvable, np.clip(exact, 0.0, self.losses[place]), self.losses[place])
-        found = np.where(at_losses[0] <= delta, 0.0, found)
-        return np.where(delta < self.upper[-1], np.inf, found)
+        result = np.where(solvable, np.clip(exact, 0.0, self.losses[index]), self.losses[index])
+        result = np.where(at_losses[0] <= delta, 0.0, result)
+        return np.where(delta < self.upper[-1], np.inf, result)
 
 
 @dataclass(frozen=True)
 class PrivacyLoss:
     """A pair (P, Q) known through the laws of its privacy loss in both directions.
 
-    Source: vandijk2023 section 4; Dong, Roth, Su 2022, Proposition 2.12.
+    Source: vandijk2023 section 4; dong2022, Proposition 2.12.
     """
 
     p_against_q: _Half
@@ -174,12 +174,12 @@ class PrivacyLoss:
         alpha = reals("alpha", alpha, at_least=0, at_most=1)
         one, two = self.p_against_q, self.q_against_p
         # Near alpha = 1: vertices (1 - alpha, beta) = (P, Q)[loss >= e], on from zero loss with slope -1.
-        late = np.interp(1 - alpha, one.upper[::-1], one.lower[::-1])
-        late = late + np.maximum((1 - alpha) - one.upper[0], 0.0)
+        large_alpha = np.interp(1 - alpha, one.upper[::-1], one.lower[::-1])
+        large_alpha = large_alpha + np.maximum((1 - alpha) - one.upper[0], 0.0)
         # Near alpha = 0: the other direction's vertices (alpha, 1 - beta) = (P, Q)[loss' >= e].
-        early = 1 - np.interp(alpha, two.lower[::-1], two.upper[::-1])
-        early = early - np.maximum(alpha - two.lower[0], 0.0)
-        return np.clip(np.maximum(late, early), 0.0, 1 - alpha)[()]
+        small_alpha = 1 - np.interp(alpha, two.lower[::-1], two.upper[::-1])
+        small_alpha = small_alpha - np.maximum(alpha - two.lower[0], 0.0)
+        return np.clip(np.maximum(large_alpha, small_alpha), 0.0, 1 - alpha)[()]
 
     def delta(self, epsilon: ArrayLike) -> NDArray[np.float64]:
         """The larger of the two directions' delta at epsilon >= 0."""

@@ -20,7 +20,7 @@ _TINY = 5e-324  # the smallest float64 above zero: keeps logarithms finite
 
 @dataclass(frozen=True)
 class RevealedMixture:
-    """Draw mu from `mus` with `weights`, tell the adversary, and let him test G_mu. Both shape (k,), mus >= 0.
+    """Draw mu from `mus` with `weights`, reveal it to the adversary, who tests G_mu. Both shape (k,), mus >= 0.
 
     His best test equalises the slopes of the components: one likelihood threshold s for all of them.
     Source: vandijk2023 sections 4.5 and 4.7.
@@ -38,15 +38,15 @@ class RevealedMixture:
         """The smallest epsilon >= 0 at which `delta` in [0, 1] is kept; inf at delta = 0."""
         delta = reals("delta", delta, at_least=0, at_most=1)
         at_zero = self.delta(0.0)
-        found = np.where((delta == 0) & (at_zero > 0), np.inf, 0.0)
+        result = np.where((delta == 0) & (at_zero > 0), np.inf, 0.0)
         open_ = (delta > 0) & (delta < at_zero)
         highest = gaussian_dp.epsilon(delta[open_], np.max(self.mus))
 
         def gap(epsilon: NDArray, target: NDArray) -> NDArray[np.float64]:
             return np.log(np.maximum(self.delta(epsilon), _TINY)) - np.log(target)
 
-        found[open_] = root(gap, 0.0, highest, delta[open_])
-        return found[()]
+        result[open_] = root(gap, 0.0, highest, delta[open_])
+        return result[()]
 
     def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:
         """The least type II error at type I error `alpha` in [0, 1], any shape."""
@@ -55,11 +55,11 @@ class RevealedMixture:
         unused = float(np.sum(self.weights[~used]))  # rounds without a trace of the record: pure guessing, slope -1
         at_zero = float(self.weights[used] @ ndtr(-self.mus[used] / 2))
         value = np.maximum(2 * at_zero + unused - alpha, 0.0)
-        early, late = (alpha > 0) & (alpha < at_zero), (alpha < 1) & (alpha > at_zero + unused)
+        small_alpha, large_alpha = (alpha > 0) & (alpha < at_zero), (alpha < 1) & (alpha > at_zero + unused)
         value = np.where(alpha == 0, 1.0, np.where(alpha == 1, 0.0, value))
         if np.any(used):
-            value[early] = self._early(alpha[early], unused)
-            value[late] = self._late(alpha[late], unused)
+            value[small_alpha] = self._early(alpha[small_alpha], unused)
+            value[large_alpha] = self._late(alpha[large_alpha], unused)
         return np.clip(value, 0.0, 1 - alpha)[()]
 
     def _early(self, alpha: NDArray, unused: float) -> NDArray[np.float64]:
@@ -87,7 +87,7 @@ class RevealedMixture:
         return np.exp(logsumexp(log_w + log_ndtr(-t[..., None] / mus - mus / 2), axis=-1))
 
     def _used(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Logarithms of the weights, and the mus, of the components that tell something."""
+        """Logarithms of the weights, and the mus, of the components that are informative."""
         used = self.mus > 0
         return np.log(self.weights[used]), self.mus[used]
 
@@ -95,7 +95,7 @@ class RevealedMixture:
 def revealed(*, n: int, m: int, rounds: int, sigma: float, group_size: int = 1) -> RevealedMixture:
     """The mixture that A1 faces after `rounds` batches of m out of n records, noise sigma sensitivities.
 
-    A round that holds j of the `group_size` differing records (hypergeometric) shifts the sum by at most j,
+    A round with j of the `group_size` differing records (hypergeometric) shifts the sum by at most j,
     so mu = sqrt(sum of j^2 over rounds)/sigma; for one record the count is Bin(rounds, m/n).
     Exact up to components of weight below 1e-200. Raises ValueError naming the argument.
     Source: vandijk2023 sections 4.5 and 4.7.
@@ -151,11 +151,11 @@ def _power(law: NDArray, times: int) -> tuple[NDArray[np.float64], NDArray[np.fl
         times >>= 1
         if times:
             base_start, base = _trimmed(2 * base_start, np.convolve(base, base))
-    kept = result > 0
-    return result[kept], (start + np.arange(result.size))[kept].astype(np.float64)
+    support = result > 0
+    return result[support], (start + np.arange(result.size))[support].astype(np.float64)
 
 
 def _trimmed(start: int, law: NDArray) -> tuple[int, NDArray[np.float64]]:
     """Drop both ends of negligible weight."""
-    kept = np.flatnonzero(law >= _LEAST_WEIGHT)
-    return start + int(kept[0]), law[kept[0] : kept[-1] + 1]
+    support = np.flatnonzero(law >= _LEAST_WEIGHT)
+    return start + int(support[0]), law[support[0] : support[-1] + 1]

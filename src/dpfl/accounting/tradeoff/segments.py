@@ -29,7 +29,7 @@ CELLS = 20
 LEFT_OUT = 1e-4
 """Share of delta that the loss grid's ends may leave out; it is counted as lost."""
 LONGEST_LOSS = 60.0
-"""Where a segment's losses reach farther than so many of `INTERVAL`, its grid is coarser: no privacy worth digits."""
+"""Largest loss on a grid of `INTERVAL`: where the losses reach farther, privacy is weak and the grid is coarser."""
 SIGMA_TOLERANCE = 1e-4
 SIGMAS = (0.2, 1000.0)
 
@@ -68,7 +68,7 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     Every round is C_p of its noise, as adversary A0 sees it, and the rounds compose: an upper bound by connecting the
     dots of the losses, above what they spend by less than 2e-3 of it where no round loses more than `LONGEST_LOSS`.
     Arsinh noise in several dimensions: for a move of the sum along one axis only (a move spread evenly over more axes
-    spends less in every case tried, but that is no proof).
+    spends less in every case tried, but that is not a proof).
     `delta` in (0, 1), at least one round in all. Raises ValueError naming the argument.
     Source: vandijk2023, sections 4.4 and 5.2.
     """
@@ -80,11 +80,11 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     tails = [segment.tails() for segment in runs]
     total = sum(segment.rounds for segment in runs)
     reaches = [largest_loss(each, left_out / total) for each in tails]
-    spread = min(map(loss_std, tails, reaches))
-    step = max(min(INTERVAL, spread / CELLS), INTERVAL * max(reaches) / LONGEST_LOSS)
+    smallest_std = min(map(loss_std, tails, reaches))
+    step = max(min(INTERVAL, smallest_std / CELLS), INTERVAL * max(reaches) / LONGEST_LOSS)
     composed: PrivacyLossDistribution | None = None
     for segment, law, reach in zip(runs, tails, reaches, strict=True):
-        with np.errstate(over="ignore"):  # as in losses.composed
+        with np.errstate(over="ignore"):  # as in privacy_loss.composed
             part = connected_dots(law, step, reach).self_compose(segment.rounds, tail_mass_truncation=left_out)
         loss = PrivacyLossDistribution(part)
         composed = loss if composed is None else composed.compose(loss, tail_mass_truncation=left_out)
@@ -111,5 +111,5 @@ def segments_sigma(run: Callable[[float], Sequence[Segment]], target_epsilon: fl
         low, high = low - 0.7, low
     if excess(high) > 0 or excess(low) < 0:
         raise ValueError(f"target_epsilon {target} is met by no sigma from {SIGMAS[0]} to {SIGMAS[1]}")
-    found = brentq(excess, low, high, xtol=SIGMA_TOLERANCE)
-    return float(np.exp(found if excess(found) <= 0 else found + SIGMA_TOLERANCE))
+    result = brentq(excess, low, high, xtol=SIGMA_TOLERANCE)
+    return float(np.exp(result if excess(result) <= 0 else result + SIGMA_TOLERANCE))

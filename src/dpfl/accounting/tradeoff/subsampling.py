@@ -1,4 +1,4 @@
-"""What subsampling does to a Gaussian round: the operator C_p for fixed-size batches, and Poisson batches."""
+"""Subsampled Gaussian rounds: the operator C_p for fixed-size batches, and Poisson batches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _mirror_image(p: NDArray, mu: NDArray, alpha: NDArray) -> NDArray[np.float64
 
 
 def poisson_renyi(order: int, p: float, mu: float) -> float:
-    """Renyi divergence of whole `order` >= 2 of (1 - p) N(0, 1) + p N(mu, 1) from N(0, 1): one Poisson batch.
+    """Renyi divergence of integer `order` >= 2 of (1 - p) N(0, 1) + p N(mu, 1) from N(0, 1): one Poisson batch.
 
     Exact binomial sum in logarithms, with relative accuracy also where it is tiny; inf where it overflows. It also
     bounds that of C_p(G_mu) from below, which dominates this pair. p in (0, 1), mu >= 0; mu = 1/noise_multiplier.

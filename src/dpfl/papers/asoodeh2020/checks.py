@@ -14,7 +14,7 @@ from dpfl.reporting.evidence import Comparison, Relation
 
 TOLERANCE = 1e-9
 GRID_TOLERANCE = 2e-5
-"""What the cells of the grid may cost where two values should be equal."""
+"""Error allowed for the cells of the grid where two values should be equal."""
 EPSILONS = (0.0, 0.1, 0.3, 0.5, 1.0)
 SEARCHED_PAIRS = 20_000
 THEORY = {"lipschitz": 1.0, "smoothness": 0.5, "diameter": 1.0}

@@ -12,7 +12,7 @@ from dpfl.reporting.results import Results
 
 KEY = "asoodeh2020"
 DELTA = 1e-5
-"""Where the figures' curves are compared along the epsilon axis."""
+"""Epsilons at which the figures' curves are compared."""
 
 
 def dobrushin(results: Results) -> Verdict:
@@ -61,7 +61,7 @@ def gaussian(results: Results) -> Verdict:
 
 
 def against_renyi(results: Results, figure: str) -> pd.DataFrame:
-    """Return a row a record and epsilon with the delta of each route in a column."""
+    """Return one row per record and epsilon with the delta of each route in a column."""
     data = results.figure(KEY, figure)
     return data.pivot(index=["i", "epsilon"], columns="route", values="delta").reset_index()
 
@@ -123,7 +123,7 @@ def beats_rdp_strongly_convex(results: Results) -> Verdict:
 
 
 def _where(below: np.ndarray, epsilon: np.ndarray) -> str:
-    """Say at which epsilons a curve lies below another."""
+    """Say at which epsilons a curve is below another."""
     if below.all() or not below.any():
         return "at every epsilon" if below.all() else "nowhere"
     return f"up to epsilon = {epsilon[below].max():.2f}"

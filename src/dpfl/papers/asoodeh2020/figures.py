@@ -69,7 +69,7 @@ def curves(name: str, results: Results) -> pd.DataFrame:
 
 
 def draw_curves(floor: float, data: pd.DataFrame) -> Figure:
-    """Draw one panel a record, delta on a logarithmic axis that ends at `floor`."""
+    """Draw one panel per record, delta on a logarithmic axis that ends at `floor`."""
     records = sorted(data["i"].unique())
     figure, axes = style.panels(len(records), sharey=True, height=3.5)
     for axis, i in zip(axes, records, strict=True):
@@ -98,7 +98,7 @@ def stopping(results: Results) -> pd.DataFrame:
 
 
 def draw_stopping(data: pd.DataFrame) -> Figure:
-    """Draw delta by record, one panel a strength of contraction."""
+    """Draw delta by record, one panel per strength of contraction."""
     figure, axes = style.panels(2, height=3.4, width=9)
     titles = {"figure_2": "parameters of Figure 2 (eta = 0.5)", "weak": f"weak contraction (eta = {WEAK_ETA})"}
     for axis, (strength, title) in zip(axes, titles.items(), strict=True):

@@ -60,16 +60,16 @@ def _tiles(axis: Axes, rows: pd.DataFrame) -> None:
     axis.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
     axis.grid(visible=False)
     for number, name in enumerate(BOUNDS):
-        places = np.argwhere(kinds == number)
-        if len(places) >= _LEAST_TILES:
-            height, width = _inside(places)
+        cells = np.argwhere(kinds == number)
+        if len(cells) >= _LEAST_TILES:
+            height, width = _inside(cells)
             where = (table.columns[width], table.index[height])
             axis.annotate(LOOKS[name][0], where, ha="center", va="center", fontsize=7.5)
 
 
-def _inside(places: np.ndarray) -> np.ndarray:
+def _inside(cells: np.ndarray) -> np.ndarray:
     """Return the place that is nearest to the mean of its region."""
-    return places[np.argmin(np.sum((places - places.mean(axis=0)) ** 2, axis=1))]
+    return cells[np.argmin(np.sum((cells - cells.mean(axis=0)) ** 2, axis=1))]
 
 
 HIDDEN_STATE_FIGURES = {"hidden_state_map": FigureRecipe(bounds, draw_bounds)}

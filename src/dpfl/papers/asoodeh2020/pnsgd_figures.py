@@ -94,7 +94,7 @@ def draw_places(data: pd.DataFrame) -> Figure:
 
 
 def _by_place(axis: Axes, rows: pd.DataFrame) -> None:
-    """Draw delta at SHOWN_EPSILON by place, a line a variant."""
+    """Draw delta at SHOWN_EPSILON by place, one line per variant."""
     for number, (variant, name) in enumerate(VARIANTS.items()):
         line = rows[rows["variant"] == variant].sort_values("later")
         look = {"color": style.COLOURS[number], "linestyle": style.DASHES[number]}
@@ -120,7 +120,7 @@ def utility(results: Results) -> pd.DataFrame:
 
 
 def draw_utility(data: pd.DataFrame) -> Figure:
-    """Draw excess risk against epsilon, a panel a (model, law), a line an (order, release)."""
+    """Draw excess risk against epsilon, one panel per (model, law), one line per (order, release)."""
     panels = list(data.groupby(["dataset", "model", "law"], sort=False))
     figure, axes = style.panels(len(panels), height=3.8, width=3.6 * len(panels) + 0.4, squeeze=False)
     for axis, ((_, model, law), rows) in zip(axes[0], panels, strict=True):

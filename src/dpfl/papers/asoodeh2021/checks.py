@@ -94,7 +94,7 @@ def decaying_schedule(epsilon: float) -> Comparison:
 
 
 def relaxed(values: dict[str, Any], epsilon: float) -> list[Comparison]:
-    """Order the relaxed bound above Theorem 2, and hold it against a run whose other losses are concave."""
+    """Order the relaxed bound above Theorem 2, and compare it with a run whose other losses are concave."""
     loose = float(contraction.federated_delta_relaxed(epsilon, **values))
     tight = float(contraction.federated_delta(epsilon, **values))
     curvature = -values["lipschitz"] / values["radius"]

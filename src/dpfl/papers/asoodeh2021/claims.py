@@ -13,7 +13,7 @@ from dpfl.reporting.results import Results
 
 KEY = "asoodeh2021"
 EXPONENT_TOLERANCE = 0.1
-"""How near a fitted exponent has to be to the one claimed."""
+"""Distance within which a fitted exponent agrees with the one claimed."""
 
 
 def theorem2(results: Results) -> Verdict:
@@ -55,7 +55,7 @@ def participation(results: Results) -> Verdict:
 
 
 def price_of_privacy(results: Results) -> Verdict:
-    """The exponents of the noise's share are 1 in sigma^2 and -1 in n, and no mean exceeds the mended bound."""
+    """The exponents of the noise's share are 1 in sigma^2 and -1 in n, and no mean exceeds the corrected bound."""
     rates, means = results.table(KEY, "rates"), results.figure(KEY, "price")
     near = (rates["slope"] - rates["expected"]).abs() <= EXPONENT_TOLERANCE
     below = means["excess_risk"] - means["interval"] <= means["excess_bound"]
@@ -124,7 +124,7 @@ def random_stopping(results: Results) -> Verdict:
 
 
 def relaxed(results: Results) -> Verdict:
-    """The relaxed bound lies above Theorem 2 and holds for concave losses, for which Theorem 2 need not."""
+    """The relaxed bound is above Theorem 2 and holds for concave losses, for which Theorem 2 need not."""
     rows = checks_of(results, KEY, "relaxed")
     runs = rows["case"].str.startswith("exact run")
     ordered, exact = rows[~runs], rows[runs]

@@ -83,7 +83,7 @@ def long_first_steps(strong_convexity: float, t: int) -> Numbers:
 
 
 def broken_rounds(rate: float, rounds: int, epsilon: float) -> Numbers:
-    """Compare Figure 2's closed form, where n/m is no integer, with a whole number of rounds."""
+    """Compare Figure 2's closed form, where n/m is not an integer, with a whole number of rounds."""
     m = users(rate)
     printed = contraction.federated_delta(epsilon, m=m, **parameters())
     return Numbers(printed, whole_rounds(epsilon, m, rounds), figure_2_sum(epsilon, m, rounds), {"m": m})
@@ -99,7 +99,7 @@ def inert_contraction(rate: float, epsilon: float) -> Numbers:
 
 
 def more_users(fewer: float, more: float, epsilon: float) -> Numbers:
-    """Compare delta with fewer and with more users a round."""
+    """Compare delta with fewer and with more users per round."""
     values, m = parameters(), users(more)
     printed = contraction.federated_delta(epsilon, m=users(fewer), **values)
     corrected = contraction.federated_delta(epsilon, m=m, **values)

@@ -14,7 +14,7 @@ from dpfl.accounting.contraction.interval_kernels import Array, DiscretisedInter
 
 @dataclass(frozen=True)
 class ExactFederatedSgd:
-    """Algorithm 1 with m users a round on [-radius, radius], whose user i has slope +lipschitz or -lipschitz.
+    """Algorithm 1 with m users per round on [-radius, radius], whose user i has slope +lipschitz or -lipschitz.
 
     Every other user's loss is curvature * w^2 / 2 (concave where negative). A round averages m gradients, each with
     noise of standard deviation sigma, and steps by its own eta. User i falls into each round with the same chance,

@@ -25,7 +25,7 @@ LOOK = ((style.BLUE, "-"), (style.RED, "--"), (style.GREEN, "-."))
 
 
 def parameters() -> dict[str, Any]:
-    """Return the keywords of the accounting functions at Figure 2, m apart."""
+    """Return the keywords of the accounting functions at Figure 2, except m."""
     return dict(load(KEY).settings["figure_2"])
 
 
@@ -44,12 +44,12 @@ def whole_rounds(epsilon: np.ndarray | float, m: int, rounds: int) -> np.ndarray
 def one_round(epsilon: np.ndarray | float, m: int) -> np.ndarray:
     """Return delta of one round alone at Figure 2's parameters."""
     values = parameters()
-    kept = {name: values[name] for name in ("n", "sigma", "lipschitz")}
-    return contraction.federated_unamplified_delta(epsilon, m=m, **kept)
+    arguments = {name: values[name] for name in ("n", "sigma", "lipschitz")}
+    return contraction.federated_unamplified_delta(epsilon, m=m, **arguments)
 
 
 def data(results: Results) -> pd.DataFrame:
-    """Return columns panel, form, q, users, rounds, epsilon, delta; `rounds` is n/m, whole or not."""
+    """Return columns panel, form, q, users, rounds, epsilon, delta; `rounds` is n/m, integer or not."""
     settings, n = load(KEY).settings, parameters()["n"]
     epsilon = np.linspace(*(settings["epsilon_axis"][name] for name in ("first", "last", "points")))
     parts = []
@@ -85,7 +85,7 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def _draw_published(axis: Axes, rows: pd.DataFrame) -> None:
-    """Delta against epsilon, one curve a share, with the one-round value as dots."""
+    """Delta against epsilon, one curve per share, with the one-round value as dots."""
     for (q, group), (colour, dash) in zip(rows.groupby("q"), LOOK, strict=True):
         closed, alone = (group[group["form"] == form] for form in (CLOSED_FORM, ONE_ROUND))
         axis.plot(closed["epsilon"], closed["delta"], color=colour, linestyle=dash, label=f"q = {q:g}")
@@ -99,7 +99,7 @@ def _draw_rounds(axis: Axes, rows: pd.DataFrame) -> None:
     """Each curve over the one-round value of the same share: what contraction and the number of rounds do."""
     alone = rows[rows["form"] == ONE_ROUND].set_index(["q", "epsilon"])["delta"]
     curves = rows[rows["form"] != ONE_ROUND].groupby(["q", "rounds"])
-    # The closed forms lie on one another: the wider line below.
+    # The closed forms coincide: the wider line below.
     looks = iter(zip((style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PURPLE), WIDTHS, strict=True))
     order = sorted(curves, key=lambda item: (item[1]["form"].iloc[0] != CLOSED_FORM, item[0]))
     for (q, rounds), group in order:
@@ -114,7 +114,7 @@ def _draw_rounds(axis: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_shares(axis: Axes, rows: pd.DataFrame) -> None:
-    """Delta against the share of users a round, one curve an epsilon."""
+    """Delta against the share of users per round, one curve per epsilon."""
     for (epsilon, group), (colour, dash), marker in zip(rows.groupby("epsilon"), LOOK, style.MARKERS, strict=False):
         look = {"color": colour, "linestyle": dash, "marker": marker}
         axis.plot(group["q"], group["delta"], label=f"epsilon = {epsilon:g}", **look)

@@ -86,7 +86,7 @@ def more_clients(results: Results) -> Verdict:
         rows += 1
         grows += bool((ordered["accuracy_pct"].diff().dropna() >= -(margin + margin.shift()).dropna()).all())
         for one in row.loc[row["clients"] == 1, "accuracy_pct"]:
-            fewest, most = (ordered["accuracy_pct"].iloc[place] - one for place in (0, -1))
+            fewest, most = (ordered["accuracy_pct"].iloc[index] - one for index in (0, -1))
             central += 1
             nears += abs(most) < abs(fewest)
             gaps.append(f"{ordered['ran_on'].iloc[0]}, {MODEL_NAMES[model]}: {fewest:+.2f} to {most:+.2f}")
@@ -238,9 +238,11 @@ def budget_kept(results: Results) -> Verdict:
     if cells.empty:
         return Verdict(Outcome.NOT_TESTABLE, "No private cell was run.")
     # The calibration stops within 0.01 of its target epsilon, from below.
-    kept = cells["epsilon_proven"] <= cells["epsilon"]
-    if not kept.all():
-        return Verdict(Outcome.FAILS, f"{(~kept).sum()} of {len(cells)} private cells spend more than their budget.")
+    within_budget = cells["epsilon_proven"] <= cells["epsilon"]
+    if not within_budget.all():
+        return Verdict(
+            Outcome.FAILS, f"{(~within_budget).sum()} of {len(cells)} private cells spend more than their budget."
+        )
     refuted, canaries = _canaries(results)
     if refuted:
         return Verdict(Outcome.FAILS, f"{canaries[0].upper()}{canaries[1:]}.")
@@ -258,7 +260,7 @@ def budget_kept(results: Results) -> Verdict:
 
 
 def _canaries(results: Results) -> tuple[int, str]:
-    """Return how many claims canaries refute, runs that are known to be broken apart, and that in words."""
+    """Return how many claims canaries refute, except runs known to be broken, and a sentence on it."""
     try:
         rows = results.table("bhaskar2025", "canaries")
     except NotRunError:

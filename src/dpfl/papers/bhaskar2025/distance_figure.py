@@ -17,7 +17,7 @@ _AVERAGE = {"color": style.BLUE, "marker": "o", "linestyle": "-"}
 
 
 def draw_distances(cells: pd.DataFrame) -> Figure:
-    """Draw one row a dataset and model: first round against E at the largest budget, then (1, 20) against k."""
+    """Draw one row per dataset and model: first round against E at the largest budget, then (1, 20) against k."""
     measured = cells[cells["reference"] == NOISELESS]
     rows = list(measured.groupby(["ran_on", "model"]))
     if not rows:

@@ -93,8 +93,8 @@ def _by_round(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
         lists = json.loads(run[averaged]), json.loads(run[local])
         cell = [run[name] for name in [*_CELL, "seed"]]
         noise = [run["privacy_noise_multiplier"], run["privacy_records"]]
-        for name, place in ((FIRST, 0), (LAST, -1))[: len(lists[0])]:
-            rows.append([*cell, reference, name, lists[0][place], lists[1][place], *noise])
+        for name, index in ((FIRST, 0), (LAST, -1))[: len(lists[0])]:
+            rows.append([*cell, reference, name, lists[0][index], lists[1][index], *noise])
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -102,20 +102,20 @@ def _bounds(cell) -> tuple[float, float, float]:
     """Return the bounds of one row of `distance_cells`."""
     if cell.reference != NOISELESS or cell.round != FIRST:
         return math.nan, math.nan, math.nan
-    given = load("bhaskar2025").settings
+    settings = load("bhaskar2025").settings
     size = parameters(cell.model, cell.dataset)
     bound = drift_bound(
         epochs=cell.local_epochs,
         records=int(cell.records),
-        batch_size=given["batch_size"],
-        learning_rate=given["learning_rate"],
-        clip_norm=given["clip_norm"],
+        batch_size=settings["batch_size"],
+        learning_rate=settings["learning_rate"],
+        clip_norm=settings["clip_norm"],
         noise_multiplier=cell.noise_multiplier,
         parameters=size,
     )
-    per_step = 2 + cell.noise_multiplier * noise_norm(size) / given["batch_size"]
-    printed = cell.local_epochs * given["learning_rate"] * given["clip_norm"] * per_step
-    return bound, bound / (1 - given["momentum"]), printed
+    per_step = 2 + cell.noise_multiplier * noise_norm(size) / settings["batch_size"]
+    printed = cell.local_epochs * settings["learning_rate"] * settings["clip_norm"] * per_step
+    return bound, bound / (1 - settings["momentum"]), printed
 
 
 @cache

@@ -144,9 +144,9 @@ def text_start(text: float) -> Numbers:
 def text_end(text: float, start: float) -> Numbers:
     """Compare the text's end of the line of ScatterNet + linear with the column that it starts in."""
     columns = load("bhaskar2025").tables["table_3"]["published_accuracy_pct"]["scatter_linear"].values()
-    (own,) = [column for column in columns if column[0] == start]
+    (column_lines,) = [column for column in columns if column[0] == start]
     third = cell(3, "fashion_mnist", "scatter_linear", EPOCHS)
-    return Numbers(text, third, own[-1], {"cell": third})
+    return Numbers(text, third, column_lines[-1], {"cell": third})
 
 
 def text_budget(text: float) -> Numbers:

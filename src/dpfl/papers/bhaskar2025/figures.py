@@ -30,7 +30,7 @@ def _splits(results: Results) -> pd.DataFrame:
 
 
 def _draw_splits(cells: pd.DataFrame) -> Figure:
-    """Draw one row a dataset and one column a budget."""
+    """Draw one row per dataset and one column per budget."""
     datasets = list(cells["dataset"].unique())
     figure, axes = style.panels(3, len(datasets), width=10, height=2.9, squeeze=False, sharex=True)
     for row, dataset in zip(axes, datasets, strict=True):

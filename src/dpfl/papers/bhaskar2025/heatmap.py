@@ -22,7 +22,7 @@ _COLUMN = ["epsilon", "local_epochs"]
 
 
 def draw_candidates(cells: pd.DataFrame) -> Figure:
-    """Draw one panel a dataset and model that has more than the chosen settings; rows candidates, columns cells."""
+    """Draw one panel per dataset and model that has more than the chosen settings; rows candidates, columns cells."""
     panels = [(key, group) for key, group in cells.groupby(["ran_on", "model"]) if group["candidate"].nunique() > 1]
     if not panels:
         raise NotRunError("no candidate other than the chosen settings was run at this scale")
@@ -43,7 +43,7 @@ def draw_candidates(cells: pd.DataFrame) -> Figure:
 
 
 def _grid(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return differences to the chosen settings, a row a candidate (the print first), a column a cell."""
+    """Return differences to the chosen settings, one row per candidate (the print first), one column per cell."""
     chosen = cells[cells["candidate"] == CHOSEN]
     others = cells[cells["candidate"] != CHOSEN]
     wide = others.pivot(index="candidate", columns=_COLUMN, values="effect_pct")

@@ -112,11 +112,11 @@ def scores(results: Results) -> pd.DataFrame:
     cells, runs = candidate_cells(results), _candidate_runs(results)
     known: dict[tuple[Any, ...], tuple[float, float]] = {}
     rows = []
-    for (candidate, *group), own in cells.groupby(["candidate", *_GROUP], sort=False):
-        chosen = cells[cells["candidate"] == CHOSEN].merge(own[[*_GROUP, *_WHERE]], on=[*_GROUP, *_WHERE])
-        row = {"candidate": candidate, **dict(zip(_GROUP, group, strict=True)), **_score(own, chosen)}
-        shared = own["shared_runs"].min()
-        key = (*group, shared, *own[_WHERE].itertuples(index=False, name=None))
+    for (candidate, *group), rows_of_candidate in cells.groupby(["candidate", *_GROUP], sort=False):
+        chosen = cells[cells["candidate"] == CHOSEN].merge(rows_of_candidate[[*_GROUP, *_WHERE]], on=[*_GROUP, *_WHERE])
+        row = {"candidate": candidate, **dict(zip(_GROUP, group, strict=True)), **_score(rows_of_candidate, chosen)}
+        shared = rows_of_candidate["shared_runs"].min()
+        key = (*group, shared, *rows_of_candidate[_WHERE].itertuples(index=False, name=None))
         if key not in known:
             known[key] = _chance(_by_seed(runs, chosen), chosen, shared)
         low, high = (np.nan, np.nan) if candidate == CHOSEN else known[key]
@@ -131,12 +131,12 @@ _SCORES = ["cells", "runs_least", "runs_most", "effect_pct", "misfit_pct", "misf
 _SCORES += ["discrepancy_pct", "log_likelihood", "gain"]
 
 
-def _score(own: pd.DataFrame, chosen: pd.DataFrame) -> dict[str, float]:
+def _score(cells: pd.DataFrame, chosen: pd.DataFrame) -> dict[str, float]:
     """Return the numbers of one row of `scores`."""
-    misfit = own["residual_pct"].abs()
-    log_likelihood, discrepancy = best_discrepancy(*_residuals(own))
-    values = [len(own), own["runs"].min(), own["runs"].max(), own["effect_pct"].mean()]
-    values += [misfit[own["rounds"] > 1].mean(), misfit[own["rounds"] == 1].mean()]
+    misfit = cells["residual_pct"].abs()
+    log_likelihood, discrepancy = best_discrepancy(*_residuals(cells))
+    values = [len(cells), cells["runs"].min(), cells["runs"].max(), cells["effect_pct"].mean()]
+    values += [misfit[cells["rounds"] > 1].mean(), misfit[cells["rounds"] == 1].mean()]
     values += [discrepancy, log_likelihood, log_likelihood - best_discrepancy(*_residuals(chosen))[0]]
     return dict(zip(_SCORES, values, strict=True))
 
@@ -150,8 +150,8 @@ def _residuals(cells: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.flo
 
 def _by_seed(runs: pd.DataFrame, chosen: pd.DataFrame) -> NDArray[np.float64]:
     """Return the accuracies of the chosen settings in these cells, (seeds, cells), of the seeds that ran them all."""
-    own = runs[runs["candidate"] == CHOSEN].merge(chosen[[*_GROUP, *_WHERE]])
-    wide = own.pivot(index="seed", columns=_WHERE, values="accuracy_pct").dropna()
+    chosen_runs = runs[runs["candidate"] == CHOSEN].merge(chosen[[*_GROUP, *_WHERE]])
+    wide = chosen_runs.pivot(index="seed", columns=_WHERE, values="accuracy_pct").dropna()
     return wide[list(chosen[_WHERE].itertuples(index=False, name=None))].to_numpy(float)
 
 
@@ -170,8 +170,8 @@ def chance_gains(
 
     The seeds of both are drawn from the normal law with the covariance that the cells of `accuracies` (seeds, cells)
     have between seeds, as many as there are, and the effect is taken from those that both share, 1 <= `shared` <=
-    seeds. A candidate that shares draws with the chosen settings has less noise in its effect: what lies beyond these
-    gains is no chance, what lies among them may be.
+    seeds. A candidate that shares draws with the chosen settings has less noise in its effect: what is beyond these
+    gains is not chance, what is among them may be.
     """
     seeds = len(accuracies)
     deviations = (accuracies - accuracies.mean(axis=0)) / math.sqrt(seeds - 1)
@@ -183,7 +183,7 @@ def chance_gains(
     )
     known = residuals + (shared * ours + rest) / seeds
     pairs = zip(known + theirs - ours, known, strict=True)
-    return np.array([best_discrepancy(other, noise)[0] - best_discrepancy(own, noise)[0] for other, own in pairs])
+    return np.array([best_discrepancy(other, noise)[0] - best_discrepancy(mine, noise)[0] for other, mine in pairs])
 
 
 def best_discrepancy(residuals: NDArray[np.float64], noise: NDArray[np.float64]) -> tuple[float, float]:
@@ -195,12 +195,12 @@ def best_discrepancy(residuals: NDArray[np.float64], noise: NDArray[np.float64])
     grid = np.linspace(low, high, 60)
     start = grid[np.argmax(log_likelihood(residuals, noise, np.exp(grid)))]
     step = grid[1] - grid[0]
-    found = minimize_scalar(
+    result = minimize_scalar(
         lambda point: -log_likelihood(residuals, noise, np.exp(point)),
         bounds=(max(low, start - step), min(high, start + step)),
         method="bounded",
     )
-    return -float(found.fun), float(np.exp(found.x))
+    return -float(result.fun), float(np.exp(result.x))
 
 
 def log_likelihood(residuals: NDArray[np.float64], noise: NDArray[np.float64], discrepancy: ArrayLike) -> NDArray:

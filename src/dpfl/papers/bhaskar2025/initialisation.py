@@ -58,7 +58,7 @@ def initialisation_cells(results: Results) -> pd.DataFrame:
 
 
 def draw_initialisation(cells: pd.DataFrame) -> Figure:
-    """Draw one row a dataset and model, one column a budget: averaged and local accuracy against E."""
+    """Draw one row per dataset and model, one column per budget: averaged and local accuracy against E."""
     rows = list(cells.groupby(["ran_on", "model"]))
     columns = max(group["epsilon"].nunique() for _, group in rows)
     figure, axes = style.panels(columns, len(rows), width=min(10, 3.4 * columns + 0.6), height=2.6, squeeze=False)

@@ -43,12 +43,12 @@ class Holders:
 @cache
 def training(dataset: str, epsilon: float) -> Training:
     """Return a client's training on its share of `dataset`, calibrated as the runs of Table 5 are."""
-    given, (local_epochs, rounds) = load("bhaskar2025").settings, load("bhaskar2025").tables["table_5"]["split"]
-    records = round(given["client_share"] * TRAINING_RECORDS[dataset])
-    sampler = BatchSampler(Sampling(given["sampling"]), given["batch_size"], records)
+    settings, (local_epochs, rounds) = load("bhaskar2025").settings, load("bhaskar2025").tables["table_5"]["split"]
+    records = round(settings["client_share"] * TRAINING_RECORDS[dataset])
+    sampler = BatchSampler(Sampling(settings["sampling"]), settings["batch_size"], records)
     steps = local_epochs * rounds * sampler.steps_per_epoch
-    run = {"sample_rate": sampler.sample_rate, "steps": steps, "delta": given["delta"]}
-    sigma = dpsgd.noise_multiplier(target_epsilon=epsilon, accountant=given["accountant"], **run)
+    run = {"sample_rate": sampler.sample_rate, "steps": steps, "delta": settings["delta"]}
+    sigma = dpsgd.noise_multiplier(target_epsilon=epsilon, accountant=settings["accountant"], **run)
     return Training(noise_multiplier=float(sigma), **run)
 
 
@@ -82,13 +82,13 @@ def budgets(datasets: tuple[str, ...] = tuple(TRAINING_RECORDS)) -> pd.DataFrame
     share_above_one, epsilon_mean_rdp (mean over records), epsilon_typical_rdp, epsilon_typical_pld (a record with the
     mean number of clients, rounded up), epsilon_most_rdp, epsilon_most_pld (one with the most).
     """
-    given, table = load("bhaskar2025").settings, load("bhaskar2025").tables["table_5"]
+    settings, table = load("bhaskar2025").settings, load("bhaskar2025").tables["table_5"]
     rows = []
     for dataset in datasets:
         epsilon = table["published_accuracy_pct"][dataset]["epsilon"]
         run = training(dataset, epsilon)
         for clients in (number for number in table["clients"] if number > 1):
-            law = holders(clients, given["client_share"], TRAINING_RECORDS[dataset])
+            law = holders(clients, settings["client_share"], TRAINING_RECORDS[dataset])
             typical = math.ceil(law.mean)
             rows.append(
                 {

@@ -41,31 +41,31 @@ _RUN = [
 
 
 def published_cells() -> pd.DataFrame:
-    """Return a row a published cell: table, dataset, model, epsilon, local_epochs, rounds, clients,
+    """Return one row per published cell: table, dataset, model, epsilon, local_epochs, rounds, clients,
     published_accuracy_pct; 72 rows for each of Tables 2 to 4, 60 for Table 5.
     """
     rows = []
     for table in (2, 3, 4):
-        about = load("bhaskar2025").tables[f"table_{table}"]
-        for model, budgets in about["published_accuracy_pct"].items():
+        printed = load("bhaskar2025").tables[f"table_{table}"]
+        for model, budgets in printed["published_accuracy_pct"].items():
             for epsilon, accuracies in budgets.items():
-                for (local_epochs, rounds), accuracy in zip(about["splits"], accuracies, strict=True):
-                    cell = (model, epsilon, local_epochs, rounds, about["clients"])
-                    rows.append((table, about["dataset"], *cell, accuracy))
-    about = load("bhaskar2025").tables["table_5"]
-    for dataset, models in about["published_accuracy_pct"].items():
+                for (local_epochs, rounds), accuracy in zip(printed["splits"], accuracies, strict=True):
+                    cell = (model, epsilon, local_epochs, rounds, printed["clients"])
+                    rows.append((table, printed["dataset"], *cell, accuracy))
+    printed = load("bhaskar2025").tables["table_5"]
+    for dataset, models in printed["published_accuracy_pct"].items():
         epsilon = models["epsilon"]
         for model in [name for name in models if name != "epsilon"]:
-            for clients, accuracy in zip(about["clients"], models[model], strict=True):
-                rows.append((5, dataset, model, epsilon, *about["split"], clients, accuracy))
+            for clients, accuracy in zip(printed["clients"], models[model], strict=True):
+                rows.append((5, dataset, model, epsilon, *printed["split"], clients, accuracy))
     return pd.DataFrame(rows, columns=["table", "dataset", *CELL, "published_accuracy_pct"])
 
 
 def all_runs(results: Results) -> pd.DataFrame:
-    """Return every run of the paper, a row a run, with two more columns: ran_on (the dataset) and stand_in.
+    """Return every run of the paper, one row per run, with two more columns: ran_on (the dataset) and stand_in.
 
     `dataset` names the published data that a stand-in was run for. Runs with canaries, those that clip without noise
-    (references of distances) and those of uneven rounds are left out: they are no cell of the paper. Where nothing ran
+    (references of distances) and those of uneven rounds are left out: they belong to no cell. Where nothing ran
     there are no rows.
     """
     runs = results.runs("bhaskar2025")
@@ -158,8 +158,8 @@ def prediction_half_width(sd: pd.Series, runs: pd.Series) -> pd.Series:
 
 
 def predicted(difference: pd.Series, prediction: pd.Series) -> pd.Series:
-    """Return where each published value lies, "" where there is no prediction interval: "inside", "outside", or
-    "undecided" where it lies in an interval of more than `WIDE_PCT` to each side, which takes in nearly anything."""
+    """Return where each published value is, "" where there is no prediction interval: "inside", "outside", or
+    "undecided" where it is in an interval of more than `WIDE_PCT` to each side, which takes in nearly anything."""
     known = prediction.notna() & difference.notna()
     inside = difference.abs() <= prediction + ROUNDING_PCT
     where = inside.map({True: INSIDE, False: OUTSIDE}).mask(inside & (prediction > WIDE_PCT), UNDECIDED)

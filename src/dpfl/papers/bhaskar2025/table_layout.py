@@ -75,15 +75,15 @@ def _identification_notes(scores: pd.DataFrame) -> list[str]:
 
 
 def _verdict(where: str, rows: pd.DataFrame) -> str:
-    """Name the candidate that fits a model best and the one after it, and say which of all can be told apart."""
+    """Name the candidate that fits a model best and the one after it, and say which of all can be distinguished."""
     best, second = rows.nlargest(2, "gain").itertuples()
     others = rows[rows["candidate"] != CHOSEN]
-    apart = {
+    differences = {
         "better": others[others["gain"] > others["chance_high"]],
         "worse": others[others["gain"] < others["chance_low"]],
         "not known for lack of shared seeds": others[others["chance_low"].isna()],
     }
-    differing = [f"{word}: {', '.join(found['candidate'])}" for word, found in apart.items() if len(found)]
+    differing = [f"{word}: {', '.join(group['candidate'])}" for word, group in differences.items() if len(group)]
     rivals = f"{len(others)} other{'s' * (len(others) > 1)}"
     return (
         f"{where}: best fit among the chosen settings and {rivals}: {_named(best)}; runner-up: {_named(second)}. Told "

@@ -34,7 +34,7 @@ _LOST = {
 
 
 def _page(cells: pd.DataFrame, column: Callable[[pd.Series], str]) -> TableLayout:
-    """Lay the cells out with one column a `column(cell)` and three lines a row: ours, published, difference."""
+    """Lay the cells out with one column per `column(cell)` and three lines per row: ours, published, difference."""
     lines = []
     for (dataset, model, epsilon), row in cells.groupby(["dataset", "model", "epsilon"], sort=False):
         head = {"dataset": dataset, "model": MODEL_NAMES[model], "ε": "none" if math.isinf(epsilon) else f"{epsilon:g}"}
@@ -58,7 +58,7 @@ def _published(cell: pd.Series) -> str:
 
 
 def _difference(cell: pd.Series) -> str:
-    """Return ours minus published and where the published value lies, or why there is none."""
+    """Return ours minus published and where the published value is, or why there is none."""
     if cell.runs == 0:
         return ""
     if cell.stand_in:
@@ -127,12 +127,12 @@ def _noise_note(cell: pd.Series) -> str:
 
 
 def _splits_page(cells: pd.DataFrame) -> TableLayout:
-    """Return Tables 2 to 4: one column a split (E, R)."""
+    """Return Tables 2 to 4: one column per split (E, R)."""
     return _page(cells, lambda cell: f"({cell.local_epochs}, {cell.rounds})")
 
 
 def _clients_page(cells: pd.DataFrame) -> TableLayout:
-    """Return Table 5: one column a number of clients."""
+    """Return Table 5: one column per number of clients."""
     return _page(cells, lambda cell: "central" if cell.clients == 1 else f"k = {cell.clients}")
 
 

@@ -40,9 +40,9 @@ def mnist_beats_nonprivate_local(results: Results) -> Verdict:
     better = (p < FAMILY_ERROR) & (large["free_difference"] > 0)
     keeps = large["minibatch_epsilon_spent"] <= large["epsilon"]
     lines = []
-    for (noise, split), own in large.groupby(["noise", "split"], sort=False):
-        kept = "keeps ε" if keeps[own.index].all() else "is not shown to keep ε"
-        lines.append(f"{NOISES[noise]} ({kept}), {split} split: {better[own.index].sum()} of {len(own)}")
+    for (noise, split), group in large.groupby(["noise", "split"], sort=False):
+        protection = "keeps ε" if keeps[group.index].all() else "is not shown to keep ε"
+        lines.append(f"{NOISES[noise]} ({protection}), {split} split: {better[group.index].sum()} of {len(group)}")
     evidence = (
         f"settings (M, R, ε ≥ {_FREE_FROM:g}) with noise that keeps ε in which noisy minibatch SGD errs less than "
         f"local SGD without privacy (paired t-tests, family error {FAMILY_ERROR:.0%}). {'; '.join(lines)}."
@@ -78,16 +78,16 @@ def price_vanishes(results: Results) -> Verdict:
 def noise_suffices(results: Results) -> Verdict:
     """Count the private runs of minibatch SGD with Theorem 2.1's noise whose epsilon is at most the one asked for."""
     data = results.table("lowy2021", "noise").query("algorithm == 'minibatch' and clipping == 'record'")
-    own = data[data["noise"] == "advanced_composition"]
+    advanced = data[data["noise"] == "advanced_composition"]
     later = data[data["noise"] == "moments"]
-    loose = own["times_looser"]
+    loose = advanced["times_looser"]
     enough = (later["epsilon_proven"] <= later["epsilon"]).sum()
     evidence = (
         f"settings in which the noise suffices; it is at least {loose.min():.0f} to {loose.max():.0f} times looser "
         f"than needed. The later script's noise is shown to suffice in {enough} of {len(later)}, and may spend up to "
         f"ε = {later['epsilon_proven'].max():.3g}."
     )
-    return counted(int((own["epsilon_proven"] <= own["epsilon"]).sum()), len(own), evidence)
+    return counted(int((advanced["epsilon_proven"] <= advanced["epsilon"]).sum()), len(advanced), evidence)
 
 
 def _minibatch_beats_local(data: pd.DataFrame) -> Verdict:
@@ -95,16 +95,16 @@ def _minibatch_beats_local(data: pd.DataFrame) -> Verdict:
     private = data[data["epsilon"] < math.inf].reset_index(drop=True)
     if private.empty:
         return Verdict(Outcome.NOT_TESTABLE, "No private run was made.")
-    found = private["holm_p_value"] < FAMILY_ERROR
-    minibatch, local = found & (private["difference"] > 0), found & (private["difference"] < 0)
+    significant = private["holm_p_value"] < FAMILY_ERROR
+    minibatch, local = significant & (private["difference"] > 0), significant & (private["difference"] < 0)
     spent = private[["minibatch_epsilon_spent", "local_epsilon_spent"]].max(axis=1)
     keeps = spent <= private["epsilon"]
     lines, unprotected = [], []
-    for case, own in private.groupby("case", sort=False):
-        here = own.index
+    for case, group in private.groupby("case", sort=False):
+        here = group.index
         lines.append(
             f"{case}: minibatch {minibatch[here].sum()}, local {local[here].sum()}, undecided "
-            f"{(~found[here]).sum()}, of {len(own)} (ε kept by both in {keeps[here].sum()})"
+            f"{(~significant[here]).sum()}, of {len(group)} (ε kept by both in {keeps[here].sum()})"
         )
         if minibatch[here].all() and not keeps[here].any():
             unprotected.append(case)
@@ -114,7 +114,7 @@ def _minibatch_beats_local(data: pd.DataFrame) -> Verdict:
     )
     if unprotected:
         evidence += f" It holds at every budget, but with noise that does not protect: {'; '.join(unprotected)}."
-    if not found.any():
+    if not significant.any():
         verdict = Verdict(Outcome.NOT_TESTABLE, f"Undecided with so few trials. Of the {evidence}")
     else:
         verdict = _by_protection(minibatch, keeps, evidence)

@@ -11,9 +11,9 @@ from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.statistics import half_width
 
 TASK = ["dataset", "stand_in_for", "clients"]
-"""What tells the regression tasks apart."""
+"""Columns that identify a regression task."""
 MNIST_TASK = ["dataset", "stand_in_for", "split", "participating", "rounds"]
-"""What tells the classification tasks apart."""
+"""Columns that identify a classification task."""
 
 # Test error x 1e6 of the authors' logic, measured on another implementation: (minibatch, local) by epsilon.
 AUTHORS = {
@@ -30,7 +30,7 @@ AUTHORS = {
 }
 AUTHORS_TRIALS = {3: 5, 10: 3}
 AUTHORS_LEVEL = 0.99
-"""Chance that the difference of the two means lies in its interval, were the implementations the same."""
+"""Chance that the difference of the two means is in its interval, were the implementations the same."""
 
 
 def regression(results: Results) -> pd.DataFrame:
@@ -40,7 +40,7 @@ def regression(results: Results) -> pd.DataFrame:
 
 
 def paired_differences(results: Results) -> pd.DataFrame:
-    """Return a row a (task, noise, clipping, epsilon): mean test losses, local minus minibatch, tests, what is spent.
+    """Return one row per (task, noise, clipping, epsilon): mean test losses, local minus minibatch, tests, spending.
 
     With clipping "mean" the runs are those of the authors' protocol.
     """
@@ -48,7 +48,7 @@ def paired_differences(results: Results) -> pd.DataFrame:
 
 
 def mnist_differences(results: Results) -> pd.DataFrame:
-    """Return a row a (task, noise, epsilon): mean errors in percent, local minus minibatch, tests, what each spends.
+    """Return one row per (task, noise, epsilon): mean errors in percent, local minus minibatch, tests, epsilon spent.
 
     free_* compare minibatch SGD at this epsilon with local SGD without privacy, in the same way.
     """
@@ -59,7 +59,7 @@ def mnist_differences(results: Results) -> pd.DataFrame:
 
 
 def price(results: Results) -> pd.DataFrame:
-    """Return a row a private (task, noise, algorithm, epsilon): test loss less that without privacy, trial by trial."""
+    """Return one row per private (task, noise, algorithm, epsilon): test loss minus that without privacy by trial."""
     rows = []
     for keys, group in regression(results).groupby([*TASK, "noise", "algorithm"], sort=False):
         losses = group.pivot(index="seed", columns="epsilon", values="test_loss")
@@ -77,7 +77,7 @@ def price(results: Results) -> pd.DataFrame:
 
 
 def authors_protocol(results: Results) -> pd.DataFrame:
-    """Return a row an (N, algorithm, epsilon): the authors' logic and ours with the mean clipped, test loss.
+    """Return one row per (N, algorithm, epsilon): the authors' logic and ours with the mean clipped, test loss.
 
     interval: half-width, at AUTHORS_LEVEL, of the difference of two means, over AUTHORS_TRIALS and over our trials, if
     their trials scatter as ours do; of our mean alone where theirs is not known (nan), as for a stand-in.

@@ -150,7 +150,7 @@ def turned_mean_epsilon(move: float, batch: int) -> float:
 
 
 def shuffled_clients(clients: int, delta: float) -> Numbers:
-    """Compare the experiments' clients a round with Theorem 4.1's condition."""
+    """Compare the experiments' clients per round with Theorem 4.1's condition."""
     with mpmath.workdps(30):
         floor = 16 * mpmath.log(18 * rounds() * mpmath.mpf(clients) / mpmath.mpf(str(delta)))
     least = least_reports(clients_per_round=clients, clients=clients, rounds=rounds(), delta=delta)

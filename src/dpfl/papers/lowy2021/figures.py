@@ -24,15 +24,15 @@ _LEGEND_INCHES = 2.7
 
 
 def _figure_2(results: Results) -> pd.DataFrame:
-    """Return a row a curve's point: task, noise, algorithm, epsilon, epsilon_spent, trials, test_loss, interval.
+    """Return one row per curve's point: task, noise, algorithm, epsilon, epsilon_spent, trials, test_loss, interval.
 
-    An algorithm's epsilon of inf is its version without privacy; the baselines stand there too.
+    An algorithm's epsilon of inf is its version without privacy; the baselines have it too.
     """
     return _points(regression(results), [*TASK, "noise"], "test_loss", list(_BASELINES))
 
 
 def _mnist(results: Results) -> pd.DataFrame:
-    """Return a row a curve's point, as `_figure_2` does; test_error_pct in percent."""
+    """Return one row per curve's point, as `_figure_2` does; test_error_pct in percent."""
     return _points(trials(results, CLASSIFICATION), [*MNIST_TASK, "noise"], "test_error_pct", list(_MINIMISER))
 
 
@@ -49,7 +49,7 @@ def _points(runs: pd.DataFrame, task: list[str], metric: str, baselines: list[st
 
 
 def _draw_figure_2(points: pd.DataFrame) -> Figure:
-    """Draw a row of panels a task, one panel a noise."""
+    """Draw one row of panels per task, one panel per noise."""
     tasks, noises = list(points.groupby(TASK, sort=False)), _noises(points)
     figure, axes = style.panels(
         len(noises), len(tasks), width=3.5 * len(noises) + 0.5, height=3.1, squeeze=False, sharex=True, sharey="row"
@@ -66,19 +66,19 @@ def _draw_figure_2(points: pd.DataFrame) -> Figure:
 
 
 def _draw_spent(points: pd.DataFrame) -> Figure:
-    """Draw one panel a task: test loss against the epsilon really spent, a colour a noise, a line an algorithm."""
+    """Draw one panel per task: test loss against the epsilon spent, one colour per noise, one line per algorithm."""
     tasks = list(points.groupby(TASK, sort=False))
     figure, axes = style.panels(len(tasks), width=max(4.6 * len(tasks) + 0.5, 7.0), height=4.2, squeeze=False)
     for axis, ((dataset, stand_in_for, clients), task) in zip(axes[0], tasks, strict=True):
         for colour, noise in zip(style.COLOURS, _noises(points), strict=False):
             for algorithm, dashes, marker in (("minibatch", "-", "o"), ("local", "--", "s")):
-                own = task[(task["noise"] == noise) & (task["algorithm"] == algorithm)]
-                own = own[own["epsilon_spent"] <= _MOST_SPENT].sort_values("epsilon_spent")
+                rows = task[(task["noise"] == noise) & (task["algorithm"] == algorithm)]
+                rows = rows[rows["epsilon_spent"] <= _MOST_SPENT].sort_values("epsilon_spent")
                 look = {"color": colour, "linestyle": dashes, "marker": marker}
                 axis.errorbar(
-                    own["epsilon_spent"],
-                    own["test_loss"],
-                    own["interval"],
+                    rows["epsilon_spent"],
+                    rows["test_loss"],
+                    rows["interval"],
                     label=f"{_NAMES[algorithm]}, {NOISES[noise]}",
                     **look,
                 )
@@ -91,7 +91,7 @@ def _draw_spent(points: pd.DataFrame) -> Figure:
 
 
 def _draw_mnist(points: pd.DataFrame) -> Figure:
-    """Draw a column of panels an (M, R), a row a (split, noise)."""
+    """Draw one column of panels per (M, R), one row per (split, noise)."""
     columns = sorted(set(zip(points["rounds"], points["participating"], strict=True)))
     pairs = set(zip(points["split"], points["noise"], strict=True))
     rows = sorted(pairs, key=lambda pair: (pair[0] != "published", list(NOISES).index(pair[1])))
@@ -99,10 +99,10 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
         len(columns), len(rows), width=2.5 * len(columns) + 0.8, height=2.5, squeeze=False, sharex=True, sharey=True
     )
     for line, (split, noise) in zip(axes, rows, strict=True):
-        own = points[(points["split"] == split) & (points["noise"] == noise)]
+        selected = points[(points["split"] == split) & (points["noise"] == noise)]
         for axis, (rounds, participating) in zip(line, columns, strict=True):
-            here = (own["participating"] == participating) & (own["rounds"] == rounds)
-            _panel(axis, own[here], "test_error_pct", _MINIMISER)
+            here = (selected["participating"] == participating) & (selected["rounds"] == rounds)
+            _panel(axis, selected[here], "test_error_pct", _MINIMISER)
             axis.set_title(f"M = {participating}, R = {rounds}\n{split} split, {NOISES[noise]}", fontsize=7)
         line[0].set_ylabel("test error (%)")
     for axis in axes[-1]:
@@ -120,13 +120,13 @@ def _noises(points: pd.DataFrame) -> list[str]:
 def _panel(axis, task: pd.DataFrame, metric: str, baselines: dict[str, str]) -> None:
     """Draw the two private curves with bars, and their references as lines."""
     for number, (algorithm, name) in enumerate(_NAMES.items()):
-        own = task[task["algorithm"] == algorithm]
+        rows = task[task["algorithm"] == algorithm]
         look = {"color": style.COLOURS[number]}
-        private = own[own["epsilon"] < math.inf].sort_values("epsilon")
+        private = rows[rows["epsilon"] < math.inf].sort_values("epsilon")
         axis.errorbar(
             private["epsilon"], private[metric], private["interval"], marker=style.MARKERS[number], label=name, **look
         )
-        for value in own[own["epsilon"] == math.inf][metric]:
+        for value in rows[rows["epsilon"] == math.inf][metric]:
             axis.axhline(value, linestyle=":", label=name.replace("noisy ", "") + ", no privacy", **look)
     _baselines(axis, task, metric, baselines)
     axis.set_ylim(bottom=0)

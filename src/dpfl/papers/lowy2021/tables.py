@@ -120,7 +120,7 @@ def _authors_page(data: pd.DataFrame) -> TableLayout:
 
 
 def _noise(results: Results) -> pd.DataFrame:
-    """Return a row a private (task, noise, clipping, algorithm, epsilon): the noise, and the most that it spends."""
+    """Return one row per private (task, noise, clipping, algorithm, epsilon): the noise, and the most it spends."""
     runs = trials(results, REGRESSION)
     kinds = [*TASK, "noise", "clipping", "algorithm", "epsilon"]
     private = runs[runs["epsilon"] < math.inf].drop_duplicates(kinds)

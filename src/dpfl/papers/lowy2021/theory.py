@@ -1,4 +1,4 @@
-"""The theory part of lowy2021: its figures, tables and verdicts, one module a theorem."""
+"""The theory part of lowy2021: its figures, tables and verdicts, one module per theorem."""
 
 from __future__ import annotations
 

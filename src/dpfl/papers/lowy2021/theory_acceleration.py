@@ -29,7 +29,7 @@ _TASKS = {
 
 
 def data(results: Results) -> pd.DataFrame:
-    """Return a row a point: task, curve, epsilon, rounds, seeds, excess_risk, interval; start_risk of w = 0.
+    """Return one row per point: task, curve, epsilon, rounds, seeds, excess_risk, interval; start_risk of w = 0.
 
     plain_minus_this, with its interval, is the paired difference of the better Algorithm 1 with as many rounds, in rows
     of Algorithm 2; else nan.
@@ -54,11 +54,11 @@ def data(results: Results) -> pd.DataFrame:
 
 
 def draw(points: pd.DataFrame) -> Figure:
-    """Draw a panel a task; noisy runs with bars, runs without noise as thin lines."""
+    """Draw one panel per task; noisy runs with bars, runs without noise as thin lines."""
     tasks = list(points.groupby("task", sort=False))
     figure, axes = style.panels(len(tasks), width=11, height=3.6, squeeze=False)
-    for panel, (task, own) in zip(axes[0], tasks, strict=True):
-        for (curve, epsilon), line in own.groupby(["curve", "epsilon"], sort=False):
+    for panel, (task, rows) in zip(axes[0], tasks, strict=True):
+        for (curve, epsilon), line in rows.groupby(["curve", "epsilon"], sort=False):
             number = {"minibatch": 0, "minibatch_smoothed": 2}.get(curve, 1)
             line = line.sort_values("rounds")
             look = {"color": style.COLOURS[number], "label": _CURVES[curve]}
@@ -68,9 +68,9 @@ def draw(points: pd.DataFrame) -> Figure:
                 panel.plot(line["rounds"], line["excess_risk"], ":", linewidth=1.0, **look)
             else:
                 panel.errorbar(line["rounds"], line["excess_risk"], line["interval"], **private, **look)
-        panel.axhline(own["start_risk"].mean(), color=style.BLACK, linestyle="--", linewidth=0.8, label="w = 0")
+        panel.axhline(rows["start_risk"].mean(), color=style.BLACK, linestyle="--", linewidth=0.8, label="w = 0")
         panel.set(xscale="log", yscale="log", xlabel="rounds R", title=task)
-        style.ticks_at(panel, own["rounds"])
+        style.ticks_at(panel, rows["rounds"])
     axes[0][0].set_ylabel("excess empirical risk")
     handles = {label: h for a in axes[0] for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
@@ -88,9 +88,9 @@ def check(results: Results) -> Verdict:
         return Verdict(Outcome.NOT_TESTABLE, "No private run of both algorithms with as many rounds.")
     private = private[private["task"].isin(both)]
     holds, lines, lower, undecided = 0, [], 0, 0
-    for task, own in private.groupby("task", sort=False):
-        fast = own[own["curve"].str.startswith("accelerated")]
-        plain = own[own["curve"].str.startswith("minibatch")]
+    for task, group in private.groupby("task", sort=False):
+        fast = group[group["curve"].str.startswith("accelerated")]
+        plain = group[group["curve"].str.startswith("minibatch")]
         best = fast.loc[fast["excess_risk"].idxmin()]
         gap, half = best["plain_minus_this"], best["difference_interval"]
         holds += gap - half > 0

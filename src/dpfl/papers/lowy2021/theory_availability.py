@@ -17,11 +17,11 @@ from dpfl.reporting.results import Results
 FIGURE = "theory_availability"
 _TICKS = (0.025, 0.05, 0.1, 0.2, 0.5)
 TOLERANCE = 0.15
-"""How far from 1 the ratio of two risks may be to be called equal, if its interval does not say otherwise."""
+"""Distance from 1 within which the ratio of two risks counts as equal, unless its interval excludes that."""
 
 
 def data(results: Results) -> pd.DataFrame:
-    """Return a row a law of M_r: participants, law (fixed, random), mean_inverse, mean, seeds, risk, interval.
+    """Return one row per law of M_r: participants, law (fixed, random), mean_inverse, mean, seeds, risk, interval.
 
     In rows of random laws also the ratio of the risk to that of the fixed M_r with the same mean of 1/M_r
     (same_inverse_ratio), and to that with the same mean (same_mean_ratio), with intervals; nan where none was run.
@@ -40,8 +40,8 @@ def data(results: Results) -> pd.DataFrame:
         for name, wanted in (("same_inverse", 1 / inverse), ("same_mean", mean)):
             twin = json.dumps([round(wanted)])
             known = len(sizes) > 1 and twin in laws and math.isclose(wanted, round(wanted), rel_tol=1e-9)
-            found = ratio(risks.loc[text], risks.loc[twin]) if known else (math.nan, math.nan)
-            row |= {f"{name}_ratio": found[0], f"{name}_ratio_interval": found[1]}
+            result = ratio(risks.loc[text], risks.loc[twin]) if known else (math.nan, math.nan)
+            row |= {f"{name}_ratio": result[0], f"{name}_ratio_interval": result[1]}
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -53,10 +53,10 @@ def draw(points: pd.DataFrame) -> Figure:
     labels = ("mean of 1/M_r", "1 / mean of M_r")
     for panel, axis, label in zip(axes, (points["mean_inverse"], 1 / points["mean"]), labels, strict=True):
         for number, (law, name) in enumerate(names.items()):
-            own = points.assign(place=axis)[points["law"] == law].sort_values("place")
+            rows = points.assign(place=axis)[points["law"] == law].sort_values("place")
             look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "label": name}
             look |= {"linestyle": "-" if law == "fixed" else "none", "fillstyle": "none" if law == "random" else "full"}
-            panel.errorbar(own["place"], own["excess_risk"], own["interval"], markersize=6, **look)
+            panel.errorbar(rows["place"], rows["excess_risk"], rows["interval"], markersize=6, **look)
         panel.set(xscale="log", yscale="log", xlabel=label)
         style.ticks_at(panel, _TICKS)
     axes[0].set_ylabel("excess population risk")

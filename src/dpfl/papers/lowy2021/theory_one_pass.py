@@ -20,7 +20,7 @@ _LABELS = {"clients": "clients M = N", "records": "records n = rounds", "epsilon
 
 
 def data(results: Results) -> pd.DataFrame:
-    """Return a row a point: problem, axis, value, clients (alike, different), noise, seeds, excess_risk, interval,
+    """Return one row per point: problem, axis, value, clients (alike, different), noise, seeds, excess_risk, interval,
     start_risk, v_star_squared, the curve's fit and exponent, and the paired ratio different/alike with its interval."""
     runs = study(results, "one_pass")
     runs["problem"] = (runs["strong_convexity"] > 0).map({True: "strongly convex", False: "convex"})
@@ -33,7 +33,7 @@ def data(results: Results) -> pd.DataFrame:
             fitted, half = slope(risks.index.to_numpy(), risks.to_numpy())
             bars = interval(risks)
             for value, seeds in risks.iterrows():
-                own = group[(group[axis] == value) & (group["federation"] == federation)]
+                selected = group[(group[axis] == value) & (group["federation"] == federation)]
                 against = ratio(table.loc[("different", value)], table.loc[("alike", value)])
                 rows.append(
                     {
@@ -45,8 +45,8 @@ def data(results: Results) -> pd.DataFrame:
                         "seeds": len(seeds),
                         "excess_risk": seeds.mean(),
                         "interval": bars[value],
-                        "start_risk": own["start_risk"].mean(),
-                        "v_star_squared": own["v_star_squared"].mean(),
+                        "start_risk": selected["start_risk"].mean(),
+                        "v_star_squared": selected["v_star_squared"].mean(),
                         "slope": fitted,
                         "slope_interval": half,
                         "exponent": EXPONENTS[problem][axis],
@@ -58,14 +58,14 @@ def data(results: Results) -> pd.DataFrame:
 
 
 def draw(points: pd.DataFrame) -> Figure:
-    """Draw a row a problem and a column an axis, logarithmic; one curve a noise and federation."""
+    """Draw one row per problem and one column per axis, logarithmic; one curve per noise and federation."""
     problems = list(dict.fromkeys(points["problem"]))
     axes_names = [axis for axis in _LABELS if (points["axis"] == axis).any()]
     figure, axes = style.panels(len(axes_names), len(problems), width=9.5, height=2.9, squeeze=False)
     for row, problem in zip(axes, problems, strict=True):
         for panel, axis in zip(row, axes_names, strict=True):
-            own = points[(points["problem"] == problem) & (points["axis"] == axis)]
-            _panel(panel, own)
+            rows = points[(points["problem"] == problem) & (points["axis"] == axis)]
+            _panel(panel, rows)
             panel.set_xlabel(_LABELS[axis])
         row[0].set_ylabel(f"excess population risk\n({problem})")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
@@ -74,20 +74,20 @@ def draw(points: pd.DataFrame) -> Figure:
     return figure
 
 
-def _panel(panel, own: pd.DataFrame) -> None:
+def _panel(panel, rows: pd.DataFrame) -> None:
     """Draw one axis of one problem."""
     looks = {("alike", "tight"): 0, ("different", "tight"): 1, ("alike", "theorem"): 2, ("different", "theorem"): 3}
     for (federation, noise), number in looks.items():
-        line = own[(own["federation"] == federation) & (own["noise"] == noise)].sort_values("value")
+        line = rows[(rows["federation"] == federation) & (rows["noise"] == noise)].sort_values("value")
         if line.empty:
             continue
         label = f"clients {federation}, {'tight noise' if noise == 'tight' else 'noise of Theorem 2.2'}"
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
         panel.errorbar(line["value"], line["excess_risk"], line["interval"], label=label, **look)
-    first = own[(own["federation"] == "different") & (own["noise"] == "tight")].iloc[0]
-    panel.axhline(own["start_risk"].mean(), color=style.BLACK, linestyle=":", label="w = 0, which spends nothing")
+    first = rows[(rows["federation"] == "different") & (rows["noise"] == "tight")].iloc[0]
+    panel.axhline(rows["start_risk"].mean(), color=style.BLACK, linestyle=":", label="w = 0, which spends nothing")
     panel.set(xscale="log", yscale="log")
-    style.ticks_at(panel, own["value"])
+    style.ticks_at(panel, rows["value"])
     panel.set_title(f"{first['slope']:+.2f} ± {first['slope_interval']:.2f} [{first['exponent']:+g}]", fontsize=8)
 
 

@@ -20,7 +20,7 @@ EXPONENTS = {
     "rates_convex": {"clients": -0.5, "records": -1.0, "epsilon": -1.0, "features": 0.5, "rounds": 0.0},
     "rates_strongly_convex": {"clients": -1.0, "records": -2.0, "epsilon": -2.0, "features": 1.0, "rounds": 0.0},
 }
-"""Of the private term of Theorem 2.1 (equations 4 and 5), logarithms apart; R has none once it is large enough."""
+"""Of the private term of Theorem 2.1 (equations 4 and 5), without logarithms; R has none once it is large enough."""
 NOISES = {"tight": "tight noise", "theorem": "noise of Theorem 2.1"}
 
 
@@ -39,7 +39,7 @@ def lower_bound_applies(row: pd.Series) -> bool:
 
 
 def data(results: Results) -> pd.DataFrame:
-    """Return a row a point: study, axis, value, noise, seeds, excess_risk, interval, start_risk, fit and bound."""
+    """Return one row per point: study, axis, value, noise, seeds, excess_risk, interval, start_risk, fit and bound."""
     runs = study(results, "rates_")
     rows = []
     for (name, axis, noise), group in runs.groupby(["study", "axis", "noise"], sort=False):
@@ -70,7 +70,7 @@ def data(results: Results) -> pd.DataFrame:
 
 
 def draw(points: pd.DataFrame) -> Figure:
-    """Draw a row a study and a column an axis, logarithmic."""
+    """Draw one row per study and one column per axis, logarithmic."""
     studies = [name for name in STUDIES if (points["study"] == name).any()]
     axes_names = [axis for axis in AXES if (points["axis"] == axis).any()]
     figure, axes = style.panels(len(axes_names), len(studies), width=11, height=3.1, squeeze=False)
@@ -91,23 +91,25 @@ def _panel(panel, points: pd.DataFrame) -> None:
     """Draw one axis of one study."""
     texts = []
     for number, (noise, label) in enumerate(NOISES.items()):
-        own = points[points["noise"] == noise].sort_values("value")
-        if own.empty:
+        rows = points[points["noise"] == noise].sort_values("value")
+        if rows.empty:
             continue
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
-        panel.errorbar(own["value"], own["excess_risk"], own["interval"], label=label, **look)
-        first = own.iloc[0]
+        panel.errorbar(rows["value"], rows["excess_risk"], rows["interval"], label=label, **look)
+        first = rows.iloc[0]
         texts.append(f"{first['slope']:+.2f} ± {first['slope_interval']:.2f}")
-    own = points[points["noise"] == points["noise"].iloc[0]].sort_values("value")
-    panel.plot(own["value"], own["start_risk"], ":", color=style.GREEN, label="w = 0, which spends nothing")
-    panel.plot(own["value"], own["lower_bound"], "-", color=style.BLACK, linewidth=0.8, label="Theorem 3.1, constant 1")
+    rows = points[points["noise"] == points["noise"].iloc[0]].sort_values("value")
+    panel.plot(rows["value"], rows["start_risk"], ":", color=style.GREEN, label="w = 0, which spends nothing")
+    panel.plot(
+        rows["value"], rows["lower_bound"], "-", color=style.BLACK, linewidth=0.8, label="Theorem 3.1, constant 1"
+    )
     panel.set(xscale="log", yscale="log")
-    style.ticks_at(panel, own["value"])
-    panel.set_title(f"{' | '.join(texts)}\ntheorem {own['exponent'].iloc[0]:+g}", fontsize=7)
+    style.ticks_at(panel, rows["value"])
+    panel.set_title(f"{' | '.join(texts)}\ntheorem {rows['exponent'].iloc[0]:+g}", fontsize=7)
 
 
 def slopes(results: Results) -> pd.DataFrame:
-    """Return a row a fitted slope."""
+    """Return one row per fitted slope."""
     columns = ["study", "axis", "noise", "seeds", "slope", "slope_interval", "exponent"]
     points = data(results)
     fits = points.drop_duplicates(["study", "axis", "noise"])[columns]

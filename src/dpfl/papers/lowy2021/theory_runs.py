@@ -27,7 +27,7 @@ def study(results: Results, name: str) -> pd.DataFrame:
 
 
 def by_seed(runs: pd.DataFrame, keys: Sequence[str], column: str = "excess_risk") -> pd.DataFrame:
-    """Return a table with a row a setting (index `keys`), a column a seed; seeds that a setting lacks are left out."""
+    """Return one row per setting (index `keys`), one column per seed; seeds that a setting lacks are left out."""
     return runs.pivot_table(index=list(keys), columns="seed", values=column, sort=False).dropna(axis=1)
 
 

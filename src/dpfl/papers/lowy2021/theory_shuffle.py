@@ -21,7 +21,7 @@ _NAMES = {"nobody": "nobody trusted (local)", "shuffler": "shuffler trusted", "s
 
 
 def data(results: Results) -> pd.DataFrame:
-    """Return a row a (trust, clients, rounds): noise_multiplier, epsilon and what is spent, risk with its interval.
+    """Return one row per (trust, clients, rounds): noise_multiplier, epsilon and what is spent, risk with its interval.
 
     nobody_minus_this: the paired difference of risks, with its interval. implied_constant: the C with which Theorem
     4.1's noise would be this one. least_reports: the clients that the theorem asks for.
@@ -84,10 +84,10 @@ def check(results: Results) -> Verdict:
     points = results.figure("lowy2021", FIGURE)
     noise = points.pivot(index=["rounds", "clients"], columns="trust", values="noise_multiplier")
     near = noise["shuffler"] / noise["server"]
-    own = points[points["trust"] == "shuffler"].set_index(["rounds", "clients"]).loc[near.index]
-    better = own["nobody_minus_this"] - own["difference_interval"] > 0
+    shuffled = points[points["trust"] == "shuffler"].set_index(["rounds", "clients"]).loc[near.index]
+    better = shuffled["nobody_minus_this"] - shuffled["difference_interval"] > 0
     fewer = noise["nobody"] / noise["shuffler"]
-    meets = int((own.index.get_level_values("clients") >= own["least_reports"]).sum())
+    meets = int((shuffled.index.get_level_values("clients") >= shuffled["least_reports"]).sum())
     powers = [
         f"R = {rounds:g}: {slope(line.index.get_level_values('clients'), line[['shuffler']].to_numpy())[0]:+.2f}"
         for rounds, line in noise.groupby(level="rounds")
@@ -98,12 +98,12 @@ def check(results: Results) -> Verdict:
         f"one's (paired 90 % interval). Shuffling divides a client's noise by {fewer.min():.1f} to {fewer.max():.1f} "
         f"and leaves {near.min():.2f} to {near.max():.2f} times the central one; it falls with M by the power "
         f"{', '.join(powers)} (central: -0.50). The theorem's own condition on M holds in {meets} settings; its C "
-        f"would be {own['implied_constant'].min():.2g} to {own['implied_constant'].max():.2g}."
+        f"would be {shuffled['implied_constant'].min():.2g} to {shuffled['implied_constant'].max():.2g}."
     )
     verdict = counted(int((better & (near <= NEAR)).sum()), len(near), evidence)
-    if own["difference_interval"].isna().any():
+    if shuffled["difference_interval"].isna().any():
         return Verdict(Outcome.NOT_TESTABLE, f"One seed knows no interval. {verdict.evidence}")
-    if not better.any() and (own["excess_risk"] >= own["start_risk"]).all():
+    if not better.any() and (shuffled["excess_risk"] >= shuffled["start_risk"]).all():
         return Verdict(Outcome.NOT_TESTABLE, f"Nothing is learnt at these sizes. {verdict.evidence}")
     return verdict
 

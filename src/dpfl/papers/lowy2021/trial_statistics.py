@@ -26,7 +26,7 @@ _COUNTS = ("clients", "participating", "rounds", "batch_size", "privacy_records"
 
 
 def trials(results: Results, experiment: str) -> pd.DataFrame:
-    """Return the runs of an experiment, a row an (algorithm, epsilon, trial); raises NotRunError if there is none."""
+    """Return the runs of an experiment, one row per (algorithm, epsilon, trial). Raises NotRunError without runs."""
     runs = results.runs("lowy2021", experiment=experiment).dropna(axis="columns", how="all")
     if runs.empty:
         raise NotRunError(f"no run of lowy2021's {experiment} in this configuration")

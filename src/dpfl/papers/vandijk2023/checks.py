@@ -14,7 +14,7 @@ from dpfl.reporting.evidence import Comparison, Relation
 
 DUAL = 1e-9
 SAMPLED = 2e-5
-"""Curves through a few thousand points lie this close to the smooth ones."""
+"""Distance of curves through a few thousand points to the smooth ones."""
 EPSILON = 2e-3
 """Grids of the privacy loss may cost this much epsilon."""
 SIGMAS = (1.0, 1.6, 4.0)

@@ -31,10 +31,10 @@ def epochs_data(results: Results) -> pd.DataFrame:
     sigma = chosen["sigma"]
 
     def add(panel: str, name: str, m: int, epochs: int) -> None:
-        kept = guarantee(name, m=m, epochs=epochs, sigma=sigma)
-        ratio = equivalent_mu(kept) / float(tradeoff.shuffled_mu(epochs, sigma))
+        result = guarantee(name, m=m, epochs=epochs, sigma=sigma)
+        ratio = equivalent_mu(result) / float(tradeoff.shuffled_mu(epochs, sigma))
         columns = {"panel": panel, "curve": name, "batch": m, "epochs": epochs}
-        rows.append(columns | {"epsilon": epsilon_of(kept), "mu_over_simple": ratio})
+        rows.append(columns | {"epsilon": epsilon_of(result), "mu_over_simple": ratio})
 
     for name in DRAWN:
         for m in chosen["sampled" if name == "A0" else "batches"]:
@@ -133,15 +133,15 @@ def last_epoch_data(results: Results) -> pd.DataFrame:
     sigma, delta = chosen["sigma"], settings("delta")
     rows = []
 
-    def add(panel: str, epochs: int, kept: float) -> None:
+    def add(panel: str, epochs: int, share: float) -> None:
         plain = float(tradeoff.shuffled_mu(epochs, sigma))
-        mu = float(tradeoff.last_epoch_mu(epochs, sigma, last_sigma=kept * sigma))
-        columns = {"panel": panel, "epochs": epochs, "kept": kept, "mu_ratio": mu / plain}
+        mu = float(tradeoff.last_epoch_mu(epochs, sigma, last_sigma=share * sigma))
+        columns = {"panel": panel, "epochs": epochs, "kept": share, "mu_ratio": mu / plain}
         rows.append(columns | {"epsilon": float(gaussian_dp.epsilon(delta, mu)), "equal_sigma": sigma * plain / mu})
 
     for epochs in chosen["drawn"]:
-        for kept in np.geomspace(0.05, 1.0, 40):
-            add("share kept", epochs, float(kept))
+        for share in np.geomspace(0.05, 1.0, 40):
+            add("share kept", epochs, float(share))
     for epochs in chosen["epochs"]:
         add("unchanged", epochs, 1.0)
         add("chapter", epochs, 1 / np.sqrt(epochs + 1))
@@ -152,8 +152,8 @@ def draw_last_epoch(data: pd.DataFrame) -> Figure:
     """Draw what a smaller last sigma costs in mu, and in epsilon."""
     figure, (cost, spent) = style.panels(2, height=3.5, width=9)
     chapter, unchanged = data[data["panel"] == "chapter"], data[data["panel"] == "unchanged"]
-    kept = data[data["panel"] == "share kept"]
-    for (epochs, part), colour, dash in zip(kept.groupby("epochs"), COLOURS, DASHES, strict=False):
+    rows = data[data["panel"] == "share kept"]
+    for (epochs, part), colour, dash in zip(rows.groupby("epochs"), COLOURS, DASHES, strict=False):
         cost.plot(part["kept"], part["mu_ratio"], color=colour, linestyle=dash, label=f"E = {epochs}")
         mark = chapter[chapter["epochs"] == epochs]
         cost.plot(mark["kept"], mark["mu_ratio"], "X", color=colour, markersize=7)

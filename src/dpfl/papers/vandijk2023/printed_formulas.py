@@ -1,4 +1,4 @@
-"""Formulas of vandijk2023 as they stand in our text: for the table of errata and comparisons only."""
+"""Formulas of vandijk2023 as printed in our copy of the text: for the table of errata and comparisons only."""
 
 from __future__ import annotations
 

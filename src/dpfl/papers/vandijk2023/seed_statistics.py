@@ -23,7 +23,7 @@ MEASURES = [
 
 
 def summarise(runs: pd.DataFrame, keys: list[str], baseline: Mapping[str, Any], within: list[str]) -> pd.DataFrame:
-    """Return a row a dataset and value of `keys`: DATA, keys and MEASURES.
+    """Return one row per dataset and value of `keys`: DATA, keys and MEASURES.
 
     difference_pct is the mean over seeds of a run's accuracy minus that of the run with the `baseline` values of the
     same dataset, seed and values of `within`. Empty in, empty out.

@@ -37,7 +37,7 @@ PREPARATIONS = {
 
 
 def strategies_data(results: Results) -> pd.DataFrame:
-    """Return a row a point: strategy, epsilon, noise_multiplier, the measures; differences to a constant strategy."""
+    """Return one row per point: strategy, epsilon, noise_multiplier, measures; differences to a constant strategy."""
     runs = results.runs(KEY, study="strategies")
     return summarise(runs, ["strategy", "epsilon", "noise_multiplier"], {"strategy": "constant"}, ["epsilon"])
 
@@ -45,7 +45,7 @@ def strategies_data(results: Results) -> pd.DataFrame:
 def draw_strategies(data: pd.DataFrame) -> Figure:
     """Draw each strategy's difference in accuracy to the constant one."""
     unpaid = data[data["strategy"] == "last_epoch_unpaid"]
-    spent = ", ".join(f"{own:.3g} instead of {asked:g}" for asked, own in _budgets(unpaid))
+    spent = ", ".join(f"{proven:.3g} instead of {asked:g}" for asked, proven in _budgets(unpaid))
     text = "Differences within a seed to the constant strategy with the same epsilon"
     text += f";\nthe smaller last σ, not paid for, spends ε = {spent}" if spent else ""
     return _dots(data, "strategy", STRATEGIES, "difference to constant (points)", text, differences=True)
@@ -58,7 +58,7 @@ def _budgets(rows: pd.DataFrame) -> list[tuple[float, float]]:
 
 
 def preparation_data(results: Results) -> pd.DataFrame:
-    """Return a row a point: preparation, epsilon, noise_multiplier, the measures; differences to plain pixels."""
+    """Return one row per point: preparation, epsilon, noise_multiplier, the measures; differences to plain pixels."""
     runs = results.runs(KEY, study="preparation")
     return summarise(runs, ["preparation", "epsilon", "noise_multiplier"], {"preparation": "none"}, ["epsilon"])
 
@@ -70,7 +70,7 @@ def draw_preparation(data: pd.DataFrame) -> Figure:
 
 
 def _dots(data: pd.DataFrame, key: str, names: dict[str, str], label: str, text: str, *, differences: bool) -> Figure:
-    """Draw one panel a dataset, one line of dots a name, one colour an epsilon."""
+    """Draw one panel per dataset, one line of dots per name, one colour per epsilon."""
     tasks = list(data.groupby(DATA, sort=False))
     shown = [name for name in names if name in set(data[key])]
     figure, axes = style.panels(
@@ -92,16 +92,16 @@ def _dots_panel(axis: Axes, rows: pd.DataFrame, key: str, shown: list[str], *, d
     values, bars = ("difference_pct", "difference_interval_pct") if differences else ("accuracy_pct", "interval_pct")
     budgets = sorted(rows["epsilon"].unique())
     for number, epsilon in enumerate(budgets):
-        own = rows[rows["epsilon"] == epsilon]
-        places = own[key].map(shown.index) + 0.22 * (number - (len(budgets) - 1) / 2)
+        selected = rows[rows["epsilon"] == epsilon]
+        positions = selected[key].map(shown.index) + 0.22 * (number - (len(budgets) - 1) / 2)
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "none"}
-        axis.errorbar(own[values], places, xerr=own[bars].fillna(0), label=f"ε = {epsilon:g}", **look)
+        axis.errorbar(selected[values], positions, xerr=selected[bars].fillna(0), label=f"ε = {epsilon:g}", **look)
     if differences:
         axis.axvline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
 
 
 def grid_data(results: Results) -> pd.DataFrame:
-    """Return a row a point: sigma, clip_norm, batch_size, the measures; differences to a clip norm of 1."""
+    """Return one row per point: sigma, clip_norm, batch_size, the measures; differences to a clip norm of 1."""
     runs = results.runs(KEY, study="settings_grid")
     keys = ["sigma", "clip_norm", "batch_size"]
     return summarise(runs, keys, {"clip_norm": 1.0}, ["sigma", "batch_size"])

@@ -14,7 +14,7 @@ from dpfl.reporting.notes import stand_ins
 from dpfl.reporting.results import Results
 
 EQUAL_POINTS = 1.0
-"""A run costs accuracy where the whole 95 % interval of its difference lies more than this below 0."""
+"""A run costs accuracy where the entire 95 % interval of its difference is more than this below 0."""
 LARGE_SHARE = 0.05
 """A delay is large where it is more than this share of the client's rounds."""
 
@@ -30,7 +30,7 @@ def no_worse(rows: pd.DataFrame) -> pd.Series:
 
 
 def better(rows: pd.DataFrame) -> pd.Series:
-    """Return which rows lie above their baseline by more than the interval."""
+    """Return which rows are above their baseline by more than the interval."""
     return rows["difference_pct"] - rows["difference_interval_pct"] > 0
 
 
@@ -46,7 +46,7 @@ def with_accuracy(checks: pd.Series, gains: pd.Series, evidence: str) -> Verdict
 
 
 def span(rows: pd.DataFrame) -> str:
-    """Say between what the differences lie, and over how many seeds."""
+    """Say between what the differences are, and over how many seeds."""
     if rows.empty:
         return "no run has an interval"
     low, high, runs = rows["difference_pct"].min(), rows["difference_pct"].max(), int(rows["runs"].min())
@@ -76,8 +76,8 @@ def asynchronous(results: Results) -> Verdict:
     rows = decided(private[private["panel"].isin(["delay", "broadcast_loss"])])
     # A broadcast that gets through every 1/(1 - loss) rounds is late by one less.
     silence = 1 / (1 - rows["x"].where(rows["panel"] == "broadcast_loss", 0.0).astype(float) / 100) - 1
-    late = rows["x"].where(rows["panel"] == "delay", silence).astype(float)
-    large = late > LARGE_SHARE * rows["rounds"]
+    delay = rows["x"].where(rows["panel"] == "delay", silence).astype(float)
+    large = delay > LARGE_SHARE * rows["rounds"]
     small, costly = rows[~large], rows[large & ~no_worse(rows)]
     evidence = (
         f"the privacy statement is {'the same in' if same else 'NOT the same in'} every scenario. Delays and silences "
@@ -131,10 +131,10 @@ def private_normalisation(results: Results) -> Verdict:
     """Paying shows as more noise at the same epsilon; the evidence also says what normalisation is worth."""
     data = results.figure(KEY, "preparation")
     keys = ["dataset", "epsilon"]
-    plain, own, exact = (
+    plain, private, exact = (
         data[data["preparation"] == name].set_index(keys) for name in ("none", "normalised", "normalised_exactly")
     )
-    both = own.join(plain["noise_multiplier"].rename("plain_noise")).join(exact["accuracy_pct"].rename("exact_pct"))
+    both = private.join(plain["noise_multiplier"].rename("plain_noise")).join(exact["accuracy_pct"].rename("exact_pct"))
     both = both[both["plain_noise"].notna()]
     dearer = both["noise_multiplier"] > both["plain_noise"]
     leaks = np.isinf(exact["privacy_epsilon_proven"].astype(float)).all()

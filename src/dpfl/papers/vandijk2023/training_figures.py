@@ -38,7 +38,7 @@ _RELATIONS = {
 
 
 def asynchrony_data(results: Results) -> pd.DataFrame:
-    """Return a row a point: panel, x, line, scenario, epsilon, the measures, what the simulation counted."""
+    """Return one row per point: panel, x, line, scenario, epsilon, the measures, what the simulation counted."""
     runs = results.runs(KEY, study="asynchrony").rename(columns={"privacy_steps": "rounds"})
     keys = ["scenario", "epsilon"]
     rows = summarise(runs, keys, {"scenario": "synchronous"}, ["epsilon"])
@@ -49,17 +49,17 @@ def asynchrony_data(results: Results) -> pd.DataFrame:
     network = runs.drop_duplicates("scenario").set_index("scenario")[[*PANELS, "jitter", "max_staleness"]]
     plain, parts = network.loc["synchronous"], []
     for panel in PANELS:
-        for name, own in network.iterrows():
-            if name != "synchronous" and own[panel] == plain[panel]:
+        for name, settings in network.iterrows():
+            if name != "synchronous" and settings[panel] == plain[panel]:
                 continue
-            line = "reordered" if own["jitter"] > 0 else "waits" if own["max_staleness"] > 0 else ""
-            x = own[panel] * (100 if panel.endswith("loss") else 1)
+            line = "reordered" if settings["jitter"] > 0 else "waits" if settings["max_staleness"] > 0 else ""
+            x = settings[panel] * (100 if panel.endswith("loss") else 1)
             parts.append(rows[rows["scenario"] == name].assign(panel=panel, x=x, line=line))
     return pd.concat(parts, ignore_index=True)[columns]
 
 
 def draw_asynchrony(data: pd.DataFrame) -> Figure:
-    """Draw one row a dataset, one column a kind of asynchrony."""
+    """Draw one row per dataset, one column per kind of asynchrony."""
     tasks = list(data.groupby(DATA, sort=False))
     figure, axes = style.panels(len(PANELS), len(tasks), width=12.5, height=3.0, squeeze=False, sharey="row")
     for line, (task, rows) in zip(axes, tasks, strict=True):
@@ -90,34 +90,34 @@ def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
     for number, epsilon in enumerate(sorted(rows["epsilon"].unique(), reverse=True)):
         budget = "no privacy" if math.isinf(epsilon) else f"ε = {epsilon:g}"
         for kind, dash in _LINES.items():
-            own = rows[(rows["line"] == kind) & (rows["epsilon"] == epsilon)]
-            if kind and len(own):
-                own = pd.concat([start[start["epsilon"] == epsilon], own])
-            if len(own):
-                own = own.sort_values("x")
+            selected = rows[(rows["line"] == kind) & (rows["epsilon"] == epsilon)]
+            if kind and len(selected):
+                selected = pd.concat([start[start["epsilon"] == epsilon], selected])
+            if len(selected):
+                selected = selected.sort_values("x")
                 look = {"color": (style.BLACK, style.BLUE, style.RED)[number % 3], "linestyle": dash}
                 marker = style.MARKERS[list(_LINES).index(kind)]
-                values = (own["x"], own["accuracy_pct"], own["interval_pct"].fillna(0))
+                values = (selected["x"], selected["accuracy_pct"], selected["interval_pct"].fillna(0))
                 axis.errorbar(*values, marker=marker, label=budget + names[kind], **look)
 
 
 def scaling_data(results: Results) -> pd.DataFrame:
-    """Return a row a point: scaling, batch_factor a, private, the measures; differences to a = 1."""
+    """Return one row per point: scaling, batch_factor a, private, the measures; differences to a = 1."""
     runs = results.runs(KEY, study="batch_scaling")
     runs = runs.assign(private=np.isfinite(runs["privacy_epsilon_proven"])) if len(runs) else runs
     return summarise(runs, ["scaling", "private", "batch_factor"], {"batch_factor": 1}, ["scaling", "private"])
 
 
 def draw_scaling(data: pd.DataFrame) -> Figure:
-    """Draw accuracy against a: one row a dataset, without and with noise."""
+    """Draw accuracy against a: one row per dataset, without and with noise."""
     tasks = list(data.groupby(DATA, sort=False))
     figure, axes = style.panels(2, len(tasks), width=8.5, height=3.0, squeeze=False, sharey="row", sharex=True)
     for line, (task, rows) in zip(axes, tasks, strict=True):
         for axis, private in zip(line, (False, True), strict=True):
             for number, (scaling, name) in enumerate(SCALINGS.items()):
-                own = rows[(rows["private"] == private) & (rows["scaling"] == scaling)]
+                selected = rows[(rows["private"] == private) & (rows["scaling"] == scaling)]
                 look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "label": name}
-                values = (own["batch_factor"], own["accuracy_pct"], own["interval_pct"].fillna(0))
+                values = (selected["batch_factor"], selected["accuracy_pct"], selected["interval_pct"].fillna(0))
                 axis.errorbar(*values, linestyle=style.DASHES[number], **look)
             axis.set_title(f"{data_name(*task)}, {'a times the noise' if private else 'no noise'}")
             axis.set_xscale("log", base=2)
@@ -136,7 +136,7 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
 
 
 def samplers_data(results: Results) -> pd.DataFrame:
-    """Return a row a point: sampler, epsilon, noise_multiplier (over C), the measures; differences to fixed batches."""
+    """Return one row per point: sampler, epsilon, noise_multiplier (over C), measures; differences to fixed batches."""
     runs = results.runs(KEY, study="samplers")
     if len(runs):
         kinds = [_RELATIONS[pair] for pair in zip(runs["sampling"], runs["neighbouring"], strict=True)]
@@ -153,8 +153,8 @@ def draw_samplers_trained(data: pd.DataFrame) -> Figure:
             continue
         look = {"color": colour, "linestyle": dash, "marker": marker, "label": label}
         for axis, (task, rows) in zip(axes, tasks, strict=False):
-            own = rows[rows["sampler"] == sampler].sort_values("epsilon")
-            axis.errorbar(own["epsilon"], own["accuracy_pct"], own["interval_pct"].fillna(0), **look)
+            selected = rows[rows["sampler"] == sampler].sort_values("epsilon")
+            axis.errorbar(selected["epsilon"], selected["accuracy_pct"], selected["interval_pct"].fillna(0), **look)
             axis.set(title=data_name(*task), ylabel="test accuracy (%)")
         needed = tasks[0][1]
         needed = needed[needed["sampler"] == sampler].sort_values("epsilon")

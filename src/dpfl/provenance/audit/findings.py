@@ -56,9 +56,9 @@ class Audit:
             self.count(kind, number)
 
     def lines(self) -> list[str]:
-        """Return the report: a line a finding, then what could not be checked, then the counts.
+        """Return the report: one line per finding, then what could not be checked, then the counts.
 
-        Texts of records are input from strangers: control characters are escaped.
+        Texts of records are untrusted input: control characters are escaped.
         """
         lines = [f"{finding.path} {finding.problem}" for finding in self.findings] + self.notes
         if self.absent:
@@ -95,16 +95,16 @@ def _made_from(doomed: set[Path], root: Path, records: Mapping[Path, dict[str, A
     record states: those were made from damage. A stage that read the right bytes keeps its outputs."""
     stated = {root / each["path"]: each["sha256"] for record in records.values() for each in record["outputs"]}
     outputs = {
-        place: [place.with_name(Path(each["path"]).name) for each in record["outputs"]]
-        for place, record in records.items()
+        record_path: [record_path.with_name(Path(each["path"]).name) for each in record["outputs"]]
+        for record_path, record in records.items()
     }
     known, grown = set(doomed), True
     while grown:
         grown = False
-        for place, record in records.items():
+        for record_path, record in records.items():
             reads = {root / each["path"]: each["sha256"] for each in record["inputs"]}
             tainted = any(stated.get(path) != reads[path] for path in known & set(reads))
-            if tainted and place not in known:
-                known |= {place, *outputs[place]}
+            if tainted and record_path not in known:
+                known |= {record_path, *outputs[record_path]}
                 grown = True
     return known - doomed

@@ -54,7 +54,7 @@ class Hidden:
 
     @property
     def own_move(self) -> float:
-        """By how many noise scales the record moves its own round."""
+        """Move of the record's own round, in noise scales."""
         return 2.0 / self._scale
 
     @property
@@ -64,15 +64,15 @@ class Hidden:
 
     @cached_property
     def moves(self) -> tuple[Array, NDArray[np.intp]]:
-        """By how many noise scales two models may differ when they enter a round's noise: the numbers that occur, and
-        which of them each round has, (rounds,)."""
+        """Return the noise scales by which two models may differ when they enter a round's noise: the numbers that
+        occur, and which of them each round has, (rounds,)."""
         rounds = np.arange(1, self.rounds + 1)
         steps = 1 / (self.strong_convexity * rounds) if self.step is None else np.full(self.rounds, self.step)
         wide = np.array([self._diameter(eta) for eta in steps]) if self.step is None else self._diameter(self.step)
         return np.unique(wide * self.batch_size / (steps * self._scale * self.lipschitz), return_inverse=True)
 
     def _diameter(self, eta: float) -> float:
-        """Return how wide a step can leave the ball: the least of the bounds that hold for its size."""
+        """Return the diameter of the set that a step reaches from the ball: the least of the applicable bounds."""
         beta, rho = self.smoothness, self.strong_convexity
         known = []
         if self.relaxed:
@@ -84,14 +84,14 @@ class Hidden:
         return min(known)
 
     def log_delta(self, epsilon: float) -> float:
-        """Return ln delta of the record that is worst off."""
+        """Return ln delta of the record with the least privacy."""
         moves, which = self.moves
-        own, kept = self._theta(epsilon, np.asarray(self.own_move)), self._theta(epsilon, moves)[which]
+        round_divergence, factors = self._theta(epsilon, np.asarray(self.own_move)), self._theta(epsilon, moves)[which]
         stops = self.first_stop < self.rounds
         if not (self.permuted or stops):
-            return _log(float(own))  # the last record, whom no later step hides
-        left = _walk(float(own) / self.rounds, kept, constant=len(moves) == 1)
-        # In a public order the first record is worst off: its share of the stops is the sum of what is left of it.
+            return _log(float(round_divergence))  # the last record, whom no later step hides
+        left = _walk(float(round_divergence) / self.rounds, factors, constant=len(moves) == 1)
+        # In a public order the first record has the least privacy: the sum over stops of the divergence left of it.
         return _log(float(left[self.first_stop - 1 :].mean() if self.permuted else left[-1]))
 
     def _theta(self, epsilon: float, move: Array) -> Array:
@@ -101,11 +101,11 @@ class Hidden:
         return np.exp(gaussian_log_delta(np.asarray(epsilon), move))
 
 
-def _walk(share: float, kept: Array, *, constant: bool) -> Array:
-    """Return S_t = kept_t S_(t-1) + share after every round; where `kept` is `constant`, as sums of its powers."""
+def _walk(share: float, factors: Array, *, constant: bool) -> Array:
+    """Return S_t = factor_t S_(t-1) + share after every round; where `factors` are `constant`, as sums of powers."""
     if constant:
-        return share * np.cumsum(np.cumprod(np.concatenate([[1.0], kept[1:]])))
-    return np.fromiter(accumulate(kept.tolist(), lambda left, factor: factor * left + share, initial=0.0), float)[1:]
+        return share * np.cumsum(np.cumprod(np.concatenate([[1.0], factors[1:]])))
+    return np.fromiter(accumulate(factors.tolist(), lambda left, factor: factor * left + share, initial=0.0), float)[1:]
 
 
 @cache

@@ -51,7 +51,7 @@ class EpsilonInterval:
 
     @property
     def wide(self) -> bool:
-        """Whether the accountant bounds epsilon only: a change of the noise may stay hidden between its ends."""
+        """True where the accountant only bounds epsilon: a change of the noise may stay hidden between its ends."""
         return math.isfinite(self.lower) and self.upper > _WIDE * self.lower + 1e-3
 
 
@@ -108,7 +108,7 @@ def poisson_pld_replaced(*, noise_multiplier: float, sample_rate: float, steps: 
 
 def gaussian(*, noise_multiplier: float, move: float, steps: int, delta: float) -> EpsilonInterval:
     """Return the interval of epsilon of `steps` Gaussian mechanisms that a record moves by `move` norm bounds: around
-    the closed form of Balle, Wang 2018, Theorem 8, solved here. Statements round up, so there is more room above."""
+    the closed form of balle2018gaussian, Theorem 8, solved here. Statements round up, so there is more room above."""
     shift = move * math.sqrt(steps) / noise_multiplier
 
     def excess(epsilon: float) -> float:
@@ -144,8 +144,8 @@ def shuffled(*, noise_multiplier: float, move: float, clients: int, steps: int, 
     """Return the interval of epsilon behind a trusted shuffler: at least that of the messages' mean, which can be
     computed from what is shuffled, and at most that of a client's own messages, from which the shuffle is computed."""
     run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta}
-    mean, own = gaussian(**run, move=move / math.sqrt(clients)), gaussian(**run, move=move)
-    return EpsilonInterval(mean.lower, own.upper, "the closed forms for trust in the server and in nobody")
+    mean, local = gaussian(**run, move=move / math.sqrt(clients)), gaussian(**run, move=move)
+    return EpsilonInterval(mean.lower, local.upper, "the closed forms for trust in the server and in nobody")
 
 
 @cache
@@ -155,8 +155,8 @@ def sampled_replacement(
     """Return the interval of epsilon of subsampled Gaussian steps under replace_one.
 
     `replaced`: "with_replacement" (a record fills Bin(K, 1/n) slots), "fixed_without_replacement" (one slot, with
-    probability K/n), or "clipped_mean" (the whole message turns wherever the record is drawn). Multiplicities that cost
-    a thousandth of delta in all steps are left out.
+    probability K/n), or "clipped_mean" (the complete message turns wherever the record is drawn). Multiplicities that
+    cost a thousandth of delta in all steps are left out.
     """
     if replaced == "fixed_without_replacement":
         times, weights = np.ones(1), np.array([min(1.0, batch_size / records)])
@@ -187,12 +187,12 @@ def _inverted(steps: tuple[tuple[Profile, int], ...], delta: float, grid: float)
     """Return the interval around what steps spend, for an accountant that keeps losses on a grid.
 
     It splits each loss between its neighbours on the grid, masses under both laws kept: that adds at most grid^2/4 of
-    variance a step, as one Gaussian mechanism of that loss would in all. Beyond it: 0.2 per cent and 2e-4 for what
+    variance per step, as one Gaussian mechanism of that loss would in all. Beyond it: 0.2 per cent and 2e-4 for what
     either side leaves out of delta. Where the inversion has no answer, Renyi divergences bound epsilon.
     """
     count = sum(number for _, number in steps)
-    whole = Composition(steps, delta)
-    least, most = whole.epsilon(), whole.epsilon(blur=grid * math.sqrt(count) / 2)
+    composition = Composition(steps, delta)
+    least, most = composition.epsilon(), composition.epsilon(blur=grid * math.sqrt(count) / 2)
     if math.isnan(least + most):
-        return EpsilonInterval(0.0, whole.bound, "Renyi divergences of the privacy profile")
+        return EpsilonInterval(0.0, composition.bound, "Renyi divergences of the privacy profile")
     return EpsilonInterval(least * (1 - 2e-3) - 2e-4, most * (1 + 2e-3) + 2e-4, _INVERTED)

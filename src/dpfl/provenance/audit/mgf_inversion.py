@@ -31,8 +31,8 @@ _TILTS = np.geomspace(2e-3, 5e4, 120)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _SILENT = -690.0
 _STEPS_IN_TILT = (64, 128, 256, 512)
-"""Step in y: t over this. The rule folds in what lies 2 pi 64/t above and below epsilon: rare large losses, so that the
-step is halved until every second place tells the same."""
+"""Step in y: t over this. The rule folds in what is 2 pi 64/t above and below epsilon: rare large losses, so that the
+step is halved until every second point gives the same."""
 _SAME = 1e-4
 _BLOCK = 64
 _PANELS_IN_TILT = (1, 4)
@@ -43,7 +43,7 @@ _NEGLIGIBLE = 1e-6
 _ROUNDING = -30.0  # logarithm of what the moments' own rounding leaves
 _FARTHEST = 2e4
 _LARGEST = 2e4
-"""Where epsilon may be larger, nothing is inverted: the rule would need too many places."""
+"""Largest epsilon that is inverted: above it the rule would need too many points."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ class Composition:
         if bound <= 0:
             return 0.0
         for steps in _STEPS_IN_TILT:
-            logs, places = _logs(self.steps, tilt, steps, tilt * alone)
-            logs = logs + places * (places + 1) * blur**2 / 2
+            logs, points = _logs(self.steps, tilt, steps, tilt * alone)
+            logs = logs + points * (points + 1) * blur**2 / 2
             if not len(logs):
                 return math.nan
-            found, rough = (_solved(logs[::each], places[::each], bound, self.delta) for each in (1, 2))
-            if abs(found - rough) <= _SAME * found + 1e-6:
-                return found
+            fine, coarse = (_solved(logs[::each], points[::each], bound, self.delta) for each in (1, 2))
+            if abs(fine - coarse) <= _SAME * fine + 1e-6:
+                return fine
         return math.nan
 
     @cached_property
@@ -90,11 +90,11 @@ class Composition:
             reach = _reach(profile)
             if reach > _FARTHEST:
                 return math.nan, math.inf
-            places = np.concatenate([[0.0], np.geomspace(1e-9, reach, 2000)])
-            logs, widths = profile(places), np.diff(places)
+            points = np.concatenate([[0.0], np.geomspace(1e-9, reach, 2000)])
+            logs, widths = profile(points), np.diff(points)
             with np.errstate(divide="ignore"):
                 middles = np.log(widths / 2)
-            values = np.logaddexp(_TILTS[:, None] * places + logs, -(_TILTS[:, None] + 1) * places + logs)
+            values = np.logaddexp(_TILTS[:, None] * points + logs, -(_TILTS[:, None] + 1) * points + logs)
             integrals = logsumexp(np.logaddexp(values[:, :-1], values[:, 1:]) + middles, axis=1)
             total += count * np.logaddexp(0.0, np.log(_TILTS * (_TILTS + 1)) + integrals)
         orders = _TILTS + 1
@@ -107,30 +107,30 @@ class Composition:
 def _logs(
     steps: tuple[tuple[Profile, int], ...], tilt: float, steps_in_tilt: int, cancelled: float
 ) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """Return K at tilt + iy, y in even steps until its real part has fallen to nothing, and those places; none where it
-    does not. Nothing: beside delta, which is less than the first term by up to e^-`cancelled`."""
+    """Return K at tilt + iy, y in even steps until its real part has fallen to nothing, and those points; none where it
+    does not. Nothing is relative to delta, which is less than the first term by up to e^-`cancelled`."""
     for panels_in_tilt in _PANELS_IN_TILT:
         known = [(_log_moments(profile, tilt, tilt / steps_in_tilt, panels_in_tilt), count) for profile, count in steps]
-        found: list[NDArray[np.complex128]] = []
-        places: list[NDArray[np.complex128]] = []
+        values: list[NDArray[np.complex128]] = []
+        points: list[NDArray[np.complex128]] = []
         for block in range(_TILTS_FAR * panels_in_tilt * steps_in_tilt // _BLOCK):
             at = tilt + 1j * tilt / steps_in_tilt * np.arange(block * _BLOCK, (block + 1) * _BLOCK)
-            found.append(sum(count * log_moments(at) for log_moments, count in known))
-            places.append(at)
-            size = found[-1].real - found[0][0].real - 2 * np.log(np.abs(at) / tilt)
+            values.append(sum(count * log_moments(at) for log_moments, count in known))
+            points.append(at)
+            size = values[-1].real - values[0][0].real - 2 * np.log(np.abs(at) / tilt)
             if size.max() < max(math.log(_NEGLIGIBLE) - cancelled, _ROUNDING):
-                return np.concatenate(found), np.concatenate(places)
+                return np.concatenate(values), np.concatenate(points)
     return np.empty(0, dtype=complex), np.empty(0, dtype=complex)
 
 
-def _solved(logs: NDArray[np.complex128], places: NDArray[np.complex128], bound: float, delta: float) -> float:
-    """Return the epsilon, at most `bound`, at which the trapezoidal rule over `places` gives delta; nan where the terms
+def _solved(logs: NDArray[np.complex128], points: NDArray[np.complex128], bound: float, delta: float) -> float:
+    """Return the epsilon, at most `bound`, at which the trapezoidal rule over `points` gives delta; nan where the terms
     that it leaves out may matter."""
-    tilt, step, scale = places[0].real, float(places[1].imag), logs[0].real
+    tilt, step, scale = points[0].real, float(points[1].imag), logs[0].real
 
     def terms(epsilon: float) -> NDArray[np.complex128]:
         # The factor keeps what is logged in range.
-        return np.exp(logs - scale - 1j * places.imag * epsilon) / (places * (places + 1))
+        return np.exp(logs - scale - 1j * points.imag * epsilon) / (points * (points + 1))
 
     def excess(epsilon: float) -> float:
         each = terms(epsilon)
@@ -145,10 +145,10 @@ def _solved(logs: NDArray[np.complex128], places: NDArray[np.complex128], bound:
         low *= 0.9
         if low < 1e-6:
             return 0.0
-    found = float(brentq(excess, low, min(bound, low / 0.9), xtol=1e-10))
-    each = terms(found)
+    result = float(brentq(excess, low, min(bound, low / 0.9), xtol=1e-10))
+    each = terms(result)
     left_out = len(each) * np.abs(each[-_BLOCK:]).mean()  # where terms fall as 1/y^2
-    return found if left_out < _SAME * abs(each[0] / 2 + each[1:].sum().real) else math.nan
+    return result if left_out < _SAME * abs(each[0] / 2 + each[1:].sum().real) else math.nan
 
 
 def _reach(profile: Profile) -> float:
@@ -177,7 +177,7 @@ def _nodes(profile: Profile, tilt: float, panels_in_tilt: int) -> tuple[Array, A
 def _log_moments(
     profile: Profile, tilt: float, step: float, panels_in_tilt: int
 ) -> Callable[[NDArray[np.complex128]], NDArray[np.complex128]]:
-    """Return what gives ln E exp(s L) at `_BLOCK` places s = tilt + iy, y in steps of `step`.
+    """Return what gives ln E exp(s L) at `_BLOCK` points s = tilt + iy, y in steps of `step`.
 
     e^(iyx) is that of the block's first y times one that all blocks share, which costs most.
     """

@@ -1,4 +1,4 @@
-"""State by how much a run that is trained again may differ from the run that was recorded."""
+"""State the tolerated differences between a run trained again and the run that was recorded."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def platform_here(device: str) -> dict[str, str]:
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Return how two platforms differ, in words: "torch 2.13 to 2.11"."""
+    """Return the differences of two platforms, in words: "torch 2.13 to 2.11"."""
     return [f"{name} {before[name]} to {after[name]}" for name in before if before[name] != after[name]]

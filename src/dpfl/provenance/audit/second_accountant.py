@@ -34,7 +34,7 @@ _LOGISTIC_CURVATURE = 0.25
 
 @dataclass(frozen=True)
 class StatedPrivacy:
-    """What of a run's privacy statement, and of its settings, decides its epsilon; None where it states none.
+    """Parts of a run's privacy statement and settings that decide its epsilon; None where nothing is stated.
 
     `mechanism` and `sampler` are JSON objects with the key `kind`; `facts` are settings by name, as text; `strategy` is
     the definition of the run's, as JSON. An infinite bound of a run with noise states nothing.
@@ -82,12 +82,12 @@ class StatedPrivacy:
 
     @property
     def drawn(self) -> int:
-        """How many records a step draws."""
+        """Number of records that a step draws."""
         return round(self.sample_rate * self.records)
 
     @property
     def epsilons(self) -> dict[str, float]:
-        """What is stated, by what it is: a proven or a refuted epsilon, or one of the last model by contraction."""
+        """Stated epsilons by kind: proven, refuted, or of the last model by contraction."""
         stated = {"proven": self.epsilon_proven, "contraction": self.epsilon_contraction}
         known = {
             which: epsilon
@@ -104,7 +104,7 @@ def _stated(epsilon: str) -> float | None:
 
 def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
     """Return where another accountant puts `which` epsilon ("proven", "refuted" or "contraction") of a statement; None
-    where it has no word.
+    where it has no answer.
 
     Statements without noise, or about statistics without noise, have to say that epsilon is infinite. What is refuted
     must not exceed what is proven.
@@ -124,7 +124,7 @@ def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
 
 
 def _proven(stated: StatedPrivacy) -> EpsilonInterval | None:
-    """Return where an upper bound has to lie, by the kind of the mechanism."""
+    """Return where an upper bound has to be, by the kind of the mechanism."""
     mechanism = json.loads(stated.mechanism)
     kind, move = mechanism["kind"], _MOVES[Neighbouring(stated.neighbouring)]
     run = {"noise_multiplier": stated.noise_multiplier, "steps": stated.steps, "delta": stated.delta}
@@ -157,7 +157,7 @@ def _gaussian(stated: StatedPrivacy, run: dict[str, Any], move: float) -> Epsilo
     if sampler == "FullBatch" or (sampler == "FixedBatches" and stated.sample_rate >= 1):
         return independent_epsilon.gaussian(**run, move=move)
     if sampler in ("ShuffledEpochs", "BallsInBins") and stated.neighbouring != Neighbouring.ADD_OR_REMOVE:
-        # A record is in one message an epoch: what is spent is at most as many messages.
+        # A record is in one message per epoch: what is spent is at most as many messages.
         epochs = math.ceil(stated.steps / math.ceil(round(1 / stated.sample_rate, 9)))
         once = independent_epsilon.gaussian(**{**run, "steps": epochs}, move=move)
         return once if sampler == "ShuffledEpochs" else replace(once, lower=0.0)  # drawn apart, they hide each other
@@ -170,7 +170,7 @@ _REPLACED = {"FixedBatches": Sampling.FIXED, "WithReplacement": Sampling.WITH_RE
 
 
 def _sizes(stated: StatedPrivacy) -> dict[str, int]:
-    """Return how many records a step draws, and of how many."""
+    """Return the number of records that a step draws, and the number it draws from."""
     sampler = json.loads(stated.sampler)
     return {"batch_size": sampler["batch_size"], "records": sampler["records"]}
 
@@ -178,7 +178,7 @@ def _sizes(stated: StatedPrivacy) -> dict[str, int]:
 def _hidden(stated: StatedPrivacy) -> Hidden:
     """Return the run behind an epsilon by contraction."""
     facts = dict(stated.facts)
-    single = "law" in facts  # asoodeh2020: one record a step
+    single = "law" in facts  # asoodeh2020: one record per step
     squared = facts.get("model") == "mean_ink"
     convexity = 1.0 if squared else float(facts["regularisation"])
     release, _, share = facts.get("release", "last").partition("_")
@@ -200,7 +200,7 @@ def _hidden(stated: StatedPrivacy) -> Hidden:
 
 
 def _steps(stated: StatedPrivacy) -> tuple[independent_epsilon.Step, ...]:
-    """Return what a run of vandijk2023 releases: its preparation, and rounds whose noise and batches change as the
+    """Return the releases of a run of vandijk2023: its preparation, and rounds whose noise and batches change as the
     strategy says, in parts of equal length."""
     facts, strategy = dict(stated.facts), json.loads(stated.strategy)
     factor = int(float(facts["batch_factor"]))

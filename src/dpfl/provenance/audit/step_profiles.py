@@ -51,13 +51,13 @@ def sampled_arsinh(scale: float, sigma: float, rate: float) -> Profile:
     """Return the profile of noise scale * arsinh(N/scale), N of deviation `sigma`, that a record drawn with probability
     `rate` moves by 1; one coordinate."""
     reach = scale * math.asinh(_DEVIATIONS * sigma / scale)
-    places = np.linspace(-reach, reach + 1, _CELLS)
+    points = np.linspace(-reach, reach + 1, _CELLS)
 
     def log_density(y: Array) -> Array:
         normal = norm.logpdf(scale * np.sinh(y / scale), scale=sigma)
         return normal + np.logaddexp(y / scale, -y / scale) - math.log(2)
 
-    alone = _of_densities(log_density(places - 1), log_density(places), places)
+    alone = _of_densities(log_density(points - 1), log_density(points), points)
     return lambda epsilon: alone(_inner(epsilon, rate)) + math.log(rate)
 
 
@@ -65,13 +65,13 @@ def poisson_replaced(sigma: float, rate: float) -> Profile:
     """Return the profile of one Gaussian step on a Poisson sample, a record replaced by its opposite: the laws
     (1 - rate) N(0, sigma^2) + rate N(+-1, sigma^2)."""
     reach = 1 + _DEVIATIONS * sigma
-    places = np.linspace(-reach, reach, _CELLS)
+    points = np.linspace(-reach, reach, _CELLS)
 
     def log_density(side: float) -> Array:
-        still, moved = norm.logpdf(places, 0, sigma), norm.logpdf(places, side, sigma)
+        still, moved = norm.logpdf(points, 0, sigma), norm.logpdf(points, side, sigma)
         return np.logaddexp(np.log1p(-rate) + still, math.log(rate) + moved) if rate < 1 else moved
 
-    return _of_densities(log_density(1.0), log_density(-1.0), places)
+    return _of_densities(log_density(1.0), log_density(-1.0), points)
 
 
 def _inner(epsilon: Array, rate: float) -> Array:
@@ -79,11 +79,11 @@ def _inner(epsilon: Array, rate: float) -> Array:
     return epsilon + np.log1p(-np.expm1(-epsilon) * (1 - rate) / rate)
 
 
-def _of_densities(log_p: Array, log_q: Array, places: Array) -> Profile:
-    """Return ln of the integral of (p - e^epsilon q)_+ by sums over even places, sorted by their loss."""
+def _of_densities(log_p: Array, log_q: Array, points: Array) -> Profile:
+    """Return ln of the integral of (p - e^epsilon q)_+ by sums over even points, sorted by their loss."""
     losses = log_p - log_q
     order = np.argsort(-losses)
-    width = places[1] - places[0]
+    width = points[1] - points[0]
     above = np.append(0.0, np.cumsum(np.exp(log_p[order]))) * width
     below = np.append(0.0, np.cumsum(np.exp(log_q[order]))) * width
     falling = -losses[order]

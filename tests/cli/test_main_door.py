@@ -83,19 +83,30 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["plan", "--scale", "tiny"], "scale"),
         (["audit", "results/nowhere"], "no record"),
         (["trace", "results/nowhere.csv"], "no record"),
+        (["trace", "config.yaml"], "no record of config.yaml"),
         (["crate", "results/nowhere"], "no record"),
+        (["report"], "nothing to report"),
         (["status", "--config", "nowhere.yaml"], "nowhere.yaml"),
-        (["train", "--paper", "nobody2020", "--sweep", "x"], "nobody2020"),
+        (["train", "--paper", "nobody2020", "--sweep", "x"], "no paper nobody2020"),
+        (["train", "--paper", "bhaskar2025", "--sweep", "nonsense"], "no sweep nonsense"),
         (["tables", "--paper", "nobody2020"], "nobody2020"),
+        (["tables", "--paper", "bhaskar2025", "--name", "table_9"], "no table table_9"),
+        (["figures", "--paper", "lowy2021", "--name", "x"], "no figure x"),
+        (["claims", "--paper", "lowy2021"], "is not there"),
         (["account", "--paper", "nobody2020"], "nobody2020"),
+        (["account", "--paper", "bhaskar2025"], "digits"),
         (["data", "arrays", "--dataset", "nothing"], "nothing"),
+        (["data", "arrays", "--dataset", "mnist"], "is not there"),
         (["data", "fetch", "--dataset", "nothing", "--file", "x"], "nothing"),
+        (["data", "fetch", "--dataset", "mnist", "--file", "x"], "train-images"),
         (["features", "--dataset", "nothing"], "nothing"),
+        (["features", "--dataset", "digits"], "digits"),
     ],
 )
-def test_a_wrong_argument_is_one_line(project, capsys, arguments, word):
+def test_a_wrong_argument_is_one_line(project, tmp_path, capsys, arguments, word):
     status, lines = project(capsys, *arguments)
     assert status == 2 and len(lines) == 1 and lines[0].startswith("dpfl: ") and word in lines[0], lines
+    assert not (tmp_path / "results").exists()
 
 
 def test_outside_the_project_that_is_said(tmp_path, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""A chain of records, and a tiny project made by the stages themselves, which tests copy to damage or to tamper with."""
+"""A chain of records, and a tiny project made by the stages themselves, to be copied and tampered with."""
 
 import json
 from pathlib import Path

@@ -95,7 +95,7 @@ def first_sweep(experiment: str, **wanted: Any) -> Sweep:
     return next(
         sweep
         for sweep in sweeps
-        if sweep.algorithm == experiment and all(sweep.settings[name] == value for name, value in wanted.items())
+        if sweep.experiment == experiment and all(sweep.settings[name] == value for name, value in wanted.items())
     )
 
 
@@ -123,7 +123,7 @@ def mnist(folder: Path) -> Iterator[dict]:
     arrays = {"train_x": images, "train_y": labels, "test_x": images[:10], "test_y": labels[:10]}
     write_dataset(folder, arrays, describe("mnist", "Made up", None, "", "", arrays))
     whole = first_sweep("ldp_classification", participating=25, rounds=35, split="published")
-    sweep = Sweep(whole.paper, whole.algorithm, whole.name, whole.settings, whole.cells, whole.seeds[:1])
+    sweep = Sweep(whole.paper, whole.experiment, whole.name, whole.settings, whole.cells, whole.seeds[:1])
     noise = {"batch_size": sweep.settings["batch_size"], "noise_multiplier": 1.0}  # how much changes no time
     rows = pd.DataFrame([{**cell, **noise} for cell in sweep.cells])
     ours = seconds(lambda: ldp_classification.train(sweep, Folders(folder, folder), rows, None, lambda *_: None))

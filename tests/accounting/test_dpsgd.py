@@ -18,7 +18,6 @@ from scipy.stats import norm
 
 from dpfl.accounting import dpsgd, gaussian_dp
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import Sampling
 
 RUN = {"sample_rate": 0.02, "steps": 200, "delta": 1e-5}
 
@@ -288,13 +287,3 @@ def test_the_module_does_not_load_torch():
         "sys.exit('torch' in sys.modules or 'opacus' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_the_statement_is_complete():
-    statement = dpsgd.statement(records=500, clip_norm=1.0, noise_multiplier=1.0, **RUN)
-    assert statement.sampling is Sampling.POISSON
-    assert statement.epsilon_pld == dpsgd.epsilon(noise_multiplier=1.0, **RUN)
-    assert statement.epsilon_rdp == dpsgd.epsilon(noise_multiplier=1.0, **RUN, accountant="rdp")
-    replaced = dpsgd.statement(records=500, clip_norm=1.0, noise_multiplier=1.0, neighbouring="replace_one", **RUN)
-    assert math.isnan(replaced.epsilon_rdp)
-    assert replaced.epsilon_pld > statement.epsilon_pld

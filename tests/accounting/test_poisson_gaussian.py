@@ -148,3 +148,28 @@ def test_a_simulated_composition_is_held():
     for end in (lower, upper):
         gains = np.maximum(0, -np.expm1(end - loss))
         assert abs(gains.mean() - delta) < 4.75 * gains.std() / math.sqrt(runs)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+@pytest.mark.parametrize("delta", [1e-6, 1e-15, 1e-40])
+def test_two_steps_against_a_plain_double_sum(relation, delta):
+    # delta = E[(1 - e^(epsilon - L1 - L2))_+] over a grid of both outcomes: positive terms, no transform.
+    sigma, rate = 1.2, 0.1
+    x = np.linspace(-17, 18, 3501) * sigma
+    still, moved, back = norm.pdf(x, 0, sigma), norm.pdf(x, 1, sigma), norm.pdf(x, -1, sigma)
+    p = (1 - rate) * still + rate * moved
+    pairs = [(p, still), (still, p)] if relation == "add_or_remove" else [(p, (1 - rate) * still + rate * back)]
+    lower, upper = epsilon_interval(
+        noise_multiplier=sigma, sample_rate=rate, steps=2, delta=delta, neighbouring=relation
+    )
+    for end, sign in ((lower, 1), (upper, -1)):
+        spent = 0.0
+        for one, two in pairs:
+            masses, losses = one * (x[1] - x[0]), np.log(one / two)
+            rows = (
+                mass * (masses @ np.maximum(0, -np.expm1(np.minimum(end - loss - losses, 0))))
+                for mass, loss in zip(masses, losses, strict=True)
+            )
+            spent = max(spent, sum(rows))
+        assert sign * (spent / delta - 1) > -2e-4
+        assert abs(spent / delta - 1) < 5e-3

@@ -83,7 +83,6 @@ DIFFERENT = {
     "dpsgd.noise_multiplier": (20.0, POSITIVE),
     "dpsgd.steps": (2, STEPS),
     "dpsgd.noise_multiplier.steps": (2, COUNT),
-    "dpsgd.statement.clip_norm": (1.0, (*OR_INFINITE, 0)),
     "shuffling.blanket_rounds_epsilon.rounds": (1, COUNT),
     "conversions.delta": (0.01, ABOVE_ZERO),
     "gaussian_dp.delta": (0.01, SHARE),

@@ -8,7 +8,7 @@ from torch import nn
 
 from dpfl.accounting.samplers import Sampling
 from dpfl.attacks.gradient_oracle import ChosenGradients, OracleTraining
-from dpfl.engine.batches import epoch_batches
+from dpfl.engine.batches import BatchSampler
 from dpfl.engine.per_record_gradients import PerRecordGradients, StackedGradients
 from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.mechanisms.noise import base_noise
@@ -31,10 +31,9 @@ def engine_rule(features):
     return PerRecordGradients(Linear(features), lambda prediction, label: prediction)
 
 
-def training(**changes):
+def training(sampling=Sampling.SHUFFLED, epochs=2, noise_multiplier=0.0):
     """A training of 12 records in 3 steps."""
-    given = {"sampling": Sampling.SHUFFLED, "batch_size": 4, "epochs": 2, "clip_norm": 1.0, "noise_multiplier": 0.0}
-    return OracleTraining(**given | {"divisor": 4} | changes)
+    return OracleTraining(BatchSampler(sampling, 4, 12), epochs, 1.0, noise_multiplier)
 
 
 def test_each_model_s_sum_is_that_of_the_engine_s_rule_along_its_coordinate():
@@ -53,16 +52,16 @@ def test_each_model_s_sum_is_that_of_the_engine_s_rule_along_its_coordinate():
         )
 
 
-@pytest.mark.parametrize("sampling", [Sampling.SHUFFLED, Sampling.POISSON])
+@pytest.mark.parametrize("sampling", [Sampling.SHUFFLED, Sampling.POISSON, Sampling.BALLS_IN_BINS])
 def test_one_trial_is_the_engine_s_training_of_one_model(sampling):
-    trained = training(sampling=sampling, noise_multiplier=0.7)
+    trained = training(sampling, noise_multiplier=0.7)
     gradients = np.random.default_rng(0).normal(size=(1, 12))
     inputs = torch.from_numpy(gradients.T.copy())
     stacked = StackedGradients(engine_rule(1), inputs[0], 2**30)
     sgd = SGD(stacked, StackedHyperparameters(torch.ones(1), torch.full((1,), 0.7)), 1.0, 0.0)
     weights, velocity = torch.zeros(2, 1, 1, 1, dtype=torch.float64)
     for epoch in (1, 2):
-        batches = epoch_batches(12, 4, sampling, seed=5, client=0, epoch=epoch)
+        batches = trained.sampler.epoch(epoch, seed=5, client=0)
 
         def noise(group, step, epoch=epoch):
             address = {"seed": 5, "client": 0, "epoch": epoch, "step": step}

@@ -12,6 +12,7 @@ from dpfl.attacks.gradient_oracle import OracleTraining
 from dpfl.attacks.lower_bounds import gaussian_fit_mu, refuted_noise
 from dpfl.attacks.planted_faults import poisson_claim
 from dpfl.attacks.threshold_choice import strongest_test
+from dpfl.engine.batches import BatchSampler
 from dpfl.randomness import address_key, generator
 
 
@@ -23,12 +24,13 @@ def attack(claim, trials, points, *, simulated=100_000, confidence=0.95):
     return seen, strongest_test(design, seen, best_statistics(claim.law), points, confidence)
 
 
-def test_full_batches_reach_seven_tenths_of_the_proven_epsilon_at_a_small_delta():
-    # Without an assumption on the law; by the Gaussian fit, which is exact here, more than nine tenths.
-    claim, delta = poisson_claim(batch_size=256, epochs=1, noise_multiplier=2.0), 1e-5
-    proven = float(gaussian_dp.epsilon(delta, 0.5))
-    seen, evidence = attack(claim, 2**17, ((0.0, delta),), simulated=2**18)
+def test_full_batches_reach_seven_tenths_of_the_proven_epsilon():
+    # Without an assumption on the law; by the Gaussian fit, which is exact here, nine tenths at a small delta.
+    claim = poisson_claim(batch_size=256, epochs=1, noise_multiplier=2.0)
+    seen, evidence = attack(claim, 2**16, ((0.0, 1e-3),))
+    proven = gaussian_dp.epsilon(1e-3, 0.5)
     assert 0.7 * proven < evidence.excess < proven
+    delta, proven = 1e-5, gaussian_dp.epsilon(1e-5, 0.5)
     scores = (best_statistics(claim.law)["log_likelihood_ratio"](each) for each in seen)
     assert 0.9 * proven < gaussian_dp.epsilon(delta, gaussian_fit_mu(*scores)) < proven
 
@@ -43,29 +45,27 @@ def test_poisson_batches_reach_seven_tenths_of_the_proven_epsilon(neighbouring, 
     )
     delta = 1e-3
     proven = {point: epsilon for epsilon, point in claim.claims}[delta]
-    _, evidence = attack(claim, 2**15, ((0.0, delta),))
+    _, evidence = attack(claim, 2**16, ((0.0, delta),))
     assert 0.7 * proven < evidence.excess < proven
 
 
 @pytest.mark.slow
-def test_with_the_curve_of_poisson_batches_nine_tenths_are_reached_at_a_small_delta():
+def test_with_the_curve_of_poisson_batches_eight_tenths_are_reached_at_a_small_delta():
     # The family's free parameter is the noise; its member's epsilon at 1e-5 follows from a test at moderate levels.
     settings = {"batch_size": 64, "epochs": 1}
     claim = poisson_claim(noise_multiplier=1.5, **settings)
-    _, evidence = attack(claim, 2**15, claim.claims)
+    _, evidence = attack(claim, 2**17, claim.claims)
     noise = refuted_noise(
         evidence.errors, lambda sigma: poisson_claim(noise_multiplier=sigma, **settings).claims, least=0.75, most=3
     )
     (found, delta), (proven, _) = poisson_claim(noise_multiplier=noise, **settings).claims[0], claim.claims[0]
-    assert delta == 1e-5 and 0.85 * proven < found < proven
+    assert delta == 1e-5 and 0.8 * proven < found < proven
 
 
-def shuffled(claimed, **changes):
+def shuffled(claimed, records=6000, batch_size=64, epochs=20):
     """bhaskar2025's federation of ten MNIST clients with its shuffled batches, and what it claims."""
-    settings = {"records": 6000, "batch_size": 64, "epochs": 20, "noise_multiplier": 1.0072} | changes
-    return ClaimedTraining(
-        Sampling.SHUFFLED, Neighbouring.ZERO_OUT, clip_norm=1.0, divisor=63, claims=((claimed, 1e-5),), **settings
-    )
+    sampler = BatchSampler(Sampling.SHUFFLED, batch_size, records)
+    return ClaimedTraining(sampler, Neighbouring.ZERO_OUT, epochs, 1.0, 1.0072, ((claimed, 1e-5),))
 
 
 def test_the_poisson_epsilon_of_shuffled_batches_is_refuted():

@@ -11,7 +11,9 @@ from dpfl.attacks.worst_pair import worst_pair
     [
         # Hostile mates contribute -1, so a drawn record adds 2 to a batch of them where it contributes +1.
         (Sampling.SHUFFLED, Neighbouring.ZERO_OUT, (2, 1)),
+        (Sampling.SHUFFLED, Neighbouring.ADD_OR_REMOVE, (2, 1)),  # the removed record's slot stays empty
         (Sampling.SHUFFLED, Neighbouring.REPLACE_ONE, (2, 0)),
+        (Sampling.BALLS_IN_BINS, Neighbouring.REPLACE_ONE, (1, -1)),
         (Sampling.FIXED, Neighbouring.REPLACE_ONE, (2, 0)),
         (Sampling.WITH_REPLACEMENT, Neighbouring.ZERO_OUT, (2, 1)),
         (Sampling.POISSON, Neighbouring.ZERO_OUT, (1, 0)),

@@ -6,7 +6,18 @@ from typer.testing import CliRunner
 
 from dpfl.cli import app
 
-COMMANDS = ["data fetch", "data arrays", "features", "account", "train", "tables", "figures", "claims", "report"]
+COMMANDS = [
+    "data fetch",
+    "data arrays",
+    "features",
+    "account",
+    "calibrate",
+    "train",
+    "tables",
+    "figures",
+    "claims",
+    "report",
+]
 COMMANDS += ["status", "trace", "audit"]
 
 

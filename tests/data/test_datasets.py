@@ -84,15 +84,15 @@ def test_an_entry_is_all_that_a_new_table_needs(entries, tmp_path):
     only = {"only": {"dataset": ["toy"]}}
     assert configuration.resolve(only)["only"]["dataset"] == ["toy"]
     given = {"batch_size": 1, "epochs": 4}
-    job = Sweep("p", "asynchronous", "s", {"dataset": "toy", **given}, ({},), (0,), {"device": "cpu"})
+    job = Sweep("p", "async_dpsgd", "s", {"dataset": "toy", **given}, ({},), (0,), {"device": "cpu"})
     assert cost.work_of(job) == cost.WorkCount(12, 12) and cost.estimate(job).seconds > 0
 
 
 def test_an_entry_is_all_that_new_images_in_a_known_format_need(entries):
     entries(tiny=IMAGES | {"shape": [3, 8, 8]}, grey=IMAGES | {"shape": [1, 8, 8]})
     assert [cost.cost_key(images_sweep(name)) for name in ("tiny", "grey")] == [
-        "pfl/scatter_linear/colour",
-        "pfl/scatter_linear/grey",
+        "fedavg_images/scatter_linear/colour",
+        "fedavg_images/scatter_linear/grey",
     ]
     assert cost.work_of(images_sweep("tiny")).steps == 5
     assert cost.estimate(images_sweep("tiny")).memory_mb > 1024
@@ -107,7 +107,7 @@ def images_sweep(dataset):
     """A sweep of an image model: one client with all records in batches of two, one round."""
     given = {"dataset": dataset, "model": "scatter_linear", "clients": 1, "client_share": 1.0, "batch_size": 2}
     machine = {"device": "cpu", "memory_gb": 1}
-    return Sweep("p", "pfl", "s", given, ({"epsilon": 1.0, "local_epochs": 1, "rounds": 1},), (0,), machine)
+    return Sweep("p", "fedavg_images", "s", given, ({"epsilon": 1.0, "local_epochs": 1, "rounds": 1},), (0,), machine)
 
 
 def test_unknown_names_get_one_line_with_the_known_ones(tmp_path):

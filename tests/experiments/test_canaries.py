@@ -62,7 +62,7 @@ def test_without_noise_every_guess_is_right(diabetes):
 def test_a_row_names_the_batch_that_was_drawn_and_the_privacy_claimed(diabetes):
     noise, runs = regression(diabetes, seeds=(4,))
     assert runs["batch_size"].item() == noise["batch_size"].item()
-    assert runs["claimed_epsilon"].item() == noise["privacy_epsilon_pld"].item()
+    assert runs["claimed_epsilon"].item() == noise["privacy_epsilon_proven"].item()
     assert runs["experiment"].item() == "canaries" and runs["stand_in_for"].item() == "insurance"
 
 
@@ -125,7 +125,7 @@ def test_the_guesses_are_as_right_as_the_gaussian_mechanism_allows(toy):
     expected = (sorted_bits[:, -10:].sum(1) + (1 - sorted_bits[:, :10]).sum(1)).mean() * 8
     deviation = (sorted_bits[:, -10:].sum(1) + (1 - sorted_bits[:, :10]).sum(1)).std() * math.sqrt(8)
     assert abs(right - expected) < 4 * deviation  # false alarm: below 1e-4
-    assert gaussian_dp.epsilon(1e-5, 1 / sigma) == pytest.approx(noise["privacy_epsilon_pld"].item(), rel=0.01)
+    assert gaussian_dp.epsilon(1e-5, 1 / sigma) == pytest.approx(noise["privacy_epsilon_proven"].item(), rel=0.01)
 
 
 @pytest.mark.parametrize(

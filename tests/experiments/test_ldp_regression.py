@@ -178,7 +178,7 @@ def test_run_table_names_data_settings_and_privacy(folders):
     assert json.loads(first["step_exponents"]) == SETTINGS["step_exponents"]
     private = rows[np.isfinite(rows["epsilon"])]
     assert (private["privacy_clip_norm"] == private["clip_norm"]).all()
-    assert np.isinf(rows.loc[np.isinf(rows["epsilon"]), "privacy_epsilon_pld"]).all()
+    assert np.isinf(rows.loc[np.isinf(rows["epsilon"]), "privacy_epsilon_proven"]).all()
 
 
 def test_the_published_insurance_calibration():

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from dpfl.catalog import Paper
 from dpfl.errors import InputError
 from dpfl.grid import configuration as config
 from dpfl.grid import expansion
@@ -26,10 +27,10 @@ def test_a_capped_entry_takes_only_its_own_seeds_from_the_configuration():
         return {study: {seed for sweep in sweeps if ("study" in sweep.settings) is study for seed in sweep.seeds}
                 for study in (True, False)}  # fmt: skip
 
-    # Studies have one seed, that of initial models three.
-    assert seeds(None) == {True: {0, 1, 2}, False: set(range(10))}
-    assert seeds([0, 3, 11]) == {True: {0}, False: {0, 3, 11}}
-    assert seeds([3]) == {True: set(), False: {3}}
+    # Studies have one seed, that of initial models three, that of samplers ten.
+    assert seeds(None) == {True: set(range(10)), False: set(range(10))}
+    assert seeds([0, 3, 11]) == {True: {0, 3}, False: {0, 3, 11}}
+    assert seeds([11]) == {True: set(), False: {11}}
 
 
 def test_names_say_which_setting_a_candidate_changes():
@@ -68,8 +69,25 @@ def test_epsilon_inf_keeps_the_runs_without_privacy():
 
 
 def test_a_restriction_that_leaves_nothing_is_refused():
-    with pytest.raises(InputError, match=r"only: .*cifar10.*demo"):
-        expansion.expand(resolved(only={"dataset": ["cifar10"]}))
+    with pytest.raises(InputError, match=r"only: .*digits_rgb.*scatter_cnn.*demo"):
+        only = {"dataset": ["digits_rgb"], "model": ["scatter_cnn"]}
+        expansion.expand(resolved(papers=["bhaskar2025"], only=only))
+
+
+@pytest.mark.parametrize(
+    ("only", "words"),
+    [
+        ({"dataset": ["cifar10"]}, ["only.dataset", "cifar10", "demo", "digits_rgb"]),
+        ({"clients": [10, 11]}, ["only.clients", "11", "25"]),
+        ({"epsilon": [2.931]}, ["only.epsilon", "2.931", "2.93", "inf"]),
+        ({"study": ["none", "nonsense"]}, ["only.study", "nonsense", "sampling"]),
+        ({"model": ["cnn"]}, ["only.model", "cnn", "cnn_relu"]),
+    ],
+)
+def test_a_value_that_no_run_has_is_refused_with_those_that_there_are(only, words):
+    with pytest.raises(InputError) as caught:
+        expansion.expand(resolved(only=only))
+    assert all(word in str(caught.value) for word in words), caught.value
 
 
 def test_an_unknown_sweep_is_named():
@@ -93,3 +111,51 @@ def test_studies_can_be_left_out_or_picked():
     assert not any("distances" in name or "identification" in name for name in names)
     assert any(name.startswith("distances") for name in picked - names)
     assert not any("identification" in name for name in picked)
+
+
+def paper_of(grid):
+    """A paper with this grid and two settings."""
+    return Paper("short", "t", "a", "p", "u", {"batch_size": 64, "delta": 1e-5}, grid, {}, {}, {}, {})
+
+
+SHORT = {
+    "lists": {"budgets": {"mnist": [math.inf, 2.0], "cifar10": [8.0]}, "splits": [[1, 20], [20, 1]]},
+    "base": {
+        "experiment": "fedavg_images",
+        "seeds": {"count": 1, "per_sweep": 1},
+        "sweep": {"dataset": ["mnist"], "clients": [10]},
+        "cells": {"epsilon": "budgets", "local_epochs,rounds": "splits"},
+    },
+    "demo": [
+        {"study": "choices", "sweep": {"dataset": ["mnist", "cifar10"]},
+         "vary": {"batch_size": [32, 128], "delta": [1e-6]}},
+    ],
+}  # fmt: skip
+WRITTEN_OUT = {
+    "demo": [
+        {"experiment": "fedavg_images", "seeds": {"count": 1, "per_sweep": 1},
+         "sweep": {"study": ["choices"], "dataset": [dataset], "clients": [10], **varied},
+         "cells": {"epsilon": budgets, "local_epochs,rounds": [[1, 20], [20, 1]]}}
+        for varied in ({"batch_size": [32, 128]}, {"delta": [1e-6]})
+        for dataset, budgets in (("mnist", [math.inf, 2.0]), ("cifar10", [8.0]))
+    ],
+}  # fmt: skip
+
+
+def test_a_study_that_says_what_it_varies_gives_the_sweeps_of_all_entries_written_out(monkeypatch):
+    def expanded(grid):
+        monkeypatch.setattr(expansion, "load", lambda key: paper_of(grid))
+        return expansion.expand(resolved(papers=["bhaskar2025"]))
+
+    short, written_out = expanded(SHORT), expanded(WRITTEN_OUT)
+    assert short == written_out and len(short) == 2 * 3
+    assert [sweep.settings["batch_size"] for sweep in short] == [32, 128, 32, 128, 64, 64]
+    assert short[0].name == "choices_mnist_k10_b32_seed0"
+
+
+@pytest.mark.parametrize("cells", [{"epsilon": "budget"}, {"epsilon": "budgets"}])
+def test_a_list_that_the_grid_does_not_have_is_named(cells, monkeypatch):
+    grid = {**SHORT, "demo": [{"sweep": {"dataset": ["insurance"]}, "cells": cells}]}
+    monkeypatch.setattr(expansion, "load", lambda key: paper_of(grid))
+    with pytest.raises(InputError, match=f"{cells['epsilon']}.*insurance"):
+        expansion.expand(resolved(papers=["bhaskar2025"]))

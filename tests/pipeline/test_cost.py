@@ -21,7 +21,7 @@ def sweep(dataset="mnist", model="scatter_linear", clients=10, cells=((math.inf,
     """A sweep of image models."""
     given = {"dataset": dataset, "model": model, "clients": clients, "client_share": 0.1, "batch_size": 64}
     rows = tuple({"epsilon": e, "local_epochs": epochs, "rounds": rounds} for e, epochs, rounds in cells)
-    return Sweep("bhaskar2025", "pfl", "x_seed0", given, rows, tuple(seeds), MACHINE | machine)
+    return Sweep("bhaskar2025", "fedavg_images", "x_seed0", given, rows, tuple(seeds), MACHINE | machine)
 
 
 @pytest.mark.parametrize("scale", ["demo", "quick", "paper"])
@@ -60,8 +60,12 @@ def test_work_grows_with_clients_seeds_and_cells_as_it_should():
 
 
 def test_only_training_on_a_gpu_asks_for_one_and_it_is_never_short():
-    other = next(each for each in expansion.expand(configuration.resolve({"scale": "demo"})) if each.algorithm != "pfl")
-    other = dataclasses.replace(other, machine=MACHINE | {"device": "cuda"})
+    other = next(
+        each
+        for each in expansion.expand(configuration.resolve({"scale": "demo"}))
+        if each.experiment != "fedavg_images"
+    )
+    other = dataclasses.replace(other, resources=MACHINE | {"device": "cuda"})
     assert cost.estimate(other).gpus == 0
     on_gpu = cost.estimate(sweep("digits", device="cuda"))
     assert on_gpu.gpus == 1 and not on_gpu.is_short and not on_gpu.known
@@ -69,8 +73,8 @@ def test_only_training_on_a_gpu_asks_for_one_and_it_is_never_short():
 
 
 def test_a_kind_nobody_measured_is_taken_for_the_dearest_of_its_algorithm():
-    unit = cost.UnitCost("pfl/other/grey", 1.0, 0.0, 1.0, 900.0, 0, 0.0)
-    found = cost.estimate(sweep(), {"pfl/other/grey": unit})
+    unit = cost.UnitCost("fedavg_images/other/grey", 1.0, 0.0, 1.0, 900.0, 0, 0.0)
+    found = cost.estimate(sweep(), {"fedavg_images/other/grey": unit})
     assert not found.known and found.seconds == pytest.approx(1 + cost.work_of(sweep()).records)
     nobody = cost.estimate(sweep(), {})
     assert not nobody.known and nobody.seconds == cost.UNKNOWN_SECONDS

@@ -28,10 +28,10 @@ def test_one_sweep_is_enough_to_predict_itself_and_nothing_is_negative():
 
 
 def test_image_models_are_stretched():
-    timed = table()["pfl/cnn_tanh/grey"]
+    timed = table()["fedavg_images/cnn_tanh/grey"]
     works = [WorkCount(1e4, 1e6), WorkCount(1e4, 3e6), WorkCount(1e4, 5e6)]
-    sweeps = measured(timed.scaled(1.5), works, algorithm="pfl", model="cnn_tanh")
-    found = cost_fitting.fit(table(), sweeps)["pfl/cnn_tanh/grey"]
+    sweeps = measured(timed.scaled(1.5), works, algorithm="fedavg_images", model="cnn_tanh")
+    found = cost_fitting.fit(table(), sweeps)["fedavg_images/cnn_tanh/grey"]
     assert found.record_seconds == pytest.approx(1.5 * timed.record_seconds, rel=0.05)
 
 

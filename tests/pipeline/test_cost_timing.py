@@ -7,9 +7,9 @@ from dpfl.pipeline.cost import UnitCost, WorkCount, table
 
 
 def test_a_measured_kind_is_timed_and_counted():
-    found = cost_timing.measure(["pfl/scatter_linear/grey", "pnsgd/mnist"], seconds=0.4)
-    assert list(found) == ["pfl/scatter_linear/grey"]
-    unit = found["pfl/scatter_linear/grey"]
+    found = cost_timing.measure(["fedavg_images/scatter_linear/grey", "pnsgd/mnist"], seconds=0.4)
+    assert list(found) == ["fedavg_images/scatter_linear/grey"]
+    unit = found["fedavg_images/scatter_linear/grey"]
     assert unit.parameters == 39_700 and 0 < unit.seconds(WorkCount(1, 64)) - unit.fixed_seconds < 60
     assert unit.step_seconds >= 0 and unit.record_seconds > 0
 
@@ -17,7 +17,7 @@ def test_a_measured_kind_is_timed_and_counted():
 @pytest.mark.parametrize("model", list(ImageModel))
 def test_operations_are_more_than_those_of_the_parameters(model):
     """Forward and two backward products touch every weight at least once each, two operations a touch."""
-    parameters, flops = cost_timing.flops_of_a_record(f"pfl/{model}/colour")
+    parameters, flops = cost_timing.flops_of_a_record(f"fedavg_images/{model}/colour")
     assert parameters == sum(each.numel() for each in build(model, COLOUR, 0).parameters())
     assert flops >= 2 * 2 * 0.9 * parameters
 

@@ -88,7 +88,7 @@ def test_a_job_fills_most_of_what_is_free_on_its_gpu(monkeypatch, free_gb):
 
     def planned(device, memory_gb):
         machine = {"device": device, "threads": 1, "memory_gb": memory_gb}
-        return with_memory(Sweep("p", "pfl", "s", {}, ({},), (0,), machine)).machine["memory_gb"]
+        return with_memory(Sweep("p", "fedavg_images", "s", {}, ({},), (0,), machine)).resources["memory_gb"]
 
     assert planned("cuda", None) == pytest.approx(0.8 * free_gb)
     assert planned("cuda", 3) == planned("cpu", 3) == 3
@@ -96,5 +96,5 @@ def test_a_job_fills_most_of_what_is_free_on_its_gpu(monkeypatch, free_gb):
 
 
 def test_calibration_needs_no_gpu():
-    sweep = Sweep("p", "pfl", "s", {}, ({},), (0,), {"device": "cuda", "threads": 2, "memory_gb": None})
-    assert on_cpu(sweep).machine == {"device": "cpu", "threads": 2, "memory_gb": 1}
+    sweep = Sweep("p", "fedavg_images", "s", {}, ({},), (0,), {"device": "cuda", "threads": 2, "memory_gb": None})
+    assert on_cpu(sweep).resources == {"device": "cpu", "threads": 2, "memory_gb": 1}

@@ -36,7 +36,7 @@ def test_a_plan_names_jobs_hours_memory_and_time(folder):
     [jobs, others] = numbers(done.output, r"jobs: (\d+) that train, (\d+) of other")
     [cores, gpus] = numbers(done.output, r"core-hours: ([\d.]+); GPU-hours: ([\d.]+)")
     assert 10 < jobs < 200 and others == 7 and cores > 0.5 and gpus == 0
-    assert "pfl/scatter_linear/grey" in done.output and "4 jobs at once: about" in done.output
+    assert "fedavg_images/scatter_linear/grey" in done.output and "4 jobs at once: about" in done.output
 
 
 def test_finished_sweeps_are_not_planned_again_and_a_gpu_is_counted(folder):

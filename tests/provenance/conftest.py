@@ -106,7 +106,7 @@ def tiny_project(tmp_path_factory):
         (results / "config.yaml").write_text(yaml.safe_dump(CONFIG))
         small_digits(Path("data/arrays/digits"))
         stage("features", "--dataset", "digits")
-        stage("account", "--paper", "bhaskar2025")
+        stage("calibrate", "--paper", "bhaskar2025")
         for seed in CONFIG["seeds"]:
             stage("train", "--paper", "bhaskar2025", "--sweep", f"digits_scatter_linear_k10_seed{seed}")
         make_pages()

@@ -40,7 +40,7 @@ STAGES = {
     "fetch": ("data", "fetch", "--dataset", "insurance", "--file", "insurance.csv", *SETTINGS),
     "arrays": ("data", "arrays", "--dataset", "insurance", *SETTINGS),
     "features": ("features", "--dataset", "digits", *SETTINGS),
-    "noise": ("account", *OF_PAPER),
+    "noise": ("calibrate", *OF_PAPER),
     "train": ("train", "--sweep", SWEEP, *OF_PAPER),
     "tables": ("tables", "--name", "table_2", *OF_PAPER),
     "figures": ("figures", "--name", "splits", *OF_PAPER),
@@ -192,7 +192,7 @@ def test_the_whole_audit_names_a_file_that_it_cannot_read(project, kind, damage)
 
 def test_a_damaged_checkpoint_is_named_and_not_used(project, stage, caplog):
     job = expansion.find(configuration.read(RESULTS / "config.yaml"), "bhaskar2025", SWEEP)
-    code = source_digest(protocol.module_name(job.algorithm))
+    code = source_digest(protocol.module_name(job.experiment))
     kept = Path("checkpoints/demo/bhaskar2025") / f"{SWEEP}-{job.digest()}-{code}.pt"
     run_table = Path(KINDS["run table"][0])
     before = run_table.read_bytes()

@@ -41,11 +41,12 @@ def test_the_tree_folds_them(many, tmp_path):
 
 
 def test_a_statement_is_complete_and_one_without_noise_says_so():
-    told = {"epsilon_rdp": "2.93", "epsilon_pld": "nan", "delta": "1e-05", "mechanism": "subsampled Gaussian",
+    told = {"epsilon_proven": "2.93", "proven_by": "PLD", "epsilon_refuted": "0", "refuted_by": "nothing",
+            "delta": "1e-05", "mechanism": '{"kind": "Gaussian"}', "observer": "every_step",
             "sampling": "poisson", "neighbouring": "add_or_remove", "records": "6000", "sample_rate": "0.01",
             "clip_norm": "1.0", "noise_multiplier": "1.007", "steps": "1880", "note": "as accounted"}  # fmt: skip
     line = trace_view.statement({f"privacy_{name}": value for name, value in told.items()})
-    for word in ("2.93 by RDP", "1e-05", "poisson", "add_or_remove", "n = 6000", "σ = 1.007", "1880 steps"):
+    for word in ("ε <= 2.93 proven by PLD", "1e-05", "poisson", "add_or_remove", "n = 6000", "σ = 1.007", "1880 steps"):
         assert word in line
-    assert "PLD" not in line
-    assert trace_view.statement({"privacy_epsilon_pld": "inf", "privacy_epsilon_rdp": "inf"}) == "no privacy guarantee"
+    assert "nothing" not in line
+    assert trace_view.statement({"privacy_noise_multiplier": "0"}) == "no privacy guarantee"

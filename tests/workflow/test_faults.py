@@ -24,7 +24,7 @@ SWEEP = "digits_scatter_linear_k10_seed0"
 STAGES = {
     "arrays": (("data", "arrays", "--dataset", "digits", *CONFIG), "data/arrays/digits/train_x.npy"),
     "features": (("features", "--dataset", "digits", *CONFIG), "data/features/digits/train_x.npy"),
-    "accounting": (("account", "--paper", "bhaskar2025", *CONFIG), "results/demo/accounting/bhaskar2025.csv"),
+    "accounting": (("calibrate", "--paper", "bhaskar2025", *CONFIG), "results/demo/accounting/bhaskar2025.csv"),
     "training": (
         ("train", "--paper", "bhaskar2025", "--sweep", SWEEP, *CONFIG),
         f"results/demo/runs/bhaskar2025/{SWEEP}.csv.gz",

@@ -77,9 +77,9 @@ def test_run_tables_carry_a_complete_privacy_statement(tiny_run):
     runs = pd.concat(tables)
     private = runs[runs["epsilon"] < float("inf")]
     wanted = ["mechanism", "sampling", "neighbouring", "records", "sample_rate", "clip_norm", "noise_multiplier"]
-    for name in [*wanted, "steps", "delta", "epsilon_rdp", "epsilon_pld"]:
+    for name in [*wanted, "steps", "delta", "epsilon_proven", "epsilon_refuted"]:
         assert private[f"privacy_{name}"].notna().all(), name
-    assert (private["privacy_epsilon_pld"] <= private["epsilon"]).all()
+    assert (private["privacy_epsilon_proven"] <= private["epsilon"]).all()
     assert (runs["stand_in_for"] == "mnist").all() and runs["data_note"].str.contains("Stand-in").all()
 
 

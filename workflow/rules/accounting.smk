@@ -22,4 +22,4 @@ checkpoint accounting:
         config=RESOLVED,
         facts=noise_facts,
     shell:
-        "dpfl account --paper {wildcards.paper:q} --config {params.config:q} 2> {log:q}"
+        "dpfl calibrate --paper {wildcards.paper:q} --config {params.config:q} 2> {log:q}"

@@ -113,7 +113,7 @@ def evidence_of(wildcards):
 def noise_facts(wildcards):
     """Return a hash of what decides a paper's noise: its families of sweeps (not their seeds) and the code."""
     families = {sweep.family: [sweep.settings, sweep.cells] for sweep in sweeps_of(wildcards.paper)}
-    codes = sorted({module_name(sweep.algorithm) for sweep in sweeps_of(wildcards.paper)})
+    codes = sorted({module_name(sweep.experiment) for sweep in sweeps_of(wildcards.paper)})
     return digest_of([families, source_digest(*codes)])
 
 

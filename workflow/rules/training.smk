@@ -25,6 +25,6 @@ rule train:
     params:
         config=RESOLVED,
         settings=lambda wildcards: sweep_of(wildcards).digest(),
-        code=lambda wildcards: source_digest(module_name(sweep_of(wildcards).algorithm)),
+        code=lambda wildcards: source_digest(module_name(sweep_of(wildcards).experiment)),
     shell:
         "dpfl train --paper {wildcards.paper:q} --sweep {wildcards.sweep:q} --config {params.config:q} 2> {log:q}"

@@ -1,1 +1,67 @@
-"""What a mechanism guarantees: the privacy mathematics of the five papers. No torch in here."""
+"""Privacy accounting: what a mechanism guarantees. No torch in here.
+
+One call for all samplers
+    guarantee(sampler, noise_multiplier=, steps=, delta=)   what is proven: an upper and a lower epsilon, and by what
+    guarantee_of_phases(phases, delta=)                     the same for phases of different settings
+    noise_multiplier(sampler, target_epsilon=, steps=, delta=)   the least noise that keeps a target
+    Guarantee, Phase                                        their answer, and a phase
+Samplers
+    Poisson(sample_rate)                     each record by its own coin
+    FixedBatches(batch_size, records)        without replacement, drawn anew in every step
+    WithReplacement(batch_size, records)     each slot from all records
+    ShuffledEpochs(batch_size, records)      permutations cut into batches: no amplification is proven
+    BallsInBins(steps_per_epoch)             each record in one random step of every epoch: what to use for epochs
+    FullBatch()                              all records in every step
+Who must not tell what apart
+    Neighbouring    add_or_remove, zero_out, replace_one
+    Observer        every_step, last_iterate, round_ends
+Modules
+    gaussian_dp     Gaussian DP: delta, epsilon, mu, compose, group, renyi
+    dpsgd           DP-SGD on Poisson samples by the accountants RDP, PRV and PLD
+    poisson_gaussian, fixed_batches, shuffled_epochs, balls_in_bins   the samplers' accountants, each with its proof
+    tradeoff        trade-off functions (f-DP) and adversaries
+    contraction     hidden-state bounds of asoodeh2020 and asoodeh2021
+    shuffling       records shuffled by a trusted shuffler: clones, privacy blanket
+    isrl_dp         lowy2021: record-level privacy of silos
+    conversions     between notions of privacy
+    privacy_statement   all that an epsilon rests on
+
+>>> from dpfl.accounting import Poisson, guarantee
+>>> round(guarantee(Poisson(1 / 94), noise_multiplier=1.0072, steps=1880, delta=1e-5).upper, 3)
+2.642
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "BallsInBins",
+    "FixedBatches",
+    "FullBatch",
+    "Guarantee",
+    "Neighbouring",
+    "Observer",
+    "Phase",
+    "Poisson",
+    "ShuffledEpochs",
+    "WithReplacement",
+    "guarantee",
+    "guarantee_of_phases",
+    "noise_multiplier",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names at their first use: scipy, which the accountants need, is slow to import."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dpfl.accounting import guarantees, neighbouring, observer, samplers
+
+    homes = (samplers, guarantees, neighbouring, observer)
+    return next(getattr(home, name) for home in homes if hasattr(home, name))
+
+
+def __dir__() -> list[str]:
+    """Return the public names too, imported or not."""
+    return sorted({*globals(), *__all__})

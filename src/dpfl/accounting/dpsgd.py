@@ -20,9 +20,7 @@ from dpfl.accounting import gaussian_dp, poisson_gaussian
 from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.elementwise import elementwise
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.privacy_statement import PrivacyStatement
 from dpfl.accounting.roots import least_noise
-from dpfl.accounting.samplers import Sampling
 
 if TYPE_CHECKING:
     from opacus.accountants.accountant import IAccountant
@@ -104,42 +102,6 @@ def noise_multiplier(
         return _calibrate_opacus(target, rate, count, failure, accountant)
 
     return elementwise(one, target_epsilon=target_epsilon, sample_rate=sample_rate, steps=steps, delta=delta)
-
-
-def statement(
-    *,
-    records: int,
-    sample_rate: float,
-    clip_norm: float,
-    noise_multiplier: float,
-    steps: int,
-    delta: float,
-    neighbouring: Neighbouring | str = Neighbouring.ADD_OR_REMOVE,
-    note: str = "Poisson sampling, as accounted",
-) -> PrivacyStatement:
-    """Return the statement of a DP-SGD run on Poisson samples of `records` records, epsilon by RDP and by PLD.
-
-    Arguments as for `epsilon`; `clip_norm` > 0 is the norm bound of one record's gradient. Under replace_one
-    `epsilon_rdp` is nan: Opacus's accountant does not know it. Raises ValueError naming the argument.
-    Sources: those of `epsilon`.
-    """
-    relation = member("neighbouring", Neighbouring, neighbouring)
-    run = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps, "delta": delta}
-    rdp_answers = relation is not Neighbouring.REPLACE_ONE
-    return PrivacyStatement(
-        mechanism="subsampled Gaussian",
-        sampling=Sampling.POISSON,
-        neighbouring=relation,
-        records=records,
-        sample_rate=sample_rate,
-        clip_norm=clip_norm,
-        noise_multiplier=noise_multiplier,
-        steps=steps,
-        delta=delta,
-        epsilon_rdp=epsilon(**run, accountant="rdp", neighbouring=relation) if rdp_answers else math.nan,
-        epsilon_pld=epsilon(**run, accountant="pld", neighbouring=relation),
-        note=note,
-    )
 
 
 def _pld_epsilon(sigma: float, rate: float, steps: int, delta: float, relation: Neighbouring) -> float:

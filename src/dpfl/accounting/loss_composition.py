@@ -106,7 +106,7 @@ def optimistic(cells: Cells) -> GridLaw:
     masses = masses - change[1:] / growth + change[:-1] / decay
     # The grid point before the first is not lowered: its kink is below 0, and the hull moves it to the first.
     masses[0] -= change[0] / growth
-    return GridLaw(cells.origin, cells.step, _convex(masses, cells.step))
+    return GridLaw(cells.origin, cells.step, convex(masses, cells.step))
 
 
 def _lowering(masses: Array, gap: Array, where: Array, step: float) -> Array:
@@ -127,7 +127,7 @@ def _lowering(masses: Array, gap: Array, where: Array, step: float) -> Array:
     return np.maximum(np.append(left, 0.0), np.append(0.0, right))
 
 
-def _convex(masses: Array, step: float) -> Array:
+def convex(masses: Array, step: float) -> Array:
     """Take the convex hull of a profile that has the kinks `masses`, of P, at even losses: no kink stays negative.
 
     Dropping a kink joins its neighbours by a chord: its mass goes to them so that P's and Q's mass stay.
@@ -191,7 +191,7 @@ class Composition:
 
     def _transform(self, tilted: list[_Tilted]) -> None:
         """Set the tilted masses of the sum at `first` + i, in steps from `origin`, and the bounds of their errors."""
-        exponents, growths = _growths(tilted)
+        exponents, growths = _growths(tilted, self.step)
         room = -math.log(WRAPPED)
         top = min((growths[1] + room) / exponents)
         bottom = max(-(growths[0] + room) / exponents)
@@ -252,13 +252,16 @@ class Composition:
         return self.error + 4 * UNIT * (abs(self.log_mass) + self.tilt * abs(epsilon))
 
 
-def _growths(tilted: Sequence[_Tilted]) -> tuple[Array, Array]:
-    """Return exponents (m,) that fit the sum's deviation, and ln E[e^(-+ exponent S)] under the tilted law (2, m)."""
+def _growths(tilted: Sequence[_Tilted], step: float) -> tuple[Array, Array]:
+    """Return exponents (m,) that fit the sum's deviation, and ln E[e^(-+ exponent S)] under the tilted law, (2, m).
+
+    The deviation counts as one `step` at least.
+    """
     variance = 0.0
     for each in tilted:
         mean = float(each.masses @ each.losses)
         variance += each.steps * float(each.masses @ (each.losses - mean) ** 2)
-    exponents = np.array(_EXPONENTS) / max(math.sqrt(variance), 1e-300)
+    exponents = np.array(_EXPONENTS) / max(math.sqrt(variance), step)
     return exponents, np.array([[_growth(tilted, sign * k) for k in exponents] for sign in (-1, 1)])
 
 

@@ -99,15 +99,22 @@ class LossSearch:
             share = float(erfcx(place) - erfcx(place + spread / math.sqrt(2)))
         return log_mass - tilt * mean + math.log(max(share, 1e-300) / 2)
 
+    @property
+    def _steepest(self) -> float:
+        """A tilt under which the smallest loss weighs e^-3000 of the largest."""
+        return 3000 / float(self.losses[-1] - self.losses[0])
+
     def _saddle(self) -> tuple[float, float, float]:
         """Return the tilt under which the sum's mean is about epsilon, that mean and its deviation."""
         log_delta = math.log(self.delta)
         tilt = 0.0
         if self._log_delta(0.0) > log_delta:
-            high = 1 / self._moments(0.0)[2]
-            while self._log_delta(high) > log_delta and high < 1e15:
+            high, steepest = 1 / self._moments(0.0)[2], self._steepest
+            while self._log_delta(high) > log_delta and high < steepest:
                 high *= 2
-            tilt = float(brentq(lambda t: self._log_delta(t) - log_delta, 0.0, high, rtol=1e-3))
+            # Where the largest loss decides, no tilt gets there, and any steep one will do.
+            ends = self._log_delta(high) <= log_delta
+            tilt = float(brentq(lambda t: self._log_delta(t) - log_delta, 0.0, high, rtol=1e-3)) if ends else steepest
         _, mean, spread = self._moments(tilt)
         return tilt, mean, spread
 
@@ -115,10 +122,11 @@ class LossSearch:
         """Return the tilt >= 0 under which the sum's mean is `epsilon`, or nearest to it, epsilon and the deviation."""
         tilt = 0.0
         if self._moments(0.0)[1] < epsilon:
-            high = 1 / self._moments(0.0)[2]
-            while self._moments(high)[1] < epsilon and high < 1e15:
+            high, steepest = 1 / self._moments(0.0)[2], self._steepest
+            while self._moments(high)[1] < epsilon and high < steepest:
                 high *= 2
-            tilt = float(brentq(lambda t: min(self._moments(t)[1] - epsilon, 1e300), 0.0, high, rtol=1e-3))
+            ends = self._moments(high)[1] >= epsilon
+            tilt = float(brentq(lambda t: self._moments(t)[1] - epsilon, 0.0, high, rtol=1e-3)) if ends else steepest
         return tilt, epsilon, self._moments(tilt)[2]
 
     def _grid_step(self, tilt: float, centre: float, spread: float) -> float:

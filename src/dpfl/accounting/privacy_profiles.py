@@ -21,11 +21,9 @@ def composed_epsilon(profile: Callable[[Array], Array], *, largest: float, steps
 
     `profile` maps an array of epsilon in [0, `largest`] to delta and holds in both directions of the neighbouring
     relation; it must fall, be convex in e^epsilon and never lie below the truth. What it leaves at `largest` counts as
-    lost in every step; inf where that is delta. Guarantee: the uses are (epsilon, `delta`)-DP (Zhu, Dong, Wang 2022,
-    Theorem 10: such a curve has a dominating pair; Doroshenko et al. 2022 discretise it), up to
-    the rounding of `profile` itself. The grid fits the answer: it adds some 2e-6 of epsilon where so many of its
-    points can be had.
-    Sources: Zhu, Dong, Wang 2022; Doroshenko et al. 2022.
+    lost in every step; inf where that is delta. Guarantee: the uses are (epsilon, `delta`)-DP, up to the rounding of
+    `profile` itself. The grid fits the answer: it adds some 2e-6 of epsilon where so many of its points can be had.
+    Sources: Zhu, Dong, Wang 2022, Theorem 10 (such a curve has a dominating pair); Doroshenko et al. 2022 (its grid).
     """
 
     def cells(step: float) -> Cells:

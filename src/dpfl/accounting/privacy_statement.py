@@ -3,87 +3,107 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from enum import Enum
+from dataclasses import dataclass
 
-from dpfl.accounting.arguments import integer, real
+from dpfl.accounting.arguments import integer, member, real
+from dpfl.accounting.guarantees import Guarantee
+from dpfl.accounting.mechanism import Mechanism, NoNoise, encode, sample_rate, sampling_of
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.observer import Observer
+from dpfl.accounting.samplers import Sampler
 
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What a run of `steps` noisy steps guarantees, for whom, and by which accountant.
+    """What is proven, and what is refuted, of a run of `steps` noisy steps, for whom and against whom.
 
-    `records` are those of one client; `sample_rate` is the share of them that a step uses (0 to 1);
-    `clip_norm` bounds one record's contribution; `noise_multiplier` is the noise's standard deviation over
-    that bound; `epsilon_rdp` and `epsilon_pld` belong to `delta`, are infinite without privacy and nan where
-    that accountant has no answer. `note` says how the accounting relates to the sampler that really ran.
-    Raises ValueError naming the first field out of range.
+    `records` are those of one client, and public unless `records_public` is False; `clip_norm` bounds one record's
+    contribution, inf where nothing is clipped; `noise_multiplier` is the noise's standard deviation over that bound.
+    `guarantee` holds at `delta` for `neighbouring` data sets and an `observer`: epsilon is at most `upper` (inf where
+    nothing is proven) and no proof can show less than `lower` (0 where nothing is known).
+    `note` says what else a reader has to know. Raises ValueError naming the first field out of range.
     """
 
-    mechanism: str
-    sampling: Sampling
+    mechanism: Mechanism
+    sampler: Sampler
     neighbouring: Neighbouring
+    observer: Observer
     records: int
-    sample_rate: float
+    records_public: bool
     clip_norm: float
     noise_multiplier: float
     steps: int
     delta: float
-    epsilon_rdp: float
-    epsilon_pld: float
+    guarantee: Guarantee
     note: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.sampling, Sampling):
-            raise ValueError(f"sampling must be a Sampling, got {self.sampling!r}")
-        if not isinstance(self.neighbouring, Neighbouring):
-            raise ValueError(f"neighbouring must be a Neighbouring, got {self.neighbouring!r}")
+        member("neighbouring", Neighbouring, self.neighbouring)
+        member("observer", Observer, self.observer)
         integer("records", self.records, at_least=1)
         integer("steps", self.steps)
-        real("sample_rate", self.sample_rate, at_least=0, at_most=1)
         real("clip_norm", self.clip_norm, above=0, infinite=True)
         real("noise_multiplier", self.noise_multiplier, at_least=0)
         real("delta", self.delta, at_least=0, below=1)
-        for name in ("epsilon_rdp", "epsilon_pld"):
-            value = getattr(self, name)
-            if not math.isnan(value):
-                real(name, value, at_least=0, infinite=True)
+        real("guarantee.upper", self.guarantee.upper, at_least=0, infinite=True)
+        real("guarantee.lower", self.guarantee.lower, at_least=0, infinite=True)
+        if self.guarantee.lower > self.guarantee.upper * (1 + 1e-9):
+            raise ValueError(f"guarantee.lower {self.guarantee.lower} must not exceed upper {self.guarantee.upper}")
 
     @classmethod
-    def not_private(
+    def of(
         cls,
+        mechanism: Mechanism,
+        sampler: Sampler,
         *,
-        sampling: Sampling,
+        neighbouring: Neighbouring,
         records: int,
-        sample_rate: float,
+        noise_multiplier: float,
         steps: int,
-        neighbouring: Neighbouring = Neighbouring.ADD_OR_REMOVE,
+        delta: float,
         clip_norm: float = math.inf,
-        delta: float = 0.0,
-        note: str = "no noise is added: no privacy guarantee",
+        observer: Observer = Observer.EVERY_STEP,
+        records_public: bool = True,
+        note: str = "",
     ) -> PrivacyStatement:
-        """Return the statement of a run without noise: both epsilons infinite, whatever delta below 1.
+        """Return the statement of what `mechanism` guarantees; noise_multiplier 0 is no noise and no guarantee.
 
-        `clip_norm` is infinite when the run does not clip. Raises ValueError as the class does.
+        Raises ValueError as the class and the mechanism's accountant do.
         """
+        if noise_multiplier == 0:
+            mechanism, note = NoNoise(), "no noise is added: no privacy guarantee"
+        run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta, "neighbouring": neighbouring}
         return cls(
-            mechanism="none",
-            sampling=sampling,
-            neighbouring=neighbouring,
+            mechanism=mechanism,
+            sampler=sampler,
+            observer=observer,
             records=records,
-            sample_rate=sample_rate,
+            records_public=records_public,
             clip_norm=clip_norm,
-            noise_multiplier=0.0,
-            steps=steps,
-            delta=delta,
-            epsilon_rdp=math.inf,
-            epsilon_pld=math.inf,
+            guarantee=mechanism.guarantee(sampler, **run),
             note=note,
+            **run,
         )
 
-    def columns(self) -> dict[str, str | int | float]:
-        """Return the fields as table columns named `privacy_<field>`; enums become their text."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {f"privacy_{name}": v.value if isinstance(v, Enum) else v for name, v in values.items()}
+    def columns(self) -> dict[str, str | int | float | bool]:
+        """Return the statement as table columns named `privacy_...`; mechanism and sampler as JSON (`encode`)."""
+        values = {
+            "mechanism": encode(self.mechanism),
+            "sampler": encode(self.sampler),
+            "sampling": sampling_of(self.sampler).value,
+            "neighbouring": self.neighbouring.value,
+            "observer": self.observer.value,
+            "records": self.records,
+            "records_public": self.records_public,
+            "sample_rate": sample_rate(self.sampler),
+            "clip_norm": self.clip_norm,
+            "noise_multiplier": self.noise_multiplier,
+            "steps": self.steps,
+            "delta": self.delta,
+            "epsilon_proven": self.guarantee.upper,
+            "proven_by": self.guarantee.upper_by,
+            "epsilon_refuted": self.guarantee.lower,
+            "refuted_by": self.guarantee.lower_by,
+            "note": self.note,
+        }
+        return {f"privacy_{name}": value for name, value in values.items()}

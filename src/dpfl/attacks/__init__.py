@@ -1,1 +1,1 @@
-"""New docstring; 'auditing' is gone as a name."""
+"""Attack private training: lower bounds on epsilon, and a check of a trainer against its claim."""

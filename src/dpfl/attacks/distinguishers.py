@@ -23,6 +23,7 @@ from dpfl.randomness import generator
 Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]
 """Maps observations (trials, epochs, steps) to scores (trials,)."""
+_ONCE_AN_EPOCH = (Sampling.SHUFFLED, Sampling.BALLS_IN_BINS)
 _EXACT = 1e-15
 """Closest approach that counts: differences below it are rounding."""
 _RAREST = 1e-15
@@ -33,8 +34,8 @@ _LEAST_NOISE = 1e-3
 class StepLaw:
     """How often a step draws the record, and what it then sees.
 
-    counts[j] is the probability that a step draws it j times (POISSON, FIXED: 0 or 1). For SHUFFLED batches the
-    steps of an epoch are not independent: exactly one of them draws it.
+    counts[j] is the probability that a step draws it j times (POISSON, FIXED: 0 or 1). The steps of an epoch that are
+    SHUFFLED or BALLS_IN_BINS are not independent: exactly one of them draws it.
     """
 
     sampling: Sampling
@@ -66,8 +67,8 @@ class StepLaw:
 def log_likelihood_ratio(seen: Array, law: StepLaw) -> Array:
     """Return ln(density in P / density in Q) of all that is seen: by Neyman and Pearson no test beats it.
 
-    Independent steps: the sum over steps of the ratios of their mixtures. SHUFFLED: the sum over epochs, where an epoch
-    is a mixture over the step that draws the record, all steps alike.
+    Independent steps: the sum over steps of the ratios of their mixtures. Else the sum over epochs: an epoch is a
+    mixture over the step that draws the record, all steps alike.
     """
     p, q = law.shifts
     return _log_density(seen, law, p) - _log_density(seen, law, q)
@@ -76,7 +77,7 @@ def log_likelihood_ratio(seen: Array, law: StepLaw) -> Array:
 def _log_density(seen: Array, law: StepLaw, shift: float) -> Array:
     """Return the log density relative to that of noise alone."""
     sigma = law.noise_multiplier
-    if law.sampling is Sampling.SHUFFLED:
+    if law.sampling in _ONCE_AN_EPOCH:
         gains = (shift * seen - shift**2 / 2) / sigma**2
         return (logsumexp(gains, axis=-1) - np.log(seen.shape[-1])).sum(axis=-1)
     total = np.full(seen.shape, -np.inf)
@@ -152,7 +153,7 @@ def simulate(law: StepLaw, shape: tuple[int, int, int], *, world: int, seed: int
     """Return observations of shape (trials, epochs, steps) drawn from the law, of world P (0) or Q (1)."""
     draw = generator(seed, "participants", client=world)
     noise = law.noise_multiplier * draw.standard_normal(shape)
-    if law.sampling is Sampling.SHUFFLED:
+    if law.sampling in _ONCE_AN_EPOCH:
         drawn = np.arange(shape[2]) == draw.integers(shape[2], size=(*shape[:2], 1))
     else:
         drawn = draw.choice(len(law.counts), size=shape, p=np.array(law.counts) / sum(law.counts))
@@ -162,7 +163,7 @@ def simulate(law: StepLaw, shape: tuple[int, int, int], *, world: int, seed: int
 def best_statistics(law: StepLaw) -> dict[str, Statistic]:
     """Return by name what is best where the law holds: the likelihood ratio, and for epochs that of their maxima."""
     named: dict[str, Statistic] = {"log_likelihood_ratio": partial(log_likelihood_ratio, law=law)}
-    if law.sampling is Sampling.SHUFFLED:
+    if law.sampling in _ONCE_AN_EPOCH:
         named["epoch_maxima"] = partial(epoch_maxima, law=law)
     return named
 

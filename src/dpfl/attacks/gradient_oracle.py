@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpfl.accounting.samplers import Sampling
-from dpfl.engine.batches import epoch_batches
+from dpfl.engine.batches import BatchSampler
 from dpfl.engine.per_record_gradients import Batch, StackedGradients
 from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.mechanisms.clipping import clip_factors
@@ -65,17 +64,15 @@ class ChosenGradients:
 class OracleTraining:
     """DP-SGD of one client on chosen gradients: the `Trainer` that this repository's engine is.
 
-    `noise_multiplier` is the noise's standard deviation over clip_norm; `divisor` is what a noisy sum is divided by,
-    whatever the number of records; `batch_size` and `sampling` as in dpfl.engine.batches. Without momentum, in float64.
-    Every part that a trainer can get wrong is a method of its own.
+    `noise_multiplier` is the noise's standard deviation over clip_norm; a noisy sum is divided by the sampler's
+    divisor, whatever the number of records. Without momentum, in float64. Every part that a trainer can get wrong is a
+    method of its own.
     """
 
-    sampling: Sampling
-    batch_size: int
+    sampler: BatchSampler
     epochs: int
     clip_norm: float
     noise_multiplier: float
-    divisor: int
 
     def __call__(self, gradients: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
         """Train; see `Trainer`."""
@@ -96,7 +93,7 @@ class OracleTraining:
             def noise(group: int, step: int, epoch: int = epoch, steps: int = len(batches)) -> Tensor:
                 return self.noise(trials, seed, epoch, step, steps)
 
-            sgd.epoch(weights, velocity, (inputs, labels), [batches], [self.expected(records)], noise)
+            sgd.epoch(weights, velocity, (inputs, labels), [batches], [self.divisor(records)], noise)
         iterates = torch.stack([*rule.iterates, weights[0].diagonal()])
         return (iterates[:-1] - iterates[1:]).T.reshape(trials, self.epochs, -1).numpy()
 
@@ -106,13 +103,13 @@ class OracleTraining:
 
     def batches(self, records: int, seed: int, epoch: int) -> list[NDArray[np.int64]]:
         """Return the batches of an epoch (from 1)."""
-        return epoch_batches(records, self.batch_size, self.sampling, seed=seed, client=0, epoch=epoch)
+        return self.sampler.epoch(epoch, seed=seed, client=0, records=records)
 
     def noise(self, size: int, seed: int, epoch: int, step: int, steps: int) -> Tensor:
         """Return the base noise of step `step` of `steps`, (size,)."""
         address = {"seed": seed, "client": 0, "epoch": epoch, "step": step}
         return base_noise(size, **address, dtype=torch.float64, device=torch.device("cpu"))
 
-    def expected(self, records: int) -> int:
+    def divisor(self, records: int) -> int:
         """Return what noisy sums are divided by."""
-        return self.divisor
+        return self.sampler.divisor

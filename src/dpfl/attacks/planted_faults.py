@@ -5,7 +5,7 @@ They prove that dpfl.attacks.conformance finds what it should; a conformance kit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
 from dpfl.attacks.claimed_training import ClaimedTraining
 from dpfl.attacks.gradient_oracle import ChosenGradients, OracleTraining, Trainer
-from dpfl.engine.batches import expected_batch_size, steps_per_epoch
+from dpfl.engine.batches import BatchSampler
 from dpfl.mechanisms.clipping import clip_factors
 
 DELTAS = (1e-5, 1e-3, 1e-2, 0.05, 0.1, 0.2)
@@ -33,13 +33,13 @@ def poisson_claim(
     noise_multiplier: float = 1.0,
 ) -> ClaimedTraining:
     """Return the claim of a training on Poisson batches that conforms: the epsilons at `DELTAS` by PLD accounting."""
-    unpriced = ClaimedTraining(
-        Sampling.POISSON, neighbouring, records, batch_size, epochs, 1.0, noise_multiplier,
-        expected_batch_size(records, batch_size), (),
-    )  # fmt: skip
-    setting = {"sample_rate": 1 / unpriced.steps, "steps": epochs * unpriced.steps, "neighbouring": neighbouring}
-    epsilons = dpsgd.epsilon(noise_multiplier=noise_multiplier, delta=np.array(DELTAS), **setting)
-    return replace(unpriced, claims=tuple(zip(np.asarray(epsilons).tolist(), DELTAS, strict=True)))
+    sampler = BatchSampler(Sampling.POISSON, batch_size, records)
+    setting = {"sample_rate": sampler.sample_rate, "steps": epochs * sampler.steps_per_epoch}
+    epsilons = dpsgd.epsilon(
+        noise_multiplier=noise_multiplier, delta=np.array(DELTAS), neighbouring=neighbouring, **setting
+    )
+    claims = tuple(zip(np.asarray(epsilons).tolist(), DELTAS, strict=True))
+    return ClaimedTraining(sampler, neighbouring, epochs, 1.0, noise_multiplier, claims)
 
 
 class NoiseHalved(OracleTraining):
@@ -110,9 +110,9 @@ class SamplingRateWrong(OracleTraining):
 class DivisorLeaksN(OracleTraining):
     """Divides by the expected batch size that follows from the number of records."""
 
-    def expected(self, records: int) -> int:
+    def divisor(self, records: int) -> int:
         """floor(n / steps)."""
-        return expected_batch_size(records, self.batch_size)
+        return records // self.sampler.steps_per_epoch
 
 
 class NoiseOnOneLayer(OracleTraining):
@@ -143,7 +143,7 @@ class LastBatchUnclipped(OracleTraining):
 
     def rule(self, records: int) -> ChosenGradients:
         """The rule that does."""
-        return _LastUnclipped(steps_per_epoch(records, self.batch_size))
+        return _LastUnclipped(self.sampler.steps_per_epoch)
 
 
 @dataclass(frozen=True)

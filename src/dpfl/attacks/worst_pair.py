@@ -34,9 +34,9 @@ class WorstPair:
 
     @property
     def shifts(self) -> tuple[float, float]:
-        """What a step that draws the record gains in P and in Q over a batch of mates of its size."""
+        """What a step that draws the record, or its empty slot, gains in P and in Q over a batch of mates alone."""
         here, there = self.canary
-        return here - self.mates, 0.0 if there is None else there - self.mates
+        return here - self.mates, (there or 0.0) - self.mates
 
     def gradients(self, records: int, trials: int, *, world: int, clip_norm: float) -> NDArray[np.float64]:
         """Return signed gradients along a direction, (trials, records), of P (world 0) or Q (world 1).

@@ -6,6 +6,7 @@ import signal
 import sys
 
 from dpfl.cli import (  # noqa: F401  (each registers its commands)
+    account_commands,
     data_commands,
     provenance_commands,
     report_commands,

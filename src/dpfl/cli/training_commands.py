@@ -1,4 +1,7 @@
-"""Calibrate noise and train: the stages between features and tables."""
+"""Commands that calibrate noise and train: `dpfl calibrate` and `dpfl train`.
+
+Both call the experiment that a sweep names; its contract is in dpfl.experiments.protocol.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
 
 
-@app.command(epilog="Example: dpfl account --paper bhaskar2025")
-def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
+@app.command(epilog="Example: dpfl calibrate --paper bhaskar2025")
+def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant."""
     from dpfl.data.loading import load_description
     from dpfl.engine.memory_budget import on_cpu
@@ -28,17 +31,17 @@ def account(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     families = {sweep.family: sweep for sweep in expansion.expand(resolved) if sweep.paper == paper}
     if not families:
         raise InputError(f"nothing of paper {paper} is trained at scale {resolved['scale']}")
-    modules = tuple(sorted({protocol.module_name(sweep.algorithm) for sweep in families.values()}))
+    modules = tuple(sorted({protocol.module_name(sweep.experiment) for sweep in families.values()}))
     stage = StageRecorder("account", modules, {"paper": paper, "scale": resolved["scale"]})
     folders = {s.dataset: Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in families.values()}
     stage.reads([config, *(folder.arrays / "description.json" for folder in folders.values())])
-    abouts = {dataset: load_description(folder.arrays) for dataset, folder in folders.items()}
+    descriptions = {dataset: load_description(folder.arrays) for dataset, folder in folders.items()}
     tables = []
     with progress_bar(f"noise of {paper}", unit="families") as progress:
         for done, (family, sweep) in enumerate(families.items()):
             progress(done, len(families))
-            code = protocol.load(sweep.algorithm)
-            rows = code.calibrate(on_cpu(sweep), abouts[sweep.dataset])
+            experiment = protocol.load(sweep.experiment)
+            rows = experiment.calibrate(on_cpu(sweep), descriptions[sweep.dataset])
             tables.append(rows.assign(family=family))
     output = results_folder(resolved) / "accounting" / f"{paper}.csv"
     write_table(pd.concat(tables), output)
@@ -60,8 +63,8 @@ def train(
 
     resolved = configuration.read(config)
     job = expansion.find(resolved, paper, sweep)
-    code = protocol.module_name(job.algorithm)
-    stage = StageRecorder("train", (code,), job.settings, job.seeds, job.machine["device"], job.machine["threads"])
+    experiment, code = protocol.load(job.experiment), protocol.module_name(job.experiment)
+    stage = StageRecorder("train", (code,), job.settings, job.seeds, job.resources["device"], job.resources["threads"])
     folders = Folders.of(Path(resolved["data"]["folder"]), job.dataset)
     noise = results_folder(resolved) / "accounting" / f"{paper}.csv"
     needed = [folders.arrays, folders.features] if job.needs_features else [folders.arrays]
@@ -71,7 +74,7 @@ def train(
     calibration = read_csv(noise).query("family == @job.family").drop(columns="family").reset_index(drop=True)
     checkpoint = Path("checkpoints") / resolved["scale"] / paper / f"{sweep}-{job.digest()}-{source_digest(code)}.pt"
     with own_gpu(bool(estimate(job).gpus)), progress_bar(f"{paper} {sweep}", unit="steps") as progress:
-        table = protocol.load(job.algorithm).train(with_memory(job), folders, calibration, checkpoint, progress)
+        table = experiment.train(with_memory(job), folders, calibration, checkpoint, progress)
     output = expansion.run_table(results_folder(resolved), paper, sweep)
     write_table(table, output)
     stage.write(record_path(output), [output])

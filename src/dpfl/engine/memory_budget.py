@@ -16,16 +16,16 @@ def with_memory(sweep: Sweep) -> Sweep:
     To be called where the sweep's GPU is held (`own_gpu`). A job on a CPU without a budget gets one gigabyte: it cannot
     know how many others share the machine.
     """
-    if sweep.machine["memory_gb"] is not None:
+    if sweep.resources["memory_gb"] is not None:
         return sweep
-    if sweep.machine["device"] == "cpu":
-        return replace(sweep, machine={**sweep.machine, "memory_gb": CPU_GB})
+    if sweep.resources["device"] == "cpu":
+        return replace(sweep, resources={**sweep.resources, "memory_gb": CPU_GB})
     import torch
 
     free, _ = torch.cuda.mem_get_info()
-    return replace(sweep, machine={**sweep.machine, "memory_gb": GPU_SHARE * free / 2**30})
+    return replace(sweep, resources={**sweep.resources, "memory_gb": GPU_SHARE * free / 2**30})
 
 
 def on_cpu(sweep: Sweep) -> Sweep:
     """Return the sweep for work that needs no GPU, whatever the sweep trains on: calibration asks for none."""
-    return with_memory(replace(sweep, machine={**sweep.machine, "device": "cpu"}))
+    return with_memory(replace(sweep, resources={**sweep.resources, "device": "cpu"}))

@@ -7,7 +7,6 @@ is attacked twice: by many trainings on gradients that the attacker chooses, and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -34,12 +33,13 @@ from dpfl.attacks.worst_pair import WorstPair
 from dpfl.data.loading import load_description, load_images, load_table
 from dpfl.data.non_iid_blocks import split
 from dpfl.data.partition import random_shares
-from dpfl.engine.batches import expected_batch_size
+from dpfl.engine.batches import BatchSampler
 from dpfl.engine.federated_rounds import Clipping
 from dpfl.errors import InputError
 from dpfl.experiments import ldp_regression
 from dpfl.experiments.fedavg_images import fedavg_noise
 from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings
+from dpfl.experiments.shared.run_table import calibrated, run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.image_models import prepare
 
@@ -85,17 +85,25 @@ def train(
       Chaudhuri 2025.
     Raises InputError where settings or data cannot be used.
     """
-    description, rows = load_description(folders.arrays), []
+    noise = calibrated(calibration, sweep.cells)
+    results: dict[tuple[int, int], dict[str, Any]] = {}
     for done, seed in enumerate(sweep.seeds):
         progress(done, len(sweep.seeds))
         included = coins(seed, int(sweep.settings["canaries"]))
         score, attack = (_image_scores, _image_attacks) if _is_image(sweep) else (_message_scores, _message_attacks)
         scores = score(sweep, folders, calibration, seed, included)
         attacks = attack(sweep, calibration, seed)
-        for cell, noise, own, found in zip(sweep.cells, calibration.to_dict("records"), scores, attacks, strict=True):
-            bounds = found | _one_run(noise["privacy_delta"], own, included)
-            rows.append(_row(sweep, description, cell, noise, seed) | bounds)
-    return pd.DataFrame(rows)
+        for index, (own, found) in enumerate(zip(scores, attacks, strict=True)):
+            claim = {
+                "claimed_epsilon": noise[index]["privacy_epsilon_proven"],
+                "known_bad": sweep.settings.get("clipping") == Clipping.MEAN,
+            }
+            results[index, seed] = claim | found | _one_run(noise[index]["privacy_delta"], own, included)
+    settings = [
+        {**sweep.settings, **cell, "batch_size": int(own.get("batch_size", sweep.settings["batch_size"]))}
+        for cell, own in zip(sweep.cells, noise, strict=True)
+    ]
+    return run_table(sweep, load_description(folders.arrays), noise, results, settings)
 
 
 def _is_image(sweep: Sweep) -> bool:
@@ -106,14 +114,18 @@ def _is_image(sweep: Sweep) -> bool:
 def _image_attacks(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     """Return what trainings on chosen gradients show of every cell, with the first client's sampler and noise."""
     settings, found = FedavgSettings.of(sweep), []
+    if settings.sampling is Sampling.FIXED:
+        raise InputError(f"sampling: {settings.sampling} has no attack on an image model; take one by epochs or coins")
     for cell, noise in zip(map(FedavgCell.of, sweep.cells), calibration.to_dict("records"), strict=True):
-        records = int(noise["privacy_records"])
+        sampler = BatchSampler(settings.sampling, settings.batch_size, int(noise["privacy_records"]))
         claim = ClaimedTraining(
-            settings.sampling, Neighbouring(noise["privacy_neighbouring"]), records, settings.batch_size,
-            sum(cell.local_epochs), settings.clip_norm, noise["noise_multiplier"],
-            expected_batch_size(records, settings.batch_size),
-            ((noise["privacy_epsilon_pld"], noise["privacy_delta"]),),
-        )  # fmt: skip
+            sampler,
+            Neighbouring(noise["privacy_neighbouring"]),
+            sum(cell.local_epochs),
+            settings.clip_norm,
+            noise["noise_multiplier"],
+            ((noise["privacy_epsilon_proven"], noise["privacy_delta"]),),
+        )
         seen = tuple(claim.seen(claim.conforming, TRIALS, world=world, seed=seed) for world in (0, 1))
         found.append(_two_worlds(claim.law, seen, claim.pair, noise["privacy_delta"]))
     return found
@@ -225,30 +237,3 @@ def _real(calibration: pd.DataFrame, included: NDArray[np.int64]) -> int:
     if len(included) > records:
         raise InputError(f"canaries: {len(included)} of a client's {records} records cannot be canaries; take fewer")
     return records - len(included)
-
-
-def _row(
-    sweep: Sweep, description: Mapping[str, Any], cell: Mapping[str, Any], noise: Mapping[str, Any], seed: int
-) -> dict[str, Any]:
-    """Return the columns of a row that say what was attacked and what it claims."""
-    settings = {
-        name: json.dumps(value) if isinstance(value, dict | list | tuple) else value
-        for name, value in sweep.settings.items()
-    }
-    return {
-        "paper": sweep.paper,
-        "sweep": sweep.name,
-        "experiment": sweep.algorithm,
-        "dataset": sweep.dataset,
-        "stand_in_for": description["stand_in_for"] or "",
-        "data_note": description["note"],
-        **settings,
-        **{name: json.dumps(value) if isinstance(value, list) else value for name, value in cell.items()},
-        "batch_size": noise.get("batch_size", settings["batch_size"]),
-        "seed": seed,
-        "status": "finished",
-        "claimed_epsilon": noise["privacy_epsilon_pld"],
-        "known_bad": settings.get("clipping") == Clipping.MEAN,
-        "noise_multiplier": noise["noise_multiplier"],
-        **{name: value for name, value in noise.items() if name.startswith("privacy_")},
-    }

@@ -1,27 +1,72 @@
-"""What an entry of the grid trains: a module of dpfl.experiments with `calibrate` and `train`."""
+"""The contract of an experiment: what an entry of the grid names, and what `dpfl calibrate` and `dpfl train` call.
 
+An experiment is a module or a package of dpfl.experiments; its name is the key `experiment` of a grid entry, the column
+`experiment` of its run tables and the first part of its kind of cost. It offers the two functions of `Experiment`.
+
+- A sweep's `settings` are the paper's, the entry's and the values of the sweep's axes, `cells` the variants that are
+  trained as one stack. The experiment checks both before it computes: what cannot be used raises InputError, one line
+  that names the setting or the cell's key.
+- `calibrate` reads the data set's description only, never its records: it returns a row a cell with the cell's keys,
+  `noise_multiplier` (the noise's standard deviation over the norm bound of one record's contribution; 0 without
+  privacy) and the columns `privacy_*` of the run's statement. `dpfl calibrate` joins these tables for a paper.
+- `train` takes these rows back and returns the run table (dpfl.experiments.shared.run_table): a row a run, cells in the
+  sweep's order and seeds within, each with all that it rests on. Columns: paper, sweep, experiment, dataset,
+  stand_in_for, data_note; the settings and the cell's keys; seed; status ("finished" or "diverged") and the metrics;
+  noise_* and privacy_*. The same arguments give the same bytes, with or without a checkpoint to resume from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from types import ModuleType
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, Protocol, cast
 
-TODAY = {
-    "pfl": "fedavg_images",
-    "projected": "trusted_aggregator",
-    "comparison": "trust_models",
-    "asynchronous": "async_dpsgd",
-}
-"""Keys of today's grids and run tables whose experiments have other names."""
+import pandas as pd
 
+from dpfl import experiments
+from dpfl.errors import InputError
+from dpfl.grid.sweep import Folders, Sweep
 
-def name_of(key: str) -> str:
-    """Return the name of an experiment from its key in the grid."""
-    return TODAY.get(key, key)
-
-
-def module_name(key: str) -> str:
-    """Return the module of an experiment, for records and source digests."""
-    return f"dpfl.experiments.{name_of(key)}"
+Progress = Callable[[int, int], None]
+"""Takes how much is done, and of how much."""
+_NO_EXPERIMENTS = ("protocol", "shared")
 
 
-def load(key: str) -> ModuleType:
-    """Return an experiment's module."""
-    return import_module(module_name(key))
+class Experiment(Protocol):
+    """The functions that a module of dpfl.experiments offers; the module's docstring says what is trained and why."""
+
+    def calibrate(self, sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
+        """Return a row a cell of `sweep`: its keys, its noise and its privacy statement.
+
+        `description` is the data set's (dpfl.data.loading.load_description). Raises InputError for settings or cells
+        that cannot be used.
+        """
+
+    def train(
+        self, sweep: Sweep, folders: Folders, calibration: pd.DataFrame, checkpoint: Path | None, progress: Progress
+    ) -> pd.DataFrame:
+        """Return the run table of `sweep`: a row a (cell, seed).
+
+        `calibration` is what `calibrate` returned for a sweep of the same family. Long training saves its state at
+        `checkpoint` and resumes there. Raises InputError where settings, cells, data or calibration cannot be used.
+        """
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all experiments, in alphabetical order."""
+    modules = (module.name for module in iter_modules(experiments.__path__))
+    return tuple(sorted(name for name in modules if name not in _NO_EXPERIMENTS))
+
+
+def module_name(experiment: str) -> str:
+    """Return the module of an experiment, for records and source digests; raises InputError for an unknown name."""
+    if experiment not in names():
+        raise InputError(f"experiment: {experiment!r} is unknown, should be one of {', '.join(names())}")
+    return f"dpfl.experiments.{experiment}"
+
+
+def load(experiment: str) -> Experiment:
+    """Return an experiment; raises InputError for an unknown name."""
+    return cast(Experiment, import_module(module_name(experiment)))

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator
 
-from dpfl.catalog import dataset_entries
+from dpfl.catalog import dataset_entries, keys
 from dpfl.errors import InputError
 from dpfl.grid.strict_yaml import load_mapping
 
@@ -34,7 +34,11 @@ def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
     if errors:
         raise InputError(_explain(errors[0]))
     _refuse_nan(config, "")
-    return _with_defaults(config, rules)
+    complete = _with_defaults(config, rules)
+    complete["papers"] = complete["papers"] or list(keys())
+    if unknown := [key for key in complete["papers"] if key not in keys()]:
+        raise InputError(f"papers has {unknown[0]!r}, and there is no such paper; there are {', '.join(keys())}")
+    return complete
 
 
 def read(path: Path) -> dict[str, Any]:

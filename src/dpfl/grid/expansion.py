@@ -16,10 +16,12 @@ from dpfl.grid.sweep import Sweep
 def expand(config: Mapping[str, Any]) -> list[Sweep]:
     """Return the sweeps of a resolved configuration (configuration.resolve), in the order of the papers' grids.
 
-    Raises InputError where `only` leaves nothing of a grid that is not empty, naming the restriction.
+    Raises InputError where `only` has a value that no run of the scale has, or leaves nothing of a grid that is not
+    empty, naming the restriction.
     """
     papers = [load(key) for key in config["papers"]]
-    entries = [(paper, entry) for paper in papers for entry in paper.grid.get(config["scale"], [])]
+    entries = [(paper, entry) for paper in papers for entry in _entries(paper.grid, config["scale"])]
+    _require_known(entries, config)
     sweeps = [sweep for paper, entry in entries for sweep in _entry_sweeps(paper, entry, config)]
     if len({(sweep.paper, sweep.name) for sweep in sweeps}) < len(sweeps):
         raise InputError("two entries of a paper's grid give one sweep: let them differ in a sweep axis or in `part`")
@@ -44,22 +46,66 @@ def run_table(results: Path, paper: str, sweep: str) -> Path:
     return results / "runs" / paper / f"{sweep}.csv.gz"
 
 
+def _require_known(entries: list[tuple[Paper, dict[str, Any]]], config: Mapping[str, Any]) -> None:
+    """Raise InputError for a value of `only` that no run of the scale has, naming those that there are."""
+    if not any(config["only"].values()):
+        return
+    free = {**config, "only": {}, "seeds": None}
+    sweeps = [sweep for paper, entry in entries for sweep in _entry_sweeps(paper, entry, free)]
+    for axis, values in config["only"].items():
+        known = {row[axis] for sweep in sweeps for row in (sweep.settings, *sweep.cells) if axis in row}
+        known |= {"none"} if axis == "study" else set()
+        if unknown := [value for value in values if value not in known]:
+            names = ", ".join(map(str, sorted(known, key=lambda value: (str(type(value)), value)))) or "none"
+            scale = config["scale"]
+            raise InputError(f"only.{axis} has {unknown[0]!r}, which no run of scale {scale} has; there are {names}")
+
+
 def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, Any]) -> list[Sweep]:
-    """Return the sweeps of one entry of a paper's grid: the product of its sweep axes, seeds in groups."""
+    """Return the sweeps of one complete entry (`_entries`): the product of its sweep axes, seeds in groups."""
     part = [entry["part"]] if "part" in entry else []
-    only = config["only"]
-    cells = tuple(cell for cell in _product(entry["cells"]) if _kept(cell, only))
+    only, lists = config["only"], paper.grid.get("lists", {})
     seeds = _seeds(entry["seeds"], config["seeds"])
     group = entry["seeds"]["per_sweep"]
     sweeps = []
     for axes in _product(entry["sweep"]):
+        listed = {axis: _values(values, lists, axes.get("dataset")) for axis, values in entry["cells"].items()}
+        cells = tuple(cell for cell in _product(listed) if _kept(cell, only))
         if not cells or not _kept(axes, only):
             continue
         settings = {**paper.settings, **entry.get("settings", {}), **axes}
         for chosen in _batched(seeds, group):
             name = "_".join([*(_label(axis, value) for axis, value in axes.items()), *part, _seed_label(chosen)])
-            sweeps.append(Sweep(paper.key, entry["algorithm"], name, settings, cells, chosen, config["training"]))
+            sweeps.append(Sweep(paper.key, entry["experiment"], name, settings, cells, chosen, config["training"]))
     return sweeps
+
+
+def _entries(grid: Mapping[str, Any], scale: str) -> list[dict[str, Any]]:
+    """Return a scale's entries, complete: one an axis that an entry varies, each with what the grid's `base` says.
+
+    An entry's sweep axes add to those of the base or take their place; of all else it has its own or the base's.
+    """
+    base, complete = grid.get("base", {}), []
+    for entry in grid.get(scale, []):
+        study = {"study": [entry["study"]]} if "study" in entry else {}
+        for axis, values in entry.get("vary", {None: None}).items():
+            varied = {} if axis is None else {axis: values}
+            complete.append({**base, **entry, "sweep": study | base.get("sweep", {}) | entry.get("sweep", {}) | varied})
+    return complete
+
+
+def _values(values: list | str, lists: Mapping[str, Any], dataset: str | None) -> list:
+    """Return an axis's values; a name is that of one of the grid's lists, which may differ by data set.
+
+    Raises InputError for a name or a data set without a list.
+    """
+    if not isinstance(values, str):
+        return values
+    named = lists.get(values)
+    found = named.get(dataset) if isinstance(named, dict) else named
+    if found is None:
+        raise InputError(f"the grid names a list {values!r} that it does not have for {dataset}; add it to `lists`")
+    return found
 
 
 def _seeds(entry: Mapping[str, Any], chosen: list[int] | None) -> tuple[int, ...]:

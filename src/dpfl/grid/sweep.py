@@ -29,16 +29,17 @@ class Sweep:
     """One training job: the runs that share data, model and batches, and are trained as one stack.
 
     `cells` are what is stacked (an epsilon of inf is training without privacy); every cell runs once a seed.
-    `machine` (device, threads, memory_gb) decides how fast it runs, not which numbers are drawn.
+    `experiment` is a key of dpfl.experiments; `resources` (device, threads, memory_gb) decide how fast it runs, not
+    which numbers are drawn.
     """
 
     paper: str
-    algorithm: str
+    experiment: str
     name: str
     settings: dict[str, Any]
     cells: tuple[dict[str, Any], ...]
     seeds: tuple[int, ...]
-    machine: dict[str, Any] = field(default_factory=dict)
+    resources: dict[str, Any] = field(default_factory=dict)
 
     @property
     def dataset(self) -> str:
@@ -56,8 +57,8 @@ class Sweep:
         return self.settings.get("model", "").startswith("scatter")
 
     def digest(self) -> str:
-        """Return a hash of everything that decides the sweep's numbers, code and machine apart."""
-        text = json.dumps([self.paper, self.algorithm, self.settings, self.cells, self.seeds], sort_keys=True)
+        """Return a hash of everything that decides the sweep's numbers, code and resources apart."""
+        text = json.dumps([self.paper, self.experiment, self.settings, self.cells, self.seeds], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

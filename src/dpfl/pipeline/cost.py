@@ -2,8 +2,8 @@
 
 A sweep's work is counted in two units: steps (a batch of one client or of a whole stack, whatever it holds) and records
 (one model's gradient of one record). Time on one core is fixed_seconds + steps * step_seconds + records *
-record_seconds of the sweep's kind. Kinds are pfl/<model>/<grey or colour>, for which `dpfl plan --measure` times the
-training step itself, and <algorithm>/<dataset>/<study or model> for the rest, fitted to finished sweeps
+record_seconds of the sweep's kind. Kinds are fedavg_images/<model>/<grey or colour>, for which `dpfl plan --measure`
+times the training step itself, and <experiment>/<dataset>/<study or model> for the rest, fitted to finished sweeps
 (dpfl.pipeline.cost_fitting). Nothing here imports torch: the workflow asks at every start.
 """
 
@@ -31,10 +31,10 @@ MARGIN = 3.0  # of a time limit over the estimate: nodes differ, and limits are 
 LEAST_MINUTES = 10
 BASE_MB = 700  # Python with torch, and Snakemake around it
 SHORT_SECONDS = 300.0  # below it several sweeps go into one job
-UNKNOWN_SECONDS = 3600.0  # an algorithm that nobody has measured
+UNKNOWN_SECONDS = 3600.0  # an experiment that nobody has measured
 
-ON_GPU = ("pfl",)
-"""Algorithms that train on the device that the configuration names; the others are numpy on a CPU."""
+ON_GPU = ("fedavg_images",)
+"""Experiments that train on the device that the configuration names; the others are numpy on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -111,31 +111,31 @@ def read(path: Path) -> dict[str, UnitCost]:
 
 def cost_key(sweep: Sweep) -> str:
     """Return the kind whose unit costs a sweep has."""
-    if sweep.algorithm == "pfl":
+    if sweep.experiment == "fedavg_images":
         channels, *_ = datasets.load(sweep.dataset).image_shape
-        return f"pfl/{sweep.settings['model']}/{'colour' if channels == 3 else 'grey'}"
-    study = next((sweep.settings[name] for name in ("study", "experiment", "model") if sweep.settings.get(name)), None)
-    return "/".join([sweep.algorithm, sweep.dataset, *([study] if study else [])])
+        return f"fedavg_images/{sweep.settings['model']}/{'colour' if channels == 3 else 'grey'}"
+    study = next((sweep.settings[name] for name in ("study", "model") if sweep.settings.get(name)), None)
+    return "/".join([sweep.experiment, sweep.dataset, *([study] if study else [])])
 
 
 def estimate(sweep: Sweep, units: Mapping[str, UnitCost] | None = None) -> Cost:
     """Return what a sweep needs on the machine that its configuration asks for.
 
     `units` replaces the shipped table. Threads shorten nothing: the engine's gain from a second one is small. A kind
-    that was never measured is taken for the dearest one of its algorithm on another dataset, and is not `known`.
+    that was never measured is taken for the dearest one of its experiment on another dataset, and is not `known`.
     """
     units = table() if units is None else units
     kind, work = cost_key(sweep), work_of(sweep)
     unit = units.get(kind)
-    gpus = int(sweep.machine["device"] == "cuda" and sweep.algorithm in ON_GPU)
+    gpus = int(sweep.resources["device"] == "cuda" and sweep.experiment in ON_GPU)
     if unit is None:
-        others = [other for name, other in units.items() if name.startswith(f"{sweep.algorithm}/")]
+        others = [other for name, other in units.items() if name.startswith(f"{sweep.experiment}/")]
         seconds = max((other.seconds(work) for other in others), default=UNKNOWN_SECONDS)
         memory = max((other.memory_mb for other in others), default=4 * BASE_MB)
         return Cost(kind, seconds, memory, gpus, known=False)
-    if sweep.algorithm != "pfl":
+    if sweep.experiment != "fedavg_images":
         return Cost(kind, unit.seconds(work), unit.memory_mb, gpus, known=True)
-    memory = _pfl_memory_mb(sweep, unit)
+    memory = _image_memory_mb(sweep, unit)
     if gpus:
         seconds = unit.fixed_seconds + work.steps * GPU_STEP_SECONDS + work.records * unit.flops / GPU_FLOPS
         return Cost(kind, seconds, memory, gpus, known=False)
@@ -143,14 +143,14 @@ def estimate(sweep: Sweep, units: Mapping[str, UnitCost] | None = None) -> Cost:
 
 
 def work_of(sweep: Sweep) -> WorkCount:
-    """Return the work of a sweep; of an algorithm that is not known here, its seeds times its cells."""
-    count = _COUNTS.get(sweep.algorithm)
+    """Return the work of a sweep; of an experiment that is not known here, its seeds times its cells."""
+    count = _COUNTS.get(sweep.experiment)
     if count is None:
         return WorkCount(0.0, len(sweep.seeds) * len(sweep.cells))
     return count(sweep)
 
 
-def _pfl(sweep: Sweep) -> WorkCount:
+def _fedavg_images(sweep: Sweep) -> WorkCount:
     """Every client's batches in every epoch, and what is trained and measured on them."""
     given = sweep.settings
     data = datasets.load(sweep.dataset)
@@ -186,18 +186,18 @@ def _schedule(cell: Mapping[str, Any]) -> list[int]:
     return list(epochs) if isinstance(epochs, list | tuple) else [epochs] * cell["rounds"]
 
 
-def _pfl_memory_mb(sweep: Sweep, unit: UnitCost) -> float:
+def _image_memory_mb(sweep: Sweep, unit: UnitCost) -> float:
     """Prepared inputs, every client's models with momentum, and the budget for gradients."""
     data = datasets.load(sweep.dataset)
     numbers = math.prod(feature_shape(data.image_shape) if sweep.needs_features else data.image_shape)
     records = data.training_records + data.test_records
     models = int(sweep.settings["clients"]) * len(sweep.cells)
     arrays = 4 * (records * numbers + 3 * models * unit.parameters) / 2**20
-    on_gpu = sweep.machine["device"] == "cuda"  # whose gradients take none of the host's memory
-    return BASE_MB + arrays + 1024 * (0.0 if on_gpu else sweep.machine["memory_gb"] or CPU_GB)
+    on_gpu = sweep.resources["device"] == "cuda"  # whose gradients take none of the host's memory
+    return BASE_MB + arrays + 1024 * (0.0 if on_gpu else sweep.resources["memory_gb"] or CPU_GB)
 
 
-def _asynchronous(sweep: Sweep) -> WorkCount:
+def _async_dpsgd(sweep: Sweep) -> WorkCount:
     """Every cell's rounds, each cell for itself."""
     training = datasets.load(sweep.dataset).training_records
     steps = records = 0.0
@@ -210,14 +210,14 @@ def _asynchronous(sweep: Sweep) -> WorkCount:
     return WorkCount(len(sweep.seeds) * steps, len(sweep.seeds) * records)
 
 
-def _one_by_one(sweep: Sweep) -> WorkCount:
+def _pnsgd(sweep: Sweep) -> WorkCount:
     """One pass over the users for each law, order and release; its cells and seeds go together."""
     users = int(sweep.settings["users"])
     stacks = {(cell["law"], cell["order"], cell["release"]) for cell in sweep.cells}
     return WorkCount(users * len(stacks), users * len(sweep.cells) * len(sweep.seeds))
 
 
-def _projected(sweep: Sweep) -> WorkCount:
+def _trusted_aggregator(sweep: Sweep) -> WorkCount:
     """Rounds of batches; cells with equal draws go together."""
     steps: dict[tuple, float] = {}
     records = 0.0
@@ -230,7 +230,7 @@ def _projected(sweep: Sweep) -> WorkCount:
     return WorkCount(sum(steps.values()), records * len(sweep.seeds))
 
 
-def _local(sweep: Sweep) -> WorkCount:
+def _ldp(sweep: Sweep) -> WorkCount:
     """Rounds of every algorithm, and the grid of step sizes and clip norms of every cell in each of them."""
     given = sweep.settings
     points = sum(given["step_exponents"][cell["algorithm"]][2] * len(given["clip_norms"]) for cell in sweep.cells)
@@ -240,10 +240,10 @@ def _local(sweep: Sweep) -> WorkCount:
 
 
 _COUNTS: dict[str, Callable[[Sweep], WorkCount]] = {
-    "pfl": _pfl,
-    "asynchronous": _asynchronous,
-    "pnsgd": _one_by_one,
-    "projected": _projected,
-    "ldp_regression": _local,
-    "ldp_classification": _local,
+    "fedavg_images": _fedavg_images,
+    "async_dpsgd": _async_dpsgd,
+    "pnsgd": _pnsgd,
+    "trusted_aggregator": _trusted_aggregator,
+    "ldp_regression": _ldp,
+    "ldp_classification": _ldp,
 }

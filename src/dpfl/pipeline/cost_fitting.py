@@ -70,7 +70,7 @@ def fit(units: Mapping[str, UnitCost], sweeps: list[Measured]) -> dict[str, Unit
         by_kind[cost_key(each.sweep)].append(each)
     fitted = dict(units)
     for kind, group in by_kind.items():
-        if kind.startswith("pfl/"):
+        if kind.startswith("fedavg_images/"):
             fitted[kind] = _stretched(units[kind], group) if kind in units else _least_squares(kind, group)
         else:
             fitted[kind] = _least_squares(kind, group)

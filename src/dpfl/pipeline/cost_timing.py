@@ -23,7 +23,7 @@ from dpfl.models.image_models import ImageModel, build
 from dpfl.pipeline.cost import BASE_MB, UnitCost
 from dpfl.randomness import generator
 
-KINDS = tuple(f"pfl/{model}/{colour}" for model in ImageModel for colour in ("grey", "colour"))
+KINDS = tuple(f"fedavg_images/{model}/{colour}" for model in ImageModel for colour in ("grey", "colour"))
 BATCH = 64
 FEW, MANY = 3, 18  # models in a stack: one budget without privacy to two with
 FIXED_SECONDS = 6.0  # imports, data and a little of everything

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -118,16 +119,16 @@ def as_json(node: Node, root: Path) -> dict[str, Any]:
 def statement(run: Row) -> str:
     """Return the privacy statement of a run as one line."""
     stated = {name.removeprefix("privacy_"): value for name, value in run.items() if name.startswith("privacy_")}
-    if not stated or stated.get("epsilon_pld") == stated.get("epsilon_rdp") == "inf":
+    if not stated or float(stated["noise_multiplier"]) == 0:
         return "no privacy guarantee"
-    spent = [
-        f"{float(stated[f'epsilon_{name}']):.4g} by {name.upper()}"
-        for name in ("rdp", "pld")
-        if stated.get(f"epsilon_{name}", "nan") != "nan"
-    ]
+    proven, refuted = float(stated["epsilon_proven"]), float(stated["epsilon_refuted"])
+    bounds = f"{f'ε <= {proven:.4g}' if math.isfinite(proven) else 'no ε'} proven by {stated['proven_by']}"
+    if refuted > 0:
+        bounds += f", ε >= {refuted:.4g} by {stated['refuted_by']}"
     return (
-        f"ε = {', '.join(spent)} at δ = {float(stated['delta']):.3g}; {stated['mechanism']}, {stated['sampling']}, "
-        f"{stated['neighbouring']}; n = {stated['records']}, "
+        f"{bounds}, at δ = {float(stated['delta']):.3g}; "
+        f"{json.loads(stated['mechanism'])['kind']}, {stated['sampling']}, "
+        f"{stated['neighbouring']}, {stated['observer']}; n = {stated['records']}, "
         f"q = {float(stated['sample_rate']):.4g}, C = {stated['clip_norm']}, "
         f"σ = {float(stated['noise_multiplier']):.5g}, {stated['steps']} steps; {stated['note']}"
     )

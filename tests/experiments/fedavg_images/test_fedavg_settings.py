@@ -30,7 +30,7 @@ MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 0.5}
 
 
 def _settings(**other) -> FedavgSettings:
-    return FedavgSettings.of(Sweep("p", "pfl", "s", {**SETTINGS, **other}, (), (0,), MACHINE))
+    return FedavgSettings.of(Sweep("p", "fedavg_images", "s", {**SETTINGS, **other}, (), (0,), MACHINE))
 
 
 def test_what_is_left_out_has_a_default():

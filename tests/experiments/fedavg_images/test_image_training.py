@@ -37,7 +37,7 @@ CELLS = (
 
 
 def _sweep(cells=CELLS, seeds=(0, 1), **settings) -> Sweep:
-    return Sweep("bhaskar2025", "pfl", "k3", {**SETTINGS, **settings}, tuple(cells), tuple(seeds), MACHINE)
+    return Sweep("bhaskar2025", "fedavg_images", "k3", {**SETTINGS, **settings}, tuple(cells), tuple(seeds), MACHINE)
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +84,8 @@ def test_calibration_meets_epsilon_by_the_accountant_that_it_names(calibration):
     sigma = calibration["noise_multiplier"].iloc[0]
     spent = dpsgd.epsilon(noise_multiplier=sigma, sample_rate=1 / 4, steps=16, delta=1e-5, accountant="rdp")
     assert 2.99 < spent <= 3.0
-    assert calibration["privacy_epsilon_pld"].iloc[0] < spent
-    assert math.isinf(calibration["privacy_epsilon_pld"].iloc[2])
+    assert calibration["privacy_epsilon_proven"].iloc[0] < spent
+    assert math.isinf(calibration["privacy_epsilon_proven"].iloc[2])
 
 
 def test_calibration_gives_the_known_noise_of_the_paper():
@@ -120,7 +120,7 @@ def test_the_run_table_is_complete_and_models_learn(folders, calibration):
         assert by_round[-1] == row["accuracy_pct"]
     # chance is 10 %; 35 % of 100 test records by guessing: false alarm 1e-10
     assert (table["accuracy_pct"] > 35).all()
-    assert {"privacy_epsilon_pld", "privacy_note", "noise_multiplier", "clip_norm", "paper"} <= set(table.columns)
+    assert {"privacy_epsilon_proven", "privacy_note", "noise_multiplier", "clip_norm", "paper"} <= set(table.columns)
 
 
 @pytest.mark.parametrize("model", ["cnn_relu", "cnn_tanh", "scatter_cnn"])

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dpfl.accounting import dpsgd, isrl_dp
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.samplers import FullBatch, Sampling, ShuffledEpochs
 from dpfl.errors import InputError
 from dpfl.experiments.ldp_theory.theory_settings import TheoryCell
 
@@ -53,8 +53,8 @@ def test_tight_full_batches_spend_the_budget_by_another_accountant(algorithm):
         neighbouring=statement.neighbouring,
     )
     assert spent == pytest.approx(2.0, rel=2e-3)
-    assert statement.epsilon_pld == pytest.approx(2.0, rel=1e-9)
-    assert (statement.steps, statement.sampling, statement.sample_rate) == (9, Sampling.FULL, 1.0)
+    assert statement.guarantee.upper == pytest.approx(2.0, rel=1e-9)
+    assert (statement.steps, statement.sampler) == (9, FullBatch())
 
 
 def test_the_theorems_noise_as_printed_and_what_it_spends():
@@ -64,12 +64,12 @@ def test_the_theorems_noise_as_printed_and_what_it_spends():
     full_batches = isrl_dp.epsilon(
         noise_multiplier=full.noise_multiplier, batch_size=40, records=40, steps=9, delta=1e-5, sampling=Sampling.FULL
     )
-    assert full.epsilon_pld == pytest.approx(float(full_batches))
-    assert full.epsilon_pld < 2.0
+    assert full.guarantee.upper == pytest.approx(float(full_batches))
+    assert full.guarantee.upper < 2.0
     once = run(algorithm="one_pass", noise="theorem", epsilon=0.5).statement()
     assert once.noise_multiplier == pytest.approx(math.sqrt(8 * math.log(1.25 / 1e-5)) / 0.5)
-    assert once.epsilon_pld <= 0.5
-    assert (once.steps, once.sampling) == (40, Sampling.SHUFFLED)
+    assert once.guarantee.upper <= 0.5
+    assert (once.steps, once.sampler) == (40, ShuffledEpochs(1, 40))
 
 
 def test_one_pass_is_one_gaussian_mechanism():
@@ -97,7 +97,7 @@ def test_trust_orders_the_noise():
 def test_without_a_budget_there_is_no_privacy():
     statement = run(epsilon=math.inf).statement()
     assert statement.noise_multiplier == 0
-    assert statement.epsilon_pld == math.inf
+    assert statement.guarantee.upper == math.inf
 
 
 def test_step_sizes_of_the_proofs():

@@ -83,8 +83,8 @@ def test_the_run_table(folders):
     assert set(table["experiment"]) == {"ldp_theory"}
     assert seen[-1] == (34, 34)  # 6 + 6 + 6 + 16 rounds of four stacks: the first two cells are one
     privacy = table[[column for column in table if column.startswith("privacy_")]]
-    assert privacy.notna().drop(columns="privacy_epsilon_rdp").all().all()
-    np.testing.assert_allclose(table.query("epsilon == 2.0")["privacy_epsilon_pld"], 2.0)
+    assert privacy.notna().all().all()
+    np.testing.assert_allclose(table.query("epsilon == 2.0")["privacy_epsilon_proven"], 2.0)
 
 
 def test_same_inputs_same_bytes(folders):
@@ -148,5 +148,5 @@ def test_a_shuffler_buys_risk(folders):
 
 def test_a_cell_without_noise_is_named(folders):
     job = Sweep("lowy2021", "ldp_theory", "toy", SETTINGS, CELLS, (0,))
-    with pytest.raises(InputError, match="0 rows"):
+    with pytest.raises(InputError, match="4 rows for 5 cells"):
         theory_training.train(job, folders, theory_training.calibrate(job, {})[1:], None, lambda done, total: None)

@@ -61,7 +61,7 @@ def test_a_pass_is_the_plain_loop(folders, table, law, order):
 def test_every_budget_is_met_by_the_record_that_is_worst_off(table):
     private = table[table["epsilon"] == 2]
     np.testing.assert_allclose(private["privacy_epsilon_contraction"], 2.0, rtol=1e-6)
-    assert (private["privacy_epsilon_pld"] >= 2.0 * (1 - 1e-6)).all()
+    assert (private["privacy_epsilon_proven"] >= 2.0 * (1 - 1e-6)).all()
     scales = private.drop_duplicates(["law", "order", "release"]).set_index(["law", "order", "release"])["scale"]
     for law in ("gaussian", "laplace"):
         assert scales[law, "permuted", "last"] <= scales[law, "sorted", "last"] * (1 + 1e-8)

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.samplers import Sampling, WithReplacement
 from dpfl.engine.federated_rounds import Clipping
-from dpfl.experiments.shared.ldp_noise import EPSILON_TOLERANCE, Mechanism, NoiseRule, noise_multiplier, statement
+from dpfl.experiments.shared.ldp_noise import EPSILON_TOLERANCE, ClientMessages, NoiseRule, noise_multiplier, statement
 
-MINIBATCH = Mechanism(37, 356, 35, 1 / 356**2, Sampling.WITH_REPLACEMENT, Clipping.RECORD, batch_share=37 / 356)
-LOCAL = Mechanism(1, 356, 37 * 35, 1 / 356**2, Sampling.WITH_REPLACEMENT, Clipping.RECORD, batch_share=37 / 356)
+MINIBATCH = ClientMessages(37, 356, 35, 1 / 356**2, Sampling.WITH_REPLACEMENT, Clipping.RECORD, batch_share=37 / 356)
+LOCAL = ClientMessages(1, 356, 37 * 35, 1 / 356**2, Sampling.WITH_REPLACEMENT, Clipping.RECORD, batch_share=37 / 356)
 
 
-def changed(mechanism: Mechanism, **changes) -> Mechanism:
+def changed(mechanism: ClientMessages, **changes) -> ClientMessages:
     """Return a mechanism with some fields changed."""
-    return Mechanism(**{**vars(mechanism), **changes})
+    return ClientMessages(**{**vars(mechanism), **changes})
 
 
 @pytest.mark.parametrize(("mechanism", "steps", "share"), [(MINIBATCH, 35, 37), (LOCAL, 1295, 1)])
@@ -37,8 +37,8 @@ def test_the_published_noises_are_their_formulas(mechanism, steps, share):
 @given(epsilon=st.floats(0.3, 3), records=st.integers(20, 200), releases=st.integers(1, 60), share=st.floats(0.05, 1))
 def test_the_tight_noise_spends_its_epsilon_and_no_more(epsilon, records, releases, share):
     batch = max(1, round(share * records))
-    mechanism = Mechanism(batch, records, releases, 1e-5, Sampling.FIXED, Clipping.RECORD, batch_share=share)
-    spent = mechanism.spent(noise_multiplier(NoiseRule.TIGHT, mechanism, epsilon))
+    mechanism = ClientMessages(batch, records, releases, 1e-5, Sampling.FIXED, Clipping.RECORD, batch_share=share)
+    spent = mechanism.stated(noise_multiplier(NoiseRule.TIGHT, mechanism, epsilon)).guarantee.upper
     assert (1 - EPSILON_TOLERANCE) * epsilon <= spent <= epsilon
 
 
@@ -63,7 +63,7 @@ def test_the_tight_noise_of_local_steps_by_dp_accounting(epsilon, nearest):
 
 def test_clipping_the_mean_costs_a_thousand_and_says_so():
     stated = statement(NoiseRule.MOMENTS, changed(MINIBATCH, message_records=65, clipping=Clipping.MEAN), 1.0)
-    assert stated.epsilon_pld > 1000 and "does not protect" in stated.note
+    assert stated.guarantee.upper > 1000 and "does not protect" in stated.note
     # The noise itself is the same: only its relation to one record's share differs.
     own = noise_multiplier(NoiseRule.MOMENTS, changed(MINIBATCH, message_records=65), 1.0)
     assert own == pytest.approx(65 * stated.noise_multiplier, rel=1e-12)
@@ -76,15 +76,15 @@ def test_clipping_the_mean_of_one_record_is_clipping_the_record():
 
 def test_statements_say_where_the_noise_comes_from():
     tight = statement(NoiseRule.TIGHT, changed(MINIBATCH, sampling=Sampling.FIXED), 2.0)
-    assert "calibrated to spend epsilon 2" in tight.note and tight.epsilon_pld == pytest.approx(2, rel=1e-3)
+    assert "calibrated to spend epsilon 2" in tight.note and tight.guarantee.upper == pytest.approx(2, rel=1e-3)
     published = statement(NoiseRule.ADVANCED_COMPOSITION, MINIBATCH, 2.0)
-    assert "as published (advanced_composition)" in published.note and published.epsilon_pld < 0.1
-    assert (published.records, published.steps, published.sample_rate) == (356, 35, 37 / 356)
+    assert "as published (advanced_composition)" in published.note and published.guarantee.upper < 0.1
+    assert (published.records, published.steps, published.sampler) == (356, 35, WithReplacement(37, 356))
     free = statement(NoiseRule.TIGHT, MINIBATCH, math.inf)
-    assert math.isinf(free.epsilon_pld) and free.noise_multiplier == 0.0
+    assert math.isinf(free.guarantee.upper) and free.noise_multiplier == 0.0
 
 
 def test_less_noise_spends_more():
     multipliers = np.geomspace(3, 50, 5)
-    spent = [changed(MINIBATCH, sampling=Sampling.FIXED).spent(each) for each in multipliers]
+    spent = [changed(MINIBATCH, sampling=Sampling.FIXED).stated(each).guarantee.upper for each in multipliers]
     assert np.all(np.diff(spent) < 0)

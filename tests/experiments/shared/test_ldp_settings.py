@@ -59,7 +59,7 @@ def test_the_batch_sizes_of_the_scripts(clients, noise, largest, batch_size):
 
 def test_minibatch_releases_means_and_local_single_records():
     own = plan(INSURANCE[3], sampling="fixed_without_replacement", batch_size=20)
-    minibatch, local = own.mechanism("minibatch"), own.mechanism("local")
+    minibatch, local = own.messages("minibatch"), own.messages("local")
     assert (minibatch.message_records, minibatch.releases, minibatch.sampling) == (20, 6, Sampling.FIXED)
     assert (local.message_records, local.releases, local.sampling) == (1, 120, Sampling.WITH_REPLACEMENT)
     assert own.protocol_of("minibatch").sampling is Sampling.FIXED

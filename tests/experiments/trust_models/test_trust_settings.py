@@ -40,7 +40,9 @@ def test_every_way_spends_the_budget_and_says_so(way):
     chosen = plan(way)
     columns = privacy(chosen, noise_scale(chosen, DIMENSION), DIMENSION)
     spent = (
-        columns["privacy_epsilon_contraction"] if "last model" in TRUST_MODEL[way] else columns["privacy_epsilon_pld"]
+        columns["privacy_epsilon_contraction"]
+        if "last model" in TRUST_MODEL[way]
+        else columns["privacy_epsilon_proven"]
     )
     assert 0.98 * 2.0 <= spent <= 2.0 * (1 + 1e-9)
     assert columns["privacy_trust"] == TRUST_MODEL[way]
@@ -80,7 +82,7 @@ def test_a_clients_own_steps_compose(way):
 def test_without_a_budget_there_is_no_noise(way):
     chosen = plan(way, epsilon=math.inf)
     assert noise_scale(chosen, DIMENSION) == 0
-    assert privacy(chosen, 0.0, DIMENSION)["privacy_epsilon_pld"] == math.inf
+    assert privacy(chosen, 0.0, DIMENSION)["privacy_epsilon_proven"] == math.inf
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def folders(tmp_path_factory) -> Folders:
 
 
 def trained(folders, cells=CELLS, ticks=None, **settings) -> pd.DataFrame:
-    sweep = Sweep("asoodeh2021", "comparison", "x_seeds", SETTINGS | settings, tuple(cells), (0, 3))
+    sweep = Sweep("asoodeh2021", "trust_models", "x_seeds", SETTINGS | settings, tuple(cells), (0, 3))
     calibration = trust_training.calibrate(sweep, load_description(folders.arrays))
     seen = [] if ticks is None else ticks
     return trust_training.train(sweep, folders, calibration, None, lambda done, total: seen.append((done, total)))

@@ -1,3 +1,4 @@
+import json
 import math
 
 import numpy as np
@@ -75,7 +76,7 @@ def test_hidden_models_meet_the_budget_by_contraction(release):
     chosen = run(batch_size=1, step=2.0, release=release)
     columns = privacy(chosen, calibrated_sigma(chosen))
     assert columns["privacy_epsilon_contraction"] == pytest.approx(2.0, rel=1e-6)
-    assert columns["privacy_epsilon_pld"] > 2.0
+    assert columns["privacy_epsilon_proven"] > 2.0
     assert columns["privacy_released"] == ("last model" if release == "last" else "one model, its round drawn")
 
 
@@ -84,7 +85,7 @@ def test_all_models_meet_it_as_one_gaussian_mechanism():
     columns = privacy(chosen, calibrated_sigma(chosen))
     full = {"batch_size": 1, "records": 1, "steps": 1, "delta": 1e-5, "sampling": Sampling.FULL}
     alone = isrl_dp.epsilon(noise_multiplier=columns["privacy_noise_multiplier"], **full)
-    assert columns["privacy_epsilon_pld"] == pytest.approx(2.0, rel=1e-9) == alone
+    assert columns["privacy_epsilon_proven"] == pytest.approx(2.0, rel=1e-9) == alone
     assert math.isnan(columns["privacy_epsilon_contraction"])
 
 
@@ -94,7 +95,7 @@ def test_fresh_batches_meet_it_by_composition():
     columns = privacy(chosen, sigma)
     draws = {"batch_size": 10, "records": 1200, "steps": 120, "delta": 1e-5, "sampling": Sampling.FIXED}
     spent = isrl_dp.epsilon(noise_multiplier=sigma * math.sqrt(10), **draws)
-    assert 0.5 * (1 - 2e-3) <= spent <= 0.5 and columns["privacy_epsilon_pld"] == spent
+    assert 0.5 * (1 - 2e-3) <= spent <= 0.5 and columns["privacy_epsilon_proven"] == spent
     assert columns["privacy_sampling"] == "fixed_without_replacement"
     assert sigma < calibrated_sigma(run(release="all", epsilon=0.5))
 
@@ -113,8 +114,8 @@ def test_long_steps_are_accounted_for_and_said():
 def test_without_noise_there_is_no_guarantee():
     columns = privacy(run(epsilon=math.inf), 0.0)
     assert calibrated_sigma(run(epsilon=math.inf)) == 0.0
-    assert columns["privacy_epsilon_pld"] == columns["privacy_epsilon_contraction"] == math.inf
-    assert columns["privacy_mechanism"] == "none"
+    assert columns["privacy_epsilon_proven"] == columns["privacy_epsilon_contraction"] == math.inf
+    assert json.loads(columns["privacy_mechanism"]) == {"kind": "NoNoise"}
 
 
 def test_bounds_are_the_corollaries_where_they_apply():

@@ -47,7 +47,7 @@ def folders(tmp_path_factory) -> Folders:
 
 
 def trained(folders, cells=CELLS, seeds=(0, 4), ticks=None, **settings) -> pd.DataFrame:
-    sweep = Sweep("asoodeh2021", "projected", "x_seeds", SETTINGS | settings, tuple(cells), seeds)
+    sweep = Sweep("asoodeh2021", "trusted_aggregator", "x_seeds", SETTINGS | settings, tuple(cells), seeds)
     calibration = aggregator_training.calibrate(sweep, load_description(folders.arrays))
     seen = [] if ticks is None else ticks
     return aggregator_training.train(sweep, folders, calibration, None, lambda done, total: seen.append((done, total)))
@@ -114,7 +114,7 @@ def test_more_users_than_records_are_refused(folders):
 
 
 def test_a_calibration_of_other_cells_is_refused(folders):
-    sweep = Sweep("asoodeh2021", "projected", "x_seeds", SETTINGS, CELLS, (0,))
+    sweep = Sweep("asoodeh2021", "trusted_aggregator", "x_seeds", SETTINGS, CELLS, (0,))
     short = aggregator_training.calibrate(sweep, load_description(folders.arrays)).iloc[:3]
     with pytest.raises(InputError, match="3 rows for 6 cells"):
         aggregator_training.train(sweep, folders, short, None, lambda done, total: None)

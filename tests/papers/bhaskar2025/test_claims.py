@@ -56,7 +56,7 @@ def tables(tmp_path):
             data = TABLES[name].data(Results(tmp_path))
             data["accuracy_pct"], data["runs"], data["interval_pct"] = data["published_accuracy_pct"], runs, 0.1
             data["ran_on"] = data["dataset"]
-            data["epsilon_rdp"], data["epsilon_pld"], data["sampling"] = data["epsilon"], data["epsilon"] * 0.9, "x"
+            data["epsilon_proven"], data["epsilon_refuted"], data["sampling"] = data["epsilon"] * 0.9, 0.0, "x"
             store(tmp_path, "tables", name, over_first(edit(data)))
         store(tmp_path, "tables", "overlap", pd.DataFrame([OVERLAP]))
         store(
@@ -197,7 +197,7 @@ def test_a_budget_that_is_overspent_is_found(tables):
     assert "canaries refute 0 of 1 claims" in verdict.evidence and "0.40 where 2.60 is claimed" in verdict.evidence
 
     def overspend(data):
-        data.loc[data.index[data["epsilon"] < math.inf][0], "epsilon_pld"] = 9.0
+        data.loc[data.index[data["epsilon"] < math.inf][0], "epsilon_proven"] = 9.0
         return data
 
     assert budget_kept(tables(overspend)).outcome is Outcome.FAILS

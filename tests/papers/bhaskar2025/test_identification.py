@@ -36,8 +36,10 @@ def several(as_runs, rows_of_runs):
         rows_of_runs(LINEAR, [0], offset_pct=-1, batch_size=32),
         rows_of_runs(CNN, [0], offset_pct=-2, batch_size=32),
         rows_of_runs(f"{LINEAR} and epsilon < inf", [0], offset_pct=0.4, delta=1e-6),
-        rows_of_runs(CNN, [0], offset_pct=-9, sampling="poisson"),
-        rows_of_runs(LINEAR, [0, 1], offset_pct=-3, noise_pct=0.1, initialisation="per_client", sampling="poisson"),
+        rows_of_runs(CNN, [0], offset_pct=-9, sampling="shuffled_epochs"),
+        rows_of_runs(
+            LINEAR, [0, 1], offset_pct=-3, noise_pct=0.1, initialisation="per_client", sampling="shuffled_epochs"
+        ),
     )
 
 
@@ -51,8 +53,8 @@ def test_the_chosen_settings_win_where_they_fit_and_the_runner_up_is_named(sever
     table = scores(several)
     linear, cnn = (table[table["model"] == model] for model in ("scatter_linear", "scatter_cnn"))
     assert linear["candidate"].tolist()[:2] == [CHOSEN, "delta 1e-06"]
-    assert set(linear["candidate"][2:]) == {"batch size 32", "sampling poisson, initialisation per client"}
-    assert cnn["candidate"].tolist() == [CHOSEN, "batch size 32", "sampling poisson"]
+    assert set(linear["candidate"][2:]) == {"batch size 32", "sampling shuffled epochs, initialisation per client"}
+    assert cnn["candidate"].tolist() == [CHOSEN, "batch size 32", "sampling shuffled epochs"]
     assert (table.loc[table["candidate"] != CHOSEN, "gain"] < 0).all()
     assert (table.loc[table["candidate"] == CHOSEN, "gain"] == 0).all()
     batch = table[table["candidate"] == "batch size 32"].set_index("model")

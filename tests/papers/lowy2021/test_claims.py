@@ -42,14 +42,14 @@ def test_what_holds_only_without_protection_is_said_exactly(finished):
     assert verdict.evidence.startswith("It holds only with noise that does not protect: in 2 of 2 settings.")
     assert "means clipped, N = 3: minibatch 2, local 0, undecided 0, of 2 (ε kept by both in 0)" in verdict.evidence
     assert verdict.evidence.endswith("with noise that does not protect: noise of Theorem 2.1, means clipped, N = 3.")
-    verdict = claims.insurance_minibatch_beats_local(finished(gap=1.0, epsilon_pld=90.0))
+    verdict = claims.insurance_minibatch_beats_local(finished(gap=1.0, epsilon_proven=90.0))
     assert verdict.outcome is Outcome.NOT_TESTABLE and verdict.evidence.startswith("No noise that was run keeps ε")
 
 
 def test_mnist_at_large_budgets_against_local_without_privacy(finished):
     assert claims.mnist_beats_nonprivate_local(finished()).outcome is Outcome.HOLDS
     assert claims.mnist_beats_nonprivate_local(finished(price=40.0)).outcome is Outcome.FAILS
-    verdict = claims.mnist_beats_nonprivate_local(finished(epsilon_pld=20.0))
+    verdict = claims.mnist_beats_nonprivate_local(finished(epsilon_proven=20.0))
     assert verdict.outcome is Outcome.NOT_TESTABLE and "is not shown to keep ε" in verdict.evidence
 
 
@@ -64,14 +64,14 @@ def test_the_price_vanishes_within_its_tolerance_only(finished):
     assert verdict.outcome is Outcome.IN_PART  # still 11 % at 18
     assert "201 % at ε = 1, 11 % at ε = 18" in verdict.evidence
     assert claims.price_vanishes(finished(price=3.0)).outcome is Outcome.HOLDS  # 3 % at 18
-    kept_only_at_1 = claims.price_vanishes(finished(epsilon_pld=30.0))
+    kept_only_at_1 = claims.price_vanishes(finished(epsilon_proven=30.0))
     assert kept_only_at_1.outcome is Outcome.NOT_TESTABLE and "not counted" in kept_only_at_1.evidence
 
 
 def test_noise_that_spends_too_much_is_found(finished):
-    assert claims.noise_suffices(finished(epsilon_pld=0.1)).outcome is Outcome.HOLDS
-    assert claims.noise_suffices(finished(epsilon_pld=2.0)).outcome is Outcome.IN_PART
-    assert claims.noise_suffices(finished(epsilon_pld=20.0)).outcome is Outcome.FAILS
+    assert claims.noise_suffices(finished(epsilon_proven=0.1)).outcome is Outcome.HOLDS
+    assert claims.noise_suffices(finished(epsilon_proven=2.0)).outcome is Outcome.IN_PART
+    assert claims.noise_suffices(finished(epsilon_proven=20.0)).outcome is Outcome.FAILS
 
 
 @pytest.mark.parametrize("check", [*claims.CLAIMS.values()][:4])

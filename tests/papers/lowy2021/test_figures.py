@@ -20,7 +20,7 @@ def test_figure_2_has_every_curve_and_says_its_bars(results, name):
 
 def test_the_spent_figure_places_runs_at_what_they_spend(results):
     recipe = FIGURES["figure_2_spent"]
-    figure = recipe.draw(recipe.data(results(epsilon_pld=0.25)))
+    figure = recipe.draw(recipe.data(results(epsilon_proven=0.25)))
     drawn = [line.get_xdata() for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 2]
     assert any(list(places) == [0.25, 0.25] for places in drawn)
     plt.close(figure)

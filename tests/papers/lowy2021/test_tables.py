@@ -34,7 +34,7 @@ def test_the_price_is_the_difference_to_the_run_without_privacy(results):
 
 
 def test_the_noise_table_says_how_loose_the_noise_is(results):
-    data = TABLES["noise"].data(results(epsilon_pld=0.1)).query("clipping == 'record'")
+    data = TABLES["noise"].data(results(epsilon_proven=0.1)).query("clipping == 'record'")
     assert len(data) == 3 * 4
     assert sorted(set(data["times_looser"])) == pytest.approx([10, 180])
 
@@ -42,7 +42,7 @@ def test_the_noise_table_says_how_loose_the_noise_is(results):
 @pytest.mark.parametrize(("losses", "within"), [([36.4e6, 30e6, 42e6], "yes"), ([60e6, 61e6, 62e6], "no")])
 def test_the_authors_numbers_are_compared_where_they_are_known(tmp_path, losses, within):
     row = {"experiment": "ldp_regression", "dataset": "insurance", "stand_in_for": "", "clients": 3, "clipping": "mean"}
-    row |= {"noise": "advanced_composition", "algorithm": "minibatch", "privacy_epsilon_pld": 200.0}
+    row |= {"noise": "advanced_composition", "algorithm": "minibatch", "privacy_epsilon_proven": 200.0}
     rows = [
         {**row, "epsilon": epsilon, "seed": seed, "test_loss": loss}
         for epsilon in (10.0, 9.0)

@@ -34,7 +34,7 @@ COMMON = {
     "clip_norm": 2.0,
     "participants": "[8]",
     "noise_multiplier": 10.0,
-    "privacy_epsilon_pld": 1.0,
+    "privacy_epsilon_proven": 1.0,
     "start_risk": 1.0,
     "v_star_squared": 0.0,
 }

@@ -16,7 +16,7 @@ SEEDS = 4
 NETWORK = ("speed_spread", "delay", "jitter", "update_loss", "broadcast_loss", "window", "max_staleness")
 
 
-def rows(experiment: str, cell: dict, accuracy: float, spent: float, noise: float, stand_in_for: str) -> list[dict]:
+def rows(study: str, cell: dict, accuracy: float, spent: float, noise: float, stand_in_for: str) -> list[dict]:
     """One row a seed, accuracies a little apart but alike in every cell."""
     settings = load("vandijk2023").settings
     network = {
@@ -25,9 +25,9 @@ def rows(experiment: str, cell: dict, accuracy: float, spent: float, noise: floa
     }
     given = {**{name: settings[name] for name in ("strategy", "preparation", "scenario", "epsilon", "scaling")}, **cell}
     given |= {name: np.nan if value is None else value for name, value in network.items()}
-    common = {"dataset": "mnist", "stand_in_for": stand_in_for, "experiment": experiment, "noise_multiplier": noise}
+    common = {"dataset": "mnist", "stand_in_for": stand_in_for, "study": study, "noise_multiplier": noise}
     counts = {name: 0.0 for name in ("updates_lost_pct", "simulated_rounds", "staleness_rounds", "interrupted_pct")}
-    privacy = {"privacy_epsilon_pld": spent, "privacy_steps": 240}
+    privacy = {"privacy_epsilon_proven": spent, "privacy_steps": 240}
     return [
         {**common, **given, **counts, **privacy, "seed": seed, "accuracy_pct": accuracy + 0.3 * seed}
         for seed in range(SEEDS)

@@ -8,7 +8,7 @@ from dpfl.papers.vandijk2023.seed_statistics import MEASURES, counted_runs, summ
 def test_differences_are_taken_within_a_seed(trained):
     runs = [("strategies", {"strategy": name, "epsilon": 2.0}, level, 2.0, 1.5) for name, level in
             (("constant", 80.0), ("arsinh_2", 77.0))]  # fmt: skip
-    rows = trained(runs).runs("vandijk2023", experiment="strategies")
+    rows = trained(runs).runs("vandijk2023", study="strategies")
     data = summarise(rows, ["strategy", "epsilon"], {"strategy": "constant"}, ["epsilon"]).set_index("strategy")
     assert data.loc["arsinh_2", "difference_pct"] == pytest.approx(-3.0)
     # Seeds differ alike in both, so the paired interval vanishes where each mean's does not.
@@ -19,7 +19,7 @@ def test_differences_are_taken_within_a_seed(trained):
 
 def test_nothing_in_nothing_out(trained):
     runs = [("strategies", {"strategy": "constant"}, 80.0, 2.0, 1.5)]
-    data = summarise(trained(runs).runs("vandijk2023", experiment="samplers"), ["sampler"], {}, [])
+    data = summarise(trained(runs).runs("vandijk2023", study="samplers"), ["sampler"], {}, [])
     assert data.empty and list(data.columns) == ["dataset", "stand_in_for", "sampler", *MEASURES]
 
 

@@ -3,7 +3,6 @@ import math
 import pytest
 
 from dpfl.catalog import keys
-from dpfl.experiments import protocol
 from dpfl.grid import configuration, expansion
 from dpfl.provenance.audit.rerun_tolerance import (
     FLOAT32,
@@ -30,9 +29,7 @@ def test_missing_and_infinite_numbers_are_the_same_as_themselves_only():
 
 
 def test_experiments_in_single_precision_are_experiments_of_the_grid():
-    grid = {
-        protocol.name_of(sweep.algorithm) for sweep in expansion.expand(configuration.resolve({"papers": list(keys())}))
-    }
+    grid = {sweep.experiment for sweep in expansion.expand(configuration.resolve({"papers": list(keys())}))}
     assert set(FLOAT32_EXPERIMENTS) < grid
 
 

@@ -104,8 +104,8 @@ def test_a_changed_noise_is_found_in_the_run_table_and_in_the_calibration(projec
     project.make_pages()
     assert project.by_hashes() == []
     found, _ = project.findings(quick=True)
-    assert any("states epsilon_rdp" in each and "for noise multiplier 2.5" in each for each in found)
-    assert any("states epsilon_pld" in each and "Opacus's PRV accountant" in each for each in found)
+    assert any("states epsilon_proven" in each and "for noise multiplier 2.5" in each for each in found)
+    assert any("states epsilon_proven" in each and "Opacus's PRV accountant" in each for each in found)
 
 
 def test_a_deleted_row_is_found_though_tables_were_remade(project):

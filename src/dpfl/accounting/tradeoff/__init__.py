@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpfl.accounting.subsampled_profiles import amplified_epsilon, poisson_add_delta, subsampled_delta
 from dpfl.accounting.tradeoff.adversaries import (
     Adversary,
     Gaussian,
@@ -24,13 +25,7 @@ from dpfl.accounting.tradeoff.curves import Curve, epsilon_delta
 from dpfl.accounting.tradeoff.duality import conjugate, delta_of, double_conjugate, from_delta, group, inverse
 from dpfl.accounting.tradeoff.privacy_loss import PrivacyLoss, composed, from_pld, gaussian_tails, subsampled_tails
 from dpfl.accounting.tradeoff.revealed import RevealedMixture, revealed, revealed_renyi
-from dpfl.accounting.tradeoff.subsampling import (
-    amplified_epsilon,
-    poisson_add_delta,
-    poisson_renyi,
-    subsample,
-    subsampled_delta,
-)
+from dpfl.accounting.tradeoff.subsampling import poisson_renyi, subsample
 
 __all__ = [
     "Adversary",

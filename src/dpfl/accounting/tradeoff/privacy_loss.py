@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 from dpfl.accounting.arguments import integer, real, reals
 from dpfl.accounting.roots import root
-from dpfl.accounting.tradeoff.subsampling import amplified_epsilon
+from dpfl.accounting.subsampled_profiles import amplified_epsilon
 
 Tails = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 """The law of the privacy loss of a symmetric pair (P, Q): epsilon >= 0 to (P[loss > epsilon], Q[loss > epsilon])."""

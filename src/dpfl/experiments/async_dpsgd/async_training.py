@@ -32,13 +32,14 @@ from dpfl.errors import InputError
 from dpfl.experiments.async_dpsgd.client_privacy import ClientPrivacy
 from dpfl.experiments.async_dpsgd.input_normalisation import prepare
 from dpfl.experiments.async_dpsgd.schedules import step_sizes
+from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.image_models import softmax_regression
 
 POOLED = 2
 CLASSES = 10
 COLUMNS = (
-    "experiment", "scenario", "clients", "batch_size", "epochs", "sampling", "neighbouring", "delta", "clip_norm",
+    "study", "scenario", "clients", "batch_size", "epochs", "sampling", "neighbouring", "delta", "clip_norm",
     "learning_rate", "step_decay", "strategy", "preparation", "batch_factor", "scaling", "epsilon", "sigma",
     "speed_spread", "delay", "jitter", "update_loss", "broadcast_loss", "window", "max_staleness",
 )  # fmt: skip
@@ -107,7 +108,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
         if plan.posture not in known:
             statement = plan.posture.statement(plan.posture.round_sigma())
             known[plan.posture] = {"noise_multiplier": statement.noise_multiplier, **statement.columns()}
-        rows.append({**cell, **known[plan.posture]})
+        rows.append({**as_columns(cell), **known[plan.posture]})
     return pd.DataFrame(rows)
 
 
@@ -126,7 +127,7 @@ def train(
     with the same bytes. Everything runs on the CPU: the model is too small for more. Calls progress(rounds, all
     rounds). Raises InputError where data or settings cannot be used, or no update of a client reaches the server.
     """
-    torch.set_num_threads(int(sweep.machine["threads"]))
+    torch.set_num_threads(int(sweep.resources["threads"]))
     data = load_images(folders.arrays)
     plans = _plans(sweep, len(data.train_y))
     stacks: dict[tuple, list[int]] = {}
@@ -151,11 +152,17 @@ def train(
         if checkpoint:
             checkpoints.save(checkpoint, {"finished": finished}, digest)
     results = {
-        (seed, place): result
+        (index, seed): result
         for (seed, cells), stack in zip(jobs, finished, strict=True)
-        for place, result in zip(cells, stack, strict=True)
+        for index, result in zip(cells, stack, strict=True)
     }
-    return _table(sweep, data.description, calibration, results)
+    noise = calibrated(calibration, sweep.cells)
+    return run_table(sweep, data.description, noise, results, [_columns(_given(sweep, cell)) for cell in sweep.cells])
+
+
+def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a run table says of a run's settings: no epsilon where the noise was given."""
+    return {name: settings[name] for name in COLUMNS} | ({"epsilon": None} if settings["sigma"] is not None else {})
 
 
 def _plans(sweep: Sweep, records: int) -> list[AsyncCell]:
@@ -245,30 +252,3 @@ def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:
     description = json.dumps(data.description, sort_keys=True)
     noise = calibration["noise_multiplier"].map(float.hex).tolist()
     return hashlib.sha256(json.dumps([sweep.digest(), noise, description, torch.__version__]).encode()).hexdigest()
-
-
-def _table(
-    sweep: Sweep, description: Mapping[str, Any], calibration: pd.DataFrame, results: Mapping[tuple[int, int], dict]
-) -> pd.DataFrame:
-    """Return the run table."""
-    rows = []
-    for place, (cell, noise) in enumerate(zip(sweep.cells, calibration.to_dict("records"), strict=True)):
-        given = _given(sweep, cell)
-        for seed in sweep.seeds:
-            rows.append(
-                {
-                    "paper": sweep.paper,
-                    "sweep": sweep.name,
-                    "dataset": sweep.dataset,
-                    "stand_in_for": description["stand_in_for"] or "",
-                    "data_note": description["note"],
-                    "algorithm": sweep.algorithm,
-                    **{name: np.nan if given[name] is None else given[name] for name in COLUMNS},
-                    "epsilon": given["epsilon"] if given["sigma"] is None else np.nan,
-                    "seed": seed,
-                    **results[seed, place],
-                    "noise_multiplier": noise["noise_multiplier"],
-                    **{key: value for key, value in noise.items() if key.startswith("privacy_")},
-                }
-            )
-    return pd.DataFrame(rows)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
-from dpfl.accounting import dpsgd, gaussian_dp
+from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import member
+from dpfl.accounting.guarantees import noise_multiplier
+from dpfl.accounting.mechanism import Gaussian, Segmented
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
-from dpfl.accounting.samplers import Sampling
-from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon, segments_sigma
+from dpfl.accounting.samplers import FixedBatches, Poisson, Sampler, Sampling
+from dpfl.accounting.tradeoff.segments import Segment, segments_sigma
 from dpfl.errors import InputError
 from dpfl.experiments.async_dpsgd.input_normalisation import InputNormalisation
 from dpfl.experiments.async_dpsgd.schedules import BatchSchedule, Strategy
@@ -116,6 +117,13 @@ class ClientPrivacy:
         return self.sigma is not None or math.isfinite(self.epsilon)
 
     @property
+    def sampler(self) -> Sampler:
+        """How a round draws its batch among a client's records."""
+        if self.sampling is Sampling.POISSON:
+            return Poisson(self.batch_size / self.records)
+        return FixedBatches(self.batch_size, self.records)
+
+    @property
     def sensitivity(self) -> float:
         """By how many clip norms one record moves a sum."""
         return 2.0 if self.neighbouring is Neighbouring.REPLACE_ONE else 1.0
@@ -145,38 +153,24 @@ class ClientPrivacy:
             return self.sigma
         if self.sampling is Sampling.FIXED:
             return segments_sigma(partial(self.segments, self.budget), self.epsilon, self.delta)
-        return _poisson_sigma(self.epsilon, self.batch_size / self.records, self.rounds, self.delta, self.neighbouring)
+        run = {"target_epsilon": self.epsilon, "steps": self.rounds, "delta": self.delta}
+        return noise_multiplier(self.sampler, **run, neighbouring=self.neighbouring) / self.sensitivity
 
     def statement(self, sigma: float) -> PrivacyStatement:
         """Return the guarantee of one client's releases for a run with this sigma."""
-        run = {"records": self.records, "sample_rate": self.batch_size / self.records, "steps": self.rounds}
-        relation = {"sampling": self.sampling, "neighbouring": self.neighbouring}
+        run = {"records": self.records, "steps": self.rounds, "delta": self.delta, "neighbouring": self.neighbouring}
         if not self.private:
-            return PrivacyStatement.not_private(**run, **relation)
-        noise = {"clip_norm": self.clip_norm, "noise_multiplier": sigma * self.sensitivity, "delta": self.delta}
+            return PrivacyStatement.of(Gaussian(), self.sampler, noise_multiplier=0.0, **run)
+        noise = {"clip_norm": self.clip_norm, "noise_multiplier": sigma * self.sensitivity}
         if self.sampling is Sampling.POISSON:
             note = f"Poisson sampling, as accounted; {_ASYNCHRONY}"
-            return dpsgd.statement(**run, **noise, neighbouring=self.neighbouring, note=note)
-        spent = segments_epsilon(self.segments(self.strategy, sigma), self.delta)
-        leaks = self.preparation.is_exact
-        return PrivacyStatement(
-            mechanism=self._mechanism(),
-            **run,
-            **relation,
-            **noise,
-            epsilon_rdp=math.inf if leaks else math.nan,
-            epsilon_pld=math.inf if leaks else spent,
-            note=self._note(spent),
-        )
-
-    def _mechanism(self) -> str:
-        """Name the mechanism."""
-        law = (
-            "Gaussian"
-            if math.isinf(self.strategy.arsinh_scale)
-            else f"a arsinh(N/a), a = {self.strategy.arsinh_scale:g} sigma,"
-        )
-        return f"subsampled {law}" + (f" after {self.preparation.release}" if self.preparation.is_private else "")
+            return PrivacyStatement.of(Gaussian(), self.sampler, note=note, **run, **noise)
+        mechanism = Segmented(tuple(self.segments(self.strategy, sigma)))
+        stated = PrivacyStatement.of(mechanism, self.sampler, **run, **noise)
+        guarantee, note = stated.guarantee, self._note(stated.guarantee.upper)
+        if self.preparation.is_exact:
+            guarantee = replace(guarantee, upper=math.inf, upper_by=_LEAKS)
+        return replace(stated, guarantee=guarantee, note=note)
 
     def _note(self, spent: float) -> str:
         """Say how the accounting relates to what is done."""
@@ -203,19 +197,3 @@ def _strategy(name: str, known: Mapping[str, Mapping[str, Any]]) -> Strategy:
     if name not in known:
         raise InputError(f"strategy: {name!r} is unknown, should be one of {', '.join(known)}")
     return Strategy.of(name, known[name])
-
-
-@cache
-def _poisson_sigma(epsilon: float, p: float, rounds: int, delta: float, relation: Neighbouring) -> float:
-    """Return the noise over the sensitivity that Poisson batches need, by privacy-loss distributions."""
-    run = {"sample_rate": p, "steps": rounds, "delta": delta}
-    if relation is Neighbouring.ADD_OR_REMOVE:
-        return float(dpsgd.noise_multiplier(target_epsilon=epsilon, accountant="pld", **run))
-
-    def excess(log_noise: float) -> float:
-        spent = dpsgd.epsilon(noise_multiplier=math.exp(log_noise), neighbouring=relation, **run)
-        return float(spent) / epsilon - 1
-
-    start = math.log(_poisson_sigma(epsilon, p, rounds, delta, Neighbouring.ADD_OR_REMOVE))
-    found = brentq(excess, start, start + math.log(3), xtol=1e-3)
-    return math.exp(found if excess(found) <= 0 else found + 1e-3) / 2

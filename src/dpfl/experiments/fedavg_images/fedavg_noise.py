@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import math
+from functools import cache
 from typing import Any
 
 import pandas as pd
 
 from dpfl.accounting import dpsgd
+from dpfl.accounting.mechanism import Gaussian
+from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.samplers import BallsInBins, Poisson, Sampler, Sampling, ShuffledEpochs
 from dpfl.data.partition import random_shares
 from dpfl.engine.batches import BatchSampler
 from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings
@@ -22,73 +25,78 @@ NOISE_BY_CLIENT = "privacy_noise_multiplier_by_client"
 def calibrate(sweep: Sweep, description: dict[str, Any]) -> pd.DataFrame:
     """Return the noise and the privacy statement of each cell of `sweep`: a row a cell, in order.
 
-    Columns: the cell's (Cell.columns), noise_multiplier (0 without privacy), privacy_*. The noise meets the cell's
-    epsilon by the accountant of the settings, for Poisson samples at rate 1/ceil(n/B) over all epochs; the statement's
-    note says how that relates to the batches that are really drawn. Where clients differ in size each has the noise
-    that meets the budget at its own rate and number of steps: privacy_noise_multiplier_by_client (JSON list, else
-    empty), and all the rest is the smallest client's. `description` is the dataset's, for its number of training
-    records. Raises InputError for settings that cannot be used. Source: bhaskar2025, section on experiments.
+    Columns: the cell's (FedavgCell.columns), noise_multiplier (0 without privacy), privacy_*. The noise meets the
+    cell's epsilon, which is the claim, by the accountant of the settings, for Poisson samples at rate 1/ceil(n/B) over
+    all epochs; the statement says what is proven and refuted for the batches that are really drawn. A client's number
+    of records n is public, so neighbours differ in one record's contribution (zero_out), and sampling rate and divisor
+    are the same for both. Where clients differ in size each has the noise that meets the budget at its own rate and
+    number of steps: privacy_noise_multiplier_by_client (JSON list, else empty), and all the rest is the smallest
+    client's. `description` is the dataset's, for its number of training records.
+    Raises InputError for settings that cannot be used. Source: bhaskar2025, section on experiments.
     """
     settings = FedavgSettings.of(sweep)
     shares = random_shares(description["records"]["train"], settings.clients, settings.client_share, sweep.seeds[0])
     sizes = [len(share) for share in shares]
-    known: dict[tuple[float, int, int], PrivacyStatement] = {}
     rows = []
     for cell in map(FedavgCell.of, sweep.cells):
-        epochs = sum(cell.local_epochs)
-        for records in set(sizes):
-            key = (cell.epsilon, epochs, records)
-            if key not in known:
-                known[key] = _statement(settings, sizes, records, cell.epsilon, epochs) if cell.private else None
-        statement = known[cell.epsilon, epochs, min(sizes)] or _silent(settings, min(sizes), epochs, cell.clips)
-        noise = [known[cell.epsilon, epochs, size].noise_multiplier for size in sizes] if cell.private else []
-        by_client = noise if len(set(sizes)) > 1 else []
-        rows.append(
-            {
-                **cell.columns(),
-                "noise_multiplier": statement.noise_multiplier,
-                **statement.columns(),
-                NOISE_BY_CLIENT: json.dumps(by_client),
-            }
-        )
+        noise = [_noise_multiplier(settings, cell, size) for size in sizes]
+        smallest = min(sizes)
+        stated = _statement(settings, cell, sizes, smallest, noise[sizes.index(smallest)])
+        by_client = noise if cell.private and len(set(sizes)) > 1 else []
+        own = {"noise_multiplier": stated.noise_multiplier, **stated.columns(), NOISE_BY_CLIENT: json.dumps(by_client)}
+        rows.append({**cell.columns(), **own})
     return pd.DataFrame(rows)
 
 
-def _silent(settings: FedavgSettings, records: int, epochs: int, clips: bool) -> PrivacyStatement:
-    """Return the statement of a client that adds no noise."""
-    sampler = BatchSampler(settings.sampling, settings.batch_size, records)
-    statement = PrivacyStatement.not_private(
-        sampling=settings.sampling,
-        records=records,
-        sample_rate=sampler.sample_rate,
-        steps=epochs * sampler.steps_per_epoch,
-    )
-    return replace(statement, clip_norm=settings.clip_norm) if clips else statement
+def _noise_multiplier(settings: FedavgSettings, cell: FedavgCell, records: int) -> float:
+    """Return the noise of a client with `records` records; 0 without privacy."""
+    if not cell.private:
+        return 0.0
+    batches = BatchSampler(Sampling.POISSON, settings.batch_size, records)
+    poisson = {"sample_rate": batches.sample_rate, "delta": settings.delta}
+    steps = sum(cell.local_epochs) * batches.steps_per_epoch
+    return _calibrated(cell.epsilon, steps, settings.accountant.value, **poisson)
+
+
+@cache
+def _calibrated(epsilon: float, steps: int, accountant: str, sample_rate: float, delta: float) -> float:
+    """Return the least noise for Poisson samples, once for all cells that share it."""
+    run = {"sample_rate": sample_rate, "steps": steps, "delta": delta}
+    return float(dpsgd.noise_multiplier(target_epsilon=epsilon, accountant=accountant, **run))
 
 
 def _statement(
-    settings: FedavgSettings, sizes: list[int], records: int, epsilon: float, epochs: int
+    settings: FedavgSettings, cell: FedavgCell, sizes: list[int], records: int, noise_multiplier: float
 ) -> PrivacyStatement:
-    """Return the statement of a client that trains for `epochs` epochs on `records` records."""
-    sampler = BatchSampler(settings.sampling, settings.batch_size, records)
-    steps = epochs * sampler.steps_per_epoch
-    setting = {"sample_rate": sampler.sample_rate, "steps": steps, "delta": settings.delta}
-    sigma = dpsgd.noise_multiplier(target_epsilon=epsilon, accountant=settings.accountant.value, **setting)
-    statement = dpsgd.statement(
-        records=records, clip_norm=settings.clip_norm, noise_multiplier=sigma, note=_note(settings, sizes), **setting
+    """Return the statement of a client with `records` records."""
+    batches = BatchSampler(cell.sampling(settings), settings.batch_size, records)
+    return PrivacyStatement.of(
+        Gaussian(),
+        _sampler(batches),
+        neighbouring=Neighbouring.ZERO_OUT,
+        records=records,
+        clip_norm=settings.clip_norm if cell.clips else math.inf,
+        noise_multiplier=noise_multiplier,
+        steps=sum(cell.local_epochs) * batches.steps_per_epoch,
+        delta=settings.delta,
+        note=_note(settings, sizes),
     )
-    return replace(statement, sampling=settings.sampling)
+
+
+def _sampler(batches: BatchSampler) -> Sampler:
+    """Return what an accountant knows of how batches are drawn."""
+    if batches.sampling is Sampling.POISSON:
+        return Poisson(batches.sample_rate)
+    if batches.sampling is Sampling.BALLS_IN_BINS:
+        return BallsInBins(batches.steps_per_epoch)
+    return ShuffledEpochs(batches.divisor, batches.public_records)
 
 
 def _note(settings: FedavgSettings, sizes: list[int]) -> str:
-    """Say how the accounting relates to what is done."""
-    if settings.sampling is Sampling.POISSON:
-        note = "Poisson sampling, as accounted"
-    else:
-        note = (
-            "accounted as Poisson sampling, as is common; the batches are in truth cut from a fresh permutation "
-            "each epoch, for which this epsilon is not proven"
-        )
+    """Say how the guarantee relates to what is done."""
+    note = f"divisor {settings.batch_size}; the noise is calibrated for Poisson sampling"
+    if settings.sampling is not Sampling.POISSON:
+        note += f", the batches are {settings.sampling}"
     if len(set(sizes)) > 1:
         note += (
             f"; clients hold {min(sizes)} to {max(sizes)} records, each has the noise that meets the budget at its own "
@@ -97,7 +105,7 @@ def _note(settings: FedavgSettings, sizes: list[int]) -> str:
     holders = sum(settings.client_share)
     if holders > 1 + 1e-9:
         note += (
-            f"; one client's budget: clients overlap, a record lies with {holders:.3g} of them on average and spends "
+            f"; one client's budget: clients overlap, a record is with {holders:.3g} of them on average and spends "
             "the composition of their budgets"
         )
     return note

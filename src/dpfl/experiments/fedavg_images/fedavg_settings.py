@@ -42,7 +42,10 @@ class Metric(StrEnum):
 
 @dataclass(frozen=True)
 class FedavgSettings:
-    """A sweep's settings and machine. `client_share` has one entry a client."""
+    """A sweep's settings and resources. `client_share` has one entry a client.
+
+    `sampling` draws the batches of cells that clip; plain SGD, which has no guarantee to prove, shuffles epochs.
+    """
 
     model: ImageModel
     clients: int
@@ -66,10 +69,10 @@ class FedavgSettings:
     def of(cls, sweep: Sweep) -> FedavgSettings:
         """Read `sweep`; raises InputError naming the first setting that cannot be used.
 
-        Settings that may be left out: accountant (rdp), normalisation (channel), measure (none), tempered_sigmoid
-        ([2, 2, 1]: scale, inverse temperature and offset, which is tanh).
+        Settings that may be left out: sampling (poisson), accountant (rdp), normalisation (channel), measure (none),
+        tempered_sigmoid ([2, 2, 1]: scale, inverse temperature and offset, which is tanh).
         """
-        given, machine = sweep.settings, sweep.machine
+        given, machine = sweep.settings, sweep.resources
         if machine["device"] != "cpu" and not torch.cuda.is_available():
             raise InputError(f"device: {machine['device']} is not there; set training.device to cpu")
         clients = int(given["clients"])
@@ -82,7 +85,7 @@ class FedavgSettings:
             clip_norm=float(given["clip_norm"]),
             learning_rate=float(given["learning_rate"]),
             momentum=float(given["momentum"]),
-            sampling=_choice(given, "sampling", Sampling.SHUFFLED, Sampling.POISSON),
+            sampling=_choice(given, "sampling", Sampling.POISSON, Sampling.BALLS_IN_BINS, Sampling.SHUFFLED),
             initialisation=_choice(given, "initialisation", *Initialisation),
             accountant=_choice(given, "accountant", *Accountant),
             normalisation=_choice(given, "normalisation", *Normalisation),
@@ -127,6 +130,10 @@ class FedavgCell:
     def private(self) -> bool:
         """Whether noise is added."""
         return not math.isinf(self.epsilon)
+
+    def sampling(self, settings: FedavgSettings) -> Sampling:
+        """Return how the cell's batches are drawn."""
+        return settings.sampling if self.clips else Sampling.SHUFFLED
 
     def columns(self) -> dict[str, Any]:
         """Return the cell as table columns: its keys, rounds, and local_epochs_by_round (JSON list).

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from dpfl.accounting.samplers import Sampling
 from dpfl.algorithms.fedavg import FederatedAveraging, Schedule, State
 from dpfl.data.loading import ImageData, load_images
 from dpfl.data.partition import random_shares
@@ -28,6 +30,7 @@ from dpfl.engine.sgd import StackedHyperparameters
 from dpfl.errors import InputError
 from dpfl.experiments.fedavg_images.fedavg_noise import NOISE_BY_CLIENT
 from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings, Initialisation, Metric
+from dpfl.experiments.shared.run_table import calibrated, run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.image_models import build, prepare
 
@@ -51,7 +54,8 @@ def train(
     distance_to_plain of the averages, and local_distance_to_plain of the clients' own models before they are averaged
     (mean over clients), to the cell of this sweep with the same schedule that neither clips nor adds noise (epsilon
     .inf); distance_to_noiseless and local_distance_to_noiseless likewise to the one that clips without noise (epsilon
-    .inf, clip: true). A list is empty where the sweep has no such cell.
+    .inf, clip: true). A list is empty where the sweep has no such cell that
+    shares the run's batches: noise alone is to make the difference.
     `calibration` is `calibrate`'s table. With `checkpoint`, training resumes there and ends with the same bytes.
     Calls progress(epochs done, epochs in all). Raises InputError where data or settings cannot be used.
     """
@@ -59,26 +63,72 @@ def train(
     torch.set_num_threads(settings.threads)
     data = load_images(folders.arrays)
     inputs = {part: _inputs(settings, folders, data, part) for part in ("train", "test")}
-    schedule = Schedule(tuple(FedavgCell.of(cell).local_epochs for cell in sweep.cells))
+    columns = [FedavgCell.of(cell).columns() for cell in sweep.cells]
+    noise = calibrated(calibration, columns)
+    jobs = [(seed, stack) for seed in sweep.seeds for stack in stacks(settings, sweep)]
+    epochs = [max(stack.schedule.epochs) for _, stack in jobs]
     digest = _digest(sweep, calibration, data)
     restored = checkpoints.load(checkpoint, digest) if checkpoint else None
     finished: list[dict[str, Any]] = restored["finished"] if restored else []
-    epochs = max(schedule.epochs)
-    for seed in sweep.seeds[len(finished) :]:
-        run = _federation(settings, sweep, data, inputs, calibration, schedule, seed)
+    for seed, stack in jobs[len(finished) :]:
+        run = _federation(settings, data, inputs, calibration, stack, seed)
         state = run.start()
         if restored and restored["running"]:
             state = _resumed(restored["running"], settings.device)
-            restored = None
-        while state.epoch < epochs:
+        restored = None
+        done = len(finished)
+        while state.epoch < epochs[done]:
             averaged = run.advance(state)
             if checkpoint and averaged:
                 checkpoints.save(checkpoint, {"finished": finished, "running": state.plain()}, digest)
-            progress(len(finished) * epochs + state.epoch, len(sweep.seeds) * epochs)
+            progress(sum(epochs[:done]) + state.epoch, sum(epochs))
         finished.append({name: getattr(state, name) for name in ("accuracy_pct", "diverged", "measured")})
         if checkpoint:
             checkpoints.save(checkpoint, {"finished": finished, "running": {}}, digest)
-    return _table(settings, sweep, data.description, calibration, finished)
+    results = {
+        (index, seed): _result(settings, result, place)
+        for (seed, stack), result in zip(jobs, finished, strict=True)
+        for place, index in enumerate(stack.cells)
+    }
+    return run_table(sweep, data.description, noise, results, [{**sweep.settings, **own} for own in columns])
+
+
+@dataclass(frozen=True)
+class CellStack:
+    """The cells, by index in their sweep, that share batches and are trained together."""
+
+    cells: tuple[int, ...]
+    sampling: Sampling
+    schedule: Schedule
+    clips: tuple[bool, ...]
+
+
+def stacks(settings: FedavgSettings, sweep: Sweep) -> list[CellStack]:
+    """Return a sweep's cells by how they draw their batches."""
+    cells = [FedavgCell.of(cell) for cell in sweep.cells]
+    found: dict[Sampling, list[int]] = {}
+    for index, cell in enumerate(cells):
+        found.setdefault(cell.sampling(settings), []).append(index)
+    return [
+        CellStack(
+            tuple(indices),
+            sampling,
+            Schedule(tuple(cells[index].local_epochs for index in indices)),
+            tuple(cells[index].clips for index in indices),
+        )
+        for sampling, indices in found.items()
+    ]
+
+
+def _result(settings: FedavgSettings, result: dict[str, Any], index: int) -> dict[str, Any]:
+    """Return the columns of one run's metrics, of what a seed's stack of cells gave."""
+    by_round = result["accuracy_pct"][index]
+    return {
+        "status": "diverged" if result["diverged"][index] else "finished",
+        "accuracy_pct": by_round[-1],
+        "accuracy_pct_by_round": json.dumps(by_round),
+        **_measured(settings, result["measured"][index]),
+    }
 
 
 def _inputs(settings: FedavgSettings, folders: Folders, data: ImageData, part: str) -> tuple[Tensor, Tensor]:
@@ -103,14 +153,13 @@ def _inputs(settings: FedavgSettings, folders: Folders, data: ImageData, part: s
 
 def _federation(
     settings: FedavgSettings,
-    sweep: Sweep,
     data: ImageData,
     inputs: dict[str, tuple[Tensor, Tensor]],
     calibration: pd.DataFrame,
-    schedule: Schedule,
+    stack: CellStack,
     seed: int,
 ) -> FederatedAveraging:
-    """Return the federation of one seed, its clients' shares and its initial model drawn."""
+    """Return the federation of one stack and seed, its clients' shares and its initial model drawn."""
     shares = random_shares(len(data.train_y), settings.clients, settings.client_share, seed)
     accounted = int(calibration["privacy_records"].iloc[0])
     if any(len(share) < accounted for share in shares):
@@ -127,13 +176,13 @@ def _federation(
     return FederatedAveraging(
         module=module,
         gradients=StackedGradients(rule, inputs["train"][0][0], settings.memory_bytes),
-        variants=_variants(settings, sweep, calibration),
-        schedule=schedule,
+        variants=_variants(settings, calibration, stack),
+        schedule=stack.schedule,
         shares=shares,
         initial=initial.expand(settings.clients, -1).to(settings.device),
         train=inputs["train"],
         test=inputs["test"],
-        samplers=tuple(BatchSampler(settings.sampling, settings.batch_size, len(share)) for share in shares),
+        samplers=tuple(BatchSampler(stack.sampling, settings.batch_size, len(share)) for share in shares),
         learning_rate=settings.learning_rate,
         momentum=settings.momentum,
         seed=seed,
@@ -141,12 +190,12 @@ def _federation(
     )
 
 
-def _variants(settings: FedavgSettings, sweep: Sweep, calibration: pd.DataFrame) -> StackedHyperparameters:
-    """Return what the cells clip and what noise each client adds in each."""
-    clips = torch.tensor([FedavgCell.of(cell).clips for cell in sweep.cells])
+def _variants(settings: FedavgSettings, calibration: pd.DataFrame, stack: CellStack) -> StackedHyperparameters:
+    """Return what a stack's cells clip and what noise each client adds in each."""
+    clips, own = torch.tensor(stack.clips), calibration.iloc[list(stack.cells)]
     noise = [
         json.loads(by_client) or [common] * settings.clients
-        for by_client, common in zip(calibration[NOISE_BY_CLIENT], calibration["noise_multiplier"], strict=True)
+        for by_client, common in zip(own[NOISE_BY_CLIENT], own["noise_multiplier"], strict=True)
     ]
     return StackedHyperparameters(
         torch.where(clips, settings.clip_norm, math.inf).to(settings.device),
@@ -167,40 +216,6 @@ def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:
     noise = [calibration["noise_multiplier"].map(float.hex).tolist(), calibration[NOISE_BY_CLIENT].tolist()]
     text = json.dumps([sweep.digest(), noise, description, torch.__version__])
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _table(
-    settings: FedavgSettings,
-    sweep: Sweep,
-    description: dict[str, Any],
-    calibration: pd.DataFrame,
-    finished: list[dict[str, Any]],
-) -> pd.DataFrame:
-    """Return the run table."""
-    rows = []
-    for variant, (cell, noise) in enumerate(zip(sweep.cells, calibration.to_dict("records"), strict=True)):
-        for seed, result in zip(sweep.seeds, finished, strict=True):
-            by_round = result["accuracy_pct"][variant]
-            rows.append(
-                {
-                    "paper": sweep.paper,
-                    "sweep": sweep.name,
-                    "dataset": sweep.dataset,
-                    "stand_in_for": description["stand_in_for"] or "",
-                    "data_note": description["note"],
-                    "algorithm": sweep.algorithm,
-                    **sweep.settings,
-                    **FedavgCell.of(cell).columns(),
-                    "seed": seed,
-                    "status": "diverged" if result["diverged"][variant] else "finished",
-                    "accuracy_pct": by_round[-1],
-                    "accuracy_pct_by_round": json.dumps(by_round),
-                    **_measured(settings, result["measured"][variant]),
-                    "noise_multiplier": noise["noise_multiplier"],
-                    **{key: value for key, value in noise.items() if key.startswith("privacy_")},
-                }
-            )
-    return pd.DataFrame(rows)
 
 
 def _measured(settings: FedavgSettings, found: dict[str, list[float]]) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from dpfl.accounting import gaussian_dp, isrl_dp
+from dpfl.accounting.mechanism import Gaussian, Mechanism, ShuffledGaussian, SummedGaussian
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.samplers import FullBatch, Sampling, ShuffledEpochs
 from dpfl.accounting.shuffling import gaussian_rounds
 from dpfl.algorithms import accelerated_sgd
 from dpfl.algorithms.accelerated_sgd import Restart
@@ -239,28 +240,25 @@ class TheoryCell:
 
     def statement(self) -> PrivacyStatement:
         """Return the run's privacy statement: each client's own records, replace_one."""
-        one_pass = self.algorithm is Algorithm.ONE_PASS
-        shared = {
-            "sampling": Sampling.SHUFFLED if one_pass else Sampling.FULL,
-            "neighbouring": Neighbouring.REPLACE_ONE,
-            "records": self.problem.records,
-            "sample_rate": 1.0 / self.problem.records if one_pass else 1.0,
-            "steps": self.rounds,
-            "delta": self.delta,
-        }
-        if not self.private:
-            return PrivacyStatement.not_private(**shared, clip_norm=self.clip_norm)
-        multiplier = self._noise_multiplier()
-        spent, note = self._spent(multiplier)
-        return PrivacyStatement(
-            mechanism="Gaussian, per client",
+        records = self.problem.records
+        return PrivacyStatement.of(
+            self._mechanism(),
+            ShuffledEpochs(1, records) if self.algorithm is Algorithm.ONE_PASS else FullBatch(),
+            neighbouring=Neighbouring.REPLACE_ONE,
+            records=records,
             clip_norm=self.clip_norm,
-            noise_multiplier=multiplier,
-            epsilon_rdp=math.nan,
-            epsilon_pld=spent,
-            note=f"asked for epsilon {self.epsilon:g}, noise '{self.noise.value}', trust in {self.trust.value}; {note}",
-            **shared,
+            noise_multiplier=self._noise_multiplier() if self.private else 0.0,
+            steps=self.rounds,
+            delta=self.delta,
+            note=f"asked for epsilon {self.epsilon:g}, noise '{self.noise.value}', trust in {self.trust.value}",
         )
+
+    def _mechanism(self) -> Mechanism:
+        """Return what hides a client's record from those that it does not trust."""
+        clients = self.problem.clients
+        if self.trust is Trust.SHUFFLER:
+            return ShuffledGaussian(clients, self.problem.features)
+        return SummedGaussian(clients) if self.trust is Trust.SERVER else Gaussian()
 
     def columns(self) -> dict[str, Any]:
         """Return the run's settings as table columns."""
@@ -270,7 +268,7 @@ class TheoryCell:
         sizes = json.dumps(list(self.participation.sizes))
         more = {"participants": sizes, "mean_inverse_participants": self.participation.mean_inverse}
         texts = {name: str(value) if isinstance(value, StrEnum) else value for name, value in {**own, **rest}.items()}
-        return {**texts, **more, "clip_norm": self.clip_norm}
+        return {**texts, **more, "clip_norm": self.clip_norm, "batch_size": self.batch_size}
 
     def _noise_multiplier(self) -> float:
         """sigma K / L of a client's message."""
@@ -292,26 +290,6 @@ class TheoryCell:
         return gaussian_rounds.noise_multiplier(
             target_epsilon=self.epsilon, delta=self.delta, rounds=self.rounds, **crowd
         )
-
-    def _spent(self, multiplier: float) -> tuple[float, str]:
-        """Return the epsilon that the noise spends, and how that is known."""
-        if self.algorithm is Algorithm.ONE_PASS:
-            spent = float(gaussian_dp.epsilon(self.delta, 2.0 / multiplier))
-            return spent, "every record is in one message only: parallel composition, exact"
-        move = 2.0 * math.sqrt(self.rounds) / multiplier
-        if self.trust is Trust.SHUFFLER:
-            spent = gaussian_rounds.epsilon(
-                noise_multiplier=multiplier,
-                clients=self.problem.clients,
-                rounds=self.rounds,
-                delta=self.delta,
-                dimension=self.problem.features,
-            )
-            return spent, "upper bound by the privacy blanket for whoever sees shuffled messages"
-        if self.trust is Trust.SERVER:
-            spent = float(gaussian_dp.epsilon(self.delta, move / math.sqrt(self.problem.clients)))
-            return spent, "exact for whoever sees the mean of all messages; the server is trusted"
-        return float(gaussian_dp.epsilon(self.delta, move)), "full batches: composition of Gaussians, exact"
 
 
 def _checked(make: Any, *values: Any, **named: Any) -> Any:

@@ -20,7 +20,7 @@ from dpfl.algorithms.one_pass_sgd import OneRecordGradients
 from dpfl.data.loading import load_description
 from dpfl.engine.federated_rounds import Hyperparameters, Trials
 from dpfl.experiments.ldp_theory.theory_settings import Algorithm, Risk, TheoryCell
-from dpfl.experiments.shared.run_table import _calibrated, _scalar
+from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models import synthetic_problems
 from dpfl.models.glm import Array
@@ -41,8 +41,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
         run = TheoryCell.of({**sweep.settings, **cell})
         statement = run.statement()
         noise = {"batch_size": run.batch_size, "noise_multiplier": statement.noise_multiplier}
-        keys = {key: _scalar(value) for key, value in cell.items()}
-        rows.append({**keys, **noise, **statement.columns()})
+        rows.append({**as_columns(cell), **noise, **statement.columns()})
     return pd.DataFrame(rows)
 
 
@@ -61,23 +60,27 @@ def train(
     Raises InputError where settings, cells or calibration cannot be used.
     """
     runs = [TheoryCell.of({**sweep.settings, **cell}) for cell in sweep.cells]
-    noise = [float(_calibrated(calibration, cell)["noise_multiplier"]) for cell in sweep.cells]
+    noise = calibrated(calibration, sweep.cells)
     groups: dict[Any, list[int]] = {}
     for place, run in enumerate(runs):
         groups.setdefault(run.stack_key(), []).append(place)
     total, done = sum(runs[members[0]].rounds for members in groups.values()), 0
-    found: dict[tuple[int, int], dict[str, float]] = {}
+    results: dict[tuple[int, int], dict[str, Any]] = {}
     for members in groups.values():
         first = runs[members[0]]
         for seeds in _stacks(first, sweep.seeds):
-            outputs = _outputs([runs[m] for m in members], [noise[m] for m in members], seeds)
+            outputs = _outputs([runs[m] for m in members], [noise[m]["noise_multiplier"] for m in members], seeds)
             for seed, weights in zip(seeds, outputs, strict=True):
                 columns = _risks(first, seed, weights)
                 for place, member in enumerate(members):
-                    found[member, seed] = {name: float(values[place]) for name, values in columns.items()}
+                    measured = {name: float(values[place]) for name, values in columns.items()}
+                    status = "diverged" if math.isnan(measured["excess_risk"]) else "finished"
+                    results[member, seed] = {"status": status, **measured}
         done += first.rounds
         progress(done, total)
-    return _table(sweep, load_description(folders.arrays), calibration, runs, found)
+    study = {"study": sweep.settings["study"]}
+    settings = [{**study, **cell, **run.columns()} for cell, run in zip(sweep.cells, runs, strict=True)]
+    return run_table(sweep, load_description(folders.arrays), noise, results, settings)
 
 
 def _stacks(run: TheoryCell, seeds: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -137,23 +140,3 @@ def _empirical_excess(problem: Problem, seed: int, weights: Array) -> tuple[Arra
     least = synthetic_problems.objective(problem, best[:, None], drawn.x, drawn.y)[0]
     start = synthetic_problems.objective(problem, np.zeros((problem.features, 1)), drawn.x, drawn.y)[0]
     return synthetic_problems.objective(problem, weights, drawn.x, drawn.y) - least, float(start - least)
-
-
-def _table(
-    sweep: Sweep, description: Mapping[str, Any], calibration: pd.DataFrame, runs: list[TheoryCell], found: Mapping
-) -> pd.DataFrame:
-    """Return the run table, cells in the sweep's order and seeds within them."""
-    fixed = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, "experiment": sweep.algorithm}
-    fixed |= {"stand_in_for": description["stand_in_for"] or "", "data_note": description["note"]}
-    table = []
-    for place, (cell, run) in enumerate(zip(sweep.cells, runs, strict=True)):
-        row = _calibrated(calibration, cell)
-        privacy = {key: row[key] for key in calibration if key.startswith("privacy_")}
-        noise = {"batch_size": run.batch_size, "noise_multiplier": float(row["noise_multiplier"])}
-        for seed in sweep.seeds:
-            columns = found[place, seed]
-            status = "diverged" if math.isnan(columns["excess_risk"]) else "finished"
-            keys = {key: _scalar(value) for key, value in cell.items()}
-            settings = {**keys, **run.columns(), **noise, "seed": seed, "status": status}
-            table.append({**fixed, "study": sweep.settings["study"], **settings, **columns, **privacy})
-    return pd.DataFrame(table)

@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpfl.accounting.contraction.pnsgd_orders import Law, calibrated_scale, step_epsilon, worst_epsilon
+from dpfl.accounting.contraction.pnsgd_orders import Law, calibrated_scale, worst_epsilon
+from dpfl.accounting.mechanism import Gaussian, Laplace
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.samplers import ShuffledEpochs
 from dpfl.algorithms.pnsgd import _orders, ordered_records
 from dpfl.algorithms.projected_sgd import ProjectedHyperparameters, models_at, projected_sgd, stratified_stops
 from dpfl.errors import InputError
 from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, LossConstants, PnsgdTask, check_records, load
-from dpfl.experiments.shared.run_table import run_columns
+from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
 from dpfl.experiments.shared.settings import _one_of, positive_float, positive_int
 from dpfl.grid.sweep import Folders, Sweep, is_private
 from dpfl.models.glm import Array
@@ -91,7 +92,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, scale (of the noise on a gradient), noise_multiplier, privacy_* columns.
 
     privacy_epsilon_contraction is that of the worst place, by Theorem 4 (3 for Laplace), averaged over places or
-    stopping times where order or stop are secret; privacy_epsilon_pld is of one noisy gradient with every model
+    stopping times where order or stop are secret; privacy_epsilon_proven is of one noisy gradient with every model
     published. Raises InputError naming the setting or the cell's key that cannot be used.
     """
     rows = []
@@ -102,7 +103,8 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
         if is_private(cell):
             scale = calibrated_scale(chosen.epsilon, chosen.delta, **chosen.accounting)
         columns = _privacy(chosen, scale)
-        rows.append({**cell, "scale": scale, "noise_multiplier": columns["privacy_noise_multiplier"], **columns})
+        noise = {"scale": scale, "noise_multiplier": columns["privacy_noise_multiplier"]}
+        rows.append({**as_columns(cell), **noise, **columns})
     return pd.DataFrame(rows)
 
 
@@ -121,9 +123,8 @@ def train(
     calibration cannot be used.
     """
     passes = [PnsgdCell.of(sweep.settings, cell) for cell in sweep.cells]
-    scales = calibration["scale"].tolist()
-    if len(scales) != len(passes):
-        raise InputError(f"the calibration has {len(scales)} rows for {len(passes)} cells; run `dpfl account` again")
+    noise = calibrated(calibration, sweep.cells)
+    scales = [each["scale"] for each in noise]
     if len({(each.n, each.theory) for each in passes}) > 1:
         raise InputError("users, radius, regularisation: the cells of a sweep must share them")
     task = load(sweep.settings["model"], folders, passes[0].n, passes[0].theory)
@@ -138,17 +139,17 @@ def train(
         done += 1
         progress(done, total)
 
-    metrics: list[dict[str, list[float]]] = [{} for _ in passes]
+    results: dict[tuple[int, int], dict[str, Any]] = {}
     for places in groups.values():
         stack = [passes[place] for place in places]
         draws = positive_int(sweep.settings, "stops") if stack[0].random_stop else 1
         weights = _run(task, stack, [scales[place] for place in places], sweep.seeds, draws, tick)
         for model, place in enumerate(places):
-            metrics[place] = {
-                "excess_risk": [float(task.excess(each.T).mean()) for each in weights[..., model]],
-                "accuracy_pct": [float(task.accuracy_pct(each.T).mean()) for each in weights[..., model]],
-            }
-    return _table(sweep, task, calibration, metrics)
+            for seed, own in zip(sweep.seeds, weights[..., model], strict=True):
+                means = {"excess_risk": task.excess(own.T).mean(), "accuracy_pct": task.accuracy_pct(own.T).mean()}
+                measured = {name: float(value) for name, value in means.items()}
+                results[place, seed] = {**measured, "dimension": task.dimension, "scale": scales[place]}
+    return run_table(sweep, task.description, noise, results)
 
 
 def _run(
@@ -178,45 +179,20 @@ def _run(
 def _privacy(chosen: PnsgdCell, scale: float) -> dict[str, Any]:
     """Return the statement's columns, with what is released and the worst place's epsilon by contraction."""
     released_model = "one model, its step drawn" if chosen.random_stop else "last model"
-    shared = {
-        "sampling": Sampling.SHUFFLED,
-        "neighbouring": Neighbouring.REPLACE_ONE,
-        "records": chosen.n,
-        "sample_rate": 1.0 / chosen.n,
-        "steps": chosen.n,
-        "clip_norm": chosen.theory.lipschitz,
-        "delta": chosen.delta,
-    }
-    if scale == 0:
-        columns = PrivacyStatement.not_private(**shared).columns()
-        return {**columns, "privacy_released": released_model, "privacy_epsilon_contraction": math.inf}
-    noise = {"law": chosen.law, "scale": scale}
-    order = "in a secret order" if chosen.permuted else "in a public order"
-    statement = PrivacyStatement(
-        mechanism=f"{chosen.law} noise on every gradient",
+    order = "a secret order" if chosen.permuted else "the order of their labels or values; order and labels are public"
+    statement = PrivacyStatement.of(
+        Laplace() if chosen.law is Law.LAPLACE else Gaussian(),
+        ShuffledEpochs(1, chosen.n),
+        neighbouring=Neighbouring.REPLACE_ONE,
+        records=chosen.n,
+        clip_norm=chosen.theory.lipschitz,
         noise_multiplier=_STD[chosen.law] * scale / chosen.theory.lipschitz,
-        epsilon_rdp=math.nan,
-        epsilon_pld=step_epsilon(chosen.delta, lipschitz=chosen.theory.lipschitz, **noise),
-        note=f"one pass, each record once, {order}; epsilon_pld allows all models to be released, epsilon_contraction "
-        "is of the record that is worst off and needs the other models kept secret",
-        **shared,
+        steps=chosen.n,
+        delta=chosen.delta,
+        note=f"one pass, each record once, in {order}; epsilon_proven allows all models to be released, "
+        "epsilon_contraction is of the record that is worst off and needs the other models kept secret",
     )
-    hidden = worst_epsilon(chosen.delta, scale=scale, **chosen.accounting)
-    return {**statement.columns(), "privacy_released": released_model, "privacy_epsilon_contraction": hidden}
-
-
-def _table(
-    sweep: Sweep, task: PnsgdTask, calibration: pd.DataFrame, metrics: list[dict[str, list[float]]]
-) -> pd.DataFrame:
-    """Return the run table; settings that are lists or mappings are a figure's, not a run's."""
-    run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.description)}
-    settings = {key: value for key, value in sweep.settings.items() if not isinstance(value, dict | list)}
-    rows = []
-    for cell, noise, measured in zip(sweep.cells, calibration.to_dict("records"), metrics, strict=True):
-        spent = {key: value for key, value in noise.items() if key.startswith("privacy_")}
-        facts = {"dimension": task.dimension, **{key: noise[key] for key in ("scale", "noise_multiplier")}}
-        for place, seed in enumerate(sweep.seeds):
-            own = {name: values[place] for name, values in measured.items()}
-            identity = {**run_of, "algorithm": sweep.algorithm, **settings, **cell, "seed": seed}
-            rows.append({**identity, "status": "finished", **own, **facts, **spent})
-    return pd.DataFrame(rows)
+    last_model = math.inf
+    if scale > 0:
+        last_model = worst_epsilon(chosen.delta, scale=scale, **chosen.accounting)
+    return {**statement.columns(), "privacy_released": released_model, "privacy_epsilon_contraction": last_model}

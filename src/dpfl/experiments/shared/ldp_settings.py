@@ -14,7 +14,7 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.algorithms import local_sgd, minibatch_sgd
 from dpfl.engine.federated_rounds import Clipping, Hyperparameters, Participation, Protocol
 from dpfl.errors import InputError
-from dpfl.experiments.shared.ldp_noise import Mechanism, NoiseRule
+from dpfl.experiments.shared.ldp_noise import ClientMessages, NoiseRule
 from dpfl.experiments.shared.settings import choice, positive_float, positive_int
 from dpfl.grid.sweep import is_private
 from dpfl.models.glm import Array, Loss
@@ -93,11 +93,11 @@ class LdpSettings:
             fields["sampling"] = Sampling.WITH_REPLACEMENT
         return Protocol(**fields)
 
-    def mechanism(self, algorithm: str) -> Mechanism:
+    def messages(self, algorithm: str) -> ClientMessages:
         """Return what a client that joins every round releases: R messages of K records, or K R of one record."""
         protocol = self.protocol_of(algorithm)
         batch_size = protocol.batch_size
-        return Mechanism(
+        return ClientMessages(
             message_records=batch_size if algorithm == "minibatch" else 1,
             records=self.records,
             releases=protocol.rounds * (1 if algorithm == "minibatch" else batch_size),
@@ -113,7 +113,7 @@ class LdpSettings:
         steps, clips = (part.ravel() for part in np.meshgrid(self.step_sizes[cell["algorithm"]], clips, indexing="ij"))
         if not is_private(cell):
             return Hyperparameters(steps, clips, np.zeros_like(steps))
-        return Hyperparameters(steps, clips, noise_multiplier * clips / self.mechanism(cell["algorithm"]).share)
+        return Hyperparameters(steps, clips, noise_multiplier * clips / self.messages(cell["algorithm"]).share)
 
     def _check_cell(self, cell: Mapping[str, Any], largest_epsilon: float) -> None:
         """Raise InputError where a cell's algorithm or epsilon cannot be used."""

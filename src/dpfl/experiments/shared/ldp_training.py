@@ -17,7 +17,7 @@ from dpfl.data.non_iid_blocks import Trial
 from dpfl.engine.federated_rounds import Hyperparameters, Trials
 from dpfl.experiments.shared.ldp_noise import statement
 from dpfl.experiments.shared.ldp_settings import RUN, LdpSettings
-from dpfl.experiments.shared.run_table import _calibrated, _key, _table
+from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.models.glm import Array, losses
 
@@ -45,14 +45,14 @@ def calibrate(plan: LdpSettings, cells: tuple[dict[str, Any], ...]) -> pd.DataFr
 
     noise_multiplier is the noise's standard deviation over the norm bound of ONE record's share of what is released:
     clip_norm / K in the mean that minibatch SGD sends, clip_norm in a step of local SGD (replacing a record moves
-    either by twice that). It is the same for every clip norm; privacy_epsilon_pld is what it spends,
+    either by twice that). It is the same for every clip norm; privacy_epsilon_proven bounds what it spends,
     privacy_clip_norm is nan until training has chosen.
     """
     rows = []
     for cell in cells:
-        stated = statement(plan.noise, plan.mechanism(cell["algorithm"]), cell["epsilon"])
+        stated = statement(plan.noise, plan.messages(cell["algorithm"]), cell["epsilon"])
         noise = {"batch_size": plan.protocol.batch_size, "noise_multiplier": stated.noise_multiplier}
-        rows.append({**cell, **noise, **stated.columns(), "privacy_clip_norm": math.nan})
+        rows.append({**as_columns(cell), **noise, **stated.columns(), "privacy_clip_norm": math.nan})
     return pd.DataFrame(rows)
 
 
@@ -71,7 +71,7 @@ def train(
     """
     plan = task.plan
     algorithms = dict.fromkeys(cell["algorithm"] for cell in sweep.cells)
-    noise = {_key(cell): _calibrated(calibration, cell) for cell in sweep.cells}
+    noise = calibrated(calibration, sweep.cells)
     first = task.trial(sweep.seeds[0])
     chunks = list(_chunks(plan, sweep, first.train_x.shape[1]))
     total, done = plan.protocol.rounds * len(algorithms) * len(chunks), 0
@@ -81,21 +81,23 @@ def train(
         done += 1
         progress(done, total)
 
-    rows: dict[tuple[str, float, int], dict[str, Any]] = {}
+    rows: dict[tuple[int, int], dict[str, Any]] = {}
     for seeds in chunks:
         trials = [first if seed == sweep.seeds[0] else task.trial(seed) for seed in seeds]
         references = [task.references(trial) for trial in trials]
         x, y = np.stack([trial.train_x for trial in trials]), np.stack([trial.train_y for trial in trials])
         stack = Trials(seeds, x, y, first.starts)
         for algorithm in algorithms:
-            cells = [cell for cell in sweep.cells if cell["algorithm"] == algorithm]
-            grid = [plan.points(cell, noise[_key(cell)]["noise_multiplier"]) for cell in cells]
+            cells = [index for index, cell in enumerate(sweep.cells) if cell["algorithm"] == algorithm]
+            grid = [plan.points(sweep.cells[index], noise[index]["noise_multiplier"]) for index in cells]
             outputs = RUN[algorithm](stack, Hyperparameters.joined(grid), plan.protocol_of(algorithm), tick)
             starts = np.cumsum([len(points.step_size) for points in grid])[:-1]
             for seed, trial, reference, own in zip(seeds, trials, references, outputs, strict=True):
-                for cell, points, weights in zip(cells, grid, np.split(own, starts, axis=-1), strict=True):
-                    rows[*_key(cell), seed] = {**choose(task, trial, points, weights), **reference}
-    return _table(sweep, description, noise, rows)
+                for index, points, weights in zip(cells, grid, np.split(own, starts, axis=-1), strict=True):
+                    rows[index, seed] = {**choose(task, trial, points, weights), **reference}
+    settings = [{**sweep.settings, **cell, "batch_size": plan.protocol.batch_size} for cell in sweep.cells]
+    table = run_table(sweep, description, noise, rows, settings)
+    return table.assign(privacy_clip_norm=table["clip_norm"])
 
 
 def choose(task: LdpTask, trial: Trial, points: Hyperparameters, weights: Array) -> dict[str, Any]:

@@ -1,58 +1,76 @@
-"""Columns of every run table."""
+"""Run tables: a row a run, with the data, the settings, the metrics and the guarantee that it rests on."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from dpfl.errors import InputError
 from dpfl.grid.sweep import Sweep
 
-
-def run_columns(description: dict[str, Any]) -> dict[str, str]:
-    """Return the columns that say which data a run read."""
-    return {"stand_in_for": description["stand_in_for"] or "", "data_note": description["note"]}
+ACCOUNTED = ("noise_", "privacy_")
+"""Prefixes of the columns that a run takes over from its calibration."""
 
 
-def _key(cell: Mapping[str, Any]) -> tuple[str, float]:
-    """What tells a sweep's cells apart."""
-    return cell["algorithm"], cell["epsilon"]
+def as_columns(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as table columns: lists and mappings as JSON text, None as nan, enums as their text."""
+    return {name: _as_column(value) for name, value in settings.items()}
 
 
-def _table(sweep: Sweep, description: Mapping[str, Any], noise: Mapping, rows: Mapping) -> pd.DataFrame:
-    """Return the run table."""
-    run = {"paper": sweep.paper, "sweep": sweep.name, "experiment": sweep.algorithm, "dataset": sweep.dataset}
-    run |= {"stand_in_for": description["stand_in_for"] or "", "data_note": description["note"]}
-    settings = {
-        key: json.dumps(value) if isinstance(value, dict | list | tuple) else value
-        for key, value in sweep.settings.items()
-    }
-    table = []
-    for cell in sweep.cells:
-        own = noise[_key(cell)]
-        privacy = {key: own[key] for key in own.index if key.startswith("privacy_")}
-        added = {"batch_size": int(own["batch_size"]), "noise_multiplier": own["noise_multiplier"]}
+def calibrated(calibration: pd.DataFrame, cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the calibration's row of each cell, given by its columns and in their order.
+
+    Raises InputError where the calibration has other cells.
+    """
+    rows = calibration.to_dict("records")
+    if len(rows) != len(cells):
+        raise InputError(f"the calibration has {len(rows)} rows for {len(cells)} cells; run `dpfl calibrate` again")
+    for row, cell in zip(rows, map(as_columns, cells), strict=True):
+        other = next((name for name, value in cell.items() if not _equal(row.get(name), value)), None)
+        if other is not None:
+            raise InputError(
+                f"the calibration has {other} {row.get(other)}, not {cell[other]}; run `dpfl calibrate` again"
+            )
+    return rows
+
+
+def run_table(
+    sweep: Sweep,
+    description: Mapping[str, Any],
+    noise: Sequence[Mapping[str, Any]],
+    results: Mapping[tuple[int, int], Mapping[str, Any]],
+    settings: Sequence[Mapping[str, Any]] | None = None,
+) -> pd.DataFrame:
+    """Return the run table: a row a (cell, seed), cells in the sweep's order and seeds within.
+
+    `noise` has each cell's calibration (`calibrated`), `results` the metrics by cell index and seed ("finished" where
+    they name no status), `settings` what each cell's runs are described by; by default the sweep's settings with
+    the cell's keys, but for lists and mappings, which belong to the paper's figures. `description` is the data set's.
+    """
+    identity = {"paper": sweep.paper, "sweep": sweep.name, "experiment": sweep.experiment, "dataset": sweep.dataset}
+    identity |= {"stand_in_for": description["stand_in_for"] or "", "data_note": description["note"]}
+    single = {name: value for name, value in sweep.settings.items() if not isinstance(value, dict | list)}
+    described = settings or [{**single, **cell} for cell in sweep.cells]
+    rows = []
+    for index, (own, calibration) in enumerate(zip(described, noise, strict=True)):
+        accounted = {name: value for name, value in calibration.items() if name.startswith(ACCOUNTED)}
         for seed in sweep.seeds:
-            chosen = rows[*_key(cell), seed]
-            spent = {**privacy, "privacy_clip_norm": chosen["clip_norm"]}
-            table.append({**run, **settings, **cell, **added, "seed": seed, **chosen, **spent})
-    return pd.DataFrame(table)
+            metrics = {"status": "finished", **results[index, seed]}
+            rows.append({**identity, **as_columns(own), "seed": seed, **metrics, **accounted})
+    return pd.DataFrame(rows)
 
 
-def _calibrated(calibration: pd.DataFrame, cell: Mapping[str, Any]) -> pd.Series:
-    """Return the calibration's row of a cell; raises InputError where there is none, or more than one."""
-    fits = np.ones(len(calibration), dtype=bool)
-    for key, value in cell.items():
-        fits &= (calibration[key] == _scalar(value)).to_numpy() if key in calibration else False
-    if fits.sum() != 1:
-        raise InputError(f"the calibration has {fits.sum()} rows for {dict(cell)}, not one; run `dpfl account` again")
-    return calibration[fits].iloc[0]
+def _as_column(value: Any) -> Any:
+    """Return one value as a table holds it."""
+    if value is None:
+        return math.nan
+    return json.dumps(value) if isinstance(value, dict | list | tuple) else value
 
 
-def _scalar(value: Any) -> Any:
-    """Return a cell's value as a table holds it: lists as their JSON text."""
-    return json.dumps(value) if isinstance(value, list) else value
+def _equal(stated: Any, wanted: Any) -> bool:
+    """Return whether a calibration's value is a cell's; nan is nan."""
+    return stated == wanted or (stated != stated and wanted != wanted)

@@ -12,12 +12,12 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from dpfl.accounting import gaussian_dp
 from dpfl.accounting.contraction.federated_release import release_epsilon, release_sigma
-from dpfl.accounting.isrl_dp import composed_sigma, rounds_epsilon
+from dpfl.accounting.isrl_dp import composed_sigma
+from dpfl.accounting.mechanism import Gaussian, ShuffledGaussian
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.samplers import FixedBatches, FullBatch, Sampler, Sampling, ShuffledEpochs
 from dpfl.accounting.shuffling import gaussian_rounds
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
@@ -127,6 +127,14 @@ class TrustCell:
         return self.users // self.holders
 
     @property
+    def sampler(self) -> Sampler:
+        """How a step draws among the records of its holder."""
+        if self.way in FULL_BATCH:
+            return FullBatch()
+        kind = ShuffledEpochs if self.way in ONE_PASS else FixedBatches
+        return kind(self.size, self.records)
+
+    @property
     def holders(self) -> int:
         """How many add noise, each to its own records' share: the clients, or the one aggregator."""
         return self.clients if self.way in (*LOCAL, TrustAlgorithm.SHUFFLED, TrustAlgorithm.MINIBATCH) else 1
@@ -158,42 +166,30 @@ def privacy(plan: TrustCell, scale: float, dimension: int) -> dict[str, Any]:
         "privacy_trust": TRUST_MODEL[plan.way],
         "privacy_released": "last model" if plan.way in ONE_PASS else "all models",
     }
-    sampling = (
-        Sampling.FULL if plan.way in FULL_BATCH else Sampling.SHUFFLED if plan.way in ONE_PASS else Sampling.FIXED
-    )
-    shared = {
-        "sampling": sampling,
-        "neighbouring": Neighbouring.REPLACE_ONE,
-        "records": plan.records,
-        "sample_rate": 1.0 if plan.way in FULL_BATCH else plan.size / plan.records,
-        "steps": plan.steps,
-        "clip_norm": LIPSCHITZ,
-        "delta": plan.delta,
-    }
-    if scale == 0:
-        columns = PrivacyStatement.not_private(**shared).columns()
-        return {**columns, **extra, "privacy_epsilon_contraction": math.inf}
-    hidden = math.nan
-    if plan.way in ONE_PASS:
-        hidden = release_epsilon(plan.delta, sigma=scale * math.sqrt(plan.size), **_release(plan))
     multiplier = scale * plan.size / LIPSCHITZ
     if plan.way in FULL_BATCH:
         multiplier = scale * math.sqrt(plan.holders) * plan.records / LIPSCHITZ
-    statement = PrivacyStatement(
-        mechanism="shuffled Gaussian" if plan.way is TrustAlgorithm.SHUFFLED else "Gaussian",
+    last_model = math.nan if scale > 0 else math.inf
+    if plan.way in ONE_PASS and scale > 0:
+        last_model = release_epsilon(plan.delta, sigma=scale * math.sqrt(plan.size), **_release(plan))
+    statement = PrivacyStatement.of(
+        ShuffledGaussian(plan.clients, dimension) if plan.way is TrustAlgorithm.SHUFFLED else Gaussian(),
+        plan.sampler,
+        neighbouring=Neighbouring.REPLACE_ONE,
+        records=plan.records,
+        clip_norm=LIPSCHITZ,
         noise_multiplier=multiplier,
-        epsilon_rdp=math.nan,
-        epsilon_pld=_composed(plan, multiplier, dimension),
+        steps=plan.steps,
+        delta=plan.delta,
         note=_NOTES[plan.way],
-        **shared,
     )
-    return {**statement.columns(), **extra, "privacy_epsilon_contraction": hidden}
+    return {**statement.columns(), **extra, "privacy_epsilon_contraction": last_model}
 
 
 _NOTES = {
     TrustAlgorithm.CENTRAL: "fresh batches without replacement, composed; whoever sees all models",
-    TrustAlgorithm.LAST_MODEL: "epsilon_contraction is of the last model alone; epsilon_pld of all models",
-    TrustAlgorithm.PNSGD: "epsilon_contraction is of the last model alone, secret order; epsilon_pld of all models",
+    TrustAlgorithm.LAST_MODEL: "epsilon_contraction is of the last model alone; epsilon_proven of all models",
+    TrustAlgorithm.PNSGD: "epsilon_contraction is of the last model alone, secret order; epsilon_proven of all models",
     TrustAlgorithm.CENTRAL_FULL: "full batches: Gaussian mechanisms, composed exactly; whoever sees all models",
     TrustAlgorithm.SHUFFLED: (
         "against whoever sees the shuffled messages only: the blanket of the other clients, composed"
@@ -209,20 +205,8 @@ _NOTES = {
 
 
 def _composition(plan: TrustCell, first: float) -> tuple[float, float, int, int, int, Sampling]:
-    """Return the arguments of rounds_epsilon and composed_sigma."""
+    """Return the arguments of composed_sigma."""
     return first, plan.delta, plan.records, plan.size, plan.steps, Sampling.FIXED
-
-
-def _composed(plan: TrustCell, multiplier: float, dimension: int) -> float:
-    """Return epsilon with all that the way lets out."""
-    if plan.way is TrustAlgorithm.SHUFFLED:
-        run = {"clients": plan.clients, "rounds": plan.rounds, "delta": plan.delta, "dimension": dimension}
-        return gaussian_rounds.epsilon(noise_multiplier=multiplier, **run)
-    if plan.way in FULL_BATCH:
-        return float(gaussian_dp.epsilon(plan.delta, 2.0 * math.sqrt(plan.rounds) / multiplier))
-    if plan.way in ONE_PASS:
-        return float(gaussian_dp.epsilon(plan.delta, 2.0 / multiplier))
-    return rounds_epsilon(*_composition(plan, multiplier * LIPSCHITZ / math.sqrt(plan.size)))
 
 
 @cache

@@ -26,7 +26,7 @@ from dpfl.algorithms.projected_sgd import (
 from dpfl.data.binary_classification import BinaryTask
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import LIPSCHITZ, LOSS, RegularisedRisk, accuracy_pct, load_task, records_of
-from dpfl.experiments.shared.run_table import run_columns
+from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
 from dpfl.experiments.shared.settings import positive_int
 from dpfl.experiments.trust_models.trust_settings import (
     FULL_BATCH,
@@ -54,7 +54,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
         scale = noise_scale(plan, dimension)
         columns = privacy(plan, scale, dimension)
         noise = {"noise_scale": scale, "noise_multiplier": columns["privacy_noise_multiplier"]}
-        rows.append({**cell, **noise, **columns})
+        rows.append({**as_columns(cell), **noise, **columns})
     return pd.DataFrame(rows)
 
 
@@ -73,8 +73,9 @@ def train(
     """
     task = load_task(sweep.settings["model"], folders)
     plans = [TrustCell.of(sweep.settings, cell) for cell in sweep.cells]
-    scales = calibration["noise_scale"].tolist()
-    _check(sweep, task, plans, scales)
+    noise = calibrated(calibration, sweep.cells)
+    scales = [each["noise_scale"] for each in noise]
+    _check(sweep, task, plans)
     users = plans[0].users
     goal = RegularisedRisk(task.train_x[:users], task.train_y[:users], plans[0].regularisation, plans[0].radius)
     records = records_of(task)[(slice(users),)]
@@ -87,18 +88,18 @@ def train(
         done += 1
         progress(done, total)
 
-    metrics: list[dict[str, Array]] = [{} for _ in plans]
+    best = float(accuracy_pct(goal.optimum[:, None], task.test_x, task.test_y)[0])
+    results: dict[tuple[int, int], dict[str, Any]] = {}
     for places in filter(None, groups.values()):
         stack = [plans[place] for place in places]
         weights = _run(records, stack, [scales[place] for place in places], sweep, tick)
         for model, place in enumerate(places):
             own = weights[..., model].T
-            metrics[place] = {
-                "excess_risk": goal.excess(own),
-                "accuracy_pct": accuracy_pct(own, task.test_x, task.test_y),
-            }
-    best = float(accuracy_pct(goal.optimum[:, None], task.test_x, task.test_y)[0])
-    return _table(sweep, task, calibration, metrics, best)
+            facts = {"optimum_accuracy_pct": best, "trust": TRUST_MODEL[plans[place].way]}
+            measured = zip(goal.excess(own), accuracy_pct(own, task.test_x, task.test_y), strict=True)
+            for seed, (excess, accuracy) in zip(sweep.seeds, measured, strict=True):
+                results[place, seed] = {"excess_risk": float(excess), "accuracy_pct": float(accuracy), **facts}
+    return run_table(sweep, task.description, noise, results)
 
 
 def _run(
@@ -141,31 +142,12 @@ def _turns(plan: TrustCell) -> int:
     return plan.steps * plan.clients if plan.way is TrustAlgorithm.ASYNCHRONOUS else plan.steps
 
 
-def _check(sweep: Sweep, task: BinaryTask, plans: list[TrustCell], scales: list[float]) -> None:
-    """Raise InputError where data, cells and calibration do not fit together."""
+def _check(sweep: Sweep, task: BinaryTask, plans: list[TrustCell]) -> None:
+    """Raise InputError where data and cells do not fit together."""
     records, dimension = task.train_x.shape
-    if len(scales) != len(plans):
-        raise InputError(f"the calibration has {len(scales)} rows for {len(plans)} cells; run `dpfl account` again")
     if dimension != sweep.settings["dimension"]:
         raise InputError(
             f"dimension is {sweep.settings['dimension']}; {sweep.settings['model']} has {dimension} features"
         )
     if plans[0].users > records:
         raise InputError(f"users: n = {plans[0].users}, but {task.description['name']} has {records} training records")
-
-
-def _table(
-    sweep: Sweep, task: BinaryTask, calibration: pd.DataFrame, metrics: list[dict[str, Array]], best: float
-) -> pd.DataFrame:
-    """Return the run table; settings that are lists or mappings are a figure's, not a run's."""
-    run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.description)}
-    settings = {key: value for key, value in sweep.settings.items() if not isinstance(value, dict | list)}
-    rows = []
-    for cell, noise, measured in zip(sweep.cells, calibration.to_dict("records"), metrics, strict=True):
-        facts = {"optimum_accuracy_pct": best, "trust": TRUST_MODEL[TrustAlgorithm(cell["way"])]}
-        facts |= {key: noise[key] for key in noise if key.startswith(("noise_", "privacy_"))}
-        for place, seed in enumerate(sweep.seeds):
-            own = {name: float(values[place]) for name, values in measured.items()}
-            identity = {**run_of, "algorithm": sweep.algorithm, **settings, **cell, "seed": seed}
-            rows.append({**identity, "status": "finished", **own, **facts})
-    return pd.DataFrame(rows)

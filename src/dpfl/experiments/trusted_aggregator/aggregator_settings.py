@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from dpfl.accounting.contraction import average_iterate_rate, last_iterate_rate
-from dpfl.accounting.contraction.federated_release import release_epsilon, release_sigma, round_epsilon, round_sigma
-from dpfl.accounting.isrl_dp import composed_sigma, rounds_epsilon
+from dpfl.accounting.contraction.federated_release import release_epsilon, release_sigma, round_sigma
+from dpfl.accounting.isrl_dp import composed_sigma
+from dpfl.accounting.mechanism import Gaussian
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_statement import PrivacyStatement
+from dpfl.accounting.samplers import FixedBatches, Sampler, Sampling, ShuffledEpochs, WithReplacement
 from dpfl.algorithms.projected_sgd import UserSampling
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
@@ -86,6 +88,14 @@ class AggregatorCell:
         return self.passes * self.users // self.batch_size
 
     @property
+    def sampler(self) -> Sampler:
+        """How a round draws its users: each once, or anew in every round."""
+        if self.draw.once:
+            return ShuffledEpochs(self.batch_size, self.users)
+        kind = FixedBatches if self.draw.sampling is Sampling.FIXED else WithReplacement
+        return kind(self.batch_size, self.users)
+
+    @property
     def smoothness(self) -> float:
         """beta of one user's loss, its regulariser included."""
         return CURVATURE + self.regularisation
@@ -143,34 +153,25 @@ def privacy(run: AggregatorCell, sigma: float) -> dict[str, Any]:
     """Return the statement's columns, with what is released and epsilon by contraction (nan where it has no answer).
 
     noise_multiplier is the deviation of the noise in a round's SUM over one user's largest share, sqrt(m) sigma/L.
-    privacy_epsilon_pld is by composition and holds whatever is released; privacy_epsilon_contraction is Theorem 2's
+    privacy_epsilon_proven is by composition and holds whatever is released; privacy_epsilon_contraction is Theorem 2's
     (Corollary 3's with a random stop). Both hold where both are given.
     """
     released = {"last": "last model", "all": "all models"}.get(run.release, "one model, its round drawn")
-    shared = {
-        "sampling": run.draw.sampling,
-        "neighbouring": Neighbouring.REPLACE_ONE,
-        "records": run.users,
-        "sample_rate": run.batch_size / run.users,
-        "steps": run.rounds,
-        "clip_norm": LIPSCHITZ,
-        "delta": run.delta,
-    }
-    if sigma == 0:
-        columns = PrivacyStatement.not_private(**shared).columns()
-        return {**columns, "privacy_released": released, "privacy_epsilon_contraction": math.inf}
-    statement = PrivacyStatement(
-        mechanism="Gaussian, per user, trusted aggregator",
+    statement = PrivacyStatement.of(
+        Gaussian(),
+        run.sampler,
+        neighbouring=Neighbouring.REPLACE_ONE,
+        records=run.users,
+        clip_norm=LIPSCHITZ,
         noise_multiplier=math.sqrt(run.batch_size) * sigma / LIPSCHITZ,
-        epsilon_rdp=math.nan,
-        epsilon_pld=_composed_epsilon(run, sigma),
+        steps=run.rounds,
+        delta=run.delta,
         note=_note(run),
-        **shared,
     )
-    hidden = math.nan
-    if run.contracting:
-        hidden = release_epsilon(run.delta, sigma=sigma, lipschitz=LIPSCHITZ, **_release(run))
-    return {**statement.columns(), "privacy_released": released, "privacy_epsilon_contraction": hidden}
+    last_model = math.nan if sigma > 0 else math.inf
+    if run.contracting and sigma > 0:
+        last_model = release_epsilon(run.delta, sigma=sigma, lipschitz=LIPSCHITZ, **_release(run))
+    return {**statement.columns(), "privacy_released": released, "privacy_epsilon_contraction": last_model}
 
 
 def excess_bound(run: AggregatorCell, sigma: float, dimension: int) -> float:
@@ -218,18 +219,11 @@ def _release(run: AggregatorCell) -> dict[str, Any]:
     }
 
 
-def _composed_epsilon(run: AggregatorCell, sigma: float) -> float:
-    """Return epsilon with every round's model published."""
-    if run.draw.once:
-        return round_epsilon(run.delta, m=run.batch_size, sigma=sigma, lipschitz=LIPSCHITZ)
-    return rounds_epsilon(sigma, run.delta, run.users, run.batch_size, run.rounds, run.draw.sampling)
-
-
 def _note(run: AggregatorCell) -> str:
     """Say how the accounting relates to what runs."""
     if not run.draw.once:
-        return "epsilon_pld composes the rounds' freshly drawn batches; all models may be released"
-    note = "each user takes part once; epsilon_pld is of that one round, and allows all models to be released"
+        return "epsilon_proven composes the rounds' freshly drawn batches; all models may be released"
+    note = "each user takes part once; epsilon_proven is of that one round, and allows all models to be released"
     if run.contracting:
         note += "; epsilon_contraction needs every other model kept secret, and who took part when"
     if run.contracting and run.long_steps:

@@ -28,7 +28,7 @@ from dpfl.data.binary_classification import BinaryTask
 from dpfl.data.loading import load_description
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import LIPSCHITZ, LOSS, RegularisedRisk, accuracy_pct, load_task, records_of
-from dpfl.experiments.shared.run_table import run_columns
+from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
 from dpfl.experiments.shared.settings import positive_int
 from dpfl.experiments.shared.synthetic_logistic import SYNTHETIC, synthetic_description, synthetic_task
 from dpfl.experiments.trusted_aggregator.aggregator_settings import (
@@ -56,7 +56,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
         sigma = calibrated_sigma(run)
         columns = privacy(run, sigma)
         noise = {"sigma": sigma, "noise_multiplier": columns["privacy_noise_multiplier"]}
-        rows.append({**cell, **noise, **columns})
+        rows.append({**as_columns(cell), **noise, **columns})
     return pd.DataFrame(rows)
 
 
@@ -78,9 +78,8 @@ def train(
     """
     task = _task(sweep, folders)
     runs = [AggregatorCell.of(sweep.settings, cell) for cell in sweep.cells]
-    sigmas = calibration["sigma"].tolist()
-    if len(sigmas) != len(runs):
-        raise InputError(f"the calibration has {len(sigmas)} rows for {len(runs)} cells; run `dpfl account` again")
+    noise = calibrated(calibration, sweep.cells)
+    sigmas = [each["sigma"] for each in noise]
     for run in runs:
         _check_users(run, task.description)
     draws = positive_int(sweep.settings, "stops")
@@ -94,7 +93,8 @@ def train(
         done += 1
         progress(done, total)
 
-    metrics: list[dict[str, list[float]]] = [{} for _ in runs]
+    dimension = task.train_x.shape[1]
+    results: dict[tuple[int, int], dict[str, Any]] = {}
     goals: dict[tuple, RegularisedRisk] = {}
     for places in groups.values():
         stack = [runs[place] for place in places]
@@ -103,8 +103,14 @@ def train(
         )
         weights = _run(task, stack, [sigmas[place] for place in places], sweep.seeds, stops, tick)
         for model, place in enumerate(places):
-            metrics[place] = _measured(task, runs[place], goals, weights[..., model])
-    return _table(sweep, task, runs, calibration, metrics)
+            run, sigma = runs[place], sigmas[place]
+            bound = {"excess_bound": excess_bound(run, sigma, dimension)}
+            facts = {"rounds": run.rounds, "dimension": dimension, "sigma": sigma, **bound}
+            measured = _measured(task, run, goals, weights[..., model])
+            for number, seed in enumerate(sweep.seeds):
+                own = {name: values[number] for name, values in measured.items()}
+                results[place, seed] = {**own, **facts}
+    return run_table(sweep, task.description, noise, results)
 
 
 def _task(sweep: Sweep, folders: Folders) -> BinaryTask:
@@ -168,31 +174,3 @@ def _check_users(run: AggregatorCell, description: Mapping[str, Any]) -> None:
     records = description["records"]["train"]
     if run.draw is not UserSampling.NEW_USERS and run.users > records:
         raise InputError(f"users: n = {run.users}, but {description['name']} has {records} training records")
-
-
-def _table(
-    sweep: Sweep,
-    task: BinaryTask,
-    runs: list[AggregatorCell],
-    calibration: pd.DataFrame,
-    metrics: list[dict[str, list[float]]],
-) -> pd.DataFrame:
-    """Return the run table; settings that are lists or mappings are a figure's, not a run's."""
-    run_of = {"paper": sweep.paper, "sweep": sweep.name, "dataset": sweep.dataset, **run_columns(task.description)}
-    settings = {key: value for key, value in sweep.settings.items() if not isinstance(value, dict | list)}
-    dimension = task.train_x.shape[1]
-    rows = []
-    for run, cell, noise, measured in zip(runs, sweep.cells, calibration.to_dict("records"), metrics, strict=True):
-        spent = {key: value for key, value in noise.items() if key.startswith("privacy_")}
-        facts = {
-            "rounds": run.rounds,
-            "dimension": dimension,
-            "sigma": noise["sigma"],
-            "noise_multiplier": noise["noise_multiplier"],
-            "excess_bound": excess_bound(run, noise["sigma"], dimension),
-        }
-        for place, seed in enumerate(sweep.seeds):
-            own = {name: values[place] for name, values in measured.items()}
-            identity = {**run_of, "algorithm": sweep.algorithm, **settings, **cell, "seed": seed}
-            rows.append({**identity, "status": "finished", **own, **facts, **spent})
-    return pd.DataFrame(rows)

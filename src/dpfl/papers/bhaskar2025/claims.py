@@ -238,13 +238,13 @@ def budget_kept(results: Results) -> Verdict:
     if cells.empty:
         return Verdict(Outcome.NOT_TESTABLE, "No private cell was run.")
     # The calibration stops within 0.01 of its target epsilon, from below.
-    kept = (cells["epsilon_rdp"] <= cells["epsilon"]) & (cells["epsilon_pld"] <= cells["epsilon"])
+    kept = cells["epsilon_proven"] <= cells["epsilon"]
     if not kept.all():
         return Verdict(Outcome.FAILS, f"{(~kept).sum()} of {len(cells)} private cells spend more than their budget.")
     refuted, canaries = _canaries(results)
     if refuted:
         return Verdict(Outcome.FAILS, f"{canaries[0].upper()}{canaries[1:]}.")
-    slack = (1 - cells["epsilon_pld"] / cells["epsilon"]).max()
+    slack = (1 - cells["epsilon_proven"] / cells["epsilon"]).max()
     overlap = results.table("bhaskar2025", "overlap")
     worst = overlap.loc[overlap["epsilon_typical_rdp"].idxmax()]
     evidence = (

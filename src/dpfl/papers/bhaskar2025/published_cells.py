@@ -21,7 +21,9 @@ ROUNDING_PCT = 0.005  # published values have two decimals
 INSIDE, OUTSIDE, UNDECIDED = "inside", "outside", "undecided"
 WIDE_PCT = 10.0  # half-width of a prediction interval beyond which a value inside says nothing
 CONSTANT_PCT = 12.0  # accuracy that a constant answer does not exceed: ten classes, the largest with 11.35 % of MNIST
-_PRIVACY = [f"privacy_{name}" for name in ("noise_multiplier", "delta", "epsilon_rdp", "epsilon_pld", "sampling")]
+_PRIVACY = [
+    f"privacy_{name}" for name in ("noise_multiplier", "delta", "epsilon_proven", "epsilon_refuted", "sampling")
+]
 _RUN = [
     "dataset",
     "stand_in_for",
@@ -97,8 +99,9 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     runs), sd_pct, local_accuracy_pct (the clients' own models before the last average; nan where not measured),
     interval_pct (half-width of the 95 % interval by Student's t; nan below two runs), difference_pct (ours minus
     published; nan for stand-in data, which are not comparable), prediction_pct and prediction (see
-    `prediction_half_width`, `predicted`), noise_multiplier, delta, epsilon_rdp, epsilon_pld, sampling; in Tables 2 to 4
-    over_first_pct and over_first_interval_pct (mean advantage over (1, 20) on the seeds that both ran, and half-width).
+    `prediction_half_width`, `predicted`), noise_multiplier, delta, epsilon_proven, epsilon_refuted, sampling; in
+    Tables 2 to 4 over_first_pct and over_first_interval_pct (mean advantage over (1, 20) on the seeds that both ran,
+    and half-width).
     """
     published = published_cells().query("table == @table")
     runs = each_once(with_settings(all_runs(results), load("bhaskar2025").settings))

@@ -117,12 +117,12 @@ def _prediction_note(ran: pd.DataFrame) -> str:
 
 
 def _noise_note(cell: pd.Series) -> str:
-    """Return one budget's noise and what both accountants make of it."""
+    """Return one claimed budget's noise, and what is proven and refuted for the batches that were drawn."""
     clients = "one central client" if cell.clients == 1 else f"{cell.clients} clients"
     return (
-        f"{cell.ran_on}, {clients}, ε = {cell.epsilon:g}: noise multiplier {cell.noise_multiplier:.4f}, "
-        f"δ = {cell.delta:g}, ε by RDP {cell.epsilon_rdp:.3f}, by PLD {cell.epsilon_pld:.3f} "
-        f"(accounted for Poisson batches, run with {cell.sampling.replace('_', ' ')})."
+        f"{cell.ran_on}, {clients}, ε = {cell.epsilon:g} claimed: noise multiplier {cell.noise_multiplier:.4f}, "
+        f"δ = {cell.delta:g}, ε proven {cell.epsilon_proven:.3f}, at least {cell.epsilon_refuted:.3f} "
+        f"({cell.sampling.replace('_', ' ')} batches)."
     )
 
 

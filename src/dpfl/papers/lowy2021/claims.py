@@ -81,13 +81,13 @@ def noise_suffices(results: Results) -> Verdict:
     own = data[data["noise"] == "advanced_composition"]
     later = data[data["noise"] == "moments"]
     loose = own["times_looser"]
-    enough = (later["epsilon_pld"] <= later["epsilon"]).sum()
+    enough = (later["epsilon_proven"] <= later["epsilon"]).sum()
     evidence = (
         f"settings in which the noise suffices; it is at least {loose.min():.0f} to {loose.max():.0f} times looser "
         f"than needed. The later script's noise is shown to suffice in {enough} of {len(later)}, and may spend up to "
-        f"ε = {later['epsilon_pld'].max():.3g}."
+        f"ε = {later['epsilon_proven'].max():.3g}."
     )
-    return counted(int((own["epsilon_pld"] <= own["epsilon"]).sum()), len(own), evidence)
+    return counted(int((own["epsilon_proven"] <= own["epsilon"]).sum()), len(own), evidence)
 
 
 def _minibatch_beats_local(data: pd.DataFrame) -> Verdict:

@@ -70,7 +70,7 @@ def price(results: Results) -> pd.DataFrame:
         for epsilon in sorted(losses.columns[losses.columns < math.inf]):
             compared = paired(losses[math.inf], losses[epsilon])
             free, private = losses[math.inf].mean(), losses[epsilon].mean()
-            spent = group.loc[group["epsilon"] == epsilon, "privacy_epsilon_pld"].iloc[0]
+            spent = group.loc[group["epsilon"] == epsilon, "privacy_epsilon_proven"].iloc[0]
             rows.append((*keys, epsilon, spent, private, free, *(compared[name] for name in _COMPARED)))
     columns = [*TASK, "noise", "algorithm", "epsilon", "epsilon_spent", "test_loss", "free_test_loss", *_COMPARED]
     return pd.DataFrame(rows, columns=columns)
@@ -93,7 +93,7 @@ def authors_protocol(results: Results) -> pd.DataFrame:
         losses = group["test_loss"].dropna()
         theirs_too = 1 / AUTHORS_TRIALS[int(clients)] if known else 0.0
         half = half_width(losses.std(), len(losses), AUTHORS_LEVEL) * math.sqrt(1 + theirs_too * len(losses))
-        spent = group["privacy_epsilon_pld"].iloc[0]
+        spent = group["privacy_epsilon_proven"].iloc[0]
         rows.append((*task, algorithm, epsilon, spent, theirs, len(losses), losses.mean(), half))
     columns = [*TASK, "algorithm", "epsilon", "epsilon_spent", "authors_test_loss", "trials", "test_loss", "interval"]
     return pd.DataFrame(rows, columns=columns)
@@ -109,7 +109,7 @@ def _differences(runs: pd.DataFrame, by: list[str], metric: str) -> pd.DataFrame
         pairs = group.pivot(index="seed", columns="algorithm", values=metric).reindex(columns=["minibatch", "local"])
         both = pairs.dropna()
         compared = paired(both["minibatch"], both["local"])
-        spent = group.groupby("algorithm")["privacy_epsilon_pld"].first()
+        spent = group.groupby("algorithm")["privacy_epsilon_proven"].first()
         spends = [spent.get(name, math.nan) for name in ("minibatch", "local")]
         rows.append((*keys, epsilon, both["minibatch"].mean(), both["local"].mean(), *compared.values(), *spends))
     means = [f"minibatch_{metric}", f"local_{metric}"]

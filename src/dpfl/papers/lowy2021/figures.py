@@ -40,7 +40,7 @@ def _points(runs: pd.DataFrame, task: list[str], metric: str, baselines: list[st
     """Return means and intervals of the metric by task, algorithm and epsilon, and of the baselines by task."""
     rows = []
     for keys, group in runs.groupby([*task, "algorithm", "epsilon"], sort=False):
-        rows.append((*keys, group["privacy_epsilon_pld"].iloc[0], *mean_interval(group[metric])))
+        rows.append((*keys, group["privacy_epsilon_proven"].iloc[0], *mean_interval(group[metric])))
     for keys, group in runs.groupby(task, sort=False):
         one_a_trial = group.drop_duplicates("seed")
         for name in baselines:

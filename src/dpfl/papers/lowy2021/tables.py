@@ -125,10 +125,10 @@ def _noise(results: Results) -> pd.DataFrame:
     kinds = [*TASK, "noise", "clipping", "algorithm", "epsilon"]
     private = runs[runs["epsilon"] < math.inf].drop_duplicates(kinds)
     columns = [*kinds, "privacy_sampling", "privacy_records", "batch_size", "privacy_steps", "privacy_delta"]
-    spent = private[[*columns, "noise_multiplier", "privacy_epsilon_pld"]].rename(
+    spent = private[[*columns, "noise_multiplier", "privacy_epsilon_proven"]].rename(
         columns=lambda name: name.removeprefix("privacy_")
     )
-    return spent.assign(times_looser=spent["epsilon"] / spent["epsilon_pld"])
+    return spent.assign(times_looser=spent["epsilon"] / spent["epsilon_proven"])
 
 
 def _noise_page(data: pd.DataFrame) -> TableLayout:
@@ -146,9 +146,9 @@ def _noise_page(data: pd.DataFrame) -> TableLayout:
             "sampling": data["sampling"],
             "noisy messages": data["steps"].astype(str),
             "noise multiplier": data["noise_multiplier"].map("{:.4g}".format),
-            "ε spent": data["epsilon_pld"].map(_spent),
+            "ε spent": data["epsilon_proven"].map(_spent),
             "asked / spent": data["times_looser"].map("{:.3g}".format),
-            "keeps ε": (data["epsilon_pld"] <= data["epsilon"]).map({True: "yes", False: "not shown"}),
+            "keeps ε": (data["epsilon_proven"] <= data["epsilon"]).map({True: "yes", False: "not shown"}),
         }
     )
     notes = ["Noise multiplier: standard deviation over the norm bound of one record's share in what is released."]

@@ -19,8 +19,8 @@ def data(results: Results) -> pd.DataFrame:
     """Return a row a private setting of an untrusting study: both noise multipliers, and what either spends."""
     runs = study(results, "")
     chosen = (runs["trust"] == "nobody") & (runs["noise"] == "tight") & (runs["epsilon"] < math.inf)
-    rows = runs[chosen].drop_duplicates(_SETTING)[[*_SETTING, "noise_multiplier", "privacy_epsilon_pld"]]
-    rows = rows.rename(columns={"noise_multiplier": "tight", "privacy_epsilon_pld": "tight_spends"})
+    rows = runs[chosen].drop_duplicates(_SETTING)[[*_SETTING, "noise_multiplier", "privacy_epsilon_proven"]]
+    rows = rows.rename(columns={"noise_multiplier": "tight", "privacy_epsilon_proven": "tight_spends"})
     formula = np.array([_formula(row) for row in rows.itertuples()])
     uses = np.where(rows["algorithm"] == "one_pass", 1, rows["rounds"])
     spent = gaussian_dp.epsilon(rows["delta"].to_numpy(), 2.0 * np.sqrt(uses) / formula)

@@ -41,7 +41,7 @@ def data(results: Results) -> pd.DataFrame:
                     "rounds": rounds,
                     "epsilon": first["epsilon"],
                     "delta": first["delta"],
-                    "epsilon_spent": first["privacy_epsilon_pld"],
+                    "epsilon_spent": first["privacy_epsilon_proven"],
                     "noise_multiplier": first["noise_multiplier"],
                     "seeds": len(seeds),
                     "excess_risk": seeds.mean(),

@@ -12,7 +12,14 @@ from dpfl.reporting.statistics import mean_interval
 
 LEVEL = 0.95
 DATA = ["dataset", "stand_in_for"]
-MEASURES = ["runs", "accuracy_pct", "interval_pct", "difference_pct", "difference_interval_pct", "privacy_epsilon_pld"]
+MEASURES = [
+    "runs",
+    "accuracy_pct",
+    "interval_pct",
+    "difference_pct",
+    "difference_interval_pct",
+    "privacy_epsilon_proven",
+]
 
 
 def summarise(runs: pd.DataFrame, keys: list[str], baseline: Mapping[str, Any], within: list[str]) -> pd.DataFrame:
@@ -35,7 +42,7 @@ def summarise(runs: pd.DataFrame, keys: list[str], baseline: Mapping[str, Any], 
     for values, group in paired.groupby([*DATA, *keys], sort=False, dropna=False):
         _, *accuracy = mean_interval(group["accuracy_pct"], LEVEL)
         _, *difference = mean_interval(group["difference"], LEVEL)
-        rows.append((*values, len(group), *accuracy, *difference, group["privacy_epsilon_pld"].iloc[0]))
+        rows.append((*values, len(group), *accuracy, *difference, group["privacy_epsilon_proven"].iloc[0]))
     return pd.DataFrame(rows, columns=columns)
 
 

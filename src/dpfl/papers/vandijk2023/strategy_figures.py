@@ -38,7 +38,7 @@ PREPARATIONS = {
 
 def strategies_data(results: Results) -> pd.DataFrame:
     """Return a row a point: strategy, epsilon, noise_multiplier, the measures; differences to a constant strategy."""
-    runs = results.runs(KEY, experiment="strategies")
+    runs = results.runs(KEY, study="strategies")
     return summarise(runs, ["strategy", "epsilon", "noise_multiplier"], {"strategy": "constant"}, ["epsilon"])
 
 
@@ -54,12 +54,12 @@ def draw_strategies(data: pd.DataFrame) -> Figure:
 def _budgets(rows: pd.DataFrame) -> list[tuple[float, float]]:
     """Return each epsilon asked for with the one that is spent, once."""
     once = rows.drop_duplicates("epsilon").sort_values("epsilon")
-    return list(zip(once["epsilon"], once["privacy_epsilon_pld"], strict=True))
+    return list(zip(once["epsilon"], once["privacy_epsilon_proven"], strict=True))
 
 
 def preparation_data(results: Results) -> pd.DataFrame:
     """Return a row a point: preparation, epsilon, noise_multiplier, the measures; differences to plain pixels."""
-    runs = results.runs(KEY, experiment="preparation")
+    runs = results.runs(KEY, study="preparation")
     return summarise(runs, ["preparation", "epsilon", "noise_multiplier"], {"preparation": "none"}, ["epsilon"])
 
 
@@ -102,7 +102,7 @@ def _dots_panel(axis: Axes, rows: pd.DataFrame, key: str, shown: list[str], *, d
 
 def grid_data(results: Results) -> pd.DataFrame:
     """Return a row a point: sigma, clip_norm, batch_size, the measures; differences to a clip norm of 1."""
-    runs = results.runs(KEY, experiment="settings_grid")
+    runs = results.runs(KEY, study="settings_grid")
     keys = ["sigma", "clip_norm", "batch_size"]
     return summarise(runs, keys, {"clip_norm": 1.0}, ["sigma", "batch_size"])
 
@@ -128,7 +128,7 @@ def draw_grid(data: pd.DataFrame) -> Figure:
 def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float):
     """Draw one map; return the picture for the colour bar."""
     table = rows.pivot(index="clip_norm", columns="batch_size", values="accuracy_pct")
-    spent = rows.drop_duplicates("batch_size").set_index("batch_size")["privacy_epsilon_pld"]
+    spent = rows.drop_duplicates("batch_size").set_index("batch_size")["privacy_epsilon_proven"]
     picture = axis.imshow(table, origin="lower", aspect="auto", cmap="cividis", vmin=low, vmax=high)
     for (y, x), value in np.ndenumerate(table.to_numpy()):
         colour = "white" if value < (low + high) / 2 else "black"

@@ -59,7 +59,7 @@ def batch_scaling(results: Results) -> Verdict:
     data = results.figure(KEY, "batch_scaling")
     noisy = decided(data[data["private"].astype(bool) & (data["batch_factor"] > 1)])
     rounds, epochs = (noisy[noisy["scaling"] == kind] for kind in ("rounds", "epochs"))
-    spent = data[data["private"].astype(bool) & (data["scaling"] == "rounds")]["privacy_epsilon_pld"]
+    spent = data[data["private"].astype(bool) & (data["scaling"] == "rounds")]["privacy_epsilon_proven"]
     evidence = (
         f"with as many rounds accuracy is not clearly lower by more than {EQUAL_POINTS:g} point ({span(rounds)}), "
         f"while epsilon falls from {spent.max():.3g} to {spent.min():.3g}. With as many epochs, so a times fewer "
@@ -72,7 +72,7 @@ def asynchronous(results: Results) -> Verdict:
     """The statement is the same in every scenario; short delays cost nothing, long ones may."""
     data = results.figure(KEY, "asynchrony")
     private = data[np.isfinite(data["epsilon"].astype(float)) & (data["scenario"] != "synchronous")]
-    same = private.groupby(["dataset", "epsilon"])["privacy_epsilon_pld"].nunique().eq(1).all()
+    same = private.groupby(["dataset", "epsilon"])["privacy_epsilon_proven"].nunique().eq(1).all()
     rows = decided(private[private["panel"].isin(["delay", "broadcast_loss"])])
     # A broadcast that gets through every 1/(1 - loss) rounds is late by one less.
     silence = 1 / (1 - rows["x"].where(rows["panel"] == "broadcast_loss", 0.0).astype(float) / 100) - 1
@@ -100,7 +100,7 @@ def last_epoch_noise(results: Results) -> Verdict:
     checks = checks_of(results, KEY, "last_epoch_noise")
     data = results.figure(KEY, "strategies")
     unpaid, paid = (decided(data[data["strategy"] == name]) for name in ("last_epoch_unpaid", "last_epoch"))
-    raised = unpaid["privacy_epsilon_pld"] / unpaid["epsilon"]
+    raised = unpaid["privacy_epsilon_proven"] / unpaid["epsilon"]
     gains = pd.concat([better(unpaid), better(paid)])
     price = f"{raised.min():.1f} to {raised.max():.1f}" if len(unpaid) else "unknown"
     evidence = (
@@ -137,7 +137,7 @@ def private_normalisation(results: Results) -> Verdict:
     both = own.join(plain["noise_multiplier"].rename("plain_noise")).join(exact["accuracy_pct"].rename("exact_pct"))
     both = both[both["plain_noise"].notna()]
     dearer = both["noise_multiplier"] > both["plain_noise"]
-    leaks = np.isinf(exact["privacy_epsilon_pld"].astype(float)).all()
+    leaks = np.isinf(exact["privacy_epsilon_proven"].astype(float)).all()
     ratio = (both["noise_multiplier"] / both["plain_noise"]).max() if len(both) else math.nan
     names = ", ".join(stand_ins(data)) or "no stand-in data"
     evidence = (

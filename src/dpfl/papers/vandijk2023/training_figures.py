@@ -39,7 +39,7 @@ _RELATIONS = {
 
 def asynchrony_data(results: Results) -> pd.DataFrame:
     """Return a row a point: panel, x, line, scenario, epsilon, the measures, what the simulation counted."""
-    runs = results.runs(KEY, experiment="asynchrony").rename(columns={"privacy_steps": "rounds"})
+    runs = results.runs(KEY, study="asynchrony").rename(columns={"privacy_steps": "rounds"})
     keys = ["scenario", "epsilon"]
     rows = summarise(runs, keys, {"scenario": "synchronous"}, ["epsilon"])
     columns = ["panel", "x", "line", *rows.columns, *_COUNTS]
@@ -103,8 +103,8 @@ def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
 
 def scaling_data(results: Results) -> pd.DataFrame:
     """Return a row a point: scaling, batch_factor a, private, the measures; differences to a = 1."""
-    runs = results.runs(KEY, experiment="batch_scaling")
-    runs = runs.assign(private=np.isfinite(runs["privacy_epsilon_pld"])) if len(runs) else runs
+    runs = results.runs(KEY, study="batch_scaling")
+    runs = runs.assign(private=np.isfinite(runs["privacy_epsilon_proven"])) if len(runs) else runs
     return summarise(runs, ["scaling", "private", "batch_factor"], {"batch_factor": 1}, ["scaling", "private"])
 
 
@@ -128,7 +128,7 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     noisy = data[data["private"] & (data["scaling"] == "epochs")]
     ends = [
-        noisy.loc[index, "privacy_epsilon_pld"]
+        noisy.loc[index, "privacy_epsilon_proven"]
         for index in (noisy["batch_factor"].idxmin(), noisy["batch_factor"].idxmax())
     ]
     style.footer(figure, f"{counted_runs(data)} With noise, same epochs: ε from {ends[0]:.3g} down to {ends[1]:.3g}.")
@@ -137,7 +137,7 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
 
 def samplers_data(results: Results) -> pd.DataFrame:
     """Return a row a point: sampler, epsilon, noise_multiplier (over C), the measures; differences to fixed batches."""
-    runs = results.runs(KEY, experiment="samplers")
+    runs = results.runs(KEY, study="samplers")
     if len(runs):
         kinds = [_RELATIONS[pair] for pair in zip(runs["sampling"], runs["neighbouring"], strict=True)]
         runs = runs.assign(sampler=kinds)

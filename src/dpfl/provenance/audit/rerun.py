@@ -50,7 +50,7 @@ class Rerun:
     @property
     def tolerance(self) -> Tolerance:
         """By how much its metrics may differ."""
-        return tolerance_of(protocol.name_of(self.sweep.algorithm))
+        return tolerance_of(self.sweep.experiment)
 
     @property
     def caveats(self) -> str:
@@ -134,8 +134,8 @@ def _hindrance(run: Rerun, data: Path) -> str:
 
 def _train_again(run: Rerun, data: Path) -> tuple[pd.Series, pd.Series]:
     """Return the calibration's row and the run table's row, made again."""
-    code = protocol.load(run.sweep.algorithm)
-    there = replace(run.sweep, machine={**run.sweep.machine, "device": run.device})
+    code = protocol.load(run.sweep.experiment)
+    there = replace(run.sweep, resources={**run.sweep.resources, "device": run.device})
     family = replace(with_memory(there), cells=(run.cell,))
     alone = replace(family, seeds=(int(run.row["seed"]),))
     folders = Folders.of(data, alone.dataset)

@@ -156,10 +156,10 @@ def check_epsilons(root: Path, known: Iterable[tuple[StatedPrivacy, Path]]) -> A
                     f"{limits.accountant} gives {limits.lower:.6g} to {limits.upper:.6g}"
                 )
                 report.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
-            if limits.wide:
-                bounded.add(f"'{stated.mechanism}, {stated.sampling}' by {limits.accountant}")
-        if not any(between.values()):
-            unknown.add(f"{stated.mechanism}, {stated.sampling}")
+            if limits.wide and which != "refuted":
+                bounded.add(f"'{stated.title}' by {limits.accountant}")
+        if between and not any(between.values()):
+            unknown.add(stated.title)
     report.notes += [f"no second accountant here for statements of '{mechanism}'" for mechanism in sorted(unknown)]
     report.notes += [f"epsilon could only be bounded for statements of {each}" for each in sorted(bounded)]
     return report

@@ -1,4 +1,8 @@
-"""Which accountant of the audit answers for which privacy statement."""
+"""Check a privacy statement by another accountant: which one answers for which mechanism and sampler.
+
+Statements are read back from the columns of a run table, mechanism and sampler as the JSON that
+dpfl.accounting.mechanism.encode writes; no prose is read.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,17 +19,14 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
 from dpfl.provenance.audit import independent_epsilon
 from dpfl.provenance.audit.hidden_state import Hidden
+from dpfl.provenance.audit.independent_epsilon import EpsilonInterval
 from dpfl.provenance.cell_trace import Row
 
 PRIVACY = "privacy_"
-_SUBSAMPLED = "subsampled Gaussian"
-_PER_CLIENT = "subsampled Gaussian, per client"
-_SHUFFLED = "shuffled Gaussian"
-_GAUSSIANS = ("Gaussian", "Gaussian, per client", "Gaussian, per user, trusted aggregator", _SHUFFLED)
-_EVERY_GRADIENT = {f"{law} noise on every gradient": law for law in ("gaussian", "laplace")}
 _MOVES = {Neighbouring.ADD_OR_REMOVE: 1.0, Neighbouring.ZERO_OUT: 1.0, Neighbouring.REPLACE_ONE: 2.0}
 _FACTS = (
-    "radius", "regularisation", "step", "release", "order", "model", "batch_factor", "scaling", "epochs", "preparation",
+    "radius", "regularisation", "step", "release", "order", "law", "model", "batch_size", "batch_factor", "scaling",
+    "epochs", "preparation",
 )  # fmt: skip
 _EXACT = ("normalised_exactly", "exact_pca")
 _LOGISTIC_CURVATURE = 0.25
@@ -35,11 +36,12 @@ _LOGISTIC_CURVATURE = 0.25
 class StatedPrivacy:
     """What of a run's privacy statement, and of its settings, decides its epsilon; None where it states none.
 
-    `facts` are settings by name, as text; `strategy` is the definition of the run's, as JSON.
+    `mechanism` and `sampler` are JSON objects with the key `kind`; `facts` are settings by name, as text; `strategy` is
+    the definition of the run's, as JSON. An infinite bound of a run with noise states nothing.
     """
 
     mechanism: str
-    sampling: str
+    sampler: str
     neighbouring: str
     records: int
     sample_rate: float
@@ -47,13 +49,9 @@ class StatedPrivacy:
     noise_multiplier: float
     steps: int
     delta: float
-    epsilon_rdp: float | None
-    epsilon_pld: float | None
+    epsilon_proven: float | None
+    epsilon_refuted: float | None
     epsilon_contraction: float | None
-    clipping: str
-    batch_size: int
-    trust: str
-    clients: int
     facts: tuple[tuple[str, str], ...]
     strategy: str
     preparation_epsilon: float
@@ -61,28 +59,26 @@ class StatedPrivacy:
     @classmethod
     def of(cls, run: Row, settings: Mapping[str, Any]) -> StatedPrivacy:
         """Return the statement of a row of a run table, and of its sweep's settings."""
-        rate, records = float(run[f"{PRIVACY}sample_rate"]), int(float(run[f"{PRIVACY}records"]))
-        local = run[f"{PRIVACY}mechanism"] == _PER_CLIENT and run.get("algorithm") == "local"
         strategies = settings.get("strategies", {})
         prepares = run.get("preparation", "none") != "none"
         return cls(
-            *(run[f"{PRIVACY}{name}"] for name in ("mechanism", "sampling", "neighbouring")),
-            records,
-            rate,
+            *(run[f"{PRIVACY}{name}"] for name in ("mechanism", "sampler", "neighbouring")),
+            int(float(run[f"{PRIVACY}records"])),
+            float(run[f"{PRIVACY}sample_rate"]),
             float(run[f"{PRIVACY}clip_norm"]),
             float(run[f"{PRIVACY}noise_multiplier"]),
             int(float(run[f"{PRIVACY}steps"])),
             float(run[f"{PRIVACY}delta"]),
-            *(_stated(run.get(f"{PRIVACY}epsilon_{name}") or "nan") for name in ("rdp", "pld", "contraction")),
-            # What is known to be broken states what its sound twin claims.
-            "" if run.get("known_bad") == "True" else run.get("clipping", ""),
-            1 if local else int(float(run.get("batch_size") or round(rate * records))),
-            run.get("trust", ""),
-            int(float(run.get("clients") or 1)),
+            *(_stated(run.get(f"{PRIVACY}epsilon_{name}") or "nan") for name in ("proven", "refuted", "contraction")),
             tuple((name, run[name]) for name in _FACTS if run.get(name, "") not in ("", "nan")),
             json.dumps(strategies[run["strategy"]]) if run.get("strategy") in strategies else "",
             float(settings["preparation_share"]) * float(run["epsilon"]) if prepares else 0.0,
         )
+
+    @property
+    def title(self) -> str:
+        """The kinds of mechanism and sampler."""
+        return f"{json.loads(self.mechanism)['kind']}, {json.loads(self.sampler)['kind']}"
 
     @property
     def drawn(self) -> int:
@@ -91,9 +87,14 @@ class StatedPrivacy:
 
     @property
     def epsilons(self) -> dict[str, float]:
-        """What is stated, by accountant."""
-        told = {"rdp": self.epsilon_rdp, "pld": self.epsilon_pld, "contraction": self.epsilon_contraction}
-        return {which: epsilon for which, epsilon in told.items() if epsilon is not None}
+        """What is stated, by what it is: a proven or a refuted epsilon, or one of the last model by contraction."""
+        stated = {"proven": self.epsilon_proven, "contraction": self.epsilon_contraction}
+        known = {
+            which: epsilon
+            for which, epsilon in stated.items()
+            if epsilon is not None and (math.isfinite(epsilon) or self.noise_multiplier == 0)
+        }
+        return known | ({"refuted": self.epsilon_refuted} if self.epsilon_refuted else {})
 
 
 def _stated(epsilon: str) -> float | None:
@@ -101,83 +102,83 @@ def _stated(epsilon: str) -> float | None:
     return None if math.isnan(float(epsilon)) else float(epsilon)
 
 
-def interval(stated: StatedPrivacy, which: str) -> independent_epsilon.EpsilonInterval | None:
-    """Return where another accountant puts `which` epsilon ("rdp", "pld" or "contraction") of a statement; None where
-    it has no word.
+def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
+    """Return where another accountant puts `which` epsilon ("proven", "refuted" or "contraction") of a statement; None
+    where it has no word.
 
-    Statements without noise, or about statistics without noise, have to say that epsilon is infinite.
+    Statements without noise, or about statistics without noise, have to say that epsilon is infinite. What is refuted
+    must not exceed what is proven.
     """
     if stated.noise_multiplier == 0:
-        return independent_epsilon.EpsilonInterval(math.inf, math.inf, "no noise, no guarantee")
+        return EpsilonInterval(math.inf, math.inf, "no noise, no guarantee")
     if which == "contraction":
         return independent_epsilon.hidden(_hidden(stated), stated.delta)
     if dict(stated.facts).get("preparation") in _EXACT:
-        return independent_epsilon.EpsilonInterval(math.inf, math.inf, "statistics without noise, no guarantee")
-    run = {"noise_multiplier": stated.noise_multiplier, "steps": stated.steps, "delta": stated.delta}
-    poisson = stated.sampling in (Sampling.POISSON, Sampling.SHUFFLED)
-    if stated.mechanism == _SUBSAMPLED and poisson and stated.neighbouring != Neighbouring.REPLACE_ONE:
-        rate = {"sample_rate": stated.sample_rate}
-        return (
-            independent_epsilon.poisson_rdp(**run, **rate)
-            if which == "rdp"
-            else independent_epsilon.poisson_pld(**run, **rate)
+        return EpsilonInterval(
+            0.0 if which == "refuted" else math.inf, math.inf, "statistics without noise, no guarantee"
         )
-    if which == "rdp":
-        return None
-    if stated.mechanism == _SUBSAMPLED and stated.sampling == Sampling.POISSON:
-        return independent_epsilon.poisson_pld_replaced(**run, sample_rate=stated.sample_rate)
-    if stated.mechanism in _GAUSSIANS:
-        return _gaussian(stated, run)
+    proven = _proven(stated)
+    if which == "refuted" and proven is not None:
+        return EpsilonInterval(0.0, proven.upper, proven.accountant)
+    return proven
+
+
+def _proven(stated: StatedPrivacy) -> EpsilonInterval | None:
+    """Return where an upper bound has to lie, by the kind of the mechanism."""
+    mechanism = json.loads(stated.mechanism)
+    kind, move = mechanism["kind"], _MOVES[Neighbouring(stated.neighbouring)]
+    run = {"noise_multiplier": stated.noise_multiplier, "steps": stated.steps, "delta": stated.delta}
+    if kind == "Gaussian":
+        return _gaussian(stated, run, move)
+    if kind == "SummedGaussian":
+        return independent_epsilon.gaussian(**run, move=move / math.sqrt(mechanism["clients"]))
+    if kind == "ShuffledGaussian":
+        return independent_epsilon.shuffled(**run, move=move, clients=mechanism["clients"])
     if stated.neighbouring != Neighbouring.REPLACE_ONE:
         return None
-    if stated.mechanism in _EVERY_GRADIENT:
-        once = {"noise_multiplier": stated.noise_multiplier, "move": 2.0, "delta": stated.delta}
-        laplace = _EVERY_GRADIENT[stated.mechanism] == "laplace"
-        return independent_epsilon.laplace(**once) if laplace else independent_epsilon.gaussian(**once, steps=1)
-    if stated.mechanism == _PER_CLIENT:
-        return _per_client(stated, run)
-    if stated.strategy and stated.sampling == Sampling.FIXED:
+    if kind == "ClippedMeanGaussian":
+        return independent_epsilon.sampled_replacement(**run, **_sizes(stated), replaced="clipped_mean")
+    if kind == "Laplace":
+        once = {"noise_multiplier": stated.noise_multiplier, "delta": stated.delta}
+        return independent_epsilon.laplace(**once, move=move)
+    if kind == "Segmented" and stated.strategy:
         return independent_epsilon.stepwise(_steps(stated), stated.delta)
     return None
 
 
-def _gaussian(stated: StatedPrivacy, run: dict[str, Any]) -> independent_epsilon.EpsilonInterval | None:
-    """Return the interval of Gaussian noise on a client's, a user's or all records."""
-    move = _MOVES[Neighbouring(stated.neighbouring)]
-    if stated.sampling == Sampling.FULL:
-        if stated.trust == "server":
-            return independent_epsilon.gaussian(**run, move=move / math.sqrt(stated.clients))
-        if stated.trust == "shuffler" or stated.mechanism == _SHUFFLED:
-            return independent_epsilon.shuffled(**run, move=move, clients=stated.clients)
+def _gaussian(stated: StatedPrivacy, run: dict[str, Any], move: float) -> EpsilonInterval | None:
+    """Return the interval of Gaussian noise, by the kind of the sampler."""
+    sampler = json.loads(stated.sampler)["kind"]
+    replaces = stated.neighbouring == Neighbouring.REPLACE_ONE
+    if sampler == "Poisson":
+        rate = {"sample_rate": stated.sample_rate}
+        poisson = independent_epsilon.poisson_pld_replaced if replaces else independent_epsilon.poisson_pld
+        return poisson(**run, **rate)
+    if sampler == "FullBatch" or (sampler == "FixedBatches" and stated.sample_rate >= 1):
         return independent_epsilon.gaussian(**run, move=move)
-    if stated.sampling == Sampling.SHUFFLED and stated.steps * stated.sample_rate <= 1 + 1e-9:
-        # No record is in two messages: what is spent is one message.
-        return independent_epsilon.gaussian(**{**run, "steps": 1}, move=move)
-    drawn = stated.sampling in (Sampling.FIXED, Sampling.WITH_REPLACEMENT)
-    if drawn and stated.neighbouring == Neighbouring.REPLACE_ONE:
-        sizes = {"batch_size": stated.drawn, "records": stated.records}
-        return independent_epsilon.sampled_replacement(**run, **sizes, replaced=stated.sampling)
+    if sampler in ("ShuffledEpochs", "BallsInBins") and stated.neighbouring != Neighbouring.ADD_OR_REMOVE:
+        # A record is in one message an epoch: what is spent is at most as many messages.
+        epochs = math.ceil(stated.steps / math.ceil(round(1 / stated.sample_rate, 9)))
+        once = independent_epsilon.gaussian(**{**run, "steps": epochs}, move=move)
+        return once if sampler == "ShuffledEpochs" else replace(once, lower=0.0)  # drawn apart, they hide each other
+    if replaces and sampler in _REPLACED:
+        return independent_epsilon.sampled_replacement(**run, **_sizes(stated), replaced=_REPLACED[sampler])
     return None
 
 
-def _per_client(stated: StatedPrivacy, run: dict[str, Any]) -> independent_epsilon.EpsilonInterval | None:
-    """Return the interval of a client's own noisy messages."""
-    whole = stated.batch_size >= stated.records and stated.sampling == Sampling.FIXED
-    if whole or stated.sampling == Sampling.FULL:
-        return independent_epsilon.gaussian(**run, move=2.0)
-    if stated.sampling not in (Sampling.FIXED, Sampling.WITH_REPLACEMENT):
-        return None
-    turned = stated.clipping == "mean" and stated.batch_size > 1
-    how = "clipped_mean" if turned else stated.sampling
-    return independent_epsilon.sampled_replacement(
-        **run, batch_size=stated.batch_size, records=stated.records, replaced=how
-    )
+_REPLACED = {"FixedBatches": Sampling.FIXED, "WithReplacement": Sampling.WITH_REPLACEMENT}
+
+
+def _sizes(stated: StatedPrivacy) -> dict[str, int]:
+    """Return how many records a step draws, and of how many."""
+    sampler = json.loads(stated.sampler)
+    return {"batch_size": sampler["batch_size"], "records": sampler["records"]}
 
 
 def _hidden(stated: StatedPrivacy) -> Hidden:
     """Return the run behind an epsilon by contraction."""
     facts = dict(stated.facts)
-    single = stated.mechanism in _EVERY_GRADIENT  # asoodeh2020: one record a step
+    single = "law" in facts  # asoodeh2020: one record a step
     squared = facts.get("model") == "mean_ink"
     convexity = 1.0 if squared else float(facts["regularisation"])
     release, _, share = facts.get("release", "last").partition("_")
@@ -193,7 +194,7 @@ def _hidden(stated: StatedPrivacy) -> Hidden:
         strong_convexity=convexity,
         first_stop=first or max(1, math.ceil(float(share) * stated.steps - 1e-9)),
         permuted=facts.get("order", "permuted") == "permuted",
-        laplace=_EVERY_GRADIENT.get(stated.mechanism) == "laplace",
+        laplace=facts.get("law") == "laplace",
         relaxed=not single,
     )
 
@@ -204,7 +205,7 @@ def _steps(stated: StatedPrivacy) -> tuple[independent_epsilon.Step, ...]:
     facts, strategy = dict(stated.facts), json.loads(stated.strategy)
     factor = int(float(facts["batch_factor"]))
     epochs = int(float(facts["epochs"])) * (factor if facts["scaling"] == "rounds" else 1)
-    sizes = stated.batch_size * factor * _parts(strategy.get("batch_factors", [1.0]), epochs)
+    sizes = int(float(facts["batch_size"])) * factor * _parts(strategy.get("batch_factors", [1.0]), epochs)
     by_round = [(round(size), epoch) for epoch, size in enumerate(sizes) for _ in range(stated.records // round(size))]
     noise = _parts(strategy.get("noise_factors", [1.0]), len(by_round))
     ending = math.sqrt(epochs + 1) if strategy.get("last_epoch") else 1.0

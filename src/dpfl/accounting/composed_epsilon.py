@@ -1,0 +1,86 @@
+"""Epsilon of a composition of losses on a grid, from above and from below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import erfcx, logsumexp
+
+from dpfl.accounting.loss_composition import Composition, GridLaw
+
+Phases = Sequence[tuple[GridLaw, int]]
+"""Laws of the loss on grids of one step, each with the number of times that it is composed."""
+
+_MOST_TILT, _LARGEST = 1e6, 1e7
+_ROOT = 1e-10
+
+
+def epsilon_above(phases: Phases, delta: float) -> float:
+    """Return an upper bound of epsilon at `delta` in (0, 1) of `phases` whose laws are pessimistic; may be inf.
+
+    Guarantee: what the laws dominate is (this, delta)-DP in their order.
+    """
+    log_delta = math.log(delta)
+    if sum(count * law.lost for law, count in phases) >= delta:
+        return math.inf
+    tilt, centre = _saddle(phases, log_delta)
+    sums = Composition(phases, tilt)
+    return _crossing(lambda epsilon: sums.log_delta_above(epsilon) - log_delta, centre) * (1 + _ROOT)
+
+
+def epsilon_below(phases: Phases, delta: float) -> float:
+    """Return a lower bound of epsilon at `delta` in (0, 1) of `phases` whose laws are optimistic.
+
+    Guarantee: what dominates the laws is not (e, delta)-DP for any e below this.
+    """
+    log_delta = math.log(delta)
+    tilt, centre = _saddle(phases, log_delta)
+    sums = Composition(phases, tilt)
+    return _crossing(lambda epsilon: sums.log_delta_below(epsilon) - log_delta, centre) * (1 - _ROOT)
+
+
+def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
+    """Return the tilt whose sum, were it normal, had delta at its mean, and that mean: about epsilon."""
+    cut = [(law.losses[law.masses > 0], np.log(law.masses[law.masses > 0]), count) for law, count in phases]
+
+    def moments(tilt: float) -> tuple[float, float, float]:
+        log_mass = mean = variance = 0.0
+        for losses, logs, count in cut:
+            tilted = logs + tilt * losses
+            one = float(logsumexp(tilted))
+            weights = np.exp(tilted - one)
+            middle = float(weights @ losses)
+            log_mass, mean = log_mass + count * one, mean + count * middle
+            variance += count * float(weights @ (losses - middle) ** 2)
+        return log_mass, mean, math.sqrt(variance)
+
+    def excess(log_tilt: float) -> float:
+        tilt = math.exp(log_tilt)
+        log_mass, mean, spread = moments(tilt)
+        place = tilt * spread / math.sqrt(2)
+        share = float(erfcx(place) - erfcx(place + spread / math.sqrt(2))) / 2
+        return log_mass - tilt * mean + math.log(max(share, 1e-300)) - log_delta
+
+    ends = (math.log(1e-6), math.log(_MOST_TILT))
+    signs = [excess(end) <= 0 for end in ends]
+    log_tilt = ends[0] if signs[0] else ends[1] if not signs[1] else brentq(excess, *ends, xtol=0.02)
+    tilt = math.exp(log_tilt)
+    return tilt, moments(tilt)[1]
+
+
+def _crossing(excess: Callable[[float], float], centre: float) -> float:
+    """Return where the falling `excess` is 0, looked for about `centre`; 0 where it is nowhere above 0."""
+    low = high = max(centre, 0.0)
+    width = 0.05 * max(high, 1e-3)
+    while excess(high) > 0:
+        low, high, width = high, high + width, 2 * width
+        if high > _LARGEST:
+            return math.inf
+    while low > 0 and excess(low) <= 0:
+        low, high, width = max(0.0, low - width), low, 2 * width
+    if excess(low) <= 0:
+        return 0.0
+    return float(brentq(lambda epsilon: max(excess(epsilon), -1e4), low, high, xtol=1e-300, rtol=_ROOT / 4))

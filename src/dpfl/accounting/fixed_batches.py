@@ -1,0 +1,131 @@
+"""Batches of a fixed size, drawn anew in every step, without or with replacement: bounds when every step is seen.
+
+A batch of B out of n records uses the one in question k times: 0 or 1 times with chance B/n (without replacement),
+Binomial(B, 1/n) times (with). In units of the clip norm, w_k the law of k and p = 1 - w_0:
+
+At least, by pairs that occur. Others -1, the record +1: the sum is N(-B + 2k, sigma^2) with weights w. Against a
+record -1, or against n - 1 records and the same B, it is N(-B, sigma^2); against a zeroed one N(-B + k, sigma^2) with
+weights w. Others 0, the record 1 or zeroed: N(k, sigma^2) with weights w against N(0, sigma^2).
+
+At most, under replace_one and so under zero_out, where the new record is a zero: a batch with k uses couples to one
+without by exchanging k of its slots, which moves the sum by at most 2k. By the advanced joint convexity of Balle,
+Barthe, Gaboardi 2018 (arXiv 1807.01647, Theorems 9 and 10) a step's profile is at most
+sum_k>0 w_k theta(ln(1 + (e^eps - 1)/p), 2k/sigma), in both orders.
+Under add_or_remove that coupling makes the first pair above dominate: exact. Without replacement it is the pair of
+Poisson sampling at rate B/n and noise sigma/2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+from scipy.stats import binom
+
+from dpfl.accounting.composed_epsilon import epsilon_below
+from dpfl.accounting.gaussian_divergence import theta
+from dpfl.accounting.loss_composition import GridLaw
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.profile_laws import fitting_grid, from_atoms, from_points, grid_between
+from dpfl.accounting.subsampled_profiles import amplified_epsilon, poisson_add_delta, subsampled_delta
+
+Array = NDArray[np.float64]
+
+_CELLS = 200_000
+_THETA_ERROR = 1e-10
+
+
+def uses(batch_size: int, records: int, replacement: bool, tail: float) -> tuple[Array, float]:
+    """Return the chances that a batch uses a record 0, 1, 2, ... times, and the chance of more, at most `tail`."""
+    if not replacement:
+        return np.array([1 - batch_size / records, batch_size / records]), 0.0
+    last = int(binom.isf(tail, batch_size, 1 / records)) + 1
+    last = min(last, batch_size)
+    return binom.pmf(np.arange(last + 1), batch_size, 1 / records), float(binom.sf(last, batch_size, 1 / records))
+
+
+def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int, delta: float) -> GridLaw:
+    """Return a law, the same in both orders, that dominates one step under replace_one, zero_out and add_or_remove.
+
+    weights, shape (k + 1,), chances of 0 to k uses; `beyond` that of more. `steps` and `delta` only set the grid.
+    """
+    mus, rate = 2 * np.arange(1, weights.size) / noise_multiplier, float(np.sum(weights[1:])) + beyond
+
+    def profile(loss: Array) -> Array:
+        inner = amplified_epsilon(loss, rate)
+        return theta(inner[:, None], mus) @ weights[1:] * (1 + _THETA_ERROR) + beyond
+
+    return _law_of_profiles(profile, profile, steps, delta, 2 * beyond)[0]
+
+
+def poisson_laws_above(noise_multiplier: float, rate: float, steps: int, delta: float) -> tuple[GridLaw, GridLaw]:
+    """Return laws of one Gaussian step on a Poisson sample, remove and add, from the closed forms of the profiles.
+
+    Source: subsampled_delta and poisson_add_delta.
+    """
+    mu = 1 / noise_multiplier
+    return _law_of_profiles(
+        lambda loss: subsampled_delta(loss, rate, mu) * (1 + _THETA_ERROR),
+        lambda loss: poisson_add_delta(loss, rate, mu) * (1 + _THETA_ERROR),
+        steps,
+        delta,
+        0.0,
+    )
+
+
+def _law_of_profiles(
+    there: Callable[[Array], Array], back: Callable[[Array], Array], steps: int, delta: float, floor: float
+) -> tuple[GridLaw, GridLaw]:
+    """Return laws above a loss with these profiles at losses >= 0, P||Q and Q||P, and down to `floor`."""
+    ends = []
+    for profile in (there, back):
+        end = 1.0
+        while profile(np.array([end]))[0] > 1e-4 * delta / steps + floor and end < 1e5:
+            end *= 1.2
+        ends.append(end)
+    coarse = max(ends) * np.append(0.0, np.geomspace(1e-7, 1, 2000))
+    # The variance of the loss, from its profiles: E loss^2 is about twice their integral.
+    variance = 2 * float(np.trapezoid(there(coarse) + np.exp(-coarse) * back(coarse), coarse))
+    grid = grid_between(ends[1], ends[0], variance, steps)
+    calls = there(np.arange(grid.last + 1) * grid.step)
+    below = np.arange(grid.first, 0) * grid.step
+    return from_points(grid, np.append(np.exp(below) * back(-below), calls))
+
+
+def smallest_epsilon(
+    noise_multiplier: float, weights: Array, steps: int, delta: float, neighbouring: Neighbouring
+) -> float:
+    """Return an epsilon that `steps` steps exceed at `delta`, by the best of the module's pairs.
+
+    Guarantee: for some data the steps are not (e, delta)-DP under `neighbouring` for any e below.
+    """
+    pairs = [(2, 1), (1, 0)] if neighbouring is Neighbouring.ZERO_OUT else [(2, 0)]
+    laws = [law for pair in pairs for law in pair_laws(1 / noise_multiplier, weights, pair, steps, delta)]
+    return max(epsilon_below([(law, steps)], delta) for law in laws)
+
+
+def pair_laws(shift: float, weights: Array, pair: tuple[int, int], steps: int, delta: float) -> tuple[GridLaw, GridLaw]:
+    """Return laws, both orders, below the loss of mixtures of N(a k, 1) and of N(b k, 1), (a, b) = `pair` * `shift`.
+
+    weights, shape (k + 1,): the mixture's weights of 0 to k. `steps` and `delta` only set the grid.
+    """
+    reach = math.sqrt(2 * (math.log(steps) - math.log(delta)) + 14) + 1
+    largest = pair[0] * shift * (weights.size - 1)
+    z = np.linspace(-reach, largest + reach, _CELLS)
+    p_mass, q_mass = (_mixture(z, weights, each * shift) for each in pair)
+    return from_atoms(fitting_grid(p_mass, q_mass, steps), p_mass, q_mass)
+
+
+def _mixture(z: Array, weights: Array, shift: float) -> Array:
+    """Return the masses between neighbours of z, ends included, of sum_k weights[k] N(shift k, 1)."""
+    found = np.zeros(z.size + 1)
+    for k, weight in enumerate(weights):
+        if weight > 0:
+            at = z - shift * k
+            below, above = np.append(ndtr(at), 1.0), np.append(ndtr(-at), 0.0)
+            inner = np.where(at[1:] > 0, above[:-2] - above[1:-1], below[1:-1] - below[:-2])
+            found += weight * np.concatenate([below[:1], inner, above[-2:-1]])
+    return found

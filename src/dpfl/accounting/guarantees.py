@@ -1,0 +1,207 @@
+"""What is proven of a run of noisy steps, for any sampler, relation and observer: an upper and a lower epsilon."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from dpfl.accounting import gaussian_dp, sampler_bounds
+from dpfl.accounting.arguments import integer, member, real
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.observer import Observer
+from dpfl.accounting.sampler_bounds import Bound, Run
+from dpfl.accounting.sampler_phases import phases_lower, phases_upper
+from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, Sampler, ShuffledEpochs
+
+LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
+"""Range of noise multipliers searched by `noise_multiplier`."""
+TOLERANCE = 1e-5
+"""How far below its target, relative to it, the upper bound of the noise found may be."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is proven at one delta: the run is (`upper`, delta)-DP, and not (e, delta)-DP for any e < `lower`.
+
+    `upper` is inf and `lower` is 0 where nothing is proven. `upper_by` and `lower_by` say by which argument.
+    """
+
+    upper: float
+    lower: float
+    upper_by: str
+    lower_by: str
+
+
+class Phase(NamedTuple):
+    """A part of a run with settings of its own: `steps` steps of one sampler and one noise multiplier."""
+
+    sampler: Sampler
+    noise_multiplier: float
+    steps: int
+
+
+def guarantee(
+    sampler: Sampler,
+    *,
+    noise_multiplier: float,
+    steps: int,
+    delta: float,
+    neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT,
+    observer: Observer | str = Observer.EVERY_STEP,
+) -> Guarantee:
+    """Return what is proven of `steps` noisy steps on batches of `sampler`, at `delta` in [1e-290, 1).
+
+    `noise_multiplier` > 0 is the standard deviation of the noise on a batch's sum over the norm bound of one
+    record's contribution, under every relation; whole `steps` >= 0. Where the last epoch is cut short, the upper bound
+    counts it as complete and the lower bound leaves it out: seeing less is post-processing.
+    Guarantee: that of `Guarantee`, under `neighbouring`, for who knows all but the record and sees what `observer`
+    says; losses and clipped gradients may be any. Who sees less than every step is owed the same upper bound.
+    Sources: poisson_gaussian, fixed_batches, shuffled_epochs and balls_in_bins, each with its derivation.
+    Raises ValueError naming the argument, also where the relation makes no sense for the sampler.
+    """
+    run = _run(sampler, noise_multiplier, steps, delta, neighbouring)
+    seen = member("observer", Observer, observer)
+    if run.steps == 0:
+        return Guarantee(0.0, 0.0, "no step", "no step")
+    upper = sampler_bounds.upper(run)
+    lower = sampler_bounds.lower(run) if _sees_all(run, seen) else Bound(0.0, f"nothing is known for {seen.value}")
+    return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
+
+
+def guarantee_of_phases(
+    phases: Sequence[Phase],
+    *,
+    delta: float,
+    neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT,
+    observer: Observer | str = Observer.EVERY_STEP,
+) -> Guarantee:
+    """Return what is proven of `phases` one after another on the same records; else as `guarantee`.
+
+    Their losses are added on one grid, each order of the pair for itself. Raises ValueError naming the argument.
+    """
+    if not phases:
+        raise ValueError("phases must hold at least one phase")
+    seen = member("observer", Observer, observer)
+    runs = [_run(phase.sampler, phase.noise_multiplier, phase.steps, delta, neighbouring) for phase in phases]
+    runs = [run for run in runs if run.steps]
+    if len(runs) <= 1:
+        only = runs[0] if runs else _run(FullBatch(), 1.0, 0, delta, neighbouring)
+        return guarantee(
+            only.sampler,
+            noise_multiplier=only.noise_multiplier,
+            steps=only.steps,
+            delta=delta,
+            neighbouring=neighbouring,
+            observer=observer,
+        )
+    upper = phases_upper(runs)
+    everything = all(_sees_all(run, seen) for run in runs) and (seen is Observer.EVERY_STEP)
+    lower = phases_lower(runs) if everything else Bound(0.0, f"nothing is known for {seen.value}")
+    return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
+
+
+def noise_multiplier(
+    sampler: Sampler,
+    *,
+    target_epsilon: float,
+    steps: int,
+    delta: float,
+    neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT,
+    observer: Observer | str = Observer.EVERY_STEP,
+) -> float:
+    """Return the least noise multiplier whose `guarantee` has an upper bound of at most `target_epsilon` > 0.
+
+    Guarantee: that upper bound is at most the target and, but for rounding, within 1e-5 of it, relative; 0.0 where
+    any noise at all is enough (a record that is used with a chance below delta). Other arguments as for `guarantee`;
+    `steps` >= 1. Source: `guarantee`, solved for the noise.
+    Raises ValueError naming the argument, target_epsilon where no noise meets it.
+    """
+    target = real("target_epsilon", target_epsilon, above=0)
+    run = _run(sampler, 1.0, integer("steps", steps, at_least=1), delta, neighbouring)
+    member("observer", Observer, observer)
+
+    def spent(noise: float) -> float:
+        return sampler_bounds.upper(replace(run, noise_multiplier=noise)).epsilon
+
+    largest = sampler_bounds.unamplified_mu(replace(run, noise_multiplier=1.0))
+    if not math.isfinite(largest):
+        raise ValueError(f"target_epsilon {target} is met by no noise: nothing is proven for this sampler and relation")
+    # Without amplification the noise is a closed form, and enough.
+    enough = largest / float(gaussian_dp.mu(target, run.delta)) * (1 + 1e-12)
+    if isinstance(run.sampler, FullBatch | ShuffledEpochs):
+        return _least(spent, target, enough)
+    return _search(spent, target, enough)
+
+
+def _least(spent: Callable[[float], float], target: float, start: float) -> float:
+    """Return `start`, or a little more where rounding asks for it."""
+    noise = start
+    while spent(noise) > target:
+        noise *= 1 + 1e-11
+    return noise
+
+
+def _search(spent: Callable[[float], float], target: float, enough: float) -> float:
+    """Return noise that spends between (1 - TOLERANCE) target and target: secants in logarithms, within a bracket.
+
+    `spent` falls; at the noise `enough` it is at most `target`.
+    """
+    high, low, step = math.log(enough), -math.inf, 0.7
+    best, points = high, []
+    here = high - step
+    for _ in range(60):
+        if here < math.log(LEAST_NOISE):
+            return 0.0
+        value = spent(math.exp(here))
+        if value <= target:
+            high = best = min(here, high)
+            if value >= target * (1 - TOLERANCE):
+                break
+        else:
+            low = max(here, low)
+        if 0 < value < math.inf:
+            points = sorted([*points, (abs(math.log(value / target)), here, math.log(value / target))])[:2]
+        if high - low < 1e-9:
+            break
+        here = _next(points, low, high, step)
+        step *= 2
+    return math.exp(best)
+
+
+def _next(points: list[tuple[float, float, float]], low: float, high: float, step: float) -> float:
+    """Return where to look next: by the secant of the two nearest points if it falls inside, else by halving."""
+    aim = math.log1p(-TOLERANCE / 2)
+    if len(points) == 2 and points[0][2] != points[1][2]:
+        (_, a, at_a), (_, b, at_b) = points
+        guess = a + (aim - at_a) * (b - a) / (at_b - at_a)
+        if max(low, high - 8) < guess < high:
+            return guess
+    return (low + high) / 2 if math.isfinite(low) else high - step
+
+
+def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring | str) -> Run:
+    """Check the arguments that all questions share. Raises ValueError naming the argument."""
+    if not isinstance(sampler, Sampler):
+        raise ValueError(f"sampler must be one of this package's samplers, got {sampler!r}")
+    relation = member("neighbouring", Neighbouring, neighbouring)
+    sigma = real("noise_multiplier", noise_multiplier, above=0)
+    count = integer("steps", steps)
+    if isinstance(sampler, FixedBatches) and sampler.batch_size == sampler.records:
+        if relation is Neighbouring.ADD_OR_REMOVE:
+            raise ValueError("batch_size must be below records under add_or_remove: one record fewer is no batch")
+        sampler = FullBatch()
+    if isinstance(sampler, BallsInBins) and sampler.steps_per_epoch == 1:
+        sampler = FullBatch()
+    if isinstance(sampler, Poisson) and sampler.sample_rate == 1:
+        sampler = FullBatch()
+    return Run(sampler, sigma, count, real("delta", delta, at_least=1e-290, below=1), relation)
+
+
+def _sees_all(run: Run, observer: Observer) -> bool:
+    """Return whether the worst pair of the run shows itself to the observer.
+
+    Under full batches and a linear loss the gradients are constants: the last iterate is their sum, a sufficient one.
+    """
+    return observer is Observer.EVERY_STEP or run.steps == 1 or isinstance(run.sampler, FullBatch)

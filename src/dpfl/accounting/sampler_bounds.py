@@ -1,0 +1,193 @@
+"""The upper and lower epsilon of one run of checked arguments, sampler by sampler."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, shuffled_epochs
+from dpfl.accounting.composed_epsilon import epsilon_above, epsilon_below
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.poisson_gaussian import epsilon_interval
+from dpfl.accounting.samplers import (
+    BallsInBins,
+    FixedBatches,
+    FullBatch,
+    Poisson,
+    Sampler,
+    ShuffledEpochs,
+    WithReplacement,
+)
+
+UNAMPLIFIED = "Gaussian DP of every use of the record, no amplification"
+_SHARES = (0.02, 0.3, 0.7, 0.98)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run whose arguments are checked."""
+
+    sampler: Sampler
+    noise_multiplier: float
+    steps: int
+    delta: float
+    neighbouring: Neighbouring
+
+
+class Bound(NamedTuple):
+    """An epsilon and the argument that proves it."""
+
+    epsilon: float
+    by: str
+
+
+def unamplified_mu(run: Run) -> float:
+    """Return the mu of Gaussian DP that holds whatever is drawn; inf where there is none."""
+    steps, reach = run.steps, 2.0 if run.neighbouring is Neighbouring.REPLACE_ONE else 1.0
+    match run.sampler:
+        case ShuffledEpochs(records=records, batch_size=batch_size):
+            if run.neighbouring is Neighbouring.ADD_OR_REMOVE and (records - 1) % batch_size == 0:
+                return math.inf
+            per_epoch = run.sampler.steps_per_epoch
+            return shuffled_epochs.unamplified_mu(
+                run.noise_multiplier, per_epoch, math.ceil(steps / per_epoch), run.neighbouring
+            )
+        case BallsInBins(steps_per_epoch=bins):
+            steps = math.ceil(steps / bins)
+        case FixedBatches():
+            reach = 1.0 if run.neighbouring is Neighbouring.ZERO_OUT else 2.0
+        case WithReplacement(batch_size=batch_size):
+            reach = batch_size * (1.0 if run.neighbouring is Neighbouring.ZERO_OUT else 2.0)
+    return reach * math.sqrt(steps) / run.noise_multiplier
+
+
+def upper(run: Run) -> Bound:
+    """Return an epsilon that the run keeps at its delta."""
+    mu = unamplified_mu(run)
+    if math.isinf(mu):
+        return Bound(math.inf, "nothing is proven: the number of steps changes with the record")
+    if _chance_of_use(run) <= run.delta:
+        return Bound(0.0, "the record is used with a chance of at most delta")
+    plain = Bound(float(gaussian_dp.epsilon(run.delta * (1 - 1e-10), mu)) * (1 + 1e-15), UNAMPLIFIED)
+    match run.sampler:
+        case FullBatch() | ShuffledEpochs():
+            return plain
+        case Poisson():
+            return Bound(
+                _poisson(run, run.noise_multiplier, run.neighbouring)[1], "pessimistic PLD of Poisson sampling"
+            )
+        case FixedBatches() if run.neighbouring is Neighbouring.ADD_OR_REMOVE:
+            found = _poisson(run, run.noise_multiplier / 2, run.neighbouring)[1]
+            return Bound(found, "pessimistic PLD of the Poisson pair at half the noise")
+        case FixedBatches() | WithReplacement():
+            weights, beyond = uses(run)
+            law = fixed_batches.law_above(run.noise_multiplier, weights, beyond, run.steps, run.delta)
+            found = epsilon_above([(law, run.steps)], run.delta)
+            return min(Bound(found, "pessimistic PLD of amplification by subsampling (Balle et al. 2018)"), plain)
+        case BallsInBins():
+            return min(_bins_upper(run), plain) if run.noise_multiplier >= balls_in_bins.LEAST_NOISE else plain
+
+
+def lower(run: Run) -> Bound:
+    """Return an epsilon that the run exceeds at its delta for some data, whoever sees every step."""
+    match run.sampler:
+        case FullBatch():
+            mu = unamplified_mu(run)
+            found = float(gaussian_dp.epsilon(min(run.delta * (1 + 1e-10), 1.0), mu)) * (1 - 1e-15)
+            return Bound(found, "exact: Gaussian DP")
+        case Poisson():
+            return Bound(_poisson(run, run.noise_multiplier, run.neighbouring)[0], "optimistic PLD of Poisson sampling")
+        case FixedBatches() if run.neighbouring is not Neighbouring.ZERO_OUT:
+            found = _poisson(run, run.noise_multiplier / 2, Neighbouring.ADD_OR_REMOVE)[0]
+            return Bound(found, "optimistic PLD of the pair: others -C, the record +C or another -C")
+        case FixedBatches() | WithReplacement():
+            weights, _ = uses(run)
+            found = fixed_batches.smallest_epsilon(
+                run.noise_multiplier, weights, run.steps, run.delta, run.neighbouring
+            )
+            return Bound(found, "optimistic PLD of the best pair: others -C or 0, the record +C")
+        case ShuffledEpochs():
+            return _shuffled_lower(run)
+        case BallsInBins(steps_per_epoch=bins):
+            epochs = run.steps // bins
+            if epochs == 0 or bins > balls_in_bins.MOST_BINS or run.noise_multiplier < balls_in_bins.LEAST_NOISE:
+                return Bound(0.0, "nothing is known for so short a run, so many bins or so little noise")
+            laws = balls_in_bins.laws_below(run.noise_multiplier, bins, epochs, run.delta)
+            found = max(epsilon_below([(law, epochs)], run.delta) for law in laws)
+            return Bound(found, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
+
+
+def _poisson(run: Run, noise_multiplier: float, neighbouring: Neighbouring) -> tuple[float, float]:
+    """The interval of Poisson sampling at the sampler's rate."""
+    sampler = run.sampler
+    rate = sampler.sample_rate if isinstance(sampler, Poisson) else sampler.batch_size / sampler.records
+    return epsilon_interval(
+        noise_multiplier=noise_multiplier,
+        sample_rate=rate,
+        steps=run.steps,
+        delta=run.delta,
+        neighbouring=neighbouring,
+    )
+
+
+def _chance_of_use(run: Run) -> float:
+    """The chance that the record is used at all, or 1; every bound of delta is at most that."""
+    match run.sampler:
+        case Poisson(sample_rate=rate):
+            missed = math.log1p(-rate)
+        case FixedBatches(batch_size=size, records=records):
+            missed = math.log1p(-size / records)
+        case WithReplacement(batch_size=size, records=records) if records > 1:
+            missed = size * math.log1p(-1 / records)
+        case _:
+            return 1.0
+    return -math.expm1(run.steps * missed)
+
+
+def uses(run: Run) -> tuple[NDArray[np.float64], float]:
+    """Return the chances of 0, 1, 2, ... uses of a record in a batch, and that of more."""
+    sampler, tail = run.sampler, 1e-6 * run.delta / run.steps
+    return fixed_batches.uses(
+        sampler.batch_size, sampler.records, isinstance(sampler, WithReplacement), max(tail, 1e-300)
+    )
+
+
+def _shuffled_lower(run: Run) -> Bound:
+    """The worst pair of shuffled epochs, those that are complete."""
+    sampler, epochs = run.sampler, run.steps // run.sampler.steps_per_epoch
+    if math.isinf(unamplified_mu(run)):
+        return Bound(math.inf, "the number of steps tells the data sets apart")
+    if epochs == 0:
+        return Bound(0.0, "no epoch is complete")
+    if sampler.steps_per_epoch == 1:
+        return lower(Run(FullBatch(), run.noise_multiplier, run.steps, run.delta, run.neighbouring))
+    found = shuffled_epochs.worst_pair_epsilon(
+        noise_multiplier=run.noise_multiplier,
+        batch_size=sampler.batch_size,
+        records=sampler.records,
+        epochs=epochs,
+        delta=run.delta,
+        neighbouring=run.neighbouring,
+    )
+    return Bound(found, "worst pair of Chua et al. 2024, largest step of an epoch, optimistic PLD")
+
+
+def _bins_upper(run: Run) -> Bound:
+    """Balls in bins; a replacement is a removal and an addition, one after the other (hockey-stick triangle)."""
+    epochs = math.ceil(run.steps / run.sampler.steps_per_epoch)
+    bins = min(run.sampler.steps_per_epoch, balls_in_bins.MOST_BINS)
+    laws = balls_in_bins.laws_above(run.noise_multiplier, bins, epochs, run.delta)
+    remove, add = ([(law, epochs)] for law in laws)
+    by = "pessimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)"
+    if run.neighbouring is not Neighbouring.REPLACE_ONE:
+        return Bound(max(epsilon_above(remove, run.delta), epsilon_above(add, run.delta)), by)
+    found = math.inf
+    for share in _SHARES:
+        first = epsilon_above(remove, share * run.delta)
+        if first < 600:
+            found = min(found, first + epsilon_above(add, max((1 - share) * run.delta * math.exp(-first), 1e-300)))
+    return Bound(found, f"a removal, then an addition: {by}")

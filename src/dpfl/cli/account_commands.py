@@ -1,0 +1,91 @@
+"""What is proven and what is refuted of an epsilon that anyone claims for DP-SGD."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.observer import Observer
+from dpfl.accounting.samplers import (
+    BallsInBins,
+    FixedBatches,
+    FullBatch,
+    Poisson,
+    Sampler,
+    ShuffledEpochs,
+    WithReplacement,
+)
+from dpfl.cli.app import app
+from dpfl.errors import InputError
+
+NEEDS = {
+    "poisson": (Poisson, ("sample_rate",)),
+    "fixed_without_replacement": (FixedBatches, ("batch_size", "records")),
+    "with_replacement": (WithReplacement, ("batch_size", "records")),
+    "shuffled_epochs": (ShuffledEpochs, ("batch_size", "records")),
+    "balls_in_bins": (BallsInBins, ("steps_per_epoch",)),
+    "full_batch": (FullBatch, ()),
+}
+"""Samplers by their name on the command line, with the options that each needs."""
+EXAMPLE = (
+    "dpfl account --sampler shuffled_epochs --batch-size 64 --records 6000 --noise-multiplier 1.0072 --steps 1880 "
+    "--delta 1e-5 --claimed-epsilon 2.93"
+)
+
+
+@app.command(epilog=f"Example: {EXAMPLE}")
+def account(
+    sampler: Annotated[str, typer.Option("--sampler", help=f"one of {', '.join(NEEDS)}")],
+    noise_multiplier: Annotated[float, typer.Option("--noise-multiplier", help="noise std over the clip norm")],
+    steps: Annotated[int, typer.Option("--steps", help="noisy steps of the run")],
+    delta: Annotated[float, typer.Option("--delta")],
+    claimed_epsilon: Annotated[float | None, typer.Option("--claimed-epsilon", help="what somebody says")] = None,
+    sample_rate: Annotated[float | None, typer.Option("--sample-rate", help="for poisson")] = None,
+    batch_size: Annotated[int | None, typer.Option("--batch-size", help="for fixed and shuffled batches")] = None,
+    records: Annotated[int | None, typer.Option("--records", help="records in all")] = None,
+    steps_per_epoch: Annotated[int | None, typer.Option("--steps-per-epoch", help="for balls_in_bins")] = None,
+    neighbouring: Annotated[str, typer.Option("--neighbouring", help=", ".join(Neighbouring))] = "zero_out",
+    observer: Annotated[str, typer.Option("--observer", help=", ".join(Observer))] = "every_step",
+) -> None:
+    """Print the epsilon that is claimed, proven, and exceeded at least, as one line of a table; 1 if refuted."""
+    from dpfl.accounting.guarantees import guarantee
+
+    fields = {
+        "sample_rate": sample_rate,
+        "batch_size": batch_size,
+        "records": records,
+        "steps_per_epoch": steps_per_epoch,
+    }
+    try:
+        drawn = _sampler(sampler, fields)
+        found = guarantee(
+            drawn,
+            noise_multiplier=noise_multiplier,
+            steps=steps,
+            delta=delta,
+            neighbouring=neighbouring,
+            observer=observer,
+        )
+    except ValueError as problem:
+        raise InputError(str(problem)) from problem
+    refuted = claimed_epsilon is not None and claimed_epsilon < found.lower
+    claimed = "-" if claimed_epsilon is None else f"{claimed_epsilon:.6g}{' (refuted)' if refuted else ''}"
+    typer.echo("sampler | neighbouring | observer | claimed | proven | at least | proven by | at least by")
+    cells = [str(drawn), neighbouring, observer, claimed, f"{found.upper:.6g}", f"{found.lower:.6g}"]
+    typer.echo(" | ".join([*cells, found.upper_by, found.lower_by]))
+    if refuted:
+        raise typer.Exit(1)
+
+
+def _sampler(name: str, fields: dict[str, float | None]) -> Sampler:
+    """Make the sampler from the options that it needs. Raises ValueError naming what is missing or too much."""
+    if name not in NEEDS:
+        raise ValueError(f"sampler must be one of {', '.join(NEEDS)}, got {name!r}")
+    kind, needed = NEEDS[name]
+    given = {field for field, value in fields.items() if value is not None}
+    if given != set(needed):
+        options = " and ".join(f"--{field.replace('_', '-')}" for field in needed) or "no option of its own"
+        raise ValueError(f"sampler {name} needs {options}")
+    return kind(**{field: fields[field] for field in needed})

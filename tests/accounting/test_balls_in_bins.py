@@ -1,0 +1,103 @@
+"""Balls in bins: published numbers, an integral over the plane, Monte Carlo, and order against other samplers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from dpfl.accounting.balls_in_bins import laws_above, laws_below
+from dpfl.accounting.composed_epsilon import epsilon_above, epsilon_below
+
+# (order, bins, noise multiplier, epochs, low, high) at delta 1e-5: an own computation by repeated convolution on
+# geometric grids, confirmed by Monte Carlo on simulated normals; arXiv 2412.16802 has the pair.
+REFERENCE = [
+    ("add", 10, 0.7, 20, 14.365171, 14.365397),
+    ("remove", 10, 0.7, 20, 18.473447, 18.473669),
+    ("remove", 94, 0.7, 20, 6.0120953, 6.0123624),
+    ("remove", 94, 1.0072, 20, 2.5048165, 2.5050492),
+    ("add", 94, 1.0072, 1, 0.43112104, 0.43115803),
+    ("remove", 94, 1.7676, 20, 1.0649223, 1.0651020),
+    ("add", 94, 3.0, 20, 0.56068340, 0.56082788),
+    ("remove", 1000, 1.0072, 20, 0.66577845, 0.66622876),
+    ("add", 1000, 3.0, 1, 0.029741428, 0.029776366),
+]
+
+
+@pytest.mark.parametrize(("order", "bins", "sigma", "epochs", "low", "high"), REFERENCE)
+def test_the_interval_meets_the_reference(order, bins, sigma, epochs, low, high):
+    place = ("remove", "add").index(order)
+    above, below = laws_above(sigma, bins, epochs, 1e-5)[place], laws_below(sigma, bins, epochs, 1e-5)[place]
+    most, least = epsilon_above([(above, epochs)], 1e-5), epsilon_below([(below, epochs)], 1e-5)
+    assert low - 1e-9 <= most <= high + (high - low)
+    assert least <= high
+    assert least <= most <= least + 1e-4 * (1 + most)
+
+
+def _two_bins_epsilon(sigma: float, delta: float, add: bool) -> float:
+    """Epsilon of two bins and one epoch, by an integral: the first outcome gives the second's threshold."""
+
+    def spent(epsilon: float) -> float:
+        x = math.exp(-epsilon if add else epsilon)
+
+        def inner(z: float) -> float:
+            first = math.exp(z / sigma - 1 / (2 * sigma**2)) / 2  # E_Q (first + Y/2 - x)+ or (x - first - Y/2)+
+            rest = 2 * (x - first)
+            if rest <= 0:
+                value = 0.0 if add else first + 0.5 - x
+            else:
+                cut = sigma * math.log(rest) + 1 / (2 * sigma)
+                sign = -1.0 if add else 1.0
+                value = sign * (0.5 * ndtr(-sign * (cut - 1 / sigma)) - (x - first) * ndtr(-sign * cut))
+            return value * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+        total = quad(inner, -12, 14, limit=400, epsabs=1e-14, epsrel=1e-10, points=[0.0, 1 / sigma])[0]
+        return total / x if add else total
+
+    return brentq(lambda epsilon: spent(epsilon) - delta, 1e-9, 60, xtol=1e-10)
+
+
+@pytest.mark.parametrize("sigma", [0.6, 1.0, 2.5])
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6])
+def test_two_bins_agree_with_an_integral(sigma, add, delta):
+    exact = _two_bins_epsilon(sigma, delta, add)
+    above, below = laws_above(sigma, 2, 1, delta)[add], laws_below(sigma, 2, 1, delta)[add]
+    assert epsilon_below([(below, 1)], delta) <= exact * (1 + 1e-7)
+    assert epsilon_above([(above, 1)], delta) >= exact * (1 - 1e-7)
+    assert epsilon_above([(above, 1)], delta) == pytest.approx(epsilon_below([(below, 1)], delta), rel=2e-4)
+
+
+def test_monte_carlo_of_the_mechanism_agrees():
+    """Throw the balls and add the noise: delta at a fixed epsilon; a false alarm once in 30,000 runs (4 deviations)."""
+    bins, sigma, epochs, epsilon = 6, 1.3, 2, 1.0
+    generator = np.random.default_rng(20240511)
+    draws = 200_000
+    loss = np.zeros(draws)
+    for _ in range(epochs):
+        noise = generator.normal(0, sigma, (draws, bins))
+        noise[np.arange(draws), generator.integers(0, bins, draws)] += 1
+        loss += np.log(np.mean(np.exp(noise / sigma**2 - 1 / (2 * sigma**2)), axis=1))
+    gains = np.maximum(-np.expm1(epsilon - loss), 0.0)
+    mean, error = float(gains.mean()), float(gains.std() / math.sqrt(draws))
+    above, below = laws_above(sigma, bins, epochs, 1e-3)[0], laws_below(sigma, bins, epochs, 1e-3)[0]
+    assert epsilon_above([(above, epochs)], mean + 4 * error) <= epsilon
+    assert epsilon_below([(below, epochs)], mean + 4 * error) <= epsilon
+    assert epsilon_below([(below, epochs)], mean - 4 * error) >= epsilon
+    assert epsilon_above([(above, epochs)], mean - 4 * error) >= epsilon
+
+
+def test_more_bins_spend_less():
+    found = [epsilon_above([(laws_above(1.0, bins, 3, 1e-6)[0], 3)], 1e-6) for bins in (2, 3, 7, 20, 90, 400)]
+    assert found == sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize(("sigma", "bins"), [(0.25, 30), (50.0, 200), (1.0, 20_000)])
+def test_both_sides_stay_near_at_the_ends_of_the_range(sigma, bins):
+    most = epsilon_above([(laws_above(sigma, bins, 10, 1e-5)[0], 10)], 1e-5)
+    least = epsilon_below([(laws_below(sigma, bins, 10, 1e-5)[0], 10)], 1e-5)
+    assert 0 < least <= most <= 1.02 * least

@@ -1,0 +1,79 @@
+"""Fixed batches: other implementations, one step by integration, and what has to hold between the samplers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+
+from dpfl.accounting.composed_epsilon import epsilon_above, epsilon_below
+from dpfl.accounting.fixed_batches import law_above, pair_laws, poisson_laws_above, smallest_epsilon, uses
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.poisson_gaussian import epsilon_interval
+from dpfl.accounting.tradeoff import dpsgd_guarantee
+
+
+@pytest.mark.parametrize(("n", "m", "sigma"), [(100, 10, 2.0), (200, 5, 1.5), (40, 20, 6.0)])
+def test_the_upper_bound_agrees_with_the_tradeoff_curves(n, m, sigma):
+    weights, beyond = uses(m, n, False, 1e-12)
+    law = law_above(2 * sigma, weights, beyond, 4 * n // m, 1e-5)
+    curve = dpsgd_guarantee(n=n, m=m, epochs=4, sigma=sigma, adversary="A0")  # its sigma is over 2C
+    assert epsilon_above([(law, 4 * n // m)], 1e-5) == pytest.approx(float(curve.epsilon(1e-5)), rel=3e-4)
+
+
+# sigma, delta, low, high: q = 1/94, 1880 steps; a published-style bracket worked out elsewhere.
+@pytest.mark.parametrize(
+    ("sigma", "delta", "low", "high"),
+    [(0.7, 1e-5, 41.48372, 69.54073), (1.0072, 1e-5, 13.83757, 20.95296), (3.0, 1e-6, 0.8574115, 1.871345)],
+)
+def test_zero_out_meets_the_reference_bracket(sigma, delta, low, high):
+    weights, beyond = uses(64, 6016, False, 1e-15)
+    assert low <= smallest_epsilon(sigma, weights, 1880, delta, Neighbouring.ZERO_OUT) <= low * 1.02
+    found = epsilon_above([(law_above(sigma, weights, beyond, 1880, delta), 1880)], delta)
+    assert found == pytest.approx(high, rel=1e-4)
+
+
+def _mixture_epsilon(weights, a, b, sigma, delta) -> float:
+    """Epsilon of one step, mixtures of N(a k, sigma^2) against N(b k, sigma^2), by integrating the positive part."""
+
+    def density(z: float, mean: float) -> float:
+        logs = [-((z - mean * k) ** 2) / (2 * sigma**2) for k in range(len(weights))]
+        return sum(w * math.exp(log) for w, log in zip(weights, logs, strict=True)) / (sigma * math.sqrt(2 * math.pi))
+
+    def spent(epsilon: float) -> float:
+        positive = lambda z: max(density(z, a) - math.exp(epsilon) * density(z, b), 0.0)  # noqa: E731
+        pieces = np.linspace(-8 * sigma, 8 * sigma + 2 * len(weights), 60)
+        return sum(quad(positive, *ends, limit=200)[0] for ends in itertools.pairwise(pieces))
+
+    return brentq(lambda epsilon: spent(epsilon) - delta, 1e-6, 30, xtol=1e-7)
+
+
+@pytest.mark.parametrize("pair", [(2, 0), (2, 1), (1, 0), (0, 2), (1, 2)])
+def test_one_step_agrees_with_an_integral(pair):
+    weights = np.array([0.85, 0.12, 0.03])
+    ordered = tuple(sorted(pair, reverse=True))
+    law = pair_laws(1 / 1.2, weights, ordered, 1, 1e-3)[0 if ordered == pair else 1]
+    assert epsilon_below([(law, 1)], 1e-3) == pytest.approx(_mixture_epsilon(weights, *pair, 1.2, 1e-3), rel=1e-3)
+
+
+def test_poisson_laws_agree_with_the_poisson_accountant():
+    laws = poisson_laws_above(1.1, 0.02, 300, 1e-6)
+    found = max(epsilon_above([(law, 300)], 1e-6) for law in laws)
+    low, high = epsilon_interval(noise_multiplier=1.1, sample_rate=0.02, steps=300, delta=1e-6)
+    assert found >= low
+    assert found == pytest.approx(high, rel=2e-4)
+
+
+def test_one_slot_is_the_same_with_and_without_replacement():
+    one, other = uses(1, 50, True, 1e-12)[0], uses(1, 50, False, 1e-12)[0]
+    assert one == pytest.approx(other)
+
+
+def test_with_replacement_counts_sum_to_one():
+    weights, beyond = uses(64, 1000, True, 1e-14)
+    assert weights.sum() + beyond == pytest.approx(1, abs=1e-15)
+    assert beyond <= 1e-14

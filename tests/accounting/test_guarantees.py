@@ -1,0 +1,193 @@
+"""One call for all samplers: what it answers, refuses, and how its answers are ordered."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.guarantees import Phase, guarantee, guarantee_of_phases, noise_multiplier
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
+
+SETTING = {"noise_multiplier": 1.0072, "steps": 1880, "delta": 1e-5}
+SAMPLERS = [
+    Poisson(1 / 94),
+    FixedBatches(64, 6016),
+    WithReplacement(64, 6016),
+    ShuffledEpochs(64, 6000),
+    BallsInBins(94),
+    FullBatch(),
+]
+
+
+def test_the_practitioners_table():
+    """sigma 1.0072, 94 steps an epoch, 20 epochs, delta 1e-5: what each way to draw batches really spends."""
+    poisson, shuffled, bins = (
+        guarantee(s, **SETTING) for s in (Poisson(1 / 94), ShuffledEpochs(64, 6000), BallsInBins(94))
+    )
+    assert poisson.upper == pytest.approx(2.6424, abs=1e-4)
+    assert bins.upper == pytest.approx(2.5050, abs=1e-4)
+    assert shuffled.lower == pytest.approx(12.773, abs=1e-3)
+    assert shuffled.upper == pytest.approx(28.096046, abs=1e-6)
+    assert bins.upper < poisson.lower < shuffled.lower
+
+
+@pytest.mark.parametrize("relation", list(Neighbouring))
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_bounds_are_ordered_and_named(sampler, relation):
+    found = guarantee(sampler, **SETTING, neighbouring=relation)
+    assert 0 < found.lower <= found.upper < math.inf
+    assert found.upper_by
+    assert found.lower_by
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_replacing_spends_at_least_what_zeroing_spends(sampler):
+    zeroed, replaced = (
+        guarantee(sampler, **SETTING, neighbouring=relation) for relation in ("zero_out", "replace_one")
+    )
+    assert replaced.upper >= zeroed.upper
+    assert replaced.lower >= zeroed.lower
+
+
+def test_other_observers_keep_the_upper_bound_and_lose_the_lower():
+    for observer in ("last_iterate", "round_ends"):
+        found = guarantee(ShuffledEpochs(64, 6000), **SETTING, observer=observer)
+        assert (found.upper, found.lower) == (guarantee(ShuffledEpochs(64, 6000), **SETTING).upper, 0.0)
+    linear = guarantee(FullBatch(), **SETTING, observer="last_iterate")
+    assert linear.lower == pytest.approx(linear.upper)
+
+
+def test_a_removal_that_takes_a_step_away_is_seen():
+    found = guarantee(ShuffledEpochs(64, 6017), **SETTING, neighbouring="add_or_remove")
+    assert (found.upper, found.lower) == (math.inf, math.inf)
+    assert guarantee(ShuffledEpochs(64, 6017), **SETTING).upper < 30
+    with pytest.raises(ValueError, match="target_epsilon"):
+        noise_multiplier(ShuffledEpochs(64, 6017), target_epsilon=3, steps=94, delta=1e-5, neighbouring="add_or_remove")
+
+
+@pytest.mark.parametrize("sampler", [ShuffledEpochs(64, 6000), BallsInBins(94)])
+def test_a_cut_epoch_lies_between_its_neighbours(sampler):
+    """Seeing less of an epoch is post-processing."""
+    short, cut, full = (guarantee(sampler, noise_multiplier=1.2, steps=steps, delta=1e-5) for steps in (188, 230, 282))
+    assert (cut.lower, cut.upper) == (short.lower, full.upper)
+
+
+def test_full_batch_is_gaussian_down_to_tiny_delta():
+    for delta in (1e-5, 1e-18, 1e-30, 1e-200):
+        found = guarantee(FullBatch(), noise_multiplier=1.0, steps=100, delta=delta)
+        exact = float(gaussian_dp.epsilon(delta, 10.0))
+        assert found.lower <= exact <= found.upper
+        assert found.upper == pytest.approx(exact, rel=1e-8)
+
+
+def test_a_batch_of_all_records_is_a_full_batch():
+    full = guarantee(FullBatch(), **SETTING)
+    for sampler in (Poisson(1), FixedBatches(10, 10), BallsInBins(1)):
+        assert guarantee(sampler, **SETTING) == full
+    assert guarantee(ShuffledEpochs(10, 10), **SETTING).upper == full.upper
+
+
+@pytest.mark.parametrize("sampler", [*SAMPLERS[:2], *SAMPLERS[3:]])
+@pytest.mark.parametrize("target", [0.3, 4.0])
+def test_noise_multiplier_meets_its_target(sampler, target):
+    noise = noise_multiplier(sampler, target_epsilon=target, steps=188, delta=1e-6)
+    spent = guarantee(sampler, noise_multiplier=noise, steps=188, delta=1e-6).upper
+    assert target * (1 - 2e-5) <= spent <= target
+
+
+def test_a_record_that_is_hardly_used_needs_no_noise():
+    assert noise_multiplier(Poisson(1e-9), target_epsilon=1, steps=10, delta=1e-5) == 0.0
+
+
+def test_phases_of_one_setting_are_one_run():
+    for sampler in (Poisson(1 / 94), BallsInBins(94), FixedBatches(64, 6016), ShuffledEpochs(64, 6000)):
+        whole = guarantee(sampler, noise_multiplier=1.5, steps=376, delta=1e-5)
+        halves = guarantee_of_phases([Phase(sampler, 1.5, 188)] * 2, delta=1e-5)
+        assert halves.upper == pytest.approx(whole.upper, rel=3e-4)
+        assert halves.lower <= whole.upper
+
+
+def test_gaussian_phases_compose_to_a_gaussian():
+    phases = [Phase(FullBatch(), 2.0, 3), Phase(FullBatch(), 5.0, 10)]
+    found = guarantee_of_phases(phases, delta=1e-6)
+    exact = float(gaussian_dp.epsilon(1e-6, math.sqrt(3 / 4 + 10 / 25)))
+    assert found.lower <= exact <= found.upper
+    assert found.upper == pytest.approx(found.lower, rel=1e-3)
+
+
+def test_phases_of_different_samplers_spend_more_than_each():
+    phases = [
+        Phase(BallsInBins(94), 1.1, 940),
+        Phase(Poisson(1 / 94), 1.1, 940),
+        Phase(ShuffledEpochs(64, 6000), 9.0, 94),
+    ]
+    found = guarantee_of_phases(phases, delta=1e-5)
+    alone = [
+        guarantee(phase.sampler, noise_multiplier=phase.noise_multiplier, steps=phase.steps, delta=1e-5)
+        for phase in phases
+    ]
+    assert max(one.upper for one in alone) < found.upper < sum(one.upper for one in alone)
+    assert max(one.lower for one in alone[:2]) < found.lower <= found.upper
+
+
+def test_a_phase_without_steps_changes_nothing():
+    one = guarantee_of_phases([Phase(Poisson(0.1), 2.0, 50), Phase(FullBatch(), 1.0, 0)], delta=1e-5)
+    assert one == guarantee(Poisson(0.1), noise_multiplier=2.0, steps=50, delta=1e-5)
+    assert guarantee_of_phases([Phase(FullBatch(), 1.0, 0)], delta=1e-5).upper == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ({"noise_multiplier": 0}, "noise_multiplier"),
+        ({"steps": 1.5}, "steps"),
+        ({"delta": 0}, "delta"),
+        ({"delta": 1}, "delta"),
+        ({"neighbouring": "swap"}, "neighbouring"),
+        ({"observer": "nobody"}, "observer"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong, name):
+    with pytest.raises(ValueError, match=name):
+        guarantee(Poisson(0.1), **{**SETTING, **wrong})
+
+
+def test_questions_without_sense_are_refused():
+    with pytest.raises(ValueError, match="sampler"):
+        guarantee("poisson", **SETTING)
+    with pytest.raises(ValueError, match="batch_size"):
+        guarantee(FixedBatches(10, 10), **SETTING, neighbouring="add_or_remove")
+    with pytest.raises(ValueError, match="phases"):
+        guarantee_of_phases([], delta=1e-5)
+
+
+@settings(max_examples=15, deadline=None)
+@given(bins=st.integers(2, 60), sigma=st.floats(0.5, 6), epochs=st.integers(1, 20), exponent=st.floats(-9, -3))
+def test_balls_in_bins_between_its_bounds(bins, sigma, epochs, exponent):
+    """Never above what the record spends without amplification, and both sides near each other."""
+    delta = 10**exponent
+    found = guarantee(BallsInBins(bins), noise_multiplier=sigma, steps=bins * epochs, delta=delta)
+    assert found.lower <= found.upper <= float(gaussian_dp.epsilon(delta, math.sqrt(epochs) / sigma)) * (1 + 1e-9)
+    assert found.upper - found.lower <= 5e-3 * found.upper + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("sampler", "steps", "sigma"),
+    [
+        (Poisson(1 / 94), 1880, 1.0),
+        (BallsInBins(94), 1880, 1.0),
+        (ShuffledEpochs(64, 6000), 1880, 1.0),
+        (FullBatch(), 10**7, 100.0),
+    ],
+)
+def test_answers_come_soon(sampler, steps, sigma):
+    guarantee(sampler, noise_multiplier=2 * sigma, steps=steps, delta=1e-5)  # imports
+    start = time.process_time()
+    guarantee(sampler, noise_multiplier=sigma, steps=steps, delta=1e-5)
+    assert time.process_time() - start < 2.0

@@ -1,0 +1,40 @@
+"""Samplers refuse what cannot be drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dpfl.accounting.samplers import BallsInBins, FixedBatches, Poisson, ShuffledEpochs, WithReplacement
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: Poisson(0), "sample_rate"),
+        (lambda: Poisson(1.01), "sample_rate"),
+        (lambda: FixedBatches(0, 10), "batch_size"),
+        (lambda: FixedBatches(11, 10), "batch_size"),
+        (lambda: FixedBatches(2.5, 10), "batch_size"),
+        (lambda: WithReplacement(3, 0), "records"),
+        (lambda: ShuffledEpochs(7, 6), "batch_size"),
+        (lambda: BallsInBins(0), "steps_per_epoch"),
+    ],
+)
+def test_wrong_fields_are_named(make, name):
+    with pytest.raises(ValueError, match=name):
+        make()
+
+
+def test_with_replacement_takes_more_slots_than_records():
+    assert WithReplacement(30, 10).batch_size == 30
+
+
+def test_steps_of_an_epoch_count_the_shorter_last_batch():
+    assert [ShuffledEpochs(64, n).steps_per_epoch for n in (6000, 6016, 6017)] == [94, 94, 95]
+
+
+def test_samplers_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Poisson(0.1).sample_rate = 0.2

@@ -43,6 +43,12 @@ def test_an_option_that_is_missing_is_status_2():
     assert CliRunner().invoke(app, ["train"]).exit_code == 2
 
 
+def test_without_results_there_is_nothing_to_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text("scale: demo\n")
+    assert "nothing to report" in str(CliRunner().invoke(app, ["report"]).exception)
+
+
 def test_status_lists_what_waits(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text("scale: demo\n")

@@ -69,6 +69,7 @@ def test_a_raised_accuracy_is_found_though_every_record_was_rewritten(project):
     assert any("accuracy_pct of seed 0 is 99.5, after its last round" in each for each in found)
 
 
+@pytest.mark.slow
 def test_a_raised_accuracy_whose_tables_were_remade_is_found_by_training_again(project):
     table = pd.read_csv(project.runs[0], dtype=str, keep_default_na=False)
     rounds = json.loads(table.loc[0, "accuracy_pct_by_round"])

@@ -6,14 +6,15 @@ CONFIG ?=
 PROFILE ?= default
 SCALE ?= demo
 RERUN ?=
+KEY ?= $(HOME)/.ssh/id_ed25519
 SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
 # Recipes read these from the environment: what stands in them is never part of a command.
-export CONFIG PROFILE SCALE
+export CONFIG PROFILE SCALE KEY RERUN
 
 .DEFAULT_GOAL := demo
-.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture lint bench verify help
+.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture lint bench verify release help
 
 env: $(READY) ## set up the environment in .venv, alone
 
@@ -76,7 +77,12 @@ bench: $(READY) ## measure speed as ratios; exits 1 when a target is missed
 
 verify: SCALE = paper
 verify: $(READY) ## check the shipped results without training (SCALE=paper); RERUN=5 trains five runs again and compares
-	@dpfl audit --quick $(if $(RERUN),--rerun $(RERUN)) results/$(SCALE)
+	@dpfl audit --quick $${RERUN:+--rerun "$$RERUN"} "results/$$SCALE"
+
+release: SCALE = paper
+release: $(READY) ## sign the results' manifest with an SSH key (SCALE=paper KEY=~/.ssh/id_ed25519), without network
+	@dpfl audit --files-only "results/$$SCALE"
+	@dpfl release "results/$$SCALE" --key "$$KEY"
 
 help: ## list the targets
 	@awk -F ' ## ' '/^[a-z][a-z -]*:.* ## / {split($$1, target, ":"); printf "%-18s %s\n", target[1], $$2}' $(MAKEFILE_LIST)

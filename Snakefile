@@ -28,6 +28,7 @@ rule all:
         ALL_PAGES,
         ALL_CLAIMS,
         f"{RESULTS}/audit.txt",
+        f"{RESULTS}/manifest.json",
 
 
 rule download:

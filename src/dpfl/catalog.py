@@ -5,7 +5,7 @@ It also reads the entries of the datasets (data/datasets.yaml), so that the laye
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +18,8 @@ from dpfl.errors import InputError
 
 PAPERS = Path(__file__).parent / "papers"
 DATASETS = Path(__file__).parent / "data" / "datasets.yaml"
+_PARTS = {"tables": {"title", "caption"}, "figures": {"title", "caption"}, "claims": {"text", "settled_by"}}
+"""Parts of paper.yaml, with the keys that each of their entries needs."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,50 @@ def keys() -> tuple[str, ...]:
 
 @cache
 def load(key: str) -> Paper:
-    """Return the paper with this key. Raises InputError for an unknown key."""
+    """Return the paper with this key. A folder without grid.yaml or errata.yaml trains nothing or has no errata.
+
+    Raises InputError, one line that names the file, for an unknown key, a file that is not YAML, and for what
+    paper.yaml lacks or has too much.
+    """
     if key not in keys():
         raise InputError(f"no paper {key}; there are {', '.join(keys())}")
-    facts, grid, errata = (
-        yaml.safe_load((PAPERS / key / name).read_text(encoding="utf-8"))
-        for name in ("paper.yaml", "grid.yaml", "errata.yaml")
-    )
+    facts, grid, errata = (_mapping(key, name) for name in ("paper.yaml", "grid.yaml", "errata.yaml"))
+    wanted = {field.name for field in fields(Paper)} - {"key", "grid", "errata"}
+    _require_keys(f"{key}/paper.yaml", facts, wanted, wanted)
+    for part, needed in _PARTS.items():
+        if not isinstance(facts[part], dict):
+            raise InputError(f"{key}/paper.yaml: {part} must be keys and values, {{}} where there are none")
+        for name, entry in facts[part].items():
+            known = needed | {"pending"} if part == "claims" else None
+            _require_keys(f"{key}/paper.yaml, {part}.{name}", entry, needed, known)
     return Paper(key=key, grid=grid, errata=errata, **facts)
+
+
+def _mapping(key: str, name: str) -> dict[str, Any]:
+    """Return the content of a paper's YAML file, empty where the file is missing or empty."""
+    path = PAPERS / key / name
+    if not path.exists():
+        return {}
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{key}/{name} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict | None):
+        raise InputError(f"{key}/{name} must have keys and values, found {type(content).__name__}")
+    return content or {}
+
+
+def _require_keys(place: str, given: Any, needed: set[str], known: set[str] | None) -> None:
+    """Raise InputError naming `place` where `given` is no mapping, lacks a key or has one that is not `known`.
+
+    None as `known` leaves further keys to the paper's own modules.
+    """
+    if not isinstance(given, dict):
+        raise InputError(f"{place} must have keys and values, found {given!r}")
+    if missing := sorted(needed - set(given)):
+        raise InputError(f"{place} lacks {', '.join(missing)}; it needs {', '.join(sorted(needed))}")
+    if known is not None and (unknown := sorted(set(map(str, given)) - known)):
+        raise InputError(f"{place} has an unknown key {unknown[0]}; its keys are {', '.join(sorted(known))}")
 
 
 @cache
@@ -62,5 +100,19 @@ def dataset_entries() -> dict[str, dict[str, Any]]:
 
 
 def module(key: str, name: str) -> ModuleType:
-    """Return a paper's module: tables, figures or claims."""
+    """Return a paper's module: tables, figures, claims or errata. Raises InputError where the folder has none."""
+    if not (PAPERS / key / f"{name}.py").exists():
+        raise InputError(f"papers/{key} has no {name}.py; add one (CONTRIBUTING.md, Add a paper)")
     return import_module(f"dpfl.papers.{key}.{name}")
+
+
+def recipe(key: str, kind: str, name: str) -> Any:
+    """Return the recipe of a paper's table or figure; `kind` is "tables" or "figures".
+
+    Raises InputError where paper.yaml names one that TABLES or FIGURES does not have.
+    """
+    recipes = getattr(module(key, kind), kind.upper())
+    if name not in recipes:
+        known = ", ".join(recipes) or "none"
+        raise InputError(f"{key}/paper.yaml: {kind}.{name} is not in {kind.upper()} of {kind}.py, which has {known}")
+    return recipes[name]

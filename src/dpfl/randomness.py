@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 Role = Literal["partition", "initial_model", "batches", "noise", "participants", "split", "messages", "preparation"]
 
+_CLOSE_TO_ONE = np.uint32(0xFFF00000)
 _CHUNK = 2**16
 """Normal draws made at a time, so that their temporaries stay in a CPU's cache."""
 
@@ -63,6 +64,9 @@ def _box_muller(out: NDArray[np.float32], bits: np.random.BitGenerator) -> None:
     radius *= np.float32(2.0**-32)
     np.log(radius, out=radius)
     radius *= np.float32(-2.0)
+    # Close to 1 single precision rounds u, to 1 itself for the last 128 words: the few there are taken exactly.
+    close = np.flatnonzero(words[:pairs] >= _CLOSE_TO_ONE)
+    radius[close] = -2.0 * np.log1p(-(2.0**32 - 0.5 - words[close]) * 2.0**-32)
     np.sqrt(radius, out=radius)
     angle = words[pairs:].view(np.int32).astype(np.float32)
     angle *= np.float32(math.pi * 2.0**-31)

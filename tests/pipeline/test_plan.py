@@ -66,3 +66,9 @@ def test_time_on_the_clock_is_within_four_thirds_of_the_best_schedule(seconds, a
         for places in itertools.product(range(at_once), repeat=len(seconds))
     )
     assert best <= plan._makespan(seconds, at_once) * (1 + 1e-12) <= 4 / 3 * best * (1 + 1e-9)
+
+
+def test_a_cluster_without_a_site_file_queues_as_many_jobs_as_its_configuration_says(folder):
+    generic = plan.machines_of("generic", threads=1, device="cuda")
+    assert (generic.at_once, generic.groups) == (100, True)
+    assert plan.machines_of("default", threads=1, device="cuda").at_once == 1

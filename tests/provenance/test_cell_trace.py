@@ -17,6 +17,15 @@ def test_runs_agree_in_every_shared_column_and_stand_ins_count_as_what_they_stan
     assert runs_behind(runs, rows) == runs[:2]
 
 
+def test_a_study_of_the_same_cell_is_not_behind_a_row_that_names_none():
+    others = [run(seed="1"), run(seed="2"), run(seed="3", clip="True")]
+    studies = ("none", "canaries", "distances")
+    runs = [run(), *({"study": study, **each} for study, each in zip(studies, others, strict=True))]
+    assert runs_behind(runs, [{"epsilon": "2.93"}]) == runs[:2]
+    assert runs_behind(runs, [{"epsilon": "2.93", "study": "canaries"}]) == [runs[0], runs[2]]
+    assert runs_behind(runs[2:], [{"epsilon": "2.93"}]) == runs[2:]
+
+
 def test_a_run_asked_for_twice_counts_once():
     assert len(runs_behind([run(), run(sweep="b")], [{"epsilon": "2.93"}])) == 1
 

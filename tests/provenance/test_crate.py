@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import record_path
-from dpfl.provenance import input_checks
+from dpfl.provenance import input_checks, manifest
 from dpfl.provenance.audit.file_hashes import audit
 from dpfl.provenance.crate import write
 from dpfl.provenance.record import StageRecorder
@@ -45,11 +47,55 @@ def test_what_says_the_same_is_not_written_again_and_has_the_same_bytes(crate):
     assert crate.read_bytes() == before
 
 
-def test_every_term_is_in_the_contexts_that_the_validator_is_given(crate):
+@pytest.fixture
+def on_data(crate):
+    """A crate of a table that was made from arrays of MNIST, which lie outside the results."""
+    arrays, table = Path("data/arrays/mnist/train_x.npy"), Path("results/demo/table.csv")
+    arrays.parent.mkdir(parents=True)
+    arrays.write_text("pixels")
+    StageRecorder("data arrays", ("dpfl.grid.expansion",)).write(record_path(arrays), [arrays])
+    stage = StageRecorder("table.csv", ("dpfl.grid.expansion",))
+    stage.reads([arrays])
+    stage.write(record_path(table), [table])
+    Path("requirements.lock").write_text("numpy==2.4.6\n")
+    assert write(Path("results/demo")) == (crate, True)
+    return crate
+
+
+def test_the_crate_has_the_same_bytes_with_or_without_the_data(on_data):
+    before = on_data.read_bytes()
+    place = record_path(Path("data/arrays/mnist/train_x.npy"))
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"seconds": 77.0}))
+    assert write(Path("results/demo")) == (on_data, False)
+    shutil.rmtree("data")
+    assert write(Path("results/demo")) == (on_data, False) and on_data.read_bytes() == before
+
+
+def test_the_crate_names_licence_and_address_of_every_dataset_and_contains_the_lock(on_data):
+    by_id = {entity["@id"]: entity for entity in described(on_data)["@graph"]}
+    dataset = by_id["#dataset-mnist"]
+    entry = datasets.load("mnist")
+    assert dataset["license"] == {"@id": entry.licence_url} and by_id[entry.licence_url]["name"] == entry.licence
+    assert set(dataset["url"]) == {url for file in entry.files for url in file.urls}
+    with zipfile.ZipFile(on_data) as archive:
+        names = archive.namelist()
+    assert {"requirements.lock", "results/demo/manifest.json"} <= set(names)
+    assert "results/demo/sources/data/arrays/mnist/train_x.npy.record.json" in names
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
+def test_a_flipped_byte_anywhere_in_the_crate_is_mended(crate, share):
+    good = crate.read_bytes()
+    place = round(share * (len(good) - 1))
+    crate.write_bytes(good[:place] + bytes([good[place] ^ 4]) + good[place + 1 :])
+    assert write(Path("results/demo")) == (crate, True) and crate.read_bytes() == good
+
+
+def test_every_term_is_in_the_contexts_that_the_validator_is_given(on_data):
     known = {"@id", "@type"}
     for name in ("ro-crate-1.1.json", "workflow-run.json"):
         known |= set(json.loads((HERE / "contexts" / name).read_text())["@context"])
-    for entity in described(crate)["@graph"]:
+    for entity in described(on_data)["@graph"]:
         types = entity["@type"] if isinstance(entity["@type"], list) else [entity["@type"]]
         assert set(entity) | set(types) <= known, (set(entity) | set(types)) - known
 
@@ -68,10 +114,11 @@ def test_results_made_anew_since_are_a_note_and_no_finding(crate):
     table = Path("results/demo/table.csv")
     table.write_text("another\n")
     StageRecorder("table.csv", ("dpfl.grid.expansion",)).write(record_path(table), [table])
+    manifest.write(Path("results/demo"))
     seen = audit(Path("results/demo"))
     assert seen.findings == []
     assert seen.notes == [
-        "results/demo.crate.zip is of an earlier state of 1 files, as results/demo/table.csv: "
+        "results/demo.crate.zip is of an earlier state of 2 files, as results/demo/manifest.json: "
         "renew it with dpfl crate results/demo"
     ]
     input_checks._outputs.cache_clear()

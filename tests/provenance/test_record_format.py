@@ -5,11 +5,13 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from dpfl.cli import app
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.provenance.record import StageRecorder
-from dpfl.provenance.record_format import read_record
+from dpfl.provenance.record_format import EarlierFormatError, read_record
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def record(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"format": "other"}', "[" * 100_000, "1" * 5000, '{"format": "dpfl-record/1"}']
+    "text", ["{", "[]", '{"format": "other"}', "[" * 100_000, "1" * 5000, '{"format": "dpfl-record/2"}']
 )
 def test_a_damaged_record_is_named(tmp_path, text):
     path = tmp_path / "x.record.json"
@@ -35,7 +37,7 @@ def test_a_damaged_record_is_named(tmp_path, text):
         read_record(path)
 
 
-@pytest.mark.parametrize("part", ["stage", "started", "settings", "seeds", "inputs", "outputs", "source", "machine"])
+@pytest.mark.parametrize("part", ["stage", "started", "settings", "seeds", "inputs", "outputs", "source", "host"])
 @pytest.mark.parametrize("value", [None, 7, "x", [7], {"a": 1}])
 def test_a_record_without_what_its_readers_need_is_damaged(record, part, value):
     told = json.loads(record.read_text())
@@ -69,3 +71,21 @@ def test_any_flipped_byte_of_a_record_is_refused_or_leaves_a_record(record, data
     except InputError as error:
         assert "\n" not in str(error)
     record.write_bytes(whole)
+
+
+@pytest.mark.parametrize("value", [1e308, -1.0, float("nan"), 10**400])
+def test_a_record_of_an_impossible_duration_is_damaged(record, value):
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"seconds": value}))
+    with pytest.raises(InputError, match="damaged"):
+        read_record(record)
+
+
+@pytest.mark.parametrize("commit", ["7f" * 20, None, "$(reboot)"])
+def test_a_record_of_the_earlier_version_is_refused_with_its_commit(record, commit):
+    earlier = json.loads(record.read_text()) | {"format": "dpfl-record/1", "source": {"commit": commit}}
+    record.write_text(json.dumps(earlier))
+    with pytest.raises(EarlierFormatError, match="written by an earlier version") as refused:
+        read_record(record)
+    assert ("7f" * 20 in str(refused.value)) == (commit == "7f" * 20) and "reboot" not in str(refused.value)
+    done = CliRunner().invoke(app, ["audit", str(record.parent)])
+    assert isinstance(done.exception, EarlierFormatError) and "\n" not in str(done.exception)

@@ -4,18 +4,17 @@ from dpfl.provenance import source_digest
 
 
 @pytest.fixture
-def package(tmp_path, monkeypatch):
+def package(tmp_path):
     """A package dpfl of three modules, of which `a` imports `b`; returns a function that digests `dpfl.a` anew."""
     (tmp_path / "sub").mkdir()
     for name, text in {"__init__": "", "a": "from dpfl.sub.b import f\n", "c": "x = 1\n", "sub/__init__": ""}.items():
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "sub" / "b.py").write_text('"""Doc."""\n\n\ndef f():\n    return 1\n')
-    monkeypatch.setattr(source_digest, "_ROOT", tmp_path)
 
     def digest():
         for cached in (source_digest._tree, source_digest._tree_digest, source_digest._imports):
             cached.cache_clear()
-        return source_digest.source_digest("dpfl.a")
+        return source_digest.source_digest("dpfl.a", root=tmp_path)
 
     yield tmp_path, digest
     for cached in (source_digest._tree, source_digest._tree_digest, source_digest._imports):
@@ -55,7 +54,7 @@ def closure(module):
         name = waiting.pop()
         if name not in seen:
             seen.add(name)
-            waiting.extend(source_digest._imports(name))
+            waiting.extend(source_digest._imports(name, source_digest._ROOT))
     return seen
 
 

@@ -19,7 +19,7 @@ def recipe(monkeypatch):
         return figure
 
     recipe = FigureRecipe(lambda results: pd.DataFrame({"x": [1, 2], "y": [0.1, 0.2]}), draw)
-    monkeypatch.setattr(figures, "module", lambda key, name: type("m", (), {"FIGURES": {"figure_2": recipe}}))
+    monkeypatch.setattr(figures, "recipe", lambda paper, kind, name: recipe)
 
 
 def test_a_figure_comes_with_its_data_and_the_same_data_give_the_same_bytes(recipe, tmp_path):

@@ -1,4 +1,4 @@
-# The last step of a run: every file that has a record is hashed again.
+# The last step of a run: every file that has a record is hashed again, and the manifest lists every record.
 
 
 rule audit:
@@ -7,7 +7,8 @@ rule audit:
         ALL_PAGES,
         ALL_CLAIMS,
     output:
-        f"{RESULTS}/audit.txt",
+        text=f"{RESULTS}/audit.txt",
+        manifest=f"{RESULTS}/manifest.json",
     log:
         f"{RESULTS}/logs/audit.log",
     benchmark:
@@ -20,4 +21,4 @@ rule audit:
     params:
         folder=lambda wildcards, output: Path(output[0]).parent,
     shell:
-        "dpfl audit --files-only {params.folder:q} 2>&1 | tee {log:q} > {output:q}"
+        "dpfl audit --files-only --seal {params.folder:q} 2>&1 | tee {log:q} > {output.text:q}"

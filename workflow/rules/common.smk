@@ -19,6 +19,8 @@ from dpfl.provenance.source_digest import source_digest
 try:
     CONFIG = configuration.resolve(config)
     SWEEPS = {(sweep.paper, sweep.name): sweep for sweep in expansion.expand(CONFIG)}
+    for sweep in SWEEPS.values():
+        module_name(sweep.experiment)
     fetch.configured(CONFIG["data"]["mirror"])
     files.require_writable(Path("results"), Path(CONFIG["data"]["folder"]))
 except InputError as error:
@@ -48,8 +50,10 @@ def caption_of(page):
 
 ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/description.json", dataset=DATASETS)
 ALL_RUNS = [str(expansion.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in SWEEPS.values()]
-ALL_PAGES = [page for key in PAPERS for kind in ("tables", "figures") for page in pages(key, kind, "csv")]
-ALL_CLAIMS = expand(f"{RESULTS}/claims/{{paper}}.csv", paper=PAPERS)
+# Every file of every page: whichever of them is missing, its stage makes them all again.
+ENDINGS = {"tables": ["csv", "html", "md", "tex", "rst"], "figures": ["csv", "svg", "pdf", "png", "rst"]}
+ALL_PAGES = [page for key in PAPERS for kind, endings in ENDINGS.items() for page in pages(key, kind, *endings)]
+ALL_CLAIMS = expand(f"{RESULTS}/claims/{{paper}}.{{ending}}", paper=PAPERS, ending=["csv", "html"])
 
 
 wildcard_constraints:

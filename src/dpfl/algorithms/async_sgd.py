@@ -41,6 +41,8 @@ class NoiseSchedule:
 class Federation:
     """Clients and their data. `shares[client]`: its records in `train` (inputs, labels); `test` likewise.
 
+    The length of a share is the client's number of records, which is public: neighbours differ in one record's content
+    (zero_out or replace_one), so sample rate, divisor and number of rounds are the same for both.
     `mix[client]` >= 0 is the server's weight of the client's updates; 1/clients each is their mean. A round's noisy sum
     is divided by `batch_sizes[round]`: the batch's size where it is fixed, its expectation else.
     """
@@ -171,19 +173,23 @@ class _Executor:
 
 
 def round_batch(
-    records: int, batch_size: int, sampling: Sampling, *, seed: int, client: int, round: int
+    public_records: int, batch_size: int, sampling: Sampling, *, seed: int, client: int, round: int
 ) -> NDArray[np.int64]:
-    """Return indices into the client's own `records` records, in random order, addressed by (seed, client, round).
+    """Return indices into a client's `public_records` records, in random order, addressed by (seed, client, round).
 
-    FIXED: `batch_size` of them, uniform without replacement. POISSON: each by its own coin of batch_size / records, so
-    that a batch has any size, zero included. Raises InputError for another sampling, or batch_size above records.
+    FIXED: `batch_size` of them, uniform without replacement. POISSON: each by its own coin of chance batch_size /
+    public_records, so that a batch has any size, zero included. Raises InputError for another sampling, or batch_size
+    above public_records.
+    Formal guarantee: the sampler of Poisson(batch_size / public_records) or FixedBatches(batch_size, public_records)
+    for neighbours with the same number of records (zero_out, replace_one); none for add_or_remove, whose neighbours
+    would be sampled at different rates.
     Source: vandijk2023, sections 2.2 and 2.3.
     """
-    if not 1 <= batch_size <= records:
-        raise InputError(f"batch_size: is {batch_size}, must be from 1 to a client's {records} records")
+    if not 1 <= batch_size <= public_records:
+        raise InputError(f"batch_size: is {batch_size}, must be from 1 to a client's {public_records} records")
     draw = generator(seed, "batches", client, round)
     if sampling is Sampling.FIXED:
-        return draw.choice(records, batch_size, replace=False)
+        return draw.choice(public_records, batch_size, replace=False)
     if sampling is Sampling.POISSON:
-        return draw.permutation(np.flatnonzero(draw.random(records) < batch_size / records))
+        return draw.permutation(np.flatnonzero(draw.random(public_records) < batch_size / public_records))
     raise InputError(f"sampling: {sampling} is not done here, should be {Sampling.FIXED} or {Sampling.POISSON}")

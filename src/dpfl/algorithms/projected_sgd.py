@@ -174,6 +174,9 @@ def _rows(records: FactoredRecords, rows: NDArray[np.int64]) -> Callable[[int], 
     """Return the source that reads the rows (seeds, rounds, batch) block by block."""
 
     def block_of(block: int) -> FactoredRecords:
+        if block * BLOCK >= rows.shape[1]:
+            raise ValueError(f"rounds: there are batches for {rows.shape[1]} only; no record may be used again")
+        # The rows that fill the last block are never asked for.
         rounds = np.arange(block * BLOCK, (block + 1) * BLOCK) % rows.shape[1]
         return records[(rows[:, rounds],)]
 

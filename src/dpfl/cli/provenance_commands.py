@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpfl.cli.app import app
+from dpfl.errors import InputError
+
+if TYPE_CHECKING:
+    from dpfl.provenance.audit.rerun import Choice
 
 _LINE_WIDTH = 2000
-_UNUSABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError, ArithmeticError)
+_UNUSABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError, ArithmeticError, OSError)
 """What recomputing raises on files that hashes have found to be damaged."""
 Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
 Reruns = Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")]
-RerunSeed = Annotated[int, typer.Option("--seed", help="which runs --rerun draws")]
+RerunSeed = Annotated[int | None, typer.Option("--seed", min=0, help="draw what an earlier --rerun drew")]
+RerunCell = Annotated[str, typer.Option("--rerun-cell", metavar="PAPER/SWEEP", help="train the runs of a sweep again")]
+Signature = Annotated[Path | None, typer.Option("--signature", help="a release's statement, next to its .sig")]
+Signers = Annotated[Path | None, typer.Option("--signers", help="the keys you trust (ssh-keygen, ALLOWED SIGNERS)")]
+RerunWhere = Annotated[str, typer.Option("--where", help="column=value,...: which runs of --rerun-cell")]
 
 
 @app.command(
@@ -60,7 +68,12 @@ def audit(
     files_only: Annotated[bool, typer.Option("--files-only", help="compare hashes, recompute nothing")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="draw no picture again, and leave out what took long")] = False,
     rerun: Reruns = 0,
-    seed: RerunSeed = 0,
+    seed: RerunSeed = None,
+    rerun_cell: RerunCell = "",
+    where: RerunWhere = "",
+    seal: Annotated[bool, typer.Option("--seal", help="write manifest.json where nothing is found")] = False,
+    signature: Signature = None,
+    signers: Signers = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="delete damaged files and what they gave")] = False,
 ) -> None:
     """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with the findings."""
@@ -68,23 +81,43 @@ def audit(
     from dpfl.provenance.audit.findings import remove_damaged
     from dpfl.provenance.trace import readable_records
 
-    report = check(folder)
+    report = check(folder, sealed=not seal)
+    if signature:
+        from dpfl.provenance.audit.release import check_signature
+
+        if signers is None:
+            raise InputError("--signature needs --signers: the keys that you trust")
+        check_signature(report, folder, signature, signers)
     if not files_only:
         from dpfl.provenance.audit.verify_results import verify_results
 
         try:
-            verify_results(report, folder, quick=quick, rerun=rerun, seed=seed)
+            verify_results(report, folder, quick=quick, rerun=_choice(rerun, seed, rerun_cell, where))
         except _UNUSABLE as error:
             if not report.findings:
                 raise
             report.notes.append(f"not all could be recomputed from damaged files: {' '.join(str(error).split())}")
     for line in report.lines():
         print(line)
+    if seal and not report.findings:
+        from dpfl.provenance import manifest
+
+        print(f"{manifest.write(folder)} lists {len(manifest.read(folder))} records")
     if rebuild:
         removed = remove_damaged(report, folder.absolute().parents[1], readable_records(folder))
         print(f"{removed} files deleted; run make to have them made again")
     if report.findings:
         raise typer.Exit(1)
+
+
+def _choice(count: int, seed: int | None, cell: str, where: str) -> Choice | None:
+    """Return which runs are to be trained again, None where none are."""
+    if not (count or cell):
+        return None
+    from dpfl.provenance.audit.rerun import Choice
+    from dpfl.provenance.cell_trace import conditions
+
+    return Choice(count, seed, cell, conditions(where) if where else {})
 
 
 @app.command(epilog="Example: dpfl crate results/demo")
@@ -94,3 +127,12 @@ def crate(folder: Scale) -> None:
 
     path, made = write(folder)
     print(f"{path} {'written' if made else 'is up to date'}")
+
+
+@app.command(epilog="Example: dpfl release results/paper --key ~/.ssh/id_ed25519")
+def release(folder: Scale, key: Annotated[Path, typer.Option("--key", help="the SSH key to sign with")]) -> None:
+    """Write results/<scale>.release.json with the manifest's hash, signed; dpfl audit --signature checks it."""
+    from dpfl.provenance.audit.release import sign, signature_of
+
+    path = sign(folder, key)
+    print(f"{path} and {signature_of(path)} written")

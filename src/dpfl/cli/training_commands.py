@@ -5,6 +5,9 @@ Both call the experiment that a sweep names; its contract is in dpfl.experiments
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -72,7 +75,11 @@ def train(
         [noise, *(path for folder in needed for path in (folder / "description.json", *sorted(folder.glob("*.npy"))))]
     )
     calibration = read_csv(noise).query("family == @job.family").drop(columns="family").reset_index(drop=True)
-    checkpoint = Path("checkpoints") / resolved["scale"] / paper / f"{sweep}-{job.digest()}-{source_digest(code)}.pt"
+    # A checkpoint of other settings, code, data or device has another name, so it is never resumed.
+    read = [[entry["path"], entry["sha256"]] for entry in stage.inputs if entry["path"] != os.path.relpath(noise)]
+    made_from = json.dumps([job.digest(), source_digest(code), read, job.resources["device"]])
+    name = f"{sweep}-{hashlib.sha256(made_from.encode()).hexdigest()[:32]}.pt"
+    checkpoint = Path("checkpoints") / resolved["scale"] / paper / name
     with own_gpu(bool(estimate(job).gpus)), progress_bar(f"{paper} {sweep}", unit="steps") as progress:
         table = experiment.train(with_memory(job), folders, calibration, checkpoint, progress)
     output = expansion.run_table(results_folder(resolved), paper, sweep)

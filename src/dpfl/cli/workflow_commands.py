@@ -94,7 +94,7 @@ def run(
     arguments = ["--profile", f"workflow/profiles/{profile}", *overlay, "--config", f"scale={scale}", *options]
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", scale, *(f"{name}={value}" for name, value in named.items() if value)])
-    raise typer.Exit(run_workflow(arguments, again=again))
+    raise typer.Exit(run_workflow(arguments, again=again, results=Path("results") / scale))
 
 
 @app.command(epilog="Example: dpfl status --config results/demo/config.yaml")

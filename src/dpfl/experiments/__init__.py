@@ -1,1 +1,1 @@
-"""Docstring only."""
+"""Experiments: what an entry of a grid trains, a module or package each; protocol.py is their contract."""

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dpfl.catalog import Paper, load
+from dpfl.catalog import Paper, dataset_entries, load
 from dpfl.errors import InputError
 from dpfl.grid.sweep import Sweep
+
+_PARTS = ("base", "lists", "demo", "quick", "paper")
+"""Keys of a grid.yaml: what entries share, named lists of values, and the entries of each scale."""
+_NEEDED = ("experiment", "seeds", "sweep", "cells")
+_OPTIONAL = ("settings", "study", "vary", "part")
+_SEEDS = ("count", "per_sweep")
+"""Keys of an entry."""
 
 
 def expand(config: Mapping[str, Any]) -> list[Sweep]:
@@ -20,7 +27,7 @@ def expand(config: Mapping[str, Any]) -> list[Sweep]:
     empty, naming the restriction.
     """
     papers = [load(key) for key in config["papers"]]
-    entries = [(paper, entry) for paper in papers for entry in _entries(paper.grid, config["scale"])]
+    entries = [(paper, entry) for paper in papers for entry in _entries(paper, config["scale"])]
     _require_known(entries, config)
     sweeps = [sweep for paper, entry in entries for sweep in _entry_sweeps(paper, entry, config)]
     if len({(sweep.paper, sweep.name) for sweep in sweeps}) < len(sweeps):
@@ -74,24 +81,46 @@ def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, A
         if not cells or not _kept(axes, only):
             continue
         settings = {**paper.settings, **entry.get("settings", {}), **axes}
+        _require_dataset(paper, settings)
         for chosen in _batched(seeds, group):
             name = "_".join([*(_label(axis, value) for axis, value in axes.items()), *part, _seed_label(chosen)])
             sweeps.append(Sweep(paper.key, entry["experiment"], name, settings, cells, chosen, config["training"]))
     return sweeps
 
 
-def _entries(grid: Mapping[str, Any], scale: str) -> list[dict[str, Any]]:
+def _entries(paper: Paper, scale: str) -> list[dict[str, Any]]:
     """Return a scale's entries, complete: one an axis that an entry varies, each with what the grid's `base` says.
 
     An entry's sweep axes add to those of the base or take their place; of all else it has its own or the base's.
+    Raises InputError, naming paper and scale, for a key of grid.yaml that is missing or unknown.
     """
-    base, complete = grid.get("base", {}), []
-    for entry in grid.get(scale, []):
+    place = f"{paper.key}/grid.yaml"
+    _require_keys(place, paper.grid, (), _PARTS)
+    base, complete = paper.grid.get("base", {}), []
+    for number, entry in enumerate(paper.grid.get(scale, []), 1):
+        merged, here = {**base, **entry}, f"{place}, {scale}, entry {number}"
+        _require_keys(here, merged, _NEEDED, (*_NEEDED, *_OPTIONAL))
+        _require_keys(f"{here}, seeds", merged["seeds"], _SEEDS, (*_SEEDS, "capped"))
         study = {"study": [entry["study"]]} if "study" in entry else {}
         for axis, values in entry.get("vary", {None: None}).items():
             varied = {} if axis is None else {axis: values}
             complete.append({**base, **entry, "sweep": study | base.get("sweep", {}) | entry.get("sweep", {}) | varied})
     return complete
+
+
+def _require_dataset(paper: Paper, settings: Mapping[str, Any]) -> None:
+    """Raise InputError for a sweep without a known dataset."""
+    if settings.get("dataset") not in dataset_entries():
+        known = ", ".join(dataset_entries())
+        raise InputError(f"{paper.key}/grid.yaml: dataset is {settings.get('dataset')!r}, should be one of {known}")
+
+
+def _require_keys(place: str, given: Mapping[str, Any], needed: Iterable[str], known: Iterable[str]) -> None:
+    """Raise InputError naming `place` and the key that `given` lacks or that is not known there."""
+    for key in (*needed, *given):
+        if key not in given or key not in known:
+            fault = "lacks" if key not in given else "has the unknown key"
+            raise InputError(f"{place} {fault} {key}; its keys are {', '.join(known)}")
 
 
 def _values(values: list | str, lists: Mapping[str, Any], dataset: str | None) -> list:

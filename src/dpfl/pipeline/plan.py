@@ -44,14 +44,15 @@ def machines_of(profile: str, threads: int, device: str, at_once: int | None = N
     """Return the machines of a profile; raises InputError for an unknown profile.
 
     On this machine as many jobs go together as it has cores for (one where they need its GPU); on a cluster as many as
-    the site's file lets into the queue, as if it had room for them all. `at_once` says it instead.
+    `jobs` of its site.yaml, else of its config.yaml, lets into the queue, as if it had room
+    for them all. `at_once` says it instead.
     """
     folder = PROFILES / profile
     if not (folder / "config.yaml").is_file():
         raise InputError(f"no profile {profile} in {PROFILES}")
-    site = folder / "site.yaml"
-    if site.is_file():
-        queued = yaml.safe_load(site.read_text(encoding="utf-8"))["jobs"]
+    site, options = folder / "site.yaml", yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    if "executor" in options:
+        queued = (yaml.safe_load(site.read_text(encoding="utf-8")) if site.is_file() else options)["jobs"]
         return Machines(profile, at_once or queued, QUEUED_SECONDS, groups=True)
     local = 1 if device == "cuda" else max(1, (os.cpu_count() or 1) // threads)
     return Machines(profile, at_once or local, STARTED_SECONDS, groups=False)

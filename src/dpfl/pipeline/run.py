@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dpfl.errors import InputError
 from dpfl.pipeline.lock import is_stale, only_run
+from dpfl.provenance.audit.mending import remove_damaged_pages
 
 _LOGS = Path(".snakemake") / "log"
 _LAST_LINES = 5
@@ -21,13 +22,13 @@ _FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
 _LOG = re.compile(r"^ +log: (.+?)(?: \(check log file\(s\) for error details\))?$", re.MULTILINE)
 
 
-def run(arguments: list[str], *, again: str) -> int:
+def run(arguments: list[str], *, again: str, results: Path | None = None) -> int:
     """Run Snakemake with `arguments` in the working folder; return its exit status.
 
     Raises InputError where another run is in progress here, where the folder has no Snakefile, and for fewer cores than
-    one. A dry run takes no lock. A lock that a killed run left is removed first. On failure the
-    last lines on standard error name the rules that failed, the end of their logs, and `again`, the command to
-    continue with.
+    one. A dry run takes no lock. A lock that a killed run left is removed first, and so are damaged pages below
+    `results`: Snakemake makes them anew. On failure the last lines on standard error name the rules that failed, the
+    end of their logs, and `again`, the command to continue with.
     """
     _require_workflow(arguments)
     snakemake = [sys.executable, "-m", "snakemake", *arguments]
@@ -37,6 +38,8 @@ def run(arguments: list[str], *, again: str) -> int:
         if is_stale():
             print("dpfl: an earlier run was killed here; its lock is removed", file=sys.stderr)
             subprocess.run([*snakemake, "--unlock"], check=False, capture_output=True)
+        if results is not None and (damaged := remove_damaged_pages(results)):
+            print(f"dpfl: {len(damaged)} files of damaged pages are made anew, as {damaged[0]}", file=sys.stderr)
         before = set(_LOGS.glob("*.snakemake.log"))
         own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
         environment = {**os.environ, "PATH": own}

@@ -18,6 +18,7 @@ Row = dict[str, str]
 _LABELS = ("paper", "sweep", "stand_in_for", "data_note", "experiment")
 """Columns of a run table that do not distinguish runs."""
 _LONGEST_LIST = 12
+_NO_STUDY = ("", "nan", "none")
 
 
 def conditions(text: str) -> dict[str, str]:
@@ -143,8 +144,10 @@ def _agrees(run: Row, row: Row) -> bool:
 
 
 def _is_usual(run: Row, row: Row) -> bool:
-    """Return whether a run has the paper's own settings, those apart that the row names itself."""
+    """Return whether a run has the paper's own settings, those apart that the row names itself, and is of no study."""
     settings: dict[str, Any] = load(run["paper"]).settings if run.get("paper") else {}
+    if "study" not in row and run.get("study", "") not in _NO_STUDY:
+        return False
     return all(
         name in row or name not in run or run[name] in ("", "nan") or same(run[name], str(value))
         for name, value in settings.items()

@@ -1,12 +1,13 @@
 """Write a Workflow Run RO-Crate: the records of every stage in the vocabulary that other tools read.
 
 Profiles: Process, Workflow and Provenance Run Crate 0.5 (https://w3id.org/ro/wfrun). The crate contains the workflow,
-the configuration and everything below results/<scale> that a record names; data too large for it are named with their
-SHA-256, raw files by their address.
+its code and lock file, the configuration, the manifest and everything below results/<scale> that a record names: it can
+be run from. Data too large for it are named with their SHA-256, licence and address.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from dataclasses import dataclass, field
@@ -24,9 +25,11 @@ from rocrate.rocrate import ROCrate
 from dpfl import __version__
 from dpfl.data import datasets
 from dpfl.errors import InputError
-from dpfl.files import file_sha256, record_path, replacing
+from dpfl.files import file_sha256, is_regular, record_path, replacing
+from dpfl.provenance import manifest
+from dpfl.provenance.environment import DECIDING
 from dpfl.provenance.record_format import METADATA
-from dpfl.provenance.trace import lineage
+from dpfl.provenance.trace import SOURCES, lineage
 
 _WFRUN = "https://w3id.org/ro/wfrun/"
 _PROFILES = (
@@ -38,7 +41,11 @@ _PROFILES = (
 _PARAMETER = {"@id": "https://bioschemas.org/profiles/FormalParameter/1.0-RELEASE"}
 _LICENCE = "https://spdx.org/licenses/MIT"
 _DONE = "http://schema.org/CompletedActionStatus"
-_ABOUT = ("config.yaml", "environment.yml", "requirements.lock", "README.md", "LICENSE", "CITATION.cff")
+_ABOUT = (
+    "config.yaml", "environment.yml", "requirements.lock", "pyproject.toml", "Makefile", "README.md", "LICENSE",
+    "CITATION.cff",
+)  # fmt: skip
+_CODE = ("workflow", "src/dpfl")
 _ENDINGS = {
     ".csv": "text/csv",
     ".gz": "application/gzip",
@@ -69,14 +76,18 @@ def write(folder: Path) -> tuple[Path, bool]:
     is. Raises InputError where there is no record below `folder`, or one is damaged.
     """
     path = folder.with_name(f"{folder.name}.crate.zip")
+    manifest.write(folder)
     described = _described(folder)
     text = json.dumps(described.crate.metadata.generate(), indent=1, sort_keys=True) + "\n"
-    if _is_up_to_date(path, text):
-        return path, False
-    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_member(METADATA), text)
         for name in sorted(described.members):
             archive.writestr(_member(name), Path(name).read_bytes())
+    if is_regular(path) and path.read_bytes() == packed.getvalue():
+        return path, False
+    with replacing(path) as temporary:
+        temporary.write_bytes(packed.getvalue())
     return path, True
 
 
@@ -88,19 +99,10 @@ def _member(name: str) -> zipfile.ZipInfo:
     return info
 
 
-def _is_up_to_date(path: Path, text: str) -> bool:
-    """Return whether the crate at `path` has this description; every member's hash is part of it."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.read(METADATA) == text.encode()
-    except (FileNotFoundError, zipfile.BadZipFile, KeyError):
-        return False
-
-
 def _described(folder: Path) -> _Crate:
     """Return the crate of all records below the folder and of the stages before."""
     known = []
-    for _, record in lineage(folder):
+    for _, record in lineage(folder, shipped=True):
         if isinstance(record, InputError):
             raise record
         known.append(record)
@@ -145,8 +147,10 @@ class _Crate:
         root["publisher"] = self.author
         self.crate.metadata.extra_contexts.append("https://w3id.org/ro/terms/workflow-run/context")
         root["conformsTo"] = [self._entity(url, "CreativeWork", name=n, version=v) for url, n, v in _PROFILES]
-        for path in (*map(Path, _ABOUT), *sorted(Path("workflow").rglob("*.*"))):
-            if path.is_file():
+        results = Path("results", self.folder.name)
+        shipped = sorted(path for place in (*_CODE, results / SOURCES) for path in Path(place).rglob("*.*"))
+        for path in (*map(Path, _ABOUT), results / manifest.MANIFEST, *shipped):
+            if path.is_file() and "__pycache__" not in path.parts:
                 self._include(str(path), file_sha256(path), path.stat().st_size)
 
     def add(self, record: dict[str, Any]) -> None:
@@ -157,9 +161,13 @@ class _Crate:
         identifier = sha256(outputs[0]["path"].encode()).hexdigest()[:16]
         ended = datetime.fromisoformat(record["started"]).timestamp() + record["seconds"]
         self.times += [record["started"], datetime.fromtimestamp(ended, UTC).isoformat(timespec="seconds")]
-        self.versions |= record["software"]
+        versions = {
+            name: record["software"][name] for name in ("python", "dpfl", *DECIDING) if name in record["software"]
+        }
+        self.versions |= versions
+        others = {name: value for name, value in record["software"].items() if name not in versions}
         properties = {"seeds": record["seeds"], "source digest": record["source"]["digest"]}
-        properties |= {"commit": record["source"]["commit"], **record["machine"], **record["settings"]}
+        properties |= {"commit": record["source"]["commit"], **record["host"], **others, **record["settings"]}
         action = self._entity(
             f"#run-{identifier}",
             "CreateAction",
@@ -247,6 +255,7 @@ class _Crate:
         path, digest = entry["path"], entry["sha256"]
         if (path, digest) not in self.files:
             facts = {"name": path, "sha256": digest, "contentSize": str(entry["bytes"])}
+            facts |= self._dataset_facts(Path(path))
             address = _public_address(Path(path))
             if self._is_here(path) and file_sha256(Path(path)) == digest:
                 entity = self._include(path, digest, entry["bytes"])
@@ -256,6 +265,19 @@ class _Crate:
                 entity = self._entity(f"#{path}-{digest[:16]}", "CreativeWork", **facts)
             self.files[path, digest] = entity
         return self.files[path, digest]
+
+    def _dataset_facts(self, path: Path) -> dict[str, Any]:
+        """Return the dataset that a file of data belongs to; its entity has licence and addresses."""
+        name, kind = path.parent.name, path.parent.parent.name
+        if kind not in ("raw", "arrays", "features") or name not in datasets.names():
+            return {}
+        entry = datasets.load(name)
+        address = entry.licence_url or f"#licence-{name}"
+        licence = self._entity(address, "CreativeWork", name=entry.licence, identifier=address)
+        facts = {"name": entry.title, "license": licence, "description": entry.note or f"dataset {name}"}
+        urls = [url for file in entry.files for url in file.urls]
+        whole = self._entity(f"#dataset-{name}", "CreativeWork", **facts, **({"url": urls} if urls else {}))
+        return {"license": licence, "about": whole}
 
     def _result(self, entry: dict[str, Any]) -> Entity:
         """Return the entity of a file that a stage wrote; raises InputError where it is another one now."""

@@ -1,39 +1,25 @@
-"""Write the record of a stage next to its outputs: inputs, outputs, settings, code, software, device."""
+"""Write the record of a stage next to its outputs: inputs, outputs, settings, code, software, host."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import platform
 import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib import metadata
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dpfl.catalog import keys, load
 from dpfl.files import file_sha256, write_atomically
+from dpfl.provenance.environment import host, software
 from dpfl.provenance.input_checks import check
 from dpfl.provenance.record_format import FORMAT
 from dpfl.provenance.source_digest import source_digest
-
-_PACKAGES = (
-    "dpfl",
-    "numpy",
-    "scipy",
-    "pandas",
-    "matplotlib",
-    "torch",
-    "opacus",
-    "dp-accounting",
-    "scikit-learn",
-    "snakemake",
-)
 
 
 @dataclass
@@ -73,8 +59,8 @@ class StageRecorder:
                 **_published(self.settings),
                 **_commit(),
             },
-            "software": {"python": platform.python_version(), **_versions()},
-            "machine": {"device": self.device, "threads": self.threads, "system": sys.platform},
+            "software": software(),
+            "host": host(self.device, self.threads),
             "seconds": round(time.perf_counter() - self.clock, 3),
         }
         write_atomically(path, json.dumps(record, indent=1) + "\n")
@@ -97,13 +83,10 @@ def published_digest(paper: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _versions() -> dict[str, str]:
-    """Return the versions of the packages that decide numbers."""
-    return {name: metadata.version(name) for name in _PACKAGES}
-
-
+@cache
 def _commit() -> dict[str, Any]:
-    """Return the commit of the source tree and whether it had changes, or nulls outside a git checkout."""
+    """Return the commit of the source tree and whether it had changes, or nulls outside a git checkout;
+    asked for once, as the code of a process is loaded once."""
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,23 +12,34 @@ from typing import Any
 from dpfl.errors import InputError
 from dpfl.files import is_regular
 
-FORMAT = "dpfl-record/1"
+FORMAT = "dpfl-record/2"
+_EARLIER = "dpfl-record/1"
 METADATA = "ro-crate-metadata.json"
 """Where a crate describes itself."""
 
-_LONGEST_NAME = 255
+_LONGEST_NAME, _LONGEST_PATH = 255, 2000
 _PARTS = {"stage": str, "started": str, "settings": dict, "seeds": list, "inputs": list, "outputs": list}
-_PARTS |= {"source": dict, "software": dict, "machine": dict, "seconds": int | float}
+_PARTS |= {"source": dict, "software": dict, "host": dict, "seconds": int | float}
 _FILE = {"path": str, "bytes": int, "sha256": str}
 _SOURCE = {"modules": list, "digest": str, "commit": str | None}
-_MACHINE = {"device": str, "threads": int}
+_SOFTWARE = {"python": str, "torch": str, "lock": str | None, "not_as_locked": dict, "container": str | None}
+_HOST = {"device": str, "threads": int, "cpu": str, "blas": list}
+_COMMIT = re.compile("[0-9a-f]{40}")
+_MODULE = re.compile(r"dpfl(\.\w+)*")
+_LONGEST_SECONDS = 1e9
+"""Of a stage: thirty years."""
+
+
+class EarlierFormatError(InputError):
+    """A record that an earlier version of dpfl wrote, in a format that this version does not read."""
 
 
 def read_record(path: Path) -> dict[str, Any]:
     """Return the record at `path`.
 
     Raises InputError where it is missing, no regular file, no record of this format, or incomplete; and where it names
-    a file outside the project: an absolute path, or one with `..`.
+    a file outside the project: an absolute path, or one with `..`. Raises EarlierFormatError for a record that dpfl 0.1
+    wrote.
     """
     if path.exists() and not is_regular(path):
         raise InputError(f"{path} is no regular file: delete it and run make again")
@@ -37,6 +49,8 @@ def read_record(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
     except (ValueError, RecursionError, OSError):
         raise InputError(f"{path} is damaged or unreadable: delete it and run make again") from None
+    if isinstance(record, dict) and record.get("format") == _EARLIER:
+        raise EarlierFormatError(f"{path} {_of_an_earlier_version(record)}")
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise InputError(f"{path} is no record of format {FORMAT}: delete it and run make again")
     if not _is_complete(record):
@@ -44,16 +58,29 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
+def _of_an_earlier_version(record: dict[str, Any]) -> str:
+    """Return what is to be done with a record of the earlier format."""
+    source = record.get("source")
+    commit = source.get("commit") if isinstance(source, dict) else None
+    named = f", {commit}" if isinstance(commit, str) and _COMMIT.fullmatch(commit) else " (the record names none)"
+    words = f"was written by an earlier version of dpfl ({_EARLIER})"
+    return f"{words}: verify it with that version's commit{named}, or delete it to make it anew"
+
+
 def _is_complete(record: dict[str, Any]) -> bool:
     """Return whether every part that readers of a record rely on is present and of its type."""
     try:
-        datetime.fromisoformat(record["started"])
+        if datetime.fromisoformat(record["started"]).tzinfo is None:
+            return False
     except (KeyError, TypeError, ValueError):
         return False
     return (
         _has(record, _PARTS)
         and _has(record["source"], _SOURCE)
-        and _has(record["machine"], _MACHINE)
+        and all(isinstance(each, str) and _MODULE.fullmatch(each) for each in record["source"]["modules"])
+        and _has(record["software"], _SOFTWARE)
+        and _has(record["host"], _HOST)
+        and 0 <= record["seconds"] <= _LONGEST_SECONDS
         and bool(record["outputs"])
         and all(_has(file, _FILE) and _names_a_file(file["path"]) for file in record["inputs"] + record["outputs"])
     )
@@ -72,4 +99,4 @@ def _names_a_file(path: str) -> bool:
         return False
     parts = raw.split(b"/")
     below = bool(raw) and not raw.startswith(b"/") and not {b"", b".", b".."} & set(parts)
-    return below and b"\0" not in raw and max(map(len, parts)) <= _LONGEST_NAME
+    return below and len(raw) <= _LONGEST_PATH and b"\0" not in raw and max(map(len, parts)) <= _LONGEST_NAME

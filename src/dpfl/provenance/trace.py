@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
 from dpfl.provenance.record_format import read_record
+
+CLOCKS = timedelta(seconds=60)
+"""By how much the clocks of two machines of a run may differ."""
+SOURCES = "sources"
+"""Folder below results/<scale> with copies of the records of the data (dpfl.provenance.manifest)."""
 
 
 @dataclass
@@ -38,13 +44,15 @@ class Node:
             yield from node.walk()
 
 
-def lineage(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
+def lineage(folder: Path, *, shipped: bool = False) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
     """Yield every record below `folder` (results/<scale> of some project) and those of the stages before, each once.
 
+    Where a stage before has no record here, the copy below <folder>/sources is read; its path is that of the original.
+    With `shipped` the copy comes first: the answer is the same with or without data.
     An InputError takes the place of a record that cannot be read. Raises InputError where there is no record.
     """
-    root = folder.absolute().parents[1]
-    waiting = sorted(folder.absolute().rglob("*.record.json"))
+    root, copies = folder.absolute().parents[1], folder.absolute() / SOURCES
+    waiting = [path for path in sorted(folder.absolute().rglob("*.record.json")) if not path.is_relative_to(copies)]
     if not waiting:
         raise InputError(f"no record below {folder}: nothing is known of it; name results/<scale>")
     seen: set[Path] = set()
@@ -53,13 +61,25 @@ def lineage(folder: Path) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
         if place not in seen:
             seen.add(place)
             try:
-                record = read_record(place)
+                record = read_record(_original_or_copy(place, root, copies, shipped))
             except InputError as error:
                 yield place, error
                 continue
             yield place, record
-            sources = {(root / entry["path"]).parent for entry in record["inputs"]}
-            waiting += [each for source in sorted(sources) for each in sorted(source.glob("*.record.json"))]
+            for source in sorted({Path(entry["path"]).parent for entry in record["inputs"]}):
+                waiting += _records_in(source, root, copies)
+
+
+def _records_in(source: Path, root: Path, copies: Path) -> list[Path]:
+    """Return where the records of a folder of the project belong, those included of which there are copies alone."""
+    names = {each.name for place in (root, copies) for each in (place / source).glob("*.record.json")}
+    return [root / source / name for name in sorted(names)]
+
+
+def _original_or_copy(place: Path, root: Path, copies: Path, shipped: bool) -> Path:
+    """Return the path to read a record from: its own, else that of its copy; with `shipped` the other way round."""
+    copy = copies / place.relative_to(root)
+    return copy if os.path.lexists(copy) and (shipped or not os.path.lexists(place)) else place
 
 
 def readable_records(folder: Path) -> dict[Path, dict[str, Any]]:
@@ -92,16 +112,26 @@ def trace(path: Path, without: Collection[str] = ()) -> Node:
     root, name = project_of(path)
     record = writers(root / Path(name).parent)[Path(name).name]
     entries = [entry for entry in record["outputs"] if entry["path"] == name]
-    return _node(root, entries, record, without, set())
+    parts = Path(name).parts
+    copies = root.joinpath(*parts[:2], SOURCES) if parts[0] == "results" else root / SOURCES
+    return _node(_Project(root, copies, without), entries, record, set())
 
 
-def _node(
-    root: Path,
-    entries: Sequence[dict[str, Any]],
-    record: dict[str, Any] | None,
-    without: Collection[str],
-    above: set[str],
-) -> Node:
+@dataclass(frozen=True)
+class _Project:
+    """The folder in which stages ran, where the copies of data records are, and the files to leave out."""
+
+    root: Path
+    copies: Path
+    without: Collection[str]
+
+    def maker(self, path: Path) -> dict[str, Any] | None:
+        """Return the record of the stage that wrote a file, or its copy."""
+        own = writers(self.root / path.parent).get(path.name)
+        return own or writers(self.copies / path.parent).get(path.name)
+
+
+def _node(project: _Project, entries: Sequence[dict[str, Any]], record: dict[str, Any] | None, above: set[str]) -> Node:
     """Return the node of a stage, of whose outputs `entries` were read; `above` are the stages shown already."""
     first = entries[0]
     node = Node(first["path"], first["sha256"], record, others=tuple(entries[1:]))
@@ -115,12 +145,12 @@ def _node(
     above.add(key)
     groups: dict[str, list[dict[str, Any]]] = {}
     makers: dict[str, dict[str, Any] | None] = {}
-    for entry in (each for each in record["inputs"] if each["path"] not in without):
-        maker = writers(root / Path(entry["path"]).parent).get(Path(entry["path"]).name)
+    for entry in (each for each in record["inputs"] if each["path"] not in project.without):
+        maker = project.maker(Path(entry["path"]))
         group = maker["outputs"][0]["path"] if maker else os.path.dirname(entry["path"])
         groups.setdefault(group, []).append(entry)
         makers[group] = maker
-    node.made_from = [_node(root, files, makers[group], without, above) for group, files in groups.items()]
+    node.made_from = [_node(project, files, makers[group], above) for group, files in groups.items()]
     return node
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import replacing
 from dpfl.provenance.cell_trace import Row, run_key
-from dpfl.provenance.trace import Node
+from dpfl.provenance.trace import CLOCKS, Node
 
 _MOST_IN_A_COLUMN = 12
 _WIDTH, _HEIGHT = 3.1, 0.55
@@ -108,11 +109,13 @@ def as_json(node: Node, root: Path) -> dict[str, Any]:
         facts["licence"] = licence
     if node.record is not None:
         facts |= {name: node.record[name] for name in ("stage", "started", "seconds", "settings", "seeds")}
-        facts |= {name: node.record[name] for name in ("source", "software", "machine")}
+        facts |= {name: node.record[name] for name in ("source", "software", "host")}
     if node.runs:
         facts["runs"] = [{**run, "statement": statement(run)} for run in node.runs]
     if node.repeated:
         return {**facts, "shown_above": True}
+    if warnings := [words for child in node.made_from if (words := age_warning(node, child))]:
+        facts["warnings"] = warnings
     return {**facts, "made_from": [as_json(child, root) for child in node.made_from]}
 
 
@@ -158,24 +161,46 @@ def _grow(branch: Tree, node: Node, root: Path) -> None:
         line = statement(run)
         branch.add(_run(run, "" if line in shared else line))
         shared.add(line)
-    for child in node.made_from:
-        _grow(branch.add(_title(child, root)), child, root)
+    for child in (each for each in node.made_from if not each.repeated):
+        _grow(branch.add(_title(child, root) + _warning(node, child)), child, root)
+    again = [child for child in node.made_from if child.repeated]
+    if again:
+        names = ", ".join(child.path for child in again)
+        branch.add(f"[dim]see above: {escape(names)}[/dim]" + "".join(_warning(node, child) for child in again))
 
 
 def _title(node: Node, root: Path) -> str:
-    """Return one line on a node: file, stage, time, commit, device, licence."""
+    """Return one line on a node: file, SHA-256 (all of a raw file's), stage, time, commit, device, licence."""
     more = f" and {len(node.others)} more" if node.others else ""
     name = f"[bold]{escape(node.path)}[/bold]{more}"
     licence = licence_of(node, root)
     stated = [f"licence: {licence}"] if licence else []
     if node.record is None:
         return f"{name}  (sha256 {node.sha256[:12]}; no record here{''.join(f'; {each}' for each in stated)})"
-    if node.repeated:
-        return f"{name}  (see above)"
-    source, machine = node.record["source"], node.record["machine"]
+    source, host = node.record["source"], node.record["host"]
     commit = (source.get("commit") or "no commit")[:10] + (" with changes" if source.get("dirty") else "")
-    facts = [node.record["stage"], f"{node.record['seconds']:.1f} s", f"{machine['device']} x {machine['threads']}"]
-    return f"{name}  ({escape('; '.join([*facts, commit, *stated]))})"
+    facts = [node.record["stage"], f"{node.record['seconds']:.1f} s", f"{host['device']} x {host['threads']}"]
+    digest = f"sha256 {node.sha256 if not node.made_from else node.sha256[:12]}"
+    return f"{name}  ({escape('; '.join([digest, *facts, commit, *stated]))})"
+
+
+def _warning(node: Node, child: Node) -> str:
+    """Return a line where a stage cannot have read what is there now: it was made since, or has other bytes."""
+    words = age_warning(node, child)
+    return f"\n[red]{escape(words)}[/red]" if words else ""
+
+
+def age_warning(node: Node, child: Node) -> str:
+    """Return that a source is younger than what was made from it, or was made again to other bytes; else nothing."""
+    if node.record is None or child.record is None:
+        return ""
+    stated = {each["path"]: each["sha256"] for each in child.record["outputs"]}
+    if stated.get(child.path, child.sha256) != child.sha256:
+        return f"{child.path} was made again since: the bytes that were read are gone"
+    ended = datetime.fromisoformat(child.record["started"]) + timedelta(seconds=child.record["seconds"])
+    if ended > datetime.fromisoformat(node.record["started"]) + CLOCKS:
+        return f"{child.path} is younger than {node.path}, which was made from it"
+    return ""
 
 
 def _run(run: Row, line: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpfl.catalog import load, module
+from dpfl.errors import InputError
 from dpfl.files import replacing, write_atomically
 from dpfl.reporting.results import NotRunError, Results, read_csv, write_csv
 from dpfl.reporting.tables import TableLayout, html_page
@@ -56,9 +57,11 @@ def on_stand_in(names: Iterable[str], verdict: Verdict) -> Verdict:
 def evaluate(paper: str, results: Results) -> pd.DataFrame:
     """Return one row a claim of the paper: paper, claim, text, settled_by, outcome, evidence.
 
-    A claim without a check in the paper's claims.py is "not yet evaluated", with the reason in paper.yaml.
+    A claim without a check in the paper's claims.py is "not yet evaluated", with the reason in paper.yaml. Raises
+    InputError for a claim with neither, and for a check without a claim.
     """
     checks: dict[str, Check] = module(paper, "claims").CLAIMS
+    _require_matching(paper, checks)
     rows = []
     for key, claim in load(paper).claims.items():
         try:
@@ -76,6 +79,15 @@ def evaluate(paper: str, results: Results) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def _require_matching(paper: str, checks: Mapping[str, Check]) -> None:
+    """Raise InputError unless every check has its claim, and every claim a check or a reason why it is pending."""
+    claims = load(paper).claims
+    if astray := [name for name in checks if name not in claims]:
+        raise InputError(f"{paper}/claims.py checks {astray[0]}, which paper.yaml does not claim")
+    if bare := [name for name, claim in claims.items() if name not in checks and "pending" not in claim]:
+        raise InputError(f"{paper}/paper.yaml: claims.{bare[0]} needs a check in CLAIMS of claims.py, or a key pending")
 
 
 def write(paper: str, verdicts: pd.DataFrame, folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpfl.catalog import module
+from dpfl.catalog import recipe
 from dpfl.files import replacing
 from dpfl.reporting import captions, style
 from dpfl.reporting.results import NotRunError, Results, not_run_table, read_csv, refuse_not_run, write_csv
@@ -33,10 +33,10 @@ class FigureRecipe:
 def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     """Write <folder>/<paper>_<name>.csv, the picture as .svg, .pdf and .png and the caption as .rst; return the paths,
     the CSV first."""
-    recipe: FigureRecipe = module(paper, "figures").FIGURES[name]
+    made: FigureRecipe = recipe(paper, "figures", name)
     csv = folder / f"{paper}_{name}.csv"
     try:
-        data = recipe.data(results)
+        data = made.data(results)
     except NotRunError as reason:
         data = not_run_table(reason)
     with replacing(csv) as temporary:
@@ -46,11 +46,11 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
 
 def write_pictures(paper: str, name: str, csv: Path, suffixes: Collection[str] = SUFFIXES) -> list[Path]:
     """Write the caption and the pictures with these suffixes, drawn from the figure's CSV alone; return their paths."""
-    recipe: FigureRecipe = module(paper, "figures").FIGURES[name]
+    made: FigureRecipe = recipe(paper, "figures", name)
     paths = [captions.write("figures", paper, name, csv)] if ".rst" in suffixes else []
     with style.apply_style():
         try:
-            figure = recipe.draw(_refuse_empty(refuse_not_run(read_csv(csv))))
+            figure = made.draw(_refuse_empty(refuse_not_run(read_csv(csv))))
         except NotRunError as reason:
             figure = style.text_figure(str(reason))
         for suffix in (suffix for suffix in SUFFIXES[1:] if suffix in suffixes):

@@ -20,7 +20,7 @@ def build(folder: Path, config: Path) -> tuple[Path, bool]:
     parts = [path for pattern in _PARTS for path in folder.glob(pattern)]
     if not parts:
         raise InputError(f"nothing to report in {folder}: run make first")
-    if report.exists() and report.stat().st_mtime >= max(path.stat().st_mtime for path in parts):
+    if _is_complete(report) and report.stat().st_mtime >= max(path.stat().st_mtime for path in parts):
         return report, False
     temporary = report.with_suffix(".partial.html")
     command = [sys.executable, "-m", "snakemake", "--configfile", str(config), "--report", str(temporary)]
@@ -31,3 +31,8 @@ def build(folder: Path, config: Path) -> tuple[Path, bool]:
         )
     temporary.replace(report)
     return report, True
+
+
+def _is_complete(report: Path) -> bool:
+    """Return whether a report is there to its end: one of 0 bytes, or cut off, is made anew."""
+    return report.is_file() and report.read_bytes().rstrip().endswith(b"</html>")

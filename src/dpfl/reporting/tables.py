@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dpfl.catalog import load, module
+from dpfl.catalog import load, recipe
 from dpfl.files import replacing, write_atomically
 from dpfl.reporting import captions
 from dpfl.reporting.results import NotRunError, Results, not_run_table, read_csv, refuse_not_run, write_csv
@@ -49,10 +49,10 @@ class TableRecipe:
 
 def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     """Write <folder>/<paper>_<name>.csv, .md, .tex and .html, and the caption as .rst; return the paths, CSV first."""
-    recipe: TableRecipe = module(paper, "tables").TABLES[name]
+    made: TableRecipe = recipe(paper, "tables", name)
     csv = folder / f"{paper}_{name}.csv"
     try:
-        data = recipe.data(results)
+        data = made.data(results)
     except NotRunError as reason:
         data = not_run_table(reason)
     with replacing(csv) as temporary:
@@ -62,10 +62,10 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
 
 def write_pages(paper: str, name: str, csv: Path, suffixes: Collection[str] = SUFFIXES) -> list[Path]:
     """Write the pages with these suffixes that show a table's CSV, and no other number; return their paths."""
-    recipe: TableRecipe = module(paper, "tables").TABLES[name]
+    made: TableRecipe = recipe(paper, "tables", name)
     title = load(paper).tables[name]["title"]
     try:
-        page = recipe.page(refuse_not_run(read_csv(csv)))
+        page = made.page(refuse_not_run(read_csv(csv)))
     except NotRunError as reason:
         page = TableLayout(_nothing(str(reason)))
     if page.body.empty:

@@ -77,7 +77,7 @@ def test_asynchrony_changes_neither_noise_nor_guarantee():
     assert "post-processing" in table["privacy_note"][0]
 
 
-@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+@pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
 def test_poisson_batches_spend_their_budget_as_dp_accounting_says(relation):
     cells = [{"epsilon": 4.0, "sampling": "poisson", "neighbouring": relation}]
     [row] = calibrated(cells).to_dict("records")
@@ -209,7 +209,8 @@ def test_a_diverging_run_says_so(folders):
         ({"scenarios": {"synchronous": {"speed_spread": 0.0}}}, "speed_spread: is 0.0"),
         ({"scenarios": {"synchronous": {"update_loss": 1.0}}}, "no update ever reaches the server"),
         ({"sampling": "shuffled_epochs"}, "sampling"),
-        ({"neighbouring": "add_or_remove"}, "neighbouring"),
+        ({"neighbouring": "zero_out"}, "neighbouring"),
+        ({"sampling": "poisson", "neighbouring": "add_or_remove"}, "neighbouring: add_or_remove is not kept"),
         ({"sampling": "poisson", "strategy": "falling_noise"}, "fixed size only"),
         ({"sampling": "poisson", "preparation": "dp_pca"}, "fixed size only"),
         ({"preparation_share": 1.0}, "preparation_share"),

@@ -112,7 +112,7 @@ def test_what_fixed_batches_cost_in_accuracy_is_said(trained):
         ("samplers", {"sampling": sampling, "neighbouring": relation, "epsilon": 1.0}, level, 1.0, 1.0)
         for sampling, relation, level in (
             ("fixed_without_replacement", "replace_one", 80),
-            ("poisson", "add_or_remove", 83),
+            ("poisson", "zero_out", 83),
         )
     ]
     results = trained(runs)

@@ -1,7 +1,9 @@
 """Runs trained again: what is compared, what is left out and said, and what a changed run looks like."""
 
 import json
+import random
 import shutil
+from collections import Counter
 
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
+from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit import rerun
 from dpfl.provenance.audit.findings import Audit
 
@@ -17,10 +20,12 @@ from dpfl.provenance.audit.findings import Audit
 def again(project):
     """A function that trains runs of the tiny project again and returns the audit."""
 
-    def run(count=1, seed=0):
+    def run(count=1, seed=0, **chosen):
         settings = configuration.read(project.results / "config.yaml")
         seen = Audit()
-        rerun.check_reruns(seen, project.root, settings, expansion.expand(settings), count, seed)
+        rerun.check_reruns(
+            seen, project.root, settings, expansion.expand(settings), rerun.Choice(count, seed, **chosen)
+        )
         return seen
 
     return run
@@ -57,13 +62,60 @@ def test_noise_that_does_not_follow_from_the_settings_is_found(again, project):
 def test_without_data_nothing_is_trained_and_the_reason_is_said(again, project):
     shutil.rmtree(project.root / "data")
     seen = again()
-    assert seen.checked == {} and seen.findings == []
-    assert seen.notes == ["could not be trained again here: 4 runs (the data of digits are not on this machine)"]
+    assert seen.checked == {}
+    assert "could not be trained again here: 4 runs (the data of digits are not on this machine)" in seen.notes
+    [problem] = [finding.problem for finding in seen.findings]
+    assert problem.startswith("could be trained again in 0 of 1 runs") and problem.endswith(
+        "snakemake --profile workflow/profiles/default --configfile results/demo/config.yaml -- "
+        "data/arrays/digits/description.json data/features/digits/description.json"
+    )
+
+
+def test_the_auditor_chooses_a_cell_however_long_it_took(again, monkeypatch):
+    monkeypatch.setattr(rerun, "MOST_SECONDS", 0)
+    cell = "bhaskar2025/digits_scatter_linear_k10_seed1"
+    seen = again(count=0, cell=cell, where={"epsilon": "2.93"})
+    assert seen.findings == [] and seen.checked["runs trained again"] == 1
+    assert "seed 1" in seen.notes[0] and "epsilon=2.93" in seen.notes[0]
+    for where, words in (({"epsilon": "7"}, "no run of"), ({"epsilom": "7"}, "no column epsilom")):
+        with pytest.raises(InputError, match=words):
+            again(count=0, cell=cell, where=where)
+
+
+def test_more_runs_than_there_are_is_a_finding(again, monkeypatch):
+    monkeypatch.setattr(rerun, "_check_one", lambda report, *_: report.count("runs trained again"))
+    [finding] = again(count=9).findings
+    assert finding.problem == "could be trained again in 4 of 9 runs that were asked for"
+
+
+def test_without_a_seed_each_draw_is_another_and_states_its_seed(again, monkeypatch):
+    monkeypatch.setattr(rerun, "_check_one", lambda *_: None)
+    notes = [again(seed=None).notes[0] for _ in range(2)]
+    assert notes[0] != notes[1] and all(note.rpartition("--seed ")[2].split()[0].isdigit() for note in notes)
+
+
+def test_published_cells_are_drawn_most_often_and_families_alike_whatever_their_size():
+    def sweep(family, study):
+        return Sweep("p", "pfl", f"{family}_seed0", {"study": study} if study else {}, (), (0,))
+
+    families = {
+        "small": (sweep("small", None), 2),
+        "large": (sweep("large", None), 200),
+        "study": (sweep("study", "x"), 200),
+    }
+    runs = [rerun.Rerun(each, {}, {}, None, {}) for each, count in families.values() for _ in range(count)]
+    generator, counts = random.Random(1), Counter()
+    for _ in range(2000):
+        [run] = rerun.drawn(runs, 1, generator)
+        counts[run.sweep.family] += 1
+    # 4 : 4 : 1 of 2000, within 5 standard deviations (at most 22 each)
+    for family, share in {"small": 4 / 9, "large": 4 / 9, "study": 1 / 9}.items():
+        assert abs(counts[family] - 2000 * share) < 111
 
 
 def test_runs_that_took_long_are_left_out(again, monkeypatch):
     monkeypatch.setattr(rerun, "MOST_SECONDS", 0)
-    assert "a seed took more than 0 s" in again().notes[0]
+    assert any("a seed took more than 0 s" in note for note in again().notes)
 
 
 def rewrite_records(project, change):
@@ -76,14 +128,14 @@ def rewrite_records(project, change):
 
 def test_a_run_of_a_gpu_is_trained_on_the_cpu_where_there_is_none_and_that_is_said(again, project, monkeypatch):
     monkeypatch.setattr(rerun, "_has", lambda device: device == "cpu")
-    rewrite_records(project, lambda record: record["machine"].update(device="cuda"))
-    (note,) = again().notes
+    rewrite_records(project, lambda record: record["host"].update(device="cuda"))
+    (note,) = [each for each in again().notes if each.startswith("trained again")]
     assert "trained again, the same" in note
     assert "(across a change of platform: device cuda to cpu)" in note
     monkeypatch.setattr(rerun, "_GPU_SECONDS", 0)
-    assert "a seed took more than 0 s on cuda" in again().notes[0]
+    assert any("a seed took more than 0 s on cuda" in each for each in again().notes)
 
 
 def test_another_torch_is_said(again, project):
     rewrite_records(project, lambda record: record["software"].update(torch="1.0.0"))
-    assert "across a change of platform: torch 1.0 to" in again().notes[0]
+    assert any("across a change of platform: torch 1.0 to" in note for note in again().notes)

@@ -15,7 +15,9 @@ from dpfl.cli import app
 from dpfl.files import record_path
 from dpfl.grid.configuration import read
 from dpfl.grid.expansion import expand
+from dpfl.provenance.audit import commits
 from dpfl.provenance.audit.findings import Audit
+from dpfl.provenance.audit.rerun import Choice
 from dpfl.provenance.audit.run_tables import check_runs
 
 
@@ -38,11 +40,14 @@ def test_runs_by_another_version_of_the_code_are_counted_and_no_finding(project)
     assert not any("other versions" in note for note in project.findings(quick=True)[1].notes)
     place = record_path(project.runs[0])
     record = json.loads(place.read_text())
-    record["source"] |= {"digest": "0123456789abcdef", "commit": "fedcba9876543210"}
+    record["source"] |= {"digest": "0123456789abcdef", "commit": commits._git(commits._REPOSITORY, "rev-parse", "HEAD")}
+    record["source"] |= {"commit": record["source"]["commit"].decode().strip(), "dirty": True}
     place.write_text(json.dumps(record))
     found, seen = project.findings(quick=True)
     [note] = [note for note in seen.notes if "other versions" in note]
-    assert found == [] and note.startswith("1 of 2 run tables") and "fedcba9)" in note
+    assert found == [] and note.startswith("1 of 2 run tables")
+    assert f"{record['source']['commit'][:7]})" in note
+    assert any(each.startswith("trained from a changed tree or without a commit:") for each in seen.notes)
 
 
 @pytest.mark.slow
@@ -78,7 +83,7 @@ def test_a_raised_accuracy_whose_tables_were_remade_is_found_by_training_again(p
     project.hide(project.runs[0])
     project.make_pages()
     assert project.findings(quick=True)[0] == []
-    found, seen = project.findings(quick=True, rerun=100)
+    found, seen = project.findings(quick=True, rerun=Choice(4))
     assert len(found) == 1 and "accuracy_pct 99.5, trained again" in found[0] and "seed 0" in found[0]
     assert seen.checked["runs trained again"] == 4
 

@@ -33,9 +33,10 @@ class ClientPrivacy:
     """Batches, noise and budget of one cell, checked.
 
     sigma: the noise of a round over the sensitivity of its sum to the neighbouring relation, 2 clip_norm for
-    REPLACE_ONE and clip_norm for ADD_OR_REMOVE; None where it has to meet `epsilon` (infinite: no privacy, no clipping)
+    REPLACE_ONE and clip_norm for ZERO_OUT; None where it has to meet `epsilon` (infinite: no privacy, no clipping)
     if used as `budget` says, which is `strategy` itself but for one that may spend more.
     preparation_share: the part of epsilon that the inputs' preparation alone may spend.
+    `records` is public: sample rate and number of rounds follow from it, so no statement is made for ADD_OR_REMOVE.
     """
 
     records: int
@@ -66,6 +67,11 @@ class ClientPrivacy:
         if sampling not in (Sampling.FIXED, Sampling.POISSON):
             raise InputError(
                 f"sampling: {sampling!r} is not done here, should be {Sampling.FIXED} or {Sampling.POISSON}"
+            )
+        if neighbouring is Neighbouring.ADD_OR_REMOVE:
+            raise InputError(
+                f"neighbouring: {neighbouring} is not kept here, should be {Neighbouring.ZERO_OUT} or "
+                f"{Neighbouring.REPLACE_ONE}: sample rate and rounds follow from a client's number of records"
             )
         if sampling == Sampling.FIXED and neighbouring is not Neighbouring.REPLACE_ONE:
             raise InputError(f"neighbouring: must be {Neighbouring.REPLACE_ONE} for batches of fixed size")

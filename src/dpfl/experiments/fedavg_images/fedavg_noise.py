@@ -94,7 +94,7 @@ def _sampler(batches: BatchSampler) -> Sampler:
 
 def _note(settings: FedavgSettings, sizes: list[int]) -> str:
     """Say how the guarantee relates to what is done."""
-    note = f"divisor {settings.batch_size}; the noise is calibrated for Poisson sampling"
+    note = f"divisor {min(settings.batch_size, *sizes)}; the noise is calibrated for Poisson sampling"
     if settings.sampling is not Sampling.POISSON:
         note += f", the batches are {settings.sampling}"
     if len(set(sizes)) > 1:

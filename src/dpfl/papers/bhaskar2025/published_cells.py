@@ -1,4 +1,7 @@
-"""The 276 published cells of Tables 2 to 5, each with the runs that reproduce it."""
+"""The 276 published cells of Tables 2 to 5, each with the runs that reproduce it.
+
+The runs are entries of grid.yaml: dpfl.experiments.fedavg_images trains them with dpfl.algorithms.fedavg.
+"""
 
 from __future__ import annotations
 

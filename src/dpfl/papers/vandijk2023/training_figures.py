@@ -32,7 +32,7 @@ SCALINGS = {
 }
 _RELATIONS = {
     ("fixed_without_replacement", "replace_one"): "fixed",
-    ("poisson", "add_or_remove"): "poisson",
+    ("poisson", "zero_out"): "poisson",
     ("poisson", "replace_one"): "poisson_replace",
 }
 

@@ -6,14 +6,15 @@ import json
 import os
 import zipfile
 import zlib
-from hashlib import file_digest
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
 from dpfl.files import checked_content, file_sha256, is_regular
+from dpfl.provenance.audit.completeness import check_completeness
 from dpfl.provenance.audit.findings import Audit, Finding
-from dpfl.provenance.record_format import METADATA, read_record
+from dpfl.provenance.record_format import METADATA, EarlierFormatError, read_record
 from dpfl.provenance.trace import lineage
 from dpfl.reporting.pages import DERIVED
 
@@ -23,20 +24,24 @@ _NOT_A_CRATE = (
 )  # fmt: skip
 
 
-def audit(folder: Path) -> Audit:
+def audit(folder: Path, *, sealed: bool = True) -> Audit:
     """Hash again every file recorded below `folder`, which is results/<scale> of some project, and their inputs.
 
     Findings: a file that is missing, that is no regular file, that differs from its record, or that a later stage read
     in another state; a result that a stage read and that is gone; a record that cannot be read; a damaged checkpoint of
-    the scale; a crate that does not match its description. Data that are not on this machine at all are no finding:
+    the scale; a crate that does not match its description; all that completeness finds (without `sealed`, not what
+    differs from the manifest, which is about to be written). Data that are not on this machine at all are no finding:
     they are listed, and so are absent derived pages (`DERIVED`), which Git does not hold. Records are input from
-    strangers: nothing outside the project is opened. Raises InputError where there is no record below `folder`.
+    strangers: nothing outside the project is opened. Raises InputError where there is no record below `folder`, or an
+    earlier version wrote one.
     """
     _require_scale(folder)
     root = folder.absolute().parents[1]
     report = Audit()
     read: dict[Path, dict[str, Any]] = {}
     for place, record in lineage(folder):
+        if isinstance(record, EarlierFormatError):
+            raise record
         if isinstance(record, InputError):
             report.findings.append(Finding(os.path.relpath(place, root), str(record), (place,)))
         else:
@@ -44,6 +49,7 @@ def audit(folder: Path) -> Audit:
             _check_outputs(report, place, record)
     for place, record in read.items():
         _check_inputs(report, root, folder.name, place, record)
+    check_completeness(report, folder, read, sealed=sealed)
     _check_checkpoints(report, root / "checkpoints" / folder.name)
     _check_crate(report, root, folder.absolute().with_name(f"{folder.name}.crate.zip"))
     return report
@@ -64,15 +70,22 @@ def _check_outputs(report: Audit, place: Path, record: dict[str, Any]) -> None:
     """Hash the files that a stage wrote; they are in the folder of its record, wherever that was moved."""
     paths = [place.with_name(Path(output["path"]).name) for output in record["outputs"]]
     for output, path in zip(record["outputs"], paths, strict=True):
-        if path.suffix in DERIVED and not (path.is_symlink() or path.exists()):
+        report.recorded[output["path"]] = output["sha256"]
+        if path.suffix in DERIVED and not os.path.lexists(path):
             report.not_made.append(output["path"])
             continue
+        if not (os.path.lexists(path) or os.path.lexists(place)):
+            report.absent.append(output["path"])  # data that are not here: a copy of their record is
+            continue
         if not is_regular(path):
-            problem = "is no regular file" if path.is_symlink() or path.exists() else "is missing"
+            problem = "is no regular file" if os.path.lexists(path) else "is missing"
             report.findings.append(Finding(output["path"], problem, (place, *paths)))
             continue
-        report.recorded[output["path"]] = output["sha256"]
-        report.hashes[output["path"]] = file_sha256(path)
+        try:
+            report.hashes[output["path"]] = file_sha256(path)
+        except OSError as error:
+            report.findings.append(Finding(output["path"], f"cannot be read: {error.strerror}", (place, *paths)))
+            continue
         if (report.hashes[output["path"]], path.stat().st_size) != (output["sha256"], output["bytes"]):
             problem = f"changed since stage {record['stage']} wrote it"
             report.findings.append(Finding(output["path"], problem, (place, *paths)))
@@ -93,7 +106,7 @@ def _check_inputs(report: Audit, root: Path, scale: str, place: Path, record: di
         if other and not name.startswith(f"results/{scale}/accounting/"):
             problem = f"was made from another {name} than the one there now"
             report.findings.append(Finding(os.path.relpath(place, root), problem, (place, *outputs)))
-        if name in report.hashes or name in report.absent or name in changed or (root / name).exists():
+        if name in report.hashes or name in report.absent or name in changed or os.path.lexists(root / name):
             continue
         if name.startswith(f"results/{scale}/"):
             changed.add(name)
@@ -105,8 +118,13 @@ def _check_inputs(report: Audit, root: Path, scale: str, place: Path, record: di
 def _check_checkpoints(report: Audit, folder: Path) -> None:
     """Find damaged checkpoints, which training would not use."""
     for path in filter(is_regular, sorted(folder.rglob("*.pt"))):
-        report.hashes[str(path)] = file_sha256(path)
-        if checked_content(path.read_bytes()) is None:
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            report.findings.append(Finding(str(path), f"cannot be read: {error.strerror}"))
+            continue
+        report.hashes[str(path)] = sha256(content).hexdigest()
+        if checked_content(content) is None:
             report.findings.append(Finding(str(path), "is damaged: training would start from the beginning", (path,)))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from dpfl.catalog import keys, module
+from dpfl.catalog import keys, recipe
 from dpfl.files import is_regular, record_path
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record import published_digest
@@ -39,7 +39,7 @@ def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audi
     if paper not in keys():
         _add(report, root, path, f"has a record that names no paper but {paper!r}")
         return report
-    needed = [each for each in record["outputs"] if Path(each["path"]).suffix not in DERIVED] + _run_tables(record)
+    needed = [each for each in record["outputs"] if Path(each["path"]).suffix not in DERIVED] + record["inputs"]
     if not all(is_regular(root / each["path"]) for each in needed):
         return report  # file_hashes reports that
     if record["source"].get("published", published_digest(paper)) != published_digest(paper):
@@ -91,7 +91,7 @@ def _undrawn(paper: str, name: str, results: Results, scratch: Path) -> list[Pat
     """Return the data of a figure and its caption, recomputed without drawing."""
     path = scratch / f"{paper}_{name}.csv"
     try:
-        data = module(paper, "figures").FIGURES[name].data(results)
+        data = recipe(paper, "figures", name).data(results)
     except NotRunError as reason:
         data = not_run_table(reason)
     write_csv(data, path)

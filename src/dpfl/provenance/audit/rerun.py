@@ -1,10 +1,14 @@
-"""Train randomly drawn runs again, alone, and compare them with their run tables."""
+"""Train runs again, alone, drawn at random or chosen, and compare them with their run tables."""
 
 from __future__ import annotations
 
+import math
 import random
+import secrets
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ from dpfl.data.loading import load_description
 from dpfl.engine.memory_budget import with_memory
 from dpfl.errors import InputError
 from dpfl.experiments import protocol
-from dpfl.files import record_path
+from dpfl.files import is_regular, record_path
 from dpfl.grid.expansion import run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.provenance.audit.findings import Audit, Finding
@@ -23,13 +27,15 @@ from dpfl.provenance.audit.recompute import agree
 from dpfl.provenance.audit.rerun_tolerance import Tolerance, difference, platform_here, platform_of, tolerance_of
 from dpfl.provenance.cell_trace import Row, read_rows, same
 from dpfl.provenance.record_format import read_record
-from dpfl.provenance.source_digest import source_digest
+from dpfl.provenance.source_digest import is_current
 
 MOST_SECONDS = 900
 """Runs that took longer, for each seed of their sweep, are not drawn."""
 _GPU_SECONDS = 30
 """The same for a run that a GPU made and a CPU has to make again."""
 _NOISE_TOLERANCE = 1e-6
+PUBLISHED_WEIGHT = 4
+"""How much more often a family of published cells is drawn than one of a study."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Rerun:
     @property
     def device(self) -> str:
         """Device to train it on again: the one that its record names, else the CPU."""
-        return self.record["machine"]["device"] if _has(self.record["machine"]["device"]) else "cpu"
+        return self.record["host"]["device"] if _has(self.record["host"]["device"]) else "cpu"
 
     @property
     def tolerance(self) -> Tolerance:
@@ -55,9 +61,9 @@ class Rerun:
     @property
     def caveats(self) -> str:
         """What differs from the recorded run: code, versions or device."""
-        source, machine = self.record["source"], self.record["machine"]
-        caveats = ["by other code than made it"] if source["digest"] != source_digest(*source["modules"]) else []
-        before, after = platform_of(self.record["software"], machine["device"]), platform_here(self.device)
+        source, device = self.record["source"], self.record["host"]["device"]
+        caveats = [] if is_current(source) else ["by other code than made it"]
+        before, after = platform_of(self.record["software"], device), platform_here(self.device)
         caveats += [f"across a change of platform: {each}" for each in difference(before, after)]
         return f" ({'; '.join(caveats)})" if caveats else ""
 
@@ -68,49 +74,106 @@ class Rerun:
         return f"{self.sweep.paper}/{self.sweep.name} ({cell}, seed {self.row['seed']})"
 
 
-def check_reruns(
-    report: Audit, root: Path, config: Mapping[str, Any], sweeps: list[Sweep], count: int, seed: int
-) -> None:
-    """Train `count` runs again, drawn by `seed` from all that can be trained here, and add the differences.
+@dataclass(frozen=True)
+class Choice:
+    """Which runs are trained again: `count` drawn at random by `seed`, and those of one sweep ("paper/sweep") that meet
+    all conditions `where`, by column of the run table. Without a seed a fresh one is drawn."""
+
+    count: int = 0
+    seed: int | None = None
+    cell: str = ""
+    where: Mapping[str, str] = field(default_factory=dict)
+
+
+def check_reruns(report: Audit, root: Path, config: Mapping[str, Any], sweeps: list[Sweep], choice: Choice) -> None:
+    """Train runs again, chosen by the auditor or drawn from all that can be trained here, and add the differences.
 
     Each is trained alone, so that an influence of its stack would show. Metrics agree within the tolerance of the
     experiment (rerun_tolerance); noise within 1e-6. Where torch, Python or the device is another than the record's, the
-    answer says so. Runs whose data are not here, or that take too long, are noted.
+    answer says so. Fewer retrained than asked is a finding, with the command that makes missing data.
+    Raises InputError where the chosen cell has no run.
     """
     data = root / config["data"]["folder"]
-    possible: list[Rerun] = []
-    skipped: dict[str, int] = {}
-    for run in _runs(root, Path(root / "results" / config["scale"]), sweeps):
-        if reason := _hindrance(run, data):
-            skipped[reason] = skipped.get(reason, 0) + 1
-        else:
-            possible.append(run)
-    drawn = random.Random(seed).sample(possible, min(count, len(possible)))
-    for run in drawn:
-        try:
-            noise, again = _train_again(run, data)
-            problems = list(_compare(run, noise, again))
-        except InputError as error:
-            problems = [f"cannot be trained again: {error}"]
-        report.count("runs trained again")
-        name = run.name + run.caveats
-        for problem in problems:
-            place = str(run.path.relative_to(root))
-            report.findings.append(Finding(place, f"{name}: {problem}", (run.path, record_path(run.path))))
-        if not problems:
-            none = replace(run.tolerance, largest=0.0)
-            exact = all(none.holds(float(run.row[each]), float(again[each])) for each in _metrics(run.row, again))
-            how = "the same to the last digit" if exact else f"the same within {run.tolerance.words}"
-            report.notes.append(f"trained again, {how}: {name}")
+    runs = list(_runs(root, Path(root / "results" / config["scale"]), sweeps))
+    named = [run for run in runs if _is_named(run, choice)] if choice.cell else []
+    if choice.cell and not named:
+        raise InputError(f"no run of {choice.cell} here meets {dict(choice.where)}; dpfl status lists the sweeps")
+    wanted = [run for run in named if _is_here(run, data)]
+    skipped = Counter(_missing_data(run) for run in named if not _is_here(run, data))
+    if choice.count:
+        seed = secrets.randbelow(2**32) if choice.seed is None else choice.seed
+        reasons = [_hindrance(run, data) for run in runs]
+        skipped += Counter(filter(None, reasons))
+        possible = [run for run, reason in zip(runs, reasons, strict=True) if not reason]
+        wanted += drawn(possible, choice.count, random.Random(seed))
+        report.notes.append(f"runs were drawn at random, published cells most often: --seed {seed} draws the same")
+    for run in wanted:
+        _check_one(report, root, run, data)
     for reason, number in skipped.items():
         report.notes.append(f"could not be trained again here: {number} runs ({reason})")
+    if len(wanted) < (asked := choice.count + len(named)):
+        absent = [run.sweep for run in runs if not _is_here(run, data)]
+        problem = f"could be trained again in {len(wanted)} of {asked} runs that were asked for"
+        report.findings.append(Finding(f"results/{config['scale']}", problem + _command(config, absent)))
+
+
+def drawn(possible: list[Rerun], count: int, generator: random.Random) -> list[Rerun]:
+    """Return `count` runs drawn without replacement. Every family of sweeps has one weight, however many runs it has:
+    `PUBLISHED_WEIGHT` where its cells are published ones, 1 where they are a study of this project."""
+    sizes = Counter((run.sweep.paper, run.sweep.family) for run in possible)
+
+    def key(run: Rerun) -> float:
+        weight = PUBLISHED_WEIGHT if run.sweep.settings.get("study") in (None, "none") else 1
+        return math.log(1.0 - generator.random()) * sizes[run.sweep.paper, run.sweep.family] / weight
+
+    return [run for _, run in sorted(((key(run), run) for run in possible), key=lambda pair: -pair[0])[:count]]
+
+
+def _check_one(report: Audit, root: Path, run: Rerun, data: Path) -> None:
+    """Train one run again and add how it differs, or that it does not."""
+    try:
+        noise, again = _train_again(run, data)
+        problems = list(_compare(run, noise, again))
+    except InputError as error:
+        problems = [f"cannot be trained again: {error}"]
+    report.count("runs trained again")
+    name = run.name + run.caveats
+    for problem in problems:
+        place = str(run.path.relative_to(root))
+        report.findings.append(Finding(place, f"{name}: {problem}", (run.path, record_path(run.path))))
+    if not problems:
+        none = replace(run.tolerance, largest=0.0)
+        exact = all(none.holds(float(run.row[each]), float(again[each])) for each in _metrics(run.row, again))
+        how = "the same to the last digit" if exact else f"the same within {run.tolerance.words}"
+        report.notes.append(f"trained again, {how}: {name}")
+
+
+def _is_named(run: Rerun, choice: Choice) -> bool:
+    """Return whether a run is of the chosen cell; raises InputError for a column that its run table does not have."""
+    if f"{run.sweep.paper}/{run.sweep.name}" != choice.cell:
+        return False
+    if unknown := set(choice.where) - set(run.row):
+        raise InputError(f"{run.path.name} has no column {sorted(unknown)[0]}; it has {', '.join(run.row)}")
+    return all(same(run.row[name], value) for name, value in choice.where.items())
+
+
+def _command(config: Mapping[str, Any], sweeps: list[Sweep]) -> str:
+    """Return the command that fetches and makes the data of sweeps, empty where there are none."""
+    folders = {"arrays": {sweep.dataset for sweep in sweeps}}
+    folders["features"] = {sweep.dataset for sweep in sweeps if sweep.needs_features}
+    data = Path(config["data"]["folder"])
+    files = [str(data / kind / name / "description.json") for kind, names in folders.items() for name in sorted(names)]
+    if not files:
+        return ""
+    options = ["--profile", "workflow/profiles/default", "--configfile", f"results/{config['scale']}/config.yaml"]
+    return f"; the missing data are made by: {shlex.join(['snakemake', *options, '--', *files])}"
 
 
 def _runs(root: Path, folder: Path, sweeps: list[Sweep]) -> Iterator[Rerun]:
     """Yield every existing run, in the grid's order."""
     for sweep in sweeps:
         path = run_table(folder, sweep.paper, sweep.name)
-        if not (path.exists() and record_path(path).exists()):
+        if not (is_regular(path) and is_regular(record_path(path))):
             continue
         rows, record = read_rows(path), read_record(record_path(path))
         for cell in sweep.cells:
@@ -119,13 +182,23 @@ def _runs(root: Path, folder: Path, sweeps: list[Sweep]) -> Iterator[Rerun]:
                     yield Rerun(sweep, cell, row, path, record)
 
 
-def _hindrance(run: Rerun, data: Path) -> str:
-    """Return the reason why a run cannot be trained again here, empty where there is none."""
+def _is_here(run: Rerun, data: Path) -> bool:
+    """Return whether the data that a run needs are on this machine."""
     folders = Folders.of(data, run.sweep.dataset)
     needed = [folders.arrays, folders.features] if run.sweep.needs_features else [folders.arrays]
-    if not all((folder / "description.json").exists() for folder in needed):
-        return f"the data of {run.sweep.dataset} are not on this machine"
-    made_on = run.record["machine"]["device"]
+    return all((folder / "description.json").exists() for folder in needed)
+
+
+def _missing_data(run: Rerun) -> str:
+    """Return that a run's data are missing, in words."""
+    return f"the data of {run.sweep.dataset} are not on this machine"
+
+
+def _hindrance(run: Rerun, data: Path) -> str:
+    """Return the reason why a run is not drawn here, empty where there is none."""
+    if not _is_here(run, data):
+        return _missing_data(run)
+    made_on = run.record["host"]["device"]
     most = MOST_SECONDS if made_on == run.device else _GPU_SECONDS
     if run.record["seconds"] / len(run.sweep.seeds) > most:
         return f"a seed took more than {most} s{'' if made_on == run.device else f' on {made_on}'}"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from dpfl.files import record_path
+from dpfl.files import is_regular, record_path
 from dpfl.grid.expansion import run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit.findings import Audit, Finding
@@ -33,7 +33,7 @@ def check_runs(
     tables: dict[Path, dict[str, list[Row]]] = {}
     for sweep in sweeps:
         path = run_table(root / "results" / scale, sweep.paper, sweep.name)
-        if not path.exists():
+        if not is_regular(path):
             missing[path] = sweep
             continue
         family = sweep.paper, sweep.family
@@ -181,7 +181,7 @@ def _distinguishing(values: Row) -> set[str]:
 def _by_family(path: Path) -> dict[str, list[Row]]:
     """Return the rows of a paper's noise calibration by family of sweeps; none where the file is missing."""
     families: dict[str, list[Row]] = {}
-    for row in read_rows(path) if path.exists() else []:
+    for row in read_rows(path) if is_regular(path) else []:
         families.setdefault(row["family"], []).append(row)
     return families
 

@@ -9,24 +9,30 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.provenance.audit import recompute
+from dpfl.provenance.audit.commits import check_commits
 from dpfl.provenance.audit.findings import Audit
+from dpfl.provenance.audit.record_facts import Context, check_records
 from dpfl.provenance.audit.run_tables import check_epsilons, check_runs
 from dpfl.provenance.record_format import read_record
-from dpfl.provenance.source_digest import source_digest
+from dpfl.provenance.source_digest import is_current
+from dpfl.provenance.trace import readable_records
+
+if TYPE_CHECKING:
+    from dpfl.provenance.audit.rerun import Choice
 
 QUICK_SECONDS = 20.0
 """The quick audit does not recompute what took longer."""
 _CHUNK = 8
 
 
-def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: int = 0, seed: int = 0) -> None:
-    """Add to an audit of results/<scale> all checks that hashes cannot make, on all processors; train `rerun` runs
-    again, drawn by `seed`.
+def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: Choice | None = None) -> None:
+    """Add to an audit of results/<scale> all checks that hashes cannot make, on all processors; train the runs that
+    `rerun` chooses again.
 
     A `quick` audit draws no pictures and recomputes nothing that took longer than `QUICK_SECONDS`; it says so.
     Raises InputError where the configuration is missing.
@@ -35,11 +41,14 @@ def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: i
     config = configuration.read(folder / "config.yaml")
     sweeps = expansion.expand(config)
     statements = check_runs(report, root, folder.name, sweeps, all_seeds=config["seeds"] is not None)
+    records = readable_records(folder).values()
+    check_records(report, Context.of(folder.absolute().name, records, sweeps, config["data"]["folder"]))
+    check_commits(report, records)
     report.notes += _by_other_code(_records(folder, "runs/*"))
-    records = sorted(_records(folder, *recompute.STAGES), key=lambda record: -record["seconds"])
-    left_out = [record for record in records if quick and record["seconds"] > QUICK_SECONDS]
+    pages = sorted(_records(folder, *recompute.STAGES), key=lambda record: -record["seconds"])
+    left_out = [record for record in pages if quick and record["seconds"] > QUICK_SECONDS]
     again = partial(recompute.recompute, root, pictures=not quick)
-    work = [partial(again, record) for record in records if record not in left_out]
+    work = [partial(again, record) for record in pages if record not in left_out]
     stated = list(statements.items())
     work += [partial(check_epsilons, root, stated[first : first + _CHUNK]) for first in range(0, len(stated), _CHUNK)]
     for part in _at_once(work):
@@ -52,7 +61,7 @@ def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: i
     if rerun:
         from dpfl.provenance.audit.rerun import check_reruns
 
-        check_reruns(report, root, config, sweeps, rerun, seed)
+        check_reruns(report, root, config, sweeps, rerun)
 
 
 def _records(folder: Path, *stages: str) -> Iterator[dict[str, Any]]:
@@ -68,7 +77,7 @@ def _records(folder: Path, *stages: str) -> Iterator[dict[str, Any]]:
 def _by_other_code(records: Iterable[dict[str, Any]]) -> list[str]:
     """Return a note on the run tables that other versions of their code trained, if there are any."""
     sources = [record["source"] for record in records]
-    other = [source["commit"] for source in sources if source["digest"] != source_digest(*source["modules"])]
+    other = [source["commit"] for source in sources if not is_current(source)]
     commits = ", ".join(sorted({(commit or "unknown")[:7] for commit in other}))
     words = (
         f"{len(other)} of {len(sources)} run tables were trained by other versions of their code (commits {commits})"

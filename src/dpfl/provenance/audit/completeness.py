@@ -1,0 +1,138 @@
+"""Compare what is below results/<scale> with its records, its manifest, and what papers and grid say must exist."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dpfl.catalog import keys, load
+from dpfl.errors import InputError
+from dpfl.files import file_sha256, is_regular, record_path
+from dpfl.provenance import manifest
+from dpfl.provenance.audit.findings import Audit, Finding
+
+_ENDED = "audit.txt"
+"""What the last step of a run writes."""
+_UNRECORDED = {"config.yaml", _ENDED, manifest.MANIFEST, "report.html", "report.partial.html"}
+"""Files directly below results/<scale> that no stage's record lists."""
+_OWN_FOLDERS = {"logs", "benchmarks"}
+"""Folders directly below results/<scale> that Snakemake fills."""
+_RECORD = ".record.json"
+_PARTIAL = re.compile(r"\..+\.\d+\.partial")
+_PAGES = ("tables", "figures")
+
+
+def check_completeness(
+    report: Audit, folder: Path, records: Mapping[Path, dict[str, Any]], *, sealed: bool = True
+) -> None:
+    """Add files without a record, differences from the manifest, and pages that a paper lists and that are not there.
+
+    `records`: every readable record of the lineage of `folder`. Without `sealed` the manifest is left out: it is about
+    to be written. A run that has not ended has no manifest, and may lack pages: both are notes then.
+    """
+    own = {place: record for place, record in records.items() if place.is_relative_to(folder.absolute())}
+    for place in (place for place, record in own.items() if not _is_at_home(place, record, folder)):
+        report.findings.append(
+            Finding(os.path.relpath(place, folder.absolute().parents[1]), "is the record of other files")
+        )
+    _check_strays(report, folder.absolute(), own)
+    ended = is_regular(folder / _ENDED)
+    if sealed:
+        _check_manifest(report, folder.absolute(), ended)
+    _check_pages(report, folder.absolute(), own, ended)
+
+
+def _is_at_home(place: Path, record: Mapping[str, Any], folder: Path) -> bool:
+    """Return whether a record names files of its own folder."""
+    own = place.parent.relative_to(folder.absolute().parents[1])
+    return all(Path(each["path"]).parent == own for each in record["outputs"])
+
+
+def _check_strays(report: Audit, folder: Path, own: Mapping[Path, dict[str, Any]]) -> None:
+    """Find what no record lists: a page added, a picture in the place of a removed record, links, pipes."""
+    root = folder.parents[1]
+    listed = {place.with_name(Path(each["path"]).name) for place, record in own.items() for each in record["outputs"]}
+    for path in _entries(folder):
+        relative = path.relative_to(folder)
+        if path in listed or _PARTIAL.fullmatch(path.name):
+            continue
+        name = os.path.relpath(path, root)
+        if not is_regular(path):
+            report.findings.append(Finding(name, "is no regular file"))
+        elif not (_is_expected(relative) or path.name.endswith(_RECORD) or _has_unreadable_record(path, own)):
+            report.findings.append(Finding(name, "has no record: no stage of the pipeline wrote it"))
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """Yield every file, link, pipe and device below a folder; links are not followed."""
+    for place, folders, files in os.walk(folder):
+        if Path(place) == folder:
+            folders[:] = [name for name in folders if name not in _OWN_FOLDERS or Path(place, name).is_symlink()]
+        yield from (Path(place, name) for name in files)
+        yield from (Path(place, name) for name in folders if Path(place, name).is_symlink())
+
+
+def _is_expected(relative: Path) -> bool:
+    """Return whether a file is one of those that have no record; its path is relative to results/<scale>."""
+    return len(relative.parts) == 1 and relative.name in _UNRECORDED
+
+
+def _has_unreadable_record(path: Path, own: Mapping[Path, dict[str, Any]]) -> bool:
+    """Return whether there is a record for a file that could not be read: that is a finding of its own."""
+    places = record_path(path), record_path(path.with_suffix(".csv"))
+    return any(os.path.lexists(place) and place not in own for place in places)
+
+
+def _check_manifest(report: Audit, folder: Path, ended: bool) -> None:
+    """Find records that are gone, changed or added since the manifest was written."""
+    root = folder.parents[1]
+    name = os.path.relpath(folder / manifest.MANIFEST, root)
+    if not os.path.lexists(folder / manifest.MANIFEST):
+        if ended:
+            report.findings.append(Finding(name, "is missing, though a run has ended here"))
+        else:
+            report.notes.append(f"no {name}: the run has not ended, so a record that was deleted may not be missed")
+        return
+    try:
+        listed = manifest.read(folder)
+    except InputError as error:
+        report.findings.append(Finding(name, str(error).removeprefix(f"{folder / manifest.MANIFEST} ")))
+        return
+    here = manifest.records_below(folder)
+    report.hashes[name] = file_sha256(folder / manifest.MANIFEST)
+    report.count("records of the manifest", len(listed))
+    for each in sorted(set(listed) | set(here)):
+        if each not in here:
+            problem = f"is gone, though {manifest.MANIFEST} lists it"
+        elif each not in listed:
+            problem = f"is not listed in {manifest.MANIFEST}: it was added, or a later run has not ended (make ends it)"
+        elif here[each] != listed[each]:
+            problem = f"is not the record that {manifest.MANIFEST} lists"
+        else:
+            continue
+        report.findings.append(Finding(os.path.relpath(folder / each, root), problem))
+
+
+def _check_pages(report: Audit, folder: Path, own: Mapping[Path, dict[str, Any]], ended: bool) -> None:
+    """Compare pages with the papers: no page that no paper lists; where a paper was made, all that it lists."""
+    root = folder.parents[1]
+    there = {place.relative_to(folder).as_posix().removesuffix(_RECORD) for place in own}
+    known: set[str] = set()
+    missing: list[str] = []
+    for key in keys():
+        wanted = [f"{kind}/{key}_{name}.csv" for kind in _PAGES for name in getattr(load(key), kind)]
+        wanted.append(f"claims/{key}.csv")
+        known |= set(wanted)
+        if there & set(wanted):
+            missing += [name for name in wanted if name not in there]
+    for name in sorted(there - known):
+        if name.split("/")[0] in (*_PAGES, "claims"):
+            report.findings.append(Finding(os.path.relpath(folder / name, root), "is a page that no paper lists"))
+    if ended:
+        problem = "is missing: its paper lists it, and other results of the paper are there"
+        report.findings += [Finding(os.path.relpath(folder / name, root), problem) for name in missing]
+    elif missing:
+        report.notes.append(f"not made yet, so not checked: {len(missing)} pages of papers, as {missing[0]}")

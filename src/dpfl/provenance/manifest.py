@@ -1,0 +1,80 @@
+"""List every record of a scale's results with its hash, in one file, and keep the records of the data with them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from dpfl.errors import InputError
+from dpfl.files import file_sha256, is_regular, write_atomically
+from dpfl.provenance.record_format import read_record
+from dpfl.provenance.trace import SOURCES, lineage
+
+MANIFEST = "manifest.json"
+FORMAT = "dpfl-manifest/1"
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+def write(folder: Path) -> Path:
+    """Write <folder>/manifest.json for results/<scale>; return its path.
+
+    The records of the data are copied below <folder>/sources first, so that a number can be traced to the raw files'
+    hashes where the data are not. A copy that states the files' hashes already is kept. The same records give the same
+    bytes. Raises InputError where there is no record below `folder`, or one cannot be read.
+    """
+    _copy_data_records(folder.absolute())
+    path = folder / MANIFEST
+    listed = {"format": FORMAT, "scale": folder.absolute().name, "records": records_below(folder)}
+    text = json.dumps(listed, indent=1) + "\n"
+    if not (is_regular(path) and path.read_bytes() == text.encode()):
+        write_atomically(path, text)
+    return path
+
+
+def read(folder: Path) -> dict[str, str]:
+    """Return the hash of every record that <folder>/manifest.json lists, by its path in `folder`.
+
+    Raises InputError where the manifest is missing, damaged, or that of another folder.
+    """
+    path = folder / MANIFEST
+    if not is_regular(path):
+        raise InputError(f"{path} is no regular file: dpfl audit --seal writes it")
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise InputError(f"{path} is damaged or unreadable") from None
+    if not isinstance(listed, dict) or (listed.get("format"), listed.get("scale")) != (FORMAT, folder.absolute().name):
+        raise InputError(f"{path} is no manifest of format {FORMAT} of this folder")
+    records = listed.get("records")
+    if not isinstance(records, dict) or not all(_is_digest(each) for each in records.values()):
+        raise InputError(f"{path} is damaged")
+    return records
+
+
+def records_below(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of every record below `folder`, by its path there."""
+    places = sorted(path for path in folder.rglob("*.record.json") if is_regular(path))
+    return {path.relative_to(folder).as_posix(): file_sha256(path) for path in places}
+
+
+def _copy_data_records(folder: Path) -> None:
+    """Copy the records of the stages before the results below <folder>/sources; remove copies that nothing needs."""
+    root, copies, needed = folder.parents[1], folder / SOURCES, set()
+    for place, record in lineage(folder):
+        if isinstance(record, InputError):
+            raise record
+        if place.is_relative_to(folder):
+            continue
+        copy = copies / place.relative_to(root)
+        needed.add(copy)
+        if is_regular(place) and not (is_regular(copy) and read_record(copy)["outputs"] == record["outputs"]):
+            write_atomically(copy, place.read_text(encoding="utf-8"))
+    for path in copies.rglob("*.record.json"):
+        if path not in needed and is_regular(path):
+            path.unlink()
+
+
+def _is_digest(value: object) -> bool:
+    """Return whether a value is a SHA-256 as hexadecimal digits."""
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None

@@ -1,0 +1,149 @@
+"""What was added, deleted or exchanged below results/<scale> is found, with and without its record."""
+
+import json
+import os
+
+import pytest
+
+from dpfl.catalog import load
+from dpfl.files import record_path
+from dpfl.provenance import manifest
+from dpfl.provenance.audit.file_hashes import audit
+from dpfl.provenance.record import StageRecorder
+
+PAPER = "bhaskar2025"
+
+
+@pytest.fixture
+def ended(chain):
+    """The results of a run that has ended: every page of a paper is there, and the manifest."""
+    facts = load(PAPER)
+    pages = [f"{kind}/{PAPER}_{name}" for kind in ("tables", "figures") for name in getattr(facts, kind)]
+    for page in (*pages, f"claims/{PAPER}"):
+        csv, png = chain / f"{page}.csv", chain / f"{page}.png"
+        csv.parent.mkdir(exist_ok=True)
+        csv.write_text("made\n")
+        png.write_text("drawn\n")
+        StageRecorder(page.split("/")[0], ("dpfl.grid.expansion",)).write(record_path(csv), [csv, png])
+    manifest.write(chain)
+    (chain / "audit.txt").write_text("0 findings\n")
+    assert problems(chain) == {}
+    return chain
+
+
+def problems(folder):
+    """What an audit of files finds, by path in the folder."""
+    found = {}
+    for finding in audit(folder).findings:
+        found.setdefault(os.path.relpath(finding.path, f"results/{folder.name}"), []).append(finding.problem)
+    return found
+
+
+def listed_anew(folder):
+    """Write the manifest again, as a forger can."""
+    manifest.write(folder)
+
+
+TABLE = f"tables/{PAPER}_table_2.csv"
+
+
+@pytest.mark.parametrize("forge_manifest", [False, True])
+def test_a_table_whose_record_was_deleted_and_whose_data_changed_is_found(ended, forge_manifest):
+    record_path(ended / TABLE).unlink()
+    (ended / TABLE).write_text("better\n")
+    if forge_manifest:
+        listed_anew(ended)
+    found = problems(ended)
+    assert "has no record: no stage of the pipeline wrote it" in found[TABLE]
+    assert any("its paper lists it" in each for each in found[TABLE])
+    assert (f"{TABLE}.record.json" in found) is not forge_manifest
+
+
+def test_another_picture_in_the_place_of_a_removed_record_is_found(ended):
+    picture = (ended / TABLE).with_suffix(".png")
+    record = json.loads(record_path(ended / TABLE).read_text())
+    record["outputs"] = record["outputs"][:1]
+    record_path(ended / TABLE).write_text(json.dumps(record))
+    picture.write_text("another picture")
+    listed_anew(ended)
+    assert problems(ended) == {os.path.relpath(picture, ended): ["has no record: no stage of the pipeline wrote it"]}
+
+
+@pytest.mark.parametrize("name", ["tables/bhaskar2025_table_9.csv", "notes.html", "sources/x.npy", "runs/p/x.csv.gz"])
+def test_a_page_that_was_added_is_found(ended, name):
+    (ended / name).parent.mkdir(parents=True, exist_ok=True)
+    (ended / name).write_text("added")
+    assert problems(ended) == {name: ["has no record: no stage of the pipeline wrote it"]}
+
+
+def test_a_page_that_was_added_with_record_and_manifest_is_found(ended):
+    page = ended / "tables" / f"{PAPER}_table_9.csv"
+    page.write_text("added")
+    StageRecorder("tables", ("dpfl.grid.expansion",)).write(record_path(page), [page])
+    assert list(problems(ended)) == [f"tables/{page.name}.record.json", f"tables/{page.name}"]
+    listed_anew(ended)
+    assert problems(ended) == {f"tables/{page.name}": ["is a page that no paper lists"]}
+
+
+def test_a_run_table_that_was_deleted_with_its_record_is_found(ended):
+    record_path(ended / "table.csv").unlink()
+    (ended / "table.csv").unlink()
+    assert problems(ended) == {"table.csv.record.json": ["is gone, though manifest.json lists it"]}
+
+
+def test_a_record_that_was_written_again_is_found(ended):
+    place = record_path(ended / TABLE)
+    place.write_text(place.read_text().replace('"seconds": ', '"seconds": 1'))
+    assert problems(ended) == {f"{TABLE}.record.json": ["is not the record that manifest.json lists"]}
+
+
+@pytest.mark.parametrize("damage", ["deleted", "folder", "pipe", "cut", "of another scale"])
+def test_a_manifest_that_is_gone_or_damaged_is_found(ended, damage):
+    path = ended / manifest.MANIFEST
+    text = path.read_text()
+    path.unlink()
+    if damage == "folder":
+        path.mkdir()
+    elif damage == "pipe":
+        os.mkfifo(path)
+    elif damage == "cut":
+        path.write_text(text[:-20])
+    elif damage == "of another scale":
+        path.write_text(text.replace('"demo"', '"paper"'))
+    assert "manifest.json" in problems(ended)
+
+
+def test_without_a_manifest_an_unfinished_run_is_a_note(chain):
+    seen = audit(chain)
+    assert seen.findings == [] and any("no results/demo/manifest.json" in note for note in seen.notes)
+
+
+@pytest.mark.parametrize("odd", ["pipe", "dead link", "link", "linked folder"])
+def test_odd_files_are_findings(ended, odd):
+    path = ended / "tables" / "odd"
+    if odd == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"dead link": "/no/such", "link": ended / "raw.csv", "linked folder": ended / "runs"}[odd])
+    assert problems(ended) == {"tables/odd": ["is no regular file"]}
+
+
+@pytest.mark.parametrize("odd", ["folder", "pipe", "dead link"])
+@pytest.mark.parametrize("name", [TABLE, f"{TABLE}.record.json", "audit.txt", "config.yaml"])
+def test_odd_files_in_the_place_of_others_never_stop_an_audit(ended, odd, name):
+    path = ended / name
+    path.unlink(missing_ok=True)
+    if odd == "folder":
+        path.mkdir()
+    elif odd == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/no/such")
+    assert (name in problems(ended)) or (odd == "folder" and name in ("audit.txt", "config.yaml"))
+
+
+def test_logs_benchmarks_and_what_killed_writers_left_are_expected(ended):
+    for name in ("logs/train.log", "benchmarks/train.tsv", "tables/.x.csv.123.partial", "config.yaml", "report.html"):
+        (ended / name).parent.mkdir(exist_ok=True)
+        (ended / name).write_text("x")
+    assert problems(ended) == {}

@@ -1,0 +1,54 @@
+"""What a record says of its environment: against the lock file, without user or host."""
+
+import hashlib
+import socket
+
+import pytest
+
+from dpfl.provenance import environment
+
+
+@pytest.fixture
+def lock(tmp_path, monkeypatch):
+    """A function that writes a lock file and returns how this environment differs from it."""
+
+    def differs(text):
+        monkeypatch.setattr(environment, "LOCK", tmp_path / "requirements.lock")
+        environment.LOCK.write_text(text)
+        environment._not_as_locked.cache_clear()
+        return environment.software()
+
+    yield differs
+    environment._not_as_locked.cache_clear()
+
+
+def test_an_environment_of_the_lock_differs_in_nothing(lock):
+    here = {each.metadata["Name"]: each.version for each in environment.metadata.distributions()}
+    text = "".join(f"{name.upper()}=={version.partition('+')[0]}\n" for name, version in here.items())
+    seen = lock(text)
+    assert seen["not_as_locked"] == {} and seen["lock"] == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_every_other_version_is_named(lock):
+    here = {environment._normal(each.metadata["Name"]): each.version for each in environment.metadata.distributions()}
+    text = "".join(f"{name}=={version}\n" for name, version in here.items() if name != "rich")
+    differs = lock(text.replace(f"numpy=={here['numpy']}\n", "numpy==1.0\n") + "no-such_package==1.0\n")[
+        "not_as_locked"
+    ]
+    assert differs == {"no-such-package": "not installed", "numpy": here["numpy"], "rich": here["rich"]}
+
+
+@pytest.mark.parametrize(
+    ("named", "digest"), [("", None), ("image:latest", None), (f"r.org/u/i@sha256:{'ab' * 32}", f"sha256:{'ab' * 32}")]
+)
+def test_a_container_is_named_by_its_digest_alone(monkeypatch, named, digest):
+    monkeypatch.setenv(environment.CONTAINER, named)
+    assert environment.software()["container"] == digest
+
+
+def test_the_host_states_processor_blas_and_threads_in_force_and_no_name(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    host = environment.host("cpu", 2)
+    assert host["cpu"] and host["omp_num_threads"] == "1" and host["threads"] == 2
+    assert all(" x " in library for library in host["blas"]) and host["blas"]
+    assert socket.gethostname() not in map(str, host.values())

@@ -1,0 +1,76 @@
+"""The manifest lists every record, has the same bytes each time, and keeps the records of the data."""
+
+import json
+import shutil
+
+import pytest
+
+from dpfl.errors import InputError
+from dpfl.files import file_sha256, record_path
+from dpfl.provenance import manifest, trace
+from dpfl.provenance.audit.file_hashes import audit
+from dpfl.provenance.record import StageRecorder
+
+
+@pytest.fixture
+def with_data(chain):
+    """raw file -> arrays -> table, the first two outside the results."""
+    raw, arrays = (chain.parents[1] / "data" / kind / "x" / "x.npy" for kind in ("raw", "arrays"))
+    before = []
+    for path in (raw, arrays, chain / "table.csv"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{path.parent.parent.name}")
+        stage = StageRecorder(path.parent.parent.name, ("dpfl.grid.expansion",))
+        stage.reads(before)
+        stage.write(record_path(path), [path])
+        before = [path]
+    trace.writers.cache_clear()
+    return chain
+
+
+def test_every_record_is_listed_with_its_hash_and_the_bytes_are_the_same(with_data):
+    path = manifest.write(with_data)
+    text = path.read_bytes()
+    listed = manifest.read(with_data)
+    assert listed["table.csv.record.json"] == file_sha256(with_data / "table.csv.record.json")
+    assert set(listed) == {
+        "raw.csv.record.json", "runs/run.csv.record.json", "table.csv.record.json",
+        "sources/data/raw/x/x.npy.record.json", "sources/data/arrays/x/x.npy.record.json",
+    }  # fmt: skip
+    assert manifest.write(with_data).read_bytes() == text and str(with_data.parents[1]).encode() not in text
+
+
+def test_without_the_data_the_trace_reaches_the_raw_file_and_the_manifest_is_the_same(with_data):
+    text = manifest.write(with_data).read_bytes()
+    raw = with_data.parents[1] / "data" / "raw" / "x" / "x.npy"
+    digest = file_sha256(raw)
+    shutil.rmtree(with_data.parents[1] / "data")
+    trace.writers.cache_clear()
+    nodes = list(trace.trace(with_data / "table.csv").walk())
+    assert [node.path for node in nodes][-1] == "data/raw/x/x.npy" and nodes[-1].sha256 == digest
+    assert manifest.write(with_data).read_bytes() == text
+    seen = audit(with_data)
+    assert seen.findings == [] and seen.absent == ["data/arrays/x/x.npy", "data/raw/x/x.npy"]
+
+
+def test_data_of_other_bytes_than_the_shipped_records_state_are_found(with_data):
+    manifest.write(with_data)
+    for kind in ("raw", "arrays"):
+        record_path(with_data.parents[1] / "data" / kind / "x" / "x.npy").unlink()
+    assert audit(with_data).findings == []
+    (with_data.parents[1] / "data" / "arrays" / "x" / "x.npy").write_text("other")
+    assert [finding.path for finding in audit(with_data).findings] == ["data/arrays/x/x.npy"]
+
+
+def test_a_shipped_record_stays_where_the_data_were_made_again_to_the_same_bytes(with_data):
+    text = manifest.write(with_data).read_bytes()
+    place = record_path(with_data.parents[1] / "data" / "arrays" / "x" / "x.npy")
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"seconds": 99.0}))
+    assert manifest.write(with_data).read_bytes() == text
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": "dpfl-manifest/1", "scale": "demo", "records": {"a": "b"}}'])
+def test_what_is_no_manifest_is_refused(with_data, text):
+    (with_data / manifest.MANIFEST).write_text(text)
+    with pytest.raises(InputError, match=r"manifest\.json"):
+        manifest.read(with_data)

@@ -1,0 +1,1 @@
+"""Sixth paper of the tests: the smallest that has every part."""

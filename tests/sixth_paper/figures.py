@@ -1,0 +1,21 @@
+"""Figures: the mean excess risk against noise."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from dpfl.papers.sixth2026.tables import risks
+from dpfl.reporting.figures import FigureRecipe
+
+
+def draw_risks(data: pd.DataFrame) -> Figure:
+    """Draw the means with their intervals."""
+    figure = Figure()
+    axis = figure.subplots()
+    axis.errorbar(data["sigma"], data["excess_risk"], data["interval"])
+    axis.set(xlabel="sigma", ylabel="excess risk")
+    return figure
+
+
+FIGURES = {"risk": FigureRecipe(risks, draw_risks)}

@@ -1,0 +1,27 @@
+"""Tables: the mean excess risk by noise."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from dpfl.reporting.notes import stand_ins
+from dpfl.reporting.results import Results
+from dpfl.reporting.statistics import summarised
+from dpfl.reporting.tables import TableLayout, TableRecipe
+
+KEY = "sixth2026"
+
+
+def risks(results: Results) -> pd.DataFrame:
+    """Return a row a noise level: runs, mean excess risk, half-width of its 90 % interval."""
+    runs = results.runs(KEY, study="risk")
+    return runs if runs.empty else summarised(runs, ["dataset", "stand_in_for", "sigma"], "excess_risk")
+
+
+def risk_page(data: pd.DataFrame) -> TableLayout:
+    """Lay the means out for a reader."""
+    body = pd.DataFrame({"sigma": data["sigma"].map("{:g}".format), "risk": data["excess_risk"].map("{:.4f}".format)})
+    return TableLayout(body, [f"Stand-in data: {name}." for name in stand_ins(data)])
+
+
+TABLES = {"risk": TableRecipe(risks, risk_page)}

@@ -41,11 +41,11 @@ pages: $(READY) ## make SVG, PDF, LaTeX, HTML and crate from results that are th
 	@dpfl pages --config results/$(SCALE)/config.yaml
 	@dpfl crate results/$(SCALE)
 
-test: $(READY) ## run the tests, slow ones left out
+test: $(READY) ## run the fast tests
 	pytest -m "not slow and not slurm" $(SIDE_BY_SIDE)
 
-test-slow: $(READY) ## run the slow tests as well
-	pytest -m "not slurm" $(SIDE_BY_SIDE)
+test-slow: $(READY) ## run the slow tests only: larger cases, rare faults, the workflow killed and edited
+	pytest -m "slow and not slurm" $(SIDE_BY_SIDE)
 
 $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 	$(VENV)/bin/python -m venv $(VALIDATOR)
@@ -53,7 +53,7 @@ $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 	@touch $@
 
 test-crate: $(READY) $(VALIDATOR)/ready ## check a crate with roc-validator in an environment of its own, without network
-	pytest tests/provenance/test_crate.py
+	pytest -m slow tests/provenance/test_crate.py
 
 test-slurm: $(READY) ## run the workflow on a real SLURM of one node on this machine (root; installs Debian's slurm-wlm, munge)
 	@if [ "$$(id -u)" = 0 ] && ! command -v slurmctld >/dev/null; then \

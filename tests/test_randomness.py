@@ -62,6 +62,7 @@ def test_a_generator_is_philox_with_the_whole_key(address):
     assert np.array_equal(generator(*address).bit_generator.random_raw(12), expected)
 
 
+@pytest.mark.slow
 def test_no_draw_is_repeated_on_2_to_the_20_addresses():
     """The first 128 bits of every stream differ. A seed of 32 bits would repeat about 128 of them, and is seen to."""
     keys = [address_key(0, "noise", client, epoch, step)

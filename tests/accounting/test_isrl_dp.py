@@ -39,8 +39,7 @@ def test_the_later_script_spends_more_than_it_promises():
     settings_ = {"noise_multiplier": sigma * batch, "batch_size": batch, "records": n, "steps": ROUNDS, "delta": delta}
     known = isrl_dp.with_replacement_known_epsilon(**settings_)
     assert known == pytest.approx(3.67, abs=0.005)
-    for sampling in (Sampling.FIXED, Sampling.WITH_REPLACEMENT):
-        assert isrl_dp.epsilon(**settings_, sampling=sampling) > promised
+    assert isrl_dp.epsilon(**settings_, sampling=Sampling.FIXED) > promised
     assert isrl_dp.epsilon(**settings_, sampling=Sampling.WITH_REPLACEMENT) > known
 
 
@@ -51,6 +50,7 @@ def test_local_sgd_is_far_outside_the_later_script():
     assert bound < 0.1
 
 
+@pytest.mark.slow
 def test_clipping_the_mean_spends_a_thousand():
     n = 446
     delta, sigma = run(n, 1.0, isrl_dp.moments_variance)
@@ -153,7 +153,9 @@ def test_the_known_loss_lies_below_the_bound_and_above_a_simulation():
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("noise", [0.2, 0.1, 0.05])
+@pytest.mark.parametrize(
+    "noise", [pytest.param(0.2, marks=pytest.mark.slow), pytest.param(0.1, marks=pytest.mark.slow), 0.05]
+)
 def test_one_step_of_little_noise_against_80_digits(noise):
     """epsilon at delta in the hundreds and thousands: e^epsilon overflows, the loss does not."""
     batch, n, delta = 10, 100, 1e-5

@@ -60,7 +60,7 @@ def test_without_sampling_it_is_the_gaussian(sigma, steps, delta, exact):
     assert upper - lower <= 1e-9 * upper
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     sigma=st.floats(0.5, 5),
     rate=st.floats(1e-3, 0.9),

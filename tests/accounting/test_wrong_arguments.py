@@ -83,6 +83,7 @@ DIFFERENT = {
     "dpsgd.noise_multiplier": (20.0, POSITIVE),
     "dpsgd.steps": (2, STEPS),
     "dpsgd.noise_multiplier.steps": (2, COUNT),
+    "shuffling.blanket_rounds_epsilon.rounds": (1, COUNT),
     "conversions.delta": (0.01, ABOVE_ZERO),
     "gaussian_dp.delta": (0.01, SHARE),
     "gaussian_dp.tradeoff.mu": (1.0, OR_INFINITE),

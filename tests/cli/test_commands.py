@@ -32,44 +32,26 @@ def test_every_command_has_help_with_an_example(command):
     assert result.exit_code == 0 and f"Example: dpfl {command}" in " ".join(result.output.split())
 
 
-@pytest.fixture
-def folder(tmp_path):
+def test_a_process_of_its_own_ends_with_status_2_and_one_line(tmp_path):
     (tmp_path / "config.yaml").write_text("scale: demo\n")
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["train", "--paper", "bhaskar2025", "--sweep", "nonsense"], ["no sweep nonsense", "there are"]),
-        (["tables", "--paper", "bhaskar2025", "--name", "table_9"], ["no table table_9", "table_2"]),
-        (["figures", "--paper", "lowy2021", "--name", "x"], ["no figure x", "figure_2"]),
-        (["tables", "--paper", "nobody", "--name", "x"], ["no paper nobody", "lowy2021"]),
-        (["claims", "--paper", "lowy2021"], ["is not there", "run make"]),
-        (["data", "arrays", "--dataset", "minst"], ["minst"]),
-        (["data", "arrays", "--dataset", "mnist"], ["is not there"]),
-        (["data", "fetch", "--dataset", "mnist", "--file", "x"], ["x", "train-images"]),
-        (["features", "--dataset", "digits"], ["digits"]),
-        (["calibrate", "--paper", "bhaskar2025"], ["digits"]),
-        (["trace", "config.yaml"], ["no record", "config.yaml"]),
-        (["audit", "results/demo"], ["no record below"]),
-        (["report"], ["nothing to report"]),
-        (["status", "--config", "other.yaml"], ["other.yaml"]),
-    ],
-)
-def test_unusable_input_is_one_line_and_status_2(folder, arguments, words):
-    done = run(*arguments, cwd=folder)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("\n") == 1 and done.stderr.startswith("dpfl: "), done.stderr
-    assert all(word in done.stderr for word in words), done.stderr
-    assert not (folder / "results").exists()
+    done = run("tables", "--paper", "bhaskar2025", "--name", "table_9", cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("dpfl: ") and "no table table_9" in done.stderr and "table_2" in done.stderr
 
 
 def test_an_option_that_is_missing_is_status_2():
-    assert run("train").returncode == 2
+    assert CliRunner().invoke(app, ["train"]).exit_code == 2
 
 
-def test_status_lists_what_waits(folder):
-    done = run("status", cwd=folder)
-    assert done.returncode == 0
-    assert "digits_scatter_linear_k10_seed0: waiting" in done.stdout and "lowy2021: sweeps 0/1" in done.stdout
+def test_without_results_there_is_nothing_to_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text("scale: demo\n")
+    assert "nothing to report" in str(CliRunner().invoke(app, ["report"]).exception)
+
+
+def test_status_lists_what_waits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text("scale: demo\n")
+    done = CliRunner().invoke(app, ["status"])
+    assert done.exit_code == 0
+    assert "digits_scatter_linear_k10_seed0: waiting" in done.output and "lowy2021: sweeps 0/1" in done.output

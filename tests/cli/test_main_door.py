@@ -1,5 +1,6 @@
 """The main door: whatever is wrong with a run is said in one line, with status 2, before anything is written."""
 
+import shutil
 import sys
 
 import pytest
@@ -21,6 +22,9 @@ WRONG = {
     "paper": ("papers: [nobody2020]", "nobody2020"),
     "no papers": ("papers: []", "papers"),
     "clients that nothing has": ("only: {clients: [11]}", "clients"),
+    "unknown dataset": ("only: {dataset: [minst]}", "minst"),
+    "dataset of another scale": ("only: {dataset: [cifar10]}", "cifar10"),
+    "no list": ("seeds: 3", "list"),
     "epsilon that nothing has": ("only: {epsilon: [2.931]}", "epsilon"),
     "one of two matches": ("only: {clients: [10, 11]}", "11"),
     "negative epsilon": ("only: {epsilon: [-1]}", "epsilon"),
@@ -46,8 +50,9 @@ WRONG = {
 @pytest.fixture
 def project(repository, tmp_path, monkeypatch):
     """A folder with the workflow alone; returns a runner of `dpfl` that gives status and standard error."""
-    for name in ("Snakefile", "config.yaml", "workflow"):
+    for name in ("Snakefile", "workflow"):
         (tmp_path / name).symlink_to(repository / name)
+    shutil.copy(repository / "config.yaml", tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DPFL_MIRROR", raising=False)
     monkeypatch.setattr(devices, "_gpus", list)
@@ -83,19 +88,29 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["plan", "--scale", "tiny"], "scale"),
         (["audit", "results/nowhere"], "no record"),
         (["trace", "results/nowhere.csv"], "no record"),
+        (["trace", "config.yaml"], "no record of how config.yaml"),
         (["crate", "results/nowhere"], "no record"),
         (["status", "--config", "nowhere.yaml"], "nowhere.yaml"),
-        (["train", "--paper", "nobody2020", "--sweep", "x"], "nobody2020"),
+        (["train", "--paper", "nobody2020", "--sweep", "x"], "no sweep x of nobody2020"),
+        (["train", "--paper", "bhaskar2025", "--sweep", "nonsense"], "no sweep nonsense"),
         (["tables", "--paper", "nobody2020"], "nobody2020"),
+        (["tables", "--paper", "bhaskar2025", "--name", "table_9"], "no table table_9"),
+        (["figures", "--paper", "lowy2021", "--name", "x"], "no figure x"),
+        (["claims", "--paper", "lowy2021"], "is not there"),
         (["calibrate", "--paper", "nobody2020"], "nobody2020"),
+        (["calibrate", "--paper", "bhaskar2025"], "digits"),
         (["data", "arrays", "--dataset", "nothing"], "nothing"),
+        (["data", "arrays", "--dataset", "mnist"], "is not there"),
         (["data", "fetch", "--dataset", "nothing", "--file", "x"], "nothing"),
+        (["data", "fetch", "--dataset", "mnist", "--file", "x"], "train-images"),
         (["features", "--dataset", "nothing"], "nothing"),
+        (["features", "--dataset", "digits"], "digits"),
     ],
 )
-def test_a_wrong_argument_is_one_line(project, capsys, arguments, word):
+def test_a_wrong_argument_is_one_line(project, tmp_path, capsys, arguments, word):
     status, lines = project(capsys, *arguments)
     assert status == 2 and len(lines) == 1 and lines[0].startswith("dpfl: ") and word in lines[0], lines
+    assert not (tmp_path / "results").exists()
 
 
 def test_outside_the_project_that_is_said(tmp_path, monkeypatch, capsys):

@@ -84,7 +84,8 @@ def _compare_with_opacus(model: ImageModel, shape, rule) -> None:
             torch.testing.assert_close(weights[0, variant], stock, rtol=0, atol=2e-6)
 
 
-MODELS = [(model, shape) for model in ImageModel for shape in (GREY, COLOUR)]
+MODELS = [(model, GREY) for model in ImageModel]
+MODELS += [pytest.param(model, COLOUR, marks=pytest.mark.slow) for model in ImageModel]
 
 
 @pytest.mark.parametrize(("model", "shape"), MODELS)

@@ -101,6 +101,7 @@ def toy(tmp_path_factory):
     return folders
 
 
+@pytest.mark.slow
 def test_an_image_model_s_claims_stand_and_more_budget_is_seen_better(toy):
     cells = tuple({"epsilon": epsilon, "local_epochs": 1, "rounds": 10} for epsilon in (0.5, 8.0, math.inf))
     sweep = image_sweep(cells)

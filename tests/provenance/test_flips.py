@@ -1,7 +1,7 @@
 """One flipped byte in every kind of file: the audit and the next stage that needs it name it; it is made anew.
 
-The stages themselves make a small project: a fetched table, a stand-in's arrays and features, noise, a run table, a
-table, a figure and a crate.
+The tiny project has a stand-in's arrays and features, noise, run tables, a table and figures; a fetched table and a
+crate are added.
 """
 
 from __future__ import annotations
@@ -9,37 +9,25 @@ from __future__ import annotations
 import copy
 import gzip
 import hashlib
-import json
 import os
 import random
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from dpfl import catalog
 from dpfl.cli import app
-from dpfl.data.arrays import build_arrays
-from dpfl.data.loading import load_description
 from dpfl.engine import checkpoints
 from dpfl.errors import InputError
 from dpfl.files import record_path
-from dpfl.provenance import input_checks, manifest, trace
+from dpfl.provenance import manifest
 from dpfl.provenance.audit import verify_results
 from dpfl.provenance.audit.file_hashes import audit
 from dpfl.provenance.record import StageRecorder
 
-CONFIG = {
-    "papers": ["bhaskar2025"],
-    "seeds": [0],
-    "only": {
-        "dataset": ["digits"], "model": ["scatter_linear"], "epsilon": [2.93], "local_epochs": [1], "clients": [10],
-        "study": ["none"],
-    },
-}  # fmt: skip
 TABLE = b"age,sex,bmi,children,smoker,region,charges\n19,female,27.9,0,yes,southwest,16884.924\n"
 SWEEP = "digits_scatter_linear_k10_seed0"
 SETTINGS = ("--config", "results/demo/config.yaml")
@@ -57,9 +45,7 @@ STAGES = {
     "claims": ("claims", *OF_PAPER),
     "crate": ("crate", str(RESULTS)),
 }
-MADE = [
-    name for name in STAGES if name != "claims"
-]  # verdicts need all tables and figures: another file stands for them
+MADE = [name for name in STAGES if name != "claims"]  # verdicts need all tables and figures: a file stands for them
 # every kind of file, and the stage that needs it next
 KINDS = {
     "raw data": ("data/raw/insurance/insurance.csv", "arrays"),
@@ -79,28 +65,15 @@ KINDS = {
 }
 
 
-def stage(name: str):
-    """Run one stage as a process of its own would, knowing nothing of earlier ones."""
-    input_checks._outputs.cache_clear()
-    trace.writers.cache_clear()
-    return CliRunner().invoke(app, list(STAGES[name]))
+@pytest.fixture
+def stage(pipeline):
+    """A function that runs one stage as a process of its own would, knowing nothing of earlier ones."""
+    return lambda name: pipeline.run(*STAGES[name])
 
 
 def found() -> list[str]:
     """The paths in which an audit of files finds something."""
     return [finding.path for finding in audit(RESULTS).findings]
-
-
-def small_digits(folder: Path) -> None:
-    """Write the first digits only, with their record."""
-    build_arrays("digits", folder)
-    counts = {"train": 700, "test": 100}
-    for part, count in counts.items():
-        for kind in "xy":
-            np.save(folder / f"{part}_{kind}.npy", np.load(folder / f"{part}_{kind}.npy")[:count])
-    (folder / "description.json").write_text(json.dumps(load_description(folder) | {"records": counts}))
-    files = [folder / "description.json", *sorted(folder.glob("*.npy"))]
-    StageRecorder("data arrays", ("dpfl.data.arrays",)).write(record_path(files[0]), files)
 
 
 def stand_for(name: str, source: Path, result: Path) -> None:
@@ -113,30 +86,29 @@ def stand_for(name: str, source: Path, result: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The project, made by the stages; not to be changed."""
-    root = tmp_path_factory.mktemp("made")
+def made(tiny_project, pipeline, tmp_path_factory):
+    """The tiny project with a fetched dataset and a crate; not to be changed."""
+    root = tmp_path_factory.mktemp("flips") / "project"
+    shutil.copytree(tiny_project, root)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         for name in ("Snakefile", "README.md"):
             Path(name).write_text(f"{name}\n")
-        RESULTS.mkdir(parents=True)
         Path("mirror/insurance").mkdir(parents=True)
         Path("mirror/insurance/insurance.csv").write_bytes(TABLE)
-        data = {"data": {"mirror": "mirror"}}
-        (RESULTS / "config.yaml").write_text(yaml.safe_dump(CONFIG | data))
+        config = RESULTS / "config.yaml"
+        config.write_text(config.read_text() + "data: {mirror: mirror}\n")
         entries = copy.deepcopy(catalog.dataset_entries())
         facts = {"bytes": len(TABLE), "sha256": hashlib.sha256(TABLE).hexdigest()}
         entries["insurance"]["files"] = {"insurance.csv": facts}
         Path("datasets.yaml").write_text(yaml.safe_dump(entries, sort_keys=False))
         patch.setattr(catalog, "DATASETS", root / "datasets.yaml")
         catalog.dataset_entries.cache_clear()
-        small_digits(Path("data/arrays/digits"))
-        for name in MADE:
+        stand_for("claims", Path(KINDS["table"][0]), Path(KINDS["verdicts"][0]))
+        for name in ("fetch", "arrays", "crate"):
             if name == "crate":
                 stand_for("train", Path("data/arrays/insurance/x.npy"), RESULTS / "runs/lowy2021/insurance.csv")
-                stand_for("claims", Path(KINDS["table"][0]), Path(KINDS["verdicts"][0]))
-            done = stage(name)
+            done = pipeline.run(*STAGES[name])
             assert done.exit_code == 0, (name, done.output, done.exception)
         yield root
     catalog.dataset_entries.cache_clear()
@@ -164,7 +136,8 @@ def places(path: Path) -> list[int]:
     return sorted({0, size - 1, random.Random(path.name).randrange(size)})
 
 
-def test_nothing_is_found_where_nothing_was_done(project):
+@pytest.mark.slow
+def test_nothing_is_found_where_nothing_was_done(project, stage):
     assert found() == []
     for name in MADE:
         assert stage(name).exit_code == 0, name
@@ -172,7 +145,7 @@ def test_nothing_is_found_where_nothing_was_done(project):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_flipped_byte_is_named_by_the_audit_and_by_the_next_stage_that_needs_it(project, kind):
+def test_a_flipped_byte_is_named_by_the_audit_and_by_the_next_stage_that_needs_it(project, stage, kind):
     name, needed_by = KINDS[kind]
     path, before = Path(name), os.stat(name)
     whole_bytes = path.read_bytes()
@@ -188,7 +161,7 @@ def test_a_flipped_byte_is_named_by_the_audit_and_by_the_next_stage_that_needs_i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["noise", "run table", "table", "figure's data", "page", "picture"])
-def test_what_is_damaged_is_made_anew_on_request_to_the_same_bytes(project, kind):
+def test_what_is_damaged_is_made_anew_on_request_to_the_same_bytes(project, stage, kind):
     path, before = Path(KINDS[kind][0]), Path(KINDS[kind][0]).read_bytes()
     flip(path, len(before) // 2)
     done = CliRunner().invoke(app, ["audit", "--quick", "--rebuild", str(RESULTS)])
@@ -216,7 +189,7 @@ def test_the_whole_audit_names_a_file_that_it_cannot_read(project, kind, damage)
     assert done.exit_code == 1 and f"{path} changed since stage" in done.output, done.exception
 
 
-def test_a_damaged_checkpoint_is_named_and_not_used(project, caplog, monkeypatch):
+def test_a_damaged_checkpoint_is_named_and_not_used(project, stage, caplog, monkeypatch):
     load, asked = checkpoints.load, []
     monkeypatch.setattr(checkpoints, "load", lambda path, digest: asked.append(path) or load(path, digest))
     assert stage("train").exit_code == 0

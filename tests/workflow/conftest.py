@@ -37,9 +37,9 @@ def tiny_run(checkout, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tiny") / "a run é"
     run = checkout(folder)
     (folder / "tiny.yaml").write_text(
-        "papers: [asoodeh2021, lowy2021, bhaskar2025]\n"
+        "papers: [lowy2021, bhaskar2025]\n"
         "seeds: [0, 1]\n"
-        "only: {model: [scatter_linear], dataset: [digits, diabetes], epsilon: [2.93, 5, .inf], local_epochs: [10],\n"
+        "only: {model: [scatter_linear], dataset: [digits, diabetes], epsilon: [2.93, 5], local_epochs: [10],\n"
         "       clients: [3, 10], study: [none]}\n"
     )
     command = ("snakemake", "--cores", "2", "--configfile", "tiny.yaml")

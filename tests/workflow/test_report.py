@@ -8,11 +8,12 @@ from dpfl.catalog import keys, load
 
 pytestmark = [
     pytest.mark.workflow,
+    pytest.mark.slow,
     pytest.mark.skipif(
         not (shutil.which("chromium") and shutil.which("chromedriver")), reason="needs chromium and chromedriver"
     ),
 ]
-PAPERS = ("asoodeh2021", "lowy2021", "bhaskar2025")  # of the tiny run
+PAPERS = ("lowy2021", "bhaskar2025")  # of the tiny run
 
 
 @pytest.fixture(scope="module")

@@ -19,12 +19,9 @@ def hashes(folder, *patterns):
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-def test_lint_finds_nothing(checkout, tmp_path):
-    done = checkout(tmp_path / "w")("snakemake", "--lint")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("scale", ["demo", "quick", "paper"])
+@pytest.mark.parametrize(
+    "scale", ["demo", pytest.param("quick", marks=pytest.mark.slow), pytest.param("paper", marks=pytest.mark.slow)]
+)
 def test_every_scale_plans_every_stage_and_writes_nothing(checkout, tmp_path, scale):
     folder = tmp_path / "w"
     run = checkout(folder)
@@ -36,26 +33,15 @@ def test_every_scale_plans_every_stage_and_writes_nothing(checkout, tmp_path, sc
     assert not (folder / "results").exists() and not (folder / "data").exists()
 
 
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ("scales: demo", ["scales", "unknown"]),
-        ("scale: huge", ["scale", "huge"]),
-        ("seeds: 3", ["seeds", "list"]),
-        ("only: {epsilon: [-1]}", ["only.epsilon", "above 0"]),
-        ("only: {clients: [0]}", ["only.clients", "at least 1"]),
-        ("only: {dataset: [minst]}", ["only.dataset", "minst"]),
-        ("only: {dataset: [cifar10]}", ["cifar10", "demo"]),
-    ],
-)
-def test_a_wrong_configuration_is_one_line_status_2_and_nothing_written(checkout, tmp_path, setting, words):
+def test_a_wrong_configuration_is_one_line_status_2_and_nothing_written(checkout, tmp_path):
+    """Through Snakemake itself; what else is refused is tested through `dpfl run` (tests/cli/test_main_door.py)."""
     folder = tmp_path / "w"
     run = checkout(folder)
-    (folder / "wrong.yaml").write_text(setting)
+    (folder / "wrong.yaml").write_text("only: {dataset: [cifar10]}")
     done = run("snakemake", "--cores", "1", "--configfile", "wrong.yaml")
     [line] = [line for line in done.stderr.splitlines() if line.startswith("dpfl:")]
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert all(word in line for word in words), line
+    assert "cifar10" in line and "demo" in line
     assert not (folder / "results").exists()
 
 
@@ -65,7 +51,7 @@ def test_the_tiny_run_has_every_output(tiny_run):
     for name in ("tables/bhaskar2025_table_2", "tables/lowy2021_paired_differences", "tables/lowy2021_noise"):
         for suffix in ("csv", "md", "tex", "html"):
             assert (results / f"{name}.{suffix}").stat().st_size > 100
-    for name in ("figures/asoodeh2021_figure_2", "figures/lowy2021_figure_2", "figures/bhaskar2025_splits"):
+    for name in ("figures/lowy2021_figure_2", "figures/bhaskar2025_splits"):
         for suffix in ("csv", "svg", "pdf", "png"):
             assert (results / f"{name}.{suffix}").stat().st_size > 100
     assert "0 findings" in (results / "audit.txt").read_text()
@@ -89,6 +75,7 @@ def test_running_again_has_nothing_to_do(tiny_run):
     assert done.returncode == 0 and "Nothing to be done" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_lost_run_table_is_trained_again_to_the_same_bytes(tiny_run):
     folder, run, command = tiny_run
     kept = ("results/demo/runs/**/*.csv.gz", "results/demo/tables/*.csv", "results/demo/figures/*.*[gv]")
@@ -99,6 +86,7 @@ def test_a_lost_run_table_is_trained_again_to_the_same_bytes(tiny_run):
     assert hashes(folder, *kept) == before
 
 
+@pytest.mark.slow
 def test_a_killed_training_leaves_nothing_and_continues(tiny_run):
     folder, run, command = tiny_run
     before = hashes(folder, "results/demo/runs/**/*.csv.gz")
@@ -128,6 +116,7 @@ def test_a_killed_training_leaves_nothing_and_continues(tiny_run):
     assert hashes(folder, "results/demo/runs/**/*.csv.gz") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["dpfl run --config tiny.yaml", "snakemake --cores 2 --configfile tiny.yaml"])
 def test_two_runs_at_once_do_not_touch_each_other(tiny_run, first):
     folder, run, _ = tiny_run

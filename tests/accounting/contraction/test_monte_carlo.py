@@ -187,6 +187,14 @@ FEDERATED = [
 SUFFIX = 0.6
 
 
+def slow_but(settings: list[Setting], *fast: int) -> list:
+    """The settings as cases, of which those with other places than `fast` are slow ones."""
+    return [
+        setting if place in fast else pytest.param(setting, marks=pytest.mark.slow)
+        for place, setting in enumerate(settings)
+    ]
+
+
 @pytest.mark.parametrize("dimensions", [2, 3, 5])
 def test_the_measurement_finds_all_but_the_statistical_error_of_a_gaussian_mechanism(dimensions):
     """One step in a ball too large to matter: the half-space is the best of all tests, the leak theta(2L/sigma)."""
@@ -195,7 +203,7 @@ def test_the_measurement_finds_all_but_the_statistical_error_of_a_gaussian_mecha
     assert np.all(measured <= exact) and np.all(measured >= exact - 0.02)
 
 
-@pytest.mark.parametrize("setting", PNSGD)
+@pytest.mark.parametrize("setting", slow_but(PNSGD, 2, 3, 7))
 def test_pnsgd_leaks_no_more_than_claimed(setting):
     case = pnsgd_case(setting)
     assert np.all(leak(*last(setting)) <= pnsgd_gaussian_delta(EPSILON, i=setting.place, **case))
@@ -204,7 +212,7 @@ def test_pnsgd_leaks_no_more_than_claimed(setting):
     assert np.all(claimed <= pnsgd_random_stop_bound(EPSILON, **case) * (1 + 1e-12))
 
 
-@pytest.mark.parametrize("setting", FEDERATED)
+@pytest.mark.parametrize("setting", slow_but(FEDERATED, 1, 4))
 def test_federated_rounds_leak_no_more_than_claimed(setting):
     case = federated_case(setting)
     measured = leak(*last(setting))

@@ -63,7 +63,7 @@ def test_no_diagonal_quadratic_violates_the_bound(curvatures, eta, steps, period
     assert np.linalg.norm(means / spread) <= bound * (1 + 1e-10)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     factor=FACTOR,
     sign=st.sampled_from([-1, 1]),

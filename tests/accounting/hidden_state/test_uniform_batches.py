@@ -32,7 +32,7 @@ def attained_delta(epsilon, *, steps, rate, factor, noise, here, there):
     return max(np.max(above[0] - growth * above[1]), np.max(below[1] - growth * below[0]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=6, deadline=None)
 @example(steps=8, rate=0.5527458159264944, factor=1.0, noise=0.8125, replaced=True, delta=1e-2)
 @given(
     steps=st.integers(2, 8),
@@ -51,7 +51,7 @@ def test_no_quadratic_violates_the_restart_or_composition(steps, rate, factor, n
         assert attained_delta(min(epsilon, 600.0), **law) <= delta * (1 + 1e-6)
 
 
-@pytest.mark.parametrize(("noise", "rate", "steps"), [(2.0, 0.05, 50), (1.0, 0.01, 400), (5.0, 0.3, 20)])
+@pytest.mark.parametrize(("noise", "rate", "steps"), [(2.0, 0.05, 50), (5.0, 0.3, 20)])
 def test_composition_agrees_with_dp_accounting(noise, rate, steps):
     found = split_epsilon(Split(steps, 2 / noise, 0.0), rate, 1e-5)
     # A fixed-size batch with a record replaced is dominated by the symmetric pair whose remove direction is Poisson's.
@@ -73,6 +73,7 @@ def test_composition_agrees_with_the_reference(noise, delta, epsilon):
     assert split_epsilon(Split(1880, 2 / noise, 0.0), 1 / 94, delta) == pytest.approx(epsilon, rel=1e-4)
 
 
+@settings(max_examples=20)
 @given(late=st.integers(1, 50), batch=st.floats(0.05, 1), shift=st.floats(0, 2), delta=st.floats(1e-9, 0.1))
 def test_full_batches_are_a_gaussian(late, batch, shift, delta):
     mu = math.sqrt(late * batch**2 + shift**2)

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
@@ -84,7 +84,12 @@ def delta_by_characteristic_function(epsilon: float, n: int, mu: float, furthest
 
 
 @pytest.mark.parametrize(
-    ("n", "mu", "delta", "furthest"), [(1000, 0.5, 1e-6, 1.0), (10_000, 0.5, 1e-6, 1.0), (100_000, 1.0, 1e-6, 0.1)]
+    ("n", "mu", "delta", "furthest"),
+    [
+        (1000, 0.5, 1e-6, 1.0),
+        pytest.param(10_000, 0.5, 1e-6, 1.0, marks=pytest.mark.slow),
+        pytest.param(100_000, 1.0, 1e-6, 0.1, marks=pytest.mark.slow),
+    ],
 )
 def test_epsilon_of_many_reports_against_the_characteristic_function(n, mu, delta, furthest):
     epsilon = blanket_epsilon(n, mu, delta)
@@ -95,7 +100,13 @@ def test_epsilon_of_many_reports_against_the_characteristic_function(n, mu, delt
 
 
 @pytest.mark.parametrize(
-    ("dimension", "n", "mu", "epsilon"), [(1, 20, 1.0, 0.4), (2, 20, 1.0, 0.4), (7, 20, 1.0, 0.4), (3, 184, 1.625, 1.0)]
+    ("dimension", "n", "mu", "epsilon"),
+    [
+        (1, 20, 1.0, 0.4),
+        pytest.param(2, 20, 1.0, 0.4, marks=pytest.mark.slow),
+        (7, 20, 1.0, 0.4),
+        pytest.param(3, 184, 1.625, 1.0, marks=pytest.mark.slow),
+    ],
 )
 def test_the_bound_against_simulated_blankets(dimension, n, mu, epsilon):
     # E[(sum L)_+]/(gamma n), m ~ Bin(n, gamma): y is drawn around 0 and kept with chance w/phi.
@@ -121,18 +132,27 @@ def test_the_true_loss_of_an_average_is_covered():
         assert blanket_epsilon(n, mu, 1e-5) > gaussian_dp.epsilon(1e-5, mu / math.sqrt(n))
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(n=st.integers(1, 500), mu=st.floats(1e-3, 4))
-@example(n=4, mu=3.9)
-@example(n=4, mu=2.0)
-@example(n=32, mu=2.0)
 def test_epsilon_spends_delta_and_never_more_than_locally(n, mu):
     spends_delta(n, mu, 1)
 
 
-@pytest.mark.parametrize(("n", "mu"), [(1, 1.0), (60, 0.4), (184, 1.625), (150, 1.5625)])
-def test_epsilon_spends_delta_in_three_dimensions(n, mu):
-    spends_delta(n, mu, 3)
+@pytest.mark.parametrize(
+    ("n", "mu", "dimension"),
+    [
+        (4, 3.9, 1),
+        (32, 2.0, 1),
+        (1, 1.0, 3),
+        pytest.param(4, 2.0, 1, marks=pytest.mark.slow),
+        pytest.param(60, 0.4, 3, marks=pytest.mark.slow),
+        pytest.param(184, 1.625, 3, marks=pytest.mark.slow),
+        pytest.param(150, 1.5625, 3, marks=pytest.mark.slow),
+    ],
+)
+def test_epsilon_spends_delta_at_chosen_places(n, mu, dimension):
+    spends_delta(n, mu, dimension)
 
 
 def spends_delta(n, mu, dimension):
@@ -146,6 +166,7 @@ def spends_delta(n, mu, dimension):
         assert blanket_delta((1 - 1e-4) * epsilon, n, mu, dimension) > 1e-5
 
 
+@pytest.mark.slow
 def test_heavy_tails_stay_on_the_lattice():
     """n = 184, mu = 1.625, three dimensions: sums with heavy tails, which must not wrap around the lattice."""
     curve = blanket_delta([0.5, 1.5, 2.5, 3.5], 184, 1.625, 3)
@@ -155,6 +176,7 @@ def test_heavy_tails_stay_on_the_lattice():
     assert blanket_epsilon(184, 1.625, 1e-5, 3) == pytest.approx(2.964017, rel=2e-6)
 
 
+@pytest.mark.slow
 def test_more_dimensions_hide_less_and_more_reports_more():
     assert np.all(np.diff(blanket_epsilon(100, 0.5, 1e-5, [1, 2, 7, 50])) > 0)
     assert np.all(np.diff(blanket_epsilon([10, 100, 1000], 0.5, 1e-5)) < 0)

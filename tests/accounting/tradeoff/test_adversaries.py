@@ -60,6 +60,7 @@ def test_operator_composed_is_tight_for_its_own_relation_only():
     assert np.allclose([fixed, poisson, told], [3.18, 2.75, 17.7], atol=0.05)
 
 
+@pytest.mark.slow
 def test_fixed_batches_cost_about_two_in_noise():
     """The same noise is sigma = multiplier/2 sensitivities for a fixed-size batch: far more is spent."""
     run = dict(n=6000, m=250, epochs=20)
@@ -68,6 +69,7 @@ def test_fixed_batches_cost_about_two_in_noise():
     assert np.isclose(dpsgd_guarantee(**run, sigma=3.2, adversary="A0").epsilon(1e-5), poisson, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_a0_nears_its_central_limit_as_rounds_grow():
     gaps = []
     for n in (400, 8_000):

@@ -30,7 +30,7 @@ def assert_tradeoff(beta, alpha):
     assert np.all(np.diff(np.diff(beta) / np.diff(alpha)) >= -1e-9)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.floats(0, 20), st.floats(0, 1))
 def test_epsilon_delta_is_a_tradeoff_curve_and_its_own_inverse(epsilon, delta):
     beta = epsilon_delta(ALPHAS, epsilon, delta)

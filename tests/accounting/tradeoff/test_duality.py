@@ -34,13 +34,13 @@ def test_gaussian_is_its_own_inverse_and_its_own_double_conjugate(mu):
     assert np.allclose(double_conjugate(gaussian(mu))(ALPHAS), gaussian_dp.tradeoff(ALPHAS, mu), atol=2e-4)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(MUS, st.floats(0, 6))
 def test_tradeoff_to_delta_to_1e_9(mu, epsilon):
     assert abs(delta_of(gaussian(mu), epsilon) - gaussian_dp.delta(epsilon, mu)) < 1e-9
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(MUS)
 def test_delta_to_tradeoff_to_1e_9(mu):
     rebuilt = from_delta(lambda epsilon: gaussian_dp.delta(epsilon, mu), ALPHAS)

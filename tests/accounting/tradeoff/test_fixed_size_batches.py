@@ -110,7 +110,9 @@ def test_one_round_of_the_worst_data_set_is_a_poisson_batch_and_meets_c_p(n, m, 
     assert np.allclose(added, poisson_add_delta(epsilons[:, 0], m / n, 1 / sigma), rtol=2e-3, atol=1e-7)
 
 
-@pytest.mark.parametrize("sigma", [1.0, 1.6, 4.0])
+@pytest.mark.parametrize(
+    "sigma", [pytest.param(1.0, marks=pytest.mark.slow), 1.6, pytest.param(4.0, marks=pytest.mark.slow)]
+)
 def test_one_data_set_spends_what_poisson_batches_do_and_less_than_c_p_says(sigma):
     """N = 6000, m = 250, E = 20. Rounding costs the lower bound at most 480 intervals of 1e-5 in epsilon."""
     poisson, fixed = accountants(sigma, **STATED)
@@ -123,7 +125,10 @@ def test_one_data_set_spends_what_poisson_batches_do_and_less_than_c_p_says(sigm
         assert (poisson, fixed) == pytest.approx((2.75, 3.18), abs=0.005)
 
 
-@pytest.mark.parametrize(("others", "opposed"), [(0.0, 0), (-0.5, 100), (-0.5, 2999), (-0.25, 0)])
+@pytest.mark.parametrize(
+    ("others", "opposed"),
+    [(0.0, 0), pytest.param(-0.5, 100, marks=pytest.mark.slow), (-0.5, 2999), (-0.25, 0)],
+)
 def test_other_data_sets_spend_less(others, opposed):
     """The others away from the replacement, or not alike: their own spread hides the record.
 
@@ -169,6 +174,7 @@ def best_choice_delta(laws: list[tuple[int, np.ndarray]], epsilon: float, count:
     return float(value[np.searchsorted(losses, -interval / 2)])
 
 
+@pytest.mark.slow
 def test_gradients_that_follow_the_models_spend_more_than_poisson_batches_and_no_more_than_c_p():
     """N = 400, m = 20, E = 2, sigma = 0.6. The others side with the record or against it, by what leaked so far.
 

@@ -53,7 +53,14 @@ def composed_delta(epsilons, p, mu, rounds):
     return np.array(answers)
 
 
-@pytest.mark.parametrize(("p", "mu", "rounds"), [(250 / 6000, 1 / 1.6, 480), (0.1, 1.0, 200), (0.01, 0.5, 1000)])
+@pytest.mark.parametrize(
+    ("p", "mu", "rounds"),
+    [
+        pytest.param(250 / 6000, 1 / 1.6, 480, marks=pytest.mark.slow),
+        (0.1, 1.0, 200),
+        pytest.param(0.01, 0.5, 1000, marks=pytest.mark.slow),
+    ],
+)
 def test_composed_subsampled_gaussian_against_the_inverted_transform(p, mu, rounds):
     epsilons = np.array([0.0, 0.1, 0.3, 0.5])
     guarantee = PrivacyLoss.of(composed(subsampled_tails(gaussian_tails(mu), p), rounds))

@@ -35,7 +35,7 @@ def test_delta_is_the_binomial_sum(n, m, rounds, sigma, epsilon):
     assert np.isclose(mixture.epsilon(float(exact)), epsilon, rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 60), st.floats(0.3, 8))
 def test_tradeoff_is_the_dual_of_delta_and_symmetric(m, more, rounds, sigma):
     mixture = revealed(n=m + more, m=m, rounds=rounds, sigma=sigma)

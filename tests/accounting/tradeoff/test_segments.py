@@ -40,6 +40,7 @@ def test_full_batches_compose_by_the_root_of_the_sum_of_squares():
     assert own == pytest.approx(float(gaussian_dp.epsilon(DELTA, mu)), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_segments_lie_between_poisson_batches_and_their_replacement():
     """C_p covers removing from Poisson batches, and replacing in them (twice the sensitivity) spends no less."""
     parts = [(40, 1.0), (20, 0.6)]

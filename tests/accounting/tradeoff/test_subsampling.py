@@ -43,7 +43,7 @@ def test_subsample_beyond_the_chord_is_the_mirrored_curve(p, mu):
         assert abs(subsample(p, mu, alpha) - exact) <= 1e-11 * exact
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.floats(1e-3, 1), st.floats(0.05, 5))
 def test_subsample_is_the_dual_of_the_amplified_delta(p, mu):
     """Theorem 4.2's other reading: delta_p(epsilon) = p theta(ln(1 + (e^epsilon - 1)/p), mu)."""

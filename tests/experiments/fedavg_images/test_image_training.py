@@ -239,7 +239,7 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.parametrize("stop_at", [1, 3, 4, 6, 7])
+@pytest.mark.parametrize("stop_at", [1, *(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4, 7)), 6])
 def test_a_resumed_run_ends_with_the_same_bytes(folders, calibration, tmp_path, stop_at):
     def stop(done, total):
         if done == stop_at:

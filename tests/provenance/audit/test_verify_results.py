@@ -37,13 +37,13 @@ def test_untouched_results_have_no_findings_and_everything_was_checked(project):
 
 
 def test_runs_by_another_version_of_the_code_are_counted_and_no_finding(project):
-    assert not any("other versions" in note for note in project.findings()[1].notes)
+    assert not any("other versions" in note for note in project.findings(quick=True)[1].notes)
     place = record_path(project.runs[0])
     record = json.loads(place.read_text())
     record["source"] |= {"digest": "0123456789abcdef", "commit": commits._git(commits._REPOSITORY, "rev-parse", "HEAD")}
     record["source"] |= {"commit": record["source"]["commit"].decode().strip(), "dirty": True}
     place.write_text(json.dumps(record))
-    found, seen = project.findings()
+    found, seen = project.findings(quick=True)
     [note] = [note for note in seen.notes if "other versions" in note]
     assert found == [] and note.startswith("1 of 2 run tables")
     assert f"{record['source']['commit'][:7]})" in note
@@ -74,6 +74,7 @@ def test_a_raised_accuracy_is_found_though_every_record_was_rewritten(project):
     assert any("accuracy_pct of seed 0 is 99.5, after its last round" in each for each in found)
 
 
+@pytest.mark.slow
 def test_a_raised_accuracy_whose_tables_were_remade_is_found_by_training_again(project):
     table = pd.read_csv(project.runs[0], dtype=str, keep_default_na=False)
     rounds = json.loads(table.loc[0, "accuracy_pct_by_round"])

@@ -111,8 +111,7 @@ def train(
             facts = {"rounds": run.rounds, "dimension": dimension, "noise_std": noise_std, **bound}
             measured = _measured(task, run, goals, weights[..., model])
             for number, seed in enumerate(sweep.seeds):
-                own = {name: values[number] for name, values in measured.items()}
-                results[place, seed] = {**own, **facts}
+                results[place, seed] = {name: values[number] for name, values in measured.items()} | facts
     return run_table(sweep, task.description, noise, results)
 
 
@@ -148,9 +147,9 @@ def _run(
 
 
 def _stack_key(run: AggregatorCell) -> tuple:
-    """Return what the runs of one stack share: the draw of users, and how many models are taken of a run."""
+    """Return what the runs of one stack share: the draw of users, and the models taken of a run."""
     users = 0 if run.draw is UserSampling.NEW_USERS else run.users
-    return run.draw, users, run.batch_size, run.passes, run.first_stop == run.rounds
+    return run.draw, users, run.batch_size, run.passes, run.stops, run.first_stop == run.rounds
 
 
 def _measured(

@@ -72,8 +72,8 @@ def unamplified_mu(run: Run) -> float:
 def likely_noise(run: Run, mu: float) -> float:
     """Return about the noise multiplier whose run under an amplifying sampler is as private as `mu`-GDP.
 
-    A place to start a search, no bound: mu^2 = steps rate^2 (e^(move^2/noise^2) - 1) is solved for the noise.
-    Source: the central limit theorem of Bu et al. 2019.
+    A start for a search, not a bound: mu^2 = steps rate^2 (e^(move^2/noise^2) - 1) is solved for the noise.
+    Source: bu2020, central limit theorem.
     """
     move = 2.0 if run.neighbouring is Neighbouring.REPLACE_ONE or not isinstance(run.sampler, _BY_RECORD) else 1.0
     match run.sampler:

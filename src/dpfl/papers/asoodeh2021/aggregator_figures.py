@@ -83,7 +83,7 @@ def _shares(axis: Axes, price: pd.DataFrame) -> None:
 
 
 def draw_sampling(data: pd.DataFrame) -> Figure:
-    """Draw excess risk by release for both ways of drawing users, one panel a noise."""
+    """Draw excess risk by release for both ways of drawing users, one panel per noise."""
     panels = list(data.groupby(["dataset", "batch_size", "noise_std"]))
     figure, axes = style.panels(len(panels), height=3.6, width=4.2 * len(panels) + 0.5, squeeze=False)
     for axis, ((_, size, sigma), rows) in zip(axes[0], panels, strict=True):
@@ -123,7 +123,7 @@ def draw_frontier(data: pd.DataFrame) -> Figure:
 
 
 def _ways(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
-    """Draw a metric against epsilon, a line a way, and its value without noise."""
+    """Draw a metric against epsilon, one line per way, and its value without noise."""
     for number, (way, name) in enumerate(WAY_NAMES.items()):
         line = task[(task["way"] == way) & (task["epsilon"] < math.inf)].sort_values("epsilon")
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
@@ -135,7 +135,7 @@ def _ways(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
 
 
 def hiding(results: Results) -> pd.DataFrame:
-    """Return epsilon with the last model alone and with all, a row a (step, m, n, noise_multiplier).
+    """Return epsilon with the last model alone and with all, one row per (step, m, n, noise_multiplier).
 
     Columns also `gain`, the ratio of the two; at delta and constants of the paper's settings `hiding`.
     """
@@ -157,7 +157,7 @@ def hiding(results: Results) -> pd.DataFrame:
 
 
 def draw_hiding(data: pd.DataFrame) -> Figure:
-    """Draw the gain in epsilon over (n, noise), a panel a (step, m), cells with their number."""
+    """Draw the gain in epsilon over (n, noise), one panel per (step, m), cells with their number."""
     panels = list(data.groupby(["step", "m"]))
     figure, axes = style.panels(len(panels), height=3.9, width=11, sharey=True)
     for axis, ((step, m), rows) in zip(axes, panels, strict=True):

@@ -1,4 +1,4 @@
-"""Summarise runs of Algorithm 1, a study at a time: means, paired differences, slopes."""
+"""Summarise runs of Algorithm 1, one study at a time: means, paired differences, slopes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def study(results: Results, name: str) -> pd.DataFrame:
 
 
 def mean_risks(results: Results) -> pd.DataFrame:
-    """Return a row a (task, regularisation, noise_std, users): runs, mean excess risk, interval, constants and bounds.
+    """Return one row per (task, regularisation, noise_std, users): runs, mean risk, interval, constants and bounds.
 
     `bound_as_printed` is Corollary 1 without the dimension; `study` is price or curvature.
     """
@@ -36,12 +36,12 @@ def mean_risks(results: Results) -> pd.DataFrame:
 
 
 def slopes(results: Results) -> pd.DataFrame:
-    """Return the fitted exponents of the noise's excess risk, a row a line of points.
+    """Return the fitted exponents of the noise's excess risk, one row per line of points.
 
     The noise's share is a run's excess risk less that of the noiseless run with the same seed, users and batches.
     Columns: TASK, against ("users" or "sigma^2"), fixed (the other's value), expected, points, runs, slope (mean of the
     seeds' slopes), interval. Only points where the mean excess risk is below that of w = 0 count: beyond, the
-    projection on the ball holds the model and hides what the noise would cost.
+    projection on the ball limits the model and hides what the noise would cost.
     """
     columns = [*TASK, "against", "fixed", "expected", "points", "runs", "slope", "interval"]
     runs = study(results, "price")
@@ -64,7 +64,7 @@ def slopes(results: Results) -> pd.DataFrame:
 
 
 def replacement(results: Results) -> pd.DataFrame:
-    """Return a row a (task, users, noise_std, release): excess risk of both ways of drawing users and their difference.
+    """Return one row per (task, users, noise_std, release): excess risk by way of drawing users, and difference.
 
     Columns one_pass, with_replacement (means), difference (one pass less with replacement, paired by seed), interval.
     """
@@ -82,7 +82,7 @@ def replacement(results: Results) -> pd.DataFrame:
 
 
 def frontier(results: Results) -> pd.DataFrame:
-    """Return the best point of every way to spend a budget, a row a (task, users, way, epsilon).
+    """Return the best point of every way to spend a budget, one row per (task, users, way, epsilon).
 
     Ways: hidden (one pass, last model only, noise by Theorem 2), shown (one pass, every model), composed (fresh
     batches, every model, noise by composition). Step size and batch size are those of the least mean excess risk:

@@ -26,7 +26,7 @@ _TEXT = ("model", "step", "draw", "release")
 
 
 def dimensions(results: Results) -> pd.DataFrame:
-    """Return a row a (draw, release, noise_std, features): COLUMNS, runs, excess_risk (mean), interval, and exponent.
+    """Return one row per (draw, release, noise_std, features): COLUMNS, runs, mean excess_risk, interval, exponent.
 
     `excess_bound` is the corollary with the dimension put in, `bound_as_printed` without; `exponent` is the power of
     features in the excess risk due to noise (a run's less that of the noiseless run with its seed), and
@@ -63,7 +63,7 @@ def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """Draw excess risk against the number of features, a panel a corollary, a line a noise."""
+    """Draw excess risk against the number of features, one panel per corollary, one line per noise."""
     figure, axes = style.panels(len(PANELS), height=3.9, width=10)
     for axis, ((drawn, release), title) in zip(axes, PANELS.items(), strict=True):
         _lines(axis, data[(data["draw"] == drawn) & (data["release"] == release)])

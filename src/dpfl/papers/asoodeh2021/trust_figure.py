@@ -71,7 +71,7 @@ def draw(table: pd.DataFrame) -> Figure:
 
 
 def _lines(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
-    """Draw a metric against epsilon, a line an algorithm."""
+    """Draw a metric against epsilon, one line per algorithm."""
     for number, algorithm in enumerate(TrustAlgorithm):
         line = task[(task["algorithm"] == algorithm) & (task["epsilon"] < math.inf)].sort_values("epsilon")
         look = {

@@ -55,12 +55,12 @@ class Rerun:
 
     @property
     def tolerance(self) -> Tolerance:
-        """By how much its metrics may differ."""
+        """Tolerated difference of its metrics."""
         return tolerance_of(self.sweep.experiment)
 
     @property
     def caveats(self) -> str:
-        """What differs from the recorded run: code, versions or device."""
+        """Differences from the recorded run: code, versions or device."""
         source, device = self.record["source"], self.record["host"]["device"]
         caveats = [] if is_current(source) else ["by other code than made it"]
         before, after = platform_of(self.record["software"], device), platform_here(self.device)
@@ -76,7 +76,7 @@ class Rerun:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which runs are trained again: `count` drawn at random by `seed`, and those of one sweep ("paper/sweep") that meet
+    """Runs to train again: `count` drawn at random by `seed`, and those of one sweep ("paper/sweep") that meet
     all conditions `where`, by column of the run table. Without a seed a fresh one is drawn."""
 
     count: int = 0

@@ -9,7 +9,7 @@ from dpfl.reporting.results import Results
 
 def noise_costs(results: Results) -> Verdict:
     """Every step up in noise gives a larger mean excess risk."""
-    rows = results.table("sixth2026", "risk").sort_values("sigma")
+    rows = results.table("sixth2026", "risk").sort_values("noise_std")
     steps = rows["excess_risk"].diff().dropna()
     verdict = counted(int((steps > 0).sum()), len(steps), f"mean excess risks {rows['excess_risk'].round(4).tolist()}.")
     return on_stand_in(stand_ins(rows), verdict)

@@ -13,8 +13,8 @@ def draw_risks(data: pd.DataFrame) -> Figure:
     """Draw the means with their intervals."""
     figure = Figure()
     axis = figure.subplots()
-    axis.errorbar(data["sigma"], data["excess_risk"], data["interval"])
-    axis.set(xlabel="sigma", ylabel="excess risk")
+    axis.errorbar(data["noise_std"], data["excess_risk"], data["interval"])
+    axis.set(xlabel="noise_std", ylabel="excess risk")
     return figure
 
 

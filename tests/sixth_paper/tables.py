@@ -13,14 +13,16 @@ KEY = "sixth2026"
 
 
 def risks(results: Results) -> pd.DataFrame:
-    """Return a row a noise level: runs, mean excess risk, half-width of its 90 % interval."""
+    """Return one row per noise level: runs, mean excess risk, half-width of its 90 % interval."""
     runs = results.runs(KEY, study="risk")
-    return runs if runs.empty else summarised(runs, ["dataset", "stand_in_for", "sigma"], "excess_risk")
+    return runs if runs.empty else summarised(runs, ["dataset", "stand_in_for", "noise_std"], "excess_risk")
 
 
 def risk_page(data: pd.DataFrame) -> TableLayout:
     """Lay the means out for a reader."""
-    body = pd.DataFrame({"sigma": data["sigma"].map("{:g}".format), "risk": data["excess_risk"].map("{:.4f}".format)})
+    body = pd.DataFrame(
+        {"noise_std": data["noise_std"].map("{:g}".format), "risk": data["excess_risk"].map("{:.4f}".format)}
+    )
     return TableLayout(body, [f"Stand-in data: {name}." for name in stand_ins(data)])
 
 

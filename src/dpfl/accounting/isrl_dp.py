@@ -15,10 +15,11 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 from scipy.stats import binom
 
-from dpfl.accounting import gaussian_dp
+from dpfl.accounting import gaussian_dp, poisson_gaussian
 from dpfl.accounting.arguments import integer, integers, real, reals
 from dpfl.accounting.elementwise import elementwise
 from dpfl.accounting.gaussian_divergence import theta
+from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.privacy_profiles import composed_epsilon, pair_epsilon_below
 from dpfl.accounting.roots import least_noise
 from dpfl.accounting.samplers import Sampling
@@ -175,6 +176,9 @@ def with_replacement_known_epsilon(
     """
     move = 2 / real("noise_multiplier", noise_multiplier, above=0)
     batch, n, count, failure = _steps(batch_size, records, steps, delta)
+    if batch == 1:  # drawn once or not at all: the pair of a Poisson step, which has an accountant of its own
+        run = {"noise_multiplier": 1 / move, "sample_rate": 1 / n, "steps": count, "delta": failure}
+        return poisson_gaussian.epsilon_interval(**run, neighbouring=Neighbouring.ADD_OR_REMOVE)[0]
     drawn = _Multiplicity(batch, n, _LOST * failure / count)
     shifts = np.concatenate([[0.0], drawn.times]) * move
     weights = np.concatenate([[1 - drawn.weights.sum()], drawn.weights])

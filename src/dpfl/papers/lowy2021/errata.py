@@ -14,7 +14,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from dpfl.accounting import dpsgd, isrl_dp
+from dpfl.accounting import isrl_dp
 from dpfl.accounting.samplers import Sampling
 from dpfl.accounting.shuffling.published_noise import least_reports
 from dpfl.catalog import load
@@ -57,14 +57,14 @@ def gaussian_epsilon(mu: float) -> float:
         return float(mpmath.findroot(gap, (0, 20), solver="bisect", tol=1e-24, maxsteps=200))
 
 
-def mixture_epsilon(sigma: float, batch: int, *, interval: float) -> float:
+def mixture_epsilon(sigma: float, batch: int, *, interval: float, steps: int | None = None) -> float:
     """Return the epsilon of sum_j Bin(j; K, 1/n) N(2j/K, sigma^2) against N(0, sigma^2) by dp_accounting."""
     times = np.arange(20)
     weights = binom.pmf(times, batch, 1 / TRAINING)
     one = privacy_loss_distribution.from_mixture_gaussian_mechanism(
         sigma * batch, 2.0 * times, weights / weights.sum(), value_discretization_interval=interval
     )
-    return float(one.self_compose(rounds()).get_epsilon_for_delta(DELTA))
+    return float(one.self_compose(steps or rounds()).get_epsilon_for_delta(DELTA))
 
 
 def theorem_full(epsilon: float) -> Numbers:
@@ -103,7 +103,7 @@ def later_script_locally(epsilon: float) -> Numbers:
     sigma = deviation(epsilon, advanced=False, steps=steps)
     run = {"steps": steps, "delta": DELTA}
     known = isrl_dp.with_replacement_known_epsilon(noise_multiplier=sigma, batch_size=1, records=TRAINING, **run)
-    subsampled = dpsgd.epsilon(noise_multiplier=sigma / 2, sample_rate=1 / TRAINING, **run)
+    subsampled = mixture_epsilon(sigma, 1, interval=1e-3, steps=steps)
     return Numbers(epsilon, known, subsampled, {"records": TRAINING, "steps": steps})
 
 

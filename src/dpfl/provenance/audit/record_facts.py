@@ -88,7 +88,7 @@ def expected(path: str, context: Context) -> dict[str, Any]:
         sweep = context.sweeps[path]
         return {
             "stage": "train", "settings": json.loads(json.dumps(sweep.settings)), "seeds": list(sweep.seeds),
-            "modules": [module_name(sweep.algorithm)],
+            "modules": [module_name(sweep.experiment)],
         }  # fmt: skip
     if kind == "accounting":
         return {"stage": "account", "settings": {"paper": name, "scale": context.scale}, "seeds": []}

@@ -62,7 +62,7 @@ def test_the_stages_of_a_sixth_paper_run(project):
     in_copy(project, "-c", STAGES, text="\n".join(stages))
     results = project / "results" / "demo"
     risks = pd.read_csv(results / "tables" / f"{KEY}_risk.csv")
-    assert risks["sigma"].tolist() == [0.0, 2.0] and risks["runs"].tolist() == [2, 2]
+    assert risks["noise_std"].tolist() == [0.0, 2.0] and risks["runs"].tolist() == [2, 2]
     assert 0 < risks["excess_risk"][0] < risks["excess_risk"][1]
     assert (results / "figures" / f"{KEY}_risk.png").stat().st_size > 5000
     verdicts = pd.read_csv(results / "claims" / f"{KEY}.csv").set_index("claim")

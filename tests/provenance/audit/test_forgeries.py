@@ -125,7 +125,7 @@ FORGERIES = {
     e_added_page: ("files", r"table_9\.csv is a page that no paper lists"),
     f_deleted_seed: ("quick", r"seed1\.csv\.gz is missing, but the same cells with other seeds are there"),
     g_less_noise_than_calibrated: ("quick", r"noise_multiplier of seed 0 is 2\.5, calibrated was"),
-    h_less_noise_in_the_calibration_too: ("quick", r"states epsilon_rdp .* for noise multiplier 0\.5"),
+    h_less_noise_in_the_calibration_too: ("quick", r"states .*epsilon.* for noise multiplier 0\.5"),
     i_words_of_a_record: ("quick", r"has a record that is not true: seeds \[17\], not \[0\]"),
     j_run_left_out_of_a_page: ("quick", r"was made without results/demo/runs/.*, which was there"),
     k_other_training_data: ("files", r"was made from another data/arrays/digits/train_x\.npy"),

@@ -66,7 +66,7 @@ def test_nothing_is_found_in_honest_records(honest):
 FORGED = {
     "seeds": (lambda it: it.update(seeds=[7]), "seeds [7], not [0]"),
     "settings": (lambda it: it["settings"].update(delta=1e-9), '"delta": 1e-09'),
-    "sampling": (lambda it: it["settings"].update(sampling="poisson"), '"sampling": "poisson"'),
+    "sampling": (lambda it: it["settings"].update(sampling="shuffled_epochs"), '"sampling": "shuffled_epochs"'),
     "stage": (lambda it: it.update(stage="tables"), 'stage "tables", not "train"'),
     "modules": (lambda it: it["source"].update(modules=["dpfl.files"]), "modules"),
     "device": (lambda it: it["host"].update(device="cuda"), "torch 2.13.0+cpu, which has no CUDA"),

@@ -39,7 +39,8 @@ def test_everything_that_is_imported_is_a_declared_dependency(repository):
         files = [path for folder in folders for path in (repository / folder).rglob("*.py")]
         modules = imported(path for path in files if path.name != "validate_crate.py")  # it runs in the validator's own
         owners = {name: distributions.get(name, [name]) for name in modules - sys.stdlib_module_names}
-        return {name for name, packages in owners.items() if not declared & {one.lower().replace("_", "-") for one in packages}}
+        names = {name: {one.lower().replace("_", "-") for one in packages} for name, packages in owners.items()}
+        return {name for name, packages in names.items() if not declared & packages}
 
     assert not undeclared(["src"], project["dependencies"])
     assert not undeclared(["tests", "benchmarks"], project["dependencies"] + project["optional-dependencies"]["test"])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfl.data import datasets, decoders, stand_ins
+from dpfl.data import datasets, decoders
 from dpfl.data.datasets import Dataset, Source
 from dpfl.errors import InputError
 from dpfl.files import clear_unfinished, unfinished
@@ -29,9 +29,9 @@ def build_arrays(dataset: str, out_folder: Path, raw_folder: Path | None = None)
     Raises InputError for an unknown dataset, a missing or malformed file, or a folder that cannot be written.
     """
     entry = datasets.load(dataset)
-    decode = _DECODERS.get(entry.decoder)
+    decode = decoders.DECODERS.get(entry.decoder)
     if decode is None:
-        raise InputError(f"dataset {dataset}: no decoder {entry.decoder!r}; known: {', '.join(_DECODERS)}")
+        raise InputError(f"dataset {dataset}: no decoder {entry.decoder!r}; known: {', '.join(decoders.DECODERS)}")
     files = [_raw(entry, file, raw_folder) for file in entry.official_files]
     arrays = decode(entry, [path for _, path in files])
     notes = [note for note in (entry.note, *(source.note for source, _ in files)) if note]
@@ -85,54 +85,6 @@ def _raw(entry: Dataset, file: str, folder: Path | None) -> tuple[Source, Path]:
         if (folder / source.file).is_file():
             return source, folder / source.file
     raise InputError(f"{folder / file}: no such file; fetch {entry.name} first (dpfl data)")
-
-
-def _bytes(path: Path) -> bytes:
-    """Return the content of a raw file."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def _idx(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
-    """Return the arrays of four IDX files: train images, train labels, test images, test labels."""
-    arrays = {}
-    shape = entry.image_shape[1:]
-    for part, images_path, labels_path in (("train", *paths[:2]), ("test", *paths[2:])):
-        images = decoders.idx(_bytes(images_path), 3, str(images_path))
-        labels = decoders.idx_labels(_bytes(labels_path), entry.classes, str(labels_path))
-        if images.shape[1:] != shape:
-            raise InputError(f"{images_path}: images of {images.shape[1:]} pixels, expected {shape}")
-        if len(images) != len(labels):
-            raise InputError(f"{images_path} has {len(images)} images, {labels_path} {len(labels)} labels")
-        arrays |= {f"{part}_x": images[:, None], f"{part}_y": labels}
-    return arrays
-
-
-def _cifar(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
-    """Return the arrays of binary batches, of which the last is the test set."""
-    batches = [decoders.cifar(_bytes(path), entry.classes, str(path)) for path in paths]
-    train_x, train_y = (np.concatenate(parts) for parts in zip(*batches[:-1], strict=True))
-    return {"train_x": train_x, "train_y": train_y, "test_x": batches[-1][0], "test_y": batches[-1][1]}
-
-
-def _csv(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
-    """Return the arrays of one CSV file."""
-    [path] = paths
-    x, y = decoders.csv_table(_bytes(path), entry.columns, entry.target, str(path))
-    return {"x": x, "y": y}
-
-
-_DECODERS: dict[str, Callable[[Dataset, Sequence[Path]], dict[str, NDArray]]] = {
-    "idx": _idx,
-    "cifar_binary": _cifar,
-    "csv": _csv,
-    "scikit_learn_digits": lambda entry, _: stand_ins.digits(entry),
-    "scikit_learn_diabetes": lambda entry, _: stand_ins.diabetes(),
-    "none": lambda entry, _: {},
-}
-"""Functions of an entry and the paths of its raw files, if any, that return its arrays, by decoder name."""
 
 
 def _flush(stream: IO) -> None:

@@ -1,4 +1,4 @@
-"""Strict readers of raw files, which refuse whatever is not exactly of the format."""
+"""Decode raw files strictly: refuse whatever is not exactly of the format. A new format is one function in DECODERS."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import io
 import math
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfl.data import stand_ins
+from dpfl.data.datasets import Dataset
 from dpfl.errors import InputError
 
 _CIFAR_SHAPE = (3, 32, 32)
@@ -112,3 +115,51 @@ def _cell(text: str, categories: tuple[str, ...], place: str) -> float:
     if not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
         raise InputError(f"{place}: {text[:40]!r} is not a finite number")
     return float(text)
+
+
+def _bytes(path: Path) -> bytes:
+    """Return the content of a raw file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _idx(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+    """Return the arrays of four IDX files: train images, train labels, test images, test labels."""
+    arrays = {}
+    shape = entry.image_shape[1:]
+    for part, images_path, labels_path in (("train", *paths[:2]), ("test", *paths[2:])):
+        images = idx(_bytes(images_path), 3, str(images_path))
+        labels = idx_labels(_bytes(labels_path), entry.classes, str(labels_path))
+        if images.shape[1:] != shape:
+            raise InputError(f"{images_path}: images of {images.shape[1:]} pixels, expected {shape}")
+        if len(images) != len(labels):
+            raise InputError(f"{images_path} has {len(images)} images, {labels_path} {len(labels)} labels")
+        arrays |= {f"{part}_x": images[:, None], f"{part}_y": labels}
+    return arrays
+
+
+def _cifar(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+    """Return the arrays of binary batches, of which the last is the test set."""
+    batches = [cifar(_bytes(path), entry.classes, str(path)) for path in paths]
+    train_x, train_y = (np.concatenate(parts) for parts in zip(*batches[:-1], strict=True))
+    return {"train_x": train_x, "train_y": train_y, "test_x": batches[-1][0], "test_y": batches[-1][1]}
+
+
+def _csv(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+    """Return the arrays of one CSV file."""
+    [path] = paths
+    x, y = csv_table(_bytes(path), entry.columns, entry.target, str(path))
+    return {"x": x, "y": y}
+
+
+DECODERS: dict[str, Callable[[Dataset, Sequence[Path]], dict[str, NDArray]]] = {
+    "idx": _idx,
+    "cifar_binary": _cifar,
+    "csv": _csv,
+    "scikit_learn_digits": lambda entry, _: stand_ins.digits(entry),
+    "scikit_learn_diabetes": lambda entry, _: stand_ins.diabetes(),
+    "none": lambda *_: {},
+}
+"""Functions of an entry and the paths of its raw files, if any, that return its arrays, by decoder name."""

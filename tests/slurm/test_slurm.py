@@ -60,7 +60,7 @@ class Watched:
     def first_epoch(self):
         """Return the first epoch that the log of the training counts, or None before there is one."""
         log = self.folder / f"results/demo/logs/train_bhaskar2025_{SWEEP}.log"
-        counted = re.search(r": (\d+) of 20 steps", log.read_text()) if log.exists() else None
+        counted = re.search(r": (\d+) of \d+ steps", log.read_text()) if log.exists() else None
         return int(counted.group(1)) if counted else None
 
     def trains(self, job):

@@ -112,6 +112,7 @@ def test_the_upper_end_alone_is_that_of_the_interval(relation):
     assert epsilon_upper(**setting) == epsilon_interval(**setting)[1]
 
 
+@pytest.mark.slow  # a limit of time fails beside other work
 @pytest.mark.parametrize(
     ("sigma", "rate", "steps", "delta"),
     [(1.0, 0.01, 10**7, 1e-5), (2.2, 3e-3, 10**6, 1e-200), (0.6, 2e-4, 2, 1e-9), (300.0, 1e-3, 50, 1e-30)],

@@ -36,7 +36,10 @@ def epsilon(delta: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     target, positive_mu = delta[open_], mu[open_]
     # theta(eps, mu) < Q(eps/mu - mu/2), so the zero of the latter's gap bounds epsilon from above.
     highest = positive_mu * (positive_mu / 2 - ndtri(target))
-    result[open_] = root(_log_gap, 0.0, highest, positive_mu, np.log(target))
+    solved = root(_log_gap, 0.0, highest, positive_mu, np.log(target))
+    # Beyond mu of about 1e16 rounding hides where theta falls: the upper bound is then the answer, to the last bits.
+    hidden = _log_gap(highest, positive_mu, np.log(target)) > 0
+    result[open_] = np.where(hidden, highest, solved)
     return result[()]
 
 

@@ -129,7 +129,7 @@ def _solve(n: int, mu: float, delta: float, dimension: int, local: float) -> flo
     def excess(epsilon: float, fineness: Fineness = _COARSE) -> float:
         return math.log(max(bound(epsilon, fineness), 1e-300) / delta)
 
-    low, high = 0.0, min(guess, local)
+    low, high = 0.0, min(max(guess, 1e-6 * local), local)  # above 0, or no factor would ever reach the local epsilon
     while excess(high) > 0:
         if high == local:
             return local

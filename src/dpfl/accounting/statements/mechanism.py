@@ -221,9 +221,10 @@ def _gaussian(
     if isinstance(sampler, ShuffledEpochs) and _one_epoch(sampler, steps):
         # One step uses the record, which one may be known.
         return Guarantee(_closed_form(noise_multiplier, move, 1, delta), 0.0, "closed form of one step", "nothing")
-    if isinstance(sampler, FixedBatches | WithReplacement) and neighbouring is Neighbouring.REPLACE_ONE:
-        run = {"batch_size": sampler.batch_size, "records": sampler.records, "steps": steps, "delta": delta}
-        spent = float(isrl_dp.epsilon(noise_multiplier=noise_multiplier, sampling=sampling_of(sampler), **run))
-        return Guarantee(spent, 0.0, "composed profile of the sampler's pair", "nothing")
     run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta, "neighbouring": neighbouring}
-    return guarantee(sampler, **run)
+    known = guarantee(sampler, **run)
+    if isinstance(sampler, FixedBatches | WithReplacement) and neighbouring is Neighbouring.REPLACE_ONE:
+        drawn = {"batch_size": sampler.batch_size, "records": sampler.records, "sampling": sampling_of(sampler)}
+        spent = float(isrl_dp.epsilon(noise_multiplier=noise_multiplier, steps=steps, delta=delta, **drawn))
+        return Guarantee(spent, min(known.lower, spent), "composed profile of the sampler's pair", known.lower_by)
+    return known

@@ -26,6 +26,7 @@ from dpfl.provenance.source_digest import source_digest
 class StageRecorder:
     """A running stage and the modules that do its work: it `reads` its inputs, and `write`s the record at its end.
 
+    `identity` is what decides the outputs, where they are not made again as long as it is the same (run_identity).
     Paths in the record are relative to the working folder; neither user nor host names are written.
     """
 
@@ -38,6 +39,7 @@ class StageRecorder:
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     clock: float = field(default_factory=time.perf_counter)
     inputs: list[dict[str, Any]] = field(default_factory=list)
+    identity: dict[str, str] | None = None
 
     def reads(self, paths: Iterable[Path]) -> None:
         """Note the files that the stage is about to read; raises InputError where one is not what its record says."""
@@ -52,6 +54,7 @@ class StageRecorder:
             "settings": self.settings,
             "seeds": list(self.seeds),
             "inputs": self.inputs,
+            **({"identity": self.identity} if self.identity else {}),
             "outputs": [_describe(file) for file in outputs],
             "source": {
                 "modules": list(self.modules),

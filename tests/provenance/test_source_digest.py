@@ -5,7 +5,6 @@ import pytest
 from dpfl.experiments import protocol
 from dpfl.provenance import source_digest
 
-
 FILES = {
     "__init__": "__version__ = '1'\n",
     "a": "from dpfl.files import write\nfrom dpfl.sub import f\n\nwrite(f())\n",

@@ -7,12 +7,12 @@ rule accounting:
     output:
         table=f"{RESULTS}/accounting/{{paper}}.csv",
         record=f"{RESULTS}/accounting/{{paper}}.csv.record.json",
-    wildcard_constraints:
-        paper=any_of(UNCALIBRATED),
     log:
         f"{RESULTS}/logs/accounting_{{paper}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/accounting_{{paper}}.tsv"
+    wildcard_constraints:
+        paper=any_of(UNCALIBRATED),
     conda:
         "../../environment.yml"
     resources:

@@ -146,5 +146,3 @@ def training_data(wildcards):
     sweep = sweep_of(wildcards)
     kinds = ["arrays", "features"] if sweep.needs_features else ["arrays"]
     return [f"{DATA}/{kind}/{sweep.dataset}/description.json" for kind in kinds]
-
-

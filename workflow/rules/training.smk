@@ -9,12 +9,12 @@ rule train:
     output:
         table=f"{RESULTS}/runs/{{paper}}/{{sweep}}.csv.gz",
         record=f"{RESULTS}/runs/{{paper}}/{{sweep}}.csv.gz.record.json",
-    wildcard_constraints:
-        paper=f"(?=({any_of(map('/'.join, OPEN))})[.]csv)[a-z0-9]+",
     log:
         f"{RESULTS}/logs/train_{{paper}}_{{sweep}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/train_{{paper}}_{{sweep}}.tsv"
+    wildcard_constraints:
+        paper=f"(?=({any_of(map('/'.join, OPEN))})[.]csv)[a-z0-9]+",
     # On a cluster several sweeps of minutes make one job; never those that ask for a GPU.
     group:
         lambda wildcards: "short" if cost.estimate(sweep_of(wildcards)).is_short else None

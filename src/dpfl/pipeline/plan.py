@@ -62,8 +62,8 @@ def machines_of(profile: str, threads: int, device: str, at_once: int | None = N
 def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCost]) -> Iterator[str]:
     """Yield the plan of the open sweeps: a line for each kind, then the sums.
 
-    A sweep is done when its run table is what training it today would give (provenance.run_identity). Times are those of the machine that `units` were measured
-    on, without waiting in a cluster's queue.
+    A sweep is done when its run table is what training it today would give (provenance.run_identity). Times are those
+    of the machine that `units` were measured on, without waiting in a cluster's queue.
     """
     folder = Path("results") / config["scale"]
     sweeps = expansion.expand(config)

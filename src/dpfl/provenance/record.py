@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterable
@@ -20,6 +21,10 @@ from dpfl.provenance.environment import host, software
 from dpfl.provenance.input_checks import check
 from dpfl.provenance.record_format import FORMAT
 from dpfl.provenance.source_digest import source_digest
+
+COMMIT = "DPFL_COMMIT"
+"""Environment variable that names the commit of a source tree without git: on a borrowed machine, in a container."""
+_HASH = re.compile("[0-9a-f]{40}")
 
 
 @dataclass
@@ -88,8 +93,11 @@ def published_digest(paper: str) -> str:
 
 @cache
 def _commit() -> dict[str, Any]:
-    """Return the commit of the source tree and whether it had changes, or nulls outside a git checkout;
-    asked for once, as the code of a process is loaded once."""
+    """Return the commit of the source tree and whether it had changes.
+
+    Outside a git checkout: the commit that DPFL_COMMIT names, if any, whose code the audit compares with the digest.
+    Asked for once, as the code of a process is loaded once.
+    """
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str | None:
@@ -102,4 +110,7 @@ def _commit() -> dict[str, Any]:
         return done.stdout.strip() if done.returncode == 0 else None
 
     commit = git("rev-parse", "HEAD")
-    return {"commit": commit, "dirty": bool(git("status", "--porcelain", "--", here.parent)) if commit else None}
+    if commit is None:
+        named = os.environ.get(COMMIT, "")
+        return {"commit": named if _HASH.fullmatch(named) else None, "dirty": None}
+    return {"commit": commit, "dirty": bool(git("status", "--porcelain", "--", here.parent))}

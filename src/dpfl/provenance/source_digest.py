@@ -14,10 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-GROUND = ("errors", "files", "progress", "catalog", "grid", "provenance", "pipeline", "cli")
-"""Modules and packages of dpfl that a digest leaves out where others import them."""
+GROUND = ("errors", "files", "progress", "catalog", "grid", "provenance", "pipeline", "cli", "data.datasets")
+"""Modules and packages of dpfl that a digest leaves out where others import them; what they read is hashed itself."""
 
 _ROOT = Path(__file__).parents[1]
+_GROUND = tuple(f"dpfl.{each}." for each in GROUND)
 _FOR_ANNOTATIONS = ("__future__", "typing", "collections.abc")
 
 
@@ -141,8 +142,7 @@ def _is_text(node: ast.expr) -> bool:
 
 def _is_ground(name: str) -> bool:
     """Return whether a module, or what is imported from it, is of GROUND."""
-    package, _, rest = name.partition(".")
-    return package == "dpfl" and rest.partition(".")[0] in GROUND
+    return f"{name}.".startswith(_GROUND)
 
 
 @cache

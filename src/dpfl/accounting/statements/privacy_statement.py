@@ -21,7 +21,9 @@ class PrivacyStatement:
     contribution, inf where nothing is clipped; `noise_multiplier` is the noise's standard deviation over that bound.
     `guarantee` holds at `delta` for `neighbouring` data sets and an `observer`: epsilon is at most `upper` (inf where
     nothing is proven) and no proof can show less than `lower` (0 where nothing is known).
-    `note` says what else a reader has to know. Raises ValueError naming the first field out of range.
+    All of it is of this run alone, its seed secret: runs of one seed share base noise, so their guarantees must not be
+    composed as if it were independent. `note` says what else a reader has to know.
+    Raises ValueError naming the first field out of range.
     """
 
     mechanism: Mechanism

@@ -15,7 +15,7 @@ Norms = TypeVar("Norms", "Tensor", Array)
 
 
 def clip_factors(norms: Norms, clip_norm: Norms | float) -> Norms:
-    """Return the factor, in (0, 1], by which each vector is scaled, 1 / max(1, norm / C): nan if the norm is not finite.
+    """Return the factor, in (0, 1], by which each vector is scaled: 1 / max(1, norm / C), nan for one not finite.
 
     `norms` >= 0 are Euclidean norms over all coordinates, any shape, a tensor or an array; `clip_norm` C > 0 broadcasts
     to it, and infinity means no clipping: every factor is exactly 1. Source: abadi2016, Algorithm

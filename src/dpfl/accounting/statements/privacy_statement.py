@@ -10,7 +10,7 @@ from dpfl.accounting.guarantees import Guarantee
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.observer import Observer
 from dpfl.accounting.samplers import Sampler
-from dpfl.accounting.statements.mechanism import Mechanism, NoNoise, encode, sample_rate, sampling_of
+from dpfl.accounting.statements.mechanism import Mechanism, NoNoise, encode, sample_rate
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class PrivacyStatement:
         values = {
             "mechanism": encode(self.mechanism),
             "sampler": encode(self.sampler),
-            "sampling": sampling_of(self.sampler).value,
+            "sampling": self.sampler.sampling.value,
             "neighbouring": self.neighbouring.value,
             "observer": self.observer.value,
             "records": self.records,

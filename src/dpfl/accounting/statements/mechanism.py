@@ -23,7 +23,6 @@ from dpfl.accounting.samplers import (
     FullBatch,
     Poisson,
     Sampler,
-    Sampling,
     ShuffledEpochs,
     WithReplacement,
 )
@@ -167,11 +166,6 @@ def encode(part: Mechanism | Sampler) -> str:
     return json.dumps({"kind": type(part).__name__, **asdict(part)})
 
 
-def sampling_of(sampler: Sampler) -> Sampling:
-    """Return the name of a sampler in configurations and tables."""
-    return _NAMES[type(sampler)]
-
-
 def sample_rate(sampler: Sampler) -> float:
     """Return the share of the records that a step uses on average, 0 to 1.
 
@@ -182,16 +176,6 @@ def sample_rate(sampler: Sampler) -> float:
     if isinstance(sampler, BallsInBins):
         return 1.0 / sampler.steps_per_epoch
     return 1.0 if isinstance(sampler, FullBatch) else min(1.0, sampler.batch_size / sampler.records)
-
-
-_NAMES = {
-    Poisson: Sampling.POISSON,
-    FixedBatches: Sampling.FIXED,
-    WithReplacement: Sampling.WITH_REPLACEMENT,
-    ShuffledEpochs: Sampling.SHUFFLED,
-    BallsInBins: Sampling.BALLS_IN_BINS,
-    FullBatch: Sampling.FULL,
-}
 
 
 def _nothing(why: str) -> Guarantee:
@@ -224,7 +208,7 @@ def _gaussian(
     run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta, "neighbouring": neighbouring}
     known = guarantee(sampler, **run)
     if isinstance(sampler, FixedBatches | WithReplacement) and neighbouring is Neighbouring.REPLACE_ONE:
-        drawn = {"batch_size": sampler.batch_size, "records": sampler.records, "sampling": sampling_of(sampler)}
+        drawn = {"batch_size": sampler.batch_size, "records": sampler.records, "sampling": sampler.sampling}
         spent = float(isrl_dp.epsilon(noise_multiplier=noise_multiplier, steps=steps, delta=delta, **drawn))
         return Guarantee(spent, min(known.lower, spent), "composed profile of the sampler's pair", known.lower_by)
     return known

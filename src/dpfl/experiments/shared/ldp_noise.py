@@ -9,7 +9,7 @@ from functools import cache
 
 from dpfl.accounting import isrl_dp
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import FixedBatches, Sampler, Sampling, WithReplacement
+from dpfl.accounting.samplers import SAMPLERS, Sampler, Sampling
 from dpfl.accounting.statements.mechanism import ClippedMeanGaussian, Gaussian, Mechanism
 from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.engine.federated_rounds import Clipping
@@ -60,8 +60,7 @@ class ClientMessages:
     @property
     def sampler(self) -> Sampler:
         """Sampler of a message's records."""
-        kind = FixedBatches if self.sampling is Sampling.FIXED else WithReplacement
-        return kind(self.message_records, self.records)
+        return SAMPLERS[self.sampling](self.message_records, self.records)
 
     def stated(self, noise_multiplier: float, note: str = "") -> PrivacyStatement:
         """Return the statement for this noise; its clip norm is 1, for the noise is proportional to it."""

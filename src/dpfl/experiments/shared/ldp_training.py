@@ -20,6 +20,7 @@ from dpfl.experiments.shared.ldp_settings import RUN, LdpPlan
 from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.models.glm import Array, losses
+from dpfl.progress import step_counter
 
 STACK_BYTES = 2**25
 """Rough limit of one stack's working memory; a sweep with more trials runs them one stack after the other."""
@@ -74,13 +75,8 @@ def train(
     noise = calibrated(calibration, sweep.cells)
     first = task.trial(sweep.seeds[0])
     chunks = list(_chunks(plan, sweep, first.train_x.shape[1]))
-    total, done = plan.protocol.rounds * len(algorithms) * len(chunks), 0
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        progress(done, total)
-
+    total = plan.protocol.rounds * len(algorithms) * len(chunks)
+    tick = step_counter(progress, total)
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     for seeds in chunks:
         trials = [first if seed == sweep.seeds[0] else task.trial(seed) for seed in seeds]

@@ -24,6 +24,8 @@ def test_mnist_is_also_held_against_local_sgd_without_privacy(results):
     # Minibatch at 18: 5 + 10/18; local without privacy: 6.
     assert data["free_difference"].tolist() == pytest.approx([1 - 10 / 18] * 2, abs=0.02)
     assert set(data["split"]) == {"published", "disjoint"} and (data["difference"] > 0.9).all()
+    [published] = [note for note in TABLES["mnist_differences"].page(data).notes if note.startswith("Published split")]
+    assert "not to replace an image" in published and "fitted on the private images" in published
 
 
 def test_the_price_is_the_difference_to_the_run_without_privacy(results):

@@ -7,6 +7,7 @@ from functools import partial
 
 import pandas as pd
 
+from dpfl.experiments.ldp_classification import UNACCOUNTED
 from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import TASK, authors_protocol, mnist_differences, paired_differences, price
 from dpfl.papers.lowy2021.trial_statistics import NOISES, REGRESSION, budget, noise_name, stand_in_notes, trials
@@ -60,6 +61,7 @@ def _mnist_page(data: pd.DataFrame) -> TableLayout:
         }
     )
     notes = ["Misclassified test records in percent, pooled over the clients.", _TESTS, _SPENT]
+    notes += [f"{split.capitalize()} split: {UNACCOUNTED[split]}." for split in dict.fromkeys(data["split"])]
     return TableLayout(body, [*notes, *stand_in_notes(data)])
 
 

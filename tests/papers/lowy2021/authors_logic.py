@@ -63,37 +63,56 @@ def clipped(gradients: np.ndarray, clips: np.ndarray) -> np.ndarray:
     return gradients * np.minimum(1.0, clips[:, None] / np.maximum(lengths, 1e-300))
 
 
-def test_loss(algorithm: str, epsilon: float, parts: list[tuple[np.ndarray, ...]], before: int, rng) -> float:
-    """Return the mean test loss, over the repetitions, of the step size and clip norm of least mean training loss."""
+def test_losses(algorithm: str, parts: list[tuple[np.ndarray, ...]], before: int, shared: bool, rng) -> np.ndarray:
+    """Return for each of BUDGETS the mean test loss, over the repetitions, of the point of least mean training loss.
+
+    All runs go side by side, (budgets, repetitions, points) flattened. Each draws its own batches and noise; `shared`:
+    all points and budgets of a repetition have the same draws.
+    """
     delta = 1 / before**2
     batch = math.floor(before * LARGEST / (4 * math.sqrt(2 * ROUNDS * math.log(2 / delta))))
     steps, clips = (each.ravel() for each in np.meshgrid(STEPS[algorithm], CLIPS, indexing="ij"))
-    steps, clips = np.tile(steps, REPETITIONS), np.tile(clips, REPETITIONS)
-    std = clips * noise_std(algorithm, epsilon, batch, before, min(len(part[1]) for part in parts))
-    weights = np.zeros((len(steps), parts[0][0].shape[1]))
+    shape = (len(BUDGETS), REPETITIONS, len(steps))
+    training = min(len(part[1]) for part in parts)
+    levels = np.array([noise_std(algorithm, epsilon, batch, before, training) for epsilon in BUDGETS])
+    std = (levels[:, None, None] * clips * np.ones(shape)).ravel()
+    steps, clips = (np.broadcast_to(each, shape).ravel() for each in (steps, clips))
+    repetition = np.broadcast_to(np.arange(REPETITIONS)[:, None], shape).ravel()
+    features = parts[0][0].shape[1]
+
+    def rows(count: int, size: int) -> np.ndarray:
+        return (
+            rng.integers(count, size=(REPETITIONS, size))[repetition]
+            if shared
+            else rng.integers(count, size=(len(steps), size))
+        )
+
+    def noise() -> np.ndarray:
+        own = rng.standard_normal((REPETITIONS, features))[repetition] if shared else None
+        return std[:, None] * (rng.standard_normal((len(steps), features)) if own is None else own)
+
+    weights = np.zeros((len(steps), features))
     iterates = []
     for _ in range(ROUNDS):
         if algorithm == "minibatch":
             total = np.zeros_like(weights)
             for x, y, _, _ in parts:
-                rows = rng.integers(len(y), size=(len(steps), batch))
-                residuals = np.einsum("mkd,md->mk", x[rows], weights) - y[rows]
-                mean = np.einsum("mk,mkd->md", residuals, x[rows]) / batch
-                total += clipped(mean, clips) + std[:, None] * rng.standard_normal(weights.shape)
+                drawn = rows(len(y), batch)
+                residuals = np.einsum("mkd,md->mk", x[drawn], weights) - y[drawn]
+                total += clipped(np.einsum("mk,mkd->md", residuals, x[drawn]) / batch, clips) + noise()
             weights = weights - steps[:, None] * total
         else:
             models = []
             for x, y, _, _ in parts:
                 own = weights
-                for _ in range(batch):
-                    rows = rng.integers(len(y), size=len(steps))
-                    gradient = ((x[rows] * own).sum(axis=1) - y[rows])[:, None] * x[rows]
-                    gradient = clipped(gradient, clips) + std[:, None] * rng.standard_normal(weights.shape)
-                    own = own - steps[:, None] * gradient
+                for drawn in rows(len(y), batch).T:
+                    gradient = ((x[drawn] * own).sum(axis=1) - y[drawn])[:, None] * x[drawn]
+                    own = own - steps[:, None] * (clipped(gradient, clips) + noise())
                 models.append(own)
             weights = np.mean(models, axis=0)
         iterates.append(weights)
-    return chosen_loss(np.mean(iterates[-LAST:], axis=0), parts)
+    outputs = np.mean(iterates[-LAST:], axis=0).reshape(len(BUDGETS), -1, features)
+    return np.array([chosen_loss(each, parts) for each in outputs])
 
 
 def chosen_loss(outputs: np.ndarray, parts: list[tuple[np.ndarray, ...]]) -> float:
@@ -112,6 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("table")
     parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--shared", action="store_true", help="points and budgets share batches and base noise")
     given = parser.parse_args()
     x, y = records(given.table)
     np.seterr(over="ignore", invalid="ignore")
@@ -121,8 +141,8 @@ def main() -> None:
             rng = np.random.default_rng([clients, seed])
             parts = split(x, y, clients, rng)
             for algorithm in STEPS:
-                for epsilon in BUDGETS:
-                    loss = test_loss(algorithm, epsilon, parts, math.ceil(len(y) / clients), rng) / 1e6
+                losses = test_losses(algorithm, parts, math.ceil(len(y) / clients), given.shared, rng) / 1e6
+                for epsilon, loss in zip(BUDGETS, losses, strict=True):
                     print(f"{clients},{seed},{algorithm},{epsilon:g},{loss:.4f}", flush=True)
 
 

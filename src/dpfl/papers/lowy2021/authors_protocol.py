@@ -28,7 +28,7 @@ _REFERENCE = Path(__file__).with_name("authors_logic.yaml")
 
 @cache
 def reference() -> dict[str, Any]:
-    """Return what the plain loop measured, by draws: trials, and by clients, algorithm and epsilon [mean, deviation]."""
+    """Return what the plain loop measured, by draws: trials; losses by clients, algorithm, epsilon [mean, deviation]."""
     return yaml.safe_load(_REFERENCE.read_text(encoding="utf-8"))
 
 
@@ -107,12 +107,12 @@ def _notes(data: pd.DataFrame) -> list[str]:
         "Noise as their scripts calibrate it: that of minibatch SGD for a client's training records (356 at N = 3, 105 "
         "at N = 10), that of local SGD for its records before the split (446, 134), with δ = 1/n² of the same n. Every "
         "other table counts training records in both, which makes local SGD's noise 22 to 24 % larger.",
-        f"Plain loop: the protocol written anew without this package (tests/papers/lowy2021/authors_logic.py), "
-        f"{counts[0]} trials with shared draws and {counts[1]} with own. Ours, and the loop with shared draws, use the same batches and base "
-        "noise for every step size and clip norm of a repetition; with own draws every point has its own, so that the "
-        "best of them is also the luckiest.",
-        f"±: {LEVEL:.0%} interval of the difference (Welch). Agrees: the interval lies within {MARGIN:.0%} of the plain "
-        "loop's loss; no: it lies beyond.",
+        "Plain loop: the protocol written anew without this package (tests/papers/lowy2021/authors_logic.py), "
+        f"{counts[0]} trials with shared draws and {counts[1]} with own. Ours, and the loop with shared draws, use the "
+        "same batches and base noise for every step size and clip norm of a repetition; with own draws every point has "
+        "its own, so that the best of them is also the luckiest.",
+        f"±: {LEVEL:.0%} interval of the difference (Welch). Agrees: the interval lies within {MARGIN:.0%} of the "
+        "plain loop's loss; no: it lies beyond.",
     ]
     for draws in DRAWS:
         found = data.loc[data[f"{draws}_agrees"] != "", f"{draws}_agrees"].value_counts()

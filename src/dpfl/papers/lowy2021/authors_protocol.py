@@ -28,7 +28,7 @@ _REFERENCE = Path(__file__).with_name("authors_logic.yaml")
 
 @cache
 def reference() -> dict[str, Any]:
-    """Return what the plain loop measured, by draws: trials; losses by clients, algorithm, epsilon [mean, deviation]."""
+    """Return what the plain loop measured, by draws: trials; losses by clients, algorithm, epsilon."""
     return yaml.safe_load(_REFERENCE.read_text(encoding="utf-8"))
 
 

@@ -84,9 +84,12 @@ def all_runs(results: Results) -> pd.DataFrame:
 
 
 def with_settings(runs: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the runs that have these settings, as a copy; a setting that no run table names is passed over."""
+    """Return the runs that have these settings, as a copy; a setting that no run table names is passed over.
+
+    So is `measure`, which says what was recorded and changes no model.
+    """
     for name, value in as_columns(settings).items():
-        runs = runs[runs[name] == value] if name in runs else runs
+        runs = runs[runs[name] == value] if name in runs and name != "measure" else runs
     return runs.copy()
 
 

@@ -86,8 +86,8 @@ def likely_noise(run: Run, mu: float) -> float:
     return move / math.sqrt(math.log1p(max(mu**2 / run.steps / rate**2, 1e-300)))
 
 
-def upper(run: Run) -> Bound:
-    """Return an epsilon that the run guarantees at its delta.
+def upper(run: Run, *, rough: bool = False) -> Bound:
+    """Return an epsilon that the run guarantees at its delta; `rough`: not the least, if that takes long to compute.
 
     Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`.
     """
@@ -113,7 +113,7 @@ def upper(run: Run) -> Bound:
             epsilon = epsilon_above([(law, run.steps)], run.delta)
             return min(Bound(epsilon, "pessimistic PLD of amplification by subsampling (Balle et al. 2018)"), plain)
         case BallsInBins():
-            return min(_bins_upper(run), plain) if run.noise_multiplier >= balls_in_bins.LEAST_NOISE else plain
+            return min(_bins_upper(run, rough), plain) if run.noise_multiplier >= balls_in_bins.LEAST_NOISE else plain
 
 
 def lower(run: Run) -> Bound:
@@ -206,11 +206,11 @@ def _shuffled_lower(run: Run) -> Bound:
     return Bound(epsilon, "worst pair of Chua et al. 2024, largest step of an epoch, optimistic PLD")
 
 
-def _bins_upper(run: Run) -> Bound:
+def _bins_upper(run: Run, rough: bool) -> Bound:
     """Balls in bins; a replacement is a removal and an addition, one after the other (hockey-stick triangle)."""
     epochs = math.ceil(run.steps / run.sampler.steps_per_epoch)
     bins = min(run.sampler.steps_per_epoch, balls_in_bins.MOST_BINS)
-    laws = balls_in_bins.laws_above(run.noise_multiplier, bins, epochs, run.delta)
+    laws = balls_in_bins.laws_above(run.noise_multiplier, bins, epochs, run.delta, rough=rough)
     remove, add = ([(law, epochs)] for law in laws)
     by = "pessimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)"
     if run.neighbouring is not Neighbouring.REPLACE_ONE:

@@ -85,6 +85,7 @@ def delta_by_characteristic_function(epsilon: float, n: int, mu: float, furthest
 @pytest.mark.parametrize(
     ("n", "mu", "delta", "furthest"),
     [
+        (25, 1.0, 1e-5, 20.0),  # 1.625108; another implementation's 1.625231 spends 0.9993 of delta: a looser bound
         (1000, 0.5, 1e-6, 1.0),
         pytest.param(10_000, 0.5, 1e-6, 1.0, marks=pytest.mark.slow),
         pytest.param(100_000, 1.0, 1e-6, 0.1, marks=pytest.mark.slow),

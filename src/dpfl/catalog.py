@@ -18,7 +18,11 @@ from dpfl.errors import InputError
 
 PAPERS = Path(__file__).parent / "papers"
 DATASETS = Path(__file__).parent / "data" / "datasets.yaml"
-_PARTS = {"tables": {"title", "caption"}, "figures": {"title", "caption"}, "claims": {"text", "settled_by"}}
+_CLAIM = {"text", "settled_by"}
+_CLAIM_OPTIONS = {"scope", "kind", "because", "places", "margin", "unit", "of", "pending"}
+"""Keys of a claim: what it says, its rule (dpfl.reporting.rules) and why this one, what settles it, and the tables and
+figures where that stands; if needed the margin, a unit, the claim it is a part of, why nothing decides it yet."""
+_PARTS = {"tables": {"title", "caption"}, "figures": {"title", "caption"}, "claims": _CLAIM}
 """Parts of paper.yaml, with the keys that each of their entries needs."""
 
 
@@ -61,7 +65,7 @@ def load(key: str) -> Paper:
         if not isinstance(facts[part], dict):
             raise InputError(f"{key}/paper.yaml: {part} must be keys and values, {{}} where there are none")
         for name, entry in facts[part].items():
-            known = needed | {"pending"} if part == "claims" else None
+            known = needed | _CLAIM_OPTIONS if part == "claims" else None
             _require_keys(f"{key}/paper.yaml, {part}.{name}", entry, needed, known)
     return Paper(key=key, grid=grid, errata=errata, **facts)
 

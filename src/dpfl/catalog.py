@@ -18,8 +18,8 @@ from dpfl.errors import InputError
 
 PAPERS = Path(__file__).parent / "papers"
 DATASETS = Path(__file__).parent / "data" / "datasets.yaml"
-_CLAIM = {"text", "settled_by"}
-_CLAIM_OPTIONS = {"scope", "kind", "because", "places", "margin", "unit", "of", "pending"}
+_CLAIM = {"text", "scope", "kind", "because", "settled_by", "places"}
+_CLAIM_OPTIONS = {"margin", "unit", "of", "pending"}
 """Keys of a claim: what it says, its rule (dpfl.reporting.rules) and why this one, what settles it, and the tables and
 figures where that stands; if needed the margin, a unit, the claim it is a part of, why nothing decides it yet."""
 _PARTS = {"tables": {"title", "caption"}, "figures": {"title", "caption"}, "claims": _CLAIM}

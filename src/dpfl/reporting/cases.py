@@ -106,12 +106,12 @@ def from_values(case: str, values: Iterable[float], **facts: float | str | Kind 
     return Case(case, float(known.mean()) if n else math.nan, error, n, n - 1, **facts)
 
 
-def holm(p_values: Iterable[float]) -> np.ndarray:
-    """Return Holm's adjusted p-values of one family, nan (not tested) left out."""
-    p = np.asarray(list(p_values), dtype=float)
-    tested = np.flatnonzero(~np.isnan(p))
-    order = tested[np.argsort(p[tested], kind="stable")]
-    adjusted = np.full(len(p), math.nan)
-    steps = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps * p[order]))
-    return adjusted
+def difference(case: str, first: Case, second: Case, **facts: float | str | Kind | None) -> Case:
+    """Return the case of the first number minus the second, from separate runs (Welch's t-test)."""
+    squares = first.error**2, second.error**2
+    error = math.sqrt(sum(squares))
+    parts = [
+        square**2 / each.freedom for square, each in zip(squares, (first, second), strict=True) if each.freedom > 0
+    ]
+    freedom = error**4 / sum(parts) if sum(parts) > 0 else math.inf
+    return Case(case, first.estimate - second.estimate, error, min(first.n, second.n), freedom, **facts)

@@ -12,7 +12,7 @@ import pandas as pd
 from dpfl.catalog import load, module
 from dpfl.errors import InputError
 from dpfl.files import replacing, write_atomically
-from dpfl.reporting.cases import ALPHA, LEVEL, Case, Kind
+from dpfl.reporting.cases import ALPHA, LEVEL, Kind
 from dpfl.reporting.results import NotRunError, Results, read_csv, write_csv
 from dpfl.reporting.rules import Evidence, Judged, Judgement, Rule, Scope, Status, Verdict, judge, region
 from dpfl.reporting.tables import TableLayout, html_page
@@ -64,10 +64,10 @@ def _judgement(claim: Mapping[str, Any], check: Check | None, results: Results) 
 
 def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judgement) -> dict[str, Any]:
     """Return the row of a claim."""
-    rule, counted = rule_of(claim), [each for each in judgement.cases if each.status not in _ASIDE]
-    deciding = counted[0] if counted else Judged(Case("", math.nan, math.nan), Status.OPEN)
+    rule = rule_of(claim)
     counts = {name: judgement.count(status) for name, status in _COUNTS.items()}
-    numbers = _case_row(deciding, rule) if counted else dict.fromkeys(NUMBERS, math.nan) | {"case": "", "n": 0}
+    decided = [each for each in judgement.cases if each.status is not Status.BESIDE]
+    numbers = _case_row(decided[0], rule) if decided else dict.fromkeys(NUMBERS, math.nan) | {"case": "", "n": 0}
     return {
         "paper": paper,
         "claim": key,
@@ -75,7 +75,7 @@ def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judg
         "text": claim["text"],
         "verdict": str(judgement.verdict),
         "reason": judgement.reason,
-        "cases": len(counted),
+        "cases": sum(counts.values()),
         **counts,
         "missing": judgement.missing,
         "case": numbers["case"],
@@ -98,7 +98,6 @@ _COUNTS = {
     "fail": Status.FAILS,
     "open": Status.OPEN,
 }
-_ASIDE = (Status.BESIDE, Status.STAND_IN)
 
 
 def _case_row(judged: Judged, rule: Rule) -> dict[str, Any]:

@@ -26,8 +26,7 @@ A claim, by its scope:
                     fails, each tested at ALPHA; that is, it is significantly below the margin. One that merely
                     fails does not refute it.
     in experiments  a claim about a set of experiments taken together. As stated: every case holds, or more than half
-                    hold and none fails. Weaker than stated: more than half hold, but some fail. Refuted: more than
-                    half fail.
+                    hold and none fails. Refuted: more than half fail. Weaker than stated: some hold and some fail.
 
 Everything else is undecided. Cases that a claim covers and that were not run (`missing`) count as open. Without any
 case the verdict is not run. Cases on stand-in data never count: where there are no others, the claim is undecided.
@@ -37,12 +36,13 @@ case the verdict is not run. Cases on stand-in data never count: where there are
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
 
-from dpfl.reporting.cases import ALPHA, Case, Kind, holm
+from dpfl.reporting.cases import ALPHA, Case, Kind
+from dpfl.reporting.statistics import holm
 
 
 class Verdict(StrEnum):
@@ -85,11 +85,15 @@ class Rule:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence for a claim: its cases, how many more it covers that were not run, and numbers that do not count."""
+    """Evidence for a claim: its cases, how many more it covers that were not run, and numbers that do not count.
+
+    `absent` says why there is no case, for a reader, where there is none.
+    """
 
     cases: list[Case] = field(default_factory=list)
     missing: int = 0
     beside: list[Case] = field(default_factory=list)
+    absent: str = "No case of it was run."
 
 
 @dataclass(frozen=True)
@@ -144,25 +148,27 @@ def tolerated(case: Case, rule: Rule) -> tuple[float, float]:
 def judge(evidence: Evidence, rule: Rule) -> Judgement:
     """Return the verdict on a claim by the rules at the top of this module."""
     real = [case for case in evidence.cases if not case.stand_in]
-    aside = [Judged(case, Status.BESIDE) for case in evidence.beside]
+    beside = [Judged(case, Status.BESIDE) for case in evidence.beside]
     if not evidence.cases:
-        return Judgement(Verdict.NOT_RUN, "No case of it was run.", aside, evidence.missing)
+        return Judgement(Verdict.NOT_RUN, evidence.absent, beside, evidence.missing)
     if not real:
         names = ", ".join(sorted({case.stand_in for case in evidence.cases}))
-        there = _judge(evidence.cases, 0, rule)
+        there = _judge(evidence.cases, evidence.missing, rule)
         reason = f"Stand-in data only ({names}), which decide nothing; there it would be '{there.verdict}'."
-        return Judgement(Verdict.UNDECIDED, reason, [*there.cases, *aside], evidence.missing)
-    made = _judge(real, evidence.missing, rule)
-    others = [Judged(case, Status.STAND_IN) for case in evidence.cases if case.stand_in]
-    return Judgement(made.verdict, made.reason, [*made.cases, *others, *aside], evidence.missing)
+        aside = [replace(each, status=Status.STAND_IN) for each in there.cases]
+        return Judgement(Verdict.UNDECIDED, reason, [*aside, *beside], evidence.missing)
+    aside = [Judged(case, Status.STAND_IN) for case in evidence.cases if case.stand_in]
+    made = _judge(real, evidence.missing + len(aside), rule)
+    return replace(made, cases=[*made.cases, *aside, *beside])
 
 
 def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
     """Return the verdict on cases that all count."""
     tests = _Tests(cases, rule)
     statuses = tests.statuses()
+    tally = _Tally(statuses, missing)
     decide = {Scope.FOR_ALL: _for_all, Scope.EXISTS: _exists, Scope.IN_EXPERIMENTS: _in_experiments}[rule.scope]
-    verdict, reason, decisive = decide(tests, statuses, len(cases) + missing)
+    verdict, reason, decisive = decide(tests, tally)
     first = tests.foremost(decisive)
     order = [first, *(index for index in tests.order(statuses) if index != first)]
     if missing and verdict is not Verdict.REFUTED:
@@ -202,13 +208,17 @@ class _Tests:
         return made
 
     def foremost(self, decisive: tuple[np.ndarray, bool]) -> int:
-        """Return the case with the smallest value of a list (or the largest), among ties the farthest off."""
+        """Return the case with the smallest value of a list (or the largest).
+
+        Among ties it is the farthest off, for a claim that something exists the nearest.
+        """
         values, smallest = decisive
         known = np.where(np.isnan(values), math.inf if smallest else 2.0, values)
         best = known.min() if smallest else known.max()
         ties = np.flatnonzero(known == best)
-        margins = np.array([self._room(index) for index in ties])
-        return int(ties[margins.argmin()])
+        rooms = np.array([self._room(index) for index in ties])
+        nearest = self.rule.scope is Scope.EXISTS
+        return int(ties[rooms.argmax() if nearest else rooms.argmin()])
 
     def _room(self, index: int) -> float:
         """Return how far a case's number is inside the range that the claim says (negative outside), nan as 0."""
@@ -230,68 +240,65 @@ class _Tests:
         return Judged(self.cases[index], status, float(raw[index]), float(adjusted[index]))
 
 
+class _Tally:
+    """Numbers of cases by status, and `total` with those that were not run."""
+
+    def __init__(self, statuses: list[Status], missing: int) -> None:
+        self.statuses, self.ran, self.total = statuses, len(statuses), len(statuses) + missing
+        self.holds, self.fails = statuses.count(Status.HOLDS), statuses.count(Status.FAILS)
+        self.near = self.holds + statuses.count(Status.WITHIN_MARGIN)
+
+    def sentence(self) -> str:
+        """Say in how many cases the claim holds, and how many contradict it."""
+        if self.holds == self.ran:
+            return f"It holds in {self.all_cases()}."
+        near = f", in {self.near} up to its margin" if self.near > self.holds else ""
+        against = f"{self.fails or 'none'} {'contradict' if self.fails > 1 else 'contradicts'} it"
+        return f"It holds in {self.holds} of {self.ran} cases{near}; {against}."
+
+    def all_cases(self) -> str:
+        """Return "all N cases", "both cases" or "its only case"."""
+        return {1: "its only case", 2: "both cases"}.get(self.ran, f"all {self.ran} cases")
+
+
 Decision = tuple[Verdict, str, tuple[np.ndarray, bool]]
+"""Verdict, reason, and what finds the deciding case: a list of p-values, and whether the smallest of it decides."""
 
 
-def _for_all(tests: _Tests, statuses: list[Status], total: int) -> Decision:
+def _for_all(tests: _Tests, tally: _Tally) -> Decision:
     """Decide a claim for all."""
-    holds, fails = statuses.count(Status.HOLDS), statuses.count(Status.FAILS)
-    near = holds + statuses.count(Status.WITHIN_MARGIN)
     weakest = (tests.holds, False)
-    if fails:
-        return Verdict.REFUTED, _refuting(fails, holds, total), (tests.fails_adjusted, True)
-    if holds == total:
-        return Verdict.AS_STATED, f"It holds in {_all(total)}.", weakest
-    if near == total and bool((tests.within < ALPHA).all()):
-        return Verdict.WEAKER, f"It holds in {holds} of {total} cases, and up to its margin in all.", weakest
-    if 2 * holds > total:
-        return Verdict.WEAKER, f"It holds in {holds} of {total} cases; none contradicts it.", weakest
-    return Verdict.UNDECIDED, f"It is shown in {holds} of {total} cases; none contradicts it.", weakest
+    if tally.fails:
+        return Verdict.REFUTED, tally.sentence(), (tests.fails_adjusted, True)
+    if tally.holds == tally.total:
+        return Verdict.AS_STATED, tally.sentence(), weakest
+    near = tally.near == tally.total and bool((tests.within < ALPHA).all())
+    if near or 2 * tally.holds > tally.total:
+        return Verdict.WEAKER, tally.sentence(), weakest
+    return Verdict.UNDECIDED, tally.sentence(), weakest
 
 
-def _exists(tests: _Tests, statuses: list[Status], total: int) -> Decision:
+def _exists(tests: _Tests, tally: _Tally) -> Decision:
     """Decide a claim of "may" or "can"."""
-    holds = statuses.count(Status.HOLDS)
     strongest = (tests.holds_adjusted, True)
-    if holds:
-        worthy = any(each is Status.HOLDS and not p < ALPHA for each, p in zip(statuses, tests.fails, strict=True))
-        if worthy:
-            return Verdict.AS_STATED, f"It is so in {holds} of {total} cases; one is enough.", strongest
-        return Verdict.WEAKER, f"It is so in {holds} of {total} cases, but by less than is worth the name.", strongest
-    if len(statuses) == total and bool((tests.fails < ALPHA).all()):
-        return Verdict.REFUTED, f"It is contradicted in {_all(total)} tried.", (tests.fails, False)
-    return Verdict.UNDECIDED, f"No case of {total} shows it, and not all exclude it.", strongest
+    shown = f"It is so in {tally.holds} of {tally.ran} cases"
+    below = tests.fails < ALPHA
+    if any(each is Status.HOLDS and not small for each, small in zip(tally.statuses, below, strict=True)):
+        return Verdict.AS_STATED, f"{shown}; one is enough.", strongest
+    if tally.holds:
+        return Verdict.WEAKER, f"{shown}, but by less than is worth the name.", strongest
+    if tally.ran == tally.total and bool(below.all()):
+        return Verdict.REFUTED, f"{tally.all_cases().capitalize()} that were tried contradict it.", (tests.fails, False)
+    return Verdict.UNDECIDED, f"None of {tally.ran} cases shows it, and not all of them exclude it.", strongest
 
 
-def _in_experiments(tests: _Tests, statuses: list[Status], total: int) -> Decision:
+def _in_experiments(tests: _Tests, tally: _Tally) -> Decision:
     """Decide a claim about experiments taken together."""
-    holds, fails = statuses.count(Status.HOLDS), statuses.count(Status.FAILS)
-    weakest = (tests.holds, False)
-    if 2 * fails > total:
-        return Verdict.REFUTED, _refuting(fails, holds, total), (tests.fails_adjusted, True)
-    if holds == total:
-        return Verdict.AS_STATED, f"It holds in {_all(total)}.", weakest
-    if 2 * holds > total and not fails:
-        return Verdict.AS_STATED, f"It holds in {holds} of {total} cases; none contradicts it.", weakest
-    if 2 * holds > total:
-        return (
-            Verdict.WEAKER,
-            f"It holds in {holds} of {total} cases; {_contradict(fails)}.",
-            (tests.fails_adjusted, True),
-        )
-    return Verdict.UNDECIDED, f"It is shown in {holds} of {total} cases; {_contradict(fails)}.", weakest
-
-
-def _contradict(fails: int) -> str:
-    """Say how many cases contradict a claim."""
-    return f"{fails or 'none'} contradict{'' if fails > 1 else 's'} it"
-
-
-def _refuting(fails: int, holds: int, total: int) -> str:
-    """Say how many cases refute a claim."""
-    return f"{fails} of {total} cases {'contradicts' if fails == 1 else 'contradict'} it; it holds in {holds}."
-
-
-def _all(total: int) -> str:
-    """Return "all N cases", or "its only case"."""
-    return f"all {total} cases" if total > 1 else "its only case"
+    weakest, worst = (tests.holds, False), (tests.fails_adjusted, True)
+    if 2 * tally.fails > tally.total:
+        return Verdict.REFUTED, tally.sentence(), worst
+    if 2 * tally.holds > tally.total and not tally.fails:
+        return Verdict.AS_STATED, tally.sentence(), weakest
+    if tally.holds and tally.fails:
+        return Verdict.WEAKER, tally.sentence(), worst
+    return Verdict.UNDECIDED, tally.sentence(), worst if tally.fails else weakest

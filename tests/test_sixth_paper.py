@@ -96,8 +96,8 @@ def papers(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("paper.yaml", "url:", "ulr:", "paper.yaml lacks url"),
         ("paper.yaml", "url:", "year: 2026\nurl:", "paper.yaml has an unknown key year"),
         ("paper.yaml", "    caption: Mean", "    captoin: Mean", "tables.risk lacks caption"),
-        ("paper.yaml", "    pending:", "    waiting:", "claims.optimal has an unknown key waiting"),
-        ("paper.yaml", "    scope:", "    scop:", "claims.noise_costs lacks scope"),
+        ("claims.yaml", "  pending:", "  waiting:", "claims.yaml, optimal has an unknown key waiting"),
+        ("claims.yaml", "  scope:", "  scop:", "claims.yaml, noise_costs lacks scope"),
         ("paper.yaml", "url: ", "url: [", "paper.yaml is not YAML"),
         ("grid.yaml", "demo:", "demmo:", "grid.yaml has the unknown key demmo"),
         ("grid.yaml", "    cells:", "    cels:", "grid.yaml, demo, entry 1 lacks cells"),
@@ -133,13 +133,15 @@ def test_what_paper_yaml_names_must_be_in_the_modules(papers, monkeypatch):
 @pytest.mark.parametrize(
     ("right", "wrong", "named"),
     [
-        ("scope: for all", "scope: always", "claims.noise_costs: scope 'always'"),
-        ("kind: difference", "kind: more", "kind 'more'"),
-        ("tables/risk", "tables/risks", "claims.noise_costs: places names tables/risks"),
+        ("scope: for all", "scope: always", "claims.yaml: noise_costs: scope is 'always'"),
+        ("kind: difference", "kind: more", "kind is 'more'"),
+        ("unit: of excess risk", "margin: -1", "margin is -1, not a number"),
+        ("unit: of excess risk", "of: costs", "of is 'costs', which is no claim"),
+        ("tables/risk", "tables/risks", "claims.yaml: noise_costs: places names tables/risks"),
     ],
 )
 def test_the_rule_of_a_claim_must_be_known(papers, monkeypatch, tmp_path, right, wrong, named):
-    path = papers / "paper.yaml"
+    path = papers / "claims.yaml"
     path.write_text(path.read_text().replace(right, wrong, 1))
     monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS={"noise_costs": None}))
     with pytest.raises(InputError, match=re.escape(named)):
@@ -147,7 +149,7 @@ def test_the_rule_of_a_claim_must_be_known(papers, monkeypatch, tmp_path, right,
 
 
 @pytest.mark.parametrize(
-    ("checks", "named"), [({"riskk": None}, "checks riskk, which"), ({}, "claims.noise_costs needs a check")]
+    ("checks", "named"), [({"riskk": None}, "checks riskk, which"), ({}, "noise_costs needs a check")]
 )
 def test_claims_and_checks_must_match(papers, monkeypatch, tmp_path, checks, named):
     monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS=checks))

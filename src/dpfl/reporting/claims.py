@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ with, its p-values, and the same number as the paper prints it."""
 
 
 def rule_of(claim: Mapping[str, Any]) -> Rule:
-    """Return the rule that an entry of paper.yaml's claims declares."""
+    """Return the rule that an entry of claims.yaml declares."""
     return Rule(Scope(claim["scope"]), Kind(claim["kind"]), float(claim.get("margin", 0.0)))
 
 
@@ -37,7 +38,7 @@ def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
     alpha, level, because, settled_by, places (where the evidence stands, as "tables/checks figures/price").
     Evidence: paper, claim, case, status, NUMBERS, stand_in; the deciding case first.
 
-    A claim without a check in the paper's claims.py is not run, with the reason in paper.yaml. Raises InputError for a
+    A claim without a check in the paper's claims.py is not run, with the reason in claims.yaml. Raises InputError for a
     claim with neither, and for a check without a claim.
     """
     checks: dict[str, Check] = module(paper, "claims").CLAIMS
@@ -123,22 +124,26 @@ def _case_row(judged: Judged, rule: Rule) -> dict[str, Any]:
 def _range_text(low: float, high: float) -> str:
     """Return a range as text: "above 0", "at most 1.2", "0.9 to 1.1"."""
     if math.isinf(high):
-        return f"above {low:.4g}"
+        return f"above {low if abs(low) > sys.float_info.min else 0:.4g}"
     return f"at most {high:.4g}" if math.isinf(low) else f"{low:.4g} to {high:.4g}"
 
 
 def _require_matching(paper: str, checks: Mapping[str, Check]) -> None:
-    """Raise InputError unless every check has its claim, and every claim a rule and a check or a reason why not."""
+    """Raise InputError unless every check has its claim, and every claim a known rule and a check or a reason."""
     facts = load(paper)
     if astray := [name for name in checks if name not in facts.claims]:
-        raise InputError(f"{paper}/claims.py checks {astray[0]}, which paper.yaml does not claim")
-    for name, claim in facts.claims.items():
-        where = f"{paper}/paper.yaml: claims.{name}"
-        if name not in checks and "pending" not in claim:
+        raise InputError(f"{paper}/claims.py checks {astray[0]}, which claims.yaml does not have")
+    for key, claim in facts.claims.items():
+        where = f"{paper}/claims.yaml: {key}"
+        if key not in checks and "pending" not in claim:
             raise InputError(f"{where} needs a check in CLAIMS of claims.py, or a key pending")
-        if claim["scope"] not in list(Scope) or claim["kind"] not in list(Kind):
-            known = f"{', '.join(Scope)}; kind: {', '.join(Kind)}"
-            raise InputError(f"{where}: scope {claim['scope']!r}, kind {claim['kind']!r}; scope: {known}")
+        for name, known in (("scope", Scope), ("kind", Kind)):
+            if claim[name] not in list(known):
+                raise InputError(f"{where}: {name} is {claim[name]!r}, not one of {', '.join(known)}")
+        if not isinstance(claim.get("margin", 0), int | float) or claim.get("margin", 0) < 0:
+            raise InputError(f"{where}: margin is {claim['margin']!r}, not a number of 0 or more")
+        if claim.get("of", key) not in facts.claims:
+            raise InputError(f"{where}: of is {claim['of']!r}, which is no claim of the paper")
         for place in claim["places"]:
             part, _, page = place.partition("/")
             if part not in ("tables", "figures") or page not in getattr(facts, part):

@@ -1,6 +1,6 @@
 """Rules that turn the cases of a claim into a verdict. They are fixed here, before any number is seen.
 
-A claim declares in paper.yaml, with the reason: its `scope`, its `kind` (dpfl.reporting.cases.Kind), and a `margin`
+A claim declares in claims.yaml, with the reason: its `scope`, its `kind` (dpfl.reporting.cases.Kind), and a `margin`
 where it has one. Its check returns `Evidence`: cases, each a number with its uncertainty and the target that the claim
 sets it. Tests are Student's t (scipy), two-sided, so that a test at ALPHA and an interval at LEVEL always agree.
 
@@ -76,7 +76,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule of a claim, as paper.yaml declares it."""
+    """Rule of a claim, as claims.yaml declares it."""
 
     scope: Scope
     kind: Kind

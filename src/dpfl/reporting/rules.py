@@ -184,7 +184,7 @@ class _Tests:
         self.holds = np.array([case.p_outside(*region(case, rule)) for case in cases])
         self.fails = np.array([case.p_inside(*tolerated(case, rule)) for case in cases])
         self.within = np.array([case.p_outside(*tolerated(case, rule)) for case in cases])
-        self.computed = np.array([case.error == 0 for case in cases])
+        self.computed = np.array([case.error == 0 and case.n == 0 for case in cases])
         self.holds_adjusted, self.fails_adjusted = self._adjusted(self.holds), self._adjusted(self.fails)
         self.all_hold = bool((self.holds < ALPHA).all())
 

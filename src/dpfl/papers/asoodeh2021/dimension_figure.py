@@ -91,20 +91,4 @@ def _lines(axis: Axes, rows: pd.DataFrame) -> None:
             axis.plot(line["features"], line[bound], color=style.COLOURS[number], linestyle=dash, linewidth=0.9)
 
 
-def dimension_cost(results: Results) -> str:
-    """Say how the noise's share of the last model's excess risk grows with the number of features."""
-    data = results.figure(KEY, "dimension")
-    rows = data[(data["noise_std"] > 0) & (data["release"] == "last")].drop_duplicates("noise_std")
-    parts = [
-        f"{row.exponent:.2f} ± {row.exponent_interval:.2f} at sigma = {row.noise_std:g}" for row in rows.itertuples()
-    ]
-    if not parts:
-        return "How it grows with the number of features was not run here."
-    least, most = data["features"].min(), data["features"].max()
-    return (
-        f"The print has no dimension d: on drawn records of {least:g} to {most:g} features the noise's part grows as d "
-        f"to the power {', '.join(parts)}. {data_note(data)}"
-    )
-
-
 DIMENSION = {"dimension": FigureRecipe(dimensions, draw)}

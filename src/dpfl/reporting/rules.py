@@ -154,7 +154,8 @@ def judge(evidence: Evidence, rule: Rule) -> Judgement:
     if not real:
         names = ", ".join(sorted({case.stand_in for case in evidence.cases}))
         there = _judge(evidence.cases, evidence.missing, rule)
-        reason = f"Stand-in data only ({names}), which decide nothing; there it would be '{there.verdict}'."
+        would_be = "" if there.verdict is Verdict.UNDECIDED else f"; there it would be '{there.verdict}'"
+        reason = f"Stand-in data only ({names}), which decide nothing{would_be}."
         aside = [replace(each, status=Status.STAND_IN) for each in there.cases]
         return Judgement(Verdict.UNDECIDED, reason, [*aside, *beside], evidence.missing)
     aside = [Judged(case, Status.STAND_IN) for case in evidence.cases if case.stand_in]

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.experiments.trusted_aggregator.aggregator_settings import AggregatorCell, excess_bound
-from dpfl.papers.asoodeh2021.aggregator_runs import FEWEST, KEY, study
+from dpfl.papers.asoodeh2021.aggregator_runs import FEWEST, study
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.notes import data_note

@@ -46,7 +46,7 @@ def test_untouched_verdicts_have_no_findings(judged):
 @pytest.mark.parametrize(
     ("file", "column", "value", "named"),
     [
-        ("verdicts", "verdict", "refuted", "verdict in row 1 is refuted, not as stated"),
+        ("verdicts", "verdict", "not run", "verdict in row 1 is not run, not refuted"),
         ("evidence", "estimate", 9.0, f"{PAPER}_evidence.csv: estimate in row 1 is 9.0"),
     ],
 )

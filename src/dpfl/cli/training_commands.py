@@ -22,6 +22,7 @@ from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
+from dpfl.provenance.run_identity import noise_identity, noise_of, run_identity
 
 
 @app.command(epilog="Example: dpfl calibrate --paper bhaskar2025")
@@ -31,11 +32,13 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
     from dpfl.engine.memory_budget import on_cpu
 
     resolved = configuration.read(config)
-    families = {sweep.family: sweep for sweep in expansion.expand(resolved) if sweep.paper == paper}
+    sweeps = [sweep for sweep in expansion.expand(resolved) if sweep.paper == paper]
+    families = {sweep.family: sweep for sweep in sweeps}
     if not families:
         raise InputError(f"nothing of paper {paper} is trained at scale {resolved['scale']}")
     modules = tuple(sorted({protocol.module_name(sweep.experiment) for sweep in families.values()}))
     stage = StageRecorder("account", modules, {"paper": paper, "scale": resolved["scale"]})
+    stage.identity = noise_identity(sweeps)
     folders = {s.dataset: Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in families.values()}
     stage.reads([config, *(folder.arrays / "description.json" for folder in folders.values())])
     descriptions = {dataset: load_description(folder.arrays) for dataset, folder in folders.items()}
@@ -61,7 +64,6 @@ def train(
     from dpfl.engine.memory_budget import with_memory
     from dpfl.pipeline.cost import estimate
     from dpfl.pipeline.devices import own_gpu
-    from dpfl.provenance.source_digest import source_digest
     from dpfl.reporting.results import read_csv
 
     resolved = configuration.read(config)
@@ -74,10 +76,11 @@ def train(
     stage.reads(
         [noise, *(path for folder in needed for path in (folder / "description.json", *sorted(folder.glob("*.npy"))))]
     )
+    stage.identity = {**run_identity(job), **noise_of(job, noise)}
     calibration = read_csv(noise).query("family == @job.family").drop(columns="family").reset_index(drop=True)
     # A checkpoint of other settings, code, data or device has another name, so it is never resumed.
     read = [[entry["path"], entry["sha256"]] for entry in stage.inputs if entry["path"] != os.path.relpath(noise)]
-    made_from = json.dumps([job.digest(), source_digest(code), read, job.resources["device"]])
+    made_from = json.dumps([job.digest(), stage.identity, read, job.resources["device"]])
     name = f"{sweep}-{hashlib.sha256(made_from.encode()).hexdigest()[:32]}.pt"
     checkpoint = Path("checkpoints") / resolved["scale"] / paper / name
     with own_gpu(bool(estimate(job).gpus)), progress_bar(f"{paper} {sweep}", unit="steps") as progress:

@@ -30,7 +30,8 @@ A claim, by its scope:
 
 Everything else is undecided. Cases that a claim covers and that were not run (`missing`) count as open. Without any
 case the verdict is not run. Cases on stand-in data never count: where there are no others, the claim is undecided.
-"More than half" is the least share that can be called "mostly"; there is no other threshold in the rules.
+"More than half" is the least share that can be called "mostly"; there is no other threshold in the rules. Weaker than
+stated says how much is shown, not that the rest is false: that is refuted.
 """
 
 from __future__ import annotations

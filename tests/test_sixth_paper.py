@@ -66,8 +66,10 @@ def test_the_stages_of_a_sixth_paper_run(project):
     assert 0 < risks["excess_risk"][0] < risks["excess_risk"][1]
     assert (results / "figures" / f"{KEY}_risk.png").stat().st_size > 5000
     verdicts = pd.read_csv(results / "claims" / f"{KEY}.csv").set_index("claim")
-    assert "'holds': 1 of 1" in verdicts["evidence"]["noise_costs"]
-    assert verdicts["outcome"]["optimal"] == "not yet evaluated"
+    assert verdicts["verdict"].to_dict() == {"noise_costs": "undecided", "optimal": "not run"}
+    assert "Stand-in data only (digits)" in verdicts["reason"]["noise_costs"]
+    evidence = pd.read_csv(results / "claims" / f"{KEY}_evidence.csv")
+    assert evidence["claim"].tolist() == ["noise_costs"] and evidence["estimate"][0] > 0
 
 
 @pytest.mark.workflow
@@ -94,7 +96,8 @@ def papers(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("paper.yaml", "url:", "ulr:", "paper.yaml lacks url"),
         ("paper.yaml", "url:", "year: 2026\nurl:", "paper.yaml has an unknown key year"),
         ("paper.yaml", "    caption: Mean", "    captoin: Mean", "tables.risk lacks caption"),
-        ("paper.yaml", "    pending:", "    because:", "claims.optimal has an unknown key because"),
+        ("claims.yaml", "  pending:", "  waiting:", "claims.yaml, optimal has an unknown key waiting"),
+        ("claims.yaml", "  scope:", "  scop:", "claims.yaml, noise_costs lacks scope"),
         ("paper.yaml", "url: ", "url: [", "paper.yaml is not YAML"),
         ("grid.yaml", "demo:", "demmo:", "grid.yaml has the unknown key demmo"),
         ("grid.yaml", "    cells:", "    cels:", "grid.yaml, demo, entry 1 lacks cells"),
@@ -128,7 +131,25 @@ def test_what_paper_yaml_names_must_be_in_the_modules(papers, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("checks", "named"), [({"riskk": None}, "checks riskk, which"), ({}, "claims.noise_costs needs a check")]
+    ("right", "wrong", "named"),
+    [
+        ("scope: for all", "scope: always", "claims.yaml: noise_costs: scope is 'always'"),
+        ("kind: difference", "kind: more", "kind is 'more'"),
+        ("unit: of excess risk", "margin: -1", "margin is -1, not a number"),
+        ("unit: of excess risk", "of: costs", "of is 'costs', which is no claim"),
+        ("tables/risk", "tables/risks", "claims.yaml: noise_costs: places names tables/risks"),
+    ],
+)
+def test_the_rule_of_a_claim_must_be_known(papers, monkeypatch, tmp_path, right, wrong, named):
+    path = papers / "claims.yaml"
+    path.write_text(path.read_text().replace(right, wrong, 1))
+    monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS={"noise_costs": None}))
+    with pytest.raises(InputError, match=re.escape(named)):
+        claims.evaluate(KEY, Results(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("checks", "named"), [({"riskk": None}, "checks riskk, which"), ({}, "noise_costs needs a check")]
 )
 def test_claims_and_checks_must_match(papers, monkeypatch, tmp_path, checks, named):
     monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS=checks))

@@ -1,4 +1,4 @@
-"""Find the papers: folders of papers/ with paper.yaml (what it says), grid.yaml (what runs), errata.yaml and modules.
+"""Find the papers: folders of papers/ with paper.yaml (what it says), claims, grid (what runs), errata and modules.
 
 It also reads the entries of the datasets (data/datasets.yaml), so that the layers below data can know their names.
 """
@@ -18,8 +18,13 @@ from dpfl.errors import InputError
 
 PAPERS = Path(__file__).parent / "papers"
 DATASETS = Path(__file__).parent / "data" / "datasets.yaml"
-_PARTS = {"tables": {"title", "caption"}, "figures": {"title", "caption"}, "claims": {"text", "settled_by"}}
+_PARTS = {"tables": {"title", "caption"}, "figures": {"title", "caption"}}
 """Parts of paper.yaml, with the keys that each of their entries needs."""
+_CLAIM = {"text", "scope", "kind", "because", "settled_by", "places"}
+_CLAIM_OPTIONS = {"margin", "unit", "of", "pending"}
+"""Keys of an entry of claims.yaml: what it says, its rule (dpfl.reporting.rules) and why this one, what settles it, and
+the tables and figures where that stands; if needed the margin, a unit, the claim it is a part of, and why nothing
+decides it yet."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +52,25 @@ def keys() -> tuple[str, ...]:
 
 @cache
 def load(key: str) -> Paper:
-    """Return the paper with this key. A folder without grid.yaml or errata.yaml trains nothing or has no errata.
+    """Return the paper with this key. A folder without claims.yaml, grid.yaml or errata.yaml has none of them.
 
     Raises InputError, one line that names the file, for an unknown key, a file that is not YAML, and for what
-    paper.yaml lacks or has too much.
+    paper.yaml or claims.yaml lacks or has too much.
     """
     if key not in keys():
         raise InputError(f"no paper {key}; there are {', '.join(keys())}")
-    facts, grid, errata = (_mapping(key, name) for name in ("paper.yaml", "grid.yaml", "errata.yaml"))
-    wanted = {field.name for field in fields(Paper)} - {"key", "grid", "errata"}
+    facts = _mapping(key, "paper.yaml")
+    others = {name: _mapping(key, f"{name}.yaml") for name in ("claims", "grid", "errata")}
+    wanted = {field.name for field in fields(Paper)} - {"key", *others}
     _require_keys(f"{key}/paper.yaml", facts, wanted, wanted)
     for part, needed in _PARTS.items():
         if not isinstance(facts[part], dict):
             raise InputError(f"{key}/paper.yaml: {part} must be keys and values, {{}} where there are none")
         for name, entry in facts[part].items():
-            known = needed | {"pending"} if part == "claims" else None
-            _require_keys(f"{key}/paper.yaml, {part}.{name}", entry, needed, known)
-    return Paper(key=key, grid=grid, errata=errata, **facts)
+            _require_keys(f"{key}/paper.yaml, {part}.{name}", entry, needed, None)
+    for name, entry in others["claims"].items():
+        _require_keys(f"{key}/claims.yaml, {name}", entry, _CLAIM, _CLAIM | _CLAIM_OPTIONS)
+    return Paper(key=key, **others, **facts)
 
 
 def _mapping(key: str, name: str) -> dict[str, Any]:

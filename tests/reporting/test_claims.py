@@ -1,31 +1,85 @@
+import math
+from types import SimpleNamespace
+
 import pytest
 
-from dpfl.catalog import keys, load, module
-from dpfl.reporting.claims import Outcome, counted, write
+from dpfl.catalog import keys, load
+from dpfl.reporting import claims
+from dpfl.reporting.cases import ALPHA, LEVEL, Case, Kind, from_values
+from dpfl.reporting.claims import NUMBERS, evaluate, files, rule_of, write
+from dpfl.reporting.results import NotRunError, Results, read_csv
+from dpfl.reporting.rules import Evidence, Scope
+
+RULE = {"scope": "for all", "kind": "difference", "because": "b", "settled_by": "s", "places": ["tables/risk"]}
+VALUES = [1.0, 1.2, 0.9]
 
 
-@pytest.mark.parametrize(
-    ("holds", "of", "outcome"),
-    [(3, 3, Outcome.HOLDS), (2, 3, Outcome.IN_PART), (0, 3, Outcome.FAILS), (0, 0, Outcome.NOT_TESTABLE)],
-)
-def test_a_count_decides_the_outcome(holds, of, outcome):
-    verdict = counted(holds, of, "columns")
-    assert verdict.outcome is outcome and "columns" in verdict.evidence
+def not_run(results: Results) -> Evidence:
+    raise NotRunError("no run of it")
+
+
+CHECKS = {
+    "shown": lambda results: Evidence([from_values("three runs", VALUES, published=1.5)], beside=[Case("beside", 7.0)]),
+    "denied": lambda results: Evidence([Case("first", 1.0), Case("second", -1.0)]),
+    "absent": not_run,
+}
+
+
+@pytest.fixture
+def evaluated(monkeypatch, tmp_path):
+    """The verdicts and the evidence of a paper with four claims."""
+    entries = {name: {"text": f"{name} < 1", **RULE} for name in CHECKS}
+    entries["denied"] |= {"of": "shown", "margin": 0.5, "unit": "points"}
+    entries["waiting"] = {"text": "w", **RULE, "pending": "No bound is computed."}
+    paper = SimpleNamespace(claims=entries, tables={"risk": {}}, figures={})
+    monkeypatch.setattr(claims, "load", lambda key: paper)
+    monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS=CHECKS))
+    return evaluate("p", Results(tmp_path))
+
+
+def test_a_claim_has_its_verdict_deciding_case_and_rule(evaluated):
+    verdicts = evaluated[0].set_index("claim")
+    assert verdicts["verdict"].to_dict() == {
+        "shown": "as stated", "denied": "refuted", "absent": "not run", "waiting": "not run",
+    }  # fmt: skip
+    shown, denied = verdicts.loc["shown"], verdicts.loc["denied"]
+    assert (shown["case"], shown["n"], shown["published"]) == ("three runs", 3, 1.5)
+    assert shown["low"] < shown["estimate"] < shown["high"] and 0 < shown["p_value"] < ALPHA
+    assert denied["case"] == "second" and (denied["hold"], denied["fail"], denied["cases"]) == (1, 1, 2)
+    assert (denied["of"], denied["unit"], denied["margin"]) == ("shown", "points", 0.5) and shown["of"] == "shown"
+    assert set(verdicts["level"]) == {LEVEL} and set(verdicts["alpha"]) == {ALPHA}
+    assert verdicts.loc["absent", "reason"] == "No run of it."
+    assert verdicts.loc["waiting", "reason"] == "No bound is computed." and math.isnan(
+        verdicts.loc["waiting", "estimate"]
+    )
+
+
+def test_evidence_is_a_row_a_case_with_the_deciding_one_first(evaluated):
+    evidence = evaluated[1]
+    rows = list(evidence[["claim", "case", "status"]].itertuples(index=False, name=None))
+    assert rows == [
+        ("shown", "three runs", "holds"), ("shown", "beside", "not counted"),
+        ("denied", "second", "fails"), ("denied", "first", "holds"),
+    ]  # fmt: skip
+    assert set(NUMBERS) <= set(evidence.columns)
+    assert evidence["within"].tolist() == ["above 0", "", "above 0", "above 0"]
+
+
+def test_verdicts_and_evidence_are_written_as_data_and_as_a_page(evaluated, tmp_path):
+    verdicts, evidence, page = write("p", evaluated, tmp_path)
+    assert (verdicts, evidence) == files("p", tmp_path)
+    assert read_csv(verdicts)["verdict"].tolist() == evaluated[0]["verdict"].tolist()
+    assert read_csv(evidence)["estimate"].tolist() == evaluated[1]["estimate"].tolist()
+    text = page.read_text()
+    assert "shown &lt; 1" in text and "refuted" in text and "second: -1 points" in text
 
 
 @pytest.mark.parametrize("key", keys())
-def test_every_claim_has_a_check_or_a_reason_and_not_both(key):
-    checks, claims = module(key, "claims").CLAIMS, load(key).claims
-    assert set(checks) <= set(claims)
-    for name, claim in claims.items():
-        assert claim["text"] and claim["settled_by"]
-        assert (name in checks) != bool(claim.get("pending")), name
-
-
-def test_verdicts_are_written_as_data_and_as_a_page(tmp_path):
-    import pandas as pd
-
-    row = {"paper": "p", "claim": "c", "text": "a < b", "settled_by": "s", "outcome": "holds", "evidence": "3 of 3"}
-    csv, page = write("p", pd.DataFrame([row]), tmp_path)
-    assert pd.read_csv(csv).to_dict("records") == [row]
-    assert "a &lt; b" in page.read_text()
+def test_every_claim_of_a_paper_declares_a_rule_with_its_reason(key):
+    for name, claim in load(key).claims.items():
+        rule = rule_of(claim)
+        assert claim["text"] and claim["settled_by"] and len(claim["because"]) > 5, name
+        # Absence of a difference needs a margin, in the units of its number.
+        assert rule.margin > 0 or rule.kind not in (Kind.EQUIVALENCE, Kind.RATE), name
+        assert rule.margin == 0 or claim.get("unit"), name
+        assert rule.scope is not Scope.EXISTS or rule.kind is Kind.DIFFERENCE, name

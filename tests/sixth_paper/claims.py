@@ -1,18 +1,32 @@
-"""Verdicts on the claims, from the data of the table."""
+"""Evidence for the claims, from the data of the table."""
 
 from __future__ import annotations
 
-from dpfl.reporting.claims import Check, Verdict, counted, on_stand_in
-from dpfl.reporting.notes import stand_ins
+import math
+
+from dpfl.reporting.cases import Case
+from dpfl.reporting.claims import Check
 from dpfl.reporting.results import Results
+from dpfl.reporting.rules import Evidence
 
 
-def noise_costs(results: Results) -> Verdict:
+def noise_costs(results: Results) -> Evidence:
     """Every step up in noise gives a larger mean excess risk."""
     rows = results.table("sixth2026", "risk").sort_values("noise_std")
-    steps = rows["excess_risk"].diff().dropna()
-    verdict = counted(int((steps > 0).sum()), len(steps), f"mean excess risks {rows['excess_risk'].round(4).tolist()}.")
-    return on_stand_in(stand_ins(rows), verdict)
+    stand_in = " ".join(sorted(set(rows.loc[rows["stand_in_for"] != "", "dataset"])))
+    pairs = zip(rows.itertuples(), rows.iloc[1:].itertuples(), strict=False)
+    return Evidence(
+        [
+            Case(
+                f"noise {more.noise_std:g} against {less.noise_std:g}",
+                more.excess_risk - less.excess_risk,
+                error=math.nan,
+                n=more.runs,
+                stand_in=stand_in,
+            )
+            for less, more in pairs
+        ]
+    )
 
 
 CLAIMS: dict[str, Check] = {"noise_costs": noise_costs}

@@ -74,7 +74,7 @@ EDITS = {
         (AFTER_RUNS, set()),
     ),
     "a claim's words": (
-        "src/dpfl/papers/lowy2021/paper.yaml",
+        "src/dpfl/papers/lowy2021/claims.yaml",
         replace("costs in test error shrinks", "costs in test error falls"),
         ({"claims", "audit"}, set()),
     ),

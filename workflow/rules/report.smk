@@ -6,6 +6,7 @@ rule claims:
         evidence_of,
     output:
         csv=f"{RESULTS}/claims/{{paper}}.csv",
+        evidence=f"{RESULTS}/claims/{{paper}}_evidence.csv",
         html=report(
             f"{RESULTS}/claims/{{paper}}.html",
             caption="../report/claims.rst",

@@ -85,7 +85,7 @@ def _published(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def published_digest(paper: str) -> str:
-    """Return a hash of a paper's settings, published numbers, figures, claims and errata (paper.yaml, errata.yaml)."""
+    """Return a hash of what a paper says: settings, published numbers, figures, claims and errata."""
     facts = load(paper)
     text = json.dumps([facts.settings, facts.tables, facts.figures, facts.claims, facts.errata], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

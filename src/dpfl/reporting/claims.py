@@ -2,100 +2,166 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+import math
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from dpfl.catalog import load, module
 from dpfl.errors import InputError
 from dpfl.files import replacing, write_atomically
+from dpfl.reporting.cases import ALPHA, LEVEL, Kind
 from dpfl.reporting.results import NotRunError, Results, read_csv, write_csv
+from dpfl.reporting.rules import Evidence, Judged, Judgement, Rule, Scope, Status, Verdict, judge, region
 from dpfl.reporting.tables import TableLayout, html_page
 
+Check = Callable[[Results], Evidence]
 
-class Outcome(StrEnum):
-    """Outcome of a claim, by its evidence."""
-
-    HOLDS = "holds"
-    IN_PART = "holds in part"
-    FAILS = "does not hold"
-    NOT_TESTABLE = "not testable at this scale"
-    PENDING = "not yet evaluated"
+NUMBERS = ("n", "estimate", "low", "high", "target", "p_value", "adjusted_p", "published")
+"""Columns of a case in both files: runs behind it, its number with its interval at LEVEL, what the claim compares it
+with, its p-values, and the same number as the paper prints it."""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """An outcome and the evidence for it: one or two sentences with the numbers that decide."""
-
-    outcome: Outcome
-    evidence: str
+def rule_of(claim: Mapping[str, Any]) -> Rule:
+    """Return the rule that an entry of claims.yaml declares."""
+    return Rule(Scope(claim["scope"]), Kind(claim["kind"]), float(claim.get("margin", 0.0)))
 
 
-Check = Callable[[Results], Verdict]
+def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the verdicts on a paper's claims, a row a claim, and the evidence for them, a row a case.
 
+    Verdicts: paper, claim, of (the claim that it is a part of, or itself), text, verdict, reason (a sentence), cases,
+    hold, within_margin, fail, open, missing (counts), case (the deciding one) with NUMBERS, scope, kind, margin, unit,
+    alpha, level, because, settled_by, places (where the evidence stands, as "tables/checks figures/price").
+    Evidence: paper, claim, case, status, NUMBERS, stand_in; the deciding case first.
 
-def counted(holds: int, of: int, evidence: str) -> Verdict:
-    """Return the verdict on a claim that was tried in `of` cases and holds in `holds` of them."""
-    if of == 0:
-        return Verdict(Outcome.NOT_TESTABLE, f"No case was run. {evidence}".strip())
-    outcome = Outcome.HOLDS if holds == of else Outcome.IN_PART if holds else Outcome.FAILS
-    return Verdict(outcome, f"{holds} of {of}: {evidence}")
-
-
-def on_stand_in(names: Iterable[str], verdict: Verdict) -> Verdict:
-    """Return `verdict`, or, where stand-in data with these names took part, what it would be there: not testable."""
-    known = ", ".join(sorted(set(names)))
-    if not known or verdict.outcome is Outcome.NOT_TESTABLE:
-        return verdict
-    evidence = f"On stand-in data only ({known}), where the outcome would be '{verdict.outcome}': {verdict.evidence}"
-    return Verdict(Outcome.NOT_TESTABLE, evidence)
-
-
-def evaluate(paper: str, results: Results) -> pd.DataFrame:
-    """Return one row per claim of the paper: paper, claim, text, settled_by, outcome, evidence.
-
-    A claim without a check in the paper's claims.py is "not yet evaluated", with the reason in paper.yaml. Raises
-    InputError for a claim with neither, and for a check without a claim.
+    A claim without a check in the paper's claims.py is not run, with the reason in claims.yaml. Raises InputError for a
+    claim with neither, and for a check without a claim.
     """
     checks: dict[str, Check] = module(paper, "claims").CLAIMS
     _require_matching(paper, checks)
-    rows = []
+    verdicts, evidence = [], []
     for key, claim in load(paper).claims.items():
-        try:
-            verdict = checks[key](results) if key in checks else Verdict(Outcome.PENDING, claim["pending"])
-        except NotRunError as reason:
-            verdict = Verdict(Outcome.NOT_TESTABLE, f"{str(reason)[:1].upper()}{str(reason)[1:]}.")
-        rows.append(
-            {
-                "paper": paper,
-                "claim": key,
-                "text": claim["text"],
-                "settled_by": claim["settled_by"],
-                "outcome": str(verdict.outcome),
-                "evidence": verdict.evidence,
-            }
-        )
-    return pd.DataFrame(rows)
+        judgement = _judgement(claim, checks.get(key), results)
+        verdicts.append(_verdict_row(paper, key, claim, judgement))
+        rows = [_case_row(each, rule_of(claim)) for each in judgement.cases]
+        evidence += [{"paper": paper, "claim": key, **row} for row in rows]
+    columns = ["paper", "claim", "case", "status", *NUMBERS, "within", "stand_in"]
+    return pd.DataFrame(verdicts), pd.DataFrame(evidence, columns=columns)
+
+
+def _judgement(claim: Mapping[str, Any], check: Check | None, results: Results) -> Judgement:
+    """Return the judgement on one claim."""
+    if check is None:
+        return Judgement(Verdict.NOT_RUN, claim["pending"])
+    try:
+        return judge(check(results), rule_of(claim))
+    except NotRunError as reason:
+        return Judgement(Verdict.NOT_RUN, f"{str(reason)[:1].upper()}{str(reason)[1:]}.")
+
+
+def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judgement) -> dict[str, Any]:
+    """Return the row of a claim."""
+    rule = rule_of(claim)
+    counts = {name: judgement.count(status) for name, status in _COUNTS.items()}
+    decided = [each for each in judgement.cases if each.status is not Status.BESIDE]
+    numbers = _case_row(decided[0], rule) if decided else dict.fromkeys(NUMBERS, math.nan) | {"case": "", "n": 0}
+    return {
+        "paper": paper,
+        "claim": key,
+        "of": claim.get("of", key),
+        "text": claim["text"],
+        "verdict": str(judgement.verdict),
+        "reason": judgement.reason,
+        "cases": sum(counts.values()),
+        **counts,
+        "missing": judgement.missing,
+        "case": numbers["case"],
+        **{name: numbers[name] for name in NUMBERS},
+        "scope": str(rule.scope),
+        "kind": str(rule.kind),
+        "margin": rule.margin,
+        "unit": claim.get("unit", ""),
+        "alpha": ALPHA,
+        "level": LEVEL,
+        "because": claim["because"],
+        "settled_by": claim["settled_by"],
+        "places": " ".join(claim["places"]),
+    }
+
+
+_COUNTS = {
+    "hold": Status.HOLDS,
+    "within_margin": Status.WITHIN_MARGIN,
+    "fail": Status.FAILS,
+    "open": Status.OPEN,
+}
+
+
+def _case_row(judged: Judged, rule: Rule) -> dict[str, Any]:
+    """Return the row of a case; `within` is the range in which the claim says that the number is, as text."""
+    case = judged.case
+    low, high = case.interval()
+    return {
+        "case": case.case,
+        "status": str(judged.status),
+        "n": case.n,
+        "estimate": float(case.estimate),
+        "low": low,
+        "high": high,
+        "target": float(case.target),
+        "p_value": judged.p_value,
+        "adjusted_p": judged.adjusted_p,
+        "published": float(case.published),
+        "within": _range_text(*region(case, rule)) if judged.status is not Status.BESIDE else "",
+        "stand_in": case.stand_in,
+    }
+
+
+def _range_text(low: float, high: float) -> str:
+    """Return a range as text: "above 0", "at most 1.2", "0.9 to 1.1"."""
+    if math.isinf(high):
+        return f"above {low if abs(low) > sys.float_info.min else 0:.4g}"
+    return f"at most {high:.4g}" if math.isinf(low) else f"{low:.4g} to {high:.4g}"
 
 
 def _require_matching(paper: str, checks: Mapping[str, Check]) -> None:
-    """Raise InputError unless every check has its claim, and every claim a check or a reason why it is pending."""
-    claims = load(paper).claims
-    if astray := [name for name in checks if name not in claims]:
-        raise InputError(f"{paper}/claims.py checks {astray[0]}, which paper.yaml does not claim")
-    if bare := [name for name, claim in claims.items() if name not in checks and "pending" not in claim]:
-        raise InputError(f"{paper}/paper.yaml: claims.{bare[0]} needs a check in CLAIMS of claims.py, or a key pending")
+    """Raise InputError unless every check has its claim, and every claim a known rule and a check or a reason."""
+    facts = load(paper)
+    if astray := [name for name in checks if name not in facts.claims]:
+        raise InputError(f"{paper}/claims.py checks {astray[0]}, which claims.yaml does not have")
+    for key, claim in facts.claims.items():
+        where = f"{paper}/claims.yaml: {key}"
+        if key not in checks and "pending" not in claim:
+            raise InputError(f"{where} needs a check in CLAIMS of claims.py, or a key pending")
+        for name, known in (("scope", Scope), ("kind", Kind)):
+            if claim[name] not in list(known):
+                raise InputError(f"{where}: {name} is {claim[name]!r}, not one of {', '.join(known)}")
+        if not isinstance(claim.get("margin", 0), int | float) or claim.get("margin", 0) < 0:
+            raise InputError(f"{where}: margin is {claim['margin']!r}, not a number of 0 or more")
+        if claim.get("of", key) not in facts.claims:
+            raise InputError(f"{where}: of is {claim['of']!r}, which is no claim of the paper")
+        for place in claim["places"]:
+            part, _, page = place.partition("/")
+            if part not in ("tables", "figures") or page not in getattr(facts, part):
+                raise InputError(f"{where}: places names {place}, which is no table or figure of the paper")
 
 
-def write(paper: str, verdicts: pd.DataFrame, folder: Path) -> list[Path]:
-    """Write <folder>/<paper>.csv and .html; return the paths, the CSV first."""
-    csv = folder / f"{paper}.csv"
-    with replacing(csv) as temporary:
-        write_csv(verdicts, temporary)
-    return [csv, write_page(paper, csv)]
+def files(paper: str, folder: Path) -> tuple[Path, Path]:
+    """Return the paths of a paper's verdicts and of the evidence for them, in the folder claims/ of a scale."""
+    return folder / f"{paper}.csv", folder / f"{paper}_evidence.csv"
+
+
+def write(paper: str, evaluated: tuple[pd.DataFrame, pd.DataFrame], folder: Path) -> list[Path]:
+    """Write <folder>/<paper>.csv, <paper>_evidence.csv and <paper>.html; return the paths in this order."""
+    paths = files(paper, folder)
+    for path, data in zip(paths, evaluated, strict=True):
+        with replacing(path) as temporary:
+            write_csv(data, temporary)
+    return [*paths, write_page(paper, paths[0])]
 
 
 def write_page(paper: str, csv: Path) -> Path:
@@ -103,11 +169,23 @@ def write_page(paper: str, csv: Path) -> Path:
     verdicts = read_csv(csv)
     body = pd.DataFrame(
         {
-            "claim": verdicts["claim"] + ". " + verdicts["text"],
-            "outcome": verdicts["outcome"],
-            "evidence": verdicts["evidence"] + " (Settled by: " + verdicts["settled_by"].str.rstrip(".") + ".)",
+            "Claim": verdicts["claim"] + ". " + verdicts["text"],
+            "Verdict": verdicts["verdict"],
+            "Reason": verdicts["reason"],
+            "Deciding case": [_case_text(row) for row in verdicts.to_dict("records")],
+            "Rule": verdicts["scope"] + ", " + verdicts["kind"] + ". " + verdicts["because"],
         }
     )
     page = csv.with_suffix(".html")
-    write_atomically(page, html_page(TableLayout(body), f"{paper}: what it claims, and what the evidence says"))
+    notes = [f"Intervals: {LEVEL:.0%}. Tests at {ALPHA:.0%}, Holm over a claim's cases. Rules: reporting/rules.py."]
+    write_atomically(page, html_page(TableLayout(body, notes), f"{paper}: what it claims, and what the evidence says"))
     return page
+
+
+def _case_text(row: Mapping[str, Any]) -> str:
+    """Return the deciding case of a verdict as a reader sees it."""
+    if not row["case"]:
+        return ""
+    interval = "" if row["low"] == row["high"] else f" ({row['low']:.4g} to {row['high']:.4g})"
+    runs = f", n = {row['n']:g}" if row["n"] else ""
+    return f"{row['case']}: {row['estimate']:.4g}{interval} {row['unit']}".rstrip() + runs

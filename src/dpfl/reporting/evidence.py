@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import pandas as pd
 
+from dpfl.reporting.cases import Case, Kind
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
 
@@ -75,3 +76,12 @@ def checks_page(data: pd.DataFrame) -> TableLayout:
     return TableLayout(
         body, [f"{passed(data).sum()} of {len(data)} cases hold within their tolerance (in the CSV file)."]
     )
+
+
+def cases_of(checks: pd.DataFrame) -> list[Case]:
+    """Return the cases of checks: the independent number, held against ours within the tolerance."""
+    kinds = {Relation.EQUALS: Kind.FORMULA, Relation.AT_MOST: Kind.BOUND}
+    return [
+        Case(row.case, row.independent, target=row.ours, margin=row.tolerance, kind=kinds[Relation(row.relation)])
+        for row in checks.itertuples(index=False)
+    ]

@@ -1,4 +1,4 @@
-"""Summarise runs over seeds: means with Student's intervals, and slopes on logarithmic axes."""
+"""Summarise runs over seeds: means with Student's intervals, slopes on logarithmic axes, families of tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pandas as pd
 from scipy import stats
 
 LEVEL = 0.90
-"""Of an interval whose level is not given."""
+"""Of an interval in tables and figures whose level is not given: that of the bars which lowy2021 prints, the only ones
+of the five papers. Claims are judged at one level, dpfl.reporting.cases.LEVEL, whatever bars a figure has."""
 
 
 def t_quantile(count: pd.Series | int, level: float = LEVEL) -> pd.Series | float:
@@ -48,3 +49,14 @@ def slope(x: Iterable[float], y: Iterable[float]) -> float:
     """Return the least-squares slope of ln y against ln x; nan where a y is not above 0."""
     x, y = np.log(np.asarray(x, dtype=np.float64)), np.asarray(y, dtype=np.float64)
     return math.nan if np.any(y <= 0) else float(np.polyfit(x, np.log(y), 1)[0])
+
+
+def holm(p_values: Iterable[float]) -> np.ndarray:
+    """Return Holm's adjusted p-values of one family, nan (not tested) left out."""
+    p = np.asarray(list(p_values), dtype=float)
+    tested = np.flatnonzero(~np.isnan(p))
+    order = tested[np.argsort(p[tested], kind="stable")]
+    adjusted = np.full(len(p), math.nan)
+    steps = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps * p[order]))
+    return adjusted

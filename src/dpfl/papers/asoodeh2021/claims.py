@@ -1,149 +1,186 @@
-"""Verdicts on the paper's claims, from the data of its figures and of its tables of checks and rates."""
+"""Evidence for the paper's claims, from the data of its figures and of its tables of checks and rates."""
 
 from __future__ import annotations
 
+import itertools
+
 import pandas as pd
 
-from dpfl.papers.asoodeh2021.dimension_figure import dimension_cost
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
-from dpfl.reporting.claims import Check, Verdict, counted, on_stand_in
-from dpfl.reporting.evidence import checks_of, errors, passed
-from dpfl.reporting.notes import data_note, stand_ins
+from dpfl.reporting.cases import Case, from_interval
+from dpfl.reporting.claims import Check
+from dpfl.reporting.evidence import cases_of, checks_of
 from dpfl.reporting.results import Results
+from dpfl.reporting.rules import Evidence
+from dpfl.reporting.statistics import LEVEL
 
 KEY = "asoodeh2021"
-EXPONENT_TOLERANCE = 0.1
-"""Distance within which a fitted exponent agrees with the one claimed."""
+SUFFIX = "suffix improves"
+RUN = "exact run"
 
 
-def theorem2(results: Results) -> Verdict:
-    """Both forms agree, and no exact run exceeds them."""
-    rows = checks_of(results, KEY, "theorem2")
-    runs = rows["case"].str.startswith("exact run")
-    forms = rows[~runs]
-    return counted(
-        int(passed(rows).sum()),
-        len(rows),
-        f"closed form and sum over rounds agree in {passed(forms).sum()} of {len(forms)} cases (largest difference "
-        f"{errors(forms).max():.1e}); the exact one-dimensional algorithm stays within them in "
-        f"{passed(rows[runs]).sum()} of {runs.sum()}.",
-    )
+def checked(claim: str, case: str, but: bool = False) -> Check:
+    """Return the check of a claim that the rows of the table of checks decide whose case begins so (or not)."""
+
+    def check(results: Results) -> Evidence:
+        rows = checks_of(results, KEY, claim)
+        return Evidence(cases_of(rows[rows["case"].str.startswith(case) != but]))
+
+    return check
 
 
-def steps_down(rows: pd.DataFrame) -> pd.Series:
-    """Return, for each epsilon and share of users but the least, whether delta is below that of the next smaller."""
-    wide = rows.pivot(index="epsilon", columns="q", values="delta").sort_index(axis=1)
-    return (wide.diff(axis=1).iloc[:, 1:] < 0).stack()
-
-
-def participation(results: Results) -> Verdict:
-    """Ordered as published; the order turns round at small shares of users."""
+def shares(results: Results, panel: str) -> pd.DataFrame:
+    """Return delta by epsilon (rows) and share of users a round (columns) of a panel of Figure 2."""
     data = results.figure(KEY, "figure_2")
-    closed = data[data["form"] == CLOSED_FORM]
-    published = steps_down(closed[closed["panel"] == "published"])
-    others = closed[closed["panel"] == "other shares"]
-    other = steps_down(others)
-    one = others[(others["epsilon"] == 0.5) & (others["q"] <= 0.1)].sort_values("q")
-    values = ", ".join(f"{delta:.3f} at q = {q:g}" for q, delta in zip(one["q"], one["delta"], strict=True))
-    return counted(
-        int(published.sum() + other.sum()),
-        len(published) + len(other),
-        f"steps to more users lower delta: {published.sum()} of {len(published)} between the published q = 0.1, 0.2 "
-        f"and 0.3 at every epsilon drawn, {other.sum()} of {len(other)} between other shares. At epsilon = 0.5 delta "
-        f"first rises with q: {values}.",
+    rows = data[(data["form"] == CLOSED_FORM) & (data["panel"] == panel)]
+    return rows.pivot(index="epsilon", columns="q", values="delta").sort_index(axis=1)
+
+
+def participation(results: Results) -> Evidence:
+    """Hold delta below that of the next smaller published share, at the epsilon where it falls least."""
+    deltas = shares(results, "published")
+    cases = []
+    for fewer, more in itertools.pairwise(deltas.columns):
+        falls = 1 - deltas[more] / deltas[fewer]
+        cases.append(Case(f"q = {fewer:g} to {more:g}, at epsilon = {falls.idxmin():g}", float(falls.min())))
+    return Evidence(cases)
+
+
+def participation_any_share(results: Results) -> Evidence:
+    """Hold delta below that of the next smaller share, for shares that the paper does not draw."""
+    deltas = shares(results, "other shares")
+    return Evidence(
+        [
+            Case(f"q = {fewer:g} to {more:g}, epsilon = {epsilon:g}", 1 - row[more] / row[fewer])
+            for fewer, more in itertools.pairwise(deltas.columns)
+            for epsilon, row in deltas.iterrows()
+        ]
     )
 
 
-def price_of_privacy(results: Results) -> Verdict:
-    """The exponents of the noise's share are 1 in sigma^2 and -1 in n, and no mean exceeds the corrected bound."""
-    rates, means = results.table(KEY, "rates"), results.figure(KEY, "price")
-    near = (rates["slope"] - rates["expected"]).abs() <= EXPONENT_TOLERANCE
-    below = means["excess_risk"] - means["interval"] <= means["excess_bound"]
-    parts = []
-    for against, rows in rates.groupby("against"):
-        least, most = rows["slope"].min(), rows["slope"].max()
-        parts.append(
-            f"exponent in {against} {least:.2f} to {most:.2f} (interval at most ±{rows['interval'].max():.2f}), within "
-            f"{EXPONENT_TOLERANCE} of {rows['expected'].iloc[0]:g} in {near[rows.index].sum()} of {len(rows)}"
+def exponents(against: str) -> Check:
+    """Return the check of the exponent of the noise's excess risk in "sigma^2" or in "users"."""
+
+    def check(results: Results) -> Evidence:
+        rates = results.table(KEY, "rates")
+        fixed = "sigma" if against == "users" else "users"
+        return Evidence(
+            [
+                from_interval(
+                    f"{row.dataset}, m = {row.batch_size:g}, {fixed} = {row.fixed:g}",
+                    row.runs,
+                    row.slope,
+                    row.interval,
+                    level=LEVEL,
+                    target=row.expected,
+                    stand_in=stand_in(row),
+                )
+                for row in rates[rates["against"] == against].itertuples(index=False)
+            ]
         )
-    loose = (means["excess_bound"] / means["excess_risk"]).median() if len(means) else float("nan")
-    evidence = (
-        f"{'; '.join(parts)}; {below.sum()} of {len(means)} mean excess risks lie within Corollary 1's bound with the "
-        f"dimension (90 % intervals), which is {loose:.0f} times too large in the median. {data_note(means)} "
-        f"{dimension_cost(results)}"
+
+    return check
+
+
+def stand_in(row) -> str:
+    """Return the name of the data of a row where they stand in for others."""
+    return row.dataset if row.stand_in_for else ""
+
+
+def price_bound(results: Results) -> Evidence:
+    """Hold every mean excess risk of the last model within Corollary 1's bound as printed."""
+    data = results.figure(KEY, "dimension")
+    return Evidence(
+        [
+            from_interval(
+                f"{row.dataset}, {row.features:g} features, sigma = {row.noise_std:g}",
+                row.runs,
+                row.excess_risk,
+                row.interval,
+                level=LEVEL,
+                target=row.bound_as_printed,
+            )
+            for row in data[data["release"] == "last"].itertuples(index=False)
+        ]
     )
-    verdict = counted(int(near.sum() + below.sum()), len(rates) + len(means), evidence)
-    return on_stand_in(stand_ins(means), verdict)
 
 
-def without_replacement(results: Results) -> Verdict:
-    """No excess risk without replacement is above that with replacement by more than its interval."""
+def price_by_dimension(results: Results) -> Evidence:
+    """Compare the exponent of the noise's excess risk in the number of features with the 0 that is printed."""
+    data = results.figure(KEY, "dimension")
+    rows = data[(data["noise_std"] > 0) & (data["release"] == "last")].drop_duplicates("noise_std")
+    return Evidence(
+        [
+            from_interval(
+                f"{row.dataset}, sigma = {row.noise_std:g}", row.runs, row.exponent, row.exponent_interval, level=LEVEL
+            )
+            for row in rows.itertuples(index=False)
+        ]
+    )
+
+
+def without_replacement(results: Results) -> Evidence:
+    """Compare one pass with rounds on users drawn anew: what it gains, as a share of the latter's excess risk.
+
+    Only the randomly stopped model counts, which the corollary is about; the other releases are shown beside it.
+    """
     data = results.figure(KEY, "sampling")
-    harmless = data["difference"] - data["interval"] <= 0
-    better = data["difference"] + data["interval"] < 0
-    stopped = data[data["release"] == "random"]
-    parts = ", ".join(
-        f"{row.one_pass:.3g} against {row.with_replacement:.3g} at m = {row.batch_size:g}, sigma = {row.noise_std:g}"
-        for row in stopped.itertuples(index=False)
+    cases = [
+        (
+            row.release,
+            from_interval(
+                f"{row.dataset}, m = {row.batch_size:g}, sigma = {row.noise_std:g}, {row.release.replace('_', ' ')}",
+                row.runs,
+                -row.difference / row.with_replacement,
+                row.interval / row.with_replacement,
+                level=LEVEL,
+                stand_in=stand_in(row),
+            ),
+        )
+        for row in data.itertuples(index=False)
+    ]
+    return Evidence(
+        [case for release, case in cases if release == "random"],
+        beside=[case for release, case in cases if release != "random"],
     )
-    evidence = (
-        "settings without harm (90 % interval of the paired difference reaches 0 or below); without replacement is "
-        f"better in {better.sum()}. Excess risk of the randomly stopped model, which the corollary is about: {parts}. "
-        f"{data_note(data)}"
-    )
-    return on_stand_in(stand_ins(data), counted(int(harmless.sum()), len(data), evidence))
 
 
-def stopping_costs(results: Results) -> str:
-    """Say what excess risk the releases had in runs of one pass."""
-    data = results.figure(KEY, "sampling")
-    if data.empty:
-        return "It was not run here."
-    parts = []
-    for (dataset, size, sigma), rows in data.groupby(["dataset", "batch_size", "noise_std"]):
-        risks = rows.set_index("release")["one_pass"]
-        named = ", ".join(f"{name.replace('_', ' ')} {risks[name]:.3g}" for name in risks.index)
-        parts.append(f"on {dataset} at m = {size:g} and sigma = {sigma:g} {named}")
-    return f"What it buys is excess risk: {'; '.join(parts)}. {data_note(data)}"
-
-
-def random_stopping(results: Results) -> Verdict:
-    """The formulas hold; the suffix does not improve the guarantee, it worsens it."""
+def suffix_stopping(results: Results) -> Evidence:
+    """Compare delta with the stop within the last rounds alone with that of Corollary 3: the share that it saves."""
     rows = checks_of(results, KEY, "random_stopping")
-    suffix = rows["case"].str.startswith("suffix improves")
-    formulas, suffixes = rows[~suffix], rows[suffix]
-    worse = (suffixes["independent"] / suffixes["ours"]).max()
-    return counted(
-        int(passed(rows).sum()),
-        len(rows),
-        f"Corollary 3 and eq. (12) are in order with each other and with the exact stopped run in "
-        f"{passed(formulas).sum()} of {len(formulas)} cases. Stopping within the last rounds only improves delta in "
-        f"{passed(suffixes).sum()} of {len(suffixes)} and raises it up to {worse:.2f} times: later models have seen "
-        f"more of the users. {stopping_costs(results)}",
-    )
+    rows = rows[rows["case"].str.startswith(SUFFIX)]
+    cases = [Case(row.case, 1 - row.independent / row.ours) for row in rows.itertuples(index=False)]
+    data = results.figure(KEY, "sampling")
+    risks = [
+        Case(
+            f"excess risk of one pass: {row.dataset}, m = {row.batch_size:g}, sigma = {row.noise_std:g}, "
+            f"{row.release.replace('_', ' ')}",
+            row.one_pass,
+        )
+        for row in data.itertuples(index=False)
+    ]
+    return Evidence(cases, beside=risks)
 
 
-def relaxed(results: Results) -> Verdict:
-    """The relaxed bound is above Theorem 2 and holds for concave losses, for which Theorem 2 need not."""
+def relaxed_looser(results: Results) -> Evidence:
+    """Return how many times larger the relaxed bound is than Theorem 2."""
     rows = checks_of(results, KEY, "relaxed")
-    runs = rows["case"].str.startswith("exact run")
-    ordered, exact = rows[~runs], rows[runs]
-    theorem = ordered["independent"].to_numpy()
-    beyond = (exact["independent"].to_numpy() > theorem + exact["tolerance"].to_numpy()).sum()
-    return counted(
-        int(passed(rows).sum()),
-        len(rows),
-        f"Theorem 2 lies below the relaxed bound in {passed(ordered).sum()} of {len(ordered)} cases (by at most "
-        f"{(ordered['ours'] - theorem).max():.3g}); exact one-dimensional runs with concave losses stay within it in "
-        f"{passed(exact).sum()} of {len(exact)} and exceed Theorem 2, which does not cover them, in {beyond}.",
-    )
+    rows = rows[~rows["case"].str.startswith(RUN)]
+    return Evidence([Case(row.case, row.ours / row.independent, target=1.0) for row in rows.itertuples(index=False)])
 
 
 CLAIMS: dict[str, Check] = {
-    "theorem2": theorem2,
+    "theorem2": checked("theorem2", RUN),
+    "closed_form": checked("theorem2", RUN, but=True),
     "participation": participation,
-    "price_of_privacy": price_of_privacy,
+    "participation_any_share": participation_any_share,
+    "price_of_privacy": exponents("sigma^2"),
+    "price_in_users": exponents("users"),
+    "price_bound": price_bound,
+    "price_by_dimension": price_by_dimension,
     "without_replacement": without_replacement,
-    "random_stopping": random_stopping,
-    "relaxed": relaxed,
+    "random_stopping": checked("random_stopping", SUFFIX, but=True),
+    "suffix_stopping": suffix_stopping,
+    "relaxed": checked("relaxed", RUN),
+    "relaxed_looser": relaxed_looser,
 }

@@ -1,286 +1,196 @@
-"""Verdicts on the claims of bhaskar2025, from its tables and figures' data."""
+"""Evidence for the claims of bhaskar2025, from its tables and figures' data."""
 
 from __future__ import annotations
 
 import itertools
 import math
 
-import numpy as np
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.distances import FIRST, NOISELESS, exponent
-from dpfl.papers.bhaskar2025.initialisation import COMMON, PER_CLIENT
+from dpfl.papers.bhaskar2025 import side_claims
+from dpfl.papers.bhaskar2025.published_cells import LEVEL
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
-from dpfl.reporting.claims import Outcome, Verdict, counted, on_stand_in
-from dpfl.reporting.results import NotRunError, Results
+from dpfl.reporting.cases import Case, difference, from_interval
+from dpfl.reporting.claims import Check
+from dpfl.reporting.results import Results
+from dpfl.reporting.rules import Evidence
 
-MARGIN_PCT = 1.0  # by which one loss has to exceed another to count
-_COLUMN = ["dataset", "model", "epsilon"]
+COLUMN = ["dataset", "model", "epsilon"]
 
 
-def _tables(results: Results, *numbers: int) -> pd.DataFrame:
+def tables(results: Results, *numbers: int) -> pd.DataFrame:
     """Return the cells of several published tables with our measurements."""
     return pd.concat([results.table("bhaskar2025", f"table_{number}") for number in numbers])
 
 
-def _stand_ins(cells: pd.DataFrame) -> pd.Series:
-    """Return the names of the stand-ins among the cells that ran."""
-    return cells.loc[cells["stand_in"].eq(True) & (cells["runs"] > 0), "ran_on"]
+def budget(epsilon: float) -> str:
+    """Return a budget as text."""
+    return "no privacy" if math.isinf(epsilon) else f"ε = {epsilon:g}"
 
 
-def _runs(cells: pd.DataFrame) -> str:
-    """Say how many runs a cell has."""
-    ran = cells.loc[cells["runs"] > 0, "runs"]
-    if ran.empty:
-        return "no runs"
-    least, most = ran.min(), ran.max()
-    return f"n = {least}" if least == most else f"n = {least} to {most}"
+def named(cell: pd.Series) -> str:
+    """Return the data on which a cell ran, or is published, its model and its budget."""
+    return f"{cell['ran_on'] or cell['dataset']}, {MODEL_NAMES[cell['model']]}, {budget(cell['epsilon'])}"
 
 
-def one_local_epoch(results: Results) -> Verdict:
-    """Count the private columns in which no split beats (1, 20) by more than the interval of their difference."""
-    cells = _tables(results, 2, 3, 4).query("epsilon < inf")
-    published = holds = tried = complete = 0
-    gains = []
-    for _, column in cells.groupby(_COLUMN):
+def accuracy(cell: pd.Series) -> Case:
+    """Return the mean accuracy of a cell."""
+    facts = {"published": cell["published_accuracy_pct"], "stand_in": stand_in(cell)}
+    return from_interval("", cell["runs"], cell["accuracy_pct"], cell["interval_pct"], level=LEVEL, **facts)
+
+
+def stand_in(cell: pd.Series) -> str:
+    """Return the name of the data of a cell where they stand in for others."""
+    return str(cell["ran_on"]) if cell["stand_in"] is True or str(cell["stand_in"]) == "True" else ""
+
+
+def printed_gap(first: float, second: float) -> float:
+    """Return the difference of two printed accuracies, which have two decimals."""
+    return round(first - second, 2)
+
+
+def between(name: str, better: pd.Series, worse: pd.Series) -> Case:
+    """Return how many points one cell is ahead of another, ours and printed; the two have separate runs."""
+    published = printed_gap(better["published_accuracy_pct"], worse["published_accuracy_pct"])
+    return difference(name, accuracy(better), accuracy(worse), published=published, stand_in=stand_in(better))
+
+
+def one_local_epoch(results: Results) -> Evidence:
+    """Return how many points (1, 20) is ahead of each other split of its column, on the seeds that both ran."""
+    cells = tables(results, 2, 3, 4).query("epsilon < inf")
+    cases = []
+    for _, column in cells.groupby(COLUMN, sort=False):
         first = column[column["local_epochs"] == 1].iloc[0]
-        published += first["published_accuracy_pct"] >= column["published_accuracy_pct"].max()
-        others = column[(column["local_epochs"] > 1) & column["over_first_pct"].notna()]
-        if others.empty:
+        others = column[(column["local_epochs"] > 1) & column["over_first_pct"].notna() & (column["runs"] > 0)]
+        for _, cell in others.iterrows():
+            shared = min(cell["runs"], first["runs"])
+            ahead = from_interval(
+                f"{named(cell)}, E = {cell['local_epochs']:g}",
+                shared,
+                -cell["over_first_pct"],
+                cell["over_first_interval_pct"],
+                level=LEVEL,
+                published=printed_gap(first["published_accuracy_pct"], cell["published_accuracy_pct"]),
+                stand_in=stand_in(cell),
+            )
+            cases.append(ahead)
+    return Evidence(cases, missing=int((cells["local_epochs"] > 1).sum()) - len(cases))
+
+
+def one_local_epoch_printed(results: Results) -> Evidence:
+    """Return how many points (1, 20) is ahead of the best other split in each private column of the printed tables."""
+    cells = tables(results, 2, 3, 4).query("epsilon < inf")
+    cases = []
+    for (dataset, model, epsilon), column in cells.groupby(COLUMN, sort=False):
+        others = column[column["local_epochs"] > 1]
+        best = others.loc[others["published_accuracy_pct"].idxmax()]
+        first = column.loc[column["local_epochs"] == 1, "published_accuracy_pct"].iloc[0]
+        ahead = printed_gap(first, best["published_accuracy_pct"])
+        name = f"{dataset}, {MODEL_NAMES[model]}, {budget(epsilon)}, best other E = {best['local_epochs']:g}"
+        cases.append(Case(name, ahead, published=ahead))
+    return Evidence(cases)
+
+
+def table_5_rows(results: Results) -> list[pd.DataFrame]:
+    """Return the rows of Table 5, each as its cells sorted by the number of clients."""
+    cells = tables(results, 5).sort_values("clients")
+    return [row for _, row in cells.groupby(COLUMN, sort=False)]
+
+
+def more_clients(results: Results) -> Evidence:
+    """Return how many points each number of clients of Table 5 is ahead of the next smaller one."""
+    cases, steps = [], 0
+    for row in table_5_rows(results):
+        for (_, fewer), (_, more) in itertools.pairwise(row[row["clients"] > 1].iterrows()):
+            steps += 1
+            if min(fewer["runs"], more["runs"]) > 0:
+                cases.append(between(f"{named(more)}, k = {fewer['clients']:g} to {more['clients']:g}", more, fewer))
+    return Evidence(cases, missing=steps - len(cases))
+
+
+def more_clients_central(results: Results) -> Evidence:
+    """Return how many points the most clients of each row of Table 5 are ahead of the central client.
+
+    To be ahead of it is no failure to come near: our central client, with more noise a step, is the worse one.
+    """
+    cases, rows = [], table_5_rows(results)
+    for row in rows:
+        central, most = row.iloc[0], row.iloc[-1]
+        if min(central["runs"], most["runs"]) > 0:
+            cases.append(between(f"{named(most)}, k = {most['clients']:g} against central", most, central))
+    return Evidence(cases, missing=len(rows) - len(cases))
+
+
+def scatter_linear_best(results: Results) -> Evidence:
+    """Return how many points ScatterNet + linear is ahead of the best other model, in each cell where one ran."""
+    cells = tables(results, 2, 3, 4)
+    cases, places = [], 0
+    for _, place in cells.groupby(["dataset", "epsilon", "local_epochs"], sort=False):
+        places += 1
+        ran = place[place["runs"] > 0]
+        own, rivals = ran[ran["model"] == "scatter_linear"], ran[ran["model"] != "scatter_linear"]
+        if own.empty or rivals.empty:
             continue
-        tried += 1
-        complete += len(others) == len(column) - 1
-        gains.append(others.loc[others["over_first_pct"].idxmax()])
-        holds += not (others["over_first_pct"] > others["over_first_interval_pct"].fillna(0)).any()
-    evidence = (
-        f"private columns in which no split beats (1, 20) by more than the 95 % interval of the difference on shared "
-        f"seeds ({_runs(cells)} a cell; in {complete} columns all six splits ran); a single seed has no interval, and "
-        "the splits of a column are compared one by one, without correction. By the printed numbers, without "
-        f"intervals, {published} of {cells.groupby(_COLUMN).ngroups}.{_largest_gain(gains)}"
-    )
-    return on_stand_in(_stand_ins(cells), counted(holds, tried, evidence))
+        best = rivals.loc[rivals["accuracy_pct"].idxmax()]
+        where = f"{own.iloc[0]['ran_on']}, {budget(best['epsilon'])}, E = {best['local_epochs']:g}"
+        cases.append(between(f"{where}, over {MODEL_NAMES[best['model']]}", own.iloc[0], best))
+    return Evidence(cases, missing=places - len(cases))
 
 
-def _largest_gain(gains: list[pd.Series]) -> str:
-    """Say by how much the best other split is ahead of (1, 20), where that is most."""
-    if not gains:
-        return ""
-    best = max(gains, key=lambda each: each["over_first_pct"])
-    gain = _points((best["over_first_pct"], best["over_first_interval_pct"]), "+.2f")
-    where = f"{best['ran_on']}, {MODEL_NAMES[best['model']]}, ε = {best['epsilon']:g}"
-    return f" Largest gain of another split: {gain} points, {where}, E = {best['local_epochs']}."
-
-
-def more_clients(results: Results) -> Verdict:
-    """Count the rows of Table 5 in which accuracy never falls with k by more than the two intervals together, and those
-    in which the most clients are nearer to the central model than the fewest."""
-    cells = _tables(results, 5)
-    ran = cells[cells["runs"] > 0]
-    rows = grows = central = nears = 0
-    gaps = []
-    for (_, model, _), row in ran.groupby(_COLUMN):
-        ordered = row[row["clients"] > 1].sort_values("clients")
-        if len(ordered) < 2:
+def falls(cells: pd.DataFrame) -> dict[tuple, Case]:
+    """Return the points that a column loses from (1, 20) to (20, 1), on shared seeds, by (dataset, model, epsilon)."""
+    made = {}
+    for key, column in cells.query("epsilon < inf").groupby(COLUMN, sort=False):
+        first, last = (column[column["local_epochs"] == epochs].iloc[0] for epochs in (1, 20))
+        if min(first["runs"], last["runs"]) == 0:
             continue
-        margin = ordered["interval_pct"].fillna(0)
-        rows += 1
-        grows += bool((ordered["accuracy_pct"].diff().dropna() >= -(margin + margin.shift()).dropna()).all())
-        for one in row.loc[row["clients"] == 1, "accuracy_pct"]:
-            fewest, most = (ordered["accuracy_pct"].iloc[index] - one for index in (0, -1))
-            central += 1
-            nears += abs(most) < abs(fewest)
-            gaps.append(f"{ordered['ran_on'].iloc[0]}, {MODEL_NAMES[model]}: {fewest:+.2f} to {most:+.2f}")
-    spans = f" (points above it, fewest to most clients: {'; '.join(gaps)})" if gaps else ""
-    evidence = (
-        f"rows of Table 5, counted twice ({_runs(ran)} a cell; a single run has no interval). Accuracy does not fall "
-        f"as clients are added in {grows} of {rows}. It comes nearer to the central model's in {nears} of "
-        f"{central}{spans}.{_exponent_of_clients(results.figure('bhaskar2025', 'distances'))}"
-    )
-    return on_stand_in(_stand_ins(cells), counted(grows + nears, rows + central, evidence))
-
-
-def _exponent_of_clients(distances: pd.DataFrame) -> str:
-    """Say with which power of k the distance of the average to the noise-free run falls, at E = 1."""
-    parts = []
-    law = distances[(distances["reference"] == NOISELESS) & (distances["local_epochs"] == 1)]
-    for (ran_on, model), series in law.groupby(["ran_on", "model"]):
-        if series["clients"].nunique() < 2:
-            continue
-        powers = ", ".join(
-            f"{exponent(part['clients'], part['distance']):.2f} after the {round} round"
-            for round, part in series.groupby("round")
+        made[key] = from_interval(
+            named(last),
+            min(first["runs"], last["runs"]),
+            -last["over_first_pct"],
+            last["over_first_interval_pct"],
+            level=LEVEL,
+            published=printed_gap(first["published_accuracy_pct"], last["published_accuracy_pct"]),
+            stand_in=stand_in(last),
         )
-        span = f"k = {series['clients'].min()} to {series['clients'].max()}"
-        parts.append(f"{ran_on}, {MODEL_NAMES[model]}, {span}, {_runs(series)}: {powers}")
-    if not parts:
-        return " The distance to the noise-free run was not measured for several k."
-    return f" Power of k with which the average's distance to the noise-free run goes (law: -0.5): {'; '.join(parts)}."
+    return made
 
 
-def scatter_linear_best(results: Results) -> Verdict:
-    """Count the cells in which ScatterNet + linear is the most accurate of the models that ran (two at least), and the
-    columns in which it differs least between the splits that all of them ran."""
-    cells = _tables(results, 2, 3, 4)
-    ran = cells[cells["runs"] > 0]
-    best = cases = least = columns = 0
-    for _, models in ran.groupby(["dataset", "epsilon"]):
-        wide = models.pivot(index="model", columns="local_epochs", values="accuracy_pct")
-        if len(wide) < 2 or "scatter_linear" not in wide.index:
-            continue
-        rivals = (wide.notna().sum() >= 2) & wide.loc["scatter_linear"].notna()
-        cases += int(rivals.sum())
-        best += int((wide.loc[:, rivals].idxmax() == "scatter_linear").sum())
-        shared = wide.dropna(axis="columns")
-        if shared.shape[1] >= 2:
-            columns += 1
-            least += (shared.max(axis=1) - shared.min(axis=1)).idxmin() == "scatter_linear"
-    linear = ran[ran["model"] == "scatter_linear"]
-    ranges = linear.groupby(_COLUMN)["accuracy_pct"].agg(lambda accuracy: accuracy.max() - accuracy.min())
-    intervals = linear["interval_pct"].dropna()
-    width = f"; largest interval of a cell ± {intervals.max():.2f}" if len(intervals) else ""
-    largest = (
-        f" Its accuracy differs by at most {ranges.max():.2f} points between splits{width}." if len(ranges) else ""
-    )
-    models = ran.groupby("ran_on")["model"].nunique()
-    evidence = (
-        f"cells and columns ({_runs(ran)} a cell; rivals ran on {', '.join(models[models > 1].index) or 'no data'} "
-        f"alone). It is the most accurate of the models that ran in {best} of {cases} cells, and depends least on the "
-        f"split in {least} of {columns} columns of a budget.{largest}"
-    )
-    return on_stand_in(_stand_ins(cells), counted(best + least, cases + columns, evidence))
+def scatter_linear_robust(results: Results) -> Evidence:
+    """Return the points that ScatterNet + linear loses from (1, 20) to (20, 1)."""
+    cells = tables(results, 2, 3, 4)
+    own = [case for (_, model, _), case in falls(cells).items() if model == "scatter_linear"]
+    columns = cells.query("epsilon < inf and model == 'scatter_linear'").groupby(COLUMN).ngroups
+    return Evidence(own, missing=columns - len(own))
 
 
-def initialisation(results: Results) -> Verdict:
-    """Count the models that lose more by separate initial models without noise than by noise with a common one, and
-    those that separate starts without noise bring nearer to the print at (20, 1)."""
-    cells = results.figure("bhaskar2025", "initialisation")
-    if cells.empty:
-        return Verdict(Outcome.NOT_TESTABLE, "Separate initial models were not run.")
-    costs = nears = prints = models = 0
-    stories = []
-    for (ran_on, model), group in cells.groupby(["ran_on", "model"]):
-        private = group.loc[group["epsilon"] < math.inf, "epsilon"].max()
-        ends = {key: _ends(group, *key) for key in itertools.product((COMMON, PER_CLIENT), (private, math.inf))}
-        if any(len(end) < 2 for end in ends.values()):
-            continue
-        models += 1
-        lost = {key: _loss(end) for key, end in ends.items()}
-        (noise, noise_interval), (start, start_interval) = lost[COMMON, private], lost[PER_CLIENT, math.inf]
-        margin = np.nansum([noise_interval**2, start_interval**2]) ** 0.5
-        costs += start - noise >= max(MARGIN_PCT, margin)
-        each, one = (ends[key, math.inf].iloc[-1] for key in (PER_CLIENT, COMMON))
-        gaps = [abs(end["accuracy_pct"] - end["published_accuracy_pct"]) for end in (each, one)]
-        prints += not math.isnan(gaps[0])
-        nears += gaps[0] < gaps[1]
-        alone = ends[COMMON, private].iloc[-1]
-        stories.append(
-            f"{ran_on}, {MODEL_NAMES[model]} ({_runs(group)}): {_points(lost[COMMON, math.inf])} with neither, "
-            f"{_points(lost[COMMON, private])} with noise (ε = {private:g}), {_points(lost[PER_CLIENT, math.inf])} "
-            f"with separate starts, {_points(lost[PER_CLIENT, private])} with both; with noise and a common start the "
-            f"clients alone reach {alone['local_accuracy_pct']:.1f} %, their average {alone['accuracy_pct']:.1f} %"
-        )
-    evidence = (
-        f"models, counted twice. Separate initial models without noise cost more from (1, 20) to (20, 1) than noise "
-        f"with a common one, by {MARGIN_PCT:g} point and by the two intervals at least, in {costs} of {models}; at "
-        f"(20, 1) without noise they are nearer to the print than a common start in {nears} of {prints}. Points lost: "
-        f"{'; '.join(stories)}."
-    )
-    return on_stand_in(_stand_ins(cells), counted(costs + nears, models + prints, evidence))
+def scatter_linear_most_robust(results: Results) -> Evidence:
+    """Return how many points more than ScatterNet + linear each other model loses from (1, 20) to (20, 1)."""
+    cells = tables(results, 2, 3, 4)
+    lost = falls(cells)
+    cases = []
+    for (dataset, model, epsilon), fall in lost.items():
+        own = lost.get((dataset, "scatter_linear", epsilon))
+        if model != "scatter_linear" and own:
+            facts = {"published": printed_gap(fall.published, own.published), "stand_in": fall.stand_in}
+            cases.append(difference(fall.case, fall, own, **facts))
+    columns = cells.query("epsilon < inf and model != 'scatter_linear'").groupby(COLUMN).ngroups
+    return Evidence(cases, missing=columns - len(cases))
 
 
-def _ends(cells: pd.DataFrame, start: str, epsilon: float) -> pd.DataFrame:
-    """Return the cells of one local epoch and of one round of one start and budget, those that there are."""
-    column = cells[(cells["initialisation"] == start) & (cells["epsilon"] == epsilon)].sort_values("local_epochs")
-    return column[(column["local_epochs"] == 1) | (column["rounds"] == 1)]
-
-
-def _loss(ends: pd.DataFrame) -> tuple[float, float]:
-    """Return the points lost from (1, 20) to (20, 1), and the half-width of their interval (nan below two runs)."""
-    (first, last), intervals = ends["accuracy_pct"], ends["interval_pct"]
-    return first - last, math.hypot(*intervals)
-
-
-def _points(change: tuple[float, float], form: str = ".1f") -> str:
-    """Return a change with its interval, where there is one."""
-    return f"{change[0]:{form}}" + ("" if math.isnan(change[1]) else f" ± {change[1]:{form.removeprefix('+')}}")
-
-
-def theorem2_bound(results: Results) -> Verdict:
-    """Count the measured distances below the bound, with E in steps and with E in passes over the data."""
-    cells = results.figure("bhaskar2025", "distances")
-    cells = cells[(cells["reference"] == NOISELESS) & (cells["round"] == FIRST)]
-    if cells.empty:
-        return Verdict(Outcome.NOT_TESTABLE, "Distances to the noise-free run were not measured.")
-    # Until the first average nothing depends on how many clients there are, each with a tenth of the records.
-    cells = cells.sort_values("clients").drop_duplicates(["ran_on", "model", "epsilon", "local_epochs"])
-    upper = cells["local_distance"] + cells["local_distance_interval"].fillna(0)
-    in_steps, in_passes = upper <= cells["bound_steps"], cells["local_distance"] <= cells["bound_epochs"]
-    slack = cells["bound_steps"] / cells["local_distance"]
-    powers = [
-        f"{ran_on}, {MODEL_NAMES[model]}, ε = {epsilon:g}: {exponent(line['local_epochs'], line['local_distance']):.2f}"
-        for (ran_on, model, epsilon), line in cells.groupby(["ran_on", "model", "epsilon"])
-        if line["local_epochs"].nunique() > 1
-    ]
-    growth = f" Power of E with which the distance grows (bound: 1): {'; '.join(powers)}." if powers else ""
-    evidence = (
-        f"distances of clients' models within the bound, counted twice: with E in steps, as in Algorithm 1, "
-        f"{in_steps.sum()} of {len(cells)} ({_runs(cells)}; the bound is {slack.min():.1f} to {slack.max():.1f} times "
-        f"the distance); with E in passes over the data, as in the tables, {in_passes.sum()} of {len(cells)}.{growth} "
-        "Against a noise-free run that does not clip, the bound is infinite."
-    )
-    return on_stand_in(_stand_ins(cells), counted(in_steps.sum() + in_passes.sum(), 2 * len(cells), evidence))
-
-
-def budget_kept(results: Results) -> Verdict:
-    """Compare both accountants' epsilon with the budget in every private cell that ran, and canaries' lower bounds with
-    what is claimed."""
-    cells = _tables(results, 2, 3, 4, 5).query("epsilon < inf and runs > 0")
-    if cells.empty:
-        return Verdict(Outcome.NOT_TESTABLE, "No private cell was run.")
-    # The calibration stops within 0.01 of its target epsilon, from below.
-    within_budget = cells["epsilon_proven"] <= cells["epsilon"]
-    if not within_budget.all():
-        return Verdict(
-            Outcome.FAILS, f"{(~within_budget).sum()} of {len(cells)} private cells spend more than their budget."
-        )
-    refuted, canaries = _canaries(results)
-    if refuted:
-        return Verdict(Outcome.FAILS, f"{canaries[0].upper()}{canaries[1:]}.")
-    slack = (1 - cells["epsilon_proven"] / cells["epsilon"]).max()
-    overlap = results.table("bhaskar2025", "overlap")
-    worst = overlap.loc[overlap["epsilon_typical_rdp"].idxmax()]
-    evidence = (
-        f"Both accountants stay within the budget in all {len(cells)} private cells (PLD up to {slack:.0%} below it), "
-        "for one client's records and Poisson batches. Not kept where clients overlap: with "
-        f"k = {worst['clients']} on {worst['dataset']} a record lies with {worst['holders_mean']:g} clients and spends "
-        f"{worst['epsilon_typical_rdp']:.1f} by RDP, {worst['epsilon_typical_pld']:.1f} by PLD, instead of "
-        f"{worst['epsilon']:g}. Batches were {', '.join(sorted(set(cells['sampling']))).replace('_', ' ')}; {canaries}."
-    )
-    return Verdict(Outcome.IN_PART, evidence)
-
-
-def _canaries(results: Results) -> tuple[int, str]:
-    """Return how many claims canaries refute, except runs known to be broken, and a sentence on it."""
-    try:
-        rows = results.table("bhaskar2025", "canaries")
-    except NotRunError:
-        rows = pd.DataFrame()
-    if rows.empty:
-        return 0, "no canary has measured a lower bound here"
-    rows = rows[~rows["known_bad"]]
-    closest = rows.loc[(rows["epsilon_lower_bound"] / rows["claimed_epsilon"]).idxmax()]
-    refuted = int(rows["refuted"].sum())
-    return refuted, (
-        f"canaries refute {refuted} of {len(rows)} claims (n = 1 run each; closest: epsilon is at least "
-        f"{closest['epsilon_lower_bound']:.2f} where {closest['claimed_epsilon']:.2f} is claimed)"
-    )
-
-
-CLAIMS = {
+CLAIMS: dict[str, Check] = {
     "one_local_epoch": one_local_epoch,
+    "one_local_epoch_printed": one_local_epoch_printed,
     "more_clients": more_clients,
+    "more_clients_central": more_clients_central,
+    "more_clients_distance": side_claims.more_clients_distance,
     "scatter_linear_best": scatter_linear_best,
-    "initialisation": initialisation,
-    "theorem2_bound": theorem2_bound,
-    "budget_kept": budget_kept,
+    "scatter_linear_robust": scatter_linear_robust,
+    "scatter_linear_most_robust": scatter_linear_most_robust,
+    "initialisation": side_claims.initialisation,
+    "initialisation_print": side_claims.initialisation_print,
+    "theorem2_bound": side_claims.theorem2_bound("bound_momentum"),
+    "theorem2_bound_epochs": side_claims.theorem2_bound("bound_epochs"),
+    "budget_kept": side_claims.budget_kept,
+    "budget_kept_overlap": side_claims.budget_kept_overlap,
 }

@@ -1,4 +1,4 @@
-"""The theory part of lowy2021: its figures, tables and verdicts, one module per theorem."""
+"""The theory part of lowy2021: its figures and tables, one module per theorem."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dpfl.papers.lowy2021 import (
     theory_rates,
     theory_shuffle,
 )
-from dpfl.reporting.claims import Check
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.tables import TableRecipe
 
@@ -24,10 +23,4 @@ FIGURES = {
 TABLES = {
     "theory_slopes": TableRecipe(theory_rates.slopes, theory_rates.slopes_page),
     "theory_noise": TableRecipe(theory_noise.data, theory_noise.page),
-}
-CLAIMS: dict[str, Check] = {
-    "acceleration": theory_acceleration.check,
-    "one_pass": theory_one_pass.check,
-    "shuffle": theory_shuffle.check,
-    "availability": theory_availability.check,
 }

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from dpfl.papers.lowy2021.theory_runs import by_seed, interval, seeds_text, study
 from dpfl.papers.lowy2021.trial_statistics import paired
 from dpfl.reporting import style
-from dpfl.reporting.claims import Outcome, Verdict, counted
 from dpfl.reporting.results import Results
 
 FIGURE = "theory_acceleration"
@@ -77,32 +76,3 @@ def draw(points: pd.DataFrame) -> Figure:
     budgets = ", ".join(f"{e:g}" for e in sorted(set(points["epsilon"])) if math.isfinite(e))
     style.footer(figure, f"{seeds_text(points)} Every private point spends ε = {budgets} over its own R rounds.")
     return figure
-
-
-def check(results: Results) -> Verdict:
-    """Look at each task where Algorithm 2 is at its best: has Algorithm 1 got there with as many rounds, or later?"""
-    points = results.figure("lowy2021", FIGURE)
-    private = points[points["epsilon"] < math.inf]
-    both = private.loc[private["plain_minus_this"].notna(), "task"].unique()
-    if not len(both):
-        return Verdict(Outcome.NOT_TESTABLE, "No private run of both algorithms with as many rounds.")
-    private = private[private["task"].isin(both)]
-    holds, lines, lower, undecided = 0, [], 0, 0
-    for task, group in private.groupby("task", sort=False):
-        fast = group[group["curve"].str.startswith("accelerated")]
-        plain = group[group["curve"].str.startswith("minibatch")]
-        best = fast.loc[fast["excess_risk"].idxmin()]
-        gap, half = best["plain_minus_this"], best["difference_interval"]
-        holds += gap - half > 0
-        undecided += abs(gap) <= half or math.isnan(half)
-        later = plain[plain["excess_risk"] <= best["excess_risk"]]["rounds"]
-        needs = f"{later.min():g}" if len(later) else f"more than {plain['rounds'].max():g}"
-        lower += plain["excess_risk"].min() < best["excess_risk"]
-        lines.append(f"{task}: {best['excess_risk']:.2g} after {best['rounds']:g} rounds, Algorithm 1 needs {needs}")
-    count = private["task"].nunique()
-    evidence = "problems where Algorithm 2, at its lowest risk, is ahead of Algorithm 1 (paired 90 % interval). "
-    evidence += f"{'; '.join(lines)}. With rounds to spare Algorithm 1 ends lower on {lower} of them."
-    verdict = counted(int(holds), count, evidence)
-    if undecided == count:
-        return Verdict(Outcome.NOT_TESTABLE, f"Undecided with so few seeds. {verdict.evidence}")
-    return verdict

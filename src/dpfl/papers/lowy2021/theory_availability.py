@@ -11,13 +11,10 @@ from matplotlib.figure import Figure
 
 from dpfl.papers.lowy2021.theory_runs import by_seed, interval, ratio, seeds_text, study
 from dpfl.reporting import style
-from dpfl.reporting.claims import Outcome, Verdict
 from dpfl.reporting.results import Results
 
 FIGURE = "theory_availability"
 _TICKS = (0.025, 0.05, 0.1, 0.2, 0.5)
-TOLERANCE = 0.15
-"""Distance from 1 within which the ratio of two risks counts as equal, unless its interval excludes that."""
 
 
 def data(results: Results) -> pd.DataFrame:
@@ -64,26 +61,3 @@ def draw(points: pd.DataFrame) -> Figure:
     laws = ", ".join(points.loc[points["law"] == "random", "participants"])
     style.footer(figure, f"{seeds_text(points)} Random laws, uniform on: {laws}.")
     return figure
-
-
-def check(results: Results) -> Verdict:
-    """Hold each random law against the fixed M_r with its mean of 1/M_r, and against the one with its mean."""
-    points = results.figure("lowy2021", FIGURE)
-    laws = points[(points["law"] == "random") & points["same_inverse_ratio"].notna()]
-    if laws.empty:
-        return Verdict(Outcome.NOT_TESTABLE, "No random law was run beside a fixed one with its mean of 1/M_r.")
-    gap, half = (laws["same_inverse_ratio"] - 1).abs(), laws["same_inverse_ratio_interval"]
-    other = laws["same_mean_ratio"] - laws["same_mean_ratio_interval"] > 1
-    equal, precise = gap <= np.maximum(half, TOLERANCE), half <= TOLERANCE
-    lines = [
-        f"{law.participants}: {law.same_inverse_ratio:.2f} ± {law.same_inverse_ratio_interval:.2f} times the risk "
-        f"at the same mean of 1/M_r, {law.same_mean_ratio:.2f} ± {law.same_mean_ratio_interval:.2f} "
-        "at the same mean of M_r"
-        for law in laws.itertuples()
-    ]
-    evidence = f"{'; '.join(lines)} (90 % intervals, {laws['seeds'].min()} seeds)."
-    if half.isna().any() or not (precise | ~equal | other).any():
-        return Verdict(Outcome.NOT_TESTABLE, f"Undecided with so few seeds. {evidence}")
-    if (equal & precise).all() and other.all():
-        return Verdict(Outcome.HOLDS, evidence)
-    return Verdict(Outcome.IN_PART if equal.any() else Outcome.FAILS, evidence)

@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 
 from dpfl.papers.lowy2021.theory_runs import by_seed, interval, ratio, seeds_text, slope, study
 from dpfl.reporting import style
-from dpfl.reporting.claims import Outcome, Verdict
 from dpfl.reporting.results import Results
 
 FIGURE = "theory_one_pass"
@@ -89,27 +88,3 @@ def _panel(panel, rows: pd.DataFrame) -> None:
     panel.set(xscale="log", yscale="log")
     style.ticks_at(panel, rows["value"])
     panel.set_title(f"{first['slope']:+.2f} ± {first['slope_interval']:.2f} [{first['exponent']:+g}]", fontsize=8)
-
-
-def check(results: Results) -> Verdict:
-    """Ask three things: does risk fall as fast as the theorem says, below w = 0, and no slower where clients differ?"""
-    points = results.figure("lowy2021", FIGURE).query("noise == 'tight' and federation == 'different'")
-    useful = int((points["excess_risk"] + points["interval"] < points["start_risk"]).sum())
-    fits = points.drop_duplicates(["problem", "axis"])
-    reached = fits["slope"] - fits["slope_interval"] <= fits["exponent"]
-    slopes = ", ".join(
-        f"{fit.problem}, {fit.axis} {fit.slope:+.2f} ± {fit.slope_interval:.2f} against {fit.exponent:+g}"
-        for fit in fits.itertuples()
-    )
-    share = f"{points['ratio'].min():.2f} to {points['ratio'].max():.2f}"
-    coped = points["ratio"] - points["ratio_interval"] <= 1.1
-    evidence = (
-        f"Different clients cost {share} times the risk of alike ones under the same noise; {useful} of {len(points)} "
-        f"settings beat w = 0 beyond their 90 % interval. The theorem's exponent, or a steeper one, is within the "
-        f"interval of {int(reached.sum())} of {len(fits)} slopes: {slopes}."
-    )
-    if not useful:
-        return Verdict(Outcome.NOT_TESTABLE, f"Nothing is learnt at these sizes. {evidence}")
-    if coped.all() and reached.all() and useful == len(points):
-        return Verdict(Outcome.HOLDS, evidence)
-    return Verdict(Outcome.IN_PART if coped.mean() > 0.5 else Outcome.FAILS, evidence)

@@ -8,15 +8,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpfl.accounting.shuffling.published_noise import least_reports
-from dpfl.papers.lowy2021.theory_runs import by_seed, interval, seeds_text, slope, study
+from dpfl.papers.lowy2021.theory_runs import by_seed, interval, seeds_text, study
 from dpfl.papers.lowy2021.trial_statistics import paired
 from dpfl.reporting import style
-from dpfl.reporting.claims import Outcome, Verdict, counted
 from dpfl.reporting.results import Results
 
 FIGURE = "theory_shuffle"
-NEAR = 2.0
-"""A shuffler is taken to reach the central model where its noise is at most so many times the central one's."""
 _NAMES = {"nobody": "nobody trusted (local)", "shuffler": "shuffler trusted", "server": "server trusted (central)"}
 
 
@@ -77,35 +74,6 @@ def draw(points: pd.DataFrame) -> Figure:
     text = f" ε = {first['epsilon']:g}, δ = {first['delta']:g}, of the trusting model named."
     style.footer(figure, seeds_text(points) + text + (f" Faint: R = {others}." if others else ""))
     return figure
-
-
-def check(results: Results) -> Verdict:
-    """Count the settings where the shuffler's noise is near the central model's and its risk below the local one."""
-    points = results.figure("lowy2021", FIGURE)
-    noise = points.pivot(index=["rounds", "clients"], columns="trust", values="noise_multiplier")
-    near = noise["shuffler"] / noise["server"]
-    shuffled = points[points["trust"] == "shuffler"].set_index(["rounds", "clients"]).loc[near.index]
-    better = shuffled["nobody_minus_this"] - shuffled["difference_interval"] > 0
-    fewer = noise["nobody"] / noise["shuffler"]
-    meets = int((shuffled.index.get_level_values("clients") >= shuffled["least_reports"]).sum())
-    powers = [
-        f"R = {rounds:g}: {slope(line.index.get_level_values('clients'), line[['shuffler']].to_numpy())[0]:+.2f}"
-        for rounds, line in noise.groupby(level="rounds")
-        if len(line) > 1
-    ]
-    evidence = (
-        f"settings where the shuffled noise is at most {NEAR:g} times the central one and its risk is below the local "
-        f"one's (paired 90 % interval). Shuffling divides a client's noise by {fewer.min():.1f} to {fewer.max():.1f} "
-        f"and leaves {near.min():.2f} to {near.max():.2f} times the central one; it falls with M by the power "
-        f"{', '.join(powers)} (central: -0.50). The theorem's own condition on M holds in {meets} settings; its C "
-        f"would be {shuffled['implied_constant'].min():.2g} to {shuffled['implied_constant'].max():.2g}."
-    )
-    verdict = counted(int((better & (near <= NEAR)).sum()), len(near), evidence)
-    if shuffled["difference_interval"].isna().any():
-        return Verdict(Outcome.NOT_TESTABLE, f"One seed knows no interval. {verdict.evidence}")
-    if not better.any() and (shuffled["excess_risk"] >= shuffled["start_risk"]).all():
-        return Verdict(Outcome.NOT_TESTABLE, f"Nothing is learnt at these sizes. {verdict.evidence}")
-    return verdict
 
 
 def _constant(run: pd.Series) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -58,17 +57,6 @@ def paired(first: pd.Series, second: pd.Series) -> dict[str, float]:
         "p_value": p_value,
         "first_smaller": int((differences > 0).sum()),
     }
-
-
-def holm(p_values: Iterable[float]) -> np.ndarray:
-    """Return Holm's adjusted p-values of one family, nan (not tested) left out."""
-    p = np.asarray(list(p_values), dtype=float)
-    tested = np.flatnonzero(~np.isnan(p))
-    order = tested[np.argsort(p[tested], kind="stable")]
-    adjusted = np.full(len(p), math.nan)
-    steps = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps * p[order]))
-    return adjusted
 
 
 def stand_in_notes(data: pd.DataFrame) -> list[str]:

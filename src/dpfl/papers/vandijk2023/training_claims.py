@@ -1,158 +1,153 @@
-"""Verdicts that trained models decide, from the data of their figures. Accuracies are compared within a seed."""
+"""Evidence that trained models give, from the data of their figures. Accuracies are compared within a seed."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pandas as pd
 
 from dpfl.papers.vandijk2023.reference_run import KEY
-from dpfl.reporting.claims import Outcome, Verdict, counted, on_stand_in
-from dpfl.reporting.evidence import checks_of, passed
-from dpfl.reporting.notes import stand_ins
+from dpfl.papers.vandijk2023.seed_statistics import LEVEL
+from dpfl.reporting.cases import Case, from_interval
+from dpfl.reporting.claims import Check
+from dpfl.reporting.evidence import cases_of, checks_of
 from dpfl.reporting.results import Results
+from dpfl.reporting.rules import Evidence
 
-EQUAL_POINTS = 1.0
-"""A run costs accuracy where the entire 95 % interval of its difference is more than this below 0."""
 LARGE_SHARE = 0.05
-"""A delay is large where it is more than this share of the client's rounds."""
+"""A delay is large where it is more than this share of the client's rounds: a model twenty times as old as the run is
+long has seen nearly all of it. The chapter names no number."""
 
 
-def decided(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with an interval: two seeds at least."""
-    return rows[rows["difference_interval_pct"].notna()]
+def differences(rows: pd.DataFrame, named: str, sign: int = 1) -> list[Case]:
+    """Return a case a row: its difference in accuracy to its baseline, in points, times `sign`.
 
-
-def no_worse(rows: pd.DataFrame) -> pd.Series:
-    """Return which rows are not clearly below their baseline by more than EQUAL_POINTS."""
-    return rows["difference_pct"] + rows["difference_interval_pct"] >= -EQUAL_POINTS
-
-
-def better(rows: pd.DataFrame) -> pd.Series:
-    """Return which rows are above their baseline by more than the interval."""
-    return rows["difference_pct"] - rows["difference_interval_pct"] > 0
-
-
-def with_accuracy(checks: pd.Series, gains: pd.Series, evidence: str) -> Verdict:
-    """Return the verdict on a claim with a half about privacy (checks passed) and one about accuracy (clear gains).
-
-    Without a run that has an interval the claim holds in part at best.
+    `named` is the format of the case's name, from the row's columns.
     """
-    verdict = counted(int(checks.sum() + gains.sum()), len(checks) + len(gains), evidence)
-    if gains.empty and verdict.outcome is Outcome.HOLDS:
-        return Verdict(Outcome.IN_PART, f"Half about privacy only, no run has an interval. {verdict.evidence}")
-    return verdict
+    return [
+        from_interval(
+            f"{row['dataset']}, {named.format(**row)}",
+            row["runs"],
+            sign * row["difference_pct"],
+            row["difference_interval_pct"],
+            level=LEVEL,
+            stand_in=row["dataset"] if row["stand_in_for"] else "",
+        )
+        for row in rows.to_dict("records")
+    ]
 
 
-def span(rows: pd.DataFrame) -> str:
-    """Say between what the differences are, and over how many seeds."""
-    if rows.empty:
-        return "no run has an interval"
-    low, high, runs = rows["difference_pct"].min(), rows["difference_pct"].max(), int(rows["runs"].min())
-    widest = rows["difference_interval_pct"].max()
-    return f"{low:+.1f} to {high:+.1f} points, 95 % intervals up to ±{widest:.1f}, {runs} seeds"
+def batch_scaling(scaling: str) -> Check:
+    """Return the check of equal accuracy at a times the batch and the noise, with as many "rounds" or "epochs"."""
+
+    def check(results: Results) -> Evidence:
+        data = results.figure(KEY, "batch_scaling")
+        noisy = data[data["private"].astype(bool) & (data["scaling"] == scaling)]
+        spent = [
+            Case(f"epsilon spent: {row.dataset}, a = {row.batch_factor:g}", row.privacy_epsilon_proven)
+            for row in noisy.itertuples(index=False)
+        ]
+        return Evidence(differences(noisy[noisy["batch_factor"] > 1], "a = {batch_factor:g}"), beside=spent)
+
+    return check
 
 
-def batch_scaling(results: Results) -> Verdict:
-    """Equal accuracy at a times the batch and the noise: with as many rounds, and with as many epochs."""
-    data = results.figure(KEY, "batch_scaling")
-    noisy = decided(data[data["private"].astype(bool) & (data["batch_factor"] > 1)])
-    rounds, epochs = (noisy[noisy["scaling"] == kind] for kind in ("rounds", "epochs"))
-    spent = data[data["private"].astype(bool) & (data["scaling"] == "rounds")]["privacy_epsilon_proven"]
-    evidence = (
-        f"with as many rounds accuracy is not clearly lower by more than {EQUAL_POINTS:g} point ({span(rounds)}), "
-        f"while epsilon falls from {spent.max():.3g} to {spent.min():.3g}. With as many epochs, so a times fewer "
-        f"rounds, that is so in {no_worse(epochs).sum()} of {len(epochs)} ({span(epochs)})."
+def strategy(results: Results, prefix: str) -> pd.DataFrame:
+    """Return the rows of the strategies whose name begins so."""
+    data = results.figure(KEY, "strategies")
+    return data[data["strategy"].str.startswith(prefix)]
+
+
+def last_epoch_accuracy(results: Results) -> Evidence:
+    """Compare accuracy with and without the smaller last sigma, the budget growing along; beside it that budget."""
+    rows = strategy(results, "last_epoch_unpaid")
+    spent = [
+        Case(
+            f"epsilon spent over that asked for: {row.dataset}, {row.epsilon:g}",
+            row.privacy_epsilon_proven / row.epsilon,
+        )
+        for row in rows.itertuples(index=False)
+    ]
+    return Evidence(differences(rows, "epsilon = {epsilon:g}"), beside=spent)
+
+
+def last_epoch_equal_budget(results: Results) -> Evidence:
+    """Compare accuracy with and without the smaller last sigma at equal budget."""
+    data = results.figure(KEY, "strategies")
+    return Evidence(differences(data[data["strategy"] == "last_epoch"], "epsilon = {epsilon:g}"))
+
+
+def arsinh_accuracy(results: Results) -> Evidence:
+    """Compare accuracy with arsinh and with Gaussian noise at equal budget; beside it the price of a round."""
+    checks = checks_of(results, KEY, "arsinh_noise")
+    spent = checks[~checks["case"].str.startswith("lighter tail")]
+    return Evidence(
+        differences(strategy(results, "arsinh"), "{strategy}, epsilon = {epsilon:g}"), beside=cases_of(spent)
     )
-    return on_stand_in(stand_ins(data), counted(int(no_worse(rounds).sum()), len(rounds), evidence))
 
 
-def asynchronous(results: Results) -> Verdict:
-    """The statement is the same in every scenario; short delays cost nothing, long ones may."""
+def private_scenarios(results: Results) -> pd.DataFrame:
+    """Return the private rows of the figure on asynchrony except those without any, with a column delay.
+
+    A broadcast that gets through every 1/(1 - loss) rounds is late by one less.
+    """
     data = results.figure(KEY, "asynchrony")
     private = data[np.isfinite(data["epsilon"].astype(float)) & (data["scenario"] != "synchronous")]
-    same = private.groupby(["dataset", "epsilon"])["privacy_epsilon_proven"].nunique().eq(1).all()
-    rows = decided(private[private["panel"].isin(["delay", "broadcast_loss"])])
-    # A broadcast that gets through every 1/(1 - loss) rounds is late by one less.
-    silence = 1 / (1 - rows["x"].where(rows["panel"] == "broadcast_loss", 0.0).astype(float) / 100) - 1
-    delay = rows["x"].where(rows["panel"] == "delay", silence).astype(float)
-    large = delay > LARGE_SHARE * rows["rounds"]
-    small, costly = rows[~large], rows[large & ~no_worse(rows)]
-    evidence = (
-        f"the privacy statement is {'the same in' if same else 'NOT the same in'} every scenario. Delays and silences "
-        f"up to {LARGE_SHARE:.0%} of the run's rounds do not clearly cost more than {EQUAL_POINTS:g} point "
-        f"({span(small)}); of {int(large.sum())} longer ones {len(costly)} do (worst "
-        f"{rows.loc[large, 'difference_pct'].min():+.1f} points). Lost updates: {_lost(private)}."
+    silence = 1 / (1 - private["x"].where(private["panel"] == "broadcast_loss", 0.0).astype(float) / 100) - 1
+    return private.assign(delay=private["x"].where(private["panel"] == "delay", silence).astype(float))
+
+
+def asynchronous_guarantee(results: Results) -> Evidence:
+    """Compare the proven epsilon of every scenario with that of the synchronous run."""
+    data = results.figure(KEY, "asynchrony")
+    finite = data[np.isfinite(data["epsilon"].astype(float))]
+    same = finite[finite["scenario"] == "synchronous"].groupby(["dataset", "epsilon"])["privacy_epsilon_proven"].first()
+    return Evidence(
+        [
+            Case(f"{row.dataset}, {row.scenario}", row.privacy_epsilon_proven, target=same[row.dataset, row.epsilon])
+            for row in private_scenarios(results).drop_duplicates(["dataset", "scenario"]).itertuples(index=False)
+        ]
     )
-    verdict = counted(int(no_worse(small).sum()), len(small), evidence)
-    return on_stand_in(stand_ins(data), verdict if same else Verdict(Outcome.FAILS, verdict.evidence))
 
 
-def _lost(private: pd.DataFrame) -> str:
-    """Say what lost updates cost."""
-    rows = private[private["panel"] == "update_loss"]
-    return ", ".join(f"{row.difference_pct:+.1f} at {row.x:g} % ({row.dataset})" for row in rows.itertuples())
+def asynchronous(results: Results) -> Evidence:
+    """Compare accuracy at small delays and silences with the synchronous run's; beside it what lost updates cost."""
+    rows = private_scenarios(results)
+    late = rows[rows["panel"].isin(["delay", "broadcast_loss"]) & (rows["delay"] <= LARGE_SHARE * rows["rounds"])]
+    lost = rows[rows["panel"] == "update_loss"]
+    return Evidence(differences(late, "{scenario}"), beside=differences(lost, "{x:g} % of updates lost"))
 
 
-def last_epoch_noise(results: Results) -> Verdict:
-    """Three parts: sqrt(2) in mu by composition; accuracy with the smaller last sigma, on top and within the budget."""
-    checks = checks_of(results, KEY, "last_epoch_noise")
-    data = results.figure(KEY, "strategies")
-    unpaid, paid = (decided(data[data["strategy"] == name]) for name in ("last_epoch_unpaid", "last_epoch"))
-    raised = unpaid["privacy_epsilon_proven"] / unpaid["epsilon"]
-    gains = pd.concat([better(unpaid), better(paid)])
-    price = f"{raised.min():.1f} to {raised.max():.1f}" if len(unpaid) else "unknown"
-    evidence = (
-        f"the factor sqrt(2) in mu is met in {passed(checks).sum()} of {len(checks)} numbers of epochs, every record "
-        f"used once an epoch; for batches drawn afresh, as trained here, epsilon by C_p grows by a factor {price}. "
-        f"Accuracy rises clearly in {better(unpaid).sum()} of {len(unpaid)} where the budget grows along "
-        f"({span(unpaid)}), and in {better(paid).sum()} of {len(paid)} at equal budget ({span(paid)})."
-    )
-    return on_stand_in(stand_ins(data), with_accuracy(passed(checks), gains, evidence))
+def asynchronous_large_delays(results: Results) -> Evidence:
+    """Return the points that large delays and silences cost."""
+    rows = private_scenarios(results)
+    late = rows[rows["panel"].isin(["delay", "broadcast_loss"]) & (rows["delay"] > LARGE_SHARE * rows["rounds"])]
+    return Evidence(differences(late, "{scenario}", sign=-1))
 
 
-def arsinh_noise(results: Results) -> Verdict:
-    """Lighter tails, at a price in privacy; accuracy at equal budget decides on convergence."""
-    checks = checks_of(results, KEY, "arsinh_noise")
-    lighter = checks["case"].str.startswith("lighter tail")
-    tails, spent = checks[lighter], checks[~lighter]
-    data = results.figure(KEY, "strategies")
-    rows = decided(data[data["strategy"].str.startswith("arsinh")])
-    evidence = (
-        f"tails are lighter than those of Gaussian noise of equal deviation in {passed(tails).sum()} of {len(tails)}, "
-        f"but one round's epsilon is up to {(spent['independent'] / spent['ours']).max():.1f} times as large; at equal "
-        f"budget accuracy is clearly better in {better(rows).sum()} of {len(rows)} ({span(rows)})."
-    )
-    return on_stand_in(stand_ins(data), with_accuracy(passed(tails), better(rows), evidence))
-
-
-def private_normalisation(results: Results) -> Verdict:
-    """Paying shows as more noise at the same epsilon; the evidence also says what normalisation is worth."""
+def private_normalisation(results: Results) -> Evidence:
+    """Compare accuracy with noisy moments and with plain pixels within one budget; beside it what the moments cost."""
     data = results.figure(KEY, "preparation")
     keys = ["dataset", "epsilon"]
-    plain, private, exact = (
-        data[data["preparation"] == name].set_index(keys) for name in ("none", "normalised", "normalised_exactly")
+    noise = {
+        name: rows.set_index(keys)["noise_multiplier"] for name, rows in data.groupby("preparation") if name != "dp_pca"
+    }
+    private = data[data["preparation"] == "normalised"]
+    beside = (
+        [
+            Case(f"noise over that with plain pixels: {dataset}, epsilon = {epsilon:g}", float(value))
+            for (dataset, epsilon), value in (noise["normalised"] / noise["none"]).dropna().items()
+        ]
+        if {"normalised", "none"} <= set(noise)
+        else []
     )
-    both = private.join(plain["noise_multiplier"].rename("plain_noise")).join(exact["accuracy_pct"].rename("exact_pct"))
-    both = both[both["plain_noise"].notna()]
-    dearer = both["noise_multiplier"] > both["plain_noise"]
-    leaks = np.isinf(exact["privacy_epsilon_proven"].astype(float)).all()
-    ratio = (both["noise_multiplier"] / both["plain_noise"]).max() if len(both) else math.nan
-    names = ", ".join(stand_ins(data)) or "no stand-in data"
-    evidence = (
-        f"budgets in which noisy moments raise the updates' noise (up to {ratio:.2f} times); exact moments have "
-        f"{'no guarantee' if leaks else 'a guarantee, which is wrong'}. Within the same epsilon private normalisation "
-        f"changes accuracy by {span(both)}, and ends {(both['accuracy_pct'] - both['exact_pct']).min():+.1f} points "
-        f"or better from exact normalisation ({names})."
+    exact = data[data["preparation"] == "normalised_exactly"]
+    return Evidence(
+        differences(private, "epsilon = {epsilon:g}"),
+        beside=[*beside, *differences(exact, "exact moments, which no guarantee covers, epsilon = {epsilon:g}")],
     )
-    return counted(int(dearer.sum()), len(both), evidence)
 
 
-def samplers_trained(results: Results) -> str:
-    """Say what fixed batches cost in accuracy at equal epsilon."""
+def samplers_trained(results: Results) -> list[Case]:
+    """Return what Poisson batches change in accuracy at equal epsilon."""
     data = results.figure(KEY, "samplers")
-    rows = data[data["sampler"] == "poisson"]
-    names = stand_ins(data)
-    note = f" on stand-in data ({', '.join(names)})" if names else ""
-    return f"Trained at equal epsilon{note}, Poisson batches change accuracy by {span(decided(rows))}."
+    return differences(data[data["sampler"] == "poisson"], "accuracy with Poisson batches, epsilon = {epsilon:g}")

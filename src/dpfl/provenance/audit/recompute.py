@@ -56,18 +56,22 @@ def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audi
 
 
 def _compare_all(report: Audit, root: Path, path: Path, made: list[Path], record: dict[str, Any]) -> None:
-    """Compare the recomputed files, the CSV first, with the recorded ones."""
+    """Compare the recomputed files with the recorded ones: the data first, and where they agree the pages."""
     report.count("tables, figures and verdicts")
-    if problem := difference(read_csv(made[0]), read_csv(path)):
-        _add(report, root, path, f"differs from what its runs give: {problem}")
-    elif made[0].read_bytes() != path.read_bytes():
+    data = [(again, path.with_name(again.name)) for again in made if again.suffix == ".csv"]
+    for again, there in data:
+        if problem := difference(read_csv(again), read_csv(there)):
+            where = "" if there == path else f"{there.name}: "
+            _add(report, root, path, f"differs from what its runs give: {where}{problem}")
+            return
+    if any(again.read_bytes() != there.read_bytes() for again, there in data):
         report.notes.append(f"{path.relative_to(root)} differs in last digits: its pages were not compared")
-    else:
-        again = {file.suffix: file for file in made}
-        for there in (root / output["path"] for output in record["outputs"][1:]):
-            # A page of a kind that is no longer made has its hash alone; a derived page need not be there.
-            if there.suffix in again and is_regular(there):
-                _compare(report, root, there, again[there.suffix], record)
+        return
+    pages = {again.suffix: again for again in made if again.suffix != ".csv"}
+    for there in (root / output["path"] for output in record["outputs"]):
+        # A page of a kind that is no longer made has its hash alone; a derived page need not be there.
+        if there.suffix in pages and is_regular(there):
+            _compare(report, root, there, pages[there.suffix], record)
 
 
 def _again(root: Path, record: dict[str, Any], scratch: Path, pictures: bool) -> list[Path]:

@@ -1,0 +1,306 @@
+"""Rules that turn the cases of a claim into a verdict. They are fixed here, before any number is seen.
+
+A claim declares in claims.yaml, with the reason: its `scope`, its `kind` (dpfl.reporting.cases.Kind), and a `margin`
+where it has one. Its check returns `Evidence`: cases, each a number with its uncertainty and the target that the claim
+sets it. Tests are Student's t (scipy), two-sided, so that a test at ALPHA and an interval at LEVEL always agree.
+
+A case by itself:
+
+    holds           the number is where the claim says, significantly
+    within margin   it is not shown to be there, but shown to miss it by less than the margin (kind difference alone)
+    fails           it is significantly elsewhere, by more than the margin: a counterexample
+    open            neither, or a single run, which has no interval
+
+`fails` and `holds` are decided on p-values adjusted by Holm over all cases of the claim that have an uncertainty, so
+that the chance of any false counterexample is at most ALPHA. Computed numbers decide by themselves, without error.
+
+A claim, by its scope:
+
+    for all         refuted: one case fails.
+                    as stated: every case holds; this needs no correction, because a single false case would have to
+                    pass its own test (intersection-union).
+                    weaker than stated: no case fails, and either all are within the margin at least, or more than
+                    half of them hold.
+    exists          a claim of "may" or "can". As stated: one case holds. Weaker than stated: one holds, but each that
+                    does is significantly below the margin, here the least gain worth the name. Refuted: every case
+                    fails, each tested at ALPHA; that is, it is significantly below the margin. One that merely
+                    fails does not refute it.
+    in experiments  a claim about a set of experiments taken together. As stated: every case holds, or more than half
+                    hold and none fails. Refuted: more than half fail. Weaker than stated: some hold and some fail.
+
+Everything else is undecided. Cases that a claim covers and that were not run (`missing`) count as open. Without any
+case the verdict is not run. Cases on stand-in data never count: where there are no others, the claim is undecided.
+"More than half" is the least share that can be called "mostly"; there is no other threshold in the rules. Weaker than
+stated says how much is shown, not that the rest is false: that is refuted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import numpy as np
+
+from dpfl.reporting.cases import ALPHA, Case, Kind
+from dpfl.reporting.statistics import holm
+
+
+class Verdict(StrEnum):
+    """Verdict on a claim."""
+
+    AS_STATED = "as stated"
+    WEAKER = "weaker than stated"
+    REFUTED = "refuted"
+    UNDECIDED = "undecided"
+    NOT_RUN = "not run"
+
+
+class Scope(StrEnum):
+    """Scope of a claim over its cases."""
+
+    FOR_ALL = "for all"
+    EXISTS = "exists"
+    IN_EXPERIMENTS = "in experiments"
+
+
+class Status(StrEnum):
+    """Status of one case."""
+
+    HOLDS = "holds"
+    WITHIN_MARGIN = "within margin"
+    FAILS = "fails"
+    OPEN = "open"
+    STAND_IN = "stand-in data"
+    BESIDE = "not counted"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Rule of a claim, as claims.yaml declares it."""
+
+    scope: Scope
+    kind: Kind
+    margin: float = 0.0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Evidence for a claim: its cases, how many more it covers that were not run, and numbers that do not count.
+
+    `absent` says why there is no case, for a reader, where there is none.
+    """
+
+    cases: list[Case] = field(default_factory=list)
+    missing: int = 0
+    beside: list[Case] = field(default_factory=list)
+    absent: str = "No case of it was run."
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A case with its status, and the p-value behind it, as tested and adjusted (nan for computed numbers)."""
+
+    case: Case
+    status: Status
+    p_value: float = math.nan
+    adjusted_p: float = math.nan
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict, its reason in a sentence, and the judged cases, the deciding one first."""
+
+    verdict: Verdict
+    reason: str
+    cases: list[Judged] = field(default_factory=list)
+    missing: int = 0
+
+    def count(self, status: Status) -> int:
+        """Return how many cases have a status."""
+        return sum(each.status is status for each in self.cases)
+
+
+def region(case: Case, rule: Rule) -> tuple[float, float]:
+    """Return the ends of the range in which the claim says that the case's number is."""
+    margin = rule.margin if case.margin is None else case.margin
+    kind = case.kind or rule.kind
+    if kind is Kind.DIFFERENCE:
+        return math.nextafter(case.target, math.inf), math.inf
+    if kind is Kind.NOT_WORSE:
+        return case.target - margin, math.inf
+    if kind is Kind.BOUND:
+        return -math.inf, case.target + margin
+    return case.target - margin, case.target + margin
+
+
+def tolerated(case: Case, rule: Rule) -> tuple[float, float]:
+    """Return the range outside of which a case fails: its region, widened by the margin of a difference.
+
+    For a claim that something exists the margin is the least gain worth the name and narrows the range.
+    """
+    low, high = region(case, rule)
+    if (case.kind or rule.kind) is not Kind.DIFFERENCE:
+        return low, high
+    margin = rule.margin if case.margin is None else case.margin
+    return (low + margin if rule.scope is Scope.EXISTS else low - margin), high
+
+
+def judge(evidence: Evidence, rule: Rule) -> Judgement:
+    """Return the verdict on a claim by the rules at the top of this module."""
+    real = [case for case in evidence.cases if not case.stand_in]
+    beside = [Judged(case, Status.BESIDE) for case in evidence.beside]
+    if not evidence.cases:
+        return Judgement(Verdict.NOT_RUN, evidence.absent, beside, evidence.missing)
+    if not real:
+        names = ", ".join(sorted({case.stand_in for case in evidence.cases}))
+        there = _judge(evidence.cases, evidence.missing, rule)
+        would_be = "" if there.verdict is Verdict.UNDECIDED else f"; there it would be '{there.verdict}'"
+        reason = f"Stand-in data only ({names}), which decide nothing{would_be}."
+        aside = [replace(each, status=Status.STAND_IN) for each in there.cases]
+        return Judgement(Verdict.UNDECIDED, reason, [*aside, *beside], evidence.missing)
+    aside = [Judged(case, Status.STAND_IN) for case in evidence.cases if case.stand_in]
+    made = _judge(real, evidence.missing + len(aside), rule)
+    return replace(made, cases=[*made.cases, *aside, *beside])
+
+
+def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
+    """Return the verdict on cases that all count."""
+    tests = _Tests(cases, rule)
+    statuses = tests.statuses()
+    tally = _Tally(statuses, missing)
+    decide = {Scope.FOR_ALL: _for_all, Scope.EXISTS: _exists, Scope.IN_EXPERIMENTS: _in_experiments}[rule.scope]
+    verdict, reason, decisive = decide(tests, tally)
+    first = tests.foremost(decisive)
+    order = [first, *(index for index in tests.order(statuses) if index != first)]
+    if missing and verdict is not Verdict.REFUTED:
+        reason = f"{reason} {missing} more that it covers were not run."
+    return Judgement(verdict, reason, [tests.judged(index, statuses[index]) for index in order], missing)
+
+
+class _Tests:
+    """The p-values of the cases of a claim: that they hold, that they fail, that they are within the margin."""
+
+    def __init__(self, cases: list[Case], rule: Rule) -> None:
+        self.cases, self.rule = cases, rule
+        self.holds = np.array([case.p_outside(*region(case, rule)) for case in cases])
+        self.fails = np.array([case.p_inside(*tolerated(case, rule)) for case in cases])
+        self.within = np.array([case.p_outside(*tolerated(case, rule)) for case in cases])
+        self.computed = np.array([case.error == 0 and case.n == 0 for case in cases])
+        self.holds_adjusted, self.fails_adjusted = self._adjusted(self.holds), self._adjusted(self.fails)
+        self.all_hold = bool((self.holds < ALPHA).all())
+
+    def _adjusted(self, p_values: np.ndarray) -> np.ndarray:
+        """Return p-values adjusted by Holm over the uncertain cases; those of computed numbers as they are."""
+        return np.where(self.computed, p_values, holm(np.where(self.computed, math.nan, p_values)))
+
+    def statuses(self) -> list[Status]:
+        """Return the status of each case."""
+        made = []
+        for index, case in enumerate(self.cases):
+            wider = tolerated(case, self.rule)[0] < region(case, self.rule)[0]
+            if self.all_hold or self.holds_adjusted[index] < ALPHA:
+                made.append(Status.HOLDS)
+            elif self.fails_adjusted[index] < ALPHA:
+                made.append(Status.FAILS)
+            elif wider and self.within[index] < ALPHA:
+                made.append(Status.WITHIN_MARGIN)
+            else:
+                made.append(Status.OPEN)
+        return made
+
+    def foremost(self, decisive: tuple[np.ndarray, bool]) -> int:
+        """Return the case with the smallest value of a list (or the largest).
+
+        Among ties it is the farthest off, for a claim that something exists the nearest.
+        """
+        values, smallest = decisive
+        known = np.where(np.isnan(values), math.inf if smallest else 2.0, values)
+        best = known.min() if smallest else known.max()
+        ties = np.flatnonzero(known == best)
+        rooms = np.array([self._room(index) for index in ties])
+        nearest = self.rule.scope is Scope.EXISTS
+        return int(ties[rooms.argmax() if nearest else rooms.argmin()])
+
+    def _room(self, index: int) -> float:
+        """Return how far a case's number is inside the range that the claim says (negative outside), nan as 0."""
+        low, high = region(self.cases[index], self.rule)
+        room = min(self.cases[index].estimate - low, high - self.cases[index].estimate)
+        return 0.0 if math.isnan(room) else room
+
+    def order(self, statuses: list[Status]) -> list[int]:
+        """Return the cases as a reader wants them: failing ones first, then open ones, then the rest as they came."""
+        rank = [Status.FAILS, Status.OPEN, Status.WITHIN_MARGIN, Status.HOLDS]
+        return sorted(range(len(statuses)), key=lambda index: rank.index(statuses[index]))
+
+    def judged(self, index: int, status: Status) -> Judged:
+        """Return a case with its status and the p-values that stand for it."""
+        if self.computed[index]:
+            return Judged(self.cases[index], status)
+        fails = status is Status.FAILS
+        raw, adjusted = (self.fails, self.fails_adjusted) if fails else (self.holds, self.holds_adjusted)
+        return Judged(self.cases[index], status, float(raw[index]), float(adjusted[index]))
+
+
+class _Tally:
+    """Numbers of cases by status, and `total` with those that were not run."""
+
+    def __init__(self, statuses: list[Status], missing: int) -> None:
+        self.statuses, self.ran, self.total = statuses, len(statuses), len(statuses) + missing
+        self.holds, self.fails = statuses.count(Status.HOLDS), statuses.count(Status.FAILS)
+        self.near = self.holds + statuses.count(Status.WITHIN_MARGIN)
+
+    def sentence(self) -> str:
+        """Say in how many cases the claim holds, and how many contradict it."""
+        if self.holds == self.ran:
+            return f"It holds in {self.all_cases()}."
+        near = f", in {self.near} up to its margin" if self.near > self.holds else ""
+        against = f"{self.fails or 'none'} {'contradict' if self.fails > 1 else 'contradicts'} it"
+        return f"It holds in {self.holds} of {self.ran} cases{near}; {against}."
+
+    def all_cases(self) -> str:
+        """Return "all N cases", "both cases" or "its only case"."""
+        return {1: "its only case", 2: "both cases"}.get(self.ran, f"all {self.ran} cases")
+
+
+Decision = tuple[Verdict, str, tuple[np.ndarray, bool]]
+"""Verdict, reason, and what finds the deciding case: a list of p-values, and whether the smallest of it decides."""
+
+
+def _for_all(tests: _Tests, tally: _Tally) -> Decision:
+    """Decide a claim for all."""
+    weakest = (tests.holds, False)
+    if tally.fails:
+        return Verdict.REFUTED, tally.sentence(), (tests.fails_adjusted, True)
+    if tally.holds == tally.total:
+        return Verdict.AS_STATED, tally.sentence(), weakest
+    near = tally.near == tally.total and bool((tests.within < ALPHA).all())
+    if near or 2 * tally.holds > tally.total:
+        return Verdict.WEAKER, tally.sentence(), weakest
+    return Verdict.UNDECIDED, tally.sentence(), weakest
+
+
+def _exists(tests: _Tests, tally: _Tally) -> Decision:
+    """Decide a claim of "may" or "can"."""
+    strongest = (tests.holds_adjusted, True)
+    shown = f"It is so in {tally.holds} of {tally.ran} cases"
+    below = tests.fails < ALPHA
+    if any(each is Status.HOLDS and not small for each, small in zip(tally.statuses, below, strict=True)):
+        return Verdict.AS_STATED, f"{shown}; one is enough.", strongest
+    if tally.holds:
+        return Verdict.WEAKER, f"{shown}, but by less than is worth the name.", strongest
+    if tally.ran == tally.total and bool(below.all()):
+        return Verdict.REFUTED, f"{tally.all_cases().capitalize()} that were tried contradict it.", (tests.fails, False)
+    return Verdict.UNDECIDED, f"None of {tally.ran} cases shows it, and not all of them exclude it.", strongest
+
+
+def _in_experiments(tests: _Tests, tally: _Tally) -> Decision:
+    """Decide a claim about experiments taken together."""
+    weakest, worst = (tests.holds, False), (tests.fails_adjusted, True)
+    if 2 * tally.fails > tally.total:
+        return Verdict.REFUTED, tally.sentence(), worst
+    if 2 * tally.holds > tally.total and not tally.fails:
+        return Verdict.AS_STATED, tally.sentence(), weakest
+    if tally.holds and tally.fails:
+        return Verdict.WEAKER, tally.sentence(), worst
+    return Verdict.UNDECIDED, tally.sentence(), worst if tally.fails else weakest

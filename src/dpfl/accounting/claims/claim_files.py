@@ -42,7 +42,8 @@ def read_json(path: Path) -> Any:
 def claims_of(content: Any, path: Path) -> list[Claim]:
     """Return the claims that the content of a claims file holds, in its order.
 
-    Source: the module's format. Raises InputError naming the file, the claim and the field.
+    Source: the definition of the format, in the module.
+    Raises InputError naming the file, the claim and the field.
     """
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise InputError(f'{path} is no file of claims: "schema" should be "{SCHEMA}"')

@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 def read_rows(path: Path) -> list[Entry]:
     """Return the entries of a log of rows, a CSV file or JSON lines (.jsonl), equal neighbours joined.
 
-    Source: the module's format. Raises InputError naming the file and the line.
+    Source: the definition of the format, in the module. Raises InputError naming the file and the line.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -51,7 +51,7 @@ def read_rows(path: Path) -> list[Entry]:
 def history_of(content: Mapping[str, Any], path: Path) -> list[Entry]:
     """Return the entries of an accountant's `state_dict()`, read from JSON, equal neighbours joined.
 
-    Source: the module's format. Raises InputError naming the file and the entry.
+    Source: the definition of the format, in the module. Raises InputError naming the file and the entry.
     """
     rows = content["history"]
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):

@@ -13,6 +13,10 @@ CLAIM = {"noise_multiplier": 1.0072, "steps": 1880, "delta": 1e-5, "epsilon": 2.
 POISSON = {**CLAIM, "name": "coins", "sampler": "poisson", "sample_rate": 1 / 94}
 SHUFFLED = {**CLAIM, "name": "shuffled", "sampler": "shuffled_epochs", "batch_size": 64, "records": 6000}
 CLAIMED = "--claimed-epsilon=1"
+FULL = {
+    **SHUFFLED, "name": "all", "sampler": "fixed_without_replacement", "batch_size": 6000,
+    "neighbouring": "add_or_remove",
+}  # fmt: skip
 LOG = "noise_multiplier,sample_rate,num_steps\n1.0072,0.010638297872340425,1880\n"
 
 
@@ -74,8 +78,9 @@ def test_a_log_is_checked_as_its_batches_were_drawn(check, options, verdict):
         ("log.csv", LOG, ["--sampler=poisson", "--delta=.1", CLAIMED, "--records=3"], "leave out --records"),
         ("log.csv", LOG, ["--sampler=shuffled_epochs", "--delta=.1", CLAIMED], "needs batch_size and records"),
         ("claims.json", claims(POISSON), ["--delta", "1e-5"], "leave out --delta"),
-        ("claims.json", claims({**POISSON, "delta": 2}), [], "claim coins: delta must be below 1"),
+        ("claims.json", claims({**POISSON, "delta": 2}), [], "claim 1: delta must be below 1"),
         ("claims.json", claims({**POISSON, "neighbouring": "near"}), [], "neighbouring must be one of"),
+        ("claims.json", claims(FULL), [], "claim all: batch_size must be below records under add_or_remove"),
         ("claims.json", "[]", [], "no file of claims"),
     ],
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 
 import pytest
 from scipy.stats import norm
@@ -60,7 +61,7 @@ def test_samplers_are_made_by_name():
     settings = {"sample_rate": 0.1, "batch_size": 10, "records": 100, "steps_per_epoch": 10}
     assert set(SAMPLERS) == set(Sampling)
     for name, kind in SAMPLERS.items():
-        needed = {field: settings[field] for field in kind.__dataclass_fields__}
+        needed = {field.name: settings[field.name] for field in fields(kind)}
         assert sampler_named(name, **needed) == kind(**needed)
     assert sampler_named("poisson", sample_rate=0.1) == Poisson(0.1)
 

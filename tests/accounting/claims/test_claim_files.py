@@ -42,6 +42,12 @@ def test_a_claim_without_a_name_has_its_number():
         ({"sampler": "bingo"}, "claim 1: sampler must be one of"),
         ({"sample_rate": 2}, "claim 1: sample_rate must be at most 1"),
         ({"batch_size": 3}, "claim 1: sampler poisson needs sample_rate"),
+        ({"noise_multiplier": [1.0]}, "claim 1: noise_multiplier must be one number"),
+        ({"steps": 1.5}, "claim 1: steps must be a whole number"),
+        ({"delta": [0.1]}, "claim 1: delta must be one number"),
+        ({"neighbouring": "near"}, "claim 1: neighbouring must be one of"),
+        ({"observer": ["x"]}, "claim 1: observer must be one of"),
+        ({"sampler": ["x"]}, "claim 1: sampler must be one of"),
         ({"phases": []}, "claim 1: 'sampler' is unknown"),
     ],
 )

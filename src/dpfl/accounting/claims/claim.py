@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from functools import lru_cache
 
-from dpfl.accounting.arguments import member, real
+from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.guarantees import Guarantee, Phase, guarantee_of_phases
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.observer import Observer
@@ -27,8 +28,8 @@ class Verdict(StrEnum):
 class Claim:
     """A run of noisy steps, phase by phase, and the epsilon at `delta` that somebody claims for it.
 
-    Raises ValueError naming the field where epsilon is not finite and at least 0, or no phase is given; the
-    accountants check the rest.
+    Raises ValueError naming the field: epsilon that is not finite and at least 0, no phase, and what
+    `guarantee_of_phases` refuses of one argument.
     """
 
     name: str
@@ -40,8 +41,14 @@ class Claim:
 
     def __post_init__(self) -> None:
         real("epsilon", self.epsilon, at_least=0)
+        real("delta", self.delta, above=0, below=1)
+        member("neighbouring", Neighbouring, self.neighbouring)
+        member("observer", Observer, self.observer)
         if not self.phases:
             raise ValueError("phases must hold at least one phase")
+        for phase in self.phases:
+            real("noise_multiplier", phase.noise_multiplier, above=0)
+            integer("steps", phase.steps)
 
 
 @dataclass(frozen=True)
@@ -80,10 +87,13 @@ def check(claim: Claim) -> Judgement:
     >>> check(Claim("Table 2", (run,), delta=1e-5, epsilon=2.93)).verdict
     <Verdict.REFUTED: 'refuted'>
     """
-    found = guarantee_of_phases(
-        claim.phases, delta=claim.delta, neighbouring=claim.neighbouring, observer=claim.observer
-    )
-    return judge(claim.epsilon, found)
+    return judge(claim.epsilon, _guarantee(claim.phases, claim.delta, claim.neighbouring, claim.observer))
+
+
+@lru_cache(maxsize=64)
+def _guarantee(phases: tuple[Phase, ...], delta: float, neighbouring: str, observer: str) -> Guarantee:
+    """Return the guarantee of a run, once for all claims about it."""
+    return guarantee_of_phases(phases, delta=delta, neighbouring=neighbouring, observer=observer)
 
 
 def sampler_named(name: str, **settings: float) -> Sampler:

@@ -81,8 +81,8 @@ def check(claim: Claim) -> Judgement:
 
     Guarantee: that of `judge`. Source: `guarantee_of_phases`. Raises ValueError naming the field out of range.
 
-    >>> from dpfl.accounting.guarantees import Phase
-    >>> from dpfl.accounting.samplers import ShuffledEpochs
+    >>> from dpfl.accounting import Phase, ShuffledEpochs
+    >>> from dpfl.accounting.claims.claim import Claim, check
     >>> run = Phase(ShuffledEpochs(batch_size=64, records=6000), noise_multiplier=1.0072, steps=1880)
     >>> check(Claim("Table 2", (run,), delta=1e-5, epsilon=2.93)).verdict
     <Verdict.REFUTED: 'refuted'>

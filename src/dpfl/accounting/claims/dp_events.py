@@ -24,6 +24,7 @@ def from_dp_event(event: events.DpEvent) -> tuple[Phase, ...]:
     Raises ValueError naming the event that is not known, and ValueError of the sampler whose field is out of range.
 
     >>> import dp_accounting
+    >>> from dpfl.accounting.claims.dp_events import from_dp_event
     >>> step = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.1))
     >>> from_dp_event(dp_accounting.SelfComposedDpEvent(step, 1000))
     (Phase(sampler=Poisson(sample_rate=0.01), noise_multiplier=1.1, steps=1000),)

@@ -50,6 +50,11 @@ def test_every_claim_has_its_line(check):
     assert "worst pair" in rows[1]["why"]
 
 
+def test_a_name_cannot_forge_a_line_or_reach_the_terminal(check):
+    _, rows, _ = check("claims.json", claims({**POISSON, "name": "a\x1b[2J | b\n | proven"}))
+    assert [row["claim"] for row in rows] == [r"a\x1b[2J \x7c b \x7c proven"]
+
+
 def test_nothing_refuted_is_success(check):
     status, rows, _ = check("claims.json", claims(POISSON))
     assert status == 0 and rows[0]["claim"] == "coins"

@@ -11,7 +11,7 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.observer import Observer
 from dpfl.accounting.samplers import Sampling
 from dpfl.cli.app import app
-from dpfl.errors import InputError
+from dpfl.errors import InputError, printable
 
 if TYPE_CHECKING:
     from dpfl.accounting.claims.claim import Claim
@@ -50,7 +50,13 @@ def check(
             found = verdict_on(claim)
         except ValueError as problem:
             raise InputError(f"{file}, claim {claim.name}: {problem}") from problem
-        cells = [claim.name, _drawn(claim), str(claim.neighbouring), str(claim.observer), f"{claim.epsilon:.6g}"]
+        cells = [
+            printable(claim.name).replace("|", r"\x7c"),
+            _drawn(claim),
+            str(claim.neighbouring),
+            str(claim.observer),
+            f"{claim.epsilon:.6g}",
+        ]
         cells += [found.verdict, f"{found.guarantee.upper:.6g}", f"{found.guarantee.lower:.6g}", found.why]
         typer.echo(" | ".join(cells))
         refuted |= found.verdict is Verdict.REFUTED

@@ -78,7 +78,12 @@ def test_a_wrong_file_is_named(content, message):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [('{"a": 1, "a": 2}', "'a' stands twice"), ("{", "no JSON file"), (None, "cannot read")],
+    [
+        ('{"a": 1, "a": 2}', "'a' stands twice"),
+        ("{", "no JSON file"),
+        ("[" * 100_000, "nested too deeply"),
+        (None, "cannot read"),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path, text, message):
     path = tmp_path / "claims.json"

@@ -60,6 +60,8 @@ def test_noise_that_changes_within_an_epoch_is_refused(sampler):
         ("log.csv", "noise_multiplier,sample_rate\nx,0.1\n", "line 2: noise_multiplier must be a real number"),
         ("log.csv", "sigma,q\n1,0.1\n", "line 2: noise_multiplier must be a real number"),
         ("log.jsonl", '{"noise_multiplier": 1, "sample_rate": 0.1}\n[1]\n', "line 2: should be a JSON object"),
+        ("log.csv", "noise_multiplier,sample_rate\n" + "1" * 200_000 + ",0.1\n", "line 2: field larger"),
+        ("log.jsonl", "[" * 100_000, "line 1: should be a JSON object"),
         ("log.jsonl", "x\n", "line 1: should be a JSON object"),
         ("log.jsonl", None, "cannot read"),
     ],

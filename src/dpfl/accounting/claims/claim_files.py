@@ -35,6 +35,8 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_duplicates)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except RecursionError:
+        raise InputError(f"{path} is no JSON file that can be used: it is nested too deeply") from None
     except ValueError as error:
         raise InputError(f"{path} is no JSON file that can be used: {error}") from None
 

@@ -44,7 +44,10 @@ def read_rows(path: Path) -> list[Entry]:
         rows = [(number, _parsed(line, path, number)) for number, line in enumerate(lines, 1) if line.strip()]
     else:
         reader = csv.DictReader(lines)
-        rows = [(reader.line_num, row) for row in reader]
+        try:
+            rows = [(reader.line_num, row) for row in reader]
+        except csv.Error as error:
+            raise InputError(f"{path}, line {reader.line_num + 1}: {error}") from None
     return _joined([_entry(row, f"{path}, line {number}") for number, row in rows], path)
 
 
@@ -91,7 +94,7 @@ def _parsed(line: str, path: Path, number: int) -> Mapping[str, Any]:
     """Return one JSON line. Raises InputError."""
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
         raise InputError(f"{path}, line {number}: should be a JSON object")

@@ -6,7 +6,7 @@ import signal
 import sys
 from importlib.util import find_spec
 
-from dpfl.cli import account_commands  # noqa: F401  (registers its commands, as those below do)
+from dpfl.cli import account_commands, check_commands  # noqa: F401  (registers its commands, as those below do)
 from dpfl.cli.app import app
 from dpfl.errors import InputError, printable
 

@@ -56,7 +56,7 @@ OPTIONS = [["plan", "--scale"], ["run", "--scale"], ["plan", "--profile"], ["run
 def _of_account(draw: random.Random) -> list[str]:
     """A claim with one number that cannot be: rate, noise, steps or delta."""
     numbers = {"--sample-rate": "0.01", "--noise-multiplier": "1", "--steps": "10", "--delta": "1e-5"}
-    numbers[draw.choice(list(numbers))] = draw.choice([number for number in NUMBERS if number != "1_0"])
+    numbers[draw.choice(list(numbers))] = draw.choice([each for each in NUMBERS if each not in ("1_0", "0")])
     return ["account", "--sampler", "poisson", *(word for pair in numbers.items() for word in pair)]
 
 

@@ -73,10 +73,12 @@ def write(folder: Path) -> tuple[Path, bool]:
     """Write <folder>.crate.zip for results/<scale>; return its path and whether it had to be written.
 
     Run it in the folder of the Snakefile. The same results give the same bytes, and an up-to-date crate is left as it
-    is. Raises InputError where there is no record below `folder`, or one is damaged.
+    is. Raises InputError where there is no Snakefile here, where there is no record below `folder` or one is damaged,
+    and where the manifest does not list the records as they are: a stage was run by hand, and nothing has checked it.
     """
     path = folder.with_name(f"{folder.name}.crate.zip")
-    manifest.write(folder)
+    if not is_regular(Path("Snakefile")):
+        raise InputError("no Snakefile here: run dpfl crate in the folder of the project")
     described = _described(folder)
     text = json.dumps(described.crate.metadata.generate(), indent=1, sort_keys=True) + "\n"
     packed = io.BytesIO()
@@ -106,6 +108,7 @@ def _described(folder: Path) -> _Crate:
         if isinstance(record, InputError):
             raise record
         known.append(record)
+    manifest.require_current(folder)
     crate = _Crate(folder)
     for record in sorted(known, key=lambda each: (each["started"], each["outputs"][0]["path"])):
         crate.add(record)

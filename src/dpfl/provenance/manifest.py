@@ -52,6 +52,16 @@ def read(folder: Path) -> dict[str, str]:
     return records
 
 
+def require_current(folder: Path) -> None:
+    """Raise InputError where the manifest does not list the records below `folder` as they are."""
+    listed, here = read(folder), records_below(folder)
+    if other := sorted({name for name, _ in listed.items() ^ here.items()}):
+        raise InputError(
+            f"{folder / other[0]} is not as {MANIFEST} lists it: a stage ran since the results were sealed; run make, "
+            f"or dpfl audit --files-only --seal {folder}"
+        )
+
+
 def records_below(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every record below `folder`, by its path there."""
     places = sorted(path for path in folder.rglob("*.record.json") if is_regular(path))

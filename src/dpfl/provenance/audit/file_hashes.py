@@ -133,9 +133,11 @@ def _check_crate(report: Audit, root: Path, path: Path) -> None:
 
     Results that were made again are no damage: the crate is written at the end of a run, after the run's audit.
     """
-    if not is_regular(path):
-        return
     name = os.path.relpath(path, root)
+    if not is_regular(path):
+        if os.path.lexists(path):
+            report.findings.append(Finding(name, "is no regular file"))
+        return
     try:
         described, members = _crate_hashes(path)
     except _NOT_A_CRATE:

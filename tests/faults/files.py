@@ -108,8 +108,8 @@ def _is_named(path: Path, kind: str, report: Audit) -> bool:
     names = {finding.path for finding in report.findings}
     if kind == "gone" and (path.suffix in DERIVED or path.parts[0] == "data" or path.name.endswith(".zip")):
         return True
-    if path.name == manifest.MANIFEST:
-        return bool(names)  # a changed name in it is a record that is gone, and one that was added
+    if path.name == manifest.MANIFEST:  # a changed name in it is a record that is gone, and one that was added
+        return bool(names) or (kind == "gone" and any(manifest.MANIFEST in note for note in report.notes))
     return bool(names & {str(path), f"{path}.record.json", str(path).removesuffix(".record.json")})
 
 

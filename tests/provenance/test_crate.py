@@ -162,6 +162,29 @@ def test_a_stage_that_ran_by_hand_since_is_not_sealed_by_the_crate(crate):
     assert len(audit(Path("results/demo")).findings) == 1
 
 
+@pytest.mark.parametrize("place", [None, -1, 10, 12])
+def test_other_bytes_around_the_members_are_found(crate, place):
+    """An appendix; and bytes of the comment's length, the time and the flags of a member."""
+    content = bytearray(crate.read_bytes())
+    if place is None:
+        content += b"\n"
+    else:
+        content[place] ^= 1
+    crate.write_bytes(content)
+    [finding] = audit(Path("results/demo")).findings
+    assert (finding.path, finding.problem) == ("results/demo.crate.zip", "is no crate, or a damaged one")
+
+
+@pytest.mark.parametrize("level", [1, 9])
+def test_members_that_another_zlib_has_compressed_are_no_finding(crate, level):
+    with zipfile.ZipFile(crate) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(crate, "w", zipfile.ZIP_DEFLATED, compresslevel=level) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    assert audit(Path("results/demo")).findings == []
+
+
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link", "dead link"])
 def test_what_is_no_file_in_the_place_of_the_crate_is_found(crate, kind):
     crate.rename("elsewhere")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -81,16 +82,21 @@ def write(folder: Path) -> tuple[Path, bool]:
         raise InputError("no Snakefile here: run dpfl crate in the folder of the project")
     described = _described(folder)
     text = json.dumps(described.crate.metadata.generate(), indent=1, sort_keys=True) + "\n"
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(_member(METADATA), text)
-        for name in sorted(described.members):
-            archive.writestr(_member(name), Path(name).read_bytes())
-    if is_regular(path) and path.read_bytes() == packed.getvalue():
+    content = packed({METADATA: text.encode()} | {name: Path(name).read_bytes() for name in sorted(described.members)})
+    if is_regular(path) and path.read_bytes() == content:
         return path, False
     with replacing(path) as temporary:
-        temporary.write_bytes(packed.getvalue())
+        temporary.write_bytes(content)
     return path, True
+
+
+def packed(members: Mapping[str, bytes]) -> bytes:
+    """Return the archive of a crate's members, in their order."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(_member(name), content)
+    return stream.getvalue()
 
 
 def _member(name: str) -> zipfile.ZipInfo:

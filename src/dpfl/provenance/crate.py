@@ -77,8 +77,8 @@ def write(folder: Path) -> tuple[Path, bool]:
     is. Raises InputError where there is no Snakefile here, where there is no record below `folder` or one is damaged,
     and where the manifest does not list the records as they are: a stage was run by hand, and nothing has checked it.
     """
-    path = folder.with_name(f"{folder.name}.crate.zip")
-    if not is_regular(Path("Snakefile")):
+    path = folder.parent / f"{folder.name}.crate.zip"
+    if not Path("Snakefile").is_file():
         raise InputError("no Snakefile here: run dpfl crate in the folder of the project")
     described = _described(folder)
     text = json.dumps(described.crate.metadata.generate(), indent=1, sort_keys=True) + "\n"

@@ -38,10 +38,11 @@ def audit(folder: Path, *, sealed: bool = True) -> Audit:
     earlier version wrote one.
     """
     _require_scale(folder)
-    root = folder.absolute().parents[1]
     report = Audit()
     read: dict[Path, dict[str, Any]] = {}
-    for place, record in lineage(folder):
+    known = list(lineage(folder))
+    root = folder.absolute().parents[1]
+    for place, record in known:
         if isinstance(record, EarlierFormatError):
             raise record
         if isinstance(record, InputError):
@@ -58,9 +59,7 @@ def audit(folder: Path, *, sealed: bool = True) -> Audit:
 
 
 def _require_scale(folder: Path) -> None:
-    """Raise InputError where `folder` cannot be results/<scale>, or the records directly below are another's."""
-    if len(folder.absolute().parents) < 2:
-        raise InputError(f"{folder} is not a scale's results: name results/<scale>, as results/demo")
+    """Raise InputError where the records directly below `folder` are those of another folder, as of its parent."""
     for place in sorted(folder.absolute().glob("*/*.record.json"))[:1]:
         try:
             named = Path(read_record(place)["outputs"][0]["path"]).parts

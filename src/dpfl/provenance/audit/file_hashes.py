@@ -59,14 +59,18 @@ def audit(folder: Path, *, sealed: bool = True) -> Audit:
 
 
 def _require_scale(folder: Path) -> None:
-    """Raise InputError where the records directly below `folder` are those of another folder, as of its parent."""
-    for place in sorted(folder.absolute().glob("*/*.record.json"))[:1]:
+    """Raise InputError where all records directly below `folder` are those of other folders, as of its parent."""
+    others = False
+    for place in sorted(folder.absolute().glob("*/*.record.json")):
         try:
             named = Path(read_record(place)["outputs"][0]["path"]).parts
         except InputError:
             return
-        if named[:2] != ("results", folder.absolute().name):
-            raise InputError(f"{folder} is not a scale's results: name results/<scale>, as results/demo")
+        if named[:2] == ("results", folder.absolute().name):
+            return
+        others = True
+    if others:
+        raise InputError(f"{folder} is not a scale's results: name results/<scale>, as results/demo")
 
 
 def _check_outputs(report: Audit, place: Path, record: dict[str, Any]) -> None:

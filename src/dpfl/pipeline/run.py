@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from dpfl.provenance.audit.mending import remove_damaged_pages
 
 _LOGS = Path(".snakemake") / "log"
 _LAST_LINES = 5
+_LEAST_BYTES = 1 << 20
 _CORES = ("--cores", "-c", "--jobs", "-j", "--local-cores")
 _FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
 _LOG = re.compile(r"^ +log: (.+?)(?: \(check log file\(s\) for error details\))?$", re.MULTILINE)
@@ -51,6 +53,8 @@ def run(arguments: list[str], *, again: str, results: Path | None = None) -> int
             logs = sorted(set(_LOGS.glob("*.snakemake.log")) - before)
             for line in explain(logs[-1].read_text(encoding="utf-8", errors="replace") if logs else ""):
                 print(line, file=sys.stderr)
+            if shutil.disk_usage(Path()).free < _LEAST_BYTES:
+                print(f"dpfl: the disk of {Path().absolute()} is full: make room first", file=sys.stderr)
             print(f"dpfl: not finished; what is done is kept. Continue with: {again}", file=sys.stderr)
     return status
 

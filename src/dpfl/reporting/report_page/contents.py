@@ -19,6 +19,7 @@ from dpfl.reporting.report_page.agreement import Summary, summary
 from dpfl.reporting.report_page.claim_views import ClaimView, VerdictStyle, claim_views, tally
 from dpfl.reporting.report_page.parts import Part, Parts, parts_of
 from dpfl.reporting.report_page.picture import Picture, lead_picture
+from dpfl.reporting.report_page.traces import Trace, trace_of
 
 ABOUT_SCALE = {
     "demo": "Scale demo: small runs on data that ship with scikit-learn. They show that every stage works; accuracies "
@@ -46,6 +47,7 @@ class PaperView:
     parts: Parts
     errata: Part | None
     statements: tuple[epsilons.EpsilonStatement, ...]
+    noise_trace: Trace
     data: str
     has_stand_ins: bool
 
@@ -143,10 +145,11 @@ def _view(folder: Path, key: str, config: Mapping[str, Any]) -> PaperView:
     entries = [dataset_entries()[name] for name in names]
     return PaperView(
         paper=load(key),
-        claims=claim_views(folder, key, (*parts.tables, *parts.figures)),
+        claims=claim_views(folder, key),
         parts=Parts(tuple(part for part in parts.tables if part.name != "errata"), parts.figures, parts.numbers),
         errata=next((part for part in parts.tables if part.name == "errata"), None),
         statements=tuple(epsilons.statements(folder, key)),
+        noise_trace=trace_of(folder / "accounting" / f"{key}.csv", folder.absolute().parents[1]),
         data=_listed(entry["title"] for entry in entries),
         has_stand_ins=any("stand_in_for" in entry for entry in entries),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpfl.catalog import load, recipe
-from dpfl.reporting.report_page.agreement import Agreement, PrintedNumber, Summary, printed_numbers, summary
+from dpfl.reporting.report_page.agreement import PrintedNumber, Summary, printed_numbers, summary
 from dpfl.reporting.report_page.traces import Trace, row_conditions, trace_of
 from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run
 from dpfl.reporting.tables import TableLayout
@@ -23,12 +23,12 @@ _COLUMN_NAMES = {"epsilon": "ε", "local_epochs": "E", "rounds": "R", "ran_on": 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: its cells, the heading above it ("" for that of the row before), and how to trace it."""
+    """A row of a table: cells, the heading above it ("" for that of the row before), how to trace and colour it."""
 
     cells: tuple[str, ...]
     heading: str = ""
     where: str = ""
-    agreement: Agreement | None = None
+    style: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,9 @@ class Parts:
 def parts_of(folder: Path, paper: str) -> Parts:
     """Return the finished tables and figures of a paper in results/<scale>."""
     root, tables = folder.absolute().parents[1], load(paper).tables
-    numbers = [number for name in tables for number in printed_numbers(paper, name, _csv(folder, "tables", paper, name))]
+    numbers = [
+        number for name in tables for number in printed_numbers(paper, name, _csv(folder, "tables", paper, name))
+    ]
     return Parts(
         tuple(table for name in tables for table in _table(folder, paper, name, root)),
         tuple(figure for name in load(paper).figures for figure in _figure(folder, paper, name, root)),
@@ -150,7 +152,7 @@ def _compared(numbers: list[PrintedNumber], conditions: list[str]) -> Grid:
                 str(each.agreement),
             ),
             where=where,
-            agreement=each.agreement,
+            style=f"a-{each.agreement.name.lower()}",
         )
         for each, where in zip(numbers, conditions, strict=True)
     ]

@@ -86,10 +86,7 @@ def _cell_text(number: PrintedNumber) -> str:
 def _epsilons(statements: Sequence[EpsilonStatement]) -> Picture:
     """Return proven and refuted epsilons against the claimed ones, on logarithmic axes."""
     finite = [
-        value
-        for each in statements
-        for value in (each.claimed, each.proven, each.refuted)
-        if 0 < value < math.inf
+        value for each in statements for value in (each.claimed, each.proven, each.refuted) if 0 < value < math.inf
     ]
     low, high = 10 ** math.floor(math.log10(min(finite))), 10 ** math.ceil(math.log10(max(finite)))
     scale = _linear(math.log10(low), math.log10(high))
@@ -98,7 +95,12 @@ def _epsilons(statements: Sequence[EpsilonStatement]) -> Picture:
         return scale(math.log10(value))
 
     marks = [
-        Mark(place(each.claimed), SIZE - place(value), style, f"claimed {each.claimed:g}, {style} {value:.3g} ({each.sampling})")
+        Mark(
+            place(each.claimed),
+            SIZE - place(value),
+            style,
+            f"claimed {each.claimed:g}, {style} {value:.3g} ({each.sampling})",
+        )
         for each in statements
         for style, value in (("proven", each.proven), ("refuted", each.refuted))
         if 0 < value < math.inf

@@ -41,7 +41,9 @@ def row_conditions(rows: pd.DataFrame) -> list[str]:
     passed over.
     """
     texts = rows.astype(object).map(_text)
-    usable = [name for name in texts if not texts[name].map(lambda text: any(mark in text for mark in _SEPARATORS)).any()]
+    usable = [
+        name for name in texts if not texts[name].map(lambda text: any(mark in text for mark in _SEPARATORS)).any()
+    ]
     chosen: list[str] = []
     for name in usable:
         if texts[name].nunique() < 2:

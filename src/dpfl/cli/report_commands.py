@@ -81,7 +81,7 @@ def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
 
 @app.command(epilog="Example: dpfl pages --config results/paper/config.yaml")
 def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Write the LaTeX, HTML, SVG and PDF files of finished tables, figures and claims, and results/<scale>/report.html."""
+    """Write report.html, and the LaTeX, HTML, SVG and PDF files of finished tables, figures and claims."""
     from dpfl.reporting.pages import derive
     from dpfl.reporting.report_page.contents import contents
     from dpfl.reporting.report_page.render import write
@@ -98,7 +98,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
 
 @app.command(epilog="Example: dpfl report --config results/demo/config.yaml")
 def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Make results/<scale>/report.html and README.md, with every table, figure and verdict, and the engine's own report."""
+    """Make results/<scale>/report.html with every table, figure and verdict, README.md and the engine's own report."""
     from dpfl.reporting.engine_report import build
     from dpfl.reporting.report_page.contents import contents
     from dpfl.reporting.report_page.render import write

@@ -38,11 +38,12 @@ STYLES = {
 
 @dataclass(frozen=True)
 class Place:
-    """A table or figure that shows a claim's evidence."""
+    """A table or figure with a claim's evidence; `is_there`: it is finished, so that the page shows it."""
 
     kind: str
     name: str
     title: str
+    is_there: bool
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,16 @@ def claim_views(folder: Path, paper: str) -> tuple[ClaimView, ...]:
     trace = trace_of(verdicts, folder.absolute().parents[1])
     cases = {claim: rows_of for claim, rows_of in read_csv(evidence).groupby("claim", sort=False)}
     texts = {row["claim"]: row["text"] for row in rows}
-    return tuple(_view(paper, row, cases.get(row["claim"]), texts, trace) for row in rows)
+    return tuple(_view(folder, paper, row, cases.get(row["claim"]), texts, trace) for row in rows)
 
 
 def _view(
-    paper: str, row: Mapping[str, Any], cases: pd.DataFrame | None, texts: Mapping[str, str], trace: Trace
+    folder: Path,
+    paper: str,
+    row: Mapping[str, Any],
+    cases: pd.DataFrame | None,
+    texts: Mapping[str, str],
+    trace: Trace,
 ) -> ClaimView:
     """Return one claim."""
     return ClaimView(
@@ -95,7 +101,7 @@ def _view(
         rule=f"{row['scope']}, {row['kind']}",
         settled_by=f"{row['settled_by']}. {row['because']}",
         cases=_cases(cases, row["unit"]) if cases is not None else None,
-        places=tuple(_place(paper, place) for place in row["places"].split()),
+        places=tuple(_place(folder, paper, place) for place in row["places"].split()),
         trace=trace,
     )
 
@@ -157,10 +163,11 @@ def _cases(cases: pd.DataFrame, unit: str) -> Grid:
     return Grid(tuple(titles), tuple(rows))
 
 
-def _place(paper: str, place: str) -> Place:
+def _place(folder: Path, paper: str, place: str) -> Place:
     """Return the table or figure that a place names, as "tables/checks"."""
     part, _, name = place.partition("/")
-    return Place(part.removesuffix("s"), name, getattr(load(paper), part)[name]["title"])
+    is_there = (folder / part / f"{paper}_{name}.csv").is_file()
+    return Place(part.removesuffix("s"), name, getattr(load(paper), part)[name]["title"], is_there)
 
 
 def tally(known: Iterable[ClaimView]) -> list[tuple[VerdictStyle, int]]:

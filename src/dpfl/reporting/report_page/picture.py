@@ -109,8 +109,8 @@ def _epsilons(statements: Sequence[EpsilonStatement]) -> Picture:
     powers = range(round(math.log10(low)), round(math.log10(high)) + 1)
     return Picture(
         title="Every private setting: the epsilon that is claimed, and what is known of it",
-        caption=f"A claim is kept where the proven epsilon is on the line or below it: {kept} of {len(statements)}. One "
-        "that an attack exceeds would have its hollow mark above the line.",
+        caption=f"A claim is kept where the proven epsilon is on the line or below it: {kept} of {len(statements)}. "
+        "One that a pair of data sets exceeds has a hollow mark above the line.",
         horizontal="claimed ε",
         vertical="proven and refuted ε",
         ticks=tuple(Tick(scale(power), f"{10.0**power:g}") for power in powers),

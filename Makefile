@@ -14,7 +14,7 @@ export PYTHONNOUSERSITE := 1
 export CONFIG PROFILE SCALE KEY RERUN
 
 .DEFAULT_GOAL := demo
-.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture lint bench verify release help
+.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture lint docs bench verify release help
 
 env: $(READY) ## set up the environment in .venv, alone
 
@@ -71,6 +71,10 @@ lint: $(READY) ## check style, layers and workflow: ruff, import-linter, snakefm
 	lint-imports --no-logo
 	snakefmt --check Snakefile workflow
 	snakemake --lint
+
+docs: $(READY) ## build the docs site in docs/_build/html; a broken link or example fails it
+	sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
+	sphinx-build -q -b doctest docs docs/_build/doctest
 
 bench: $(READY) ## measure speed as ratios; exits 1 when a target is missed
 	set -e; for file in benchmarks/*.py; do python $$file; done

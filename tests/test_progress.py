@@ -1,6 +1,6 @@
 import time
 
-from dpfl.progress import is_progress, progress_bar
+from dpfl.progress import is_progress, progress_bar, step_counter
 
 
 def test_a_log_gets_the_first_and_the_last_word(capsys):
@@ -10,6 +10,14 @@ def test_a_log_gets_the_first_and_the_last_word(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["features: 1 of 100 images", "features: 100 of 100 images"]
     assert all(map(is_progress, lines)) and not is_progress("dpfl: the disk is full")
+
+
+def test_a_counter_goes_on_where_resumed_work_stopped():
+    calls = []
+    tick = step_counter(lambda *counts: calls.append(counts), 5, done=3)
+    tick()
+    tick()
+    assert calls == [(4, 5), (5, 5)]
 
 
 def test_the_time_left_goes_by_the_speed_since_the_first_call(capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import time
@@ -34,6 +35,12 @@ def progress_bar(title: str, unit: str) -> Iterator[ProgressCallback]:
     with Progress(*columns, console=console) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def step_counter(progress: ProgressCallback, total: int, done: int = 0) -> Callable[[], None]:
+    """Return a callback for work that goes step by step: each call counts one more than `done` of `total` steps."""
+    counts = itertools.count(done + 1)
+    return lambda: progress(next(counts), total)
 
 
 def is_progress(line: str) -> bool:

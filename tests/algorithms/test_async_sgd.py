@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -191,3 +192,22 @@ def test_the_noise_of_a_run_has_its_stated_law():
     scale = float(own.step_sizes.square().sum().sqrt()) / BATCH / np.sqrt(CLIENTS)
     ratio = float((torch.stack(ends) / scale).square().mean())
     assert abs(ratio - 1) < 5 * np.sqrt(2 / (60 * 18))  # false-alarm rate 6e-7
+
+
+class WithoutBroken:
+    """A rule that does not see the records whose inputs are not finite."""
+
+    def __init__(self, rule):
+        self.rule = rule
+
+    def clipped_sums(self, weights, batch, clip_norms):
+        x, y, present = batch
+        return self.rule.clipped_sums(weights, (x.nan_to_num(0, 0, 0), y, present * x.isfinite().all(1)), clip_norms)
+
+
+def test_a_record_that_cannot_be_clipped_adds_nothing():
+    broken = federation()
+    broken.train[0][broken.shares[1][0]] = float("nan")
+    expected = run(federated=replace(broken, rule=WithoutBroken(broken.rule))).weights
+    assert expected.isfinite().all()
+    torch.testing.assert_close(run(federated=broken).weights, expected, rtol=0, atol=1e-14)

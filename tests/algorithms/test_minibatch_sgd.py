@@ -172,3 +172,15 @@ def test_progress_is_told_every_round(trials, points):
     told = []
     minibatch_sgd.averaged_minibatch_sgd(trials, points, replace(PROTOCOL, rounds=5), lambda: told.append(1))
     assert len(told) == 5
+
+
+@pytest.mark.parametrize("clipping", Clipping)
+def test_a_message_without_a_length_is_its_noise_alone(trials, points, clipping):
+    """At a model that is not finite the gradients are not numbers: clipped they add nothing, else they show."""
+    gradients = minibatch_sgd.NoisyGradients(trials, points, replace(PROTOCOL, clipping=clipping))
+    with np.errstate(invalid="ignore"):
+        step = gradients.at(np.full(gradients.shape, np.nan), 0)
+        quiet = replace(points, clip_norm=np.full(4, 1e-12))
+        noise = minibatch_sgd.NoisyGradients(trials, quiet, PROTOCOL).at(np.zeros(gradients.shape), 0)
+    np.testing.assert_allclose(step[..., :2], noise[..., :2], rtol=0, atol=1e-10)
+    assert np.isnan(step[..., 2:]).all()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -55,6 +57,39 @@ def test_sums_equal_a_loop_over_records_however_the_stack_is_split(rule, kind, r
         for variant, clip_norm in enumerate(clip_norms):
             expected = _by_hand(module, weights[group, variant], x[group, :count], y[group, :count], float(clip_norm))
             torch.testing.assert_close(sums[group, variant], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("kind", "value"), [*itertools.product(MODULES, [float("nan"), float("inf")]), ("dense", 1e300)]
+)
+@pytest.mark.parametrize("records_at_once", [1000, 3])
+def test_a_record_that_cannot_be_clipped_adds_nothing_to_clipped_sums_and_shows_in_others(
+    rule, kind, value, records_at_once
+):
+    """Its gradient is not finite, or its norm's square overflows: without it the sum must be the same."""
+    module, weights, x, y = _problem(MODULES[kind])
+    clip_norms = torch.tensor([1.0, float("inf"), 0.3], dtype=torch.float64)
+    present = torch.ones(x.shape[:2], dtype=torch.float64)
+    stacked = StackedGradients(RULES[rule](module, x[0, 0]), x[0, 0], 1e9)
+    stacked.records_at_once = records_at_once
+    absent = present.clone()
+    absent[0, 2] = 0
+    expected = stacked(weights, (x, y, absent), clip_norms)
+    x = x.clone()
+    x[0, 2] *= value
+    sums = stacked(weights, (x, y, present), clip_norms)
+    torch.testing.assert_close(sums[:, [0, 2]], expected[:, [0, 2]], rtol=0, atol=1e-12)
+    assert not (sums[0, 1].isfinite() & (sums[0, 1].abs() < 1e290)).all()
+
+
+def test_a_model_that_is_not_finite_gets_no_clipped_gradient():
+    module, weights, x, y = _problem(MODULES["dense"])
+    weights[0, 0, 3] = float("inf")
+    stacked = StackedGradients(RULES["layers"](module, x[0, 0]), x[0, 0], 1e9)
+    sums = stacked(weights, (x, y, torch.ones(x.shape[:2], dtype=x.dtype)), torch.ones(3, dtype=x.dtype))
+    assert (sums[0, 0] == 0).all()
+    assert sums.isfinite().all() and (sums[0, 1] != 0).any()
 
 
 def test_a_stack_gives_every_model_what_it_gets_alone():

@@ -101,6 +101,21 @@ def test_rows_are_the_best_points_errors(folders):
         assert own.loc[seed, "step_size"] == pytest.approx(points.step_size[best], rel=1e-12)
 
 
+def test_statements_say_when_a_row_is_not_an_image(folders):
+    labels = load_images(folders.arrays).train_y
+    for split, clients, said in (
+        ("published", 2, "is not to replace an image"),
+        ("disjoint", 1, "one image is one row"),
+    ):
+        hands = DigitPairs.of(labels, 4, 20, Split(split)).deal(0)
+        holders = np.bincount(np.concatenate([np.unique(hand) for hand in hands]))
+        twice = max(np.bincount(hand).max() for hand in hands)
+        assert holders.max() == clients and (twice > 1) == (split == "published")
+        notes = ldp_classification.calibrate(sweep(split=split), {}).query("epsilon < inf")["privacy_note"]
+        assert notes.str.contains(said).all() and notes.str.contains("principal components are fitted").all()
+        assert not notes.str.contains("standardisation").any()
+
+
 def test_the_minimiser_is_scikit_learns(folders):
     trial = task_of(folders, "published").trial(0)
     rng = np.random.default_rng(0)

@@ -13,10 +13,10 @@ def resolved(**keys):
     return config.resolve(keys)
 
 
-def test_scale_paper_of_bhaskar2025_is_the_whole_published_grid():
-    sweeps = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"]))
+def test_scale_paper_of_bhaskar2025_trains_ten_runs_of_every_published_cell_where_ten_seeds_are_asked_for():
+    sweeps = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], seeds=list(range(10))))
     runs = sum(len(sweep.cells) * len(sweep.seeds) for sweep in sweeps if "study" not in sweep.settings)
-    # 216 cells of Tables 2 to 4 and the 48 of Table 5 that they do not contain, ten runs each
+    # 216 cells of Tables 2 to 4 and the 48 of Table 5 that they do not contain
     assert runs == (216 + 48) * 10
     assert len({(sweep.paper, sweep.name) for sweep in sweeps}) == len(sweeps)
 
@@ -24,10 +24,11 @@ def test_scale_paper_of_bhaskar2025_is_the_whole_published_grid():
 def test_a_capped_entry_takes_only_its_own_seeds_from_the_configuration():
     def seeds(chosen):
         sweeps = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], seeds=chosen))
-        return {study: {seed for sweep in sweeps if ("study" in sweep.settings) is study for seed in sweep.seeds}
-                for study in (True, False)}  # fmt: skip
+        capped = {sweep.name: sweep.settings.get("study", "central_model") != "central_model" for sweep in sweeps}
+        return {each: {seed for sweep in sweeps if capped[sweep.name] is each for seed in sweep.seeds}
+                for each in (True, False)}  # fmt: skip
 
-    # Studies have one seed, that of initial models three, that of samplers ten.
+    # Studies have one seed, three or ten; that of the central model, which may become the published cell, is free.
     assert seeds(None) == {True: set(range(10)), False: set(range(10))}
     assert seeds([0, 3, 11]) == {True: {0, 3}, False: {0, 3, 11}}
     assert seeds([11]) == {True: set(), False: {11}}
@@ -42,8 +43,8 @@ def test_a_part_tells_two_entries_with_the_same_axes_apart():
     only = {"dataset": ["mnist"], "model": ["cnn_relu"], "clients": [10], "study": ["none"]}
     sweeps = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], only=only, seeds=[4]))
     splits = {sweep.name: {cell["local_epochs"] for cell in sweep.cells} for sweep in sweeps}
-    assert splits == {"mnist_cnn_relu_k10_seed4": {1, 5, 20}, "mnist_cnn_relu_k10_splits_between_seed4": {2, 4, 10}}
-    assert [sweep.family for sweep in sweeps] == ["mnist_cnn_relu_k10", "mnist_cnn_relu_k10_splits_between"]
+    assert splits == {"mnist_cnn_relu_k10_steady_seed4": {1, 2, 4, 5}, "mnist_cnn_relu_k10_collapsing_seed4": {10, 20}}
+    assert [sweep.family for sweep in sweeps] == ["mnist_cnn_relu_k10_steady", "mnist_cnn_relu_k10_collapsing"]
 
 
 def test_every_sweep_is_found_by_its_name_and_cells_carry_their_axes():

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.mechanisms.clipping import clip_factors, clip_lengths
+from dpfl.mechanisms.clipping import clip_factors, clip_lengths, clip_vectors
 
 NORMS = st.lists(st.floats(0, 1e30), min_size=1, max_size=20).map(np.array)
 KINDS = {"torch": lambda values: torch.tensor(np.asarray(values)), "numpy": np.asarray}
@@ -47,9 +47,21 @@ def test_edge_cases(kind):
     """Zero, no bound, and what is not finite, as the docstring has them."""
     with np.errstate(invalid="ignore"):
         assert clip_factors(kind([0.0, 1.0, 1e30]), math.inf).tolist() == [1, 1, 1]
-        assert clip_factors(kind([0.0, math.inf]), 2.0).tolist() == [1, 0]
-        assert math.isnan(clip_factors(kind([math.nan]), 1.0)[0])
+        for norm in (math.inf, math.nan):
+            assert math.isnan(clip_factors(kind([norm]), 2.0)[0])
     assert clip_lengths(np.array([-5.0, 0.0, 5.0]), math.inf).tolist() == [-5, 0, 5]
+    assert clip_lengths(np.array([-math.inf, math.nan, 5.0]), 2.0).tolist() == [-2, 0, 2]
+    unclipped, clipped = clip_lengths(np.full((1, 2), math.nan), np.array([math.inf, 1.0]))[0]
+    assert math.isnan(unclipped) and clipped == 0
+
+
+@pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf, 1e30])
+def test_vectors_that_no_factor_can_clip_become_zero(entry):
+    """1e30 is finite, but its square is not in single precision."""
+    vectors = torch.tensor([[3.0, 4.0], [entry, 1.0], [0.0, 0.5]])
+    assert clip_vectors(vectors, 2.5).tolist()[::2] == [[1.5, 2.0], [0.0, 0.5]]
+    assert clip_vectors(vectors, 2.5)[1].norm() <= 2.5 * (1 + 1e-6)
+    assert clip_vectors(vectors, 2.5).isfinite().all()
 
 
 @settings(max_examples=50, deadline=None)

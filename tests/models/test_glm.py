@@ -121,3 +121,14 @@ def test_a_model_does_not_depend_on_its_stack(loss, stack):
     clip_norm = np.array([0.5, 2.0, np.inf])
     pair = clipped_sums(loss, np.ascontiguousarray(weights[..., 1:]), x, y, clip_norm[1:])
     assert np.array_equal(clipped_sums(loss, weights, x, y, clip_norm)[..., 1:], pair)
+
+
+def test_clipped_sums_stay_bounded_at_weights_that_are_not_finite(loss, stack):
+    """Scores are then infinite or not numbers; only where nothing is clipped may the sum say so."""
+    weights, x, y = stack
+    weights[:, :2] = np.array([np.inf, -np.inf])[:, None]
+    with np.errstate(invalid="ignore"):
+        sums = clipped_sums(loss, weights, x, y, np.array([0.5, 2.0, np.inf]))
+    assert (np.linalg.norm(sums, axis=1)[:, :2] <= 6 * np.array([0.5, 2.0]) * (1 + 1e-14)).all()
+    if isinstance(loss, glm.Square):
+        assert not np.isfinite(sums[..., 2]).any()

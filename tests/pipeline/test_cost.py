@@ -55,6 +55,8 @@ def test_work_grows_with_clients_seeds_and_cells_as_it_should():
     assert one.records == pytest.approx(records) and one.steps == 20 * 10 * math.ceil(6000 / 64)
     assert cost.work_of(sweep(seeds=(0, 1, 2))).records == pytest.approx(3 * records)
     assert cost.work_of(sweep(clients=20)).steps == 2 * one.steps
+    central = cost.work_of(sweep(clients=1))  # holds all records, whatever the clients' share
+    assert central.records == pytest.approx(20 * 60_000 + 20 * 10_000 / 3) and central.steps == 20 * 938
     both = cost.work_of(sweep(cells=((math.inf, 1, 20), (2.93, 1, 20))))
     assert both.steps == one.steps and both.records == pytest.approx(2 * records)
 

@@ -1,5 +1,6 @@
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -39,13 +40,12 @@ def test_a_plan_names_jobs_hours_memory_and_time(folder):
     assert "fedavg_images/scatter_linear/grey" in done.output and "4 jobs at once: about" in done.output
 
 
-def test_finished_sweeps_are_not_planned_again_and_a_gpu_is_counted(folder):
+def test_finished_sweeps_are_not_planned_again_and_a_gpu_is_counted(folder, finish):
     resolved = configuration.resolve({"papers": ["bhaskar2025"], "training": {"device": "cuda"}})
     first = "\n".join(plan.lines(resolved, plan.machines_of("default", 1, "cuda"), table()))
-    name = next(each.name for each in expansion.expand(resolved))
-    path = folder / "results/demo/runs/bhaskar2025" / f"{name}.csv.gz"
-    path.parent.mkdir(parents=True)
-    path.touch()
+    done, without_record, *_ = expansion.expand(resolved)
+    finish(done, Path("results/demo"))
+    expansion.run_table(Path("results/demo"), without_record.paper, without_record.name).touch()
     second = "\n".join(plan.lines(resolved, plan.machines_of("default", 1, "cuda"), table()))
     [before, none], [after, one] = (numbers(each, r"(\d+) sweeps to train, (\d+) done") for each in (first, second))
     assert (after, none, one) == (before - 1, 0, 1)

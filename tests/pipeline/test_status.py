@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +29,7 @@ def state(sweep, tmp_path, since=None):
     return sweep_status(sweep, tmp_path / "results" / "demo", since).state
 
 
-def test_the_five_states(sweep, tmp_path):
+def test_the_five_states(sweep, tmp_path, finish):
     folder = tmp_path / "results" / "demo"
     assert state(sweep, tmp_path) is SweepState.WAITING
     put(tmp_path / "checkpoints" / "demo" / "bhaskar2025" / f"{sweep.name}-ab-cd.pt")
@@ -41,7 +42,7 @@ def test_the_five_states(sweep, tmp_path):
     put(log, "x y: 3 of 20 steps\ndpfl: the disk is full\n")
     failed = sweep_status(sweep, folder, None)
     assert failed.state is SweepState.FAILED and failed.last_line == "dpfl: the disk is full"
-    put(folder / "runs" / "bhaskar2025" / f"{sweep.name}.csv.gz")
+    finish(sweep, Path("results/demo"))
     assert state(sweep, tmp_path) is SweepState.DONE
 
 
@@ -77,14 +78,14 @@ def test_every_stage_that_failed_is_named_with_its_last_words(tmp_path, monkeypa
     assert not any("audit" in line for line in status.lines(configuration.resolve({"papers": ["lowy2021"]})))
 
 
-def test_the_time_left_goes_by_sweeps_of_the_same_kind(sweep, tmp_path):
+def test_the_time_left_goes_by_sweeps_of_the_same_kind(sweep, tmp_path, finish):
     resolved = configuration.resolve(
         {"papers": ["bhaskar2025"], "seeds": [0, 1], "only": {"model": ["scatter_linear"], "clients": [10]}}
     )
     first, second, *others = expansion.expand(resolved)
     assert first.family == second.family
     folder = tmp_path / "results" / "demo"
-    put(folder / "runs" / "bhaskar2025" / f"{first.name}.csv.gz")
+    finish(first, Path("results/demo"))
     put(folder / "benchmarks" / f"train_bhaskar2025_{first.name}.tsv", "s\th:m:s\n120.5\t0:02:00\n")
     lines = list(status.lines(resolved))
     assert lines[0].startswith(f"bhaskar2025: sweeps 1/{2 + len(others)}, tables 0/")

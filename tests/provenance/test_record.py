@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from dpfl.files import record_path
+from dpfl.provenance import record
 from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.record_format import read_record
 
@@ -24,11 +25,11 @@ def written(tmp_path, monkeypatch):
 
 
 def test_a_record_says_what_went_in_and_came_out(written):
-    record = read_record(written)
-    assert record["inputs"] == [{"path": "in.csv", "bytes": 4, "sha256": hashlib.sha256(b"a\n1\n").hexdigest()}]
-    assert record["outputs"][0]["path"] == "out.csv"
-    assert record["settings"] == {"epsilon": 2.93} and record["seeds"] == [0, 1]
-    assert record["software"]["numpy"] and record["seconds"] >= 0 and len(record["source"]["digest"]) == 16
+    stated = read_record(written)
+    assert stated["inputs"] == [{"path": "in.csv", "bytes": 4, "sha256": hashlib.sha256(b"a\n1\n").hexdigest()}]
+    assert stated["outputs"][0]["path"] == "out.csv"
+    assert stated["settings"] == {"epsilon": 2.93} and stated["seeds"] == [0, 1]
+    assert stated["software"]["numpy"] and stated["seconds"] >= 0 and len(stated["source"]["digest"]) == 16
 
 
 def test_a_record_names_no_user_no_host_and_no_absolute_path(written):
@@ -36,3 +37,15 @@ def test_a_record_names_no_user_no_host_and_no_absolute_path(written):
     assert str(written.parent) not in text and os.path.expanduser("~") not in text
     for private in {getpass.getuser(), socket.gethostname()}:
         assert f'"{private}"' not in text and f"/{private}/" not in text
+
+
+@pytest.mark.parametrize(
+    ("named", "stated"), [("0123456789abcdef" * 2 + "01234567", True), ("main", False), ("", False)]
+)
+def test_a_source_tree_without_git_takes_its_commit_from_the_environment(tmp_path, monkeypatch, named, stated):
+    monkeypatch.setattr(record, "__file__", str(tmp_path / "dpfl" / "provenance" / "record.py"))
+    monkeypatch.setenv(record.COMMIT, named)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    record._commit.cache_clear()
+    assert record._commit() == {"commit": named if stated else None, "dirty": None}
+    record._commit.cache_clear()

@@ -1,61 +1,119 @@
+import shutil
+
 import pytest
 
+from dpfl.experiments import protocol
 from dpfl.provenance import source_digest
+
+FILES = {
+    "__init__": "__version__ = '1'\n",
+    "a": "from dpfl.files import write\nfrom dpfl.sub import f\n\nwrite(f())\n",
+    "c": "x = 1\n",
+    "files": "def write(number): ...\n",
+    "sub/__init__": "from dpfl.sub.b import f\nfrom dpfl.sub.other import g\n",
+    "sub/other": "def g():\n    return 3\n",
+}
+B_CODE = '''"""Doc."""
+from typing import Any
+
+__all__ = ["f"]
+LIMIT: int = 3
+"""Of something."""
+
+
+class Size:
+    low: int = 1
+
+
+def f(number: int = 1) -> int:
+    """Return it."""
+    if number > LIMIT:
+        raise ValueError(f"number is {number}, above {LIMIT}")
+    return number
+'''
 
 
 @pytest.fixture
 def package(tmp_path):
-    """A package dpfl of three modules, of which `a` imports `b`; returns a function that digests `dpfl.a` anew."""
+    """A package dpfl in which `a` imports `sub.b` through `sub`; returns it and a function that digests `a` anew."""
     (tmp_path / "sub").mkdir()
-    for name, text in {"__init__": "", "a": "from dpfl.sub.b import f\n", "c": "x = 1\n", "sub/__init__": ""}.items():
+    for name, text in {**FILES, "sub/b": B_CODE}.items():
         (tmp_path / f"{name}.py").write_text(text)
-    (tmp_path / "sub" / "b.py").write_text('"""Doc."""\n\n\ndef f():\n    return 1\n')
+    cached = (source_digest._tree, source_digest._tree_digest, source_digest._imports)
 
     def digest():
-        for cached in (source_digest._tree, source_digest._tree_digest, source_digest._imports):
-            cached.cache_clear()
+        for each in cached:
+            each.cache_clear()
         return source_digest.source_digest("dpfl.a", root=tmp_path)
 
     yield tmp_path, digest
-    for cached in (source_digest._tree, source_digest._tree_digest, source_digest._imports):
-        cached.cache_clear()
+    for each in cached:
+        each.cache_clear()
 
 
-def test_comments_docstrings_and_formatting_do_not_count(package):
+def edited(package, file, old, new):
+    """Return whether the digest of `a` changes when a text in a file is replaced."""
     root, digest = package
-    before = digest()
-    (root / "sub" / "b.py").write_text('"""Another."""\ndef f():  # why\n    """More."""\n    return (1)\n')
-    assert digest() == before
+    path, before = root / f"{file}.py", digest()
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    return digest() != before
 
 
-def test_a_change_in_an_imported_module_counts(package):
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("sub/b", "Return it.", "Return the number."),
+        ("sub/b", "Of something.", "Of everything."),
+        ("sub/b", "above {LIMIT}", "more than {LIMIT}"),
+        ("sub/b", '["f"]', '["LIMIT", "f"]'),
+        ("sub/b", "number: int = 1) -> int", "number=1)"),
+        ("sub/b", "LIMIT: int =", "LIMIT ="),
+        ("sub/b", "from typing import Any\n", ""),
+        ("sub/b", "    return number", "    return (number)  # as it is"),
+        ("sub/__init__", "from dpfl.sub.other import g\n", ""),
+        ("sub/other", "return 3", "return 4"),
+        ("__init__", "'1'", "'2'"),
+        ("files", "...", "print(number)"),
+        ("a", "from dpfl.files import write", "from dpfl.files import write, write as other"),
+        ("c", "1", "2"),
+    ],
+)
+def test_what_changes_no_number_does_not_count(package, file, old, new):
+    assert not edited(package, file, old, new)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("sub/b", "number: int = 1)", "number: int = 2)"),
+        ("sub/b", "LIMIT: int = 3", "LIMIT: int = 4"),
+        ("sub/b", "low: int = 1", "low: float = 1"),
+        ("sub/b", "ValueError", "KeyError"),
+        ("sub/b", "number > LIMIT", "number >= LIMIT"),
+        ("sub/__init__", "from dpfl.sub.b import f", "from dpfl.sub.other import g as f"),
+        ("a", "write(f())", "write(f(2))"),
+    ],
+)
+def test_what_can_change_a_number_counts(package, file, old, new):
+    assert edited(package, file, old, new)
+
+
+def test_another_folder_with_the_same_code_has_the_same_digest(package, tmp_path_factory):
     root, digest = package
-    before = digest()
-    (root / "sub" / "b.py").write_text("def f():\n    return 2\n")
-    assert digest() != before
+    other = tmp_path_factory.mktemp("checkout") / "dpfl"
+    shutil.copytree(root, other)
+    assert source_digest.source_digest("dpfl.a", root=other) == digest()
 
 
-def test_a_module_that_is_not_imported_does_not_count(package):
-    root, digest = package
-    before = digest()
-    (root / "c.py").write_text("x = 2\n")
-    assert digest() == before
-
-
-def test_training_depends_on_the_accountants_but_not_on_the_reports():
-    names = closure("dpfl.experiments.fedavg_images.image_training")
-    assert "dpfl.accounting.dpsgd" in names and "dpfl.randomness" in names
-    assert not any(name.startswith("dpfl.reporting") for name in names)
-
-
-def closure(module):
-    seen, waiting = set(), [module]
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            waiting.extend(source_digest._imports(name, source_digest._ROOT))
-    return seen
+@pytest.mark.parametrize("experiment", protocol.names())
+def test_training_depends_on_the_packages_that_decide_its_numbers_alone(experiment):
+    names = source_digest.closure(protocol.module_name(experiment))
+    assert {"dpfl.randomness", "dpfl.accounting.gaussian_dp", "dpfl.experiments.shared.run_table"} <= names
+    packages = {name.split(".")[1] for name in names}
+    numeric = "accounting mechanisms data features models engine algorithms attacks experiments randomness"
+    assert packages <= set(numeric.split())
 
 
 def test_an_unknown_module_is_refused():

@@ -1,9 +1,7 @@
-# Noise of every private run of a paper, before any training.
+# Noise of every private run of a paper, before any training. Made where it is not what its paper needs (common.smk).
 
 
-# A checkpoint: once the noise is there, Snakemake asks again which sweeps have to be trained. Without a checkpoint it
-# would expect everything after a job that runs to run too, and then skip it all because this input is `ancient`.
-checkpoint accounting:
+rule accounting:
     input:
         datasets_of,
     output:
@@ -13,6 +11,8 @@ checkpoint accounting:
         f"{RESULTS}/logs/accounting_{{paper}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/accounting_{{paper}}.tsv"
+    wildcard_constraints:
+        paper=any_of(UNCALIBRATED),
     conda:
         "../../environment.yml"
     resources:
@@ -20,6 +20,6 @@ checkpoint accounting:
         runtime=more(60),
     params:
         config=RESOLVED,
-        facts=noise_facts,
+        identity=lambda wildcards: digest_of(run_identity.noise_identity(sweeps_of(wildcards.paper))),
     shell:
         "dpfl calibrate --paper {wildcards.paper:q} --config {params.config:q} 2> {log:q}"

@@ -2,6 +2,7 @@
 import hashlib
 import itertools
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from dpfl.errors import InputError
 from dpfl.experiments.protocol import module_name
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import cost, orphans
+from dpfl.provenance import run_identity
 from dpfl.provenance.source_digest import source_digest
 
 try:
@@ -35,6 +37,31 @@ RESULTS = f"results/{CONFIG['scale']}"
 RESOLVED = f"{RESULTS}/config.yaml"
 PAPERS = {key: load(key) for key in CONFIG["papers"]}
 DATASETS = sorted({sweep.dataset for sweep in SWEEPS.values()})
+
+
+def sweeps_of(paper):
+    """Return the sweeps of a paper."""
+    return [sweep for sweep in SWEEPS.values() if sweep.paper == paper]
+
+
+def noise_table(paper):
+    """Return the noise of a paper's sweeps."""
+    return Path(RESULTS) / "accounting" / f"{paper}.csv"
+
+
+def any_of(words):
+    """Return a pattern for exactly these words; it matches nothing where there are none."""
+    return "|".join(map(re.escape, words)) or "(?!)"
+
+
+# What its record shows to be made from today's settings, data and code is finished, whatever the times of files and
+# Snakemake's own notes say: no rule makes it again. All else is made: `dpfl run` forces these rules, for Snakemake takes
+# a file for up to date where its notes are lost. A job on a node is asked for its output, and makes it.
+if workflow.is_main_process:
+    OPEN = [key for key, sweep in SWEEPS.items() if not run_identity.is_finished(sweep, Path(RESULTS))]
+    UNCALIBRATED = [key for key in PAPERS if not run_identity.is_calibrated(sweeps_of(key), noise_table(key))]
+else:
+    OPEN, UNCALIBRATED = list(SWEEPS), list(PAPERS)
 
 
 def pages(paper, kind, *endings):
@@ -92,11 +119,6 @@ def raw_files(wildcards):
     return [f"{DATA}/raw/{wildcards.dataset}/{file}.record.json" for file in files]
 
 
-def sweeps_of(paper):
-    """Return the sweeps of a paper."""
-    return [sweep for sweep in SWEEPS.values() if sweep.paper == paper]
-
-
 def datasets_of(wildcards):
     """Return the descriptions of the datasets that a paper trains on."""
     return expand(
@@ -114,13 +136,6 @@ def evidence_of(wildcards):
     return pages(wildcards.paper, "tables", "csv") + pages(wildcards.paper, "figures", "csv")
 
 
-def noise_facts(wildcards):
-    """Return a hash of what decides a paper's noise: its families of sweeps (not their seeds) and the code."""
-    families = {sweep.family: [sweep.settings, sweep.cells] for sweep in sweeps_of(wildcards.paper)}
-    codes = sorted({module_name(sweep.experiment) for sweep in sweeps_of(wildcards.paper)})
-    return digest_of([families, source_digest(*codes)])
-
-
 def sweep_of(wildcards):
     """Return the sweep that a job's wildcards name."""
     return SWEEPS[wildcards.paper, wildcards.sweep]
@@ -131,12 +146,3 @@ def training_data(wildcards):
     sweep = sweep_of(wildcards)
     kinds = ["arrays", "features"] if sweep.needs_features else ["arrays"]
     return [f"{DATA}/{kind}/{sweep.dataset}/description.json" for kind in kinds]
-
-
-def noise_of(wildcards):
-    """Return the noise of a sweep's paper.
-
-    It is `ancient`: a sweep reruns when its own settings, its algorithm's code or its data change, not because another
-    sweep's noise was calibrated again.
-    """
-    return ancient(checkpoints.accounting.get(paper=wildcards.paper).output.table)

@@ -1,10 +1,11 @@
-# Training, one job per sweep. Its resources are estimated from measured sweeps (dpfl.pipeline.cost); more at each attempt.
+# Training, one job per sweep that is not finished (common.smk). Its resources are
+# estimated from measured sweeps (dpfl.pipeline.cost); more at each attempt.
 
 
 rule train:
     input:
         data=training_data,
-        noise=noise_of,
+        noise=f"{RESULTS}/accounting/{{paper}}.csv",
     output:
         table=f"{RESULTS}/runs/{{paper}}/{{sweep}}.csv.gz",
         record=f"{RESULTS}/runs/{{paper}}/{{sweep}}.csv.gz.record.json",
@@ -12,6 +13,8 @@ rule train:
         f"{RESULTS}/logs/train_{{paper}}_{{sweep}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/train_{{paper}}_{{sweep}}.tsv"
+    wildcard_constraints:
+        paper=f"(?=({any_of(map('/'.join, OPEN))})[.]csv)[a-z0-9]+",
     # On a cluster several sweeps of minutes make one job; never those that ask for a GPU.
     group:
         lambda wildcards: "short" if cost.estimate(sweep_of(wildcards)).is_short else None
@@ -24,7 +27,6 @@ rule train:
         gpu=lambda wildcards: cost.estimate(sweep_of(wildcards)).gpus,
     params:
         config=RESOLVED,
-        settings=lambda wildcards: sweep_of(wildcards).digest(),
-        code=lambda wildcards: source_digest(module_name(sweep_of(wildcards).experiment)),
+        identity=lambda wildcards: digest_of(run_identity.run_identity(sweep_of(wildcards))),
     shell:
         "dpfl train --paper {wildcards.paper:q} --sweep {wildcards.sweep:q} --config {params.config:q} 2> {log:q}"

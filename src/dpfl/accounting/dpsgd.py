@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -146,6 +147,8 @@ def _checked_relation(neighbouring: Neighbouring | str, accountant: str) -> Neig
     relation = member("neighbouring", Neighbouring, neighbouring)
     if not isinstance(accountant, str) or accountant not in _ACCOUNTANTS:
         raise ValueError(f"accountant must be one of {', '.join(map(repr, _ACCOUNTANTS))}, got {accountant!r}")
+    if accountant != "pld" and find_spec("opacus") is None:
+        raise ValueError(f"accountant {accountant!r} needs opacus (pip install 'dpfl[pipeline]'): or use 'pld'")
     if relation is Neighbouring.REPLACE_ONE and accountant != "pld":
         raise ValueError(f"neighbouring 'replace_one' is not known to accountant {accountant!r}: use 'pld'")
     return relation

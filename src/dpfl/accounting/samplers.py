@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar, get_args
 
 from dpfl.accounting.arguments import integer, real
 
 
 class Sampling(StrEnum):
-    """The name of a sampler in configurations, tables and privacy statements."""
+    """The one list of samplers: their keys in configurations, tables, privacy statements and on the command line.
+
+    A setting names a sampler before its parameters are known: they follow from the data. So the keys are members of
+    their own; each class below has its key as `sampling`, and SAMPLERS leads from a key to its class.
+    """
 
     POISSON = "poisson"
     """Each record by its own coin."""
@@ -29,6 +34,7 @@ class Sampling(StrEnum):
 class Poisson:
     """Each record by its own coin, of chance `sample_rate` in (0, 1], in every step. Raises ValueError naming it."""
 
+    sampling: ClassVar[Sampling] = Sampling.POISSON
     sample_rate: float
 
     def __post_init__(self) -> None:
@@ -39,6 +45,7 @@ class Poisson:
 class FixedBatches:
     """`batch_size` distinct records of `records`, drawn independently by step. Raises ValueError naming the field."""
 
+    sampling: ClassVar[Sampling] = Sampling.FIXED
     batch_size: int
     records: int
 
@@ -50,6 +57,7 @@ class FixedBatches:
 class WithReplacement:
     """`batch_size` slots in every step, each filled from all `records`. Raises ValueError naming the field."""
 
+    sampling: ClassVar[Sampling] = Sampling.WITH_REPLACEMENT
     batch_size: int
     records: int
 
@@ -65,6 +73,7 @@ class ShuffledEpochs:
     Under add_or_remove the data set has `records` or one record fewer. Raises ValueError naming the field.
     """
 
+    sampling: ClassVar[Sampling] = Sampling.SHUFFLED
     batch_size: int
     records: int
 
@@ -81,6 +90,7 @@ class ShuffledEpochs:
 class BallsInBins:
     """Each epoch every record in one of its `steps_per_epoch` >= 1 steps, drawn for itself. Raises ValueError."""
 
+    sampling: ClassVar[Sampling] = Sampling.BALLS_IN_BINS
     steps_per_epoch: int
 
     def __post_init__(self) -> None:
@@ -91,8 +101,12 @@ class BallsInBins:
 class FullBatch:
     """All records in every step."""
 
+    sampling: ClassVar[Sampling] = Sampling.FULL
+
 
 Sampler = Poisson | FixedBatches | WithReplacement | ShuffledEpochs | BallsInBins | FullBatch
+SAMPLERS: dict[Sampling, type[Sampler]] = {kind.sampling: kind for kind in get_args(Sampler)}
+"""The class of every key."""
 
 
 def _check_batch(batch_size: int, records: int) -> None:

@@ -14,7 +14,7 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.algorithms.async_events import EndRound, EvaluateEvent, GradientEvent, Interrupt, Program, ServerStep
 from dpfl.engine.evaluation import accuracy_pct
 from dpfl.engine.parameter_vector import ParameterVector
-from dpfl.engine.per_record_gradients import GradientRule
+from dpfl.engine.per_record_gradients import GradientRule, without_overflow
 from dpfl.errors import InputError
 from dpfl.mechanisms.noise import arsinh_noise, base_noise
 from dpfl.mechanisms.sparsification import largest_entries
@@ -129,7 +129,9 @@ class _Executor:
         x = inputs[rows]
         batch = (x, labels[rows], torch.ones(len(rows), dtype=x.dtype))
         clip_norms = self.postures.clip_norms[part.round]
-        self.sums[client] += self.federation.rule.clipped_sums(self.clients[client], batch, clip_norms)
+        rule, weights = self.federation.rule, self.clients[client]
+        sums = rule.clipped_sums(weights, batch, clip_norms)[None]
+        self.sums[client] += without_overflow(rule, sums, weights[None], tuple(p[None] for p in batch), clip_norms)[0]
 
     def end_round(self, end: EndRound) -> None:
         """Add noise, step locally, send."""

@@ -73,7 +73,9 @@ class NoisyGradients:
         means = clipped_gradient_sums(loss, weights[:, :, None], drawn.records, unclipped, self._lengths, self._sums)
         means /= size
         norms = np.linalg.norm(means, axis=-2, keepdims=True)
-        means *= clip_factors(norms, self.points.clip_norm)
+        factors = clip_factors(norms, self.points.clip_norm)
+        means *= factors
+        np.copyto(means, 0.0, where=np.isnan(factors) & np.isfinite(self.points.clip_norm))
         return means.sum(axis=2)
 
 

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Annotated
 
 import typer
 
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.observer import Observer
-from dpfl.accounting.samplers import (
-    BallsInBins,
-    FixedBatches,
-    FullBatch,
-    Poisson,
-    Sampler,
-    ShuffledEpochs,
-    WithReplacement,
-)
+from dpfl.accounting.samplers import SAMPLERS, Sampler, Sampling
 from dpfl.cli.app import app
 from dpfl.errors import InputError
 
-NEEDS = {
-    "poisson": (Poisson, ("sample_rate",)),
-    "fixed_without_replacement": (FixedBatches, ("batch_size", "records")),
-    "with_replacement": (WithReplacement, ("batch_size", "records")),
-    "shuffled_epochs": (ShuffledEpochs, ("batch_size", "records")),
-    "balls_in_bins": (BallsInBins, ("steps_per_epoch",)),
-    "full_batch": (FullBatch, ()),
-}
-"""Samplers by their name on the command line, with the options that each needs."""
 EXAMPLE = (
     "dpfl account --sampler shuffled_epochs --batch-size 64 --records 6000 --noise-multiplier 1.0072 --steps 1880 "
     "--delta 1e-5 --claimed-epsilon 2.93"
@@ -37,7 +21,7 @@ EXAMPLE = (
 
 @app.command(epilog=f"Example: {EXAMPLE}")
 def account(
-    sampler: Annotated[str, typer.Option("--sampler", help=f"one of {', '.join(NEEDS)}")],
+    sampler: Annotated[str, typer.Option("--sampler", help=f"one of {', '.join(Sampling)}")],
     noise_multiplier: Annotated[float, typer.Option("--noise-multiplier", help="noise std over the clip norm")],
     steps: Annotated[int, typer.Option("--steps", help="noisy steps of the run")],
     delta: Annotated[float, typer.Option("--delta")],
@@ -81,9 +65,10 @@ def account(
 
 def _sampler(name: str, fields: dict[str, float | None]) -> Sampler:
     """Make the sampler from the options that it needs. Raises ValueError naming what is missing or too much."""
-    if name not in NEEDS:
-        raise ValueError(f"sampler must be one of {', '.join(NEEDS)}, got {name!r}")
-    kind, needed = NEEDS[name]
+    if name not in tuple(Sampling):
+        raise ValueError(f"sampler must be one of {', '.join(Sampling)}, got {name!r}")
+    kind = SAMPLERS[Sampling(name)]
+    needed = [field.name for field in dataclasses.fields(kind)]
     given = {field for field, value in fields.items() if value is not None}
     if given != set(needed):
         options = " and ".join(f"--{field.replace('_', '-')}" for field in needed) or "no option of its own"

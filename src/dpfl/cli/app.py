@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
 
 from dpfl import __version__
 from dpfl.files import replacing
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 app = typer.Typer(
     help="Reproduce five papers on private federated learning: run the stages, and ask about the results.",

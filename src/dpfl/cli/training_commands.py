@@ -22,6 +22,7 @@ from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
+from dpfl.provenance.run_identity import noise_identity, run_identity
 
 
 @app.command(epilog="Example: dpfl calibrate --paper bhaskar2025")
@@ -31,11 +32,13 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
     from dpfl.engine.memory_budget import on_cpu
 
     resolved = configuration.read(config)
-    families = {sweep.family: sweep for sweep in expansion.expand(resolved) if sweep.paper == paper}
+    sweeps = [sweep for sweep in expansion.expand(resolved) if sweep.paper == paper]
+    families = {sweep.family: sweep for sweep in sweeps}
     if not families:
         raise InputError(f"nothing of paper {paper} is trained at scale {resolved['scale']}")
     modules = tuple(sorted({protocol.module_name(sweep.experiment) for sweep in families.values()}))
     stage = StageRecorder("account", modules, {"paper": paper, "scale": resolved["scale"]})
+    stage.identity = noise_identity(sweeps)
     folders = {s.dataset: Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in families.values()}
     stage.reads([config, *(folder.arrays / "description.json" for folder in folders.values())])
     descriptions = {dataset: load_description(folder.arrays) for dataset, folder in folders.items()}
@@ -68,6 +71,7 @@ def train(
     job = expansion.find(resolved, paper, sweep)
     experiment, code = protocol.load(job.experiment), protocol.module_name(job.experiment)
     stage = StageRecorder("train", (code,), job.settings, job.seeds, job.resources["device"], job.resources["threads"])
+    stage.identity = run_identity(job)
     folders = Folders.of(Path(resolved["data"]["folder"]), job.dataset)
     noise = results_folder(resolved) / "accounting" / f"{paper}.csv"
     needed = [folders.arrays, folders.features] if job.needs_features else [folders.arrays]

@@ -13,6 +13,8 @@ from dpfl.grid import configuration
 from dpfl.pipeline import cost
 
 PROBE_SECONDS = 20.0
+MADE_WHERE_ASKED = ("train", "accounting")
+"""Rules that match what is not finished only (workflow/rules/common.smk): Snakemake runs all that they match."""
 
 
 @app.command(epilog="Example: dpfl plan --scale paper --profile slurm")
@@ -91,7 +93,8 @@ def run(
         require_gpu()
     overlay = ["--configfile", str(config)] if config else []
     options = [*(["--dry-run"] if dry_run else []), *(more or [])]
-    arguments = ["--profile", f"workflow/profiles/{profile}", *overlay, "--config", f"scale={scale}", *options]
+    forced = ["--forcerun", *MADE_WHERE_ASKED]
+    arguments = ["--profile", f"workflow/profiles/{profile}", *forced, *overlay, "--config", f"scale={scale}", *options]
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", scale, *(f"{name}={value}" for name, value in named.items() if value)])
     raise typer.Exit(run_workflow(arguments, again=again, results=Path("results") / scale))

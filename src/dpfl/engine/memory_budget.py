@@ -1,4 +1,4 @@
-"""Audit (rerun) and cli need it and pipeline is above provenance."""
+"""Budget of memory for gradients: a sweep's own, or what its machine has to give."""
 
 from __future__ import annotations
 

@@ -114,12 +114,13 @@ class StackedGradients:
         them, and must not use them after the next call.
 
         `batch`: inputs (groups, n, ...), labels (groups, n, ...), presence (groups, n). `clip_norms` (variants,):
-        infinite where a variant does not clip. Where memory runs out, fewer models go together from then on, and the
-        log says so; raises InputError where one record of one model is too much.
+        infinite where a variant does not clip. A record that cannot be clipped is left out (`without_overflow`). Where
+        memory runs out, fewer models go together from then on, and the log says so; raises InputError where one record
+        of one model is too much.
         """
         while True:
             try:
-                return self._sums(weights, batch, clip_norms)
+                return without_overflow(self.rule, self._sums(weights, batch, clip_norms), weights, batch, clip_norms)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -159,6 +160,27 @@ class StackedGradients:
         if self.records_at_once < 1:
             raise InputError("memory: one record's gradient of one model does not fit; use a machine with more")
         _log.warning("out of memory: from here on %d records of one model go together", self.records_at_once)
+
+
+def without_overflow(rule: GradientRule, sums: Tensor, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
+    """Return a rule's `sums` (groups, variants, parameters), in place without the records that no scaling can clip.
+
+    A record whose gradient's norm is infinite or nan makes every entry of its sum nan (dpfl.mechanisms.clipping). Where
+    that happens to a model that clips, its sum becomes that of the records whose own clipped gradients are finite; 0
+    where the model's weights are not finite. Sums that are not clipped stay as they are: divergence remains visible.
+    Formal guarantee: so the clipped sums' sensitivity holds for all weights and inputs.
+    """
+    overflowed = torch.isfinite(clip_norms) & ~torch.isfinite(sums[..., -1])
+    if not bool(overflowed.any()):
+        return sums
+    for group, variant in overflowed.nonzero().tolist():
+        model, total = weights[group, variant, None], torch.zeros_like(sums[group, variant])
+        for record in range(batch[0].shape[1] if bool(torch.isfinite(model).all()) else 0):
+            alone = tuple(part[group, record, None] for part in batch)
+            (gradient,) = rule.clipped_sums(model, alone, clip_norms[variant, None])
+            total += gradient.where(torch.isfinite(gradient).all(), 0.0)
+        sums[group, variant] = total
+    return sums
 
 
 def is_out_of_memory(error: BaseException) -> bool:

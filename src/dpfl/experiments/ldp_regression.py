@@ -25,6 +25,8 @@ from dpfl.experiments.shared.settings import Count, Several
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import Array, Square, gradients, least_squares, losses
 
+UNACCOUNTED = "standardisation, blocks and the choice of step size and clip norm are not accounted for"
+
 
 class RegressionSettings(LdpSettings):
     """A sweep's settings; `standardise` names the columns to standardise."""
@@ -73,7 +75,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
 
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
-    return ldp_training.calibrate(_plan(sweep, description["records"]["all"]), sweep.cells)
+    return ldp_training.calibrate(_plan(sweep, description["records"]["all"]), sweep.cells, UNACCOUNTED)
 
 
 def train(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpfl.accounting.arguments import integer, real
 from dpfl.errors import InputError
-from dpfl.mechanisms.clipping import clip_factors
+from dpfl.mechanisms.clipping import clip_vectors
 
 
 def noisy_second_moments(inputs: Tensor, *, bound: float, noise_multiplier: float, noise: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ def noisy_second_moments(inputs: Tensor, *, bound: float, noise_multiplier: floa
     """
     bound = real("bound", bound, above=0)
     noise_multiplier = real("noise_multiplier", noise_multiplier, at_least=0)
-    clipped = inputs * clip_factors(inputs.norm(dim=1), bound)[:, None]
+    clipped = clip_vectors(inputs, bound)
     upper = noise.triu()
     symmetric = upper + upper.triu(1).T
     return (clipped.T @ clipped + math.sqrt(2) * bound**2 * noise_multiplier * symmetric) / len(inputs)

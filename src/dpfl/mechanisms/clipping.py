@@ -15,23 +15,38 @@ Norms = TypeVar("Norms", "Tensor", Array)
 
 
 def clip_factors(norms: Norms, clip_norm: Norms | float) -> Norms:
-    """Return the factor, in (0, 1], by which each vector is scaled: 1 / max(1, norm / C).
+    """Return the factor, in (0, 1], by which each vector is scaled: 1 / max(1, norm / C), nan for one not finite.
 
     `norms` >= 0 are Euclidean norms over all coordinates, any shape, a tensor or an array; `clip_norm` C > 0 broadcasts
     to it, and infinity means no clipping: every factor is exactly 1. Source: abadi2016, Algorithm
     1. Opacus divides C by norm + 1e-6 instead, which shrinks vectors near the ball's surface a little more.
 
     Formal guarantee: a scaled vector has norm min(norm, C), up to rounding, so adding or removing one moves a sum by at
-    most C, and replacing one by at most 2C. A zero vector stays zero, and a vector in the ball keeps every bit. nan
-    gives nan; an infinite norm gives 0, and so nan for the entries that are infinite: divergence stays visible.
+    most C, and replacing one by at most 2C. A zero vector stays zero, and a vector in the ball keeps every bit. One
+    with an infinite entry or nan cannot be scaled into the ball: its factor is nan, which marks every entry of a sum,
+    and the caller leaves it out (`clip_vectors`; for sums dpfl.engine.per_record_gradients.without_overflow).
     """
-    return 1.0 / (norms / clip_norm).clip(1.0)
+    return 1.0 / (norms / clip_norm).clip(1.0) + 0.0 * norms
+
+
+def clip_vectors(vectors: Tensor, clip_norm: float) -> Tensor:
+    """Return `vectors` (n, features), each scaled to a norm of at most `clip_norm`, which is finite and above 0.
+
+    Formal guarantee: as `clip_factors`; a vector with an infinite entry or nan, or whose norm overflows, becomes 0.
+    """
+    factors = clip_factors(vectors.norm(dim=1), clip_norm)[:, None]
+    return (vectors * factors).where(factors.isfinite(), 0.0)
 
 
 def clip_lengths(lengths: Array, clip_norm: Array | float, out: Array | None = None) -> Array:
     """Return signed lengths along unit vectors, clipped as `clip_factors` clips norms: to [-C, C].
 
     `clip_norm` C > 0 broadcasts to `lengths`, inf clips nothing; `out`, if given, receives the result and may be
-    `lengths` itself. Formal guarantee: as `clip_factors`, for the vectors that the lengths stand for.
+    `lengths` itself. Formal guarantee: as `clip_factors`, for the vectors that the lengths stand for; where C is finite
+    an infinite length becomes C, and nan 0.
     """
-    return np.clip(lengths, -clip_norm, clip_norm, out=out)
+    clipped = np.clip(lengths, -clip_norm, clip_norm, out=out)
+    undefined = np.isnan(clipped)
+    if undefined.any():
+        np.copyto(clipped, 0.0, where=undefined & np.isfinite(clip_norm))
+    return clipped

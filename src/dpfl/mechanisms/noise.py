@@ -23,9 +23,9 @@ def base_noise(
     own noise_multiplier * clip_norm: every variant has the law that it would have alone, and comparisons are paired.
 
     Formal guarantee: adding noise_multiplier * C times these draws to a sum of gradients clipped to C is the Gaussian
-    mechanism with that noise multiplier, against anyone who sees one variant. Publishing several variants of a run
-    together is not covered: their noise is the same. The generator is not cryptographic (neither is Opacus's by
-    default), and rounding of the draws is not accounted for.
+    mechanism with that noise multiplier, against anyone who sees one variant. Publishing several variants of a run,
+    or several runs of one seed, together is not covered: their noise is the same. The generator is not cryptographic
+    (neither is Opacus's by default), and rounding of the draws is not accounted for.
     """
     if device.type == "cpu":
         draws = torch.empty(size, dtype=dtype)

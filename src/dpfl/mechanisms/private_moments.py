@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dpfl.accounting.arguments import real
-from dpfl.mechanisms.clipping import clip_factors
+from dpfl.mechanisms.clipping import clip_vectors
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,6 @@ def noisy_moments(inputs: Tensor, *, bound: float, noise_multiplier: float, nois
     bound = real("bound", bound, above=0)
     noise_multiplier = real("noise_multiplier", noise_multiplier, at_least=0)
     vectors = torch.cat([inputs, inputs.square()], dim=1)
-    clipped = vectors * clip_factors(vectors.norm(dim=1), bound)[:, None]
+    clipped = clip_vectors(vectors, bound)
     first, second = ((clipped.sum(0) + 2 * bound * noise_multiplier * noise) / len(inputs)).chunk(2)
     return Moments(first, second)

@@ -151,8 +151,8 @@ def clipped_gradient_sums(
 
     clip_norm (models,) bounds the Euclidean norm of every single record's gradient; inf clips nothing. `lengths`
     (..., records, models) and `out` (..., features, models) are overwritten: the caller keeps them between steps.
-    Formal guarantee: replacing one record of the sum moves it by at most 2 clip_norm, whatever the weights, infinite
-    ones apart (there the record's gradient is NaN).
+    Formal guarantee: replacing one record of the sum by another, both finite, moves it by at most 2 clip_norm, whatever
+    the weights: a gradient whose length is not a number counts as 0 where it is clipped.
     """
     norms = records.norms[..., None]
     np.einsum("...nd,...dm->...nm", records.direction, weights, out=lengths)

@@ -155,9 +155,8 @@ def _fedavg_images(sweep: Sweep) -> WorkCount:
     settings = sweep.settings
     data = datasets.load(sweep.dataset)
     clients = int(settings["clients"])
-    shares = (
-        settings["client_share"] if isinstance(settings["client_share"], list) else [settings["client_share"]] * clients
-    )
+    share = settings["client_share"] if clients > 1 else 1.0  # a single client has all records
+    shares = share if isinstance(share, list) else [share] * clients
     sizes = [int(data.training_records * min(1.0, share)) for share in shares]
     schedules = [_schedule(cell) for cell in sweep.cells]
     trained = trained_models(sweep.cells)

@@ -18,6 +18,7 @@ from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline.cost import Cost, UnitCost, estimate
+from dpfl.provenance import run_identity
 
 PROFILES = Path("workflow") / "profiles"
 QUEUED_SECONDS = 25.0  # of a cluster's job: Snakemake starts three times in it, and is asked about it now and then
@@ -61,12 +62,12 @@ def machines_of(profile: str, threads: int, device: str, at_once: int | None = N
 def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCost]) -> Iterator[str]:
     """Yield the plan of the open sweeps: a line for each kind, then the sums.
 
-    A sweep is done when its run table exists, however old. Times are those of the machine that `units` were measured
-    on, without waiting in a cluster's queue.
+    A sweep is done when its run table is what training it today would give (provenance.run_identity). Times are those
+    of the machine that `units` were measured on, without waiting in a cluster's queue.
     """
     folder = Path("results") / config["scale"]
     sweeps = expansion.expand(config)
-    todo = [sweep for sweep in sweeps if not expansion.run_table(folder, sweep.paper, sweep.name).exists()]
+    todo = [sweep for sweep in sweeps if not run_identity.is_finished(sweep, folder)]
     costs = [estimate(sweep, units) for sweep in todo]
     threads = int(config["training"]["threads"])
     yield f"scale {config['scale']}, profile {where.name}: {len(todo)} sweeps to train, {len(sweeps) - len(todo)} done"

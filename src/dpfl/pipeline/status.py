@@ -17,6 +17,7 @@ from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import lock
 from dpfl.pipeline.orphans import GONE
 from dpfl.progress import is_progress
+from dpfl.provenance.run_identity import is_finished
 
 _INTERRUPTED = (GONE, "dpfl: interrupted")
 _ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception)\b")  # the last line of a traceback
@@ -44,7 +45,7 @@ class SweepStatus:
 
 def sweep_status(sweep: Sweep, folder: Path, running_since: float | None) -> SweepStatus:
     """Return the state of a sweep of results/<scale>; `running_since`: when the current run began, if there is one."""
-    if expansion.run_table(folder, sweep.paper, sweep.name).exists():
+    if is_finished(sweep, folder):
         return SweepStatus(sweep, SweepState.DONE)
     log = folder / "logs" / f"train_{sweep.paper}_{sweep.name}.log"
     of_this_run = running_since is not None and log.exists() and log.stat().st_mtime >= running_since

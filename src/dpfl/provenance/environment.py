@@ -7,11 +7,14 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion
 from threadpoolctl import threadpool_info
 
 from dpfl import __version__
@@ -23,6 +26,11 @@ DECIDING = (
     "numpy", "scipy", "pandas", "matplotlib", "torch", "opacus", "dp-accounting", "scikit-learn", "snakemake",
 )  # fmt: skip
 """Packages whose versions decide numbers, pages or the crate."""
+SAME_NUMBERS = {
+    "numpy": ">=2,<3", "scipy": ">=1.14,<2", "torch": ">=2.6,<3", "scikit-learn": ">=1.4,<2", "opacus": "==1.6.0",
+    "dp-accounting": "==0.6.0",
+}  # fmt: skip
+"""Versions whose runs count as the same: within them numbers differ by rounding at most. Runs of others train anew."""
 
 _UNLOCKED = {"dpfl", "pip", "setuptools", "wheel"}
 """Packages that an environment has without being named by the lock file."""
@@ -45,6 +53,23 @@ def software() -> dict[str, Any]:
         "not_as_locked": _not_as_locked(),
         "container": named[0] if named else None,
     }
+
+
+def gives_these_numbers(recorded: Mapping[str, Any]) -> bool:
+    """Return whether a run with the versions of a record's `software` need not be trained again: each is of
+    SAME_NUMBERS, or is installed here."""
+    return all(
+        _is_within(str(recorded.get(name)), versions) or recorded.get(name) == metadata.version(name)
+        for name, versions in SAME_NUMBERS.items()
+    )
+
+
+def _is_within(version: str, versions: str) -> bool:
+    """Return whether a version is one of a specification's; a text that is no version is not."""
+    try:
+        return SpecifierSet(versions).contains(version.partition("+")[0], prereleases=True)
+    except InvalidVersion:
+        return False
 
 
 def host(device: str, threads: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterable
@@ -21,11 +22,16 @@ from dpfl.provenance.input_checks import check
 from dpfl.provenance.record_format import FORMAT
 from dpfl.provenance.source_digest import source_digest
 
+COMMIT = "DPFL_COMMIT"
+"""Environment variable that names the commit of a source tree without git: on a borrowed machine, in a container."""
+_HASH = re.compile("[0-9a-f]{40}")
+
 
 @dataclass
 class StageRecorder:
     """A running stage and the modules that do its work: it `reads` its inputs, and `write`s the record at its end.
 
+    `identity` is what decides the outputs, where they are not made again as long as it is the same (run_identity).
     Paths in the record are relative to the working folder; neither user nor host names are written.
     """
 
@@ -38,6 +44,7 @@ class StageRecorder:
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     clock: float = field(default_factory=time.perf_counter)
     inputs: list[dict[str, Any]] = field(default_factory=list)
+    identity: dict[str, str] | None = None
 
     def reads(self, paths: Iterable[Path]) -> None:
         """Note the files that the stage is about to read; raises InputError where one is not what its record says."""
@@ -52,6 +59,7 @@ class StageRecorder:
             "settings": self.settings,
             "seeds": list(self.seeds),
             "inputs": self.inputs,
+            **({"identity": self.identity} if self.identity else {}),
             "outputs": [_describe(file) for file in outputs],
             "source": {
                 "modules": list(self.modules),
@@ -85,8 +93,11 @@ def published_digest(paper: str) -> str:
 
 @cache
 def _commit() -> dict[str, Any]:
-    """Return the commit of the source tree and whether it had changes, or nulls outside a git checkout;
-    asked for once, as the code of a process is loaded once."""
+    """Return the commit of the source tree and whether it had changes.
+
+    Outside a git checkout: the commit that DPFL_COMMIT names, if any, whose code the audit compares with the digest.
+    Asked for once, as the code of a process is loaded once.
+    """
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str | None:
@@ -99,4 +110,7 @@ def _commit() -> dict[str, Any]:
         return done.stdout.strip() if done.returncode == 0 else None
 
     commit = git("rev-parse", "HEAD")
-    return {"commit": commit, "dirty": bool(git("status", "--porcelain", "--", here.parent)) if commit else None}
+    if commit is None:
+        named = os.environ.get(COMMIT, "")
+        return {"commit": named if _HASH.fullmatch(named) else None, "dirty": None}
+    return {"commit": commit, "dirty": bool(git("status", "--porcelain", "--", here.parent))}

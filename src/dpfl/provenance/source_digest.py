@@ -1,33 +1,47 @@
-"""Hash the code that a stage runs: the modules that it imports, by meaning instead of by text."""
+"""Hash the code that a stage runs: the modules that it imports, by meaning instead of by text.
+
+What counts: the syntax tree of every module that decides a number or a page. What does not: comments, docstrings, the
+words of error messages, annotations of functions, `__all__`, imports that only re-export a name, and the packages that
+carry the work without deciding its numbers (GROUND): files, messages, configuration, workflow, records, command line.
+"""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+GROUND = ("errors", "files", "progress", "catalog", "grid", "provenance", "pipeline", "cli", "data.datasets")
+"""Modules and packages of dpfl that a digest leaves out where others import them; what they read is hashed itself."""
+
 _ROOT = Path(__file__).parents[1]
+_GROUND = tuple(f"dpfl.{each}." for each in GROUND)
+_FOR_ANNOTATIONS = ("__future__", "typing", "collections.abc")
 
 
 def source_digest(*modules: str, root: Path = _ROOT) -> str:
     """Return a hash of the named dpfl modules and of every dpfl module that they import, directly or not.
 
-    Comments, docstrings and formatting do not count: the syntax tree is hashed, in a form that does not depend on the
-    version of Python. `root`: the folder of the package, another commit's for example.
-    Raises ModuleNotFoundError for a module that is not dpfl's.
+    The syntax trees are hashed, in a form that does not depend on the version of Python or on the folder. `root`: the
+    folder of the package, another commit's for example. Raises ModuleNotFoundError for a module that is not dpfl's.
     """
-    closure: set[str] = set()
+    text = "\n".join(f"{name} {_tree_digest(name, root)}" for name in sorted(closure(*modules, root=root)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def closure(*modules: str, root: Path = _ROOT) -> set[str]:
+    """Return the named modules and all that they import, without those of GROUND."""
+    found: set[str] = set()
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        if name not in closure:
-            closure.add(name)
+        if name not in found:
+            found.add(name)
             waiting.extend(_imports(name, root))
-    text = "\n".join(f"{name} {_tree_digest(name, root)}" for name in sorted(closure))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return found
 
 
 def is_current(source: Mapping[str, Any]) -> bool:
@@ -49,15 +63,86 @@ def _path(module: str, root: Path) -> Path | None:
 
 @cache
 def _tree(module: str, root: Path) -> ast.Module:
-    """Return a module's syntax tree without its docstrings."""
+    """Return a module's syntax tree, reduced to what can change a number."""
     path = _path(module, root)
     if path is None:
         raise ModuleNotFoundError(f"{module} is no module of dpfl")
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:]
-    return tree
+    return _Reduced().visit(ast.parse(path.read_text(encoding="utf-8")))
+
+
+class _Reduced(ast.NodeTransformer):
+    """Remove from a syntax tree what decides no number."""
+
+    in_class = False
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        """Remove docstrings, those of attributes too."""
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        """Remove the words of an error's message."""
+        if isinstance(node.exc, ast.Call):
+            node.exc.args = [each for each in node.exc.args if not _is_text(each)]
+        return self.generic_visit(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Keep the annotations of a class: they are the fields of a dataclass."""
+        return self._inside(node, in_class=True)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Remove what a function returns by its annotation."""
+        node.returns = None
+        return self._inside(node, in_class=False)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        """Remove an argument's annotation."""
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        """Remove a variable's annotation."""
+        if self.in_class:
+            return self.generic_visit(node)
+        return self.visit(ast.Assign([node.target], node.value)) if node.value else None
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | None:
+        """Remove the list of public names."""
+        is_list = any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+        return None if is_list else self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        """Remove what only a type checker imports."""
+        is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return None if is_typing else self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import) -> ast.AST | None:
+        """Remove imports of modules that do not count."""
+        node.names = [alias for alias in node.names if not _is_ground(alias.name)]
+        return node if node.names else None
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        """Remove imports of modules that do not count."""
+        module = node.module or ""
+        node.names = [alias for alias in node.names if not _is_ground(f"{module}.{alias.name}")]
+        return node if node.names and module not in _FOR_ANNOTATIONS else None
+
+    def _inside(self, node: ast.AST, *, in_class: bool) -> ast.AST:
+        """Visit the parts of a class or a function."""
+        before, self.in_class = self.in_class, in_class
+        node = self.generic_visit(node)
+        self.in_class = before
+        return node
+
+
+def _is_text(node: ast.expr) -> bool:
+    """Return whether an expression is a text, with values in it or without."""
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _is_ground(name: str) -> bool:
+    """Return whether a module, or what is imported from it, is of GROUND."""
+    return f"{name}.".startswith(_GROUND)
 
 
 @cache
@@ -77,14 +162,33 @@ def _canonical(node: object) -> str:
 
 @cache
 def _imports(module: str, root: Path) -> frozenset[str]:
-    """Return the dpfl modules that one module imports, packages above them included."""
-    names: set[str] = set()
+    """Return the dpfl modules that one module imports: of a package's re-exported name, the module that defines it."""
+    found: set[str] = set()
     for node in ast.walk(_tree(module, root)):
         if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    found = {name for name in names if name.split(".")[0] == "dpfl" and _path(name, root) is not None}
-    parents = {".".join(name.split(".")[:depth]) for name in found for depth in range(1, name.count(".") + 1)}
-    return frozenset(found | parents)
+            found.update(alias.name for alias in node.names if alias.name.split(".")[0] == "dpfl")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dpfl":
+            for alias in node.names:
+                found.update(_home(node.module or "", alias.name, root))
+    return frozenset(found - {module})
+
+
+def _home(module: str, name: str, root: Path) -> Iterator[str]:
+    """Yield the modules that `from module import name` brings in."""
+    path = _path(module, root)
+    if _path(f"{module}.{name}", root) is not None:
+        yield f"{module}.{name}"
+    elif path is None or path.name != "__init__.py":
+        yield module
+    else:
+        exported = [
+            (node.module or "", alias.name)
+            for node in _tree(module, root).body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+            if (alias.asname or alias.name) == name
+        ]
+        if exported:
+            yield from _home(*exported[-1], root)
+        else:
+            yield module

@@ -3,7 +3,9 @@
 import json
 import math
 
+import dp_accounting
 import pytest
+from dp_accounting.pld import PLDAccountant
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import laplace, norm
@@ -56,6 +58,22 @@ def test_twenty_shuffled_epochs_spend_far_more_than_poisson_samples_and_no_more_
     assert shuffled.upper == pytest.approx(most, abs=0.05) and shuffled.lower == pytest.approx(least, abs=0.01)
     poisson, bins = (Gaussian().guarantee(sampler, **run) for sampler in (Poisson(1 / 94), BallsInBins(94)))
     assert bins.lower <= bins.upper < poisson.lower <= poisson.upper < shuffled.lower
+
+
+@pytest.mark.parametrize("sampler", [FixedBatches(10, 100), WithReplacement(10, 100), FixedBatches(100, 100)])
+def test_batches_of_fixed_size_are_refuted_below_what_the_worst_pair_spends(sampler):
+    # Others -1, the record 1 or -1: their pair without replacement is that of Poisson samples at half the noise.
+    run = {"noise_multiplier": 4.0, "steps": 50, "delta": 1e-5}
+    found = Gaussian().guarantee(sampler, **run, neighbouring=Neighbouring.REPLACE_ONE)
+    rate = 1.0 if sampler.batch_size == sampler.records else 0.1
+    pair = PLDAccountant()
+    step = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(2.0))
+    poisson = pair.compose(dp_accounting.SelfComposedDpEvent(step, 50)).get_epsilon(1e-5)
+    assert found.lower <= found.upper
+    if isinstance(sampler, FixedBatches):
+        assert found.lower == pytest.approx(poisson, rel=1e-3)
+    else:  # several uses in one batch spend more
+        assert poisson < found.lower
 
 
 def test_laplace_noise_spends_what_integration_says():

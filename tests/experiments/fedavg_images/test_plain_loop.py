@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow
-SEEDS = 4
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+SEEDS = range(8)
+MODELS = ["scatter_linear", "scatter_cnn", "cnn_tanh", "cnn_relu"]
 
 
 @pytest.fixture(scope="module")
@@ -22,19 +23,82 @@ def plain(repository):
 
 
 @pytest.fixture(scope="module")
-def folders(plain, tmp_path_factory):
-    return plain.stand_in(tmp_path_factory.mktemp("data"))
+def tasks(plain, tmp_path_factory):
+    folders = plain.stand_in(tmp_path_factory.mktemp("data"))
+    settings = {**plain.SETTINGS, "dataset": "digits"}
+    return {task.settings["model"]: task for task in plain.tasks(folders, settings, plain.CELL, MODELS)}
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("model", ["scatter_linear", "scatter_cnn", "cnn_tanh", "cnn_relu"])
-def test_the_engine_trains_what_a_plain_loop_trains(plain, folders, model, tmp_path):
-    found = plain.compare(folders, model, {**plain.SETTINGS, "dataset": "digits"}, plain.CELL, SEEDS, tmp_path)
-    assert found["noise_multiplier"] == pytest.approx(1, abs=2e-4)
-    # rounding alone: 5e-8 after an epoch, which training amplifies; noise off by 4e-5 shows as 2e-3 to 2e-2 here
-    assert found["weights"] < 1e-3
-    assert found["same_draws_pct"] < 1
-    # own draws: by chance about one model in twenty exceeds 2, more with so few seeds
-    if model == "cnn_relu" and found["deviations"] >= 2:
-        pytest.xfail("open: 5.2 deviations over these 4 seeds, 1.7 over 16; accuracy is in mid-rise and spreads by 8")
-    assert found["deviations"] < 2
+@pytest.fixture(scope="module")
+def engine(plain, tasks, tmp_path_factory):
+    """The engine's runs of a model, each trained once."""
+    scratch, runs = tmp_path_factory.mktemp("engine"), {}
+
+    def of(model):
+        if model not in runs:
+            runs[model] = [plain.engine_run(tasks[model], seed, scratch) for seed in SEEDS]
+        return runs[model]
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def sigma(plain, tasks):
+    """Opacus's noise multiplier: the records, and so the noise, are the same for all models."""
+    return plain.opacus_noise(tasks["cnn_relu"])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_on_the_same_draws_the_weights_agree(plain, tasks, engine, sigma, model):
+    assert engine(model)[0].noise_multiplier == pytest.approx(sigma, rel=2e-4)
+    found = plain.same_draws(tasks[model], engine(model)[:3])
+    assert min(found) < plain.SAME_DRAWS
+    # pixel CNNs amplify rounding in some seeds (plain.SAME_DRAWS): cnn_tanh's seed 1 ends 2.7e-4 from the engine, and
+    # 7.7e-4 from the plain loop itself with initial weights moved by 1e-7
+    assert max(found) < (2e-2 if model.startswith("cnn") else plain.SAME_DRAWS)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_on_own_draws_the_law_agrees(plain, tasks, engine, sigma, model):
+    """Fails by chance for one of the four models, three measures each, with probability 1 %; the seeds are fixed, so
+    only once for a change of any draw. On 60 other seeds a side the law of cnn_relu agreed too."""
+    found = plain.own_draws(engine(model), [plain.plain_run(tasks[model], plain.OwnDraws(s), sigma) for s in SEEDS])
+    assert {name: measure["p"] for name, measure in found.items() if measure["p"] < plain.LEVEL} == {}
+
+
+def test_a_little_more_noise_is_no_rounding(plain, tasks, engine):
+    for model in ("scatter_linear", "cnn_relu"):
+        first = engine(model)[0]
+        louder = plain.plain_run(tasks[model], plain.EngineDraws(tasks[model], 0), 1.001 * first.noise_multiplier)
+        assert plain.distance(first, louder) > 10 * plain.SAME_DRAWS
+
+
+def _louder(draws, task):
+    noise = draws.noise
+    draws.noise = lambda *address: 1.1 * noise(*address)
+
+
+def _wider_start(draws, task):
+    initialise = draws.initialise
+    draws.initialise = lambda module: [initialise(module), [own.data.mul_(2) for own in module.parameters()]]
+
+
+def _smaller_batches(draws, task):
+    batches = draws.batches
+    draws.batches = lambda client, epoch, records, steps: batches(client, epoch, records, 2 * steps)[:steps]
+
+
+def _one_share_for_all(draws, task):
+    order = draws.order
+    draws.order = lambda records: [*order(records)[: task.share]] * task.settings["clients"]
+
+
+@pytest.mark.parametrize("fault", [_louder, _wider_start, _smaller_batches, _one_share_for_all])
+def test_a_wrong_law_is_found(plain, tasks, engine, sigma, fault):
+    task, runs = tasks["scatter_linear"], []
+    for seed in SEEDS:
+        draws = plain.OwnDraws(seed)
+        fault(draws, task)
+        runs.append(plain.plain_run(task, draws, sigma))
+    found = plain.own_draws(engine("scatter_linear"), runs)
+    assert min(measure["p"] for measure in found.values()) < plain.LEVEL, found

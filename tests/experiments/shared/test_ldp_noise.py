@@ -62,7 +62,7 @@ def test_the_tight_noise_of_local_steps_by_dp_accounting(epsilon, nearest):
 
 
 def test_clipping_the_mean_costs_a_thousand_and_says_so():
-    stated = statement(NoiseRule.MOMENTS, changed(MINIBATCH, message_records=65, clipping=Clipping.MEAN), 1.0)
+    stated = statement(NoiseRule.MOMENTS, changed(MINIBATCH, message_records=65, clipping=Clipping.MEAN), 1.0, "rest")
     assert stated.guarantee.upper > 1000 and "does not protect" in stated.note
     # The noise itself is the same: only its relation to one record's share differs.
     own = noise_multiplier(NoiseRule.MOMENTS, changed(MINIBATCH, message_records=65), 1.0)
@@ -70,17 +70,17 @@ def test_clipping_the_mean_costs_a_thousand_and_says_so():
 
 
 def test_clipping_the_mean_of_one_record_is_clipping_the_record():
-    mean = statement(NoiseRule.MOMENTS, changed(LOCAL, clipping=Clipping.MEAN), 1.0)
-    assert mean == statement(NoiseRule.MOMENTS, LOCAL, 1.0)
+    mean = statement(NoiseRule.MOMENTS, changed(LOCAL, clipping=Clipping.MEAN), 1.0, "rest")
+    assert mean == statement(NoiseRule.MOMENTS, LOCAL, 1.0, "rest")
 
 
 def test_statements_say_where_the_noise_comes_from():
-    tight = statement(NoiseRule.TIGHT, changed(MINIBATCH, sampling=Sampling.FIXED), 2.0)
+    tight = statement(NoiseRule.TIGHT, changed(MINIBATCH, sampling=Sampling.FIXED), 2.0, "rest")
     assert "calibrated to spend epsilon 2" in tight.note and tight.guarantee.upper == pytest.approx(2, rel=1e-3)
-    published = statement(NoiseRule.ADVANCED_COMPOSITION, MINIBATCH, 2.0)
+    published = statement(NoiseRule.ADVANCED_COMPOSITION, MINIBATCH, 2.0, "rest")
     assert "as published (advanced_composition)" in published.note and published.guarantee.upper < 0.1
     assert (published.records, published.steps, published.sampler) == (356, 35, WithReplacement(37, 356))
-    free = statement(NoiseRule.TIGHT, MINIBATCH, math.inf)
+    free = statement(NoiseRule.TIGHT, MINIBATCH, math.inf, "rest")
     assert math.isinf(free.guarantee.upper) and free.noise_multiplier == 0.0
 
 

@@ -10,6 +10,7 @@ import pytest
 from dpfl.accounting.samplers import Sampling
 from dpfl.engine.federated_rounds import Clipping
 from dpfl.errors import InputError
+from dpfl.experiments.shared.ldp_noise import noise_multiplier, statement
 from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpCell, LdpPlan, LdpSettings
 from dpfl.models.glm import Square
 
@@ -65,6 +66,29 @@ def test_minibatch_releases_means_and_local_single_records():
     assert own.protocol_of("minibatch").sampling is Sampling.FIXED
     assert own.protocol_of("local").sampling is Sampling.WITH_REPLACEMENT
     assert minibatch.delta == local.delta == 1 / 356**2
+
+
+@pytest.mark.parametrize(("clients", "training", "before", "less"), [(3, 356, 446, 1.22), (10, 105, 134, 1.235)])
+def test_the_scripts_noise_of_local_sgd_counts_records_before_the_split(clients, training, before, less):
+    """The scripts' noise by hand: n, delta = 1/n^2 and K/n are those before the split; the records drawn are not."""
+    counts = ClientCounts(clients, before_split=before, training=training)
+    own = plan(counts, rounds=35, largest_epsilon=10, local_noise_records="before_split")
+    steps, size = 35 * own.protocol.batch_size, own.protocol.batch_size
+    logs = math.log(2.5 * steps * (size / before) * before**2) * math.log(2 * before**2)
+    by_hand = math.sqrt(256 * steps * logs) / (before * 1.0)
+    sent, counted = own.messages("local"), own.calibrated_messages("local")
+    assert noise_multiplier(own.noise, counted, 1.0) == pytest.approx(by_hand, rel=1e-12)
+    assert noise_multiplier(own.noise, sent, 1.0) / by_hand == pytest.approx(less, abs=0.005)
+    assert own.calibrated_messages("minibatch") == own.messages("minibatch")
+    stated = statement(own.noise, sent, 1.0, "rest", calibrated_for=counted)
+    assert (stated.records, stated.delta) == (training, 1 / training**2)
+    assert f"n = {before} records as the authors' script counts them, of which {training} train; rest" in stated.note
+    assert stated.guarantee.upper > statement(own.noise, sent, 1.0, "rest", calibrated_for=sent).guarantee.upper
+
+
+def test_records_before_the_split_are_for_published_noise_alone():
+    with pytest.raises(InputError, match="local_noise_records"):
+        plan(noise="tight", local_noise_records="before_split")
 
 
 def test_the_grid_has_finite_clip_norms_and_their_noise():

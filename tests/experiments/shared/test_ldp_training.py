@@ -71,7 +71,7 @@ def toy(job: Sweep) -> Toy:
 def trained(job: Sweep, progress=lambda done, total: None) -> pd.DataFrame:
     """Calibrate and train."""
     task = toy(job)
-    return ldp_training.train(task, job, DESCRIPTION, ldp_training.calibrate(task.plan, job.cells), progress)
+    return ldp_training.train(task, job, DESCRIPTION, ldp_training.calibrate(task.plan, job.cells, ""), progress)
 
 
 def test_the_run_table_has_a_row_a_run_in_order():
@@ -105,7 +105,7 @@ def test_small_stacks_give_the_same_rows(monkeypatch):
 
 def test_a_calibration_read_back_from_its_file_gives_the_same_rows():
     job = sweep()
-    calibration = ldp_training.calibrate(toy(job).plan, job.cells)
+    calibration = ldp_training.calibrate(toy(job).plan, job.cells, "")
     read = pd.read_csv(io.StringIO(calibration.to_csv(index=False)), keep_default_na=False, na_values=["nan", ""])
     first, second = (
         ldp_training.train(toy(job), job, DESCRIPTION, each, lambda done, total: None).to_csv(index=False)
@@ -152,6 +152,6 @@ def test_steps_that_all_diverge_are_a_row_and_no_crash():
 
 def test_a_calibration_of_another_sweep_is_refused():
     job = sweep()
-    calibration = ldp_training.calibrate(toy(job).plan, job.cells).iloc[1:]
+    calibration = ldp_training.calibrate(toy(job).plan, job.cells, "").iloc[1:]
     with pytest.raises(InputError, match=r"the calibration has \d rows for \d cells"):
         ldp_training.train(toy(job), job, DESCRIPTION, calibration, lambda done, total: None)

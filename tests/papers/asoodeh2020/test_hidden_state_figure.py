@@ -1,6 +1,6 @@
 import matplotlib.pyplot as plt
 
-from dpfl.accounting.hidden_state import BOUNDS
+from dpfl.papers.asoodeh2020.bound_map import BOUNDS
 from dpfl.papers.asoodeh2020.hidden_state_figure import HIDDEN_STATE_FIGURES, LOOKS
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from dpfl.catalog import load
+from dpfl.experiments.shared.run_table import as_columns
 from dpfl.papers.bhaskar2025.published_cells import published_cells
 from dpfl.reporting.results import Results, write_csv
 
@@ -23,7 +24,7 @@ def run_rows(
     tables = []
     for seed in seeds:
         draws = np.random.default_rng(seed).standard_normal(len(cells))
-        rows = cells.assign(**{**load("bhaskar2025").settings, **settings}, seed=seed, status="finished")
+        rows = cells.assign(**as_columns({**load("bhaskar2025").settings, **settings}), seed=seed, status="finished")
         rows["accuracy_pct"] = rows.pop("published_accuracy_pct") + offset_pct + noise_pct * draws
         rows["local_accuracy_pct"] = 80.0
         tables.append(rows.assign(stand_in_for="", data_note=""))

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dpfl.accounting.hidden_state.bound_map import BOUNDS, bound_map, one_pass_epsilons
 from dpfl.accounting.hidden_state.gradient_step import diameter_in_shifts, step_contraction
 from dpfl.accounting.hidden_state.last_iterate import Batches, Bound, LastIterate, last_iterate_epsilon
 from dpfl.accounting.hidden_state.shifted_interpolation import shifted_interpolation_mu
 
 __all__ = [
-    "BOUNDS",
     "Batches",
     "Bound",
     "LastIterate",
-    "bound_map",
     "diameter_in_shifts",
     "last_iterate_epsilon",
-    "one_pass_epsilons",
     "shifted_interpolation_mu",
     "step_contraction",
 ]

@@ -23,7 +23,6 @@ from dpfl.accounting.samplers import (
     FullBatch,
     Poisson,
     Sampler,
-    Sampling,
     ShuffledEpochs,
     WithReplacement,
 )
@@ -167,11 +166,6 @@ def encode(part: Mechanism | Sampler) -> str:
     return json.dumps({"kind": type(part).__name__, **asdict(part)})
 
 
-def sampling_of(sampler: Sampler) -> Sampling:
-    """Return the name of a sampler in configurations and tables."""
-    return _NAMES[type(sampler)]
-
-
 def sample_rate(sampler: Sampler) -> float:
     """Return the share of the records that a step uses on average, 0 to 1.
 
@@ -182,16 +176,6 @@ def sample_rate(sampler: Sampler) -> float:
     if isinstance(sampler, BallsInBins):
         return 1.0 / sampler.steps_per_epoch
     return 1.0 if isinstance(sampler, FullBatch) else min(1.0, sampler.batch_size / sampler.records)
-
-
-_NAMES = {
-    Poisson: Sampling.POISSON,
-    FixedBatches: Sampling.FIXED,
-    WithReplacement: Sampling.WITH_REPLACEMENT,
-    ShuffledEpochs: Sampling.SHUFFLED,
-    BallsInBins: Sampling.BALLS_IN_BINS,
-    FullBatch: Sampling.FULL,
-}
 
 
 def _nothing(why: str) -> Guarantee:
@@ -221,9 +205,10 @@ def _gaussian(
     if isinstance(sampler, ShuffledEpochs) and _one_epoch(sampler, steps):
         # One step uses the record, which one may be known.
         return Guarantee(_closed_form(noise_multiplier, move, 1, delta), 0.0, "closed form of one step", "nothing")
-    if isinstance(sampler, FixedBatches | WithReplacement) and neighbouring is Neighbouring.REPLACE_ONE:
-        run = {"batch_size": sampler.batch_size, "records": sampler.records, "steps": steps, "delta": delta}
-        spent = float(isrl_dp.epsilon(noise_multiplier=noise_multiplier, sampling=sampling_of(sampler), **run))
-        return Guarantee(spent, 0.0, "composed profile of the sampler's pair", "nothing")
     run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta, "neighbouring": neighbouring}
-    return guarantee(sampler, **run)
+    known = guarantee(sampler, **run)
+    if isinstance(sampler, FixedBatches | WithReplacement) and neighbouring is Neighbouring.REPLACE_ONE:
+        drawn = {"batch_size": sampler.batch_size, "records": sampler.records, "sampling": sampler.sampling}
+        spent = float(isrl_dp.epsilon(noise_multiplier=noise_multiplier, steps=steps, delta=delta, **drawn))
+        return Guarantee(spent, min(known.lower, spent), "composed profile of the sampler's pair", known.lower_by)
+    return known

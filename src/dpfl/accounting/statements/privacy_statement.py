@@ -10,7 +10,7 @@ from dpfl.accounting.guarantees import Guarantee
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.observer import Observer
 from dpfl.accounting.samplers import Sampler
-from dpfl.accounting.statements.mechanism import Mechanism, NoNoise, encode, sample_rate, sampling_of
+from dpfl.accounting.statements.mechanism import Mechanism, NoNoise, encode, sample_rate
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,9 @@ class PrivacyStatement:
     contribution, inf where nothing is clipped; `noise_multiplier` is the noise's standard deviation over that bound.
     `guarantee` holds at `delta` for `neighbouring` data sets and an `observer`: epsilon is at most `upper` (inf where
     nothing is proven) and no proof can show less than `lower` (0 where nothing is known).
-    `note` says what else a reader has to know. Raises ValueError naming the first field out of range.
+    All of it is of this run alone, its seed secret: runs of one seed share base noise, so their guarantees must not be
+    composed as if it were independent. `note` says what else a reader has to know.
+    Raises ValueError naming the first field out of range.
     """
 
     mechanism: Mechanism
@@ -90,7 +92,7 @@ class PrivacyStatement:
         values = {
             "mechanism": encode(self.mechanism),
             "sampler": encode(self.sampler),
-            "sampling": sampling_of(self.sampler).value,
+            "sampling": self.sampler.sampling.value,
             "neighbouring": self.neighbouring.value,
             "observer": self.observer.value,
             "records": self.records,

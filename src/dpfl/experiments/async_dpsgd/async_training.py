@@ -36,6 +36,7 @@ from dpfl.experiments.async_dpsgd.schedules import step_sizes
 from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.image_models import softmax_regression
+from dpfl.progress import step_counter
 
 POOLED = 2
 CLASSES = 10
@@ -136,13 +137,7 @@ def train(
     finished: list[list[dict[str, Any]]] = restored["finished"] if restored else []
     jobs = [(seed, cells) for seed in sweep.seeds for cells in stacks.values()]
     sizes = [plans[cells[0]].clients * plans[cells[0]].posture.rounds for _, cells in jobs]
-    done = sum(sizes[: len(finished)])
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        progress(done, sum(sizes))
-
+    tick = step_counter(progress, sum(sizes), sum(sizes[: len(finished)]))
     for seed, cells in jobs[len(finished) :]:
         noise = calibration["noise_multiplier"].to_numpy()[cells]
         finished.append(_stack([plans[place] for place in cells], noise, data, inputs, seed, tick))

@@ -30,6 +30,7 @@ from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
 from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Probability, Settings
 from dpfl.grid.sweep import Folders, Sweep, is_private
 from dpfl.models.glm import Array
+from dpfl.progress import step_counter
 
 _STD = {Law.GAUSSIAN: 1.0, Law.LAPLACE: math.sqrt(2.0)}
 """Standard deviation of noise of scale 1."""
@@ -157,13 +158,7 @@ def train(
     groups: dict[tuple, list[int]] = {}
     for place, each in enumerate(passes):
         groups.setdefault((each.law, each.permuted, each.random_stop), []).append(place)
-    total, done = passes[0].users * len(groups), 0
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        progress(done, total)
-
+    tick = step_counter(progress, passes[0].users * len(groups))
     results: dict[tuple[int, int], dict[str, Any]] = {}
     for places in groups.values():
         stack = [passes[place] for place in places]

@@ -9,12 +9,11 @@ from functools import cache
 
 from dpfl.accounting import isrl_dp
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import FixedBatches, Sampler, Sampling, WithReplacement
+from dpfl.accounting.samplers import SAMPLERS, Sampler, Sampling
 from dpfl.accounting.statements.mechanism import ClippedMeanGaussian, Gaussian, Mechanism
 from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.engine.federated_rounds import Clipping
 
-UNACCOUNTED = "standardisation, blocks and the choice of step size and clip norm are not accounted for"
 EPSILON_TOLERANCE = 1e-3
 """Relative gap that the tight noise may leave below its target."""
 MOST_SECANTS = 40
@@ -60,8 +59,7 @@ class ClientMessages:
     @property
     def sampler(self) -> Sampler:
         """Sampler of a message's records."""
-        kind = FixedBatches if self.sampling is Sampling.FIXED else WithReplacement
-        return kind(self.message_records, self.records)
+        return SAMPLERS[self.sampling](self.message_records, self.records)
 
     def stated(self, noise_multiplier: float, note: str = "") -> PrivacyStatement:
         """Return the statement for this noise; its clip norm is 1, for the noise is proportional to it."""
@@ -96,11 +94,23 @@ def noise_multiplier(noise: NoiseRule, messages: ClientMessages, epsilon: float)
     return math.sqrt(variance) * messages.share
 
 
-def statement(noise: NoiseRule, messages: ClientMessages, epsilon: float) -> PrivacyStatement:
-    """Return the statement of the noise for `epsilon`, inf for no noise."""
+def statement(
+    noise: NoiseRule,
+    messages: ClientMessages,
+    epsilon: float,
+    unaccounted: str,
+    calibrated_for: ClientMessages | None = None,
+) -> PrivacyStatement:
+    """Return the statement of the noise for `epsilon`, inf for no noise.
+
+    `unaccounted` says what the statement leaves out. `calibrated_for`: the messages that the noise is calibrated for,
+    where those that are sent are others.
+    """
     if math.isinf(epsilon):
         return messages.stated(0.0)
-    return messages.stated(noise_multiplier(noise, messages, epsilon), _note(noise, messages, epsilon))
+    counted = calibrated_for or messages
+    note = f"{_note(noise, messages, epsilon, counted.records)}; {unaccounted}"
+    return messages.stated(noise_multiplier(noise, counted, epsilon), note)
 
 
 @cache
@@ -109,15 +119,17 @@ def _proven(messages: ClientMessages, noise_multiplier: float) -> float:
     return messages.stated(noise_multiplier).guarantee.upper
 
 
-def _note(noise: NoiseRule, messages: ClientMessages, epsilon: float) -> str:
+def _note(noise: NoiseRule, messages: ClientMessages, epsilon: float, counted: int) -> str:
     """Return the relation of the statement to the epsilon asked for."""
     if noise is NoiseRule.TIGHT:
         source = f"noise calibrated to spend epsilon {epsilon:g} by this accountant"
     else:
         source = f"noise as published ({noise}) for epsilon {epsilon:g}"
+    if counted != messages.records:
+        source += f", for n = {counted} records as the authors' script counts them, of which {messages.records} train"
     if messages.clipping is Clipping.MEAN and messages.message_records > 1:
         source += "; the batch's mean is clipped, so one record can turn it around: this does not protect"
-    return f"{source}; {UNACCOUNTED}"
+    return source
 
 
 def _tight(messages: ClientMessages, epsilon: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -45,12 +45,22 @@ class ClientCounts:
     training: int
 
 
+class CountedRecords(StrEnum):
+    """Ways to count a client's records in the noise of local SGD."""
+
+    TRAINING = "training"
+    """Those that it trains on."""
+    BEFORE_SPLIT = "before_split"
+    """All of them, as the authors' scripts do: less noise than the formula asks for."""
+
+
 class LdpSettings(Settings):
     """A sweep's settings. step_exponents by algorithm: (first, last, count) of the step sizes' natural logarithms.
 
     batch_size "published" is the K of the authors' scripts at the setting largest_epsilon, the same for every cell; as
     in their experiments it counts a client's records before the split, which makes it larger than lowy2021's
-    Theorem 2.1 asks for. A whole number is taken as it is.
+    Theorem 2.1 asks for. A whole number is taken as it is. local_noise_records: the n of the formula for the noise of
+    local SGD, with its delta 1/n^2; that of minibatch SGD always counts training records.
     """
 
     noise: Choice[NoiseRule]
@@ -63,6 +73,7 @@ class LdpSettings(Settings):
     sampling: Annotated[Choice[Sampling], among(Sampling.WITH_REPLACEMENT, Sampling.FIXED)]
     clipping: Choice[Clipping]
     delta: Literal["1/n^2"]
+    local_noise_records: Choice[CountedRecords] = CountedRecords.TRAINING
     step_exponents: dict[str, Annotated[tuple[float, float, Count], Field(strict=False)]]
     clip_norms: Several[Annotated[float, Field(gt=0)]]
     divergence_loss: Positive
@@ -74,6 +85,8 @@ class LdpSettings(Settings):
             raise ValueError(f"last_iterates is {self.last_iterates}; it must be at most the {self.rounds} rounds")
         if not any(map(math.isfinite, self.clip_norms)):
             raise ValueError(f"clip_norms is {list(self.clip_norms)}; one of them must be finite")
+        if self.local_noise_records is CountedRecords.BEFORE_SPLIT and self.noise is NoiseRule.TIGHT:
+            raise ValueError("local_noise_records: before_split is for the published formulas, and noise is tight")
         return self
 
 
@@ -88,12 +101,14 @@ class LdpCell(Settings):
 class LdpPlan:
     """A sweep's settings on its data. step_sizes by algorithm and clip_norms span the grid that a run is chosen from.
 
-    Every client adds the same noise, calibrated to the client with the fewest training records.
+    Every client adds the same noise, calibrated to the client with the fewest training records, `records`; that of
+    local SGD to one with `local_noise_records`.
     """
 
     protocol: Protocol
     clients: int
     records: int
+    local_noise_records: int
     delta: float
     noise: NoiseRule
     step_sizes: dict[str, Array]
@@ -119,6 +134,11 @@ class LdpPlan:
             protocol=protocol,
             clients=records.clients,
             records=records.training,
+            local_noise_records=(
+                records.before_split
+                if settings.local_noise_records is CountedRecords.BEFORE_SPLIT
+                else records.training
+            ),
             delta=1.0 / records.training**2,
             noise=settings.noise,
             step_sizes={name: np.exp(np.linspace(*exps)) for name, exps in settings.step_exponents.items()},
@@ -149,6 +169,15 @@ class LdpPlan:
             clipping=protocol.clipping,
             batch_share=min(1.0, batch_size / self.records),
         )
+
+    def calibrated_messages(self, algorithm: str) -> ClientMessages:
+        """Return the messages that the noise is calibrated for: those of a client with the records that it counts."""
+        messages = self.messages(algorithm)
+        counted = self.records if algorithm == "minibatch" else self.local_noise_records
+        if counted == self.records:
+            return messages
+        share = min(1.0, self.protocol.batch_size / counted)
+        return replace(messages, records=counted, delta=1.0 / counted**2, batch_share=share)
 
     def points(self, cell: Mapping[str, Any], noise_multiplier: float) -> Hyperparameters:
         """Return the cell's grid, step sizes outside, clip norms inside; only without privacy may a norm be inf."""

@@ -20,6 +20,7 @@ from dpfl.experiments.shared.ldp_settings import RUN, LdpPlan
 from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.models.glm import Array, losses
+from dpfl.progress import step_counter
 
 STACK_BYTES = 2**25
 """Rough limit of one stack's working memory; a sweep with more trials runs them one stack after the other."""
@@ -40,17 +41,20 @@ class LdpTask(Protocol):
         """Return what a trial can be held against, one column each."""
 
 
-def calibrate(plan: LdpPlan, cells: tuple[dict[str, Any], ...]) -> pd.DataFrame:
+def calibrate(plan: LdpPlan, cells: tuple[dict[str, Any], ...], unaccounted: str) -> pd.DataFrame:
     """Return a row a cell: its keys, batch_size, noise_multiplier and the columns of its privacy statement.
 
     noise_multiplier is the noise's standard deviation over the norm bound of ONE record's share of what is released:
     clip_norm / K in the mean that minibatch SGD sends, clip_norm in a step of local SGD (replacing a record moves
     either by twice that). It is the same for every clip norm; privacy_epsilon_proven bounds what it spends,
-    privacy_clip_norm is nan until training has chosen.
+    privacy_clip_norm is nan until training has chosen. privacy_note ends with `unaccounted`: what the statement leaves
+    out.
     """
     rows = []
     for cell in cells:
-        stated = statement(plan.noise, plan.messages(cell["algorithm"]), cell["epsilon"])
+        algorithm = cell["algorithm"]
+        sent, counted = plan.messages(algorithm), plan.calibrated_messages(algorithm)
+        stated = statement(plan.noise, sent, cell["epsilon"], unaccounted, calibrated_for=counted)
         noise = {"batch_size": plan.protocol.batch_size, "noise_multiplier": stated.noise_multiplier}
         rows.append({**as_columns(cell), **noise, **stated.columns(), "privacy_clip_norm": math.nan})
     return pd.DataFrame(rows)
@@ -74,13 +78,8 @@ def train(
     noise = calibrated(calibration, sweep.cells)
     first = task.trial(sweep.seeds[0])
     chunks = list(_chunks(plan, sweep, first.train_x.shape[1]))
-    total, done = plan.protocol.rounds * len(algorithms) * len(chunks), 0
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        progress(done, total)
-
+    total = plan.protocol.rounds * len(algorithms) * len(chunks)
+    tick = step_counter(progress, total)
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     for seeds in chunks:
         trials = [first if seed == sweep.seeds[0] else task.trial(seed) for seed in seeds]

@@ -39,6 +39,7 @@ from dpfl.experiments.trust_models.trust_settings import (
 )
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import Array, FactoredRecords
+from dpfl.progress import step_counter
 
 
 def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
@@ -79,13 +80,7 @@ def train(
     records = records_of(task)[(slice(users),)]
     groups = {each: [place for place, plan in enumerate(plans) if plan.algorithm is each] for each in TrustAlgorithm}
     total = sum(_turns(plans[places[0]]) for places in groups.values() if places)
-    done = 0
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        progress(done, total)
-
+    tick = step_counter(progress, total)
     best = float(accuracy_pct(goal.optimum[:, None], task.test_x, task.test_y)[0])
     results: dict[tuple[int, int], dict[str, Any]] = {}
     for places in filter(None, groups.values()):

@@ -15,7 +15,7 @@ from dpfl.accounting.contraction import average_iterate_rate, last_iterate_rate
 from dpfl.accounting.contraction.federated_release import release_epsilon, release_sigma, round_sigma
 from dpfl.accounting.isrl_dp import composed_sigma
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import FixedBatches, Sampler, Sampling, ShuffledEpochs, WithReplacement
+from dpfl.accounting.samplers import SAMPLERS, Sampler
 from dpfl.accounting.statements.mechanism import Gaussian
 from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.algorithms.projected_sgd import UserSampling
@@ -72,10 +72,7 @@ class AggregatorCell(Settings):
     @property
     def sampler(self) -> Sampler:
         """Sampler of a round's users: each once, or anew in every round."""
-        if self.draw.once:
-            return ShuffledEpochs(self.batch_size, self.users)
-        kind = FixedBatches if self.draw.sampling is Sampling.FIXED else WithReplacement
-        return kind(self.batch_size, self.users)
+        return SAMPLERS[self.draw.sampling](self.batch_size, self.users)
 
     @property
     def smoothness(self) -> float:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from dpfl.algorithms.projected_sgd import (
     ProjectedHyperparameters,
@@ -43,6 +42,7 @@ from dpfl.experiments.trusted_aggregator.aggregator_settings import (
 )
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.glm import Array
+from dpfl.progress import step_counter
 
 
 def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
@@ -89,22 +89,14 @@ def train(
     groups: dict[tuple, list[int]] = {}
     for place, run in enumerate(runs):
         groups.setdefault(_stack_key(run), []).append(place)
-    total, done = sum(max(runs[place].rounds for place in places) for places in groups.values()), 0
-
-    def tick() -> None:
-        nonlocal done
-        done += 1
-        progress(done, total)
-
+    total = sum(max(runs[place].rounds for place in places) for places in groups.values())
+    tick = step_counter(progress, total)
     dimension = task.train_x.shape[1]
     results: dict[tuple[int, int], dict[str, Any]] = {}
     goals: dict[tuple, RegularisedRisk] = {}
     for places in groups.values():
         stack = [runs[place] for place in places]
-        stops = np.stack(
-            [[stratified_stops(seed, run.first_stop, run.rounds, run.stops) for run in stack] for seed in sweep.seeds]
-        )
-        weights = _run(task, stack, [noise_stds[place] for place in places], sweep.seeds, stops, tick)
+        weights = _run(task, stack, [noise_stds[place] for place in places], sweep.seeds, tick)
         for model, place in enumerate(places):
             run, noise_std = runs[place], noise_stds[place]
             bound = {"excess_bound": excess_bound(run, noise_std, dimension)}
@@ -127,7 +119,6 @@ def _run(
     stack: list[AggregatorCell],
     noise_stds: list[float],
     seeds: tuple[int, ...],
-    stops: NDArray[np.int64],
     tick: Callable[[], None],
 ) -> Array:
     """Return the released models of runs that share their users' draws, shape (seeds, stops, features, models)."""
@@ -142,8 +133,9 @@ def _run(
         radius=np.array([run.radius for run in stack]),
         regularisation=np.array([run.regularisation for run in stack]),
     )
+    stops = [[stratified_stops(seed, run.first_stop, run.rounds, run.stops) for run in stack] for seed in seeds]
     source = batches(records_of(task), first.draw, seeds, first.users, first.batch_size)
-    return models_at(projected_sgd(LOSS, source, seeds, points, clip_norm=LIPSCHITZ), stops, tick)
+    return models_at(projected_sgd(LOSS, source, seeds, points, clip_norm=LIPSCHITZ), np.array(stops), tick)
 
 
 def _stack_key(run: AggregatorCell) -> tuple:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-from dpfl.accounting.hidden_state import BOUNDS, bound_map
+from dpfl.papers.asoodeh2020.bound_map import BOUNDS, bound_map
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results

@@ -17,11 +17,12 @@ from scipy import stats
 from scipy.optimize import minimize_scalar
 
 from dpfl.catalog import load
+from dpfl.experiments.shared.run_table import as_columns
 from dpfl.papers.bhaskar2025.published_cells import PUBLISHED_RUNS, all_runs, each_once, published_cells, with_settings
 from dpfl.randomness import generator
 from dpfl.reporting.results import Results
 
-OPEN = ("batch_size", "delta", "accountant", "sampling", "normalisation", "initialisation")
+OPEN = ("batch_size", "delta", "accountant", "sampling", "normalisation", "initialisation", "tempered_sigmoid")
 CHOSEN = "chosen settings"
 FREEDOM = 3  # of Student's law of the residuals: a single cell far off does not decide
 DISCREPANCY_PCT = (0.01, 30.0)  # range of the fitted typical misfit; no less than the rounding of the print
@@ -65,7 +66,7 @@ def _candidate_runs(results: Results) -> pd.DataFrame:
     runs = with_settings(all_runs(results), {**stated, "clients": load("bhaskar2025").tables["table_2"]["clients"]})
     named = [name for name in OPEN if name in runs.columns]
     values = runs[named].itertuples(index=False, name=None)
-    runs["candidate"] = [candidate_name(dict(zip(named, row, strict=True)), settings) for row in values]
+    runs["candidate"] = [candidate_name(dict(zip(named, row, strict=True)), as_columns(settings)) for row in values]
     return each_once(runs, "candidate")
 
 

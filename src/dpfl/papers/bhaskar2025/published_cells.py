@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dpfl.catalog import load
+from dpfl.experiments.shared.run_table import as_columns
 from dpfl.reporting.canary_table import EXPERIMENT
 from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import half_width
@@ -83,9 +84,12 @@ def all_runs(results: Results) -> pd.DataFrame:
 
 
 def with_settings(runs: pd.DataFrame, settings: Mapping[str, Any]) -> pd.DataFrame:
-    """Return the runs that have these settings, as a copy; a setting that no run table names is passed over."""
-    for name in set(settings) & set(runs.columns):
-        runs = runs[runs[name] == settings[name]]
+    """Return the runs that have these settings, as a copy; a setting that no run table names is passed over.
+
+    So is `measure`, which says what was recorded and changes no model.
+    """
+    for name, value in as_columns(settings).items():
+        runs = runs[runs[name] == value] if name in runs and name != "measure" else runs
     return runs.copy()
 
 

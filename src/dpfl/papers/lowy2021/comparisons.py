@@ -8,29 +8,11 @@ import pandas as pd
 
 from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, REGRESSION, paired, trials
 from dpfl.reporting.results import NotRunError, Results
-from dpfl.reporting.statistics import half_width, holm
 
 TASK = ["dataset", "stand_in_for", "clients"]
 """Columns that identify a regression task."""
 MNIST_TASK = ["dataset", "stand_in_for", "split", "participating", "rounds"]
 """Columns that identify a classification task."""
-
-# Test error x 1e6 of the authors' logic, measured on another implementation: (minibatch, local) by epsilon.
-AUTHORS = {
-    3: {
-        0.5: (123.1, 123.8),
-        1: (90.4, 112.3),
-        2.5: (76.3, 91.0),
-        5: (46.8, 77.0),
-        7.5: (40.2, 59.4),
-        10: (36.4, 56.6),
-        math.inf: (29.1, 26.5),
-    },
-    10: {0.5: (124.7, 146.5), 10: (53.2, 66.0), math.inf: (35.7, 35.8)},
-}
-AUTHORS_TRIALS = {3: 5, 10: 3}
-AUTHORS_LEVEL = 0.99
-"""Chance that the difference of the two means is in its interval, were the implementations the same."""
 
 
 def regression(results: Results) -> pd.DataFrame:
@@ -73,29 +55,6 @@ def price(results: Results) -> pd.DataFrame:
             spent = group.loc[group["epsilon"] == epsilon, "privacy_epsilon_proven"].iloc[0]
             rows.append((*keys, epsilon, spent, private, free, *(compared[name] for name in _COMPARED)))
     columns = [*TASK, "noise", "algorithm", "epsilon", "epsilon_spent", "test_loss", "free_test_loss", *_COMPARED]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def authors_protocol(results: Results) -> pd.DataFrame:
-    """Return one row per (N, algorithm, epsilon): the authors' logic and ours with the mean clipped, test loss.
-
-    interval: half-width, at AUTHORS_LEVEL, of the difference of two means, over AUTHORS_TRIALS and over our trials, if
-    their trials scatter as ours do; of our mean alone where theirs is not known (nan), as for a stand-in.
-    """
-    runs = trials(results, REGRESSION)
-    rows = []
-    for (*task, algorithm, epsilon), group in runs[runs["clipping"] == "mean"].groupby(
-        [*TASK, "algorithm", "epsilon"], sort=False
-    ):
-        dataset, _, clients = task
-        known = AUTHORS.get(int(clients), {}).get(epsilon) if dataset == "insurance" else None
-        theirs = 1e6 * known[algorithm == "local"] if known else math.nan
-        losses = group["test_loss"].dropna()
-        theirs_too = 1 / AUTHORS_TRIALS[int(clients)] if known else 0.0
-        half = half_width(losses.std(), len(losses), AUTHORS_LEVEL) * math.sqrt(1 + theirs_too * len(losses))
-        spent = group["privacy_epsilon_proven"].iloc[0]
-        rows.append((*task, algorithm, epsilon, spent, theirs, len(losses), losses.mean(), half))
-    columns = [*TASK, "algorithm", "epsilon", "epsilon_spent", "authors_test_loss", "trials", "test_loss", "interval"]
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.samplers import FixedBatches, WithReplacement
 from dpfl.provenance.audit import independent_epsilon
 from dpfl.provenance.audit.hidden_state import Hidden
 from dpfl.provenance.audit.independent_epsilon import EpsilonInterval
@@ -166,7 +166,7 @@ def _gaussian(stated: StatedPrivacy, run: dict[str, Any], move: float) -> Epsilo
     return None
 
 
-_REPLACED = {"FixedBatches": Sampling.FIXED, "WithReplacement": Sampling.WITH_REPLACEMENT}
+_REPLACED = {kind.__name__: kind.sampling for kind in (FixedBatches, WithReplacement)}
 
 
 def _sizes(stated: StatedPrivacy) -> dict[str, int]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpfl.accounting import contraction, gaussian_dp
-from dpfl.accounting.hidden_state import BOUNDS, bound_map, one_pass_epsilons
+from dpfl.papers.asoodeh2020.bound_map import BOUNDS, bound_map, one_pass_epsilons
 
 DELTA = 1e-5
 

@@ -1,0 +1,50 @@
+"""Build the docs site with Sphinx: `make docs`; the reference pages are written anew at each build."""
+
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from write_reference import write_reference
+
+from dpfl import __version__
+
+project, author, release = "dpfl", "The dpfl authors", __version__
+copyright = author
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.doctest"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = f"dpfl {release}"
+exclude_patterns = ["_build"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+nitpicky = False
+linkcheck_anchors = False
+
+
+def as_restructured_text(app, what, name, value, options, lines):
+    """Escape what our plain docstrings mean literally, and keep the lines of displayed formulas apart."""
+    if any(line.startswith(">>>") for line in lines):
+        return
+    code = re.split(r"(?<!`)`([^`]+)`(?!`)", "\n".join(lines))
+    code[::2] = [re.sub(r"[\\*|`]|(?<=\w)_(?!\w)", r"\\\g<0>", text) for text in code[::2]]
+    code[1::2] = [rf"``{' '.join(text.split())}``\ " for text in code[1::2]]
+    lines[:] = "".join(code).split("\n")
+    lines[:] = [f"| {line}" if _displayed(lines, index) else line for index, line in enumerate(lines)]
+
+
+def _displayed(lines, index):
+    """Return whether the line stands in a paragraph that has indented lines."""
+    first, last = index, index
+    while first > 0 and lines[first - 1].strip():
+        first -= 1
+    while last + 1 < len(lines) and lines[last + 1].strip():
+        last += 1
+    return bool(lines[index].strip()) and any(line.startswith(" ") for line in lines[first : last + 1])
+
+
+def setup(app):
+    """Write the pages that come from the code."""
+    app.connect("autodoc-process-docstring", as_restructured_text)
+    write_reference(Path(__file__).parent / "reference")

@@ -1,0 +1,63 @@
+"""The noise of a client's rounds: what it adds is what its statement says, in units of the sensitivity."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpfl.catalog import load
+from dpfl.errors import InputError
+from dpfl.experiments.async_dpsgd.async_settings import AsyncSettings
+from dpfl.experiments.async_dpsgd.client_privacy import ClientPrivacy
+
+ENTRY = {"clients": 3, "batch_size": 20, "epochs": 2, "learning_rate": 0.5, "epsilon": 4.0}
+FIXED = {"sampling": "fixed_without_replacement", "neighbouring": "replace_one"}
+POISSON = {"sampling": "poisson", "neighbouring": "zero_out"}
+
+
+def privacy(**settings) -> ClientPrivacy:
+    return ClientPrivacy.of(AsyncSettings.of({**load("vandijk2023").settings, **ENTRY, **settings}), records=100)
+
+
+@pytest.mark.parametrize(
+    ("run", "moves"), [(FIXED, 2.0), ({**POISSON, "neighbouring": "replace_one"}, 2.0), (POISSON, 1.0)]
+)
+def test_noise_over_the_clip_norm_counts_how_far_one_record_moves_a_sum(run, moves):
+    own = privacy(**run, sigma=1.5, clip_norm=0.25)
+    stated = own.statement(own.round_sigma())
+    assert stated.noise_multiplier == 1.5 * moves
+    assert (stated.clip_norm, stated.steps, stated.records) == (0.25, 10, 100)
+
+
+@pytest.mark.parametrize("run", [FIXED, POISSON])
+def test_a_calibrated_round_spends_the_budget_and_not_more(run):
+    own = privacy(**run)
+    assert 3.9 < own.statement(own.round_sigma()).guarantee.upper <= 4.0
+    assert own.statement(0.9 * own.round_sigma()).guarantee.upper > 4.0
+
+
+def test_without_a_budget_nothing_is_added_and_nothing_proven():
+    own = privacy(**FIXED, epsilon=math.inf)
+    assert own.round_sigma() == 0 and not own.private
+    assert math.isinf(own.statement(0.0).guarantee.upper)
+
+
+@pytest.mark.parametrize("preparation", ["normalised_exactly", "exact_pca"])
+def test_exact_statistics_leave_nothing_proven(preparation):
+    own = privacy(**FIXED, preparation=preparation)
+    assert math.isinf(own.statement(own.round_sigma()).guarantee.upper)
+
+
+@pytest.mark.parametrize(
+    ("run", "named"),
+    [
+        ({**POISSON, "neighbouring": "add_or_remove"}, "neighbouring"),
+        ({**FIXED, "neighbouring": "zero_out"}, "neighbouring"),
+        ({**FIXED, "batch_size": 101}, "batch_size"),
+        ({**FIXED, "strategy": "nobody"}, "strategy"),
+    ],
+)
+def test_what_has_no_proof_is_refused(run, named):
+    with pytest.raises(InputError, match=named):
+        privacy(**run)

@@ -1,0 +1,112 @@
+import json
+import os
+import shutil
+
+import pytest
+import yaml
+
+from dpfl.catalog import dataset_entries
+from dpfl.files import record_path
+from dpfl.grid import configuration, expansion
+from dpfl.provenance import environment, run_identity
+
+
+@pytest.fixture
+def finished(tiny_project, tmp_path, monkeypatch):
+    """A copy of the tiny project's results without its data, at new times; returns the results and the sweeps."""
+    shutil.copytree(tiny_project / "results", tmp_path / "results")
+    for file in (tmp_path / "results").rglob("*"):
+        os.utime(file, (10**9, 10**9))
+    monkeypatch.chdir(tmp_path)
+    results = tmp_path / "results" / "demo"
+    sweeps = expansion.expand(configuration.resolve(yaml.safe_load((results / "config.yaml").read_text())))
+    return results, sweeps
+
+
+def test_results_that_came_without_data_are_finished(finished):
+    results, sweeps = finished
+    assert [run_identity.is_finished(sweep, results) for sweep in sweeps] == [True, True]
+    assert run_identity.is_calibrated(sweeps, results / "accounting/bhaskar2025.csv")
+    assert run_identity.is_calibrated(sweeps[:1], results / "accounting/bhaskar2025.csv")
+
+
+def damaged(path):
+    """A record of which a part is lost."""
+    path.write_text(path.read_text()[:-20])
+
+
+def replaced(**parts):
+    """A change of a record: other values of the given parts."""
+
+    def change(path):
+        record = json.loads(path.read_text())
+        for name, values in parts.items():
+            record[name] |= values
+        path.write_text(json.dumps(record))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        os.unlink,
+        damaged,
+        replaced(identity={"sweep": "0" * 16}),
+        replaced(identity={"dataset": "0" * 16}),
+        replaced(identity={"data_code": "0" * 16}),
+        replaced(identity={"code": "0" * 16}),
+        replaced(software={"opacus": "1.5.0"}),
+        replaced(software={"torch": "1.13.1"}),
+        replaced(software={"torch": "none"}),
+    ],
+)
+def test_a_run_whose_record_says_otherwise_is_trained_again_and_no_other(finished, change):
+    results, (first, second) = finished
+    change(record_path(expansion.run_table(results, first.paper, first.name)))
+    assert not run_identity.is_finished(first, results) and run_identity.is_finished(second, results)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        replaced(host={"device": "cuda", "threads": 16}),
+        replaced(software={"torch": "2.11.0+cu130", "numpy": "2.5.2", "pandas": "2.0", "python": "3.12.3"}),
+        replaced(source={"commit": None, "dirty": None}),
+    ],
+)
+def test_device_machine_and_versions_that_round_alike_do_not_count(finished, change):
+    results, (first, _) = finished
+    change(record_path(expansion.run_table(results, first.paper, first.name)))
+    assert run_identity.is_finished(first, results)
+
+
+def test_a_lost_or_linked_run_table_is_trained_again(finished):
+    results, (first, second) = finished
+    table, other = (expansion.run_table(results, each.paper, each.name) for each in (first, second))
+    table.unlink()
+    assert not run_identity.is_finished(first, results)
+    table.symlink_to(other)
+    assert not run_identity.is_finished(first, results)
+
+
+def test_another_version_that_is_installed_here_counts(finished, monkeypatch):
+    results, (first, _) = finished
+    monkeypatch.setitem(environment.SAME_NUMBERS, "torch", ">=99")
+    assert run_identity.is_finished(first, results)
+    replaced(software={"torch": "2.7.0"})(record_path(expansion.run_table(results, first.paper, first.name)))
+    assert not run_identity.is_finished(first, results)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "counts"), [("title", "Other digits", False), ("licence", "none", False), ("note", "New.", True)]
+)
+def test_words_of_an_entry_do_not_train_again_but_what_runs_state_does(finished, monkeypatch, key, value, counts):
+    results, (first, _) = finished
+    monkeypatch.setitem(dataset_entries()["digits"], key, value)
+    assert run_identity.is_finished(first, results) is not counts
+
+
+def test_the_lock_file_pins_versions_whose_runs_count():
+    pinned = environment.locked_versions(environment.LOCK.read_text())
+    assert environment.gives_these_numbers({name: pinned[name] for name in environment.SAME_NUMBERS})

@@ -8,6 +8,7 @@ import pandas as pd
 
 from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, REGRESSION, paired, trials
 from dpfl.reporting.results import NotRunError, Results
+from dpfl.reporting.statistics import holm
 
 TASK = ["dataset", "stand_in_for", "clients"]
 """Columns that identify a regression task."""

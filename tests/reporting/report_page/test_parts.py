@@ -31,6 +31,12 @@ def test_printed_numbers_stand_beside_ours_a_row_each(parts):
     assert grid.rows[2].style == "a-outside" and grid.can_sort and grid.has_traces
 
 
+def test_a_very_wide_interval_has_no_digits(changed):
+    folder = changed("tables/bhaskar2025_table_2.csv", lambda table: table.assign(interval_pct=124.68))
+    grid = named(parts_of(folder, "bhaskar2025"), "table_2").grid
+    assert {row.cells[grid.columns.index("± 95 %, points")] for row in grid.rows} == {"> 10"}
+
+
 def test_the_papers_layout_is_kept_beside(parts):
     laid_out = named(parts, "table_2").as_laid_out
     assert "(1, 20)" in laid_out.columns and len(laid_out.rows) == 3 * 12

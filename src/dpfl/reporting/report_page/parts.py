@@ -17,6 +17,8 @@ LONGEST_OPEN = 14
 """Rows of a table that is shown unfolded."""
 _LARGEST_SVG = 250_000
 """Bytes beyond which the PNG is embedded in place of the SVG, where it is smaller."""
+_WIDE = 10.0
+"""Half-width, in the unit of the number, beyond which an interval is only said to be wider."""
 _MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 _COLUMN_NAMES = {"epsilon": "ε", "local_epochs": "E", "rounds": "R", "ran_on": "data"}
 
@@ -148,6 +150,7 @@ def _compared(numbers: list[PrintedNumber], conditions: list[str]) -> Grid:
                 *(each.keys[key].replace("_", " ").replace("inf", "none") for key in keys),
                 each.data.replace("_", " ") or "–",
                 *(_number(value, form) for value, form in _values(each)),
+                _width(each.interval),
                 str(each.runs),
                 str(each.agreement),
             ),
@@ -161,7 +164,12 @@ def _compared(numbers: list[PrintedNumber], conditions: list[str]) -> Grid:
 
 def _values(number: PrintedNumber) -> tuple[tuple[float, str], ...]:
     """Return the numbers of a row with their formats."""
-    return (number.ours, ".2f"), (number.printed, ".2f"), (number.difference, "+.2f"), (number.interval, ".2f")
+    return (number.ours, ".2f"), (number.printed, ".2f"), (number.difference, "+.2f")
+
+
+def _width(interval: float) -> str:
+    """Return an interval's half-width; one that takes in nearly anything is not worth its digits."""
+    return f"> {_WIDE:g}" if interval > _WIDE else _number(interval, ".2f")
 
 
 def _number(value: float, form: str) -> str:

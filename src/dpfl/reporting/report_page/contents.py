@@ -14,12 +14,14 @@ from dpfl.catalog import Paper, dataset_entries, load
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, is_regular
 from dpfl.grid import expansion
+from dpfl.reporting.errata import Kind
 from dpfl.reporting.report_page import epsilons
 from dpfl.reporting.report_page.agreement import Summary, summary
 from dpfl.reporting.report_page.claim_views import ClaimView, VerdictStyle, claim_views, tally
 from dpfl.reporting.report_page.parts import Part, Parts, parts_of
 from dpfl.reporting.report_page.picture import Picture, lead_picture
 from dpfl.reporting.report_page.traces import Trace, trace_of
+from dpfl.reporting.results import read_csv
 
 ABOUT_SCALE = {
     "demo": "Scale demo: small runs on data that ship with scikit-learn. They show that every stage works; accuracies "
@@ -46,6 +48,7 @@ class PaperView:
     claims: tuple[ClaimView, ...]
     parts: Parts
     errata: Part | None
+    errata_counts: str
     statements: tuple[epsilons.EpsilonStatement, ...]
     noise_trace: Trace
     data: str
@@ -148,11 +151,20 @@ def _view(folder: Path, key: str, config: Mapping[str, Any]) -> PaperView:
         claims=claim_views(folder, key),
         parts=Parts(tuple(part for part in parts.tables if part.name != "errata"), parts.figures, parts.numbers),
         errata=next((part for part in parts.tables if part.name == "errata"), None),
+        errata_counts=_errata_counts(folder / "tables" / f"{key}_errata.csv"),
         statements=tuple(epsilons.statements(folder, key)),
         noise_trace=trace_of(folder / "accounting" / f"{key}.csv", folder.absolute().parents[1]),
         data=_listed(entry["title"] for entry in entries),
         has_stand_ins=any("stand_in_for" in entry for entry in entries),
     )
+
+
+def _errata_counts(csv: Path) -> str:
+    """Return how many entries of the errata are of each kind, in words; "" where there are none."""
+    if not csv.is_file():
+        return ""
+    entries = read_csv(csv).groupby("kind")["number"].nunique()
+    return ", ".join(f"{entries[kind]} {kind}" for kind in Kind if kind in entries)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -11,13 +11,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dpfl.catalog import module
+from dpfl.catalog import load, module
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
 from dpfl.experiments import protocol
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders
+from dpfl.reporting.claims import rule_of
 from dpfl.reporting.results import Results, write_csv
+from dpfl.reporting.rules import Judgement, judge
 
 
 def write(results: Results, kind: str, key: str, name: str, data: pd.DataFrame) -> None:
@@ -39,6 +41,16 @@ def write_all(results: Results, key: str) -> Results:
 def key(request: pytest.FixtureRequest) -> str:
     """The paper that the test's folder is named after."""
     return request.path.parent.name
+
+
+@pytest.fixture
+def judged(key: str) -> Callable[[str, Results], Judgement]:
+    """Return a function (claim, results) that judges a claim of the paper by the rule that its claims.yaml declares."""
+
+    def give(claim: str, results: Results) -> Judgement:
+        return judge(module(key, "claims").CLAIMS[claim](results), rule_of(load(key).claims[claim]))
+
+    return give
 
 
 @pytest.fixture(scope="session")

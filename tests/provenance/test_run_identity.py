@@ -9,6 +9,7 @@ from dpfl.catalog import dataset_entries
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
 from dpfl.provenance import environment, run_identity
+from dpfl.reporting.results import read_csv, write_csv
 
 
 @pytest.fixture
@@ -56,6 +57,7 @@ def replaced(**parts):
         replaced(identity={"dataset": "0" * 16}),
         replaced(identity={"data_code": "0" * 16}),
         replaced(identity={"code": "0" * 16}),
+        replaced(identity={"noise": "0" * 16}),
         replaced(software={"opacus": "1.5.0"}),
         replaced(software={"torch": "1.13.1"}),
         replaced(software={"torch": "none"}),
@@ -65,6 +67,24 @@ def test_a_run_whose_record_says_otherwise_is_trained_again_and_no_other(finishe
     results, (first, second) = finished
     change(record_path(expansion.run_table(results, first.paper, first.name)))
     assert not run_identity.is_finished(first, results) and run_identity.is_finished(second, results)
+
+
+@pytest.mark.parametrize(("column", "stays"), [("noise_multiplier", False), ("privacy_epsilon_proven", True)])
+def test_another_noise_is_trained_again_and_another_proof_of_the_same_noise_is_not(finished, column, stays):
+    results, sweeps = finished
+    table = results / "accounting" / "bhaskar2025.csv"
+    noise = read_csv(table)
+    noise[column] *= 1.01
+    with open(table, "w", encoding="utf-8") as file:
+        write_csv(noise, file)
+    os.utime(table)
+    assert {run_identity.is_finished(sweep, results) for sweep in sweeps} == {stays}
+
+
+def test_without_its_noise_a_run_is_still_finished(finished):
+    results, sweeps = finished
+    os.unlink(results / "accounting" / "bhaskar2025.csv")
+    assert all(run_identity.is_finished(sweep, results) for sweep in sweeps)
 
 
 @pytest.mark.parametrize(

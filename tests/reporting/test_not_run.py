@@ -5,8 +5,9 @@ import pytest
 
 from dpfl.catalog import load
 from dpfl.reporting import figures, style, tables
-from dpfl.reporting.claims import Outcome, evaluate
+from dpfl.reporting.claims import evaluate
 from dpfl.reporting.results import NotRunError, Results, read_csv
+from dpfl.reporting.rules import Verdict
 
 FROM_RUNS = {
     "lowy2021": (["paired_differences", "mnist_differences", "theory_slopes"], ["figure_2", "mnist", "theory_rates"]),
@@ -41,13 +42,13 @@ def test_the_reason_stands_on_the_page_and_comes_back_as_an_error(tmp_path):
         results.figure("lowy2021", "mnist")
 
 
-def test_claims_without_their_runs_are_not_testable(tmp_path):
+def test_claims_without_their_runs_are_not_run(tmp_path):
     results = Results(tmp_path, {})
     for name in load("lowy2021").tables:
         if name != "errata":
             tables.make("lowy2021", name, results, tmp_path / "tables")
     for name in load("lowy2021").figures:
         figures.make("lowy2021", name, results, tmp_path / "figures")
-    verdicts = evaluate("lowy2021", results).set_index("claim")
-    assert (verdicts["outcome"] == Outcome.NOT_TESTABLE).all()
-    assert verdicts["evidence"].str.startswith("No run of lowy2021").any()
+    verdicts, evidence = evaluate("lowy2021", results)
+    assert (verdicts["verdict"] == Verdict.NOT_RUN).all() and evidence.empty
+    assert verdicts["reason"].str.startswith("No run of lowy2021").any()

@@ -1,23 +1,27 @@
+from types import SimpleNamespace
+
 import pytest
 
 from dpfl.catalog import load
 from dpfl.reporting import claims, figures, tables
-from dpfl.reporting.claims import Outcome
+from dpfl.reporting.cases import Case
 from dpfl.reporting.pages import DERIVED, derive
 from dpfl.reporting.results import Results
+from dpfl.reporting.rules import Evidence
 
 PAPER = "asoodeh2020"
 
 
 @pytest.fixture
-def finished(tmp_path):
+def finished(tmp_path, monkeypatch):
     """Pages as the stages write them: of a table, of a figure with data, of one without, of claims."""
     results = Results(tmp_path, {})
     paths = tables.make(PAPER, "errata", results, tmp_path / "tables")
     paths += figures.make(PAPER, "random_stopping", results, tmp_path / "figures")
     paths += figures.make(PAPER, "utility", results, tmp_path / "figures")
-    claim = {"claim": "c", "text": "t", "settled_by": "s.", "outcome": str(Outcome.HOLDS), "evidence": "e"}
-    paths += claims.write(PAPER, claims.pd.DataFrame([claim]), tmp_path / "claims")
+    checks = dict.fromkeys(load(PAPER).claims, lambda results: Evidence([Case("case", 1.0)]))
+    monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS=checks))
+    paths += claims.write(PAPER, claims.evaluate(PAPER, results), tmp_path / "claims")
     return {path: path.read_bytes() for path in paths}
 
 

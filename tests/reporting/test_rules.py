@@ -146,6 +146,8 @@ def test_stand_in_data_decide_nothing(rule, effect):
     assert judgement.verdict is Verdict.UNDECIDED
     assert judgement.reason.startswith("Stand-in data only (digits)") and f"'{would_be}'" in judgement.reason
     assert judgement.count(Status.STAND_IN) == 3
+    single = Evidence([from_values("case", [1.0], stand_in="digits")])
+    assert judge(single, rule).reason == "Stand-in data only (digits), which decide nothing."
 
 
 def test_stand_in_data_beside_real_ones_count_as_not_run():

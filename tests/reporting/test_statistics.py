@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpfl.reporting.statistics import half_width, mean_interval, slope, summarised
+from dpfl.reporting.statistics import half_width, holm, mean_interval, slope, summarised
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
@@ -40,3 +40,9 @@ def test_slope_is_the_exponent():
     x = np.array([1.0, 3.0, 10.0])
     assert slope(x, 7 * x**-1.5) == pytest.approx(-1.5)
     assert math.isnan(slope(x, [1.0, 0.0, 2.0]))
+
+
+def test_holm_is_the_textbooks():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, math.nan, 0.9]) == pytest.approx([1.0, math.nan, 1.0], nan_ok=True)
+    assert len(holm([])) == 0

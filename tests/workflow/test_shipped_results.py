@@ -1,4 +1,4 @@
-"""Results that came from elsewhere are a cache: a clone, a copy, another machine, a lost .snakemake train nothing again.
+"""Results that came from elsewhere are a cache: a clone, a copy, a lost .snakemake train nothing again.
 
 The clone has what git ships: run tables, noise, records, CSV, Markdown, PNG; new times; neither data nor .snakemake.
 """

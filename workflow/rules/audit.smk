@@ -21,4 +21,4 @@ rule audit:
     params:
         folder=lambda wildcards, output: Path(output[0]).parent,
     shell:
-        "dpfl audit --files-only --seal {params.folder:q} 2>&1 | tee {log:q} > {output.text:q}"
+        "(dpfl audit --files-only --seal {params.folder:q} | tee {output.text:q}) > {log:q} 2>&1"

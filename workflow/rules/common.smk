@@ -11,7 +11,7 @@ import yaml
 from dpfl import files
 from dpfl.catalog import load
 from dpfl.data import datasets, fetch
-from dpfl.errors import InputError
+from dpfl.errors import InputError, printable
 from dpfl.experiments.protocol import module_name
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import cost, orphans
@@ -26,7 +26,7 @@ try:
     fetch.configured(CONFIG["data"]["mirror"])
     files.require_writable(Path("results"), Path(CONFIG["data"]["folder"]))
 except InputError as error:
-    print(f"dpfl: {error}", file=sys.stderr)
+    print(f"dpfl: {printable(str(error))}", file=sys.stderr)
     sys.exit(2)
 
 # A stage ends with the Snakemake process that started it.

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from dpfl.cli import account_commands  # noqa: F401  (registers its commands, as those below do)
 from dpfl.cli.app import app
-from dpfl.errors import InputError
+from dpfl.errors import InputError, printable
 
 PIPELINE = find_spec("torch") is not None
 """False where the accountants alone are installed (`pip install dpfl`, without its extra `pipeline`)."""
@@ -35,7 +35,7 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        print(f"dpfl: {error}", file=sys.stderr)
+        print(f"dpfl: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("dpfl: interrupted; run the same command again to continue", file=sys.stderr)

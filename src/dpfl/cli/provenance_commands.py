@@ -13,6 +13,7 @@ from dpfl.cli.app import app
 from dpfl.errors import InputError
 
 if TYPE_CHECKING:
+    from dpfl.provenance.audit.findings import Audit
     from dpfl.provenance.audit.rerun import Choice
 
 _LINE_WIDTH = 2000
@@ -83,31 +84,52 @@ def audit(
 
     report = check(folder, sealed=not seal)
     if signature:
-        from dpfl.provenance.audit.release import check_signature
-
-        if signers is None:
-            raise InputError("--signature needs --signers: the keys that you trust")
-        check_signature(report, folder, signature, signers)
+        _check_signature(report, folder, signature, signers)
     if not files_only:
-        from dpfl.provenance.audit.verify_results import verify_results
-
-        try:
-            verify_results(report, folder, quick=quick, rerun=_choice(rerun, seed, rerun_cell, where))
-        except _UNUSABLE as error:
-            if not report.findings:
-                raise
-            report.notes.append(f"not all could be recomputed from damaged files: {' '.join(str(error).split())}")
+        _recompute(report, folder, quick, _choice(rerun, seed, rerun_cell, where))
     for line in report.lines():
         print(line)
     if seal and not report.findings:
-        from dpfl.provenance import manifest
-
-        print(f"{manifest.write(folder)} lists {len(manifest.read(folder))} records")
+        _seal(folder)
     if rebuild:
         removed = remove_damaged(report, folder.absolute().parents[1], readable_records(folder))
         print(f"{removed} files deleted; run make to have them made again")
     if report.findings:
         raise typer.Exit(1)
+
+
+def _check_signature(report: Audit, folder: Path, signature: Path, signers: Path | None) -> None:
+    """Add what a release's signature does not cover."""
+    from dpfl.provenance.audit.release import check_signature
+
+    if signers is None:
+        raise InputError("--signature needs --signers: the keys that you trust")
+    check_signature(report, folder, signature, signers)
+
+
+def _recompute(report: Audit, folder: Path, quick: bool, rerun: Choice | None) -> None:
+    """Add what recomputing finds; where files are damaged, note that not all could be recomputed."""
+    from dpfl.provenance.audit.verify_results import verify_results
+
+    try:
+        verify_results(report, folder, quick=quick, rerun=rerun)
+    except _UNUSABLE as error:
+        if not report.findings:
+            raise
+        report.notes.append(f"not all could be recomputed from damaged files: {' '.join(str(error).split())}")
+
+
+def _seal(folder: Path) -> None:
+    """Write the manifest; name on standard error the records that the one before, if any, did not list so."""
+    from dpfl.provenance import manifest
+
+    before = manifest.read(folder) if (folder / manifest.MANIFEST).exists() else None
+    path = manifest.write(folder)
+    listed = manifest.read(folder)
+    print(f"{path} lists {len(listed)} records")
+    if before is not None and (names := sorted({name for name, _ in before.items() ^ listed.items()})):
+        some = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        print(f"dpfl: {len(names)} records were added, changed or removed since the last time: {some}", file=sys.stderr)
 
 
 def _choice(count: int, seed: int | None, cell: str, where: str) -> Choice | None:

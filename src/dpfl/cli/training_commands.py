@@ -22,7 +22,7 @@ from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
-from dpfl.provenance.run_identity import noise_identity, run_identity
+from dpfl.provenance.run_identity import noise_identity, noise_of, run_identity
 
 
 @app.command(epilog="Example: dpfl calibrate --paper bhaskar2025")
@@ -64,24 +64,23 @@ def train(
     from dpfl.engine.memory_budget import with_memory
     from dpfl.pipeline.cost import estimate
     from dpfl.pipeline.devices import own_gpu
-    from dpfl.provenance.source_digest import source_digest
     from dpfl.reporting.results import read_csv
 
     resolved = configuration.read(config)
     job = expansion.find(resolved, paper, sweep)
     experiment, code = protocol.load(job.experiment), protocol.module_name(job.experiment)
     stage = StageRecorder("train", (code,), job.settings, job.seeds, job.resources["device"], job.resources["threads"])
-    stage.identity = run_identity(job)
     folders = Folders.of(Path(resolved["data"]["folder"]), job.dataset)
     noise = results_folder(resolved) / "accounting" / f"{paper}.csv"
     needed = [folders.arrays, folders.features] if job.needs_features else [folders.arrays]
     stage.reads(
         [noise, *(path for folder in needed for path in (folder / "description.json", *sorted(folder.glob("*.npy"))))]
     )
+    stage.identity = {**run_identity(job), **noise_of(job, noise)}
     calibration = read_csv(noise).query("family == @job.family").drop(columns="family").reset_index(drop=True)
     # A checkpoint of other settings, code, data or device has another name, so it is never resumed.
     read = [[entry["path"], entry["sha256"]] for entry in stage.inputs if entry["path"] != os.path.relpath(noise)]
-    made_from = json.dumps([job.digest(), source_digest(code), read, job.resources["device"]])
+    made_from = json.dumps([job.digest(), stage.identity, read, job.resources["device"]])
     name = f"{sweep}-{hashlib.sha256(made_from.encode()).hexdigest()[:32]}.pt"
     checkpoint = Path("checkpoints") / resolved["scale"] / paper / name
     with own_gpu(bool(estimate(job).gpus)), progress_bar(f"{paper} {sweep}", unit="steps") as progress:

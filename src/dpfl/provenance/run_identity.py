@@ -1,17 +1,22 @@
 """Decide which stages are finished: by what their records say they were made from, wherever the files come from.
 
-A run table is finished where its record names the sweep, the data, the training code and versions that count as those
-of today. Times of files, Snakemake's own notes, the device, the folder and the machine do not count. The same holds for
-a paper's noise. Plan, dry run, run and status all ask here.
+A run table is finished where its record names the sweep, the data, the training code, the noise and versions that count
+as those of today. The accountants' code is not among them: it reaches a run by its noise. Times of files, Snakemake's
+own notes, the device, the folder and the machine do not count. The same holds for a paper's noise. Plan, dry run, run
+and status all ask here.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from dpfl.catalog import dataset_entries
 from dpfl.data import datasets
@@ -23,19 +28,37 @@ from dpfl.grid.sweep import Sweep
 from dpfl.provenance.environment import gives_these_numbers
 from dpfl.provenance.record_format import read_record
 from dpfl.provenance.source_digest import source_digest
+from dpfl.reporting.results import read_csv
 
 _DECIDES_NO_NUMBER = ("title", "licence", "licence_url", "mirror_folder", "files")
 
 
 def run_identity(sweep: Sweep) -> dict[str, str]:
-    """Return what decides a sweep's run table, versions apart: its settings, cells and seeds; its data; its code."""
+    """Return what decides a sweep's run table, versions and noise apart: settings, cells and seeds; data; code."""
     made = ("dpfl.data.arrays", *(("dpfl.features.scattering",) if sweep.needs_features else ()))
     return {
         "sweep": sweep.digest(),
         "dataset": _data_digest(sweep.dataset),
         "data_code": source_digest(*made),
-        "code": source_digest(module_name(sweep.experiment)),
+        "code": source_digest(module_name(sweep.experiment), calibrated=True),
     }
+
+
+def noise_of(sweep: Sweep, table: Path) -> dict[str, str]:
+    """Return a hash of the noise that a paper's table has for the sweep's cells, whatever is proven of it; {} where
+    there is no table yet."""
+    if not is_regular(table):
+        return {}
+    rows = _noise_table(table, os.stat(table).st_mtime_ns)
+    rows = rows[rows["family"] == sweep.family]
+    drawn = [name for name in rows if not name.startswith("privacy_")]
+    return {"noise": _digest(rows[sorted(drawn)].astype(str).to_dict("split", index=False))}
+
+
+@lru_cache(maxsize=16)
+def _noise_table(table: Path, _time: int) -> pd.DataFrame:
+    """Return a paper's noise, read once for all of its sweeps."""
+    return read_csv(table)
 
 
 def noise_identity(sweeps: Iterable[Sweep]) -> dict[str, str]:
@@ -48,8 +71,9 @@ def noise_identity(sweeps: Iterable[Sweep]) -> dict[str, str]:
 
 
 def is_finished(sweep: Sweep, results: Path) -> bool:
-    """Return whether results/<scale> has the run table that training this sweep today would give."""
-    return _states(run_table(results, sweep.paper, sweep.name), run_identity(sweep))
+    """Return whether results/<scale> has the run table that training this sweep today, with its noise, would give."""
+    identity = {**run_identity(sweep), **noise_of(sweep, results / "accounting" / f"{sweep.paper}.csv")}
+    return _states(run_table(results, sweep.paper, sweep.name), identity)
 
 
 def is_calibrated(sweeps: Iterable[Sweep], table: Path) -> bool:

@@ -17,28 +17,34 @@ from typing import Any
 GROUND = ("errors", "files", "progress", "catalog", "grid", "provenance", "pipeline", "cli", "data.datasets")
 """Modules and packages of dpfl that a digest leaves out where others import them; what they read is hashed itself."""
 
+CALIBRATION = ("dpsgd", "guarantees", "isrl_dp", "poisson_gaussian", "privacy_profiles", "shuffling", "statements")
+"""Modules of the accountants that reach a run by its calibration alone, whose noise is hashed by value."""
+
 _ROOT = Path(__file__).parents[1]
 _GROUND = tuple(f"dpfl.{each}." for each in GROUND)
 _FOR_ANNOTATIONS = ("__future__", "typing", "collections.abc")
 
 
-def source_digest(*modules: str, root: Path = _ROOT) -> str:
+def source_digest(*modules: str, root: Path = _ROOT, calibrated: bool = False) -> str:
     """Return a hash of the named dpfl modules and of every dpfl module that they import, directly or not.
 
-    The syntax trees are hashed, in a form that does not depend on the version of Python or on the folder. `root`: the
-    folder of the package, another commit's for example. Raises ModuleNotFoundError for a module that is not dpfl's.
+    `calibrated`: without CALIBRATION and what only those import. The syntax trees are hashed, in a form that does not
+    depend on the version of Python or on the folder. `root`: the folder of the package, another commit's for example.
+    Raises ModuleNotFoundError for a module that is not dpfl's.
     """
-    text = "\n".join(f"{name} {_tree_digest(name, root)}" for name in sorted(closure(*modules, root=root)))
+    names = sorted(closure(*modules, root=root, calibrated=calibrated))
+    text = "\n".join(f"{name} {_tree_digest(name, root)}" for name in names)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def closure(*modules: str, root: Path = _ROOT) -> set[str]:
-    """Return the named modules and all that they import, without those of GROUND."""
+def closure(*modules: str, root: Path = _ROOT, calibrated: bool = False) -> set[str]:
+    """Return the named modules and all that they import, without GROUND, and without CALIBRATION if `calibrated`."""
+    left_out = tuple(f"dpfl.accounting.{name}." for name in CALIBRATION) if calibrated else ()
     found: set[str] = set()
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        if name not in found:
+        if name not in found and not f"{name}.".startswith(left_out):
             found.add(name)
             waiting.extend(_imports(name, root))
     return found

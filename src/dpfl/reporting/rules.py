@@ -30,7 +30,8 @@ A claim, by its scope:
 
 Everything else is undecided. Cases that a claim covers and that were not run (`missing`) count as open. Without any
 case the verdict is not run. Cases on stand-in data never count: where there are no others, the claim is undecided.
-"More than half" is the least share that can be called "mostly"; there is no other threshold in the rules.
+"More than half" is the least share that can be called "mostly"; there is no other threshold in the rules. Weaker than
+stated says how much is shown, not that the rest is false: that is refuted.
 """
 
 from __future__ import annotations
@@ -154,7 +155,8 @@ def judge(evidence: Evidence, rule: Rule) -> Judgement:
     if not real:
         names = ", ".join(sorted({case.stand_in for case in evidence.cases}))
         there = _judge(evidence.cases, evidence.missing, rule)
-        reason = f"Stand-in data only ({names}), which decide nothing; there it would be '{there.verdict}'."
+        would_be = "" if there.verdict is Verdict.UNDECIDED else f"; there it would be '{there.verdict}'"
+        reason = f"Stand-in data only ({names}), which decide nothing{would_be}."
         aside = [replace(each, status=Status.STAND_IN) for each in there.cases]
         return Judgement(Verdict.UNDECIDED, reason, [*aside, *beside], evidence.missing)
     aside = [Judged(case, Status.STAND_IN) for case in evidence.cases if case.stand_in]
@@ -184,7 +186,7 @@ class _Tests:
         self.holds = np.array([case.p_outside(*region(case, rule)) for case in cases])
         self.fails = np.array([case.p_inside(*tolerated(case, rule)) for case in cases])
         self.within = np.array([case.p_outside(*tolerated(case, rule)) for case in cases])
-        self.computed = np.array([case.error == 0 for case in cases])
+        self.computed = np.array([case.error == 0 and case.n == 0 for case in cases])
         self.holds_adjusted, self.fails_adjusted = self._adjusted(self.holds), self._adjusted(self.fails)
         self.all_hold = bool((self.holds < ALPHA).all())
 

@@ -10,7 +10,8 @@ import pandas as pd
 from scipy import stats
 
 LEVEL = 0.90
-"""Of an interval whose level is not given."""
+"""Of an interval in tables and figures whose level is not given: that of the bars which lowy2021 prints, the only ones
+of the five papers. Claims are judged at one level, dpfl.reporting.cases.LEVEL, whatever bars a figure has."""
 
 
 def t_quantile(count: pd.Series | int, level: float = LEVEL) -> pd.Series | float:

@@ -1,91 +1,116 @@
-import pandas as pd
 import pytest
 
-from dpfl.papers.asoodeh2021.claims import CLAIMS, stopping_costs
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
-from dpfl.reporting.claims import Outcome, evaluate
-from dpfl.reporting.results import Results, write_csv
+from dpfl.reporting.claims import evaluate
+from dpfl.reporting.rules import Status, Verdict
 
 KEY = "asoodeh2021"
 
 
-def test_outcomes(results):
-    outcomes = evaluate(KEY, results).set_index("claim")["outcome"]
-    assert outcomes["theorem2"] == outcomes["relaxed"] == Outcome.HOLDS
-    assert outcomes["participation"] == outcomes["random_stopping"] == Outcome.IN_PART
+def test_verdicts_that_formulas_decide(results):
+    verdicts = evaluate(KEY, results)[0].set_index("claim")["verdict"]
+    stated = ["theorem2", "closed_form", "participation", "random_stopping", "relaxed"]
+    assert (verdicts[stated] == Verdict.AS_STATED).all()
+    assert (verdicts[["participation_any_share", "suffix_stopping"]] == Verdict.REFUTED).all()
+    assert verdicts["relaxed_looser"] == Verdict.WEAKER
 
 
-def test_participation_names_the_shares_where_it_fails(results):
-    evidence = CLAIMS["participation"](results).evidence
-    assert "162 of 162" in evidence
-    assert "0.016 at q = 0.01, 0.056 at q = 0.02, 0.081 at q = 0.05, 0.031 at q = 0.1" in evidence
+def test_the_suffix_fails_in_every_case(judged, results):
+    judgement = judged("suffix_stopping", results)
+    assert judgement.count(Status.FAILS) == 48 and judgement.count(Status.HOLDS) == 0
+    # The nearest to holding decides: even there delta rises by nearly two thirds at most, never falls.
+    assert -1 < judgement.cases[0].case.estimate < 0
 
 
-@pytest.mark.parametrize("claim", ["theorem2", "random_stopping", "relaxed"])
-def test_runs_above_every_bound_refute_a_theorem(doctored, claim):
+def test_a_suffix_that_improved_once_would_stand(judged, doctored):
+    def improve(data):
+        suffix = data["case"].str.startswith("suffix improves")
+        data.loc[data[suffix].index[0], "independent"] = 0.9 * data.loc[data[suffix].index[0], "ours"]
+
+    assert judged("suffix_stopping", doctored("tables", "checks", improve)).verdict is Verdict.AS_STATED
+
+
+def test_participation_names_the_shares_where_it_fails(judged, results):
+    failing = [each for each in judged("participation_any_share", results).cases if each.status is Status.FAILS]
+    assert len(failing) == 5 and all("q = 0.0" in each.case.case for each in failing)
+    assert failing[0].case.case.startswith("q = 0.01 to 0.02")
+
+
+@pytest.mark.parametrize("claim", ["theorem2", "closed_form", "random_stopping", "relaxed"])
+def test_runs_above_every_bound_refute_a_theorem(judged, doctored, claim):
     changed = doctored("tables", "checks", lambda data: data.__setitem__("independent", data["ours"] + 1))
-    assert CLAIMS[claim](changed).outcome == Outcome.FAILS
+    assert judged(claim, changed).verdict is Verdict.REFUTED
 
 
-def test_a_suffix_that_improved_would_hold(doctored):
-    changed = doctored("tables", "checks", lambda data: data.__setitem__("independent", data["ours"]))
-    assert CLAIMS["random_stopping"](changed).outcome == Outcome.HOLDS
-
-
-@pytest.mark.parametrize(("power", "outcome"), [(1, Outcome.FAILS), (-1, Outcome.HOLDS)])
-def test_participation_follows_the_curves(doctored, power, outcome):
+@pytest.mark.parametrize(("power", "verdict"), [(1, Verdict.REFUTED), (-1, Verdict.AS_STATED)])
+@pytest.mark.parametrize("claim", ["participation", "participation_any_share"])
+def test_participation_follows_the_curves(judged, doctored, claim, power, verdict):
     def order(data):
         closed = data["form"] == CLOSED_FORM
         data.loc[closed, "delta"] = 0.01 * data.loc[closed, "q"] ** power
 
-    assert CLAIMS["participation"](doctored("figures", "figure_2", order)).outcome == outcome
+    assert judged(claim, doctored("figures", "figure_2", order)).verdict is verdict
 
 
-def test_claims_without_runs_are_not_testable(without_runs):
-    for claim in ("price_of_privacy", "without_replacement"):
-        assert CLAIMS[claim](without_runs).outcome == Outcome.NOT_TESTABLE
-    assert "not run" in CLAIMS["random_stopping"](without_runs).evidence
+def test_claims_without_runs_were_not_run(judged, without_runs):
+    for claim in ("price_of_privacy", "price_in_users", "price_bound", "price_by_dimension", "without_replacement"):
+        assert judged(claim, without_runs).verdict is Verdict.NOT_RUN
 
 
-def test_runs_decide_on_the_price_and_name_their_data(results):
-    for claim in ("price_of_privacy", "without_replacement"):
-        verdict = CLAIMS[claim](results)
-        assert verdict.outcome is Outcome.NOT_TESTABLE and verdict.evidence.startswith("On stand-in data only (digits)")
-        assert "digits (stand-in for mnist)" in verdict.evidence
-    evidence = CLAIMS["price_of_privacy"](results).evidence
-    assert "features the noise's part grows as d to the power" in evidence and "3 runs a point on synthetic" in evidence
+def test_stand_in_data_do_not_decide_on_the_price(judged, results):
+    for claim in ("price_in_users", "without_replacement"):
+        judgement = judged(claim, results)
+        assert judgement.verdict is Verdict.UNDECIDED and judgement.reason.startswith("Stand-in data only (digits)")
+    # The study of dimensions is on drawn records, which stand in for nothing.
+    assert judged("price_by_dimension", results).cases[0].case.stand_in == ""
 
 
-@pytest.mark.parametrize(("slope", "bound", "outcome"), [(None, 1, Outcome.HOLDS), (0, 0, Outcome.FAILS)])
-def test_the_price_follows_exponents_and_bounds(doctored, slope, bound, outcome):
+@pytest.mark.parametrize(
+    ("claim", "against", "expected"), [("price_of_privacy", "sigma^2", 1.0), ("price_in_users", "users", -1.0)]
+)
+@pytest.mark.parametrize(("off", "verdict"), [(0.1, Verdict.AS_STATED), (-0.5, Verdict.REFUTED)])
+def test_the_price_follows_the_exponents(judged, doctored, claim, against, expected, off, verdict):
     def exponents(data):
-        data["slope"] = data["expected"] if slope is None else slope
+        data["against"], data["expected"], slope = against, expected, expected + off
+        data["slope"], data["interval"], data["runs"], data["stand_in_for"] = slope, 0.05, 10, ""
 
-    def bounds(data):
-        data["excess_bound"] = data["excess_risk"] * 2 * bound
-        data["interval"], data["stand_in_for"] = 0.0, ""
-
-    first = doctored("tables", "rates", exponents)
-    data = first.figure(KEY, "price")
-    bounds(data)
-    with (first.folder / "figures" / f"{KEY}_price.csv").open("w") as stream:
-        write_csv(data, stream)
-    assert CLAIMS["price_of_privacy"](first).outcome == outcome
+    assert judged(claim, doctored("tables", "rates", exponents)).verdict is verdict
 
 
-@pytest.mark.parametrize(("difference", "outcome"), [(1.0, Outcome.FAILS), (-1.0, Outcome.HOLDS), (0.0, Outcome.HOLDS)])
-def test_replacement_follows_the_paired_differences(doctored, difference, outcome):
+@pytest.mark.parametrize(("exponent", "verdict"), [(1.0, Verdict.REFUTED), (0.0, Verdict.AS_STATED)])
+def test_the_price_has_no_factor_for_the_dimension_only_where_it_does_not_grow(judged, doctored, exponent, verdict):
+    def grow(data):
+        data["exponent"], data["exponent_interval"], data["runs"] = exponent, 0.05, 10
+
+    assert judged("price_by_dimension", doctored("figures", "dimension", grow)).verdict is verdict
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(0.5, Verdict.AS_STATED), (2.0, Verdict.REFUTED)])
+def test_the_price_is_held_against_the_printed_bound(judged, doctored, times, verdict):
+    def risks(data):
+        data["excess_risk"], data["interval"] = times * data["bound_as_printed"], 0.01 * data["bound_as_printed"]
+
+    assert judged("price_bound", doctored("figures", "dimension", risks)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("share", "interval", "verdict"),
+    [
+        (0.0, 0.02, Verdict.AS_STATED),
+        (-0.5, 0.1, Verdict.AS_STATED),  # better without replacement does no harm
+        (0.3, 0.02, Verdict.REFUTED),
+        (0.0, 0.5, Verdict.UNDECIDED),  # no difference found is not no difference
+    ],
+)
+def test_no_harm_needs_a_margin(judged, doctored, share, interval, verdict):
     def shift(data):
-        data["difference"], data["interval"], data["stand_in_for"] = difference, 0.5, ""
+        data["difference"], data["interval"] = share * data["with_replacement"], interval * data["with_replacement"]
+        data["runs"], data["stand_in_for"] = 20, ""
 
-    assert CLAIMS["without_replacement"](doctored("figures", "sampling", shift)).outcome == outcome
+    assert judged("without_replacement", doctored("figures", "sampling", shift)).verdict is verdict
 
 
-def test_what_stopping_costs_is_said_for_every_batch_size(results, tmp_path):
-    data = results.figure(KEY, "sampling")
-    path = tmp_path / "figures" / f"{KEY}_sampling.csv"
-    path.parent.mkdir()
-    with path.open("w") as stream:
-        write_csv(pd.concat([data, data.assign(batch_size=10)]), stream)
-    words = stopping_costs(Results(tmp_path))
-    assert words.count("m = 1 and") == words.count("m = 10 and") == data["noise_std"].nunique()
+def test_only_the_randomly_stopped_model_counts(judged, results):
+    cases = judged("without_replacement", results).cases
+    assert {each.case.case.rsplit(", ")[-1] for each in cases if each.status is Status.STAND_IN} == {"random"}
+    assert any(each.status is Status.BESIDE and each.case.case.endswith("last") for each in cases)

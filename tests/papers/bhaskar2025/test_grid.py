@@ -21,7 +21,7 @@ def expanded(**keys: object) -> list[Sweep]:
 
 def seeds_by_cell(sweeps: list[Sweep]) -> pd.Series:
     """Return the number of seeds of every cell that is trained with the settings of paper.yaml."""
-    chosen = load("bhaskar2025").settings
+    chosen = {name: value for name, value in load("bhaskar2025").settings.items() if name != "measure"}
     rows = [
         ({**sweep.settings, **cell}, seed)
         for sweep in sweeps

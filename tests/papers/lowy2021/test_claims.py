@@ -1,15 +1,17 @@
+import math
+
 import pytest
 
-from dpfl.papers.lowy2021 import claims
 from dpfl.papers.lowy2021.figures import FIGURES
 from dpfl.papers.lowy2021.tables import TABLES
-from dpfl.reporting.claims import Outcome
 from dpfl.reporting.results import write_csv
+from dpfl.reporting.rules import Status, Verdict
 
 READ = {
     "tables": (TABLES, ("paired_differences", "noise", "price", "mnist_differences")),
     "figures": (FIGURES, ("figure_2",)),
 }
+AGAINST_LOCAL = ("insurance_minibatch_beats_local", "insurance_least_noise", "mnist_minibatch_beats_local")
 
 
 @pytest.fixture
@@ -27,57 +29,67 @@ def finished(results):
     return write
 
 
-@pytest.mark.parametrize("check", [claims.insurance_minibatch_beats_local, claims.mnist_minibatch_beats_local])
-def test_minibatch_against_local_follows_the_paired_tests(finished, check):
-    assert check(finished(gap=1.0)).outcome is Outcome.HOLDS
-    verdict = check(finished(gap=-1.0, mean_gap=-1.0))
-    assert verdict.outcome is Outcome.FAILS and "minibatch 0, local 2" in verdict.evidence
-    assert check(finished(gap=0.0, mean_gap=0.0)).outcome is Outcome.NOT_TESTABLE
+@pytest.mark.parametrize("claim", AGAINST_LOCAL)
+def test_minibatch_against_local_follows_the_paired_tests(finished, judged, claim):
+    assert judged(claim, finished(gap=1.0)).verdict is Verdict.AS_STATED
+    assert judged(claim, finished(gap=-1.0, mean_gap=-1.0)).verdict is Verdict.REFUTED
+    assert judged(claim, finished(gap=0.0, mean_gap=0.0)).verdict is not Verdict.AS_STATED
 
 
-def test_what_holds_only_without_protection_is_said_exactly(finished):
-    verdict = claims.insurance_minibatch_beats_local(finished(gap=-1.0, mean_gap=1.0))
-    assert verdict.outcome is Outcome.FAILS
-    # At both budgets the clipped means spend 50: neither counts.
-    assert verdict.evidence.startswith("It holds only with noise that does not protect: in 2 of 2 settings.")
-    assert "means clipped, N = 3: minibatch 2, local 0, undecided 0, of 2 (ε kept by both in 0)" in verdict.evidence
-    assert verdict.evidence.endswith("with noise that does not protect: noise of Theorem 2.1, means clipped, N = 3.")
-    verdict = claims.insurance_minibatch_beats_local(finished(gap=1.0, epsilon_proven=90.0))
-    assert verdict.outcome is Outcome.NOT_TESTABLE and verdict.evidence.startswith("No noise that was run keeps ε")
+def test_the_authors_protocol_and_the_noise_that_protects_are_two_claims(finished, judged):
+    made = finished(gap=-1.0, mean_gap=1.0)
+    authors = judged("insurance_minibatch_beats_local", made)
+    assert authors.verdict is Verdict.AS_STATED
+    assert {"means clipped" in each.case.case for each in authors.cases if each.status is Status.HOLDS} == {True}
+    assert any(each.status is Status.BESIDE and "tight noise" in each.case.case for each in authors.cases)
+    assert judged("insurance_least_noise", made).verdict is Verdict.REFUTED
 
 
-def test_mnist_at_large_budgets_against_local_without_privacy(finished):
-    assert claims.mnist_beats_nonprivate_local(finished()).outcome is Outcome.HOLDS
-    assert claims.mnist_beats_nonprivate_local(finished(price=40.0)).outcome is Outcome.FAILS
-    verdict = claims.mnist_beats_nonprivate_local(finished(epsilon_proven=20.0))
-    assert verdict.outcome is Outcome.NOT_TESTABLE and "is not shown to keep ε" in verdict.evidence
+def test_differences_are_shares_of_the_loss_and_points_of_error(finished, judged):
+    made = finished(gap=1.0, price=0.0)
+    share = judged("insurance_least_noise", made).cases[0].case
+    assert share.estimate == pytest.approx(1 / 5, abs=0.01) and share.n == 20
+    assert judged("mnist_minibatch_beats_local", made).cases[0].case.estimate == pytest.approx(1.0, abs=0.02)
 
 
-def test_stand_in_data_settle_nothing_about_the_paper(finished):
+def test_mnist_at_large_budgets_against_local_without_privacy(finished, judged):
+    claim = "mnist_beats_nonprivate_local"
+    stands = judged(claim, finished())
+    assert stands.verdict is Verdict.AS_STATED and all("ε = 18" in each.case.case for each in stands.cases)
+    assert judged(claim, finished(price=40.0)).verdict is Verdict.REFUTED
+
+
+def test_stand_in_data_settle_nothing_about_the_paper(finished, judged):
     made = finished(gap=1.0, stand_in_for="insurance")
-    for check in (claims.insurance_minibatch_beats_local, claims.mnist_beats_nonprivate_local, claims.price_vanishes):
-        assert check(made).outcome is Outcome.NOT_TESTABLE
+    for claim in (*AGAINST_LOCAL, "price_shrinks", "price_vanishes", "mnist_beats_nonprivate_local"):
+        judgement = judged(claim, made)
+        assert judgement.verdict is Verdict.UNDECIDED and judgement.reason.startswith("Stand-in data only"), claim
 
 
-def test_the_price_vanishes_within_its_tolerance_only(finished):
-    verdict = claims.price_vanishes(finished())
-    assert verdict.outcome is Outcome.IN_PART  # still 11 % at 18
-    assert "201 % at ε = 1, 11 % at ε = 18" in verdict.evidence
-    assert claims.price_vanishes(finished(price=3.0)).outcome is Outcome.HOLDS  # 3 % at 18
-    kept_only_at_1 = claims.price_vanishes(finished(epsilon_proven=30.0))
-    assert kept_only_at_1.outcome is Outcome.NOT_TESTABLE and "not counted" in kept_only_at_1.evidence
+@pytest.mark.parametrize("claim", ["price_vanishes", "price_vanishes_least_noise"])
+def test_the_price_vanishes_within_a_twentieth_only(finished, judged, claim):
+    still = judged(claim, finished())
+    assert still.verdict is Verdict.REFUTED
+    assert still.cases[0].case.estimate == pytest.approx(0.11, abs=0.01)  # 10/18 of 5 at the largest budget
+    assert judged(claim, finished(price=3.0)).verdict is Verdict.AS_STATED
 
 
-def test_noise_that_spends_too_much_is_found(finished):
-    assert claims.noise_suffices(finished(epsilon_proven=0.1)).outcome is Outcome.HOLDS
-    assert claims.noise_suffices(finished(epsilon_proven=2.0)).outcome is Outcome.IN_PART
-    assert claims.noise_suffices(finished(epsilon_proven=20.0)).outcome is Outcome.FAILS
+@pytest.mark.parametrize(("price", "verdict"), [(10.0, Verdict.AS_STATED), (-10.0, Verdict.REFUTED)])
+def test_the_price_shrinks_from_the_smallest_budget_to_the_largest(finished, judged, price, verdict):
+    assert judged("price_shrinks", finished(price=price)).verdict is verdict
 
 
-@pytest.mark.parametrize("check", [*claims.CLAIMS.values()][:4])
-def test_without_private_runs_nothing_is_settled(finished, check):
+@pytest.mark.parametrize(
+    ("spent", "verdict"), [(0.1, Verdict.AS_STATED), (2.0, Verdict.REFUTED), (20.0, Verdict.REFUTED)]
+)
+def test_noise_that_spends_too_much_is_found(finished, judged, spent, verdict):
+    assert judged("noise_suffices", finished(epsilon_proven=spent)).verdict is verdict
+
+
+@pytest.mark.parametrize("claim", [*AGAINST_LOCAL, "price_shrinks", "mnist_beats_nonprivate_local"])
+def test_without_private_runs_nothing_was_run(finished, judged, claim):
     made = finished()
     for name in ("paired_differences", "price", "mnist_differences"):
         data = made.table("lowy2021", name)
-        write_csv(data[data["epsilon"] == float("inf")], made.folder / "tables" / f"lowy2021_{name}.csv")
-    assert check(made).outcome is Outcome.NOT_TESTABLE
+        write_csv(data[data["epsilon"] == math.inf], made.folder / "tables" / f"lowy2021_{name}.csv")
+    assert judged(claim, made).verdict is Verdict.NOT_RUN

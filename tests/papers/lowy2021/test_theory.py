@@ -10,8 +10,8 @@ import pytest
 
 from dpfl.papers.lowy2021 import theory, theory_rates
 from dpfl.reporting import style
-from dpfl.reporting.claims import Outcome
 from dpfl.reporting.results import Results, read_csv, write_csv
+from dpfl.reporting.rules import Verdict
 
 COMMON = {
     "experiment": "ldp_theory",
@@ -107,8 +107,8 @@ def test_the_lower_bound_as_printed():
     assert not theory_rates.lower_bound_applies(row.replace(1000, 100))  # 16 ln(2/(1e-6 64)) = 166 clients
 
 
-@pytest.mark.parametrize(("speed", "outcome"), [(2.0, Outcome.HOLDS), (0.5, Outcome.FAILS)])
-def test_acceleration_follows_the_paired_difference(made, speed, outcome):
+@pytest.mark.parametrize(("speed", "verdict"), [(2.0, Verdict.AS_STATED), (0.5, Verdict.REFUTED)])
+def test_acceleration_follows_the_paired_difference(made, judged, speed, verdict):
     """Algorithm 2 with the risk of `speed` times as many rounds."""
     rows = [
         {"study": "acceleration", "algorithm": algorithm, "rounds": rounds, "epsilon": epsilon, "excess_risk": risk}
@@ -119,22 +119,27 @@ def test_acceleration_follows_the_paired_difference(made, speed, outcome):
     results = made(rows)
     points = drawn(results, "theory_acceleration")
     assert points["plain_minus_this"].notna().sum() == 6
-    verdict = theory.CLAIMS["acceleration"](results)
-    assert verdict.outcome is outcome
-    assert "Algorithm 1 needs" in verdict.evidence
+    judgement = judged("acceleration", results)
+    assert judgement.verdict is verdict
+    assert judgement.cases[0].case.estimate == pytest.approx(speed - 1, abs=0.05)  # as a share of Algorithm 2's risk
+    needed = judgement.cases[-1].case
+    assert needed.case.startswith("rounds that Algorithm 1 needs") and needed.estimate == (
+        math.inf if speed > 1 else 64
+    )
 
 
 @pytest.mark.parametrize(
-    ("exponent", "cost", "start", "outcome"),
+    ("exponent", "cost", "start", "verdicts"),
     [
-        (-0.55, 1.0, 1.0, Outcome.HOLDS),
-        (-0.1, 1.0, 1.0, Outcome.IN_PART),
-        (-0.5, 3.0, 1.0, Outcome.FAILS),
-        (-0.5, 1.0, 1e-3, Outcome.NOT_TESTABLE),
+        (-0.55, 1.0, 1.0, (Verdict.AS_STATED,) * 3),
+        (-0.1, 1.0, 1.0, (Verdict.AS_STATED,) * 3),  # an upper bound: a slower fall does not contradict it
+        (0.2, 1.0, 9.0, (Verdict.AS_STATED, Verdict.REFUTED, Verdict.AS_STATED)),
+        (-0.5, 3.0, 1.0, (Verdict.REFUTED, Verdict.AS_STATED, Verdict.AS_STATED)),
+        (-0.5, 1.0, 1e-3, (Verdict.AS_STATED, Verdict.AS_STATED, Verdict.REFUTED)),
     ],
 )
-def test_one_pass(made, exponent, cost, start, outcome):
-    """The slope reached or not, different clients as good or worse, better or worse than w = 0."""
+def test_one_pass(made, judged, exponent, cost, start, verdicts):
+    """Different clients as good or worse, a risk that falls or rises, that is better or worse than w = 0."""
     rows = [
         {
             "study": "one_pass",
@@ -151,42 +156,58 @@ def test_one_pass(made, exponent, cost, start, outcome):
     results = made(rows)
     points = drawn(results, "theory_one_pass")
     assert points["ratio"].unique() == pytest.approx(cost, rel=0.02)
-    assert theory.CLAIMS["one_pass"](results).outcome is outcome
+    assert (
+        tuple(judged(claim, results).verdict for claim in ("one_pass", "one_pass_falls", "one_pass_learns")) == verdicts
+    )
 
 
-@pytest.mark.parametrize(("noise", "outcome"), [(1.2, Outcome.HOLDS), (5.0, Outcome.FAILS)])
-def test_shuffle(made, noise, outcome):
-    """Noise of the shuffled runs over the central one's."""
+def shuffle_rows(noise: float, clients: tuple[int, ...]) -> list[dict]:
+    """Risks of the three models of trust; `noise`: that of the shuffled runs over the central one's."""
     rows = []
-    for clients in (16, 64):
-        for trust, multiplier in (
-            ("nobody", 40.0),
-            ("shuffler", 40 * noise / clients**0.5),
-            ("server", 40 / clients**0.5),
-        ):
-            risk = 1e-5 * multiplier**2 / clients
-            rows.append(
-                {
-                    "study": "shuffle",
-                    "trust": trust,
-                    "clients": clients,
-                    "noise_multiplier": multiplier,
-                    "excess_risk": risk,
-                }
-            )
-    results = made(rows)
-    points = drawn(results, "theory_shuffle")
+    for count in clients:
+        trusts = {"nobody": 40.0, "shuffler": 40 * noise / count**0.5, "server": 40 / count**0.5}
+        for trust, multiplier in trusts.items():
+            own = {"study": "shuffle", "trust": trust, "clients": count, "noise_multiplier": multiplier}
+            rows.append({**own, "excess_risk": 1e-5 * multiplier**2 / count})
+    return rows
+
+
+def test_the_constant_of_theorem_4_1(made):
+    points = drawn(made(shuffle_rows(1.2, (16, 64))), "theory_shuffle")
     own = points[(points["trust"] == "shuffler") & (points["clients"] == 16)].iloc[0]
     logarithms = math.log(16 * 16 / 1e-6) * math.log(16 / 1e-6) * math.log(1e6)
     variance = own["implied_constant"] * 16 * 16 * logarithms / (64 * 16) ** 2  # Theorem 4.1 with L = 1, M = N = 16
     assert math.sqrt(variance) * 64 == pytest.approx(own["noise_multiplier"])
-    verdict = theory.CLAIMS["shuffle"](results)
-    assert verdict.outcome is outcome
-    assert "-0.50" in verdict.evidence
 
 
-@pytest.mark.parametrize(("law", "outcome"), [("inverse", Outcome.HOLDS), ("mean", Outcome.FAILS)])
-def test_availability(made, law, outcome):
+@pytest.mark.parametrize(("noise", "verdict"), [(1.2, Verdict.AS_STATED), (5.0, Verdict.REFUTED)])
+def test_shuffling_is_judged_where_the_theorems_condition_holds(made, judged, noise, verdict):
+    few = made(shuffle_rows(noise, (16, 64)))
+    drawn(few, "theory_shuffle")
+    judgement = judged("shuffle", few)
+    assert judgement.verdict is Verdict.NOT_RUN and "no setting that was run has more than 64" in judgement.reason
+    by_accountant = judged("shuffle_by_accountant", few)
+    assert by_accountant.verdict is verdict
+    powers = [each.case.estimate for each in by_accountant.cases if each.case.case.startswith("power of M")]
+    assert powers == [pytest.approx(-0.5)]
+    many = made(shuffle_rows(noise, (16, 512)))  # 16 ln(18 16 512/1e-6) = 411
+    drawn(many, "theory_shuffle")
+    enough = judged("shuffle", many)
+    assert enough.verdict is verdict and "M = 512" in enough.cases[0].case.case
+
+
+@pytest.mark.parametrize(("noise", "verdict"), [(1.2, Verdict.AS_STATED), (9.0, Verdict.REFUTED)])
+def test_shuffling_has_to_beat_the_local_model(made, judged, noise, verdict):
+    results = made(shuffle_rows(noise, (16, 64)))
+    drawn(results, "theory_shuffle")
+    assert judged("shuffle_beats_local", results).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("law", "verdicts"),
+    [("inverse", (Verdict.AS_STATED, Verdict.AS_STATED)), ("mean", (Verdict.REFUTED, Verdict.UNDECIDED))],
+)
+def test_availability(made, judged, law, verdicts):
     """Risks that follow the mean of 1/M_r, or of M_r."""
     laws = {"[2]": (2,), "[5]": (5,), "[14]": (14,), "[2, 20, 20]": (2, 20, 20)}
     rows = []
@@ -198,10 +219,10 @@ def test_availability(made, law, outcome):
     random = points[points["law"] == "random"].iloc[0]
     assert random["same_inverse_ratio"] == pytest.approx(1.0 if law == "inverse" else 5 / 14, rel=0.02)
     assert random["same_mean_ratio"] == pytest.approx(14 / 5 if law == "inverse" else 1.0, rel=0.02)
-    assert theory.CLAIMS["availability"](results).outcome is outcome
+    assert tuple(judged(claim, results).verdict for claim in ("availability", "availability_not_mean")) == verdicts
 
 
-def test_one_seed_settles_nothing(made):
+def test_one_seed_settles_nothing(made, judged):
     rows = [
         {**row, "study": study}
         for study in ("shuffle", "acceleration", "one_pass", "availability")
@@ -218,9 +239,15 @@ def test_one_seed_settles_nothing(made):
         ]
     ]
     results = made(rows, seeds=1)
-    for name in theory.CLAIMS:
-        drawn(results, f"theory_{name}")
-        assert theory.CLAIMS[name](results).outcome is Outcome.NOT_TESTABLE, name
+    claims = {
+        "theory_acceleration": ("acceleration",),
+        "theory_one_pass": ("one_pass", "one_pass_falls", "one_pass_learns"),
+        "theory_shuffle": ("shuffle_beats_local",),
+        "theory_availability": ("availability", "availability_not_mean"),
+    }
+    for figure, names in claims.items():
+        drawn(results, figure)
+        assert {judged(name, results).verdict for name in names} <= {Verdict.UNDECIDED, Verdict.NOT_RUN}, figure
 
 
 def test_noise_by_formula_and_by_accounting(made):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, REGRESSION, holm, paired, trials
+from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, REGRESSION, paired, trials
 from dpfl.reporting.results import NotRunError, Results
 
 
@@ -29,12 +29,6 @@ def test_the_paired_test_is_scipys_and_its_interval_has_the_same_verdict():
 def test_equal_differences_are_decided_without_a_test():
     same = pd.Series([1.0, 2.0, 3.0])
     assert paired(same, same)["p_value"] == 1.0 and paired(same, same + 1)["p_value"] == 0.0
-
-
-def test_holm_is_the_textbooks():
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.5, math.nan, 0.9]) == pytest.approx([1.0, math.nan, 1.0], nan_ok=True)
-    assert len(holm([])) == 0
 
 
 def test_experiments_are_told_apart(results):

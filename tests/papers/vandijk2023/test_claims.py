@@ -1,36 +1,47 @@
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.papers.vandijk2023.claims import CLAIMS
 from dpfl.papers.vandijk2023.figures import FIGURES
-from dpfl.reporting.claims import Outcome, evaluate
+from dpfl.reporting.claims import evaluate
 from dpfl.reporting.evidence import Comparison, Relation, table
 from dpfl.reporting.results import Results, write_csv
+from dpfl.reporting.rules import Status, Verdict
 
 KEY = "vandijk2023"
 CASES = {
-    "gdp_duality": ["one", "two"],
-    "composition": ["one", "two"],
-    "subsampling": ["double conjugate: one", "a pair attains it: one"],
-    "dpsgd_tight": ["valid: x, sigma = 1", "tight: x, sigma = 1", "tight in one round, sigma = 1"],
+    "gdp_duality": ("gdp_duality", "one"),
+    "composition": ("composition", "one"),
+    "subsampling": ("subsampling", "double conjugate: one"),
+    "subsampling_tight": ("subsampling", "a pair attains it: one"),
+    "dpsgd_valid": ("dpsgd_tight", "valid: x, sigma = 1"),
+    "dpsgd_tight_one_round": ("dpsgd_tight", "tight in one round, sigma = 1"),
+    "last_epoch_noise": ("last_epoch_noise", "sqrt(2) in mu, E = 2"),
+    "arsinh_noise": ("arsinh_noise", "lighter tail beyond 4 deviations: a = 1"),
 }
 
 
-def comparisons(claim: str, off: list[float]) -> pd.DataFrame:
-    cases = zip(CASES[claim], off, strict=True)
-    return table([Comparison(claim, case, Relation.EQUALS, 1.0, 1.0 + by, 1e-6) for case, by in cases])
+def comparisons(name: str, off: float) -> pd.DataFrame:
+    """Two rows of the claim, one off, and one of every other claim that would refute it."""
+    rows = [Comparison(claim, case, Relation.EQUALS, 1.0, 9.0, 1e-6) for other, (claim, case) in CASES.items()
+            if other != name]  # fmt: skip
+    claim, case = CASES[name]
+    rows += [Comparison(claim, f"{case}, again", Relation.EQUALS, 1.0, 1.0 + by, 1e-6) for by in (0.0, off)]
+    return table(rows)
 
 
 @pytest.mark.parametrize("claim", sorted(CASES))
-def test_two_routes_decide(stored, claim):
-    count = len(CASES[claim])
-    for off, outcome in (
-        ([0.0] * count, Outcome.HOLDS),
-        ([0.0] * (count - 1) + [1.0], Outcome.IN_PART),
-        ([1.0] * count, Outcome.FAILS),
-    ):
-        assert CLAIMS[claim](stored("tables", "checks", comparisons(claim, off))).outcome == outcome
+def test_two_routes_decide_and_only_the_claims_own_rows(judged, stored, claim):
+    assert judged(claim, stored("tables", "checks", comparisons(claim, 0.0))).verdict is Verdict.AS_STATED
+    assert judged(claim, stored("tables", "checks", comparisons(claim, 1.0))).verdict is Verdict.REFUTED
+
+
+@pytest.mark.parametrize(("reached", "verdict"), [(3.0, Verdict.AS_STATED), (2.5, Verdict.UNDECIDED)])
+def test_a_pair_that_stays_below_refutes_no_tightness(judged, stored, reached, verdict):
+    checks = table([Comparison("dpsgd_tight", "tight: x, sigma = 1", Relation.EQUALS, 3.0, reached, 1e-3)])
+    assert judged("dpsgd_tight", stored("tables", "checks", checks)).verdict is verdict
 
 
 def epochs(spread: float, ratio: float) -> pd.DataFrame:
@@ -41,41 +52,56 @@ def epochs(spread: float, ratio: float) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("spread", "ratio", "outcome"),
-    [(0.0, 1.0, Outcome.HOLDS), (0.0, 1.5, Outcome.IN_PART), (2.0, 1.5, Outcome.IN_PART)],
+    ("claim", "spread", "ratio", "verdict"),
+    [
+        ("epochs_not_rounds", 0.05, 1.5, Verdict.AS_STATED),
+        ("epochs_not_rounds", 2.0, 1.0, Verdict.REFUTED),
+        ("epochs_simple", 2.0, 1.05, Verdict.AS_STATED),
+        ("epochs_simple", 0.0, 1.5, Verdict.REFUTED),
+        ("epochs_bounds", 2.0, 1.05, Verdict.AS_STATED),
+        ("epochs_bounds", 2.0, 1.056, Verdict.AS_STATED),  # within exp(-5) of the bound
+        ("epochs_bounds", 0.0, 1.07, Verdict.REFUTED),
+    ],
 )
-def test_epochs_not_rounds_follows_the_curves(stored, spread, ratio, outcome):
-    verdict = CLAIMS["epochs_not_rounds"](stored("figures", "epochs_not_rounds", epochs(spread, ratio)))
-    assert verdict.outcome == outcome
-    steady = 3 if spread == 0 else 1
-    assert f"over batch sizes in {steady} of 3" in verdict.evidence
+def test_epochs_follow_the_curves(judged, stored, claim, spread, ratio, verdict):
+    assert judged(claim, stored("figures", "epochs_not_rounds", epochs(spread, ratio))).verdict is verdict
 
 
-@pytest.mark.parametrize(("power", "outcome"), [(0.5, Outcome.HOLDS), (1.0, Outcome.FAILS)])
-def test_group_follows_the_growth(stored, power, outcome):
+@pytest.mark.parametrize(
+    ("claim", "power", "verdict"),
+    [
+        ("group", 0.5, Verdict.AS_STATED),
+        ("group", 1.0, Verdict.REFUTED),
+        ("group_below_g", 0.9, Verdict.AS_STATED),
+        ("group_below_g", 1.0, Verdict.REFUTED),
+    ],
+)
+def test_groups_follow_the_growth(judged, stored, claim, power, verdict):
     groups = np.array([1, 2, 4, 8])
     columns = {"panel": "growth", "batch": 60, "group": groups, "mu_ratio": groups**power, "alpha": 0.0, "beta": 0.0}
-    verdict = CLAIMS["group"](stored("figures", "group_privacy", pd.DataFrame(columns)))
-    assert verdict.outcome == outcome
-    assert f"{power:.2f} with batches of 60" in verdict.evidence
+    assert judged(claim, stored("figures", "group_privacy", pd.DataFrame(columns))).verdict is verdict
 
 
-@pytest.mark.parametrize(("factor", "outcome"), [(2.1, Outcome.HOLDS), (1.2, Outcome.FAILS)])
-def test_fixed_batches_follow_the_noise_needed(stored, factor, outcome):
-    rows = [("fixed", factor), ("poisson", 1.0), ("poisson_replace", 1.5)]
-    data = pd.DataFrame(rows, columns=["sampler", "noise_over_poisson"])
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(2.05, Verdict.AS_STATED), (2.2, Verdict.REFUTED), (1.6, Verdict.REFUTED)]
+)
+def test_a_factor_of_two_is_two(judged, stored, factor, verdict):
+    rows = [("fixed", factor, 1.0), ("poisson", 1.0, 1.0), ("poisson_replace", 1.5, 1.0)]
+    data = pd.DataFrame(rows, columns=["sampler", "noise_over_poisson", "epsilon"])
     results = stored("figures", "fixed_against_poisson", data)
     with (results.folder / "figures" / f"{KEY}_samplers.csv").open("w") as stream:
         write_csv(FIGURES["samplers"].data(Results(results.folder)), stream)
-    verdict = CLAIMS["fixed_batches_cost_two"](results)
-    assert verdict.outcome == outcome and "no run has an interval" in verdict.evidence
+    judgement = judged("fixed_batches_cost_two", results)
+    assert judgement.verdict is verdict
+    assert [each.case.estimate for each in judgement.cases if each.status is Status.BESIDE] == [1.5]
 
 
 @pytest.mark.slow
-def test_outcomes(results):
-    outcomes = evaluate(KEY, results).set_index("claim")["outcome"]
-    holds = {"gdp_duality", "composition", "subsampling", "fixed_batches_cost_two"}
-    untested = {"batch_scaling", "asynchronous", "private_normalisation"}  # nothing was trained here
-    assert set(outcomes[outcomes == Outcome.HOLDS].index) == holds
-    assert set(outcomes[outcomes == Outcome.NOT_TESTABLE].index) == untested
-    assert set(outcomes[outcomes == Outcome.IN_PART].index) == set(CLAIMS) - holds - untested
+def test_verdicts(results):
+    verdicts = evaluate(KEY, results)[0].set_index("claim")
+    named = {verdict: set(verdicts.index[verdicts["verdict"] == verdict]) for verdict in Verdict}
+    assert named[Verdict.REFUTED] == {"epochs_bounds", "group", "fixed_batches_cost_two"}
+    assert named[Verdict.WEAKER] == {"epochs_simple"} and named[Verdict.UNDECIDED] == {"dpsgd_tight"}
+    # Nothing was trained here.
+    trained = {"batch_scaling", "last_epoch_accuracy", "arsinh_accuracy", "asynchronous", "private_normalisation"}
+    assert trained <= named[Verdict.NOT_RUN] and all(map(math.isnan, verdicts.loc[list(trained), "estimate"]))

@@ -94,7 +94,11 @@ def test_a_run_table_that_was_deleted_with_its_record_is_found(ended):
 def test_a_record_that_was_written_again_is_found(ended):
     place = record_path(ended / TABLE)
     place.write_text(place.read_text().replace('"seconds": ', '"seconds": 1'))
-    assert problems(ended) == {f"{TABLE}.record.json": ["is not the record that manifest.json lists"]}
+    assert problems(ended) == {
+        f"{TABLE}.record.json": [
+            "is not the record that manifest.json lists: it was changed, or its stage has run since"
+        ]
+    }
 
 
 @pytest.mark.parametrize("damage", ["deleted", "folder", "pipe", "cut", "of another scale"])

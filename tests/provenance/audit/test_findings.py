@@ -7,9 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.cli import app
+from dpfl.errors import printable
 from dpfl.files import record_path
 from dpfl.provenance.audit.file_hashes import audit
-from dpfl.provenance.audit.findings import Audit, Finding, printable, remove_damaged
+from dpfl.provenance.audit.findings import Audit, Finding, remove_damaged
 from dpfl.provenance.trace import readable_records
 
 

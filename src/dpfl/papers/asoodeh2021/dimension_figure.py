@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.experiments.trusted_aggregator.aggregator_settings import AggregatorCell, excess_bound
-from dpfl.papers.asoodeh2021.aggregator_runs import FEWEST, KEY, study
+from dpfl.papers.asoodeh2021.aggregator_runs import FEWEST, study
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.notes import data_note
@@ -89,22 +89,6 @@ def _lines(axis: Axes, rows: pd.DataFrame) -> None:
         axis.errorbar(line["features"], line["excess_risk"], line["interval"], label=name, **look)
         for bound, dash in (("excess_bound", "--"), ("bound_as_printed", ":")):
             axis.plot(line["features"], line[bound], color=style.COLOURS[number], linestyle=dash, linewidth=0.9)
-
-
-def dimension_cost(results: Results) -> str:
-    """Say how the noise's share of the last model's excess risk grows with the number of features."""
-    data = results.figure(KEY, "dimension")
-    rows = data[(data["noise_std"] > 0) & (data["release"] == "last")].drop_duplicates("noise_std")
-    parts = [
-        f"{row.exponent:.2f} ± {row.exponent_interval:.2f} at sigma = {row.noise_std:g}" for row in rows.itertuples()
-    ]
-    if not parts:
-        return "How it grows with the number of features was not run here."
-    least, most = data["features"].min(), data["features"].max()
-    return (
-        f"The print has no dimension d: on drawn records of {least:g} to {most:g} features the noise's part grows as d "
-        f"to the power {', '.join(parts)}. {data_note(data)}"
-    )
 
 
 DIMENSION = {"dimension": FigureRecipe(dimensions, draw)}

@@ -182,7 +182,7 @@ def canary(row: dict) -> Case:
     """Return the case of a lower bound that canaries give."""
     name = f"canaries on {row['dataset']}, ε = {row['epsilon']:g}, seed {row['seed']}: at least"
     stand_in = row["dataset"] if row["stand_in_for"] else ""
-    return Case(name, row["epsilon_lower_bound"], n=1, target=row["claimed_epsilon"], stand_in=stand_in)
+    return Case(name, row["epsilon_lower_bound"], target=row["claimed_epsilon"], stand_in=stand_in)
 
 
 def budget_kept_overlap(results: Results) -> Evidence:

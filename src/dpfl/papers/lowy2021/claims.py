@@ -128,8 +128,8 @@ def price_share(row: pd.Series, case: str) -> Case:
 def price_shrinks(results: Results) -> Evidence:
     """Compare the price at the smallest budget with that at the largest.
 
-    The two prices are of the same trials, but their covariance is not in the table: their errors add up as if they were
-    independent.
+    The two prices are of the same trials, but their covariance is not in the table. They share the loss without
+    privacy, so that it is positive, and errors added up as if they were independent are cautious.
     """
     cases = []
     for (_, _, clients, noise), task in prices(results).items():

@@ -118,7 +118,7 @@ def _check_manifest(report: Audit, folder: Path, ended: bool) -> None:
         elif each not in listed:
             problem = f"is not listed in {manifest.MANIFEST}: it was added, or a later run has not ended (make ends it)"
         elif here[each] != listed[each]:
-            problem = f"is not the record that {manifest.MANIFEST} lists"
+            problem = f"is not the record that {manifest.MANIFEST} lists: it was changed, or its stage has run since"
         else:
             continue
         report.findings.append(Finding(os.path.relpath(folder / each, root), problem))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpfl.errors import printable
 from dpfl.files import is_regular
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,6 @@ class Audit:
     findings: list[Finding] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     not_made: list[str] = field(default_factory=list)
-    not_made: list[str] = field(default_factory=list)
     checked: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -49,7 +46,6 @@ class Audit:
         self.recorded |= other.recorded
         self.findings += other.findings
         self.absent += [name for name in other.absent if name not in self.absent]
-        self.not_made += [name for name in other.not_made if name not in self.not_made]
         self.not_made += [name for name in other.not_made if name not in self.not_made]
         self.notes += [note for note in other.notes if note not in self.notes]
         for kind, number in other.checked.items():
@@ -68,11 +64,6 @@ class Audit:
         lines += [f"{count} {kind} checked" for kind, count in self.checked.items()]
         lines.append(f"{len(self.hashes)} files checked, {len(self.findings)} findings")
         return [printable(line) for line in lines]
-
-
-def printable(text: str) -> str:
-    """Return a text on one line, with control characters and lone surrogates escaped as \\xNN or \\uNNNN."""
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def remove_damaged(audit: Audit, root: Path, records: Mapping[Path, dict[str, Any]]) -> int:

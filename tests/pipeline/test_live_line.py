@@ -64,6 +64,11 @@ def test_a_job_of_an_unknown_kind_is_counted_and_named():
     assert after(["Finished jobid: 9 (Rule: fetch)"], 5.0, progress).seconds_left(5.0) > 0
 
 
+@pytest.mark.parametrize(("seconds", "text"), [(5, "1 min"), (90.1, "2 min"), (5399, "90 min"), (7200, "2.0 h")])
+def test_times_are_said_in_minutes_then_hours(seconds, text):
+    assert RunProgress({"a": seconds}, 1).line(0.0) == f"dpfl: preparing, about {text} left"
+
+
 def test_an_end_without_a_start_changes_nothing():
     assert after(["Finished jobid: 3 (Rule: all)"]).seconds_left(0.0) == pytest.approx(120.0)
 

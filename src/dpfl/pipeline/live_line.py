@@ -87,7 +87,9 @@ class RunProgress:
 
 def _duration(seconds: float) -> str:
     """Return a time in minutes or hours, as text."""
-    return f"{max(seconds, 30) / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    if seconds < 60:
+        return "1 min"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager

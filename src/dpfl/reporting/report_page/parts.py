@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpfl.catalog import load, recipe
+from dpfl.errors import InputError
 from dpfl.reporting.report_page.agreement import PrintedNumber, Summary, printed_numbers, summary
 from dpfl.reporting.report_page.traces import Trace, row_conditions, trace_of
 from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run
@@ -112,7 +113,10 @@ def _table(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
     except NotRunError as reason:
         yield Part(**about, trace=trace_of(csv, root), not_run=str(reason))
         return
-    page: TableLayout = recipe(paper, "tables", name).page(data)
+    try:
+        page: TableLayout = recipe(paper, "tables", name).page(data)
+    except (KeyError, AttributeError) as missing:  # a layout reads columns by item and by attribute
+        raise InputError(f"{csv} lacks a column ({missing}): an earlier version wrote it; run make again") from None
     conditions = row_conditions(data)
     laid_out = _laid_out(page, conditions if len(page.body) == len(data) else [])
     numbers = printed_numbers(paper, name, csv)

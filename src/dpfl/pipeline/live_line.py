@@ -1,4 +1,4 @@
-"""One line that says how far a run is: jobs done of all, the time left, and what runs now."""
+"""One line on the progress of a run: jobs done of all, the time left, and the jobs that run now."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def shown(log: Path, progress: RunProgress, stream: IO[str] = sys.stderr) -> Iterator[None]:
-    """Show the progress that a growing `log` tells, until the block ends.
+    """Show the progress in a growing `log` until the block ends.
 
-    In a terminal one line is written over again; elsewhere a line is written now and then. What dpfl itself says in the
-    log is repeated.
+    In a terminal one line is written over again; elsewhere a line is written now and then. Messages of dpfl in the log are
+    repeated.
     """
     ended = threading.Event()
     watcher = threading.Thread(target=_watch, args=(log, progress, stream, ended), daemon=True)

@@ -30,12 +30,12 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """How the engine's log is read: the rule and its wildcards."""
+        """Name in the engine's log: the rule and its wildcards."""
         return f"{self.rule} {self.subject}".strip()
 
     @property
     def is_done(self) -> bool:
-        """Whether all its files are there."""
+        """True where all its files are there."""
         return all(path.exists() for path in self.outputs)
 
 

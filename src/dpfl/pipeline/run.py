@@ -19,7 +19,7 @@ from dpfl.provenance.audit.mending import remove_damaged_pages
 
 _LOGS = Path(".snakemake") / "log"
 ENGINE_LOG = Path(".snakemake") / "engine.log"
-"""Where the lines of Snakemake's last run are."""
+"""Lines of Snakemake's last run."""
 _LAST_LINES = 5
 _LAST_ENGINE_LINES = 15
 _CORES = ("--cores", "-c", "--jobs", "-j", "--local-cores")

@@ -1,4 +1,4 @@
-"""Agreement with printed numbers: each number that a paper prints, beside ours, with the distance and what it means."""
+"""Agreement with printed numbers: each number that a paper prints, ours, the distance, and what it means."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNITS = {"pct": "points"}
 
 
 class Agreement(StrEnum):
-    """How one of our numbers stands to the printed one."""
+    """Relation of one of our numbers to the printed one."""
 
     INSIDE = "inside"
     OUTSIDE = "outside"
@@ -99,7 +99,7 @@ def _number(row: pd.Series, column: str) -> PrintedNumber:
 
 
 def _agreement(row: pd.Series) -> Agreement:
-    """Return how a row stands to what is printed."""
+    """Return the relation of a row's numbers."""
     if row["runs"] == 0:
         return Agreement.NOT_RUN
     if str(row["stand_in"]).lower() == "true":
@@ -114,7 +114,7 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """How many printed numbers there are, how many we have, and how far these are."""
+    """Counts of printed numbers, of those that we have, and their distances."""
 
     printed: int
     counts: dict[Agreement, int]
@@ -124,12 +124,12 @@ class Summary:
 
     @property
     def run(self) -> int:
-        """How many printed numbers have a number of ours, on whatever data."""
+        """Number of printed numbers with one of ours, on any data."""
         return self.printed - self.counts[Agreement.NOT_RUN]
 
     @property
     def comparable(self) -> int:
-        """How many printed numbers have one of ours on the same data."""
+        """Number of printed numbers with one of ours on the same data."""
         return self.run - self.counts[Agreement.STAND_IN]
 
     def sentence(self) -> str:

@@ -1,4 +1,4 @@
-"""Contents of the page: for each paper what it says, what we found, and where it is shown."""
+"""Contents of the page: the statements of each paper, the findings on them, and their tables and figures."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ABOUT_SCALE = {
     "demo": "Scale demo: small runs on data that ship with scikit-learn. They show that every stage works; accuracies "
     "are not comparable with the published ones.",
     "quick": "Scale quick: the real datasets with few seeds.",
-    "paper": "Scale paper: the real datasets, with as many runs and trials as published. What was not run says so.",
+    "paper": "Scale paper: the real datasets, with as many runs and trials as published. A number that was not run is marked.",
 }
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a paper's runs; `reason` says why it has its value where the paper does not state it."""
+    """A setting of a paper's runs; `reason` is why it has its value, "" where the paper states it."""
 
     name: str
     value: str
@@ -62,12 +62,12 @@ class PaperView:
 
     @property
     def tally(self) -> list[tuple[VerdictStyle, int]]:
-        """How many claims have each verdict, without the verdicts that none has."""
+        """Number of claims with each verdict, without the verdicts that none has."""
         return tally(self.claims)
 
     @property
     def printed(self) -> Summary:
-        """How far the printed numbers are from ours."""
+        """Distances of the printed numbers from ours."""
         return summary(self.parts.numbers)
 
     @property
@@ -116,7 +116,7 @@ class Page:
 
     @property
     def tally(self) -> list[tuple[VerdictStyle, int]]:
-        """How many claims of all papers have each verdict."""
+        """Number of claims of all papers with each verdict."""
         return tally(claim for view in self.papers for claim in view.claims)
 
 

@@ -21,7 +21,7 @@ _STATEMENT = [
 
 
 class Standing(StrEnum):
-    """What is known of a claimed epsilon."""
+    """Knowledge of a claimed epsilon."""
 
     KEPT = "kept"
     REFUTED = "refuted"

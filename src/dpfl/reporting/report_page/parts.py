@@ -19,7 +19,7 @@ LONGEST_OPEN = 14
 _LARGEST_SVG = 250_000
 """Bytes beyond which the PNG is embedded in place of the SVG, where it is smaller."""
 _WIDE = 10.0
-"""Half-width, in the unit of the number, beyond which an interval is only said to be wider."""
+"""Half-width, in the unit of the number, beyond which an interval is shown without its digits."""
 _MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 _COLUMN_NAMES = {"epsilon": "ε", "local_epochs": "E", "rounds": "R", "ran_on": "data"}
 
@@ -43,12 +43,12 @@ class Grid:
 
     @property
     def can_sort(self) -> bool:
-        """Whether its rows may change places: not below headings."""
+        """True where its rows may change places: not below headings."""
         return len(self.rows) > 2 and not any(row.heading for row in self.rows)
 
     @property
     def has_traces(self) -> bool:
-        """Whether its rows can be traced one by one."""
+        """True where its rows can be traced one by one."""
         return any(row.where for row in self.rows)
 
 
@@ -70,7 +70,7 @@ class Part:
 
     @property
     def is_long(self) -> bool:
-        """Whether it is folded until a reader opens it."""
+        """True where it is folded until a reader opens it."""
         return self.grid is not None and len(self.grid.rows) > LONGEST_OPEN
 
 
@@ -143,7 +143,7 @@ def _laid_out(page: TableLayout, conditions: list[str]) -> Grid:
 
 
 def _compared(numbers: list[PrintedNumber], conditions: list[str]) -> Grid:
-    """Return printed numbers beside ours, a row each; settings that never change are left out."""
+    """Return printed numbers and ours, a row each; settings that never change are left out."""
     keys = [key for key in numbers[0].keys if len({each.keys[key] for each in numbers}) > 1]
     unit = numbers[0].unit
     columns = [_COLUMN_NAMES.get(key, key.replace("_", " ")) for key in keys]
@@ -203,7 +203,7 @@ def _figure(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
 
 
 def picture_uri(csv: Path) -> str:
-    """Return the picture beside a figure's CSV as a data URI, "" where there is none.
+    """Return the picture next to a figure's CSV as a data URI, "" where there is none.
 
     The SVG is taken, unless it is large and the PNG is smaller.
     """

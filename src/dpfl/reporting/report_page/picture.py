@@ -45,7 +45,7 @@ class Picture:
 
 
 def lead_picture(numbers: Sequence[PrintedNumber], statements: Sequence[EpsilonStatement]) -> Picture | None:
-    """Return the picture that says most: printed numbers where some of ours are comparable, else epsilons."""
+    """Return the picture of the first screen: printed numbers where some of ours are comparable, else epsilons."""
     comparable = [each for each in numbers if not math.isnan(each.difference)]
     if comparable:
         return _printed(comparable)

@@ -1,4 +1,4 @@
-"""What a run ends with: a line for each paper."""
+"""Last lines of a run: one for each paper."""
 
 from __future__ import annotations
 

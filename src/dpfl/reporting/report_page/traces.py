@@ -1,4 +1,4 @@
-"""Where a shown number comes from: the command that traces it, and the hash of the record beside its file."""
+"""Origin of a shown number: the command that traces it, and the hash of the record next to its file."""
 
 from __future__ import annotations
 

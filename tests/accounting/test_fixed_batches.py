@@ -10,6 +10,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
+from dpfl.accounting import FixedBatches, Poisson, WithReplacement, guarantee
 from dpfl.accounting.composed_epsilon import epsilon_above, epsilon_below
 from dpfl.accounting.fixed_batches import law_above, pair_laws, poisson_laws_above, smallest_epsilon, uses
 from dpfl.accounting.neighbouring import Neighbouring
@@ -77,3 +78,18 @@ def test_with_replacement_counts_sum_to_one():
     weights, beyond = uses(64, 1000, True, 1e-14)
     assert weights.sum() + beyond == pytest.approx(1, abs=1e-15)
     assert beyond <= 1e-14
+
+
+def test_rare_uses_are_refuted_by_counting_several_as_one():
+    """Two slots of 100,000 records: the pair's own grid is too coarse for losses of 1e-5, that of Poisson is not."""
+    run = {"noise_multiplier": 1.0, "steps": 10_000, "delta": 1e-6, "neighbouring": "replace_one"}
+    found = guarantee(WithReplacement(2, 100_000), **run)
+    poisson = guarantee(Poisson(2e-5), **{**run, "noise_multiplier": 0.5, "neighbouring": "add_or_remove"})
+    assert found.lower == pytest.approx(poisson.lower, rel=1e-3)
+    assert 0.7 * found.upper < found.lower < found.upper
+
+
+@pytest.mark.parametrize("sampler", [WithReplacement(10, 100), FixedBatches(10, 100)])
+def test_hardly_any_noise_is_no_error(sampler):
+    found = guarantee(sampler, noise_multiplier=0.03, steps=3, delta=1e-5)
+    assert 500 < found.lower <= found.upper < math.inf

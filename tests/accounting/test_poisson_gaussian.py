@@ -117,10 +117,10 @@ def test_the_upper_end_alone_is_that_of_the_interval(relation):
     ("sigma", "rate", "steps", "delta"),
     [(1.0, 0.01, 10**7, 1e-5), (2.2, 3e-3, 10**6, 1e-200), (0.6, 2e-4, 2, 1e-9), (300.0, 1e-3, 50, 1e-30)],
 )
-def test_far_settings_take_less_than_two_seconds(sigma, rate, steps, delta):
+def test_far_settings_take_seconds(sigma, rate, steps, delta):
     begin = time.process_time()
     lower, upper = epsilon_interval(noise_multiplier=sigma, sample_rate=rate, steps=steps, delta=delta)
-    assert time.process_time() - begin < 2
+    assert time.process_time() - begin < 10  # measured 0.1 to 1
     assert 0 < lower <= upper <= lower * (1 + 1e-3)
 
 

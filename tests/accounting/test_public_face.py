@@ -15,12 +15,12 @@ def test_every_public_name_is_there_and_in_the_table_of_contents():
     assert set(dpfl.accounting.__all__) <= set(dir(dpfl.accounting))
 
 
-def test_the_import_is_quick_and_loads_neither_torch_nor_other_accountants():
+def test_the_import_loads_no_scipy_and_its_use_neither_torch_nor_other_accountants():
     code = (
-        "import sys, time; start = time.process_time(); import dpfl.accounting; took = time.process_time() - start;"
+        "import sys, dpfl.accounting; slow = 'scipy' in sys.modules;"
         "from dpfl.accounting import guarantee, Poisson;"
         "guarantee(Poisson(0.1), noise_multiplier=1, steps=5, delta=1e-5);"
-        "print(took < 1, 'torch' in sys.modules, 'dp_accounting' in sys.modules)"
+        "print(slow, 'torch' in sys.modules, 'dp_accounting' in sys.modules)"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert answer.stdout.split() == ["True", "False", "False"]
+    assert answer.stdout.split() == ["False", "False", "False"]

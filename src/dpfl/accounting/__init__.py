@@ -15,6 +15,7 @@ Samplers
 Neighbouring relation and adversary
     Neighbouring    add_or_remove, zero_out, replace_one
     Observer        every_step, last_iterate, round_ends
+    ConvexProblem   losses whose hidden steps amplify: for the observer of the last iterate
 Modules
     gaussian_dp     Gaussian DP: delta, epsilon, mu, compose, group, renyi
     dpsgd           DP-SGD on Poisson samples by the accountants RDP, PRV and PLD
@@ -37,6 +38,7 @@ from typing import Any
 
 __all__ = [
     "BallsInBins",
+    "ConvexProblem",
     "FixedBatches",
     "FullBatch",
     "Guarantee",
@@ -56,9 +58,9 @@ def __getattr__(name: str) -> Any:
     """Import the public names at their first use: scipy, which the accountants need, is slow to import."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dpfl.accounting import guarantees, neighbouring, observer, samplers
+    from dpfl.accounting import convex_problem, guarantees, neighbouring, observer, samplers
 
-    homes = (samplers, guarantees, neighbouring, observer)
+    homes = (samplers, guarantees, neighbouring, observer, convex_problem)
     return next(getattr(home, name) for home in homes if hasattr(home, name))
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from dpfl.accounting import gaussian_dp, sampler_bounds
 from dpfl.accounting.arguments import integer, member, real
+from dpfl.accounting.convex_problem import ConvexProblem
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.observer import Observer
 from dpfl.accounting.sampler_bounds import Bound, Run
@@ -52,6 +54,7 @@ def guarantee(
     delta: float,
     neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT,
     observer: Observer | str = Observer.EVERY_STEP,
+    convex: ConvexProblem | None = None,
 ) -> Guarantee:
     """Return what is proven of `steps` noisy steps on batches of `sampler`, at `delta` in [1e-290, 1).
 
@@ -60,16 +63,21 @@ def guarantee(
     bound counts it as complete and the lower bound leaves it out: seeing less is post-processing.
     Guarantee: that of `Guarantee`, under `neighbouring`, against an adversary who knows all other records and sees
     what `observer` says; losses and clipped gradients are arbitrary. An observer of less than every step has
-    the same upper bound.
-    Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`, each with its derivation.
+    the same upper bound, but for that of the last iterate where `convex` states a problem that contracts: then the
+    steps before it hide the record (`ConvexProblem`, without clipping; full, fixed and shuffled batches).
+    Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`, each with its derivation;
+    `last_iterate_epsilon` for `convex`.
     Raises ValueError naming the argument, also where the relation makes no sense for the sampler.
     """
     run = _run(sampler, noise_multiplier, steps, delta, neighbouring)
-    view = member("observer", Observer, observer)
+    view = _view(observer, convex)
     if run.steps == 0:
         return Guarantee(0.0, 0.0, "no step", "no step")
-    upper = sampler_bounds.upper(run)
-    lower = sampler_bounds.lower(run) if _sees_all(run, view) else Bound(0.0, f"nothing is known for {view.value}")
+    upper, lower = _upper(run, convex), Bound(0.0, f"nothing is known for {view.value}")
+    if convex is not None and isinstance(run.sampler, FullBatch) and math.isinf(convex.diameter):
+        lower = Bound(upper.epsilon * (1 - 1e-9), "a quadratic attains shifted interpolation without a set (bok2024)")
+    elif convex is None and _sees_all(run, view):
+        lower = sampler_bounds.lower(run)
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
 
 
@@ -114,6 +122,7 @@ def noise_multiplier(
     delta: float,
     neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT,
     observer: Observer | str = Observer.EVERY_STEP,
+    convex: ConvexProblem | None = None,
 ) -> float:
     """Return the least noise multiplier whose `guarantee` has an upper bound of at most `target_epsilon` > 0.
 
@@ -124,10 +133,10 @@ def noise_multiplier(
     """
     target = real("target_epsilon", target_epsilon, above=0)
     run = _run(sampler, 1.0, integer("steps", steps, at_least=1), delta, neighbouring)
-    member("observer", Observer, observer)
+    _view(observer, convex)
 
-    def spent(noise: float) -> float:
-        return sampler_bounds.upper(replace(run, noise_multiplier=noise)).epsilon
+    def spent(noise: float, *, rough: bool = False) -> float:
+        return _upper(replace(run, noise_multiplier=noise), convex, rough=rough).epsilon
 
     largest = sampler_bounds.unamplified_mu(replace(run, noise_multiplier=1.0))
     if not math.isfinite(largest):
@@ -135,8 +144,10 @@ def noise_multiplier(
     # Without amplification the noise is a closed form, and enough.
     enough = largest / float(gaussian_dp.mu(target, run.delta)) * (1 + 1e-12)
     if isinstance(run.sampler, FullBatch | ShuffledEpochs):
-        return _least(spent, target, enough)
+        return _least(spent, target, enough) if convex is None else _search(spent, target, enough, enough)
     likely = sampler_bounds.likely_noise(run, float(gaussian_dp.mu(target, run.delta)))
+    if isinstance(run.sampler, BallsInBins):
+        return _corrected_search(spent, target, enough, likely)
     return _search(spent, target, enough, likely)
 
 
@@ -146,6 +157,20 @@ def _least(spent: Callable[[float], float], target: float, start: float) -> floa
     while spent(noise) > target:
         noise *= 1 + 1e-11
     return noise
+
+
+def _corrected_search(spent: Callable[..., float], target: float, enough: float, likely: float) -> float:
+    """Return what `_search` does, by few evaluations of `spent`: `rough` ones, corrected by what they are off."""
+    aim, noise = target, likely
+    for _ in range(4):
+        noise = _search(partial(spent, rough=True), aim, enough, noise)
+        if noise == 0.0:
+            break
+        value = spent(noise)
+        if target * (1 - TOLERANCE) <= value <= target:
+            return noise
+        aim = spent(noise, rough=True) * target / value
+    return _search(spent, target, enough, noise or likely)
 
 
 def _search(spent: Callable[[float], float], target: float, enough: float, likely: float) -> float:
@@ -206,6 +231,24 @@ def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, ne
     if isinstance(sampler, Poisson) and sampler.sample_rate == 1:
         sampler = FullBatch()
     return Run(sampler, sigma, count, real("delta", delta, at_least=1e-290, below=1), relation)
+
+
+def _view(observer: Observer | str, convex: ConvexProblem | None) -> Observer:
+    """Check the observer. Raises ValueError naming `observer`, and `convex` where it is of no use."""
+    view = member("observer", Observer, observer)
+    if convex is not None and view is not Observer.LAST_ITERATE:
+        raise ValueError(f"convex is of use against the observer last_iterate only, not {view.value}")
+    return view
+
+
+def _upper(run: Run, convex: ConvexProblem | None, *, rough: bool = False) -> Bound:
+    """Return the lesser of the sampler's bound and that of the last iterate of a convex problem."""
+    everything = sampler_bounds.upper(run, rough=rough)
+    if convex is None:
+        return everything
+    setting = {"noise_multiplier": run.noise_multiplier, "steps": run.steps, "delta": run.delta}
+    hidden = convex.last_iterate(run.sampler, **setting, neighbouring=run.neighbouring)
+    return min(everything, Bound(*hidden)) if hidden else everything
 
 
 def _sees_all(run: Run, observer: Observer) -> bool:

@@ -176,9 +176,12 @@ def with_replacement_known_epsilon(
     """
     move = 2 / real("noise_multiplier", noise_multiplier, above=0)
     batch, n, count, failure = _steps(batch_size, records, steps, delta)
-    if batch == 1:  # drawn once or not at all: the pair of a Poisson step, which has an accountant of its own
-        run = {"noise_multiplier": 1 / move, "sample_rate": 1 / n, "steps": count, "delta": failure}
-        return poisson_gaussian.epsilon_interval(**run, neighbouring=Neighbouring.ADD_OR_REMOVE)[0]
+    # Several draws counted as one are the pair of a Poisson step, which has a sharper accountant where draws are rare.
+    rate = -math.expm1(batch * math.log1p(-1 / n)) if n > 1 else 1.0
+    run = {"noise_multiplier": 1 / move, "sample_rate": rate, "steps": count, "delta": failure}
+    once = poisson_gaussian.epsilon_interval(**run, neighbouring=Neighbouring.ADD_OR_REMOVE)[0]
+    if batch == 1:
+        return once
     drawn = _Multiplicity(batch, n, _LOST * failure / count)
     shifts = np.concatenate([[0.0], drawn.times]) * move
     weights = np.concatenate([[1 - drawn.weights.sum()], drawn.weights])
@@ -188,7 +191,7 @@ def with_replacement_known_epsilon(
         logs = np.logaddexp(logs, math.log(weight) + _log_masses(edges - shift))
     losses = np.maximum.accumulate(logs - _log_masses(edges))
     support = logs > -690
-    return pair_epsilon_below(losses[support], np.exp(logs[support]), steps=count, delta=failure)
+    return max(once, pair_epsilon_below(losses[support], np.exp(logs[support]), steps=count, delta=failure))
 
 
 def _log_masses(edges: Array) -> Array:

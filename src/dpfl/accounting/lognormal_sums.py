@@ -26,6 +26,7 @@ _REACH = 37.5  # standard deviations of ln Y kept below: the mass beyond is 1e-3
 _UNIT = 2.0**-53
 _REFINED, _ROUNDS = 3000, 8
 _OFFSETS = (0.25, 0.5, 1.0, 2.0, 4.0)
+_OFFSETS_BELOW = (*_OFFSETS, 8.0, 16.0, 32.0, 64.0)
 MASS_ERROR = 1e-12
 """Relative error allowed to each mass of one term: quadrature and rounding stay below it."""
 
@@ -185,7 +186,8 @@ class SumLaw:
     """Masses of a sum of terms at the even `values`, both shape (k,), in units of e^(log_scale - tilt value).
 
     `noise` bounds what rounding may have added to or taken from each mass, and `wrapped` the sum of what other sums,
-    outside of the values, may have added to all of them, both in the same units.
+    outside of the values, may have added to all of them, both in the same units. `below` bounds the mass of sums below
+    the values, in no units.
     """
 
     values: Array
@@ -194,6 +196,7 @@ class SumLaw:
     log_scale: float
     noise: float
     wrapped: float
+    below: float
 
     def natural(self, sign: int) -> Array:
         """Return the masses themselves with the noise added (`sign` 1) or taken off (-1), never below zero."""
@@ -229,9 +232,12 @@ def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, til
         gain = terms * (log_moment(masses, points, other) - log_one)
         return math.exp(min(gain - (other - tilt) * edge, 0.0))
 
-    wrapped = min(chernoff(tilt + factor * abs(tilt), highest_value) for factor in _OFFSETS)
+    wrapped, below = min(chernoff(tilt + factor * abs(tilt), highest_value) for factor in _OFFSETS), 0.0
     if first:
-        wrapped += min(chernoff(tilt - factor * abs(tilt), lowest_value) for factor in _OFFSETS)
+        lower_tilts = [tilt - factor * abs(tilt) for factor in _OFFSETS_BELOW]
+        wrapped += min(chernoff(other, lowest_value) for other in lower_tilts)
+        logs = [terms * log_moment(masses, points, t) - t * lowest_value for t in lower_tilts if t < 0]
+        below = math.exp(min(0.0, *logs))
     # Rounding: of the transform there, raised to the power; of the power itself; of the transform back.
     size_log = math.log2(size)
     there = terms * (1 + size_log * float(np.linalg.norm(weighted))) + 40
@@ -239,4 +245,4 @@ def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, til
     rounding = 4 * _UNIT * (there * mean + 8 * size_log * float(np.linalg.norm(law)) / math.sqrt(size))
     values = terms * grid.start + (first + np.arange(size)) * grid.step
     # Tilted by y - start: e^(-tilt (value - terms start)) brings the masses back.
-    return SumLaw(values, law, tilt, terms * (log_one + tilt * grid.start), rounding, wrapped)
+    return SumLaw(values, law, tilt, terms * (log_one + tilt * grid.start), rounding, wrapped, below)

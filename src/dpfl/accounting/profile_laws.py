@@ -2,7 +2,7 @@
 
 The profile of a pair (P, Q) is f(x) = sup over events of P - x Q, convex in x = e^epsilon. A profile that is linear
 between the grid points e^(j step) is that of losses on the grid, and a larger profile dominates, step by step and in
-composition (zhu2022, Proposition 2.9). Near x = 0 the profile is 1 - x + `put`; the put keeps its digits.
+composition (zhu2022, Definition 7 and Theorem 10). Near x = 0 the profile is 1 - x + `put`; the put keeps its digits.
 """
 
 from __future__ import annotations

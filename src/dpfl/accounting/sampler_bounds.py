@@ -25,6 +25,7 @@ from dpfl.accounting.samplers import (
 
 UNAMPLIFIED = "Gaussian DP of every use of the record, no amplification"
 _BY_RECORD = Poisson | BallsInBins
+_LARGEST_LOSS = 650.0
 _SHARES = (0.02, 0.3, 0.7, 0.98)
 
 
@@ -86,8 +87,8 @@ def likely_noise(run: Run, mu: float) -> float:
     return move / math.sqrt(math.log1p(max(mu**2 / run.steps / rate**2, 1e-300)))
 
 
-def upper(run: Run) -> Bound:
-    """Return an epsilon that the run guarantees at its delta.
+def upper(run: Run, *, rough: bool = False) -> Bound:
+    """Return an epsilon that the run guarantees at its delta; `rough`: not the least, if that takes long to compute.
 
     Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`.
     """
@@ -107,13 +108,15 @@ def upper(run: Run) -> Bound:
         case FixedBatches() if run.neighbouring is Neighbouring.ADD_OR_REMOVE:
             epsilon = _poisson(run, run.noise_multiplier / 2, run.neighbouring)[1]
             return Bound(epsilon, "pessimistic PLD of the Poisson pair at half the noise")
+        case FixedBatches() | WithReplacement() if _beyond_floats(run):
+            return plain
         case FixedBatches() | WithReplacement():
             weights, beyond = uses(run)
             law = fixed_batches.law_above(run.noise_multiplier, weights, beyond, run.steps, run.delta)
             epsilon = epsilon_above([(law, run.steps)], run.delta)
             return min(Bound(epsilon, "pessimistic PLD of amplification by subsampling (Balle et al. 2018)"), plain)
         case BallsInBins():
-            return min(_bins_upper(run), plain) if run.noise_multiplier >= balls_in_bins.LEAST_NOISE else plain
+            return min(_bins_upper(run, rough), plain) if run.noise_multiplier >= balls_in_bins.LEAST_NOISE else plain
 
 
 def lower(run: Run) -> Bound:
@@ -132,11 +135,11 @@ def lower(run: Run) -> Bound:
             epsilon = _poisson(run, run.noise_multiplier / 2, Neighbouring.ADD_OR_REMOVE)[0]
             return Bound(epsilon, "optimistic PLD of the pair: others -C, the record +C or another -C")
         case FixedBatches() | WithReplacement():
-            weights, _ = uses(run)
-            epsilon = fixed_batches.smallest_epsilon(
-                run.noise_multiplier, weights, run.steps, run.delta, run.neighbouring
-            )
-            return Bound(epsilon, "optimistic PLD of the best pair: others -C or 0, the record +C")
+            once = Bound(_used_once(run), "optimistic PLD of the best pair, several uses counted as one")
+            if _beyond_floats(run):
+                return once
+            best = Bound(_best_pair(run), "optimistic PLD of the best pair: others -C or 0, the record +C")
+            return max(best, once)
         case ShuffledEpochs():
             return _shuffled_lower(run)
         case BallsInBins(steps_per_epoch=bins):
@@ -146,6 +149,34 @@ def lower(run: Run) -> Bound:
             laws = balls_in_bins.laws_below(run.noise_multiplier, bins, epochs, run.delta)
             epsilon = max(epsilon_below([(law, epochs)], run.delta) for law in laws)
             return Bound(epsilon, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
+
+
+def _beyond_floats(run: Run) -> bool:
+    """Return whether some e^loss of a step is no float64: then amplification is next to nothing."""
+    move = 2.0 * (uses(run)[0].size - 1) / run.noise_multiplier
+    return move**2 / 2 + move * math.sqrt(2 * math.log(run.steps / run.delta)) > _LARGEST_LOSS
+
+
+def _best_pair(run: Run) -> float:
+    """Fixed batches, by the pairs of `fixed_batches`."""
+    return fixed_batches.smallest_epsilon(run.noise_multiplier, uses(run)[0], run.steps, run.delta, run.neighbouring)
+
+
+def _used_once(run: Run) -> float:
+    """As if all uses in a step were one: Poisson sampling, which has a sharper accountant where uses are rare.
+
+    Its events are above a threshold, which more uses only make likelier, and as likely without the record: the pair of
+    all uses dominates it.
+    """
+    sampler, noise = run.sampler, run.noise_multiplier
+    once = Run(sampler, noise, 1, run.delta, run.neighbouring)
+    return epsilon_interval(
+        noise_multiplier=noise if run.neighbouring is Neighbouring.ZERO_OUT else noise / 2,
+        sample_rate=_chance_of_use(once),
+        steps=run.steps,
+        delta=run.delta,
+        neighbouring=Neighbouring.ADD_OR_REMOVE,
+    )[0]
 
 
 def _poisson(run: Run, noise_multiplier: float, neighbouring: Neighbouring) -> tuple[float, float]:
@@ -206,11 +237,11 @@ def _shuffled_lower(run: Run) -> Bound:
     return Bound(epsilon, "worst pair of Chua et al. 2024, largest step of an epoch, optimistic PLD")
 
 
-def _bins_upper(run: Run) -> Bound:
+def _bins_upper(run: Run, rough: bool) -> Bound:
     """Balls in bins; a replacement is a removal and an addition, one after the other (hockey-stick triangle)."""
     epochs = math.ceil(run.steps / run.sampler.steps_per_epoch)
     bins = min(run.sampler.steps_per_epoch, balls_in_bins.MOST_BINS)
-    laws = balls_in_bins.laws_above(run.noise_multiplier, bins, epochs, run.delta)
+    laws = balls_in_bins.laws_above(run.noise_multiplier, bins, epochs, run.delta, rough=rough)
     remove, add = ([(law, epochs)] for law in laws)
     by = "pessimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)"
     if run.neighbouring is not Neighbouring.REPLACE_ONE:

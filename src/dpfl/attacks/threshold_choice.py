@@ -15,7 +15,7 @@ from dpfl.attacks.distinguishers import Statistic
 from dpfl.attacks.lower_bounds import Claims, TestErrors, binomial_bounds, log_likelihood_excess
 
 Array = NDArray[np.float64]
-_THRESHOLDS = 200
+_THRESHOLDS, _ABOVE = 200, 100
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,19 @@ def _oriented(scores_in: Array, scores_out: Array, backwards: bool) -> tuple[Arr
     return (-scores_out, -scores_in) if backwards else (scores_in, scores_out)
 
 
+def _shares(trials: int) -> Array:
+    """Return the shares of scores at which a test may cut: even ones, and rare ones that enough trials are above."""
+    even = np.linspace(0, 1, _THRESHOLDS)
+    if trials <= _ABOVE * _THRESHOLDS:
+        return even
+    return np.append(even, 1 - np.geomspace(_ABOVE / trials, 1 / _THRESHOLDS, _THRESHOLDS))
+
+
 def _best_threshold(
     positive: Array, negative: Array, counted: tuple[int, int], claims: Claims, confidence: float
 ) -> tuple[float, float]:
     """Return the largest excess over thresholds, and the threshold, where `counted` trials show the scores' rates."""
-    shares = np.linspace(0, 1, _THRESHOLDS)
-    thresholds = np.unique(np.concatenate([np.quantile(each, shares) for each in (positive, negative)]))
+    thresholds = np.unique(np.concatenate([np.quantile(each, _shares(len(each))) for each in (positive, negative)]))
     rates = (1 - np.searchsorted(np.sort(each), thresholds) / len(each) for each in (positive, negative))
     right, wrong = (rate * count for rate, count in zip(rates, counted, strict=True))
     miss = (1 - confidence) / 2

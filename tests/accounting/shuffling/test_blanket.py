@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.shuffling import blanket_delta, blanket_epsilon, blanket_rounds_epsilon
+from dpfl.accounting.shuffling import blanket_delta, blanket_epsilon, blanket_rounds_epsilon, positive_part
 
 
 def two_reports_delta(epsilon: float, mu: float) -> float:
@@ -86,6 +85,7 @@ def delta_by_characteristic_function(epsilon: float, n: int, mu: float, furthest
 @pytest.mark.parametrize(
     ("n", "mu", "delta", "furthest"),
     [
+        (25, 1.0, 1e-5, 20.0),  # 1.625108; another implementation's 1.625231 spends 0.9993 of delta: a looser bound
         (1000, 0.5, 1e-6, 1.0),
         pytest.param(10_000, 0.5, 1e-6, 1.0, marks=pytest.mark.slow),
         pytest.param(100_000, 1.0, 1e-6, 0.1, marks=pytest.mark.slow),
@@ -218,8 +218,18 @@ def test_where_hardly_a_report_hides_the_local_epsilon_is_returned(n, mu):
     assert ours <= float(gaussian_dp.epsilon(1e-6, mu)) * (1 + 1e-12)
 
 
-def test_every_call_takes_less_than_two_seconds():
-    for n, mu, delta in ((1000, 40.0, 1e-6), (1000, 0.05, 1e-6), (10**6, 0.5, 1e-9), (10**8, 0.05, 1e-6)):
-        begin = time.process_time()
-        blanket_epsilon(n, mu, delta)
-        assert time.process_time() - begin < 2
+@pytest.mark.parametrize(("n", "mu", "delta"), [(1000, 0.05, 1e-6), (10**6, 0.5, 1e-9), (10**8, 0.05, 1e-6)])
+def test_an_answer_takes_few_lattices(n, mu, delta, monkeypatch):
+    """Most of the time goes into transforms: places times log2 are counted, because a clock fails beside other work.
+
+    2e8 of them take about half a CPU second; for 10^8 reports they once were 5.6e8.
+    """
+    work, transform = [], positive_part.rfft
+
+    def counted(values):
+        work.append(values.size * math.log2(values.size))
+        return transform(values)
+
+    monkeypatch.setattr(positive_part, "rfft", counted)
+    assert blanket_epsilon(n, mu, delta) < gaussian_dp.epsilon(delta, mu)
+    assert 0 < sum(work) < 2e8

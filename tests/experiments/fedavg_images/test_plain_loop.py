@@ -83,7 +83,7 @@ def _smaller_batches(draws, task):
     draws.batches = lambda client, epoch, records, steps: batches(client, epoch, records, 2 * steps)[:steps]
 
 
-# A start twice as wide and one share for all clients move a linear model too little for so few seeds (p = 0.6 and 0.01):
+# A start twice as wide and one share for all clients move a linear model too little for so few seeds (p 0.6 and 0.01).
 # tests/models/test_initial_weights.py and tests/data/test_partition.py hold those laws.
 @pytest.mark.parametrize("fault", [_louder, _smaller_batches])
 def test_a_wrong_law_is_found(plain, tasks, engine, sigma, fault):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +25,7 @@ from dpfl.accounting.shuffling.blanket_law import blanket_law
 from dpfl.accounting.shuffling.positive_part import Fineness, positive_part
 
 # A coarse lattice for the search and a fine one for what it finds.
-_COARSE, _FINE = Fineness(1e-5, 1 << 15, 60), Fineness(1e-7, 1 << 18, 400)
+_COARSE, _FINE = Fineness(1e-5, 1 << 15, 60), Fineness(4e-7, 1 << 18, 400)
 _CUT, _LOST = 1e-7, 1e-9  # shares of delta: what single reports above the cut add at most, and what wraps around
 _MARGIN = 1e-6  # share of delta added for the error of the quadrature over the blanket, which is below it
 _DRIFTS = 12.0
@@ -126,6 +127,7 @@ def _solve(n: int, mu: float, delta: float, dimension: int, local: float) -> flo
     """The epsilon in [0, local] where the bound is `delta`: searched on a coarse lattice, refined on a fine one."""
     bound, guess = _bound(n, mu, dimension, delta)
 
+    @cache
     def excess(epsilon: float, fineness: Fineness = _COARSE) -> float:
         return math.log(max(bound(epsilon, fineness), 1e-300) / delta)
 
@@ -136,7 +138,7 @@ def _solve(n: int, mu: float, delta: float, dimension: int, local: float) -> flo
         low, high = high, min(1.5 * high, local)
     if low == 0 and excess(0.0) <= 0:
         return 0.0
-    epsilon = brentq(excess, low, high, xtol=1e-12, rtol=1e-5)
+    epsilon = brentq(excess, low, high, xtol=1e-12, rtol=1e-4)
     slope = min((excess(epsilon * 1.001) - excess(epsilon)) / (epsilon * 0.001), -1e-9)
     for attempt in range(12):
         error, room = excess(epsilon, _FINE), 1e-6 * 4.0 ** max(0, attempt - 2)  # more room where rounding is felt

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import fftshift, ifftshift, irfft, rfft
 
 Array = NDArray[np.float64]
 Law = tuple[Array, Array]  # values and their masses
@@ -22,6 +23,7 @@ _MOST_LARGE = 8  # this many are handled separately; more have a chance below 1e
 _NEGLIGIBLE = 1e-10  # share of the answer that ends the sum over the number of large values
 _SMALLEST_LATTICE = 1 << 14
 _BLOCK = 64  # values of a first block
+_FEW = 500  # places on each side of 0 where a law is wanted for its moments alone
 _EXPONENTS = np.geomspace(1e-4, 16.0, 24)
 _TILTS = np.geomspace(1e-4, 32.0, 36)
 _ROUNDING = 16 * np.finfo(float).eps  # of a transform's n-th power, over n; measured to be half of it and less
@@ -57,7 +59,7 @@ class _Lattice(NamedTuple):
 
     def gains(self, masses: Array, shifts: Array) -> Array:
         """Return E[(A + shift)_+] of A on the lattice: linear in the shift between places, so exact."""
-        above = np.cumsum(np.fft.fftshift(masses)[::-1])[::-1]
+        above = np.cumsum(fftshift(masses)[::-1])[::-1]
         gains = np.append(self.step * np.cumsum(above[:0:-1])[::-1], 0.0)
         position = self.size // 2 - shifts / self.step
         index = np.clip(np.floor(position), 0, self.size - 2).astype(np.int64)
@@ -88,7 +90,7 @@ def positive_part(values: Array, masses: Array, n: int, *, negligible: float, fi
     bulk, one = _transforms(lattice, levels, few, n - most, rest)
     sums, combinations = large, float(n)
     for count in range(1, most + 1):
-        law = np.fft.irfft(bulk * _power(one, most - count), lattice.size)
+        law = irfft(bulk * _power(one, most - count), lattice.size)
         chance = combinations * float(sums[1].sum())
         term = combinations * float(sums[1] @ lattice.gains(law, sums[0])) + chance * lattice.rounding(law, n)
         total += term
@@ -111,8 +113,9 @@ def _lattice(law: Law, n: int, largest: float, negligible: float, fineness: Fine
 
     A halved step halves the length too, on which sums of n/4 values must find room, for n/16 a quarter and so on.
     """
+    few = _on_growing_steps(law, largest, _FEW)  # spread: no moment is less
     moments = np.array(
-        [[math.log1p(float(law[1] @ np.expm1(k / largest * law[0]))) for k in sign * _EXPONENTS] for sign in (1, -1)]
+        [[math.log1p(float(few[1] @ np.expm1(k / largest * few[0]))) for k in sign * _EXPONENTS] for sign in (1, -1)]
     )
     reach, levels = _tail(moments, n, largest, negligible), 0
     widest = 2 * reach
@@ -145,11 +148,11 @@ def _without_large(lattice: _Lattice, levels: int, law: Law, n: int, largest: fl
 
     Under the best tilt the sum is about 0, so that what is small without it is as exact as the rest.
     """
-    logs = [math.log(rest + float(law[1] @ np.exp(k / largest * law[0]))) for k in _TILTS]
-    best = int(np.argmin(logs))
-    tilt, log_mass = _TILTS[best] / largest, logs[best]
+    few = _on_growing_steps(law, largest, _FEW)
+    tilt = min(_TILTS, key=lambda k: rest + float(few[1] @ np.exp(k / largest * few[0]))) / largest
+    log_mass = math.log(rest + float(law[1] @ np.exp(tilt * law[0])))
     bulk, _ = _transforms(lattice, levels, law, n, rest, tilt, log_mass)
-    masses = np.fft.irfft(bulk, lattice.size)
+    masses = irfft(bulk, lattice.size)
     places = lattice.step * np.arange(lattice.size // 2)
     gains = places * np.exp(n * log_mass - tilt * places)
     rounding = _ROUNDING * n * float(np.linalg.norm(masses)) * float(gains.max())
@@ -161,17 +164,21 @@ def _transforms(
 ) -> tuple[Array, Array]:
     """The transforms of the n-fold sum and of a single value, all masses times e^(tilt x - log_mass) a value.
 
-    By the digits of n to base 4, each block of values on its own step.
+    By the digits of n to base 16 (the last to base 4 where `levels` is odd), each block of values on its own step.
     """
-    for level in range(levels, -1, -1):
+    ahead = levels
+    for level in (*range(levels, 0, -2), 0):
         finer = _Lattice(lattice.step / 2**level, lattice.size)
-        places = finer.step * np.fft.ifftshift(np.arange(-(finer.size // 2), finer.size // 2))
-        one = np.fft.rfft(finer.spread(law, rest) * np.exp(np.minimum(tilt * places, 700.0) - log_mass))
+        places = finer.step * ifftshift(np.arange(-(finer.size // 2), finer.size // 2))
+        one = rfft(finer.spread(law, rest) * np.exp(np.minimum(tilt * places, 700.0) - log_mass))
         if level == levels:
             bulk = _power(one, n >> 2 * level)
-        else:
-            wider = _on_double_step(np.fft.irfft(bulk, lattice.size), math.exp(tilt * finer.step / 2))
-            bulk = _power(np.fft.rfft(wider), 4) * _power(one, (n >> 2 * level) & 3)
+            continue
+        masses, block = irfft(bulk, lattice.size), 4 ** (ahead - level)
+        for halvings in range(ahead, level, -1):
+            masses = _on_double_step(masses, math.exp(tilt * lattice.step / 2**halvings))
+        bulk = _power(rfft(masses), block) * _power(one, (n >> 2 * level) & (block - 1))
+        ahead = level
     return bulk, one
 
 
@@ -181,7 +188,7 @@ def _on_double_step(masses: Array, growth: float) -> Array:
     `growth` is what the tilt adds from one place to the next.
     """
     size = masses.size
-    ordered = np.fft.fftshift(masses)
+    ordered = fftshift(masses)
     even, odd = ordered[::2], ordered[1::2]
     wider = np.zeros(size)
     wider[: size // 2] = even + odd / 2 / growth
@@ -209,7 +216,7 @@ def _plus(sums: Law, large: Law, threshold: float, side: int) -> Law:
 def _on_growing_steps(law: Law, threshold: float, side: int) -> Law:
     """The law spread to the places `threshold`/4 sinh(x), `side` of them evenly spaced in x on each side of 0."""
     scale = threshold / 4
-    widest = math.asinh(float(np.abs(law[0]).max()) / scale) * (1 + 1e-9)
+    widest = math.asinh(float(np.abs(law[0]).max(initial=0.0)) / scale) * (1 + 1e-9) or 1.0
     places = scale * np.sinh(np.linspace(-widest, widest, 2 * side + 1))
     index = np.clip(np.searchsorted(places, law[0], side="right") - 1, 0, 2 * side - 1)
     upper = law[1] * (law[0] - places[index]) / (places[index + 1] - places[index])

@@ -1,0 +1,127 @@
+"""Convex problems in `guarantee`: against the functions of the hidden state, quadratics and Monte Carlo; refusals."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from dpfl.accounting import ConvexProblem, gaussian_dp, guarantee, noise_multiplier
+from dpfl.accounting.hidden_state import last_iterate_epsilon
+from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs
+
+PROBLEM = ConvexProblem(smoothness=1.0, learning_rate=0.5, lipschitz=1.0, strong_convexity=0.4)
+RUN = {"noise_multiplier": 3.0, "steps": 200, "delta": 1e-5, "observer": "last_iterate"}
+SAMPLERS = [FullBatch(), ShuffledEpochs(60, 600), FixedBatches(60, 600)]
+
+
+@pytest.mark.parametrize("relation", ["zero_out", "replace_one"])
+@pytest.mark.parametrize(
+    ("sampler", "batches"), [(SAMPLERS[1], "shuffled_epochs"), (SAMPLERS[2], "fixed_without_replacement")]
+)
+def test_the_bound_is_that_of_the_hidden_state(sampler, batches, relation):
+    found = guarantee(sampler, **RUN, neighbouring=relation, convex=PROBLEM)
+    setting = {name: RUN[name] for name in ("noise_multiplier", "steps", "delta")}
+    theory = {"step_size": 0.5, "smoothness": 1.0, "lipschitz": 1.0, "strong_convexity": 0.4}
+    hidden = last_iterate_epsilon(
+        batches=batches, records=600, batch_size=60, neighbouring=relation, **setting, **theory
+    )
+    seen = guarantee(sampler, **RUN, neighbouring=relation)
+    assert found.upper == min(hidden.epsilon, seen.upper) < seen.upper
+    assert "last iterate" in found.upper_by and found.lower == 0.0
+
+
+@pytest.mark.parametrize(
+    ("strong", "relation", "move"), [(0.4, "zero_out", 1), (0.4, "replace_one", 2), (0.0, "zero_out", 1)]
+)
+def test_a_quadratic_attains_the_bound_of_full_batches(strong, relation, move):
+    """w <- w - eta (m w + b + noise), b moved by the record: the last iterate is normal, its mu a geometric series."""
+    problem = ConvexProblem(smoothness=1.0, learning_rate=0.5, lipschitz=1.0, strong_convexity=strong)
+    found = guarantee(FullBatch(), **RUN, neighbouring=relation, convex=problem)
+    powers = (1 - 0.5 * strong) ** np.arange(RUN["steps"])
+    mu = move * powers.sum() / (RUN["noise_multiplier"] * math.sqrt(np.square(powers).sum()))
+    exact = float(gaussian_dp.epsilon(1e-5, mu))
+    assert found.upper == pytest.approx(exact, rel=1e-6) and found.lower <= exact * (1 + 1e-6)
+    assert found.lower == pytest.approx(found.upper, rel=1e-8)
+
+
+def test_projected_quadratics_do_not_violate_the_bound():
+    """On an interval, full batches: one-sided tests of the last iterate by 200,000 runs; false alarm 1e-6 (4.9)."""
+    steps, sigma, records, delta = 30, 1.0, 10, 1e-2
+    problem = ConvexProblem(smoothness=1.0, learning_rate=0.5, lipschitz=1.0, diameter=0.1, records=records)
+    run = {"noise_multiplier": sigma, "steps": steps, "delta": delta, "observer": "last_iterate"}
+    found = guarantee(FullBatch(), **run, convex=problem)
+    assert found.upper < guarantee(FullBatch(), **run).upper / 2 and found.lower == 0.0
+    normal, runs = np.random.default_rng(3).standard_normal, 200_000
+    ends = []
+    for shift in (1.0, 0.0):
+        w = np.zeros(runs)
+        for _ in range(steps):
+            w = np.clip(w + 0.5 / records * (shift + sigma * normal(runs)), -0.05, 0.05)
+        ends.append(w)
+    for threshold in np.quantile(ends[0], [0.5, 0.7, 0.9]):
+        p, q = ((end > threshold).mean() for end in ends)
+        error = math.sqrt(p * (1 - p) / runs) + math.exp(found.upper) * math.sqrt(q * (1 - q) / runs)
+        assert p - math.exp(found.upper) * q - delta <= norm.isf(1e-6) * error
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    sampler=st.sampled_from(SAMPLERS[:2]),
+    strong=st.floats(0, 1),
+    diameter=st.one_of(st.just(math.inf), st.floats(0.01, 10)),
+    steps=st.integers(1, 300),
+)
+def test_hiding_never_spends_more_than_showing(sampler, strong, diameter, steps):
+    problem = ConvexProblem(
+        smoothness=1.0, learning_rate=1.0, lipschitz=2.0, strong_convexity=strong, diameter=diameter, records=600
+    )
+    run = RUN | {"steps": steps}
+    found = guarantee(sampler, **run, convex=problem)
+    assert found.lower <= found.upper <= guarantee(sampler, **run).upper
+
+
+def test_samplers_without_a_proof_keep_their_bound():
+    for sampler, relation in (
+        (Poisson(0.1), "zero_out"),
+        (BallsInBins(10), "zero_out"),
+        (SAMPLERS[1], "add_or_remove"),
+    ):
+        found = guarantee(sampler, **RUN, neighbouring=relation, convex=PROBLEM)
+        assert found.upper == guarantee(sampler, **RUN, neighbouring=relation).upper
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS[:2])
+def test_noise_meets_its_target_and_is_less_than_without_hiding(sampler):
+    run = {"steps": 200, "delta": 1e-5, "observer": "last_iterate"}
+    noise = noise_multiplier(sampler, target_epsilon=1.0, **run, convex=PROBLEM)
+    assert 1 - 2e-5 <= guarantee(sampler, noise_multiplier=noise, **run, convex=PROBLEM).upper <= 1
+    assert noise < 0.9 * noise_multiplier(sampler, target_epsilon=1.0, **run)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("smoothness", 0),
+        ("learning_rate", 2.1),
+        ("lipschitz", 0),
+        ("strong_convexity", 1.1),
+        ("diameter", 0),
+        ("records", 0),
+    ],
+)
+def test_a_wrong_field_is_named(field, value):
+    with pytest.raises(ValueError, match=field):
+        ConvexProblem(**({"smoothness": 1.0, "learning_rate": 0.5, "lipschitz": 1.0} | {field: value}))
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ValueError, match="convex"):
+        guarantee(FullBatch(), **(RUN | {"observer": "every_step"}), convex=PROBLEM)
+    bounded = ConvexProblem(smoothness=1.0, learning_rate=0.5, lipschitz=1.0, diameter=1.0)
+    with pytest.raises(ValueError, match="records"):
+        guarantee(FullBatch(), **RUN, convex=bounded)

@@ -96,8 +96,8 @@ def _duration(seconds: float) -> str:
 def shown(log: Path, progress: RunProgress, stream: IO[str] = sys.stderr) -> Iterator[None]:
     """Show the progress in a growing `log` until the block ends.
 
-    In a terminal one line is written over again; elsewhere a line is written now and then. Messages of dpfl in the log are
-    repeated.
+    In a terminal one line is written over again; elsewhere a line is written now and then. Messages of dpfl in the log
+    are repeated.
     """
     ended = threading.Event()
     watcher = threading.Thread(target=_watch, args=(log, progress, stream, ended), daemon=True)

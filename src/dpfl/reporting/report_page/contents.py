@@ -27,7 +27,7 @@ ABOUT_SCALE = {
     "demo": "Scale demo: small runs on data that ship with scikit-learn. They show that every stage works; accuracies "
     "are not comparable with the published ones.",
     "quick": "Scale quick: the real datasets with few seeds.",
-    "paper": "Scale paper: the real datasets, with as many runs and trials as published. A number that was not run is marked.",
+    "paper": "Scale paper: the real datasets, with as many runs and trials as published. What was not run is marked.",
 }
 
 

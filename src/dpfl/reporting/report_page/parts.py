@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,9 @@ _LARGEST_SVG = 250_000
 """Bytes beyond which the PNG is embedded in place of the SVG, where it is smaller."""
 _WIDE = 10.0
 """Half-width, in the unit of the number, beyond which an interval is shown without its digits."""
+_OUTCOMES = ("Holds", "within", "claim")
+"""Columns of outcomes, by their titles in the layouts of tables."""
+_OUTCOME_STYLES = {"yes": "c-holds", "no": "c-fails", "stands": "c-holds", "refuted": "c-fails"}
 _MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 _COLUMN_NAMES = {"epsilon": "ε", "local_epochs": "E", "rounds": "R", "ran_on": "data"}
 
@@ -137,9 +140,15 @@ def _laid_out(page: TableLayout, conditions: list[str]) -> Grid:
     for heading, section in page.sections():
         for first, cells in enumerate(section.itertuples(index=False)):
             where = conditions[number] if conditions else ""
-            rows.append(Row(tuple(map(str, cells)), "" if first else heading, where))
+            rows.append(Row(tuple(map(str, cells)), "" if first else heading, where, _style(section.columns, cells)))
             number += 1
     return Grid(tuple(map(str, page.body.columns)), tuple(rows))
+
+
+def _style(columns: Iterable[str], cells: Iterable[object]) -> str:
+    """Return the style of a row that says yes or no in a column of outcomes, "" for others."""
+    outcomes = (str(cell) for column, cell in zip(columns, cells, strict=True) if column in _OUTCOMES)
+    return next((_OUTCOME_STYLES[text] for text in outcomes if text in _OUTCOME_STYLES), "")
 
 
 def _compared(numbers: list[PrintedNumber], conditions: list[str]) -> Grid:

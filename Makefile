@@ -31,13 +31,13 @@ $(READY): requirements.lock pyproject.toml
 
 demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | as published
 	@dpfl run --scale $@ --profile "$$PROFILE" $${CONFIG:+--config "$$CONFIG"}
-	@dpfl report --config results/$@/config.yaml
 	@dpfl crate results/$@
+	@dpfl report --config results/$@/config.yaml
 
 dry-run: $(READY) ## show what would run (SCALE=demo, quick or paper)
 	@dpfl run --dry-run --scale "$$SCALE" --profile "$$PROFILE" $${CONFIG:+--config "$$CONFIG"}
 
-pages: $(READY) ## make SVG, PDF, LaTeX, HTML and crate from results that are there, without training (SCALE=paper)
+pages: $(READY) ## make report.html, SVG, PDF, LaTeX and crate from results that are there, without training (SCALE=paper)
 	@dpfl pages --config results/$(SCALE)/config.yaml
 	@dpfl crate results/$(SCALE)
 
@@ -88,6 +88,7 @@ verify: $(READY) ## check the shipped results without training (SCALE=paper); RE
 
 release: SCALE = paper
 release: $(READY) ## sign the results' manifest with an SSH key (SCALE=paper KEY=~/.ssh/id_ed25519), without network
+	@dpfl pages --config "results/$$SCALE/config.yaml"
 	@dpfl audit --files-only "results/$$SCALE"
 	@dpfl release "results/$$SCALE" --key "$$KEY"
 

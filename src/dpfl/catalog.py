@@ -5,7 +5,7 @@ It also reads the entries of the datasets (data/datasets.yaml), so that the laye
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +25,8 @@ _CLAIM_OPTIONS = {"margin", "unit", "of", "pending"}
 """Keys of an entry of claims.yaml: what it says, its rule (dpfl.reporting.rules) and why this one, what settles it, and
 the tables and figures where that stands; if needed the margin, a unit, the claim it is a part of, and why nothing
 decides it yet."""
+_OPTIONAL = {"inferred", "deviations"}
+"""Parts of paper.yaml that may be absent."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class Paper:
     figures: dict[str, dict[str, Any]]
     claims: dict[str, dict[str, Any]]
     errata: dict[str, dict[str, Any]]
+    inferred: dict[str, str] = field(default_factory=dict)
+    """Why a setting has its value where the paper does not state it; "*" speaks for all that are not named."""
+    deviations: list[str] = field(default_factory=list)
+    """Where the runs differ from the paper on purpose, a sentence each."""
 
 
 @cache
@@ -61,8 +67,10 @@ def load(key: str) -> Paper:
         raise InputError(f"no paper {key}; there are {', '.join(keys())}")
     facts = _mapping(key, "paper.yaml")
     others = {name: _mapping(key, f"{name}.yaml") for name in ("claims", "grid", "errata")}
-    wanted = {field.name for field in fields(Paper)} - {"key", *others}
-    _require_keys(f"{key}/paper.yaml", facts, wanted, wanted)
+    known = {each.name for each in fields(Paper)} - {"key", *others}
+    _require_keys(f"{key}/paper.yaml", facts, known - _OPTIONAL, known)
+    if astray := sorted(set(facts.get("inferred", {})) - {"*", *facts["settings"]}):
+        raise InputError(f"{key}/paper.yaml: inferred.{astray[0]} is no key of settings")
     for part, needed in _PARTS.items():
         if not isinstance(facts[part], dict):
             raise InputError(f"{key}/paper.yaml: {part} must be keys and values, {{}} where there are none")

@@ -1,14 +1,19 @@
 """How far a scale is, from what lies on disk."""
 
 import os
+import re
 import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dpfl.cli import app
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import status
+from dpfl.pipeline.cost import estimate
 from dpfl.pipeline.orphans import GONE
+from dpfl.pipeline.other_stages import stages
 from dpfl.pipeline.status import SweepState, sweep_status
 
 
@@ -90,4 +95,28 @@ def test_the_time_left_goes_by_sweeps_of_the_same_kind(sweep, tmp_path, finish):
     lines = list(status.lines(resolved))
     assert lines[0].startswith(f"bhaskar2025: sweeps 1/{2 + len(others)}, tables 0/")
     assert "no run is in progress here" in lines
-    assert lines[-1].startswith(f"left, one job at a time: about 2 min, and {len(others)} sweeps of families")
+    [left, model] = map(int, re.findall(r"about (\d+) min \((\d+) jobs by the cost model\)", lines[-1])[0])
+    # one sweep as long as the first, the others and the stages around them by the model
+    around = [stage.seconds for stage in stages(resolved, [second, *others]) if not stage.is_done]
+    expected = 120.5 + sum(estimate(each).seconds for each in others) + sum(around)
+    assert left == round(expected / 60) and model == len(others) + len(around)
+
+
+def test_data_and_features_are_counted_and_take_time(sweep, tmp_path, finish):
+    resolved = configuration.resolve({"papers": ["bhaskar2025"], "only": {"model": ["scatter_linear"]}})
+    assert "data: arrays 0/2, features 0/2" in status.lines(resolved)
+    before = list(status.lines(resolved))[-1]
+    for kind in ("arrays", "features"):
+        put(tmp_path / f"data/{kind}/digits/description.json")
+    after = list(status.lines(resolved))
+    assert "data: arrays 1/2, features 1/2" in after and after[-1] != before
+
+
+def test_a_scale_is_asked_for_by_its_name(tmp_path, repository, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "config.yaml", "scale: demo\n")
+    asked = CliRunner().invoke(app, ["status", "--scale", "paper"])
+    assert asked.exit_code == 0 and "arrays 0/5" in asked.output
+    put(tmp_path / "results/paper/config.yaml", "scale: paper\npapers: [asoodeh2020]\n")
+    asked = CliRunner().invoke(app, ["status", "--scale", "paper"])
+    assert "asoodeh2020" in asked.output and "lowy2021" not in asked.output

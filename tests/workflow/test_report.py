@@ -1,4 +1,4 @@
-"""The report, opened as a reader opens it: every table, figure and verdict is there, and the console is silent."""
+"""The workflow engine's own report, opened as a reader opens it, and ours beside it after a run."""
 
 import shutil
 
@@ -34,7 +34,7 @@ def browser(tiny_run, tmp_path_factory):
     options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('chromium')}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    driver.get((folder / "results/demo/report.html").as_uri())
+    driver.get((folder / "results/demo/workflow.html").as_uri())
     yield driver
     driver.quit()
 
@@ -58,9 +58,17 @@ def expected(kind, suffix):
     return [f"results/demo/{kind}/{key}_{name}.{suffix}" for key in PAPERS for name in getattr(load(key), kind)]
 
 
-def test_the_front_page_says_what_the_report_is(browser):
-    assert "stand-in data" in browser.find_element("tag name", "body").text
+def test_the_front_page_says_what_the_report_is_and_leads_to_ours(browser):
+    text = browser.find_element("tag name", "body").text
+    assert "stand-in data" in text and "report.html" in text
     assert silent(browser)
+
+
+def test_our_page_has_every_claim_and_links_the_engines_report(browser, tiny_run):
+    page = (tiny_run[0] / "results/demo/report.html").read_text()
+    for key in PAPERS:
+        assert all(f'id="claim-{key}-{claim}"' in page for claim in load(key).claims)
+    assert 'href="workflow.html"' in page
 
 
 def test_results_are_grouped_by_paper(browser):

@@ -1,4 +1,4 @@
-# Verdicts on the papers' claims. The report itself is made by `dpfl report` once everything here is done.
+# Verdicts on the papers' claims. results/<scale>/report.html is made by `dpfl report` once everything here is done.
 
 
 rule claims:

@@ -81,8 +81,10 @@ def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
 
 @app.command(epilog="Example: dpfl pages --config results/paper/config.yaml")
 def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Write the LaTeX, HTML, SVG and PDF files of finished tables, figures and claims from their CSV files."""
+    """Write report.html, and the LaTeX, HTML, SVG and PDF files of finished tables, figures and claims."""
     from dpfl.reporting.pages import derive
+    from dpfl.reporting.report_page.contents import contents
+    from dpfl.reporting.report_page.render import write
 
     resolved = configuration.read(config)
     folder = results_folder(resolved)
@@ -90,13 +92,23 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
         paths = list(chain.from_iterable(pool.map(partial(derive, folder), resolved["papers"])))
     if not paths:
         raise InputError(f"no finished page in {folder}: run make first")
-    print(f"{len(paths)} files written in {folder}")
+    page, short = write(folder, contents(folder, resolved))
+    print(f"{len(paths)} files written in {folder}; read {page}, or {short} on a code host")
 
 
 @app.command(epilog="Example: dpfl report --config results/demo/config.yaml")
 def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Make results/<scale>/report.html with every table, figure and verdict, if any of them is newer than it."""
-    from dpfl.reporting.report import build
+    """Make results/<scale>/report.html with every table, figure and verdict, README.md and the engine's own report."""
+    from dpfl.reporting.engine_report import build
+    from dpfl.reporting.report_page.contents import contents
+    from dpfl.reporting.report_page.render import write
+    from dpfl.reporting.report_page.short_lines import verdict_lines
 
-    path, made = build(results_folder(configuration.read(config)), config)
-    print(f"{path} {'written' if made else 'is up to date'}")
+    resolved = configuration.read(config)
+    folder = results_folder(resolved)
+    build(folder, config)
+    found = contents(folder, resolved)
+    path, _ = write(folder, found)
+    for line in verdict_lines(found):
+        print(line)
+    print(f"Read {path}")

@@ -84,13 +84,14 @@ def run(
     from dpfl.data.fetch import configured
     from dpfl.grid import expansion
     from dpfl.pipeline.devices import require_gpu
-    from dpfl.pipeline.plan import machines_of
+    from dpfl.pipeline.plan import machines_of, run_progress
     from dpfl.pipeline.run import run as run_workflow
 
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     expansion.expand(resolved)
     configured(resolved["data"]["mirror"])
-    if not machines_of(profile, 1, "cpu").groups and resolved["training"]["device"] == "cuda":
+    where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"])
+    if not where.groups and resolved["training"]["device"] == "cuda":
         require_gpu()
     overlay = ["--configfile", str(config)] if config and load_mapping(config) else []  # Snakemake refuses an empty one
     options = [*(["--dry-run"] if dry_run else []), *(more or [])]
@@ -98,13 +99,19 @@ def run(
     arguments = ["--profile", f"workflow/profiles/{profile}", *forced, *overlay, "--config", f"scale={scale}", *options]
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", scale, *(f"{name}={value}" for name, value in named.items() if value)])
-    raise typer.Exit(run_workflow(arguments, again=again, results=Path("results") / scale))
+    progress = None if dry_run else run_progress(resolved, where)
+    raise typer.Exit(run_workflow(arguments, again=again, results=Path("results") / scale, progress=progress))
 
 
-@app.command(epilog="Example: dpfl status --config results/demo/config.yaml")
-def status(config: ConfigOption = DEFAULT_CONFIG) -> None:
+@app.command(epilog="Example: dpfl status --scale demo")
+def status(
+    scale: Annotated[str | None, typer.Option("--scale", help="demo, quick or paper, as it was last run")] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
     """Show which stages are done; which sweeps run, wait, failed or can be resumed; and the time left."""
     from dpfl.pipeline.status import lines
 
-    for line in lines(configuration.read(config)):
+    last = Path("results") / (scale or "") / "config.yaml"
+    resolved = configuration.read(last) if scale and last.is_file() else configuration.overlaid(config, None, scale)
+    for line in lines(resolved):
         print(line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,23 +11,18 @@ from typing import Any
 
 import yaml
 
-from dpfl.catalog import load
-from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline.cost import Cost, UnitCost, estimate
+from dpfl.pipeline.live_line import RunProgress
+from dpfl.pipeline.other_stages import stages
 from dpfl.provenance import run_identity
 
 PROFILES = Path("workflow") / "profiles"
 QUEUED_SECONDS = 25.0  # of a cluster's job: Snakemake starts three times in it, and is asked about it now and then
 STARTED_SECONDS = 0.5  # of a job on this machine: Snakemake's own time for it
 GROUPED = 4  # short sweeps that make one cluster job (workflow/profiles/slurm/config.yaml)
-# Processor seconds of the stages that do not train, as the demo and scale paper took them on the machine of costs.csv.
-ARRAYS_SECONDS, CLAIMS_SECONDS, END_SECONDS = 2.0, 2.5, 12.0  # END: audit, report and crate
-FEATURES_SECONDS, IMAGE_SECONDS = 8.0, 0.0018  # a job, and each grey image of 28 x 28
-ACCOUNTING_SECONDS, CELL_SECONDS = 4.0, 0.05  # a paper, and each cell whose noise is calibrated
-PAGES_SECONDS, PAGE_SECONDS = 3.0, 1.5  # a job that makes a paper's tables or figures, and each of them
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,11 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
         name = f"{paper} {kind}"
         yield f"{name:<34} {len(group):>6} {hours:>8.2f} {longest / 60:>5.0f} min {memory / 1024:>5.1f} GB{mark}"
     jobs = _jobs(costs, where)
-    light = _light(config, folder)
+    others = [stage for stage in stages(config, todo) if not stage.is_done]
+    for rule in ("arrays", "features", "accounting"):
+        if prepared := [stage.seconds for stage in others if stage.rule == rule]:
+            yield f"{rule:<34} {len(prepared):>6} {sum(prepared) / 3600:>8.2f} {max(prepared) / 60:>5.0f} min"
+    light = [stage.seconds for stage in others]
     trained = sum(cost.seconds for cost in costs) / 3600
     cores = sum(cost.seconds for cost in costs if not cost.gpus) / 3600 * threads + sum(light) / 3600
     yield f"jobs: {len(jobs)} that train, {len(light)} of other stages"
@@ -87,6 +85,15 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
     yield f"memory: at most {max((cost.memory_mb for cost in costs), default=2000) / 1024:.1f} GB a job"
     wall = _makespan([job + where.extra_seconds for job in [*jobs, *light]], where.at_once)
     yield f"time on the clock, {where.at_once} jobs at once: about {_as_text(wall)}"
+
+
+def run_progress(config: Mapping[str, Any], where: Machines) -> RunProgress:
+    """Return the progress of a run of what is open now, nothing of it done."""
+    folder = Path("results") / config["scale"]
+    todo = [sweep for sweep in expansion.expand(config) if not run_identity.is_finished(sweep, folder)]
+    expected = {f"train {sweep.paper} {sweep.name}": estimate(sweep).seconds for sweep in todo}
+    expected |= {stage.name: stage.seconds for stage in stages(config, todo)}
+    return RunProgress(expected, where.at_once)
 
 
 def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], list[Cost]]:
@@ -103,34 +110,6 @@ def _jobs(costs: list[Cost], where: Machines) -> list[float]:
     alone = [cost for cost in costs if not (where.groups and cost.is_short)]
     groups = [short[start : start + GROUPED] for start in range(0, len(short), GROUPED)] + [[cost] for cost in alone]
     return [max(cost.seconds for cost in group) for group in groups]
-
-
-def _light(config: Mapping[str, Any], folder: Path) -> list[float]:
-    """Return the seconds of each job that does not train and whose output is missing."""
-    sweeps, data = expansion.expand(config), Path(config["data"]["folder"])
-    jobs: dict[Path, float] = {folder / "audit.txt": END_SECONDS}
-    pages = []
-    for sweep in sweeps:
-        jobs[data / "arrays" / sweep.dataset / "description.json"] = ARRAYS_SECONDS
-        if sweep.needs_features:
-            jobs[data / "features" / sweep.dataset / "description.json"] = _features_seconds(sweep.dataset)
-    cells = {(sweep.paper, sweep.family): len(sweep.cells) for sweep in sweeps}
-    for key in config["papers"]:
-        paper, count = load(key), sum(cells[owner, family] for owner, family in cells if owner == key)
-        if count:
-            jobs[folder / "accounting" / f"{key}.csv"] = ACCOUNTING_SECONDS + CELL_SECONDS * count
-        for kind, names in (("tables", paper.tables), ("figures", paper.figures)):
-            if not all((folder / kind / f"{key}_{name}.csv").exists() for name in names):
-                pages.append(PAGES_SECONDS + PAGE_SECONDS * len(names))
-        jobs[folder / "claims" / f"{key}.csv"] = CLAIMS_SECONDS
-    return [*(seconds for path, seconds in jobs.items() if not path.exists()), *pages]
-
-
-def _features_seconds(dataset: str) -> float:
-    """Return the time for the scattering features of a dataset."""
-    data = datasets.load(dataset)
-    images = data.training_records + data.test_records
-    return FEATURES_SECONDS + IMAGE_SECONDS * images * math.prod(data.image_shape) / 28**2
 
 
 def _makespan(seconds: list[float], at_once: int) -> float:

@@ -9,28 +9,34 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from dpfl.errors import InputError
+from dpfl.pipeline.live_line import RunProgress, shown
 from dpfl.pipeline.lock import is_stale, only_run
 from dpfl.provenance.audit.mending import remove_damaged_pages
 
 _LOGS = Path(".snakemake") / "log"
+ENGINE_LOG = Path(".snakemake") / "engine.log"
+"""Lines of Snakemake's last run."""
 _LAST_LINES = 5
 _LEAST_BYTES = 1 << 20
+_LAST_ENGINE_LINES = 15
 _CORES = ("--cores", "-c", "--jobs", "-j", "--local-cores")
 _FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
 _LOG = re.compile(r"^ +log: (.+?)(?: \(check log file\(s\) for error details\))?$", re.MULTILINE)
 
 
-def run(arguments: list[str], *, again: str, results: Path | None = None) -> int:
+def run(arguments: list[str], *, again: str, results: Path | None = None, progress: RunProgress | None = None) -> int:
     """Run Snakemake with `arguments` in the working folder; return its exit status.
 
     Raises InputError where another run is in progress here, where the folder has no Snakefile, and for fewer cores than
     one. A dry run takes no lock. A lock that a killed run left is removed first, and so are damaged pages below
-    `results`: Snakemake makes them anew. On failure the last lines on standard error name the rules that failed, the
-    end of their logs, and `again`, the command to continue with.
+    `results`: Snakemake makes them anew. Snakemake's lines go to ENGINE_LOG, and one line says how far the run is. On
+    failure the last lines on standard error name the rules that failed, the end of their logs, and `again`, the command
+    to continue with.
     """
     _require_workflow(arguments)
     snakemake = [sys.executable, "-m", "snakemake", *arguments]
@@ -45,17 +51,23 @@ def run(arguments: list[str], *, again: str, results: Path | None = None) -> int
         before = set(_LOGS.glob("*.snakemake.log"))
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
         environment = {**os.environ, "PATH": path}
-        process = subprocess.Popen(snakemake, env=environment, pass_fds=[lock])
-        status = _wait(process)
+        began = time.monotonic()
+        with ENGINE_LOG.open("wb") as lines, shown(ENGINE_LOG, progress or RunProgress({}, 1)):
+            process = subprocess.Popen(snakemake, env=environment, pass_fds=[lock], stdout=lines, stderr=lines)
+            status = _wait(process)
         if status < 0:
             print(f"dpfl: Snakemake was ended by {signal.Signals(-status).name}", file=sys.stderr)
         if status:
             logs = sorted(set(_LOGS.glob("*.snakemake.log")) - before)
-            for line in explain(logs[-1].read_text(encoding="utf-8", errors="replace") if logs else ""):
+            causes = list(explain(logs[-1].read_text(encoding="utf-8", errors="replace") if logs else ""))
+            for line in causes or _last_lines(ENGINE_LOG, _LAST_ENGINE_LINES):
                 print(line, file=sys.stderr)
             if shutil.disk_usage(Path()).free < _LEAST_BYTES:
                 print(f"dpfl: the disk of {Path().absolute()} is full: make room first", file=sys.stderr)
             print(f"dpfl: not finished; what is done is kept. Continue with: {again}", file=sys.stderr)
+        else:
+            minutes = (time.monotonic() - began) / 60
+            print(f"dpfl: the run took {minutes:.1f} min; the engine's lines are in {ENGINE_LOG}", file=sys.stderr)
     return status
 
 
@@ -77,9 +89,13 @@ def explain(log: str) -> Iterator[str]:
             match = _LOG.search(block)
             path = Path(match.group(1)) if match else None
             yield f"dpfl: rule {failed.group(1)} failed" + (f"; {path} ends with:" if path else "")
-            if path and path.is_file():
-                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-                yield from (f"  {line}" for line in lines[-_LAST_LINES:])
+            if path:
+                yield from (f"  {line}" for line in _last_lines(path, _LAST_LINES))
+
+
+def _last_lines(path: Path, count: int) -> list[str]:
+    """Return the last lines of a file, none where it is missing."""
+    return path.read_text(encoding="utf-8", errors="replace").splitlines()[-count:] if path.is_file() else []
 
 
 def _wait(process: subprocess.Popen) -> int:

@@ -15,7 +15,9 @@ from dpfl.catalog import load
 from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import lock
+from dpfl.pipeline.cost import estimate
 from dpfl.pipeline.orphans import GONE
+from dpfl.pipeline.other_stages import Stage, stages
 from dpfl.progress import is_progress
 from dpfl.provenance.run_identity import is_finished
 
@@ -59,13 +61,17 @@ def sweep_status(sweep: Sweep, folder: Path, running_since: float | None) -> Swe
 
 
 def lines(config: dict[str, Any]) -> Iterator[str]:
-    """Yield a line for each paper, open sweep and failed stage of the configuration's scale, and the time left."""
+    """Yield a line for each paper, open sweep and failed stage of the configuration's scale, and the time left.
+
+    Data and features have a line of their own, and count in the time left as all stages do.
+    """
     folder = Path("results") / config["scale"]
+    sweeps = expansion.expand(config)
     since = lock.running_since()
     open_sweeps: list[SweepStatus] = []
     seconds: dict[tuple[str, str], list[float]] = {}
     for paper in config["papers"]:
-        known = [sweep_status(sweep, folder, since) for sweep in expansion.expand(config) if sweep.paper == paper]
+        known = [sweep_status(sweep, folder, since) for sweep in sweeps if sweep.paper == paper]
         unfinished = [each for each in known if each.state is not SweepState.DONE]
         parts = [f"sweeps {len(known) - len(unfinished)}/{len(known)}"]
         for kind in ("tables", "figures"):
@@ -80,10 +86,21 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
         for each in known:
             if (took := _seconds(each.sweep, folder)) is not None:
                 seconds.setdefault((paper, each.sweep.family), []).append(took)
+    yield _prepared(stages(config, sweeps))
     yield from _other_failures([Path(config["data"]["folder"]), folder], since)
     yield "a run is in progress here" if since is not None else "no run is in progress here"
-    if open_sweeps:
-        yield _time_left(open_sweeps, seconds)
+    others = [stage for stage in stages(config, [each.sweep for each in open_sweeps]) if not stage.is_done]
+    if open_sweeps or others:
+        yield _time_left(open_sweeps, seconds, others)
+
+
+def _prepared(known: list[Stage]) -> str:
+    """Return how many datasets and features are prepared, of those that the sweeps need."""
+    parts = []
+    for rule in ("arrays", "features"):
+        outputs = [stage.is_done for stage in known if stage.rule == rule]
+        parts.append(f"{rule} {sum(outputs)}/{len(outputs)}")
+    return f"data: {', '.join(parts)}"
 
 
 def _other_failures(folders: list[Path], running_since: float | None) -> Iterator[str]:
@@ -105,13 +122,20 @@ def _last_line(path: Path) -> str:
     return next((line for line in reversed(_text(path).splitlines()) if line.strip()), "")
 
 
-def _time_left(open_sweeps: list[SweepStatus], seconds: dict[tuple[str, str], list[float]]) -> str:
-    """Return the time that the open sweeps take one after the other, from finished sweeps of the same family."""
+def _time_left(open_sweeps: list[SweepStatus], seconds: dict[tuple[str, str], list[float]], others: list[Stage]) -> str:
+    """Return the time that all open jobs take one after the other.
+
+    A sweep takes as long as finished ones of its family, else what the cost model says, as other stages do.
+    """
     measured = [seconds.get((each.sweep.paper, each.sweep.family)) for each in open_sweeps]
-    minutes = sum(mean(each) for each in measured if each) / 60
-    unknown = sum(each is None for each in measured)
-    of_unknown = f", and {unknown} sweeps of families that have no finished sweep yet" if unknown else ""
-    return f"left, one job at a time: about {minutes:.0f} min{of_unknown}"
+    trained = [
+        mean(known) if known else estimate(each.sweep).seconds
+        for each, known in zip(open_sweeps, measured, strict=True)
+    ]
+    minutes = (sum(trained) + sum(stage.seconds for stage in others)) / 60
+    model = sum(known is None for known in measured) + len(others)
+    by_model = f" ({model} jobs by the cost model)" if model else ""
+    return f"left, one job at a time: about {minutes:.0f} min{by_model}"
 
 
 def _seconds(sweep: Sweep, folder: Path) -> float | None:

@@ -16,7 +16,15 @@ from dpfl.provenance.audit.findings import Audit, Finding
 
 _ENDED = "audit.txt"
 """What the last step of a run writes."""
-_UNRECORDED = {"config.yaml", _ENDED, manifest.MANIFEST, "report.html", "report.partial.html"}
+_UNRECORDED = {
+    "config.yaml",
+    _ENDED,
+    manifest.MANIFEST,
+    "report.html",
+    "README.md",
+    "workflow.html",
+    "workflow.partial.html",
+}
 """Files directly below results/<scale> that no stage's record lists."""
 _OWN_FOLDERS = {"logs", "benchmarks"}
 """Folders directly below results/<scale> that Snakemake fills."""

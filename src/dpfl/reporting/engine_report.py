@@ -1,4 +1,4 @@
-"""Snakemake's report, made again when a table, figure or verdict is newer than it."""
+"""The workflow engine's own report, made again when a table, figure or verdict is newer than it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from pathlib import Path
 
 from dpfl.errors import InputError
 
+PAGE = "workflow.html"
 _PARTS = ("tables/*.html", "figures/*.svg", "claims/*.html")
 
 
 def build(folder: Path, config: Path) -> tuple[Path, bool]:
-    """Return <folder>/report.html and whether it had to be made. Run it in the folder of the Snakefile.
+    """Return <folder>/workflow.html and whether it had to be made. Run it in the folder of the Snakefile.
 
     Raises InputError where there is nothing to report yet, or where Snakemake cannot make the report.
     """
-    report = folder / "report.html"
+    report = folder / PAGE
     parts = [path for pattern in _PARTS for path in folder.glob(pattern)]
     if not parts:
         raise InputError(f"nothing to report in {folder}: run make first")

@@ -1,0 +1,132 @@
+"""One line on the progress of a run: jobs done of all, the time left, and the jobs that run now."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+_POLL_SECONDS = 0.5
+_QUIET_SECONDS = 60.0
+"""Between two lines where there is no terminal."""
+_UNKNOWN_SECONDS = 3.0
+"""Of a job that nothing is known of, as fetching a file."""
+_CLEAR = "\r\x1b[K"
+_OURS = "dpfl: "
+_STARTS = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
+_TOTAL = re.compile(r"^total +(\d+)$")
+_STEPS = re.compile(r"^(\d+) of (\d+) steps")
+_FINISHED = re.compile(r"^Finished jobid: (\d+)")
+_FIELD = re.compile(r"^    (jobid|wildcards): (.*)$")
+
+
+class RunProgress:
+    """Progress of a run, read from the engine's log line by line.
+
+    `expected`: seconds of each job on one core, by rule and wildcards ("train <paper> <sweep>", "features <dataset>");
+    `at_once`: jobs that run side by side.
+    """
+
+    def __init__(self, expected: Mapping[str, float], at_once: int) -> None:
+        self.done, self.total = 0, 0
+        self._expected, self._at_once = dict(expected), at_once
+        self._rule, self._job = "", ""
+        self._names: dict[str, str] = {}
+        self._running: dict[str, float] = {}
+        self._spent = self._earned = 0.0
+
+    def read(self, line: str, now: float) -> None:
+        """Take in one line of the log; `now` is the time in seconds on any clock."""
+        if started := _STARTS.match(line):
+            self._rule, self._job = started[1], ""
+        elif field := _FIELD.match(line):
+            self._field(field[1], field[2], now)
+        elif finished := _FINISHED.match(line):
+            self._finish(finished[1], now)
+        elif steps := _STEPS.match(line):
+            self.done, self.total = int(steps[1]), int(steps[2])
+        elif total := _TOTAL.match(line):
+            self.total = int(total[1])
+
+    def _field(self, name: str, value: str, now: float) -> None:
+        """Take in a field of the job that starts."""
+        if name == "jobid":
+            self._job = value
+            self._names[value] = self._rule
+            self._running[value] = now
+        elif self._job:
+            values = (part.partition("=")[2] for part in value.split(", "))
+            self._names[self._job] = " ".join([self._rule, *values])
+
+    def _finish(self, job: str, now: float) -> None:
+        """Take in the end of a job."""
+        if job in self._running:
+            self._spent += now - self._running.pop(job)
+            self._earned += self._expected.pop(self._names[job], _UNKNOWN_SECONDS)
+
+    def seconds_left(self, now: float) -> float:
+        """Return the time until all jobs are done, from what they should take and the speed of those that are done."""
+        speed = self._spent / self._earned if self._earned else 1.0
+        running = {self._names[job]: now - since for job, since in self._running.items()}
+        left = {name: max(seconds * speed - running.get(name, 0.0), 0.0) for name, seconds in self._expected.items()}
+        return max(sum(left.values()) / self._at_once, max(left.values(), default=0.0))
+
+    def line(self, now: float) -> str:
+        """Return the line that a reader sees."""
+        counted = f"{self.done} of {self.total} jobs" if self.total else "preparing"
+        left = f", about {_duration(self.seconds_left(now))} left" if self._expected else ""
+        names = list(dict.fromkeys(self._names[job] for job in self._running))
+        return f"dpfl: {counted}{left}{'; now: ' if names else ''}{', '.join(names)}"
+
+
+def _duration(seconds: float) -> str:
+    """Return a time in minutes or hours, as text."""
+    if seconds < 60:
+        return "1 min"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def shown(log: Path, progress: RunProgress, stream: IO[str] = sys.stderr) -> Iterator[None]:
+    """Show the progress in a growing `log` until the block ends.
+
+    In a terminal one line is written over again; elsewhere a line is written now and then. Messages of dpfl in the log
+    are repeated.
+    """
+    ended = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(log, progress, stream, ended), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+        if stream.isatty():
+            stream.write(_CLEAR)
+            stream.flush()
+
+
+def _watch(log: Path, progress: RunProgress, stream: IO[str], ended: threading.Event) -> None:
+    """Read the log as it grows, and write the line."""
+    last = -_QUIET_SECONDS
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        is_last = False
+        while not is_last:
+            is_last, now = ended.wait(_POLL_SECONDS), time.monotonic()
+            for line in lines:
+                progress.read(line.rstrip("\n"), now)
+                if line.startswith(_OURS):
+                    stream.write(f"{_CLEAR if stream.isatty() else ''}{line}")
+            if stream.isatty():
+                width = shutil.get_terminal_size().columns - 1
+                stream.write(f"{_CLEAR}{progress.line(now)[:width]}")
+                stream.flush()
+            elif now - last >= _QUIET_SECONDS and progress.total:
+                last = now
+                print(progress.line(now), file=stream, flush=True)

@@ -1,0 +1,157 @@
+"""Agreement with printed numbers: each number that a paper prints, ours, the distance, and what it means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import pandas as pd
+
+from dpfl.catalog import load
+from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run
+
+PRINTED = "published_"
+"""Prefix of a column of printed numbers; ours are in the column of the rest of its name."""
+_UNITS = {"pct": "points"}
+
+
+class Agreement(StrEnum):
+    """Relation of one of our numbers to the printed one."""
+
+    INSIDE = "inside"
+    OUTSIDE = "outside"
+    WIDE = "too wide to say"
+    SINGLE = "one run"
+    STAND_IN = "stand-in data"
+    NOT_RUN = "not run"
+
+
+MEANING = {
+    Agreement.INSIDE: "the printed value is inside the prediction interval of ours",
+    Agreement.OUTSIDE: "the printed value is outside of it",
+    Agreement.WIDE: "the interval takes in nearly anything",
+    Agreement.SINGLE: "a single run has no interval",
+    Agreement.STAND_IN: "run on other data: not comparable",
+    Agreement.NOT_RUN: "not run at this scale",
+}
+_BY_MARK = {"inside": Agreement.INSIDE, "outside": Agreement.OUTSIDE, "undecided": Agreement.WIDE}
+
+
+@dataclass(frozen=True)
+class PrintedNumber:
+    """One printed number and ours: `keys` name the cell, `unit` is that of difference and interval.
+
+    A number that is missing is nan.
+    """
+
+    keys: dict[str, str]
+    data: str
+    printed: float
+    ours: float
+    difference: float
+    interval: float
+    runs: int
+    agreement: Agreement
+    unit: str
+
+
+def is_printed(paper: str, table: str) -> bool:
+    """Return whether paper.yaml lists printed numbers for a table."""
+    return any(key.startswith(PRINTED) for key in load(paper).tables[table])
+
+
+def printed_numbers(paper: str, table: str, csv: Path) -> list[PrintedNumber]:
+    """Return every printed number of a finished table, in the order of its CSV; none where the table was not run.
+
+    The CSV has a column published_<name>_<unit> and, for ours, <name>_<unit>, interval_<unit>, difference_<unit>, runs,
+    stand_in, ran_on and prediction ("inside", "outside", "undecided", or "" without an interval); the columns before
+    the printed one name the cell.
+    """
+    if not is_printed(paper, table) or not csv.is_file():
+        return []
+    try:
+        rows = refuse_not_run(read_csv(csv))
+    except NotRunError:
+        return []
+    column = next((name for name in rows.columns if name.startswith(PRINTED)), None)
+    return [] if column is None else [_number(row, column) for _, row in rows.iterrows()]
+
+
+def _number(row: pd.Series, column: str) -> PrintedNumber:
+    """Return the number of one row."""
+    ours = column.removeprefix(PRINTED)
+    suffix = ours.rpartition("_")[2]
+    keys = list(row.index[: row.index.get_loc(column)])
+    return PrintedNumber(
+        keys={name: _text(row[name]) for name in keys},
+        data=str(row["ran_on"]),
+        printed=float(row[column]),
+        ours=float(row[ours]),
+        difference=float(row[f"difference_{suffix}"]),
+        interval=float(row[f"interval_{suffix}"]),
+        runs=int(row["runs"]),
+        agreement=_agreement(row),
+        unit=_UNITS.get(suffix, suffix),
+    )
+
+
+def _agreement(row: pd.Series) -> Agreement:
+    """Return the relation of a row's numbers."""
+    if row["runs"] == 0:
+        return Agreement.NOT_RUN
+    if str(row["stand_in"]).lower() == "true":
+        return Agreement.STAND_IN
+    return _BY_MARK.get(row["prediction"], Agreement.SINGLE)
+
+
+def _text(value: object) -> str:
+    """Return a cell as text, numbers in their shortest form."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Counts of printed numbers, of those that we have, and their distances."""
+
+    printed: int
+    counts: dict[Agreement, int]
+    median: float
+    largest: float
+    unit: str
+
+    @property
+    def run(self) -> int:
+        """Number of printed numbers with one of ours, on any data."""
+        return self.printed - self.counts[Agreement.NOT_RUN]
+
+    @property
+    def comparable(self) -> int:
+        """Number of printed numbers with one of ours on the same data."""
+        return self.run - self.counts[Agreement.STAND_IN]
+
+    def sentence(self) -> str:
+        """Return the summary as one sentence, without numbers where there are none."""
+        if not self.printed:
+            return "The paper prints no table of numbers."
+        if not self.comparable:
+            data = "on stand-in data, not comparable" if self.run else "yet"
+            return f"{self.run or 'None'} of {self.printed} printed numbers run {data}."
+        aside = (Agreement.STAND_IN, Agreement.NOT_RUN)
+        parts = [f"{count} {kind}" for kind, count in self.counts.items() if count and kind not in aside]
+        others = f" {self.counts[Agreement.STAND_IN]} more on stand-in data." if self.run > self.comparable else ""
+        return (
+            f"{self.comparable} of {self.printed} printed numbers run: {', '.join(parts)}; median distance "
+            f"{self.median:.2g} {self.unit}, largest {self.largest:.2g}.{others}"
+        )
+
+
+def summary(numbers: Iterable[PrintedNumber]) -> Summary:
+    """Return the summary of printed numbers; distances are absolute differences of comparable numbers."""
+    known = list(numbers)
+    distances = pd.Series([abs(each.difference) for each in known if not math.isnan(each.difference)], dtype=float)
+    counts = {kind: sum(each.agreement is kind for each in known) for kind in Agreement}
+    unit = known[0].unit if known else ""
+    return Summary(len(known), counts, float(distances.median()), float(distances.max()), unit)

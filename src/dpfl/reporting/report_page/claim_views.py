@@ -1,0 +1,176 @@
+"""Claims as the page shows them: the verdict, the case that decides it, the other cases, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dpfl.catalog import load
+from dpfl.errors import InputError
+from dpfl.reporting import claims
+from dpfl.reporting.report_page.parts import Grid, Row
+from dpfl.reporting.report_page.traces import Trace, trace_of
+from dpfl.reporting.results import read_csv
+from dpfl.reporting.rules import Verdict
+
+
+@dataclass(frozen=True)
+class VerdictStyle:
+    """A verdict with the class that colours it and the sign that tells it without colour."""
+
+    word: str
+    style: str
+    sign: str
+
+
+STYLES = {
+    Verdict.AS_STATED: VerdictStyle("as stated", "stated", "✓"),
+    Verdict.WEAKER: VerdictStyle("weaker than stated", "weaker", "~"),
+    Verdict.REFUTED: VerdictStyle("refuted", "refuted", "✗"),
+    Verdict.UNDECIDED: VerdictStyle("undecided", "undecided", "?"),
+    Verdict.NOT_RUN: VerdictStyle("not run", "notrun", "–"),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A table or figure with a claim's evidence; `is_there`: it is finished, so that the page shows it."""
+
+    kind: str
+    name: str
+    title: str
+    is_there: bool
+
+
+@dataclass(frozen=True)
+class ClaimView:
+    """A claim on the page.
+
+    `deciding` is the case that decides, with its numbers; `cases` has all of them; `part_of` is the text of the claim
+    that this one is a part of, "" where it stands alone.
+    """
+
+    key: str
+    text: str
+    part_of: str
+    verdict: VerdictStyle
+    reason: str
+    deciding: str
+    rule: str
+    settled_by: str
+    cases: Grid | None
+    places: tuple[Place, ...]
+    trace: Trace
+
+
+def claim_views(folder: Path, paper: str) -> tuple[ClaimView, ...]:
+    """Return the claims of a paper with their verdicts, in the order of paper.yaml; none before the claims stage."""
+    verdicts, evidence = claims.files(paper, folder / "claims")
+    if not verdicts.is_file():
+        return ()
+    table = read_csv(verdicts)
+    if "verdict" not in table or not evidence.is_file():
+        raise InputError(f"{verdicts} was written by an earlier version of dpfl: delete it and run make again")
+    rows = table.to_dict("records")
+    trace = trace_of(verdicts, folder.absolute().parents[1])
+    cases = {claim: rows_of for claim, rows_of in read_csv(evidence).groupby("claim", sort=False)}
+    texts = {row["claim"]: row["text"] for row in rows}
+    return tuple(_view(folder, paper, row, cases.get(row["claim"]), texts, trace) for row in rows)
+
+
+def _view(
+    folder: Path,
+    paper: str,
+    row: Mapping[str, Any],
+    cases: pd.DataFrame | None,
+    texts: Mapping[str, str],
+    trace: Trace,
+) -> ClaimView:
+    """Return one claim."""
+    return ClaimView(
+        key=row["claim"],
+        text=row["text"],
+        part_of=texts.get(row["of"], "") if row["of"] != row["claim"] else "",
+        verdict=STYLES[Verdict(row["verdict"])],
+        reason=row["reason"],
+        deciding=deciding_case(row, _claimed(row, cases)),
+        rule=f"{row['scope']}, {row['kind']}",
+        settled_by=f"{row['settled_by']}. {row['because']}",
+        cases=_cases(cases, row["unit"]) if cases is not None else None,
+        places=tuple(_place(folder, paper, place) for place in row["places"].split()),
+        trace=trace,
+    )
+
+
+def _claimed(row: Mapping[str, Any], cases: pd.DataFrame | None) -> str:
+    """Return the range in which the claim says that its deciding case is."""
+    if cases is None:
+        return ""
+    return next((each["within"] for each in cases.to_dict("records") if each["case"] == row["case"]), "")
+
+
+def deciding_case(row: Mapping[str, Any], claimed: str) -> str:
+    """Return the case that decides as one line: what it is, estimate, interval, the claimed range, runs and p.
+
+    The line is "" where there is no such case.
+    """
+    if not row["case"]:
+        return ""
+    unit = f" {row['unit']}" if row["unit"] else ""
+    parts = [f"{_number(row['estimate'])}{unit}{_interval(row)}"]
+    if claimed:
+        parts.append(f"claimed: {claimed}")
+    if row["n"]:
+        parts.append(f"n = {row['n']:.0f}")
+    if row["adjusted_p"] == row["adjusted_p"]:
+        parts.append(f"p = {row['adjusted_p']:.2g}")
+    return f"{row['case']}: {', '.join(parts)}"
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    """Return an interval in brackets, nothing for a computed number or a single run."""
+    if row["low"] != row["low"] or row["low"] == row["high"]:
+        return ""
+    return f" ({_number(row['low'])} to {_number(row['high'])})"
+
+
+def _number(value: float) -> str:
+    """Return a number with four digits; a dash where there is none."""
+    return "–" if value != value else f"{value:.4g}"
+
+
+def _cases(cases: pd.DataFrame, unit: str) -> Grid:
+    """Return the cases of a claim as a table; columns that say nothing in any case are left out."""
+    columns = {
+        "case": cases["case"],
+        "status": cases["status"],
+        "estimate": cases["estimate"].map(_number),
+        "interval": [_interval(row).strip(" ()") for row in cases.to_dict("records")],
+        "claimed": cases["within"],
+        "n": cases["n"].map(lambda n: f"{n:.0f}" if n else ""),
+        "p, adjusted": cases["adjusted_p"].map(lambda p: "" if p != p else f"{p:.2g}"),
+        "published": cases["published"].map(lambda value: "" if value != value else _number(value)),
+        "stand-in": cases["stand_in"],
+    }
+    shown = {name: list(map(str, values)) for name, values in columns.items() if any(map(str, values))}
+    titles = [f"{name}, {unit}" if name == "estimate" and unit else name for name in shown]
+    styles = [f"c-{status.replace(' ', '-')}" for status in cases["status"]]
+    rows = [Row(cells, style=style) for cells, style in zip(zip(*shown.values(), strict=True), styles, strict=True)]
+    return Grid(tuple(titles), tuple(rows))
+
+
+def _place(folder: Path, paper: str, place: str) -> Place:
+    """Return the table or figure that a place names, as "tables/checks"."""
+    part, _, name = place.partition("/")
+    is_there = (folder / part / f"{paper}_{name}.csv").is_file()
+    return Place(part.removesuffix("s"), name, getattr(load(paper), part)[name]["title"], is_there)
+
+
+def tally(known: Iterable[ClaimView]) -> list[tuple[VerdictStyle, int]]:
+    """Return how many claims have each verdict, from "as stated" on, without those that none has."""
+    words = [claim.verdict.word for claim in known]
+    return [(style, words.count(style.word)) for style in STYLES.values() if style.word in words]

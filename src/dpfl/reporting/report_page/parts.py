@@ -1,0 +1,225 @@
+"""Tables and figures of a paper as the page shows them: text for every cell, a data URI for every picture."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dpfl.catalog import load, recipe
+from dpfl.errors import InputError
+from dpfl.reporting.report_page.agreement import PrintedNumber, Summary, printed_numbers, summary
+from dpfl.reporting.report_page.traces import Trace, row_conditions, trace_of
+from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run
+from dpfl.reporting.tables import TableLayout
+
+LONGEST_OPEN = 14
+"""Rows of a table that is shown unfolded."""
+_LARGEST_SVG = 250_000
+"""Bytes beyond which the PNG is embedded in place of the SVG, where it is smaller."""
+_WIDE = 10.0
+"""Half-width, in the unit of the number, beyond which an interval is shown without its digits."""
+_OUTCOMES = ("Holds", "within", "claim")
+"""Columns of outcomes, by their titles in the layouts of tables."""
+_OUTCOME_STYLES = {"yes": "c-holds", "no": "c-fails", "stands": "c-holds", "refuted": "c-fails"}
+_MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
+_COLUMN_NAMES = {"epsilon": "ε", "local_epochs": "E", "rounds": "R", "ran_on": "data"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: cells, the heading above it ("" for that of the row before), how to trace and colour it."""
+
+    cells: tuple[str, ...]
+    heading: str = ""
+    where: str = ""
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table as text."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def can_sort(self) -> bool:
+        """True where its rows may change places: not below headings."""
+        return len(self.rows) > 2 and not any(row.heading for row in self.rows)
+
+    @property
+    def has_traces(self) -> bool:
+        """True where its rows can be traced one by one."""
+        return any(row.where for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table or figure of a paper; `not_run` is the reason why it shows nothing."""
+
+    kind: str
+    name: str
+    title: str
+    caption: str
+    trace: Trace
+    not_run: str = ""
+    notes: tuple[str, ...] = ()
+    grid: Grid | None = None
+    as_laid_out: Grid | None = None
+    printed: Summary | None = None
+    picture: str = ""
+
+    @property
+    def is_long(self) -> bool:
+        """True where it is folded until a reader opens it."""
+        return self.grid is not None and len(self.grid.rows) > LONGEST_OPEN
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Tables and figures of a paper, in the order of paper.yaml, and its printed numbers."""
+
+    tables: tuple[Part, ...]
+    figures: tuple[Part, ...]
+    numbers: tuple[PrintedNumber, ...] = field(default=())
+
+
+def parts_of(folder: Path, paper: str) -> Parts:
+    """Return the finished tables and figures of a paper in results/<scale>."""
+    root, tables = folder.absolute().parents[1], load(paper).tables
+    numbers = [
+        number for name in tables for number in printed_numbers(paper, name, _csv(folder, "tables", paper, name))
+    ]
+    return Parts(
+        tuple(table for name in tables for table in _table(folder, paper, name, root)),
+        tuple(figure for name in load(paper).figures for figure in _figure(folder, paper, name, root)),
+        tuple(numbers),
+    )
+
+
+def _csv(folder: Path, kind: str, paper: str, name: str) -> Path:
+    """Return where the data of a table or figure are."""
+    return folder / kind / f"{paper}_{name}.csv"
+
+
+def _table(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
+    """Yield a table, if its CSV is there."""
+    csv = _csv(folder, "tables", paper, name)
+    if not csv.is_file():
+        return
+    entry = load(paper).tables[name]
+    about = {"kind": "table", "name": name, "title": entry["title"], "caption": entry["caption"]}
+    try:
+        data = refuse_not_run(read_csv(csv))
+    except NotRunError as reason:
+        yield Part(**about, trace=trace_of(csv, root), not_run=str(reason))
+        return
+    try:
+        page: TableLayout = recipe(paper, "tables", name).page(data)
+    except (KeyError, AttributeError) as missing:  # a layout reads columns by item and by attribute
+        raise InputError(f"{csv} lacks a column ({missing}): an earlier version wrote it; run make again") from None
+    conditions = row_conditions(data)
+    laid_out = _laid_out(page, conditions if len(page.body) == len(data) else [])
+    numbers = printed_numbers(paper, name, csv)
+    yield Part(
+        **about,
+        trace=trace_of(csv, root),
+        not_run="" if len(data) else "no run of this table in this configuration",
+        notes=tuple(page.notes),
+        grid=_compared(numbers, conditions) if numbers else laid_out,
+        as_laid_out=laid_out if numbers else None,
+        printed=summary(numbers) if numbers else None,
+    )
+
+
+def _laid_out(page: TableLayout, conditions: list[str]) -> Grid:
+    """Return a table's own layout."""
+    rows, number = [], 0
+    for heading, section in page.sections():
+        for first, cells in enumerate(section.itertuples(index=False)):
+            where = conditions[number] if conditions else ""
+            rows.append(Row(tuple(map(str, cells)), "" if first else heading, where, _style(section.columns, cells)))
+            number += 1
+    return Grid(tuple(map(str, page.body.columns)), tuple(rows))
+
+
+def _style(columns: Iterable[str], cells: Iterable[object]) -> str:
+    """Return the style of a row that says yes or no in a column of outcomes, "" for others."""
+    outcomes = (str(cell) for column, cell in zip(columns, cells, strict=True) if column in _OUTCOMES)
+    return next((_OUTCOME_STYLES[text] for text in outcomes if text in _OUTCOME_STYLES), "")
+
+
+def _compared(numbers: list[PrintedNumber], conditions: list[str]) -> Grid:
+    """Return printed numbers and ours, a row each; settings that never change are left out."""
+    keys = [key for key in numbers[0].keys if len({each.keys[key] for each in numbers}) > 1]
+    unit = numbers[0].unit
+    columns = [_COLUMN_NAMES.get(key, key.replace("_", " ")) for key in keys]
+    columns += ["data", "ours", "published", f"difference, {unit}", f"± 95 %, {unit}", "n", "agreement"]
+    rows = [
+        Row(
+            (
+                *(each.keys[key].replace("_", " ").replace("inf", "none") for key in keys),
+                each.data.replace("_", " ") or "–",
+                *(_number(value, form) for value, form in _values(each)),
+                _width(each.interval),
+                str(each.runs),
+                str(each.agreement),
+            ),
+            where=where,
+            style=f"a-{each.agreement.name.lower()}",
+        )
+        for each, where in zip(numbers, conditions, strict=True)
+    ]
+    return Grid(tuple(columns), tuple(rows))
+
+
+def _values(number: PrintedNumber) -> tuple[tuple[float, str], ...]:
+    """Return the numbers of a row with their formats."""
+    return (number.ours, ".2f"), (number.printed, ".2f"), (number.difference, "+.2f")
+
+
+def _width(interval: float) -> str:
+    """Return an interval's half-width; one that takes in nearly anything is not worth its digits."""
+    return f"> {_WIDE:g}" if interval > _WIDE else _number(interval, ".2f")
+
+
+def _number(value: float, form: str) -> str:
+    """Return a number as text; a dash where there is none."""
+    return "–" if value != value else f"{value:{form}}"
+
+
+def _figure(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
+    """Yield a figure, if its CSV is there; a figure that was not run has no picture."""
+    csv = _csv(folder, "figures", paper, name)
+    if not csv.is_file():
+        return
+    entry, reason = load(paper).figures[name], ""
+    try:
+        reason = "" if len(refuse_not_run(read_csv(csv))) else "no run of this figure in this configuration"
+    except NotRunError as error:
+        reason = str(error)
+    yield Part(
+        "figure",
+        name,
+        entry["title"],
+        entry["caption"],
+        trace_of(csv, root),
+        not_run=reason,
+        picture="" if reason else picture_uri(csv),
+    )
+
+
+def picture_uri(csv: Path) -> str:
+    """Return the picture next to a figure's CSV as a data URI, "" where there is none.
+
+    The SVG is taken, unless it is large and the PNG is smaller.
+    """
+    known = {suffix: path.read_bytes() for suffix in _MEDIA_TYPES if (path := csv.with_suffix(suffix)).is_file()}
+    if not known:
+        return ""
+    suffix, content = next(iter(known.items()))
+    if len(content) > _LARGEST_SVG:
+        suffix, content = min(known.items(), key=lambda item: len(item[1]))
+    return f"data:{_MEDIA_TYPES[suffix]};base64,{base64.b64encode(content).decode()}"

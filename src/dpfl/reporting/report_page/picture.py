@@ -1,0 +1,137 @@
+"""The picture of the first screen, as coordinates: printed numbers against ours, or claimed epsilons against proven."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from dpfl.reporting.report_page.agreement import Agreement, PrintedNumber
+from dpfl.reporting.report_page.epsilons import EpsilonStatement, Standing
+
+SIZE = 340.0
+"""Side of the square that the marks are in, in units of the picture."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point: its place from the left and the top, the style that colours it, and what it is in words."""
+
+    x: float
+    y: float
+    style: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A labelled place on both axes."""
+
+    place: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Marks in a square with equal axes and the diagonal on which both are equal; `key` explains the styles."""
+
+    title: str
+    caption: str
+    horizontal: str
+    vertical: str
+    ticks: tuple[Tick, ...]
+    marks: tuple[Mark, ...]
+    key: tuple[tuple[str, str], ...]
+
+
+def lead_picture(numbers: Sequence[PrintedNumber], statements: Sequence[EpsilonStatement]) -> Picture | None:
+    """Return the picture of the first screen: printed numbers where some of ours are comparable, else epsilons."""
+    comparable = [each for each in numbers if not math.isnan(each.difference)]
+    if comparable:
+        return _printed(comparable)
+    return _epsilons(statements) if statements else None
+
+
+def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
+    """Return our numbers against the printed ones, those of the unit that most have."""
+    units = [each.unit for each in numbers]
+    unit = max(set(units), key=units.count)
+    shown = [each for each in numbers if each.unit == unit]
+    low, high = _span(value for each in shown for value in (each.printed, each.ours))
+    place = _linear(low, high)
+    styles = {Agreement.INSIDE: "inside", Agreement.OUTSIDE: "outside"}
+    marks = [
+        Mark(place(each.printed), SIZE - place(each.ours), styles.get(each.agreement, "unknown"), _cell_text(each))
+        for each in shown
+    ]
+    ends = sum(each.agreement is Agreement.INSIDE for each in shown), len(shown)
+    return Picture(
+        title="Every printed number that was run, against ours",
+        caption=f"A point on the line is reproduced exactly. {ends[0]} of {ends[1]} printed values are inside the "
+        "prediction interval of our runs.",
+        horizontal="published",
+        vertical="ours",
+        ticks=tuple(Tick(place(value), f"{value:g}") for value in _round_values(low, high)),
+        marks=tuple(marks),
+        key=(("inside", "inside the interval"), ("outside", "outside"), ("unknown", "no interval, or too wide")),
+    )
+
+
+def _cell_text(number: PrintedNumber) -> str:
+    """Return a number's cell in words."""
+    cell = ", ".join(number.keys.values())
+    return f"{cell}: published {number.printed:g}, ours {number.ours:.2f}, {number.agreement}"
+
+
+def _epsilons(statements: Sequence[EpsilonStatement]) -> Picture:
+    """Return proven and refuted epsilons against the claimed ones, on logarithmic axes."""
+    finite = [
+        value for each in statements for value in (each.claimed, each.proven, each.refuted) if 0 < value < math.inf
+    ]
+    low, high = 10 ** math.floor(math.log10(min(finite))), 10 ** math.ceil(math.log10(max(finite)))
+    scale = _linear(math.log10(low), math.log10(high))
+
+    def place(value: float) -> float:
+        return scale(math.log10(value))
+
+    marks = [
+        Mark(
+            place(each.claimed),
+            SIZE - place(value),
+            style,
+            f"claimed {each.claimed:g}, {style} {value:.3g} ({each.sampling})",
+        )
+        for each in statements
+        for style, value in (("proven", each.proven), ("refuted", each.refuted))
+        if 0 < value < math.inf
+    ]
+    kept = sum(each.standing is Standing.KEPT for each in statements)
+    powers = range(round(math.log10(low)), round(math.log10(high)) + 1)
+    return Picture(
+        title="Every private setting: the epsilon that is claimed, and what is known of it",
+        caption=f"A claim is kept where the proven epsilon is on the line or below it: {kept} of {len(statements)}. "
+        "One that a pair of data sets exceeds has a hollow mark above the line.",
+        horizontal="claimed ε",
+        vertical="proven and refuted ε",
+        ticks=tuple(Tick(scale(power), f"{10.0**power:g}") for power in powers),
+        marks=tuple(marks),
+        key=(("proven", "proven: at most this"), ("refuted", "exceeded: at least this")),
+    )
+
+
+def _span(values: Iterable[float]) -> tuple[float, float]:
+    """Return round ends of an axis that has all values."""
+    known = list(values)
+    return 10 * math.floor(min(known) / 10), 10 * math.ceil(max(known) / 10)
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """Return round values from low to high, about six of them."""
+    step = next(step for step in (1, 2, 5, 10, 20, 50, 100, math.inf) if (high - low) / step <= 6)
+    return [low + step * count for count in range(math.floor((high - low) / step) + 1)]
+
+
+def _linear(low: float, high: float) -> Callable[[float], float]:
+    """Return the map of [low, high] to [0, SIZE]."""
+    width = (high - low) or 1.0
+    return lambda value: round(SIZE * (value - low) / width, 1)

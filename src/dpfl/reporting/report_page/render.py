@@ -1,0 +1,95 @@
+"""Write the page and its short form: templates filled with contents, everything escaped, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from dpfl.files import write_atomically
+from dpfl.reporting.report_page.contents import Page
+from dpfl.reporting.report_page.epsilons import EpsilonStatement, Standing, counts
+
+_COUNT_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def write(folder: Path, page: Page) -> list[Path]:
+    """Write report.html and README.md into results/<scale>; return their paths, the page first.
+
+    The same contents give the same bytes.
+    """
+    texts = {folder / "report.html": html(page), folder / "README.md": markdown(page)}
+    for path, text in texts.items():
+        write_atomically(path, text)
+    return list(texts)
+
+
+def html(page: Page) -> str:
+    """Return the page as HTML: one file, whose policy allows its own style and script and no other."""
+    environment = _environment(escaped=True)
+    style, script = (_source(environment, name) for name in ("style.css", "script.js"))
+    parts = {"style": style, "script": script, "style_hash": _digest(style), "script_hash": _digest(script)}
+    return environment.get_template("page.html.j2").render(page=page, **parts) + "\n"
+
+
+def markdown(page: Page) -> str:
+    """Return the first screen and the claims as Markdown, for a code host."""
+    return _environment(escaped=False).get_template("readme.md.j2").render(page=page) + "\n"
+
+
+def _environment(*, escaped: bool) -> Environment:
+    """Return the templates with the filters that they use; `escaped` turns every value into text without markup."""
+    environment = Environment(
+        loader=PackageLoader("dpfl.reporting.report_page"),
+        autoescape=escaped,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "cell": _cell,
+        "count_word": lambda count: _COUNT_WORDS[count] if count < len(_COUNT_WORDS) else str(count),
+        "number": _number,
+        "observed": lambda observer: observer if observer.startswith("every") else f"the {observer}",
+        "standing_counts": _standing_counts,
+        "standings": _standings,
+        "words": lambda name: str(name).replace("_", " "),
+    }
+    return environment
+
+
+def _source(environment: Environment, name: str) -> str:
+    """Return the text of a template as it is."""
+    return environment.loader.get_source(environment, name)[0]
+
+
+def _digest(text: str) -> str:
+    """Return the hash under which a content security policy allows a style or script."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _number(value: float) -> str:
+    """Return a number with four digits."""
+    return "∞" if math.isinf(value) else f"{value:.4g}"
+
+
+def _standing_counts(group: Iterable[EpsilonStatement]) -> dict[str, int]:
+    """Return how many statements have each standing, by its name."""
+    return {str(standing): count for standing, count in counts(group).items()}
+
+
+def _standings(group: Iterable[EpsilonStatement]) -> str:
+    """Return how many statements have each standing, in words."""
+    known = counts(group)
+    return ", ".join(f"{known[standing]} {standing}" for standing in Standing if known[standing])
+
+
+def _cell(text: str) -> str:
+    """Return text for a cell of a Markdown table: no markup, no new line."""
+    for character in "\\`*_[]<>|#~":
+        text = text.replace(character, f"\\{character}")
+    return " ".join(text.split())

@@ -1,0 +1,91 @@
+"use strict";
+(() => {
+  const number = (text) => {
+    const found = text.replace(/−/g, "-").match(/[-+]?(\d[\d,]*\.?\d*|\.\d+)(e[-+]?\d+)?/i);
+    if (/^[<>≤≥ε= ]*∞|^inf/.test(text)) return Infinity;
+    return found ? parseFloat(found[0].replace(/,/g, "")) : NaN;
+  };
+
+  // Tables: a click on a column's name sorts by it, up and then down.
+  const sortBy = (table, index, heading) => {
+    const down = heading.getAttribute("aria-sort") === "ascending";
+    const body = table.tBodies[0];
+    const rows = [...body.rows].map((row) => ({ row, text: row.cells[index].textContent.trim() }));
+    const known = rows.filter((each) => each.text !== "" && each.text !== "–");
+    const numeric = known.length > 0 && known.every((each) => !Number.isNaN(number(each.text)) && /^[-+−\d.∞(<>≤≥]/.test(each.text));
+    const order = (a, b) => {
+      if (!numeric) return a.text.localeCompare(b.text, "en");
+      const [x, y] = [number(a.text), number(b.text)];
+      if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+      return x === y ? 0 : x < y ? -1 : 1;
+    };
+    rows.sort((a, b) => (down ? -order(a, b) : order(a, b)));
+    body.append(...rows.map((each) => each.row));
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+  };
+  for (const table of document.querySelectorAll("table.sortable")) {
+    [...table.tHead.rows[0].cells].forEach((heading, index) => {
+      if (heading.classList.contains("plain") || !heading.textContent.trim()) return;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...heading.childNodes);
+      heading.append(button);
+      button.addEventListener("click", () => sortBy(table, index, heading));
+    });
+  }
+
+  // Claims: keep those with the words that were typed.
+  const filter = document.getElementById("filter");
+  const rows = [...document.querySelectorAll("#claims-table tbody tr")];
+  filter.closest("p").hidden = false;
+  filter.addEventListener("input", () => {
+    const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    for (const row of rows) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+      shown += !row.hidden;
+    }
+    document.getElementById("filter-count").textContent = words.length ? `${shown} of ${rows.length}` : "";
+  });
+
+  // A link into something folded unfolds it.
+  const unfold = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    for (let each = target; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
+    target.scrollIntoView();
+  };
+  addEventListener("hashchange", unfold);
+  if (location.hash) unfold();
+
+  // Paper has no folds.
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll("details:not([open]):not(.trace):not(.long)")];
+    for (const each of folded) each.open = true;
+  });
+  addEventListener("afterprint", () => { for (const each of folded) each.open = false; });
+
+  // "trace" beside a row: the command for that row.
+  const dialog = document.getElementById("trace-dialog");
+  const command = document.getElementById("trace-command");
+  const quoted = (text) => (/^[\w./=,:+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-where]");
+    if (!link) return;
+    event.preventDefault();
+    const place = document.getElementById(link.getAttribute("href").slice(1));
+    command.textContent = `${place.querySelector(".command").dataset.command} --where ${quoted(link.dataset.where)}`;
+    const hash = place.querySelector(".hash");
+    document.getElementById("trace-record").textContent = hash ? `SHA-256 of the record: ${hash.textContent}` : "";
+    dialog.showModal();
+  });
+  document.getElementById("trace-close").addEventListener("click", () => dialog.close());
+  document.getElementById("trace-copy").addEventListener("click", () => {
+    const selection = getSelection();
+    selection.selectAllChildren(command);
+    navigator.clipboard?.writeText(command.textContent).catch(() => {});
+  });
+})();

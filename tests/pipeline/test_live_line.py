@@ -1,0 +1,104 @@
+"""The line that says how far a run is, from the engine's log."""
+
+import io
+import time
+
+import pytest
+
+from dpfl.pipeline.live_line import RunProgress, shown
+
+EXPECTED = {"arrays digits": 10.0, "features digits": 30.0, "train bhaskar2025 digits_seed0": 60.0, "audit": 20.0}
+STATS = ["Job stats:", "job         count", "--------  -------", "arrays          1", "total           4", ""]
+FIRST = [
+    "[Sun Nov 22 10:00:00 2026]",
+    "localrule arrays:",
+    "    input: a",
+    "    jobid: 3",
+    "    wildcards: dataset=digits",
+]
+SECOND = ["rule train:", "    jobid: 7", "    wildcards: paper=bhaskar2025, sweep=digits_seed0"]
+ENDED = ["Finished jobid: 3 (Rule: arrays)", "1 of 4 steps (25%) done"]
+
+
+def after(lines, now=0.0, progress=None):
+    progress = progress or RunProgress(EXPECTED, 1)
+    for line in lines:
+        progress.read(line, now)
+    return progress
+
+
+def test_before_the_first_job_all_is_left():
+    assert after([]).line(0.0) == "dpfl: preparing, about 2 min left"
+    assert after(STATS).line(0.0) == "dpfl: 0 of 4 jobs, about 2 min left"
+
+
+def test_a_running_job_is_named_and_takes_from_its_own_time():
+    progress = after([*STATS, *FIRST])
+    assert progress.line(0.0).endswith("; now: arrays digits")
+    assert progress.seconds_left(4.0) == pytest.approx(116.0)
+    assert progress.seconds_left(1000.0) == pytest.approx(110.0), "a late job does not lend its time to others"
+
+
+def test_a_slow_machine_is_seen_after_the_first_job():
+    progress = after([*STATS, *FIRST])
+    after(ENDED, now=20.0, progress=progress)  # twice as long as expected
+    assert (progress.done, progress.total) == (1, 4)
+    assert progress.seconds_left(20.0) == pytest.approx(2 * (30 + 60 + 20))
+    assert "now" not in progress.line(20.0)
+
+
+def test_jobs_at_once_share_the_time_but_none_is_divided():
+    progress = RunProgress(EXPECTED, 2)
+    assert progress.seconds_left(0.0) == pytest.approx(60.0)
+    assert RunProgress({"a": 90.0, "b": 10.0}, 2).seconds_left(0.0) == pytest.approx(90.0)
+
+
+def test_two_running_jobs_are_both_named():
+    line = after([*STATS, *FIRST, *SECOND]).line(0.0)
+    assert line.endswith("; now: arrays digits, train bhaskar2025 digits_seed0")
+
+
+def test_a_job_of_an_unknown_kind_is_counted_and_named():
+    progress = after([*STATS, "localrule fetch:", "    jobid: 9", "    wildcards: dataset=mnist, file=a.gz"])
+    assert "now: fetch mnist a.gz" in progress.line(0.0)
+    assert after(["Finished jobid: 9 (Rule: fetch)"], 5.0, progress).seconds_left(5.0) > 0
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(5, "1 min"), (90.1, "2 min"), (5399, "90 min"), (7200, "2.0 h")])
+def test_times_are_said_in_minutes_then_hours(seconds, text):
+    assert RunProgress({"a": seconds}, 1).line(0.0) == f"dpfl: preparing, about {text} left"
+
+
+def test_an_end_without_a_start_changes_nothing():
+    assert after(["Finished jobid: 3 (Rule: all)"]).seconds_left(0.0) == pytest.approx(120.0)
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def watched(stream, tmp_path, lines):
+    log = tmp_path / "engine.log"
+    log.touch()
+    progress = RunProgress(EXPECTED, 1)
+    with shown(log, progress, stream):
+        with log.open("a") as growing:
+            growing.writelines(f"{line}\n" for line in lines)
+        time.sleep(1.2)
+    return stream.getvalue()
+
+
+def test_in_a_terminal_one_line_is_written_over_and_taken_away(tmp_path):
+    text = watched(Terminal(), tmp_path, [*STATS, *FIRST])
+    assert "0 of 4 jobs" in text and "\n" not in text and text.endswith("\r\x1b[K")
+
+
+def test_elsewhere_a_line_is_written_seldom_and_what_dpfl_says_is_repeated(tmp_path):
+    text = watched(io.StringIO(), tmp_path, [*STATS, "dpfl: left 1 SLURM jobs here", *FIRST, "noise of the engine"])
+    assert text.splitlines() == [
+        "dpfl: left 1 SLURM jobs here",
+        "dpfl: 0 of 4 jobs, about 2 min left; now: arrays digits",
+    ]

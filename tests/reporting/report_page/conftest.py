@@ -1,0 +1,116 @@
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dpfl.grid import configuration
+from dpfl.papers.bhaskar2025.published_cells import measured_cells
+from dpfl.reporting import claims, figures, tables
+from dpfl.reporting.results import Results, read_csv, write_csv
+
+HOSTILE = "<script>document.title = 'owned'</script> & \"quoted\" | _x_"
+"""Text as a stranger's record could have it."""
+CLAIMS = ("as stated", "weaker than stated", "refuted", "undecided", "not run")
+
+
+def table_2() -> pd.DataFrame:
+    """Table 2 as if two cells were run inside of their intervals, one outside, one wide, one alone, one on digits."""
+    cells = measured_cells(Results(Path("nowhere")), 2)
+    states = [(10, 0.1, "inside"), (10, -0.4, "inside"), (3, 5.0, "outside"), (2, 9.0, "undecided"), (1, 0.7, "")]
+    cells["prediction"] = cells["prediction"].astype(object)
+    cells["ran_on"] = cells["ran_on"].astype(object)
+    for row, (runs, difference, prediction) in enumerate(states):
+        cells.loc[row, ["ran_on", "prediction"]] = "mnist", prediction
+        cells.loc[row, ["runs", "difference_pct"]] = runs, difference
+        cells.loc[row, "accuracy_pct"] = cells.loc[row, "published_accuracy_pct"] + difference
+        cells.loc[row, "interval_pct"] = 1.5 if runs > 1 else math.nan
+    cells.loc[5, ["ran_on", "stand_in", "runs", "accuracy_pct"]] = "digits", True, 2, 50.0
+    return cells
+
+
+def noise() -> pd.DataFrame:
+    """A table of noise: an epsilon that is kept, one that is refuted, one that is open, one without privacy."""
+    row = {
+        "privacy_sampling": "poisson",
+        "privacy_neighbouring": "zero_out",
+        "privacy_observer": "every_step",
+        "privacy_records": 6000,
+        "privacy_steps": 1880,
+        "privacy_delta": 1e-5,
+        "privacy_noise_multiplier": 1.0,
+        "privacy_proven_by": "PLD",
+        "privacy_refuted_by": "a pair",
+    }
+    known = [(2.93, 2.64, 2.63), (2.93, 28.1, 12.8), (1.2, 3.0, 0.5), (math.inf, math.inf, math.inf)]
+    rows = [
+        {**row, "epsilon": e, "privacy_epsilon_proven": p, "privacy_epsilon_refuted": r, "family": f"f{number}"}
+        for number, (e, p, r) in enumerate(known)
+    ]
+    return pd.DataFrame([*rows, {**rows[0], "family": "the same setting of another family"}])
+
+
+def verdicts(paper: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """One claim of each verdict with two cases, in the columns of dpfl.reporting.claims; the first text is hostile."""
+    rows, cases = [], []
+    for number, word in enumerate(CLAIMS):
+        numbers = {"n": 10, "estimate": 1.25, "low": 0.5, "high": 2.0, "target": 0.0}
+        numbers |= {"p_value": 0.001, "adjusted_p": 0.002, "published": math.nan}
+        claim = {"paper": paper, "claim": f"claim_{number}"}
+        about = {"of": "claim_0", "text": HOSTILE if number == 0 else f"Claim {number} of the paper.", "verdict": word}
+        about |= {"reason": HOSTILE if number == 1 else "It holds in 1 of 2 cases.", "cases": 2, "hold": 1}
+        about |= {"within_margin": 0, "fail": 1, "open": 0, "missing": 0, "case": f"case {number}", **numbers}
+        about |= {"scope": "for all", "kind": "difference", "margin": 0.0, "unit": "points", "alpha": 0.05}
+        about |= {"level": 0.95, "because": "It is said of all.", "settled_by": "a comparison"}
+        places = "tables/errata figures/figure_2" if paper == "asoodeh2020" else "tables/table_2"
+        rows.append({**claim, **about, "places": places})
+        for name, status in ((f"case {number}", "fails"), ("another", "holds")):
+            cases.append({**claim, "case": name, "status": status, **numbers, "within": "above 0", "stand_in": ""})
+    return pd.DataFrame(rows), pd.DataFrame(cases)
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """Results of scale demo with two papers, as the stages write them, without training; returns folder and config."""
+    folder = tmp_path_factory.mktemp("page") / "results" / "demo"
+    results = Results(folder)
+    tables.make("asoodeh2020", "errata", results, folder / "tables")
+    figures.make("asoodeh2020", "figure_2", results, folder / "figures")
+    figures.make("bhaskar2025", "initialisation", results, folder / "figures")
+    put(table_2(), folder / "tables" / "bhaskar2025_table_2.csv")
+    put(noise(), folder / "accounting" / "bhaskar2025.csv")
+    for paper in ("asoodeh2020", "bhaskar2025"):
+        claims.write(paper, verdicts(paper), folder / "claims")
+    record = folder / "tables" / "bhaskar2025_table_2.csv.record.json"
+    record.write_text(json.dumps({"stage": HOSTILE}))
+    config = configuration.resolve({"scale": "demo", "papers": ["asoodeh2020", "bhaskar2025"]})
+    return folder, config
+
+
+def put(table: pd.DataFrame, path: Path) -> None:
+    """Write a table as the pipeline does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as stream:
+        write_csv(table, stream)
+
+
+@pytest.fixture
+def copied(made, tmp_path):
+    """A copy of the results that a test may change."""
+    folder = tmp_path / "results" / "demo"
+    shutil.copytree(made[0], folder)
+    return folder, made[1]
+
+
+@pytest.fixture
+def changed(copied):
+    """A function that changes a CSV of the copy by a function of its table, and returns the folder."""
+    folder, _ = copied
+
+    def change(name, how):
+        put(how(read_csv(folder / name)), folder / name)
+        return folder
+
+    return change

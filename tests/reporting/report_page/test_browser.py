@@ -1,0 +1,197 @@
+"""The page, opened as a reader opens it: in a browser, wide and narrow, light and dark, by keyboard and on paper."""
+
+import base64
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dpfl.reporting.report_page.contents import contents
+from dpfl.reporting.report_page.render import write
+
+AXE = Path(os.environ.get("DPFL_AXE", "node_modules/axe-core/axe.min.js"))
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = (
+    "headless=new", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking",
+    "disable-component-update", "disable-sync", "disable-quic", "disable-dev-shm-usage",
+)  # fmt: skip
+SIZES = ((1280, 800), (768, 1024), (390, 844))
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and shutil.which("chromedriver")), reason="needs chromium and chromedriver"
+)
+
+
+@pytest.fixture(scope="module")
+def address(made, tmp_path_factory):
+    """Where the page is."""
+    folder = tmp_path_factory.mktemp("page é") / "results" / "demo"
+    shutil.copytree(made[0], folder)
+    return write(folder, contents(folder, made[1]))[0].as_uri()
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """Headless Chromium without network."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, f"user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    running = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    running.set_script_timeout(300)
+    yield running
+    running.quit()
+
+
+@pytest.fixture
+def browser(driver, address):
+    """The page, newly opened, 1280 pixels wide and light."""
+    show(driver, *SIZES[0])
+    driver.get("about:blank")
+    driver.get(address)
+    driver.get_log("browser")
+    driver.get(address)
+    return driver
+
+
+def show(driver, width, height, scheme="light"):
+    """Set the window and the colours that the reader prefers."""
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    media = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+
+
+def press(driver, *keys):
+    """Press keys as a reader without a mouse does."""
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    for key in keys:
+        ActionChains(driver).send_keys(key).perform()
+
+
+def focused(driver):
+    """What has the keyboard."""
+    return driver.switch_to.active_element
+
+
+def column(driver, table, index):
+    """The text of a column of a table."""
+    script = "return [...arguments[0].tBodies[0].rows].map(r => r.cells[arguments[1]].textContent.trim())"
+    return driver.execute_script(script, table, index)
+
+
+def test_the_console_is_silent_and_nothing_is_asked_of_a_network(browser):
+    assert browser.get_log("browser") == []
+    loaded = browser.execute_script("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert [name for name in loaded if not name.startswith("data:")] == []
+
+
+def test_the_first_screen_says_what_it_is_and_a_strangers_text_stays_text(browser):
+    assert "scale demo" in browser.title
+    heading = browser.find_element("tag name", "h1")
+    assert heading.text == "Two papers on differentially private federated learning, reproduced"
+    for paper in browser.find_elements("css selector", ".papers > li"):
+        assert "1 as stated, 1 weaker than stated, 1 refuted, 1 undecided, 1 not run" in paper.text
+    assert "5 of 72 printed numbers" in browser.find_element("css selector", ".papers").text
+    first = browser.find_element("css selector", ".papers li:nth-child(1) .squares a")
+    assert browser.execute_script("return getComputedStyle(arguments[0]).backgroundColor", first) != "rgba(0, 0, 0, 0)"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_sticks_out_of_the_window(browser, size):
+    show(browser, *size)
+    browser.execute_script("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="needs axe-core: npm install --no-save axe-core, or its path in DPFL_AXE")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [SIZES[0], SIZES[2]])
+def test_axe_finds_nothing_serious(browser, size, scheme):
+    show(browser, *size, scheme)
+    browser.execute_script("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    browser.execute_script(AXE.read_text(encoding="utf-8"))
+    found = browser.execute_async_script(
+        "const done = arguments[0]; axe.run({resultTypes: ['violations']}).then(r => done(r.violations.map("
+        "v => [v.impact, v.id, v.nodes.slice(0, 3).map(n => n.html + n.failureSummary).join()])))"
+    )
+    assert [each for each in found if each[0] in ("serious", "critical")] == []
+
+
+def test_a_square_leads_to_the_claim_and_unfolds_nothing_else(browser):
+    browser.find_elements("css selector", ".squares a")[2].click()
+    target = browser.find_element("css selector", ":target")
+    assert target.get_attribute("id") == "claim-asoodeh2020-claim_2" and "refuted" in target.text
+    assert "case 2: 1.25 points (0.5 to 2), claimed: above 0, n = 10, p = 0.002" in target.text
+
+
+def test_a_link_into_a_fold_opens_it(browser):
+    browser.execute_script("location.hash = 'trace-table-bhaskar2025-table_2'")
+    browser.execute_async_script("setTimeout(arguments[0], 200)")
+    assert browser.find_element("id", "trace-table-bhaskar2025-table_2").get_attribute("open") is not None
+
+
+def test_a_column_sorts_as_numbers_up_and_down(browser):
+    table = browser.find_element("css selector", "#table-bhaskar2025-table_2 table.sortable")
+    titles = [each.text.strip(" ↕↑↓") for each in table.find_elements("css selector", "thead th")]
+    index = titles.index("difference, points")
+    button = table.find_elements("css selector", "thead th")[index].find_element("tag name", "button")
+    for direction, sign in (("ascending", 1), ("descending", -1)):
+        browser.execute_script("arguments[0].click()", button)
+        known = [sign * float(text) for text in column(browser, table, index) if text != "–"]
+        assert known == sorted(known) and len(known) == 5
+        heading = table.find_elements("css selector", "thead th")[index]
+        assert heading.get_attribute("aria-sort") == direction
+
+
+def test_typing_a_verdict_keeps_its_claims(browser):
+    browser.find_element("id", "filter").send_keys("refuted")
+    rows = browser.find_elements("css selector", "#claims-table tbody tr")
+    assert [row.is_displayed() for row in rows].count(True) == 2
+    assert browser.find_element("id", "filter-count").text == "2 of 10"
+
+
+def test_a_row_gives_the_command_that_traces_it(browser):
+    from selenium.webdriver.common.keys import Keys
+
+    link = browser.find_element("css selector", "#table-bhaskar2025-table_2 a[data-where]")
+    browser.execute_script("arguments[0].focus()", link)
+    press(browser, Keys.ENTER)
+    dialog = browser.find_element("id", "trace-dialog")
+    assert dialog.is_displayed()
+    command = browser.find_element("id", "trace-command").text
+    assert command.startswith("dpfl trace results/demo/tables/bhaskar2025_table_2.csv --where model=cnn_relu,")
+    assert "SHA-256" in browser.find_element("id", "trace-record").text
+    press(browser, Keys.ESCAPE)
+    assert not dialog.is_displayed()
+    assert focused(browser) == link, "the keyboard is where it was"
+
+
+def test_the_keyboard_reaches_the_content_first(browser):
+    from selenium.webdriver.common.keys import Keys
+
+    press(browser, Keys.TAB)
+    assert focused(browser).text == "Skip to the papers" and focused(browser).is_displayed()
+    press(browser, Keys.ENTER, Keys.TAB)
+    assert focused(browser).get_attribute("href").endswith("#asoodeh2020")
+
+
+def test_light_and_dark_differ_and_both_keep_the_verdicts_apart(browser):
+    seen = {}
+    for scheme in ("light", "dark"):
+        show(browser, *SIZES[0], scheme)
+        style = "[...document.querySelectorAll('.papers li:first-child .squares a')].map(e => getComputedStyle(e)"
+        colours = browser.execute_script(f"return {style}.backgroundColor)")
+        assert len(set(colours)) == 5
+        seen[scheme] = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert seen["light"] != seen["dark"]
+
+
+def test_it_prints(browser):
+    paper = browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})
+    assert base64.b64decode(paper["data"]).startswith(b"%PDF")

@@ -1,0 +1,51 @@
+import math
+
+import pytest
+
+from dpfl.errors import InputError
+from dpfl.reporting.report_page.claim_views import STYLES, claim_views, deciding_case, tally
+from dpfl.reporting.rules import Verdict
+
+WORDS = ["as stated", "weaker than stated", "refuted", "undecided", "not run"]
+ROW = {"case": "k = 10", "estimate": 1.25, "low": 0.5, "high": 2.0, "n": 10, "adjusted_p": 0.002, "unit": "points"}
+
+
+def test_every_verdict_has_a_word_a_colour_and_a_sign_of_its_own():
+    assert list(STYLES) == list(Verdict)
+    for part in ("word", "style", "sign"):
+        assert len({getattr(style, part) for style in STYLES.values()}) == len(Verdict)
+
+
+def test_claims_come_with_verdict_cases_and_places(made):
+    views = claim_views(made[0], "asoodeh2020")
+    assert [view.verdict.word for view in views] == WORDS
+    assert [(place.kind, place.name) for place in views[0].places] == [("table", "errata"), ("figure", "figure_2")]
+    assert views[0].part_of == "" and views[1].part_of == views[0].text
+    assert [row.style for row in views[0].cases.rows] == ["c-fails", "c-holds"]
+    assert "published" not in views[0].cases.columns, "a column that says nothing is left out"
+
+
+def test_the_tally_follows_the_order_of_the_verdicts(made):
+    views = claim_views(made[0], "asoodeh2020")
+    assert [(style.word, count) for style, count in tally([*views[2:], views[4]])] == [
+        ("refuted", 1), ("undecided", 1), ("not run", 2)
+    ]  # fmt: skip
+
+
+def test_the_deciding_case_is_one_line_with_its_numbers():
+    assert deciding_case(ROW, "above 0") == "k = 10: 1.25 points (0.5 to 2), claimed: above 0, n = 10, p = 0.002"
+    computed = {**ROW, "low": 1.25, "high": 1.25, "n": 0, "adjusted_p": math.nan, "unit": ""}
+    assert deciding_case(computed, "at most 1") == "k = 10: 1.25, claimed: at most 1"
+    single = {**ROW, "low": math.nan, "high": math.nan, "n": 1, "adjusted_p": math.nan}
+    assert deciding_case(single, "") == "k = 10: 1.25 points, n = 1"
+    assert deciding_case({**ROW, "case": ""}, "above 0") == ""
+
+
+def test_no_verdict_before_the_claims_stage(made):
+    assert claim_views(made[0], "lowy2021") == ()
+
+
+def test_verdicts_of_an_earlier_version_are_refused_in_one_line(changed):
+    folder = changed("claims/asoodeh2020.csv", lambda table: table.rename(columns={"verdict": "outcome"}))
+    with pytest.raises(InputError, match=r"asoodeh2020\.csv was written by an earlier version"):
+        claim_views(folder, "asoodeh2020")

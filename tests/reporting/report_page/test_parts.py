@@ -1,0 +1,91 @@
+import base64
+
+import pytest
+
+from dpfl.errors import InputError
+from dpfl.reporting.report_page.parts import parts_of, picture_uri
+from dpfl.reporting.results import not_run_table
+
+
+@pytest.fixture
+def parts(made):
+    return parts_of(made[0], "bhaskar2025")
+
+
+def named(parts, name):
+    [part] = [each for each in (*parts.tables, *parts.figures) if each.name == name]
+    return part
+
+
+def test_only_finished_tables_and_figures_are_shown(parts):
+    assert [each.name for each in parts.tables] == ["table_2"]
+    assert [each.name for each in parts.figures] == ["initialisation"]
+    assert len(parts.numbers) == 72
+
+
+def test_printed_numbers_stand_beside_ours_a_row_each(parts):
+    grid = named(parts, "table_2").grid
+    assert grid.columns[:4] == ("model", "ε", "E", "R")
+    assert grid.columns[4:] == ("data", "ours", "published", "difference, points", "± 95 %, points", "n", "agreement")
+    first = dict(zip(grid.columns, grid.rows[2].cells, strict=True))
+    assert (first["published"], first["difference, points"], first["agreement"]) == ("96.89", "+5.00", "outside")
+    assert grid.rows[2].style == "a-outside" and grid.can_sort and grid.has_traces
+
+
+def test_a_very_wide_interval_has_no_digits(changed):
+    folder = changed("tables/bhaskar2025_table_2.csv", lambda table: table.assign(interval_pct=124.68))
+    grid = named(parts_of(folder, "bhaskar2025"), "table_2").grid
+    assert {row.cells[grid.columns.index("± 95 %, points")] for row in grid.rows} == {"> 10"}
+
+
+def test_the_papers_layout_is_kept_beside(parts):
+    laid_out = named(parts, "table_2").as_laid_out
+    assert "(1, 20)" in laid_out.columns and len(laid_out.rows) == 3 * 12
+
+
+def test_rows_of_checks_are_coloured_by_their_outcome(made, tmp_path):
+    folder = tmp_path / "results" / "demo"
+    (folder / "tables").mkdir(parents=True)
+    rows = ["claim,case,relation,ours,independent,tolerance", "laplace,a,equals,1,1,0.1", "laplace,b,equals,1,2,0.1"]
+    (folder / "tables" / "asoodeh2020_checks.csv").write_text("\n".join(rows) + "\n")
+    grid = named(parts_of(folder, "asoodeh2020"), "checks").grid
+    assert {dict(zip(grid.columns, row.cells, strict=True))["Case"]: row.style for row in grid.rows} == {
+        "a": "c-holds", "b": "c-fails"
+    }  # fmt: skip
+
+
+def test_headings_are_shown_once_and_forbid_sorting(made):
+    grid = named(parts_of(made[0], "asoodeh2020"), "errata").grid
+    headings = [row.heading for row in grid.rows if row.heading]
+    assert len(headings) == len(set(headings)) > 1 and not grid.can_sort
+
+
+def test_a_figure_without_runs_gives_its_reason_instead_of_a_picture(parts):
+    figure = named(parts, "initialisation")
+    assert figure.not_run and figure.picture == ""
+
+
+def test_a_table_without_runs_gives_its_reason(changed):
+    folder = changed("tables/bhaskar2025_table_2.csv", lambda table: not_run_table(ValueError("no such runs")))
+    table = named(parts_of(folder, "bhaskar2025"), "table_2")
+    assert table.not_run == "no such runs" and table.grid is None
+
+
+def test_a_table_of_an_earlier_version_is_refused_in_one_line(changed):
+    folder = changed("tables/bhaskar2025_table_2.csv", lambda table: table.assign(runs=3).drop(columns="sampling"))
+    with pytest.raises(
+        InputError, match=r"bhaskar2025_table_2\.csv lacks a column \(.*sampling.*\): an earlier version"
+    ):
+        parts_of(folder, "bhaskar2025")
+
+
+def test_a_picture_is_the_svg_or_the_png_where_that_is_smaller(tmp_path):
+    csv = tmp_path / "a.csv"
+    assert picture_uri(csv) == ""
+    csv.with_suffix(".svg").write_bytes(b"<svg/>")
+    csv.with_suffix(".png").write_bytes(b"png")
+    assert picture_uri(csv) == f"data:image/svg+xml;base64,{base64.b64encode(b'<svg/>').decode()}"
+    csv.with_suffix(".svg").write_bytes(b"<svg/>" * 100_000)
+    assert picture_uri(csv) == f"data:image/png;base64,{base64.b64encode(b'png').decode()}"
+    csv.with_suffix(".png").unlink()
+    assert picture_uri(csv).startswith("data:image/svg+xml")

@@ -1,0 +1,44 @@
+import math
+
+from dpfl.reporting.report_page.agreement import printed_numbers
+from dpfl.reporting.report_page.epsilons import statements
+from dpfl.reporting.report_page.picture import SIZE, lead_picture
+
+
+def of(made):
+    numbers = printed_numbers("bhaskar2025", "table_2", made[0] / "tables/bhaskar2025_table_2.csv")
+    return numbers, statements(made[0], "bhaskar2025")
+
+
+def test_printed_numbers_are_shown_where_some_are_comparable(made):
+    numbers, known = of(made)
+    picture = lead_picture(numbers, known)
+    assert [mark.style for mark in picture.marks] == ["inside", "inside", "outside", "unknown", "unknown"]
+    assert "2 of 5" in picture.caption
+
+
+def test_a_number_that_is_reproduced_exactly_is_on_the_diagonal(made):
+    numbers, known = of(made)
+    for mark, number in zip(lead_picture(numbers, known).marks, numbers, strict=False):
+        above = (SIZE - mark.y) - mark.x
+        assert math.copysign(1, above) == math.copysign(1, number.difference) or abs(above) < 1
+
+
+def test_epsilons_are_shown_where_no_number_is_comparable(made):
+    numbers, known = of(made)
+    picture = lead_picture(numbers[5:], known)
+    assert {mark.style for mark in picture.marks} == {"proven", "refuted"}
+    refuted = [m for m in picture.marks if m.style == "refuted" and "refuted 12.8" in m.text]
+    assert all(SIZE - mark.y > mark.x for mark in refuted) and refuted, "a refuted claim is above the line"
+    assert "1 of 3" in picture.caption
+
+
+def test_all_marks_and_ticks_are_inside(made):
+    numbers, known = of(made)
+    for picture in (lead_picture(numbers, known), lead_picture([], known)):
+        assert all(0 <= place <= SIZE for mark in picture.marks for place in (mark.x, mark.y))
+        assert 2 <= len(picture.ticks) <= 8 and all(0 <= tick.place <= SIZE for tick in picture.ticks)
+
+
+def test_there_is_no_picture_of_nothing():
+    assert lead_picture([], []) is None

@@ -1,0 +1,110 @@
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from dpfl.reporting.report_page.contents import contents
+from dpfl.reporting.report_page.render import html, markdown, write
+
+LARGEST = 15_000_000
+VOID = {"meta", "link", "img", "input", "br", "path", "circle"}
+
+
+class Reader(HTMLParser):
+    """What a page has: its elements with their attributes, its text, and elements that are left open."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.open, self.words = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def text(made):
+    return html(contents(*made))
+
+
+@pytest.fixture(scope="module")
+def read(text):
+    return Reader(text)
+
+
+def test_every_element_is_closed(read):
+    assert read.open == []
+
+
+def test_a_strangers_text_is_text(read, text):
+    assert "<script>document.title" not in text
+    assert sum("<script>document.title = 'owned'</script>" in word for word in read.words) >= 2
+    assert [tag for tag, _ in read.elements].count("script") == 1
+
+
+def test_nothing_is_loaded_from_elsewhere(read):
+    for tag, attributes in read.elements:
+        for name in ("src", "srcset", "data", "poster", "action"):
+            assert attributes.get(name, "data:").startswith("data:"), (tag, attributes)
+        assert tag != "iframe" and not any(name.startswith("on") or name == "style" for name in attributes)
+        assert tag != "link" or attributes["href"] == "data:,"
+    assert "@import" not in "".join(read.words) and not re.search(r"url\((?!data:)", "".join(read.words))
+
+
+def test_the_policy_allows_this_style_and_script_alone(read, text):
+    [policy] = [a["content"] for tag, a in read.elements if tag == "meta" and a.get("http-equiv")]
+    for tag in ("style", "script"):
+        [source] = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+
+
+def test_every_link_inside_the_page_has_its_target_and_every_target_one_place(read):
+    places = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
+    assert len(places) == len(set(places))
+    inside = {a["href"][1:] for tag, a in read.elements if tag == "a" and a["href"].startswith("#")}
+    assert inside <= set(places)
+
+
+def test_every_claim_leads_from_the_first_screen_to_its_verdict(read):
+    for paper in ("asoodeh2020", "bhaskar2025"):
+        for number in range(5):
+            links = [a for tag, a in read.elements if tag == "a" and a["href"] == f"#claim-{paper}-claim_{number}"]
+            assert len(links) == 2, "a square on the first screen and a row of the table of claims"
+
+
+def test_every_row_of_printed_numbers_can_be_traced(read):
+    traced = [a["data-where"] for tag, a in read.elements if a.get("href") == "#trace-table-bhaskar2025-table_2"]
+    assert len(traced) == len(set(traced)) == 72
+
+
+def test_the_same_results_give_the_same_bytes_and_few_of_them(copied, made):
+    folder, config = copied
+    paths = write(folder, contents(folder, config))
+    first = [path.read_bytes() for path in paths]
+    assert [path.name for path in paths] == ["report.html", "README.md"]
+    assert [path.read_bytes() for path in write(folder, contents(folder, config))] == first
+    assert len(first[0]) < LARGEST
+
+
+def test_the_short_form_is_one_table_a_paper_and_keeps_a_strangers_text_in_its_cell(made):
+    lines = markdown(contents(*made)).splitlines()
+    [row] = [line for line in lines if line.startswith("| \\<script\\>") and "asoodeh2020" in line]
+    assert len(re.findall(r"(?<!\\)\|", row)) == 5 and "✓ as stated" in row
+    assert "[figure 2](figures/asoodeh2020_figure_2.png)" in row
+    assert sum(line == "| claim | verdict | what decides | shown in |" for line in lines) == 2

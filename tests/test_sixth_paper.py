@@ -1,4 +1,4 @@
-"""A sixth paper is one folder: copied into papers/, its stages run, and a slip in a file of it is one line."""
+"""A sixth paper is one folder: `dpfl new-paper` writes it, its stages run, and a slip in a file of it is one line."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import pandas as pd
 import pytest
 
 from dpfl import catalog
+from dpfl.cli.paper_commands import new_paper
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.reporting import claims
 from dpfl.reporting.results import Results
 
-KEY = "sixth2026"
+KEY = "smith2026"
 SWEEP = "digits_risk_b10_seeds0to1"
 
 
@@ -32,7 +33,7 @@ def project(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(repository / name, folder / name, ignore=unwanted)
     for name in ("Snakefile", "config.yaml"):
         shutil.copy(repository / name, folder / name)
-    shutil.copytree(repository / "tests" / "sixth_paper", folder / "src/dpfl/papers" / KEY, ignore=unwanted)
+    in_copy(folder, "-m", "dpfl", "new-paper", KEY)
     (folder / "mine.yaml").write_text(f"papers: [{KEY}]\n")
     return folder
 
@@ -78,10 +79,18 @@ def test_the_workflow_finds_the_sixth_paper(project):
     assert f"results/demo/claims/{KEY}.csv" in planned.stdout + planned.stderr
 
 
+@pytest.mark.parametrize("key", ["Smith2026", "smith", "../x2026", "smith 2026", "bhaskar2025"])
+def test_a_key_that_cannot_be_is_one_line(repository, monkeypatch, key):
+    monkeypatch.chdir(repository)
+    with pytest.raises(InputError, match=re.escape(key)) as refused:
+        new_paper(key)
+    assert "\n" not in str(refused.value)
+
+
 @pytest.fixture
 def papers(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of papers with the sixth alone."""
-    shutil.copytree(repository / "tests" / "sixth_paper", tmp_path / KEY)
+    shutil.copytree(repository / "workflow" / "new_paper", tmp_path / KEY)
     monkeypatch.setattr(catalog, "PAPERS", tmp_path)
     for cached in (catalog.keys, catalog.load):
         cached.cache_clear()

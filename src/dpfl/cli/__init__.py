@@ -16,6 +16,7 @@ PIPELINE = find_spec("torch") is not None
 if PIPELINE:
     from dpfl.cli import (  # noqa: F401
         data_commands,
+        paper_commands,
         provenance_commands,
         report_commands,
         training_commands,

@@ -63,6 +63,9 @@ test-slurm: $(READY) ## run the workflow on a real SLURM of one node on this mac
 torture: $(READY) ## kill the demo at 100 random moments and compare its results with an undisturbed run (KILLS=100)
 	python tests/workflow/torture.py --kills $(or $(KILLS),100) $${CONFIG:+--config "$$CONFIG"}
 
+faults: $(READY) ## inject faults in bulk and count the outcomes (KIND=configurations, command_lines, mirrors or files; COUNT SEED)
+	python tests/faults/inject.py $(or $(KIND),configurations) $(if $(COUNT),--count $(COUNT)) --seed $(or $(SEED),0)
+
 plan: $(READY) ## show jobs, hours and memory of a run before it starts (SCALE=paper PROFILE=slurm)
 	@dpfl plan --scale "$$SCALE" --profile "$$PROFILE" $${CONFIG:+--config "$$CONFIG"}
 

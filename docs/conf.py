@@ -24,14 +24,19 @@ linkcheck_anchors = False
 
 
 def as_restructured_text(app, what, name, value, options, lines):
-    """Escape what our plain docstrings mean literally, and keep the lines of displayed formulas apart."""
-    if any(line.startswith(">>>") for line in lines):
-        return
+    """Escape what our plain docstrings mean literally, and keep the lines of displayed formulas apart.
+
+    From the first example on, text is taken as it stands.
+    """
+    prose = next((index for index, line in enumerate(lines) if line.startswith(">>>")), len(lines))
+    examples = lines[prose:]
+    del lines[prose:]
     code = re.split(r"(?<!`)`([^`]+)`(?!`)", "\n".join(lines))
     code[::2] = [re.sub(r"[\\*|`]|(?<=\w)_(?!\w)", r"\\\g<0>", text) for text in code[::2]]
     code[1::2] = [rf"``{' '.join(text.split())}``\ " for text in code[1::2]]
     lines[:] = "".join(code).split("\n")
     lines[:] = [f"| {line}" if _displayed(lines, index) else line for index, line in enumerate(lines)]
+    lines.extend(examples)
 
 
 def _displayed(lines, index):

@@ -47,9 +47,9 @@ def test_a_proven_claim_passes(account):
     ("options", "message"),
     [
         (["--sampler", "bingo"], "sampler must be one of"),
-        (["--sampler", "poisson"], "needs --sample-rate"),
+        (["--sampler", "poisson"], "needs sample_rate"),
         (["--sampler", "poisson", "--sample-rate", "2"], "sample_rate"),
-        (["--sampler", "full_batch", "--records", "3"], "no option of its own"),
+        (["--sampler", "full_batch", "--records", "3"], "no setting of its own"),
     ],
 )
 def test_wrong_options_are_one_line(account, options, message):

@@ -90,6 +90,8 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["trace", "results/nowhere.csv"], "no record"),
         (["trace", "config.yaml"], "no record of how config.yaml"),
         (["crate", "results/nowhere"], "no record"),
+        (["audit", "--seal", "/"], "results/<scale>"),
+        (["crate", "/"], "results/<scale>"),
         (["status", "--config", "nowhere.yaml"], "nowhere.yaml"),
         (["train", "--paper", "nobody2020", "--sweep", "x"], "no sweep x of nobody2020"),
         (["train", "--paper", "bhaskar2025", "--sweep", "nonsense"], "no sweep nonsense"),

@@ -61,6 +61,7 @@ def _become(arguments: tuple[str, ...], folder: Path, outputs: list[Path]) -> No
         os.chdir(folder)
         for number, path in zip((1, 2), outputs, strict=True):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8") for number in (1, 2))
         sys.argv = ["dpfl", *arguments]
         main()
         status = 0

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from dpfl.errors import InputError
+from dpfl.pipeline import devices
 from dpfl.pipeline.devices import VISIBLE, own_gpu
 
 JOB = """
@@ -78,3 +79,27 @@ def test_a_cpu_a_scheduler_and_no_gpu(monkeypatch, tmp_path):
     monkeypatch.delenv("SLURM_JOB_ID")
     with own_gpu(True):
         assert os.environ[VISIBLE] == "2"
+
+
+@pytest.mark.parametrize("kind", ["link", "dead link", "folder", "pipe", "another user's"])
+def test_what_is_no_lock_file_of_this_user_is_refused_and_not_touched(monkeypatch, tmp_path, kind):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(VISIBLE, "0")
+    victim, place = tmp_path / "thesis.docx", tmp_path / f"dpfl-gpu-{os.getuid()}-0.lock"
+    victim.write_text("years")
+    if kind == "folder":
+        place.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "another user's":
+        place.touch()
+        monkeypatch.setattr(
+            devices.os, "fstat", lambda _: os.stat_result((0o100600, 0, 0, 1, os.getuid() + 1, *[0] * 5))
+        )
+    else:
+        place.symlink_to(victim if kind == "link" else "nowhere")
+    with pytest.raises(InputError, match="cannot lock a GPU"), own_gpu(True):
+        pass
+    assert victim.read_text() == "years" and not (tmp_path / "nowhere").exists()

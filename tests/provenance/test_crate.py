@@ -29,6 +29,7 @@ VALIDATOR = Path(os.environ.get("DPFL_VALIDATOR", HERE.parents[1] / ".venv-valid
 def crate(chain):
     for name in ("Snakefile", "config.yaml", "README.md", "LICENSE"):
         Path(name).write_text(f"{name}\n")
+    manifest.write(Path("results/demo"))
     path, made = write(Path("results/demo"))
     assert made
     return path
@@ -58,6 +59,7 @@ def on_data(crate):
     stage.reads([arrays])
     stage.write(record_path(table), [table])
     Path("requirements.lock").write_text("numpy==2.4.6\n")
+    manifest.write(Path("results/demo"))
     assert write(Path("results/demo")) == (crate, True)
     return crate
 
@@ -147,6 +149,58 @@ def test_a_damaged_crate_is_found_or_holds_what_it_says(crate, data):
 def test_a_result_that_is_not_its_record_s_is_not_taken_along(crate):
     Path("results/demo/table.csv").write_text("x")
     with pytest.raises(InputError, match=r"table\.csv is not what its record says"):
+        write(Path("results/demo"))
+
+
+def test_a_stage_that_ran_by_hand_since_is_not_sealed_by_the_crate(crate):
+    before, table = crate.read_bytes(), Path("results/demo/table.csv")
+    StageRecorder("table.csv", ("dpfl.grid.expansion",)).write(record_path(table), [table])
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"table\.csv\.record\.json is not as manifest\.json lists it"):
+            write(Path("results/demo"))
+    assert crate.read_bytes() == before
+    assert len(audit(Path("results/demo")).findings) == 1
+
+
+@pytest.mark.parametrize("place", [None, -1, 10, 12])
+def test_other_bytes_around_the_members_are_found(crate, place):
+    """An appendix; and bytes of the comment's length, the time and the flags of a member."""
+    content = bytearray(crate.read_bytes())
+    if place is None:
+        content += b"\n"
+    else:
+        content[place] ^= 1
+    crate.write_bytes(content)
+    [finding] = audit(Path("results/demo")).findings
+    assert (finding.path, finding.problem) == ("results/demo.crate.zip", "is no crate, or a damaged one")
+
+
+@pytest.mark.parametrize("level", [1, 9])
+def test_members_that_another_zlib_has_compressed_are_no_finding(crate, level):
+    with zipfile.ZipFile(crate) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(crate, "w", zipfile.ZIP_DEFLATED, compresslevel=level) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    assert audit(Path("results/demo")).findings == []
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link", "dead link"])
+def test_what_is_no_file_in_the_place_of_the_crate_is_found(crate, kind):
+    crate.rename("elsewhere")
+    if kind == "folder":
+        crate.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(crate)
+    else:
+        crate.symlink_to(Path("elsewhere").absolute() if kind == "link" else "nowhere")
+    [finding] = audit(Path("results/demo")).findings
+    assert (finding.path, finding.problem) == ("results/demo.crate.zip", "is no regular file")
+
+
+def test_outside_the_project_there_is_no_crate(crate):
+    Path("Snakefile").unlink()
+    with pytest.raises(InputError, match="no Snakefile here"):
         write(Path("results/demo"))
 
 

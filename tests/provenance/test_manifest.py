@@ -74,3 +74,10 @@ def test_what_is_no_manifest_is_refused(with_data, text):
     (with_data / manifest.MANIFEST).write_text(text)
     with pytest.raises(InputError, match=r"manifest\.json"):
         manifest.read(with_data)
+
+
+def test_an_appendix_is_damage(with_data):
+    path = manifest.write(with_data)
+    path.write_text(path.read_text() + "\n")
+    with pytest.raises(InputError, match=r"manifest\.json is damaged"):
+        manifest.read(with_data)

@@ -25,7 +25,7 @@ def edited_run(checkout, repository, tmp_path_factory):
         "       clients: [3, 10], study: [none]}\n"
     )
     source = str(folder / "src")
-    command = ("snakemake", "--cores", "2", "--configfile", "tiny.yaml")
+    command = ("dpfl", "run", "--config", "tiny.yaml")
     done = run(*command, PYTHONPATH=source)
     assert done.returncode == 0, done.stderr[-4000:]
 
@@ -96,24 +96,37 @@ EDITS = {
         ({"accounting", "train", *AFTER_RUNS}, {"bhaskar2025"}),
     ),
     "minibatch SGD's code": (
-        "src/dpfl/federated/minibatch.py",
+        "src/dpfl/algorithms/minibatch_sgd.py",
         append(CODE),
         ({"accounting", "train", *AFTER_RUNS}, {"lowy2021"}),
     ),
     "the scattering transform": (
         "src/dpfl/features/scattering.py",
         append(CODE),
-        ({"features", "accounting", "train", *AFTER_RUNS}, {"bhaskar2025"}),
+        ({"features", "train", *AFTER_RUNS}, {"bhaskar2025"}),
     ),
     "how data are unpacked": (
         "src/dpfl/data/stand_ins.py",
         append(CODE),
-        ({"arrays", "features", "accounting", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
+        ({"arrays", "features", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
     ),
-    "what an entry says of the stand-in": (
+    "a title": ("src/dpfl/data/datasets.yaml", replace("title: Digits (", "title: Small digits ("), NOTHING),
+    "what the runs of one dataset state": (
         "src/dpfl/data/datasets.yaml",
-        replace("title: Digits (", "title: Small digits ("),
-        ({"arrays", "features", "accounting", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
+        replace("Stand-in for MNIST: the", "A stand-in for MNIST: the"),
+        ({"arrays", "features", "accounting", "train", *AFTER_RUNS}, {"bhaskar2025"}),
+    ),
+    "an error's class": ("src/dpfl/errors.py", append(CODE), NOTHING),
+    "the words of an error": ("src/dpfl/data/loading.py", replace("no such file; build", "not there; build"), NOTHING),
+    "how files are written": ("src/dpfl/files.py", append(CODE), NOTHING),
+    "what a record says": ("src/dpfl/provenance/record.py", append(CODE), NOTHING),
+    "the grid's code": ("src/dpfl/grid/expansion.py", append(CODE), NOTHING),
+    "the command of the pages": ("src/dpfl/cli/report_commands.py", append(CODE), (AFTER_RUNS, set())),
+    "the command that trains": ("src/dpfl/cli/training_commands.py", append(CODE), NOTHING),
+    "the format of records": (
+        "src/dpfl/provenance/record_format.py",
+        replace('FORMAT = "dpfl-record/2"', 'FORMAT = "dpfl-record/3"'),
+        ({"accounting", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
     ),
     "a new dataset": ("src/dpfl/data/datasets.yaml", append(TOY), NOTHING),
     "how the command line looks": ("src/dpfl/progress.py", append(CODE), NOTHING),

@@ -27,7 +27,7 @@ COPIED = ("Snakefile", "config.yaml", "workflow", "environment.yml")
 COMPARED = ("runs/**/*.csv.gz", "accounting/*.csv", "tables/*.*", "figures/*.*", "claims/*.*")
 MEAN_SECONDS_BEFORE_A_KILL = 8.0
 LONGER, SECONDS_OF_LONGER = 0.25, (10.0, 60.0)
-SECONDS_TO_END, PATIENCE_SECONDS = 10.0, 900.0
+SECONDS_TO_END, SECONDS_TO_BE_GONE, PATIENCE_SECONDS = 10.0, 120.0, 900.0
 
 
 def start(folder: Path, config: Path | None) -> subprocess.Popen:
@@ -124,7 +124,7 @@ def disturb(folder: Path, config: Path | None, draw: random.Random) -> tuple[str
     if run.poll() is None:  # whoever loses one stage goes on with the others
         terminate(run, draw)
         run.wait(PATIENCE_SECONDS)
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + SECONDS_TO_BE_GONE
     while left := processes(folder):
         if time.monotonic() > deadline:
             raise SystemExit(f"after {way.__name__} in {stage}: {[each.cmdline() for each in left]} still run")

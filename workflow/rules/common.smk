@@ -16,7 +16,7 @@ from dpfl.experiments.protocol import module_name
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import cost, orphans
 from dpfl.provenance import run_identity
-from dpfl.provenance.source_digest import source_digest
+from dpfl.provenance.source_digest import own_digest, source_digest
 
 try:
     CONFIG = configuration.resolve(config)
@@ -111,6 +111,13 @@ def more(first):
 def digest_of(facts):
     """Return a hash of what a paper's YAML files say: a stage reruns when it changes."""
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def facts_of(paper, part, with_captions):
+    """Return what a part of a paper's YAML files says, with the captions of its pages or without."""
+    facts = getattr(PAPERS[paper], part)
+    words = () if with_captions or part == "errata" else ("title", "caption")
+    return {name: {key: value for key, value in entry.items() if key not in words} for name, entry in facts.items()}
 
 
 def raw_files(wildcards):

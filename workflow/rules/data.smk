@@ -39,6 +39,7 @@ rule arrays:
     params:
         config=RESOLVED,
         entry=lambda wildcards: datasets.digest(wildcards.dataset),
+        command=own_digest("dpfl.cli.app", "dpfl.cli.data_commands"),
         code=source_digest("dpfl.data.arrays"),
     shell:
         "dpfl data arrays --dataset {wildcards.dataset:q} --config {params.config:q} 2> {log:q}"

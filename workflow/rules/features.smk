@@ -19,6 +19,7 @@ rule features:
         runtime=more(60),
     params:
         config=RESOLVED,
+        command=own_digest("dpfl.cli.app", "dpfl.cli.data_commands"),
         code=source_digest("dpfl.features.scattering"),
     shell:
         "dpfl features --dataset {wildcards.dataset:q} --config {params.config:q} 2> {log:q}"

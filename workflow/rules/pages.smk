@@ -3,7 +3,8 @@
 # single page would take goes into starting Python. The pages differ from paper to paper: hence a rule for each.
 SHOWN = {"tables": "html", "figures": "svg"}
 PAGES = {"tables": ["md", "tex"], "figures": ["pdf", "png"]}
-# The parts of paper.yaml and errata.yaml that a page is made from: figures show published numbers.
+# The parts of paper.yaml and errata.yaml that a page is made from: figures show numbers that the tables publish, but
+# not their captions.
 MADE_FROM = {"tables": ["tables", "errata"], "figures": ["tables", "figures"]}
 
 for _paper, _kind in itertools.product(PAPERS, SHOWN):
@@ -38,7 +39,8 @@ for _paper, _kind in itertools.product(PAPERS, SHOWN):
             paper=_paper,
             kind=_kind,
             config=RESOLVED,
-            facts=digest_of([getattr(PAPERS[_paper], part) for part in MADE_FROM[_kind]]),
+            facts=digest_of([facts_of(_paper, part, part == _kind) for part in MADE_FROM[_kind]]),
+            command=own_digest("dpfl.cli.app", "dpfl.cli.report_commands"),
             code=source_digest(f"dpfl.papers.{_paper}.{_kind}", f"dpfl.reporting.{_kind}"),
         shell:
             "dpfl {params.kind:q} --paper {params.paper:q} --config {params.config:q} 2> {log:q}"

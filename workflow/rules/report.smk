@@ -28,6 +28,7 @@ rule claims:
         config=RESOLVED,
         facts=lambda wildcards: digest_of(PAPERS[wildcards.paper].claims),
         paper=lambda wildcards: PAPERS[wildcards.paper].title,
+        command=own_digest("dpfl.cli.app", "dpfl.cli.report_commands"),
         code=lambda wildcards: source_digest(f"dpfl.papers.{wildcards.paper}.claims", "dpfl.reporting.claims"),
     shell:
         "dpfl claims --paper {wildcards.paper:q} --config {params.config:q} 2> {log:q}"

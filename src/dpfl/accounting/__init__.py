@@ -26,6 +26,8 @@ Modules
     isrl_dp         lowy2021: record-level privacy of silos
     conversions     between notions of privacy
     statements      mechanisms, and privacy statements: all that an epsilon rests on
+    claims          claims of others: files, logs, events of dp_accounting, an accountant for Opacus; `dpfl check`
+    vectors         reference values of closed forms and epsilons, with their sources
 
 >>> from dpfl.accounting import Poisson, guarantee
 >>> round(guarantee(Poisson(1 / 94), noise_multiplier=1.0072, steps=1880, delta=1e-5).upper, 3)

@@ -68,6 +68,24 @@ def guarantee(
     Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`, each with its derivation;
     `last_iterate_epsilon` for `convex`.
     Raises ValueError naming the argument, also where the relation makes no sense for the sampler.
+
+    >>> from dpfl.accounting import FullBatch, Poisson, ShuffledEpochs, guarantee
+    >>> run = {"noise_multiplier": 1.0072, "steps": 1880, "delta": 1e-5}
+    >>> found = guarantee(Poisson(1 / 94), **run)
+    >>> round(found.lower, 3), round(found.upper, 3)
+    (2.642, 2.642)
+
+    Edge cases: no step; a record that is used with a chance of at most delta; a number of steps that changes with the
+    record; an observer from whom nothing is known below.
+
+    >>> guarantee(FullBatch(), noise_multiplier=1, steps=0, delta=1e-5).upper
+    0.0
+    >>> guarantee(Poisson(1e-9), **run).upper
+    0.0
+    >>> guarantee(ShuffledEpochs(64, 6017), **run, neighbouring="add_or_remove").lower
+    inf
+    >>> guarantee(Poisson(1 / 94), **run, observer="last_iterate").lower
+    0.0
     """
     run = _run(sampler, noise_multiplier, steps, delta, neighbouring)
     view = _view(observer, convex)
@@ -92,6 +110,18 @@ def guarantee_of_phases(
 
     Their losses are added on one grid, each order of the pair separately.
     Source: `guarantee`, composed. Raises ValueError naming the argument.
+
+    >>> from dpfl.accounting import FullBatch, Phase, Poisson, guarantee_of_phases
+    >>> phases = [Phase(Poisson(0.01), noise_multiplier=1.2, steps=500), Phase(FullBatch(), 40.0, 10)]
+    >>> round(guarantee_of_phases(phases, delta=1e-5).upper, 3)
+    0.965
+
+    Edge cases: one phase is `guarantee`; phases without a step spend nothing.
+
+    >>> round(guarantee_of_phases(phases[1:], delta=1e-5).upper, 3)
+    0.264
+    >>> guarantee_of_phases([Phase(FullBatch(), 1.0, 0)], delta=1e-5).upper
+    0.0
     """
     if not phases:
         raise ValueError("phases must hold at least one phase")
@@ -130,6 +160,16 @@ def noise_multiplier(
     any noise at all is enough (a record that is used with a chance below delta). Other arguments as for `guarantee`;
     `steps` >= 1. Source: `guarantee`, solved for the noise.
     Raises ValueError naming the argument, target_epsilon where no noise meets it.
+
+    >>> from dpfl.accounting import BallsInBins, Poisson, guarantee, noise_multiplier
+    >>> sigma = noise_multiplier(BallsInBins(94), target_epsilon=2.93, steps=1880, delta=1e-5)
+    >>> round(sigma, 3), guarantee(BallsInBins(94), noise_multiplier=sigma, steps=1880, delta=1e-5).upper <= 2.93
+    (0.931, True)
+
+    Edge case: a record that is used with a chance of at most delta needs no noise.
+
+    >>> noise_multiplier(Poisson(1e-9), target_epsilon=1, steps=10, delta=1e-5)
+    0.0
     """
     target = real("target_epsilon", target_epsilon, above=0)
     run = _run(sampler, 1.0, integer("steps", steps, at_least=1), delta, neighbouring)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 from importlib.util import find_spec
 
-from dpfl.cli import account_commands  # noqa: F401  (registers its commands, as those below do)
+from dpfl.cli import account_commands, check_commands  # noqa: F401  (registers its commands, as those below do)
 from dpfl.cli.app import app
 from dpfl.errors import InputError, printable
 
@@ -24,6 +25,18 @@ else:
     app.info.epilog = "These are the accountants alone; pip install 'dpfl\\[pipeline]' brings the commands that train."
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a full disk, a used-up quota, and a file that may not grow."""
+
+
+def _run() -> None:
+    """Run the command; what it has printed is written before it ends, or that it cannot be is an error too."""
+    try:
+        app()
+    finally:
+        sys.stdout.flush()
+
+
 def main() -> None:
     """Run the command line: 0 success, 1 a check found something, 2 unusable input; one line an error."""
     # A scheduler's SIGTERM ends a stage as Ctrl-C does: temporary files are removed on the way out.
@@ -33,7 +46,14 @@ def main() -> None:
 
         end_with_controller()
     try:
-        app()
+        _run()
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        words = printable(f"{error.strerror}{f': {error.filename}' if error.filename else ''}")
+        print(f"dpfl: the disk is full or a limit reached ({words}); what is finished is kept: make room, then run the "
+              "same command again", file=sys.stderr)  # fmt: skip
+        sys.exit(2)
     except InputError as error:
         print(f"dpfl: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
 
 import typer
 
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.observer import Observer
-from dpfl.accounting.samplers import SAMPLERS, Sampler, Sampling
+from dpfl.accounting.samplers import Sampling
 from dpfl.cli.app import app
 from dpfl.errors import InputError
 
@@ -34,6 +33,7 @@ def account(
     observer: Annotated[str, typer.Option("--observer", help=", ".join(Observer))] = "every_step",
 ) -> None:
     """Print the epsilon that is claimed, proven, and exceeded at least, as one line of a table; 1 if refuted."""
+    from dpfl.accounting.claims.claim import Verdict, judge, sampler_named
     from dpfl.accounting.guarantees import guarantee
 
     fields = {
@@ -43,7 +43,7 @@ def account(
         "steps_per_epoch": steps_per_epoch,
     }
     try:
-        drawn = _sampler(sampler, fields)
+        drawn = sampler_named(sampler, **{name: value for name, value in fields.items() if value is not None})
         found = guarantee(
             drawn,
             noise_multiplier=noise_multiplier,
@@ -52,25 +52,12 @@ def account(
             neighbouring=neighbouring,
             observer=observer,
         )
+        refuted = claimed_epsilon is not None and judge(claimed_epsilon, found).verdict is Verdict.REFUTED
     except ValueError as problem:
         raise InputError(str(problem)) from problem
-    refuted = claimed_epsilon is not None and claimed_epsilon < found.lower
     claimed = "-" if claimed_epsilon is None else f"{claimed_epsilon:.6g}{' (refuted)' if refuted else ''}"
     typer.echo("sampler | neighbouring | observer | claimed | proven | at least | proven by | at least by")
     cells = [str(drawn), neighbouring, observer, claimed, f"{found.upper:.6g}", f"{found.lower:.6g}"]
     typer.echo(" | ".join([*cells, found.upper_by, found.lower_by]))
     if refuted:
         raise typer.Exit(1)
-
-
-def _sampler(name: str, fields: dict[str, float | None]) -> Sampler:
-    """Make the sampler from the options that it needs. Raises ValueError naming what is missing or too much."""
-    if name not in tuple(Sampling):
-        raise ValueError(f"sampler must be one of {', '.join(Sampling)}, got {name!r}")
-    kind = SAMPLERS[Sampling(name)]
-    needed = [field.name for field in dataclasses.fields(kind)]
-    given = {field for field, value in fields.items() if value is not None}
-    if given != set(needed):
-        options = " and ".join(f"--{field.replace('_', '-')}" for field in needed) or "no option of its own"
-        raise ValueError(f"sampler {name} needs {options}")
-    return kind(**{field: fields[field] for field in needed})

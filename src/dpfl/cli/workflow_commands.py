@@ -10,6 +10,7 @@ import typer
 
 from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, app
 from dpfl.grid import configuration
+from dpfl.grid.strict_yaml import load_mapping
 from dpfl.pipeline import cost
 
 PROBE_SECONDS = 20.0
@@ -92,7 +93,7 @@ def run(
     where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"])
     if not where.groups and resolved["training"]["device"] == "cuda":
         require_gpu()
-    overlay = ["--configfile", str(config)] if config else []
+    overlay = ["--configfile", str(config)] if config and load_mapping(config) else []  # Snakemake refuses an empty one
     options = [*(["--dry-run"] if dry_run else []), *(more or [])]
     forced = ["--forcerun", *MADE_WHERE_ASKED]
     arguments = ["--profile", f"workflow/profiles/{profile}", *forced, *overlay, "--config", f"scale={scale}", *options]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
+import stat
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from dpfl.errors import InputError
 
@@ -25,7 +26,7 @@ def own_gpu(wanted: bool) -> Iterator[None]:
 
     Enter it before torch first looks at CUDA: the environment then shows that GPU alone. A lock file for each GPU and
     user excludes other jobs; the system releases it when the process ends, however it ends. Raises InputError where the
-    host has no GPU.
+    host has no GPU, or a lock file cannot be used.
     """
     if not wanted or any(name in os.environ for name in _SCHEDULERS):
         yield
@@ -63,10 +64,29 @@ def _gpus() -> list[str]:
 def _lock_one(known: list[str], stack: ExitStack) -> str | None:
     """Lock the first GPU that is free, until `stack` is closed."""
     for name in known:
-        lock = FileLock(Path(tempfile.gettempdir()) / f"dpfl-gpu-{os.getuid()}-{name}.lock")
+        place = Path(tempfile.gettempdir()) / f"dpfl-gpu-{os.getuid()}-{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
+        descriptor = _opened(place)
         try:
-            stack.enter_context(lock.acquire(blocking=False))
-        except Timeout:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
             continue
+        stack.callback(os.close, descriptor)
         return name
     return None
+
+
+def _opened(place: Path) -> int:
+    """Open a lock file of this user, made where it is not there.
+
+    Everybody writes to the folder of temporary files: a link, or another user's file, is refused with InputError.
+    """
+    try:
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InputError(f"cannot lock a GPU by {place}: {error.strerror}; remove it, or name another TMPDIR") from None
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or about.st_uid != os.getuid():
+        os.close(descriptor)
+        raise InputError(f"cannot lock a GPU by {place}: it is no file of yours; remove it, or name another TMPDIR")
+    return descriptor

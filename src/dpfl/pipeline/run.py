@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ _LOGS = Path(".snakemake") / "log"
 ENGINE_LOG = Path(".snakemake") / "engine.log"
 """Lines of Snakemake's last run."""
 _LAST_LINES = 5
+_LEAST_BYTES = 1 << 20
 _LAST_ENGINE_LINES = 15
 _CORES = ("--cores", "-c", "--jobs", "-j", "--local-cores")
 _FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
@@ -60,6 +62,8 @@ def run(arguments: list[str], *, again: str, results: Path | None = None, progre
             causes = list(explain(logs[-1].read_text(encoding="utf-8", errors="replace") if logs else ""))
             for line in causes or _last_lines(ENGINE_LOG, _LAST_ENGINE_LINES):
                 print(line, file=sys.stderr)
+            if shutil.disk_usage(Path()).free < _LEAST_BYTES:
+                print(f"dpfl: the disk of {Path().absolute()} is full: make room first", file=sys.stderr)
             print(f"dpfl: not finished; what is done is kept. Continue with: {again}", file=sys.stderr)
         else:
             minutes = (time.monotonic() - began) / 60

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -73,22 +74,29 @@ def write(folder: Path) -> tuple[Path, bool]:
     """Write <folder>.crate.zip for results/<scale>; return its path and whether it had to be written.
 
     Run it in the folder of the Snakefile. The same results give the same bytes, and an up-to-date crate is left as it
-    is. Raises InputError where there is no record below `folder`, or one is damaged.
+    is. Raises InputError where there is no Snakefile here, where there is no record below `folder` or one is damaged,
+    and where the manifest does not list the records as they are: a stage was run by hand, and nothing has checked it.
     """
-    path = folder.with_name(f"{folder.name}.crate.zip")
-    manifest.write(folder)
+    path = folder.parent / f"{folder.name}.crate.zip"
+    if not Path("Snakefile").is_file():
+        raise InputError("no Snakefile here: run dpfl crate in the folder of the project")
     described = _described(folder)
     text = json.dumps(described.crate.metadata.generate(), indent=1, sort_keys=True) + "\n"
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(_member(METADATA), text)
-        for name in sorted(described.members):
-            archive.writestr(_member(name), Path(name).read_bytes())
-    if is_regular(path) and path.read_bytes() == packed.getvalue():
+    content = packed({METADATA: text.encode()} | {name: Path(name).read_bytes() for name in sorted(described.members)})
+    if is_regular(path) and path.read_bytes() == content:
         return path, False
     with replacing(path) as temporary:
-        temporary.write_bytes(packed.getvalue())
+        temporary.write_bytes(content)
     return path, True
+
+
+def packed(members: Mapping[str, bytes]) -> bytes:
+    """Return the archive of a crate's members, in their order."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(_member(name), content)
+    return stream.getvalue()
 
 
 def _member(name: str) -> zipfile.ZipInfo:
@@ -106,6 +114,7 @@ def _described(folder: Path) -> _Crate:
         if isinstance(record, InputError):
             raise record
         known.append(record)
+    manifest.require_current(folder)
     crate = _Crate(folder)
     for record in sorted(known, key=lambda each: (each["started"], each["outputs"][0]["path"])):
         crate.add(record)

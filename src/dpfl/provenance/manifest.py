@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, is_regular, write_atomically
@@ -26,7 +27,7 @@ def write(folder: Path) -> Path:
     _copy_data_records(folder.absolute())
     path = folder / MANIFEST
     listed = {"format": FORMAT, "scale": folder.absolute().name, "records": records_below(folder)}
-    text = json.dumps(listed, indent=1) + "\n"
+    text = _as_text(listed)
     if not (is_regular(path) and path.read_bytes() == text.encode()):
         write_atomically(path, text)
     return path
@@ -41,15 +42,26 @@ def read(folder: Path) -> dict[str, str]:
     if not is_regular(path):
         raise InputError(f"{path} is no regular file: dpfl audit --seal writes it")
     try:
-        listed = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        listed = json.loads(text)
     except (OSError, ValueError, RecursionError):
         raise InputError(f"{path} is damaged or unreadable") from None
     if not isinstance(listed, dict) or (listed.get("format"), listed.get("scale")) != (FORMAT, folder.absolute().name):
         raise InputError(f"{path} is no manifest of format {FORMAT} of this folder")
     records = listed.get("records")
-    if not isinstance(records, dict) or not all(_is_digest(each) for each in records.values()):
+    if not isinstance(records, dict) or not all(map(_is_digest, records.values())) or text != _as_text(listed):
         raise InputError(f"{path} is damaged")
     return records
+
+
+def require_current(folder: Path) -> None:
+    """Raise InputError where the manifest does not list the records below `folder` as they are."""
+    listed, here = read(folder), records_below(folder)
+    if other := sorted({name for name, _ in listed.items() ^ here.items()}):
+        raise InputError(
+            f"{folder / other[0]} is not as {MANIFEST} lists it: a stage ran since the results were sealed; run make, "
+            f"or dpfl audit --files-only --seal {folder}"
+        )
 
 
 def records_below(folder: Path) -> dict[str, str]:
@@ -73,6 +85,11 @@ def _copy_data_records(folder: Path) -> None:
     for path in copies.rglob("*.record.json"):
         if path not in needed and is_regular(path):
             path.unlink()
+
+
+def _as_text(listed: dict[str, Any]) -> str:
+    """Return a manifest as the text that its file has."""
+    return json.dumps(listed, indent=1) + "\n"
 
 
 def _is_digest(value: object) -> bool:

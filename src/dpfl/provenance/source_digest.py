@@ -37,6 +37,11 @@ def source_digest(*modules: str, root: Path = _ROOT, calibrated: bool = False) -
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def own_digest(*modules: str) -> str:
+    """Return a hash of the named modules alone, without what they import: of a command, say."""
+    return hashlib.sha256("\n".join(_tree_digest(name, _ROOT) for name in modules).encode()).hexdigest()[:16]
+
+
 def closure(*modules: str, root: Path = _ROOT, calibrated: bool = False) -> set[str]:
     """Return the named modules and all that they import, without GROUND, and without CALIBRATION if `calibrated`."""
     left_out = tuple(f"dpfl.accounting.{name}." for name in CALIBRATION) if calibrated else ()

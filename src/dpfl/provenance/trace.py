@@ -51,6 +51,8 @@ def lineage(folder: Path, *, shipped: bool = False) -> Iterator[tuple[Path, dict
     With `shipped` the copy comes first: the answer is the same with or without data.
     An InputError takes the place of a record that cannot be read. Raises InputError where there is no record.
     """
+    if len(folder.absolute().parents) < 2:
+        raise InputError(f"{folder} is not a scale's results: name results/<scale>, as results/demo")
     root, copies = folder.absolute().parents[1], folder.absolute() / SOURCES
     waiting = [path for path in sorted(folder.absolute().rglob("*.record.json")) if not path.is_relative_to(copies)]
     if not waiting:

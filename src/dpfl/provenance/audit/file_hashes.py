@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import zipfile
 import zlib
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dpfl.errors import InputError
 from dpfl.files import checked_content, file_sha256, is_regular
 from dpfl.provenance.audit.completeness import check_completeness
 from dpfl.provenance.audit.findings import Audit, Finding
+from dpfl.provenance.crate import packed
 from dpfl.provenance.record_format import METADATA, EarlierFormatError, read_record
 from dpfl.provenance.trace import lineage
 from dpfl.reporting.pages import DERIVED
@@ -36,10 +38,11 @@ def audit(folder: Path, *, sealed: bool = True) -> Audit:
     earlier version wrote one.
     """
     _require_scale(folder)
-    root = folder.absolute().parents[1]
     report = Audit()
     read: dict[Path, dict[str, Any]] = {}
-    for place, record in lineage(folder):
+    known = list(lineage(folder))
+    root = folder.absolute().parents[1]
+    for place, record in known:
         if isinstance(record, EarlierFormatError):
             raise record
         if isinstance(record, InputError):
@@ -56,14 +59,18 @@ def audit(folder: Path, *, sealed: bool = True) -> Audit:
 
 
 def _require_scale(folder: Path) -> None:
-    """Raise InputError where the records directly below `folder` are those of another folder, as of its parent."""
-    for place in sorted(folder.absolute().glob("*/*.record.json"))[:1]:
+    """Raise InputError where all records directly below `folder` are those of other folders, as of its parent."""
+    others = False
+    for place in sorted(folder.absolute().glob("*/*.record.json")):
         try:
             named = Path(read_record(place)["outputs"][0]["path"]).parts
         except InputError:
             return
-        if named[:2] != ("results", folder.absolute().name):
-            raise InputError(f"{folder} is not a scale's results: name results/<scale>, as results/demo")
+        if named[:2] == ("results", folder.absolute().name):
+            return
+        others = True
+    if others:
+        raise InputError(f"{folder} is not a scale's results: name results/<scale>, as results/demo")
 
 
 def _check_outputs(report: Audit, place: Path, record: dict[str, Any]) -> None:
@@ -133,9 +140,11 @@ def _check_crate(report: Audit, root: Path, path: Path) -> None:
 
     Results that were made again are no damage: the crate is written at the end of a run, after the run's audit.
     """
-    if not is_regular(path):
-        return
     name = os.path.relpath(path, root)
+    if not is_regular(path):
+        if os.path.lexists(path):
+            report.findings.append(Finding(name, "is no regular file"))
+        return
     try:
         described, members = _crate_hashes(path)
     except _NOT_A_CRATE:
@@ -154,9 +163,26 @@ def _check_crate(report: Audit, root: Path, path: Path) -> None:
 def _crate_hashes(path: Path) -> tuple[dict[str, str | None], dict[str, str]]:
     """Return the hash of every member of a crate, as described and as computed; raises one of `_NOT_A_CRATE`."""
     with zipfile.ZipFile(path) as archive:
-        described = {each["@id"]: each.get("sha256") for each in json.loads(archive.read(METADATA))["@graph"]}
-        members = {}
-        for member in (each for each in archive.namelist() if each != METADATA):
-            with archive.open(member) as stream:
-                members[member] = file_digest(stream, "sha256").hexdigest()
-    return described, members
+        content = {name: archive.read(name) for name in archive.namelist()}
+    described = {each["@id"]: each.get("sha256") for each in json.loads(content[METADATA])["@graph"]}
+    _require_own_bytes(path, content)
+    return described, {name: sha256(each).hexdigest() for name, each in content.items() if name != METADATA}
+
+
+def _require_own_bytes(path: Path, content: dict[str, bytes]) -> None:
+    """Raise BadZipFile where the bytes around an archive's members are not those that dpfl writes.
+
+    Where another version of zlib has compressed the members, their streams differ: then nothing can be said.
+    """
+    whole, again = path.read_bytes(), packed(content)
+    if whole != again and _streams(whole) == _streams(again):
+        raise zipfile.BadZipFile("other bytes around the members")
+
+
+def _streams(archive: bytes) -> list[bytes]:
+    """Return the compressed members of an archive of dpfl's, whose headers have no extra field."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        starts = [
+            (each.header_offset + 30 + len(each.filename.encode()), each.compress_size) for each in opened.infolist()
+        ]
+    return [archive[start : start + size] for start, size in starts]

@@ -32,7 +32,7 @@ def sign(folder: Path, key: Path) -> Path:
         raise InputError(
             f"{folder / manifest.MANIFEST} does not list the records that are there: see dpfl audit {folder}"
         )
-    path = folder.with_name(f"{folder.name}.release.json")
+    path = folder.parent / f"{folder.name}.release.json"
     write_atomically(path, json.dumps(_statement(folder), indent=1) + "\n")
     signature_of(path).unlink(missing_ok=True)
     done = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, str(path))

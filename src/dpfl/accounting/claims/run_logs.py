@@ -1,0 +1,133 @@
+"""Logs of runs: how much noise, which sampling rate, how many steps, as Opacus's accountants record them.
+
+A log is one of
+    a CSV file with the columns noise_multiplier, sample_rate and, unless a row is a step, num_steps;
+    a file of JSON lines, each an object with these keys;
+    a JSON file of an accountant's `state_dict()`: {"history": [[noise_multiplier, sample_rate, num_steps], ...]}.
+A log does not say how batches were drawn: Opacus's accountants assume Poisson samples, whatever the loader does.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpfl.accounting.arguments import integer, real
+from dpfl.accounting.guarantees import Phase
+from dpfl.accounting.samplers import BallsInBins, Poisson, Sampler, ShuffledEpochs
+from dpfl.errors import InputError
+
+_COLUMNS = ("noise_multiplier", "sample_rate", "num_steps")
+
+
+class Entry(NamedTuple):
+    """Steps that share noise multiplier and sampling rate: an entry of Opacus's `accountant.history`."""
+
+    noise_multiplier: float
+    sample_rate: float
+    num_steps: int
+
+
+def read_rows(path: Path) -> list[Entry]:
+    """Return the entries of a log of rows, a CSV file or JSON lines (.jsonl), equal neighbours joined.
+
+    Source: the definition of the format, in the module. Raises InputError naming the file and the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    if path.suffix == ".jsonl":
+        rows = [(number, _parsed(line, path, number)) for number, line in enumerate(lines, 1) if line.strip()]
+    else:
+        reader = csv.DictReader(lines)
+        try:
+            rows = [(reader.line_num, row) for row in reader]
+        except csv.Error as error:
+            raise InputError(f"{path}, line {reader.line_num + 1}: {error}") from None
+    return _joined([_entry(row, f"{path}, line {number}") for number, row in rows], path)
+
+
+def history_of(content: Mapping[str, Any], path: Path) -> list[Entry]:
+    """Return the entries of an accountant's `state_dict()`, read from JSON, equal neighbours joined.
+
+    Source: the definition of the format, in the module. Raises InputError naming the file and the entry.
+    """
+    rows = content["history"]
+    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
+        raise InputError(f"{path}: history should be a list of [noise_multiplier, sample_rate, num_steps]")
+    entries = [
+        _entry(dict(zip(_COLUMNS, row, strict=True)), f"{path}, entry {number} of history")
+        for number, row in enumerate(rows, 1)
+    ]
+    return _joined(entries, path)
+
+
+def poisson_phases(history: Iterable[Sequence[float]]) -> tuple[Phase, ...]:
+    """Return the phases of Opacus's `accountant.history`, as its accountants understand it: Poisson samples.
+
+    Source: the definition of the history, (noise_multiplier, sample_rate, num_steps).
+    Raises ValueError naming the entry's field out of range.
+    """
+    return tuple(Phase(Poisson(rate), noise, steps) for noise, rate, steps in history)
+
+
+def phases_on(sampler: Sampler, history: Sequence[Entry]) -> tuple[Phase, ...]:
+    """Return the phases of a history whose batches `sampler` drew, whatever rates the history says.
+
+    Source: derived here: a phase begins an epoch of its own, so a sampler of epochs may change its noise between
+    epochs only. Raises ValueError where it changes within one.
+    """
+    if isinstance(sampler, BallsInBins | ShuffledEpochs):
+        for entry in history[:-1]:
+            if entry.num_steps % sampler.steps_per_epoch:
+                raise ValueError(
+                    f"the log changes after {entry.num_steps} steps, within an epoch of {sampler.steps_per_epoch} steps"
+                )
+    return tuple(Phase(sampler, entry.noise_multiplier, entry.num_steps) for entry in history)
+
+
+def _parsed(line: str, path: Path, number: int) -> Mapping[str, Any]:
+    """Return one JSON line. Raises InputError."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        raise InputError(f"{path}, line {number}: should be a JSON object")
+    return row
+
+
+def _entry(row: Mapping[str, Any], place: str) -> Entry:
+    """Return one entry; columns that are not of the format are left alone. Raises InputError naming the place."""
+    try:
+        return Entry(
+            real("noise_multiplier", _number(row, "noise_multiplier"), above=0),
+            real("sample_rate", _number(row, "sample_rate"), above=0, at_most=1),
+            integer("num_steps", 1 if row.get("num_steps") is None else _number(row, "num_steps")),
+        )
+    except ValueError as problem:
+        raise InputError(f"{place}: {problem}") from None
+
+
+def _number(row: Mapping[str, Any], name: str) -> float:
+    """Return a number, or the number that a text holds. Raises ValueError naming the column."""
+    try:
+        return float(row[name])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"{name} must be a real number, got {row.get(name)!r}") from None
+
+
+def _joined(entries: Sequence[Entry], path: Path) -> list[Entry]:
+    """Return the entries with equal neighbours joined. Raises InputError where there is none."""
+    joined: list[Entry] = []
+    for entry in entries:
+        if joined and joined[-1][:2] == entry[:2]:
+            entry = entry._replace(num_steps=joined.pop().num_steps + entry.num_steps)
+        joined.append(entry)
+    if not joined:
+        raise InputError(f"{path} holds no step: a log has the columns {', '.join(_COLUMNS)}")
+    return joined

@@ -1,0 +1,112 @@
+"""Check the claims of others: files of claims, and logs of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.observer import Observer
+from dpfl.accounting.samplers import Sampling
+from dpfl.cli.app import app
+from dpfl.errors import InputError, printable
+
+if TYPE_CHECKING:
+    from dpfl.accounting.claims.claim import Claim
+    from dpfl.accounting.claims.run_logs import Entry
+
+_OF_A_LOG = ("sampler", "delta", "claimed_epsilon")
+
+
+@app.command(
+    epilog="Example: dpfl check claims.json; dpfl check log.csv --sampler poisson --delta 1e-5 --claimed-epsilon 3"
+)
+def check(
+    file: Annotated[Path, typer.Argument(help="claims (JSON, dpfl-claims/1), or a run's log (.csv, .jsonl, .json)")],
+    sampler: Annotated[str | None, typer.Option(help=f"of a log: {', '.join(Sampling)}")] = None,
+    delta: Annotated[float | None, typer.Option(help="of a log")] = None,
+    claimed_epsilon: Annotated[float | None, typer.Option(help="of a log")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="of a log, for fixed and shuffled batches")] = None,
+    records: Annotated[int | None, typer.Option(help="of a log, for fixed and shuffled batches")] = None,
+    steps_per_epoch: Annotated[int | None, typer.Option(help="of a log, for balls_in_bins")] = None,
+    neighbouring: Annotated[str | None, typer.Option(help=f"of a log: {', '.join(Neighbouring)}")] = None,
+    observer: Annotated[str | None, typer.Option(help=f"of a log: {', '.join(Observer)}")] = None,
+) -> None:
+    """Print for each claim of a file: proven, refuted or unknown, and why, as one line of a table; 1 if any refuted."""
+    from dpfl.accounting.claims.claim import Verdict
+    from dpfl.accounting.claims.claim import check as verdict_on
+
+    options = {
+        "sampler": sampler, "delta": delta, "claimed_epsilon": claimed_epsilon, "batch_size": batch_size,
+        "records": records, "steps_per_epoch": steps_per_epoch, "neighbouring": neighbouring, "observer": observer,
+    }  # fmt: skip
+    refuted = False
+    claims = _claims(file, {name: value for name, value in options.items() if value is not None})
+    typer.echo("claim | sampler | neighbouring | observer | claimed | verdict | proven | at least | why")
+    for claim in claims:
+        try:
+            found = verdict_on(claim)
+        except ValueError as problem:
+            raise InputError(f"{file}, claim {claim.name}: {problem}") from problem
+        cells = [
+            printable(claim.name).replace("|", r"\x7c"),
+            _drawn(claim),
+            str(claim.neighbouring),
+            str(claim.observer),
+            f"{claim.epsilon:.6g}",
+        ]
+        cells += [found.verdict, f"{found.guarantee.upper:.6g}", f"{found.guarantee.lower:.6g}", found.why]
+        typer.echo(" | ".join(cells))
+        refuted |= found.verdict is Verdict.REFUTED
+    if refuted:
+        raise typer.Exit(1)
+
+
+def _claims(file: Path, options: dict[str, str | float]) -> list[Claim]:
+    """Read the claims of a file, or the one of a log and the options. Raises InputError."""
+    from dpfl.accounting.claims.claim_files import claims_of, read_json
+    from dpfl.accounting.claims.run_logs import history_of, read_rows
+
+    if file.suffix in (".csv", ".jsonl"):
+        return [_logged(file, read_rows(file), options)]
+    content = read_json(file)
+    if isinstance(content, dict) and "history" in content:
+        return [_logged(file, history_of(content, file), options)]
+    if options:
+        raise InputError(f"{file} is no log: its claims say all themselves; leave out --{_option(min(options))}")
+    return claims_of(content, file)
+
+
+def _logged(file: Path, history: list[Entry], options: dict[str, str | float]) -> Claim:
+    """Return the claim that the options make about a log. Raises InputError."""
+    from dpfl.accounting.claims.claim import Claim, sampler_named
+    from dpfl.accounting.claims.run_logs import phases_on, poisson_phases
+
+    missing = [f"--{_option(name)}" for name in _OF_A_LOG if name not in options]
+    if missing:
+        raise InputError(f"{file} is a run's log, which does not say {' and '.join(missing)}: give the option")
+    name, delta, epsilon = (options.pop(each) for each in _OF_A_LOG)
+    relation = {each: options.pop(each) for each in ("neighbouring", "observer") if each in options}
+    try:
+        if name == Sampling.POISSON and not options:
+            phases = poisson_phases(history)
+        elif name == Sampling.POISSON:
+            raise ValueError(f"sampler poisson takes its rate from the log; leave out --{_option(min(options))}")
+        else:
+            phases = phases_on(sampler_named(name, **options), history)
+        return Claim(file.name, phases, delta, epsilon, **relation)
+    except ValueError as problem:
+        raise InputError(f"{file}: {problem}") from None
+
+
+def _option(name: str) -> str:
+    """Return a name as an option has it."""
+    return name.replace("_", "-")
+
+
+def _drawn(claim: Claim) -> str:
+    """Return the samplers of a claim, in the order of its phases, equal neighbours once."""
+    names = [str(phase.sampler) for phase in claim.phases]
+    return ", then ".join(name for at, name in enumerate(names) if at == 0 or name != names[at - 1])

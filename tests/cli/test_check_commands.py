@@ -1,0 +1,96 @@
+"""`dpfl check`: a line for each claim, exit 1 where one is refuted, one line of error for what cannot be used."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from dpfl.cli import main
+
+CLAIM = {"noise_multiplier": 1.0072, "steps": 1880, "delta": 1e-5, "epsilon": 2.93}
+POISSON = {**CLAIM, "name": "coins", "sampler": "poisson", "sample_rate": 1 / 94}
+SHUFFLED = {**CLAIM, "name": "shuffled", "sampler": "shuffled_epochs", "batch_size": 64, "records": 6000}
+CLAIMED = "--claimed-epsilon=1"
+FULL = {
+    **SHUFFLED, "name": "all", "sampler": "fixed_without_replacement", "batch_size": 6000,
+    "neighbouring": "add_or_remove",
+}  # fmt: skip
+LOG = "noise_multiplier,sample_rate,num_steps\n1.0072,0.010638297872340425,1880\n"
+
+
+@pytest.fixture
+def check(monkeypatch, capsys, tmp_path):
+    """A function that runs `dpfl check` on a file of the given text and returns status, rows and errors."""
+
+    def run(name: str, text: str, *options: str) -> tuple[int, list[dict[str, str]], str]:
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(sys, "argv", ["dpfl", "check", str(tmp_path / name), *options])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        output, errors = capsys.readouterr()
+        header, *rows = [line.split(" | ") for line in output.strip().splitlines()] or [[]]
+        return caught.value.code or 0, [dict(zip(header, row, strict=True)) for row in rows], errors
+
+    return run
+
+
+def claims(*entries: dict) -> str:
+    """The text of a claims file."""
+    return json.dumps({"schema": "dpfl-claims/1", "claims": list(entries)})
+
+
+def test_every_claim_has_its_line(check):
+    status, rows, _ = check("claims.json", claims(POISSON, SHUFFLED, {**SHUFFLED, "observer": "last_iterate"}))
+    assert status == 1
+    assert [row["verdict"] for row in rows] == ["proven", "refuted", "unknown"]
+    # 12.772584: reference value of the worst pair of shuffled epochs at these settings.
+    assert float(rows[1]["at least"]) == pytest.approx(12.7726, abs=1e-3)
+    assert "worst pair" in rows[1]["why"]
+
+
+def test_a_name_cannot_forge_a_line_or_reach_the_terminal(check):
+    _, rows, _ = check("claims.json", claims({**POISSON, "name": "a\x1b[2J | b\n | proven"}))
+    assert [row["claim"] for row in rows] == [r"a\x1b[2J \x7c b \x7c proven"]
+
+
+def test_nothing_refuted_is_success(check):
+    status, rows, _ = check("claims.json", claims(POISSON))
+    assert status == 0 and rows[0]["claim"] == "coins"
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict"),
+    [
+        (["--sampler", "poisson"], "proven"),
+        (["--sampler", "shuffled_epochs", "--batch-size", "64", "--records", "6000"], "refuted"),
+    ],
+)
+def test_a_log_is_checked_as_its_batches_were_drawn(check, options, verdict):
+    wanted = ["--delta", "1e-5", "--claimed-epsilon", "2.93"]
+    for name, text in [("log.csv", LOG), ("state.json", json.dumps({"history": [[1.0072, 1 / 94, 1880]]}))]:
+        status, rows, _ = check(name, text, *options, *wanted)
+        assert [row["verdict"] for row in rows] == [verdict]
+        assert status == int(verdict == "refuted")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "message"),
+    [
+        ("log.csv", LOG, [], "does not say --sampler and --delta and --claimed-epsilon"),
+        ("log.csv", LOG, ["--sampler=poisson", "--delta=2", CLAIMED], "delta must be below 1"),
+        ("log.csv", LOG, ["--sampler=poisson", "--delta=.1", CLAIMED, "--records=3"], "leave out --records"),
+        ("log.csv", LOG, ["--sampler=shuffled_epochs", "--delta=.1", CLAIMED], "needs batch_size and records"),
+        ("claims.json", claims(POISSON), ["--delta", "1e-5"], "leave out --delta"),
+        ("claims.json", claims({**POISSON, "delta": 2}), [], "claim 1: delta must be below 1"),
+        ("claims.json", claims({**POISSON, "neighbouring": "near"}), [], "neighbouring must be one of"),
+        ("claims.json", claims(FULL), [], "claim all: batch_size must be below records under add_or_remove"),
+        ("claims.json", "[]", [], "no file of claims"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_one_line(check, name, text, options, message):
+    status, _, errors = check(name, text, *options)
+    assert status == 2
+    assert message in errors
+    assert len(errors.strip().splitlines()) == 1

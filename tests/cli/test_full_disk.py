@@ -1,0 +1,55 @@
+"""A full disk, or a file that may not grow, is one line and status 2 wherever it strikes."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+
+import pytest
+
+from dpfl import cli
+from dpfl.pipeline import run as pipeline_run
+
+
+@pytest.fixture
+def project(repository, tmp_path):
+    """A folder with the workflow alone."""
+    for name in ("Snakefile", "workflow"):
+        (tmp_path / name).symlink_to(repository / name)
+    shutil.copy(repository / "config.yaml", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["run", "plan > plan.txt"])
+def test_a_command_that_cannot_write_says_so_in_one_line(project, command):
+    line = f'ulimit -f 0; exec "{sys.executable}" -m dpfl {command}'
+    done = subprocess.run(["bash", "-c", line], cwd=project, capture_output=True, text=True, timeout=300)
+    [said] = done.stderr.splitlines()
+    assert done.returncode == 2 and said.startswith("dpfl: ") and "File too large" in said
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES])
+def test_only_what_room_would_mend_is_called_a_full_disk(monkeypatch, capsys, number):
+    def fail():
+        raise OSError(number, os.strerror(number), "results/x\n.csv")
+
+    monkeypatch.setattr(cli, "app", fail)
+    if number == errno.EACCES:
+        with pytest.raises(PermissionError):
+            cli.main()
+        return
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    [line] = capsys.readouterr().err.splitlines()
+    assert caught.value.code == 2 and "results/x\\n.csv" in line and os.strerror(number) in line
+
+
+def test_a_run_that_failed_on_a_full_disk_says_so_at_its_end(project, monkeypatch, capsys):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(pipeline_run.shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 1, 1))
+    monkeypatch.setattr(pipeline_run, "_wait", lambda process: (process.kill(), process.wait(), 1)[-1])
+    assert pipeline_run.run(["--cores", "1"], again="make demo") == 1
+    assert f"dpfl: the disk of {project} is full: make room first" in capsys.readouterr().err.splitlines()

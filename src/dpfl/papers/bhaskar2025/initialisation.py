@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from dpfl.catalog import load
 from dpfl.papers.bhaskar2025.figure_parts import BARS, footer, runs_text
-from dpfl.papers.bhaskar2025.published_cells import (
+from dpfl.papers.bhaskar2025.paper_runs import (
     LEVEL,
     all_runs,
     each_once,

@@ -36,11 +36,12 @@ def draw_candidates(cells: pd.DataFrame) -> Figure:
     if not panels:
         raise NotRunError("no candidate other than the chosen settings was run at this scale")
     panels.sort(key=lambda panel: -panel[1]["candidate"].nunique())
-    rows = [panels[start : start + PANELS] for start in range(0, len(panels), PANELS)]
+    across = min(PANELS, len(panels))
+    rows = [panels[start : start + across] for start in range(0, len(panels), across)]
     names = [_names([group for _, group in row]) for row in rows]
     heights = [len(row) + 1.6 for row in names]
     figure, axes = style.panels(
-        PANELS, len(rows), width=10, height=0.25 * sum(heights) / len(rows) + 0.5,
+        across, len(rows), width=3.3 * across + 0.1, height=0.25 * sum(heights) / len(rows) + 0.5,
         squeeze=False, height_ratios=heights, sharex=True,
     )  # fmt: skip
     for line, row, order in zip(axes, rows, names, strict=True):

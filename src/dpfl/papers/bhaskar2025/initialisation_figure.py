@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.figure_parts import footer, runs_text
+from dpfl.papers.bhaskar2025.figure_parts import data_lines, footer, runs_text
 from dpfl.papers.bhaskar2025.initialisation import COMMON, PER_CLIENT
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title
+from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
 
 _STARTS = {COMMON: ("one common start", style.BLUE), PER_CLIENT: ("a start for each client", style.RED)}
@@ -25,7 +25,7 @@ def draw_initialisation(cells: pd.DataFrame) -> Figure:
     shown = sorted(set.intersection(*splits)) or sorted(set.union(*splits))
     lines = [_lines(group) for _, group in rows]
     figure, axes = style.panels(
-        len(shown), len(rows), width=min(10, 2.6 * len(shown) + 2.2), height=0.55 + 0.24 * max(map(len, lines)),
+        len(shown), len(rows), width=min(10, 2.6 * len(shown) + 2.2), height=0.7 + 0.24 * max(map(len, lines)),
         squeeze=False, sharex=True, sharey="row", height_ratios=[len(line) + 1 for line in lines],
     )  # fmt: skip
     for row, ((ran_on, model), group), order in zip(axes, rows, lines, strict=True):
@@ -35,7 +35,7 @@ def draw_initialisation(cells: pd.DataFrame) -> Figure:
             if group is rows[0][1]:
                 axis.set_title(f"E = {local_epochs}, R = {rounds}", fontsize=9)
         row[0].set_yticks(range(len(order)), labels=[_line_name(*line) for line in order], fontsize=8)
-        row[0].set_ylabel(f"{data_title(ran_on)},\n{MODEL_NAMES[model]}", fontsize=8.5)
+        row[0].set_ylabel(f"{data_lines(ran_on)},\n{MODEL_NAMES[model]}", fontsize=8)
     for axis in axes[-1]:
         axis.set_xlabel("test accuracy (%)")
     figure.legend(handles=_keys(cells), loc="outside upper center", ncols=5, fontsize=8)

@@ -27,7 +27,7 @@ def draw_sampling(cells: pd.DataFrame) -> Figure:
     figure, axes = style.panels(2, len(rows), width=9, height=2.5, squeeze=False, sharex="col")
     for (left, right), ((ran_on, model, epsilon), group) in zip(axes, rows, strict=True):
         _epsilons(left, group)
-        left.set_title(f"{data_title(ran_on)}, {MODEL_NAMES[model]}: ε = {epsilon:g} claimed", fontsize=9)
+        left.set_title(f"{data_title(ran_on)},\n{MODEL_NAMES[model]}: ε = {epsilon:g} claimed", fontsize=9)
         _differences(right, group)
         right.set_title("accuracy at this noise", fontsize=9)
     axes[0][1].legend(fontsize=7.5, loc="best")

@@ -143,8 +143,8 @@ def _notes(cells: pd.DataFrame) -> list[str]:
         f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(cells['delta'])))}. A claim below ε at least is false."
     )
     notes.append(
-        f"Accuracy in per cent; over shuffled: difference on the same {count_range(cells['runs'])} seeds, in points; ± "
-        "95 % by Student's t, each row on its own."
+        f"Accuracy in per cent; over shuffled: difference in points, on the seeds that ran with all three (so many: "
+        f"{count_range(cells['runs'])}); ± 95 % by Student's t, each row on its own."
     )
     notes += sorted(set(cells["data_note"]) - {""})
     return notes

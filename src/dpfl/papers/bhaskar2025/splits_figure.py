@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.figure_parts import footer, runs_text
+from dpfl.papers.bhaskar2025.figure_parts import data_lines, footer, runs_text
 from dpfl.papers.bhaskar2025.published_cells import chosen_runs, measured_cells
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title
+from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
 from dpfl.reporting.results import Results
 
@@ -89,7 +89,7 @@ def _keys(cells: pd.DataFrame) -> list[Line2D]:
 def _data_name(cells: pd.DataFrame) -> str:
     """Return the name of the data that ran, with its budgets."""
     ran = cells.loc[cells["runs"] > 0, "ran_on"]
-    name = data_title(ran.iloc[0] if len(ran) else cells["dataset"].iloc[0])
+    name = data_lines(ran.iloc[0] if len(ran) else cells["dataset"].iloc[0])
     budgets = sorted((epsilon for epsilon in cells["epsilon"].unique() if not math.isinf(epsilon)), reverse=True)
     return f"{name}\nε = {', '.join(f'{epsilon:g}' for epsilon in budgets)}"
 

@@ -65,6 +65,8 @@ def tempered_cells(results: Results) -> pd.DataFrame:
     """
     settings, runs = load("bhaskar2025").settings, all_runs(results)
     runs = runs[(runs["clients"] == load("bhaskar2025").tables["table_2"]["clients"]) & runs["model"].isin(MODELS)]
+    if "tempered_sigmoid" not in runs:
+        runs = runs.iloc[:0]
     key = ["dataset", *CELL, "seed"]
     factor = each_once(with_settings(runs, settings))
     divisor = each_once(with_settings(runs, {**settings, "tempered_sigmoid": DIVISOR}))

@@ -45,7 +45,7 @@ def test_nothing_published_is_drawn_beside_stand_ins(as_runs, rows_of_runs, as_s
     runs = as_stand_in(rows_of_runs("table == 2 and model == 'cnn_relu'", [0]))
     figure = FIGURES["splits"].draw(FIGURES["splits"].data(as_runs(runs)))
     assert len(figure.axes[0].get_lines()) == 6
-    assert figure.axes[0].get_ylabel().startswith("Digits (stand-in for MNIST)")
+    assert figure.axes[0].get_ylabel().startswith("Digits\n(stand-in for MNIST)")
     assert "published" not in [text.get_text() for text in figure.legends[0].get_texts()]
     plt.close(figure)
 

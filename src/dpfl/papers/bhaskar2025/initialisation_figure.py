@@ -25,7 +25,7 @@ def draw_initialisation(cells: pd.DataFrame) -> Figure:
     shown = sorted(set.intersection(*splits)) or sorted(set.union(*splits))
     lines = [_lines(group) for _, group in rows]
     figure, axes = style.panels(
-        len(shown), len(rows), width=min(10, 2.6 * len(shown) + 2.2), height=0.7 + 0.24 * max(map(len, lines)),
+        len(shown), len(rows), width=min(10, 2.6 * len(shown) + 2.2), height=max(1.9, 0.7 + 0.24 * max(map(len, lines))),
         squeeze=False, sharex=True, sharey="row", height_ratios=[len(line) + 1 for line in lines],
     )  # fmt: skip
     for row, ((ran_on, model), group), order in zip(axes, rows, lines, strict=True):
@@ -35,7 +35,7 @@ def draw_initialisation(cells: pd.DataFrame) -> Figure:
             if group is rows[0][1]:
                 axis.set_title(f"E = {local_epochs}, R = {rounds}", fontsize=9)
         row[0].set_yticks(range(len(order)), labels=[_line_name(*line) for line in order], fontsize=8)
-        row[0].set_ylabel(f"{data_lines(ran_on)},\n{MODEL_NAMES[model]}", fontsize=8)
+        row[0].set_ylabel(f"{data_lines(ran_on)},\n{MODEL_NAMES[model]}", fontsize=7.5)
     for axis in axes[-1]:
         axis.set_xlabel("test accuracy (%)")
     figure.legend(handles=_keys(cells), loc="outside upper center", ncols=5, fontsize=8)

@@ -24,8 +24,9 @@ def draw_initialisation(cells: pd.DataFrame) -> Figure:
     splits = [set(zip(group["local_epochs"], group["rounds"], strict=True)) for _, group in rows]
     shown = sorted(set.intersection(*splits)) or sorted(set.union(*splits))
     lines = [_lines(group) for _, group in rows]
+    height = max(1.9, 0.7 + 0.24 * max(map(len, lines)))
     figure, axes = style.panels(
-        len(shown), len(rows), width=min(10, 2.6 * len(shown) + 2.2), height=max(1.9, 0.7 + 0.24 * max(map(len, lines))),
+        len(shown), len(rows), width=min(10, 2.6 * len(shown) + 2.2), height=height,
         squeeze=False, sharex=True, sharey="row", height_ratios=[len(line) + 1 for line in lines],
     )  # fmt: skip
     for row, ((ran_on, model), group), order in zip(axes, rows, lines, strict=True):

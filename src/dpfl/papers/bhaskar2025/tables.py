@@ -11,6 +11,7 @@ import pandas as pd
 from dpfl.papers.bhaskar2025.central_model import RATE_BATCH, Reading, central_cells, central_page
 from dpfl.papers.bhaskar2025.how_far import how_far, how_far_page
 from dpfl.papers.bhaskar2025.identification import scores
+from dpfl.papers.bhaskar2025.outside_cells import outside_cells, outside_page
 from dpfl.papers.bhaskar2025.overlapping_clients import budgets, overlap_page
 from dpfl.papers.bhaskar2025.published_cells import (
     CONSTANT_PCT,
@@ -174,6 +175,7 @@ TABLES = {
     "last_column": TableRecipe(last_column, last_column_page),
     "identification": TableRecipe(scores, identification_page),
     "how_far": TableRecipe(how_far, how_far_page),
+    "outside": TableRecipe(outside_cells, outside_page),
     "single_runs": TableRecipe(single_runs, single_runs_page),
     "central_model": TableRecipe(central_cells, central_page),
     "tempered_sigmoid": TableRecipe(tempered_cells, tempered_page),

@@ -146,6 +146,7 @@ def seen_at(project):
 
 
 SLOW = [forgery for forgery, (level, _) in FORGERIES.items() if level in ("full", "rerun")]
+SLOW.append(h_less_noise_in_the_calibration_too)
 
 
 @pytest.mark.parametrize(

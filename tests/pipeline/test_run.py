@@ -70,6 +70,6 @@ def test_the_command_to_continue_is_the_one_that_was_given(repository, tmp_path,
     for name in ("config.yaml", "workflow"):
         Path(name).symlink_to(repository / name)
     Path("my own.yaml").write_text("seeds: [1]")
-    monkeypatch.setattr(run, "run", lambda arguments, again, results, progress: told.append(again) or 0)
+    monkeypatch.setattr(run, "run", lambda arguments, again, **_: told.append(again) or 0)
     assert CliRunner().invoke(app, ["run", *options]).exit_code == 0
     assert told == [again]

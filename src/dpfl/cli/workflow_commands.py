@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,9 @@ from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, app
 from dpfl.grid import configuration
 from dpfl.grid.strict_yaml import load_mapping
 from dpfl.pipeline import cost
+
+if TYPE_CHECKING:
+    from dpfl.pipeline.plan import Machines
 
 PROBE_SECONDS = 20.0
 MADE_WHERE_ASKED = ("train", "accounting")
@@ -84,8 +88,7 @@ def run(
     from dpfl.data.fetch import configured
     from dpfl.grid import expansion
     from dpfl.pipeline.devices import require_gpu
-    from dpfl.pipeline.plan import machines_of, run_progress
-    from dpfl.pipeline.run import run as run_workflow
+    from dpfl.pipeline.plan import machines_of
 
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     expansion.expand(resolved)
@@ -94,13 +97,33 @@ def run(
     if not where.groups and resolved["training"]["device"] == "cuda":
         require_gpu()
     overlay = ["--configfile", str(config)] if config and load_mapping(config) else []  # Snakemake refuses an empty one
-    options = [*(["--dry-run"] if dry_run else []), *(more or [])]
-    forced = ["--forcerun", *MADE_WHERE_ASKED]
-    arguments = ["--profile", f"workflow/profiles/{profile}", *forced, *overlay, "--config", f"scale={scale}", *options]
+    # The profile is last: the options before it take all the words that follow, targets too.
+    forced = ["--forcerun", *MADE_WHERE_ASKED, *overlay, "--config", f"scale={scale}"]
+    arguments = [*forced, "--profile", f"workflow/profiles/{profile}", *(["--dry-run"] if dry_run else [])]
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", scale, *(f"{name}={value}" for name, value in named.items() if value)])
-    progress = None if dry_run else run_progress(resolved, where)
-    raise typer.Exit(run_workflow(arguments, again=again, results=Path("results") / scale, progress=progress))
+    raise typer.Exit(_run(resolved, where, arguments, more or [], again))
+
+
+def _run(resolved: dict[str, Any], where: Machines, arguments: list[str], more: list[str], again: str) -> int:
+    """Run Snakemake, for noise that is out of date first, for it decides what is trained; return its exit status."""
+    from dpfl.pipeline import finished
+    from dpfl.pipeline.plan import run_progress
+    from dpfl.pipeline.run import run as run_workflow
+
+    is_dry, results = "--dry-run" in [*arguments, *more], Path("results") / resolved["scale"]
+    if noise := [str(table) for table in finished.noise_made_anew(resolved)]:
+        print(f"dpfl: calibrated anew first: {', '.join(noise)}; runs train again where it changes", file=sys.stderr)
+        if not is_dry:
+            named = finished.targets(more)
+            options = [word for word in more if word not in named]
+            if status := run_workflow([*arguments, *options, *noise], again=again, results=results, what="calibrating"):
+                return status
+    left = finished.without_finished(more, resolved)
+    if left is None:
+        return 0
+    progress = None if is_dry else run_progress(resolved, where)
+    return run_workflow([*arguments, *left], again=again, results=results, progress=progress)
 
 
 @app.command(epilog="Example: dpfl status --scale demo")

@@ -29,14 +29,21 @@ _FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
 _LOG = re.compile(r"^ +log: (.+?)(?: \(check log file\(s\) for error details\))?$", re.MULTILINE)
 
 
-def run(arguments: list[str], *, again: str, results: Path | None = None, progress: RunProgress | None = None) -> int:
+def run(
+    arguments: list[str],
+    *,
+    again: str,
+    results: Path | None = None,
+    progress: RunProgress | None = None,
+    what: str = "the run",
+) -> int:
     """Run Snakemake with `arguments` in the working folder; return its exit status.
 
     Raises InputError where another run is in progress here, where the folder has no Snakefile, and for fewer cores than
     one. A dry run takes no lock. A lock that a killed run left is removed first, and so are damaged pages below
     `results`: Snakemake makes them anew. Snakemake's lines go to ENGINE_LOG, and one line says how far the run is. On
     failure the last lines on standard error name the rules that failed, the end of their logs, and `again`, the command
-    to continue with.
+    to continue with; else it says how long `what` took.
     """
     _require_workflow(arguments)
     snakemake = [sys.executable, "-m", "snakemake", *arguments]
@@ -67,7 +74,7 @@ def run(arguments: list[str], *, again: str, results: Path | None = None, progre
             print(f"dpfl: not finished; what is done is kept. Continue with: {again}", file=sys.stderr)
         else:
             minutes = (time.monotonic() - began) / 60
-            print(f"dpfl: the run took {minutes:.1f} min; the engine's lines are in {ENGINE_LOG}", file=sys.stderr)
+            print(f"dpfl: {what} took {minutes:.1f} min; the engine's lines are in {ENGINE_LOG}", file=sys.stderr)
     return status
 
 

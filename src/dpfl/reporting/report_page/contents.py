@@ -20,6 +20,7 @@ from dpfl.reporting.report_page.agreement import Summary, summary
 from dpfl.reporting.report_page.claim_views import ClaimView, VerdictStyle, claim_views, tally
 from dpfl.reporting.report_page.parts import Part, Parts, parts_of
 from dpfl.reporting.report_page.picture import Picture, lead_picture
+from dpfl.reporting.report_page.run_origins import untraced_runs
 from dpfl.reporting.report_page.traces import Trace, trace_of
 from dpfl.reporting.results import read_csv
 
@@ -52,6 +53,7 @@ class PaperView:
     statements: tuple[epsilons.EpsilonStatement, ...]
     noise_trace: Trace
     data: str
+    untraced: str
     has_stand_ins: bool
 
     @property
@@ -155,6 +157,7 @@ def _view(folder: Path, key: str, config: Mapping[str, Any]) -> PaperView:
         statements=tuple(epsilons.statements(folder, key)),
         noise_trace=trace_of(folder / "accounting" / f"{key}.csv", folder.absolute().parents[1]),
         data=_listed(entry["title"] for entry in entries),
+        untraced=untraced_runs(folder, key),
         has_stand_ins=any("stand_in_for" in entry for entry in entries),
     )
 

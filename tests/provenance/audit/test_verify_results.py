@@ -94,6 +94,22 @@ def test_a_changed_noise_is_found_in_the_run_table_and_in_the_calibration(projec
     assert any("states epsilon_proven" in each and "Opacus's PRV accountant" in each for each in found)
 
 
+def test_runs_from_before_another_calibration_may_state_less_than_it_and_not_more(project):
+    """A better accountant proves more of the same noise; nobody trains again for that."""
+    told = pd.read_csv(project.noise)["privacy_epsilon_proven"].iloc[1]
+    for proven, note, problems in ((told * 0.9, 1, 0), (told * 1.1, 1, 2)):
+        change(project.noise, "privacy_epsilon_proven", str(proven), where=[1])
+        report = Audit()
+        sweeps = expand(read(project.results / "config.yaml"))
+        check_runs(report, project.root, "demo", sweeps)
+        assert len(report.findings) == problems
+        assert sum("calibrated again since" in each for each in report.notes) == note
+    project.hide(project.noise)
+    report = Audit()
+    check_runs(report, project.root, "demo", sweeps)
+    assert len(report.findings) == 2 and not any("calibrated again" in each for each in report.notes)
+
+
 def test_a_deleted_row_is_found_though_tables_were_remade(project):
     runs = pd.read_csv(project.runs[0], dtype=str, keep_default_na=False)
     runs[:-1].to_csv(project.runs[0], index=False, lineterminator="\n")

@@ -18,14 +18,14 @@ export CONFIG PROFILE SCALE KEY RERUN
 
 env: $(READY) ## set up the environment in .venv, alone
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock requirements.hashes pyproject.toml
 	@python=; for candidate in python3.11 python3.12 python3; do \
 	  if $$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; \
 	  then python=$$candidate; break; fi; done; \
 	if [ -z "$$python" ]; then echo "dpfl: no Python 3.11 or 3.12 with venv was found; install one (Debian: python3-venv)" >&2; exit 2; fi; \
 	echo "Setting up $(VENV) with $$($$python --version)"; $$python -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check $$(grep '^torch==' requirements.lock)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.hashes
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 

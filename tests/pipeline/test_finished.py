@@ -74,14 +74,16 @@ def test_a_run_calibrates_first_and_asks_then_what_is_left(config, calibrate, tw
     assert second[-2:] == ["--cores", "1"] and first[:-3] == second[:-2]
     asked.clear()
     dry = CliRunner().invoke(app, ["run", "--config", "mine.yaml", "--dry-run"])
-    assert len(asked) == 1 and "calibrated anew first: results/demo/accounting/bhaskar2025.csv" in dry.output
+    plan = CliRunner().invoke(app, ["plan", "--config", "mine.yaml"])
+    for told in (dry, plan):
+        assert len(asked) == 1 and "calibrated anew first: results/demo/accounting/bhaskar2025.csv;" in told.output
     monkeypatch.setattr(run, "run", lambda arguments, **_: asked.append(arguments) or 3)
     asked.clear()
     assert CliRunner().invoke(app, ["run", "--config", "mine.yaml"]).exit_code == 3 and len(asked) == 1
     calibrate("bhaskar2025")
     asked.clear()
     CliRunner().invoke(app, ["run", "--config", "mine.yaml"])
-    assert len(asked) == 1
+    assert len(asked) == 1 and "anew" not in CliRunner().invoke(app, ["plan", "--config", "mine.yaml"]).output
 
 
 def test_a_finished_target_is_named_and_no_other_left_out(config, calibrate, two, asked):

@@ -37,6 +37,7 @@ def plan(
     other experiments fitted to finished sweeps. --measure times this machine's training steps instead and scales the
     rest by the same factor; for training.device cuda it times the GPU.
     """
+    from dpfl.pipeline.finished import noise_made_anew
     from dpfl.pipeline.plan import lines, machines_of
 
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
@@ -48,6 +49,8 @@ def plan(
     where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"], at_once)
     for line in lines(resolved, where, units):
         print(line)
+    if noise := noise_made_anew(resolved):
+        print(_first(noise))
 
 
 def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.UnitCost]:
@@ -112,18 +115,23 @@ def _run(resolved: dict[str, Any], where: Machines, arguments: list[str], more: 
     from dpfl.pipeline.run import run as run_workflow
 
     is_dry, results = "--dry-run" in [*arguments, *more], Path("results") / resolved["scale"]
-    if noise := [str(table) for table in finished.noise_made_anew(resolved)]:
-        print(f"dpfl: calibrated anew first: {', '.join(noise)}; runs train again where it changes", file=sys.stderr)
+    if noise := finished.noise_made_anew(resolved):
+        print(f"dpfl: {_first(noise)}", file=sys.stderr)
         if not is_dry:
             named = finished.targets(more)
-            options = [word for word in more if word not in named]
-            if status := run_workflow([*arguments, *options, *noise], again=again, results=results, what="calibrating"):
+            words = [*arguments, *(word for word in more if word not in named), *map(str, noise)]
+            if status := run_workflow(words, again=again, results=results, what="calibrating"):
                 return status
     left = finished.without_finished(more, resolved)
     if left is None:
         return 0
     progress = None if is_dry else run_progress(resolved, where)
     return run_workflow([*arguments, *left], again=again, results=results, progress=progress)
+
+
+def _first(noise: list[Path]) -> str:
+    """Return the line on noise that is out of date."""
+    return f"calibrated anew first: {', '.join(map(str, noise))}; runs whose noise changes are trained again"
 
 
 @app.command(epilog="Example: dpfl status --scale demo")

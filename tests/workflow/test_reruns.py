@@ -138,7 +138,11 @@ EDITS = {
         ({"arrays", "accounting", "train", *AFTER_RUNS}, {"lowy2021"}),
     ),
     "the command of the pages": ("src/dpfl/cli/report_commands.py", append(CODE), (AFTER_RUNS, set())),
-    "an accountant": ("src/dpfl/accounting/dpsgd.py", append(CODE), ({"accounting", *AFTER_RUNS}, set())),
+    "an accountant": (
+        "src/dpfl/accounting/dpsgd.py",
+        append(CODE),
+        ({"accounting", "tables", "claims", "audit"}, set()),
+    ),
     "the format of records": (
         "src/dpfl/provenance/record_format.py",
         replace('FORMAT = "dpfl-record/2"', 'FORMAT = "dpfl-record/3"'),

@@ -60,7 +60,7 @@ def overlaid(base: Path, overlay: Path | None, scale: str | None) -> dict[str, A
         read(overlay)
         for key, value in load_mapping(overlay).items():
             config[key] = {**config[key], **value} if isinstance(value, dict) else value
-    return resolve(config | ({"scale": scale} if scale else {}))
+    return resolve(config | ({} if scale is None else {"scale": scale}))
 
 
 def _explain(error) -> str:

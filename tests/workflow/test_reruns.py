@@ -182,3 +182,16 @@ def test_noise_that_changes_trains_in_the_same_run_what_has_it_and_nothing_else(
         assert changed == {"bhaskar2025"}
         assert "calibrated anew first: " in done.stderr
         assert planned(run) == (set(), set())
+
+
+def test_the_pages_that_a_run_ends_with_are_those_that_the_audit_writes(finished):
+    folder, run = finished
+    assert run("dpfl", "report", "--config", "results/demo/config.yaml").returncode == 0
+    audited = run("dpfl", "audit", "--quick", "results/demo")
+    assert audited.returncode == 0, audited.stdout
+    assert "2 pages for readers checked" in audited.stdout and " 0 findings" in audited.stdout
+    page = folder / "results/demo/README.md"
+    assert "not run" in page.read_text()
+    page.write_text(page.read_text().replace("not run", "as stated", 1))
+    forged = run("dpfl", "audit", "--quick", "results/demo")
+    assert forged.returncode == 1 and "results/demo/README.md is not what the results give" in forged.stdout

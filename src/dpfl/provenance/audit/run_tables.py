@@ -15,14 +15,14 @@ from dpfl.provenance.audit.second_accountant import PRIVACY, StatedPrivacy, inte
 from dpfl.provenance.cell_trace import Row, read_rows, run_key, same, value_of
 from dpfl.provenance.record_format import read_record
 
-_BY_ROUND = "_by_round"
-_UNREADABLE = (KeyError, ValueError, ArithmeticError)
-_CHOSEN_LATER = f"{PRIVACY}clip_norm"
 _PROVEN = (f"{PRIVACY}epsilon_proven", f"{PRIVACY}epsilon_contraction")
 _REFUTED = f"{PRIVACY}epsilon_refuted"
 _HOW = (f"{PRIVACY}proven_by", f"{PRIVACY}refuted_by", f"{PRIVACY}note")
 _ROUNDING = 1e-3
 """Relative difference of two versions' epsilons for one proof."""
+_BY_ROUND = "_by_round"
+_UNREADABLE = (KeyError, ValueError, ArithmeticError)
+_CHOSEN_LATER = f"{PRIVACY}clip_norm"
 
 
 def check_runs(
@@ -30,10 +30,12 @@ def check_runs(
 ) -> dict[StatedPrivacy, Path]:
     """Check every existing run table of the sweeps; return their privacy statements, each once, with a table of it.
 
+    Where noise was calibrated again since a run, the run must not state more than what is proven now; a note counts
+    these tables.
+
     With `all_seeds` a family of sweeps that has begun must have every seed. Without, seeds may be missing after the
     last one, as in an unfinished grid: a note gives their count, for deleting the last seeds and remaking all pages
-    looks the same. Where noise was calibrated again since a run, what the run states must not be more than what is
-    proven now; a note counts these tables.
+    looks the same.
     """
     missing: dict[Path, Sweep] = {}
     last: dict[tuple[str, str], int] = {}

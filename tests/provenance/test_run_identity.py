@@ -106,6 +106,23 @@ def test_a_table_without_the_noise_of_a_sweep_says_nothing_about_its_runs(finish
     assert all(run_identity.is_finished(sweep, results) for sweep in sweeps)
 
 
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "", "\x00", '"'])
+def test_damaged_noise_is_left_to_the_stage_that_reads_it(finished, text):
+    results, sweeps = finished
+    path = results / "accounting" / "bhaskar2025.csv"
+    path.write_text(text)
+    os.utime(path, (len(text), 3))
+    assert all(run_identity.is_finished(sweep, results) for sweep in sweeps)
+
+
+def test_a_damaged_run_table_beside_other_noise_is_not_finished(finished):
+    results, (first, second) = finished
+    replaced(identity={"noise": "0" * 16})(record_path(expansion.run_table(results, first.paper, first.name)))
+    assert run_identity.is_finished(first, results)  # its own rows have the noise
+    expansion.run_table(results, first.paper, first.name).write_bytes(b"no gzip")
+    assert not run_identity.is_finished(first, results) and run_identity.is_finished(second, results)
+
+
 def test_without_its_noise_a_run_is_still_finished(finished):
     results, sweeps = finished
     os.unlink(results / "accounting" / "bhaskar2025.csv")

@@ -54,16 +54,19 @@ def noise_of(sweep: Sweep, table: Path) -> dict[str, str]:
 
 def _noise_rows(sweep: Sweep, table: Path) -> pd.DataFrame:
     """Return the rows of a paper's noise for the sweep's cells, without what is proven of it, columns in order."""
-    if not is_regular(table):
+    rows = _noise_table(table, os.stat(table).st_mtime_ns) if is_regular(table) else pd.DataFrame()
+    if "family" not in rows:  # none, or damaged: a stage that reads it says so
         return pd.DataFrame()
-    rows = _noise_table(table, os.stat(table).st_mtime_ns)
     return rows.loc[rows["family"] == sweep.family, sorted(name for name in rows if not name.startswith("privacy_"))]
 
 
 @lru_cache(maxsize=16)
 def _noise_table(table: Path, _time: int) -> pd.DataFrame:
-    """Return a paper's noise, read once for all of its sweeps."""
-    return read_csv(table)
+    """Return a paper's noise, read once for all of its sweeps; empty where it cannot be read."""
+    try:
+        return read_csv(table)
+    except InputError:
+        return pd.DataFrame()
 
 
 def noise_identity(sweeps: Iterable[Sweep]) -> dict[str, str]:
@@ -77,8 +80,10 @@ def noise_identity(sweeps: Iterable[Sweep]) -> dict[str, str]:
 
 def is_finished(sweep: Sweep, results: Path) -> bool:
     """Return whether results/<scale> has the run table that training this sweep today, with its noise, would give."""
-    identity, table = run_identity(sweep), run_table(results, sweep.paper, sweep.name)
-    calibrated = results / "accounting" / f"{sweep.paper}.csv"
+    table = run_table(results, sweep.paper, sweep.name)
+    if not is_regular(table):
+        return False
+    identity, calibrated = run_identity(sweep), results / "accounting" / f"{sweep.paper}.csv"
     if _states(table, {**identity, **noise_of(sweep, calibrated)}):
         return True
     return _states(table, identity) and _has_noise(table, _noise_rows(sweep, calibrated))
@@ -90,7 +95,10 @@ def _has_noise(runs: Path, noise: pd.DataFrame) -> bool:
     The hash of the same noise is another one where a configuration leaves other sweeps of the paper out: those give its
     table further columns, empty for the others; and other versions of pandas spell numbers otherwise.
     """
-    table = read_csv(runs)
+    try:
+        table = read_csv(runs)
+    except InputError:
+        return False
     names = [name for name in noise if name in table and noise[name].notna().any()]
     names = [name for name in names if not (name == "epsilon" and "sigma" in names)]  # no target where noise is given
     return "noise_multiplier" in names and _rows(table[names]) == _rows(noise[names])

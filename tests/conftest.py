@@ -1,8 +1,10 @@
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 from opacus.accountants.analysis import rdp
 
@@ -26,3 +28,24 @@ def remembered_renyi_divergences() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rdp, "_compute_rdp", cache(rdp._compute_rdp))
         yield
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """A function (name, make) that returns a folder which `make` filled once, for all processes of pytest-xdist.
+
+    No test may change the folder.
+    """
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def once(name: str, make: Callable[[Path], None]) -> Path:
+        folder, finished = shared / name, shared / f"{name}.finished"
+        with FileLock(shared / f"{name}.lock"):
+            if not finished.exists():
+                folder.mkdir()
+                make(folder)
+                finished.touch()
+        return folder
+
+    return once

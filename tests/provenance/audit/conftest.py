@@ -47,7 +47,7 @@ def project(tiny_project, pipeline, tmp_path, monkeypatch):
     runs = results / "runs" / "bhaskar2025"
     return SimpleNamespace(
         root=root, results=results, by_hashes=by_hashes, findings=findings, hide=hide,
-        make_pages=pipeline.make_pages, runs=[runs / f"digits_scatter_linear_k10_seed{seed}.csv.gz" for seed in (0, 1)],
+        make_pages=pipeline.remake_pages, published=lambda: load("bhaskar2025"),
+        runs=[runs / f"digits_scatter_linear_k10_seed{seed}.csv.gz" for seed in (0, 1)],
         noise=results / "accounting" / "bhaskar2025.csv", table=results / "tables" / "bhaskar2025_table_2.csv",
-        published=lambda: load("bhaskar2025"),
     )  # fmt: skip

@@ -1,4 +1,6 @@
 import os
+import re
+import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +13,22 @@ from opacus.accountants.analysis import rdp
 # The same examples every time: a test that fails here fails everywhere.
 settings.register_profile("dpfl", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("dpfl")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--part K/N`: the tests of one of N parts, a file always in the same part."""
+    parser.addoption("--part", default="1/1", help="run the files of part K of N, as 3/8")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the files of the other parts."""
+    asked = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", config.getoption("part"))
+    if not asked or int(asked[1]) > int(asked[2]):
+        raise pytest.UsageError(f"--part {config.getoption('part')}: give K/N with K from 1 to N, as 3/8")
+    part, parts = int(asked[1]), int(asked[2])
+    mine = {item: zlib.crc32(item.nodeid.split("::")[0].encode()) % parts == part - 1 for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not mine[item]])
+    items[:] = [item for item in items if mine[item]]
 
 
 @pytest.fixture(scope="session")

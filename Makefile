@@ -44,8 +44,8 @@ pages: $(READY) ## make report.html, SVG, PDF, LaTeX and crate from results that
 test: $(READY) ## run the fast tests
 	pytest -m "not slow and not slurm" $(SIDE_BY_SIDE)
 
-test-slow: $(READY) ## run the slow tests only: larger cases, rare faults, the workflow killed and edited
-	pytest -m "slow and not slurm" $(SIDE_BY_SIDE)
+test-slow: $(READY) ## run the slow tests: larger cases, rare faults, the workflow killed and edited (PART=3/8: an eighth)
+	pytest -m "slow and not slurm" $(SIDE_BY_SIDE) $(if $(PART),--part $(PART))
 
 $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 	$(VENV)/bin/python -m venv $(VALIDATOR)

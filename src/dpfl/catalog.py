@@ -18,6 +18,8 @@ from dpfl.errors import InputError
 
 PAPERS = Path(__file__).parent / "papers"
 DATASETS = Path(__file__).parent / "data" / "datasets.yaml"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's loader where PyYAML was built with it: ten times as fast, and every stage reads these files."""
 _PARTS = {"tables": {"title", "caption"}, "figures": {"title", "caption"}}
 """Parts of paper.yaml, with the keys that each of their entries needs."""
 _CLAIM = {"text", "scope", "kind", "because", "settled_by", "places"}
@@ -87,7 +89,7 @@ def _mapping(key: str, name: str) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{key}/{name} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict | None):
@@ -111,7 +113,7 @@ def _require_keys(place: str, given: Any, needed: set[str], known: set[str] | No
 @cache
 def dataset_entries() -> dict[str, dict[str, Any]]:
     """Return the entries of data/datasets.yaml by name (dpfl.data.datasets makes objects of them)."""
-    return yaml.safe_load(DATASETS.read_text(encoding="utf-8"))
+    return yaml.load(DATASETS.read_text(encoding="utf-8"), _LOADER)
 
 
 def module(key: str, name: str) -> ModuleType:

@@ -50,7 +50,7 @@ def test_the_tight_noise_of_full_batches_is_that_of_one_gaussian():
         assert gaussian_dp.epsilon(1 / 356**2, mean) == pytest.approx(epsilon, rel=2 * EPSILON_TOLERANCE)
 
 
-@pytest.mark.parametrize(("epsilon", "nearest"), [(1.0, 0.85), (7.5, 0.95)])
+@pytest.mark.parametrize(("epsilon", "nearest"), [pytest.param(1.0, 0.85, marks=pytest.mark.slow), (7.5, 0.95)])
 def test_the_tight_noise_of_local_steps_by_dp_accounting(epsilon, nearest):
     """A step draws one record of n; where all others pull the other way, dp_accounting finds nearly as much spent."""
     multiplier = noise_multiplier(NoiseRule.TIGHT, LOCAL, epsilon)

@@ -139,7 +139,9 @@ def test_a_grid_that_the_scale_asks_for_may_lack_its_last_seeds_and_no_others(pr
     assert check(all_seeds=False) == ([lost.format(0)], [words])
 
 
-@pytest.mark.parametrize("page", ["tables/bhaskar2025_table_2.rst", "figures/bhaskar2025_splits.rst"])
+@pytest.mark.parametrize(
+    "page", [pytest.param("tables/bhaskar2025_table_2.rst", marks=pytest.mark.slow), "figures/bhaskar2025_splits.rst"]
+)
 def test_an_edited_caption_is_found_without_drawing(project, page):
     path = project.results / page
     path.write_text(path.read_text().replace("published", "expected"))
@@ -156,7 +158,7 @@ def test_an_edited_published_value_is_found_in_the_table(project):
     assert "published_accuracy_pct in row 1 is 90.0, not" in found
 
 
-@pytest.mark.parametrize("digest_too", [False, True])
+@pytest.mark.parametrize("digest_too", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_an_edited_published_value_is_found_in_the_paper_s_own_file(project, monkeypatch, digest_too):
     values = project.published().tables["table_2"]["published_accuracy_pct"]["scatter_linear"]
     monkeypatch.setitem(values, 2.93, [50.0, *values[2.93][1:]])

@@ -159,7 +159,7 @@ def test_only_training_asks_for_a_gpu_and_is_never_grouped(place, start, slurm, 
     assert start(folder, *command, **slurm.environment).wait(900) == 0
     rules = re.split(r"\n(?=(?:local)?rule )", (folder / "run.log").read_text())
     asking = {rule.split()[1].rstrip(":") for rule in rules if "gpu=1" in rule}
-    assert asking == {"train"}
+    assert asking == {"train_gpu", "find_gpu"}
 
 
 def test_two_jobs_at_once_get_two_devices(slurm, tmp_path):

@@ -1,6 +1,7 @@
 # Shared by all rules: the checked configuration, the sweeps of its grid, and where files are.
 import hashlib
 import itertools
+import math
 import os
 import re
 import sys
@@ -14,7 +15,7 @@ from dpfl.data import datasets, fetch
 from dpfl.errors import InputError, printable
 from dpfl.experiments.protocol import module_name
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import cost, orphans
+from dpfl.pipeline import batches, cost, orphans
 from dpfl.provenance import run_identity
 from dpfl.provenance.source_digest import own_digest, source_digest
 
@@ -63,6 +64,19 @@ if workflow.is_main_process:
 else:
     OPEN, UNCALIBRATED = list(SWEEPS), list(PAPERS)
 
+# On a cluster several sweeps of minutes make one job. Jobs on nodes read which they are: it depends on what is open.
+COMPOSITION = Path("checkpoints") / CONFIG["scale"] / "batches.json"
+if workflow.is_main_process:
+    BATCHES, _ = batches.divide(
+        map(SWEEPS.get, OPEN),
+        workflow.global_resources.get("side_by_side").value or 1,
+        workflow.global_resources.get("mem_mb").value or math.inf,
+    )
+else:
+    BATCHES = batches.read(COMPOSITION, SWEEPS)
+BATCHED = {(sweep.paper, sweep.name) for batch in BATCHES for sweep in batch.sweeps}
+ALONE = [key for key in OPEN if key not in BATCHED]
+
 
 def pages(paper, kind, *endings):
     """Return the files of a paper's tables or figures (`kind`) with these endings."""
@@ -101,11 +115,18 @@ localrules:
 onstart:
     orphans.cancel_left_behind(Path())
     files.write_atomically(Path(RESOLVED), yaml.safe_dump(CONFIG, sort_keys=False))
+    if BATCHES or COMPOSITION.exists():
+        batches.write(BATCHES, COMPOSITION)
 
 
 def more(first):
     """Return a resource that grows by half of `first` at each further attempt."""
     return lambda wildcards, attempt: first * (attempt + 1) // 2
+
+
+def at_attempt(limit):
+    """Return a resource that depends on the attempt alone."""
+    return lambda wildcards, attempt: limit(attempt)
 
 
 def digest_of(facts):
@@ -148,8 +169,12 @@ def sweep_of(wildcards):
     return SWEEPS[wildcards.paper, wildcards.sweep]
 
 
-def training_data(wildcards):
+def data_of(sweep):
     """Return the data that a sweep trains from."""
-    sweep = sweep_of(wildcards)
     kinds = ["arrays", "features"] if sweep.needs_features else ["arrays"]
     return [f"{DATA}/{kind}/{sweep.dataset}/description.json" for kind in kinds]
+
+
+def is_one_of(sweeps):
+    """Return a pattern for the papers of these sweeps, where a path goes on with one of their names."""
+    return f"(?=({any_of(map('/'.join, sweeps))})[.]csv)[a-z0-9]+"

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, app
+from dpfl.errors import InputError
 from dpfl.grid import configuration
 from dpfl.grid.strict_yaml import load_mapping
 from dpfl.pipeline import cost
 
+if TYPE_CHECKING:
+    from dpfl.grid.sweep import Sweep
+    from dpfl.pipeline.plan import Machines
+
 PROBE_SECONDS = 20.0
-MADE_WHERE_ASKED = ("train", "accounting")
+MADE_WHERE_ASKED = ("train", "train_gpu", "accounting")
 """Rules that match what is not finished only (workflow/rules/common.smk): Snakemake runs all that they match."""
 
 
@@ -88,19 +93,30 @@ def run(
     from dpfl.pipeline.run import run as run_workflow
 
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
-    expansion.expand(resolved)
+    sweeps, results = expansion.expand(resolved), Path("results") / scale
     configured(resolved["data"]["mirror"])
     where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"])
-    if not where.groups and resolved["training"]["device"] == "cuda":
+    if not where.on_cluster and resolved["training"]["device"] == "cuda":
         require_gpu()
     overlay = ["--configfile", str(config)] if config and load_mapping(config) else []  # Snakemake refuses an empty one
     options = [*(["--dry-run"] if dry_run else []), *(more or [])]
-    forced = ["--forcerun", *MADE_WHERE_ASKED]
+    forced = ["--forcerun", *MADE_WHERE_ASKED, *_batches(sweeps, results, where)]
     arguments = ["--profile", f"workflow/profiles/{profile}", *forced, *overlay, "--config", f"scale={scale}", *options]
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", scale, *(f"{name}={value}" for name, value in named.items() if value)])
     progress = None if dry_run else run_progress(resolved, where)
-    raise typer.Exit(run_workflow(arguments, again=again, results=Path("results") / scale, progress=progress))
+    raise typer.Exit(run_workflow(arguments, again=again, results=results, sweeps=sweeps, progress=progress))
+
+
+def _batches(sweeps: list[Sweep], results: Path, where: Machines) -> list[str]:
+    """Return the names of the rules that train batches, as workflow/rules/common.smk divides what is open."""
+    from dpfl.pipeline.batches import divide
+    from dpfl.provenance.run_identity import is_finished
+
+    if where.side_by_side == 1:
+        return []
+    still_open = [sweep for sweep in sweeps if not is_finished(sweep, results)]
+    return [batch.rule for batch in divide(still_open, where.side_by_side, where.memory_mb)[0]]
 
 
 @app.command(epilog="Example: dpfl status --scale demo")
@@ -115,3 +131,14 @@ def status(
     resolved = configuration.read(last) if scale and last.is_file() else configuration.overlaid(config, None, scale)
     for line in lines(resolved):
         print(line)
+
+
+@app.command(epilog="Example: dpfl gpu")
+def gpu() -> None:
+    """Print the GPUs that torch can use; exit 2 where there is none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise InputError("training.device is cuda, but torch finds no GPU on this machine: set training.device to cpu")
+    for number in range(torch.cuda.device_count()):
+        print(torch.cuda.get_device_name(number))

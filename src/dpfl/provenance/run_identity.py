@@ -72,8 +72,10 @@ def noise_identity(sweeps: Iterable[Sweep]) -> dict[str, str]:
 
 def is_finished(sweep: Sweep, results: Path) -> bool:
     """Return whether results/<scale> has the run table that training this sweep today, with its noise, would give."""
-    identity = {**run_identity(sweep), **noise_of(sweep, results / "accounting" / f"{sweep.paper}.csv")}
-    return _states(run_table(results, sweep.paper, sweep.name), identity)
+    table = run_table(results, sweep.paper, sweep.name)
+    if not is_regular(table):
+        return False
+    return _states(table, {**run_identity(sweep), **noise_of(sweep, results / "accounting" / f"{sweep.paper}.csv")})
 
 
 def is_calibrated(sweeps: Iterable[Sweep], table: Path) -> bool:

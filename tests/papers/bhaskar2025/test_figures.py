@@ -1,6 +1,8 @@
+import json
 import math
 
 import matplotlib.pyplot as plt
+import pytest
 
 from dpfl.papers.bhaskar2025.figures import FIGURES
 from dpfl.reporting.results import Results
@@ -11,19 +13,40 @@ def test_the_published_values_are_drawn_even_without_runs(tmp_path):
     data = recipe.data(Results(tmp_path))
     assert len(data) == 216
     figure = recipe.draw(data)
-    assert len(figure.axes) == 9 and "Nothing was run" in figure.get_supxlabel()
+    assert len(figure.axes) == 12 and "Nothing was run" in figure.get_supxlabel()
     plt.close(figure)
 
 
-def test_only_datasets_that_ran_are_drawn_and_the_runs_are_counted(tmp_path):
+def test_only_datasets_that_ran_are_drawn_and_every_run_is_a_point(as_runs, rows_of_runs):
     recipe = FIGURES["splits"]
-    data = recipe.data(Results(tmp_path)).query("dataset == 'mnist'").copy()
-    data["runs"], data["accuracy_pct"], data["interval_pct"] = 2, data["published_accuracy_pct"] - 1, 0.5
+    runs = rows_of_runs("table == 2 and model == 'cnn_relu'", range(3))
+    data = recipe.data(as_runs(runs))
+    assert len(data) == 72 and data["run_accuracies_pct"].map(json.loads).map(len).sum() == len(runs)
     figure = recipe.draw(data)
-    assert len(figure.axes) == 3 and "mean of 2 runs" in figure.get_supxlabel()
-    titles = [axis.get_title() for axis in figure.axes]
-    assert titles == ["mnist, no privacy", "mnist, ε = 2.93", "mnist, ε = 1.2"]
+    assert [axis.get_title() for axis in figure.axes][:2] == ["CNN + ReLU", "CNN + tanh"] and len(figure.axes) == 4
+    assert "MNIST" in figure.axes[0].get_ylabel() and "3 runs a cell" in figure.get_supxlabel()
+    points, line, published = figure.axes[0].get_lines()[:3]
+    assert len(points.get_xdata()) == 18 and len(line.get_xdata()) == len(published.get_xdata()) == 6
+    assert [text.get_text() for text in figure.axes[1].texts] == ["not run"] and not figure.axes[0].texts
     assert not math.isnan(figure.axes[0].get_ylim()[0])
+    plt.close(figure)
+
+
+def test_no_line_is_drawn_through_runs_that_lie_apart(as_runs, rows_of_runs):
+    runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == inf", range(3))
+    runs.loc[(runs["seed"] == 0) & (runs["rounds"] == 10), "accuracy_pct"] = 11.35
+    figure = FIGURES["splits"].draw(FIGURES["splits"].data(as_runs(runs)))
+    middle = figure.axes[0].get_lines()[1].get_ydata()
+    assert [math.isnan(value) for value in middle] == [False, True, False, False, False, False]
+    plt.close(figure)
+
+
+def test_nothing_published_is_drawn_beside_stand_ins(as_runs, rows_of_runs, as_stand_in):
+    runs = as_stand_in(rows_of_runs("table == 2 and model == 'cnn_relu'", [0]))
+    figure = FIGURES["splits"].draw(FIGURES["splits"].data(as_runs(runs)))
+    assert len(figure.axes[0].get_lines()) == 6
+    assert figure.axes[0].get_ylabel().startswith("Digits\n(stand-in for MNIST)")
+    assert "published" not in [text.get_text() for text in figure.legends[0].get_texts()]
     plt.close(figure)
 
 
@@ -31,14 +54,16 @@ def test_candidates_are_drawn_against_the_chosen_settings(as_runs, rows_of_runs,
     recipe, query = FIGURES["identification"], "table == 2 and model == 'scatter_linear'"
     chosen, other = rows_of_runs(query, [0, 1], offset_pct=0.5), rows_of_runs(query, [0], batch_size=32)
     figure = recipe.draw(recipe.data(as_runs(chosen, other)))
-    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert labels == ["published", "batch size 32"] and len(figure.axes[0].texts) == 36
-    assert {text.get_text() for text in figure.axes[0].texts} == {"-0.5"}  # both lie half a point below ours
+    axis = figure.axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["batch size 32", "published"]
+    # Both lie half a point below ours, in each of 18 cells.
+    points = [value for line in axis.get_lines() if line.get_marker() != "None" for value in line.get_xdata()]
+    assert len(points) == 36 and points == pytest.approx([-0.5] * 36)
     assert "1 to 2 runs a cell" in figure.get_supxlabel()
     plt.close(figure)
     figure = recipe.draw(recipe.data(as_runs(as_stand_in(chosen), as_stand_in(other))))
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["batch size 32"]
-    assert "Stand-in data (digits)" in figure.get_supxlabel()
+    assert "Digits (stand-in for MNIST)" in figure.get_supxlabel()
     plt.close(figure)
 
 
@@ -51,11 +76,23 @@ def test_distances_are_drawn_below_the_bounds(as_runs, rows_of_runs):
     more = runs.query("local_epochs == 1").assign(clients=25)
     figure = recipe.draw(recipe.data(as_runs(runs, more)))
     left, right = figure.axes
-    assert {line.get_label() for line in left.get_lines()} >= {
-        "bound, E in steps",
-        "with momentum",
-        "bound, E in passes",
-    }
-    assert "falling as 1/√k" in {line.get_label() for line in right.get_lines()}
+    names = {text.get_text() for text in left.texts}
+    assert names >= {"bound, E in steps", "the same with momentum", "bound, E in passes", "clients' models"}
+    assert {"average, first round", "average, last round"} <= {text.get_text() for text in right.texts}
+    assert "falling as 1/√k" in figure.get_supxlabel().replace("\n", " ")
     assert "2 runs a point" in figure.get_supxlabel()
+    plt.close(figure)
+
+
+def test_samplers_are_drawn_with_claim_bounds_and_differences(as_runs, rows_of_runs):
+    recipe, tables = FIGURES["sampling"], []
+    for sampling, proven in (("shuffled_epochs", math.inf), ("poisson", 2.64), ("balls_in_bins", 2.5)):
+        runs = rows_of_runs("table == 2 and model == 'scatter_linear' and epsilon == 2.93", [0, 1], sampling=sampling)
+        tables.append(runs.assign(privacy_epsilon_proven=proven))
+    figure = recipe.draw(recipe.data(as_runs(*tables)))
+    left, right = figure.axes
+    assert left.get_title().startswith("MNIST") and left.get_lines()[0].get_xdata() == pytest.approx([2.93, 2.93])
+    assert "at least 2.34, not proven" in {text.get_text() for text in left.texts}
+    assert [label.get_text() for label in right.get_yticklabels()][:2] == ["mean", "(20, 1)"]
+    figure.canvas.draw()
     plt.close(figure)

@@ -121,6 +121,25 @@ def test_the_prediction_interval_holds_the_mean_of_ten_in_95_percent_of_all_case
     assert ((sides == INSIDE) | (sides == OUTSIDE)).all()
 
 
+def test_a_single_printed_run_has_the_wider_interval(as_runs, rows_of_runs):
+    runs = rows_of_runs(f"{LINEAR} and epsilon == 2.93 and local_epochs == 1", range(10))
+    runs["accuracy_pct"] = 97.0 + 0.1 * np.arange(10)
+    row = cell(measured_cells(as_runs(runs), 2))
+    sd, quantile = runs["accuracy_pct"].std(), stats.t.ppf(0.975, 9)
+    assert row["prediction_pct"] == pytest.approx(quantile * sd * math.sqrt(0.1 + 0.1))
+    assert row["prediction_single_pct"] == pytest.approx(quantile * sd * math.sqrt(0.1 + 1))
+    runs["accuracy_pct"] += 0.6
+    moved = cell(measured_cells(as_runs(runs), 2))
+    assert (moved["prediction"], moved["prediction_single"]) == (OUTSIDE, INSIDE)
+    assert "(out, in)" in TABLES["table_2"].page(measured_cells(as_runs(runs), 2)).body.to_string()
+
+
+def test_a_difference_that_rounds_to_nothing_has_no_minus(as_runs, rows_of_runs):
+    runs = rows_of_runs(f"{LINEAR} and epsilon == 2.93 and local_epochs == 1", [0], offset_pct=-0.001)
+    text = TABLES["table_2"].page(measured_cells(as_runs(runs), 2)).body.to_string()
+    assert "+0.00" in text and "-0.00" not in text
+
+
 def test_an_interval_that_takes_in_nearly_anything_decides_nothing_but_what_lies_outside():
     sides = predicted(pd.Series([-57.7, -57.7, 3.0]), pd.Series([124.7, 20.0, 9.9]))
     assert list(sides) == [UNDECIDED, OUTSIDE, INSIDE]
@@ -133,7 +152,8 @@ def test_constant_models_are_counted_and_stay_in_the_mean(as_runs, rows_of_runs)
     assert (cell["constant"], cell["diverged"], cell["prediction"]) == (2, 0, UNDECIDED)
     assert cell["accuracy_pct"] == pytest.approx(40.327, abs=1e-3)
     page = TABLES["table_2"].page(measured_cells(as_runs(runs), 2))
-    assert "40.33 ± 124.68 (3, 2 constant)" in page.body.to_string() and "-57.66 (wide)" in page.body.to_string()
+    text = page.body.to_string()
+    assert "40.33 [11.35 to 98.28] (3, 2 constant)" in text and "-57.66 (wide, wide)" in text and "124" not in text
     assert any("gives one answer to everything" in note for note in page.notes)
 
 

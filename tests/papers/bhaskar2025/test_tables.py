@@ -33,7 +33,7 @@ def test_a_page_names_stand_in_noise_and_number_of_runs(as_runs, rows_of_runs, a
         "of 10 runs",
     ):
         assert words in notes, words
-    assert "(in)" not in notes
+    assert "(in" not in page.body.to_string()
 
 
 def test_a_page_counts_cells_by_runs_and_by_side(as_runs, rows_of_runs):
@@ -45,9 +45,14 @@ def test_a_page_counts_cells_by_runs_and_by_side(as_runs, rows_of_runs):
     inside = (data["prediction"] == INSIDE).sum()
     assert 0 < inside <= 12
     notes, text = " ".join(page.notes), page.body.to_string()
-    assert f"Inside {inside}, outside {18 - inside}; " in notes and "0.9 outside would be expected" in notes
+    single_inside = (data["prediction_single"] == INSIDE).sum()
+    assert inside <= single_inside < 18
+    assert (
+        f"As a mean of 10: inside {inside}, outside {18 - inside}; as a single run: inside {single_inside}, " in notes
+    )
+    assert "0.9 outside would be expected" in notes
     assert "12 cells have 4 runs, 6 cells have 3 runs, 1 cell has 1 run" in notes
-    assert text.count("(in)") == inside and text.count("(out)") == 18 - inside
+    assert text.count("(in, ") == inside and text.count("(out, ") == 18 - inside
     assert "1 cell has a single run and no such interval" in notes and "+0.00 " in text
     assert "53 of 72 cells were not run" in notes
 
@@ -55,4 +60,4 @@ def test_a_page_counts_cells_by_runs_and_by_side(as_runs, rows_of_runs):
 @pytest.mark.parametrize("form", [markdown, html_page, lambda page, title: latex(page, title, "label")])
 def test_every_format_carries_the_marks(as_runs, rows_of_runs, form):
     runs = rows_of_runs("table == 5 and dataset == 'cifar10'", range(3), noise_pct=0.5)
-    assert "(in)" in form(page_of("table_5", as_runs(runs)), "title")
+    assert "(in, in)" in form(page_of("table_5", as_runs(runs)), "title")

@@ -14,7 +14,7 @@ from dpfl.catalog import load
 from dpfl.data.image_shapes import COLOUR, GREY
 from dpfl.engine.batches import BatchSampler
 from dpfl.models.image_models import build, image_model
-from dpfl.papers.bhaskar2025.published_cells import LEVEL, all_runs, each_once, with_settings
+from dpfl.papers.bhaskar2025.paper_runs import LEVEL, all_runs, each_once, with_settings
 from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import half_width
 

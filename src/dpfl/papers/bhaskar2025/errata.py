@@ -15,7 +15,7 @@ from dp_accounting.pld import privacy_loss_distribution
 
 from dpfl.accounting import dpsgd
 from dpfl.catalog import load
-from dpfl.papers.bhaskar2025.published_cells import published_cells
+from dpfl.papers.bhaskar2025.paper_runs import published_cells
 from dpfl.reporting.errata import Numbers
 
 BUDGET, EPOCHS, TRAINING = 2.93, 20, 60_000

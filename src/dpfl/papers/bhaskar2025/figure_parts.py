@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, StrMethodFormatter
 
+from dpfl.papers.bhaskar2025.table_layout import data_title
 from dpfl.reporting import style
 from dpfl.reporting.notes import count_range
 
@@ -20,6 +21,11 @@ def runs_text(cells: pd.DataFrame) -> str:
     """Return how many runs each of the cells that ran has, as "1 run" or "2 to 10 runs"."""
     runs = cells.loc[cells["runs"] > 0, "runs"]
     return f"{count_range(runs)} run{'s' if runs.max() > 1 else ''}"
+
+
+def data_lines(dataset: str) -> str:
+    """Return the name of a dataset for the side of a panel: what it stands in for on a line of its own."""
+    return data_title(dataset).replace(" (", "\n(")
 
 
 def heights(axis: Axes) -> None:

@@ -18,7 +18,7 @@ from scipy.optimize import minimize_scalar
 
 from dpfl.catalog import load
 from dpfl.experiments.shared.run_table import as_columns
-from dpfl.papers.bhaskar2025.published_cells import PUBLISHED_RUNS, all_runs, each_once, published_cells, with_settings
+from dpfl.papers.bhaskar2025.paper_runs import PUBLISHED_RUNS, all_runs, each_once, published_cells, with_settings
 from dpfl.randomness import generator
 from dpfl.reporting.results import Results
 

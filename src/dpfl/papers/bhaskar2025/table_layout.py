@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from dpfl.catalog import dataset_entries
 from dpfl.papers.bhaskar2025.identification import CHOSEN, DISCREPANCY_PCT, FREEDOM
-from dpfl.papers.bhaskar2025.published_cells import PUBLISHED_RUNS
+from dpfl.papers.bhaskar2025.paper_runs import PUBLISHED_RUNS
 from dpfl.reporting.tables import TableLayout
 
 MODEL_NAMES = {
@@ -17,6 +18,11 @@ MODEL_NAMES = {
     "scatter_cnn": "ScatterNet + CNN",
 }
 NOT_COMPARABLE = "not comparable"
+
+
+def data_title(dataset: str) -> str:
+    """Return the name of a dataset as its makers write it."""
+    return dataset_entries()[dataset]["title"]
 
 
 def identification_page(scores: pd.DataFrame) -> TableLayout:

@@ -1,0 +1,115 @@
+"""How far the reproduction is: for each dataset and model, how many cells ran and how near they come to the print."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, UNDECIDED, measured_cells
+from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title, numbers
+from dpfl.reporting.notes import count_range
+from dpfl.reporting.results import Results
+from dpfl.reporting.tables import TableLayout
+
+ALL = "all"
+_SIDES = {"inside": INSIDE, "outside": OUTSIDE, "wide": UNDECIDED}
+_READINGS = {"ten": "prediction", "single": "prediction_single"}
+
+
+def how_far(results: Results) -> pd.DataFrame:
+    """Return a row for each dataset and model of Tables 2 to 5, one for each dataset, and one for all of them.
+
+    Columns: dataset and model ("all" in the rows of sums), cells (published), not_run, stand_in (ran on stand-in data
+    alone, so not comparable), compared, seeds_least and seeds_most (of the cells compared; 0 where there are none),
+    median_difference_pct and largest_difference_pct (of |ours - published| over the cells compared, in points; nan
+    where there are none), inside_ten, outside_ten, wide_ten (where published values lie of the prediction interval for
+    a mean of ten runs), inside_single, outside_single, wide_single (for a single run), and no_interval (compared by one
+    seed). For each reading, inside + outside + wide + no_interval = compared.
+    """
+    cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4, 5)], ignore_index=True)
+    rows = [_row(*key, group) for key, group in cells.groupby(["dataset", "model"], sort=False)]
+    rows += [_row(dataset, ALL, group) for dataset, group in cells.groupby("dataset", sort=False)]
+    return pd.DataFrame([*rows, _row(ALL, ALL, cells)])
+
+
+def _row(dataset: str, model: str, cells: pd.DataFrame) -> dict[str, float | str]:
+    """Return the row of some cells."""
+    compared = cells[cells["difference_pct"].notna()]
+    distance = compared["difference_pct"].abs()
+    row = {
+        "dataset": dataset,
+        "model": model,
+        "cells": len(cells),
+        "not_run": int((cells["runs"] == 0).sum()),
+        "stand_in": int(((cells["runs"] > 0) & cells["stand_in"]).sum()),
+        "compared": len(compared),
+        "seeds_least": int(compared["runs"].min()) if len(compared) else 0,
+        "seeds_most": int(compared["runs"].max()) if len(compared) else 0,
+        "median_difference_pct": float(distance.median()),
+        "largest_difference_pct": float(distance.max()),
+    }
+    for reading, column in _READINGS.items():
+        row |= {f"{word}_{reading}": int((compared[column] == side).sum()) for word, side in _SIDES.items()}
+    return {**row, "no_interval": int((compared["prediction"] == "").sum())}
+
+
+def how_far_page(data: pd.DataFrame) -> TableLayout:
+    """Lay the rows out for a reader."""
+    seeds = [
+        count_range(pd.Series([least, most]))
+        for least, most in zip(data["seeds_least"], data["seeds_most"], strict=True)
+    ]
+    body = pd.DataFrame(
+        {
+            "Data": [name if name == ALL else data_title(name) for name in data["dataset"]],
+            "Model": [name if name == ALL else MODEL_NAMES[name] for name in data["model"]],
+            "Cells": data["cells"].map(str),
+            "not run": data["not_run"].map(str),
+            "compared": data["compared"].map(str),
+            "Seeds": ["–" if text == "0" else text for text in seeds],
+            "Difference, median": numbers(data["median_difference_pct"], "{:.2f}"),
+            "largest": numbers(data["largest_difference_pct"], "{:.2f}"),
+            "As means of ten: in / out / wide": _sides(data, "ten"),
+            "As single runs: in / out / wide": _sides(data, "single"),
+            "No interval": data["no_interval"].map(str),
+        }
+    )
+    return TableLayout(body, _notes(data.iloc[-1]))
+
+
+def _sides(data: pd.DataFrame, reading: str) -> list[str]:
+    """Return the three counts of a reading as text."""
+    columns = [data[f"{word}_{reading}"].map(str) for word in _SIDES]
+    return [" / ".join(counts) for counts in zip(*columns, strict=True)]
+
+
+def _notes(everything: pd.Series) -> list[str]:
+    """Explain the columns and sum them up."""
+    notes = [
+        "Cells of Tables 2 to 4 and of Table 5, which share ten clients at (1, 20). Differences are |ours - published| "
+        "in points of accuracy. In, out: the published value lies inside or outside of our 95 % prediction interval, "
+        "read as a mean of ten runs and as a single run; wide: inside of one that takes in nearly anything; no "
+        "interval: one seed.",
+    ]
+    if everything["compared"]:
+        notes.insert(0, _sum(everything))
+    if everything["stand_in"]:
+        notes.append(f"{everything['stand_in']} cells ran on stand-in data alone, which are not comparable.")
+    return notes
+
+
+def _sum(everything: pd.Series) -> str:
+    """Return the last row as a sentence."""
+    judged = everything["compared"] - everything["no_interval"]
+    text = (
+        f"{everything['compared']} of {everything['cells']} cells are compared, {everything['not_run']} were not run; "
+        f"median difference {everything['median_difference_pct']:.2f} points, largest "
+        f"{everything['largest_difference_pct']:.2f}."
+    )
+    if judged and not math.isnan(judged):
+        text += (
+            f" Of {judged} with an interval {everything['inside_ten']} are inside as means of ten and "
+            f"{everything['inside_single']} as single runs."
+        )
+    return text

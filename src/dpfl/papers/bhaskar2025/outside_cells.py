@@ -1,0 +1,87 @@
+"""Published values outside of the prediction interval of ours, the furthest first, and what was tried to reach them."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from dpfl.catalog import load
+from dpfl.papers.bhaskar2025.central_model import RATE_BATCH, Reading, central_cells, decide
+from dpfl.papers.bhaskar2025.identification import CHOSEN, candidate_cells
+from dpfl.papers.bhaskar2025.paper_runs import CELL
+from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, measured_cells
+from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title, numbers
+from dpfl.reporting.results import Results
+from dpfl.reporting.tables import TableLayout
+
+_KEY = ["dataset", *CELL]
+_KEPT = ["runs", "accuracy_pct", "published_accuracy_pct", "difference_pct", "prediction_pct", "prediction_single"]
+
+
+def outside_cells(results: Results) -> pd.DataFrame:
+    """Return a row for each cell whose published value is outside of the prediction interval for a mean of ten runs.
+
+    Columns: dataset, model, epsilon, local_epochs, rounds, clients, runs, accuracy_pct, published_accuracy_pct,
+    difference_pct, prediction_pct, prediction_single (where it is as a single run), tried (other settings that ran this
+    cell), nearest (the one that comes nearest to the published value, "" where none ran) and nearest_difference_pct
+    (its accuracy minus the published value). A cell of two tables stands once; the largest difference is first.
+    """
+    cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4, 5)], ignore_index=True)
+    outside = cells[cells["prediction"] == OUTSIDE].drop_duplicates([*_KEY, "published_accuracy_pct"])
+    tried = _tried(results).astype(outside[_KEY].dtypes.to_dict())
+    counts = tried.groupby(_KEY).size().rename("tried").reset_index()
+    nearest = tried.loc[tried["nearest_difference_pct"].abs().groupby([tried[name] for name in _KEY]).idxmin()]
+    found = outside[[*_KEY, *_KEPT]].merge(counts, on=_KEY, how="left").merge(nearest, on=_KEY, how="left")
+    found["tried"] = found["tried"].fillna(0).astype(int)
+    found["nearest"] = found["nearest"].fillna("")
+    return found.sort_values("difference_pct", key=lambda points: -points.abs(), ignore_index=True)
+
+
+def _tried(results: Results) -> pd.DataFrame:
+    """Return what other settings make of each cell on real data: the key, nearest (their name), their difference."""
+    candidates = candidate_cells(results).dropna(subset="residual_pct")
+    candidates = candidates[candidates["candidate"] != CHOSEN]
+    clients = load("bhaskar2025").tables["table_2"]["clients"]
+    ours = candidates.assign(clients=clients, nearest=candidates["candidate"])
+    ours["nearest_difference_pct"] = ours["residual_pct"]
+    central = central_cells(results)
+    rate = decide(central).reading is Reading.RATE
+    name, column = ("batch size 64", "batch_pct") if rate else (f"batch size {RATE_BATCH}", "rate_pct")
+    local_epochs, rounds = load("bhaskar2025").tables["table_5"]["split"]
+    other = central[~central["stand_in"] & (central["runs"] > 0)]
+    other = other.assign(local_epochs=local_epochs, rounds=rounds, clients=1, nearest=name)
+    other["nearest_difference_pct"] = other[column] - other["published_accuracy_pct"]
+    columns = [*_KEY, "nearest", "nearest_difference_pct"]
+    return pd.concat([part[columns] for part in (ours, other) if len(part)] or [ours[columns]], ignore_index=True)
+
+
+def outside_page(cells: pd.DataFrame) -> TableLayout:
+    """Lay the cells out for a reader."""
+    body = pd.DataFrame(
+        {
+            "Data": cells["dataset"].map(data_title),
+            "Model": cells["model"].map(MODEL_NAMES),
+            "ε": ["none" if math.isinf(epsilon) else f"{epsilon:g}" for epsilon in cells["epsilon"]],
+            "(E, R)": [f"({row.local_epochs}, {row.rounds})" for row in cells.itertuples()],
+            "k": cells["clients"].map(str),
+            "Seeds": cells["runs"].map(str),
+            "Ours": numbers(cells["accuracy_pct"], "{:.2f}"),
+            "Published": numbers(cells["published_accuracy_pct"], "{:.2f}"),
+            "Difference": numbers(cells["difference_pct"], "{:+z.2f}"),
+            "Interval": [f"± {half:.2f}" for half in cells["prediction_pct"]],
+            "As a single run": cells["prediction_single"].replace({INSIDE: "inside", OUTSIDE: "outside"}),
+            "Tried": cells["tried"].map(str),
+            "Nearest of these": cells["nearest"].replace("", "–"),
+            "its difference": numbers(cells["nearest_difference_pct"], "{:+z.2f}"),
+        }
+    )
+    nearer = (cells["nearest_difference_pct"].abs() < cells["difference_pct"].abs()).sum()
+    notes = [
+        f"{len(cells)} published values are outside of our 95 % prediction interval for a mean of ten runs; "
+        f"{(cells['prediction_single'] == INSIDE).sum()} of them are inside of the one for a single run. For "
+        f"{(cells['tried'] > 0).sum()} other settings were tried, and for {nearer} one of these comes nearer.",
+        "Differences: accuracy minus the published value, in points. Tried: other values of what the paper leaves open "
+        "(tables identification, tempered_sigmoid, central_model) that were run on the cell.",
+    ]
+    return TableLayout(body, notes)

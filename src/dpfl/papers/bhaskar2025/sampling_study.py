@@ -1,0 +1,162 @@
+"""What honesty costs: three ways to draw batches under the same noise, their accuracy and what each epsilon is."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from dpfl.accounting.samplers import Sampling
+from dpfl.catalog import load
+from dpfl.papers.bhaskar2025.paper_runs import LEVEL, all_runs, each_once, with_settings
+from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title, numbers
+from dpfl.reporting.notes import count_range
+from dpfl.reporting.results import Results
+from dpfl.reporting.statistics import half_width
+from dpfl.reporting.tables import TableLayout
+
+SAMPLERS = {
+    Sampling.SHUFFLED.value: "shuffled epochs",
+    Sampling.POISSON.value: "Poisson",
+    Sampling.BALLS_IN_BINS.value: "balls in bins",
+}
+"""The samplers compared, that of practice first: the others are set against it."""
+EVERY_SPLIT = "all"
+_WHERE = ["dataset", "ran_on", "stand_in", "data_note", "model", "epsilon"]
+_SPLIT = ["local_epochs", "rounds"]
+
+
+def sampling_cells(results: Results) -> pd.DataFrame:
+    """Return a row for each budget, split and sampler, from the seeds that ran with all three samplers.
+
+    Columns: dataset, ran_on, stand_in, data_note, model, epsilon (the claim that sets the noise), split ("(E, R)", or
+    "all": the mean over the splits, seed by seed), sampling, runs, accuracy_pct and interval_pct (mean and half-width
+    of its 95 % interval), over_shuffled_pct and over_shuffled_interval_pct (advantage over shuffled epochs, seed by
+    seed), noise_multiplier, delta, epsilon_proven, epsilon_refuted.
+    """
+    clients = load("bhaskar2025").tables["table_2"]["clients"]
+    settings = {name: value for name, value in load("bhaskar2025").settings.items() if name != "sampling"}
+    runs = with_settings(all_runs(results), {**settings, "clients": clients}).query("epsilon < inf")
+    runs = each_once(runs[runs["sampling"].isin(SAMPLERS)], "sampling")
+    sampled = runs.groupby([*_WHERE, *_SPLIT, "seed"])["sampling"].transform("nunique")
+    runs = runs[sampled == len(SAMPLERS)]
+    if runs.empty:
+        return pd.DataFrame(columns=_COLUMNS)
+    splits = [f"({epochs}, {rounds})" for epochs, rounds in zip(runs["local_epochs"], runs["rounds"], strict=True)]
+    runs = runs.assign(split=splits)
+    cells = pd.concat([_summary(runs), _summary(_over_splits(runs))])
+    cells["place"] = [_epochs(split) for split in cells["split"]]
+    cells["order"] = cells["sampling"].map(list(SAMPLERS).index)
+    by, ascending = ["dataset", "model", "epsilon", "place", "order"], [True, True, False, True, True]
+    return cells.sort_values(by, ascending=ascending, ignore_index=True)[_COLUMNS]
+
+
+_STATED = ["noise_multiplier", "delta", "epsilon_proven", "epsilon_refuted"]
+_COLUMNS = [*_WHERE, "split", "sampling", "runs", "accuracy_pct", "interval_pct"]
+_COLUMNS += ["over_shuffled_pct", "over_shuffled_interval_pct", *_STATED]
+
+
+def _epochs(split: str) -> int:
+    """Return the local epochs of a split, by which it is put in order; all splits come last."""
+    return 10**6 if split == EVERY_SPLIT else int(split.strip("()").split(",")[0])
+
+
+def _over_splits(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean over the splits of each seed that ran all of them, as if it were a run."""
+    splits = runs.groupby(_WHERE)["split"].transform("nunique")
+    own = runs.groupby([*_WHERE, "sampling", "seed"])["split"].transform("nunique")
+    stated = {f"privacy_{name}": (f"privacy_{name}", "first") for name in _STATED}
+    by = runs[own == splits].groupby([*_WHERE, "sampling", "seed"], as_index=False)
+    return by.agg(accuracy_pct=("accuracy_pct", "mean"), **stated).assign(split=EVERY_SPLIT)
+
+
+def _summary(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of runs with a split each."""
+    shuffled = runs.loc[runs["sampling"] == Sampling.SHUFFLED.value, [*_WHERE, "split", "seed", "accuracy_pct"]]
+    runs = runs.merge(shuffled, on=[*_WHERE, "split", "seed"], suffixes=("", "_shuffled"), validate="m:1")
+    runs["over"] = runs["accuracy_pct"] - runs["accuracy_pct_shuffled"]
+    cells = runs.groupby([*_WHERE, "split", "sampling"], as_index=False).agg(
+        runs=("seed", "size"),
+        accuracy_pct=("accuracy_pct", "mean"),
+        sd=("accuracy_pct", "std"),
+        over_shuffled_pct=("over", "mean"),
+        over_sd=("over", "std"),
+        **{name: (f"privacy_{name}", "first") for name in _STATED},
+    )
+    cells["interval_pct"] = half_width(cells.pop("sd"), cells["runs"], LEVEL)
+    cells["over_shuffled_interval_pct"] = half_width(cells.pop("over_sd"), cells["runs"], LEVEL)
+    return cells
+
+
+def sampling_page(cells: pd.DataFrame) -> TableLayout:
+    """Lay the cells out for a reader, a heading for each dataset, model and budget."""
+    body = pd.DataFrame(
+        {
+            "(E, R)": cells["split"].replace(EVERY_SPLIT, "mean of all splits"),
+            "Batches": cells["sampling"].map(SAMPLERS),
+            "Seeds": cells["runs"].map(str),
+            "Accuracy": _with_interval(cells["accuracy_pct"], cells["interval_pct"], "{:.2f}"),
+            "Over shuffled": [
+                "–" if row.sampling == Sampling.SHUFFLED.value else text
+                for row, text in zip(
+                    cells.itertuples(),
+                    _with_interval(cells["over_shuffled_pct"], cells["over_shuffled_interval_pct"], "{:+z.2f}"),
+                    strict=True,
+                )
+            ],
+            "ε claimed": cells["epsilon"].map("{:g}".format),
+            "ε proven": numbers(cells["epsilon_proven"], "{:.2f}"),
+            "ε at least": numbers(cells["epsilon_refuted"], "{:.2f}"),
+            "Claim": [standing(row) for row in cells.itertuples()],
+        }
+    )
+    headings = [
+        f"{data_title(row.ran_on)}, {MODEL_NAMES[row.model]}, noise for ε = {row.epsilon:g}"
+        for row in cells.itertuples()
+    ]
+    return TableLayout(body, _notes(cells), headings)
+
+
+def _with_interval(values: pd.Series, intervals: pd.Series, form: str) -> list[str]:
+    """Return numbers with the half-widths of their intervals, where there are some."""
+    halves = ["" if math.isnan(half) else f" ± {half:.2f}" for half in intervals]
+    return [form.format(value) + half for value, half in zip(values, halves, strict=True)]
+
+
+def standing(row) -> str:
+    """Return what is known of a row's claimed epsilon: kept, refuted, or open."""
+    if row.epsilon_refuted > row.epsilon:
+        return "refuted"
+    return "kept" if row.epsilon_proven <= row.epsilon else "not proven"
+
+
+def _notes(cells: pd.DataFrame) -> list[str]:
+    """Say what honesty costs, what the columns are, and what ran."""
+    if cells.empty:
+        return ["No seed ran with all three samplers at this scale."]
+    overall = cells[(cells["split"] == EVERY_SPLIT) & (cells["sampling"] != Sampling.SHUFFLED.value)]
+    notes = [_cost(group) for _, group in overall.groupby(["ran_on", "model", "epsilon"], sort=False)]
+    notes.append(
+        "The same noise three times: calibrated for Poisson batches to the ε claimed. ε proven: what an accountant "
+        "proves for these batches; ε at least: what a worst pair of neighbours spends, both against an observer of "
+        "every step who knows n, for one record replaced by nothing (zero out), at "
+        f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(cells['delta'])))}. A claim below ε at least is false."
+    )
+    notes.append(
+        f"Accuracy in per cent; over shuffled: difference in points, on the seeds that ran with all three (so many: "
+        f"{count_range(cells['runs'])}); ± 95 % by Student's t, each row on its own."
+    )
+    notes += sorted(set(cells["data_note"]) - {""})
+    return notes
+
+
+def _cost(group: pd.DataFrame) -> str:
+    """Say of one budget what batches with a proof cost in accuracy against shuffled ones."""
+    texts = _with_interval(group["over_shuffled_pct"], group["over_shuffled_interval_pct"], "{:+z.2f}")
+    parts = [
+        f"{SAMPLERS[row.sampling]} {text} points (proven ε {row.epsilon_proven:.2f})"
+        for row, text in zip(group.itertuples(), texts, strict=True)
+    ]
+    first = group.iloc[0]
+    where = f"{data_title(first['ran_on'])}, {MODEL_NAMES[first['model']]}, ε = {first['epsilon']:g}"
+    return f"What honesty costs, {where}, mean of all splits, against shuffled epochs: {'; '.join(parts)}."

@@ -1,0 +1,41 @@
+import pytest
+
+from dpfl.papers.bhaskar2025.outside_cells import outside_cells, outside_page
+from dpfl.papers.bhaskar2025.published_cells import OUTSIDE, measured_cells
+from dpfl.papers.bhaskar2025.tables import TABLES
+
+LINEAR = "table == 2 and model == 'scatter_linear' and epsilon == 2.93"
+
+
+def test_cells_outside_are_listed_once_with_the_nearest_of_what_was_tried(as_runs, rows_of_runs):
+    chosen = rows_of_runs(LINEAR, range(3), offset_pct=2.0, noise_pct=0.05)
+    chosen.loc[chosen["rounds"] == 1, "accuracy_pct"] += 1.0
+    near, far = (
+        rows_of_runs(LINEAR, range(3), offset, 0.05, batch_size=size) for offset, size in ((-0.5, 32), (4, 128))
+    )
+    results = as_runs(chosen, near, far)
+    cells = outside_cells(results)
+    assert len(cells) == (measured_cells(results, 2)["prediction"] == OUTSIDE).sum() == 6
+    assert cells["local_epochs"].iloc[0] == 20 and (cells["tried"] == 2).all()
+    assert set(cells["nearest"]) == {"batch size 32"}
+    assert cells["nearest_difference_pct"].to_numpy() == pytest.approx(-0.5, abs=0.2)
+    page = outside_page(cells)
+    assert (
+        page.notes[0].startswith("6 published values are outside")
+        and "for 6 one of these comes nearer" in page.notes[0]
+    )
+
+
+def test_the_other_reading_of_the_central_model_was_tried(as_runs, rows_of_runs):
+    query = "table == 5 and clients == 1 and dataset == 'mnist'"
+    batch = rows_of_runs(query, range(3), offset_pct=-3, noise_pct=0.05)
+    cells = outside_cells(as_runs(batch, rows_of_runs(query, range(3), offset_pct=0.2, batch_size=640)))
+    assert len(cells) == 4 and set(cells["nearest"]) == {"batch size 640"}
+    assert cells["nearest_difference_pct"].to_numpy() == pytest.approx(0.2)
+
+
+def test_nothing_outside_and_nothing_tried(as_runs, rows_of_runs):
+    assert outside_cells(as_runs(rows_of_runs(LINEAR, [0]))).empty
+    cells = outside_cells(as_runs(rows_of_runs(LINEAR, range(3), offset_pct=3, noise_pct=0.1)))
+    assert (cells["tried"] == 0).all() and set(outside_page(cells).body["Nearest of these"]) == {"–"}
+    assert TABLES["outside"].page(outside_cells(as_runs())).body.empty

@@ -68,7 +68,7 @@ def test_a_machine_without_cuda_is_asked_once(place):
     """Retries are for what may go better the next time."""
     folder, run = place("w")
     (folder / "cuda.yaml").write_text("papers: [bhaskar2025]\nseeds: [0]\ntraining: {device: cuda}\n")
-    command = ("snakemake", "--cores", "1", "--retries", "2", "--configfile", "cuda.yaml", "checkpoints/demo/gpu.txt")
+    command = ("snakemake", "checkpoints/demo/gpu.txt", "--cores", "1", "--retries", "2", "--configfile", "cuda.yaml")
     done = run(*command, CUDA_VISIBLE_DEVICES="")
     assert done.returncode != 0 and "Trying to restart" not in done.stdout + done.stderr
     assert "finds no GPU" in (folder / "results/demo/logs/find_gpu.log").read_text()

@@ -40,7 +40,8 @@ def test_everything_that_is_imported_is_a_declared_dependency(repository):
         paths = [repository / source for source in sources]
         files = [path for source in paths for path in ([source] if source.is_file() else source.rglob("*.py"))]
         modules = imported(path for path in files if path.name != "validate_crate.py")  # it runs in the validator's own
-        owners = {name: distributions.get(name, [name]) for name in modules - sys.stdlib_module_names}
+        beside = {path.stem for path in files}  # scripts that import one another
+        owners = {name: distributions.get(name, [name]) for name in modules - sys.stdlib_module_names - beside}
         names = {name: {one.lower().replace("_", "-") for one in packages} for name, packages in owners.items()}
         return {name for name, packages in names.items() if not declared & packages}
 

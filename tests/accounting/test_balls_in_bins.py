@@ -103,7 +103,7 @@ def test_both_sides_stay_near_at_the_ends_of_the_range(sigma, bins):
     assert 0 < least <= most <= 1.02 * least
 
 
-@pytest.mark.parametrize("sigma", [0.7, 0.5])
+@pytest.mark.parametrize("sigma", [pytest.param(0.7, marks=pytest.mark.slow), 0.5])
 def test_many_bins_and_little_noise_agree_with_simulated_sums(sigma):
     """One epoch of 20,000 bins, where rare large terms make the sum's deviation and its window must not miss the mean.
 
@@ -123,6 +123,7 @@ def test_many_bins_and_little_noise_agree_with_simulated_sums(sigma):
             assert side * (mean - delta) <= 4.4 * error
 
 
+@pytest.mark.slow
 def test_the_upper_end_is_smooth_in_the_noise_where_bins_are_many():
     """20,000 bins, ten epochs: no jump to what is spent without amplification, as there was below 0.7."""
     spent = [epsilon_above([(laws_above(s, 20_000, 10, 1e-5)[0], 10)], 1e-5) for s in (0.7, 0.5)]

@@ -80,6 +80,7 @@ def test_with_replacement_counts_sum_to_one():
     assert beyond <= 1e-14
 
 
+@pytest.mark.slow
 def test_rare_uses_are_refuted_by_counting_several_as_one():
     """Two slots of 100,000 records: the pair's own grid is too coarse for losses of 1e-5, that of Poisson is not."""
     run = {"noise_multiplier": 1.0, "steps": 10_000, "delta": 1e-6, "neighbouring": "replace_one"}

@@ -176,7 +176,10 @@ def test_a_wrong_argument_is_named(name, argument):
             pytest.fail(f"{argument} = {value!r} is taken")
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+SLOW = "shuffling.blanket_rounds_epsilon"  # 97 lattices
+
+
+@pytest.mark.parametrize("name", [pytest.param(f, marks=[pytest.mark.slow] * (f == SLOW)) for f in FUNCTIONS])
 def test_the_ordinary_arguments_are_taken_without_a_warning(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

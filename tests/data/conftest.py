@@ -110,18 +110,19 @@ def server(monkeypatch):
 
 
 @pytest.fixture
-def entries(tmp_path, monkeypatch):
+def entries(tmp_path):
     """A function that writes a file of datasets, entries by name, and puts it in the place of the shipped one."""
     path = tmp_path / "datasets.yaml"
-    monkeypatch.setattr(catalog, "DATASETS", path)
 
     def write(**named) -> None:
         path.write_text(yaml.safe_dump(named, sort_keys=False))
         catalog.dataset_entries.cache_clear()
 
-    write()
-    yield write
-    catalog.dataset_entries.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(catalog, "DATASETS", path)
+        write()
+        yield write
+    catalog.dataset_entries.cache_clear()  # when the shipped file is back in its place, and not before
 
 
 @pytest.fixture

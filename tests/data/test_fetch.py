@@ -214,7 +214,7 @@ def test_a_killed_fetch_leaves_nothing_that_looks_finished(server, register, tmp
         toy("f", tmp_path / "raw", timeout_seconds=60)
         os._exit(0)
     partial = tmp_path / "raw" / "downloads" / "f.partial"
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     while time.monotonic() < until and not (partial.exists() and partial.stat().st_size):
         time.sleep(0.01)
     os.kill(pid, 9)

@@ -129,24 +129,28 @@ def test_the_guesses_are_as_right_as_the_gaussian_mechanism_allows(toy):
     assert gaussian_dp.epsilon(1e-5, 1 / sigma) == pytest.approx(noise["privacy_epsilon_proven"].item(), rel=0.01)
 
 
+SCHEDULES = tuple({"epsilon": 2.0, "local_epochs": 1, "rounds": rounds} for rounds in (2, 3))
+
+
+@pytest.fixture(scope="module")
+def scheduled(toy):
+    """The noise of both schedules."""
+    return canaries.calibrate(image_sweep(SCHEDULES), load_description(toy.arrays))
+
+
 @pytest.mark.parametrize(
     ("settings", "cells", "word"),
-    [
-        ({"model": "scatter_cnn"}, ({"epsilon": 2.0, "local_epochs": 1, "rounds": 2},), "model"),
-        ({}, tuple({"epsilon": 2.0, "local_epochs": 1, "rounds": rounds} for rounds in (2, 3)), "local_epochs"),
-        ({"canaries": 90}, ({"epsilon": 2.0, "local_epochs": 1, "rounds": 2},), "canaries"),
-    ],
+    [({"model": "scatter_cnn"}, 1, "model"), ({}, 2, "local_epochs"), ({"canaries": 90}, 1, "canaries")],
 )
-def test_what_canaries_cannot_be_put_into_is_named(toy, settings, cells, word):
-    sweep = image_sweep(cells, **settings)
-    noise = canaries.calibrate(sweep, load_description(toy.arrays))
+def test_what_canaries_cannot_be_put_into_is_named(toy, scheduled, settings, cells, word):
     with pytest.raises(InputError, match=word):
-        canaries.train(sweep, toy, noise, None, lambda done, total: None)
+        canaries.train(
+            image_sweep(SCHEDULES[:cells], **settings), toy, scheduled[:cells], None, lambda done, total: None
+        )
 
 
-def test_calibration_is_the_audited_algorithm_s():
+def test_calibration_is_the_audited_algorithm_s(scheduled):
     from dpfl.experiments.fedavg_images import fedavg_noise
 
-    sweep = image_sweep(({"epsilon": 2.0, "local_epochs": 1, "rounds": 2},))
-    description = {"records": {"train": 800}}
-    pd.testing.assert_frame_equal(canaries.calibrate(sweep, description), fedavg_noise.calibrate(sweep, description))
+    own = fedavg_noise.calibrate(image_sweep(SCHEDULES), {"records": {"train": 800}})
+    pd.testing.assert_frame_equal(scheduled, own)

@@ -116,6 +116,7 @@ def inject(count: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
         yield f"{kind}: {number}, {'with' if good else 'without'} another source", _judge(here, content, mirror, usable)
     server.closing.set()
     server.shutdown()
+    server.server_close()
 
 
 def _judge(here: Path, content: bytes, mirror: Path | None, usable: bool) -> str:

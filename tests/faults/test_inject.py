@@ -5,6 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from dpfl import catalog
+
+
+@pytest.fixture(autouse=True)
+def shipped_datasets():
+    """Put the list of datasets back after an injector has put its own in the place."""
+    shipped = catalog.DATASETS
+    yield
+    catalog.DATASETS = shipped
+    catalog.dataset_entries.cache_clear()
+
 
 @pytest.fixture
 def harness(monkeypatch):

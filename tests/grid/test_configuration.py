@@ -1,4 +1,5 @@
 import math
+import re
 
 import pytest
 import yaml
@@ -76,10 +77,11 @@ def test_a_missing_file_is_named(tmp_path):
         configuration.read(tmp_path / "nowhere.yaml")
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_any_file_is_a_configuration_or_refused_in_one_line(repository, tmp_path_factory, data):
-    text = (repository / "config.yaml").read_text()
+    # Without its comments, which are two thirds of the file: every change meets a key, a value or the layout.
+    text = re.sub(r" *#.*", "", (repository / "config.yaml").read_text())
     for _ in range(data.draw(st.integers(0, 4))):
         place = data.draw(st.integers(0, len(text)))
         length = data.draw(st.integers(0, 12))

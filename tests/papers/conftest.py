@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dpfl.catalog import load, module
+from dpfl.catalog import load, module, recipe
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
 from dpfl.experiments import protocol
@@ -21,6 +21,8 @@ from dpfl.reporting.claims import rule_of
 from dpfl.reporting.results import Results, write_csv
 from dpfl.reporting.rules import Judgement, judge
 
+KINDS = ("tables", "figures")
+
 
 def write(results: Results, kind: str, key: str, name: str, data: pd.DataFrame) -> None:
     path = results.folder / kind / f"{key}_{name}.csv"
@@ -29,11 +31,25 @@ def write(results: Results, kind: str, key: str, name: str, data: pd.DataFrame) 
         write_csv(data, stream)
 
 
+def recipes(key: str) -> list[tuple[str, str]]:
+    """Return (kind, name) of every table and figure of a paper."""
+    return [(kind, name) for kind in KINDS for name in getattr(module(key, kind), kind.upper())]
+
+
+@functools.cache
+def without_results(key: str, kind: str, name: str) -> pd.DataFrame | None:
+    """Return the data of a table or figure that reads no results, computed once; None where it reads some."""
+    try:
+        return recipe(key, kind, name).data(None)
+    except AttributeError:
+        return None
+
+
 def write_all(results: Results, key: str) -> Results:
     """Write every table and figure's data of a paper, as the stages do."""
-    for kind, recipes in (("tables", module(key, "tables").TABLES), ("figures", module(key, "figures").FIGURES)):
-        for name, recipe in recipes.items():
-            write(results, kind, key, name, recipe.data(results))
+    for kind, name in recipes(key):
+        data = without_results(key, kind, name)
+        write(results, kind, key, name, recipe(key, kind, name).data(results) if data is None else data)
     return results
 
 

@@ -35,7 +35,7 @@ def test_a_killed_controller_takes_its_stage_along_which_tidies_up():
     time.sleep(0.5)
     assert stage.poll() is None
     controller.kill()  # not reaped: a zombie counts as gone
-    assert stage.wait(timeout=10) == 143
+    assert stage.wait(timeout=120) == 143
     assert stage.stdout.read() == "tidied\n"
     assert stage.stderr.read().startswith(GONE)
     controller.wait()

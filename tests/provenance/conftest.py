@@ -1,6 +1,7 @@
 """A chain of records, and a tiny project made by the stages themselves, to be copied and tampered with."""
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -34,22 +35,33 @@ MADE = (("tables", "table_2"), ("figures", "splits"), ("figures", "identificatio
 TRAIN, TEST = 700, 100
 
 
+@pytest.fixture(scope="session")
+def first_chain(tmp_path_factory):
+    """raw -> run -> table, each with its record; returns the project's folder, which is not to be changed."""
+    root = tmp_path_factory.mktemp("chain")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        forget()
+        results = root / "results" / "demo"
+        (results / "runs").mkdir(parents=True)
+        before = []
+        for name in ("raw.csv", "runs/run.csv", "table.csv"):
+            path = results / name
+            path.write_text(f"from {name}\n")
+            stage = StageRecorder(name, ("dpfl.grid.expansion",))
+            stage.reads(before)
+            stage.write(record_path(path), [path])
+            before = [path]
+    return root
+
+
 @pytest.fixture
-def chain(tmp_path, monkeypatch):
-    """raw -> run -> table, each with its record; returns the results folder."""
+def chain(first_chain, tmp_path, monkeypatch):
+    """A copy of the chain as the working folder; returns its results folder."""
+    shutil.copytree(first_chain, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    input_checks._outputs.cache_clear()
-    results = tmp_path / "results" / "demo"
-    (results / "runs").mkdir(parents=True)
-    before = []
-    for name in ("raw.csv", "runs/run.csv", "table.csv"):
-        path = results / name
-        path.write_text(f"from {name}\n")
-        stage = StageRecorder(name, ("dpfl.grid.expansion",))
-        stage.reads(before)
-        stage.write(record_path(path), [path])
-        before = [path]
-    return results
+    forget()
+    return tmp_path / "results" / "demo"
 
 
 def forget():

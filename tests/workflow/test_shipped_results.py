@@ -53,12 +53,14 @@ def test_a_clone_plans_no_training_and_a_lost_table_one(clone):
     assert planned(run) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_copy_with_snakemakes_notes_of_another_folder_plans_the_same(tiny_run, clone):
     folder, run = clone
     shutil.copytree(tiny_run[0] / ".snakemake", folder / ".snakemake")
     assert planned(run) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_run_of_other_settings_or_code_is_planned_although_its_table_is_newest(clone):
     folder, run = clone
     record = next((folder / "results/demo/runs/lowy2021").glob("*.record.json"))

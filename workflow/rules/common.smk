@@ -56,7 +56,7 @@ def any_of(words):
 
 
 # What its record shows to be made from today's settings, data and code is finished, whatever the times of files and
-# Snakemake's own notes say: no rule makes it again. All else is made: `dpfl run` forces these rules, for Snakemake takes
+# Snakemake's own notes say: nothing makes it again. All else is made; `dpfl run` forces these rules, for Snakemake takes
 # a file for up to date where its notes are lost. A job on a node is asked for its output, and makes it.
 if workflow.is_main_process:
     OPEN = [key for key, sweep in SWEEPS.items() if not run_identity.is_finished(sweep, Path(RESULTS))]

@@ -232,7 +232,14 @@ def test_pnsgd_leaks_more_than_half_of_what_is_claimed(setting, smallest):
     assert np.all((leak(*last(setting)) > smallest * claimed)[EPSILON <= 0.5])
 
 
-@pytest.mark.parametrize(("setting", "smallest"), [(FEDERATED[1], 0.5), (FEDERATED[3], 0.45), (FEDERATED[6], 0.35)])
+@pytest.mark.parametrize(
+    ("setting", "smallest"),
+    [
+        (FEDERATED[1], 0.5),
+        pytest.param(FEDERATED[3], 0.45, marks=pytest.mark.slow),
+        pytest.param(FEDERATED[6], 0.35, marks=pytest.mark.slow),
+    ],
+)
 def test_federated_rounds_leak_more_than_half_of_what_is_claimed(setting, smallest):
     case = federated_case(setting)
     claims = federated_delta(EPSILON, **case), federated_random_stop_delta(EPSILON, **case)

@@ -6,7 +6,7 @@ import math
 import dp_accounting
 import pytest
 from dp_accounting.pld import PLDAccountant
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import laplace, norm
 
@@ -122,6 +122,7 @@ def test_the_encoding_of_segments_is_plain_json_and_the_text_is_for_people():
     assert "arsinh" in str(mechanism) and str(Gaussian()) == "Gaussian" and str(NoNoise()) == "none"
 
 
+@settings(max_examples=8)
 @given(rate=st.floats(0.001, 0.2), steps=st.integers(1, 200))
 def test_sampling_rate_and_noise_are_the_same_for_neighbours_that_zero_a_record_out(rate, steps):
     run = {"noise_multiplier": 2.0, "steps": steps, "delta": 1e-5}

@@ -228,7 +228,7 @@ def test_clients_may_start_apart_and_sigmoids_may_be_tempered(folders, calibrati
     assert fedavg_images.train(tempered, folders, row, None, _silent)["status"].tolist() == ["finished"]
 
 
-@pytest.mark.parametrize("accountant", ["prv", "pld"])
+@pytest.mark.parametrize("accountant", [pytest.param("prv", marks=pytest.mark.slow), "pld"])
 def test_other_accountants_calibrate_tighter(description, calibration, accountant):
     noise = fedavg_images.calibrate(_sweep(CELLS[:1], accountant=accountant), description)
     assert 0.8 * calibration["noise_multiplier"].iloc[0] < noise["noise_multiplier"].iloc[0]

@@ -7,7 +7,7 @@ from dpfl.papers.asoodeh2021.exact_federated import ExactFederatedSgd
 
 def test_one_round_on_a_wide_interval_is_the_gaussian_mechanism():
     # m = 4 users: means 2 eta L/m apart, noise eta sigma/sqrt(m): 2L/(sqrt(m) sigma) = 0.5.
-    run = ExactFederatedSgd(m=4, etas=[0.3], sigma=2.0, lipschitz=1.0, radius=5.0, cells=4000)
+    run = ExactFederatedSgd(m=4, etas=[0.3], sigma=2.0, lipschitz=1.0, radius=2.5, cells=2000)
     assert run.delta(0.0) == pytest.approx(2 * norm.cdf(0.25) - 1, abs=1e-5)
 
 

@@ -82,7 +82,7 @@ def test_a_better_candidate_is_found(as_runs, rows_of_runs):
 
 @pytest.mark.parametrize(
     ("seeds", "shared", "times", "least"),
-    [(3, 1, 20, 12)]
+    [(3, 1, 12, 6)]
     + [pytest.param(*each, 60, 48, marks=pytest.mark.slow) for each in ((10, 1), (10, 3), (10, 10), (3, 1), (3, 3))],
 )
 def test_chance_is_what_seeds_make_of_equal_settings(seeds, shared, times, least):

@@ -9,8 +9,8 @@ from dpfl.reporting.results import Results, write_csv
 NOISES = ("advanced_composition", "moments", "tight")
 
 
-@pytest.fixture
-def results(tmp_path):
+@pytest.fixture(scope="session")
+def results(tmp_path_factory):
     """Run tables of 20 made-up trials at three budgets; `gap` is added to local SGD's private losses.
 
     `epsilon_proven` is what every private run spends; `mean_gap` is the gap where the batch's mean is clipped.
@@ -27,8 +27,9 @@ def results(tmp_path):
             own = {"experiment": "ldp_classification", "dataset": "mnist", "participating": 12, "rounds": 35}
             own |= {"noise": "moments", "clipping": "record", "split": split, "stand_in_for": stand_in_for}
             rows += _runs(own, "test_error_pct", gap, epsilon_proven, price)
-        write_csv(pd.DataFrame(rows), tmp_path / "runs.csv")
-        return Results(tmp_path, {"lowy2021": (tmp_path / "runs.csv",)})
+        folder = tmp_path_factory.mktemp("runs")
+        write_csv(pd.DataFrame(rows), folder / "runs.csv")
+        return Results(folder, {"lowy2021": (folder / "runs.csv",)})
 
     return write
 

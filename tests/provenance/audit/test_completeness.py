@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -14,20 +15,31 @@ from dpfl.provenance.record import StageRecorder
 PAPER = "bhaskar2025"
 
 
-@pytest.fixture
-def ended(chain):
-    """The results of a run that has ended: every page of a paper is there, and the manifest."""
-    facts = load(PAPER)
+@pytest.fixture(scope="module")
+def first_ended(first_chain, pipeline, tmp_path_factory):
+    """A run that has ended: every page of a paper is there, and the manifest; not to be changed."""
+    root = shutil.copytree(first_chain, tmp_path_factory.mktemp("ended") / "project")
+    results, facts = root / "results" / "demo", load(PAPER)
     pages = [f"{kind}/{PAPER}_{name}" for kind in ("tables", "figures") for name in getattr(facts, kind)]
-    for page in (*pages, f"claims/{PAPER}"):
-        csv, png = chain / f"{page}.csv", chain / f"{page}.png"
-        csv.parent.mkdir(exist_ok=True)
-        csv.write_text("made\n")
-        png.write_text("drawn\n")
-        StageRecorder(page.split("/")[0], ("dpfl.grid.expansion",)).write(record_path(csv), [csv, png])
-    manifest.write(chain)
-    (chain / "audit.txt").write_text("0 findings\n")
-    assert problems(chain) == {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        pipeline.forget()
+        for page in (*pages, f"claims/{PAPER}"):
+            csv, png = results / f"{page}.csv", results / f"{page}.png"
+            csv.parent.mkdir(exist_ok=True)
+            csv.write_text("made\n")
+            png.write_text("drawn\n")
+            StageRecorder(page.split("/")[0], ("dpfl.grid.expansion",)).write(record_path(csv), [csv, png])
+        manifest.write(results)
+        (results / "audit.txt").write_text("0 findings\n")
+        assert problems(results) == {}
+    return root
+
+
+@pytest.fixture
+def ended(first_ended, chain):
+    """A copy of the results of the run that has ended, in the working folder."""
+    shutil.copytree(first_ended / "results" / "demo", chain, dirs_exist_ok=True)
     return chain
 
 

@@ -14,7 +14,7 @@ from dpfl.provenance.audit.hidden_state import Hidden, hidden_epsilon
 DELTA = 1e-5
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     noise=st.floats(0.3, 3.0),
     rounds=st.integers(1, 60),

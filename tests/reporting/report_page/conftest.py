@@ -20,10 +20,10 @@ def table_2() -> pd.DataFrame:
     """Table 2 as if two cells were run inside of their intervals, one outside, one wide, one alone, one on digits."""
     cells = measured_cells(Results(Path("nowhere")), 2)
     states = [(10, 0.1, "inside"), (10, -0.4, "inside"), (3, 5.0, "outside"), (2, 9.0, "undecided"), (1, 0.7, "")]
-    cells["prediction"] = cells["prediction"].astype(object)
-    cells["ran_on"] = cells["ran_on"].astype(object)
+    texts = ["ran_on", "prediction", "prediction_single"]
+    cells[texts] = cells[texts].astype(object)
     for row, (runs, difference, prediction) in enumerate(states):
-        cells.loc[row, ["ran_on", "prediction"]] = "mnist", prediction
+        cells.loc[row, texts] = "mnist", prediction, prediction
         cells.loc[row, ["runs", "difference_pct"]] = runs, difference
         cells.loc[row, "accuracy_pct"] = cells.loc[row, "published_accuracy_pct"] + difference
         cells.loc[row, "interval_pct"] = 1.5 if runs > 1 else math.nan

@@ -1,4 +1,4 @@
-"""Which batch the central model has: the clients' batch, or their sampling rate. A rule from before the runs decides.
+"""Choice of the central model's batch: the clients' batch, or their sampling rate. A rule from before the runs decides.
 
 The central model of Table 5 is one client with the whole training set. Read with the clients' batch of 64 it takes ten
 times their steps; with a batch of 640 it takes as many steps, at their sampling rate. The rule stands in the head of

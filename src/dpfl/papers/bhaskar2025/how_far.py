@@ -1,4 +1,4 @@
-"""How far the reproduction is: for each dataset and model, how many cells ran and how near they come to the print."""
+"""Distance from the print: for each dataset and model, how many cells ran and how near they come to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Tables 2 to 5 print, and the runs that the paper has here: 276 cells, one row per run.
+"""Published cells of Tables 2 to 5, and the runs that the paper has here: 276 cells, one row per run.
 
 The runs are entries of grid.yaml: dpfl.experiments.fedavg_images trains them with dpfl.algorithms.fedavg.
 """

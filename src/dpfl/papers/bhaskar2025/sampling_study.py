@@ -1,4 +1,4 @@
-"""What honesty costs: three ways to draw batches under the same noise, their accuracy and what each epsilon is."""
+"""Cost of honesty: three ways to draw batches under the same noise, their accuracy and what each epsilon is."""
 
 from __future__ import annotations
 

@@ -77,9 +77,9 @@ def _own_words(path: str, record: Record, context: Context) -> Iterator[str]:
         if found[name] != value:
             yield f"{name} {_short(found[name], value)}, not {_short(value, found[name])}"
     identity = record.get("identity")
-    if path in context.sweeps and isinstance(identity, dict):
-        if identity.get("sweep") != context.sweeps[path].digest():
-            yield f"identity {_short(identity, {})}, of another sweep than it is named after"
+    named = context.sweeps.get(path)
+    if named and isinstance(identity, dict) and identity.get("sweep") != named.digest():
+        yield f"identity {_short(identity, {})}, of another sweep than it is named after"
 
 
 def expected(path: str, context: Context) -> dict[str, Any]:

@@ -55,7 +55,7 @@ $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 test-crate: $(READY) $(VALIDATOR)/ready ## check a crate with roc-validator in an environment of its own, without network
 	pytest -m slow tests/provenance/test_crate.py
 
-test-slurm: $(READY) ## run the workflow on a real SLURM of one node on this machine (root; installs Debian's slurm-wlm, munge)
+test-slurm: $(READY) ## run the workflow on a real SLURM of three nodes on this machine (root; installs Debian's slurm-wlm, munge)
 	@if [ "$$(id -u)" = 0 ] && ! command -v slurmctld >/dev/null; then \
 	  apt-get -qq update && apt-get -qq install -y slurm-wlm munge >/dev/null || echo "slurm-wlm and munge could not be installed"; fi
 	pytest -m slurm tests/slurm

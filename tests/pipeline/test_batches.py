@@ -42,9 +42,11 @@ def test_one_core_makes_no_batch_and_a_gpu_is_never_shared(sweeps):
 
 
 def test_what_is_written_for_the_nodes_is_read_there(sweeps, tmp_path):
-    made, _ = batches.divide(sweeps, 4)
+    made, alone = batches.divide(sweeps, 4)
     known = {(sweep.paper, sweep.name): sweep for sweep in sweeps}
-    batches.write(made, tmp_path / "batches.json")
-    read = batches.read(tmp_path / "batches.json", known)
+    cores = {(sweep.paper, sweep.name): number for number, sweep in enumerate(alone, 1)}
+    batches.write(made, cores, tmp_path / "batches.json")
+    read, read_cores = batches.read(tmp_path / "batches.json", known)
     assert [(b.rule, b.sweeps, b.cores) for b in read] == [(b.rule, b.sweeps, b.cores) for b in made]
-    assert batches.read(tmp_path / "none.json", known) == []
+    assert read_cores == {key: count for key, count in cores.items() if count > 1}
+    assert batches.read(tmp_path / "none.json", known) == ([], {})

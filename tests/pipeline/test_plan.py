@@ -81,7 +81,8 @@ def test_a_batch_counts_with_what_its_sweeps_take_one_after_the_other_on_each_co
     sweeps = [sweep for sweep in expansion.expand(resolved) if estimate(sweep).is_short]
     machines = plan.Machines("slurm", 1, 0.0, on_cluster=True, side_by_side=2)
     total = sum(estimate(sweep).seconds for sweep in sweeps)
-    taken = sum(plan._jobs(sweeps, table(), machines))
+    batched, alone = machines.jobs(sweeps)
+    taken = sum(batch.seconds for batch in batched) + sum(cost.seconds for _, cost in alone)
     assert total / 2 * (1 - 1e-9) <= taken < total
 
 
@@ -93,6 +94,18 @@ def test_the_critical_path_has_the_longest_sweep_and_what_it_waits_for(folder):
     assert f"train bhaskar2025 {longest.name} " in path
     [times] = numbers(pieces, r"continued in up to (\d+) pieces")
     assert times == math.ceil(estimate(longest).seconds / 3600)
+
+
+def test_a_hundred_nodes_of_16_cores_finish_the_grid_in_40_minutes(folder):
+    """By the cost model and the shipped site: no sweep but one that has a single client takes long."""
+    slurm = plan.machines_of("slurm", threads=1, device="cpu")
+    assert (slurm.at_once, slurm.cores, slurm.memory_mb) == (100, 16, 60000)
+    *_, clock, path = plan.lines(configuration.resolve({"scale": "paper"}), slurm, table())
+    [minutes] = numbers(clock, r"100 jobs at once: about (\d+) min")
+    [longest] = numbers(path, r"however many machines: (\d+) min")
+    assert longest <= 40 and minutes <= 40 and "_k1_" in path
+    _, alone = slurm.jobs(expansion.expand(configuration.resolve({"scale": "paper"})))
+    assert max(job.seconds for sweep, job in alone if sweep.settings.get("clients", 0) > 1) < 25 * 60
 
 
 @pytest.mark.parametrize("text", ["jobs: 0", "jobs: many", "slurm_acount: x", "longest_minutes: -1"])

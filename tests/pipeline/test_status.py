@@ -134,7 +134,7 @@ def test_on_a_cluster_only_sweeps_whose_job_runs_are_running(sweep, tmp_path, mo
     resolved = configuration.resolve({"papers": ["bhaskar2025"], "seeds": [0]})
     first, second, third, *_, last = expansion.expand(resolved)
     folder = Path("results/demo")
-    batches.write([batches.Batch("b_0", (second, third), 2, 1.0, 1.0)], Path("checkpoints/demo/batches.json"))
+    batches.write([batches.Batch("b_0", (second, third), 2, 1.0, 1.0)], {}, Path("checkpoints/demo/batches.json"))
     here = tmp_path.resolve()
     rows = [f"1|RUNNING|rule_train_wildcards_bhaskar2025_{first.name}|{here}"]
     rows += [f"2|RUNNING|rule_train_b_0_wildcards_bhaskar2025|{here}"]

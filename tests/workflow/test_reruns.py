@@ -71,7 +71,7 @@ EDITS = {
     "a caption": (
         "src/dpfl/papers/bhaskar2025/paper.yaml",
         replace("Mean test accuracy", "The mean test accuracy"),
-        (AFTER_RUNS, set()),
+        ({"tables", "claims", "audit"}, set()),
     ),
     "a claim's words": (
         "src/dpfl/papers/lowy2021/claims.yaml",

@@ -65,15 +65,16 @@ else:
     OPEN, UNCALIBRATED = list(SWEEPS), list(PAPERS)
 
 # On a cluster several sweeps of minutes make one job. Jobs on nodes read which they are: it depends on what is open.
+# A long sweep has several cores, among which its clients are divided.
 COMPOSITION = Path("checkpoints") / CONFIG["scale"] / "batches.json"
 if workflow.is_main_process:
-    BATCHES, _ = batches.divide(
-        map(SWEEPS.get, OPEN),
-        workflow.global_resources.get("side_by_side").value or 1,
-        workflow.global_resources.get("mem_mb").value or math.inf,
-    )
+    SIDE_BY_SIDE = workflow.global_resources.get("side_by_side").value
+    NODE_MB = workflow.global_resources.get("mem_mb").value or math.inf
+    NODE_CORES = workflow.cores if SIDE_BY_SIDE else 1
+    BATCHES, _alone = batches.divide(map(SWEEPS.get, OPEN), SIDE_BY_SIDE or 1, NODE_MB)
+    CORES = {(sweep.paper, sweep.name): cost.cores_of(sweep, NODE_CORES, NODE_MB) for sweep in _alone}
 else:
-    BATCHES = batches.read(COMPOSITION, SWEEPS)
+    BATCHES, CORES = batches.read(COMPOSITION, SWEEPS)
 BATCHED = {(sweep.paper, sweep.name) for batch in BATCHES for sweep in batch.sweeps}
 ALONE = [key for key in OPEN if key not in BATCHED]
 
@@ -115,8 +116,8 @@ localrules:
 onstart:
     orphans.cancel_left_behind(Path())
     files.write_atomically(Path(RESOLVED), yaml.safe_dump(CONFIG, sort_keys=False))
-    if BATCHES or COMPOSITION.exists():
-        batches.write(BATCHES, COMPOSITION)
+    if SIDE_BY_SIDE or COMPOSITION.exists():
+        batches.write(BATCHES, CORES, COMPOSITION)
 
 
 def more(first):
@@ -167,6 +168,16 @@ def evidence_of(wildcards):
 def sweep_of(wildcards):
     """Return the sweep that a job's wildcards name."""
     return SWEEPS[wildcards.paper, wildcards.sweep]
+
+
+def cores_of(wildcards):
+    """Return the cores that a sweep's job divides its clients among."""
+    return CORES.get((wildcards.paper, wildcards.sweep), 1)
+
+
+def needs_of(wildcards):
+    """Return what a sweep's job needs on its cores."""
+    return cost.estimate(sweep_of(wildcards), cores=cores_of(wildcards))
 
 
 def data_of(sweep):

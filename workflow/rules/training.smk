@@ -18,15 +18,17 @@ rule train:
         paper=is_one_of(key for key in ALONE if key not in set(ON_GPU)),
     conda:
         "../../environment.yml"
-    threads: CONFIG["training"]["threads"]
+    threads: lambda wildcards: cores_of(wildcards) * CONFIG["training"]["threads"]
     resources:
-        mem_mb=lambda wildcards, attempt: cost.estimate(sweep_of(wildcards)).limit_mb(attempt),
-        runtime=lambda wildcards, attempt: cost.estimate(sweep_of(wildcards)).limit_minutes(attempt),
+        mem_mb=lambda wildcards, attempt: needs_of(wildcards).limit_mb(attempt),
+        runtime=lambda wildcards, attempt: needs_of(wildcards).limit_minutes(attempt),
     params:
         config=RESOLVED,
+        cores=cores_of,
         identity=lambda wildcards: digest_of(run_identity.run_identity(sweep_of(wildcards))),
     shell:
-        "dpfl train --paper {wildcards.paper:q} --sweep {wildcards.sweep:q} --config {params.config:q} 2> {log:q}"
+        "dpfl train --paper {wildcards.paper:q} --sweep {wildcards.sweep:q} --cores {params.cores:q}"
+        " --config {params.config:q} 2> {log:q}"
 
 
 rule find_gpu:
@@ -54,8 +56,8 @@ use rule train as train_gpu with:
     wildcard_constraints:
         paper=is_one_of(ON_GPU),
     resources:
-        mem_mb=lambda wildcards, attempt: cost.estimate(sweep_of(wildcards)).limit_mb(attempt),
-        runtime=lambda wildcards, attempt: cost.estimate(sweep_of(wildcards)).limit_minutes(attempt),
+        mem_mb=lambda wildcards, attempt: needs_of(wildcards).limit_mb(attempt),
+        runtime=lambda wildcards, attempt: needs_of(wildcards).limit_minutes(attempt),
         gpu=1,
 
 

@@ -58,11 +58,16 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
 def train(
     paper: PaperOption,
     sweep: Annotated[str, typer.Option("--sweep", help="name of the sweep; `dpfl status` lists them")],
+    cores: Annotated[int, typer.Option("--cores", min=1, help="processes that train clients at the same time")] = 1,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Train one sweep and write its run table, a row a run; continues from its checkpoint where there is one."""
+    """Train one sweep and write its run table, a row a run; continues from its checkpoint where there is one.
+
+    More cores are of use to federated averaging on a CPU only, and change no byte.
+    """
     from dpfl.engine.memory_budget import with_memory
-    from dpfl.pipeline.cost import estimate
+    from dpfl.pipeline.client_division import clients_on
+    from dpfl.pipeline.cost import can_divide, estimate
     from dpfl.pipeline.devices import own_gpu
     from dpfl.pipeline.time_limit import newest, requeue_before_limit
     from dpfl.reporting.results import read_csv
@@ -86,7 +91,9 @@ def train(
     checkpoint = Path("checkpoints") / resolved["scale"] / paper / name
     before = newest(checkpoint.parent, name)
     requeue_before_limit(lambda: newest(checkpoint.parent, name) > before)
-    with own_gpu(bool(estimate(job).gpus)), progress_bar(f"{paper} {sweep}", unit="steps") as progress:
+    processes = cores if can_divide(job) else 1
+    shown = progress_bar(f"{paper} {sweep}", unit="steps")
+    with own_gpu(bool(estimate(job).gpus)), clients_on(processes), shown as progress:
         table = experiment.train(with_memory(job), folders, calibration, checkpoint, progress)
     output = expansion.run_table(results_folder(resolved), paper, sweep)
     write_table(table, output)

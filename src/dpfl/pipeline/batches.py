@@ -11,9 +11,7 @@ from pathlib import Path
 
 from dpfl.files import write_atomically
 from dpfl.grid.sweep import Sweep
-from dpfl.pipeline.cost import LEAST_MINUTES, MARGIN, Cost, UnitCost, estimate
-
-BATCH_SECONDS = 600.0  # that a batch should take: long enough for a queue, short enough to spread over many nodes
+from dpfl.pipeline.cost import JOB_SECONDS, LEAST_MINUTES, MARGIN, Cost, UnitCost, estimate
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ def divide(
     """Return batches of the short sweeps, and the sweeps that are trained alone.
 
     `cores`: of a batch, and so the sweeps that it trains at the same time; with one there are no batches. A batch has
-    sweeps of one paper and dataset, and takes about BATCH_SECONDS and at most `memory_mb`. `units` replaces the shipped
+    sweeps of one paper and dataset, and takes about JOB_SECONDS and at most `memory_mb`. `units` replaces the shipped
     unit costs.
     """
     alone: list[Sweep] = []
@@ -64,7 +62,7 @@ def divide(
     batches = []
     for (paper, dataset), members in short.items():
         members.sort(key=lambda sweep: (-costs[id(sweep)].seconds, sweep.name))
-        chunks = _chunks([costs[id(sweep)].seconds for sweep in members], cores * BATCH_SECONDS)
+        chunks = _chunks([costs[id(sweep)].seconds for sweep in members], cores * JOB_SECONDS)
         for number, chunk in enumerate(chunks):
             taken = members[chunk.start : chunk.stop]
             if len(taken) == 1:
@@ -103,16 +101,22 @@ def makespan(seconds: Iterable[float], at_once: int) -> float:
     return max(ends)
 
 
-def write(batches: Iterable[Batch], path: Path) -> None:
-    """Write the composition of batches, for the jobs on other nodes."""
+def write(batches: Iterable[Batch], cores: Mapping[tuple[str, str], int], path: Path) -> None:
+    """Write the composition of batches, and the `cores` of sweeps that are trained alone, for jobs on other nodes."""
     stated = [[batch.label, [[s.paper, s.name] for s in batch.sweeps], batch.cores] for batch in batches]
-    write_atomically(path, json.dumps(stated, indent=1) + "\n")
+    alone = [[*key, count] for key, count in cores.items() if count > 1]
+    write_atomically(path, json.dumps({"batches": stated, "cores": alone}, indent=1) + "\n")
 
 
-def read(path: Path, sweeps: Mapping[tuple[str, str], Sweep]) -> list[Batch]:
-    """Return the batches that `write` has written, without what they need; none where there is no file."""
-    stated = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+def read(path: Path, sweeps: Mapping[tuple[str, str], Sweep]) -> tuple[list[Batch], dict[tuple[str, str], int]]:
+    """Return what `write` has written: the batches, without what they need, and the cores of sweeps that have more than
+    one; nothing where there is no file."""
+    if not path.is_file():
+        return [], {}
+    stated = json.loads(path.read_text(encoding="utf-8"))
     known = [
-        (label, [sweeps[tuple(key)] for key in keys if tuple(key) in sweeps], cores) for label, keys, cores in stated
+        (label, [sweeps[tuple(key)] for key in keys if tuple(key) in sweeps], cores)
+        for label, keys, cores in stated["batches"]
     ]
-    return [Batch(label, tuple(members), cores, 0.0, 0.0) for label, members, cores in known if members]
+    batches = [Batch(label, tuple(members), cores, 0.0, 0.0) for label, members, cores in known if members]
+    return batches, {(paper, name): count for paper, name, count in stated["cores"]}

@@ -85,7 +85,8 @@ def sweeps_on_nodes(sweeps: list[Sweep], folder: Path) -> frozenset[tuple[str, s
     running = {comment for _, state, comment in jobs if state == "RUNNING"}
     known = {(sweep.paper, sweep.name): sweep for sweep in sweeps}
     found = {key for key in known if running & {f"rule_{rule}_wildcards_{'_'.join(key)}" for rule in _TRAINING_RULES}}
-    for batch in batches.read(kept_folder(folder) / "batches.json", known):
+    batched, _ = batches.read(kept_folder(folder) / "batches.json", known)
+    for batch in batched:
         if f"rule_{batch.rule}_wildcards_{batch.paper}" in running:
             found |= {(sweep.paper, sweep.name) for sweep in batch.sweeps}
     return frozenset(found)

@@ -1,7 +1,9 @@
-"""A batch of short sweeps on a real SLURM: preempted, its node down, at its time limit, it trains nothing twice."""
+"""On a real SLURM: a batch of short sweeps is preempted, loses its node, reaches its time limit, and trains nothing
+twice; a sweep whose clients are divided gives the bytes of one that is not."""
 
 import contextlib
 import re
+import shutil
 import signal
 import time
 
@@ -12,6 +14,7 @@ from dpfl.pipeline.batch_training import kept_folder
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
 
+BATCHED, DIVIDED = "vandijk2023", "bhaskar2025"
 COMPARED = ("runs/**/*.csv.gz", "accounting/*.csv")
 
 
@@ -37,11 +40,29 @@ def training(folder):
     found = {}
     for process in psutil.process_iter(["cwd", "cmdline"]):
         words = process.info["cmdline"] or []
-        if process.info["cwd"] == str(folder.resolve()) and "--sweep" in words and "train" in words:
+        if process.info["cwd"] == str(folder.resolve()) and "--sweep" in words and BATCHED in words:
             with contextlib.suppress(psutil.NoSuchProcess):
                 if process.name().startswith("python"):
                     found[words[words.index("--sweep") + 1]] = process
     return found
+
+
+def divide_from_5_seconds(source, copy):
+    """Copy the package: there, sweeps of seconds get as many cores as those of hours, and a file says how many."""
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, old, new in (
+        ("cost.py", "enough = max(JOB_SECONDS, ", "enough = max(5.0, "),
+        (
+            "client_division.py",
+            "    try:\n        yield",
+            "    open('divided.txt', 'w').write(f'{cores}')\n    try:\n        yield",
+        ),
+    ):
+        path = copy / "dpfl/pipeline" / name
+        text = path.read_text()
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new))
+    return copy
 
 
 def kept(folder):
@@ -62,15 +83,14 @@ def hold_after_one_more(folder, run):
     return kept(folder)
 
 
-def test_a_batch_goes_on_after_preemption_failure_and_at_its_limit_without_another_attempt(
-    undisturbed, hashes, place, start, slurm, tmp_path
+def test_batches_go_on_after_disturbances_without_another_attempt_and_division_changes_no_byte(
+    undisturbed, hashes, place, start, slurm, repository, tmp_path
 ):
-    here = place(tmp_path / "w", "vandijk2023")
-    tables = sorted(
-        str(path.relative_to(undisturbed)) for path in (undisturbed / "results/demo/runs/vandijk2023").glob("*.gz")
-    )
+    here = place(tmp_path / "w", BATCHED, DIVIDED)
+    source = divide_from_5_seconds(repository / "src", here / "src")
+    tables = sorted(str(path.relative_to(undisturbed)) for path in (undisturbed / "results/demo/runs").glob("*/*.gz"))
     command = ("dpfl", "run", "--scale", "demo", "--config", "tiny.yaml", "--profile", "slurm", "--", "--keep-going")
-    run = start(here, *command, *tables, **slurm.environment)
+    run = start(here, *command, *tables, **slurm.environment | {"PYTHONPATH": str(source)})
 
     def restarted(times, why):
         wait(lambda: f"Restarts={times}" in slurm.command("scontrol", "show", "job", job), why, run)
@@ -91,7 +111,7 @@ def test_a_batch_goes_on_after_preemption_failure_and_at_its_limit_without_anoth
     text = slurm.command("scontrol", "show", "job", job)
     hours, minutes, _ = map(int, re.search(r"RunTime=(\d+):(\d+):(\d+)", text).groups())
     memory = re.search(r"MinMemoryNode=\S+", text).group()
-    slurm.command("scontrol", "update", f"jobid={job}", f"TimeLimit={60 * hours + minutes + 2}")
+    slurm.command("scontrol", "update", f"jobid={job}", f"TimeLimit={60 * hours + minutes + 3}")
     restarted(3, "the time limit")
     assert memory in slurm.command("scontrol", "show", "job", job), "the batch asks for more memory"
 
@@ -99,6 +119,6 @@ def test_a_batch_goes_on_after_preemption_failure_and_at_its_limit_without_anoth
     wait(lambda: log.exists() and log.read_text().count("was finished before") >= len(finished), "its log", run)
     assert run.wait(1800) == 0, (here / "run.log").read_text()[-3000:]
     assert "Trying to restart" not in (here / ".snakemake/engine.log").read_text()
-    alike = hashes(here, "vandijk2023", *COMPARED)
-    assert alike == hashes(undisturbed, "vandijk2023", *COMPARED) and len(alike) == 1 + len(tables) == 7
+    assert hashes(here, "", *COMPARED) == hashes(undisturbed, "", *COMPARED) and len(tables) == 7
+    assert (here / "divided.txt").read_text() == "2", "no sweep was divided"
     assert not kept(here)

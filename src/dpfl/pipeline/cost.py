@@ -32,6 +32,7 @@ LEAST_MINUTES = 10
 BASE_MB = 700  # Python with torch, and Snakemake around it
 SHORT_SECONDS = 300.0  # below it several sweeps go into one job
 JOB_SECONDS = 600.0  # that a job of a cluster should take: long enough for a queue, short enough to spread over nodes
+SHARED_SPEED = 0.73  # of a process whose neighbours train too: two on two cores took 1.46 of one's speed, for memory
 WORKER_MB = 200  # of a process that trains clients, without its own budget for gradients
 UNKNOWN_SECONDS = 3600.0  # an experiment that has not been measured
 
@@ -146,7 +147,8 @@ def estimate(sweep: Sweep, units: Mapping[str, UnitCost] | None = None, cores: i
     if gpus:
         seconds = unit.fixed_seconds + work.steps * GPU_STEP_SECONDS + work.records * unit.flops / GPU_FLOPS
         return Cost(kind, seconds, memory, gpus, known=False)
-    return Cost(kind, unit.seconds(work), memory, gpus, True, cores)
+    seconds = unit.fixed_seconds + (unit.seconds(work) - unit.fixed_seconds) / (SHARED_SPEED if cores > 1 else 1.0)
+    return Cost(kind, seconds, memory, gpus, True, cores)
 
 
 def cores_of(sweep: Sweep, most: int, memory_mb: float = math.inf, units: Mapping[str, UnitCost] | None = None) -> int:

@@ -1,4 +1,5 @@
 # Shared by all rules: the checked configuration, the sweeps of its grid, and where files are.
+import functools
 import hashlib
 import itertools
 import math
@@ -175,9 +176,10 @@ def cores_of(wildcards):
     return CORES.get((wildcards.paper, wildcards.sweep), 1)
 
 
-def needs_of(wildcards):
+@functools.cache
+def needs_of(paper, sweep):
     """Return what a sweep's job needs on its cores."""
-    return cost.estimate(sweep_of(wildcards), cores=cores_of(wildcards))
+    return cost.estimate(SWEEPS[paper, sweep], cores=CORES.get((paper, sweep), 1))
 
 
 def data_of(sweep):
@@ -187,5 +189,16 @@ def data_of(sweep):
 
 
 def is_one_of(sweeps):
-    """Return a pattern for the papers of these sweeps, where a path goes on with one of their names."""
-    return f"(?=({any_of(map('/'.join, sweeps))})[.]csv)[a-z0-9]+"
+    """Return a pattern for the papers of these sweeps, where a path goes on with one of their names.
+
+    It is part of every path of a rule, which Snakemake reads again and again: so names that differ in their seeds alone
+    are written once.
+    """
+    seeds, families = {}, {}
+    for paper, sweep in sweeps:
+        family, mark, seed = sweep.rpartition("_")
+        seeds.setdefault(f"{paper}/{family}", []).append(mark + seed)
+    for family, ends in seeds.items():
+        families.setdefault(tuple(ends), []).append(family)
+    names = "|".join(f"({any_of(members)})({any_of(ends)})" for ends, members in families.items())
+    return f"(?=({names or '(?!)'})[.]csv)[a-z0-9]+"

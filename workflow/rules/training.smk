@@ -1,6 +1,6 @@
 # Training of the sweeps that are not finished (common.smk), a job each; on a cluster a batch of short ones is one job.
 # Resources are estimated from measured sweeps (dpfl.pipeline.cost); more at each attempt.
-ON_GPU = [key for key in ALONE if cost.estimate(SWEEPS[key]).gpus]
+ON_GPU = {key for key in ALONE if needs_of(*key).gpus}
 
 
 rule train:
@@ -15,13 +15,13 @@ rule train:
     benchmark:
         f"{RESULTS}/benchmarks/train_{{paper}}_{{sweep}}.tsv"
     wildcard_constraints:
-        paper=is_one_of(key for key in ALONE if key not in set(ON_GPU)),
+        paper=is_one_of(key for key in ALONE if key not in ON_GPU),
     conda:
         "../../environment.yml"
     threads: lambda wildcards: cores_of(wildcards) * CONFIG["training"]["threads"]
     resources:
-        mem_mb=lambda wildcards, attempt: needs_of(wildcards).limit_mb(attempt),
-        runtime=lambda wildcards, attempt: needs_of(wildcards).limit_minutes(attempt),
+        mem_mb=lambda wildcards, attempt: needs_of(wildcards.paper, wildcards.sweep).limit_mb(attempt),
+        runtime=lambda wildcards, attempt: needs_of(wildcards.paper, wildcards.sweep).limit_minutes(attempt),
     params:
         config=RESOLVED,
         cores=cores_of,
@@ -56,8 +56,8 @@ use rule train as train_gpu with:
     wildcard_constraints:
         paper=is_one_of(ON_GPU),
     resources:
-        mem_mb=lambda wildcards, attempt: needs_of(wildcards).limit_mb(attempt),
-        runtime=lambda wildcards, attempt: needs_of(wildcards).limit_minutes(attempt),
+        mem_mb=lambda wildcards, attempt: needs_of(wildcards.paper, wildcards.sweep).limit_mb(attempt),
+        runtime=lambda wildcards, attempt: needs_of(wildcards.paper, wildcards.sweep).limit_minutes(attempt),
         gpu=1,
 
 

@@ -103,9 +103,8 @@ def test_batches_go_on_after_disturbances_without_another_attempt_and_division_c
 
     hold_after_one_more(here, run)
     node = slurm.node_of(job)
-    slurm.command("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    slurm.command("scontrol", "update", f"nodename={node}", "state=down", "reason=test")  # it comes back by itself
     restarted(2, "the failure of its node")
-    slurm.command("scontrol", "update", f"nodename={node}", "state=resume")
 
     finished = hold_after_one_more(here, run)
     text = slurm.command("scontrol", "show", "job", job)

@@ -16,7 +16,7 @@ from dpfl.data import datasets, fetch
 from dpfl.errors import InputError, printable
 from dpfl.experiments.protocol import module_name
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import batches, cost, orphans
+from dpfl.pipeline import batches, cost, orphans, patterns
 from dpfl.provenance import run_identity
 from dpfl.provenance.source_digest import own_digest, source_digest
 
@@ -49,11 +49,6 @@ def sweeps_of(paper):
 def noise_table(paper):
     """Return the noise of a paper's sweeps."""
     return Path(RESULTS) / "accounting" / f"{paper}.csv"
-
-
-def any_of(words):
-    """Return a pattern for exactly these words; it matches nothing where there are none."""
-    return "|".join(map(re.escape, words)) or "(?!)"
 
 
 # What its record shows to be made from today's settings, data and code is finished, whatever the times of files and
@@ -189,16 +184,5 @@ def data_of(sweep):
 
 
 def is_one_of(sweeps):
-    """Return a pattern for the papers of these sweeps, where a path goes on with one of their names.
-
-    It is part of every path of a rule, which Snakemake reads again and again: so names that differ in their seeds alone
-    are written once.
-    """
-    seeds, families = {}, {}
-    for paper, sweep in sweeps:
-        family, mark, seed = sweep.rpartition("_")
-        seeds.setdefault(f"{paper}/{family}", []).append(mark + seed)
-    for family, ends in seeds.items():
-        families.setdefault(tuple(ends), []).append(family)
-    names = "|".join(f"({any_of(members)})({any_of(ends)})" for ends, members in families.items())
-    return f"(?=({names or '(?!)'})[.]csv)[a-z0-9]+"
+    """Return a pattern for the papers of these sweeps, where a path goes on with one of their names."""
+    return f"(?=({patterns.names(map('/'.join, sweeps))})[.]csv)[a-z0-9]+"

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 
 def any_of(words: Iterable[str]) -> str:
-    """Return a pattern for exactly these words, none of them empty; it matches nothing where there are none."""
-    return "|".join(map(re.escape, words)) or "(?!)"
+    """Return a pattern for exactly these words; it matches nothing where there are none."""
+    known = [re.escape(word) for word in words]
+    return "|".join(known) if known else "(?!)"
 
 
 def names(words: Iterable[str]) -> str:

@@ -19,14 +19,14 @@ export CONFIG PROFILE SCALE KEY RERUN
 
 env: $(READY) ## set up the environment in .venv, alone
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock requirements.hashes pyproject.toml
 	@python=; for candidate in python3.11 python3.12 python3; do \
 	  if $$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; \
 	  then python=$$candidate; break; fi; done; \
 	if [ -z "$$python" ]; then echo "dpfl: no Python 3.11 or 3.12 with venv was found; install one (Debian: python3-venv)" >&2; exit 2; fi; \
 	echo "Setting up $(VENV) with $$($$python --version)"; $$python -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check $$(grep '^torch==' requirements.lock)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements.hashes
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
@@ -45,8 +45,8 @@ pages: $(READY) ## make report.html, SVG, PDF, LaTeX and crate from results that
 test: $(READY) ## run the fast tests
 	pytest -m "not slow and not slurm" $(SIDE_BY_SIDE)
 
-test-slow: $(READY) ## run the slow tests only: larger cases, rare faults, the workflow killed and edited
-	pytest -m "slow and not slurm" $(SIDE_BY_SIDE)
+test-slow: $(READY) ## run the slow tests: larger cases, rare faults, the workflow killed and edited (PART=3/8: an eighth)
+	pytest -m "slow and not slurm" $(SIDE_BY_SIDE) $(if $(PART),--part $(PART))
 
 $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 	$(VENV)/bin/python -m venv $(VALIDATOR)

@@ -28,6 +28,7 @@ include: "workflow/rules/audit.smk"
 rule all:
     default_target: True
     input:
+        ALL_NOISE,
         ALL_RUNS,
         ALL_PAGES,
         ALL_CLAIMS,

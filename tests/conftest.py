@@ -1,14 +1,34 @@
-from collections.abc import Iterator
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 from opacus.accountants.analysis import rdp
 
 # The same examples every time: a test that fails here fails everywhere.
 settings.register_profile("dpfl", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("dpfl")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--part K/N`: the tests of one of N parts, a file always in the same part."""
+    parser.addoption("--part", default="1/1", help="run the files of part K of N, as 3/8")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the files of the other parts."""
+    asked = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", config.getoption("part"))
+    if not asked or int(asked[1]) > int(asked[2]):
+        raise pytest.UsageError(f"--part {config.getoption('part')}: give K/N with K from 1 to N, as 3/8")
+    part, parts = int(asked[1]), int(asked[2])
+    mine = {item: zlib.crc32(item.nodeid.split("::")[0].encode()) % parts == part - 1 for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not mine[item]])
+    items[:] = [item for item in items if mine[item]]
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +46,24 @@ def remembered_renyi_divergences() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rdp, "_compute_rdp", cache(rdp._compute_rdp))
         yield
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """A function (name, make) that returns a folder which `make` filled once, for all processes of pytest-xdist.
+
+    No test may change the folder.
+    """
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def once(name: str, make: Callable[[Path], None]) -> Path:
+        folder, finished = shared / name, shared / f"{name}.finished"
+        with FileLock(shared / f"{name}.lock"):
+            if not finished.exists():
+                folder.mkdir()
+                make(folder)
+                finished.touch()
+        return folder
+
+    return once

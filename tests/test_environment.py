@@ -24,6 +24,18 @@ def test_every_dependency_is_pinned_exactly_and_none_needs_cuda(repository):
     assert {re.split(r"[\[<>=]", need)[0].lower() for need in wanted} <= pinned
 
 
+def test_every_pin_but_torch_has_the_hashes_that_pip_requires(repository):
+    pins = set((repository / "requirements.lock").read_text().lower().replace("_", "-").split())
+    text = re.sub(r"^#.*\n", "", (repository / "requirements.hashes").read_text(), flags=re.MULTILINE)
+    entries = [entry.split() for entry in text.replace("\\\n", " ").strip().split("\n")]
+    assert {entry[0].lower().replace("_", "-") for entry in entries} == {
+        pin for pin in pins if not pin.startswith("torch==")
+    }
+    for name, *hashes in entries:
+        assert hashes and all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", each) for each in hashes), name
+    assert "--no-deps --require-hashes --requirement requirements.hashes" in (repository / "Makefile").read_text()
+
+
 def imported(files):
     trees = [ast.parse(path.read_text()) for path in files]
     nodes = [node for tree in trees for node in ast.walk(tree)]

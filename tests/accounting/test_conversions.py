@@ -83,7 +83,7 @@ def test_advanced_composition_covers_composed_gaussians_and_randomised_response(
     assert conversions.advanced_composition(1000.0, 0.1, 20, 0.1) == (np.inf, 1.0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.floats(0, 3), st.floats(1e-8, 1e-2), st.integers(1, 5))
 def test_group_delta_is_that_of_the_iterated_curve(epsilon, delta, g):
     grouped = tradeoff.group(lambda alpha: tradeoff.epsilon_delta(alpha, epsilon, delta), g)

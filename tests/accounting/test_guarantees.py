@@ -97,7 +97,7 @@ def test_a_batch_of_all_records_is_a_full_batch():
 
 
 @pytest.mark.parametrize("sampler", [*SAMPLERS[:2], *SAMPLERS[3:]])
-@pytest.mark.parametrize("target", [0.3, 4.0])
+@pytest.mark.parametrize("target", [0.3, pytest.param(4.0, marks=pytest.mark.slow)])
 def test_noise_multiplier_meets_its_target(sampler, target):
     noise = noise_multiplier(sampler, target_epsilon=target, steps=188, delta=1e-6)
     spent = guarantee(sampler, noise_multiplier=noise, steps=188, delta=1e-6).upper
@@ -186,7 +186,7 @@ def test_questions_without_sense_are_refused():
         guarantee_of_phases([], delta=1e-5)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(bins=st.integers(2, 60), sigma=st.floats(0.5, 6), epochs=st.integers(1, 20), exponent=st.floats(-9, -3))
 def test_balls_in_bins_between_its_bounds(bins, sigma, epochs, exponent):
     """Never above what the record spends without amplification, and both sides near each other."""

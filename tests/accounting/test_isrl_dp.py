@@ -204,7 +204,7 @@ def test_samplings_without_an_accountant_are_refused():
 
 
 def test_local_epsilon_rises_as_delta_falls():
-    deltas = 10.0 ** -np.arange(9.0, 40.0, 3.0)
+    deltas = 10.0 ** -np.arange(9.0, 40.0, 10.0)
     run = {"noise_multiplier": 2.0, "batch_size": 10, "records": 100, "steps": 35}
     for sampling in (Sampling.FIXED, Sampling.WITH_REPLACEMENT):
         spent = isrl_dp.epsilon(**run, delta=deltas, sampling=sampling)

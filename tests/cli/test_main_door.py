@@ -86,6 +86,7 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["run", "--", "--cores", "0"], "--cores"),
         (["run", "--", "--cores=0"], "--cores"),
         (["plan", "--scale", "tiny"], "scale"),
+        (["run", "--scale", ""], "scale"),
         (["audit", "results/nowhere"], "no record"),
         (["trace", "results/nowhere.csv"], "no record"),
         (["trace", "config.yaml"], "no record of how config.yaml"),

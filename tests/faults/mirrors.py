@@ -102,7 +102,8 @@ def inject(count: int, seed: int, folder: Path) -> Iterator[tuple[str, str]]:
         here, content = folder / str(number), _content(draw)
         here.mkdir()
         server.pages.clear()
-        good = [server.publish("/good", content)] if number % 2 else []
+        # Another host: once a server has given no answer, nothing else is asked of it.
+        good = [server.publish("/good", content).replace("127.0.0.1", "localhost")] if number % 2 else []
         kind = draw.choice([*PAGES, *FOLDERS, "nobody there"])
         mirror = None
         if kind in FOLDERS:

@@ -70,6 +70,12 @@ def judged(key: str) -> Callable[[str, Results], Judgement]:
 
 
 @pytest.fixture(scope="session")
+def computed() -> Callable[[str, str, str], pd.DataFrame | None]:
+    """Return `without_results`, for what every test of a process may share."""
+    return without_results
+
+
+@pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Results]:
     """Return a function that gives every table and figure's data of a paper, as the stages write them."""
 

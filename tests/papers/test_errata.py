@@ -1,43 +1,27 @@
 """Every paper's errata: texts complete, and numbers that agree with the other route where the print does not."""
 
 import inspect
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pandas as pd
 import pytest
 
 from dpfl.catalog import keys, load, module
-from dpfl.reporting.errata import Kind, errata, errata_page
+from dpfl.reporting.errata import Kind, errata_page
 from dpfl.reporting.tables import latex, markdown
 
 FIELDS = {"number", "kind", "printed_form", "corrected_form", "case", "source", "arguments"}
 
 
-# The mixture of all counts of a record's uses: ten seconds of the lattice.
-SLOW = {("lowy2021", "later_script"), ("lowy2021", "later_script_locally")}
-PARTS = [(key, False) for key in keys()] + [
-    pytest.param((key, True), marks=pytest.mark.slow) for key in sorted({key for key, _ in SLOW})
-]
-
-
-@pytest.fixture(scope="module", params=PARTS, ids=lambda part: part[0] + " slow" * part[1])
-def part(request):
+@pytest.fixture(scope="module", params=keys())
+def paper(request):
     return request.param
 
 
 @pytest.fixture(scope="module")
-def paper(part):
-    return part[0]
-
-
-@pytest.fixture(scope="module")
-def rows(part):
-    """The paper's errata: either the slow ones or all others."""
-    paper, slow = part
-    entries = {name: entry for name, entry in load(paper).errata.items() if ((paper, name) in SLOW) == slow}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpfl.reporting.errata.load", lambda key: replace(load(key), errata=entries))
-        return errata(paper)
+def rows(paper, computed):
+    """The paper's errata, each number computed."""
+    return computed(paper, "tables", "errata")
 
 
 @dataclass(frozen=True)
@@ -105,17 +89,12 @@ def checked(paper, rows):
             yield row.case, expected, row.printed, row.corrected, row.independent
 
 
-@pytest.mark.parametrize("paper", keys())
 def test_entries_have_all_fields_and_a_function_that_takes_their_arguments(paper):
     for name, entry in load(paper).errata.items():
         assert set(entry) <= FIELDS and {"number", "kind", "printed_form", "corrected_form", "case"} <= set(entry), name
         if Kind(entry["kind"]) is not Kind.UNSTATED:
             parameters = set(inspect.signature(getattr(module(paper, "errata"), name)).parameters)
             assert all(set(arguments) == parameters for arguments in entry.get("arguments", [{}])), name
-
-
-@pytest.mark.parametrize("paper", keys())
-def test_numbers_are_consecutive(paper):
     numbers = {entry["number"] for entry in load(paper).errata.values()}
     assert sorted(numbers) == list(range(1, len(numbers) + 1))
 

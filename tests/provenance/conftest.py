@@ -16,6 +16,7 @@ from dpfl.data.loading import load_description
 from dpfl.files import record_path
 from dpfl.provenance import input_checks, trace
 from dpfl.provenance.record import StageRecorder
+from dpfl.reporting import figures
 
 CONFIG = {
     "scale": "demo",
@@ -88,6 +89,18 @@ def make_pages():
         stage(kind, "--paper", "bhaskar2025", "--name", name)
 
 
+def remake_pages():
+    """Make tables, captions and the figures' data again and leave the pictures: quick audits do not look at those."""
+    draw = figures.write_pictures
+
+    def caption_alone(paper, name, csv):
+        return [*draw(paper, name, csv, (".rst",)), *(csv.with_suffix(suffix) for suffix in figures.SUFFIXES[1:])]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "write_pictures", caption_alone)
+        make_pages()
+
+
 def small_digits(folder):
     """Write the first digits only, with their record."""
     build_arrays("digits", folder)
@@ -103,23 +116,25 @@ def small_digits(folder):
 
 @pytest.fixture(scope="session")
 def pipeline():
-    """The stages as functions: forget, run, make_pages; and the options that name the configuration."""
-    return SimpleNamespace(forget=forget, run=run, make_pages=make_pages, settings=SETTINGS)
+    """The stages as functions: forget, run, remake_pages; and the options that name the configuration."""
+    return SimpleNamespace(forget=forget, run=run, remake_pages=remake_pages, settings=SETTINGS)
 
 
 @pytest.fixture(scope="session")
-def tiny_project(tmp_path_factory):
+def tiny_project(made_once):
     """A project whose runs, a table and two figures were made by the stages; not to be changed."""
-    root = tmp_path_factory.mktemp("tiny")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        results = Path("results/demo")
-        results.mkdir(parents=True)
-        (results / "config.yaml").write_text(yaml.safe_dump(CONFIG))
-        small_digits(Path("data/arrays/digits"))
-        stage("features", "--dataset", "digits")
-        stage("calibrate", "--paper", "bhaskar2025")
-        for seed in CONFIG["seeds"]:
-            stage("train", "--paper", "bhaskar2025", "--sweep", f"digits_scatter_linear_k10_seed{seed}")
-        make_pages()
-    return root
+
+    def make(root):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(root)
+            results = Path("results/demo")
+            results.mkdir(parents=True)
+            (results / "config.yaml").write_text(yaml.safe_dump(CONFIG))
+            small_digits(Path("data/arrays/digits"))
+            stage("features", "--dataset", "digits")
+            stage("calibrate", "--paper", "bhaskar2025")
+            for seed in CONFIG["seeds"]:
+                stage("train", "--paper", "bhaskar2025", "--sweep", f"digits_scatter_linear_k10_seed{seed}")
+            make_pages()
+
+    return made_once("tiny project", make)

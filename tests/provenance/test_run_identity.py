@@ -2,6 +2,7 @@ import json
 import os
 import shutil
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -57,7 +58,6 @@ def replaced(**parts):
         replaced(identity={"dataset": "0" * 16}),
         replaced(identity={"data_code": "0" * 16}),
         replaced(identity={"code": "0" * 16}),
-        replaced(identity={"noise": "0" * 16}),
         replaced(software={"opacus": "1.5.0"}),
         replaced(software={"torch": "1.13.1"}),
         replaced(software={"torch": "none"}),
@@ -79,6 +79,48 @@ def test_another_noise_is_trained_again_and_another_proof_of_the_same_noise_is_n
         write_csv(noise, file)
     os.utime(table)
     assert {run_identity.is_finished(sweep, results) for sweep in sweeps} == {stays}
+
+
+def test_the_same_noise_beside_that_of_other_sweeps_is_the_same(finished):
+    """A configuration that leaves sweeps out gives their paper's table fewer columns, and numbers other types."""
+    results, sweeps = finished
+    path = results / "accounting" / "bhaskar2025.csv"
+    noise = read_csv(path)
+    other = noise.iloc[:1].assign(family="another", fraction=0.5, local_epochs=float("nan"))
+    for noise_multiplier, stays in ((1.0, True), (1.01, False)):
+        table = pd.concat([noise.assign(noise_multiplier=noise["noise_multiplier"] * noise_multiplier), other])
+        with open(path, "w", encoding="utf-8") as file:
+            write_csv(table, file)
+        os.utime(path, (noise_multiplier, noise_multiplier))
+        hashes = {run_identity.noise_of(sweep, path)["noise"] for sweep in sweeps}
+        stated = json.loads(record_path(expansion.run_table(results, "bhaskar2025", sweeps[0].name)).read_text())
+        assert stated["identity"]["noise"] not in hashes
+        assert {run_identity.is_finished(sweep, results) for sweep in sweeps} == {stays}
+
+
+def test_a_table_without_the_noise_of_a_sweep_says_nothing_about_its_runs(finished):
+    results, sweeps = finished
+    path = results / "accounting" / "bhaskar2025.csv"
+    path.write_text(path.read_text().replace(sweeps[0].family, "another"))
+    os.utime(path)
+    assert all(run_identity.is_finished(sweep, results) for sweep in sweeps)
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "", "\x00", '"'])
+def test_damaged_noise_is_left_to_the_stage_that_reads_it(finished, text):
+    results, sweeps = finished
+    path = results / "accounting" / "bhaskar2025.csv"
+    path.write_text(text)
+    os.utime(path, (len(text), 3))
+    assert all(run_identity.is_finished(sweep, results) for sweep in sweeps)
+
+
+def test_a_damaged_run_table_beside_other_noise_is_not_finished(finished):
+    results, (first, second) = finished
+    replaced(identity={"noise": "0" * 16})(record_path(expansion.run_table(results, first.paper, first.name)))
+    assert run_identity.is_finished(first, results)  # its own rows have the noise
+    expansion.run_table(results, first.paper, first.name).write_bytes(b"no gzip")
+    assert not run_identity.is_finished(first, results) and run_identity.is_finished(second, results)
 
 
 def test_without_its_noise_a_run_is_still_finished(finished):

@@ -1,9 +1,18 @@
 import os
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import pytest
 
 from dpfl.errors import InputError
+from dpfl.reporting import engine_report
 from dpfl.reporting.engine_report import build
+
+HOSTILE = "<script>document.title = 'owned'</script>"
+RENDER = (
+    "import sys; from docutils.core import publish_parts; print(publish_parts(sys.argv[1], writer_name='html')['body'])"
+)
 
 
 def test_nothing_to_report_is_said(tmp_path):
@@ -31,3 +40,63 @@ def test_a_damaged_report_is_made_anew_however_new_it_is(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)  # without a Snakefile nothing can be made: it says so instead of keeping the damage
     with pytest.raises(InputError, match="could not make the report"):
         build(tmp_path, tmp_path / "config.yaml")
+
+
+@pytest.fixture
+def foreign(tmp_path, monkeypatch):
+    """Results of a stranger, and the environment in which the engine, which is not run, is asked for its report."""
+    seen = {}
+
+    def engine(command, env, **_):
+        seen.update(env)
+        seen["rendered"] = {text: _rendered(text, env) for text in seen.get("captions", ())}
+        (tmp_path / "workflow.partial.html").write_text("<html></html>")
+        return SimpleNamespace(returncode=0, stderr="")
+
+    monkeypatch.setattr(engine_report.subprocess, "run", engine)
+    for kind in ("tables", "figures", "claims"):
+        (tmp_path / kind).mkdir()
+    (tmp_path / "figures" / "bhaskar2025_splits.svg").write_text("<svg></svg>")
+    return tmp_path, seen
+
+
+RUN = subprocess.run
+
+
+def _rendered(text, env):
+    """A caption as the engine's docutils renders it."""
+    return RUN([sys.executable, "-c", RENDER, text], env=env, capture_output=True, text=True).stdout
+
+
+def test_the_captions_of_a_stranger_include_neither_files_nor_html(foreign):
+    folder, seen = foreign
+    (folder / "secret").write_text("a secret of the reader")
+    raw, included = f".. raw:: html\n\n   {HOSTILE}", f".. include:: {folder}/secret"
+    seen["captions"] = [raw, included]
+    assert HOSTILE in _rendered(raw, os.environ) and "a secret of" in _rendered(included, os.environ)
+    build(folder, folder / "config.yaml")
+    assert "&lt;script&gt;" in seen["rendered"][raw] and HOSTILE not in seen["rendered"][raw]
+    assert "a secret of" not in seen["rendered"][included]
+
+
+def test_the_tables_of_a_stranger_are_written_from_their_csv(foreign):
+    folder, _ = foreign
+    (folder / "tables" / "bhaskar2025_table_2.csv").write_text(f'not_run\n"{HOSTILE}"\n')
+    page = folder / "tables" / "bhaskar2025_table_2.html"
+    page.write_text(HOSTILE)
+    build(folder, folder / "config.yaml")
+    assert HOSTILE not in page.read_text() and "&lt;script&gt;" in page.read_text()
+
+
+def test_a_link_in_the_place_of_a_part_is_refused(foreign):
+    folder, _ = foreign
+    (folder / "tables" / "x.html").symlink_to(folder / "figures" / "bhaskar2025_splits.svg")
+    with pytest.raises(InputError, match="no regular file"):
+        build(folder, folder / "config.yaml")
+
+
+def test_a_table_that_lacks_its_columns_is_one_line(foreign):
+    folder, _ = foreign
+    (folder / "tables" / "bhaskar2025_table_2.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match=r"a table of bhaskar2025 .* cannot be shown"):
+        build(folder, folder / "config.yaml")

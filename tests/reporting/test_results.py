@@ -1,4 +1,5 @@
 import math
+import os
 
 import numpy as np
 import pandas as pd
@@ -48,3 +49,14 @@ def test_runs_of_a_paper_are_one_table(tmp_path):
     mine = results.runs("bhaskar2025")
     mine["seed"] = 7
     assert results.runs("bhaskar2025")["seed"].tolist() == [1, 0]  # whoever changes a table changes their own
+
+
+def test_links_and_pipes_are_refused_unopened(tmp_path):
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "secret.csv")
+    (tmp_path / "dead.csv").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "folder.csv").mkdir()
+    for name in ("link", "dead", "pipe", "folder"):
+        with pytest.raises(InputError, match="no regular file"):
+            read_csv(tmp_path / f"{name}.csv")

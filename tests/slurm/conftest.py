@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-CONFIG = "seeds: [0]\nonly: {dataset: [digits], model: [cnn_relu], clients: [10]}\n"
+CONFIG = "seeds: [0]\nonly: {dataset: [digits], model: [cnn_relu], clients: [10]}\ntraining: {memory_gb: 0.5}\n"
 COPIED = ("Snakefile", "config.yaml", "workflow", "environment.yml")
 SITE = (
-    "slurm_account: null\nslurm_extra: null\npartitions: {}\nmemory_mb_per_node: 7000\nlongest_minutes: 60\njobs: 20\n"
+    "slurm_account: null\nslurm_extra: null\npartitions: {}\nmemory_mb_per_node: 6000\nlongest_minutes: 60\njobs: 20\n"
 )
 SITE += "status_command: squeue\nseconds_between_status_checks: 3\n"
 

@@ -131,7 +131,7 @@ def test_preemption_kill_time_limit_cancellation_and_a_dead_controller_leave_the
 
 def test_only_training_asks_for_a_gpu_and_is_never_grouped(place, start, slurm, tmp_path):
     folder = place(tmp_path / "w", "bhaskar2025")
-    (folder / "cuda.yaml").write_text((folder / "tiny.yaml").read_text() + "training: {device: cuda}\n")
+    (folder / "cuda.yaml").write_text((folder / "tiny.yaml").read_text().replace("memory_gb: 0.5", "device: cuda"))
     command = ("snakemake", "--profile", "workflow/profiles/slurm", "--configfile", "cuda.yaml", "--dry-run")
     assert start(folder, *command, **slurm.environment).wait(900) == 0
     rules = re.split(r"\n(?=(?:local)?rule )", (folder / "run.log").read_text())

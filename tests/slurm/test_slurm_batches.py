@@ -55,7 +55,7 @@ def divide_from_5_seconds(source, copy):
         (
             "client_division.py",
             "    try:\n        yield",
-            "    open('divided.txt', 'w').write(f'{cores}')\n    try:\n        yield",
+            "    open('divided.txt', 'a').write(f'{cores} ')\n    try:\n        yield",
         ),
     ):
         path = copy / "dpfl/pipeline" / name
@@ -119,5 +119,5 @@ def test_batches_go_on_after_disturbances_without_another_attempt_and_division_c
     assert run.wait(1800) == 0, (here / "run.log").read_text()[-3000:]
     assert "Trying to restart" not in (here / ".snakemake/engine.log").read_text()
     assert hashes(here, "", *COMPARED) == hashes(undisturbed, "", *COMPARED) and len(tables) == 7
-    assert (here / "divided.txt").read_text() == "2", "no sweep was divided"
+    assert (here / "divided.txt").read_text().split().count("2") == 1, "not one sweep was divided"
     assert not kept(here)

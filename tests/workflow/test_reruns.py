@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -13,38 +15,46 @@ CODE = "\n_CHANGED = 1\n"
 TOY = "\ntoy: {title: Toy, decoder: none, records: {}, licence: none}\n"
 
 
+COMMAND = ("dpfl", "run", "--config", "tiny.yaml")
+
+
 @pytest.fixture(scope="module")
-def edited_run(checkout, repository, tmp_path_factory):
-    """A finished tiny run with its own copy of the source, and a function that plans it anew after an edit."""
+def finished(checkout, repository, tmp_path_factory):
+    """The folder of a finished tiny run with its own copy of the source, and a runner of commands there."""
     folder = tmp_path_factory.mktemp("reruns") / "w"
-    run = checkout(folder)
+    run = partial(checkout(folder), PYTHONPATH=str(folder / "src"))
     shutil.copytree(repository / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     (folder / "tiny.yaml").write_text(
         "papers: [lowy2021, bhaskar2025]\nseeds: [0]\n"
         "only: {model: [scatter_linear], dataset: [digits, diabetes], epsilon: [2.93, 5, .inf], local_epochs: [10],\n"
         "       clients: [3, 10], study: [none]}\n"
     )
-    source = str(folder / "src")
-    command = ("dpfl", "run", "--config", "tiny.yaml")
-    done = run(*command, PYTHONPATH=source)
+    done = run(*COMMAND)
     assert done.returncode == 0, done.stderr[-4000:]
+    return folder, run
 
-    def plan(path: str, change) -> tuple[set[str], set[str]]:
-        """The rules, and the papers whose sweeps, that would run after `change` of `path`, which is then restored."""
-        file = folder / path
-        before, age = file.read_text(), file.stat()
-        file.write_text(change(before))
-        try:
-            planned = run(*command, "--dry-run", PYTHONPATH=source)
-        finally:
-            file.write_text(before)
+
+def planned(run) -> tuple[set[str], set[str]]:
+    """The rules, and the papers whose sweeps, that would run now."""
+    done = run(*COMMAND, "--dry-run")
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text[-3000:]
+    rules = set(re.findall(r"^ *(?:local)?(?:rule|checkpoint) ([a-z]+)(?:_\w+)?:$", text, re.MULTILINE)) - {"all"}
+    return rules, set(re.findall(r"output: results/demo/runs/(\w+)/", text))
+
+
+@contextmanager
+def edited(folder, *edits):
+    """Edits of files, undone at the end: bytes and times."""
+    kept = {folder / path: ((folder / path).read_bytes(), (folder / path).stat()) for path, _ in edits}
+    try:
+        for path, change in edits:
+            (folder / path).write_text(change((folder / path).read_text()))
+        yield
+    finally:
+        for file, (content, age) in kept.items():
+            file.write_bytes(content)
             os.utime(file, ns=(age.st_atime_ns, age.st_mtime_ns))
-        text = planned.stdout + planned.stderr
-        assert planned.returncode == 0, text[-3000:]
-        rules = set(re.findall(r"^ *(?:local)?(?:rule|checkpoint) ([a-z]+)(?:_\w+)?:$", text, re.MULTILINE)) - {"all"}
-        return rules, set(re.findall(r"output: results/demo/runs/(\w+)/", text))
-
-    return plan
 
 
 def append(text: str):
@@ -62,12 +72,24 @@ def replace(old: str, new: str):
     return change
 
 
-NOTHING = (set(), set())
+WITHOUT_EFFECT = {
+    "touching": ("src/dpfl/engine/sgd.py", append("")),
+    "a comment": ("src/dpfl/engine/sgd.py", append("\n# a remark\n")),
+    "formatting": ("src/dpfl/engine/sgd.py", replace("\n\n", "\n\n\n")),
+    "a docstring": ("src/dpfl/engine/sgd.py", replace('"""', '"""Indeed: ')),
+    "a title": ("src/dpfl/data/datasets.yaml", replace("title: Digits (", "title: Small digits (")),
+    "an error's class": ("src/dpfl/errors.py", append(CODE)),
+    "the words of an error": ("src/dpfl/data/loading.py", replace("no such file; build", "not there; build")),
+    "how files are written": ("src/dpfl/files.py", append(CODE)),
+    "what a record says": ("src/dpfl/provenance/record.py", append(CODE)),
+    "the grid's code": ("src/dpfl/grid/expansion.py", append(CODE)),
+    "the command that trains": ("src/dpfl/cli/training_commands.py", append(CODE)),
+    "a new dataset": ("src/dpfl/data/datasets.yaml", append(TOY)),
+    "how the command line looks": ("src/dpfl/progress.py", append(CODE)),
+}
+"""Edits after which nothing is to be made again."""
+
 EDITS = {
-    "touching": ("src/dpfl/engine/sgd.py", append(""), NOTHING),
-    "a comment": ("src/dpfl/engine/sgd.py", append("\n# a remark\n"), NOTHING),
-    "formatting": ("src/dpfl/engine/sgd.py", replace("\n\n", "\n\n\n"), NOTHING),
-    "a docstring": ("src/dpfl/engine/sgd.py", replace('"""', '"""Indeed: '), NOTHING),
     "a caption": (
         "src/dpfl/papers/bhaskar2025/paper.yaml",
         replace("Mean test accuracy", "The mean test accuracy"),
@@ -110,30 +132,66 @@ EDITS = {
         append(CODE),
         ({"arrays", "features", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
     ),
-    "a title": ("src/dpfl/data/datasets.yaml", replace("title: Digits (", "title: Small digits ("), NOTHING),
     "what the runs of one dataset state": (
         "src/dpfl/data/datasets.yaml",
-        replace("Stand-in for MNIST: the", "A stand-in for MNIST: the"),
-        ({"arrays", "features", "accounting", "train", *AFTER_RUNS}, {"bhaskar2025"}),
+        replace("Stand-in for the insurance data", "A stand-in for the insurance data"),
+        ({"arrays", "accounting", "train", *AFTER_RUNS}, {"lowy2021"}),
     ),
-    "an error's class": ("src/dpfl/errors.py", append(CODE), NOTHING),
-    "the words of an error": ("src/dpfl/data/loading.py", replace("no such file; build", "not there; build"), NOTHING),
-    "how files are written": ("src/dpfl/files.py", append(CODE), NOTHING),
-    "what a record says": ("src/dpfl/provenance/record.py", append(CODE), NOTHING),
-    "the grid's code": ("src/dpfl/grid/expansion.py", append(CODE), NOTHING),
     "the command of the pages": ("src/dpfl/cli/report_commands.py", append(CODE), (AFTER_RUNS, set())),
-    "the command that trains": ("src/dpfl/cli/training_commands.py", append(CODE), NOTHING),
+    "an accountant": (
+        "src/dpfl/accounting/dpsgd.py",
+        append(CODE),
+        ({"accounting", "tables", "claims", "audit"}, set()),
+    ),
     "the format of records": (
         "src/dpfl/provenance/record_format.py",
         replace('FORMAT = "dpfl-record/2"', 'FORMAT = "dpfl-record/3"'),
         ({"accounting", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
     ),
-    "a new dataset": ("src/dpfl/data/datasets.yaml", append(TOY), NOTHING),
-    "how the command line looks": ("src/dpfl/progress.py", append(CODE), NOTHING),
 }
 
 
+def test_edits_that_change_no_result_rerun_nothing(finished):
+    folder, run = finished
+    with edited(folder, *WITHOUT_EFFECT.values()):
+        assert planned(run) == (set(), set())
+
+
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edit_reruns_what_it_can_have_changed_and_nothing_else(edited_run, edit):
+def test_an_edit_reruns_what_it_can_have_changed_and_nothing_else(finished, edit):
+    folder, run = finished
     path, change, expected = EDITS[edit]
-    assert edited_run(path, change) == expected
+    with edited(folder, (path, change)):
+        assert planned(run) == expected
+
+
+def test_noise_that_changes_trains_in_the_same_run_what_has_it_and_nothing_else(finished, checkout, tmp_path):
+    """An accountant's edit alone cannot say whether noise changes: it is calibrated first, then the run is planned."""
+    place = checkout(tmp_path / "w")
+    shutil.copytree(finished[0], tmp_path / "w", dirs_exist_ok=True)
+    run = partial(place, PYTHONPATH=str(tmp_path / "w" / "src"))
+    tables = sorted((tmp_path / "w/results/demo/runs").rglob("*.csv.gz"))
+    before = {path: path.read_bytes() for path in tables}
+    accountant = "return elementwise(one, target_epsilon=target_epsilon"
+    with edited(
+        tmp_path / "w", ("src/dpfl/accounting/dpsgd.py", replace(accountant, f"return 1.01 * {accountant[7:]}"))
+    ):
+        done = run(*COMMAND)
+        assert done.returncode == 0, done.stderr[-3000:]
+        changed = {path.parent.name for path in tables if path.read_bytes() != before[path]}
+        assert changed == {"bhaskar2025"}
+        assert "calibrated anew first: " in done.stderr
+        assert planned(run) == (set(), set())
+
+
+def test_the_pages_that_a_run_ends_with_are_those_that_the_audit_writes(finished):
+    folder, run = finished
+    assert run("dpfl", "report", "--config", "results/demo/config.yaml").returncode == 0
+    audited = run("dpfl", "audit", "--quick", "results/demo")
+    assert audited.returncode == 0, audited.stdout
+    assert "2 pages for readers checked" in audited.stdout and " 0 findings" in audited.stdout
+    page = folder / "results/demo/README.md"
+    assert "not run" in page.read_text()
+    page.write_text(page.read_text().replace("not run", "as stated", 1))
+    forged = run("dpfl", "audit", "--quick", "results/demo")
+    assert forged.returncode == 1 and "results/demo/README.md is not what the results give" in forged.stdout

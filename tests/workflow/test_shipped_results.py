@@ -16,15 +16,25 @@ CONFIG = ("--config", "tiny.yaml")
 
 
 @pytest.fixture
-def clone(tiny_run, checkout, tmp_path):
+def cloned(checkout, tmp_path):
+    """A function that clones a run's results and returns the folder and a runner of commands there."""
+
+    def copy(source):
+        folder = tmp_path / "a clone"
+        run = checkout(folder)
+        shutil.copytree(source / "results", folder / "results", ignore=NOT_SHIPPED)
+        shutil.copy(source / "tiny.yaml", folder)
+        for file in folder.rglob("*"):
+            os.utime(file)
+        return folder, run
+
+    return copy
+
+
+@pytest.fixture
+def clone(tiny_run, cloned):
     """A clone of the tiny run's results, and a runner of commands there."""
-    folder = tmp_path / "a clone"
-    run = checkout(folder)
-    shutil.copytree(tiny_run[0] / "results", folder / "results", ignore=NOT_SHIPPED)
-    shutil.copy(tiny_run[0] / "tiny.yaml", folder)
-    for file in folder.rglob("*"):
-        os.utime(file)
-    return folder, run
+    return cloned(tiny_run[0])
 
 
 def planned(run):
@@ -46,9 +56,14 @@ def runs(folder):
     return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*.csv.gz")}
 
 
-def test_a_clone_plans_no_training_and_a_lost_table_one(clone):
-    folder, run = clone
+def test_a_clone_plans_no_training(small_run, cloned):
+    _, run = cloned(small_run[0])
     assert planned(run) == (0, 0)
+
+
+@pytest.mark.slow
+def test_a_clone_that_lost_a_table_plans_its_training(clone):
+    folder, run = clone
     next((folder / "results/demo/runs/bhaskar2025").glob("*.csv.gz")).unlink()
     assert planned(run) == (1, 1)
 

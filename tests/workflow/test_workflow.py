@@ -2,6 +2,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -33,6 +34,7 @@ def test_every_scale_plans_every_stage_and_writes_nothing(checkout, tmp_path, sc
     assert not (folder / "results").exists() and not (folder / "data").exists()
 
 
+@pytest.mark.slow
 def test_a_wrong_configuration_is_one_line_status_2_and_nothing_written(checkout, tmp_path):
     """Through Snakemake itself; what else is refused is tested through `dpfl run` (tests/cli/test_main_door.py)."""
     folder = tmp_path / "w"
@@ -45,20 +47,30 @@ def test_a_wrong_configuration_is_one_line_status_2_and_nothing_written(checkout
     assert not (folder / "results").exists()
 
 
-def test_the_tiny_run_has_every_output(tiny_run):
-    folder, _, _ = tiny_run
+def complete(folder, tables, figures):
+    """Check that these pages are there in every format, and that the run's own audit found nothing."""
     results = folder / "results" / "demo"
-    for name in ("tables/bhaskar2025_table_2", "tables/lowy2021_paired_differences", "tables/lowy2021_noise"):
+    for name in tables:
         for suffix in ("csv", "md", "tex", "html"):
-            assert (results / f"{name}.{suffix}").stat().st_size > 100
-    for name in ("figures/lowy2021_figure_2", "figures/bhaskar2025_splits"):
+            assert (results / "tables" / f"{name}.{suffix}").stat().st_size > 100
+    for name in figures:
         for suffix in ("csv", "svg", "pdf", "png"):
-            assert (results / f"{name}.{suffix}").stat().st_size > 100
+            assert (results / "figures" / f"{name}.{suffix}").stat().st_size > 100
     assert "0 findings" in (results / "audit.txt").read_text()
 
 
-def test_run_tables_carry_a_complete_privacy_statement(tiny_run):
-    folder, _, _ = tiny_run
+def test_the_small_run_has_every_output(small_run):
+    complete(small_run[0], ["bhaskar2025_table_2"], ["bhaskar2025_splits"])
+
+
+@pytest.mark.slow
+def test_the_tiny_run_of_two_papers_has_every_output(tiny_run):
+    tables = ["bhaskar2025_table_2", "lowy2021_paired_differences", "lowy2021_noise"]
+    complete(tiny_run[0], tables, ["lowy2021_figure_2", "bhaskar2025_splits"])
+
+
+def test_run_tables_carry_a_complete_privacy_statement(small_run):
+    folder, _, _ = small_run
     tables = [pd.read_csv(file) for file in (folder / "results/demo/runs/bhaskar2025").glob("*.csv.gz")]
     runs = pd.concat(tables)
     private = runs[runs["epsilon"] < float("inf")]
@@ -69,8 +81,8 @@ def test_run_tables_carry_a_complete_privacy_statement(tiny_run):
     assert (runs["stand_in_for"] == "mnist").all() and runs["data_note"].str.contains("Stand-in").all()
 
 
-def test_running_again_has_nothing_to_do(tiny_run):
-    _, run, command = tiny_run
+def test_running_again_has_nothing_to_do(small_run):
+    _, run, command = small_run
     done = run(*command)
     assert done.returncode == 0 and "Nothing to be done" in done.stdout + done.stderr
 
@@ -135,25 +147,24 @@ def test_two_runs_at_once_do_not_touch_each_other(tiny_run, first):
     assert process.wait(timeout=300) == 0 and lost.exists()
 
 
-def test_the_command_line_traces_and_audits(tiny_run):
-    folder, run, _ = tiny_run
+def test_the_command_line_traces_and_audits(small_run, runner, tmp_path):
+    folder = shutil.copytree(small_run[0], tmp_path / "a copy", symlinks=True)
+    run = runner(folder)
     traced = run("dpfl", "trace", "results/demo/tables/bhaskar2025_table_2.csv")
     assert traced.returncode == 0
     assert "data/features/digits/description.json and 2 more" in traced.stdout
     assert "accounting/bhaskar2025.csv" in traced.stdout and "licence: CC BY 4.0" in traced.stdout
-    table = folder / "results/demo/tables/lowy2021_noise.csv"
-    text = table.read_text()
-    table.write_text(text.replace("5", "6", 1))
-    audited = run("dpfl", "audit", "results/demo", "--files-only")
-    table.write_text(text)
-    assert audited.returncode == 1 and "lowy2021_noise.csv" in audited.stdout
     assert run("dpfl", "audit", "results/demo", "--files-only").returncode == 0
+    table = folder / "results/demo/tables/bhaskar2025_table_2.csv"
+    table.write_text(table.read_text().replace("9", "8", 1))
+    audited = run("dpfl", "audit", "results/demo", "--files-only")
+    assert audited.returncode == 1 and "bhaskar2025_table_2.csv" in audited.stdout
     status = run("dpfl", "status", "--config", "results/demo/config.yaml")
     assert status.returncode == 0 and "bhaskar2025: sweeps" in status.stdout
 
 
-def test_records_lie_beside_every_output_and_name_the_versions(tiny_run):
-    folder, _, _ = tiny_run
+def test_records_lie_beside_every_output_and_name_the_versions(small_run):
+    folder, _, _ = small_run
     for csv in (folder / "results/demo").glob("*/*.csv"):
         if csv.name.endswith("_evidence.csv"):
             continue  # the verdicts' record names it too

@@ -60,9 +60,13 @@ def __getattr__(name: str) -> Any:
     """Import the public names at their first use: scipy, which the accountants need, is slow to import."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dpfl.accounting import convex_problem, guarantees, neighbouring, observer, samplers
+    if name == "ConvexProblem":
+        from dpfl.accounting.hidden_state.convex_problem import ConvexProblem
 
-    homes = (samplers, guarantees, neighbouring, observer, convex_problem)
+        return ConvexProblem
+    from dpfl.accounting import guarantees, neighbouring, observer, samplers
+
+    homes = (samplers, guarantees, neighbouring, observer)
     return next(getattr(home, name) for home in homes if hasattr(home, name))
 
 

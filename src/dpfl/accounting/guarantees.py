@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from dpfl.accounting import gaussian_dp, sampler_bounds
 from dpfl.accounting.arguments import integer, member, real
-from dpfl.accounting.convex_problem import ConvexProblem
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.observer import Observer
+from dpfl.accounting.observer import HidesSteps, Observer
 from dpfl.accounting.sampler_bounds import Bound, Run
 from dpfl.accounting.sampler_phases import phases_lower, phases_upper
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, Sampler, ShuffledEpochs
@@ -54,7 +53,7 @@ def guarantee(
     delta: float,
     neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT,
     observer: Observer | str = Observer.EVERY_STEP,
-    convex: ConvexProblem | None = None,
+    convex: HidesSteps | None = None,
 ) -> Guarantee:
     """Return what is proven of `steps` noisy steps on batches of `sampler`, at `delta` in [1e-290, 1).
 
@@ -152,7 +151,7 @@ def noise_multiplier(
     delta: float,
     neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT,
     observer: Observer | str = Observer.EVERY_STEP,
-    convex: ConvexProblem | None = None,
+    convex: HidesSteps | None = None,
 ) -> float:
     """Return the least noise multiplier whose `guarantee` has an upper bound of at most `target_epsilon` > 0.
 
@@ -273,7 +272,7 @@ def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, ne
     return Run(sampler, sigma, count, real("delta", delta, at_least=1e-290, below=1), relation)
 
 
-def _view(observer: Observer | str, convex: ConvexProblem | None) -> Observer:
+def _view(observer: Observer | str, convex: HidesSteps | None) -> Observer:
     """Check the observer. Raises ValueError naming `observer`, and `convex` where it is of no use."""
     view = member("observer", Observer, observer)
     if convex is not None and view is not Observer.LAST_ITERATE:
@@ -281,7 +280,7 @@ def _view(observer: Observer | str, convex: ConvexProblem | None) -> Observer:
     return view
 
 
-def _upper(run: Run, convex: ConvexProblem | None, *, rough: bool = False) -> Bound:
+def _upper(run: Run, convex: HidesSteps | None, *, rough: bool = False) -> Bound:
     """Return the lesser of the sampler's bound and that of the last iterate of a convex problem."""
     everything = sampler_bounds.upper(run, rough=rough)
     if convex is None:

@@ -1,8 +1,12 @@
-"""Observers: the parts of a run that an adversary sees."""
+"""Observers: the parts of a run that an adversary sees, and what a proof about the last iterate must offer."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Protocol
+
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.samplers import Sampler
 
 
 class Observer(StrEnum):
@@ -14,3 +18,18 @@ class Observer(StrEnum):
     """The model after the last step only."""
     ROUND_ENDS = "round_ends"
     """The models after the last step of each round, the last step of the run among them."""
+
+
+class HidesSteps(Protocol):
+    """A problem whose last iterate spends less than all iterates together, as `ConvexProblem`."""
+
+    @property
+    def diameter(self) -> float:
+        """Diameter of the set on which the iterates are projected; inf where there is none."""
+        ...
+
+    def last_iterate(
+        self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
+    ) -> tuple[float, str] | None:
+        """Return an epsilon of the last iterate and its proof; None where the sampler and relation have none."""
+        ...

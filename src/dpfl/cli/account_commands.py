@@ -42,16 +42,10 @@ def account(
         "records": records,
         "steps_per_epoch": steps_per_epoch,
     }
+    run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta}
     try:
         drawn = sampler_named(sampler, **{name: value for name, value in fields.items() if value is not None})
-        found = guarantee(
-            drawn,
-            noise_multiplier=noise_multiplier,
-            steps=steps,
-            delta=delta,
-            neighbouring=neighbouring,
-            observer=observer,
-        )
+        found = guarantee(drawn, **run, neighbouring=neighbouring, observer=observer)
         refuted = claimed_epsilon is not None and judge(claimed_epsilon, found).verdict is Verdict.REFUTED
     except ValueError as problem:
         raise InputError(str(problem)) from problem

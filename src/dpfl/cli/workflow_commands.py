@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,6 +39,7 @@ def plan(
     other experiments fitted to finished sweeps. --measure times this machine's training steps instead and scales the
     rest by the same factor; for training.device cuda it times the GPU.
     """
+    from dpfl.pipeline.finished import noise_made_anew
     from dpfl.pipeline.plan import lines, machines_of
 
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
@@ -49,6 +51,8 @@ def plan(
     where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"], at_once)
     for line in lines(resolved, where, units):
         print(line)
+    if noise := noise_made_anew(resolved):
+        print(_first(noise))
 
 
 def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.UnitCost]:
@@ -89,34 +93,59 @@ def run(
     from dpfl.data.fetch import configured
     from dpfl.grid import expansion
     from dpfl.pipeline.devices import require_gpu
-    from dpfl.pipeline.plan import machines_of, run_progress
-    from dpfl.pipeline.run import run as run_workflow
+    from dpfl.pipeline.plan import machines_of
 
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
-    sweeps, results = expansion.expand(resolved), Path("results") / scale
+    sweeps = expansion.expand(resolved)
     configured(resolved["data"]["mirror"])
     where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"])
     if not where.on_cluster and resolved["training"]["device"] == "cuda":
         require_gpu()
     overlay = ["--configfile", str(config)] if config and load_mapping(config) else []  # Snakemake refuses an empty one
-    options = [*(["--dry-run"] if dry_run else []), *(more or [])]
-    forced = ["--forcerun", *MADE_WHERE_ASKED, *_batches(sweeps, results, where)]
-    arguments = ["--profile", f"workflow/profiles/{profile}", *forced, *overlay, "--config", f"scale={scale}", *options]
+    # The profile is last: the options before it take all the words that follow, targets too.
+    options = [*overlay, "--config", f"scale={scale}", "--profile", f"workflow/profiles/{profile}"]
+    options += ["--dry-run"] if dry_run else []
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", scale, *(f"{name}={value}" for name, value in named.items() if value)])
-    progress = None if dry_run else run_progress(resolved, where)
-    raise typer.Exit(run_workflow(arguments, again=again, results=results, sweeps=sweeps, progress=progress))
+    raise typer.Exit(_run(resolved, sweeps, where, options, more or [], again))
 
 
-def _batches(sweeps: list[Sweep], results: Path, where: Machines) -> list[str]:
-    """Return the names of the rules that train batches, as workflow/rules/common.smk divides what is open."""
-    from dpfl.pipeline.batches import divide
+def _run(
+    resolved: dict[str, Any], sweeps: list[Sweep], where: Machines, options: list[str], more: list[str], again: str
+) -> int:
+    """Run Snakemake, for noise that is out of date first, for it decides what is trained; return its exit status."""
+    from dpfl.pipeline import finished
+    from dpfl.pipeline.plan import run_progress
+    from dpfl.pipeline.run import run as run_workflow
+
+    is_dry, results = "--dry-run" in [*options, *more], Path("results") / resolved["scale"]
+    asked = {"again": again, "results": results, "sweeps": sweeps, "forced": lambda: _forced(sweeps, results, where)}
+    if noise := finished.noise_made_anew(resolved):
+        print(f"dpfl: {_first(noise)}", file=sys.stderr)
+        if not is_dry:
+            named = finished.targets(more)
+            words = [*options, *(word for word in more if word not in named), *map(str, noise)]
+            if status := run_workflow(words, **asked, what="calibrating"):
+                return status
+    left = finished.without_finished(more, resolved)
+    if left is None:
+        return 0
+    progress = None if is_dry else run_progress(resolved, where)
+    return run_workflow([*options, *left], **asked, progress=progress)
+
+
+def _forced(sweeps: list[Sweep], results: Path, where: Machines) -> list[str]:
+    """Return the option that has Snakemake make what is open now: batches too, as common.smk divides it."""
     from dpfl.provenance.run_identity import is_finished
 
-    if where.side_by_side == 1:
-        return []
-    still_open = [sweep for sweep in sweeps if not is_finished(sweep, results)]
-    return [batch.rule for batch in divide(still_open, where.side_by_side, where.memory_mb)[0]]
+    still_open = [sweep for sweep in sweeps if where.side_by_side > 1 and not is_finished(sweep, results)]
+    batched, _ = where.jobs(still_open)
+    return ["--forcerun", *MADE_WHERE_ASKED, *(batch.rule for batch in batched)]
+
+
+def _first(noise: list[Path]) -> str:
+    """Return the line on noise that is out of date."""
+    return f"calibrated anew first: {', '.join(map(str, noise))}; runs whose noise changes are trained again"
 
 
 @app.command(epilog="Example: dpfl status --scale demo")

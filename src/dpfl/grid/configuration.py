@@ -9,11 +9,15 @@ from typing import Any
 
 import yaml
 from jsonschema import Draft202012Validator
+from jsonschema.validators import extend
 
 from dpfl.catalog import dataset_entries, keys
 from dpfl.errors import InputError
 from dpfl.grid.strict_yaml import load_mapping
 
+_INTEGERS = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+_Validator = extend(Draft202012Validator, type_checker=_INTEGERS)
+"""JSON schema takes 1.0 for an integer; a seed of 1.0 would be another run than 1."""
 _SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.yaml"
 
 
@@ -30,7 +34,7 @@ def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises InputError, one line that names the key, for an unknown key, a wrong type or a value out of range.
     """
     rules = schema()
-    errors = sorted(Draft202012Validator(rules).iter_errors(config), key=lambda error: list(map(str, error.path)))
+    errors = sorted(_Validator(rules).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
         raise InputError(_explain(errors[0]))
     _refuse_nan(config, "")
@@ -60,7 +64,7 @@ def overlaid(base: Path, overlay: Path | None, scale: str | None) -> dict[str, A
         read(overlay)
         for key, value in load_mapping(overlay).items():
             config[key] = {**config[key], **value} if isinstance(value, dict) else value
-    return resolve(config | ({"scale": scale} if scale else {}))
+    return resolve(config | ({} if scale is None else {"scale": scale}))
 
 
 def _explain(error) -> str:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -43,25 +43,27 @@ def run(
     again: str,
     results: Path | None = None,
     sweeps: Sequence[Sweep] = (),
+    forced: Callable[[], list[str]] = list,
     progress: RunProgress | None = None,
+    what: str = "the run",
 ) -> int:
-    """Run Snakemake with `arguments` in the working folder; return its exit status.
+    """Run Snakemake with what `forced` returns and `arguments` in the working folder; return its exit status.
 
     Raises InputError where another run is in progress here, where the folder has no Snakefile, and for fewer cores than
     one. A dry run takes no lock. A lock that a killed run left is removed first, and so are damaged pages below
     `results`: Snakemake makes them anew. Of `sweeps`, those that a batch had finished before it was ended are put back
-    into `results`, before and after. Snakemake's lines go to ENGINE_LOG, and one line says how far the run is. On
-    failure the last lines on standard error name the rules that failed, the end of their logs, and `again`, the command
-    to continue with.
+    into `results`, before and after; `forced` is asked in between, when it is known what is open. Snakemake's lines go
+    to ENGINE_LOG, and one line says how far the run is. On failure the last lines on standard error name the rules that
+    failed, the end of their logs, and `again`, the command to continue with; else it says how long `what` took.
     """
     _require_workflow(arguments)
-    snakemake = [sys.executable, "-m", "snakemake", *arguments]
+    snakemake = [sys.executable, "-m", "snakemake"]
     if "--dry-run" in arguments:
-        return subprocess.run(snakemake, check=False).returncode
+        return subprocess.run([*snakemake, *forced(), *arguments], check=False).returncode
     with only_run() as lock:
         if is_stale():
             print("dpfl: an earlier run was killed here; its lock is removed", file=sys.stderr)
-            subprocess.run([*snakemake, "--unlock"], check=False, capture_output=True)
+            subprocess.run([*snakemake, *arguments, "--unlock"], check=False, capture_output=True)
         if results is not None and (damaged := remove_damaged_pages(results)):
             print(f"dpfl: {len(damaged)} files of damaged pages are made anew, as {damaged[0]}", file=sys.stderr)
         if results is not None:
@@ -71,7 +73,8 @@ def run(
         environment = {**os.environ, "PATH": path}
         began = time.monotonic()
         with ENGINE_LOG.open("wb") as lines, shown(ENGINE_LOG, progress or RunProgress({}, 1)):
-            process = subprocess.Popen(snakemake, env=environment, pass_fds=[lock], stdout=lines, stderr=lines)
+            words = [*snakemake, *forced(), *arguments]
+            process = subprocess.Popen(words, env=environment, pass_fds=[lock], stdout=lines, stderr=lines)
             status = _wait(process)
         if results is not None and status >= 0:
             put_all_back(sweeps, results)
@@ -87,7 +90,7 @@ def run(
             print(f"dpfl: not finished; what is done is kept. Continue with: {again}", file=sys.stderr)
         else:
             minutes = (time.monotonic() - began) / 60
-            print(f"dpfl: the run took {minutes:.1f} min; the engine's lines are in {ENGINE_LOG}", file=sys.stderr)
+            print(f"dpfl: {what} took {minutes:.1f} min; the engine's lines are in {ENGINE_LOG}", file=sys.stderr)
     return status
 
 

@@ -43,8 +43,8 @@ _PARAMETER = {"@id": "https://bioschemas.org/profiles/FormalParameter/1.0-RELEAS
 _LICENCE = "https://spdx.org/licenses/MIT"
 _DONE = "http://schema.org/CompletedActionStatus"
 _ABOUT = (
-    "config.yaml", "environment.yml", "requirements.lock", "pyproject.toml", "Makefile", "README.md", "LICENSE",
-    "CITATION.cff",
+    "config.yaml", "environment.yml", "requirements.lock", "requirements.hashes", "pyproject.toml", "Makefile",
+    "README.md", "LICENSE", "CITATION.cff",
 )  # fmt: skip
 _CODE = ("workflow", "src/dpfl")
 _ENDINGS = {

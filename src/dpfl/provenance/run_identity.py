@@ -25,6 +25,7 @@ from dpfl.experiments.protocol import module_name
 from dpfl.files import is_regular, record_path
 from dpfl.grid.expansion import run_table
 from dpfl.grid.sweep import Sweep
+from dpfl.provenance.cell_trace import value_of
 from dpfl.provenance.environment import gives_these_numbers
 from dpfl.provenance.record_format import read_record
 from dpfl.provenance.source_digest import source_digest
@@ -46,19 +47,26 @@ def run_identity(sweep: Sweep) -> dict[str, str]:
 
 def noise_of(sweep: Sweep, table: Path) -> dict[str, str]:
     """Return a hash of the noise that a paper's table has for the sweep's cells, whatever is proven of it; {} where
-    there is no table yet."""
-    if not is_regular(table):
-        return {}
-    rows = _noise_table(table, os.stat(table).st_mtime_ns)
-    rows = rows[rows["family"] == sweep.family]
-    drawn = [name for name in rows if not name.startswith("privacy_")]
-    return {"noise": _digest(rows[sorted(drawn)].astype(str).to_dict("split", index=False))}
+    there is none yet."""
+    rows = _noise_rows(sweep, table)
+    return {} if rows.empty else {"noise": _digest(rows.astype(str).to_dict("split", index=False))}
+
+
+def _noise_rows(sweep: Sweep, table: Path) -> pd.DataFrame:
+    """Return the rows of a paper's noise for the sweep's cells, without what is proven of it, columns in order."""
+    rows = _noise_table(table, os.stat(table).st_mtime_ns) if is_regular(table) else pd.DataFrame()
+    if "family" not in rows:  # none, or damaged: a stage that reads it says so
+        return pd.DataFrame()
+    return rows.loc[rows["family"] == sweep.family, sorted(name for name in rows if not name.startswith("privacy_"))]
 
 
 @lru_cache(maxsize=16)
 def _noise_table(table: Path, _time: int) -> pd.DataFrame:
-    """Return a paper's noise, read once for all of its sweeps."""
-    return read_csv(table)
+    """Return a paper's noise, read once for all of its sweeps; empty where it cannot be read."""
+    try:
+        return read_csv(table)
+    except InputError:
+        return pd.DataFrame()
 
 
 def noise_identity(sweeps: Iterable[Sweep]) -> dict[str, str]:
@@ -75,7 +83,30 @@ def is_finished(sweep: Sweep, results: Path) -> bool:
     table = run_table(results, sweep.paper, sweep.name)
     if not is_regular(table):
         return False
-    return _states(table, {**run_identity(sweep), **noise_of(sweep, results / "accounting" / f"{sweep.paper}.csv")})
+    identity, calibrated = run_identity(sweep), results / "accounting" / f"{sweep.paper}.csv"
+    if _states(table, {**identity, **noise_of(sweep, calibrated)}):
+        return True
+    return _states(table, identity) and _has_noise(table, _noise_rows(sweep, calibrated))
+
+
+def _has_noise(runs: Path, noise: pd.DataFrame) -> bool:
+    """Return whether the runs of a table have exactly these rows of noise.
+
+    The hash of the same noise is another one where a configuration leaves other sweeps of the paper out: those give its
+    table further columns, empty for the others; and other versions of pandas spell numbers otherwise.
+    """
+    try:
+        table = read_csv(runs)
+    except InputError:
+        return False
+    names = [name for name in noise if name in table and noise[name].notna().any()]
+    names = [name for name in names if not (name == "epsilon" and "sigma" in names)]  # no target where noise is given
+    return "noise_multiplier" in names and _rows(table[names]) == _rows(noise[names])
+
+
+def _rows(table: pd.DataFrame) -> set[tuple[object, ...]]:
+    """Return the different rows of a table, numbers by value: 3 is 3.0."""
+    return {tuple(value_of(str(value)) for value in row) for row in table.drop_duplicates().itertuples(index=False)}
 
 
 def is_calibrated(sweeps: Iterable[Sweep], table: Path) -> bool:

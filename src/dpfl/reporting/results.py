@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpfl.errors import InputError
+from dpfl.files import is_regular
 
 
 class NotRunError(InputError):
@@ -70,8 +72,10 @@ class Results:
 def read_csv(path: Path) -> pd.DataFrame:
     """Return a table of this pipeline, numbers exact to the last digit, empty text kept as text.
 
-    Raises InputError where the file is missing or empty.
+    Raises InputError where the file is missing, empty, no table, or no regular file: a link may lead anywhere.
     """
+    if os.path.lexists(path) and not is_regular(path):
+        raise InputError(f"{path} is no regular file: delete it and run make again")
     try:
         return pd.read_csv(path, keep_default_na=False, na_values=["nan"])
     except FileNotFoundError:

@@ -59,7 +59,7 @@ def test_a_rate_out_of_range_is_named():
         from_dp_event(events.PoissonSampledDpEvent(1.5, GAUSSIAN))
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(
     st.lists(
         st.tuples(st.floats(0.02, 0.5), st.floats(0.8, 4.0), st.integers(1, 30)), min_size=1, max_size=2

@@ -93,8 +93,8 @@ def test_a_step_without_noise_has_no_guarantee():
 
 
 def test_opacus_calibrates_with_it():
-    settings = {"target_epsilon": 2.0, "target_delta": 1e-5, "sample_rate": 0.05, "steps": 200}
-    noise = get_noise_multiplier(**settings, accountant="dpfl_pld")
-    spent = guarantee(Poisson(0.05), noise_multiplier=noise, steps=200, delta=1e-5).upper
-    assert 1.99 <= spent <= 2.0
+    settings = {"target_epsilon": 2.0, "target_delta": 1e-5, "sample_rate": 0.05, "steps": 50}
+    noise = get_noise_multiplier(**settings, accountant="dpfl_pld", epsilon_tolerance=0.1)
+    spent = guarantee(Poisson(0.05), noise_multiplier=noise, steps=50, delta=1e-5).upper
+    assert 1.9 <= spent <= 2.0
     assert noise < get_noise_multiplier(**settings, accountant="rdp")

@@ -187,15 +187,15 @@ FEDERATED = [
 SUFFIX = 0.6
 
 
-def slow_but(settings: list[Setting], *fast: int) -> list:
+def slow_but(settings: list, *fast: int) -> list:
     """The settings as cases, of which those with other places than `fast` are slow ones."""
     return [
-        setting if place in fast else pytest.param(setting, marks=pytest.mark.slow)
-        for place, setting in enumerate(settings)
+        case if place in fast else pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.slow)
+        for place, case in enumerate(settings)
     ]
 
 
-@pytest.mark.parametrize("dimensions", [2, 3, 5])
+@pytest.mark.parametrize("dimensions", slow_but([2, 3, 5], 1))
 def test_the_measurement_finds_all_but_the_statistical_error_of_a_gaussian_mechanism(dimensions):
     """One step in a ball too large to matter: the half-space is the best of all tests, the leak theta(2L/sigma)."""
     measured = leak(*last(Setting(dimensions, 1, 1.0, 1.0, 100.0, place=1)))
@@ -203,7 +203,7 @@ def test_the_measurement_finds_all_but_the_statistical_error_of_a_gaussian_mecha
     assert np.all(measured <= exact) and np.all(measured >= exact - 0.02)
 
 
-@pytest.mark.parametrize("setting", slow_but(PNSGD, 2, 3, 7))
+@pytest.mark.parametrize("setting", slow_but(PNSGD, 3))
 def test_pnsgd_leaks_no_more_than_claimed(setting):
     case = pnsgd_case(setting)
     assert np.all(leak(*last(setting)) <= pnsgd_gaussian_delta(EPSILON, i=setting.place, **case))
@@ -212,7 +212,7 @@ def test_pnsgd_leaks_no_more_than_claimed(setting):
     assert np.all(claimed <= pnsgd_random_stop_bound(EPSILON, **case) * (1 + 1e-12))
 
 
-@pytest.mark.parametrize("setting", slow_but(FEDERATED, 1, 4))
+@pytest.mark.parametrize("setting", slow_but(FEDERATED, 1))
 def test_federated_rounds_leak_no_more_than_claimed(setting):
     case = federated_case(setting)
     measured = leak(*last(setting))
@@ -225,7 +225,7 @@ def test_federated_rounds_leak_no_more_than_claimed(setting):
     assert np.all(leak(*stopped(setting, first)) <= federated_suffix_stop_delta(EPSILON, alpha=SUFFIX, **case))
 
 
-@pytest.mark.parametrize(("setting", "smallest"), [(PNSGD[0], 0.9), (PNSGD[2], 0.55), (PNSGD[6], 0.65)])
+@pytest.mark.parametrize(("setting", "smallest"), slow_but([(PNSGD[0], 0.9), (PNSGD[2], 0.55), (PNSGD[6], 0.65)], 1))
 def test_pnsgd_leaks_more_than_half_of_what_is_claimed(setting, smallest):
     """So a claim that lost a factor 2 would be caught; `smallest` is the share met at every epsilon <= 0.5."""
     claimed = pnsgd_gaussian_delta(EPSILON, i=setting.place, **pnsgd_case(setting))
@@ -248,7 +248,7 @@ def test_federated_rounds_leak_more_than_half_of_what_is_claimed(setting, smalle
         assert measured[0] > 0.5 * claimed[0] and np.all(measured[:2] > smallest * claimed[:2])
 
 
-@pytest.mark.parametrize("dimensions", [2, 3, 5])
+@pytest.mark.parametrize("dimensions", slow_but([2, 3, 5], 0))
 @pytest.mark.parametrize(("eta", "sigma", "strong_convexity"), [(8.0, 1.0, 0.0), (2.65, 0.3, 0.3)])
 def test_too_long_steps_leak_more_than_the_printed_theorem_claims(dimensions, eta, sigma, strong_convexity):
     """beta = 0.5 and eta > 2/(beta + rho): the printed M is no Lipschitz constant of the step, eta beta - 1 is."""
@@ -263,7 +263,7 @@ def test_too_long_steps_leak_more_than_the_printed_theorem_claims(dimensions, et
         contraction_factor(eta, 0.5, strong_convexity)
 
 
-@pytest.mark.parametrize("dimensions", [2, 3])
+@pytest.mark.parametrize("dimensions", slow_but([2, 3], 0))
 def test_concave_losses_leak_more_than_the_claim_for_convex_ones(dimensions):
     """Steps drive two models apart, five times where eta = 8; the wider diameter 2 (radius + eta L) covers that."""
     setting = Setting(dimensions, 2, 8.0, 1.0, 0.5, along=-0.5, across=0.0)

@@ -19,7 +19,7 @@ def schedule(uses, period, gap, tail):
     return marks
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(data=st.data(), factor=FACTOR, uses=st.integers(0, 4), period=st.integers(1, 4), tail=st.integers(0, 3))
 def test_energy_is_that_of_a_numerical_least_squares_solution(exact, data, factor, uses, period, tail):
     gap = data.draw(st.integers(1, period))

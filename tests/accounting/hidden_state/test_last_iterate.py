@@ -55,7 +55,7 @@ def test_one_shuffled_epoch_of_single_records_is_asoodeh2020s_permuted_pass():
     assert found.bounds[Bound.CONTRACTION] == pytest.approx(expected, rel=1e-7)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     batches=st.sampled_from(["cyclic", "shuffled_epochs"]),
     steps=st.integers(1, 200),

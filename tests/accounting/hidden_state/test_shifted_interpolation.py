@@ -40,7 +40,7 @@ def test_full_batches_without_projection_are_exact_for_a_quadratic(factor, steps
         assert mu == pytest.approx(math.sqrt(closed) / noise, rel=1e-9)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     curvatures=st.lists(st.floats(0.1, 1.0), min_size=1, max_size=5),
     eta=st.floats(0.05, 1.9),
@@ -63,7 +63,7 @@ def test_no_diagonal_quadratic_violates_the_bound(curvatures, eta, steps, period
     assert np.linalg.norm(means / spread) <= bound * (1 + 1e-10)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     factor=FACTOR,
     sign=st.sampled_from([-1, 1]),

@@ -55,7 +55,7 @@ def test_no_order_of_a_free_quadratic_violates_the_mean(exact, factor, period, e
             assert attained <= shuffled_delta(epsilon, places, link=math.inf, bound=bound) + 1e-12
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     factor=st.one_of(st.just(1.0), st.floats(0.3, 1)),
     period=st.integers(1, 3),
@@ -107,6 +107,7 @@ def test_one_epoch_in_known_numbers():
     assert shuffled_delta(0.4, places, link=1.5, bound="contraction") == pytest.approx(kept.mean(), rel=1e-12)
 
 
+@settings(max_examples=15)
 @given(delta=st.floats(1e-12, 0.5), noise=st.floats(0.3, 20), period=st.integers(1, 20), epochs=st.integers(1, 5))
 def test_epsilon_inverts_delta(delta, noise, period, epochs):
     places = last_use(

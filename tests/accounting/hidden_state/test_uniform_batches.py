@@ -31,7 +31,7 @@ def attained_delta(epsilon, *, steps, rate, factor, noise, here, there):
     return max(np.max(above[0] - growth * above[1]), np.max(below[1] - growth * below[0]))
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @example(steps=8, rate=0.5527458159264944, factor=1.0, noise=0.8125, replaced=True, delta=1e-2)
 @given(
     steps=st.integers(2, 8),

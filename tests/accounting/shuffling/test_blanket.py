@@ -13,6 +13,11 @@ from dpfl.accounting import gaussian_dp
 from dpfl.accounting.shuffling import blanket_delta, blanket_epsilon, blanket_rounds_epsilon, positive_part
 
 
+def slow(*cases) -> list:
+    """The cases, left to the slow tests."""
+    return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
+
+
 def two_reports_delta(epsilon: float, mu: float) -> float:
     """The blanket bound for n = 2 by integrating over the blanket: m is 0, 1 or 2."""
     a, factor = mu / 2, math.exp(epsilon)
@@ -40,7 +45,8 @@ def two_reports_delta(epsilon: float, mu: float) -> float:
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "mu"), [(0.3, 1.0), (1.0, 1.5), (0.5, 0.5), (4.3, 1.0), (5.0, 2.0), (7.0, 2.25), (10.0, 2.5)]
+    ("epsilon", "mu"),
+    [(0.3, 1.0), *slow((1.0, 1.5), (0.5, 0.5)), (4.3, 1.0), *slow((5.0, 2.0), (7.0, 2.25)), (10.0, 2.5)],
 )
 def test_two_reports_against_integration(epsilon, mu):
     ours, exact = blanket_delta(epsilon, 2, mu), two_reports_delta(epsilon, mu)
@@ -48,7 +54,7 @@ def test_two_reports_against_integration(epsilon, mu):
     assert exact * (1 - 1e-9) < ours < exact * (1 + 1e-5)  # never below, but for the integration's own error
 
 
-@pytest.mark.parametrize("mu", [2.0, 2.25])
+@pytest.mark.parametrize("mu", [*slow((2.0,)), 2.25])
 def test_epsilon_of_two_reports_against_integration(mu):
     epsilon = blanket_epsilon(2, mu, 1e-5)
     assert two_reports_delta(epsilon, mu) < 1e-5 < two_reports_delta(epsilon * (1 - 3e-6), mu)
@@ -86,9 +92,7 @@ def delta_by_characteristic_function(epsilon: float, n: int, mu: float, furthest
     ("n", "mu", "delta", "furthest"),
     [
         (25, 1.0, 1e-5, 20.0),  # 1.625108; another implementation's 1.625231 spends 0.9993 of delta: a looser bound
-        (1000, 0.5, 1e-6, 1.0),
-        pytest.param(10_000, 0.5, 1e-6, 1.0, marks=pytest.mark.slow),
-        pytest.param(100_000, 1.0, 1e-6, 0.1, marks=pytest.mark.slow),
+        *slow((1000, 0.5, 1e-6, 1.0), (10_000, 0.5, 1e-6, 1.0), (100_000, 1.0, 1e-6, 0.1)),
     ],
 )
 def test_epsilon_of_many_reports_against_the_characteristic_function(n, mu, delta, furthest):
@@ -102,10 +106,8 @@ def test_epsilon_of_many_reports_against_the_characteristic_function(n, mu, delt
 @pytest.mark.parametrize(
     ("dimension", "n", "mu", "epsilon"),
     [
-        (1, 20, 1.0, 0.4),
-        pytest.param(2, 20, 1.0, 0.4, marks=pytest.mark.slow),
+        *slow((1, 20, 1.0, 0.4), (2, 20, 1.0, 0.4), (3, 184, 1.625, 1.0)),
         (7, 20, 1.0, 0.4),
-        pytest.param(3, 184, 1.625, 1.0, marks=pytest.mark.slow),
     ],
 )
 def test_the_bound_against_simulated_blankets(dimension, n, mu, epsilon):
@@ -143,12 +145,8 @@ def test_epsilon_spends_delta_and_never_more_than_locally(n, mu):
     ("n", "mu", "dimension"),
     [
         (4, 3.9, 1),
-        (32, 2.0, 1),
         (1, 1.0, 3),
-        pytest.param(4, 2.0, 1, marks=pytest.mark.slow),
-        pytest.param(60, 0.4, 3, marks=pytest.mark.slow),
-        pytest.param(184, 1.625, 3, marks=pytest.mark.slow),
-        pytest.param(150, 1.5625, 3, marks=pytest.mark.slow),
+        *slow((32, 2.0, 1), (4, 2.0, 1), (60, 0.4, 3), (184, 1.625, 3), (150, 1.5625, 3)),
     ],
 )
 def test_epsilon_spends_delta_at_chosen_places(n, mu, dimension):
@@ -209,7 +207,7 @@ def test_a_wrong_argument_is_named(name, value):
         blanket_epsilon(**{"n": 10, "mu": 1.0, "delta": 1e-5, "dimension": 1, name: value})
 
 
-@pytest.mark.parametrize(("n", "mu"), [(10**4, 10.0), (10**5, 9.0), (1000, 7.5), (10**6, 11.0)])
+@pytest.mark.parametrize(("n", "mu"), [*slow((10**4, 10.0), (10**5, 9.0)), (1000, 7.5), (10**6, 11.0)])
 def test_where_hardly_a_report_hides_the_local_epsilon_is_returned(n, mu):
     # Nobody hides with probability (1 - gamma)^(n - 1), and then the local delta is spent: no answer may be below.
     lonely = math.exp((n - 1) * math.log1p(-2 * norm.sf(mu / 2)))
@@ -218,7 +216,7 @@ def test_where_hardly_a_report_hides_the_local_epsilon_is_returned(n, mu):
     assert ours <= float(gaussian_dp.epsilon(1e-6, mu)) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(("n", "mu", "delta"), [(1000, 0.05, 1e-6), (10**6, 0.5, 1e-9), (10**8, 0.05, 1e-6)])
+@pytest.mark.parametrize(("n", "mu", "delta"), [*slow((1000, 0.05, 1e-6), (10**6, 0.5, 1e-9)), (10**8, 0.05, 1e-6)])
 def test_an_answer_takes_few_lattices(n, mu, delta, monkeypatch):
     """Most of the time goes into transforms: places times log2 are counted, because a clock fails beside other work.
 

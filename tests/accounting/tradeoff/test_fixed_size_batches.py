@@ -114,12 +114,12 @@ def test_one_round_of_the_worst_data_set_is_a_poisson_batch_and_meets_c_p(n, m, 
     "sigma", [pytest.param(1.0, marks=pytest.mark.slow), 1.6, pytest.param(4.0, marks=pytest.mark.slow)]
 )
 def test_one_data_set_spends_what_poisson_batches_do_and_less_than_c_p_says(sigma):
-    """N = 6000, m = 250, E = 20. Rounding costs the lower bound at most 480 intervals of 1e-5 in epsilon."""
+    """N = 6000, m = 250, E = 20. Rounding costs the lower bound at most 480 intervals of 2e-5 in epsilon."""
     poisson, fixed = accountants(sigma, **STATED)
     n, m = STATED["n"], STATED["m"]
-    pair = round_pld(sums(n, m, 0.5, -0.5), sums(n, m, -0.5, -0.5), sigma, interval=1e-5)
+    pair = round_pld(sums(n, m, 0.5, -0.5), sums(n, m, -0.5, -0.5), sigma, interval=2e-5)
     spent = pair.self_compose(rounds(STATED)).get_epsilon_for_delta(DELTA)
-    assert poisson - 480e-5 <= spent <= poisson
+    assert poisson - 960e-5 <= spent <= poisson
     assert poisson < 0.95 * fixed
     if sigma == 1.6:
         assert (poisson, fixed) == pytest.approx((2.75, 3.18), abs=0.005)
@@ -127,7 +127,12 @@ def test_one_data_set_spends_what_poisson_batches_do_and_less_than_c_p_says(sigm
 
 @pytest.mark.parametrize(
     ("others", "opposed"),
-    [(0.0, 0), pytest.param(-0.5, 100, marks=pytest.mark.slow), (-0.5, 2999), (-0.25, 0)],
+    [
+        (0.0, 0),
+        pytest.param(-0.5, 100, marks=pytest.mark.slow),
+        (-0.5, 2999),
+        pytest.param(-0.25, 0, marks=pytest.mark.slow),
+    ],
 )
 def test_other_data_sets_spend_less(others, opposed):
     """The others away from the replacement, or not alike: their own spread hides the record.

@@ -57,7 +57,8 @@ def composed_delta(epsilons, p, mu, rounds):
     ("p", "mu", "rounds"),
     [
         pytest.param(250 / 6000, 1 / 1.6, 480, marks=pytest.mark.slow),
-        (0.1, 1.0, 200),
+        pytest.param(0.1, 1.0, 200, marks=pytest.mark.slow),
+        (0.2, 1.0, 25),
         pytest.param(0.01, 0.5, 1000, marks=pytest.mark.slow),
     ],
 )

@@ -42,20 +42,28 @@ def over_first(data):
     return data.assign(over_first_pct=ran.to_numpy() - first.to_numpy(), over_first_interval_pct=0.1)
 
 
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    """Tables 2 to 5 and the figure of distances without runs."""
+    results = Results(tmp_path_factory.mktemp("empty"))
+    tables = {f"table_{number}": TABLES[f"table_{number}"].data(results) for number in (2, 3, 4, 5)}
+    return tables | {"distances": FIGURES["distances"].data(results)}
+
+
 @pytest.fixture
-def tables(tmp_path):
+def tables(tmp_path, empty):
     """Writes Tables 2 to 5 as if the published values had been measured, edited by a function first."""
 
     def write(edit=lambda data: data, runs=10, distances=None):
         for name in [f"table_{number}" for number in (2, 3, 4, 5)]:
-            data = TABLES[name].data(Results(tmp_path))
+            data = empty[name].copy()
             data["accuracy_pct"], data["runs"], data["interval_pct"] = data["published_accuracy_pct"], runs, 0.1
             data["ran_on"], data["stand_in"] = data["dataset"], False
             data["epsilon_proven"], data["epsilon_refuted"], data["sampling"] = data["epsilon"] * 0.9, 0.0, "x"
             store(tmp_path, "tables", name, over_first(edit(data)))
         store(tmp_path, "tables", "overlap", pd.DataFrame([OVERLAP]))
         store(tmp_path, "tables", "canaries", pd.DataFrame([CANARIES, BROKEN]))
-        measured = FIGURES["distances"].data(Results(tmp_path)) if distances is None else distances
+        measured = empty["distances"] if distances is None else distances
         store(tmp_path, "figures", "distances", measured)
         return Results(tmp_path)
 

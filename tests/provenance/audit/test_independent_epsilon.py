@@ -51,11 +51,11 @@ def test_hardly_any_signal_spends_nothing():
 
 
 def test_behind_a_shuffler_epsilon_lies_between_those_of_a_trusted_server_and_of_nobody():
-    run = {"noise_multiplier": 20.0, "steps": 16, "delta": 1e-6}
-    epsilon = gaussian_rounds.epsilon(noise_multiplier=20.0, clients=32, rounds=16, delta=1e-6, dimension=2)
-    interval = independent_epsilon.shuffled(**run, move=2.0, clients=32)
+    run = {"noise_multiplier": 10.0, "steps": 4, "delta": 1e-6}
+    epsilon = gaussian_rounds.epsilon(noise_multiplier=10.0, clients=9, rounds=4, delta=1e-6, dimension=1)
+    interval = independent_epsilon.shuffled(**run, move=2.0, clients=9)
     assert interval.holds(epsilon)
-    assert interval.lower < independent_epsilon.gaussian(**run, move=2 / math.sqrt(32)).upper < epsilon
+    assert interval.lower < independent_epsilon.gaussian(**run, move=2 / math.sqrt(9)).upper < epsilon
     assert epsilon < independent_epsilon.gaussian(**run, move=2.0).lower <= interval.upper
 
 

@@ -61,7 +61,10 @@ def test_a_loss_with_an_atom_has_no_answer_and_nothing_spent_is_0():
     assert Composition(((gaussian(1e-7), 3),), 1e-5).epsilon() == 0.0
 
 
-@pytest.mark.parametrize(("sigma", "rate", "steps"), [(0.8, 1e-3, 300), (0.9, 3e-4, 300), (1.2, 1e-3, 300)])
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps"),
+    [(0.8, 1e-3, 300), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0.9, 3e-4, 300), (1.2, 1e-3, 300)))],
+)
 def test_rare_large_losses_are_not_folded_in(sigma, rate, steps):
     known = segments_epsilon([Segment(steps, sigma, rate)], 1e-5)
     step = sampled_gaussian(np.array([1 / sigma]), np.array([rate]))

@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit.run_tables import against_grid, against_itself, against_noise
 
@@ -43,6 +45,27 @@ def test_noise_that_was_not_calibrated_is_named():
     assert against_noise(other, noise()) == ["noise_multiplier of seed 0 is 1.4, calibrated was 1.50"]
     other[0]["epsilon"] = "3"
     assert against_noise(other, noise()) == ["a run has no row in the noise calibration"]
+
+
+@pytest.mark.parametrize(
+    ("column", "stated", "now", "is_found"),
+    [
+        ("privacy_epsilon_proven", "2.5", "2.0", False),
+        ("privacy_epsilon_proven", "2.0001", "2.0002", False),
+        ("privacy_epsilon_proven", "1.9", "2.0", True),
+        ("privacy_epsilon_proven", "1.9", "inf", True),
+        ("privacy_epsilon_contraction", "1.9", "2.0", True),
+        ("privacy_epsilon_refuted", "1.4", "1.5", False),
+        ("privacy_epsilon_refuted", "1.6", "1.5", True),
+        ("privacy_proven_by", "the clones bound", "the blanket bound", False),
+        ("privacy_delta", "1e-5", "1e-6", True),
+        ("noise_multiplier", "1.5", "1.6", True),
+    ],
+)
+def test_what_an_earlier_calibration_proved_may_be_less_than_what_is_proven_now(column, stated, now, is_found):
+    told, calibrated = [{**runs()[0], column: stated}], [{**noise()[0], column: now}]
+    assert len(against_noise(told, calibrated)) == 1
+    assert len(against_noise(told, calibrated, earlier=True)) == is_found
 
 
 def test_a_result_that_is_not_that_of_the_last_round_is_named():

@@ -174,11 +174,12 @@ def test_what_an_algorithm_states_holds_and_other_noise_or_another_epsilon_is_fo
     told = StatedPrivacy.of(run, settings)
     assert told.epsilons
     for which, epsilon in told.epsilons.items():
-        assert interval(told, which).holds(epsilon), (which, epsilon, interval(told, which))
+        found = interval(told, which)
+        assert found.holds(epsilon), (which, epsilon, found)
         if which == "refuted":  # one-sided: it is found where it exceeds what is proven, as another test says
             continue
         for change in (0.95, 1.05):
-            assert not interval(told, which).holds(change * epsilon)
+            assert not found.holds(change * epsilon)
             noise = str(change * told.noise_multiplier)
             other = StatedPrivacy.of(run | {"privacy_noise_multiplier": noise}, settings)
             assert not interval(other, which).holds(epsilon), (which, change)

@@ -82,6 +82,10 @@ def test_a_table_of_an_earlier_version_is_refused_in_one_line(changed):
 def test_a_picture_is_the_svg_or_the_png_where_that_is_smaller(tmp_path):
     csv = tmp_path / "a.csv"
     assert picture_uri(csv) == ""
+    (csv.parent / "secret.svg").write_text("of the reader")
+    csv.with_suffix(".svg").symlink_to(csv.parent / "secret.svg")
+    assert picture_uri(csv) == ""  # a stranger's link may lead anywhere
+    csv.with_suffix(".svg").unlink()
     csv.with_suffix(".svg").write_bytes(b"<svg/>")
     csv.with_suffix(".png").write_bytes(b"png")
     assert picture_uri(csv) == f"data:image/svg+xml;base64,{base64.b64encode(b'<svg/>').decode()}"

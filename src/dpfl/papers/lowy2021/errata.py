@@ -93,7 +93,7 @@ def later_script(epsilon: float) -> Numbers:
     known = isrl_dp.with_replacement_known_epsilon(
         noise_multiplier=sigma * batch, batch_size=batch, records=TRAINING, steps=rounds(), delta=DELTA
     )
-    independent = mixture_epsilon(sigma, batch, interval=1e-3)
+    independent = mixture_epsilon(sigma, batch, interval=1e-2)
     return Numbers(epsilon, known, independent, {"records": TRAINING, "batch": batch})
 
 
@@ -103,7 +103,7 @@ def later_script_locally(epsilon: float) -> Numbers:
     sigma = deviation(epsilon, advanced=False, steps=steps)
     run = {"steps": steps, "delta": DELTA}
     known = isrl_dp.with_replacement_known_epsilon(noise_multiplier=sigma, batch_size=1, records=TRAINING, **run)
-    subsampled = mixture_epsilon(sigma, 1, interval=1e-3, steps=steps)
+    subsampled = mixture_epsilon(sigma, 1, interval=1e-2, steps=steps)
     return Numbers(epsilon, known, subsampled, {"records": TRAINING, "steps": steps})
 
 

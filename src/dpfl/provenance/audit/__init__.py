@@ -6,6 +6,7 @@
     records agree with grid, papers, siblings, times, git            record_facts, commits
     run tables agree with the grid, their noise and themselves       run_tables
     tables, figures and verdicts follow from the run tables          recompute
+    report.html and README.md show these results                     report_pages
     epsilons agree with another accountant                           second_accountant, independent_epsilon
       by closed forms and other libraries                              independent_epsilon
       by inverting the moment generating function of the loss          mgf_inversion, step_profiles

@@ -6,13 +6,20 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from dpfl.files import is_regular, record_path
+from dpfl.errors import InputError
+from dpfl.files import file_sha256, is_regular, record_path
 from dpfl.grid.expansion import run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.audit.second_accountant import PRIVACY, StatedPrivacy, interval
 from dpfl.provenance.cell_trace import Row, read_rows, run_key, same, value_of
+from dpfl.provenance.record_format import read_record
 
+_PROVEN = (f"{PRIVACY}epsilon_proven", f"{PRIVACY}epsilon_contraction")
+_REFUTED = f"{PRIVACY}epsilon_refuted"
+_HOW = (f"{PRIVACY}proven_by", f"{PRIVACY}refuted_by", f"{PRIVACY}note")
+_ROUNDING = 1e-3
+"""Relative difference of two versions' epsilons for one proof."""
 _BY_ROUND = "_by_round"
 _UNREADABLE = (KeyError, ValueError, ArithmeticError)
 _CHOSEN_LATER = f"{PRIVACY}clip_norm"
@@ -23,6 +30,9 @@ def check_runs(
 ) -> dict[StatedPrivacy, Path]:
     """Check every existing run table of the sweeps; return their privacy statements, each once, with a table of it.
 
+    Where noise was calibrated again since a run, the run must not state more than what is proven now; a note counts
+    these tables.
+
     With `all_seeds` a family of sweeps that has begun must have every seed. Without, seeds may be missing after the
     last one, as in an unfinished grid: a note gives their count, for deleting the last seeds and remaking all pages
     looks the same.
@@ -31,6 +41,7 @@ def check_runs(
     last: dict[tuple[str, str], int] = {}
     known: dict[StatedPrivacy, Path] = {}
     tables: dict[Path, dict[str, list[Row]]] = {}
+    earlier = 0
     for sweep in sweeps:
         path = run_table(root / "results" / scale, sweep.paper, sweep.name)
         if not is_regular(path):
@@ -44,7 +55,9 @@ def check_runs(
         if calibrated not in tables:
             tables[calibrated] = _by_family(calibrated)
         noise = tables[calibrated].get(sweep.family, [])
-        problems = against_grid(runs, sweep) + against_noise(runs, noise) + against_itself(runs)
+        by_earlier = _read_another(path, calibrated)
+        earlier += by_earlier
+        problems = against_grid(runs, sweep) + against_noise(runs, noise, earlier=by_earlier) + against_itself(runs)
         for run in (each for each in runs if f"{PRIVACY}mechanism" in each):
             try:
                 known.setdefault(StatedPrivacy.of(run, sweep.settings), path)
@@ -52,8 +65,21 @@ def check_runs(
                 problems.append(f"has a privacy statement that cannot be read: {error}")
         for problem in dict.fromkeys(problems):
             report.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
+    if earlier:
+        words = "run tables state what was proven when they were trained: their noise was calibrated again since"
+        report.notes.append(f"{earlier} {words}")
     _note_missing(report, root, missing, last, all_seeds)
     return known
+
+
+def _read_another(path: Path, calibrated: Path) -> bool:
+    """Return whether a run table's record names another table of noise than the one there now."""
+    try:
+        inputs = read_record(record_path(path))["inputs"]
+    except InputError:
+        return False
+    hashes = [entry["sha256"] for entry in inputs if entry["path"].endswith(f"/accounting/{calibrated.name}")]
+    return bool(hashes) and is_regular(calibrated) and file_sha256(calibrated) not in hashes
 
 
 def _note_missing(
@@ -100,8 +126,9 @@ def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:
     return problems
 
 
-def against_noise(runs: list[Row], noise: list[Row]) -> list[str]:
-    """Return the noise and statements of runs that differ from the calibration's."""
+def against_noise(runs: list[Row], noise: list[Row], *, earlier: bool = False) -> list[str]:
+    """Return the noise and statements of runs that differ from the calibration's; of runs from before it (`earlier`),
+    what they state beyond it."""
     problems: dict[str, None] = {}
     if not runs:
         return []
@@ -117,9 +144,19 @@ def against_noise(runs: list[Row], noise: list[Row]) -> list[str]:
             continue
         for name in set(run) & set(row):
             stated = name.startswith(PRIVACY) or name == "noise_multiplier"
-            if stated and name != _CHOSEN_LATER and not same(run[name], row[name]):
+            agrees = same(run[name], row[name]) or (earlier and _states_no_more(name, run[name], row[name]))
+            if stated and name != _CHOSEN_LATER and not agrees:
                 problems[f"{name} of seed {run.get('seed')} is {run[name]}, calibrated was {row[name]}"] = None
     return list(problems)
+
+
+def _states_no_more(name: str, earlier: str, now: str) -> bool:
+    """Return whether an epsilon that was proven or refuted earlier follows from that of now, but for rounding."""
+    if name in _PROVEN:
+        return not float(earlier) < float(now) * (1 - _ROUNDING)
+    if name == _REFUTED:
+        return not float(earlier) > float(now) * (1 + _ROUNDING)
+    return name in _HOW
 
 
 def against_itself(runs: list[Row]) -> list[str]:

@@ -17,6 +17,7 @@ from dpfl.provenance.audit import recompute
 from dpfl.provenance.audit.commits import check_commits
 from dpfl.provenance.audit.findings import Audit
 from dpfl.provenance.audit.record_facts import Context, check_records
+from dpfl.provenance.audit.report_pages import check_report_pages
 from dpfl.provenance.audit.run_tables import check_epsilons, check_runs
 from dpfl.provenance.record_format import read_record
 from dpfl.provenance.source_digest import is_current
@@ -53,6 +54,7 @@ def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: C
     work += [partial(check_epsilons, root, stated[first : first + _CHUNK]) for first in range(0, len(stated), _CHUNK)]
     for part in _at_once(work):
         report.join(part)
+    check_report_pages(report, folder, config)
     if quick:
         report.notes.append("pictures were compared with their hashes only: without --quick they are drawn again")
     if left_out:

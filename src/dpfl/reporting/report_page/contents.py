@@ -18,6 +18,7 @@ from dpfl.reporting.errata import Kind
 from dpfl.reporting.report_page import epsilons
 from dpfl.reporting.report_page.agreement import Summary, summary
 from dpfl.reporting.report_page.claim_views import ClaimView, VerdictStyle, claim_views, tally
+from dpfl.reporting.report_page.code_origins import untraced_runs
 from dpfl.reporting.report_page.parts import Part, Parts, parts_of
 from dpfl.reporting.report_page.picture import Picture, lead_picture
 from dpfl.reporting.report_page.traces import Trace, trace_of
@@ -49,6 +50,7 @@ class PaperView:
     parts: Parts
     errata: Part | None
     errata_counts: str
+    untraced: str
     statements: tuple[epsilons.EpsilonStatement, ...]
     noise_trace: Trace
     data: str
@@ -152,6 +154,7 @@ def _view(folder: Path, key: str, config: Mapping[str, Any]) -> PaperView:
         parts=Parts(tuple(part for part in parts.tables if part.name != "errata"), parts.figures, parts.numbers),
         errata=next((part for part in parts.tables if part.name == "errata"), None),
         errata_counts=_errata_counts(folder / "tables" / f"{key}_errata.csv"),
+        untraced=untraced_runs(folder, key),
         statements=tuple(epsilons.statements(folder, key)),
         noise_trace=trace_of(folder / "accounting" / f"{key}.csv", folder.absolute().parents[1]),
         data=_listed(entry["title"] for entry in entries),

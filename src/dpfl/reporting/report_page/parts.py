@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dpfl.catalog import load, recipe
 from dpfl.errors import InputError
+from dpfl.files import is_regular
 from dpfl.reporting.report_page.agreement import PrintedNumber, Summary, printed_numbers, summary
 from dpfl.reporting.report_page.traces import Trace, row_conditions, trace_of
 from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run
@@ -216,7 +217,7 @@ def picture_uri(csv: Path) -> str:
 
     The SVG is taken, unless it is large and the PNG is smaller.
     """
-    known = {suffix: path.read_bytes() for suffix in _MEDIA_TYPES if (path := csv.with_suffix(suffix)).is_file()}
+    known = {suffix: path.read_bytes() for suffix in _MEDIA_TYPES if is_regular(path := csv.with_suffix(suffix))}
     if not known:
         return ""
     suffix, content = next(iter(known.items()))

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 
 from dpfl.accounting.arguments import integer, real
+from dpfl.accounting.hidden_state.last_iterate import last_iterate_epsilon
+from dpfl.accounting.hidden_state.uniform_batches import LEAST_DELTA
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import FixedBatches, FullBatch, Sampler, ShuffledEpochs
 
@@ -53,10 +55,6 @@ class ConvexProblem:
         `noise_multiplier` is the noise's standard deviation on a batch's sum over `lipschitz`. Guarantee and sources:
         `last_iterate_epsilon`. Raises ValueError naming `records` where it is needed.
         """
-        # Here, because its accountants are slow to import and other guarantees need none of them.
-        from dpfl.accounting.hidden_state.last_iterate import last_iterate_epsilon
-        from dpfl.accounting.hidden_state.uniform_batches import LEAST_DELTA
-
         batches, size, records = self._batches(sampler)
         unproven = neighbouring is Neighbouring.ADD_OR_REMOVE and batches != _FULL
         if batches is None or unproven or (batches == _UNIFORM and delta < LEAST_DELTA):

@@ -87,7 +87,7 @@ def caption_of(page):
 
 
 ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/description.json", dataset=DATASETS)
-# No rule makes noise that is what its paper needs: it need not be asked for.
+# Noise that is what its paper needs is made by no rule, and need not be asked for.
 ALL_NOISE = [str(noise_table(paper)) for paper in UNCALIBRATED if sweeps_of(paper)]
 ALL_RUNS = [str(expansion.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in SWEEPS.values()]
 # Every file of every page: whichever of them is missing, its stage makes them all again.

@@ -2,6 +2,7 @@
 VENV := .venv
 READY := $(VENV)/ready
 VALIDATOR := .venv-validator
+PEERS := .venv-peers
 CONFIG ?=
 PROFILE ?= default
 SCALE ?= demo
@@ -14,7 +15,7 @@ export PYTHONNOUSERSITE := 1
 export CONFIG PROFILE SCALE KEY RERUN
 
 .DEFAULT_GOAL := demo
-.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture lint docs bench verify release help
+.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture lint docs bench bench-peers verify release help
 
 env: $(READY) ## set up the environment in .venv, alone
 
@@ -55,7 +56,7 @@ $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 test-crate: $(READY) $(VALIDATOR)/ready ## check a crate with roc-validator in an environment of its own, without network
 	pytest -m slow tests/provenance/test_crate.py
 
-test-slurm: $(READY) ## run the workflow on a real SLURM of one node on this machine (root; installs Debian's slurm-wlm, munge)
+test-slurm: $(READY) ## run the workflow on a real SLURM of three nodes on this machine (root; installs Debian's slurm-wlm, munge)
 	@if [ "$$(id -u)" = 0 ] && ! command -v slurmctld >/dev/null; then \
 	  apt-get -qq update && apt-get -qq install -y slurm-wlm munge >/dev/null || echo "slurm-wlm and munge could not be installed"; fi
 	pytest -m slurm tests/slurm
@@ -80,7 +81,17 @@ docs: $(READY) ## build the docs site in docs/_build/html; a broken link or exam
 	sphinx-build -q -b doctest docs docs/_build/doctest
 
 bench: $(READY) ## measure speed as ratios; exits 1 when a target is missed
-	set -e; for file in benchmarks/*.py; do python $$file; done
+	set -e; for file in $(filter-out benchmarks/%peer.py benchmarks/peers.py,$(wildcard benchmarks/*.py)); do python $$file; done
+
+$(PEERS)/ready: benchmarks/peers.lock requirements.lock | $(READY)
+	$(VENV)/bin/python -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check $$(grep '^torch==' requirements.lock)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --requirement requirements.lock --requirement $<
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+bench-peers: $(PEERS)/ready ## measure speed against Opacus, JAX and training without privacy, in an environment of its own
+	$(PEERS)/bin/python benchmarks/peers.py
 
 verify: SCALE = paper
 verify: $(READY) ## check the shipped results without training (SCALE=paper); RERUN=5 trains five runs again and compares

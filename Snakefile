@@ -8,6 +8,10 @@ min_version("9.0")
 configfile: f"{workflow.basedir}/config.yaml"
 
 
+# For --software-deployment-method apptainer; built from Containerfile. Other runs do not look at it.
+container: "dpfl.sif"
+
+
 report: "workflow/report/workflow.rst"
 
 

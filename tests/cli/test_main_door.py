@@ -96,6 +96,8 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["status", "--config", "nowhere.yaml"], "nowhere.yaml"),
         (["train", "--paper", "nobody2020", "--sweep", "x"], "no sweep x of nobody2020"),
         (["train", "--paper", "bhaskar2025", "--sweep", "nonsense"], "no sweep nonsense"),
+        (["train-batch", "bhaskar2025/nonsense"], "no sweep bhaskar2025/nonsense"),
+        (["gpu"], "finds no GPU"),
         (["tables", "--paper", "nobody2020"], "nobody2020"),
         (["tables", "--paper", "bhaskar2025", "--name", "table_9"], "no table table_9"),
         (["figures", "--paper", "lowy2021", "--name", "x"], "no figure x"),

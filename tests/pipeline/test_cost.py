@@ -87,3 +87,37 @@ def test_memory_covers_inputs_models_and_the_budget():
     automatic, small, large = (cost.estimate(sweep("cifar10", memory_gb=gb)).memory_mb for gb in (None, 1, 5))
     assert automatic == small
     assert small > inputs + 1024 and large - small == pytest.approx(4 * 1024)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    clients=st.integers(1, 120),
+    most=st.integers(1, 32),
+    memory_mb=st.sampled_from([6e3, 16e3, 64e3, math.inf]),
+    epochs=st.integers(1, 20),
+)
+def test_a_long_sweep_gets_the_fewest_cores_that_serve_it(clients, most, memory_mb, epochs):
+    job = sweep("cifar10", "cnn_relu", clients, ((7.53, epochs, 4),))
+    got = cost.cores_of(job, most, memory_mb)
+    costs = [cost.estimate(job, cores=cores) for cores in range(1, min(most, clients) + 1)]
+    assert 1 <= got <= len(costs)
+    fit = [each for each in costs if each.cores == 1 or each.limit_mb(3) <= memory_mb]
+    mine = costs[got - 1]
+    assert mine in fit
+    assert all(each.seconds > max(mine.seconds, cost.JOB_SECONDS) * (1 - 1e-9) for each in fit if each.cores < got)
+    assert mine.seconds <= max(cost.JOB_SECONDS, min(each.seconds for each in fit))
+    assert mine.seconds * got >= costs[0].seconds * (1 - 1e-9), "cores do more than their part"
+
+
+def test_the_busiest_process_decides_and_evaluation_is_not_divided():
+    trained = cost.work_of(sweep(clients=10)).records - cost.PREDICTION * 20 * 10000
+    for cores, busiest in ((1, 10), (3, 4), (10, 1), (16, 1)):
+        work = cost.work_of(sweep(clients=10), cores)
+        assert work.records == pytest.approx(trained * busiest / 10 + cost.PREDICTION * 20 * 10000)
+        assert work.steps == pytest.approx(cost.work_of(sweep(clients=10)).steps * busiest / 10)
+
+
+@pytest.mark.parametrize("machine", [{"device": "cuda"}, {"threads": 2}])
+def test_a_gpu_and_several_threads_are_not_divided(machine):
+    assert cost.cores_of(sweep("cifar10", "cnn_relu", 100, ((7.53, 20, 20),), **machine), 16) == 1
+    assert cost.cores_of(sweep("cifar10", "cnn_relu", 100, ((7.53, 20, 20),)), 16) > 8

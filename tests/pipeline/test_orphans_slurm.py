@@ -25,8 +25,9 @@ def queue(tmp_path, monkeypatch):
 def test_only_this_folders_jobs_of_a_workflow_are_cancelled(queue, tmp_path, capsys):
     here = tmp_path / "a folder | with a bar"
     here.mkdir()
-    others = f"2|rule_train|{tmp_path}\n3||{here}\n4|my own|{here}\n"
-    queue.write_text(f"1|rule_train_wildcards_x|{here}\n{others}5_1|group_short|{here}\n")
+    others = f"2|RUNNING|rule_train|{tmp_path}\n3|PENDING||{here}\n4|RUNNING|my own|{here}\n"
+    queue.write_text(f"1|PENDING|rule_train_wildcards_x|{here}\n{others}5_1|RUNNING|group_verdicts|{here}\n")
+    assert orphans.queued(here)[0] == ("1", "PENDING", "rule_train_wildcards_x")
     assert orphans.left_behind(here) == ["1", "5_1"]
     orphans.cancel_left_behind(here)
     assert queue.read_text() == others and "left 2 SLURM jobs" in capsys.readouterr().err

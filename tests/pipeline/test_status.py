@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from dpfl.cli import app
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import status
+from dpfl.pipeline import batches, status
 from dpfl.pipeline.cost import estimate
 from dpfl.pipeline.orphans import GONE
 from dpfl.pipeline.other_stages import stages
@@ -120,3 +120,30 @@ def test_a_scale_is_asked_for_by_its_name(tmp_path, repository, monkeypatch):
     put(tmp_path / "results/paper/config.yaml", "scale: paper\npapers: [asoodeh2020]\n")
     asked = CliRunner().invoke(app, ["status", "--scale", "paper"])
     assert "asoodeh2020" in asked.output and "lowy2021" not in asked.output
+
+
+def test_a_job_past_its_limit_is_not_running(sweep, tmp_path):
+    log = put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", "x y: 3 of 20 steps\n")
+    longest = 60 * estimate(sweep).limit_minutes(3)
+    for age, expected in ((longest - 60, SweepState.RUNNING), (longest + 60, SweepState.WAITING)):
+        os.utime(log, (time.time() - age,) * 2)
+        assert state(sweep, tmp_path, since=time.time() - 2 * longest) is expected
+
+
+def test_on_a_cluster_only_sweeps_whose_job_runs_are_running(sweep, tmp_path, monkeypatch):
+    resolved = configuration.resolve({"papers": ["bhaskar2025"], "seeds": [0]})
+    first, second, third, *_, last = expansion.expand(resolved)
+    folder = Path("results/demo")
+    batches.write([batches.Batch("b_0", (second, third), 2, 1.0, 1.0)], {}, Path("checkpoints/demo/batches.json"))
+    here = tmp_path.resolve()
+    rows = [f"1|RUNNING|rule_train_wildcards_bhaskar2025_{first.name}|{here}"]
+    rows += [f"2|RUNNING|rule_train_b_0_wildcards_bhaskar2025|{here}"]
+    rows += [f"3|PENDING|rule_train_wildcards_bhaskar2025_{last.name}|{here}"]
+    put(tmp_path / "bin/squeue", "#!/bin/sh\ncat <<'E'\n" + "\n".join(rows) + "\nE\n").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    found = status.sweeps_on_nodes(expansion.expand(resolved), folder)
+    assert found == {("bhaskar2025", each.name) for each in (first, second, third)}
+    put(folder / f"logs/train_bhaskar2025_{last.name}.log", "x y: 3 of 20 steps\n")
+    put(folder / f"logs/train_bhaskar2025_{third.name}.log", "x y: 3 of 20 steps\n")
+    assert sweep_status(last, folder, 1.0, found).state is SweepState.WAITING
+    assert sweep_status(third, folder, 1.0, found).state is SweepState.RUNNING

@@ -1,4 +1,4 @@
-"""A real SLURM cluster of one node on this machine, for tests: started by hand, in a folder, without systemd."""
+"""A real SLURM cluster of several nodes on this machine, for tests: started by hand, in a folder, without systemd."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket,cred_expire=15
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-SlurmdSpoolDir={folder}/spool
+SlurmdPidFile={folder}/%n.pid
+SlurmdSpoolDir={folder}/spool/%n
 StateSaveLocation={folder}/state
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
-SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
+SlurmdLogFile={folder}/%n.log
+SlurmctldPort={port}
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -44,7 +43,7 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 JobRequeue=1
 GresTypes=gpu
-NodeName={host} CPUs={cores} RealMemory={memory_mb} Gres=gpu:{gpus} State=UNKNOWN
+{nodes}
 PartitionName=work Nodes=ALL Default=YES MaxTime=60 State=UP PriorityTier=1
 PartitionName=urgent Nodes=ALL MaxTime=60 State=UP PriorityTier=10
 """
@@ -69,6 +68,15 @@ class Cluster:
         rows = self.command("squeue", "--noheader", "--states=all", "--format=%i %T").split("\n")
         return dict(row.split() for row in rows if row)
 
+    def node_of(self, job: str) -> str:
+        """Return the node that a job runs on."""
+        return self.command("squeue", "--noheader", f"--jobs={job}", "--format=%N").strip()
+
+    def take_node_of(self, job: str) -> None:
+        """Submit a more urgent job that needs all of the node that a job runs on: this one is preempted."""
+        options = ("--partition=urgent", "--exclusive", f"--nodelist={self.node_of(job)}", "--output=/dev/null")
+        self.command("sbatch", *options, "--wrap=sleep 1")
+
     def names(self) -> dict[str, str]:
         """Return the comments of the jobs in the queue, in which the executor names the rule: number and comment."""
         rows = self.command("squeue", "--noheader", "--format=%i %k").split("\n")
@@ -84,24 +92,29 @@ def missing() -> str:
 
 
 @contextmanager
-def cluster(folder: Path, *, gpus: int = 2, cores: int | None = None) -> Iterator[Cluster]:
-    """Start munged, slurmctld and slurmd below `folder`; yield the cluster once its node is idle; stop them at the end.
+def cluster(folder: Path, *, nodes: int = 3, gpus: int = 2) -> Iterator[Cluster]:
+    """Start munged, slurmctld and a slurmd a node below `folder`; yield the cluster once all are idle; stop them at the
+    end.
 
-    The GPUs are /dev/null, as many as asked for: SLURM counts them and hands them out like any other.
+    Each node has all cores of this machine, and its part of the memory. The first has the GPUs, which are /dev/null:
+    SLURM counts them and hands them out like any other.
     """
     host = socket.gethostname().split(".")[0]
-    for name in ("state", "spool", "munge"):
+    names = [f"node{number}" for number in range(1, nodes + 1)]
+    for name in ("state", "munge", *(f"spool/{node}" for node in names)):
         (folder / name).mkdir(parents=True, mode=0o700)
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o400)
-    memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 - 500
-    text = _CONFIGURATION.format(
-        host=host, folder=folder, ports=_free_ports(), cores=cores or os.cpu_count(), memory_mb=memory_mb, gpus=gpus
-    )
+    first, *ports = _free_ports(1 + nodes)
+    memory_mb = (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 - 500) // nodes
+    each = f"NodeHostname={host} CPUs={os.cpu_count()} RealMemory={memory_mb} State=UNKNOWN"
+    lines = [f"NodeName={name} Port={port} {each}" for name, port in zip(names, ports, strict=True)]
+    lines[0] += f" Gres=gpu:{gpus}"
+    text = _CONFIGURATION.format(host=host, folder=folder, port=first, nodes="\n".join(lines))
     (folder / "slurm.conf").write_text(text)
     devices = [_device(folder, number) for number in range(gpus)]
-    lines = [f"NodeName={host} Name=gpu File={device}\n" for device in devices]
+    lines = [f"NodeName={names[0]} Name=gpu File={device}\n" for device in devices]
     (folder / "gres.conf").write_text("".join(lines))
     path = f"{_srun(folder)}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": path}
@@ -110,7 +123,7 @@ def cluster(folder: Path, *, gpus: int = 2, cores: int | None = None) -> Iterato
         for name, command in {
             "munged.err": _munged(folder),
             "slurmctld.err": ["slurmctld", "-D"],
-            "slurmd.err": ["slurmd", "-D"],
+            **{f"{name}.err": ["slurmd", "-D", "-N", name] for name in names},
         }.items()
         if not time.sleep(1)
     ]
@@ -153,9 +166,9 @@ def _device(folder: Path, number: int) -> Path:
     return path
 
 
-def _free_ports() -> list[int]:
-    """Return two ports that nobody listens on."""
-    sockets = [socket.socket() for _ in range(2)]
+def _free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
     ports = [each.getsockname()[1] for each in sockets]
@@ -165,7 +178,7 @@ def _free_ports() -> list[int]:
 
 
 def _wait_until_idle(ready: Cluster) -> None:
-    """Return once the node takes jobs; raise RuntimeError with the daemons' last words where it does not."""
+    """Return once all nodes take jobs; raise RuntimeError with the daemons' last words where it does not."""
     deadline = time.monotonic() + 60
     state = ""
     while time.monotonic() < deadline:
@@ -175,4 +188,4 @@ def _wait_until_idle(ready: Cluster) -> None:
                 return
         time.sleep(0.5)
     logs = [path.read_text()[-500:] for path in sorted(ready.folder.glob("*.log"))]
-    raise RuntimeError(f"the node is {state or 'not there'} after a minute: {logs}")
+    raise RuntimeError(f"the nodes are {state or 'not there'} after a minute: {logs}")

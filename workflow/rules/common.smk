@@ -1,6 +1,8 @@
 # Shared by all rules: the checked configuration, the sweeps of its grid, and where files are.
+import functools
 import hashlib
 import itertools
+import math
 import os
 import re
 import sys
@@ -14,7 +16,7 @@ from dpfl.data import datasets, fetch
 from dpfl.errors import InputError, printable
 from dpfl.experiments.protocol import module_name
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import cost, orphans
+from dpfl.pipeline import batches, cost, orphans, patterns
 from dpfl.provenance import run_identity
 from dpfl.provenance.source_digest import own_digest, source_digest
 
@@ -49,11 +51,6 @@ def noise_table(paper):
     return Path(RESULTS) / "accounting" / f"{paper}.csv"
 
 
-def any_of(words):
-    """Return a pattern for exactly these words; it matches nothing where there are none."""
-    return "|".join(map(re.escape, words)) or "(?!)"
-
-
 # What its record shows to be made from today's settings, data and code is finished, whatever the times of files and
 # Snakemake's own notes say: nothing makes it again. All else is made; `dpfl run` forces these rules, for Snakemake takes
 # a file for up to date where its notes are lost. A job on a node is asked for its output, and makes it.
@@ -62,6 +59,20 @@ if workflow.is_main_process:
     UNCALIBRATED = [key for key in PAPERS if not run_identity.is_calibrated(sweeps_of(key), noise_table(key))]
 else:
     OPEN, UNCALIBRATED = list(SWEEPS), list(PAPERS)
+
+# On a cluster several sweeps of minutes make one job. Jobs on nodes read which they are: it depends on what is open.
+# A long sweep has several cores, among which its clients are divided.
+COMPOSITION = Path("checkpoints") / CONFIG["scale"] / "batches.json"
+if workflow.is_main_process:
+    SIDE_BY_SIDE = workflow.global_resources.get("side_by_side").value
+    NODE_MB = workflow.global_resources.get("mem_mb").value or math.inf
+    NODE_CORES = workflow.cores if SIDE_BY_SIDE else 1
+    BATCHES, _alone = batches.divide(map(SWEEPS.get, OPEN), SIDE_BY_SIDE or 1, NODE_MB)
+    CORES = {(sweep.paper, sweep.name): cost.cores_of(sweep, NODE_CORES, NODE_MB) for sweep in _alone}
+else:
+    BATCHES, CORES = batches.read(COMPOSITION, SWEEPS)
+BATCHED = {(sweep.paper, sweep.name) for batch in BATCHES for sweep in batch.sweeps}
+ALONE = [key for key in OPEN if key not in BATCHED]
 
 
 def pages(paper, kind, *endings):
@@ -76,7 +87,7 @@ def caption_of(page):
 
 
 ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/description.json", dataset=DATASETS)
-# No rule makes noise that is what its paper needs: it need not be asked for.
+# Noise that is what its paper needs is made by no rule, and need not be asked for.
 ALL_NOISE = [str(noise_table(paper)) for paper in UNCALIBRATED if sweeps_of(paper)]
 ALL_RUNS = [str(expansion.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in SWEEPS.values()]
 # Every file of every page: whichever of them is missing, its stage makes them all again.
@@ -103,11 +114,18 @@ localrules:
 onstart:
     orphans.cancel_left_behind(Path())
     files.write_atomically(Path(RESOLVED), yaml.safe_dump(CONFIG, sort_keys=False))
+    if SIDE_BY_SIDE or COMPOSITION.exists():
+        batches.write(BATCHES, CORES, COMPOSITION)
 
 
 def more(first):
     """Return a resource that grows by half of `first` at each further attempt."""
     return lambda wildcards, attempt: first * (attempt + 1) // 2
+
+
+def at_attempt(limit):
+    """Return a resource that depends on the attempt alone."""
+    return lambda wildcards, attempt: limit(attempt)
 
 
 def digest_of(facts):
@@ -150,8 +168,23 @@ def sweep_of(wildcards):
     return SWEEPS[wildcards.paper, wildcards.sweep]
 
 
-def training_data(wildcards):
+def cores_of(wildcards):
+    """Return the cores that a sweep's job divides its clients among."""
+    return CORES.get((wildcards.paper, wildcards.sweep), 1)
+
+
+@functools.cache
+def needs_of(paper, sweep):
+    """Return what a sweep's job needs on its cores."""
+    return cost.estimate(SWEEPS[paper, sweep], cores=CORES.get((paper, sweep), 1))
+
+
+def data_of(sweep):
     """Return the data that a sweep trains from."""
-    sweep = sweep_of(wildcards)
     kinds = ["arrays", "features"] if sweep.needs_features else ["arrays"]
     return [f"{DATA}/{kind}/{sweep.dataset}/description.json" for kind in kinds]
+
+
+def is_one_of(sweeps):
+    """Return a pattern for the papers of these sweeps, where a path goes on with one of their names."""
+    return f"(?=({patterns.names(map('/'.join, sweeps))})[.]csv)[a-z0-9]+"

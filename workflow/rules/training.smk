@@ -1,10 +1,11 @@
-# Training, one job per sweep that is not finished (common.smk). Its resources are
-# estimated from measured sweeps (dpfl.pipeline.cost); more at each attempt.
+# Training of the sweeps that are not finished (common.smk), a job each; on a cluster a batch of short ones is one job.
+# Resources are estimated from measured sweeps (dpfl.pipeline.cost); more at each attempt.
+ON_GPU = {key for key in ALONE if needs_of(*key).gpus}
 
 
 rule train:
     input:
-        data=training_data,
+        data=lambda wildcards: data_of(sweep_of(wildcards)),
         noise=f"{RESULTS}/accounting/{{paper}}.csv",
     output:
         table=f"{RESULTS}/runs/{{paper}}/{{sweep}}.csv.gz",
@@ -14,19 +15,78 @@ rule train:
     benchmark:
         f"{RESULTS}/benchmarks/train_{{paper}}_{{sweep}}.tsv"
     wildcard_constraints:
-        paper=f"(?=({any_of(map('/'.join, OPEN))})[.]csv)[a-z0-9]+",
-    # On a cluster several sweeps of minutes make one job; never those that ask for a GPU.
-    group:
-        lambda wildcards: "short" if cost.estimate(sweep_of(wildcards)).is_short else None
+        paper=is_one_of(key for key in ALONE if key not in ON_GPU),
     conda:
         "../../environment.yml"
-    threads: CONFIG["training"]["threads"]
+    threads: lambda wildcards: cores_of(wildcards) * CONFIG["training"]["threads"]
     resources:
-        mem_mb=lambda wildcards, attempt: cost.estimate(sweep_of(wildcards)).limit_mb(attempt),
-        runtime=lambda wildcards, attempt: cost.estimate(sweep_of(wildcards)).limit_minutes(attempt),
-        gpu=lambda wildcards: cost.estimate(sweep_of(wildcards)).gpus,
+        mem_mb=lambda wildcards, attempt: needs_of(wildcards.paper, wildcards.sweep).limit_mb(attempt),
+        runtime=lambda wildcards, attempt: needs_of(wildcards.paper, wildcards.sweep).limit_minutes(attempt),
     params:
         config=RESOLVED,
+        cores=cores_of,
         identity=lambda wildcards: digest_of(run_identity.run_identity(sweep_of(wildcards))),
     shell:
-        "dpfl train --paper {wildcards.paper:q} --sweep {wildcards.sweep:q} --config {params.config:q} 2> {log:q}"
+        "dpfl train --paper {wildcards.paper:q} --sweep {wildcards.sweep:q} --cores {params.cores:q}"
+        " --config {params.config:q} 2> {log:q}"
+
+
+rule find_gpu:
+    # Before hundreds of jobs ask for a GPU, one looks whether there is any that works; to try again would not help.
+    output:
+        temp(f"checkpoints/{CONFIG['scale']}/gpu.txt"),
+    log:
+        f"{RESULTS}/logs/find_gpu.log",
+    retries: 0
+    conda:
+        "../../environment.yml"
+    resources:
+        mem_mb=2000,
+        runtime=10,
+        gpu=1,
+    shell:
+        "dpfl gpu > {output:q} 2> {log:q}"
+
+
+use rule train as train_gpu with:
+    input:
+        data=lambda wildcards: data_of(sweep_of(wildcards)),
+        noise=f"{RESULTS}/accounting/{{paper}}.csv",
+        gpu=rules.find_gpu.output,
+    wildcard_constraints:
+        paper=is_one_of(ON_GPU),
+    resources:
+        mem_mb=lambda wildcards, attempt: needs_of(wildcards.paper, wildcards.sweep).limit_mb(attempt),
+        runtime=lambda wildcards, attempt: needs_of(wildcards.paper, wildcards.sweep).limit_minutes(attempt),
+        gpu=1,
+
+
+for _batch in BATCHES:
+
+    rule:
+        name:
+            _batch.rule
+        input:
+            data=sorted({path for sweep in _batch.sweeps for path in data_of(sweep)}),
+            noise=f"{RESULTS}/accounting/{_batch.paper}.csv",
+        output:
+            # The paper is a wildcard, as in `train`: Snakemake makes a rule without one whenever it is forced.
+            tables=[f"{RESULTS}/runs/{{paper}}/{sweep.name}.csv.gz" for sweep in _batch.sweeps],
+            records=[f"{RESULTS}/runs/{{paper}}/{sweep.name}.csv.gz.record.json" for sweep in _batch.sweeps],
+        log:
+            f"{RESULTS}/logs/batch_{_batch.label}_of_{{paper}}.log",
+        wildcard_constraints:
+            paper=_batch.paper,
+        conda:
+            "../../environment.yml"
+        threads: _batch.cores * CONFIG["training"]["threads"]
+        resources:
+            mem_mb=at_attempt(_batch.limit_mb),
+            runtime=at_attempt(_batch.limit_minutes),
+        params:
+            config=RESOLVED,
+            sweeps=[f"{sweep.paper}/{sweep.name}" for sweep in _batch.sweeps],
+            at_once=_batch.cores,
+            identity=digest_of([run_identity.run_identity(sweep) for sweep in _batch.sweeps]),
+        shell:
+            "dpfl train-batch {params.sweeps:q} --cores {params.at_once:q} --config {params.config:q} 2> {log:q}"

@@ -58,12 +58,18 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
 def train(
     paper: PaperOption,
     sweep: Annotated[str, typer.Option("--sweep", help="name of the sweep; `dpfl status` lists them")],
+    cores: Annotated[int, typer.Option("--cores", min=1, help="processes that train clients at the same time")] = 1,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Train one sweep and write its run table, a row a run; continues from its checkpoint where there is one."""
+    """Train one sweep and write its run table, a row a run; continues from its checkpoint where there is one.
+
+    More cores are of use to federated averaging on a CPU only, and change no byte.
+    """
     from dpfl.engine.memory_budget import with_memory
-    from dpfl.pipeline.cost import estimate
+    from dpfl.pipeline.client_division import clients_on
+    from dpfl.pipeline.cost import can_divide, estimate
     from dpfl.pipeline.devices import own_gpu
+    from dpfl.pipeline.time_limit import newest, requeue_before_limit
     from dpfl.reporting.results import read_csv
 
     resolved = configuration.read(config)
@@ -83,9 +89,43 @@ def train(
     made_from = json.dumps([job.digest(), stage.identity, read, job.resources["device"]])
     name = f"{sweep}-{hashlib.sha256(made_from.encode()).hexdigest()[:32]}.pt"
     checkpoint = Path("checkpoints") / resolved["scale"] / paper / name
-    with own_gpu(bool(estimate(job).gpus)), progress_bar(f"{paper} {sweep}", unit="steps") as progress:
+    before = newest(checkpoint.parent, name)
+    requeue_before_limit(lambda: newest(checkpoint.parent, name) > before)
+    processes = cores if can_divide(job) else 1
+    shown = progress_bar(f"{paper} {sweep}", unit="steps")
+    with own_gpu(bool(estimate(job).gpus)), clients_on(processes), shown as progress:
         table = experiment.train(with_memory(job), folders, calibration, checkpoint, progress)
     output = expansion.run_table(results_folder(resolved), paper, sweep)
     write_table(table, output)
     stage.write(record_path(output), [output])
     checkpoint.unlink(missing_ok=True)
+
+
+@app.command(
+    "train-batch", epilog="Example: dpfl train-batch lowy2021/synthetic_shuffle_seed0 lowy2021/synthetic_one_pass_seed0"
+)
+def train_batch(
+    sweeps: Annotated[list[str], typer.Argument(help="PAPER/SWEEP, the longest first")],
+    cores: Annotated[int, typer.Option("--cores", min=1, help="sweeps that are trained at the same time")] = 1,
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Train several sweeps side by side and report each; what is finished is not trained again. Exit 1 if one fails."""
+    from dpfl.pipeline.batch_training import BatchTraining
+    from dpfl.pipeline.time_limit import newest, requeue_before_limit
+
+    resolved = configuration.read(config)
+    known = {f"{sweep.paper}/{sweep.name}": sweep for sweep in expansion.expand(resolved)}
+    if unknown := [name for name in sweeps if name not in known]:
+        raise InputError(f"no sweep {unknown[0]} at scale {resolved['scale']}; `dpfl status` lists them")
+    chosen = [known[name] for name in sweeps]
+    training = BatchTraining.of(chosen, results_folder(resolved), config, cores)
+    folder = Path("checkpoints") / resolved["scale"]
+
+    def latest() -> float:
+        return max(newest(folder / sweep.paper, f"{sweep.name}-*.pt") for sweep in chosen)
+
+    before = latest()
+    requeue_before_limit(lambda: bool(training.trained) or latest() > before)
+    training.run()
+    if training.failed:
+        raise typer.Exit(1)

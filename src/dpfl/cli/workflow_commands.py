@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, app
+from dpfl.errors import InputError
 from dpfl.grid import configuration
 from dpfl.grid.strict_yaml import load_mapping
 from dpfl.pipeline import cost
 
 if TYPE_CHECKING:
+    from dpfl.grid.sweep import Sweep
     from dpfl.pipeline.plan import Machines
 
 PROBE_SECONDS = 20.0
-MADE_WHERE_ASKED = ("train", "accounting")
+MADE_WHERE_ASKED = ("train", "train_gpu", "accounting")
 """Rules that match what is not finished only (workflow/rules/common.smk): Snakemake runs all that they match."""
 
 
@@ -94,39 +96,51 @@ def run(
     from dpfl.pipeline.plan import machines_of
 
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
-    expansion.expand(resolved)
+    sweeps = expansion.expand(resolved)
     configured(resolved["data"]["mirror"])
     where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"])
-    if not where.groups and resolved["training"]["device"] == "cuda":
+    if not where.on_cluster and resolved["training"]["device"] == "cuda":
         require_gpu()
     overlay = ["--configfile", str(config)] if config and load_mapping(config) else []  # Snakemake refuses an empty one
     # The profile is last: the options before it take all the words that follow, targets too.
-    forced = ["--forcerun", *MADE_WHERE_ASKED, *overlay, "--config", f"scale={scale}"]
-    arguments = [*forced, "--profile", f"workflow/profiles/{profile}", *(["--dry-run"] if dry_run else [])]
+    options = [*overlay, "--config", f"scale={scale}", "--profile", f"workflow/profiles/{profile}"]
+    options += ["--dry-run"] if dry_run else []
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", scale, *(f"{name}={value}" for name, value in named.items() if value)])
-    raise typer.Exit(_run(resolved, where, arguments, more or [], again))
+    raise typer.Exit(_run(resolved, sweeps, where, options, more or [], again))
 
 
-def _run(resolved: dict[str, Any], where: Machines, arguments: list[str], more: list[str], again: str) -> int:
+def _run(
+    resolved: dict[str, Any], sweeps: list[Sweep], where: Machines, options: list[str], more: list[str], again: str
+) -> int:
     """Run Snakemake, for noise that is out of date first, for it decides what is trained; return its exit status."""
     from dpfl.pipeline import finished
     from dpfl.pipeline.plan import run_progress
     from dpfl.pipeline.run import run as run_workflow
 
-    is_dry, results = "--dry-run" in [*arguments, *more], Path("results") / resolved["scale"]
+    is_dry, results = "--dry-run" in [*options, *more], Path("results") / resolved["scale"]
+    asked = {"again": again, "results": results, "sweeps": sweeps, "forced": lambda: _forced(sweeps, results, where)}
     if noise := finished.noise_made_anew(resolved):
         print(f"dpfl: {_first(noise)}", file=sys.stderr)
         if not is_dry:
             named = finished.targets(more)
-            words = [*arguments, *(word for word in more if word not in named), *map(str, noise)]
-            if status := run_workflow(words, again=again, results=results, what="calibrating"):
+            words = [*options, *(word for word in more if word not in named), *map(str, noise)]
+            if status := run_workflow(words, **asked, what="calibrating"):
                 return status
     left = finished.without_finished(more, resolved)
     if left is None:
         return 0
     progress = None if is_dry else run_progress(resolved, where)
-    return run_workflow([*arguments, *left], again=again, results=results, progress=progress)
+    return run_workflow([*options, *left], **asked, progress=progress)
+
+
+def _forced(sweeps: list[Sweep], results: Path, where: Machines) -> list[str]:
+    """Return the option that has Snakemake make what is open now: batches too, as common.smk divides it."""
+    from dpfl.provenance.run_identity import is_finished
+
+    still_open = [sweep for sweep in sweeps if where.side_by_side > 1 and not is_finished(sweep, results)]
+    batched, _ = where.jobs(still_open)
+    return ["--forcerun", *MADE_WHERE_ASKED, *(batch.rule for batch in batched)]
 
 
 def _first(noise: list[Path]) -> str:
@@ -146,3 +160,14 @@ def status(
     resolved = configuration.read(last) if scale and last.is_file() else configuration.overlaid(config, None, scale)
     for line in lines(resolved):
         print(line)
+
+
+@app.command(epilog="Example: dpfl gpu")
+def gpu() -> None:
+    """Print the GPUs that torch can use; exit 2 where there is none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise InputError("training.device is cuda, but torch finds no GPU on this machine: set training.device to cpu")
+    for number in range(torch.cuda.device_count()):
+        print(torch.cuda.get_device_name(number))

@@ -31,10 +31,16 @@ MARGIN = 3.0  # of a time limit over the estimate: nodes differ, and limits are 
 LEAST_MINUTES = 10
 BASE_MB = 700  # Python with torch, and Snakemake around it
 SHORT_SECONDS = 300.0  # below it several sweeps go into one job
+JOB_SECONDS = 600.0  # that a job of a cluster should take: long enough for a queue, short enough to spread over nodes
+SHARED_SPEED = 0.73  # of a process whose neighbours train too: two on two cores took 1.46 of one's speed, for memory
+WORKER_MB = 200  # of a process that trains clients, without its own budget for gradients
 UNKNOWN_SECONDS = 3600.0  # an experiment that has not been measured
 
 ON_GPU = ("fedavg_images",)
 """Experiments that train on the device that the configuration names; the others are numpy on a CPU."""
+
+DIVIDED = ("fedavg_images",)
+"""Experiments whose clients a job divides among its cores (dpfl.pipeline.client_division)."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +78,14 @@ class UnitCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """Needs of one job: seconds on the cores (or the GPU) that it asks for, and memory, without any margin."""
+    """Needs of one job: seconds on its cores (or its GPU), and memory, without any margin."""
 
     kind: str
     seconds: float
     memory_mb: float
     gpus: int
     known: bool
+    cores: int = 1
 
     @property
     def is_short(self) -> bool:
@@ -118,14 +125,15 @@ def cost_key(sweep: Sweep) -> str:
     return "/".join([sweep.experiment, sweep.dataset, *([study] if study else [])])
 
 
-def estimate(sweep: Sweep, units: Mapping[str, UnitCost] | None = None) -> Cost:
+def estimate(sweep: Sweep, units: Mapping[str, UnitCost] | None = None, cores: int = 1) -> Cost:
     """Return what a sweep needs on the machine that its configuration asks for.
 
-    `units` replaces the shipped table. Threads shorten nothing: the engine's gain from a second one is small. A kind
-    that was never measured is taken for the dearest one of its experiment on another dataset, and is not `known`.
+    `units` replaces the shipped table; `cores`: processes among which clients are divided (`cores_of`). Threads shorten
+    nothing: the engine's gain from a second one is small. A kind that was never measured is taken for the dearest one
+    of its experiment on another dataset, and is not `known`.
     """
     units = table() if units is None else units
-    kind, work = cost_key(sweep), work_of(sweep)
+    kind, work = cost_key(sweep), work_of(sweep, cores)
     unit = units.get(kind)
     gpus = int(sweep.resources["device"] == "cuda" and sweep.experiment in ON_GPU)
     if unit is None:
@@ -135,29 +143,53 @@ def estimate(sweep: Sweep, units: Mapping[str, UnitCost] | None = None) -> Cost:
         return Cost(kind, seconds, memory, gpus, known=False)
     if sweep.experiment != "fedavg_images":
         return Cost(kind, unit.seconds(work), unit.memory_mb, gpus, known=True)
-    memory = _image_memory_mb(sweep, unit)
+    memory = _image_memory_mb(sweep, unit, cores)
     if gpus:
         seconds = unit.fixed_seconds + work.steps * GPU_STEP_SECONDS + work.records * unit.flops / GPU_FLOPS
         return Cost(kind, seconds, memory, gpus, known=False)
-    return Cost(kind, unit.seconds(work), memory, gpus, known=True)
+    seconds = unit.fixed_seconds + (unit.seconds(work) - unit.fixed_seconds) / (SHARED_SPEED if cores > 1 else 1.0)
+    return Cost(kind, seconds, memory, gpus, True, cores)
 
 
-def work_of(sweep: Sweep) -> WorkCount:
-    """Return the work of a sweep; of an experiment that is not known here, its seeds times its cells."""
+def cores_of(sweep: Sweep, most: int, memory_mb: float = math.inf, units: Mapping[str, UnitCost] | None = None) -> int:
+    """Return how many of at most `most` cores a job of its own takes for a sweep: the fewest with which it takes
+    JOB_SECONDS, else the fewest with which it is fastest.
+
+    The memory of a third attempt is at most `memory_mb`.
+    """
+    if not can_divide(sweep):
+        return 1
+    costs = {cores: estimate(sweep, units, cores) for cores in range(1, min(most, int(sweep.settings["clients"])) + 1)}
+    fit = {cores: cost.seconds for cores, cost in costs.items() if cores == 1 or cost.limit_mb(3) <= memory_mb}
+    enough = max(JOB_SECONDS, min(fit.values()))
+    return next(cores for cores, seconds in fit.items() if seconds <= enough)
+
+
+def can_divide(sweep: Sweep) -> bool:
+    """Return whether several processes may train a sweep's clients: by federated averaging on a CPU, a thread each."""
+    return sweep.experiment in DIVIDED and sweep.resources["device"] == "cpu" and sweep.resources["threads"] == 1
+
+
+def work_of(sweep: Sweep, cores: int = 1) -> WorkCount:
+    """Return the work of a sweep, of the busiest of `cores` processes; of an experiment that is not known here, its
+    seeds times its cells."""
+    if sweep.experiment in DIVIDED:
+        return _fedavg_images(sweep, cores)
     count = _COUNTS.get(sweep.experiment)
     if count is None:
         return WorkCount(0.0, len(sweep.seeds) * len(sweep.cells))
     return count(sweep)
 
 
-def _fedavg_images(sweep: Sweep) -> WorkCount:
-    """Every client's batches in every epoch, and what is trained and measured on them."""
+def _fedavg_images(sweep: Sweep, cores: int) -> WorkCount:
+    """Every batch in every epoch of the busiest process's clients, and what is measured, by one process, on all."""
     settings = sweep.settings
     data = datasets.load(sweep.dataset)
     clients = int(settings["clients"])
     share = settings["client_share"] if clients > 1 else 1.0  # a single client has all records
     shares = share if isinstance(share, list) else [share] * clients
     sizes = [int(data.training_records * min(1.0, share)) for share in shares]
+    sizes = max((sizes[first::cores] for first in range(cores)), key=sum)
     schedules = [_schedule(cell) for cell in sweep.cells]
     trained = trained_models(sweep.cells)
     steps = len(trained) * sum(math.ceil(size / int(settings["batch_size"])) for size in sizes)
@@ -187,15 +219,16 @@ def _schedule(cell: Mapping[str, Any]) -> list[int]:
     return list(epochs) if isinstance(epochs, list | tuple) else [epochs] * cell["rounds"]
 
 
-def _image_memory_mb(sweep: Sweep, unit: UnitCost) -> float:
-    """Prepared inputs, every client's models with momentum, and the budget for gradients."""
+def _image_memory_mb(sweep: Sweep, unit: UnitCost, cores: int) -> float:
+    """Prepared inputs, every client's models with momentum, and each process's budget for gradients."""
     data = datasets.load(sweep.dataset)
     numbers = math.prod(feature_shape(data.image_shape) if sweep.needs_features else data.image_shape)
     records = data.training_records + data.test_records
     models = int(sweep.settings["clients"]) * len(sweep.cells)
     arrays = 4 * (records * numbers + 3 * models * unit.parameters) / 2**20
     on_gpu = sweep.resources["device"] == "cuda"  # whose gradients take none of the host's memory
-    return BASE_MB + arrays + 1024 * (0.0 if on_gpu else sweep.resources["memory_gb"] or CPU_GB)
+    budget = 1024 * (0.0 if on_gpu else sweep.resources["memory_gb"] or CPU_GB)
+    return BASE_MB + arrays + budget + (cores - 1) * (WORKER_MB + budget)
 
 
 def _async_dpsgd(sweep: Sweep) -> WorkCount:
@@ -241,7 +274,6 @@ def _ldp(sweep: Sweep) -> WorkCount:
 
 
 _COUNTS: dict[str, Callable[[Sweep], WorkCount]] = {
-    "fedavg_images": _fedavg_images,
     "async_dpsgd": _async_dpsgd,
     "pnsgd": _pnsgd,
     "trusted_aggregator": _trusted_aggregator,

@@ -50,7 +50,7 @@ def _watch(controller: int) -> None:
     os._exit(143)
 
 
-_FORMAT = "%i|%k|%Z"  # number, comment, working folder
+_FORMAT = "%i|%T|%k|%Z"  # number, state, comment, working folder
 _COMMENTS = ("rule_", "group_")  # what Snakemake's executor writes there
 _CANCEL_SECONDS = 120.0
 
@@ -60,11 +60,16 @@ def left_behind(folder: Path) -> list[str]:
 
     The list is empty where there is no SLURM, or none that answers.
     """
+    return [number for number, _, _ in queued(folder)]
+
+
+def queued(folder: Path) -> list[tuple[str, str, str]]:
+    """Return number, state and comment (which names the rule) of the jobs of `left_behind`."""
     rows = _output_of("squeue", "--me", "--noheader", f"--format={_FORMAT}").splitlines()
-    jobs = [row.split("|", maxsplit=2) for row in rows if row.count("|") >= 2]
+    jobs = [row.split("|", maxsplit=3) for row in rows if row.count("|") >= 3]
     return [
-        number
-        for number, comment, directory in jobs
+        (number, state, comment)
+        for number, state, comment, directory in jobs
         if comment.startswith(_COMMENTS) and Path(directory).resolve() == folder.resolve()
     ]
 

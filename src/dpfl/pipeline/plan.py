@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,43 +14,68 @@ import yaml
 from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
-from dpfl.pipeline.cost import Cost, UnitCost, estimate
+from dpfl.pipeline import batches, site
+from dpfl.pipeline.batches import Batch
+from dpfl.pipeline.cost import Cost, UnitCost, cores_of, estimate
 from dpfl.pipeline.live_line import RunProgress
-from dpfl.pipeline.other_stages import stages
+from dpfl.pipeline.other_stages import Stage, stages
 from dpfl.provenance import run_identity
 
 PROFILES = Path("workflow") / "profiles"
 QUEUED_SECONDS = 25.0  # of a cluster's job: Snakemake starts three times in it, and is asked about it now and then
 STARTED_SECONDS = 0.5  # of a job on this machine: Snakemake's own time for it
-GROUPED = 4  # short sweeps that make one cluster job (workflow/profiles/slurm/config.yaml)
 
 
 @dataclass(frozen=True)
 class Machines:
-    """Machines of a run: jobs at the same time, and overhead of each."""
+    """Machines of a run: jobs at the same time, and overhead of each.
+
+    `side_by_side`: short sweeps that one job of a cluster trains at the same time; 1 where each is a job of its own.
+    `cores`: of a node, among which a job may divide a long sweep; 1 where a sweep has one.
+    """
 
     name: str
     at_once: int
     extra_seconds: float
-    groups: bool
+    on_cluster: bool
+    side_by_side: int = 1
+    longest_seconds: float = math.inf
+    memory_mb: float = math.inf
+    cores: int = 1
+
+    def jobs(
+        self, sweeps: Iterable[Sweep], units: Mapping[str, UnitCost] | None = None
+    ) -> tuple[list[Batch], list[tuple[Sweep, Cost]]]:
+        """Return the training jobs: batches, and the sweeps that are trained alone with the cost of each."""
+        batched, alone = batches.divide(sweeps, self.side_by_side, self.memory_mb, units)
+        cores = [cores_of(sweep, self.cores, self.memory_mb, units) for sweep in alone]
+        return batched, [(sweep, estimate(sweep, units, n)) for sweep, n in zip(alone, cores, strict=True)]
 
 
 def machines_of(profile: str, threads: int, device: str, at_once: int | None = None) -> Machines:
     """Return the machines of a profile; raises InputError for an unknown profile.
 
     On this machine as many jobs go together as it has cores for (one where they need its GPU); on a cluster as many as
-    `jobs` of its site.yaml, else of its config.yaml, lets into the queue, as if it had room
-    for them all. `at_once` says it instead.
+    `jobs` of its site.yaml, else of its config.yaml, lets into the queue, as if it had room for them all. `at_once`
+    says it instead.
     """
     folder = PROFILES / profile
     if not (folder / "config.yaml").is_file():
         raise InputError(f"no profile {profile} in {PROFILES}")
-    site, options = folder / "site.yaml", yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    options = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    if (folder / "site.yaml").is_file():
+        known = site.read(folder / "site.yaml")
+        limits = 60.0 * known["longest_minutes"], float(known["memory_mb_per_node"])
+        jobs, side_by_side = at_once or known["jobs"], known["side_by_side"]
+        return Machines(profile, jobs, QUEUED_SECONDS, True, side_by_side, *limits, known["cores_per_node"])
     if "executor" in options:
-        queued = (yaml.safe_load(site.read_text(encoding="utf-8")) if site.is_file() else options)["jobs"]
-        return Machines(profile, at_once or queued, QUEUED_SECONDS, groups=True)
+        resources = dict(each.split("=") for each in options.get("resources", []))
+        side_by_side = int(resources.get("side_by_side", 1))
+        return Machines(
+            profile, at_once or options["jobs"], QUEUED_SECONDS, True, side_by_side, cores=options.get("cores", 1)
+        )
     local = 1 if device == "cuda" else max(1, (os.cpu_count() or 1) // threads)
-    return Machines(profile, at_once or local, STARTED_SECONDS, groups=False)
+    return Machines(profile, at_once or local, STARTED_SECONDS, on_cluster=False)
 
 
 def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCost]) -> Iterator[str]:
@@ -72,7 +97,8 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
         mark = "" if all(cost.known for cost in group) else "  not measured: a guess"
         name = f"{paper} {kind}"
         yield f"{name:<34} {len(group):>6} {hours:>8.2f} {longest / 60:>5.0f} min {memory / 1024:>5.1f} GB{mark}"
-    jobs = _jobs(costs, where)
+    batched, alone = where.jobs(todo, units)
+    jobs = [*batched, *(job for _, job in alone)]
     others = [stage for stage in stages(config, todo) if not stage.is_done]
     for rule in ("arrays", "features", "accounting"):
         if prepared := [stage.seconds for stage in others if stage.rule == rule]:
@@ -82,16 +108,52 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
     cores = sum(cost.seconds for cost in costs if not cost.gpus) / 3600 * threads + sum(light) / 3600
     yield f"jobs: {len(jobs)} that train, {len(light)} of other stages"
     yield f"core-hours: {cores:.1f}; GPU-hours: {trained if any(cost.gpus for cost in costs) else 0:.1f}"
-    yield f"memory: at most {max((cost.memory_mb for cost in costs), default=2000) / 1024:.1f} GB a job"
-    wall = _makespan([job + where.extra_seconds for job in [*jobs, *light]], where.at_once)
+    yield f"memory: at most {max((job.memory_mb for job in jobs), default=2000) / 1024:.1f} GB a job"
+    if divided := [job.cores for _, job in alone if job.cores > 1]:
+        yield f"divided: {len(divided)} sweeps, among up to {max(divided)} cores each"
+    wall = batches.makespan(
+        [seconds + where.extra_seconds for seconds in (*(j.seconds for j in jobs), *light)], where.at_once
+    )
     yield f"time on the clock, {where.at_once} jobs at once: about {_as_text(wall)}"
+    if todo:
+        batch_of = [(sweep, batch) for batch in batched for sweep in batch.sweeps]
+        yield _critical_path([*alone, *batch_of], others)
+        yield from _beyond_the_limit([job.seconds for job in jobs], where)
+
+
+def _critical_path(trained: list[tuple[Sweep, Cost | Batch]], others: list[Stage]) -> str:
+    """Return the longest chain of stages that wait for each other, which no number of machines shortens.
+
+    `trained`: each sweep, and the job that trains it.
+    """
+    chains = []
+    for sweep, job in trained:
+        paper, before = sweep.paper, [f"arrays {sweep.dataset}", f"accounting {sweep.paper}"]
+        before += [f"features {sweep.dataset}"] if sweep.needs_features else []
+        known = {stage.name: stage.seconds for stage in others}
+        chain = {name: known[name] for name in before if name in known} | {f"train {paper} {sweep.name}": job.seconds}
+        pages = max((f"tables_{paper}", f"figures_{paper}"), key=lambda name: known.get(name, 0.0))
+        chains.append(chain | {name: known[name] for name in (pages, f"claims {paper}", "audit") if name in known})
+    longest = max(chains, key=lambda chain: sum(chain.values()))
+    path = ", ".join(f"{name} {_as_text(seconds)}" for name, seconds in longest.items())
+    return f"critical path, however many machines: {_as_text(sum(longest.values()))} ({path})"
+
+
+def _beyond_the_limit(jobs: list[float], where: Machines) -> Iterator[str]:
+    """Yield a line where training jobs take longer than a job may."""
+    if beyond := [seconds for seconds in jobs if seconds > where.longest_seconds]:
+        times = math.ceil(max(beyond) / where.longest_seconds)
+        limit = _as_text(where.longest_seconds)
+        yield f"longer than a job may take ({limit}): {len(beyond)} sweeps, continued in up to {times} pieces"
 
 
 def run_progress(config: Mapping[str, Any], where: Machines) -> RunProgress:
     """Return the progress of a run of what is open now, nothing of it done."""
     folder = Path("results") / config["scale"]
     todo = [sweep for sweep in expansion.expand(config) if not run_identity.is_finished(sweep, folder)]
-    expected = {f"train {sweep.paper} {sweep.name}": estimate(sweep).seconds for sweep in todo}
+    batched, alone = where.jobs(todo)
+    expected = {f"train {sweep.paper} {sweep.name}": job.seconds for sweep, job in alone}
+    expected |= {f"{batch.rule} {batch.paper}": batch.seconds for batch in batched}
     expected |= {stage.name: stage.seconds for stage in stages(config, todo)}
     return RunProgress(expected, where.at_once)
 
@@ -104,24 +166,10 @@ def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], li
     return costs_by_kind
 
 
-def _jobs(costs: list[Cost], where: Machines) -> list[float]:
-    """Return the seconds of each training job: one sweep, or on a cluster a few short ones in parallel."""
-    short = [cost for cost in costs if where.groups and cost.is_short]
-    alone = [cost for cost in costs if not (where.groups and cost.is_short)]
-    groups = [short[start : start + GROUPED] for start in range(0, len(short), GROUPED)] + [[cost] for cost in alone]
-    return [max(cost.seconds for cost in group) for group in groups]
-
-
-def _makespan(seconds: list[float], at_once: int) -> float:
-    """Return the seconds until all jobs are done, `at_once` in parallel, the longest first."""
-    ends = [0.0] * at_once
-    for each in sorted(seconds, reverse=True):
-        heapq.heappush(ends, heapq.heappop(ends) + each)
-    return max(ends)
-
-
 def _as_text(seconds: float) -> str:
     """Return a time in minutes or hours, as text."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"

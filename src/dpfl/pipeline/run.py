@@ -10,10 +10,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import psutil
+
 from dpfl.errors import InputError
+from dpfl.grid.sweep import Sweep
+from dpfl.pipeline import orphans
+from dpfl.pipeline.batch_training import put_all_back
 from dpfl.pipeline.live_line import RunProgress, shown
 from dpfl.pipeline.lock import is_stale, only_run
 from dpfl.provenance.audit.mending import remove_damaged_pages
@@ -22,6 +27,9 @@ _LOGS = Path(".snakemake") / "log"
 ENGINE_LOG = Path(".snakemake") / "engine.log"
 """Lines of Snakemake's last run."""
 _LAST_LINES = 5
+_POLL_SECONDS = 1.0
+END_SECONDS = 60.0
+"""Time that Snakemake has after SIGTERM to end its jobs."""
 _LEAST_BYTES = 1 << 20
 _LAST_ENGINE_LINES = 15
 _CORES = ("--cores", "-c", "--jobs", "-j", "--local-cores")
@@ -34,34 +42,42 @@ def run(
     *,
     again: str,
     results: Path | None = None,
+    sweeps: Sequence[Sweep] = (),
+    forced: Callable[[], list[str]] = list,
     progress: RunProgress | None = None,
     what: str = "the run",
 ) -> int:
-    """Run Snakemake with `arguments` in the working folder; return its exit status.
+    """Run Snakemake with what `forced` returns and `arguments` in the working folder; return its exit status.
 
     Raises InputError where another run is in progress here, where the folder has no Snakefile, and for fewer cores than
     one. A dry run takes no lock. A lock that a killed run left is removed first, and so are damaged pages below
-    `results`: Snakemake makes them anew. Snakemake's lines go to ENGINE_LOG, and one line says how far the run is. On
-    failure the last lines on standard error name the rules that failed, the end of their logs, and `again`, the command
-    to continue with; else it says how long `what` took.
+    `results`: Snakemake makes them anew. Of `sweeps`, those that a batch had finished before it was ended are put back
+    into `results`, before and after; `forced` is asked in between, when it is known what is open. Snakemake's lines go
+    to ENGINE_LOG, and one line says how far the run is. On failure the last lines on standard error name the rules that
+    failed, the end of their logs, and `again`, the command to continue with; else it says how long `what` took.
     """
     _require_workflow(arguments)
-    snakemake = [sys.executable, "-m", "snakemake", *arguments]
+    snakemake = [sys.executable, "-m", "snakemake"]
     if "--dry-run" in arguments:
-        return subprocess.run(snakemake, check=False).returncode
+        return subprocess.run([*snakemake, *forced(), *arguments], check=False).returncode
     with only_run() as lock:
         if is_stale():
             print("dpfl: an earlier run was killed here; its lock is removed", file=sys.stderr)
-            subprocess.run([*snakemake, "--unlock"], check=False, capture_output=True)
+            subprocess.run([*snakemake, *arguments, "--unlock"], check=False, capture_output=True)
         if results is not None and (damaged := remove_damaged_pages(results)):
             print(f"dpfl: {len(damaged)} files of damaged pages are made anew, as {damaged[0]}", file=sys.stderr)
+        if results is not None:
+            put_all_back(sweeps, results)  # jobs that an earlier run left in a queue are cancelled before any starts
         before = set(_LOGS.glob("*.snakemake.log"))
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
         environment = {**os.environ, "PATH": path}
         began = time.monotonic()
         with ENGINE_LOG.open("wb") as lines, shown(ENGINE_LOG, progress or RunProgress({}, 1)):
-            process = subprocess.Popen(snakemake, env=environment, pass_fds=[lock], stdout=lines, stderr=lines)
+            words = [*snakemake, *forced(), *arguments]
+            process = subprocess.Popen(words, env=environment, pass_fds=[lock], stdout=lines, stderr=lines)
             status = _wait(process)
+        if results is not None and status >= 0:
+            put_all_back(sweeps, results)
         if status < 0:
             print(f"dpfl: Snakemake was ended by {signal.Signals(-status).name}", file=sys.stderr)
         if status:
@@ -106,16 +122,37 @@ def _last_lines(path: Path, count: int) -> list[str]:
 
 
 def _wait(process: subprocess.Popen) -> int:
-    """Wait for Snakemake; pass SIGTERM on to it, each time it comes."""
+    """Wait for Snakemake; pass SIGTERM on to it, each time it comes.
+
+    Snakemake then waits for its jobs. One that SLURM has forgotten never ends: some time after the signal, without a
+    job in the queue and without a stage on this machine, Snakemake is killed.
+    """
+    asked_to_end: list[float] = []
 
     def forward(number: int, _frame: object) -> None:
+        asked_to_end.append(time.monotonic())
         process.send_signal(number)
 
     # Ctrl-C in a terminal reaches the entire process group: only a SIGTERM has to be passed on.
     old = {signal.SIGTERM: signal.signal(signal.SIGTERM, forward)}
     old[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        return process.wait()
+        while True:
+            try:
+                return process.wait(_POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                if asked_to_end and time.monotonic() - asked_to_end[0] > END_SECONDS and _has_nothing_left(process.pid):
+                    print("dpfl: Snakemake waits for jobs that are in no queue any more; it is killed", file=sys.stderr)
+                    process.kill()
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
+
+
+def _has_nothing_left(snakemake: int) -> bool:
+    """Return whether Snakemake has no job in a queue, and no stage on this machine."""
+    try:
+        stages = psutil.Process(snakemake).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return True
+    return not any(orphans.is_alive(each.pid) for each in stages) and not orphans.left_behind(Path())

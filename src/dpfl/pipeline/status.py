@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,13 +15,16 @@ from typing import Any
 from dpfl.catalog import load
 from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
-from dpfl.pipeline import lock
+from dpfl.pipeline import batches, lock, orphans
+from dpfl.pipeline.batch_training import kept_folder
 from dpfl.pipeline.cost import estimate
 from dpfl.pipeline.orphans import GONE
 from dpfl.pipeline.other_stages import Stage, stages
 from dpfl.progress import is_progress
 from dpfl.provenance.run_identity import is_finished
 
+_ATTEMPTS = 3  # of a job, as the profiles of clusters say; the last has the longest limit
+_TRAINING_RULES = ("train", "train_gpu")
 _INTERRUPTED = (GONE, "dpfl: interrupted")
 _ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception)\b")  # the last line of a traceback
 _FINDINGS = re.compile(r"\d+ files checked, [1-9]\d* findings")
@@ -45,8 +49,14 @@ class SweepStatus:
     last_line: str = ""
 
 
-def sweep_status(sweep: Sweep, folder: Path, running_since: float | None) -> SweepStatus:
-    """Return the state of a sweep of results/<scale>; `running_since`: when the current run began, if there is one."""
+def sweep_status(
+    sweep: Sweep, folder: Path, running_since: float | None, on_nodes: frozenset[tuple[str, str]] | None = None
+) -> SweepStatus:
+    """Return the state of a sweep of results/<scale>; `running_since`: when the current run began, if there is one.
+
+    `on_nodes`: the sweeps (paper, name) of a cluster's jobs that run, where there is one. Elsewhere a sweep runs as
+    long as its log is younger than a job's time limit.
+    """
     if is_finished(sweep, folder):
         return SweepStatus(sweep, SweepState.DONE)
     log = folder / "logs" / f"train_{sweep.paper}_{sweep.name}.log"
@@ -54,10 +64,32 @@ def sweep_status(sweep: Sweep, folder: Path, running_since: float | None) -> Swe
     last = _last_line(log)
     if _is_failure(last) and (of_this_run or running_since is None):
         return SweepStatus(sweep, SweepState.FAILED, last)
-    if of_this_run:
+    if of_this_run and _is_at_work(sweep, log, on_nodes):
         return SweepStatus(sweep, SweepState.RUNNING, last if is_progress(last) else "")
     resumable = any((Path("checkpoints") / folder.name / sweep.paper).glob(f"{sweep.name}-*.pt"))
     return SweepStatus(sweep, SweepState.RESUMABLE if resumable else SweepState.WAITING)
+
+
+def _is_at_work(sweep: Sweep, log: Path, on_nodes: frozenset[tuple[str, str]] | None) -> bool:
+    """Return whether a sweep whose log belongs to the current run is in training still."""
+    if on_nodes is not None:
+        return (sweep.paper, sweep.name) in on_nodes
+    return time.time() - log.stat().st_mtime < 60 * estimate(sweep).limit_minutes(_ATTEMPTS)
+
+
+def sweeps_on_nodes(sweeps: list[Sweep], folder: Path) -> frozenset[tuple[str, str]] | None:
+    """Return the sweeps (paper, name) whose SLURM jobs run, of a workflow in this folder; None without a job there."""
+    jobs = orphans.queued(Path())
+    if not jobs:
+        return None
+    running = {comment for _, state, comment in jobs if state == "RUNNING"}
+    known = {(sweep.paper, sweep.name): sweep for sweep in sweeps}
+    found = {key for key in known if running & {f"rule_{rule}_wildcards_{'_'.join(key)}" for rule in _TRAINING_RULES}}
+    batched, _ = batches.read(kept_folder(folder) / "batches.json", known)
+    for batch in batched:
+        if f"rule_{batch.rule}_wildcards_{batch.paper}" in running:
+            found |= {(sweep.paper, sweep.name) for sweep in batch.sweeps}
+    return frozenset(found)
 
 
 def lines(config: dict[str, Any]) -> Iterator[str]:
@@ -68,10 +100,11 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
     folder = Path("results") / config["scale"]
     sweeps = expansion.expand(config)
     since = lock.running_since()
+    on_nodes = sweeps_on_nodes(sweeps, folder) if since is not None else None
     open_sweeps: list[SweepStatus] = []
     seconds: dict[tuple[str, str], list[float]] = {}
     for paper in config["papers"]:
-        known = [sweep_status(sweep, folder, since) for sweep in sweeps if sweep.paper == paper]
+        known = [sweep_status(sweep, folder, since, on_nodes) for sweep in sweeps if sweep.paper == paper]
         unfinished = [each for each in known if each.state is not SweepState.DONE]
         parts = [f"sweeps {len(known) - len(unfinished)}/{len(known)}"]
         for kind in ("tables", "figures"):

@@ -1,0 +1,265 @@
+"""Private training here against other programs, and against training without privacy, in one run: `make bench-peers`.
+
+The same model, weights, inputs and true Poisson batches (rate 64/6000), one thread. Each program runs in a process of
+its own and takes some steps when it is its turn: what slows the machine slows all. Before anything counts, one step
+without noise has to move the weights alike in all that clip. One JSON object a line for each model and program: records
+a second of processor time, memory at its peak above that at rest, and `ratio`, ours over theirs in records a second.
+Exit 1 where a target is missed.
+
+`ours` trains the stack of a sweep (3 budgets, one of them not private, x 6 splits on grey images; 3 budgets on colour
+ones), whose models share batches, and a record counts for each model. `ours_alone` trains one, as the others do.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jax_peer import Jax
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from dpfl.accounting.samplers import Sampling
+from dpfl.data.image_shapes import CLASSES, COLOUR, GREY, feature_shape
+from dpfl.engine.batches import BatchSampler
+from dpfl.engine.cross_entropy import cross_entropy
+from dpfl.engine.network_gradients import gradient_rule
+from dpfl.engine.parameter_vector import ParameterVector
+from dpfl.engine.per_record_gradients import StackedGradients
+from dpfl.engine.sgd import SGD, StackedHyperparameters
+from dpfl.mechanisms.noise import base_noise
+from dpfl.models.image_models import ImageModel, build
+from dpfl.randomness import generator
+
+RECORDS, BATCH = 6000, 64
+LEARNING_RATE, MOMENTUM, CLIP_NORM, NOISE = 0.3, 0.5, 1.0, 1.0
+STEPS, ROUNDS = {GREY: 10, COLOUR: 2}, 7
+RULE = {"clip_norm": CLIP_NORM, "divisor": BATCH, "learning_rate": LEARNING_RATE, "momentum": MOMENTUM}
+BUDGETS = (CLIP_NORM, CLIP_NORM, inf)
+SPLITS = {GREY: 6, COLOUR: 1}
+MEMORY_BYTES = 2**30
+TOLERANCE = 1e-3  # of the largest change of a weight in one step, in single precision
+PRIVATE_TARGET, PLAIN_TARGET = 3.0, 1.0
+MODELS = (ImageModel.SCATTER_CNN, ImageModel.CNN_TANH, ImageModel.CNN_RELU)
+
+Batches = Sequence[NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model on images of a shape."""
+
+    model: ImageModel
+    shape: tuple[int, int, int]
+
+    @property
+    def name(self) -> str:
+        """Model and kind of images."""
+        return f"{self.model}_{'grey' if self.shape == GREY else 'colour'}"
+
+    def module(self) -> nn.Sequential:
+        """The model at its initial weights."""
+        return build(self.model, self.shape, seed=0)
+
+    def torch_module(self) -> nn.Sequential:
+        """The same with torch's own pooling in place of our faster one."""
+        layers = (
+            nn.MaxPool2d(each.kernel_size, each.stride) if isinstance(each, nn.MaxPool2d) else each
+            for each in self.module()
+        )
+        return nn.Sequential(*layers)
+
+    def data(self) -> tuple[Tensor, Tensor]:
+        """Inputs and labels: random, for time does not depend on what they show."""
+        reads = feature_shape(self.shape) if self.model.reads_features else self.shape
+        drawn = generator(0, "preparation").standard_normal((RECORDS, *reads), dtype=np.float32)
+        return torch.from_numpy(drawn), torch.arange(RECORDS) % CLASSES
+
+    def batches(self) -> Batches:
+        """Poisson batches of an epoch."""
+        return BatchSampler(Sampling.POISSON, BATCH, RECORDS).epoch(1, seed=0, client=0, records=RECORDS)
+
+
+class Ours:
+    """The stack of a sweep, or one model."""
+
+    def __init__(self, case: Case, noise: float, clip_norms: tuple[float, ...]):
+        module, self.data = case.module(), case.data()
+        self.layout, self.steps = ParameterVector.of(module), 0
+        initial = self.layout.flatten({name: value.detach() for name, value in module.named_parameters()})
+        self.weights = initial.repeat(1, len(clip_norms), 1)
+        self.velocity = torch.zeros_like(self.weights)
+        record = self.data[0][0]
+        gradients = StackedGradients(gradient_rule(module, cross_entropy, record), record, MEMORY_BYTES)
+        norms = torch.tensor(clip_norms)
+        self.sgd = SGD(gradients, StackedHyperparameters(norms, torch.full_like(norms, noise)), LEARNING_RATE, MOMENTUM)
+        self.models = len(clip_norms)
+
+    def train(self, batches: Batches) -> None:
+        """Train on some batches."""
+        self.steps += 1
+        address = {"seed": 0, "client": 0, "epoch": self.steps, "dtype": torch.float32, "device": self.weights.device}
+        self.sgd.epoch(
+            self.weights,
+            self.velocity,
+            self.data,
+            [list(batches)],
+            [BATCH],
+            lambda _group, step: base_noise(self.layout.size, step=step, **address),
+        )
+
+    def vector(self) -> NDArray[np.float32]:
+        """The weights of the first model."""
+        return self.weights[0, 0].numpy()
+
+
+class Torch:
+    """SGD without privacy, and what Opacus makes of it."""
+
+    models = 1
+
+    def __init__(self, case: Case, noise: float, kind: str):
+        self.inputs, self.labels = case.data()
+        self.module: Any = case.torch_module()
+        self.optimizer: Any = torch.optim.SGD(self.module.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
+        self.loss: Any = nn.functional.cross_entropy
+        if kind == "opacus":
+            from opacus import GradSampleModule
+            from opacus.optimizers import DPOptimizer
+
+            self.module = GradSampleModule(self.module)
+            self.optimizer = DPOptimizer(self.optimizer, **_opacus(noise))
+        elif kind != "plain":
+            from opacus.grad_sample import GradSampleModuleFastGradientClipping
+            from opacus.optimizers import DPOptimizerFastGradientClipping
+            from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+
+            ghost = kind == "opacus_ghost"
+            self.module = GradSampleModuleFastGradientClipping(
+                self.module, max_grad_norm=CLIP_NORM, use_ghost_clipping=ghost
+            )
+            self.optimizer = DPOptimizerFastGradientClipping(self.optimizer, **_opacus(noise))
+            self.loss = DPLossFastGradientClipping(self.module, self.optimizer, nn.CrossEntropyLoss())
+
+    def train(self, batches: Batches) -> None:
+        """Train on some batches."""
+        for rows in batches:
+            index = torch.from_numpy(rows)
+            self.optimizer.zero_grad()
+            self.loss(self.module(self.inputs[index]), self.labels[index]).backward()
+            self.optimizer.step()
+
+    def vector(self) -> NDArray[np.float32]:
+        """The weights."""
+        return torch.cat([each.detach().flatten() for each in self.module.parameters()]).numpy()
+
+
+def _opacus(noise: float) -> dict[str, Any]:
+    """Return the options of Opacus's optimizers."""
+    return {"noise_multiplier": noise, "max_grad_norm": CLIP_NORM, "expected_batch_size": BATCH}
+
+
+PROGRAMS: dict[str, Callable[[Case, float], Any]] = {
+    "ours": lambda case, noise: Ours(case, noise, BUDGETS * SPLITS[case.shape]),
+    "ours_alone": lambda case, noise: Ours(case, noise, (CLIP_NORM,)),
+    "opacus": lambda case, noise: Torch(case, noise, "opacus"),
+    "opacus_ghost": lambda case, noise: Torch(case, noise, "opacus_ghost"),
+    "opacus_fast": lambda case, noise: Torch(case, noise, "opacus_fast"),
+    "jax": lambda case, noise: Jax(
+        case.torch_module(), case.data(), max(map(len, case.batches())), RULE | {"noise": noise}
+    ),
+    "plain": lambda case, noise: Torch(case, noise, "plain"),
+}
+
+
+def work(name: str, case: Case, line: Connection) -> None:
+    """Answer requests of `measured` in a process of its own."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    batches = case.batches()
+    quiet = PROGRAMS[name](case, 0.0)
+    before = quiet.vector().copy()
+    quiet.train(batches[:1])
+    line.send(quiet.vector() - before)
+    del quiet
+    program = PROGRAMS[name](case, NOISE)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    at_rest = _memory_mb("VmRSS")
+    program.train([max(batches, key=len), *batches[:2]])
+    line.send((_memory_mb("VmHWM") - at_rest, program.models))
+    while (chosen := line.recv()) is not None:
+        start = time.process_time()
+        program.train(batches[chosen])
+        line.send(time.process_time() - start)
+
+
+def _memory_mb(name: str) -> float:
+    """Return what Linux says of this process's memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(each.split()[1]) / 1024 for each in lines if each.startswith(f"{name}:"))
+
+
+def measured(case: Case) -> dict[str, dict[str, float]]:
+    """Return records a second and peak memory of each program on a model.
+
+    Raises ValueError where a program that clips takes another step than the others.
+    """
+    context = multiprocessing.get_context("spawn")
+    lines, processes = {}, []
+    for name in PROGRAMS:
+        lines[name], theirs = context.Pipe()
+        processes.append(context.Process(target=work, args=(name, case, theirs), daemon=True))
+        processes[-1].start()
+    moved = {name: line.recv() for name, line in lines.items()}
+    for name in set(PROGRAMS) - {"plain"}:
+        off = np.abs(moved[name] - moved["ours"]).max() / np.abs(moved["ours"]).max()
+        if off > TOLERANCE:
+            raise ValueError(f"{case.name}: {name} takes another step than ours, by {off:.1e} of the largest change")
+    peaks = {name: line.recv() for name, line in lines.items()}
+    batches, steps = case.batches(), STEPS[case.shape]
+    fastest = dict.fromkeys(PROGRAMS, 0.0)
+    for turn in range(ROUNDS):
+        chosen = slice(turn * steps, (turn + 1) * steps)
+        records = sum(map(len, batches[chosen]))
+        for name, line in lines.items():
+            line.send(chosen)
+            fastest[name] = max(fastest[name], records * peaks[name][1] / line.recv())
+    for line, process in zip(lines.values(), processes, strict=True):
+        line.send(None)
+        process.join()
+    return {name: {"records_per_second": fastest[name], "peak_memory_mb": peaks[name][0]} for name in PROGRAMS}
+
+
+def main() -> int:
+    """Print a line for each model and program; return the exit status."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+    missed = False
+    for shape in (GREY, COLOUR):
+        for model in MODELS:
+            case = Case(model, shape)
+            found = measured(case)
+            for name, each in found.items():
+                ratio = found["ours"]["records_per_second"] / each["records_per_second"]
+                target = PLAIN_TARGET if name == "plain" else PRIVATE_TARGET
+                result = {"name": f"ours_over_{name}_{case.name}", "ratio": ratio, **each}
+                if not name.startswith("ours"):
+                    result["target"] = f">= {target:g}"
+                    missed |= ratio < target
+                print(json.dumps(result), flush=True)
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

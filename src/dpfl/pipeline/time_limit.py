@@ -1,0 +1,74 @@
+"""Put a SLURM job back into the queue shortly before its time limit, where it has come further: that is no failure.
+
+The same job goes on from its checkpoint with the same memory, and Snakemake counts no attempt. A job that has come no
+further runs into its limit; its next attempt asks for more.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+WATCHED = "DPFL_LIMIT_WATCHED"
+"""Environment variable: set where a process above this one watches the time limit."""
+
+_LONGEST_POLL_SECONDS = 60.0
+_LARGEST_MARGIN_SECONDS = 90.0
+_MARGIN = 0.25  # of the time that a job has, where that is short
+
+
+def requeue_before_limit(has_progressed: Callable[[], bool]) -> None:
+    """Watch the time limit of this process's SLURM job, if it runs in one; requeue the job shortly before.
+
+    `has_progressed` is asked then, from a thread: without progress since the job began, it runs into its limit.
+    """
+    job = os.environ.get("SLURM_JOB_ID", "")
+    if job.isdigit() and WATCHED not in os.environ:
+        threading.Thread(target=_watch, args=(job, has_progressed), daemon=True).start()
+
+
+def newest(folder: Path, pattern: str) -> float:
+    """Return the time of the newest file of a pattern, in seconds since 1970; 0 where there is none."""
+    return max((path.stat().st_mtime for path in folder.glob(pattern) if path.exists()), default=0.0)
+
+
+def _watch(job: str, has_progressed: Callable[[], bool]) -> None:
+    """Ask for the time left until little is left; then requeue the job, if it has come further."""
+    left = seconds_left(job)
+    if left is None:
+        return
+    margin = min(_LARGEST_MARGIN_SECONDS, _MARGIN * left)
+    while left > margin:
+        time.sleep(min(_LONGEST_POLL_SECONDS, max(1.0, left - margin)))
+        again = seconds_left(job)
+        left = left - _LONGEST_POLL_SECONDS if again is None else again
+    if has_progressed():
+        print(f"dpfl: interrupted by the time limit of job {job}, which goes back into the queue", file=sys.stderr)
+        subprocess.run(["scontrol", "requeue", job], check=False, capture_output=True, timeout=60)
+
+
+def seconds_left(job: str) -> float | None:
+    """Return the seconds that a SLURM job has left, or None where it has no limit or SLURM does not answer."""
+    try:
+        words = ["squeue", "--noheader", f"--jobs={job}", "--format=%L"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return None
+    return parse_left(done.stdout.strip()) if done.returncode == 0 else None
+
+
+def parse_left(text: str) -> float | None:
+    """Return the seconds of SLURM's [days-][[hours:]minutes:]seconds, or None for another word (UNLIMITED, INVALID)."""
+    days, _, clock = text.rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isdigit() for part in parts) or (days and not days.isdigit()):
+        return None
+    seconds = 0
+    for part in parts:
+        seconds = 60 * seconds + int(part)
+    return float(86400 * int(days or 0) + seconds)

@@ -1,0 +1,52 @@
+"""Which sweeps share a job: each once, none that is long, and no more at a time than a node has room for."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpfl.grid import configuration, expansion
+from dpfl.pipeline import batches
+from dpfl.pipeline.cost import estimate
+
+
+@pytest.fixture(scope="module")
+def sweeps():
+    return expansion.expand(configuration.resolve({"scale": "paper"}))
+
+
+def keys(found):
+    return sorted((sweep.paper, sweep.name) for sweep in found)
+
+
+@settings(max_examples=15, deadline=None)
+@given(cores=st.integers(2, 16), memory_mb=st.floats(4000, 64000), part=st.integers(1, 7))
+def test_every_sweep_is_trained_once_and_a_batch_fits_a_node(sweeps, cores, memory_mb, part):
+    some = sweeps[::part]
+    made, alone = batches.divide(some, cores, memory_mb)
+    assert keys([*alone, *(sweep for batch in made for sweep in batch.sweeps)]) == keys(some)
+    for batch in made:
+        costs = [estimate(sweep) for sweep in batch.sweeps]
+        assert len({(sweep.paper, sweep.dataset) for sweep in batch.sweeps}) == 1 < len(batch.sweeps)
+        assert 2 <= batch.cores <= cores and batch.limit_mb(1) <= memory_mb + 1
+        assert all(cost.is_short for cost in costs)
+        assert batch.seconds >= sum(cost.seconds for cost in costs) / batch.cores - 1e-6
+        assert 60 * batch.limit_minutes(1) >= 3 * batch.seconds
+    assert len({batch.rule for batch in made}) == len(made)
+
+
+def test_one_core_makes_no_batch_and_a_gpu_is_never_shared(sweeps):
+    assert batches.divide(sweeps, 1) == ([], sweeps)
+    cuda = expansion.expand(configuration.resolve({"scale": "paper", "training": {"device": "cuda"}}))
+    made, _ = batches.divide(cuda, 4)
+    assert made and not any(estimate(sweep).gpus for batch in made for sweep in batch.sweeps)
+
+
+def test_what_is_written_for_the_nodes_is_read_there(sweeps, tmp_path):
+    made, alone = batches.divide(sweeps, 4)
+    known = {(sweep.paper, sweep.name): sweep for sweep in sweeps}
+    cores = {(sweep.paper, sweep.name): number for number, sweep in enumerate(alone, 1)}
+    batches.write(made, cores, tmp_path / "batches.json")
+    read, read_cores = batches.read(tmp_path / "batches.json", known)
+    assert [(b.rule, b.sweeps, b.cores) for b in read] == [(b.rule, b.sweeps, b.cores) for b in made]
+    assert read_cores == {key: count for key, count in cores.items() if count > 1}
+    assert batches.read(tmp_path / "none.json", known) == ([], {})

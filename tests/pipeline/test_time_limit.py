@@ -1,0 +1,51 @@
+"""A job at its time limit, with commands that stand in for SLURM's; tests/slurm asks the real ones."""
+
+import os
+import time
+
+import pytest
+
+from dpfl.pipeline import time_limit
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("59", 59), ("1:05", 65), ("2:00:00", 7200), ("1-00:00:01", 86401), ("UNLIMITED", None), ("INVALID", None)],
+)
+def test_times_as_slurm_writes_them(text, seconds):
+    assert time_limit.parse_left(text) == seconds
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """A job that has a few seconds left; the file `requeued` names those that were requeued."""
+    end = time.time() + 4
+    for name, body in {
+        "squeue": f"expr {end:.0f} - $(date +%s)",
+        "scontrol": f'[ "$1" = requeue ] && echo "$2" >> {tmp_path}/requeued',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv(time_limit.WATCHED, raising=False)
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    return tmp_path / "requeued"
+
+
+def test_a_job_that_has_come_further_is_requeued_shortly_before_its_limit(slurm):
+    time_limit._watch("17", lambda: True)
+    assert slurm.read_text() == "17\n"
+
+
+def test_one_that_has_not_runs_into_its_limit(slurm):
+    time_limit._watch("17", lambda: False)
+    assert not slurm.exists()
+
+
+def test_nothing_watches_outside_slurm_or_under_a_batch(slurm, monkeypatch):
+    monkeypatch.setattr(time_limit.threading, "Thread", lambda **_: pytest.fail("a thread was started"))
+    monkeypatch.setenv(time_limit.WATCHED, "1")
+    time_limit.requeue_before_limit(lambda: True)
+    monkeypatch.delenv("SLURM_JOB_ID")
+    monkeypatch.delenv(time_limit.WATCHED)
+    time_limit.requeue_before_limit(lambda: True)

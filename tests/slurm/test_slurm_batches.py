@@ -1,0 +1,123 @@
+"""On a real SLURM: a batch of short sweeps is preempted, loses its node, reaches its time limit, and trains nothing
+twice; a sweep whose clients are divided gives the bytes of one that is not."""
+
+import contextlib
+import re
+import shutil
+import signal
+import time
+
+import psutil
+import pytest
+
+from dpfl.pipeline.batch_training import kept_folder
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
+
+BATCHED, DIVIDED = "vandijk2023", "bhaskar2025"
+COMPARED = ("runs/**/*.csv.gz", "accounting/*.csv")
+
+
+def wait(condition, what, run, seconds=900):
+    """Wait until `condition` is true and return its value; the run must not end before it is."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        assert run.poll() is None, f"the run ended with {run.returncode} while waiting for {what}"
+        time.sleep(0.1)
+    pytest.fail(f"{what}: not within {seconds} s")
+
+
+def batch_job(slurm):
+    """The number of the running job that trains a batch, or None."""
+    rows = slurm.command("squeue", "--noheader", "--states=RUNNING", "--format=%i %k").splitlines()
+    return next((row.split()[0] for row in rows if "rule_train_vandijk2023_digits" in row), None)
+
+
+def training(folder):
+    """The processes that train a sweep in `folder`, by the sweep's name."""
+    found = {}
+    for process in psutil.process_iter(["cwd", "cmdline"]):
+        words = process.info["cmdline"] or []
+        if process.info["cwd"] == str(folder.resolve()) and "--sweep" in words and BATCHED in words:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.name().startswith("python"):
+                    found[words[words.index("--sweep") + 1]] = process
+    return found
+
+
+def divide_from_5_seconds(source, copy):
+    """Copy the package: there, sweeps of seconds get as many cores as those of hours, and a file says how many."""
+    shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, old, new in (
+        ("cost.py", "enough = max(JOB_SECONDS, ", "enough = max(5.0, "),
+        (
+            "client_division.py",
+            "    try:\n        yield",
+            "    open('divided.txt', 'a').write(f'{cores} ')\n    try:\n        yield",
+        ),
+    ):
+        path = copy / "dpfl/pipeline" / name
+        text = path.read_text()
+        assert text.count(old) == 1
+        path.write_text(text.replace(old, new))
+    return copy
+
+
+def kept(folder):
+    """The run tables that the batch has finished so far."""
+    return {path.name.split(".")[0] for path in (kept_folder(folder / "results/demo") / "runs").glob("*/*.record.json")}
+
+
+def hold_after_one_more(folder, run):
+    """Wait until another sweep of the batch is finished, and stop all that train; return those that are finished."""
+    before = kept(folder)
+    _, held = wait(lambda: next(iter(training(folder).items()), None), "a training process", run)
+    held.send_signal(signal.SIGSTOP)
+    wait(lambda: kept(folder) - before, "one more finished sweep", run)
+    for process in wait(
+        lambda: len(found := training(folder)) == 2 and found, "another training process", run
+    ).values():
+        process.send_signal(signal.SIGSTOP)
+    return kept(folder)
+
+
+def test_batches_go_on_after_disturbances_without_another_attempt_and_division_changes_no_byte(
+    undisturbed, hashes, place, start, slurm, repository, tmp_path
+):
+    here = place(tmp_path / "w", BATCHED, DIVIDED)
+    source = divide_from_5_seconds(repository / "src", here / "src")
+    tables = sorted(str(path.relative_to(undisturbed)) for path in (undisturbed / "results/demo/runs").glob("*/*.gz"))
+    command = ("dpfl", "run", "--scale", "demo", "--config", "tiny.yaml", "--profile", "slurm", "--", "--keep-going")
+    run = start(here, *command, *tables, **slurm.environment | {"PYTHONPATH": str(source)})
+
+    def restarted(times, why):
+        wait(lambda: f"Restarts={times}" in slurm.command("scontrol", "show", "job", job), why, run)
+        assert wait(lambda: batch_job(slurm), "the batch again", run) == job
+
+    job = wait(lambda: batch_job(slurm), "the batch", run)
+    hold_after_one_more(here, run)
+    slurm.take_node_of(job)
+    restarted(1, "preemption")
+
+    hold_after_one_more(here, run)
+    node = slurm.node_of(job)
+    slurm.command("scontrol", "update", f"nodename={node}", "state=down", "reason=test")  # it comes back by itself
+    restarted(2, "the failure of its node")
+
+    finished = hold_after_one_more(here, run)
+    text = slurm.command("scontrol", "show", "job", job)
+    hours, minutes, _ = map(int, re.search(r"RunTime=(\d+):(\d+):(\d+)", text).groups())
+    memory = re.search(r"MinMemoryNode=\S+", text).group()
+    slurm.command("scontrol", "update", f"jobid={job}", f"TimeLimit={60 * hours + minutes + 3}")
+    restarted(3, "the time limit")
+    assert memory in slurm.command("scontrol", "show", "job", job), "the batch asks for more memory"
+
+    log = next((here / "results/demo/logs").glob("batch_*.log"))
+    wait(lambda: log.exists() and log.read_text().count("was finished before") >= len(finished), "its log", run)
+    assert run.wait(1800) == 0, (here / "run.log").read_text()[-3000:]
+    assert "Trying to restart" not in (here / ".snakemake/engine.log").read_text()
+    assert hashes(here, "", *COMPARED) == hashes(undisturbed, "", *COMPARED) and len(tables) == 7
+    assert (here / "divided.txt").read_text().split().count("2") == 1, "not one sweep was divided"
+    assert not kept(here)

@@ -152,6 +152,14 @@ def test_a_result_that_is_not_its_record_s_is_not_taken_along(crate):
         write(Path("results/demo"))
 
 
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda place: os.symlink("/dev/zero", place)])
+def test_an_odd_file_in_the_place_of_a_result_is_one_line(crate, put):
+    Path("results/demo/table.csv").unlink()
+    put("results/demo/table.csv")
+    with pytest.raises(InputError, match=r"table\.csv is not what its record says"):
+        write(Path("results/demo"))
+
+
 def test_a_stage_that_ran_by_hand_since_is_not_sealed_by_the_crate(crate):
     before, table = crate.read_bytes(), Path("results/demo/table.csv")
     StageRecorder("table.csv", ("dpfl.grid.expansion",)).write(record_path(table), [table])

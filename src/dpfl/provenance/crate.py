@@ -194,7 +194,7 @@ class _Crate:
         control = {"name": f"start {stage}", "instrument": self.steps[stage], "object": action}
         self.controls.append(self._entity(f"#start-{identifier}", "ControlAction", **control))
         own_record = record_path(Path(outputs[0]["path"]))
-        if self._is_here(str(own_record)):
+        if self._is_here(str(own_record)) and is_regular(own_record):
             self._include(str(own_record), file_sha256(own_record), own_record.stat().st_size)
 
     def close(self) -> None:
@@ -266,7 +266,7 @@ class _Crate:
             facts = {"name": path, "sha256": digest, "contentSize": str(entry["bytes"])}
             facts |= self._dataset_facts(Path(path))
             address = _public_address(Path(path))
-            if self._is_here(path) and file_sha256(Path(path)) == digest:
+            if self._is_here(path) and is_regular(Path(path)) and file_sha256(Path(path)) == digest:
                 entity = self._include(path, digest, entry["bytes"])
             elif address:
                 entity = self.crate.add_file(address, properties=facts)

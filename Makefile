@@ -64,7 +64,7 @@ test-slurm: $(READY) ## run the workflow on a real SLURM of three nodes on this 
 torture: $(READY) ## kill the demo at 100 random moments and compare its results with an undisturbed run (KILLS=100)
 	python tests/workflow/torture.py --kills $(or $(KILLS),100) $${CONFIG:+--config "$$CONFIG"}
 
-faults: $(READY) ## inject faults in bulk and count the outcomes (KIND=configurations, command_lines, mirrors or files; COUNT SEED)
+faults: $(READY) ## inject faults in bulk and count the outcomes (KIND=configurations, command_lines, mirrors, files, commands; COUNT SEED)
 	python tests/faults/inject.py $(or $(KIND),configurations) $(if $(COUNT),--count $(COUNT)) --seed $(or $(SEED),0)
 
 plan: $(READY) ## show jobs, hours and memory of a run before it starts (SCALE=paper PROFILE=slurm)

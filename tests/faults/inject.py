@@ -4,6 +4,7 @@ python tests/faults/inject.py configurations --count 250     configurations thro
 python tests/faults/inject.py command_lines  --count 100     arguments of every command
 python tests/faults/inject.py mirrors        --count 40      servers and folders that misbehave
 python tests/faults/inject.py files          --count 1500    flipped bits and odd files in finished results
+python tests/faults/inject.py commands       --count 100     commands that read such results
 Kills have their own: make torture.
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from harness import report
 
-KINDS = {"configurations": 250, "command_lines": 100, "mirrors": 40, "files": 1500}
+KINDS = {"configurations": 250, "command_lines": 100, "mirrors": 40, "files": 1500, "commands": 100}
 
 
 def main() -> None:

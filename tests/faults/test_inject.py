@@ -25,7 +25,14 @@ def harness(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "kind", ["configurations", "command_lines", "mirrors", pytest.param("files", marks=pytest.mark.slow)]
+    "kind",
+    [
+        "configurations",
+        "command_lines",
+        "mirrors",
+        pytest.param("files", marks=pytest.mark.slow),
+        pytest.param("commands", marks=pytest.mark.slow),
+    ],
 )
 def test_a_few_faults_are_survived_found_or_refused(harness, tmp_path, monkeypatch, capsys, kind):
     folder = tmp_path / "project"

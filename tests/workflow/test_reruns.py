@@ -19,7 +19,7 @@ COMMAND = ("dpfl", "run", "--config", "tiny.yaml")
 
 
 @pytest.fixture(scope="module")
-def finished(checkout, repository, tmp_path_factory):
+def project(checkout, repository, tmp_path_factory):
     """The folder of a finished tiny run with its own copy of the source, and a runner of commands there."""
     folder = tmp_path_factory.mktemp("reruns") / "w"
     run = partial(checkout(folder), PYTHONPATH=str(folder / "src"))
@@ -151,47 +151,44 @@ EDITS = {
 }
 
 
-def test_edits_that_change_no_result_rerun_nothing(finished):
-    folder, run = finished
+def test_edits_that_change_no_result_rerun_nothing(project):
+    folder, run = project
     with edited(folder, *WITHOUT_EFFECT.values()):
         assert planned(run) == (set(), set())
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_an_edit_reruns_what_it_can_have_changed_and_nothing_else(finished, edit):
-    folder, run = finished
+def test_an_edit_reruns_what_it_can_have_changed_and_nothing_else(project, edit):
+    folder, run = project
     path, change, expected = EDITS[edit]
     with edited(folder, (path, change)):
         assert planned(run) == expected
 
 
-def test_noise_that_changes_trains_in_the_same_run_what_has_it_and_nothing_else(finished, checkout, tmp_path):
+def test_noise_that_changes_trains_in_the_same_run_what_has_it_and_nothing_else(project, checkout, tmp_path):
     """An accountant's edit alone cannot say whether noise changes: it is calibrated first, then the run is planned."""
-    place = checkout(tmp_path / "w")
-    shutil.copytree(finished[0], tmp_path / "w", dirs_exist_ok=True)
-    run = partial(place, PYTHONPATH=str(tmp_path / "w" / "src"))
-    tables = sorted((tmp_path / "w/results/demo/runs").rglob("*.csv.gz"))
-    before = {path: path.read_bytes() for path in tables}
+    folder = tmp_path / "w"
+    run = partial(checkout(folder), PYTHONPATH=str(folder / "src"))
+    shutil.copytree(project[0], folder, dirs_exist_ok=True)
+    before = {path: path.read_bytes() for path in (folder / "results/demo/runs").rglob("*.csv.gz")}
+    private, kept = (
+        str(next(path for path in before if path.parent.name == paper).relative_to(folder))
+        for paper in ("bhaskar2025", "lowy2021")
+    )
     accountant = "return elementwise(one, target_epsilon=target_epsilon"
-    with edited(
-        tmp_path / "w", ("src/dpfl/accounting/dpsgd.py", replace(accountant, f"return 1.01 * {accountant[7:]}"))
-    ):
-        done = run(*COMMAND)
+    with edited(folder, ("src/dpfl/accounting/dpsgd.py", replace(accountant, f"return 1.01 * {accountant[7:]}"))):
+        done = run(*COMMAND, "--", private, kept)
         assert done.returncode == 0, done.stderr[-3000:]
-        changed = {path.parent.name for path in tables if path.read_bytes() != before[path]}
-        assert changed == {"bhaskar2025"}
-        assert "calibrated anew first: " in done.stderr
-        assert planned(run) == (set(), set())
+        assert "calibrated anew first: results/demo/accounting/bhaskar2025.csv;" in done.stderr
+        assert f"dpfl: {kept} is finished" in done.stderr and f"dpfl: {private} is finished" not in done.stderr
+        assert {path.parent.name for path in before if path.read_bytes() != before[path]} == {"bhaskar2025"}
+        again = run(*COMMAND, "--", private)
+        assert again.returncode == 0 and again.stderr.startswith(f"dpfl: {private} is finished"), again.stderr[-3000:]
 
 
-def test_the_pages_that_a_run_ends_with_are_those_that_the_audit_writes(finished):
-    folder, run = finished
+def test_the_pages_that_a_run_ends_with_are_those_that_the_audit_writes(project):
+    _, run = project
     assert run("dpfl", "report", "--config", "results/demo/config.yaml").returncode == 0
     audited = run("dpfl", "audit", "--quick", "results/demo")
     assert audited.returncode == 0, audited.stdout
     assert "2 pages for readers checked" in audited.stdout and " 0 findings" in audited.stdout
-    page = folder / "results/demo/README.md"
-    assert "not run" in page.read_text()
-    page.write_text(page.read_text().replace("not run", "as stated", 1))
-    forged = run("dpfl", "audit", "--quick", "results/demo")
-    assert forged.returncode == 1 and "results/demo/README.md is not what the results give" in forged.stdout

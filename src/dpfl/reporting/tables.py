@@ -13,7 +13,7 @@ import pandas as pd
 from dpfl.catalog import load, recipe
 from dpfl.files import replacing, write_atomically
 from dpfl.reporting import captions
-from dpfl.reporting.results import NotRunError, Results, not_run_table, read_csv, refuse_not_run, write_csv
+from dpfl.reporting.results import NotRunError, Results, made_or_not_run, read_csv, refuse_not_run, write_csv
 
 SUFFIXES = (".md", ".tex", ".html", ".rst")
 
@@ -51,12 +51,8 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     """Write <folder>/<paper>_<name>.csv, .md, .tex and .html, and the caption as .rst; return the paths, CSV first."""
     made: TableRecipe = recipe(paper, "tables", name)
     csv = folder / f"{paper}_{name}.csv"
-    try:
-        data = made.data(results)
-    except NotRunError as reason:
-        data = not_run_table(reason)
     with replacing(csv) as temporary:
-        write_csv(data, temporary)
+        write_csv(made_or_not_run(made.data, results), temporary)
     return [csv, *write_pages(paper, name, csv)]
 
 

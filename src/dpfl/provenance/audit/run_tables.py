@@ -22,6 +22,8 @@ _ROUNDING = 1e-3
 """Relative difference of two versions' epsilons for one proof."""
 _BY_ROUND = "_by_round"
 _UNREADABLE = (KeyError, ValueError, ArithmeticError)
+_NAMED = 3
+"""Families that a note names."""
 _CHOSEN_LATER = f"{PRIVACY}clip_norm"
 
 
@@ -85,24 +87,24 @@ def _read_another(path: Path, calibrated: Path) -> bool:
 def _note_missing(
     report: Audit, root: Path, missing: dict[Path, Sweep], last: dict[tuple[str, str], int], all_seeds: bool
 ) -> None:
-    """Find run tables that are gone though other seeds of their cells exist; note the rest of the grid.
+    """Find run tables that are gone though other seeds of their cells exist; note the families without the last ones.
 
-    `last`: the last seed of every family that has begun.
+    `last`: the last seed of every family that has begun. Families that have not begun are counted by completeness.
     """
-    untouched, unfinished = [], {}
+    unfinished = {}
     for path, sweep in missing.items():
         family = sweep.paper, sweep.family
         if family not in last:
-            untouched.append(f"{sweep.paper}/{sweep.name}")
-        elif all_seeds or min(sweep.seeds) < last[family]:
+            continue
+        if all_seeds or min(sweep.seeds) < last[family]:
             problem = "is missing, but the same cells with other seeds are there"
             report.findings.append(Finding(str(path.relative_to(root)), problem))
         else:
             unfinished[family] = f"{sweep.paper}/{sweep.family} after seed {last[family]}"
     if unfinished:
-        report.notes.append(f"begun here and not finished, or its last seeds deleted: {', '.join(unfinished.values())}")
-    if untouched:
-        report.notes.append(f"not trained here, so not checked: {len(untouched)} sweeps of the grid, as {untouched[0]}")
+        some = ", ".join(list(unfinished.values())[:_NAMED])
+        more = f" and {len(unfinished) - _NAMED} more" if len(unfinished) > _NAMED else ""
+        report.notes.append(f"begun here and not finished, or its last seeds deleted: {some}{more}")
 
 
 def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:

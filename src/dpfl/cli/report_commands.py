@@ -17,6 +17,8 @@ from dpfl.files import record_path, write_atomically
 from dpfl.grid import configuration, expansion
 from dpfl.provenance.record import StageRecorder
 
+README = Path("README.md")
+
 
 def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool = True) -> int:
     """Write one table or figure of a paper (`kind`), or all of them, each with its record; return how many.
@@ -107,6 +109,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Make every page from the run tables that are there, without training: what was not run is marked where its number
     would stand. Finished pages stay; their LaTeX, HTML, SVG and PDF files, the manifest and report.html are made.
     """
+    from dpfl.reporting.report_page import project_readme
     from dpfl.reporting.report_page.contents import contents
     from dpfl.reporting.report_page.render import write
 
@@ -116,7 +119,10 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         made, derived = map(sum, zip(*pool.map(partial(_finish, config=config), resolved["papers"]), strict=True))
     found = _sealed(folder)
-    page, short = write(folder, contents(folder, resolved))
+    found_there = contents(folder, resolved)
+    page, short = write(folder, found_there)
+    if resolved["scale"] == project_readme.SCALE and README.is_file():
+        write_atomically(README, project_readme.updated(README.read_text(encoding="utf-8"), found_there))
     print(f"{made} pages made anew, {derived} derived files written; read {page}, or {short} on a code host")
     if found:
         raise typer.Exit(1)

@@ -86,7 +86,10 @@ def _panel(axis: Axes, task: pd.DataFrame, trust: str) -> None:
             axis.errorbar(line["epsilon"], line["excess_risk"], [below, line["interval"]], label=name, **look)
     axis.set(title=trust, xscale="log")
     style.ticks_at(axis, set(task["epsilon"]) - {math.inf})
-    axis.legend(loc="lower left", fontsize=7)
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(loc="lower left", fontsize=7)
+    else:
+        axis.text(0.5, 0.1, "no private run of it", transform=axis.transAxes, ha="center", fontsize=7)
 
 
 COMPARISON = {"five_papers": FigureRecipe(data, draw)}

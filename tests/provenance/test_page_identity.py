@@ -30,7 +30,7 @@ def project(tiny_project, pipeline, tmp_path, monkeypatch):
     pipeline.forget()
     facts = replace(load(PAPER), tables={"table_2": load(PAPER).tables["table_2"]}, figures={})
     monkeypatch.setattr(report_commands, "load", lambda key: facts)
-    monkeypatch.setattr(report_commands, "_judge", lambda *arguments, **options: 0)
+    monkeypatch.setattr(report_commands, "_judge", lambda *arguments, **options: [])
     monkeypatch.setattr(completeness, "_check_pages", lambda *arguments: None)
     monkeypatch.setattr(report_commands, "ProcessPoolExecutor", InThisProcess)
     results = tmp_path / "project" / "results" / "demo"

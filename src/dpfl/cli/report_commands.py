@@ -20,8 +20,8 @@ from dpfl.provenance.record import StageRecorder
 README = Path("README.md")
 
 
-def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool = True) -> int:
-    """Write one table or figure of a paper (`kind`), or all of them, each with its record; return how many.
+def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool = True) -> list[Path]:
+    """Write one table or figure of a paper (`kind`), or all of them, each with its record; return their CSV files.
 
     Without `anew` pages that are finished are left as they are.
     """
@@ -38,7 +38,7 @@ def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool
     # The sweeps of this configuration that have been trained: nothing that an earlier configuration left behind.
     sweeps = [sweep.name for sweep in expansion.expand(resolved) if sweep.paper == paper]
     runs = tuple(path for path in (expansion.run_table(folder, paper, sweep) for sweep in sweeps) if path.exists())
-    results, made = Results(folder, {paper: runs}), 0
+    results, made = Results(folder, {paper: runs}), []
     for each in known if name is None else [name]:
         if not anew and is_page_current(folder / kind / f"{paper}_{each}.csv", paper, runs):
             continue
@@ -48,12 +48,12 @@ def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool
         stage.reads(runs)
         outputs = make(paper, each, results, folder / kind)
         stage.write(record_path(outputs[0]), outputs)
-        made += 1
+        made.append(outputs[0])
     return made
 
 
-def _judge(paper: str, config: Path, *, anew: bool = True) -> int:
-    """Write the verdicts on a paper's claims with their record; return 1, or 0 where they were finished already."""
+def _judge(paper: str, config: Path, *, anew: bool = True) -> list[Path]:
+    """Write the verdicts on a paper's claims with their record; return their CSV file, none where it was finished."""
     from dpfl.provenance.page_identity import is_page_current
     from dpfl.reporting.claims import evaluate, files, write
     from dpfl.reporting.results import Results
@@ -61,21 +61,21 @@ def _judge(paper: str, config: Path, *, anew: bool = True) -> int:
     folder = results_folder(configuration.read(config))
     pages = [file for kind in ("tables", "figures") for file in sorted((folder / kind).glob(f"{paper}_*.csv"))]
     if not anew and is_page_current(files(paper, folder / "claims")[0], paper, pages):
-        return 0
+        return []
     stage = StageRecorder("claims", (f"dpfl.papers.{paper}.claims", "dpfl.reporting.claims"), {"paper": paper})
     stage.reads(pages)
     outputs = write(paper, evaluate(paper, Results(folder)), folder / "claims")
     stage.write(record_path(outputs[0]), outputs)
-    return 1
+    return outputs[:1]
 
 
 def _finish(paper: str, config: Path) -> tuple[int, int]:
-    """Make the pages of a paper that are not finished, and the derived files of all; return how many of each."""
+    """Make the pages of a paper that are not finished, and the derived files of the others; return how many of each."""
     from dpfl.reporting.pages import derive
 
-    made = sum(_render(kind, paper, None, config, anew=False) for kind in ("tables", "figures"))
+    made = [csv for kind in ("tables", "figures") for csv in _render(kind, paper, None, config, anew=False)]
     made += _judge(paper, config, anew=False)
-    return made, len(derive(results_folder(configuration.read(config)), paper))
+    return len(made), len(derive(results_folder(configuration.read(config)), paper, made))
 
 
 @app.command(epilog="Example: dpfl tables --paper bhaskar2025")
@@ -116,7 +116,9 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     resolved = configuration.read(config)
     folder = results_folder(resolved)
     _require_runs(folder)
-    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+    # A process for each paper: a stage reads the records of a folder once (input_checks), and they change here.
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(mp_context=spawned, max_tasks_per_child=1) as pool:
         made, derived = map(sum, zip(*pool.map(partial(_finish, config=config), resolved["papers"]), strict=True))
     found = _sealed(folder)
     found_there = contents(folder, resolved)

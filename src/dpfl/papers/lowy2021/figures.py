@@ -139,10 +139,11 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
     handles: dict[str, object] = {}
     for below in axes[1]:
         handles |= dict(zip(*reversed(below.get_legend_handles_labels()), strict=True))
-    axes[1][-1].legend(handles.values(), handles.keys(), fontsize=7, ncols=2)
-    names = {data_name(*each) for each in zip(points["dataset"], points["stand_in_for"], strict=True)}
+    names = sorted(handles)
+    axes[1][-1].legend([handles[name] for name in names], names, fontsize=7, ncols=2)
+    data = {data_name(*each) for each in zip(points["dataset"], points["stand_in_for"], strict=True)}
     text = "Means over {} trials; bars: 90 % intervals, of the two means added as if they were independent."
-    style.footer(figure, f"{text.format(count_range(points['trials']))} δ = 1/n². Data: {', '.join(sorted(names))}.")
+    style.footer(figure, f"{text.format(count_range(points['trials']))} δ = 1/n². Data: {', '.join(sorted(data))}.")
     return figure
 
 

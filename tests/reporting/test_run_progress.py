@@ -48,7 +48,7 @@ DECIDED = {(Scope.FOR_ALL, Verdict.REFUTED), (Scope.EXISTS, Verdict.AS_STATED)}
 def test_a_verdict_from_a_part_of_the_runs_stands_only_where_the_rest_cannot_change_it(results, scope, verdict):
     first, *rest = needed()
     trained(results, rest)
-    count = f"1 of the {len(rest) + 1} sweeps that decide it were not run."
+    count = f"1 of the {len(rest) + 1} sweeps that decide it was not run."
     if (scope, verdict) in DECIDED:
         assert judged(results, verdict, scope) == (verdict, f"It holds. {count}")
     else:
@@ -61,6 +61,21 @@ def test_a_verdict_from_a_part_of_the_runs_stands_only_where_the_rest_cannot_cha
 def test_what_is_open_stays_so_and_says_how_many_runs_are_missing(results, verdict):
     words = f"It holds. None of the {len(needed())} sweeps that decide it was run."
     assert judged(results, verdict) == (verdict, words)
+
+
+def test_a_single_sweep_and_several_of_many_are_named_as_such(results):
+    alone = {"runs": {"study": ["shuffle"]}}
+    assert judged(results, Verdict.NOT_RUN, claim=alone)[1] == "It holds. Its sweep was not run."
+    every = {"runs": {"experiment": sorted({sweep.experiment for sweep in expansion.expand(resolved())})}}
+    sweeps = expansion.expand(resolved())
+    trained(results, sweeps[2:])
+    words = f"It holds. 2 of the {len(sweeps)} sweeps that decide it were not run."
+    assert judged(results, Verdict.NOT_RUN, claim=every)[1] == words
+
+
+def resolved():
+    """The configuration, complete."""
+    return configuration.resolve(CONFIG)
 
 
 def test_claims_without_runs_and_results_without_a_grid_are_left_alone(results, tmp_path):

@@ -29,8 +29,9 @@ def as_far_as_run(
     missing = sum(not expansion.run_table(results.folder, paper, sweep.name).is_file() for sweep in needed)
     if not missing:
         return judgement
-    share = "None of the" if missing == len(needed) else f"{missing} of the"
-    reason = f"{share} {len(needed)} sweeps that decide it {'was run' if missing == len(needed) else 'were not run'}."
+    reason = f"{missing} of the {len(needed)} sweeps that decide it {'was' if missing == 1 else 'were'} not run."
+    if missing == len(needed):
+        reason = f"None of the {missing} sweeps that decide it was run." if missing > 1 else "Its sweep was not run."
     if judgement.verdict in (Verdict.NOT_RUN, Verdict.UNDECIDED) or (rule.scope, judgement.verdict) in _FINAL:
         return replace(judgement, reason=f"{judgement.reason} {reason}")
     return replace(

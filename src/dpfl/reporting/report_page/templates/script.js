@@ -51,6 +51,7 @@
       shown += !row.hidden;
     }
     document.getElementById("filter-count").textContent = words.length ? `${shown} of ${rows.length}` : "";
+    filter.scrollIntoView({ block: "nearest" });
   });
 
   // A link into something folded unfolds it.

@@ -97,8 +97,8 @@ def _panel(panel, points: pd.DataFrame) -> None:
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
         panel.errorbar(rows["value"], rows["excess_risk"], rows["interval"], label=label, **look)
         first = rows.iloc[0]
-        name = "tight noise" if noise == "tight" else "theorem's noise"
-        texts.append(f"slope, {name}: {first['slope']:+.2f} ± {first['slope_interval']:.2f}")
+        name = "tight" if noise == "tight" else "theorem's"
+        texts.append(f"slope {first['slope']:+.2f} ± {first['slope_interval']:.2f} ({name})")
     rows = points[points["noise"] == points["noise"].iloc[0]].sort_values("value")
     panel.plot(rows["value"], rows["start_risk"], ":", color=style.GREEN, label="w = 0, which spends nothing")
     panel.plot(
@@ -107,7 +107,7 @@ def _panel(panel, points: pd.DataFrame) -> None:
     panel.set(xscale="log", yscale="log")
     style.ticks_at(panel, rows["value"])
     exponent = rows["exponent"].iloc[0]
-    panel.set_title("\n".join([*texts, f"theorem's exponent: {f'{exponent:+g}' if exponent else '0'}"]), fontsize=7)
+    panel.set_title("\n".join([*texts, f"claimed {f'{exponent:+g}' if exponent else '0'}"]), fontsize=7)
 
 
 def slopes(results: Results) -> pd.DataFrame:

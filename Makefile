@@ -38,7 +38,7 @@ demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | as
 dry-run: $(READY) ## show what would run (SCALE=demo, quick or paper)
 	@dpfl run --dry-run --scale "$$SCALE" --profile "$$PROFILE" $${CONFIG:+--config "$$CONFIG"}
 
-pages: $(READY) ## make report.html, SVG, PDF, LaTeX and crate from results that are there, without training (SCALE=paper)
+pages: $(READY) ## make every page, report.html and the crate from the runs that are there, without training (SCALE=paper)
 	@dpfl pages --config results/$(SCALE)/config.yaml
 	@dpfl crate results/$(SCALE)
 

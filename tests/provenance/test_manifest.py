@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import yaml
 
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, record_path
@@ -40,6 +41,22 @@ def test_every_record_is_listed_with_its_hash_and_the_bytes_are_the_same(with_da
     assert manifest.write(with_data).read_bytes() == text and str(with_data.parents[1]).encode() not in text
 
 
+def test_the_sweeps_without_a_run_table_are_stated_as_not_run(with_data):
+    config = {"scale": "demo", "papers": ["bhaskar2025"], "seeds": [0, 1]}
+    config |= {"only": {"dataset": ["digits"], "model": ["scatter_linear"], "clients": [10], "study": ["none"]}}
+    (with_data / "config.yaml").write_text(yaml.safe_dump(config))
+    manifest.write(with_data)
+    first, second = (f"bhaskar2025/digits_scatter_linear_k10_seed{seed}" for seed in (0, 1))
+    assert manifest.stated_not_run(with_data) == [first, second] == manifest.not_run_below(with_data)
+    manifest.require_current(with_data)
+    table = with_data / "runs" / f"{first}.csv.gz"
+    table.parent.mkdir()
+    table.write_bytes(b"runs")
+    assert manifest.not_run_below(with_data) == [second]
+    with pytest.raises(InputError, match=r"seed0 is not as manifest\.json lists it"):
+        manifest.require_current(with_data)
+
+
 def test_without_the_data_the_trace_reaches_the_raw_file_and_the_manifest_is_the_same(with_data):
     text = manifest.write(with_data).read_bytes()
     raw = with_data.parents[1] / "data" / "raw" / "x" / "x.npy"
@@ -69,7 +86,19 @@ def test_a_shipped_record_stays_where_the_data_were_made_again_to_the_same_bytes
     assert manifest.write(with_data).read_bytes() == text
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"format": "dpfl-manifest/1", "scale": "demo", "records": {"a": "b"}}'])
+HEAD = '{"format": "dpfl-manifest/2", "scale": "demo", '
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        HEAD + '"not_run": [], "records": {"a": "b"}}',
+        HEAD + '"not_run": [1], "records": {}}',
+        HEAD + '"records": {}}',
+    ],
+)
 def test_what_is_no_manifest_is_refused(with_data, text):
     (with_data / manifest.MANIFEST).write_text(text)
     with pytest.raises(InputError, match=r"manifest\.json"):

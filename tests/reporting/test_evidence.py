@@ -21,6 +21,17 @@ def test_a_missing_number_does_not_pass():
         assert not passed(rows(relation, np.nan)).any()
 
 
+def test_what_fails_comes_first_and_is_counted_by_claim():
+    made = [Comparison(claim, "case", Relation.EQUALS, 1.0, value, 1e-6) for claim, value in CASES]
+    data = table(made)
+    assert list(data["claim"]) == ["b", "c", "b", "a"] and list(passed(data)) == [False, False, False, True]
+    note = "1 of 4 cases hold within their tolerance (in the CSV file); first those that fail: b 2, c 1."
+    assert checks_page(data).notes == [note]
+
+
+CASES = [("a", 1.0), ("b", 2.0), ("c", 2.0), ("b", 3.0)]
+
+
 def test_pages_hold_text_only():
     page = checks_page(rows(Relation.EQUALS, 1.0))
     assert all(isinstance(cell, str) for row in page.body.itertuples(index=False) for cell in row)

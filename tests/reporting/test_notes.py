@@ -14,6 +14,9 @@ def test_counts_are_one_number_or_a_range():
 
 def test_stand_ins_are_named():
     assert stand_ins(DATA) == ["digits"] and stand_ins(DATA[1:2]) == []
-    assert data_name("digits", "mnist") == "digits (stand-in for mnist)" and data_name("mnist", "") == "mnist"
-    assert data_note(DATA) == "2 to 3 runs a point on digits (stand-in for mnist), mnist; intervals: 90 %."
+    assert data_name("digits", "mnist") == "Digits (stand-in for MNIST)"
+    assert (data_name("fashion_mnist", ""), data_name("mnist", "cifar10")) == (
+        "Fashion-MNIST", "MNIST (stand-in for CIFAR-10)"
+    )  # fmt: skip
+    assert data_note(DATA) == "2 to 3 runs a point on Digits (stand-in for MNIST), MNIST; intervals: 90 %."
     assert data_note(DATA[:0]) == "0 runs a point on no data; intervals: 90 %."

@@ -35,6 +35,12 @@ def test_derived_pages_are_made_from_the_rest_byte_by_byte(finished, tmp_path):
     assert {path: path.read_bytes() for path in finished} == finished
 
 
+def test_pages_of_files_that_were_just_made_are_left_alone(finished, tmp_path):
+    table = tmp_path / "tables" / f"{PAPER}_errata.csv"
+    made = derive(tmp_path, PAPER, [table, tmp_path / "claims" / f"{PAPER}.csv"])
+    assert len(made) == 6 and {path.parent.name for path in made} == {"figures"}
+
+
 def test_pages_show_the_csv_and_nothing_else(finished, tmp_path):
     csv = tmp_path / "tables" / f"{PAPER}_errata.csv"
     csv.write_text(csv.read_text().replace("integration", "another route"))

@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from dpfl.reporting.tables import TableLayout, html_page, latex, markdown
+from dpfl.reporting.tables import TableLayout, html_page, latex, markdown, readable
 
 
 @pytest.fixture
@@ -24,3 +24,10 @@ def test_html_escapes_and_loads_nothing_from_elsewhere(page):
     text = html_page(page, "A < B")
     assert "97.5 ± 0.1 &lt;b&gt; &amp; 100 %" in text and "<h1>A &lt; B</h1>" in text
     assert "http" not in text and "src=" not in text
+
+
+def test_readers_see_titles_signs_and_no_signed_zero():
+    layout = TableLayout(pd.DataFrame({"epsilon": ["fashion_mnist", "-0.0 ± 0.6 %", "+0.5, -0.05, 3-0"]}))
+    shown = readable(layout).body
+    assert list(shown.columns) == ["ε"]
+    assert list(shown["ε"]) == ["Fashion-MNIST", "0.0 ± 0.6 %", "+0.5, -0.05, 3-0"]

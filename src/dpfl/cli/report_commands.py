@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dpfl.catalog import load
 from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results_folder
 from dpfl.errors import InputError
-from dpfl.files import record_path
+from dpfl.files import record_path, write_atomically
 from dpfl.grid import configuration, expansion
 from dpfl.provenance.record import StageRecorder
 
+README = Path("README.md")
 
-def _render(kind: str, make: Callable[..., list[Path]], paper: str, name: str | None, config: Path) -> None:
-    """Write one table or figure of a paper, or all of them, each with its record."""
-    from dpfl.catalog import load
+
+def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool = True) -> list[Path]:
+    """Write one table or figure of a paper (`kind`), or all of them, each with its record; return their CSV files.
+
+    Without `anew` pages that are finished are left as they are.
+    """
+    from dpfl.provenance.page_identity import is_page_current
+    from dpfl.reporting import figures, tables
     from dpfl.reporting.results import Results
 
+    make = {"tables": tables.make, "figures": figures.make}[kind]
     known = getattr(load(paper), kind)
     if name is not None and name not in known:
         raise InputError(f"{paper} has no {kind[:-1]} {name}; it has {', '.join(known) or 'none'}")
@@ -32,14 +38,44 @@ def _render(kind: str, make: Callable[..., list[Path]], paper: str, name: str | 
     # The sweeps of this configuration that have been trained: nothing that an earlier configuration left behind.
     sweeps = [sweep.name for sweep in expansion.expand(resolved) if sweep.paper == paper]
     runs = tuple(path for path in (expansion.run_table(folder, paper, sweep) for sweep in sweeps) if path.exists())
-    results = Results(folder, {paper: runs})
+    results, made = Results(folder, {paper: runs}), []
     for each in known if name is None else [name]:
+        if not anew and is_page_current(folder / kind / f"{paper}_{each}.csv", paper, runs):
+            continue
         stage = StageRecorder(
             kind, (f"dpfl.papers.{paper}.{kind}", f"dpfl.reporting.{kind}"), {"paper": paper, "name": each}
         )
         stage.reads(runs)
         outputs = make(paper, each, results, folder / kind)
         stage.write(record_path(outputs[0]), outputs)
+        made.append(outputs[0])
+    return made
+
+
+def _judge(paper: str, config: Path, *, anew: bool = True) -> list[Path]:
+    """Write the verdicts on a paper's claims with their record; return their CSV file, none where it was finished."""
+    from dpfl.provenance.page_identity import is_page_current
+    from dpfl.reporting.claims import evaluate, files, write
+    from dpfl.reporting.results import Results
+
+    folder = results_folder(configuration.read(config))
+    pages = [file for kind in ("tables", "figures") for file in sorted((folder / kind).glob(f"{paper}_*.csv"))]
+    if not anew and is_page_current(files(paper, folder / "claims")[0], paper, pages):
+        return []
+    stage = StageRecorder("claims", (f"dpfl.papers.{paper}.claims", "dpfl.reporting.claims"), {"paper": paper})
+    stage.reads(pages)
+    outputs = write(paper, evaluate(paper, Results(folder)), folder / "claims")
+    stage.write(record_path(outputs[0]), outputs)
+    return outputs[:1]
+
+
+def _finish(paper: str, config: Path) -> tuple[int, int]:
+    """Make the pages of a paper that are not finished, and the derived files of the others; return how many of each."""
+    from dpfl.reporting.pages import derive
+
+    made = [csv for kind in ("tables", "figures") for csv in _render(kind, paper, None, config, anew=False)]
+    made += _judge(paper, config, anew=False)
+    return len(made), len(derive(results_folder(configuration.read(config)), paper, made))
 
 
 @app.command(epilog="Example: dpfl tables --paper bhaskar2025")
@@ -49,9 +85,7 @@ def tables(
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Write a paper's tables as CSV, Markdown, LaTeX and HTML."""
-    from dpfl.reporting.tables import make
-
-    _render("tables", make, paper, name, config)
+    _render("tables", paper, name, config)
 
 
 @app.command(epilog="Example: dpfl figures --paper lowy2021")
@@ -61,39 +95,74 @@ def figures(
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Write the data of a paper's figures as CSV, and draw them from that as SVG, PDF and PNG."""
-    from dpfl.reporting.figures import make
-
-    _render("figures", make, paper, name, config)
+    _render("figures", paper, name, config)
 
 
 @app.command(epilog="Example: dpfl claims --paper lowy2021")
 def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Compute a verdict on every claim of a paper from its tables and figures' data."""
-    from dpfl.reporting.claims import evaluate, write
-    from dpfl.reporting.results import Results
-
-    folder = results_folder(configuration.read(config))
-    stage = StageRecorder("claims", (f"dpfl.papers.{paper}.claims", "dpfl.reporting.claims"), {"paper": paper})
-    stage.reads(file for kind in ("tables", "figures") for file in sorted((folder / kind).glob(f"{paper}_*.csv")))
-    outputs = write(paper, evaluate(paper, Results(folder)), folder / "claims")
-    stage.write(record_path(outputs[0]), outputs)
+    _judge(paper, config)
 
 
 @app.command(epilog="Example: dpfl pages --config results/paper/config.yaml")
 def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
-    """Write report.html, and the LaTeX, HTML, SVG and PDF files of finished tables, figures and claims."""
-    from dpfl.reporting.pages import derive
+    """Make every page from the run tables that are there, without training: what was not run is marked where its number
+    would stand. Finished pages stay; their LaTeX, HTML, SVG and PDF files, the manifest and report.html are made.
+    """
+    from dpfl.reporting.report_page import project_readme
     from dpfl.reporting.report_page.contents import contents
     from dpfl.reporting.report_page.render import write
 
     resolved = configuration.read(config)
     folder = results_folder(resolved)
-    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
-        paths = list(chain.from_iterable(pool.map(partial(derive, folder), resolved["papers"])))
-    if not paths:
-        raise InputError(f"no finished page in {folder}: run make first")
-    page, short = write(folder, contents(folder, resolved))
-    print(f"{len(paths)} files written in {folder}; read {page}, or {short} on a code host")
+    _require_runs(folder)
+    # A process for each paper: a stage reads the records of a folder once (input_checks), and they change here.
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(mp_context=spawned, max_tasks_per_child=1) as pool:
+        made, derived = map(sum, zip(*pool.map(partial(_finish, config=config), resolved["papers"]), strict=True))
+    found = _sealed(folder)
+    found_there = contents(folder, resolved)
+    page, short = write(folder, found_there)
+    if resolved["scale"] == project_readme.SCALE and README.is_file():
+        write_atomically(README, project_readme.updated(README.read_text(encoding="utf-8"), found_there))
+    print(f"{made} pages made anew, {derived} derived files written; read {page}, or {short} on a code host")
+    if found:
+        raise typer.Exit(1)
+
+
+def _require_runs(folder: Path) -> None:
+    """Raise InputError where there is nothing to make pages from, or where a run table that the manifest lists is gone.
+
+    A table that was deleted must not become one that was never run.
+    """
+    from dpfl.provenance import manifest
+
+    if not any(folder.glob("runs/*/*.csv.gz")):
+        raise InputError(f"no run table in {folder}: run make first")
+    if not (folder / manifest.MANIFEST).exists():
+        return
+    for name in manifest.read(folder):
+        table = folder / name.removesuffix(".record.json")
+        if name.startswith("runs/") and not table.exists():
+            raise InputError(
+                f"{table} is gone, though {manifest.MANIFEST} lists it: put it back; if it is to count as not run, "
+                f"delete {folder / manifest.MANIFEST}"
+            )
+
+
+def _sealed(folder: Path) -> int:
+    """Check the files' hashes as the last step of a run does, and write the manifest; return the number of findings."""
+    from dpfl.provenance import manifest
+    from dpfl.provenance.audit.completeness import ENDED
+    from dpfl.provenance.audit.file_hashes import audit
+
+    found = audit(folder, sealed=False)
+    write_atomically(folder / ENDED, "\n".join(found.lines()) + "\n")
+    for line in found.lines():
+        print(line)
+    if not found.findings:
+        manifest.write(folder)
+    return len(found.findings)
 
 
 @app.command(epilog="Example: dpfl report --config results/demo/config.yaml")

@@ -10,6 +10,7 @@ from typing import Any
 
 from dpfl.catalog import Paper, dataset_entries, load
 from dpfl.errors import InputError
+from dpfl.files import is_regular
 from dpfl.grid.sweep import Sweep
 
 _PARTS = ("base", "lists", "demo", "quick", "paper")
@@ -51,6 +52,11 @@ def find(config: Mapping[str, Any], paper: str, name: str) -> Sweep:
 def run_table(results: Path, paper: str, sweep: str) -> Path:
     """Return where results/<scale> has the runs of a sweep: a compressed CSV, for most of its columns repeat."""
     return results / "runs" / paper / f"{sweep}.csv.gz"
+
+
+def not_run(config: Mapping[str, Any], results: Path) -> list[Sweep]:
+    """Return the sweeps of a resolved configuration whose run tables results/<scale> does not have."""
+    return [sweep for sweep in expand(config) if not is_regular(run_table(results, sweep.paper, sweep.name))]
 
 
 def _require_known(entries: list[tuple[Paper, dict[str, Any]]], config: Mapping[str, Any]) -> None:

@@ -1,4 +1,7 @@
-"""List every record of a scale's results with its hash, in one file, and keep the records of the data with them."""
+"""List every record of a scale's results with its hash, and the sweeps that were not run, in one file.
+
+The records of the data are kept with it.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ from typing import Any
 
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, is_regular, write_atomically
+from dpfl.grid import configuration, expansion
 from dpfl.provenance.record_format import read_record
 from dpfl.provenance.trace import SOURCES, lineage
 
 MANIFEST = "manifest.json"
-FORMAT = "dpfl-manifest/1"
+FORMAT = "dpfl-manifest/2"
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -22,12 +26,13 @@ def write(folder: Path) -> Path:
 
     The records of the data are copied below <folder>/sources first, so that a number can be traced to the raw files'
     hashes where the data are not. A copy that states the files' hashes already is kept. The same records give the same
-    bytes. Raises InputError where there is no record below `folder`, or one cannot be read.
+    bytes. Raises InputError where there is no record below `folder`, or one cannot be read, and for a damaged
+    config.yaml.
     """
     _copy_data_records(folder.absolute())
     path = folder / MANIFEST
-    listed = {"format": FORMAT, "scale": folder.absolute().name, "records": records_below(folder)}
-    text = _as_text(listed)
+    listed = {"format": FORMAT, "scale": folder.absolute().name}
+    text = _as_text(listed | {"not_run": not_run_below(folder), "records": records_below(folder)})
     if not (is_regular(path) and path.read_bytes() == text.encode()):
         write_atomically(path, text)
     return path
@@ -38,6 +43,27 @@ def read(folder: Path) -> dict[str, str]:
 
     Raises InputError where the manifest is missing, damaged, or that of another folder.
     """
+    return _content(folder)["records"]
+
+
+def stated_not_run(folder: Path) -> list[str]:
+    """Return the sweeps, as paper/sweep, that <folder>/manifest.json states as not run; raises as `read` does."""
+    return _content(folder)["not_run"]
+
+
+def not_run_below(folder: Path) -> list[str]:
+    """Return the sweeps of <folder>/config.yaml, as paper/sweep, that have no run table below `folder`.
+
+    None where there is no config.yaml: no run has begun there. Raises InputError for a damaged one.
+    """
+    config = folder / "config.yaml"
+    if not is_regular(config):
+        return []
+    return [f"{sweep.paper}/{sweep.name}" for sweep in expansion.not_run(configuration.read(config), folder)]
+
+
+def _content(folder: Path) -> dict[str, Any]:
+    """Return what <folder>/manifest.json says, checked."""
     path = folder / MANIFEST
     if not is_regular(path):
         raise InputError(f"{path} is no regular file: dpfl audit --seal writes it")
@@ -48,16 +74,18 @@ def read(folder: Path) -> dict[str, str]:
         raise InputError(f"{path} is damaged or unreadable") from None
     if not isinstance(listed, dict) or (listed.get("format"), listed.get("scale")) != (FORMAT, folder.absolute().name):
         raise InputError(f"{path} is no manifest of format {FORMAT} of this folder")
-    records = listed.get("records")
-    if not isinstance(records, dict) or not all(map(_is_digest, records.values())) or text != _as_text(listed):
+    records, open_sweeps = listed.get("records"), listed.get("not_run")
+    is_whole = isinstance(records, dict) and all(map(_is_digest, records.values())) and text == _as_text(listed)
+    if not (is_whole and isinstance(open_sweeps, list) and all(isinstance(each, str) for each in open_sweeps)):
         raise InputError(f"{path} is damaged")
-    return records
+    return listed
 
 
 def require_current(folder: Path) -> None:
-    """Raise InputError where the manifest does not list the records below `folder` as they are."""
+    """Raise InputError where the manifest does not list the records below `folder`, and what was not run, as it is."""
     listed, here = read(folder), records_below(folder)
-    if other := sorted({name for name, _ in listed.items() ^ here.items()}):
+    changed = {name for name, _ in listed.items() ^ here.items()}
+    if other := sorted(changed | set(stated_not_run(folder)) ^ set(not_run_below(folder))):
         raise InputError(
             f"{folder / other[0]} is not as {MANIFEST} lists it: a stage ran since the results were sealed; run make, "
             f"or dpfl audit --files-only --seal {folder}"

@@ -16,6 +16,7 @@ from dpfl.files import replacing, write_atomically
 from dpfl.reporting.cases import ALPHA, LEVEL, Kind
 from dpfl.reporting.results import NotRunError, Results, read_csv, write_csv
 from dpfl.reporting.rules import Evidence, Judged, Judgement, Rule, Scope, Status, Verdict, judge, region
+from dpfl.reporting.run_progress import as_far_as_run
 from dpfl.reporting.tables import TableLayout, html_page
 
 Check = Callable[[Results], Evidence]
@@ -38,14 +39,15 @@ def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
     alpha, level, because, settled_by, places (where the evidence stands, as "tables/checks figures/price").
     Evidence: paper, claim, case, status, NUMBERS, stand_in; the deciding case first.
 
-    A claim without a check in the paper's claims.py is not run, with the reason in claims.yaml. Raises InputError for a
-    claim with neither, and for a check without a claim.
+    A verdict that runs decide of which a part is still to come is undecided, unless they cannot change it
+    (`run_progress.as_far_as_run`). A claim without a check in the paper's claims.py is not run, with the reason in
+    claims.yaml. Raises InputError for a claim with neither, and for a check without a claim.
     """
     checks: dict[str, Check] = module(paper, "claims").CLAIMS
     _require_matching(paper, checks)
     verdicts, evidence = [], []
     for key, claim in load(paper).claims.items():
-        judgement = _judgement(claim, checks.get(key), results)
+        judgement = as_far_as_run(_judgement(claim, checks.get(key), results), rule_of(claim), paper, claim, results)
         verdicts.append(_verdict_row(paper, key, claim, judgement))
         rows = [_case_row(each, rule_of(claim)) for each in judgement.cases]
         evidence += [{"paper": paper, "claim": key, **row} for row in rows]

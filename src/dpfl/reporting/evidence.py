@@ -32,8 +32,10 @@ class Comparison:
 
 
 def table(rows: list[Comparison]) -> pd.DataFrame:
-    """Return one row per entry, one column per field, every number with all its digits."""
-    return pd.DataFrame([{name: as_plain(value) for name, value in asdict(row).items()} for row in rows])
+    """Return one row per entry, those that fail first, one column per field, every number with all its digits."""
+    data = pd.DataFrame([{name: as_plain(value) for name, value in asdict(row).items()} for row in rows])
+    holds = passed(data)
+    return pd.concat([data[~holds], data[holds]], ignore_index=True)
 
 
 def as_plain(value: object) -> object:
@@ -61,7 +63,8 @@ def passed(checks: pd.DataFrame) -> pd.Series:
 
 
 def checks_page(data: pd.DataFrame) -> TableLayout:
-    """Lay out checks for a reader."""
+    """Lay out checks for a reader, with how many fail of each claim."""
+    holds = passed(data)
     body = pd.DataFrame(
         {
             "Claim": data["claim"],
@@ -73,9 +76,10 @@ def checks_page(data: pd.DataFrame) -> TableLayout:
             "Holds": passed(data).map({True: "yes", False: "no"}),
         }
     )
-    return TableLayout(
-        body, [f"{passed(data).sum()} of {len(data)} cases hold within their tolerance (in the CSV file)."]
-    )
+    failing = data[~holds]["claim"].value_counts(sort=False)
+    named = ", ".join(f"{claim} {count}" for claim, count in failing.items())
+    summary = f"{holds.sum()} of {len(data)} cases hold within their tolerance (in the CSV file)"
+    return TableLayout(body, [f"{summary}; first those that fail: {named}." if named else f"{summary}."])
 
 
 def cases_of(checks: pd.DataFrame) -> list[Case]:

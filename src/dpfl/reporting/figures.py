@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from dpfl.catalog import recipe
 from dpfl.files import replacing
 from dpfl.reporting import captions, style
-from dpfl.reporting.results import NotRunError, Results, not_run_table, read_csv, refuse_not_run, write_csv
+from dpfl.reporting.results import NotRunError, Results, made_or_not_run, read_csv, refuse_not_run, write_csv
 
 SUFFIXES = (".rst", ".svg", ".pdf", ".png")
 
@@ -35,12 +35,8 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     the CSV first."""
     made: FigureRecipe = recipe(paper, "figures", name)
     csv = folder / f"{paper}_{name}.csv"
-    try:
-        data = made.data(results)
-    except NotRunError as reason:
-        data = not_run_table(reason)
     with replacing(csv) as temporary:
-        write_csv(data, temporary)
+        write_csv(made_or_not_run(made.data, results), temporary)
     return [csv, *write_pictures(paper, name, csv)]
 
 
@@ -53,6 +49,7 @@ def write_pictures(paper: str, name: str, csv: Path, suffixes: Collection[str] =
             figure = made.draw(_refuse_empty(refuse_not_run(read_csv(csv))))
         except NotRunError as reason:
             figure = style.text_figure(str(reason))
+        style.use_signs(figure)
         for suffix in (suffix for suffix in SUFFIXES[1:] if suffix in suffixes):
             path = csv.with_suffix(suffix)
             with replacing(path) as temporary:

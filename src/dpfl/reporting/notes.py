@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from dpfl.catalog import dataset_entries
+
 
 def count_range(counts: pd.Series) -> str:
     """Return counts as text: one number where they are alike, else "least to most"; "0" where there are none."""
@@ -13,9 +15,12 @@ def count_range(counts: pd.Series) -> str:
     return f"{least}" if least == most else f"{least} to {most}"
 
 
-def data_name(dataset: str, stand_in_for: str) -> str:
+def data_name(dataset: str, stand_in_for: str = "") -> str:
     """Return the name under which a dataset's numbers are shown, with what it stands in for ("" for nothing)."""
-    return f"{dataset} (stand-in for {stand_in_for})" if stand_in_for else dataset
+    title = dataset_entries()[dataset]["title"]
+    if not stand_in_for or "stand-in for" in title:
+        return title
+    return f"{title} (stand-in for {dataset_entries()[stand_in_for]['title']})"
 
 
 def stand_ins(data: pd.DataFrame) -> list[str]:

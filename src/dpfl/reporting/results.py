@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,17 @@ _NOT_RUN = "not_run"
 def not_run_table(reason: NotRunError) -> pd.DataFrame:
     """Return the placeholder on disk for the data of a table or figure that was not run."""
     return pd.DataFrame({_NOT_RUN: [str(reason)]})
+
+
+def made_or_not_run(make: Callable[[Results], pd.DataFrame], results: Results) -> pd.DataFrame:
+    """Return the data that `make` computes from the results, or the placeholder where nothing of them was run."""
+    try:
+        data = make(results)
+        if data.columns.empty:
+            raise NotRunError("no run of this page in this configuration")
+        return data
+    except NotRunError as reason:
+        return not_run_table(reason)
 
 
 def refuse_not_run(table: pd.DataFrame) -> pd.DataFrame:

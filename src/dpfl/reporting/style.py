@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import matplotlib
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
+
+from dpfl.reporting.signs import with_signs
 
 matplotlib.use("agg")
 
@@ -52,8 +56,14 @@ def panels(columns: int = 1, rows: int = 1, *, width: float | None = None, heigh
     return plt.subplots(rows, columns, figsize=size, layout="constrained", **subplots)
 
 
+_FOOTER_LETTER = 0.052
+"""Inches of a letter of a footer, on average."""
+
+
 def footer(figure: Figure, text: str) -> None:
-    """Write one small line below the axes: what the bars mean, how many runs, which stand-in."""
+    """Write small lines below the axes, as wide as the figure: what the bars mean, how many runs, which stand-in."""
+    width = int(figure.get_figwidth() / _FOOTER_LETTER)
+    text = "\n".join(part for line in text.splitlines() for part in textwrap.wrap(line, width))
     figure.supxlabel(text, fontsize=7, color="#444444", x=0.01, ha="left")
 
 
@@ -62,6 +72,13 @@ def ticks_at(axis: Axes, values: Iterable[float]) -> None:
     ticks = sorted(set(values))
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.minorticks_off()
+
+
+def use_signs(figure: Figure) -> None:
+    """Write every text of a figure with signs (`signs.with_signs`): one quantity has one sign in all figures."""
+    for text in figure.findobj(Text):
+        if text.get_text():
+            text.set_text(with_signs(text.get_text()))
 
 
 def text_figure(text: str) -> Figure:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
 import pandas as pd
 
-from dpfl.catalog import load, recipe
+from dpfl.catalog import dataset_entries, load, recipe
 from dpfl.files import replacing, write_atomically
 from dpfl.reporting import captions
-from dpfl.reporting.results import NotRunError, Results, not_run_table, read_csv, refuse_not_run, write_csv
+from dpfl.reporting.results import NotRunError, Results, made_or_not_run, read_csv, refuse_not_run, write_csv
+from dpfl.reporting.signs import with_signs
 
+_SIGNED_ZERO = re.compile(r"(?<![\w.])[-+−](0(?:\.0+)?)(?![\d.])")
 SUFFIXES = (".md", ".tex", ".html", ".rst")
 
 
@@ -51,12 +54,8 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     """Write <folder>/<paper>_<name>.csv, .md, .tex and .html, and the caption as .rst; return the paths, CSV first."""
     made: TableRecipe = recipe(paper, "tables", name)
     csv = folder / f"{paper}_{name}.csv"
-    try:
-        data = made.data(results)
-    except NotRunError as reason:
-        data = not_run_table(reason)
     with replacing(csv) as temporary:
-        write_csv(data, temporary)
+        write_csv(made_or_not_run(made.data, results), temporary)
     return [csv, *write_pages(paper, name, csv)]
 
 
@@ -65,7 +64,7 @@ def write_pages(paper: str, name: str, csv: Path, suffixes: Collection[str] = SU
     made: TableRecipe = recipe(paper, "tables", name)
     title = load(paper).tables[name]["title"]
     try:
-        page = made.page(refuse_not_run(read_csv(csv)))
+        page = readable(made.page(refuse_not_run(read_csv(csv))))
     except NotRunError as reason:
         page = TableLayout(_nothing(str(reason)))
     if page.body.empty:
@@ -80,6 +79,19 @@ def write_pages(paper: str, name: str, csv: Path, suffixes: Collection[str] = SU
     for path in paths:
         write_atomically(path, texts[path.suffix])
     return paths
+
+
+def readable(layout: TableLayout) -> TableLayout:
+    """Return a layout whose cells name data sets and quantities as a reader knows them; no zero has a sign."""
+    return replace(layout, body=layout.body.map(readable_cell).rename(columns=readable_cell))
+
+
+def readable_cell(cell: object) -> str:
+    """Return the text of a cell: the title of a data set for its key, ε for epsilon, 0.0 for -0.0."""
+    text = str(cell)
+    if text in dataset_entries():
+        return dataset_entries()[text]["title"]
+    return with_signs(_SIGNED_ZERO.sub(r"\1", text))
 
 
 def _nothing(reason: str) -> pd.DataFrame:
@@ -138,6 +150,8 @@ def _latex_text(text: object) -> str:
     """Return `text` with LaTeX's special characters escaped."""
     table = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
     table |= {"∞": r"$\infty$", "ε": r"$\varepsilon$", "σ": r"$\sigma$", "δ": r"$\delta$", "−": "$-$"}
+    table |= {"λ": r"$\lambda$", "θ": r"$\theta$", "η": r"$\eta$", "μ": r"$\mu$", "·": r"$\cdot$", "⁻": "$^{-}$"}
+    table |= {raised: f"$^{{{digit}}}$" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
     table |= {character: f"\\{character}" for character in "&%$#_{}"}
     return "".join(table.get(character, character) for character in str(text))
 

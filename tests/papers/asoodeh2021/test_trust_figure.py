@@ -1,15 +1,16 @@
+import math
+
 import matplotlib.pyplot as plt
 import pytest
 
 from dpfl.experiments.trust_models.trust_settings import TRUST_MODEL, TrustAlgorithm
-from dpfl.papers.asoodeh2021.trust_figure import COLOURS, NAMES, draw
+from dpfl.papers.asoodeh2021.trust_figure import NAMES, draw
 
 KEY = "asoodeh2021"
 
 
-def test_every_way_has_a_name_and_every_trust_a_colour():
+def test_every_way_has_a_name():
     assert set(NAMES) == set(TRUST_MODEL) == set(TrustAlgorithm)
-    assert len(set(COLOURS.values())) == len(set(TRUST_MODEL.values())) == len(COLOURS)
 
 
 def test_each_point_is_the_best_step(results):
@@ -22,8 +23,18 @@ def test_each_point_is_the_best_step(results):
         assert row.trust == TRUST_MODEL[TrustAlgorithm(row.algorithm)] and row.runs == 3
 
 
-def test_the_picture_names_every_way_under_its_trust(results):
-    figure = draw(results.figure(KEY, "five_papers"))
-    words = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert words[0] == "trusted aggregator:" and set(NAMES.values()) <= set(words)
+def test_each_way_is_named_with_its_accuracies_in_the_panel_of_its_trust(results):
+    table = results.figure(KEY, "five_papers")
+    private = set(table.query("epsilon < inf")["algorithm"])
+    figure = draw(table)
+    for axis in figure.axes:
+        words = [text.get_text() for text in axis.get_legend().get_texts()] if axis.get_legend() else []
+        own = [each for each in TrustAlgorithm if TRUST_MODEL[each] == axis.get_title() and each in private]
+        assert [each.partition(":")[0] for each in words] == [NAMES[each] for each in own]
+        assert len(axis.lines) >= len(private)
+        for algorithm, text in zip(own, words, strict=True):
+            line = table[(table["algorithm"] == algorithm) & (table["epsilon"] < math.inf)].sort_values("epsilon")
+            first, last = line["accuracy_pct"].iloc[[0, -1]]
+            assert text.endswith(f"{first:.1f} to {last:.1f} %")
+    assert [axis.get_title() for axis in figure.axes] == list(dict.fromkeys(TRUST_MODEL.values()))
     plt.close(figure)

@@ -3,6 +3,7 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpfl.papers.vandijk2023 import strategy_figures, training_figures
 from dpfl.papers.vandijk2023.figures import FIGURES
@@ -45,7 +46,7 @@ def test_larger_batches_are_compared_with_the_smallest(trained):
         for scaling, factor, private in cells
     ]
     data, text = drawn("batch_scaling", trained(runs, "mnist"))
-    assert len(data) == 12 and "stand-in for mnist" in text
+    assert len(data) == 12 and "(stand-in for MNIST)" in text
     np.testing.assert_allclose(data.loc[data["batch_factor"] == 4, "difference_pct"], -3.0)
 
 
@@ -79,7 +80,9 @@ def test_the_grid_has_a_cell_for_every_setting(trained):
     cells = [{"batch_size": m, "clip_norm": c, "sigma": s} for m in (16, 32) for c in (0.1, 1.0) for s in (1.0, 2.0)]
     runs = [("settings_grid", cell, 60.0 + cell["batch_size"], cell["batch_size"] / 8, 2.0) for cell in cells]
     data, text = drawn("settings_grid", trained(runs))
-    assert len(data) == 8 and "92.4" in text and "largest half-width" in text
+    assert len(data) == 8 and "92.4" in text and "standard deviation: " in text
+    spread = data["interval_pct"] / (stats.t.ppf(0.975, 3) / 2)  # of four seeds
+    assert f"{spread.max():.1f} at most" in text
 
 
 def test_preparation_shows_every_input(trained):

@@ -6,6 +6,7 @@ remakes everything below a changed number is found by training it again.
 """
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -137,6 +138,12 @@ def test_a_grid_that_the_scale_asks_for_may_lack_its_last_seeds_and_no_others(pr
     assert check(all_seeds=False) == ([], [words])
     project.runs[0].unlink()
     assert check(all_seeds=False) == ([lost.format(0)], [words])
+    sweeps.append(replace(sweeps[0], name="digits_scatter_linear_k25_seed0"))  # a family that has not begun
+    between = (
+        "not run, though later seeds of the same cells are, or deleted: bhaskar2025/digits_scatter_linear_k10_seed0"
+    )
+    assert check(all_seeds=False) == ([], [between, words])
+    assert check(all_seeds=True) == ([lost.format(0), lost.format(2)], [])
 
 
 @pytest.mark.parametrize(

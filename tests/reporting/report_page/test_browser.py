@@ -178,7 +178,8 @@ def test_the_keyboard_reaches_the_content_first(browser):
     press(browser, Keys.TAB)
     assert focused(browser).text == "Skip to the papers" and focused(browser).is_displayed()
     press(browser, Keys.ENTER, Keys.TAB)
-    assert focused(browser).get_attribute("href").endswith("#asoodeh2020")
+    assert focused(browser).get_attribute("href").endswith("#asoodeh2020-not-run")  # nothing of it was run
+    assert browser.execute_script("return document.getElementById('asoodeh2020-not-run').tagName") == "DETAILS"
 
 
 def test_light_and_dark_differ_and_both_keep_the_verdicts_apart(browser):

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.reporting.report_page.claim_views import STYLES, claim_views, deciding_case, tally
+from dpfl.reporting.report_page.claim_views import STYLES, case_name, claim_views, deciding_case, tally
 from dpfl.reporting.rules import Verdict
 
 WORDS = ["as stated", "weaker than stated", "refuted", "undecided", "not run"]
@@ -49,3 +49,16 @@ def test_verdicts_of_an_earlier_version_are_refused_in_one_line(changed):
     folder = changed("claims/asoodeh2020.csv", lambda table: table.rename(columns={"verdict": "outcome"}))
     with pytest.raises(InputError, match=r"asoodeh2020\.csv was written by an earlier version"):
         claim_views(folder, "asoodeh2020")
+
+
+@pytest.mark.parametrize(
+    ("case", "shown"),
+    [
+        ("fashion_mnist, a = 4", "Fashion-MNIST, a = 4"),
+        ("sigma = 2, epsilon = 1e-05", "σ = 2, ε = 10⁻⁵"),
+        ("epsilon spent: mnist, a = 2", "ε spent: MNIST, a = 2"),
+        ("5 digits of synthetic sums, mnist too", "5 digits of synthetic sums, mnist too"),
+    ],
+)
+def test_cases_name_data_sets_and_quantities_as_readers_know_them(case, shown):
+    assert case_name(case) == shown

@@ -28,7 +28,7 @@ VARIANTS = {
     "random": "random stop, public order",
 }
 LEAST = 1e-12
-"""Deltas below are drawn as this."""
+"""Smaller deltas are not drawn."""
 POINT = ["dataset", "stand_in_for", "model", "users", "law", "order", "release", "epsilon"]
 
 
@@ -80,17 +80,24 @@ def draw_places(data: pd.DataFrame) -> Figure:
     figure, axes = style.panels(len(maps) + 1, height=3.7, width=11)
     for axis, (law, rows) in zip(axes, maps, strict=False):
         table = rows.pivot(index="epsilon", columns="later", values="delta")
-        exponents = np.log10(table.clip(lower=LEAST))
+        exponents = np.log10(table.where(table >= LEAST))
         # thousands of tiles as one picture within the drawing: they would be seven tenths of a megabyte
         look = {"vmin": -12, "vmax": 0, "shading": "nearest", "rasterized": True}
         mesh = axis.pcolormesh(table.columns + 1, table.index, exponents, **look)
         first = rows.iloc[0]
-        axis.set(title=f"{law}, scale {first['scale']:.3g}, step {first['step']:g}", xscale="log", xlim=(first["n"], 1))
-        axis.set(xlabel="places from the end (1: last record)", ylabel="epsilon")
+        axis.set(title=f"{law.capitalize()}, scale {first['scale']:.3g}, step {first['step']:g}", xscale="log")
+        axis.set(xlabel="places from the end (1: last record)", ylabel="epsilon", xlim=(_shown_places(rows), 1))
+        axis.text(0.03, 0.96, "white: delta < 1e-12", transform=axis.transAxes, va="top", fontsize=8)
         axis.grid(visible=False)
-    figure.colorbar(mesh, ax=axes[: len(maps)], label="log10 of delta (below -12: shown as -12)", shrink=0.9)
+    figure.colorbar(mesh, ax=axes[: len(maps)], label="delta, as a power of ten", shrink=0.9)
     _by_place(axes[-1], data[(data["law"] == Law.GAUSSIAN) & np.isclose(data["epsilon"], SHOWN_EPSILON)])
     return figure
+
+
+def _shown_places(rows: pd.DataFrame) -> float:
+    """Return how many places from the end a map shows: up to thrice the last with a delta to draw."""
+    last = rows.loc[rows["delta"] >= LEAST, "later"].max() + 1
+    return float(min(rows["n"].iloc[0], 3 * last)) if last == last else float(rows["n"].iloc[0])
 
 
 def _by_place(axis: Axes, rows: pd.DataFrame) -> None:
@@ -98,10 +105,9 @@ def _by_place(axis: Axes, rows: pd.DataFrame) -> None:
     for number, (variant, name) in enumerate(VARIANTS.items()):
         line = rows[rows["variant"] == variant].sort_values("later")
         look = {"color": style.COLOURS[number], "linestyle": style.DASHES[number]}
-        axis.plot(line["later"] + 1, line["delta"].clip(lower=LEAST), label=name, **look)
+        axis.plot(line["later"] + 1, line["delta"].where(line["delta"] >= LEAST), label=name, **look)
     axis.set(xscale="log", yscale="log", xlabel="places from the end", ylabel=f"delta at epsilon = {SHOWN_EPSILON:g}")
-    axis.set_title("gaussian, what evens it out")
-    axis.invert_xaxis()
+    axis.set(title="Gaussian, what evens it out", xlim=(rows["later"].max() + 1, 1))
     axis.legend(fontsize=7)
 
 
@@ -132,7 +138,7 @@ def draw_utility(data: pd.DataFrame) -> Figure:
             for value in line.loc[line["epsilon"] == math.inf, "excess_risk"]:
                 axis.axhline(value, color=style.COLOURS[number], linestyle=":", linewidth=0.8)
         budgets = set(rows["epsilon"]) - {math.inf}
-        axis.set(title=f"{model.replace('_', ' ')}, {law}", xlabel="epsilon of the worst record", xscale="log")
+        axis.set(title=f"{model.replace('_', ' ')}, {law} noise", xlabel="epsilon of the worst record", xscale="log")
         axis.set(yscale="log")
         style.ticks_at(axis, budgets)
     axes[0][0].set_ylabel("excess risk")

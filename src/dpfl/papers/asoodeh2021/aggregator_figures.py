@@ -15,7 +15,7 @@ from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
 from dpfl.papers.asoodeh2021.aggregator_runs import KEY, frontier, mean_risks, replacement
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
-from dpfl.reporting.notes import data_note
+from dpfl.reporting.notes import data_name, data_note
 from dpfl.reporting.results import Results
 
 WAY_NAMES = {
@@ -23,6 +23,7 @@ WAY_NAMES = {
     "shown": "Algorithm 1, every model released",
     "composed": "fresh batches, every model released (composition)",
 }
+SAME_LINE = "Algorithm 1, last model only; with every model released the risk is the same within 2 %"
 RELEASES = ("random", "suffix_0.25", "suffix_0.5", "suffix_0.75", "last")
 DRAWS = {"one_pass": "without replacement", "with_replacement": "with replacement"}
 
@@ -83,39 +84,45 @@ def _shares(axis: Axes, price: pd.DataFrame) -> None:
 
 
 def draw_sampling(data: pd.DataFrame) -> Figure:
-    """Draw excess risk by release for both ways of drawing users, one panel per noise."""
+    """Draw excess risk by release for both ways of drawing users, below it their difference, a column per noise."""
     panels = list(data.groupby(["dataset", "batch_size", "noise_std"]))
-    figure, axes = style.panels(len(panels), height=3.6, width=4.2 * len(panels) + 0.5, squeeze=False)
-    for axis, ((_, size, sigma), rows) in zip(axes[0], panels, strict=True):
+    figure, axes = style.panels(len(panels), 2, height=2.6, width=4.2 * len(panels) + 0.5, squeeze=False, sharex=True)
+    for (above, below), ((_, size, sigma), rows) in zip(axes.T, panels, strict=True):
         rows = rows.set_index("release").reindex(RELEASES)
         places = np.arange(len(rows))
         for number, (draw, name) in enumerate(DRAWS.items()):
             look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "none"}
-            axis.plot(places + 0.12 * (2 * number - 1), rows[draw], label=name, **look)
-        for place, (_, row) in zip(places, rows.iterrows(), strict=True):
-            axis.annotate(f"{row['difference']:+.1e}\n±{row['interval']:.0e}", (place, row[list(DRAWS)].max()),
-                          xytext=(0, 7), textcoords="offset points", ha="center", fontsize=6)  # fmt: skip
-        axis.set(title=f"sigma = {sigma:g}, m = {size}", xlabel="released model", ylabel="excess risk", yscale="log")
-        axis.set_xticks(places, [name.replace("_", "\n") for name in RELEASES])
-        axis.margins(y=0.25, x=0.1)
+            above.plot(places + 0.12 * (2 * number - 1), rows[draw], label=name, **look)
+        above.set(title=f"sigma = {sigma:g}, m = {size}", yscale="log")
+        look = {"color": style.BLACK, "marker": "o", "linestyle": "none"}
+        below.errorbar(places, rows["difference"], rows["interval"], **look)
+        below.axhline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
+        below.ticklabel_format(axis="y", style="sci", scilimits=(0, 0), useMathText=True)
+        below.set_xlabel("released model")
+        below.set_xticks(places, [name.replace("_", "\n") for name in RELEASES])
+    axes[0][0].set_ylabel("excess risk")
+    axes[1][0].set_ylabel("without less with\nreplacement")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    style.footer(
-        figure, f"Numbers: without less with replacement, paired by seed, ± its 90 % interval. {data_note(data)}"
-    )
+    style.footer(figure, f"Below: differences paired by seed with their 90 % interval. {data_note(data)}")
     return figure
 
 
 def draw_frontier(data: pd.DataFrame) -> Figure:
     """Draw accuracy and excess risk against epsilon, each way of spending it at its best step and batch size."""
-    tasks = list(data.groupby(["dataset", "users"]))
-    figure, axes = style.panels(2, len(tasks), height=3.6, width=9, squeeze=False)
-    for row, ((dataset, users), task) in zip(axes, tasks, strict=True):
+    tasks = list(data.groupby(["dataset", "stand_in_for", "users"]))
+    figure, axes = style.panels(2, len(tasks), height=3.3, width=9, squeeze=False, sharex=True)
+    for row, ((dataset, stand_in_for, users), task) in zip(axes, tasks, strict=True):
         for axis, metric, bar in ((row[0], "accuracy_pct", "accuracy_interval"), (row[1], "excess_risk", "interval")):
             _ways(axis, task, metric, bar)
-            axis.set_title(f"{dataset}, n = {users}")
+            axis.set_title(f"{data_name(dataset, stand_in_for)}, n = {users}")
         row[0].set_ylabel("test accuracy (%)")
         row[1].set(ylabel="excess risk", yscale="log")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8)
+    for axis in axes[-1]:
+        axis.set_xlabel("epsilon (replace one user, delta = 1e-5)")
+    handles: dict[str, object] = {}
+    for axis in axes.flat:
+        handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=1, fontsize=8)
     style.footer(
         figure, f"Step and batch size: the best of the grid, a choice that no budget pays for. {data_note(data)}"
     )
@@ -123,14 +130,22 @@ def draw_frontier(data: pd.DataFrame) -> Figure:
 
 
 def _ways(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
-    """Draw a metric against epsilon, one line per way, and its value without noise."""
+    """Draw a metric against epsilon, one line per way, and its value without noise.
+
+    Where hiding the models and showing them give the same risks, their line is drawn once, and named so.
+    """
+    lines = {way: task[(task["way"] == way) & (task["epsilon"] < math.inf)].sort_values("epsilon") for way in WAY_NAMES}
+    hidden, shown = (lines[way].set_index("epsilon")["excess_risk"] for way in ("hidden", "shown"))
+    same = hidden.index.equals(shown.index) and np.allclose(hidden, shown, rtol=0.02, atol=0.0)
     for number, (way, name) in enumerate(WAY_NAMES.items()):
-        line = task[(task["way"] == way) & (task["epsilon"] < math.inf)].sort_values("epsilon")
+        if same and way == "shown":
+            continue
+        label = SAME_LINE if same and way == "hidden" else name
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
-        axis.errorbar(line["epsilon"], line[metric], line[bar], label=name, **look)
+        axis.errorbar(lines[way]["epsilon"], lines[way][metric], lines[way][bar], label=label, **look)
     for value in task[(task["way"] == "composed") & (task["epsilon"] == math.inf)][metric]:
         axis.axhline(value, color=style.BLACK, linestyle=":", linewidth=0.9, label="no noise")
-    axis.set(xlabel="epsilon (replace one user, delta = 1e-5)", xscale="log")
+    axis.set_xscale("log")
     style.ticks_at(axis, set(task["epsilon"]) - {math.inf})
 
 

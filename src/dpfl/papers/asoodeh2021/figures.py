@@ -20,7 +20,6 @@ from dpfl.reporting.results import Results
 
 KEY = "asoodeh2021"
 CLOSED_FORM, WHOLE_ROUNDS, ONE_ROUND = "closed form", "sum over whole rounds", "one round alone"
-WIDTHS = (6.0, 3.5, 1.2, 1.5, 1.5)
 LOOK = ((style.BLUE, "-"), (style.RED, "--"), (style.GREEN, "-."))
 
 
@@ -96,21 +95,22 @@ def _draw_published(axis: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_rounds(axis: Axes, rows: pd.DataFrame) -> None:
-    """Each curve over the one-round value of the same share: what contraction and the number of rounds do."""
+    """Each curve over the one-round value of the same share: what contraction and the number of rounds do.
+
+    Curves that coincide are drawn once, with the names of all.
+    """
     alone = rows[rows["form"] == ONE_ROUND].set_index(["q", "epsilon"])["delta"]
-    curves = rows[rows["form"] != ONE_ROUND].groupby(["q", "rounds"])
-    # The closed forms coincide: the wider line below.
-    looks = iter(zip((style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PURPLE), WIDTHS, strict=True))
-    order = sorted(curves, key=lambda item: (item[1]["form"].iloc[0] != CLOSED_FORM, item[0]))
-    for (q, rounds), group in order:
-        ratio = group.set_index(["q", "epsilon"])["delta"] / alone
-        name = f"q = {q:g}, T = {rounds:.3g}" + ("" if group["form"].iloc[0] == CLOSED_FORM else " (whole rounds)")
-        colour, width = next(looks)
-        ratio = ratio.dropna()
-        epsilon = ratio.index.get_level_values("epsilon")
-        axis.plot(epsilon, ratio, color=colour, linestyle="-", linewidth=width, label=name)
-    axis.set(title="over one round alone", xlabel="epsilon", ylabel="delta / theta", ylim=(0.4, 1.3), xlim=(0, 2))
-    axis.legend(loc="lower left", frameon=False)
+    names: dict[tuple[float, ...], list[str]] = {}
+    for (form, q, rounds), group in rows[rows["form"] != ONE_ROUND].groupby(["form", "q", "rounds"]):
+        ratio = (group.set_index(["q", "epsilon"])["delta"] / alone).dropna()
+        name = f"q = {q:g}, T = {rounds:.3g}" + ("" if form == CLOSED_FORM else " (whole rounds)")
+        names.setdefault(tuple(sorted(set(ratio.round(2)))), []).append(name)
+    for levels, (colour, dash) in zip(names, LOOK, strict=False):
+        for level in levels:
+            axis.axhline(level, color=colour, linestyle=dash)
+        label = "\n".join(names[levels])
+        axis.annotate(label, (0.05, max(levels)), xytext=(0, 3), textcoords="offset points", color=colour, fontsize=8)
+    axis.set(title="over one round alone", xlabel="epsilon", ylabel="delta / theta", ylim=(0.8, 1.3), xlim=(0, 2))
 
 
 def _draw_shares(axis: Axes, rows: pd.DataFrame) -> None:

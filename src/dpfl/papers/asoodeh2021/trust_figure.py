@@ -1,36 +1,34 @@
-"""Five papers on one task: accuracy and risk at equal epsilon, by who has to be trusted."""
+"""Five papers on one task: excess risk at equal epsilon, by who has to be trusted."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from dpfl.experiments.trust_models.trust_settings import TRUST_MODEL, TrustAlgorithm
 from dpfl.papers.asoodeh2021.aggregator_runs import study
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
-from dpfl.reporting.notes import data_note
+from dpfl.reporting.notes import data_name, data_note
 from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.statistics import mean_interval
 
 NAMES = {
     TrustAlgorithm.CENTRAL: "DP-SGD, fresh batches",
-    TrustAlgorithm.CENTRAL_FULL: "DP gradient descent, full batches",
-    TrustAlgorithm.LAST_MODEL: "projected one pass (asoodeh2021)",
-    TrustAlgorithm.PNSGD: "PNSGD (asoodeh2020)",
-    TrustAlgorithm.SHUFFLED: "minibatch, shuffled (lowy2021)",
-    TrustAlgorithm.MINIBATCH: "minibatch (lowy2021)",
-    TrustAlgorithm.AVERAGING: "federated averaging (bhaskar2025)",
-    TrustAlgorithm.ASYNCHRONOUS: "asynchronous DP-SGD (vandijk2023)",
+    TrustAlgorithm.CENTRAL_FULL: "DP gradient descent",
+    TrustAlgorithm.LAST_MODEL: "one pass (Asoodeh 2021)",
+    TrustAlgorithm.PNSGD: "PNSGD (Asoodeh 2020)",
+    TrustAlgorithm.SHUFFLED: "minibatch SGD (Lowy 2021)",
+    TrustAlgorithm.MINIBATCH: "minibatch SGD (Lowy 2021)",
+    TrustAlgorithm.AVERAGING: "averaging (Bhaskar 2025)",
+    TrustAlgorithm.ASYNCHRONOUS: "asynchronous (van Dijk 2023)",
 }
-COLOURS = dict(
-    zip(dict.fromkeys(TRUST_MODEL.values()), (style.BLACK, style.GREEN, style.ORANGE, style.BLUE), strict=True)
-)
 MARKERS = (*style.MARKERS, "*")
+_GREY = "#BBBBBB"
 TASK = ["dataset", "stand_in_for", "users", "clients", "optimum_accuracy_pct"]
 
 
@@ -52,47 +50,46 @@ def data(results: Results) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    """Draw accuracy and excess risk against epsilon, colours by trust, markers by algorithm."""
+    """Draw excess risk against epsilon, a row a task and a panel for each level of trust, the other levels in grey."""
     if (table["epsilon"] == math.inf).all():
         raise NotRunError("no private run of this study in this configuration")
-    tasks = list(table.groupby(["dataset", "users", "clients"]))
-    figure, axes = style.panels(2, len(tasks), height=4.0, width=10.5, squeeze=False)
-    for row, ((dataset, users, clients), task) in zip(axes, tasks, strict=True):
-        for axis, metric, bar in ((row[0], "accuracy_pct", "accuracy_interval"), (row[1], "excess_risk", "interval")):
-            _lines(axis, task, metric, bar)
-            axis.set_title(f"{dataset}, n = {users:g}, {clients:g} clients")
-        row[0].axhline(task["optimum_accuracy_pct"].iloc[0], color=style.BLACK, linestyle=":", linewidth=0.8)
-        row[0].set_ylabel("test accuracy (%)")
-        row[1].set(ylabel="excess risk", yscale="log")
-    _legend(figure, axes[0][0])
-    legend = "Dotted: the optimum. Each algorithm at its best step. Federated: one client's budget for its own records."
+    tasks, trusts = list(table.groupby(["dataset", "stand_in_for", "users"])), list(dict.fromkeys(TRUST_MODEL.values()))
+    figure, axes = style.panels(len(trusts), len(tasks), height=3.9, width=11, squeeze=False, sharey="row", sharex=True)
+    for row, ((dataset, stand_in_for, users), task) in zip(axes, tasks, strict=True):
+        for axis, trust in zip(row, trusts, strict=True):
+            _panel(axis, task, trust)
+        row[0].set_ylabel(f"{data_name(dataset, stand_in_for)}, n = {users:g}\nexcess risk")
+        low = task.loc[task["excess_risk"] > 0, "excess_risk"].min()
+        row[0].set(yscale="log", ylim=(low / 30, 3 * task["excess_risk"].max()))  # below: room for the names
+    for axis in axes[-1]:
+        axis.set_xlabel("epsilon (replace one record)")
+    legend = "In %: test accuracy at the least and the largest epsilon. delta = 1e-5; each algorithm at its best step."
     style.footer(figure, f"{legend} {data_note(table)}")
     return figure
 
 
-def _lines(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
-    """Draw a metric against epsilon, one line per algorithm."""
+def _panel(axis: Axes, task: pd.DataFrame, trust: str) -> None:
+    """Draw the algorithms of one level of trust with their names and accuracies, and the others in grey."""
     for number, algorithm in enumerate(TrustAlgorithm):
         line = task[(task["algorithm"] == algorithm) & (task["epsilon"] < math.inf)].sort_values("epsilon")
-        look = {
-            "color": COLOURS[TRUST_MODEL[algorithm]],
-            "marker": MARKERS[number],
-            "linestyle": style.DASHES[number % 7],
-        }
-        axis.errorbar(line["epsilon"], line[metric], line[bar], label=algorithm, **look)
-    axis.set(xlabel="epsilon (replace one record, delta = 1e-5)", xscale="log")
+        if TRUST_MODEL[algorithm] != trust:
+            axis.plot(line["epsilon"], line["excess_risk"], color=_GREY, linestyle="-", linewidth=0.9, zorder=1)
+        elif len(line):
+            ends = line["accuracy_pct"].iloc[[0, -1]]
+            name = f"{NAMES[algorithm]}:\n{ends.iloc[0]:.1f} to {ends.iloc[1]:.1f} %"
+            below = np.minimum(line["interval"], 0.9 * line["excess_risk"])  # a bar below 0 has no place on this axis
+            look = {
+                "color": style.COLOURS[number % 4],
+                "marker": MARKERS[number],
+                "linestyle": style.DASHES[number % 4],
+            }
+            axis.errorbar(line["epsilon"], line["excess_risk"], [below, line["interval"]], label=name, **look)
+    axis.set(title=trust, xscale="log")
     style.ticks_at(axis, set(task["epsilon"]) - {math.inf})
-
-
-def _legend(figure: Figure, axis: Axes) -> None:
-    """Write the legend next to the panels: the algorithms, grouped by who has to be trusted."""
-    lines = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-    entries = []
-    for trust in dict.fromkeys(TRUST_MODEL.values()):
-        entries.append((Line2D([], [], linestyle="none"), f"{trust}:"))
-        entries += [(lines[each], NAMES[each]) for each in TrustAlgorithm if TRUST_MODEL[each] == trust]
-    look = {"fontsize": 7, "title": "who has to be trusted", "title_fontsize": 8, "alignment": "left"}
-    figure.legend(*zip(*entries, strict=True), loc="outside right upper", **look)
+    if axis.get_legend_handles_labels()[0]:
+        axis.legend(loc="lower left", fontsize=7)
+    else:
+        axis.text(0.5, 0.1, "no private run of it", transform=axis.transAxes, ha="center", fontsize=7)
 
 
 COMPARISON = {"five_papers": FigureRecipe(data, draw)}

@@ -18,8 +18,9 @@ from dpfl.reporting.statistics import mean_interval
 
 _NAMES = {"minibatch": "noisy minibatch SGD", "local": "noisy local SGD"}
 _BASELINES = {"mean_predictor": "predicting the training mean", "least_squares": "pooled least squares"}
-_MINIMISER = {"minimiser": "least training loss, pooled"}
+_MINIMISER = ["minimiser"]
 _MOST_SPENT = 100.0
+_MILLION = 1e6
 _LEGEND_INCHES = 2.7
 
 
@@ -33,7 +34,7 @@ def _figure_2(results: Results) -> pd.DataFrame:
 
 def _mnist(results: Results) -> pd.DataFrame:
     """Return one row per curve's point, as `_figure_2` does; test_error_pct in percent."""
-    return _points(trials(results, CLASSIFICATION), [*MNIST_TASK, "noise"], "test_error_pct", list(_MINIMISER))
+    return _points(trials(results, CLASSIFICATION), [*MNIST_TASK, "noise"], "test_error_pct", _MINIMISER)
 
 
 def _points(runs: pd.DataFrame, task: list[str], metric: str, baselines: list[str]) -> pd.DataFrame:
@@ -58,11 +59,31 @@ def _draw_figure_2(points: pd.DataFrame) -> Figure:
         for axis, noise in zip(row, noises, strict=True):
             _panel(axis, task[task["noise"] == noise], "test_loss", _BASELINES)
             axis.set_title(f"{data_name(dataset, stand_in_for)}, N = {clients}\n{NOISES[noise]}", fontsize=9)
-        row[0].set_ylabel("test loss (squared error / 2)")
+        _label_loss(row[0])
     for axis in axes[-1]:
         axis.set_xlabel("privacy budget ε asked for")
-    _finish(figure, axes[0][0], points, "The ε really spent: see the next figure.")
+    _finish(figure, axes[0][0], points, f"ε spent as a share of ε asked for: {_spent_ranges(points)}.")
     return figure
+
+
+def _label_loss(axis) -> None:
+    """Label an axis of losses, large ones in millions."""
+    unit = _MILLION if axis.get_ylim()[1] > _MILLION else 1.0
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value / unit:g}")
+    axis.set_ylabel(f"test loss: half the\nsquared error{', in millions' if unit > 1 else ''}")
+
+
+def _spent_ranges(points: pd.DataFrame) -> str:
+    """Return for each noise what share of the budget asked for it spends at most, least to largest, as text."""
+    private = points[(points["epsilon"] < math.inf) & points["algorithm"].isin(_NAMES)]
+    texts = []
+    for noise in _noises(private):
+        shares = private.loc[private["noise"] == noise, "epsilon_spent"] / private["epsilon"]
+        low, high = (
+            f"{share:.2g}" if share < _MOST_SPENT else f"over {_MOST_SPENT:g}" for share in (shares.min(), shares.max())
+        )
+        texts.append(f"{NOISES[noise]} {low}" + (f" to {high}" if high != low else ""))
+    return "; ".join(texts)
 
 
 def _draw_spent(points: pd.DataFrame) -> Figure:
@@ -84,32 +105,70 @@ def _draw_spent(points: pd.DataFrame) -> Figure:
                 )
         _baselines(axis, task.drop_duplicates(["algorithm", "epsilon"]), "test_loss", _BASELINES)
         axis.set(xscale="log", xlabel="privacy ε really spent, at most (each client's own records)")
-        axis.set(ylabel="test loss (squared error / 2)", title=f"{data_name(dataset, stand_in_for)}, N = {clients}")
+        axis.set_title(f"{data_name(dataset, stand_in_for)}, N = {clients}")
         axis.set_ylim(bottom=0)
+        _label_loss(axis)
     _finish(figure, axes[0][0], points, f"Left out: runs that may spend ε > {_MOST_SPENT:g}.")
     return figure
 
 
 def _draw_mnist(points: pd.DataFrame) -> Figure:
-    """Draw one column of panels per (M, R), one row per (split, noise)."""
-    columns = sorted(set(zip(points["rounds"], points["participating"], strict=True)))
+    """Draw a column for each (split, noise): above the error of both algorithms, below by how much local's is larger.
+
+    Each thin line is one (M, R); they are told apart below, where the claim is read: above 0 minibatch is better.
+    """
     pairs = set(zip(points["split"], points["noise"], strict=True))
-    rows = sorted(pairs, key=lambda pair: (pair[0] != "published", list(NOISES).index(pair[1])))
+    columns = sorted(pairs, key=lambda pair: (pair[0] != "published", list(NOISES).index(pair[1])))
     figure, axes = style.panels(
-        len(columns), len(rows), width=2.5 * len(columns) + 0.8, height=2.5, squeeze=False, sharex=True, sharey=True
+        len(columns), 2, width=3.4 * len(columns) + 0.8, height=3.0, squeeze=False, sharex=True, sharey="row"
     )
-    for line, (split, noise) in zip(axes, rows, strict=True):
+    sizes = sorted(set(points["participating"]))
+    for (above, below), (split, noise) in zip(axes.T, columns, strict=True):
         selected = points[(points["split"] == split) & (points["noise"] == noise)]
-        for axis, (rounds, participating) in zip(line, columns, strict=True):
-            here = (selected["participating"] == participating) & (selected["rounds"] == rounds)
-            _panel(axis, selected[here], "test_error_pct", _MINIMISER)
-            axis.set_title(f"M = {participating}, R = {rounds}\n{split} split, {NOISES[noise]}", fontsize=7)
-        line[0].set_ylabel("test error (%)")
-    for axis in axes[-1]:
-        axis.set_xlabel("privacy budget ε asked for")
-    names = {data_name(*each) for each in zip(points["dataset"], points["stand_in_for"], strict=True)}
-    _finish(figure, axes[0][0], points, f"Data: {', '.join(sorted(names))}.")
+        for (participating, rounds), task in selected.groupby(["participating", "rounds"]):
+            _errors(above, task)
+            number, dash = sizes.index(participating), "-" if rounds == points["rounds"].min() else "--"
+            look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": dash}
+            _gap(below, task, f"M = {participating}, R = {rounds}", look)
+        above.set_title(f"{split} split, {NOISES[noise]}", fontsize=9)
+        below.axhline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
+        below.set_xlabel("privacy budget ε asked for")
+    axes[0][0].set_ylabel("test error (%)")
+    axes[1][0].set_ylabel("local less minibatch (points)")
+    axes[0][-1].legend(fontsize=7)
+    handles: dict[str, object] = {}
+    for below in axes[1]:
+        handles |= dict(zip(*reversed(below.get_legend_handles_labels()), strict=True))
+    names = sorted(handles)
+    axes[1][-1].legend([handles[name] for name in names], names, fontsize=7, ncols=2)
+    data = {data_name(*each) for each in zip(points["dataset"], points["stand_in_for"], strict=True)}
+    text = "Means over {} trials; bars: 90 % intervals, of the two means added as if they were independent."
+    style.footer(figure, f"{text.format(count_range(points['trials']))} δ = 1/n². Data: {', '.join(sorted(data))}.")
     return figure
+
+
+def _errors(axis, task: pd.DataFrame) -> None:
+    """Draw the errors of one (M, R) as thin lines, without privacy dotted."""
+    known = set(axis.get_legend_handles_labels()[1])
+    for number, (algorithm, name) in enumerate(_NAMES.items()):
+        rows = task[task["algorithm"] == algorithm].sort_values("epsilon")
+        private, without = rows[rows["epsilon"] < math.inf], rows[rows["epsilon"] == math.inf]
+        look = {"color": style.COLOURS[number], "linewidth": 0.9}
+        axis.plot(private["epsilon"], private["test_error_pct"], "-", label=None if name in known else name, **look)
+        for value in without["test_error_pct"]:
+            label = name.replace("noisy ", "") + ", no privacy"
+            axis.axhline(value, linestyle=":", label=None if label in known else label, **look)
+            known.add(label)
+
+
+def _gap(axis, task: pd.DataFrame, label: str, look: dict[str, object]) -> None:
+    """Draw local's error less minibatch's against epsilon."""
+    private = task[task["epsilon"] < math.inf].set_index(["algorithm", "epsilon"])[["test_error_pct", "interval"]]
+    local, minibatch = (private.loc[name].sort_index() for name in ("local", "minibatch"))
+    both = local.index.intersection(minibatch.index)
+    gap = local.loc[both, "test_error_pct"] - minibatch.loc[both, "test_error_pct"]
+    bars = (local.loc[both, "interval"] ** 2 + minibatch.loc[both, "interval"] ** 2) ** 0.5
+    axis.errorbar(both, gap, bars, label=label, **look)
 
 
 def _noises(points: pd.DataFrame) -> list[str]:

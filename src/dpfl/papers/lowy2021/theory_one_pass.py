@@ -68,7 +68,7 @@ def draw(points: pd.DataFrame) -> Figure:
             panel.set_xlabel(_LABELS[axis])
         row[0].set_ylabel(f"excess population risk\n({problem})")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    text = "Slopes: clients that differ, tight noise, ± 90 % interval; in brackets the theorem's exponent."
+    text = "Slopes: clients that differ, tight noise, ± 90 % interval."
     style.footer(figure, f"{seeds_text(points)} {text}")
     return figure
 
@@ -87,4 +87,5 @@ def _panel(panel, rows: pd.DataFrame) -> None:
     panel.axhline(rows["start_risk"].mean(), color=style.BLACK, linestyle=":", label="w = 0, which spends nothing")
     panel.set(xscale="log", yscale="log")
     style.ticks_at(panel, rows["value"])
-    panel.set_title(f"{first['slope']:+.2f} ± {first['slope_interval']:.2f} [{first['exponent']:+g}]", fontsize=8)
+    fitted = f"slope {first['slope']:+.2f} ± {first['slope_interval']:.2f}"
+    panel.set_title(f"{fitted}; theorem: {first['exponent']:+g}", fontsize=8)

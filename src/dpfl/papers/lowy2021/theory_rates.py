@@ -80,7 +80,7 @@ def draw(points: pd.DataFrame) -> Figure:
             panel.set_xlabel(AXES[axis])
         row[0].set_ylabel(f"excess population risk\n({STUDIES[name]})")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    note = f"{seeds_text(points)} Slopes: ± 90 % interval; tight noise first. "
+    note = f"{seeds_text(points)} Slopes: ± 90 % interval. "
     applies = int(points["lower_bound_applies"].sum())
     note += f"Theorem 3.1's conditions hold at {applies} of {len(points)} points."
     style.footer(figure, note)
@@ -97,7 +97,8 @@ def _panel(panel, points: pd.DataFrame) -> None:
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
         panel.errorbar(rows["value"], rows["excess_risk"], rows["interval"], label=label, **look)
         first = rows.iloc[0]
-        texts.append(f"{first['slope']:+.2f} ± {first['slope_interval']:.2f}")
+        name = "tight" if noise == "tight" else "theorem's"
+        texts.append(f"slope {first['slope']:+.2f} ± {first['slope_interval']:.2f} ({name})")
     rows = points[points["noise"] == points["noise"].iloc[0]].sort_values("value")
     panel.plot(rows["value"], rows["start_risk"], ":", color=style.GREEN, label="w = 0, which spends nothing")
     panel.plot(
@@ -105,7 +106,8 @@ def _panel(panel, points: pd.DataFrame) -> None:
     )
     panel.set(xscale="log", yscale="log")
     style.ticks_at(panel, rows["value"])
-    panel.set_title(f"{' | '.join(texts)}\ntheorem {rows['exponent'].iloc[0]:+g}", fontsize=7)
+    exponent = rows["exponent"].iloc[0]
+    panel.set_title("\n".join([*texts, f"claimed {f'{exponent:+g}' if exponent else '0'}"]), fontsize=7)
 
 
 def slopes(results: Results) -> pd.DataFrame:

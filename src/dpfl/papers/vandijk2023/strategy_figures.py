@@ -6,12 +6,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from dpfl.papers.vandijk2023.reference_run import KEY
-from dpfl.papers.vandijk2023.seed_statistics import DATA, counted_runs, summarise
+from dpfl.papers.vandijk2023.seed_statistics import DATA, LEVEL, counted_runs, summarise
 from dpfl.reporting import style
 from dpfl.reporting.notes import data_name
 from dpfl.reporting.results import Results
+from dpfl.reporting.statistics import half_width
 
 STRATEGIES = {
     "constant": "constant",
@@ -111,18 +113,27 @@ def draw_grid(data: pd.DataFrame) -> Figure:
     """Draw one map of clip norm against batch size for each noise, with the epsilon of each column."""
     tasks, sigmas = list(data.groupby(DATA, sort=False)), sorted(data["sigma"].unique())
     figure, axes = style.panels(len(sigmas), len(tasks), width=3.4 * len(sigmas) + 0.8, height=3.0, squeeze=False)
-    low, high = data["accuracy_pct"].min(), data["accuracy_pct"].max()
     for line, (task, rows) in zip(axes, tasks, strict=True):
+        low, high = rows["accuracy_pct"].min(), rows["accuracy_pct"].max()
         for axis, sigma in zip(line, sigmas, strict=True):
             picture = _grid_panel(axis, rows[rows["sigma"] == sigma], low, high)
-            axis.set(
-                title=f"{data_name(*task)}, σ = {sigma:g}", xlabel="batch size m (its ε below)", ylabel="clip norm C"
-            )
-    figure.colorbar(picture, ax=axes, label="test accuracy (%)", shrink=0.8)
-    notes = f"Means over {int(data['runs'].min())} seeds; largest half-width of a 95 % interval"
-    width = data["interval_pct"].max()
-    style.footer(figure, f"{notes}: {width:.1f} points." if np.isfinite(width) else "One run a cell, so no intervals.")
+            axis.set(title=f"{data_name(*task)}, σ = {sigma:g}", xlabel="batch size m (its ε below)")
+        line[0].set_ylabel("clip norm C")
+        figure.colorbar(picture, ax=list(line), label="test accuracy (%)", shrink=0.8)
+    style.footer(figure, f"Framed: the best cell of a map. {_spread_text(data)}")
     return figure
+
+
+def _spread_text(data: pd.DataFrame) -> str:
+    """Return how many seeds a cell has, and their standard deviation: an interval from two seeds says nothing."""
+    seeds = int(data["runs"].min())
+    if seeds < 2:
+        return "One run a cell."
+    spread = data["interval_pct"] / half_width(1.0, seeds, LEVEL)
+    return (
+        f"Means over {seeds} seeds; their standard deviation: {spread.median():.1f} points in the median cell, "
+        f"{spread.max():.1f} at most."
+    )
 
 
 def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float):
@@ -133,6 +144,9 @@ def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float):
     for (y, x), value in np.ndenumerate(table.to_numpy()):
         colour = "white" if value < (low + high) / 2 else "black"
         axis.text(x, y, f"{value:.1f}", ha="center", va="center", fontsize=8, color=colour)
+    best = np.unravel_index(np.nanargmax(table.to_numpy()), table.shape)
+    frame = {"fill": False, "edgecolor": style.RED, "linewidth": 2.0}
+    axis.add_patch(Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, **frame))
     axis.set_xticks(range(len(table.columns)), [f"{m}\n{spent[m]:.2g}" for m in table.columns])
     axis.set_yticks(range(len(table.index)), [f"{c:g}" for c in table.index])
     axis.grid(False)

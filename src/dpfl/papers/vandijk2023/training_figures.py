@@ -59,16 +59,24 @@ def asynchrony_data(results: Results) -> pd.DataFrame:
 
 
 def draw_asynchrony(data: pd.DataFrame) -> Figure:
-    """Draw one row per dataset, one column per kind of asynchrony."""
+    """Draw what each kind of asynchrony costs against the synchronous run: a row a dataset, a column a kind.
+
+    Delays cost up to all of the accuracy: they have an axis of their own, the other kinds share a finer one.
+    """
     tasks = list(data.groupby(DATA, sort=False))
-    figure, axes = style.panels(len(PANELS), len(tasks), width=12.5, height=3.0, squeeze=False, sharey="row")
+    figure, axes = style.panels(len(PANELS), len(tasks), width=12.5, height=2.8, squeeze=False)
+    others = data[data["panel"] != "delay"]
+    reach = 1.1 * (others["difference_pct"].abs() + others["difference_interval_pct"].fillna(0)).max()
     for line, (task, rows) in zip(axes, tasks, strict=True):
         for axis, (panel, label) in zip(line, PANELS.items(), strict=True):
             _asynchrony_panel(axis, rows[rows["panel"] == panel])
+            axis.axhline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
             axis.set_xlabel(label)
-        line[0].set_ylabel(f"{data_name(*task)}\ntest accuracy (%)")
+            if panel != "delay":
+                axis.set_ylim(-reach, max(reach / 4, 0.5))
+        line[0].set_ylabel(f"{data_name(*task)}\ndifference to synchronous (points)")
         line[0].set_xscale("symlog", linthresh=1)
-        line[0].set_ylim(max(0.0, rows["accuracy_pct"].min() - 8), 100)
+        line[0].set_xlim(-0.2, 1.5 * rows.loc[rows["panel"] == "delay", "x"].max())
         for axis in line[3:]:
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_formatter("{x:g}")
@@ -77,9 +85,10 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
         label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=3)
-    style.footer(
-        figure, f"{counted_runs(data)} Left end of each panel: synchronous. The privacy statement is the same."
+    text = (
+        "Differences within a seed to the synchronous run, at the left end of each panel; the privacy statement is the"
     )
+    style.footer(figure, f"{counted_runs(data)} {text} same. Only the delays' axis is coarse.")
     return figure
 
 
@@ -97,7 +106,7 @@ def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
                 selected = selected.sort_values("x")
                 look = {"color": (style.BLACK, style.BLUE, style.RED)[number % 3], "linestyle": dash}
                 marker = style.MARKERS[list(_LINES).index(kind)]
-                values = (selected["x"], selected["accuracy_pct"], selected["interval_pct"].fillna(0))
+                values = (selected["x"], selected["difference_pct"], selected["difference_interval_pct"].fillna(0))
                 axis.errorbar(*values, marker=marker, label=budget + names[kind], **look)
 
 

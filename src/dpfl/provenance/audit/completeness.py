@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, is_regular, record_path
+from dpfl.grid import configuration, expansion
+from dpfl.grid.sweep import Sweep
 from dpfl.provenance import manifest
 from dpfl.provenance.audit.findings import Audit, Finding
 
-_ENDED = "audit.txt"
+ENDED = "audit.txt"
 """What the last step of a run writes."""
 _UNRECORDED = {
     "config.yaml",
-    _ENDED,
+    ENDED,
     manifest.MANIFEST,
     "report.html",
     "README.md",
@@ -38,6 +40,9 @@ def check_completeness(
 ) -> None:
     """Add files without a record, differences from the manifest, and pages that a paper lists and that are not there.
 
+    A note counts the sweeps of the grid that were not run; one whose run table is not there without the manifest saying
+    so, or is there though it says so, is a finding.
+
     `records`: every readable record of the lineage of `folder`. Without `sealed` the manifest is left out: it is about
     to be written. A run that has not ended has no manifest, and may lack pages: both are notes then.
     """
@@ -47,9 +52,10 @@ def check_completeness(
             Finding(os.path.relpath(place, folder.absolute().parents[1]), "is the record of other files")
         )
     _check_strays(report, folder.absolute(), own)
-    ended = is_regular(folder / _ENDED)
+    ended = is_regular(folder / ENDED)
     if sealed:
         _check_manifest(report, folder.absolute(), ended)
+    _check_not_run(report, folder.absolute(), sealed)
     _check_pages(report, folder.absolute(), own, ended)
 
 
@@ -122,6 +128,41 @@ def _check_manifest(report: Audit, folder: Path, ended: bool) -> None:
         else:
             continue
         report.findings.append(Finding(os.path.relpath(folder / each, root), problem))
+
+
+def _check_not_run(report: Audit, folder: Path, sealed: bool) -> None:
+    """Note the sweeps that were not run; where there is a manifest, compare them with those that it states."""
+    if not is_regular(folder / "config.yaml"):
+        return
+    try:
+        config = configuration.read(folder / "config.yaml")
+        stated = manifest.stated_not_run(folder) if sealed and is_regular(folder / manifest.MANIFEST) else None
+        listed = set() if stated is None else set(manifest.read(folder))
+        known = {f"{sweep.paper}/{sweep.name}": sweep for sweep in expansion.expand(config)}
+    except InputError:
+        return  # of the manifest _check_manifest says so; without a configuration there is no grid to compare with
+    missing = set(manifest.not_run_below(folder))
+    if line := not_run_line(known.values(), missing):
+        report.notes.append(line)
+    for name in sorted(missing ^ set(missing if stated is None else stated)):
+        table = f"runs/{name}.csv.gz"
+        if name not in known:
+            problem = f"is no sweep of the grid, though {manifest.MANIFEST} states that it was not run"
+        elif name not in missing:
+            problem = f"is there, though {manifest.MANIFEST} states that it was not run"
+        elif f"{table}{_RECORD}" in listed:
+            problem = f"is gone, though {manifest.MANIFEST} lists its record"
+        else:
+            problem = f"is not there, and {manifest.MANIFEST} does not state that it was not run"
+        report.findings.append(Finding(os.path.relpath(folder / table, folder.parents[1]), problem))
+
+
+def not_run_line(sweeps: Iterable[Sweep], missing: Collection[str]) -> str:
+    """Return how many sweeps of the grid were not run, by paper; "" where all were. `missing`: paper/sweep."""
+    papers = [sweep.paper for sweep in sweeps]
+    counts = {paper: sum(name.startswith(f"{paper}/") for name in missing) for paper in dict.fromkeys(papers)}
+    parts = ", ".join(f"{paper} {count} of {papers.count(paper)}" for paper, count in counts.items() if count)
+    return f"{len(missing)} of {len(papers)} sweeps are not run: {parts}" if missing else ""
 
 
 def _check_pages(report: Audit, folder: Path, own: Mapping[Path, dict[str, Any]], ended: bool) -> None:

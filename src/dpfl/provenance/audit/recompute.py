@@ -17,7 +17,7 @@ from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record import published_digest
 from dpfl.reporting import captions, claims, figures, tables
 from dpfl.reporting.pages import DERIVED
-from dpfl.reporting.results import NotRunError, Results, not_run_table, read_csv, write_csv
+from dpfl.reporting.results import Results, made_or_not_run, read_csv, write_csv
 
 STAGES = ("tables", "figures", "claims")
 TOLERANCE = 1e-6
@@ -94,11 +94,7 @@ def _run_tables(record: dict[str, Any]) -> list[dict[str, Any]]:
 def _undrawn(paper: str, name: str, results: Results, scratch: Path) -> list[Path]:
     """Return the data of a figure and its caption, recomputed without drawing."""
     path = scratch / f"{paper}_{name}.csv"
-    try:
-        data = recipe(paper, "figures", name).data(results)
-    except NotRunError as reason:
-        data = not_run_table(reason)
-    write_csv(data, path)
+    write_csv(made_or_not_run(recipe(paper, "figures", name).data, results), path)
     return [path, captions.write("figures", paper, name, path)]
 
 

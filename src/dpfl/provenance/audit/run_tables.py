@@ -22,6 +22,8 @@ _ROUNDING = 1e-3
 """Relative difference of two versions' epsilons for one proof."""
 _BY_ROUND = "_by_round"
 _UNREADABLE = (KeyError, ValueError, ArithmeticError)
+_NAMED = 3
+"""Sweeps or families that a note names."""
 _CHOSEN_LATER = f"{PRIVACY}clip_norm"
 
 
@@ -34,8 +36,8 @@ def check_runs(
     these tables.
 
     With `all_seeds` a family of sweeps that has begun must have every seed. Without, seeds may be missing after the
-    last one, as in an unfinished grid: a note gives their count, for deleting the last seeds and remaking all pages
-    looks the same.
+    last one, and before it where other families of the paper have not begun: a note names them, for deleting seeds and
+    remaking all pages looks the same.
     """
     missing: dict[Path, Sweep] = {}
     last: dict[tuple[str, str], int] = {}
@@ -85,24 +87,34 @@ def _read_another(path: Path, calibrated: Path) -> bool:
 def _note_missing(
     report: Audit, root: Path, missing: dict[Path, Sweep], last: dict[tuple[str, str], int], all_seeds: bool
 ) -> None:
-    """Find run tables that are gone though other seeds of their cells exist; note the rest of the grid.
+    """Find run tables that are gone though later seeds of their cells exist; note the families that lack seeds.
 
-    `last`: the last seed of every family that has begun.
+    `last`: the last seed of every family that has begun. Where a paper has families that have not, its grid is not
+    finished: seeds that are missing in between are a note. Those families are counted by completeness.
     """
-    untouched, unfinished = [], {}
-    for path, sweep in missing.items():
+    begun = {path: sweep for path, sweep in missing.items() if (sweep.paper, sweep.family) in last}
+    unfinished = {sweep.paper for path, sweep in missing.items() if path not in begun}
+    between, after = [], {}
+    for path, sweep in begun.items():
         family = sweep.paper, sweep.family
-        if family not in last:
-            untouched.append(f"{sweep.paper}/{sweep.name}")
-        elif all_seeds or min(sweep.seeds) < last[family]:
+        is_between = min(sweep.seeds) < last[family]
+        if all_seeds or (is_between and sweep.paper not in unfinished):
             problem = "is missing, but the same cells with other seeds are there"
             report.findings.append(Finding(str(path.relative_to(root)), problem))
+        elif is_between:
+            between.append(f"{sweep.paper}/{sweep.name}")
         else:
-            unfinished[family] = f"{sweep.paper}/{sweep.family} after seed {last[family]}"
-    if unfinished:
-        report.notes.append(f"begun here and not finished, or its last seeds deleted: {', '.join(unfinished.values())}")
-    if untouched:
-        report.notes.append(f"not trained here, so not checked: {len(untouched)} sweeps of the grid, as {untouched[0]}")
+            after[family] = f"{sweep.paper}/{sweep.family} after seed {last[family]}"
+    if between:
+        report.notes.append(f"not run, though later seeds of the same cells are, or deleted: {_some(between)}")
+    if after:
+        report.notes.append(f"begun here and not finished, or its last seeds deleted: {_some(list(after.values()))}")
+
+
+def _some(names: list[str]) -> str:
+    """Return the first of several names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +10,17 @@ from typing import Any
 
 import pandas as pd
 
-from dpfl.catalog import load
+from dpfl.catalog import dataset_entries, load
 from dpfl.errors import InputError
 from dpfl.reporting import claims
+from dpfl.reporting.notes import data_name
 from dpfl.reporting.report_page.parts import Grid, Row
 from dpfl.reporting.report_page.traces import Trace, trace_of
 from dpfl.reporting.results import read_csv
 from dpfl.reporting.rules import Verdict
+from dpfl.reporting.signs import with_signs
+
+_DATASETS = re.compile(rf"(?:(?<=^)|(?<=, )|(?<=: ))(?:{'|'.join(dataset_entries())})(?=[,:]|$)")
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,12 @@ def deciding_case(row: Mapping[str, Any], claimed: str) -> str:
         parts.append(f"n = {row['n']:.0f}")
     if row["adjusted_p"] == row["adjusted_p"]:
         parts.append(f"p = {row['adjusted_p']:.2g}")
-    return f"{row['case']}: {', '.join(parts)}"
+    return f"{case_name(row['case'])}: {', '.join(parts)}"
+
+
+def case_name(case: str) -> str:
+    """Return the name of a case with titles of data sets and signs: "MNIST, ε = 2" for "mnist, epsilon = 2"."""
+    return with_signs(_DATASETS.sub(lambda found: data_name(found[0]), case))
 
 
 def _interval(row: Mapping[str, Any]) -> str:
@@ -146,7 +156,7 @@ def _number(value: float) -> str:
 def _cases(cases: pd.DataFrame, unit: str) -> Grid:
     """Return the cases of a claim as a table; columns that say nothing in any case are left out."""
     columns = {
-        "case": cases["case"],
+        "case": cases["case"].map(case_name),
         "status": cases["status"],
         "estimate": cases["estimate"].map(_number),
         "interval": [_interval(row).strip(" ()") for row in cases.to_dict("records")],

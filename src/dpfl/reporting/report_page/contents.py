@@ -21,6 +21,7 @@ from dpfl.reporting.report_page.claim_views import ClaimView, VerdictStyle, clai
 from dpfl.reporting.report_page.code_origins import untraced_runs
 from dpfl.reporting.report_page.parts import Part, Parts, parts_of
 from dpfl.reporting.report_page.picture import Picture, lead_picture
+from dpfl.reporting.report_page.sweep_counts import SweepCounts, sweep_counts, total
 from dpfl.reporting.report_page.traces import Trace, trace_of
 from dpfl.reporting.results import read_csv
 
@@ -55,6 +56,7 @@ class PaperView:
     noise_trace: Trace
     data: str
     has_stand_ins: bool
+    sweeps: SweepCounts
 
     @property
     def short(self) -> str:
@@ -121,10 +123,21 @@ class Page:
         """Number of claims of all papers with each verdict."""
         return tally(claim for view in self.papers for claim in view.claims)
 
+    @property
+    def sweeps(self) -> SweepCounts:
+        """Number of sweeps of all papers, and of those that were run."""
+        return total(view.sweeps for view in self.papers)
+
+    @property
+    def printed(self) -> Summary:
+        """Distances of the printed numbers of all papers from ours."""
+        return summary(number for view in self.papers for number in view.parts.numbers)
+
 
 def contents(folder: Path, config: Mapping[str, Any]) -> Page:
     """Return the contents of the page of results/<scale>; raises InputError where nothing is finished there."""
-    views = tuple(_view(folder, key, config) for key in config["papers"])
+    sweeps = sweep_counts(folder, config)
+    views = tuple(_view(folder, key, config, sweeps[key]) for key in config["papers"])
     if not any(view.claims or view.parts.tables or view.parts.figures for view in views):
         raise InputError(f"nothing to report in {folder}: run make first")
     manifest = folder / "manifest.json"
@@ -143,7 +156,7 @@ def contents(folder: Path, config: Mapping[str, Any]) -> Page:
     )
 
 
-def _view(folder: Path, key: str, config: Mapping[str, Any]) -> PaperView:
+def _view(folder: Path, key: str, config: Mapping[str, Any], sweeps: SweepCounts) -> PaperView:
     """Return what the page shows of one paper."""
     parts = parts_of(folder, key)
     names = sorted({sweep.dataset for sweep in expansion.expand(config) if sweep.paper == key})
@@ -159,6 +172,7 @@ def _view(folder: Path, key: str, config: Mapping[str, Any]) -> PaperView:
         noise_trace=trace_of(folder / "accounting" / f"{key}.csv", folder.absolute().parents[1]),
         data=_listed(entry["title"] for entry in entries),
         has_stand_ins=any("stand_in_for" in entry for entry in entries),
+        sweeps=sweeps,
     )
 
 

@@ -13,7 +13,7 @@ from dpfl.files import is_regular
 from dpfl.reporting.report_page.agreement import PrintedNumber, Summary, printed_numbers, summary
 from dpfl.reporting.report_page.traces import Trace, row_conditions, trace_of
 from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run
-from dpfl.reporting.tables import TableLayout
+from dpfl.reporting.tables import TableLayout, readable, readable_cell
 
 LONGEST_OPEN = 14
 """Rows of a table that is shown unfolded."""
@@ -118,7 +118,7 @@ def _table(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
         yield Part(**about, trace=trace_of(csv, root), not_run=str(reason))
         return
     try:
-        page: TableLayout = recipe(paper, "tables", name).page(data)
+        page: TableLayout = readable(recipe(paper, "tables", name).page(data))
     except (KeyError, AttributeError) as missing:  # a layout reads columns by item and by attribute
         raise InputError(f"{csv} lacks a column ({missing}): an earlier version wrote it; run make again") from None
     conditions = row_conditions(data)
@@ -161,8 +161,8 @@ def _compared(numbers: list[PrintedNumber], conditions: list[str]) -> Grid:
     rows = [
         Row(
             (
-                *(each.keys[key].replace("_", " ").replace("inf", "none") for key in keys),
-                each.data.replace("_", " ") or "–",
+                *(readable_cell(each.keys[key]).replace("_", " ").replace("inf", "none") for key in keys),
+                readable_cell(each.data) or "–",
                 *(_number(value, form) for value, form in _values(each)),
                 _width(each.interval),
                 str(each.runs),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dpfl.reporting.report_page.agreement import Agreement, PrintedNumber
 from dpfl.reporting.report_page.epsilons import EpsilonStatement, Standing
+from dpfl.reporting.signs import with_signs
 
 SIZE = 340.0
 """Side of the square that the marks are in, in units of the picture."""
@@ -113,10 +114,15 @@ def _epsilons(statements: Sequence[EpsilonStatement]) -> Picture:
         "One that a pair of data sets exceeds has a hollow mark above the line.",
         horizontal="claimed ε",
         vertical="proven and refuted ε",
-        ticks=tuple(Tick(scale(power), f"{10.0**power:g}") for power in powers),
+        ticks=tuple(Tick(scale(power), _power_text(power)) for power in powers),
         marks=tuple(marks),
         key=(("proven", "proven: at most this"), ("refuted", "exceeded: at least this")),
     )
+
+
+def _power_text(power: int) -> str:
+    """Return a power of ten, a short one as a number."""
+    return f"{10.0**power:g}" if -2 <= power <= 3 else with_signs(f"1e{power}")
 
 
 def _span(values: Iterable[float]) -> tuple[float, float]:

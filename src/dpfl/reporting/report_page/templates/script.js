@@ -1,7 +1,10 @@
 "use strict";
 (() => {
+  const raised = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+  const power = (all, digits, exponent) => `${digits ?? 1}e${[...exponent].map((sign) => (sign === "⁻" ? "-" : raised.indexOf(sign))).join("")}`;
   const number = (text) => {
-    const found = text.replace(/−/g, "-").match(/[-+]?(\d[\d,]*\.?\d*|\.\d+)(e[-+]?\d+)?/i);
+    const plain = text.replace(/(?:([\d.]+) · )?\b10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)/g, power);
+    const found = plain.replace(/−/g, "-").match(/[-+]?(\d[\d,]*\.?\d*|\.\d+)(e[-+]?\d+)?/i);
     if (/^[<>≤≥ε= ]*∞|^inf/.test(text)) return Infinity;
     return found ? parseFloat(found[0].replace(/,/g, "")) : NaN;
   };
@@ -48,6 +51,7 @@
       shown += !row.hidden;
     }
     document.getElementById("filter-count").textContent = words.length ? `${shown} of ${rows.length}` : "";
+    filter.scrollIntoView({ block: "nearest" });
   });
 
   // A link into something folded unfolds it.

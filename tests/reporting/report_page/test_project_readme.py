@@ -1,0 +1,58 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dpfl.catalog import keys, load
+from dpfl.errors import InputError
+from dpfl.grid import configuration
+from dpfl.reporting.report_page.contents import contents
+from dpfl.reporting.report_page.project_readme import SCALE, updated
+from dpfl.reporting.report_page.sweep_counts import SweepCounts
+
+ROOT = Path(__file__).parents[3]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+RESULTS = ROOT / "results" / SCALE
+SHIPPED = all((RESULTS / "claims" / f"{key}.csv").is_file() for key in keys())
+
+
+def rows(text):
+    """The verdicts of each paper in a README."""
+    cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| [`")]
+    return {each[0].split("`")[1]: each[-1] for each in cells}
+
+
+def test_the_readme_says_what_the_results_say():
+    if SHIPPED:
+        assert updated(README, contents(RESULTS, configuration.read(RESULTS / "config.yaml"))) == README
+    else:
+        assert rows(README) == dict.fromkeys(keys(), "not run yet") and "none is here yet" in README
+
+
+def test_every_paper_has_a_row_with_its_link():
+    assert set(rows(README)) == set(keys())
+    assert all(load(key).title.lower()[:30] in README.lower() for key in keys())
+
+
+def test_verdicts_and_lines_are_replaced_and_nothing_else(made):
+    page = contents(*made)
+    text = updated(README, page)
+    assert rows(text)["asoodeh2020"] == "1 as stated, 1 weaker than stated, 1 refuted, 1 undecided, 1 not run"
+    assert rows(text)["lowy2021"] == rows(README)["lowy2021"]
+    assert "0 of 26 sweeps run. Claims: 2 as stated, 2 weaker than stated, 2 refuted" in text.replace("\n", " ")
+    assert "5 of 72 printed numbers run" in text.replace("\n", " ")
+    assert updated(text, page) == text
+    assert text.partition("<!-- end of results -->")[2] == README.partition("<!-- end of results -->")[2]
+    assert max(map(len, text.partition("<!-- results")[2].partition("<!-- end")[0].splitlines())) <= 120
+
+
+def test_complete_results_name_no_sweep_that_is_missing(made):
+    page = contents(*made)
+    done = replace(page, papers=tuple(replace(view, sweeps=SweepCounts(7, 7)) for view in page.papers))
+    assert "All 14 sweeps run." in updated(README, done) and "not run: " not in updated(README, done)
+
+
+@pytest.mark.parametrize("lost", ["<!-- end of results -->\n", "| [`asoodeh2020`]"])
+def test_a_readme_without_its_places_is_refused(made, lost):
+    with pytest.raises(InputError, match=r"README\.md has no"):
+        updated(README.replace(lost, ""), contents(*made))

@@ -1,0 +1,98 @@
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from dpfl.catalog import keys, load
+from dpfl.grid import configuration, expansion
+from dpfl.reporting.cases import Kind
+from dpfl.reporting.results import Results
+from dpfl.reporting.rules import Judgement, Rule, Scope, Verdict
+from dpfl.reporting.run_progress import as_far_as_run, decides
+
+PAPER, CLAIM = "lowy2021", {"runs": {"study": ["shuffle", "availability"]}}
+CONFIG = {"scale": "demo", "papers": [PAPER]}
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Results with the configuration of a grid, and nothing run."""
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(CONFIG))
+    return Results(tmp_path)
+
+
+def needed(config=CONFIG):
+    """The sweeps that decide the claim."""
+    return [each for each in expansion.expand(configuration.resolve(config)) if decides(each, CLAIM["runs"])]
+
+
+def trained(results, sweeps):
+    """Put their run tables there."""
+    for sweep in sweeps:
+        path = expansion.run_table(results.folder, sweep.paper, sweep.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"runs")
+
+
+def judged(results, verdict, scope=Scope.FOR_ALL, claim=CLAIM):
+    """The verdict and reason of a judgement after the runs that are missing were counted."""
+    made = as_far_as_run(Judgement(verdict, "It holds."), Rule(scope, Kind.DIFFERENCE), PAPER, claim, results)
+    return made.verdict, made.reason
+
+
+DECIDED = {(Scope.FOR_ALL, Verdict.REFUTED), (Scope.EXISTS, Verdict.AS_STATED)}
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("verdict", [Verdict.AS_STATED, Verdict.WEAKER, Verdict.REFUTED])
+def test_a_verdict_from_a_part_of_the_runs_stands_only_where_the_rest_cannot_change_it(results, scope, verdict):
+    first, *rest = needed()
+    trained(results, rest)
+    count = f"1 of the {len(rest) + 1} sweeps that decide it was not run."
+    if (scope, verdict) in DECIDED:
+        assert judged(results, verdict, scope) == (verdict, f"It holds. {count}")
+    else:
+        assert judged(results, verdict, scope) == (Verdict.UNDECIDED, f"So far {verdict}. It holds. {count}")
+    trained(results, [first])
+    assert judged(results, verdict, scope) == (verdict, "It holds.")
+
+
+@pytest.mark.parametrize("verdict", [Verdict.NOT_RUN, Verdict.UNDECIDED])
+def test_what_is_open_stays_so_and_says_how_many_runs_are_missing(results, verdict):
+    words = f"It holds. None of the {len(needed())} sweeps that decide it was run."
+    assert judged(results, verdict) == (verdict, words)
+
+
+def test_a_single_sweep_and_several_of_many_are_named_as_such(results):
+    alone = {"runs": {"study": ["shuffle"]}}
+    assert judged(results, Verdict.NOT_RUN, claim=alone)[1] == "It holds. Its sweep was not run."
+    every = {"runs": {"experiment": sorted({sweep.experiment for sweep in expansion.expand(resolved())})}}
+    sweeps = expansion.expand(resolved())
+    trained(results, sweeps[2:])
+    words = f"It holds. 2 of the {len(sweeps)} sweeps that decide it were not run."
+    assert judged(results, Verdict.NOT_RUN, claim=every)[1] == words
+
+
+def resolved():
+    """The configuration, complete."""
+    return configuration.resolve(CONFIG)
+
+
+def test_claims_without_runs_and_results_without_a_grid_are_left_alone(results, tmp_path):
+    assert judged(results, Verdict.AS_STATED, claim={}) == (Verdict.AS_STATED, "It holds.")
+    other = Results(tmp_path / "elsewhere")
+    assert judged(other, Verdict.AS_STATED) == (Verdict.AS_STATED, "It holds.")
+
+
+def test_a_sweep_decides_a_claim_where_every_named_setting_has_a_listed_value():
+    sweep = SimpleNamespace(settings={"study": "price", "clients": 10}, experiment="trusted_aggregator")
+    assert decides(sweep, {"study": ["price"], "clients": [10, 25], "experiment": ["trusted_aggregator"]})
+    assert not decides(sweep, {"study": ["price"], "clients": [25]}) and not decides(sweep, None)
+    assert decides(sweep, {"noise": ["none"]}) and not decides(sweep, {"study": ["none"]})
+
+
+@pytest.mark.parametrize("key", keys())
+def test_every_claims_runs_are_sweeps_of_its_paper(key):
+    sweeps = expansion.expand(configuration.resolve({"scale": "paper", "papers": [key]}))
+    claims = {name: claim["runs"] for name, claim in load(key).claims.items() if "runs" in claim}
+    assert [name for name, runs in claims.items() if not any(decides(sweep, runs) for sweep in sweeps)] == []

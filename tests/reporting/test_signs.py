@@ -1,0 +1,19 @@
+import pytest
+
+from dpfl.reporting.signs import with_signs
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("epsilon (delta = 1e-05)", "ε (δ = 10⁻⁵)"),
+        ("sigma^2, theta(D/sigma), lambda", "σ^2, θ(D/σ), λ"),
+        ("8.8e-06 and 1.86e+03", "8.8 · 10⁻⁶ and 1.86 · 10³"),
+        ("0.0e+00", "0.0"),
+        ("eta = 0.5, beta, zeta, theorem, epsilons", "η = 0.5, beta, zeta, theorem, epsilons"),
+        ("3e, seed1e5, v1.2e3", "3e, seed1e5, v1.2e3"),
+    ],
+)
+def test_quantities_have_one_sign(text, shown):
+    assert with_signs(text) == shown
+    assert with_signs(shown) == shown

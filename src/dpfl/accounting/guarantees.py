@@ -12,6 +12,7 @@ from dpfl.accounting import gaussian_dp, sampler_bounds
 from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.observer import HidesSteps, Observer
+from dpfl.accounting.roots import least_noise
 from dpfl.accounting.sampler_bounds import Bound, Run
 from dpfl.accounting.sampler_phases import phases_lower, phases_upper
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, Sampler, ShuffledEpochs
@@ -199,21 +200,33 @@ def _least(spent: Callable[[float], float], target: float, start: float) -> floa
 
 
 def _corrected_search(spent: Callable[..., float], target: float, enough: float, likely: float) -> float:
-    """Return what `_search` does, by few evaluations of `spent`: `rough` ones, corrected by what they are off."""
-    aim, noise = target, likely
-    for _ in range(4):
-        noise = _search(partial(spent, rough=True), aim, enough, noise)
-        if noise == 0.0:
-            break
-        value = spent(noise)
-        if target * (1 - TOLERANCE) <= value <= target:
-            return noise
-        aim = spent(noise, rough=True) * target / value
-    return _search(spent, target, enough, noise or likely)
+    """Return what `_search` does, by few evaluations of `spent`: `rough` ones show where to begin, and the slope."""
+    rough = partial(spent, rough=True)
+    start = _search(rough, target, enough, likely, tolerance=1e-3)
+    if start == 0.0:
+        return _search(spent, target, enough, likely)
+    highest = math.log(enough)
+    here = min(math.log(start), highest - 1e-3)
+    slope = math.log(rough(math.exp(here + 1e-3)) / rough(math.exp(here))) / 1e-3
+    likely_one = -4 * _STEEPNESS <= slope <= -_STEEPNESS / 4  # rough answers may be uneven
+    found = least_noise(
+        lambda x: math.log(spent(math.exp(x)) / target),
+        here,
+        slope=slope if likely_one else -2 * _STEEPNESS,
+        room=TOLERANCE,
+        longest=0.05,
+        low=math.log(LEAST_NOISE),
+        high=highest,
+        known=True,
+        tries=60,
+    )
+    return math.exp(found)
 
 
-def _search(spent: Callable[[float], float], target: float, enough: float, likely: float) -> float:
-    """Return noise that spends between (1 - TOLERANCE) target and target: secants in logarithms, within a bracket.
+def _search(
+    spent: Callable[[float], float], target: float, enough: float, likely: float, tolerance: float = TOLERANCE
+) -> float:
+    """Return noise that spends between (1 - tolerance) target and target: secants in logarithms, within a bracket.
 
     `spent` falls; at the noise `enough` it is at most `target`; the search starts at `likely`.
     """
@@ -226,7 +239,7 @@ def _search(spent: Callable[[float], float], target: float, enough: float, likel
         value = spent(math.exp(here))
         if value <= target:
             high = best = min(here, high)
-            if value >= target * (1 - TOLERANCE):
+            if value >= target * (1 - tolerance):
                 break
         else:
             low = max(here, low)

@@ -247,7 +247,7 @@ def _bins_upper(run: Run, rough: bool) -> Bound:
     if run.neighbouring is not Neighbouring.REPLACE_ONE:
         return Bound(max(epsilon_above(remove, run.delta), epsilon_above(add, run.delta)), by)
     epsilon = math.inf
-    for share in _SHARES:
+    for share in _SHARES[1:2] if rough else _SHARES:
         first = epsilon_above(remove, share * run.delta)
         if first < 600:
             epsilon = min(epsilon, first + epsilon_above(add, max((1 - share) * run.delta * math.exp(-first), 1e-300)))

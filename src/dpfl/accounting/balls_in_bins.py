@@ -38,6 +38,8 @@ Array = NDArray[np.float64]
 
 LEAST_NOISE = 0.2
 """Least noise multiplier of the accountant: below it no amplification is to be had."""
+MOST_NOISE = 1e4
+"""Most noise of the accountant: above it the differences of the ratios are next to rounding. More noise spends less."""
 MOST_BINS = 20_000
 """Most bins of the accountant. More bins spend less: drop all but as many, the record's among them, at random."""
 _EXCESS = 18.0  # growth of the moment, beyond that of the mean, that a tilt may bring: six deviations of a normal
@@ -68,6 +70,11 @@ class _Scale:
         if capped:
             masses[-1] += above(self.grid.end, spread)[0]
         return law_of_sum(masses, self.grid, terms, self.size, self.first, self.tilt)
+
+
+def in_range(noise_multiplier: float, bins: int) -> bool:
+    """Return whether the accountant knows a lower bound. Source: the definition of its range, above."""
+    return LEAST_NOISE <= noise_multiplier <= MOST_NOISE and bins <= MOST_BINS
 
 
 @lru_cache(maxsize=4)

@@ -2,7 +2,7 @@
 
 Given the outputs of an epoch, the record's contribution is worst when it is the same unit vector direction in every
 step, the other records' contributions being known: P = mean over t of N(e_t, sigma^2 I) against Q = N(0, sigma^2 I)
-in as many dimensions as the epoch has steps (chua2024balls, Theorem 3.2). P's likelihood ratio is
+in as many dimensions as the epoch has steps (chua2024balls, the tightly dominating pair). P's likelihood ratio is
 the mean of independent lognormals under Q, whose law `lognormal_sums` brackets in convex order; convex order of the
 ratio is the order of the pairs. So each epoch is dominated by one law on a grid and dominates another one (the idea
 of feldman2026, with one transform in place of repeated doubling).

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 ATOM_ERROR = 1e-10
 MOST_PLACES = 200_000
-_MOST_OF_SUM = 1 << 21  # places that 16 deviations of the sum may take
+_MOST_OF_SUM = 3 << 19  # places that 16 deviations of the sum may take
 
 
 @dataclass(frozen=True)

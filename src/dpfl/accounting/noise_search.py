@@ -12,6 +12,7 @@ LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
 """Range of noise multipliers searched by `noise_multiplier`."""
 TOLERANCE = 1e-5
 """Most that the upper bound at the noise returned may fall below its target, relative to it."""
+_JUMP = 1.05  # what is spent at the ends of a bracket of 1e-4: a larger ratio is a change of accountant
 _STEEPNESS = 1.3
 """Approximate fall of ln epsilon per unit of ln noise, for the second look of a search."""
 
@@ -65,21 +66,22 @@ def search(
     Source: the secant rule.
     """
     high, low, step = math.log(enough), -math.inf, 0.7
-    best, points = high, []
+    best, points, ends = high, [], [math.inf, 0.0]
     here = max(min(math.log(likely), high - 1e-3), math.log(LEAST_NOISE))
     for _ in range(60):
         if here < math.log(LEAST_NOISE):
             return 0.0
         value = spent(math.exp(here))
         if value <= target:
-            high = best = min(here, high)
+            high, ends[1] = min(here, high), value
+            best = high
             if value >= target * (1 - tolerance):
                 break
         else:
-            low = max(here, low)
+            low, ends[0] = max(here, low), value
         if 0 < value < math.inf:
             points = sorted([*points, (abs(math.log(value / target)), here, math.log(value / target))])[:2]
-        if high - low < 1e-9:
+        if high - low < (1e-9 if ends[0] < _JUMP * ends[1] else 1e-4):
             break
         here = _next(points, low, high, step)
         step *= 2

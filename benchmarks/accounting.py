@@ -13,7 +13,20 @@ import numpy as np
 from dp_accounting.pld import PLDAccountant
 from scipy.stats import norm
 
-from dpfl.accounting import dpsgd, isrl_dp
+from dpfl.accounting import (
+    BallsInBins,
+    FixedBatches,
+    FullBatch,
+    Phase,
+    Poisson,
+    ShuffledEpochs,
+    WithReplacement,
+    dpsgd,
+    guarantee,
+    guarantee_of_phases,
+    isrl_dp,
+    noise_multiplier,
+)
 from dpfl.accounting.contraction import federated_delta, theta
 from dpfl.accounting.samplers import Sampling
 from dpfl.accounting.shuffling import blanket_epsilon, clones_epsilon
@@ -73,7 +86,25 @@ def calibrations() -> Iterator[dict]:
         yield {"name": name, "ratio": ratio, "target": ">= 4", "relative_difference": difference}
 
 
+MANY = BallsInBins(20_000)
 ANSWERS = {
+    "bins_94": lambda: guarantee(BallsInBins(94), noise_multiplier=1.0072, steps=1880, delta=1e-5),
+    "bins_20000": lambda: guarantee(MANY, noise_multiplier=0.6, steps=10**6, delta=1e-5),
+    "bins_20000_hardly_noise": lambda: guarantee(MANY, noise_multiplier=0.3159, steps=20_000, delta=1e-5),
+    "bins_20000_calibration": lambda: noise_multiplier(MANY, target_epsilon=1.0, steps=200_000, delta=1e-5),
+    "bins_20000_calibration_at_0.1": lambda: noise_multiplier(MANY, target_epsilon=0.1, steps=10**7, delta=1e-8),
+    "bins_20000_calibration_replace_one": lambda: noise_multiplier(
+        MANY, target_epsilon=1.0, steps=200_000, delta=1e-5, neighbouring="replace_one"
+    ),
+    "with_replacement": lambda: guarantee(WithReplacement(64, 6016), noise_multiplier=1.0072, steps=1880, delta=1e-5),
+    "with_replacement_ten_million_steps": lambda: guarantee(
+        WithReplacement(65, 4380), noise_multiplier=3.3, steps=10**7, delta=0.47
+    ),
+    "fixed_ten_million_steps": lambda: guarantee(FixedBatches(65, 4380), noise_multiplier=3.3, steps=10**7, delta=1e-5),
+    "shuffled": lambda: guarantee(ShuffledEpochs(64, 6000), noise_multiplier=1.0072, steps=1880, delta=1e-5),
+    "phases": lambda: guarantee_of_phases(
+        [Phase(Poisson(0.01), 1.2, 500), Phase(BallsInBins(94), 1.1, 940), Phase(FullBatch(), 40.0, 10)], delta=1e-5
+    ),
     "pld_1880_steps": lambda: dpsgd.epsilon(noise_multiplier=1.0072, sample_rate=1 / 94, steps=1880, delta=1e-5),
     "pld_ten_million_steps": lambda: dpsgd.epsilon(noise_multiplier=100.0, sample_rate=0.01, steps=10**7, delta=1e-5),
     "pld_sigma_0.05": lambda: dpsgd.epsilon(noise_multiplier=0.05, sample_rate=0.01, steps=1000, delta=1e-5),

@@ -128,12 +128,13 @@ def test_the_two_addresses_share_the_low_32_bits_of_their_seeds():
 
 
 @pytest.mark.slow
-def test_two_thirds_of_the_proven_epsilon_are_reached_without_an_assumption():
-    """Full trainings by the engine, counted: 300,000 in each world, at delta 1e-5 and 95 % confidence.
+def test_seven_tenths_of_the_proven_epsilon_are_reached_without_an_assumption():
+    """Full trainings by the engine, counted: 600,000 in each world, at delta 1e-5 and 95 % confidence.
 
-    Only the threshold is chosen on simulated trainings, which does not touch the guarantee.
+    Only the threshold is chosen on simulated trainings, which does not touch the guarantee. At its expected counts the
+    best test of so many shows 0.745 by the bounds of Clopper and Pearson, one of 300,000 trainings 0.699.
     """
     claim = poisson_claim(batch_size=128, epochs=4, noise_multiplier=3.0)
     proven = {delta: epsilon for epsilon, delta in claim.claims}[1e-5]
-    _, found = attack(claim, 300_000, [(0.0, 1e-5)], simulated=600_000)
-    assert 0.66 * proven <= found.excess <= proven  # measured 0.685
+    _, found = attack(claim, 600_000, [(0.0, 1e-5)], simulated=600_000)
+    assert 0.7 * proven <= found.excess <= proven  # measured 0.716

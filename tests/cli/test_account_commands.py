@@ -57,3 +57,26 @@ def test_wrong_options_are_one_line(account, options, message):
     assert status == 2
     assert message in errors
     assert len(errors.strip().splitlines()) == 1
+
+
+CONVEX = ["--smoothness", "1", "--learning-rate", "0.5", "--lipschitz", "1", "--strong-convexity", "0.4"]
+HIDDEN = ["--sampler", "full_batch", "--noise-multiplier", "3", "--steps", "200", "--delta", "1e-5"]
+
+
+def test_a_convex_problem_hides_its_steps_from_who_sees_the_last_iterate(account):
+    """Contraction 0.8: mu = sqrt((1 + 0.8)/(1 - 0.8))/3 = 1 for many steps, an epsilon of 4.3772 at 1e-5."""
+    status, output, _ = account(*HIDDEN, *CONVEX, "--observer", "last_iterate", "--records", "600")
+    assert status == 0 and " | 4.37718 | 4.37718 | " in output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (CONVEX, "convex is of use against the observer last_iterate"),
+        (["--observer", "last_iterate", "--smoothness", "1"], "--learning-rate is missing"),
+        (["--observer", "last_iterate", *CONVEX, "--diameter", "1"], "records must be given"),
+    ],
+)
+def test_a_wrong_problem_is_one_line(account, options, message):
+    status, _, errors = account(*HIDDEN, *options)
+    assert status == 2 and message in errors and len(errors.strip().splitlines()) == 1

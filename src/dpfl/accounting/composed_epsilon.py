@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import erfcx, logsumexp
+from scipy.special import erfcx
 
 from dpfl.accounting.loss_composition import Composition, GridLaw
 
@@ -52,11 +52,12 @@ def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
         log_mass = mean = variance = 0.0
         for losses, logs, count in cut:
             tilted = logs + tilt * losses
-            one = float(logsumexp(tilted))
-            weights = np.exp(tilted - one)
-            middle = float(weights @ losses)
-            log_mass, mean = log_mass + count * one, mean + count * middle
-            variance += count * float(weights @ (losses - middle) ** 2)
+            top = float(tilted.max())
+            weights = np.exp(tilted - top)
+            total = float(weights.sum())
+            middle = float(weights @ losses) / total
+            log_mass, mean = log_mass + count * (top + math.log(total)), mean + count * middle
+            variance += count * float(weights @ (losses - middle) ** 2) / total
         return log_mass, mean, math.sqrt(variance)
 
     def excess(log_tilt: float) -> float:

@@ -111,10 +111,13 @@ def smallest_epsilon(
 ) -> float:
     """Return an epsilon that `steps` steps exceed at `delta`, by the best of the module's pairs.
 
-    Guarantee: for some data the steps are not (e, delta)-DP under `neighbouring` for any e below.
+    Guarantee: for some data the steps are not (e, delta)-DP under `neighbouring` for any e below. Where a batch uses a
+    record at most once, the pair with silent others is that of Poisson samples, and left to its sharper accountant.
     Source: derived here, by the pairs of the module.
     """
-    pairs = [(2, 1), (1, 0)] if neighbouring is Neighbouring.ZERO_OUT else [(2, 0)]
+    pairs = [(2, 0)]
+    if neighbouring is Neighbouring.ZERO_OUT:
+        pairs = [(2, 1), (1, 0)] if weights.size > 2 else [(2, 1)]
     laws = [law for pair in pairs for law in pair_laws(1 / noise_multiplier, weights, pair, steps, delta)]
     return max(epsilon_below([(law, steps)], delta) for law in laws)
 

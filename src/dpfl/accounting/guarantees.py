@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 from dpfl.accounting import gaussian_dp, sampler_bounds
 from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.noise_search import corrected_search, no_less, search
 from dpfl.accounting.observer import HidesSteps, Observer
 from dpfl.accounting.sampler_bounds import Bound, Run
 from dpfl.accounting.sampler_phases import phases_lower, phases_upper
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, Sampler, ShuffledEpochs
-
-LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
-"""Range of noise multipliers searched by `noise_multiplier`."""
-TOLERANCE = 1e-5
-"""Most that the upper bound at the noise returned may fall below its target, relative to it."""
-_STEEPNESS = 1.3
-"""Approximate fall of ln epsilon per unit of ln noise, for the second look of a search."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +97,15 @@ def guarantee_of_phases(
     delta: float,
     neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT,
     observer: Observer | str = Observer.EVERY_STEP,
+    convex: HidesSteps | None = None,
 ) -> Guarantee:
     """Return what is proven of `phases` one after another on the same records; else as `guarantee`.
 
-    Their losses are added on one grid, each order of the pair separately.
-    Source: `guarantee`, composed. Raises ValueError naming the argument.
+    Their losses are added on one grid, each order of the pair separately. Where `convex` states one problem for all
+    phases, full batches hide all iterates but the last of each phase: given it, the next phase starts anew, so the
+    phases' Gaussian DP composes. Equal phases of full or fixed batches in a row are one.
+    Source: `guarantee`, composed. Raises ValueError naming the argument: convex too, for phases of another sampler,
+    whose last iterates have no proof that composes.
 
     >>> from dpfl.accounting import FullBatch, Phase, Poisson, guarantee_of_phases
     >>> phases = [Phase(Poisson(0.01), noise_multiplier=1.2, steps=500), Phase(FullBatch(), 40.0, 10)]
@@ -126,7 +123,10 @@ def guarantee_of_phases(
         raise ValueError("phases must hold at least one phase")
     view = member("observer", Observer, observer)
     runs = [_run(phase.sampler, phase.noise_multiplier, phase.steps, delta, neighbouring) for phase in phases]
+    _view(observer, convex)
     runs = [run for run in runs if run.steps]
+    if convex is not None:
+        runs = _joined(runs)
     if len(runs) <= 1:
         only = runs[0] if runs else _run(FullBatch(), 1.0, 0, delta, neighbouring)
         return guarantee(
@@ -136,8 +136,12 @@ def guarantee_of_phases(
             delta=delta,
             neighbouring=neighbouring,
             observer=observer,
+            convex=convex,
         )
     upper = phases_upper(runs)
+    if convex is not None:
+        upper = min(upper, _hidden_phases(runs, convex))
+        return Guarantee(upper.epsilon, 0.0, upper.by, f"nothing is known for {view.value}")
     everything = all(_sees_all(run, view) for run in runs) and (view is Observer.EVERY_STEP)
     lower = phases_lower(runs) if everything else Bound(0.0, f"nothing is known for {view.value}")
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
@@ -183,75 +187,11 @@ def noise_multiplier(
     # Without amplification the noise is a closed form, and enough.
     enough = largest / float(gaussian_dp.mu(target, run.delta)) * (1 + 1e-12)
     if isinstance(run.sampler, FullBatch | ShuffledEpochs):
-        return _least(spent, target, enough) if convex is None else _search(spent, target, enough, enough)
+        return no_less(spent, target, enough) if convex is None else search(spent, target, enough, enough)
     likely = sampler_bounds.likely_noise(run, float(gaussian_dp.mu(target, run.delta)))
     if isinstance(run.sampler, BallsInBins):
-        return _corrected_search(spent, target, enough, likely)
-    return _search(spent, target, enough, likely)
-
-
-def _least(spent: Callable[[float], float], target: float, start: float) -> float:
-    """Return `start`, or a little more where rounding asks for it."""
-    noise = start
-    while spent(noise) > target:
-        noise *= 1 + 1e-11
-    return noise
-
-
-def _corrected_search(spent: Callable[..., float], target: float, enough: float, likely: float) -> float:
-    """Return what `_search` does, by few evaluations of `spent`: `rough` ones, corrected by what they are off."""
-    aim, noise = target, likely
-    for _ in range(4):
-        noise = _search(partial(spent, rough=True), aim, enough, noise)
-        if noise == 0.0:
-            break
-        value = spent(noise)
-        if target * (1 - TOLERANCE) <= value <= target:
-            return noise
-        aim = spent(noise, rough=True) * target / value
-    return _search(spent, target, enough, noise or likely)
-
-
-def _search(spent: Callable[[float], float], target: float, enough: float, likely: float) -> float:
-    """Return noise that spends between (1 - TOLERANCE) target and target: secants in logarithms, within a bracket.
-
-    `spent` falls; at the noise `enough` it is at most `target`; the search starts at `likely`.
-    """
-    high, low, step = math.log(enough), -math.inf, 0.7
-    best, points = high, []
-    here = max(min(math.log(likely), high - 1e-3), math.log(LEAST_NOISE))
-    for _ in range(60):
-        if here < math.log(LEAST_NOISE):
-            return 0.0
-        value = spent(math.exp(here))
-        if value <= target:
-            high = best = min(here, high)
-            if value >= target * (1 - TOLERANCE):
-                break
-        else:
-            low = max(here, low)
-        if 0 < value < math.inf:
-            points = sorted([*points, (abs(math.log(value / target)), here, math.log(value / target))])[:2]
-        if high - low < 1e-9:
-            break
-        here = _next(points, low, high, step)
-        step *= 2
-    return math.exp(best)
-
-
-def _next(points: list[tuple[float, float, float]], low: float, high: float, step: float) -> float:
-    """Return where to look next: by the secant of the two nearest points if it falls inside, else by halving."""
-    aim = math.log1p(-TOLERANCE / 2)
-    if len(points) == 2 and points[0][2] != points[1][2]:
-        (_, a, at_a), (_, b, at_b) = points
-        guess = a + (aim - at_a) * (b - a) / (at_b - at_a)
-        if max(low, high - 8) < guess < high:
-            return guess
-    if len(points) == 1:
-        guess = points[0][1] + (points[0][2] - aim) / _STEEPNESS
-        if max(low, high - 8) < guess < high:
-            return guess
-    return (low + high) / 2 if math.isfinite(low) else high - step
+        return corrected_search(spent, target, enough, likely)
+    return search(spent, target, enough, likely)
 
 
 def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring | str) -> Run:
@@ -288,6 +228,30 @@ def _upper(run: Run, convex: HidesSteps | None, *, rough: bool = False) -> Bound
     setting = {"noise_multiplier": run.noise_multiplier, "steps": run.steps, "delta": run.delta}
     hidden = convex.last_iterate(run.sampler, **setting, neighbouring=run.neighbouring)
     return min(everything, Bound(*hidden)) if hidden else everything
+
+
+def _joined(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs with equal ones in a row joined, where each step draws its batch for itself."""
+    joined: list[Run] = []
+    for run in runs:
+        like = joined and replace(joined[-1], steps=run.steps) == run
+        if like and isinstance(run.sampler, FullBatch | FixedBatches):
+            run = replace(run, steps=joined.pop().steps + run.steps)
+        joined.append(run)
+    return joined
+
+
+def _hidden_phases(runs: Sequence[Run], convex: HidesSteps) -> Bound:
+    """Return the bound of the last iterates of all phases. Raises ValueError naming convex."""
+    mus = []
+    for run in runs:
+        setting = {"noise_multiplier": run.noise_multiplier, "steps": run.steps, "neighbouring": run.neighbouring}
+        mu = convex.last_iterate_mu(run.sampler, **setting)
+        if mu is None:
+            raise ValueError(f"convex: no proof composes the last iterates of phases of {run.sampler}")
+        mus.append(mu)
+    epsilon = sampler_bounds.unamplified(math.hypot(*mus), runs[0].delta).epsilon
+    return Bound(epsilon, "last iterates of the phases, shifted interpolation (bok2024), composed as Gaussian DP")
 
 
 def _sees_all(run: Run, observer: Observer) -> bool:

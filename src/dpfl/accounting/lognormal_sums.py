@@ -185,9 +185,9 @@ def log_moment(masses: Array, points: Array, tilt: float) -> float:
 class SumLaw:
     """Masses of a sum of terms at the even `values`, both shape (k,), in units of e^(log_scale - tilt value).
 
-    `noise` bounds what rounding may have added to or taken from each mass, and `wrapped` the sum of what other sums,
-    outside of the values, may have added to all of them, both in the same units. `below` bounds the mass of sums below
-    the values, in no units.
+    `noise` bounds what rounding changed in each mass, `noise_norm` the root of the sum of its squares; `wrapped` the
+    sum of what other sums, outside of the values, may have added to all of them; all in the same units. `below` bounds
+    the mass of sums below the values, in no units.
     """
 
     values: Array
@@ -195,14 +195,14 @@ class SumLaw:
     tilt: float
     log_scale: float
     noise: float
+    noise_norm: float
     wrapped: float
     below: float
 
-    def natural(self, sign: int) -> Array:
-        """Return the masses themselves with the noise added (`sign` 1) or taken off (-1), never below zero."""
+    def units(self) -> Array:
+        """Return the units of the masses, shape (k,); capped at e^300 where no bound is to be had."""
         with np.errstate(under="ignore"):
-            safe = np.maximum(self.masses + sign * self.noise, 0.0)
-            return safe * np.exp(np.minimum(self.scale(self.values), 600.0))
+            return np.exp(np.minimum(self.scale(self.values), 300.0))
 
     def scale(self, value: Array) -> Array:
         """Return the logarithm of the units at a value of the sum."""
@@ -212,8 +212,8 @@ class SumLaw:
 def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, tilt: float) -> SumLaw:
     """Return the law of the sum of `terms` terms with `masses` on `grid`, from the grid index `first` on.
 
-    `size` grid points are kept; sums outside of them wrap around and are bounded in `noise` by the tilted moments at
-    `tilt` +- `tilt`/2 (Chernoff). Index k is the value terms * start + k step.
+    `size` grid points are kept; sums outside of them wrap around and are bounded in `wrapped` by the tilted moments at
+    other tilts (Chernoff). Index k is the value terms * start + k step.
     Source: koskela2020 (transform); the tilt and the bounds are derived here.
     """
     points = grid.points() - grid.start
@@ -241,8 +241,9 @@ def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, til
     # Rounding: of the transform there, raised to the power; of the power itself; of the transform back.
     size_log = math.log2(size)
     there = terms * (1 + size_log * float(np.linalg.norm(weighted))) + 40
-    mean = float(np.mean(np.abs(powered) / size_of))
-    rounding = 4 * _UNIT * (there * mean + 8 * size_log * float(np.linalg.norm(law)) / math.sqrt(size))
+    gains, back = np.abs(powered) / size_of, 8 * size_log * float(np.linalg.norm(law))
+    noise = 4 * _UNIT * (there * float(np.mean(gains)) + back / math.sqrt(size))
+    noise_norm = 4 * _UNIT * (there * float(np.linalg.norm(gains)) * math.sqrt(2 / size) + back)
     values = terms * grid.start + (first + np.arange(size)) * grid.step
     # Tilted by y - start: e^(-tilt (value - terms start)) brings the masses back.
-    return SumLaw(values, law, tilt, terms * (log_one + tilt * grid.start), rounding, wrapped, below)
+    return SumLaw(values, law, tilt, terms * (log_one + tilt * grid.start), noise, noise_norm, wrapped, below)

@@ -33,3 +33,9 @@ class HidesSteps(Protocol):
     ) -> tuple[float, str] | None:
         """Return an epsilon of the last iterate and its proof; None where the sampler and relation have none."""
         ...
+
+    def last_iterate_mu(
+        self, sampler: Sampler, *, noise_multiplier: float, steps: int, neighbouring: Neighbouring
+    ) -> float | None:
+        """Return a mu of Gaussian DP of the last iterate, wherever the first one is; None where there is no proof."""
+        ...

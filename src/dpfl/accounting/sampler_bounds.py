@@ -26,6 +26,8 @@ from dpfl.accounting.samplers import (
 UNAMPLIFIED = "Gaussian DP of every use of the record, no amplification"
 _BY_RECORD = Poisson | BallsInBins
 _LARGEST_LOSS = 650.0
+_LEAST_NOISE = 0.1  # of the worst pair of shuffled epochs: below it losses are no floats
+_LARGEST_MU = 1e100
 _SHARES = (0.02, 0.3, 0.7, 0.98)
 
 
@@ -97,7 +99,7 @@ def upper(run: Run, *, rough: bool = False) -> Bound:
         return Bound(math.inf, "nothing is proven: the number of steps changes with the record")
     if _chance_of_use(run) <= run.delta:
         return Bound(0.0, "the record is used with a chance of at most delta")
-    plain = Bound(float(gaussian_dp.epsilon(run.delta * (1 - 1e-10), mu)) * (1 + 1e-15), UNAMPLIFIED)
+    plain = unamplified(mu, run.delta)
     match run.sampler:
         case FullBatch() | ShuffledEpochs():
             return plain
@@ -126,7 +128,7 @@ def lower(run: Run) -> Bound:
     """
     match run.sampler:
         case FullBatch():
-            mu = unamplified_mu(run)
+            mu = min(unamplified_mu(run), _LARGEST_MU)
             epsilon = float(gaussian_dp.epsilon(min(run.delta * (1 + 1e-10), 1.0), mu)) * (1 - 1e-15)
             return Bound(epsilon, "exact: Gaussian DP")
         case Poisson():
@@ -144,17 +146,35 @@ def lower(run: Run) -> Bound:
             return _shuffled_lower(run)
         case BallsInBins(steps_per_epoch=bins):
             epochs = run.steps // bins
-            if epochs == 0 or bins > balls_in_bins.MOST_BINS or run.noise_multiplier < balls_in_bins.LEAST_NOISE:
-                return Bound(0.0, "nothing is known for so short a run, so many bins or so little noise")
+            if epochs == 0 or not balls_in_bins.in_range(run.noise_multiplier, bins):
+                return Bound(0.0, "nothing is known for so short a run, or so many bins, so little or much noise")
             laws = balls_in_bins.laws_below(run.noise_multiplier, bins, epochs, run.delta)
             epsilon = max(epsilon_below([(law, epochs)], run.delta) for law in laws)
             return Bound(epsilon, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
 
 
+def unamplified(mu: float, delta: float) -> Bound:
+    """Return the epsilon at `delta` of `mu`-GDP, rounded up; inf beyond the largest mu that has one.
+
+    Source: vandijk2023 (6), by `gaussian_dp.epsilon`.
+    """
+    if mu > _LARGEST_MU:
+        return Bound(math.inf, UNAMPLIFIED)
+    return Bound(float(gaussian_dp.epsilon(delta * (1 - 1e-10), mu)) * (1 + 1e-15), UNAMPLIFIED)
+
+
+def beyond_floats(move: float, count: int, delta: float) -> bool:
+    """Return whether e^loss of a Gaussian step, or e^-loss, is no float64: then amplification is next to nothing.
+
+    `move` is by how many deviations the record moves a step; the loss is one that matters at `delta` in `count` steps.
+    Source: elementary, the tail of the normal law.
+    """
+    return move**2 / 2 + move * math.sqrt(2 * (math.log(count) - math.log(delta))) > _LARGEST_LOSS
+
+
 def _beyond_floats(run: Run) -> bool:
-    """Return whether some e^loss of a step is no float64: then amplification is next to nothing."""
-    move = 2.0 * (uses(run)[0].size - 1) / run.noise_multiplier
-    return move**2 / 2 + move * math.sqrt(2 * math.log(run.steps / run.delta)) > _LARGEST_LOSS
+    """Return that of fixed batches, whose most uses move most."""
+    return beyond_floats(2.0 * (uses(run)[0].size - 1) / run.noise_multiplier, run.steps, run.delta)
 
 
 def _best_pair(run: Run) -> float:
@@ -227,7 +247,7 @@ def _shuffled_lower(run: Run) -> Bound:
     if sampler.steps_per_epoch == 1:
         return lower(Run(FullBatch(), run.noise_multiplier, run.steps, run.delta, run.neighbouring))
     epsilon = shuffled_epochs.worst_pair_epsilon(
-        noise_multiplier=run.noise_multiplier,
+        noise_multiplier=max(run.noise_multiplier, _LEAST_NOISE),  # more noise spends less
         batch_size=sampler.batch_size,
         records=sampler.records,
         epochs=epochs,
@@ -241,13 +261,14 @@ def _bins_upper(run: Run, rough: bool) -> Bound:
     """Balls in bins; a replacement is a removal and an addition, one after the other (hockey-stick triangle)."""
     epochs = math.ceil(run.steps / run.sampler.steps_per_epoch)
     bins = min(run.sampler.steps_per_epoch, balls_in_bins.MOST_BINS)
-    laws = balls_in_bins.laws_above(run.noise_multiplier, bins, epochs, run.delta, rough=rough)
+    noise = min(run.noise_multiplier, balls_in_bins.MOST_NOISE)
+    laws = balls_in_bins.laws_above(noise, bins, epochs, run.delta, rough=rough)
     remove, add = ([(law, epochs)] for law in laws)
     by = "pessimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)"
     if run.neighbouring is not Neighbouring.REPLACE_ONE:
         return Bound(max(epsilon_above(remove, run.delta), epsilon_above(add, run.delta)), by)
     epsilon = math.inf
-    for share in _SHARES:
+    for share in _SHARES[1:2] if rough else _SHARES:
         first = epsilon_above(remove, share * run.delta)
         if first < 600:
             epsilon = min(epsilon, first + epsilon_above(add, max((1 - share) * run.delta * math.exp(-first), 1e-300)))

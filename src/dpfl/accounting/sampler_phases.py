@@ -12,9 +12,10 @@ from dpfl.accounting.composed_epsilon import Phases, epsilon_above, epsilon_belo
 from dpfl.accounting.loss_composition import GridLaw, optimistic, pessimistic
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.profile_laws import regrid
-from dpfl.accounting.sampler_bounds import Bound, Run, unamplified_mu, uses
+from dpfl.accounting.sampler_bounds import Bound, Run, beyond_floats, lower, unamplified, unamplified_mu, uses
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
+_UNAMPLIFIED = FullBatch | ShuffledEpochs
 Laws = tuple[tuple[GridLaw, GridLaw], int]
 """The laws of one part of a run in both orders, with the record against without and back; and how often it recurs."""
 
@@ -22,25 +23,43 @@ Laws = tuple[tuple[GridLaw, GridLaw], int]
 def phases_upper(runs: Sequence[Run]) -> Bound:
     """Return an epsilon that the runs, one after another, guarantee at their delta.
 
-    Source: zhu2022, Theorem 10 (composition of dominating pairs); the pairs are those of `sampler_bounds`.
+    The Gaussian DP of all uses of the record where some loss is too large for float64: amplification is then next to
+    nothing. Source: zhu2022 (composition of dominating pairs); the pairs are those of `sampler_bounds`.
     """
-    parts = [_above(run) for run in runs]
-    if any(part is None for part in parts):
+    delta, plain = runs[0].delta, unamplified(math.hypot(*map(unamplified_mu, runs)), runs[0].delta)
+    if math.isinf(plain.epsilon):
         return Bound(math.inf, "nothing is proven for one of the phases")
-    epsilon = max(epsilon_above(_one_grid(parts, order, pessimistic), runs[0].delta) for order in (0, 1))
-    return Bound(epsilon, "pessimistic PLDs of the phases, composed")
+    if all(isinstance(run.sampler, _UNAMPLIFIED) for run in runs) or any(map(_beyond_floats, runs)):
+        return plain
+    parts = [_above(run) for run in runs]
+    epsilon = max(epsilon_above(_one_grid(parts, order, pessimistic), delta) for order in (0, 1))
+    return min(Bound(epsilon, "pessimistic PLDs of the phases, composed"), plain)
 
 
 def phases_lower(runs: Sequence[Run]) -> Bound:
     """Return an epsilon that the runs exceed at their delta for some data, against an observer of every step.
 
-    Source: derived here, by composing the worst pairs of `sampler_bounds`.
+    At least that of any one phase, to which the rest only adds. Phases whose losses are too large for float64 count by
+    themselves. Source: derived here, by composing the worst pairs of `sampler_bounds`.
     """
-    parts = [part for part in map(_below, runs) if part is not None]
+    alone = max(map(lower, runs))
+    parts = [part for part in map(_below, (run for run in runs if not _beyond_floats(run))) if part is not None]
     if not parts:
-        return Bound(0.0, "no phase has a complete epoch")
+        return alone
     epsilon = max(epsilon_below(_one_grid(parts, order, optimistic), runs[0].delta) for order in (0, 1))
-    return Bound(epsilon, "optimistic PLDs of the phases' worst pairs, composed")
+    return max(Bound(epsilon, "optimistic PLDs of the phases' worst pairs, composed"), alone)
+
+
+def _beyond_floats(run: Run) -> bool:
+    """Return whether the losses of a part of the run are beyond e^-650 to e^650."""
+    match run.sampler:
+        case FullBatch() | ShuffledEpochs():
+            move, count = unamplified_mu(run), 1
+        case FixedBatches() | WithReplacement():
+            move, count = 2 * (uses(run)[0].size - 1) / run.noise_multiplier, run.steps
+        case _:
+            move, count = (2 if run.neighbouring is Neighbouring.REPLACE_ONE else 1) / run.noise_multiplier, run.steps
+    return beyond_floats(move, count, run.delta)
 
 
 def _one_grid(parts: Sequence[Laws], order: int, rounding) -> Phases:
@@ -49,13 +68,14 @@ def _one_grid(parts: Sequence[Laws], order: int, rounding) -> Phases:
     return [(rounding(regrid(laws[order], finest)), count) for laws, count in parts]
 
 
-def _above(run: Run) -> Laws | None:
-    """Return laws that dominate a part of the run, or None where nothing is proven."""
+def _above(run: Run) -> Laws:
+    """Return laws that dominate a part of the run, for which something is proven."""
     mu, replaced = unamplified_mu(run), run.neighbouring is Neighbouring.REPLACE_ONE
     match run.sampler:
         case BallsInBins(steps_per_epoch=bins) if not replaced and run.noise_multiplier >= balls_in_bins.LEAST_NOISE:
             epochs, bins = math.ceil(run.steps / bins), min(bins, balls_in_bins.MOST_BINS)
-            return balls_in_bins.laws_above(run.noise_multiplier, bins, epochs, run.delta), epochs
+            noise = min(run.noise_multiplier, balls_in_bins.MOST_NOISE)
+            return balls_in_bins.laws_above(noise, bins, epochs, run.delta), epochs
         case Poisson(sample_rate=rate) if not replaced:
             return fixed_batches.poisson_laws_above(run.noise_multiplier, rate, run.steps, run.delta), run.steps
         case Poisson(sample_rate=rate):  # C_q of a move by 2, in both orders, dominates one by -1 and one by 1
@@ -67,8 +87,6 @@ def _above(run: Run) -> Laws | None:
         case FixedBatches() | WithReplacement():
             law = fixed_batches.law_above(run.noise_multiplier, *uses(run), run.steps, run.delta)
             return (law, law), run.steps
-    if math.isinf(mu):
-        return None
     law = fixed_batches.law_above(2 / mu, np.array([0.0, 1.0]), 0.0, 1, run.delta)
     return (law, law), 1
 
@@ -87,7 +105,7 @@ def _below(run: Run) -> Laws | None:
             return fixed_batches.pair_laws(1 / sigma, uses(run)[0], pair, steps, delta), steps
         case BallsInBins(steps_per_epoch=bins):
             epochs = steps // bins
-            if epochs == 0 or bins > balls_in_bins.MOST_BINS or sigma < balls_in_bins.LEAST_NOISE:
+            if epochs == 0 or not balls_in_bins.in_range(sigma, bins):
                 return None
             return balls_in_bins.laws_below(sigma, bins, epochs, delta), epochs
         case ShuffledEpochs(batch_size=size, records=records):

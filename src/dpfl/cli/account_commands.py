@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.observer import Observer
+from dpfl.accounting.observer import HidesSteps, Observer
 from dpfl.accounting.samplers import Sampling
 from dpfl.cli.app import app
 from dpfl.errors import InputError
@@ -16,6 +16,9 @@ EXAMPLE = (
     "dpfl account --sampler shuffled_epochs --batch-size 64 --records 6000 --noise-multiplier 1.0072 --steps 1880 "
     "--delta 1e-5 --claimed-epsilon 2.93"
 )
+
+
+_HIDDEN = ", without clipping; for the observer last_iterate"
 
 
 @app.command(epilog=f"Example: {EXAMPLE}")
@@ -31,27 +34,54 @@ def account(
     steps_per_epoch: Annotated[int | None, typer.Option("--steps-per-epoch", help="for balls_in_bins")] = None,
     neighbouring: Annotated[str, typer.Option("--neighbouring", help=", ".join(Neighbouring))] = "zero_out",
     observer: Annotated[str, typer.Option("--observer", help=", ".join(Observer))] = "every_step",
+    smoothness: Annotated[float | None, typer.Option(help=f"of a convex loss{_HIDDEN}")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help=f"step size{_HIDDEN}")] = None,
+    lipschitz: Annotated[float | None, typer.Option(help=f"bound on a record's gradient{_HIDDEN}")] = None,
+    strong_convexity: Annotated[float | None, typer.Option(help=f"of the loss, 0 if left out{_HIDDEN}")] = None,
+    diameter: Annotated[float | None, typer.Option(help=f"of the set projected on, if there is one{_HIDDEN}")] = None,
 ) -> None:
     """Print the epsilon that is claimed, proven, and exceeded at least, as one line of a table; 1 if refuted."""
     from dpfl.accounting.claims.claim import Verdict, judge, sampler_named
     from dpfl.accounting.guarantees import guarantee
 
     fields = {
-        "sample_rate": sample_rate,
-        "batch_size": batch_size,
-        "records": records,
-        "steps_per_epoch": steps_per_epoch,
-    }
+        "sample_rate": sample_rate, "batch_size": batch_size, "records": records, "steps_per_epoch": steps_per_epoch,
+    }  # fmt: skip
+    problem = {
+        "smoothness": smoothness, "learning_rate": learning_rate, "lipschitz": lipschitz,
+        "strong_convexity": strong_convexity, "diameter": diameter,
+    }  # fmt: skip
     run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta}
     try:
-        drawn = sampler_named(sampler, **{name: value for name, value in fields.items() if value is not None})
-        found = guarantee(drawn, **run, neighbouring=neighbouring, observer=observer)
+        convex = _convex(problem, records)
+        if convex is not None and sampler == Sampling.FULL:
+            del fields["records"]  # the problem has it
+        drawn = sampler_named(sampler, **_given(fields))
+        found = guarantee(drawn, **run, neighbouring=neighbouring, observer=observer, convex=convex)
         refuted = claimed_epsilon is not None and judge(claimed_epsilon, found).verdict is Verdict.REFUTED
-    except ValueError as problem:
-        raise InputError(str(problem)) from problem
+    except ValueError as error:
+        raise InputError(str(error)) from error
     claimed = "-" if claimed_epsilon is None else f"{claimed_epsilon:.6g}{' (refuted)' if refuted else ''}"
     typer.echo("sampler | neighbouring | observer | claimed | proven | at least | proven by | at least by")
     cells = [str(drawn), neighbouring, observer, claimed, f"{found.upper:.6g}", f"{found.lower:.6g}"]
     typer.echo(" | ".join([*cells, found.upper_by, found.lower_by]))
     if refuted:
         raise typer.Exit(1)
+
+
+def _convex(problem: dict[str, float | None], records: int | None) -> HidesSteps | None:
+    """Return the problem that the options state, None if they state none. Raises ValueError naming a missing one."""
+    from dpfl.accounting import ConvexProblem
+
+    given = _given(problem)
+    missing = [name for name in ("smoothness", "learning_rate", "lipschitz") if name not in given]
+    if not given:
+        return None
+    if missing:
+        raise ValueError(f"--{missing[0].replace('_', '-')} is missing: a convex problem needs it")
+    return ConvexProblem(**given, records=records)
+
+
+def _given(options: dict[str, float | None]) -> dict[str, float]:
+    """Return the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}

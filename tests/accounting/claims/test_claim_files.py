@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpfl.accounting.claims import claim_files
+from dpfl.accounting.claims.claim import check
 from dpfl.accounting.claims.claim_files import SCHEMA, claims_of, read_json
 from dpfl.accounting.guarantees import Phase
 from dpfl.accounting.samplers import FullBatch, Poisson, ShuffledEpochs
@@ -92,3 +93,27 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path, text, message):
     with pytest.raises(InputError, match=message) as caught:
         read_json(path)
     assert "\n" not in str(caught.value)
+
+
+CONVEX = {"smoothness": 1, "learning_rate": 0.5, "lipschitz": 1, "strong_convexity": 0.4}
+
+
+def convex_claim(epsilon, convex):
+    """A claim about the last iterate of 200 full batches."""
+    run = {"sampler": "full_batch", "noise_multiplier": 3, "steps": 200}
+    return {"observer": "last_iterate", "delta": 1e-5, "epsilon": epsilon, "convex": convex, **run}
+
+
+def test_a_claim_may_state_a_convex_problem():
+    """mu = 1 in the limit of many steps, an epsilon of 4.37718 at 1e-5; 30.5 with every step seen."""
+    content = {"schema": "dpfl-claims/1", "claims": [convex_claim(4.378, CONVEX), convex_claim(4.376, CONVEX)]}
+    assert [check(claim).verdict for claim in claims_of(content, Path("f.json"))] == ["proven", "refuted"]
+
+
+@pytest.mark.parametrize(
+    ("convex", "message"),
+    [(3, "object"), ({"smoothness": 1}, "learning_rate is missing"), (CONVEX | {"clip": 1}, "'clip' is unknown")],
+)
+def test_a_wrong_problem_of_a_claim_is_named(convex, message):
+    with pytest.raises(InputError, match=message):
+        claims_of({"schema": "dpfl-claims/1", "claims": [convex_claim(1, convex)]}, Path("f.json"))

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dpfl.accounting import ConvexProblem, gaussian_dp, guarantee, noise_multiplier
-from dpfl.accounting.hidden_state import last_iterate_epsilon
+from dpfl.accounting import ConvexProblem, Phase, gaussian_dp, guarantee, guarantee_of_phases, noise_multiplier
+from dpfl.accounting.hidden_state import last_iterate_epsilon, shifted_interpolation_mu
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs
 
 PROBLEM = ConvexProblem(smoothness=1.0, learning_rate=0.5, lipschitz=1.0, strong_convexity=0.4)
@@ -126,3 +126,37 @@ def test_what_makes_no_sense_is_refused():
     bounded = ConvexProblem(smoothness=1.0, learning_rate=0.5, lipschitz=1.0, diameter=1.0)
     with pytest.raises(ValueError, match="records"):
         guarantee(FullBatch(), **RUN, convex=bounded)
+
+
+PHASES = [Phase(FullBatch(), 3.0, 200), Phase(FullBatch(), 5.0, 400)]
+HIDDEN = {"delta": 1e-5, "observer": "last_iterate", "convex": PROBLEM}
+
+
+@pytest.mark.parametrize(("relation", "move"), [("zero_out", 1), ("replace_one", 2)])
+def test_phases_of_full_batches_compose_as_gaussian_dp(relation, move):
+    """By the hidden state's own function, and against the exact mu of a quadratic over both phases: never below it."""
+    found = guarantee_of_phases(PHASES, **HIDDEN, neighbouring=relation)
+    mus = [
+        shifted_interpolation_mu(steps=phase.steps, contraction=0.8, noise_over_shift=phase.noise_multiplier / move)
+        for phase in PHASES
+    ]
+    assert found.upper == pytest.approx(float(gaussian_dp.epsilon(1e-5, math.hypot(*mus))))
+    powers = 0.8 ** np.arange(600)[::-1]
+    noise = np.repeat([3.0, 5.0], [200, 400])
+    exact = move * powers.sum() / math.sqrt(np.square(powers * noise).sum())
+    assert found.upper >= float(gaussian_dp.epsilon(1e-5, exact)) and found.lower == 0.0
+    assert found.upper < guarantee_of_phases(PHASES, delta=1e-5, neighbouring=relation).upper / 3
+
+
+def test_equal_phases_in_a_row_are_one_run():
+    halves = [Phase(FullBatch(), 3.0, 100)] * 2
+    setting = HIDDEN | {"noise_multiplier": 3.0, "steps": 200}
+    assert guarantee_of_phases(halves, **HIDDEN) == guarantee(FullBatch(), **setting)
+    assert guarantee_of_phases([Phase(SAMPLERS[2], 3.0, 100)] * 2, **HIDDEN) == guarantee(SAMPLERS[2], **setting)
+
+
+def test_phases_without_a_proof_are_refused():
+    with pytest.raises(ValueError, match="convex: no proof composes the last iterates of phases of ShuffledEpochs"):
+        guarantee_of_phases([PHASES[0], Phase(SAMPLERS[1], 3.0, 200)], **HIDDEN)
+    with pytest.raises(ValueError, match="convex"):
+        guarantee_of_phases(PHASES, **(HIDDEN | {"observer": "every_step"}))

@@ -9,7 +9,7 @@ from functools import lru_cache
 from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.guarantees import Guarantee, Phase, guarantee_of_phases
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.observer import Observer
+from dpfl.accounting.observer import HidesSteps, Observer
 from dpfl.accounting.samplers import SAMPLERS, Sampler, Sampling
 
 
@@ -38,6 +38,8 @@ class Claim:
     epsilon: float
     neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT
     observer: Observer | str = Observer.EVERY_STEP
+    convex: HidesSteps | None = None
+    """The problem of the run, where its losses are convex and no gradient is clipped: for the last iterate."""
 
     def __post_init__(self) -> None:
         real("epsilon", self.epsilon, at_least=0)
@@ -87,13 +89,16 @@ def check(claim: Claim) -> Judgement:
     >>> check(Claim("Table 2", (run,), delta=1e-5, epsilon=2.93)).verdict
     <Verdict.REFUTED: 'refuted'>
     """
-    return judge(claim.epsilon, _guarantee(claim.phases, claim.delta, claim.neighbouring, claim.observer))
+    setting = claim.phases, claim.delta, claim.neighbouring, claim.observer, claim.convex
+    return judge(claim.epsilon, _guarantee(*setting))
 
 
 @lru_cache(maxsize=64)
-def _guarantee(phases: tuple[Phase, ...], delta: float, neighbouring: str, observer: str) -> Guarantee:
+def _guarantee(
+    phases: tuple[Phase, ...], delta: float, neighbouring: str, observer: str, convex: HidesSteps | None
+) -> Guarantee:
     """Return the guarantee of a run, once for all claims about it."""
-    return guarantee_of_phases(phases, delta=delta, neighbouring=neighbouring, observer=observer)
+    return guarantee_of_phases(phases, delta=delta, neighbouring=neighbouring, observer=observer, convex=convex)
 
 
 def sampler_named(name: str, **settings: float) -> Sampler:

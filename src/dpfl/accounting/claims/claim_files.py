@@ -7,23 +7,28 @@
     {"sampler": "poisson", "sample_rate": 0.01, "noise_multiplier": 1.2, "steps": 500},
     {"sampler": "full_batch", "noise_multiplier": 40, "steps": 10}]}]}
 
-`neighbouring` (zero_out) and `observer` (every_step) may be left out; `source` may say where the claim is made.
+`neighbouring` (zero_out) and `observer` (every_step) may be left out; `source` may say where the claim is made. For the
+observer last_iterate `convex` may state the problem, with the fields of `ConvexProblem`: {"smoothness": 1,
+"learning_rate": 0.5, "lipschitz": 1, "strong_convexity": 0.4}.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from dpfl import accounting
 from dpfl.accounting.claims.claim import Claim, sampler_named
 from dpfl.accounting.guarantees import Phase
+from dpfl.accounting.observer import HidesSteps
 from dpfl.errors import InputError
 
 SCHEMA = "dpfl-claims/1"
 _RUN = {"noise_multiplier", "steps"}
 _SAMPLER = {"sampler", "sample_rate", "batch_size", "records", "steps_per_epoch"}
-_CLAIM = {"name", "delta", "epsilon", "neighbouring", "observer", "source"}
+_CLAIM = {"name", "delta", "epsilon", "neighbouring", "observer", "source", "convex"}
 
 
 def read_json(path: Path) -> Any:
@@ -73,7 +78,19 @@ def _claim(entry: Any, number: int) -> Claim:
     relation = {key: entry[key] for key in ("neighbouring", "observer") if key in entry}
     phases = tuple(_phase(part) for part in parts)
     name = " ".join(str(entry.get("name", number)).split())
+    if "convex" in entry:
+        relation["convex"] = _convex(entry["convex"])
     return Claim(name, phases, entry["delta"], entry["epsilon"], **relation)
+
+
+def _convex(part: Any) -> HidesSteps:
+    """Return the problem of a claim. Raises ValueError naming the field."""
+    known = [field.name for field in fields(accounting.ConvexProblem)]
+    if not isinstance(part, dict):
+        raise ValueError("convex should be an object")
+    _only(part, set(known))
+    _complete(part, tuple(known[:3]))
+    return accounting.ConvexProblem(**part)
 
 
 def _phase(part: Any) -> Phase:

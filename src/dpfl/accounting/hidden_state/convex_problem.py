@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass
 
 from dpfl.accounting.arguments import integer, real
+from dpfl.accounting.hidden_state.gradient_step import SENSITIVITIES, diameter_in_shifts, step_contraction
 from dpfl.accounting.hidden_state.last_iterate import last_iterate_epsilon
+from dpfl.accounting.hidden_state.shifted_interpolation import shifted_interpolation_mu
 from dpfl.accounting.hidden_state.uniform_batches import LEAST_DELTA
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import FixedBatches, FullBatch, Sampler, ShuffledEpochs
@@ -74,6 +76,30 @@ class ConvexProblem:
             neighbouring=neighbouring,
         )
         return found.epsilon, f"last iterate of convex losses: {_PROOFS[found.bound]}"
+
+    def last_iterate_mu(
+        self, sampler: Sampler, *, noise_multiplier: float, steps: int, neighbouring: Neighbouring
+    ) -> float | None:
+        """Return a mu of Gaussian DP of the last iterate of full batches, wherever the first one is; else None.
+
+        Guarantee and source: `shifted_interpolation_mu`. Raises ValueError naming `records` where it is needed.
+        """
+        if not isinstance(sampler, FullBatch):
+            return None
+        _, size, _ = self._batches(sampler)
+        diameter = diameter_in_shifts(
+            self.diameter,
+            step_size=self.learning_rate,
+            lipschitz=self.lipschitz,
+            batch_size=size,
+            neighbouring=neighbouring,
+        )
+        return shifted_interpolation_mu(
+            steps=steps,
+            contraction=step_contraction(self.learning_rate, self.smoothness, self.strong_convexity),
+            noise_over_shift=noise_multiplier / SENSITIVITIES[neighbouring],
+            diameter_over_shift=diameter,
+        )
 
     def _batches(self, sampler: Sampler) -> tuple[str | None, int, int]:
         """The sampler's name among the hidden-state bounds, the batch size and the number of records."""

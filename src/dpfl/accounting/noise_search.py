@@ -1,0 +1,103 @@
+"""The least noise that keeps a target, by few evaluations of what a noise spends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+from dpfl.accounting.roots import least_noise
+
+LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
+"""Range of noise multipliers searched by `noise_multiplier`."""
+TOLERANCE = 1e-5
+"""Most that the upper bound at the noise returned may fall below its target, relative to it."""
+_JUMP = 1.05  # what is spent at the ends of a bracket of 1e-4: a larger ratio is a change of accountant
+_STEEPNESS = 1.3
+"""Approximate fall of ln epsilon per unit of ln noise, for the second look of a search."""
+
+
+def no_less(spent: Callable[[float], float], target: float, start: float) -> float:
+    """Return `start`, or a little more where rounding asks for it. Source: elementary."""
+    noise = start
+    while spent(noise) > target:
+        noise *= 1 + 1e-11
+    return noise
+
+
+def corrected_search(spent: Callable[..., float], target: float, enough: float, likely: float) -> float:
+    """Return what `search` does, by few evaluations of `spent`: `rough` ones show where to begin, and the slope.
+
+    Source: the secant rule.
+    """
+    rough = partial(spent, rough=True)
+    start = search(rough, target, enough, likely, tolerance=1e-3)
+    if start == 0.0:
+        return search(spent, target, enough, likely)
+    highest = math.log(enough)
+    here = min(math.log(start), highest - 1e-3)
+
+    def excess(x: float, spent: Callable[[float], float] = spent) -> float:
+        value = spent(math.exp(x))
+        return math.log(value / target) if value > 0 else -math.inf
+
+    slope = (excess(here + 1e-3, rough) - excess(here, rough)) / 1e-3
+    likely_one = -4 * _STEEPNESS <= slope <= -_STEEPNESS / 4  # rough answers may be uneven
+    found = least_noise(
+        excess,
+        here,
+        slope=slope if likely_one else -2 * _STEEPNESS,
+        room=TOLERANCE,
+        longest=0.05,
+        low=math.log(LEAST_NOISE),
+        high=highest,
+        known=True,
+        tries=60,
+    )
+    return math.exp(found)
+
+
+def search(
+    spent: Callable[[float], float], target: float, enough: float, likely: float, tolerance: float = TOLERANCE
+) -> float:
+    """Return noise that spends between (1 - tolerance) target and target: secants in logarithms, within a bracket.
+
+    `spent` falls; at the noise `enough` it is at most `target`; the search starts at `likely`.
+    Source: the secant rule.
+    """
+    high, low, step = math.log(enough), -math.inf, 0.7
+    best, points, ends = high, [], [math.inf, 0.0]
+    here = max(min(math.log(likely), high - 1e-3), math.log(LEAST_NOISE))
+    for _ in range(60):
+        if here < math.log(LEAST_NOISE):
+            return 0.0
+        value = spent(math.exp(here))
+        if value <= target:
+            high, ends[1] = min(here, high), value
+            best = high
+            if value >= target * (1 - tolerance):
+                break
+        else:
+            low, ends[0] = max(here, low), value
+        if 0 < value < math.inf:
+            points = sorted([*points, (abs(math.log(value / target)), here, math.log(value / target))])[:2]
+        if high - low < (1e-9 if ends[0] < _JUMP * ends[1] else 1e-4):
+            break
+        here = _next(points, low, high, step)
+        step *= 2
+    return math.exp(best)
+
+
+def _next(points: list[tuple[float, float, float]], low: float, high: float, step: float) -> float:
+    """Return where to look next: by the secant of the two nearest points if it falls inside, else by halving."""
+    aim = math.log1p(-TOLERANCE / 2)
+    if len(points) == 2 and points[0][2] != points[1][2]:
+        (_, a, at_a), (_, b, at_b) = points
+        guess = a + (aim - at_a) * (b - a) / (at_b - at_a)
+        if max(low, high - 8) < guess < high:
+            return guess
+    if len(points) == 1:
+        guess = points[0][1] + (points[0][2] - aim) / _STEEPNESS
+        if max(low, high - 8) < guess < high:
+            return guess
+    return (low + high) / 2 if math.isfinite(low) else high - step

@@ -1,0 +1,98 @@
+"""Questions at the ends of all ranges: an ordered answer, or ValueError naming an argument; no NaN, no warning."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from dpfl.accounting import (
+    BallsInBins,
+    FixedBatches,
+    FullBatch,
+    Neighbouring,
+    Phase,
+    Poisson,
+    ShuffledEpochs,
+    WithReplacement,
+    gaussian_dp,
+    guarantee,
+    guarantee_of_phases,
+    noise_multiplier,
+)
+
+UNEVEN = 1 + 1e-3
+"""Room for grids that change with the question, where answers are compared."""
+ARGUMENTS = ("noise_multiplier", "steps", "delta", "target_epsilon", "batch_size", "records", "sampler", "phases")
+
+
+def drawn(generator):
+    """A phase: sigma 1e-6 to 1e9, rates down to 1e-12, up to ten million steps."""
+
+    def power(low: float, high: float) -> float:
+        return float(10 ** generator.uniform(low, high))
+
+    records = int(power(2, 9))
+    samplers = [
+        Poisson(power(-12, 0)),
+        FixedBatches(int(generator.integers(1, 100)), records),
+        WithReplacement(int(power(0, 2)), records),
+        ShuffledEpochs(int(generator.integers(1, 100)), int(power(2, 6))),
+        BallsInBins(int(power(0, 2.5))),
+        FullBatch(),
+    ]
+    return Phase(samplers[generator.integers(6)], power(-6, 9), int(power(0, 7)))
+
+
+def answered(ask):
+    """The answer, or None where it is refused by a ValueError that names an argument."""
+    with warnings.catch_warnings(), np.errstate(all="warn", under="ignore"):
+        warnings.simplefilter("error")
+        try:
+            return ask()
+        except ValueError as problem:
+            assert any(name in str(problem) for name in ARGUMENTS), problem
+            return None
+
+
+def ordered(found):
+    """Whether an answer is an interval of numbers."""
+    return found is None or (0 <= found.lower <= found.upper and not math.isnan(found.upper))
+
+
+@pytest.mark.parametrize("seed", [2, 5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 90))])
+def test_ends_of_all_ranges(seed):
+    generator = np.random.default_rng(seed)
+    first, second = drawn(generator), drawn(generator)
+    question = {"delta": float(10 ** generator.uniform(-30, math.log10(0.5)))}
+    question["neighbouring"] = list(Neighbouring)[generator.integers(3)]
+
+    def spends(phase: Phase):
+        sampler, noise, steps = phase
+        return answered(lambda: guarantee(sampler, noise_multiplier=noise, steps=steps, **question))
+
+    one, both = spends(first), answered(lambda: guarantee_of_phases([first, second], **question))
+    assert ordered(one) and ordered(both)
+    if one is None:
+        return
+    quieter, longer = (
+        spends(first._replace(noise_multiplier=2 * first.noise_multiplier)),
+        spends(first._replace(steps=2 * first.steps)),
+    )
+    assert quieter.upper <= one.upper * UNEVEN and longer.upper * UNEVEN >= one.upper
+    if both is not None:
+        assert both.upper * UNEVEN >= one.lower and both.lower * UNEVEN >= one.lower
+    target = float(10 ** generator.uniform(-6, 3))
+    noise = answered(lambda: noise_multiplier(first.sampler, target_epsilon=target, steps=first.steps, **question))
+    assert noise is None or 0 <= noise < math.inf
+
+
+@pytest.mark.parametrize("sigma", [1e-6, 1e-3, 0.05])
+def test_phases_of_hardly_any_noise_are_those_of_every_use(sigma):
+    """Their losses are no floats: Gaussian DP of all uses stands for them, exactly so for full batches."""
+    phases = [Phase(FullBatch(), sigma, 100), Phase(Poisson(0.1), 1.0, 10)]
+    found = guarantee_of_phases(phases, delta=1e-5)
+    assert found.upper == pytest.approx(float(gaussian_dp.epsilon(1e-5, math.hypot(10 / sigma, math.sqrt(10)))))
+    assert found.lower == pytest.approx(float(gaussian_dp.epsilon(1e-5, 10 / sigma)))

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from dpfl.catalog import dataset_entries
+from dpfl.experiments.protocol import module_name
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
 from dpfl.provenance import environment, run_identity
@@ -96,6 +97,17 @@ def test_the_same_noise_beside_that_of_other_sweeps_is_the_same(finished):
         stated = json.loads(record_path(expansion.run_table(results, "bhaskar2025", sweeps[0].name)).read_text())
         assert stated["identity"]["noise"] not in hashes
         assert {run_identity.is_finished(sweep, results) for sweep in sweeps} == {stays}
+
+
+def test_a_run_is_of_this_code_whatever_its_accountants_were(finished):
+    """The record's digest of all code differs after an edit of an accountant; that of the training code does not."""
+    results, (sweep, _) = finished
+    record = json.loads(record_path(expansion.run_table(results, sweep.paper, sweep.name)).read_text())
+    record["source"]["modules"] = [module_name(sweep.experiment)]
+    assert run_identity.is_trained_here(record | {"source": record["source"] | {"digest": "0" * 16}})
+    assert not run_identity.is_trained_here(record | {"identity": record["identity"] | {"code": "0" * 16}})
+    assert not run_identity.is_trained_here(record | {"identity": "none"})
+    assert not run_identity.is_trained_here(record | {"source": {"modules": ["dpfl.experiments.of_old"]}})
 
 
 def test_a_table_without_the_noise_of_a_sweep_says_nothing_about_its_runs(finished):

@@ -109,6 +109,19 @@ def _rows(table: pd.DataFrame) -> set[tuple[object, ...]]:
     return {tuple(value_of(str(value)) for value in row) for row in table.drop_duplicates().itertuples(index=False)}
 
 
+def is_trained_here(record: Mapping[str, Any]) -> bool:
+    """Return whether the code that its record states to have trained a run is the code of this process.
+
+    Accountants count by the noise that they gave, which is hashed by value, not by their code.
+    """
+    stated = record.get("identity")
+    try:
+        code = source_digest(*record["source"]["modules"], calibrated=True)
+    except ModuleNotFoundError:
+        return False
+    return isinstance(stated, dict) and stated.get("code") == code
+
+
 def is_calibrated(sweeps: Iterable[Sweep], table: Path) -> bool:
     """Return whether `table` has the noise that calibrating a paper's sweeps today would give, of others or not."""
     return _states(table, noise_identity(sweeps))

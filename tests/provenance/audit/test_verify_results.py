@@ -42,6 +42,7 @@ def test_runs_by_another_version_of_the_code_are_counted_and_no_finding(project)
     record = json.loads(place.read_text())
     record["source"] |= {"digest": "0123456789abcdef", "commit": commits._git(commits._REPOSITORY, "rev-parse", "HEAD")}
     record["source"] |= {"commit": record["source"]["commit"].decode().strip(), "dirty": True}
+    record["identity"] |= {"code": "0123456789abcdef"}
     place.write_text(json.dumps(record))
     found, seen = project.findings(quick=True)
     [note] = [note for note in seen.notes if "other versions" in note]

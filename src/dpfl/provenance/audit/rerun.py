@@ -27,7 +27,7 @@ from dpfl.provenance.audit.recompute import agree
 from dpfl.provenance.audit.rerun_tolerance import Tolerance, difference, platform_here, platform_of, tolerance_of
 from dpfl.provenance.cell_trace import Row, read_rows, same
 from dpfl.provenance.record_format import read_record
-from dpfl.provenance.source_digest import is_current
+from dpfl.provenance.run_identity import is_trained_here
 
 MOST_SECONDS = 900
 """Runs that took longer, for each seed of their sweep, are not drawn."""
@@ -61,8 +61,8 @@ class Rerun:
     @property
     def caveats(self) -> str:
         """Differences from the recorded run: code, versions or device."""
-        source, device = self.record["source"], self.record["host"]["device"]
-        caveats = [] if is_current(source) else ["by other code than made it"]
+        device = self.record["host"]["device"]
+        caveats = [] if is_trained_here(self.record) else ["by other code than made it"]
         before, after = platform_of(self.record["software"], device), platform_here(self.device)
         caveats += [f"across a change of platform: {each}" for each in difference(before, after)]
         return f" ({'; '.join(caveats)})" if caveats else ""

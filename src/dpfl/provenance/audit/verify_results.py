@@ -20,7 +20,7 @@ from dpfl.provenance.audit.record_facts import Context, check_records
 from dpfl.provenance.audit.report_pages import check_report_pages
 from dpfl.provenance.audit.run_tables import check_epsilons, check_runs
 from dpfl.provenance.record_format import read_record
-from dpfl.provenance.source_digest import is_current
+from dpfl.provenance.run_identity import is_trained_here
 from dpfl.provenance.trace import readable_records
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ def _records(folder: Path, *stages: str) -> Iterator[dict[str, Any]]:
 
 def _by_other_code(records: Iterable[dict[str, Any]]) -> list[str]:
     """Return a note on the run tables that other versions of their code trained, if there are any."""
-    sources = [record["source"] for record in records]
-    other = [source["commit"] for source in sources if not is_current(source)]
+    records = list(records)
+    other = [record["source"]["commit"] for record in records if not is_trained_here(record)]
     commits = ", ".join(sorted({(commit or "unknown")[:7] for commit in other}))
     words = (
-        f"{len(other)} of {len(sources)} run tables were trained by other versions of their code (commits {commits})"
+        f"{len(other)} of {len(records)} run tables were trained by other versions of their code (commits {commits})"
     )
     return [words] if other else []
 

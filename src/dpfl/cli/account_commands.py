@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.observer import HidesSteps, Observer
-from dpfl.accounting.samplers import Sampling
+from dpfl.accounting.samplers import Sampler, Sampling
 from dpfl.cli.app import app
 from dpfl.errors import InputError
+
+if TYPE_CHECKING:  # scipy, which the accountants need, is slow to import
+    from dpfl.accounting.guarantees import Guarantee
 
 EXAMPLE = (
     "dpfl account --sampler shuffled_epochs --batch-size 64 --records 6000 --noise-multiplier 1.0072 --steps 1880 "
@@ -41,9 +44,6 @@ def account(
     diameter: Annotated[float | None, typer.Option(help=f"of the set projected on, if there is one{_HIDDEN}")] = None,
 ) -> None:
     """Print the epsilon that is claimed, proven, and exceeded at least, as one line of a table; 1 if refuted."""
-    from dpfl.accounting.claims.claim import Verdict, judge, sampler_named
-    from dpfl.accounting.guarantees import guarantee
-
     fields = {
         "sample_rate": sample_rate, "batch_size": batch_size, "records": records, "steps_per_epoch": steps_per_epoch,
     }  # fmt: skip
@@ -52,13 +52,9 @@ def account(
         "strong_convexity": strong_convexity, "diameter": diameter,
     }  # fmt: skip
     run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta}
+    conditions = {"neighbouring": neighbouring, "observer": observer}
     try:
-        convex = _convex(problem, records)
-        if convex is not None and sampler == Sampling.FULL:
-            del fields["records"]  # the problem has it
-        drawn = sampler_named(sampler, **_given(fields))
-        found = guarantee(drawn, **run, neighbouring=neighbouring, observer=observer, convex=convex)
-        refuted = claimed_epsilon is not None and judge(claimed_epsilon, found).verdict is Verdict.REFUTED
+        drawn, found, refuted = _judged(sampler, fields, problem, {**run, **conditions}, claimed_epsilon)
     except ValueError as error:
         raise InputError(str(error)) from error
     claimed = "-" if claimed_epsilon is None else f"{claimed_epsilon:.6g}{' (refuted)' if refuted else ''}"
@@ -67,6 +63,22 @@ def account(
     typer.echo(" | ".join([*cells, found.upper_by, found.lower_by]))
     if refuted:
         raise typer.Exit(1)
+
+
+def _judged(
+    name: str, fields: dict[str, float | None], problem: dict[str, float | None], run: dict[str, Any],
+    claimed_epsilon: float | None,
+) -> tuple[Sampler, Guarantee, bool]:  # fmt: skip
+    """Return the sampler that the options state, what is proven of the run, and whether that refutes the claim."""
+    from dpfl.accounting.claims.claim import Verdict, judge, sampler_named
+    from dpfl.accounting.guarantees import guarantee
+
+    convex = _convex(problem, fields["records"])
+    if convex is not None and name == Sampling.FULL:
+        fields = {**fields, "records": None}  # the problem has it
+    drawn = sampler_named(name, **_given(fields))
+    found = guarantee(drawn, **run, convex=convex)
+    return drawn, found, claimed_epsilon is not None and judge(claimed_epsilon, found).verdict is Verdict.REFUTED
 
 
 def _convex(problem: dict[str, float | None], records: int | None) -> HidesSteps | None:

@@ -19,7 +19,7 @@ from dpfl.errors import InputError
 from dpfl.experiments import protocol
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Folders
+from dpfl.grid.sweep import Folders, Sweep
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.run_identity import noise_identity, noise_of, run_identity
@@ -84,13 +84,9 @@ def train(
     )
     stage.identity = {**run_identity(job), **noise_of(job, noise)}
     calibration = read_csv(noise).query("family == @job.family").drop(columns="family").reset_index(drop=True)
-    # A checkpoint of other settings, code, data or device has another name, so it is never resumed.
-    read = [[entry["path"], entry["sha256"]] for entry in stage.inputs if entry["path"] != os.path.relpath(noise)]
-    made_from = json.dumps([job.digest(), stage.identity, read, job.resources["device"]])
-    name = f"{sweep}-{hashlib.sha256(made_from.encode()).hexdigest()[:32]}.pt"
-    checkpoint = Path("checkpoints") / resolved["scale"] / paper / name
-    before = newest(checkpoint.parent, name)
-    requeue_before_limit(lambda: newest(checkpoint.parent, name) > before)
+    checkpoint = Path("checkpoints") / resolved["scale"] / paper / _checkpoint_name(job, stage, noise)
+    before = newest(checkpoint.parent, checkpoint.name)
+    requeue_before_limit(lambda: newest(checkpoint.parent, checkpoint.name) > before)
     processes = cores if can_divide(job) else 1
     shown = progress_bar(f"{paper} {sweep}", unit="steps")
     with own_gpu(bool(estimate(job).gpus)), clients_on(processes), shown as progress:
@@ -99,6 +95,13 @@ def train(
     write_table(table, output)
     stage.write(record_path(output), [output])
     checkpoint.unlink(missing_ok=True)
+
+
+def _checkpoint_name(job: Sweep, stage: StageRecorder, noise: Path) -> str:
+    """Return a file name that no run of other settings, code, data or device has, so that none resumes from it."""
+    read = [[entry["path"], entry["sha256"]] for entry in stage.inputs if entry["path"] != os.path.relpath(noise)]
+    made_from = json.dumps([job.digest(), stage.identity, read, job.resources["device"]])
+    return f"{job.name}-{hashlib.sha256(made_from.encode()).hexdigest()[:32]}.pt"
 
 
 @app.command(

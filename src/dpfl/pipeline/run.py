@@ -78,20 +78,24 @@ def run(
             status = _wait(process)
         if results is not None and status >= 0:
             put_all_back(sweeps, results)
-        if status < 0:
-            print(f"dpfl: Snakemake was ended by {signal.Signals(-status).name}", file=sys.stderr)
         if status:
-            logs = sorted(set(_LOGS.glob("*.snakemake.log")) - before)
-            causes = list(explain(logs[-1].read_text(encoding="utf-8", errors="replace") if logs else ""))
-            for line in causes or _last_lines(ENGINE_LOG, _LAST_ENGINE_LINES):
-                print(line, file=sys.stderr)
-            if shutil.disk_usage(Path()).free < _LEAST_BYTES:
-                print(f"dpfl: the disk of {Path().absolute()} is full: make room first", file=sys.stderr)
-            print(f"dpfl: not finished; what is done is kept. Continue with: {again}", file=sys.stderr)
+            _explain_failure(status, set(_LOGS.glob("*.snakemake.log")) - before, again)
         else:
             minutes = (time.monotonic() - began) / 60
             print(f"dpfl: {what} took {minutes:.1f} min; the engine's lines are in {ENGINE_LOG}", file=sys.stderr)
     return status
+
+
+def _explain_failure(status: int, logs: set[Path], again: str) -> None:
+    """Print why Snakemake ended with `status`, from its `logs` of this run, and the command to continue with."""
+    if status < 0:
+        print(f"dpfl: Snakemake was ended by {signal.Signals(-status).name}", file=sys.stderr)
+    causes = list(explain(max(logs).read_text(encoding="utf-8", errors="replace") if logs else ""))
+    for line in causes or _last_lines(ENGINE_LOG, _LAST_ENGINE_LINES):
+        print(line, file=sys.stderr)
+    if shutil.disk_usage(Path()).free < _LEAST_BYTES:
+        print(f"dpfl: the disk of {Path().absolute()} is full: make room first", file=sys.stderr)
+    print(f"dpfl: not finished; what is done is kept. Continue with: {again}", file=sys.stderr)
 
 
 def _require_workflow(arguments: list[str]) -> None:

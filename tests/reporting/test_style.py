@@ -36,3 +36,13 @@ def test_a_saved_picture_has_a_palette_and_the_same_bytes_each_time(tmp_path):
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     with Image.open(tmp_path / "a.png") as drawn:
         assert drawn.mode == "P" and drawn.size == tuple(round(180 * inches) for inches in figure.get_size_inches())
+
+
+def test_ticks_at_values_leave_the_vertical_axis_its_numbers():
+    figure, axis = style.panels()
+    axis.plot([1, 5, 20], [0.02, 0.03, 0.06])  # within a decade: only small ticks have numbers
+    axis.set(xscale="log", yscale="log")
+    style.ticks_at(axis, [20, 1, 5, 5])
+    figure.canvas.draw()
+    assert [label.get_text() for label in axis.get_xticklabels(which="both")] == ["1", "5", "20"]
+    assert any(label.get_text() for label in axis.get_yticklabels(which="minor"))

@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.ticker import NullLocator
 from PIL import Image
 
 from dpfl.reporting.signs import with_signs
@@ -71,7 +72,7 @@ def ticks_at(axis: Axes, values: Iterable[float]) -> None:
     """Label a logarithmic horizontal axis with plain numbers at these values, and nowhere else."""
     ticks = sorted(set(values))
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.minorticks_off()
+    axis.xaxis.set_minor_locator(NullLocator())
 
 
 def use_signs(figure: Figure) -> None:

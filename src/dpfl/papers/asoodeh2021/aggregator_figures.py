@@ -86,7 +86,7 @@ def _shares(axis: Axes, price: pd.DataFrame) -> None:
 def draw_sampling(data: pd.DataFrame) -> Figure:
     """Draw excess risk by release for both ways of drawing users, below it their difference, a column per noise."""
     panels = list(data.groupby(["dataset", "batch_size", "noise_std"]))
-    figure, axes = style.panels(len(panels), 2, height=2.6, width=4.2 * len(panels) + 0.5, squeeze=False, sharex=True)
+    figure, axes = style.panels(len(panels), 2, height=2.6, squeeze=False, sharex=True)
     for (above, below), ((_, size, sigma), rows) in zip(axes.T, panels, strict=True):
         rows = rows.set_index("release").reindex(RELEASES)
         places = np.arange(len(rows))
@@ -99,7 +99,7 @@ def draw_sampling(data: pd.DataFrame) -> Figure:
         below.axhline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
         below.ticklabel_format(axis="y", style="sci", scilimits=(0, 0), useMathText=True)
         below.set_xlabel("released model")
-        below.set_xticks(places, [name.replace("_", "\n") for name in RELEASES])
+        below.set_xticks(places, [name.replace("_", "\n") for name in RELEASES], fontsize=8)
     axes[0][0].set_ylabel("excess risk")
     axes[1][0].set_ylabel("without less with\nreplacement")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)

@@ -16,7 +16,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sp
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"dpfl {release}"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "examples"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 nitpicky = False
@@ -49,7 +49,12 @@ def _displayed(lines, index):
     return bool(lines[index].strip()) and any(line.startswith(" ") for line in lines[first : last + 1])
 
 
+def reference(app):
+    """Write the pages that come from the code, and run their examples, but not again for those of the docstrings."""
+    write_reference(Path(__file__).parent / "reference", run=app.builder.name != "doctest")
+
+
 def setup(app):
-    """Write the pages that come from the code."""
+    """Connect what Sphinx calls."""
     app.connect("autodoc-process-docstring", as_restructured_text)
-    write_reference(Path(__file__).parent / "reference")
+    app.connect("builder-inited", reference)

@@ -1,63 +1,126 @@
-"""Write the reference pages of the docs from docstrings, the configuration's schema and the commands' help."""
+"""Write the reference pages from docstrings, their examples, the configuration's schema and the commands' help."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+import inspect
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import run_examples
 import yaml
+from run_examples import Rows
+from sphinx.pycode import ModuleAnalyzer
 
 import dpfl.accounting
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def write_reference(folder: Path) -> None:
-    """Write accounting.md, configuration.md, commands.md and index.md below `folder`."""
-    folder.mkdir(exist_ok=True)
-    (folder / "accounting.md").write_text(_accounting())
+def write_reference(folder: Path, *, run: bool = True) -> None:
+    """Write accounting.md, accounting/, configuration.md and commands.md below `folder`.
+
+    Raises ValueError naming the public functions without an example and, if `run`, the examples that do not hold.
+    """
+    (folder / "accounting").mkdir(parents=True, exist_ok=True)
+    examples = {module.__name__: _examples(module) for module in run_examples.modules()}
+    problems = list(_problems(examples, run))
+    if problems:
+        raise ValueError("docs/examples/accounting: " + "\n".join(problems))
+    groups = _groups(examples)
+    (folder / "accounting.md").write_text(_face(examples, [name for name in groups if name]))
+    for name, modules in groups.items():
+        lines = [f"# {name or 'Modules'}", "", *(line for module in modules for line in _module(module, examples))]
+        (folder / "accounting" / f"{name or 'modules'}.md").write_text("\n".join(lines) + "\n")
     (folder / "configuration.md").write_text(_configuration())
     (folder / "commands.md").write_text(_commands())
 
 
-def _accounting() -> str:
-    """The public face, then every module that has a public function."""
-    lines = ["# Accountants", "", _verbatim(dpfl.accounting.__doc__ or ""), "", "## One call for all samplers", ""]
-    lines += _directive(
-        "autofunction", [f"dpfl.accounting.{name}" for name in _face() if name.islower() or "_" in name]
-    )
-    lines += ["## Samplers, relations, observers", ""]
-    lines += _directive("autoclass", [f"dpfl.accounting.{name}" for name in _face() if name[0].isupper()])
-    for name in sorted(_modules()):
-        lines += [f"## {name.removeprefix('dpfl.accounting.')}", "", *_directive("automodule", [name], "   :members:")]
+def _examples(module: ModuleType) -> dict[str, Rows]:
+    """The entries of a module's file; none where there is no file."""
+    path = run_examples.EXAMPLES / run_examples.place(module)
+    return run_examples.read(path) if path.exists() else {}
+
+
+def _problems(examples: dict[str, dict[str, Rows]], run: bool) -> Iterator[str]:
+    """What is missing, names nothing or, if `run`, does not hold."""
+    known = {run_examples.place(sys.modules[name]) for name in examples}
+    for path in sorted(run_examples.EXAMPLES.rglob("*.yaml")):
+        if path.relative_to(run_examples.EXAMPLES) not in known:
+            yield f"{path.name}: there is no such module"
+    for name, entries in examples.items():
+        missing = list(run_examples.unfilled(sys.modules[name], entries))
+        found = missing or (run_examples.wrong(sys.modules[name], entries) if run else ())
+        yield from (f"{name}: {problem}" for problem in found)
+
+
+def _groups(names: Iterable[str]) -> dict[str, list[str]]:
+    """The modules by the package that they are in; "" for those in none."""
+    groups: dict[str, list[str]] = {"": []}
+    for name in names:
+        package, _, module = name.removeprefix("dpfl.accounting.").partition(".")
+        packaged = module or hasattr(sys.modules[name], "__path__")
+        groups.setdefault(package if packaged else "", []).append(name)
+    return groups
+
+
+def _face(examples: dict[str, dict[str, Rows]], packages: list[str]) -> str:
+    """The public face, and where the modules are."""
+    lines = ["# Accountants", "", _verbatim(dpfl.accounting.__doc__ or ""), ""]
+    lines += ["```{toctree}", ":maxdepth: 2", *(f"accounting/{name}" for name in ("modules", *packages)), "```", ""]
+    face = {name: getattr(dpfl.accounting, name) for name in dpfl.accounting.__all__}
+    titles = {False: "## One call for all samplers", True: "## Samplers, relations, observers"}
+    for is_class, title in titles.items():
+        lines += [title, ""]
+        for name, value in face.items():
+            if inspect.isclass(value) is is_class:
+                entries = examples[value.__module__]
+                kind = "autoclass" if is_class else "autofunction"
+                lines += [*_directive(kind, f"dpfl.accounting.{name}"), *_shared(entries, name)]
+                lines += _rows(entries, name)
     return "\n".join(lines) + "\n"
 
 
-def _face() -> list[str]:
-    """The names of `dpfl.accounting.__all__`."""
-    return list(dpfl.accounting.__all__)
-
-
-def _modules() -> Iterator[str]:
-    """The modules of the accountants that define a public function."""
-    for found in pkgutil.walk_packages(dpfl.accounting.__path__, "dpfl.accounting."):
-        module = importlib.import_module(found.name)
-        own = [value for value in vars(module).values() if getattr(value, "__module__", None) == found.name]
-        if any(callable(value) and not value.__name__.startswith("_") for value in own):
-            yield found.name
-
-
-def _directive(kind: str, names: list[str], *options: str) -> list[str]:
-    """Sphinx directives in MyST's fence, one per name."""
-    lines = []
-    for name in names:
-        lines += ["```{eval-rst}", f".. {kind}:: {name}", *options, "```", ""]
+def _module(name: str, examples: dict[str, dict[str, Rows]]) -> list[str]:
+    """A module's docstring, constants, functions and classes in their order, each with its examples."""
+    module, entries = sys.modules[name], examples[name]
+    lines = [f"## {name.removeprefix('dpfl.accounting.')}", "", *_directive("automodule", name)]
+    lines += _shared(entries)
+    analyzer = ModuleAnalyzer.for_module(name)
+    constants = [each for scope, each in analyzer.find_attr_docs() if not scope and not each.startswith("_")]
+    public = run_examples.members(module)
+    for each in sorted([*constants, *public], key=lambda each: analyzer.tagorder.get(each, 0)):
+        kind = "autodata" if each in constants else "autoclass" if inspect.isclass(public[each]) else "autofunction"
+        options = ["   :members:"] if kind == "autoclass" else []
+        lines += [*_directive(kind, f"{name}.{each}", *options), *_rows(entries, each)]
     return lines
+
+
+def _shared(entries: dict[str, Rows], name: str = "") -> list[str]:
+    """The names that the calls share; with `name`, those of them that its calls use."""
+    calls = " ".join(call for call, _ in entries.get(name, []))
+    rows = [row for row in entries.get("where", []) if not name or re.search(rf"\b{row[0]}\b", calls)]
+    if not rows:
+        return []
+    meanings = [
+        f"from {meaning[5:]} import {name}" if meaning.startswith("from ") else f"{name} = {meaning}"
+        for name, meaning in rows
+    ]
+    return ["In the examples", "", "```python", *meanings, "```", ""]
+
+
+def _rows(entries: dict[str, Rows], name: str) -> list[str]:
+    """The table of a member's examples."""
+    return run_examples.table(entries[name]) if name in entries else []
+
+
+def _directive(kind: str, name: str, *options: str) -> list[str]:
+    """A Sphinx directive in MyST's fence."""
+    return ["```{eval-rst}", f".. {kind}:: {name}", *options, "```", ""]
 
 
 def _verbatim(text: str) -> str:

@@ -38,6 +38,7 @@ def test_tcdp_joins_zcdp_continuously():
     sides = conversions.tcdp_to_epsilon(rho, edge * np.array([1 - 1e-9, 1 + 1e-9]), delta)
     assert np.allclose(sides, conversions.zcdp_to_epsilon(rho, delta), rtol=1e-12)
     assert conversions.tcdp_to_epsilon(0.0, np.inf, 1.0) == 0
+    assert np.all(conversions.tcdp_to_epsilon(0.0, [2, np.inf], 1e-5) == 0)  # equal laws
 
 
 @settings(max_examples=50, deadline=None)
@@ -119,6 +120,7 @@ def test_group_delta_at_its_limits():
         (lambda: conversions.zcdp_to_epsilon(-1, 0.1), "rho"),
         (lambda: conversions.zcdp_to_epsilon(1, 0), "delta"),
         (lambda: conversions.tcdp_to_epsilon(1, 1, 0.1), "omega"),
+        (lambda: conversions.rdp_to_epsilon([], [], 0.1), "orders"),
         (lambda: conversions.rdp_to_epsilon([1, 2], [1, 1], 0.1), "orders"),
         (lambda: conversions.rdp_to_epsilon([2, 3], [1], 0.1), "divergences"),
         (lambda: conversions.loss_tail(-1, 1), "t"),

@@ -221,3 +221,8 @@ def test_a_thousand_slots_are_about_their_root_mean_square():
     # A thousand Poisson(1) multiplicities: about the Gaussian of their root mean square, and below the upper bound.
     assert known == pytest.approx(float(gaussian_dp.epsilon(1e-6, 2 * math.sqrt(35) / 100)), rel=0.2)
     assert known <= isrl_dp.epsilon(**run, sampling=Sampling.WITH_REPLACEMENT)
+
+
+def test_no_noise_is_looked_for_where_nothing_may_be_spent():
+    with pytest.raises(ValueError, match="epsilon"):
+        isrl_dp.composed_sigma(0.0, 1e-5, 100, 100, 4, Sampling.FULL)

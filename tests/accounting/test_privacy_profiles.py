@@ -49,3 +49,9 @@ def test_delta_may_be_tiny(delta):
     ours = composed_epsilon(lambda e: gaussian_dp.delta(e, 0.3), largest=12.0, steps=9, delta=delta)
     truth = float(gaussian_dp.epsilon(delta, 0.9))
     assert truth * (1 - 1e-9) <= ours <= truth * (1 + 1e-4)
+
+
+def test_nothing_is_spent_where_the_laws_are_equal_or_the_total_variation_is_at_most_delta():
+    assert composed_epsilon(np.zeros_like, largest=1.0, steps=1000, delta=1e-5) == 0
+    assert composed_epsilon(lambda epsilon: gaussian_dp.delta(epsilon, 1e-9), largest=1.0, steps=1000, delta=1e-5) == 0
+    assert pair_epsilon_below(np.array([0.0]), np.array([1.0]), steps=10, delta=1e-5) == 0

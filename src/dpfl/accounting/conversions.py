@@ -20,14 +20,14 @@ def zcdp_to_epsilon(rho: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
 def tcdp_to_epsilon(rho: ArrayLike, omega: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
     """The epsilon at delta in (0, 1] of omega-truncated rho-CDP: rho-zCDP's while its best order is below omega.
 
-    rho + 2 sqrt(rho ln(1/delta)) if ln(1/delta) <= (omega - 1)^2 rho, else rho omega + ln(1/delta)/(omega - 1).
-    rho >= 0, omega in (1, inf]; shapes broadcast. Raises ValueError naming the argument.
-    Source: bun2018, for vandijk2023 section 3.3.
+    rho + 2 sqrt(rho ln(1/delta)) if ln(1/delta) <= (omega - 1)^2 rho, else rho omega + ln(1/delta)/(omega - 1);
+    0 at rho = 0, where the two laws are equal. rho >= 0, omega in (1, inf]; shapes broadcast.
+    Raises ValueError naming the argument. Source: bun2018, for vandijk2023 section 3.3.
     """
     rho, log_inverse = reals("rho", rho, at_least=0), _log_inverse(delta)
     omega = reals("omega", omega, above=1, infinite=True)
     last = np.minimum(omega, 1e100)  # its square stays finite; beyond every best order
-    inside = (log_inverse <= (last - 1) ** 2 * rho) | (log_inverse == 0)
+    inside = (log_inverse <= (last - 1) ** 2 * rho) | (log_inverse == 0) | (rho == 0)
     truncated = rho * np.where(inside, 1.0, last) + log_inverse / (last - 1)
     return np.where(inside, rho + 2 * np.sqrt(rho * log_inverse), truncated)[()]
 
@@ -41,6 +41,8 @@ def rdp_to_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: ArrayLike, 
     """
     orders = np.atleast_1d(reals("orders", orders, above=1))
     divergences = np.atleast_1d(reals("divergences", divergences, at_least=0, infinite=True))
+    if not orders.size:
+        raise ValueError("orders must hold at least one order")
     if orders.ndim != 1 or orders.shape != divergences.shape:
         raise ValueError(f"divergences must have the 1-D shape of orders, got {divergences.shape} and {orders.shape}")
     gain = np.log1p(-1 / orders) - np.log(orders) / (orders - 1) if tight else np.zeros_like(orders)

@@ -271,7 +271,7 @@ EPSILON_TOLERANCE = 2e-3
 
 
 @cache
-def rounds_epsilon(sigma: float, delta: float, users: int, size: int, rounds: int, sampling: Sampling) -> float:
+def _rounds_epsilon(sigma: float, delta: float, users: int, size: int, rounds: int, sampling: Sampling) -> float:
     """Return epsilon of rounds with freshly drawn batches, once for every cell that shares it.
 
     Source: `epsilon` at the noise of a round of `size` users.
@@ -285,15 +285,17 @@ def rounds_epsilon(sigma: float, delta: float, users: int, size: int, rounds: in
 def composed_sigma(epsilon: float, delta: float, users: int, size: int, rounds: int, sampling: Sampling) -> float:
     """Return a sigma that meets `epsilon` with freshly drawn batches, by at most EPSILON_TOLERANCE (relative) too much.
 
-    Secant steps in log-log coordinates, where the curve is nearly straight, from the central limit's answer: the
-    accountant takes seconds per evaluation.
-    Source: `rounds_epsilon`, solved for sigma.
+    `epsilon` > 0, `delta` in (0, 1), `size` the batch of the `users`. Secant steps in log-log coordinates, where the
+    curve is nearly straight, from the central limit's answer: the accountant takes seconds per evaluation.
+    Guarantee and source: `epsilon` of this module, solved for sigma. Raises ValueError naming the argument.
     """
+    real("epsilon", epsilon, above=0)
     mu = float(gaussian_dp.mu(epsilon, delta)) / (size / users * math.sqrt(rounds))
     here = math.log(2.0 / math.sqrt(size * math.log1p(mu**2)))
 
     def excess(log_sigma: float) -> float:
-        return math.log(rounds_epsilon(math.exp(log_sigma), delta, users, size, rounds, sampling) / epsilon)
+        spent = _rounds_epsilon(math.exp(log_sigma), delta, users, size, rounds, sampling)
+        return math.log(spent / epsilon) if spent > 0 else -math.inf
 
     result = least_noise(excess, here, slope=-2.0, room=EPSILON_TOLERANCE, longest=0.7)
     if result is None:

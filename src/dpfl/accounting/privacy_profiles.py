@@ -21,7 +21,7 @@ def composed_epsilon(profile: Callable[[Array], Array], *, largest: float, steps
 
     `profile` maps an array of epsilon in [0, `largest`] to delta and holds in both directions of the neighbouring
     relation; it must fall, be convex in e^epsilon and never be below the truth. What it leaves at `largest` counts as
-    lost in every step; inf where that is delta. Guarantee: the uses are (epsilon, `delta`)-DP, up to the rounding of
+    lost in every step; inf where that is delta; 0 where all it has at 0, the total variation, adds up to no more. Guarantee: the uses are (epsilon, `delta`)-DP, up to the rounding of
     `profile` itself. The grid fits the answer: it adds some 2e-6 of epsilon where the number of points allows.
     Sources: zhu2022, Theorem 10 (such a curve has a dominating pair); doroshenko2022 (its grid).
     """
@@ -29,6 +29,8 @@ def composed_epsilon(profile: Callable[[Array], Array], *, largest: float, steps
     def cells(step: float) -> Cells:
         return _of_profile(profile, largest, max(2, math.ceil(largest / step)))
 
+    if steps * float(profile(np.zeros(1))[0]) <= delta:
+        return 0.0
     coarse = _of_profile(profile, largest, _LOOKED_AT)
     if steps * coarse.lost >= delta:
         return math.inf
@@ -39,8 +41,11 @@ def pair_epsilon_below(losses: Array, masses: Array, *, steps: int, delta: float
     """Return an epsilon at `delta` that `steps` independent outcomes spend at least, in the one direction given.
 
     An outcome has probability `masses`[i] > 0, shape (k,), and the loss `losses`[i], ascending; outcomes may be merged
-    or left out. Guarantee: the product is not (e, `delta`)-DP for any e below the answer. Source: `loss_composition`.
+    or left out; a single one has loss 0 or less. Guarantee: the product is not (e, `delta`)-DP for any e below the
+    answer. Source: `loss_composition`.
     """
+    if losses[-1] <= 0:
+        return 0.0
 
     def cells(step: float) -> Cells:
         return _of_outcomes(losses, masses, step)

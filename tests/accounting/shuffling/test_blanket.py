@@ -231,3 +231,7 @@ def test_an_answer_takes_few_lattices(n, mu, delta, monkeypatch):
     monkeypatch.setattr(positive_part, "rfft", counted)
     assert blanket_epsilon(n, mu, delta) < gaussian_dp.epsilon(delta, mu)
     assert 0 < sum(work) < 2e8
+
+
+def test_reports_that_say_nothing_spend_nothing_in_any_number_of_rounds():
+    assert blanket_rounds_epsilon(n=1000, mu=0, rounds=10, delta=1e-5) == 0

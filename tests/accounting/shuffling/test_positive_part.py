@@ -39,6 +39,12 @@ def test_against_enumeration_with_a_rare_large_value(values, rare, n):
     assert exact * (1 - 1e-9) <= ours <= exact * (1 + 1e-3) + 1e-9
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_a_sum_of_nothing_but_the_largest_value_stays_on_the_lattice(n):
+    mean = positive_part(np.array([1.0]), np.array([0.01]), n, negligible=1e-12, fineness=FINE)
+    assert 0.01 * n <= mean <= 0.01 * n * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("n", [10**3, 10**6, 10**9])
 @pytest.mark.parametrize("deviations", [1.0, 4.5])
 def test_many_small_values_are_normal(n, deviations):

@@ -81,7 +81,8 @@ def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta:
     start = math.log(min(local, 1.3 * local / math.sqrt(clients)))
 
     def excess(log_noise: float) -> float:
-        return math.log(epsilon(noise_multiplier=math.exp(log_noise), **run) / target)
+        spent = epsilon(noise_multiplier=math.exp(log_noise), **run)
+        return math.log(spent / target) if spent > 0 else -math.inf
 
     result = least_noise(
         excess,

@@ -126,6 +126,8 @@ def _lattice(law: Law, n: int, largest: float, negligible: float, fineness: Fine
         reach, levels = max(reach, needed), levels + 1
     step = 2**levels * math.sqrt(float(law[1] @ law[0] ** 2) * 6 * fineness.share)
     step = max(step, 2 * reach / fineness.places)  # 0 where all values are large
+    if reach - step < n * float(np.abs(law[0]).max(initial=0.0)) <= reach:
+        reach += 2 * step  # a sum of the largest values would be at the end, and wrap around
     size = int(np.clip(2.0 ** math.ceil(math.log2(2 * reach / step)), _SMALLEST_LATTICE, fineness.places))
     return _Lattice(2 * reach / size, size), levels
 

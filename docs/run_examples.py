@@ -151,7 +151,8 @@ def agree(stated: str, found: str) -> bool:
 def table(rows: Rows) -> list[str]:
     """Return the rows as lines of Markdown."""
     cells = [[f"`{text}`".replace("|", r"\|") for text in row] for row in rows]
-    return ["| call | gives |", "| --- | --- |", *(f"| {call} | {gives} |" for call, gives in cells), ""]
+    lines = [f"| {call} | {gives} |" for call, gives in cells]
+    return ["| example, then edge cases | gives |", "| :--- | :--- |", *lines, ""]
 
 
 def _plain(value: Any) -> Any:

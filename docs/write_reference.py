@@ -71,7 +71,7 @@ def _groups(names: Iterable[str]) -> dict[str, list[str]]:
 def _face(examples: dict[str, dict[str, Rows]], packages: list[str]) -> str:
     """The public face, and where the modules are."""
     lines = ["# Accountants", "", _verbatim(dpfl.accounting.__doc__ or ""), ""]
-    lines += ["```{toctree}", ":maxdepth: 2", *(f"accounting/{name}" for name in ("modules", *packages)), "```", ""]
+    lines += ["```{toctree}", ":maxdepth: 1", *(f"accounting/{name}" for name in ("modules", *packages)), "```", ""]
     face = {name: getattr(dpfl.accounting, name) for name in dpfl.accounting.__all__}
     titles = {False: "## One call for all samplers", True: "## Samplers, relations, observers"}
     for is_class, title in titles.items():

@@ -11,7 +11,8 @@ from dpfl.accounting.arguments import integers, reals
 def zcdp_to_epsilon(rho: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
     """rho + 2 sqrt(rho ln(1/delta)): the epsilon of rho-zCDP at delta in (0, 1]; rho >= 0; shapes broadcast.
 
-    Raises ValueError naming rho or delta. Source: bun2016, for vandijk2023 (5).
+    Guarantee: a rho-zCDP mechanism is (epsilon, delta)-DP. Raises ValueError naming rho or delta. Source: bun2016, for
+    vandijk2023 (5).
     """
     rho, log_inverse = reals("rho", rho, at_least=0), _log_inverse(delta)
     return (rho + 2 * np.sqrt(rho * log_inverse))[()]
@@ -21,8 +22,9 @@ def tcdp_to_epsilon(rho: ArrayLike, omega: ArrayLike, delta: ArrayLike) -> NDArr
     """The epsilon at delta in (0, 1] of omega-truncated rho-CDP: rho-zCDP's while its best order is below omega.
 
     rho + 2 sqrt(rho ln(1/delta)) if ln(1/delta) <= (omega - 1)^2 rho, else rho omega + ln(1/delta)/(omega - 1);
-    0 at rho = 0, where the two laws are equal. rho >= 0, omega in (1, inf]; shapes broadcast.
-    Raises ValueError naming the argument. Source: bun2018, for vandijk2023 section 3.3.
+    0 at rho = 0, where the two laws are equal. rho >= 0, omega in (1, inf]; shapes broadcast. Guarantee: an
+    omega-truncated rho-CDP mechanism is (epsilon, delta)-DP. Raises ValueError naming the argument. Source: bun2018,
+    for vandijk2023 section 3.3.
     """
     rho, log_inverse = reals("rho", rho, at_least=0), _log_inverse(delta)
     omega = reals("omega", omega, above=1, infinite=True)
@@ -36,8 +38,9 @@ def rdp_to_epsilon(orders: ArrayLike, divergences: ArrayLike, delta: ArrayLike, 
     """The smallest epsilon at delta in (0, 1] over Renyi orders > 1 with their divergences >= 0, both of shape (k,).
 
     Each order gives divergence + ln(1/delta)/(order - 1), or with `tight` also + ln(1 - 1/order)
-    - ln(order)/(order - 1). Never below 0; delta of any shape. Raises ValueError naming the argument.
-    Source: mironov2017, Proposition 3; tight: canonne2020, Proposition 12.
+    - ln(order)/(order - 1). Never below 0; delta of any shape. Raises ValueError naming the argument. Guarantee: a
+    mechanism with these Renyi divergences is (epsilon, delta)-DP. Source: mironov2017, Proposition 3; tight:
+    canonne2020, Proposition 12.
     """
     orders = np.atleast_1d(reals("orders", orders, above=1))
     divergences = np.atleast_1d(reals("divergences", divergences, at_least=0, infinite=True))
@@ -66,8 +69,8 @@ def gaussian_zcdp(mu: ArrayLike) -> NDArray[np.float64]:
 
     With mu = sqrt(E)/sigma it is vandijk2023's E/(2 sigma^2). That holds where every record is used exactly E
     times (shuffled epochs). Subsampled batches break it: a record may be used more often, which high orders
-    see (`tradeoff.revealed_renyi` from order 2, `tradeoff.poisson_renyi` at high ones).
-    Source: bun2016, Proposition 1.6; vandijk2023 section 4.7.
+    see (`tradeoff.revealed_renyi` from order 2, `tradeoff.poisson_renyi` at high ones). Guarantee: such noise is
+    rho-zCDP. Source: bun2016, Proposition 1.6; vandijk2023 section 4.7.
     """
     return (reals("mu", mu, at_least=0) ** 2 / 2)[()]
 
@@ -92,8 +95,9 @@ def advanced_composition(
 def group_delta(epsilon: ArrayLike, delta: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
     """The delta at g epsilon for groups of g records: delta (e^{g epsilon} - 1)/(e^epsilon - 1), tight.
 
-    epsilon >= 0, delta in [0, 1], integer g >= 1; shapes broadcast. Not cut at 1; inf where it overflows.
-    Raises ValueError naming the argument. Source: g-fold use of the definition (3) of vandijk2023.
+    epsilon >= 0, delta in [0, 1], integer g >= 1; shapes broadcast. Not cut at 1; inf where it overflows. Guarantee: an
+    (epsilon, delta)-DP mechanism is (g epsilon, this)-DP for groups of g records. Raises ValueError naming the
+    argument. Source: g-fold use of the definition (3) of vandijk2023.
     """
     epsilon, delta, g = _group(epsilon, delta, g)
     some = np.where(epsilon > 0, epsilon, 1.0)
@@ -104,7 +108,7 @@ def group_delta(epsilon: ArrayLike, delta: ArrayLike, g: ArrayLike) -> NDArray[n
 def group_delta_bound(epsilon: ArrayLike, delta: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
     """The usual bound g e^{(g - 1) epsilon} delta on `group_delta`; arguments and errors as there.
 
-    Source: vandijk2023 section 3.2, with the epsilon that its exponent lacks.
+    Guarantee: that of `group_delta`. Source: vandijk2023 section 3.2, with the epsilon that its exponent lacks.
     """
     epsilon, delta, g = _group(epsilon, delta, g)
     return _grown(delta * g, (g - 1) * epsilon)

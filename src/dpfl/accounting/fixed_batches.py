@@ -74,7 +74,8 @@ def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int
 def poisson_laws_above(noise_multiplier: float, rate: float, steps: int, delta: float) -> tuple[GridLaw, GridLaw]:
     """Return laws of one Gaussian step on a Poisson sample, remove and add, from the closed forms of the profiles.
 
-    Source: `subsampled_delta` and `poisson_add_delta`.
+    Guarantee: they dominate the step under add_or_remove and zero_out. Source: `subsampled_delta` and
+    `poisson_add_delta`.
     """
     mu = 1 / noise_multiplier
     return _law_of_profiles(

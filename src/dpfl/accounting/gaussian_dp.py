@@ -25,8 +25,9 @@ def delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 def epsilon(delta: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     """The smallest epsilon >= 0 at which G_mu spends at most `delta`; shapes broadcast.
 
-    Works down to delta = 1e-300; delta = 0 gives inf (0 where mu = 0). delta in [0, 1], mu in [0, 1e100].
-    Raises ValueError naming delta or mu. Source: inverse of vandijk2023 (6) in epsilon.
+    Works down to delta = 1e-300; delta = 0 gives inf (0 where mu = 0). delta in [0, 1], mu in [0, 1e100]. Guarantee: a
+    mu-GDP mechanism is (epsilon, `delta`)-DP. Raises ValueError naming delta or mu. Source: inverse of vandijk2023 (6)
+    in epsilon.
     """
     delta, mu = np.broadcast_arrays(
         reals("delta", delta, at_least=0, at_most=1), reals("mu", mu, at_least=0, at_most=_LARGEST_MU)
@@ -46,8 +47,9 @@ def epsilon(delta: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 def mu(epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
     """The largest mu for which G_mu is (epsilon, delta)-DP: the analytic calibration sigma = sensitivity/mu.
 
-    epsilon >= 0, delta in [0, 1]; shapes broadcast. delta = 0 gives 0, delta = 1 gives inf.
-    Raises ValueError naming epsilon or delta. Source: inverse of vandijk2023 (6) in mu.
+    epsilon >= 0, delta in [0, 1]; shapes broadcast. delta = 0 gives 0, delta = 1 gives inf. Guarantee: Gaussian noise
+    with that sigma is (epsilon, delta)-DP. Raises ValueError naming epsilon or delta. Source: inverse of vandijk2023
+    (6) in mu.
     """
     epsilon, delta = np.broadcast_arrays(
         reals("epsilon", epsilon, at_least=0), reals("delta", delta, at_least=0, at_most=1)
@@ -80,8 +82,8 @@ def _mu_floor(epsilon: NDArray, delta: NDArray) -> NDArray[np.float64]:
 def tradeoff(alpha: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     """G_mu(alpha) = Phi(Phi^-1(1 - alpha) - mu): the least type II error at type I error `alpha`; shapes broadcast.
 
-    alpha in [0, 1], mu in [0, inf]. Convex, decreasing, at most 1 - alpha, its own inverse.
-    Raises ValueError naming alpha or mu. Source: vandijk2023 section 4.1.
+    alpha in [0, 1], mu in [0, inf]. Convex, decreasing, at most 1 - alpha, its own inverse. Guarantee: no test of a
+    mu-GDP mechanism has a smaller type II error. Raises ValueError naming alpha or mu. Source: vandijk2023 section 4.1.
     """
     alpha = reals("alpha", alpha, at_least=0, at_most=1)
     mu = np.minimum(reals("mu", mu, at_least=0, infinite=True), _LARGEST_MU)
@@ -91,8 +93,8 @@ def tradeoff(alpha: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 def compose(mus: ArrayLike) -> NDArray[np.float64]:
     """The mu of the composition of G_mu over the last axis: the root of the sum of squares.
 
-    mus: shape (..., k), each >= 0; returns shape (...). Tight also under adaptive composition.
-    Raises ValueError naming mus. Source: vandijk2023 section 4.3.
+    mus: shape (..., k), each >= 0; returns shape (...). Tight also under adaptive composition. Guarantee: the composed
+    mechanisms are GDP with this mu. Raises ValueError naming mus. Source: vandijk2023 section 4.3.
     """
     mus = np.atleast_1d(reals("mus", mus, at_least=0))
     largest = np.max(mus, axis=-1, keepdims=True, initial=0.0)
@@ -103,7 +105,8 @@ def compose(mus: ArrayLike) -> NDArray[np.float64]:
 def group(mu: ArrayLike, g: ArrayLike) -> NDArray[np.float64]:
     """The mu for groups of g records: g mu, the g-fold iterate 1 - (1 - G_mu)^{o g} in closed form.
 
-    mu >= 0, integer g >= 1; shapes broadcast. Raises ValueError naming mu or g. Source: vandijk2023 section 4.6.
+    mu >= 0, integer g >= 1; shapes broadcast. Guarantee: a mu-GDP mechanism is GDP with this mu for such groups. Raises
+    ValueError naming mu or g. Source: vandijk2023 section 4.6.
     """
     return (reals("mu", mu, at_least=0) * integers("g", g, at_least=1))[()]
 

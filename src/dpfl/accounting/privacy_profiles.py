@@ -21,9 +21,10 @@ def composed_epsilon(profile: Callable[[Array], Array], *, largest: float, steps
 
     `profile` maps an array of epsilon in [0, `largest`] to delta and holds in both directions of the neighbouring
     relation; it must fall, be convex in e^epsilon and never be below the truth. What it leaves at `largest` counts as
-    lost in every step; inf where that is delta; 0 where all it has at 0, the total variation, adds up to no more. Guarantee: the uses are (epsilon, `delta`)-DP, up to the rounding of
-    `profile` itself. The grid fits the answer: it adds some 2e-6 of epsilon where the number of points allows.
-    Sources: zhu2022, Theorem 10 (such a curve has a dominating pair); doroshenko2022 (its grid).
+    lost in every step; inf where that is delta; 0 where all it has at 0, the total variation, adds up to no more.
+    Guarantee: the uses are (epsilon, `delta`)-DP, up to the rounding of `profile` itself. The grid fits the answer: it
+    adds some 2e-6 of epsilon where the number of points allows. Sources: zhu2022, Theorem 10 (such a curve has a
+    dominating pair); doroshenko2022 (its grid).
     """
 
     def cells(step: float) -> Cells:

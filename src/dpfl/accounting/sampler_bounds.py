@@ -52,7 +52,8 @@ class Bound(NamedTuple):
 def unamplified_mu(run: Run) -> float:
     """Return the mu of Gaussian DP that holds whatever is drawn; inf where there is none.
 
-    Source: vandijk2023 section 4.3 (composition); the sensitivities are derived in `fixed_batches`, `shuffled_epochs`.
+    Guarantee: the run is mu-Gaussian-DP under its relation. Source: vandijk2023 section 4.3 (composition); the
+    sensitivities are derived in `fixed_batches`, `shuffled_epochs`.
     """
     steps, reach = run.steps, 2.0 if run.neighbouring is Neighbouring.REPLACE_ONE else 1.0
     match run.sampler:

@@ -42,7 +42,7 @@ def unamplified_mu(noise_multiplier: float, steps: int, epochs: int, neighbourin
     """Return the mu of `epochs` shuffled epochs of `steps` steps each, without amplification; see the module.
 
     add_or_remove: for a data set whose number of steps the removal leaves as it is. Arguments are not checked.
-    Source: derived in the module.
+    Guarantee: mu-Gaussian DP against an observer of every step. Source: derived in the module.
     """
     if neighbouring is Neighbouring.ZERO_OUT or (steps == 1 and neighbouring is Neighbouring.ADD_OR_REMOVE):
         squared = 1

@@ -38,7 +38,8 @@ def federated_delta_relaxed(
 ) -> Array:
     """Return delta as `federated_delta` does, for losses neither convex nor smooth and any step size.
 
-    A step maps the ball into a set of diameter 2 (radius + eta_t L). Source: asoodeh2021, text after Theorem 2.
+    A step maps the ball into a set of diameter 2 (radius + eta_t L). Formal guarantee: (epsilon, delta)-DP with one
+    user's data replaced, for all `lipschitz`-Lipschitz losses. Source: asoodeh2021, text after Theorem 2.
     """
     rounds = read_rounds(n, m, eta, sigma)
     lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
@@ -62,7 +63,8 @@ def federated_delta_strongly_convex(
     """Return delta as `federated_delta` does, for strongly convex losses: each step shrinks the ball by M_t.
 
     M_t is `contraction_factor`(eta_t, smoothness, strong_convexity), which refuses eta_t > 2/(smoothness +
-    strong_convexity). Source: asoodeh2021, text after Theorem 2, with M of asoodeh2020 eq. (14).
+    strong_convexity). Formal guarantee: that of `federated_delta`, for smooth and strongly convex losses. Source:
+    asoodeh2021, text after Theorem 2, with M of asoodeh2020 eq. (14).
     """
     rounds = read_rounds(n, m, eta, sigma)
     lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
@@ -73,8 +75,9 @@ def federated_delta_strongly_convex(
 def federated_unamplified_delta(epsilon: ArrayLike, *, n: int, m: int, sigma: float, lipschitz: float) -> Array:
     """Return theta(2L/(sqrt(m) sigma)): delta of one round alone, without sampling or contraction.
 
-    An upper bound of `federated_delta` at constant sigma whenever m divides n.
-    Source: asoodeh2021, the bound named after eq. (11).
+    An upper bound of `federated_delta` at constant sigma whenever m divides n. Formal guarantee: (epsilon, delta)-DP
+    with one user's data replaced, even if all models are published. Source: asoodeh2021, the bound named after eq.
+    (11).
     """
     _, m = read_users(n, m)
     (lipschitz,) = non_negative(lipschitz=lipschitz)

@@ -28,7 +28,8 @@ def federated_harmonic_delta(
 
     The steps t < smoothness/(2 lambda) exceed 2/smoothness, where the theorem's diameter 2 radius does not hold: with
     `smoothness` given those steps take 2 (radius + eta_t L), without it the paper's assumption is taken on trust.
-    Source: asoodeh2021 Corollary 1, first line of eq. (11), rederived.
+    Formal guarantee: (epsilon, delta)-DP of the last model, one user's data replaced; without `smoothness` under that
+    assumption. Source: asoodeh2021 Corollary 1, first line of eq. (11), rederived.
     """
     steps = _harmonic_rounds(n, m, sigma, strong_convexity)
     lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
@@ -45,7 +46,8 @@ def federated_harmonic_bound(
 ) -> Array:
     """Return the closed upper bound of `federated_harmonic_delta`: every link at its largest, j = n/m.
 
-    Holds for any n/m, integer or not. Source: asoodeh2021 eq. (11), second line.
+    Holds for any n/m, integer or not. Formal guarantee: that of `federated_harmonic_delta` without `smoothness`.
+    Source: asoodeh2021 eq. (11), second line.
     """
     n, m = read_users(n, m)
     smallest_step = 1.0 / (real("strong_convexity", strong_convexity, above=0.0) * n / m)

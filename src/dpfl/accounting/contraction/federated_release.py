@@ -76,7 +76,8 @@ def release_epsilon(delta: float, *, n: int, m: int, sigma: float, lipschitz: fl
     """Return the least epsilon at which `federated_release_delta` is at most `delta` in (0, 1), constant sigma.
 
     Never above that of one round alone. Other arguments as in `federated_release_delta`. Raises ValueError naming the
-    argument. Source: asoodeh2021 Theorem 2 and Corollary 3, solved for epsilon.
+    argument. Formal guarantee: that of `federated_release_delta`. Source: asoodeh2021 Theorem 2 and Corollary 3, solved
+    for epsilon.
     """
     delta = real("delta", delta, above=0.0, below=1.0)
     values = {"n": n, "m": m, "sigma": sigma, "lipschitz": lipschitz} | release
@@ -94,8 +95,9 @@ def round_epsilon(delta: float, *, m: int, sigma: float, lipschitz: float) -> fl
     """Return epsilon at `delta` where every round's model is published: the Gaussian mechanism, once a user.
 
     Each user is in one round, whose noise hides it with mu = 2 L/(sqrt(m) sigma); other rounds only process what was
-    released. Exact for the worst case. 0 < delta < 1, m >= 1, sigma > 0, lipschitz > 0.
-    Raises ValueError naming the argument. Source: asoodeh2021, the bound named after eq. (11).
+    released. Exact for the worst case. 0 < delta < 1, m >= 1, sigma > 0, lipschitz > 0. Formal guarantee: (epsilon,
+    `delta`)-DP of all models, one user's data replaced. Raises ValueError naming the argument. Source: asoodeh2021, the
+    bound named after eq. (11).
     """
     sigma = real("sigma", sigma, above=0.0)
     delta = real("delta", delta, above=0.0, below=1.0)
@@ -105,8 +107,9 @@ def round_epsilon(delta: float, *, m: int, sigma: float, lipschitz: float) -> fl
 def release_sigma(epsilon: float, delta: float, *, n: int, m: int, lipschitz: float, **release) -> float:
     """Return the least constant sigma at which `federated_release_delta`(epsilon) is at most `delta`.
 
-    epsilon >= 0, 0 < delta < 1, lipschitz > 0; other arguments as there. On the safe side of the root.
-    Raises ValueError naming the argument. Source: asoodeh2021 Theorem 2 and Corollary 3, solved for sigma.
+    epsilon >= 0, 0 < delta < 1, lipschitz > 0; other arguments as there. On the safe side of the root. Formal
+    guarantee: with that noise the release is (epsilon, `delta`)-DP, as `federated_release_delta` has it. Raises
+    ValueError naming the argument. Source: asoodeh2021 Theorem 2 and Corollary 3, solved for sigma.
     """
     delta = real("delta", delta, above=0.0, below=1.0)
     values = {"n": n, "m": m, "lipschitz": real("lipschitz", lipschitz, above=0.0)} | release
@@ -129,8 +132,8 @@ def release_sigma(epsilon: float, delta: float, *, n: int, m: int, lipschitz: fl
 def round_sigma(epsilon: float, delta: float, *, m: int, lipschitz: float) -> float:
     """Return the sigma at which `round_epsilon` is `epsilon` >= 0: analytic calibration of the Gaussian mechanism.
 
-    Other arguments as there. Raises ValueError naming the argument. Source: as `round_epsilon`, solved for sigma;
-    balle2018gaussian, Theorem 8, is the same curve.
+    Other arguments as there. Formal guarantee: with that noise all models are (epsilon, `delta`)-DP. Raises ValueError
+    naming the argument. Source: as `round_epsilon`, solved for sigma; balle2018gaussian, Theorem 8, is the same curve.
     """
     epsilon = real("epsilon", epsilon, at_least=0.0)
     delta = real("delta", delta, above=0.0, below=1.0)

@@ -16,8 +16,9 @@ def federated_random_stop_delta(
 ) -> Array:
     """Return delta when the algorithm stops after tau ~ uniform{1..T} rounds and releases that model.
 
-    The double sum (1/T^2) sum_tau sum_{t<=tau} theta(head_t) prod_{t<j<=tau} theta(link_j), exactly; assumptions
-    and errors are those of `federated_delta`, and m must divide n. Source: asoodeh2021 Corollary 3.
+    The double sum (1/T^2) sum_tau sum_{t<=tau} theta(head_t) prod_{t<j<=tau} theta(link_j), exactly; assumptions and
+    errors are those of `federated_delta`, and m must divide n. Formal guarantee: (epsilon, delta)-DP of that model, one
+    user's data replaced, while the stopping round stays secret. Source: asoodeh2021 Corollary 3.
     """
     rounds = read_rounds(n, m, eta, sigma)
     lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
@@ -29,7 +30,8 @@ def federated_random_stop_bound(
 ) -> Array:
     """Return the upper bound of `federated_random_stop_delta` from the smallest step size and the smallest noise.
 
-    Equal to it for constant schedules. Source: asoodeh2021 eq. (12).
+    Equal to it for constant schedules. Formal guarantee: that of `federated_random_stop_delta`. Source: asoodeh2021 eq.
+    (12).
     """
     rounds = read_rounds(n, m, eta, sigma)
     worst = Rounds(rounds.n, rounds.m, rounds.eta.min(), rounds.sigma.min())
@@ -51,8 +53,9 @@ def federated_suffix_stop_delta(
     """Return delta when tau is uniform on {ceil(alpha T)..T}, 0 < alpha < 1.
 
     alpha T <= 1 gives `federated_random_stop_delta`, T(1 - alpha) < 1 gives `federated_delta`. For constant
-    schedules delta grows with alpha: later models have seen more records, so the suffix costs privacy there.
-    Source: asoodeh2021, end of section IV (derived: Corollary 3 with the mean over the suffix).
+    schedules delta grows with alpha: later models have seen more records, so the suffix costs privacy there. Formal
+    guarantee: that of `federated_random_stop_delta`. Source: asoodeh2021, end of section IV (derived: Corollary 3 with
+    the mean over the suffix).
     """
     rounds = read_rounds(n, m, eta, sigma)
     lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)

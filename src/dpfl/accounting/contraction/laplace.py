@@ -12,8 +12,9 @@ from dpfl.accounting.contraction.stable_arithmetic import Array, ratio
 def laplace_divergence(epsilon: ArrayLike, m1: ArrayLike, m2: ArrayLike, scale: ArrayLike) -> Array:
     """Return E_{e^epsilon} between Laplace(m1, scale) and Laplace(m2, scale), by broadcasting.
 
-    epsilon >= 0; `scale` > 0 in the unit of the means m1 and m2 (variance 2 scale^2). The result is 0 once
-    epsilon >= |m1 - m2|/scale. Raises ValueError naming the argument. Source: asoodeh2020 Lemma 1, eq. (9).
+    epsilon >= 0; `scale` > 0 in the unit of the means m1 and m2 (variance 2 scale^2). The result is 0 once epsilon >=
+    |m1 - m2|/scale. Formal guarantee: a number with that noise is (epsilon, this)-DP where a neighbour moves it from m1
+    to m2. Raises ValueError naming the argument. Source: asoodeh2020 Lemma 1, eq. (9).
     """
     epsilon = reals("epsilon", epsilon, at_least=0.0)
     with np.errstate(over="ignore"):

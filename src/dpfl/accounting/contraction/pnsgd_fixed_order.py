@@ -84,8 +84,9 @@ def pnsgd_laplace_pure_epsilon(
 ) -> Array:
     """Return the smallest epsilon at which `pnsgd_laplace_delta` is 0.
 
-    min(2L/v, M (b-a)/(eta v)) for i < n, but 2L/v for the last record, whom no later step protects.
-    Source: asoodeh2020 Theorem 3, its consequence with the case i = n set right.
+    min(2L/v, M (b-a)/(eta v)) for i < n, but 2L/v for the last record, whom no later step protects. Formal guarantee:
+    (epsilon, 0)-DP for replacing record i. Source: asoodeh2020 Theorem 3, its consequence with the case i = n set
+    right.
     """
     i, n = place(i, n)
     scale = reals("scale", scale, above=0.0)

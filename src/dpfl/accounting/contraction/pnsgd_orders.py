@@ -58,7 +58,8 @@ def place_deltas(
 def worst_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float, **run) -> float:
     """Return the least epsilon at which no place has a delta above `delta` in (0, 1); keywords of `place_deltas`.
 
-    Within 1e-9 above it. Raises ValueError naming the argument. Source: `place_deltas`, solved for epsilon.
+    Within 1e-9 above it. Formal guarantee: (epsilon, `delta`)-DP for replacing any one record, as `place_deltas` has
+    it. Raises ValueError naming the argument. Source: `place_deltas`, solved for epsilon.
     """
     delta = real("delta", delta, above=0.0, below=1.0)
     values = {"law": law, "scale": scale, "lipschitz": lipschitz} | run
@@ -78,8 +79,9 @@ def worst_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float, **r
 def calibrated_scale(epsilon: float, delta: float, *, law: Law, lipschitz: float, **run) -> float:
     """Return the least scale at which every place's delta at `epsilon` > 0 is at most `delta` in (0, 1).
 
-    Keywords of `place_deltas`; within 1e-9 of the root, on its safe side. Raises ValueError naming the argument.
-    Source: `place_deltas`, solved for the scale.
+    Keywords of `place_deltas`; within 1e-9 of the root, on its safe side. Raises ValueError naming the argument. Formal
+    guarantee: with that noise (epsilon, `delta`)-DP for replacing any one record, as `place_deltas` has it. Source:
+    `place_deltas`, solved for the scale.
     """
     target = math.log(real("delta", delta, above=0.0, below=1.0))
     real("epsilon", epsilon, above=0.0)
@@ -101,8 +103,9 @@ def calibrated_scale(epsilon: float, delta: float, *, law: Law, lipschitz: float
 def step_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float) -> float:
     """Return epsilon at `delta` in [0, 1) with every model published: one noisy gradient of sensitivity 2 lipschitz.
 
-    Exact; `lipschitz` > 0, `scale` > 0. Raises ValueError naming the argument. Source: for Gaussian noise the inverse
-    in epsilon of asoodeh2020 eq. (10), for Laplace of its eq. (9).
+    Exact; `lipschitz` > 0, `scale` > 0. Formal guarantee: (epsilon, `delta`)-DP of all models for replacing one record.
+    Raises ValueError naming the argument. Source: for Gaussian noise the inverse in epsilon of asoodeh2020 eq. (10),
+    for Laplace of its eq. (9).
     """
     shift = 2.0 * real("lipschitz", lipschitz, above=0.0) / real("scale", scale, above=0.0)
     delta = real("delta", delta, at_least=0.0, below=1.0)

@@ -27,7 +27,8 @@ def pnsgd_random_stop_delta(
     """Return delta at `epsilon` for the i-th record: (1/n) theta(2L/sigma) (1 - c^(n-i+1))/(1 - c).
 
     c = theta(M diameter/(eta sigma)). The record is untouched when tau < i. Never above theta(2L/sigma), unlike
-    `pnsgd_random_stop_bound`. Source: asoodeh2020 Theorem 5 before its last step (mean of Theorem 4 over tau).
+    `pnsgd_random_stop_bound`. Formal guarantee: (epsilon, delta)-DP for replacing record i while the stopping time
+    stays secret. Source: asoodeh2020 Theorem 5 before its last step (mean of Theorem 4 over tau).
     """
     epsilon = reals("epsilon", epsilon, at_least=0.0)
     i, n = place(i, n)
@@ -53,7 +54,8 @@ def pnsgd_random_stop_bound(
 ) -> Array:
     """Return (1/n) theta(2L/sigma)/(1 - c), the same for every record; may exceed 1, up to inf.
 
-    c = theta(M diameter/(eta sigma)); vacuous where contraction is weak. Source: asoodeh2020 Theorem 5, eq. (16).
+    c = theta(M diameter/(eta sigma)); vacuous where contraction is weak. Formal guarantee: that of
+    `pnsgd_random_stop_delta`. Source: asoodeh2020 Theorem 5, eq. (16).
     """
     epsilon = reals("epsilon", epsilon, at_least=0.0)
     n = integers("n", n, at_least=1)

@@ -25,7 +25,8 @@ def linear_renyi_delta(epsilon: Array, kappa: Array, conversion: str) -> Array:
 
     "mironov": exp(-(epsilon - kappa)^2/(4 kappa)), 1 where epsilon <= kappa "tight": the minimum over
     alpha of e^((alpha-1)(alpha kappa - epsilon)) (1 - 1/alpha)^alpha/(alpha - 1). Arguments are not checked but
-    `conversion` (ValueError). Source: asoodeh2020 eq. (15); tight: canonne2020, Proposition 12.
+    `conversion` (ValueError). Formal guarantee: (epsilon, delta)-DP where the divergences are bounded so in both orders
+    of the neighbours. Source: asoodeh2020 eq. (15); tight: canonne2020, Proposition 12.
     """
     conversion = member("conversion", Conversion, conversion)
     epsilon, kappa = np.broadcast_arrays(epsilon, kappa)

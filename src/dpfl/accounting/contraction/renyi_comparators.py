@@ -31,7 +31,8 @@ def pnsgd_renyi_coefficient(
 ) -> Array:
     """Return kappa with D_alpha <= alpha kappa: 2L^2 M^(n-i+1)/((n-i) sigma^2), and 2L^2/sigma^2 at i = n.
 
-    Source: asoodeh2020 Proposition 1.
+    Formal guarantee: (alpha, alpha kappa)-Renyi DP for replacing record i, at every alpha > 1. Source: asoodeh2020
+    Proposition 1.
     """
     i, n = place(i, n)
     later = n - i
@@ -55,7 +56,8 @@ def pnsgd_renyi_delta(
     """Return delta at `epsilon` from `pnsgd_renyi_coefficient` kappa.
 
     conversion "mironov" is eq. (15), exp(-(eps - kappa)^2/(4 kappa)), and 1 where eps <= kappa; "tight" minimises over
-    the order the best known bound for one order. Source: asoodeh2020 Proposition 1.
+    the order the best known bound for one order. Formal guarantee: (epsilon, delta)-DP for replacing record i. Source:
+    asoodeh2020 Proposition 1.
     """
     epsilon = reals("epsilon", epsilon, at_least=0.0)
     kappa = pnsgd_renyi_coefficient(
@@ -76,8 +78,9 @@ def pnsgd_renyi_optimal_shift_coefficient(
 ) -> Array:
     """Return the kappa of the best split of the shift over the steps: (2L^2/sigma^2)/sum_{k=0}^{n-i} M^(-2k).
 
-    Never above `pnsgd_renyi_coefficient`. Raises ValueError naming the argument.
-    Source: derived, the shifts of least sum of squares in the argument of feldman2018.
+    Never above `pnsgd_renyi_coefficient`. Raises ValueError naming the argument. Formal guarantee: (alpha, alpha
+    kappa)-Renyi DP for replacing record i, at every alpha > 1. Source: derived, the shifts of least sum of squares in
+    the argument of feldman2018.
     """
     return exponential(_log_optimal(i, n, eta, sigma, lipschitz, smoothness, strong_convexity))
 
@@ -96,7 +99,8 @@ def pnsgd_renyi_optimal_shift_delta(
 ) -> Array:
     """Return delta at `epsilon` from `pnsgd_renyi_optimal_shift_coefficient`; conversions as in `pnsgd_renyi_delta`.
 
-    Raises ValueError naming the argument. Source: `pnsgd_renyi_optimal_shift_coefficient`.
+    Formal guarantee: (epsilon, delta)-DP for replacing record i. Raises ValueError naming the argument. Source:
+    `pnsgd_renyi_optimal_shift_coefficient`.
     """
     epsilon = reals("epsilon", epsilon, at_least=0.0)
     kappa = pnsgd_renyi_optimal_shift_coefficient(
@@ -118,8 +122,9 @@ def pnsgd_shifted_gdp_delta(
 ) -> Array:
     """Return theta(mu) with mu = (2L/sigma)/sqrt(sum_{k=0}^{n-i} M^(-2k)): shifted interpolation, mu-Gaussian DP.
 
-    mu^2/2 is `pnsgd_renyi_optimal_shift_coefficient`, so this is below its two conversions at every epsilon.
-    Raises ValueError naming the argument. Source: bok2024, section 3, for one use.
+    mu^2/2 is `pnsgd_renyi_optimal_shift_coefficient`, so this is below its two conversions at every epsilon. Formal
+    guarantee: mu-Gaussian DP, so (epsilon, delta)-DP, for replacing record i. Raises ValueError naming the argument.
+    Source: bok2024, section 3, for one use.
     """
     epsilon = reals("epsilon", epsilon, at_least=0.0)
     log_kappa = _log_optimal(i, n, eta, sigma, lipschitz, smoothness, strong_convexity)

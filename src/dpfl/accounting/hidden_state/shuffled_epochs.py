@@ -91,7 +91,7 @@ def shuffled_delta(epsilon: float, places: LastUse, *, link: float, bound: str =
 def shuffled_epsilon(delta: float, places: LastUse, *, link: float, bound: str = "minimum") -> float:
     """Return the least epsilon >= 0 at which `shuffled_delta` is at most `delta` in (0, 1), within 1e-9 above it.
 
-    Source: the inverse of `shuffled_delta`.
+    Formal guarantee: that of `shuffled_delta`. Source: the inverse of `shuffled_delta`.
     """
 
     def excess(epsilon: float) -> float:

@@ -126,8 +126,8 @@ def split_epsilon(split: Split, sample_rate: float, delta: float, *, cells: int 
     """Return epsilon at `delta` >= LEAST_DELTA of the pair of `split`, batches drawn at `sample_rate` in (0, 1].
 
     `cells`: most cells of the loss grid. Loss distributions are rounded to the safe side (connect the dots), and delta
-    is lowered by 1e-12 for what their transforms round. Source: vandijk2023 section 4.2 for C_p; doroshenko2022
-    for the grid.
+    is lowered by 1e-12 for what their transforms round. Formal guarantee: that of `restart_epsilon`, for this restart.
+    Source: vandijk2023 section 4.2 for C_p; doroshenko2022 for the grid.
     """
     if sample_rate == 1:
         mu = gaussian_dp.compose([math.sqrt(split.late_steps) * split.batch_mu, split.shift_mu])

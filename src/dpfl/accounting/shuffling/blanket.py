@@ -66,8 +66,8 @@ def blanket_delta(
     """Return the blanket's delta at `epsilon` >= 0, at most that of G_mu; arguments as for blanket_epsilon.
 
     Errs upwards as blanket_epsilon does; the rounding of the transforms is part of it.
-    Raises ValueError naming the argument.
-    Source: balle2019, Lemma 5.3.
+    Raises ValueError naming the argument. Guarantee and caveats: those of blanket_epsilon. Source: balle2019, Lemma
+    5.3.
     """
 
     def one(epsilon: float, n: float, mu: float, dimension: float) -> float:

@@ -59,8 +59,9 @@ def restricted_clones_epsilon(n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLik
     """Return epsilon at `delta` by the larger clone probability 2/(1 + e^epsilon0); arguments as clones_epsilon.
 
     Caveat: the authors withdrew the general claim. It holds for randomisers all of whose output laws are at
-    least (R_x + R_x') / (1 + e^epsilon0) for the two inputs compared, binary randomised response for one; not
-    for Gaussians. Source: feldman2023. Raises ValueError naming the argument.
+    least (R_x + R_x') / (1 + e^epsilon0) for the two inputs compared, binary randomised response for one; not for
+    Gaussians. Guarantee: that of clones_delta, for such randomisers only. Source: feldman2023. Raises ValueError naming
+    the argument.
     """
 
     def one(n: float, epsilon0: float, delta: float) -> float:

@@ -38,8 +38,8 @@ def central_noise_multiplier(*, epsilon: float, delta: float, rounds: int, clien
     """Return the share that each client would add if a trusted server's noise were split evenly among them.
 
     The mean of M messages then has the noise of the central model, the least that its accounting allows: what
-    `noise_multiplier` is compared with. Arguments and errors as above.
-    Source: derived; the sum of Gaussians.
+    `noise_multiplier` is compared with. Arguments and errors as above. Guarantee: (epsilon, delta)-DP of the means
+    alone, the server trusted. Source: derived; the sum of Gaussians.
     """
     local = local_noise_multiplier(epsilon=epsilon, delta=delta, rounds=rounds)
     return local / math.sqrt(integer("clients", clients, at_least=1))

@@ -80,8 +80,8 @@ def dpsgd(
 
     sigma > 0 is the noise in units of a round's sensitivity (2C for fixed-size batches, one record replaced).
     adversary: "A0", "A1" (both exact), "h", "h_bar" or "clt" (approximations). A0 comes from a
-    privacy-loss distribution that never understates the loss. Raises ValueError naming the argument.
-    Source: vandijk2023 sections 4.4, 4.5 and 4.7.
+    privacy-loss distribution that never understates the loss. Raises ValueError naming the argument. Guarantee: that of
+    `dpsgd_guarantee`. Source: vandijk2023 sections 4.4, 4.5 and 4.7.
     """
     return dpsgd_guarantee(n=n, m=m, epochs=epochs, sigma=sigma, adversary=adversary).tradeoff(alpha)
 

@@ -18,8 +18,9 @@ _NODES, _WEIGHTS = roots_legendre(40)
 def shuffled_mu(epochs: ArrayLike, sigma: ArrayLike, group_size: ArrayLike = 1) -> NDArray[np.float64]:
     """sqrt(g E)/sigma: E epochs of shuffled batches. Exact for g = 1, where every record is used E times.
 
-    For g > 1 it assumes that the group's records fall into different batches. epochs, group_size >= 1,
-    sigma > 0; shapes broadcast. Raises ValueError naming the argument. Source: vandijk2023 section 4.7.
+    For g > 1 it assumes that the group's records fall into different batches. epochs, group_size >= 1, sigma > 0;
+    shapes broadcast. Guarantee: for g = 1 mu-Gaussian DP with one record replaced. Raises ValueError naming the
+    argument. Source: vandijk2023 section 4.7.
     """
     epochs, sigma, group_size = _run(epochs, sigma, group_size)
     return (np.sqrt(group_size * epochs) / sigma)[()]
@@ -52,7 +53,7 @@ def last_epoch_mu(
     """sqrt(g) sqrt((E - 1)/sigma^2 + 1/last_sigma^2): mu with another noise in the last of E shuffled epochs.
 
     Without `last_sigma` it is sigma/sqrt(E + 1), which gives sqrt(2 g E)/sigma. Ranges, errors as `shuffled_mu`.
-    Source: vandijk2023 section 5.2.
+    Guarantee: that of `shuffled_mu`. Source: vandijk2023 section 5.2.
     """
     epochs, sigma, group_size = _run(epochs, sigma, group_size)
     last = sigma / np.sqrt(epochs + 1) if last_sigma is None else reals("last_sigma", last_sigma, above=0)
@@ -63,7 +64,7 @@ def clt_mu(p: ArrayLike, rounds: ArrayLike, sigma: ArrayLike) -> NDArray[np.floa
     """sqrt(2) p sqrt(T) sqrt(e^(1/sigma^2) Phi(1.5/sigma) + 3 Phi(-0.5/sigma) - 2): limit of C_p composed T times.
 
     p in [0, 1], rounds >= 1, sigma > 0; shapes broadcast; inf where e^(1/sigma^2) overflows. Accurate for large
-    sigma too, where the bracket nearly cancels. Raises ValueError naming the argument.
+    sigma too, where the bracket nearly cancels. Raises ValueError naming the argument. A limit: it guarantees nothing.
     Source: Corollary 5.4 of dong2022, quoted in vandijk2023 section 4.5.
     """
     p, rounds, x = _sampled(p, rounds, sigma)
@@ -91,8 +92,9 @@ def poisson_clt_mu(p: ArrayLike, rounds: ArrayLike, sigma: ArrayLike) -> NDArray
 def sufficient_sigma(epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
     """sqrt(2 (epsilon + ln(1/delta))/epsilon): noise for (epsilon, delta)-DP.
 
-    Source: quoted by vandijk2023 section 4.5, from a work that asks for T up to about
-    epsilon (N/m)^2/2. epsilon > 0, delta in (0, 1]; shapes broadcast. Raises ValueError naming the argument.
+    No guarantee outside of the conditions of its source. Source: quoted by vandijk2023 section 4.5, from a work that
+    asks for T up to about epsilon (N/m)^2/2. epsilon > 0, delta in (0, 1]; shapes broadcast. Raises ValueError naming
+    the argument.
     """
     epsilon, delta = reals("epsilon", epsilon, above=0), reals("delta", delta, above=0, at_most=1)
     return np.sqrt(2 * (epsilon - np.log(delta)) / epsilon)[()]

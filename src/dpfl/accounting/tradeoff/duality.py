@@ -74,7 +74,8 @@ def group(f: Function, g: int) -> Function:
 def delta_of(f: Function, epsilon: ArrayLike) -> NDArray[np.float64]:
     """The delta of an f-DP mechanism at epsilon in [0, 700] of any shape: 1 + f*(-e^epsilon), f symmetric.
 
-    Raises ValueError naming epsilon. Source: the duality behind vandijk2023 (6).
+    Guarantee: an f-DP mechanism is (epsilon, delta)-DP for every epsilon. Raises ValueError naming epsilon. Source: the
+    duality behind vandijk2023 (6).
     """
     epsilon = reals("epsilon", epsilon, at_least=0, at_most=700)
     return np.clip(1 + conjugate(f, -np.exp(epsilon)), 0.0, 1.0)[()]

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -116,6 +117,19 @@ def test_a_wrong_argument_is_one_line(project, tmp_path, capsys, arguments, word
     status, lines = project(capsys, *arguments)
     assert status == 2 and len(lines) == 1 and lines[0].startswith("dpfl: ") and word in lines[0], lines
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(("option", "scale"), [([], "quick"), (["--scale", "paper"], "paper")])
+def test_a_run_has_the_scale_of_its_configuration_where_no_option_names_one(
+    project, tmp_path, monkeypatch, capsys, option, scale
+):
+    started = []
+    monkeypatch.setattr(pipeline_run, "run", lambda words, **given: started.append((words, given)) or 0)
+    (tmp_path / "mine.yaml").write_text("scale: quick\npapers: [asoodeh2020]\n")
+    assert project(capsys, "run", "--config", "mine.yaml", *option)[0] == 0
+    ((words, given),) = started
+    assert f"scale={scale}" in words and given["results"] == Path("results") / scale
+    assert given["again"] == f"make {scale} CONFIG=mine.yaml"
 
 
 def test_outside_the_project_that_is_said(tmp_path, monkeypatch, capsys):

@@ -47,6 +47,16 @@ def test_a_wrong_configuration_is_one_line_status_2_and_nothing_written(checkout
     assert not (folder / "results").exists()
 
 
+@pytest.mark.slow
+def test_data_are_made_once_for_all_scales(checkout, tmp_path):
+    run = checkout(tmp_path / "w")
+    asked = ("snakemake", "data/arrays/digits/description.json", "--cores", "1")
+    for scale, made in (("demo", True), ("quick", False)):
+        done = run(*asked, "--config", f"scale={scale}")
+        assert done.returncode == 0, done.stderr
+        assert ("rule arrays" in done.stdout + done.stderr) == made
+
+
 def complete(folder, tables, figures):
     """Check that these pages are there in every format, and that the run's own audit found nothing."""
     results = folder / "results" / "demo"

@@ -1,1 +1,1 @@
-"""Sixth paper of the tests: the smallest that has every part."""
+"""The paper sixth2026: the smallest that has every part, for you to change."""

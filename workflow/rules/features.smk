@@ -1,4 +1,4 @@
-# Scattering features, computed once per dataset.
+# Scattering features, computed once per dataset for all scales (see data.smk).
 
 
 rule features:
@@ -18,8 +18,7 @@ rule features:
         mem_mb=more(3000),
         runtime=more(60),
     params:
-        config=RESOLVED,
         command=own_digest("dpfl.cli.app", "dpfl.cli.data_commands"),
         code=source_digest("dpfl.features.scattering"),
     shell:
-        "dpfl features --dataset {wildcards.dataset:q} --config {params.config:q} 2> {log:q}"
+        "dpfl features --dataset {wildcards.dataset:q} --config {RESOLVED:q} 2> {log:q}"

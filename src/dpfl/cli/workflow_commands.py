@@ -83,7 +83,7 @@ def _fitted() -> dict[str, cost.UnitCost]:
 
 @app.command(epilog="Example: dpfl run --scale demo")
 def run(
-    scale: Annotated[str, typer.Option("--scale", help="demo, quick or paper")] = "demo",
+    scale: Annotated[str | None, typer.Option("--scale", help="demo, quick or paper; else the configuration's")] = None,
     config: Annotated[Path | None, typer.Option("--config", help="your own settings, over config.yaml")] = None,
     profile: Annotated[str, typer.Option("--profile", help="a folder of workflow/profiles")] = "default",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would run")] = False,
@@ -103,10 +103,10 @@ def run(
         require_gpu()
     overlay = ["--configfile", str(config)] if config and load_mapping(config) else []  # Snakemake refuses an empty one
     # The profile is last: the options before it take all the words that follow, targets too.
-    options = [*overlay, "--config", f"scale={scale}", "--profile", f"workflow/profiles/{profile}"]
+    options = [*overlay, "--config", f"scale={resolved['scale']}", "--profile", f"workflow/profiles/{profile}"]
     options += ["--dry-run"] if dry_run else []
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
-    again = shlex.join(["make", scale, *(f"{name}={value}" for name, value in named.items() if value)])
+    again = shlex.join(["make", resolved["scale"], *(f"{name}={value}" for name, value in named.items() if value)])
     raise typer.Exit(_run(resolved, sweeps, where, options, more or [], again))
 
 

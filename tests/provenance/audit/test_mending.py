@@ -12,11 +12,11 @@ from dpfl.provenance.record import StageRecorder
 
 @pytest.fixture
 def pages(chain):
-    """Two tables of a CSV and a page each."""
+    """Two tables of a CSV, a page that Git holds and a page that is derived."""
     (chain / "tables").mkdir()
     made = []
     for name in "ab":
-        files = [chain / "tables" / f"{name}{ending}" for ending in (".csv", ".md")]
+        files = [chain / "tables" / f"{name}{ending}" for ending in (".csv", ".md", ".html")]
         for path in files:
             path.write_text(path.name)
         StageRecorder("tables", ("dpfl.grid.expansion",)).write(record_path(files[0]), files)
@@ -28,9 +28,17 @@ def test_intact_pages_stay(pages):
     assert remove_damaged_pages(pages[0][0].parents[1]) == []
 
 
+def test_pages_without_what_git_does_not_hold_stay(pages):
+    (csv, page, derived), _ = pages
+    derived.unlink()
+    assert remove_damaged_pages(csv.parents[1]) == []
+    derived.write_text("another")
+    assert remove_damaged_pages(csv.parents[1]) == [csv, page, derived, record_path(csv)]
+
+
 @pytest.mark.parametrize("damage", ["edited", "deleted", "pipe", "record"])
 def test_a_damaged_page_goes_with_what_its_stage_wrote(pages, damage):
-    (csv, page), others = pages
+    (csv, page, _), others = pages
     if damage == "edited":
         page.write_text("")
     elif damage == "record":
@@ -46,7 +54,7 @@ def test_a_damaged_page_goes_with_what_its_stage_wrote(pages, damage):
 
 
 def test_neither_links_nor_pages_of_an_earlier_version_are_removed(pages, tmp_path):
-    (csv, page), _ = pages
+    (csv, page, _), _ = pages
     victim = tmp_path / "thesis.md"
     victim.write_text("years")
     page.unlink()

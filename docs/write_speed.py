@@ -1,0 +1,66 @@
+"""Write the tables of docs/speed.md from the lines of `make bench-peers`, kept in benchmarks/peers.jsonl.
+
+make --silent bench-peers > benchmarks/peers.jsonl; python docs/write_speed.py
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+MEASURED, PAGE = ROOT / "benchmarks" / "peers.jsonl", ROOT / "docs" / "speed.md"
+BLOCK = re.compile(r"(?<=<!-- measured -->\n).*?(?=<!-- end of measured -->)", re.DOTALL)
+PROGRAMS = {
+    "ours": "a sweep here",
+    "ours_alone": "one model here",
+    "opacus": "Opacus, hooks",
+    "opacus_ghost": "Opacus, ghost clipping",
+    "opacus_fast": "Opacus, fast clipping",
+    "jax": "JAX, vmap and jit",
+    "plain": "SGD without privacy",
+}
+MODELS = {
+    "scatter_linear": "ScatterNet + linear",
+    "scatter_cnn": "ScatterNet + CNN",
+    "cnn_tanh": "CNN + tanh",
+    "cnn_relu": "CNN + ReLU",
+}
+IMAGES = {"grey": "28 x 28 grey", "colour": "32 x 32 colour"}
+
+
+def tables(lines: list[str]) -> str:
+    """Return what it was measured on, a table of records a second with ratios, and a table of memory."""
+    on, *measured = map(json.loads, lines)
+    cases: dict[str, dict[str, dict]] = {}
+    for each in measured:
+        cases.setdefault(each["case"], {})[each["program"]] = each
+    text = (
+        f"Measured on: {on['cpu']}, one thread; Python {on['python']}, torch {on['torch']}, Opacus {on['opacus']}, "
+        f"JAX {on['jax']}.\n\nRecords a second of processor time; in brackets how many times as many a sweep here "
+        "has.\n\n"
+    )
+    speeds = {name: f"{{records_per_second:,.0f}}{'' if name == 'ours' else ' ({ratio:.2g})'}" for name in PROGRAMS}
+    text += _table(cases, speeds)
+    text += "\nMemory at the peak above that at rest, MB; a sweep here holds 18 models (grey) or 3 (colour).\n\n"
+    return text + _table(cases, dict.fromkeys(PROGRAMS, "{peak_memory_mb:,.0f}"))
+
+
+def _table(cases: dict[str, dict[str, dict]], shown: dict[str, str]) -> str:
+    """Return a Markdown table, a row a model and kind of images, a column a program."""
+    rows = [["model", "images", *PROGRAMS.values()], ["---", "---", *["---:"] * len(PROGRAMS)]]
+    for case, found in cases.items():
+        model, _, images = case.rpartition("_")
+        rows.append([MODELS[model], IMAGES[images], *(shown[name].format(**found[name]) for name in PROGRAMS)])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def write_speed() -> None:
+    """Put the tables into the page."""
+    found = tables(MEASURED.read_text(encoding="utf-8").splitlines())
+    PAGE.write_text(BLOCK.sub(lambda _: found, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_speed()

@@ -1,0 +1,24 @@
+"""docs/speed.md: its tables are what `make bench-peers` printed, of every model and every program."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SPEC = importlib.util.spec_from_file_location("write_speed", ROOT / "docs" / "write_speed.py")
+write_speed = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(write_speed)
+
+
+def test_the_tables_are_those_of_the_measured_lines():
+    lines = write_speed.MEASURED.read_text(encoding="utf-8").splitlines()
+    page = write_speed.PAGE.read_text(encoding="utf-8")
+    assert write_speed.BLOCK.findall(page) == [write_speed.tables(lines)]
+
+
+def test_every_model_was_measured_with_every_program():
+    _, *measured = map(json.loads, write_speed.MEASURED.read_text(encoding="utf-8").splitlines())
+    cases = {f"{model}_{images}" for model in write_speed.MODELS for images in write_speed.IMAGES}
+    assert {(each["case"], each["program"]) for each in measured} == {
+        (case, program) for case in cases for program in write_speed.PROGRAMS
+    }

@@ -33,6 +33,7 @@ WRAPPED = 1e-12
 """Tilted mass that may wrap around each end of the grid of the sum; what does is counted on the safe side."""
 KEPT = 0.5
 """Share of the profile that lowering it by `optimistic` leaves at the upper end of a cell at least."""
+_FAR = 60.0  # e^-_FAR of the tilted mass may be left out, and counts as rounding
 _EXPONENTS = (0.6, 1.5, 3.0, 5.0, 7.4, 11.0, 30.0)
 
 
@@ -219,9 +220,13 @@ class Composition:
     def _gain(self, epsilon: float) -> tuple[float, float]:
         """Return E[e^(-tilt (S - epsilon)) (1 - e^(epsilon - S))_+] under the tilted law, and its rounding at most."""
         start = max(0, math.floor((epsilon - self.bottom) / self.step) + 1)
-        excess = np.maximum(self.bottom + np.arange(start, self.masses.size) * self.step - epsilon, 0.0)
+        end = self.masses.size
+        if self.tilt * self.step * (end - start) > _FAR:  # the masses are 1 together: what is beyond adds e^-_FAR
+            end = start + math.ceil(_FAR / (self.tilt * self.step)) + 1
+        excess = np.maximum(self.bottom + np.arange(start, end) * self.step - epsilon, 0.0)
         weights = np.exp(-self.tilt * excess) * -np.expm1(-excess)
-        return float(weights @ self.masses[start:]), self.rounding * float(np.linalg.norm(weights))
+        rounding = self.rounding * float(np.linalg.norm(weights)) + 2 * math.exp(-_FAR)
+        return float(weights @ self.masses[start:end]), rounding
 
     @property
     def _peak(self) -> float:

@@ -71,10 +71,11 @@ def from_tangents(grid: LossGrid, p_side: Array, q_side: Array) -> tuple[GridLaw
     return _both_orders(grid, masses, 0.0, 0.0)
 
 
-def from_atoms(grid: LossGrid, p_mass: Array, q_mass: Array) -> tuple[GridLaw, GridLaw]:
+def from_atoms(grid: LossGrid, p_mass: Array, q_mass: Array, beyond: float = 0.0) -> tuple[GridLaw, GridLaw]:
     """Return laws of the loss in both orders that are dominated by a pair with these masses of disjoint events.
 
-    `p_mass`, `q_mass`, shape (events,), relative error at most ATOM_ERROR. Merging outcomes to events only loses.
+    `p_mass`, `q_mass`, shape (events,), relative error at most ATOM_ERROR; each law may have `beyond` more mass, anywhere.
+    Merging outcomes to events only loses.
     Source: derived here, by `from_tangents`.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -88,7 +89,8 @@ def from_atoms(grid: LossGrid, p_mass: Array, q_mass: Array) -> tuple[GridLaw, G
         for mass in (p_mass, q_mass)
     )
     sign = np.where(calls, 1.0, -1.0)
-    return from_tangents(grid, p_side * (1 - sign * ATOM_ERROR), q_side * (1 + sign * ATOM_ERROR))
+    p_side, q_side = p_side * (1 - sign * ATOM_ERROR), q_side * (1 + sign * ATOM_ERROR)
+    return from_tangents(grid, p_side + beyond * ~calls, q_side + beyond * calls)
 
 
 def fitting_grid(p_mass: Array, q_mass: Array, steps: int) -> LossGrid:

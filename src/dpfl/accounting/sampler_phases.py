@@ -102,7 +102,8 @@ def _below(run: Run) -> Laws | None:
             return fixed_batches.pair_laws(1 / sigma, np.array([1 - rate, rate]), (1, 0), steps, delta), steps
         case FixedBatches() | WithReplacement():
             pair = (2, 1) if relation is Neighbouring.ZERO_OUT else (2, 0)
-            return fixed_batches.pair_laws(1 / sigma, uses(run)[0], pair, steps, delta), steps
+            weights, beyond = uses(run)
+            return fixed_batches.pair_laws(1 / sigma, weights, pair, steps, delta, beyond), steps
         case BallsInBins(steps_per_epoch=bins):
             epochs = steps // bins
             if epochs == 0 or not balls_in_bins.in_range(sigma, bins):

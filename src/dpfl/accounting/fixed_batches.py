@@ -128,7 +128,8 @@ def pair_laws(
 ) -> tuple[GridLaw, GridLaw]:
     """Return laws, both orders, below the loss of mixtures of N(a k, 1) and of N(b k, 1), (a, b) = `pair` * `shift`.
 
-    weights, shape (k + 1,): the mixture's weights of 0 to k; `beyond` that of more. `steps` and `delta` only set the grid.
+    weights, shape (k + 1,): the mixture's weights of 0 to k; `beyond` that of more. `steps` and `delta` only set the
+    grid.
     Source: derived here; see the module.
     """
     reach = math.sqrt(2 * (math.log(steps) - math.log(delta)) + 14) + 1

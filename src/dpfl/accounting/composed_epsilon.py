@@ -17,8 +17,8 @@ Phases = Sequence[tuple[GridLaw, int]]
 
 _MOST_TILT, _LARGEST = 1e6, 1e7
 _ROOT = 1e-10
-_DOUBT, _MUCH_DOUBT = 1e-3, 0.1  # share of delta that is allowance for rounding
-_LEFT_OUT = (0.01, 0.1)  # share of delta that rare losses are left out for, in doubt and in much doubt
+_LEFT_OUT = ((1e-3, 0.02), (0.05, 0.1), (0.05, 0.5))
+"""Shares of delta: where more than the first is allowance for rounding, rare losses of the second are left out."""
 
 
 def epsilon_above(phases: Phases, delta: float) -> float:
@@ -30,10 +30,12 @@ def epsilon_above(phases: Phases, delta: float) -> float:
     if sum(count * law.lost for law, count in phases) >= delta:
         return math.inf
     epsilon, doubt = _epsilon_and_doubt(phases, delta)
-    if doubt > _DOUBT:
+    for least_doubt, share in _LEFT_OUT:
+        if doubt <= least_doubt:
+            break
         # Rare large losses outweigh all others under a tilt that reaches epsilon: count them as without bound.
-        share = _LEFT_OUT[doubt > _MUCH_DOUBT]
-        epsilon = min(epsilon, _epsilon_and_doubt(_cut(phases, share * delta), delta)[0])
+        cut, doubt = _epsilon_and_doubt(_cut(phases, share * delta), delta)
+        epsilon = min(epsilon, cut)
     return epsilon
 
 

@@ -12,7 +12,7 @@ LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
 """Range of noise multipliers searched by `noise_multiplier`."""
 TOLERANCE = 1e-5
 """Most that the upper bound at the noise returned may fall below its target, relative to it."""
-_JUMP = 1.05  # what is spent at the ends of a bracket of 1e-4: a larger ratio is a change of accountant
+_JUMP = 1.003  # what is spent at the ends of a bracket of 1e-4: a larger ratio is a jump
 _STALLED = 0.5  # a look that leaves a larger share of the least distance so far is followed by halving
 _STEEPNESS = 1.3
 """Approximate fall of ln epsilon per unit of ln noise, for the second look of a search."""
@@ -84,7 +84,7 @@ def search(
         if 0 < value < math.inf:
             stalled = bool(points) and abs(math.log(value / target)) > _STALLED * points[0][0]
             points = sorted([*points, (abs(math.log(value / target)), here, math.log(value / target))])[:3]
-        if high - low < (1e-9 if ends[0] < _JUMP * ends[1] else 1e-4):
+        if high - low < (1e-7 if ends[0] < _JUMP * ends[1] else 1e-4):
             break
         here = _next([] if stalled and low > -math.inf else points, low, high, step)
         step *= 2

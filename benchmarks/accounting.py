@@ -100,10 +100,25 @@ ANSWERS = {
     "with_replacement_ten_million_steps": lambda: guarantee(
         WithReplacement(65, 4380), noise_multiplier=3.3, steps=10**7, delta=0.47
     ),
+    "with_replacement_calibration_at_1e-24": lambda: noise_multiplier(
+        WithReplacement(5, 584_992), target_epsilon=1.0, steps=10_000, delta=1e-24
+    ),
+    "with_replacement_calibration_of_rare_uses": lambda: noise_multiplier(
+        WithReplacement(41, 235_008), target_epsilon=0.192, steps=65_936, delta=5e-13
+    ),
     "fixed_ten_million_steps": lambda: guarantee(FixedBatches(65, 4380), noise_multiplier=3.3, steps=10**7, delta=1e-5),
     "shuffled": lambda: guarantee(ShuffledEpochs(64, 6000), noise_multiplier=1.0072, steps=1880, delta=1e-5),
     "phases": lambda: guarantee_of_phases(
         [Phase(Poisson(0.01), 1.2, 500), Phase(BallsInBins(94), 1.1, 940), Phase(FullBatch(), 40.0, 10)], delta=1e-5
+    ),
+    "phases_of_long_epochs_and_rare_batches": lambda: guarantee_of_phases(
+        [Phase(BallsInBins(3), 2.8, 54_214), Phase(Poisson(0.00177), 7.5, 170), Phase(Poisson(0.00023), 18.0, 18)],
+        delta=2.7e-9,
+    ),
+    "phases_of_many_uses": lambda: guarantee_of_phases(
+        [Phase(Poisson(0.0113), 3.24, 38_322), Phase(WithReplacement(64, 1432), 1.14, 25)],
+        delta=2.5e-10,
+        neighbouring="replace_one",
     ),
     "pld_1880_steps": lambda: dpsgd.epsilon(noise_multiplier=1.0072, sample_rate=1 / 94, steps=1880, delta=1e-5),
     "pld_ten_million_steps": lambda: dpsgd.epsilon(noise_multiplier=100.0, sample_rate=0.01, steps=10**7, delta=1e-5),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -33,7 +34,7 @@ def test_the_upper_bound_agrees_with_the_tradeoff_curves(n, m, sigma):
 )
 def test_zero_out_meets_the_reference_bracket(sigma, delta, low, high):
     weights, beyond = uses(64, 6016, False, 1e-15)
-    assert low <= smallest_epsilon(sigma, weights, 1880, delta, Neighbouring.ZERO_OUT) <= low * 1.02
+    assert low <= smallest_epsilon(sigma, weights, beyond, 1880, delta, Neighbouring.ZERO_OUT) <= low * 1.02
     found = epsilon_above([(law_above(sigma, weights, beyond, 1880, delta), 1880)], delta)
     assert found == pytest.approx(high, rel=1e-4)
 
@@ -94,3 +95,26 @@ def test_rare_uses_are_refuted_by_counting_several_as_one():
 def test_hardly_any_noise_is_no_error(sampler):
     found = guarantee(sampler, noise_multiplier=0.03, steps=3, delta=1e-5)
     assert 500 < found.lower <= found.upper < math.inf
+
+
+@pytest.mark.parametrize(("size", "records", "tail"), [(50, 216_660, 6e-20), (17, 12_706, 1e-27), (400, 1000, 1e-9)])
+def test_uses_are_as_few_as_the_tail_allows(size, records, tail):
+    weights, beyond = uses(size, records, True, tail)
+    with mpmath.workdps(60):
+        rate = mpmath.mpf(1) / records
+        exact = [mpmath.binomial(size, k) * rate**k * (1 - rate) ** (size - k) for k in range(size + 1)]
+        above = [float(mpmath.fsum(exact[k:])) for k in range(size + 1)]
+    last = weights.size - 1
+    assert beyond <= tail < above[last]
+    assert beyond == pytest.approx(above[last + 1], rel=1e-9)
+    assert weights == pytest.approx([float(chance) for chance in exact[: last + 1]], rel=1e-9)
+
+
+# Where rare uses counted as all 17 or 50 slots of the batch, these were 0.0199 and 3.07.
+@pytest.mark.parametrize(
+    ("size", "records", "noise", "steps", "delta", "most"),
+    [(17, 12_706, 102.55, 24, 1.9e-17, 0.00093), (50, 216_660, 5.83, 3_019_965, 1.78e-7, 0.716)],
+)
+def test_rare_uses_do_not_count_as_all_of_a_batch(size, records, noise, steps, delta, most):
+    found = guarantee(WithReplacement(size, records), noise_multiplier=noise, steps=steps, delta=delta)
+    assert found.lower <= found.upper <= most

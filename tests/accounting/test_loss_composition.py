@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
+from dpfl.accounting import loss_composition
 from dpfl.accounting.loss_composition import Cells, Composition, GridLaw, optimistic, pessimistic
 
 
@@ -88,3 +90,23 @@ def test_grids_of_different_steps_are_refused():
     laws = [(GridLaw(0.0, step, np.array([0.5, 0.5])), 2) for step in (0.1, 0.2)]
     with pytest.raises(ValueError, match="phases"):
         Composition(laws, 1.0)
+
+
+@pytest.mark.parametrize("jump", [0, 40, 100])
+@pytest.mark.parametrize("tilt", [0.05, 0.3, 2.0])
+def test_a_sum_that_the_places_do_not_reach_across_is_bounded(tilt, jump, monkeypatch):
+    """What wraps around the ends may be above epsilon, below the grid as well: against the law of the sum itself."""
+    monkeypatch.setattr(loss_composition, "MOST_PLACES", 1 << 10)
+    steps, chance, rare = 60, 0.7, 1e-6
+    often, once = np.zeros(201), np.zeros(100 * jump + 1)
+    often[[0, 200]] = 1 - chance, chance
+    once[0], once[-1] = 1 - rare, once[-1] + rare
+    sums = Composition([(GridLaw(-1.0, 0.01, often), steps), (GridLaw(0.0, 0.01, once / once.sum()), 1)], tilt)
+    epsilon = np.linspace(0, 59 + jump, 119)
+    uses = np.arange(steps + 1)
+    chances = binom.pmf(uses, steps, chance)
+    losses, masses = 2.0 * uses - steps, np.append((1 - rare) * chances, rare * chances)
+    truth = profile(np.append(losses, losses + jump), masses, epsilon)
+    above, below = (np.array([bound(e) for e in epsilon]) for bound in (sums.log_delta_above, sums.log_delta_below))
+    assert np.all(above >= np.log(truth) - 1e-9)
+    assert np.all(below <= np.log(truth) + 1e-9)

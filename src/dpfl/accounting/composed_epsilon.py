@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -16,6 +17,8 @@ Phases = Sequence[tuple[GridLaw, int]]
 
 _MOST_TILT, _LARGEST = 1e6, 1e7
 _ROOT = 1e-10
+_LEFT_OUT = ((1e-3, 0.02), (0.05, 0.1), (0.05, 0.5))
+"""Shares of delta: where more than the first is allowance for rounding, rare losses of the second are left out."""
 
 
 def epsilon_above(phases: Phases, delta: float) -> float:
@@ -24,12 +27,36 @@ def epsilon_above(phases: Phases, delta: float) -> float:
     Guarantee: what the laws dominate is (this, delta)-DP in their order.
     Source: `loss_composition` (`pessimistic`).
     """
-    log_delta = math.log(delta)
     if sum(count * law.lost for law, count in phases) >= delta:
         return math.inf
+    epsilon, doubt = _epsilon_and_doubt(phases, delta)
+    for least_doubt, share in _LEFT_OUT:
+        if doubt <= least_doubt:
+            break
+        # Rare large losses outweigh all others under a tilt that reaches epsilon: count them as without bound.
+        cut, doubt = _epsilon_and_doubt(_cut(phases, share * delta), delta)
+        epsilon = min(epsilon, cut)
+    return epsilon
+
+
+def _epsilon_and_doubt(phases: Phases, delta: float) -> tuple[float, float]:
+    """Return the upper bound under one tilt, and which share of delta there is allowance for rounding."""
+    log_delta = math.log(delta)
     tilt, centre = _saddle(phases, log_delta)
     sums = Composition(phases, tilt)
-    return _crossing(lambda epsilon: sums.log_delta_above(epsilon) - log_delta, centre) * (1 + _ROOT)
+    epsilon = _crossing(lambda epsilon: sums.log_delta_above(epsilon) - log_delta, centre) * (1 + _ROOT)
+    return epsilon, sums.doubt(epsilon) if math.isfinite(epsilon) else 1.0
+
+
+def _cut(phases: Phases, mass: float) -> Phases:
+    """Return the laws without their largest losses, which are lost: at most `mass` in the composition."""
+    cut = []
+    for law, count in phases:
+        tail = np.cumsum(law.masses[::-1])[::-1]
+        keep = int(np.searchsorted(-tail, -mass / (count * len(phases))))  # from here on there is less than that
+        lost = float(tail[keep]) if keep < tail.size else 0.0
+        cut.append((replace(law, masses=law.masses[:keep], lost=law.lost + lost * (1 + 1e-9)), count))
+    return cut
 
 
 def epsilon_below(phases: Phases, delta: float) -> float:

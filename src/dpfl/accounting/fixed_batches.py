@@ -18,6 +18,7 @@ Poisson sampling at rate B/n and noise sigma/2.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
@@ -35,6 +36,7 @@ from dpfl.accounting.subsampled_profiles import amplified_epsilon, poisson_add_d
 Array = NDArray[np.float64]
 
 _CELLS = 100_000
+_ENDS = np.geomspace(1e-12, 1e5, 400)
 _THETA_ERROR = 1e-10
 _RARE = 1e-12
 
@@ -46,8 +48,8 @@ def uses(batch_size: int, records: int, replacement: bool, tail: float) -> tuple
     """
     if not replacement:
         return np.array([1 - batch_size / records, batch_size / records]), 0.0
-    last = int(binom.isf(tail, batch_size, 1 / records)) + 1
-    last = min(last, batch_size)
+    # binom.isf answers batch_size for any tail below 1e-16.
+    last = bisect_left(range(batch_size), True, key=lambda k: bool(binom.sf(k, batch_size, 1 / records) <= tail))
     return binom.pmf(np.arange(last + 1), batch_size, 1 / records), float(binom.sf(last, batch_size, 1 / records))
 
 
@@ -93,10 +95,8 @@ def _law_of_profiles(
     """Return laws above a loss with these profiles at losses >= 0, P||Q and Q||P, and down to `floor`."""
     ends = []
     for profile in (there, back):
-        end = 1.0
-        while profile(np.array([end]))[0] > 1e-4 * delta / steps + floor and end < 1e5:
-            end *= 1.2
-        ends.append(end)
+        beyond = profile(_ENDS) <= 1e-4 * delta / steps + floor
+        ends.append(float(_ENDS[np.argmax(beyond)] if beyond.any() else _ENDS[-1]))
     coarse = max(ends) * np.append(0.0, np.geomspace(1e-7, 1, 2000))
     # The variance of the loss, from its profiles: E loss^2 is about twice their integral.
     variance = 2 * float(np.trapezoid(there(coarse) + np.exp(-coarse) * back(coarse), coarse))
@@ -108,7 +108,7 @@ def _law_of_profiles(
 
 
 def smallest_epsilon(
-    noise_multiplier: float, weights: Array, steps: int, delta: float, neighbouring: Neighbouring
+    noise_multiplier: float, weights: Array, beyond: float, steps: int, delta: float, neighbouring: Neighbouring
 ) -> float:
     """Return an epsilon that `steps` steps exceed at `delta`, by the best of the module's pairs.
 
@@ -119,21 +119,24 @@ def smallest_epsilon(
     pairs = [(2, 0)]
     if neighbouring is Neighbouring.ZERO_OUT:
         pairs = [(2, 1), (1, 0)] if weights.size > 2 else [(2, 1)]
-    laws = [law for pair in pairs for law in pair_laws(1 / noise_multiplier, weights, pair, steps, delta)]
+    laws = [law for pair in pairs for law in pair_laws(1 / noise_multiplier, weights, pair, steps, delta, beyond)]
     return max(epsilon_below([(law, steps)], delta) for law in laws)
 
 
-def pair_laws(shift: float, weights: Array, pair: tuple[int, int], steps: int, delta: float) -> tuple[GridLaw, GridLaw]:
+def pair_laws(
+    shift: float, weights: Array, pair: tuple[int, int], steps: int, delta: float, beyond: float = 0.0
+) -> tuple[GridLaw, GridLaw]:
     """Return laws, both orders, below the loss of mixtures of N(a k, 1) and of N(b k, 1), (a, b) = `pair` * `shift`.
 
-    weights, shape (k + 1,): the mixture's weights of 0 to k. `steps` and `delta` only set the grid.
+    weights, shape (k + 1,): the mixture's weights of 0 to k; `beyond` that of more. `steps` and `delta` only set the
+    grid.
     Source: derived here; see the module.
     """
     reach = math.sqrt(2 * (math.log(steps) - math.log(delta)) + 14) + 1
     largest = pair[0] * shift * (weights.size - 1)
     z = np.linspace(-reach, largest + reach, _CELLS)
     p_mass, q_mass = (_mixture(z, weights, each * shift) for each in pair)
-    return from_atoms(fitting_grid(p_mass, q_mass, steps), p_mass, q_mass)
+    return from_atoms(fitting_grid(p_mass, q_mass, steps), p_mass, q_mass, beyond)
 
 
 def _mixture(z: Array, weights: Array, shift: float) -> Array:

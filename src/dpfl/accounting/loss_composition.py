@@ -33,6 +33,7 @@ WRAPPED = 1e-12
 """Tilted mass that may wrap around each end of the grid of the sum; what does is counted on the safe side."""
 KEPT = 0.5
 """Share of the profile that lowering it by `optimistic` leaves at the upper end of a cell at least."""
+_FAR = 60.0  # e^-_FAR of the tilted mass may be left out, and counts as rounding
 _EXPONENTS = (0.6, 1.5, 3.0, 5.0, 7.4, 11.0, 30.0)
 
 
@@ -197,7 +198,10 @@ class Composition:
         top = min((growths[1] + room) / exponents)
         bottom = max(-(growths[0] + room) / exponents)
         size = next_fast_len(min(MOST_PLACES, max(64, math.ceil((top - bottom) / self.step) + 2)), real=True)
-        self.first = math.floor(((bottom + top) / 2 - self.origin) / self.step) - size // 2
+        # Where the places do not reach from bottom to top, the mean is inside, and near the end that it is nearer to.
+        mean = sum(each.steps * float(each.masses @ each.losses) for each in tilted)
+        share = min(max((mean - bottom) / (top - bottom), 0.0), 1.0)
+        self.first = math.floor((bottom + share * (top - bottom) - self.origin) / self.step) - int(share * size)
         self.bottom = self.origin + self.first * self.step
         # Chernoff's bounds of the tilted mass below and above the grid.
         below = min(growths[0] + exponents * self.bottom)
@@ -219,19 +223,27 @@ class Composition:
     def _gain(self, epsilon: float) -> tuple[float, float]:
         """Return E[e^(-tilt (S - epsilon)) (1 - e^(epsilon - S))_+] under the tilted law, and its rounding at most."""
         start = max(0, math.floor((epsilon - self.bottom) / self.step) + 1)
-        excess = np.maximum(self.bottom + np.arange(start, self.masses.size) * self.step - epsilon, 0.0)
+        end = self.masses.size
+        if self.tilt * self.step * (end - start) > _FAR:  # the masses are 1 together: what is beyond adds e^-_FAR
+            end = start + math.ceil(_FAR / (self.tilt * self.step)) + 1
+        excess = np.maximum(self.bottom + np.arange(start, end) * self.step - epsilon, 0.0)
         weights = np.exp(-self.tilt * excess) * -np.expm1(-excess)
-        return float(weights @ self.masses[start:]), self.rounding * float(np.linalg.norm(weights))
+        rounding = self.rounding * float(np.linalg.norm(weights)) + 2 * math.exp(-_FAR)
+        return float(weights @ self.masses[start:end]), rounding
 
     @property
     def _peak(self) -> float:
         """The largest weight in `_gain`."""
         return math.exp(-self.tilt * math.log1p(1 / self.tilt)) / (1 + self.tilt) if self.tilt > 0 else 1.0
 
+    def _wrapped(self, epsilon: float) -> float:
+        """Return how much tilted mass above `epsilon` may be at other places, at most: below the grid too, if it is."""
+        return self.tails[1] + (self.tails[0] if epsilon < self.bottom else 0.0)
+
     def log_delta_above(self, epsilon: float) -> float:
         """Return ln of an upper bound of delta at `epsilon`, of laws that are pessimistic."""
         gain, rounding = self._gain(epsilon)
-        gain = max(gain, 0.0) + rounding + self.tails[1] * self._peak
+        gain = max(gain, 0.0) + rounding + self._wrapped(epsilon) * self._peak
         with np.errstate(divide="ignore"):
             log_gain = np.log(gain) + self.log_mass - self.tilt * epsilon + self._slack(epsilon)
             return float(np.logaddexp(log_gain, np.log(self.lost)))
@@ -245,7 +257,7 @@ class Composition:
     def doubt(self, epsilon: float) -> float:
         """Return which share of delta at `epsilon` is allowance for rounding and for what wraps around, 0 to 1."""
         gain, rounding = self._gain(epsilon)
-        rounding += self.tails[1] * self._peak
+        rounding += self._wrapped(epsilon) * self._peak
         return rounding / (max(gain, 0.0) + rounding) if rounding > 0 else 0.0
 
     def _slack(self, epsilon: float) -> float:

@@ -12,7 +12,8 @@ LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
 """Range of noise multipliers searched by `noise_multiplier`."""
 TOLERANCE = 1e-5
 """Most that the upper bound at the noise returned may fall below its target, relative to it."""
-_JUMP = 1.05  # what is spent at the ends of a bracket of 1e-4: a larger ratio is a change of accountant
+_JUMP = 1.003  # what is spent at the ends of a bracket of 1e-4: a larger ratio is a jump
+_STALLED = 0.5  # a look that leaves a larger share of the least distance so far is followed by halving
 _STEEPNESS = 1.3
 """Approximate fall of ln epsilon per unit of ln noise, for the second look of a search."""
 
@@ -79,25 +80,36 @@ def search(
                 break
         else:
             low, ends[0] = max(here, low), value
+        stalled = False
         if 0 < value < math.inf:
-            points = sorted([*points, (abs(math.log(value / target)), here, math.log(value / target))])[:2]
-        if high - low < (1e-9 if ends[0] < _JUMP * ends[1] else 1e-4):
+            stalled = bool(points) and abs(math.log(value / target)) > _STALLED * points[0][0]
+            points = sorted([*points, (abs(math.log(value / target)), here, math.log(value / target))])[:3]
+        if high - low < (1e-7 if ends[0] < _JUMP * ends[1] else 1e-4):
             break
-        here = _next(points, low, high, step)
+        here = _next([] if stalled and low > -math.inf else points, low, high, step)
         step *= 2
     return math.exp(best)
 
 
 def _next(points: list[tuple[float, float, float]], low: float, high: float, step: float) -> float:
-    """Return where to look next: by the secant of the two nearest points if it falls inside, else by halving."""
+    """Return where to look next: by a curve through the nearest points if that is inside, else by halving."""
     aim = math.log1p(-TOLERANCE / 2)
-    if len(points) == 2 and points[0][2] != points[1][2]:
-        (_, a, at_a), (_, b, at_b) = points
-        guess = a + (aim - at_a) * (b - a) / (at_b - at_a)
-        if max(low, high - 8) < guess < high:
-            return guess
-    if len(points) == 1:
-        guess = points[0][1] + (points[0][2] - aim) / _STEEPNESS
-        if max(low, high - 8) < guess < high:
+    least = low if math.isfinite(low) else high - 8
+    for count in range(len(points), 0, -1):
+        guess = _through(points[:count], aim)
+        if least < guess < high:
             return guess
     return (low + high) / 2 if math.isfinite(low) else high - step
+
+
+def _through(points: list[tuple[float, float, float]], aim: float) -> float:
+    """Return where the curve through the points is `aim`, its place a polynomial of its value; NaN where it is none."""
+    if len(points) == 1:
+        return points[0][1] + (points[0][2] - aim) / _STEEPNESS
+    guess = 0.0
+    for _, place, value in points:
+        others = [other for _, _, other in points if other != value]
+        if len(others) < len(points) - 1:
+            return math.nan
+        guess += place * math.prod((aim - other) / (value - other) for other in others)
+    return guess

@@ -71,10 +71,11 @@ def from_tangents(grid: LossGrid, p_side: Array, q_side: Array) -> tuple[GridLaw
     return _both_orders(grid, masses, 0.0, 0.0)
 
 
-def from_atoms(grid: LossGrid, p_mass: Array, q_mass: Array) -> tuple[GridLaw, GridLaw]:
+def from_atoms(grid: LossGrid, p_mass: Array, q_mass: Array, beyond: float = 0.0) -> tuple[GridLaw, GridLaw]:
     """Return laws of the loss in both orders that are dominated by a pair with these masses of disjoint events.
 
-    `p_mass`, `q_mass`, shape (events,), relative error at most ATOM_ERROR. Merging outcomes to events only loses.
+    `p_mass`, `q_mass`, shape (events,), relative error at most ATOM_ERROR; each law may have `beyond` more mass,
+    anywhere. Merging outcomes to events only loses.
     Source: derived here, by `from_tangents`.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -88,7 +89,8 @@ def from_atoms(grid: LossGrid, p_mass: Array, q_mass: Array) -> tuple[GridLaw, G
         for mass in (p_mass, q_mass)
     )
     sign = np.where(calls, 1.0, -1.0)
-    return from_tangents(grid, p_side * (1 - sign * ATOM_ERROR), q_side * (1 + sign * ATOM_ERROR))
+    p_side, q_side = p_side * (1 - sign * ATOM_ERROR), q_side * (1 + sign * ATOM_ERROR)
+    return from_tangents(grid, p_side + beyond * ~calls, q_side + beyond * calls)
 
 
 def fitting_grid(p_mass: Array, q_mass: Array, steps: int) -> LossGrid:
@@ -106,14 +108,21 @@ def fitting_grid(p_mass: Array, q_mass: Array, steps: int) -> LossGrid:
 def grid_between(low: float, high: float, variance: float, steps: int, places: int = MOST_PLACES) -> LossGrid:
     """Return a grid from the loss -`low` to `high` for `steps` steps of that `variance` of the loss.
 
+    Source: derived here.
+    """
+    step = max(min(math.sqrt(variance) / 30, step_of_sum(variance, steps)), (high + low) / places, 1e-300)
+    return LossGrid(-max(math.ceil(low / step), 2), max(math.ceil(high / step), 2), step)
+
+
+def step_of_sum(variance: float, steps: int) -> float:
+    """Return a grid step that is fine enough for the sum of `steps` losses of this mean `variance`.
+
     Moving a loss to the ends of its cell adds step^2/12 to its mean; that stays below 1e-5 of epsilon, or of 1; below
     1e-4 of it for ten million steps, whose sum needs a coarser grid.
     Source: derived here.
     """
-    step = min(1e-3, math.sqrt(variance) / 30, math.sqrt(6e-5 * (1 / steps + variance / 2)))
-    step = max(step, 16 * math.sqrt(steps * variance) / _MOST_OF_SUM)
-    step = max(step, (high + low) / places, 1e-300)
-    return LossGrid(-max(math.ceil(low / step), 2), max(math.ceil(high / step), 2), step)
+    fine = min(1e-3, math.sqrt(6e-5 * (1 / steps + variance / 2)))
+    return max(fine, 16 * math.sqrt(steps * variance) / _MOST_OF_SUM)
 
 
 def regrid(law: GridLaw, step: float) -> Cells:

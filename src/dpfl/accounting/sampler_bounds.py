@@ -180,7 +180,7 @@ def _beyond_floats(run: Run) -> bool:
 
 def _best_pair(run: Run) -> float:
     """Fixed batches, by the pairs of `fixed_batches`."""
-    return fixed_batches.smallest_epsilon(run.noise_multiplier, uses(run)[0], run.steps, run.delta, run.neighbouring)
+    return fixed_batches.smallest_epsilon(run.noise_multiplier, *uses(run), run.steps, run.delta, run.neighbouring)
 
 
 def _used_once(run: Run) -> float:
@@ -269,7 +269,7 @@ def _bins_upper(run: Run, rough: bool) -> Bound:
     if run.neighbouring is not Neighbouring.REPLACE_ONE:
         return Bound(max(epsilon_above(remove, run.delta), epsilon_above(add, run.delta)), by)
     epsilon = math.inf
-    for share in _SHARES[1:2] if rough else _SHARES:
+    for share in _SHARES:
         first = epsilon_above(remove, share * run.delta)
         if first < 600:
             epsilon = min(epsilon, first + epsilon_above(add, max((1 - share) * run.delta * math.exp(-first), 1e-300)))

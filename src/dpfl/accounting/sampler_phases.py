@@ -11,10 +11,11 @@ from dpfl.accounting import balls_in_bins, fixed_batches, shuffled_epochs
 from dpfl.accounting.composed_epsilon import Phases, epsilon_above, epsilon_below
 from dpfl.accounting.loss_composition import GridLaw, optimistic, pessimistic
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.profile_laws import regrid
+from dpfl.accounting.profile_laws import regrid, step_of_sum
 from dpfl.accounting.sampler_bounds import Bound, Run, beyond_floats, lower, unamplified, unamplified_mu, uses
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
+_PLACES, _MOST_CELLS = 1 << 15, 1 << 19
 _UNAMPLIFIED = FullBatch | ShuffledEpochs
 Laws = tuple[tuple[GridLaw, GridLaw], int]
 """The laws of one part of a run in both orders, with the record against without and back; and how often it recurs."""
@@ -63,9 +64,17 @@ def _beyond_floats(run: Run) -> bool:
 
 
 def _one_grid(parts: Sequence[Laws], order: int, rounding) -> Phases:
-    """Bring one order of the parts to the multiples of the finest step among them."""
-    finest = min(laws[order].step for laws, _ in parts)
-    return [(rounding(regrid(laws[order], finest)), count) for laws, count in parts]
+    """Bring one order of the parts to the multiples of one step: the finest among them, or what their sum needs.
+
+    The sum's deviation has no more than _PLACES places there, unless so many steps need more, and no law more than
+    _MOST_CELLS.
+    """
+    steps = sum(count for _, count in parts)
+    variance = sum(count * float(laws[order].masses @ laws[order].losses ** 2) for laws, count in parts) / steps
+    enough = min(step_of_sum(variance, steps), math.sqrt(steps * variance) / _PLACES)
+    width = max(laws[order].step * laws[order].masses.size for laws, _ in parts)
+    step = max(min(laws[order].step for laws, _ in parts), enough, width / _MOST_CELLS)
+    return [(rounding(regrid(laws[order], step)), count) for laws, count in parts]
 
 
 def _above(run: Run) -> Laws:
@@ -102,7 +111,8 @@ def _below(run: Run) -> Laws | None:
             return fixed_batches.pair_laws(1 / sigma, np.array([1 - rate, rate]), (1, 0), steps, delta), steps
         case FixedBatches() | WithReplacement():
             pair = (2, 1) if relation is Neighbouring.ZERO_OUT else (2, 0)
-            return fixed_batches.pair_laws(1 / sigma, uses(run)[0], pair, steps, delta), steps
+            weights, beyond = uses(run)
+            return fixed_batches.pair_laws(1 / sigma, weights, pair, steps, delta, beyond), steps
         case BallsInBins(steps_per_epoch=bins):
             epochs = steps // bins
             if epochs == 0 or not balls_in_bins.in_range(sigma, bins):

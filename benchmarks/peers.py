@@ -2,9 +2,9 @@
 
 The same model, weights, inputs and true Poisson batches (rate 64/6000), one thread. Each program runs in a process of
 its own and takes some steps when it is its turn: what slows the machine slows all. Before anything counts, one step
-without noise has to move the weights alike in all that clip. One JSON object a line for each model and program: records
-a second of processor time, memory at its peak above that at rest, and `ratio`, ours over theirs in records a second.
-Exit 1 where a target is missed.
+without noise has to move the weights alike in all that clip. One JSON object a line: what it ran on, then, for each
+model and program, records a second of processor time, memory at its peak above that at rest, and `ratio`, ours over
+theirs in records a second. Exit 1 where a target is missed. docs/write_speed.py makes docs/speed.md from these lines.
 
 `ours` trains the stack of a sweep (3 budgets, one of them not private, x 6 splits on grey images; 3 budgets on colour
 ones), whose models share batches, and a record counts for each model. `ours_alone` trains one, as the others do.
@@ -19,6 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from torch import nn
 
 from dpfl.data.image_shapes import COLOUR, GREY
 from dpfl.models.image_models import ImageModel
+from dpfl.provenance.environment import host, software
 
 STEPS, ROUNDS = {GREY: 10, COLOUR: 2}, 7
 RULE = {"clip_norm": CLIP_NORM, "divisor": BATCH, "learning_rate": LEARNING_RATE, "momentum": MOMENTUM}
@@ -164,6 +166,7 @@ def measured(case: Case) -> dict[str, dict[str, float]]:
 def main() -> int:
     """Print a line for each model and program; return the exit status."""
     os.environ |= {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+    print(json.dumps({"name": "measured_on", **host("cpu", 1), **software(), "jax": version("jax")}), flush=True)
     missed = False
     for shape in (GREY, COLOUR):
         for model in ImageModel:
@@ -174,7 +177,8 @@ def main() -> int:
                 target = PLAIN_TARGET if name == "plain" else PRIVATE_TARGET
                 if name == "opacus":
                     target = OPACUS_TARGETS.get((model, shape), PRIVATE_TARGET)
-                result = {"name": f"ours_over_{name}_{case.name}", "ratio": ratio, **each}
+                result = {"name": f"ours_over_{name}_{case.name}", "case": case.name, "program": name, "ratio": ratio}
+                result |= each
                 if not name.startswith("ours"):
                     result["target"] = f">= {target:g}"
                     missed |= ratio < target

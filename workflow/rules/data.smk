@@ -1,6 +1,6 @@
 # Raw files, each fetched and verified on its own; arrays unpacked from them; stand-ins for scale demo. All scales share
-# them: the path of a scale's configuration is no param here, or every change of scale would make them and all that
-# follows anew.
+# them: the path of a scale's configuration is a resource here, which Snakemake does not compare with the last run's, and no
+# param, or every change of scale would make them and all that follows anew.
 
 
 rule fetch:
@@ -16,10 +16,11 @@ rule fetch:
     resources:
         mem_mb=more(500),
         runtime=more(60),
+        config=RESOLVED,
     params:
         entry=lambda wildcards: datasets.digest(wildcards.dataset),
     shell:
-        "dpfl data fetch --dataset {wildcards.dataset:q} --file {wildcards.file:q} --config {RESOLVED:q} 2> {log:q}"
+        "dpfl data fetch --dataset {wildcards.dataset:q} --file {wildcards.file:q} --config {resources.config:q} 2> {log:q}"
 
 
 rule arrays:
@@ -37,9 +38,10 @@ rule arrays:
     resources:
         mem_mb=more(2000),
         runtime=more(20),
+        config=RESOLVED,
     params:
         entry=lambda wildcards: datasets.digest(wildcards.dataset),
         command=own_digest("dpfl.cli.app", "dpfl.cli.data_commands"),
         code=source_digest("dpfl.data.arrays"),
     shell:
-        "dpfl data arrays --dataset {wildcards.dataset:q} --config {RESOLVED:q} 2> {log:q}"
+        "dpfl data arrays --dataset {wildcards.dataset:q} --config {resources.config:q} 2> {log:q}"

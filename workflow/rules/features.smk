@@ -17,8 +17,9 @@ rule features:
     resources:
         mem_mb=more(3000),
         runtime=more(60),
+        config=RESOLVED,
     params:
         command=own_digest("dpfl.cli.app", "dpfl.cli.data_commands"),
         code=source_digest("dpfl.features.scattering"),
     shell:
-        "dpfl features --dataset {wildcards.dataset:q} --config {RESOLVED:q} 2> {log:q}"
+        "dpfl features --dataset {wildcards.dataset:q} --config {resources.config:q} 2> {log:q}"

@@ -59,4 +59,4 @@ def reference(app):
 def setup(app):
     """Connect what Sphinx calls."""
     app.connect("autodoc-process-docstring", as_restructured_text)
-    app.connect("builder-inited", reference)
+    app.connect("builder-inited", reference, priority=100)  # before autosummary reads the pages

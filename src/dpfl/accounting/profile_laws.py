@@ -115,7 +115,7 @@ def grid_between(low: float, high: float, variance: float, steps: int, places: i
 
 
 def step_of_sum(variance: float, steps: int) -> float:
-    """Return a grid step that is fine enough for the sum of `steps` losses of this mean `variance`.
+    """Return a grid step that is fine enough for the sum of `steps` >= 1 losses of this mean `variance`.
 
     Moving a loss to the ends of its cell adds step^2/12 to its mean; that stays below 1e-5 of epsilon, or of 1; below
     1e-4 of it for ten million steps, whose sum needs a coarser grid.

@@ -225,7 +225,7 @@ class Composition:
         start = max(0, math.floor((epsilon - self.bottom) / self.step) + 1)
         end = self.masses.size
         if self.tilt * self.step * (end - start) > _FAR:  # the masses are 1 together: what is beyond adds e^-_FAR
-            end = start + math.ceil(_FAR / (self.tilt * self.step)) + 1
+            end = min(end, start + math.ceil(_FAR / (self.tilt * self.step)) + 1)
         excess = np.maximum(self.bottom + np.arange(start, end) * self.step - epsilon, 0.0)
         weights = np.exp(-self.tilt * excess) * -np.expm1(-excess)
         rounding = self.rounding * float(np.linalg.norm(weights)) + 2 * math.exp(-_FAR)

@@ -120,3 +120,12 @@ def test_without_run_tables_there_are_no_pages(project):
     for run in project.runs:
         run.unlink()
     assert "no run table in results/demo: run make first" in str(project.pages().exception)
+
+
+def test_verdicts_are_made_after_every_page_that_they_are_read_from(project, monkeypatch):
+    asked = []
+    monkeypatch.setattr(report_commands, "_judge", lambda *arguments, anew: asked.append(anew) or [])
+    assert project.pages().exit_code == 0
+    record_path(project.results / TABLE).unlink()
+    assert project.pages().exit_code == 0  # the table has the same bytes again, and is younger
+    assert asked == [False, True]

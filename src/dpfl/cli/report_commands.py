@@ -74,7 +74,7 @@ def _finish(paper: str, config: Path) -> tuple[int, int]:
     from dpfl.reporting.pages import derive
 
     made = [csv for kind in ("tables", "figures") for csv in _render(kind, paper, None, config, anew=False)]
-    made += _judge(paper, config, anew=False)
+    made += _judge(paper, config, anew=bool(made))  # verdicts are never older than what they are read from
     return len(made), len(derive(results_folder(configuration.read(config)), paper, made))
 
 

@@ -20,6 +20,8 @@ _LABELS = ("paper", "sweep", "stand_in_for", "data_note", "experiment")
 """Columns of a run table that do not distinguish runs."""
 _LONGEST_LIST = 12
 _NO_STUDY = ("", "nan", "none")
+NOISE = ("noise_multiplier", "noise_std")
+"""Columns of a run table with its noise."""
 _NOISE_TOLERANCE = 1e-6
 """Relative difference of noise calibrated twice for a target: other versions and processors end a search elsewhere."""
 

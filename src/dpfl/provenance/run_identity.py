@@ -25,13 +25,12 @@ from dpfl.experiments.protocol import module_name
 from dpfl.files import is_regular, record_path
 from dpfl.grid.expansion import noise_table, run_table
 from dpfl.grid.sweep import Sweep
-from dpfl.provenance.cell_trace import same_noise, value_of
+from dpfl.provenance.cell_trace import NOISE, same_noise, value_of
 from dpfl.provenance.environment import gives_these_numbers
 from dpfl.provenance.record_format import read_record
 from dpfl.provenance.source_digest import source_digest
 from dpfl.reporting.results import read_csv
 
-_NOISE = ("noise_multiplier", "noise_std")
 _DECIDES_NO_NUMBER = ("title", "licence", "licence_url", "mirror_folder", "files")
 
 
@@ -117,7 +116,7 @@ def _has_noise(runs: Path, noise: pd.DataFrame) -> bool:
 def _by_cell(table: pd.DataFrame) -> dict[tuple[object, ...], list[tuple[float, ...]]]:
     """Return the different noises of each cell of a table, in order; cells by the values of what is not noise."""
     noises: dict[tuple[object, ...], set[tuple[float, ...]]] = {}
-    found = [name for name in table if name in _NOISE]
+    found = [name for name in table if name in NOISE]
     cells, rows = (part.itertuples(index=False) for part in (table.drop(columns=found), table[found]))
     for cell, noise in zip(cells, rows, strict=True):
         noises.setdefault(tuple(value_of(str(value)) for value in cell), set()).add(tuple(map(float, noise)))

@@ -1,4 +1,4 @@
-"""What "temp = 2" of the bounded activation is: a factor, tanh(x), or a divisor, tanh(x/4). A rule decides.
+"""Decide what "temp = 2" of the bounded activation is, by a rule: a factor, tanh(x), or a divisor, tanh(x/4).
 
 The rule stands in the head of grid.yaml, dated before any run of the study. It counts Fashion-MNIST alone, of which no
 cell was seen with the divisor when it was written.
@@ -31,7 +31,7 @@ _SPLIT = ["local_epochs", "rounds"]
 
 
 class Reading(StrEnum):
-    """What temp = 2 is; as long as cells are missing, `UNDECIDED`."""
+    """Meanings of temp = 2; `UNDECIDED` as long as cells are missing."""
 
     FACTOR = "factor"
     DIVISOR = "divisor"

@@ -21,6 +21,8 @@ LARGEST_DELTA = 1 - 1e-9
 _FITS, _DOUBT = 2, 1e-5  # fits of tilt and grid at most; allowance for rounding above which they are repeated
 _PLACES, _MOST_CELLS = 1 << 21, 1 << 18
 _ENDLESS = 1e200
+_NEAR = {"rtol": 1e-3, "disp": False}
+"""How brentq looks for a tilt: any is valid, so one that it has not settled on will do."""
 
 
 class LossSearch:
@@ -118,7 +120,7 @@ class LossSearch:
                 high *= 2
             # Where the largest loss decides, no tilt gets there, and any steep one will do.
             ends = self._log_delta(high) <= log_delta
-            tilt = float(brentq(lambda t: self._log_delta(t) - log_delta, 0.0, high, rtol=1e-3)) if ends else steepest
+            tilt = float(brentq(lambda t: self._log_delta(t) - log_delta, 0.0, high, **_NEAR)) if ends else steepest
         _, mean, std = self._moments(tilt)
         return tilt, mean, std
 
@@ -130,7 +132,7 @@ class LossSearch:
             while self._moments(high)[1] < epsilon and high < steepest:
                 high *= 2
             ends = self._moments(high)[1] >= epsilon
-            tilt = float(brentq(lambda t: self._moments(t)[1] - epsilon, 0.0, high, rtol=1e-3)) if ends else steepest
+            tilt = float(brentq(lambda t: self._moments(t)[1] - epsilon, 0.0, high, **_NEAR)) if ends else steepest
         return tilt, epsilon, self._moments(tilt)[2]
 
     def _grid_step(self, tilt: float, centre: float, std: float) -> float:

@@ -1,4 +1,5 @@
 import gzip
+import sys
 
 import pandas as pd
 import pytest
@@ -48,3 +49,12 @@ def test_an_audit_of_the_folder_of_all_scales_is_refused(tmp_path):
     done = CliRunner().invoke(app, ["audit", str(tmp_path / "results"), "--rebuild"])
     assert isinstance(done.exception, InputError) and "several scales" in str(done.exception)
     assert (tmp_path / "results/demo/config.yaml").exists()
+
+
+def test_the_accountants_alone_say_how_to_get_the_other_commands(monkeypatch):
+    module = sys.modules["dpfl.cli.app"]  # the package has its Typer by the same name
+    monkeypatch.setattr(module, "PIPELINE", False)
+    done = CliRunner().invoke(app, ["no-such-command"])
+    assert isinstance(done.exception, InputError) and "pip install '.[pipeline]'" in str(done.exception)
+    monkeypatch.setattr(module, "PIPELINE", True)
+    assert "No such command" in CliRunner().invoke(app, ["no-such-command"]).output

@@ -5,14 +5,11 @@ from __future__ import annotations
 import errno
 import signal
 import sys
-from importlib.util import find_spec
 
 from dpfl.cli import account_commands, check_commands  # noqa: F401  (registers its commands, as those below do)
-from dpfl.cli.app import app
+from dpfl.cli.app import ALONE, PIPELINE, app
 from dpfl.errors import InputError, printable
 
-PIPELINE = find_spec("torch") is not None
-"""False where the accountants alone are installed (`pip install dpfl`, without its extra `pipeline`)."""
 if PIPELINE:
     from dpfl.cli import (  # noqa: F401
         data_commands,
@@ -23,7 +20,7 @@ if PIPELINE:
         workflow_commands,
     )
 else:
-    app.info.epilog = "These are the accountants alone; pip install 'dpfl\\[pipeline]' brings the commands that train."
+    app.info.epilog = ALONE.replace("[", "\\[")
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import gzip
 import io
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from dpfl import __version__
+from dpfl.errors import InputError
 from dpfl.files import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
 
+PIPELINE = find_spec("torch") is not None
+"""False where the accountants alone are installed (`pip install .`, without its extra `pipeline`)."""
+ALONE = "Only the accountants are installed; pip install '.[pipeline]', or make env, brings the commands that train."
+
+
+class Commands(TyperGroup):
+    """The commands that are installed; one that is not is refused with how to get it."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by its name; raises InputError where it may be one of the pipeline's, not installed here."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None and not PIPELINE:
+            raise InputError(f"no command {cmd_name!r}. {ALONE}")
+        return command
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Reproduce five papers on private federated learning: run the stages, and ask about the results.",
     no_args_is_help=True,
     add_completion=False,

@@ -42,6 +42,8 @@ pages: $(READY) ## make every page, report.html and the crate from the runs that
 	@dpfl pages --config results/$(SCALE)/config.yaml
 	@dpfl crate results/$(SCALE)
 
+# Two processes of tests with two threads each would wait for one another: five times the time of one thread each.
+test test-slow: export OMP_NUM_THREADS = 1
 test: $(READY) ## run the fast tests
 	pytest -m "not slow and not slurm" $(SIDE_BY_SIDE)
 

@@ -16,7 +16,7 @@ from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
 from dpfl.experiments import protocol
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Folders
+from dpfl.grid.sweep import Folders, Sweep
 from dpfl.reporting.claims import rule_of
 from dpfl.reporting.results import Results, write_csv
 from dpfl.reporting.rules import Judgement, judge
@@ -76,36 +76,44 @@ def computed() -> Callable[[str, str, str], pd.DataFrame | None]:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Results]:
+def made(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Callable[[str], Results]:
     """Return a function that gives every table and figure's data of a paper, as the stages write them."""
 
-    @functools.cache
     def make(key: str) -> Results:
-        return write_all(Results(tmp_path_factory.mktemp(key) / "demo"), key)
+        return Results(made_once(f"{key} made", lambda folder: write_all(Results(folder / "demo"), key)) / "demo")
 
     return make
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[dict], bool]], Results]:
+def trained(
+    made_once: Callable[[str, Callable[[Path], None]], Path],
+) -> Callable[[str, Callable[[dict], bool]], Results]:
     """Return a function (paper, kept) that runs three seeds of the demo's cells for which `kept` is true.
 
     It gives every table and figure's data of the paper, as the stages write them.
     """
 
-    def train(key: str, kept: Callable[[dict], bool]) -> Results:
-        folder = tmp_path_factory.mktemp(key)
+    def sweeps(key: str) -> list[Sweep]:
+        return expansion.expand(configuration.resolve({"papers": [key], "seeds": [0, 1, 2]}))
+
+    def results(folder: Path, key: str) -> Results:
+        return Results(folder / "demo", {key: tuple(folder / "runs" / f"{sweep.name}.csv" for sweep in sweeps(key))})
+
+    def run(folder: Path, key: str, kept: Callable[[dict], bool]) -> None:
         build_arrays("digits", folder / "arrays" / "digits")
         build_arrays("synthetic", folder / "arrays" / "synthetic")
-        tables = []
-        for sweep in expansion.expand(configuration.resolve({"papers": [key], "seeds": [0, 1, 2]})):
+        (folder / "runs").mkdir()
+        for sweep in sweeps(key):
             small, folders = replace(sweep, cells=tuple(filter(kept, sweep.cells))), Folders.of(folder, sweep.dataset)
             algorithm = protocol.load(small.experiment)
             calibration = algorithm.calibrate(small, load_description(folders.arrays))
-            tables.append(folder / f"{small.name}.csv")
-            with tables[-1].open("w") as stream:
+            with (folder / "runs" / f"{small.name}.csv").open("w") as stream:
                 write_csv(algorithm.train(small, folders, calibration, None, lambda done, total: None), stream)
-        return write_all(Results(folder / "demo", {key: tuple(tables)}), key)
+        write_all(results(folder, key), key)
+
+    def train(key: str, kept: Callable[[dict], bool]) -> Results:
+        return results(made_once(f"{key} trained", lambda folder: run(folder, key, kept)), key)
 
     return train
 

@@ -61,7 +61,7 @@ def undivided(folders, noise):
     return trained(folders, noise, 1)
 
 
-@pytest.mark.parametrize("cores", [2, 3, 8])
+@pytest.mark.parametrize("cores", [3, *(pytest.param(cores, marks=pytest.mark.slow) for cores in (2, 8))])
 def test_the_number_of_processes_changes_no_byte(folders, noise, undivided, cores):
     assert trained(folders, noise, cores) == undivided
     assert re.search(r"\d[.]\d{14}", undivided), "nothing precise was compared"

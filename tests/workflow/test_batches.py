@@ -50,6 +50,7 @@ def test_plan_and_dry_run_on_a_cluster_agree(place):
     assert re.search(r"^train_lowy2021_synthetic_0 +1$", said, re.MULTILINE) and "\ntrain  " not in said
 
 
+@pytest.mark.slow
 def test_every_stage_names_the_container(place, tmp_path):
     """Snakemake asks apptainer for its version; here a script answers. What is written is what a job would run in."""
     folder, run = place("w")
@@ -64,6 +65,7 @@ def test_every_stage_names_the_container(place, tmp_path):
     assert "dpfl.sif" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_machine_without_cuda_is_asked_once(place):
     """Retries are for what may go better the next time."""
     folder, run = place("w")

@@ -80,7 +80,7 @@ def audit(
     """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with the findings."""
     from dpfl.provenance.audit.file_hashes import audit as check
     from dpfl.provenance.audit.findings import remove_damaged
-    from dpfl.provenance.trace import readable_records
+    from dpfl.provenance.trace import data_folders, readable_records
 
     if not (folder / "config.yaml").is_file() and (below := sorted(folder.glob("*/config.yaml"))):
         raise InputError(f"{folder} holds the results of several scales: name one of them, as {below[0].parent}")
@@ -94,7 +94,8 @@ def audit(
     if seal and not report.findings:
         _seal(folder)
     if rebuild:
-        removed = remove_damaged(report, folder.absolute().parents[1], readable_records(folder))
+        known = readable_records(folder, data_folders(folder))
+        removed = remove_damaged(report, folder.absolute().parents[1], known)
         print(f"{removed} files deleted; run make to have them made again")
     if report.findings:
         raise typer.Exit(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
+from dpfl.grid import configuration, expansion
 from dpfl.provenance.record_format import read_record
 
 CLOCKS = timedelta(seconds=60)
 """By how much the clocks of two machines of a run may differ."""
 SOURCES = "sources"
 """Folder below results/<scale> with copies of the records of the data (dpfl.provenance.manifest)."""
+
+DATA_KINDS = ("raw", "arrays", "features")
+"""Folders of data: a dataset's files are in <data>/<kind>/<dataset>."""
 
 
 @dataclass
@@ -44,9 +48,12 @@ class Node:
             yield from node.walk()
 
 
-def lineage(folder: Path, *, shipped: bool = False) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
+def lineage(
+    folder: Path, *, shipped: bool = False, data: Iterable[Path] = ()
+) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
     """Yield every record below `folder` (results/<scale> of some project) and those of the stages before, each once.
 
+    `data`: further folders of the project whose records belong, though no result may have read from them yet.
     Where a stage before has no record here, the copy below <folder>/sources is read; its path is that of the original.
     With `shipped` the copy comes first: the answer is the same with or without data.
     An InputError takes the place of a record that cannot be read. Raises InputError where there is no record.
@@ -57,6 +64,7 @@ def lineage(folder: Path, *, shipped: bool = False) -> Iterator[tuple[Path, dict
     waiting = [path for path in sorted(folder.absolute().rglob("*.record.json")) if not path.is_relative_to(copies)]
     if not waiting:
         raise InputError(f"no record below {folder}: nothing is known of it; name results/<scale>")
+    waiting += [place for each in data for place in _records_in(each, root, copies)]
     seen: set[Path] = set()
     while waiting:
         place = waiting.pop()
@@ -84,9 +92,20 @@ def _original_or_copy(place: Path, root: Path, copies: Path, shipped: bool) -> P
     return copy if os.path.lexists(copy) and (shipped or not os.path.lexists(place)) else place
 
 
-def readable_records(folder: Path) -> dict[Path, dict[str, Any]]:
-    """Return every record of `lineage(folder)` that can be read, by its path."""
-    return {place: record for place, record in lineage(folder) if not isinstance(record, InputError)}
+def readable_records(folder: Path, data: Iterable[Path] = ()) -> dict[Path, dict[str, Any]]:
+    """Return every record of `lineage(folder, data=data)` that can be read, by its path."""
+    return {place: record for place, record in lineage(folder, data=data) if not isinstance(record, InputError)}
+
+
+def data_folders(folder: Path) -> list[Path]:
+    """Return the folders below the project that the configuration of results/<scale> has data in; [] without one."""
+    try:
+        config = configuration.read(folder / "config.yaml")
+    except InputError:
+        return []
+    names = sorted({sweep.dataset for sweep in expansion.expand(config)})
+    kept = Path(config["data"]["folder"])
+    return [] if kept.is_absolute() else [kept / kind / name for kind in DATA_KINDS for name in names]
 
 
 def project_of(path: Path) -> tuple[Path, str]:

@@ -68,6 +68,7 @@ def test_an_honest_record_is_that_of_its_commit(record, repository):
         ("source", {"digest": "0" * 16}, "source digest"),
         ("source", {"modules": ["dpfl.b"]}, "modules that commit"),
         ("software", {"lock": "0" * 64}, "another requirements.lock"),
+        ("software", {"lock": None, "torch": "1.0"}, "names no requirements.lock"),
         ("software", {"torch": "2.11.0"}, "torch 2.11.0, where its environment has 2.13.0"),
         ("software", {"not_as_locked": {"numpy": "1.0"}}, "numpy 2.4.6, where its environment has 1.0"),
     ],
@@ -76,6 +77,12 @@ def test_a_forged_word_is_found(record, repository, part, change, problem):
     record[part] |= change
     problems, _ = check(record, repository[0])
     assert len(problems) == 1 and problem in problems[0]
+
+
+def test_versions_that_are_said_to_differ_from_the_lock_file_are_counted(record, repository):
+    record["software"] |= {"torch": "1.0", "not_as_locked": {"torch": "1.0"}}
+    note = "trained with other versions than those of requirements.lock, or without it: 1 of 1 run tables"
+    assert check(record, repository[0]) == ([], [note])
 
 
 def test_a_changed_tree_has_another_digest_and_is_marked(record, repository):

@@ -143,6 +143,22 @@ def test_a_record_that_was_written_again_is_found(ended):
     }
 
 
+def test_an_honest_record_under_another_name_does_not_hide_one_that_was_changed(ended):
+    """The last record of a file was the one that was read: a copy of the true one stood for it."""
+    true, shadow = record_path(ended / TABLE), ended / "tables" / "0.record.json"
+    shutil.copy(true, shadow)
+    true.write_text(true.read_text().replace('"seeds": []', '"seeds": [99]'))
+    listed_anew(ended)
+    words = "is the record of other files, or of files that have another record"
+    assert problems(ended)["tables/0.record.json"] == [words]
+    other, aside = json.loads(shadow.read_text()), ended / "tables" / "aside.csv"
+    other["outputs"].insert(0, {**other["outputs"][0], "path": f"results/demo/tables/{aside.name}"})
+    shadow.unlink()
+    record_path(aside).write_text(json.dumps(other))
+    listed_anew(ended)
+    assert words in problems(ended)[f"tables/{aside.name}.record.json"]
+
+
 @pytest.mark.parametrize("damage", ["deleted", "folder", "pipe", "cut", "of another scale"])
 def test_a_manifest_that_is_gone_or_damaged_is_found(ended, damage):
     path = ended / manifest.MANIFEST

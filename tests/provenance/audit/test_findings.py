@@ -79,3 +79,17 @@ def test_texts_of_strangers_stay_on_their_line():
     assert printable("a\nb\x1b[31mc\u202e") == "a\\nb\\x1b[31mc\\u202e"
     audit_ = Audit(findings=[Finding("x\ny", "is missing")])
     assert audit_.lines()[0] == "x\\ny is missing"
+
+
+def test_damaged_data_go_though_no_result_has_read_them_yet(project):
+    """A run that is to be trained asks for this audit: without it there was no way on but by hand."""
+    features = project.root / "data" / "features" / "digits" / "train_x.npy"
+    before, content = features.stat(), bytearray(features.read_bytes())
+    content[-1] ^= 1
+    features.write_bytes(content)
+    os.utime(features, ns=(before.st_atime_ns, before.st_mtime_ns))
+    for path in project.runs:
+        path.unlink()
+        record_path(path).unlink()
+    assert "data/features/digits/train_x.npy changed since stage" in rebuild(project.results)
+    assert not features.exists() and (project.root / "data/arrays/digits/train_x.npy").exists()

@@ -29,7 +29,7 @@ def check_commits(report: Audit, records: Iterable[dict[str, Any]], repository: 
     trained from a changed tree or without a commit are noted with their number: nothing ties their code to a commit.
     """
     known = list({record["outputs"][0]["path"]: record for record in records}.values())
-    _note_unclean(report, [record["source"] for record in known if record["stage"] == "train"])
+    _note_unclean(report, [record for record in known if record["stage"] == "train"])
     if _git(repository, "rev-parse", "--verify", "HEAD") is None:
         report.notes.append("commits were not checked: the source tree here is no git checkout")
     by_commit: dict[str | None, list[dict[str, Any]]] = {}
@@ -47,12 +47,16 @@ def check_commits(report: Audit, records: Iterable[dict[str, Any]], repository: 
                 report.count("records compared with their commit", len(own))
 
 
-def _note_unclean(report: Audit, sources: list[dict[str, Any]]) -> None:
-    """Note how many run tables no commit accounts for."""
-    unclean = [source for source in sources if source["commit"] is None or source.get("dirty")]
-    if unclean:
-        count = f"{len(unclean)} of {len(sources)} run tables"
-        report.notes.append(f"trained from a changed tree or without a commit: {count}")
+def _note_unclean(report: Audit, runs: list[dict[str, Any]]) -> None:
+    """Note how many run tables no commit accounts for, and how many state other versions than their lock file's."""
+    commitless = [run for run in runs if run["source"]["commit"] is None or run["source"].get("dirty")]
+    unlocked = [run for run in runs if run["software"]["not_as_locked"] or run["software"]["lock"] is None]
+    for words, found in (
+        ("trained from a changed tree or without a commit", commitless),
+        (f"trained with other versions than those of {_LOCK}, or without it", unlocked),
+    ):
+        if found:
+            report.notes.append(f"{words}: {len(found)} of {len(runs)} run tables")
 
 
 def _absence(repository: Path, commit: str) -> str:
@@ -81,6 +85,8 @@ def _against_lock(record: dict[str, Any], tree: Path | None) -> Iterator[str]:
     """Yield the versions that contradict the lock file that the record names."""
     software = record["software"]
     lock = (tree / _LOCK) if tree else environment.LOCK
+    if software["lock"] is None and tree and lock.is_file() and not record["source"].get("dirty"):
+        yield f"has a record that names no {_LOCK}, which its commit has"
     if software["lock"] is None or not lock.is_file():
         return
     content = lock.read_bytes()

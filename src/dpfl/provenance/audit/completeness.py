@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,10 @@ def check_completeness(
     to be written. A run that has not ended has no manifest, and may lack pages: both are notes then.
     """
     own = {place: record for place, record in records.items() if place.is_relative_to(folder.absolute())}
-    for place in (place for place, record in own.items() if not _is_at_home(place, record, folder)):
-        report.findings.append(
-            Finding(os.path.relpath(place, folder.absolute().parents[1]), "is the record of other files")
-        )
+    written = Counter(each["path"] for record in own.values() for each in record["outputs"])
+    for place in (place for place, record in own.items() if not _is_at_home(place, record, folder, written)):
+        problem = "is the record of other files, or of files that have another record"
+        report.findings.append(Finding(os.path.relpath(place, folder.absolute().parents[1]), problem, (place,)))
     _check_strays(report, folder.absolute(), own)
     ended = is_regular(folder / ENDED)
     if sealed:
@@ -59,10 +60,16 @@ def check_completeness(
     _check_pages(report, folder.absolute(), own, ended)
 
 
-def _is_at_home(place: Path, record: Mapping[str, Any], folder: Path) -> bool:
-    """Return whether a record names files of its own folder."""
+def _is_at_home(place: Path, record: Mapping[str, Any], folder: Path, written: Counter[str]) -> bool:
+    """Return whether a record is named after its first file, its files are of its folder, and no other record has them.
+
+    An honest record, copied under another name, would be read in the place of one that was changed. `written`: how many
+    records list each file.
+    """
     own = place.parent.relative_to(folder.absolute().parents[1])
-    return all(Path(each["path"]).parent == own for each in record["outputs"])
+    first, *others = (Path(each["path"]) for each in record["outputs"])
+    is_alone = all(path.parent == own and written[path.as_posix()] == 1 for path in others)
+    return record_path(own / first.name).name == place.name and first.parent == own and is_alone
 
 
 def _check_strays(report: Audit, folder: Path, own: Mapping[Path, dict[str, Any]]) -> None:

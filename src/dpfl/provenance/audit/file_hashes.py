@@ -17,7 +17,7 @@ from dpfl.provenance.audit.completeness import check_completeness
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.crate import packed
 from dpfl.provenance.record_format import METADATA, EarlierFormatError, read_record
-from dpfl.provenance.trace import lineage
+from dpfl.provenance.trace import data_folders, lineage
 from dpfl.reporting.pages import DERIVED
 
 # What reading a damaged archive or its description raises, by the kind of damage.
@@ -28,6 +28,8 @@ _NOT_A_CRATE = (
 
 def audit(folder: Path, *, sealed: bool = True) -> Audit:
     """Hash again every file recorded below `folder`, which is results/<scale> of some project, and their inputs.
+
+    Data that its configuration needs are hashed as well, though no result may have read them yet.
 
     Findings: a file that is missing, that is no regular file, that differs from its record, or that a later stage read
     in another state; a result that a stage read and that is gone; a record that cannot be read; a damaged checkpoint of
@@ -40,7 +42,7 @@ def audit(folder: Path, *, sealed: bool = True) -> Audit:
     _require_scale(folder)
     report = Audit()
     read: dict[Path, dict[str, Any]] = {}
-    known = list(lineage(folder))
+    known = list(lineage(folder, data=data_folders(folder)))
     root = folder.absolute().parents[1]
     for place, record in known:
         if isinstance(record, EarlierFormatError):

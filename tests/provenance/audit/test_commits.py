@@ -81,7 +81,7 @@ def test_a_forged_word_is_found(record, repository, part, change, problem):
 
 def test_versions_that_are_said_to_differ_from_the_lock_file_are_counted(record, repository):
     record["software"] |= {"torch": "1.0", "not_as_locked": {"torch": "1.0"}}
-    note = "trained with other versions than those of requirements.lock, or without it: 1 of 1 run tables"
+    note = "trained in an environment that is not that of requirements.lock: 1 of 1 run tables"
     assert check(record, repository[0]) == ([], [note])
 
 

@@ -100,7 +100,9 @@ def test_a_record_that_describes_another_file_is_found(chain, part):
     record = json.loads(place.read_text())
     record["outputs"][0][part] = {"bytes": 7, "sha256": "0" * 64, "path": "results/demo/tabel.csv"}[part]
     place.write_text(json.dumps(record))
-    assert {Path(path).stem for path, _ in problems(chain)} <= {"table", "tabel", "table.csv.record"} and problems(chain)
+    assert {Path(path).stem for path, _ in problems(chain)} <= {"table", "tabel", "table.csv.record"} and problems(
+        chain
+    )
 
 
 def test_what_to_delete_is_the_damaged_stage_s_outputs_and_record(chain):

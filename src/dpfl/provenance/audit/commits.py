@@ -53,7 +53,7 @@ def _note_unclean(report: Audit, runs: list[dict[str, Any]]) -> None:
     unlocked = [run for run in runs if run["software"]["not_as_locked"] or run["software"]["lock"] is None]
     for words, found in (
         ("trained from a changed tree or without a commit", commitless),
-        (f"trained with other versions than those of {_LOCK}, or without it", unlocked),
+        (f"trained in an environment that is not that of {_LOCK}", unlocked),
     ):
         if found:
             report.notes.append(f"{words}: {len(found)} of {len(runs)} run tables")

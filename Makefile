@@ -15,7 +15,7 @@ export PYTHONNOUSERSITE := 1
 export CONFIG PROFILE SCALE KEY RERUN
 
 .DEFAULT_GOAL := demo
-.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture lint docs bench bench-peers verify release help
+.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture lint docs links bench bench-peers verify release help
 
 env: $(READY) ## set up the environment in .venv, alone
 
@@ -81,6 +81,9 @@ lint: $(READY) ## check style, layers and workflow: ruff, import-linter, snakefm
 docs: $(READY) ## build the docs site in docs/_build/html; a broken link or example fails it
 	sphinx-build --fail-on-warning --keep-going -b html docs docs/_build/html
 	sphinx-build -q -b doctest docs docs/_build/doctest
+
+links: $(READY) ## try every link of the docs site to the outside; it needs the network
+	sphinx-build -q -b linkcheck docs docs/_build/links
 
 bench: $(READY) ## measure speed as ratios; exits 1 when a target is missed
 	set -e; for file in $(filter-out benchmarks/%peer.py benchmarks/peers.py,$(wildcard benchmarks/*.py)); do python $$file; done

@@ -1,21 +1,18 @@
 # `make` sets everything up and runs scale demo; `make help` lists the rest.
-VENV := .venv
-READY := $(VENV)/ready
-VALIDATOR := .venv-validator
-PEERS := .venv-peers
-CONFIG ?=
-PROFILE ?= default
-SCALE ?= demo
-RERUN ?=
-KEY ?= $(HOME)/.ssh/id_ed25519
-SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
+override VENV := .venv
+override READY := $(VENV)/ready
+override VALIDATOR := .venv-validator
+override PEERS := .venv-peers
+override SIDE_BY_SIDE := --numprocesses 2 --dist loadfile
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export PYTHONNOUSERSITE := 1
-# Recipes read these from the environment: what stands in them is never part of a command.
-export CONFIG PROFILE SCALE KEY RERUN
+# Recipes read these from the environment, as "$$SCALE". What a user sets is text: neither make nor a shell expands it.
+override SET_BY_USER := CONFIG PROFILE SCALE RERUN KEY KILLS PART KIND COUNT SEED
+$(foreach name,$(SET_BY_USER),$(eval override $(name) := $$(value $(name))))
+export $(SET_BY_USER)
 
 .DEFAULT_GOAL := demo
-.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture lint docs links bench bench-peers verify release help
+.PHONY: env demo quick paper pages dry-run plan test test-slow test-crate test-slurm torture faults lint docs links bench bench-peers verify release help
 
 env: $(READY) ## set up the environment in .venv, alone
 
@@ -31,16 +28,16 @@ $(READY): requirements.lock requirements.hashes pyproject.toml
 	@touch $@
 
 demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | as published
-	@dpfl run --scale $@ --profile "$$PROFILE" $${CONFIG:+--config "$$CONFIG"}
+	@dpfl run --scale $@ --profile "$${PROFILE:-default}" $${CONFIG:+--config "$$CONFIG"}
 	@dpfl crate results/$@
 	@dpfl report --config results/$@/config.yaml
 
 dry-run: $(READY) ## show what would run (SCALE=demo, quick or paper)
-	@dpfl run --dry-run --scale "$$SCALE" --profile "$$PROFILE" $${CONFIG:+--config "$$CONFIG"}
+	@dpfl run --dry-run --scale "$${SCALE:-demo}" --profile "$${PROFILE:-default}" $${CONFIG:+--config "$$CONFIG"}
 
 pages: $(READY) ## make every page, report.html and the crate from the runs that are there, without training (SCALE=paper)
-	@dpfl pages --config results/$(SCALE)/config.yaml
-	@dpfl crate results/$(SCALE)
+	@dpfl pages --config "results/$${SCALE:-demo}/config.yaml"
+	@dpfl crate "results/$${SCALE:-demo}"
 
 # Two processes of tests with two threads each would wait for one another: five times the time of one thread each.
 test test-slow: export OMP_NUM_THREADS = 1
@@ -48,7 +45,7 @@ test: $(READY) ## run the fast tests
 	pytest -m "not slow and not slurm" $(SIDE_BY_SIDE)
 
 test-slow: $(READY) ## run the slow tests: larger cases, rare faults, the workflow killed and edited (PART=3/8: an eighth)
-	pytest -m "slow and not slurm" $(SIDE_BY_SIDE) $(if $(PART),--part $(PART))
+	pytest -m "slow and not slurm" $(SIDE_BY_SIDE) $${PART:+--part "$$PART"}
 
 $(VALIDATOR)/ready: tests/provenance/validator.lock | $(READY)
 	$(VENV)/bin/python -m venv $(VALIDATOR)
@@ -64,13 +61,13 @@ test-slurm: $(READY) ## run the workflow on a real SLURM of three nodes on this 
 	pytest -m slurm tests/slurm
 
 torture: $(READY) ## kill the demo at 100 random moments and compare its results with an undisturbed run (KILLS=100)
-	python tests/workflow/torture.py --kills $(or $(KILLS),100) $${CONFIG:+--config "$$CONFIG"}
+	python tests/workflow/torture.py --kills "$${KILLS:-100}" $${CONFIG:+--config "$$CONFIG"}
 
 faults: $(READY) ## inject faults in bulk and count the outcomes (KIND=configurations, command_lines, mirrors, files, commands; COUNT SEED)
-	python tests/faults/inject.py $(or $(KIND),configurations) $(if $(COUNT),--count $(COUNT)) --seed $(or $(SEED),0)
+	python tests/faults/inject.py "$${KIND:-configurations}" $${COUNT:+--count "$$COUNT"} --seed "$${SEED:-0}"
 
 plan: $(READY) ## show jobs, hours and memory of a run before it starts (SCALE=paper PROFILE=slurm)
-	@dpfl plan --scale "$$SCALE" --profile "$$PROFILE" $${CONFIG:+--config "$$CONFIG"}
+	@dpfl plan --scale "$${SCALE:-demo}" --profile "$${PROFILE:-default}" $${CONFIG:+--config "$$CONFIG"}
 
 lint: $(READY) ## check style, layers and workflow: ruff, import-linter, snakefmt, snakemake --lint
 	ruff check . && ruff format --check .
@@ -98,15 +95,13 @@ $(PEERS)/ready: benchmarks/peers.lock requirements.lock | $(READY)
 bench-peers: $(PEERS)/ready ## measure speed against Opacus, JAX and training without privacy, in an environment of its own
 	$(PEERS)/bin/python benchmarks/peers.py
 
-verify: SCALE = paper
 verify: $(READY) ## check the shipped results without training (SCALE=paper); RERUN=5 trains five runs again and compares
-	@dpfl audit --quick $${RERUN:+--rerun "$$RERUN"} "results/$$SCALE"
+	@dpfl audit --quick $${RERUN:+--rerun "$$RERUN"} "results/$${SCALE:-paper}"
 
-release: SCALE = paper
 release: $(READY) ## sign the results' manifest with an SSH key (SCALE=paper KEY=~/.ssh/id_ed25519), without network
-	@dpfl pages --config "results/$$SCALE/config.yaml"
-	@dpfl audit --files-only "results/$$SCALE"
-	@dpfl release "results/$$SCALE" --key "$$KEY"
+	@dpfl pages --config "results/$${SCALE:-paper}/config.yaml"
+	@dpfl audit --files-only "results/$${SCALE:-paper}"
+	@dpfl release "results/$${SCALE:-paper}" --key "$${KEY:-$$HOME/.ssh/id_ed25519}"
 
 help: ## list the targets
-	@awk -F ' ## ' '/^[a-z][a-z -]*:.* ## / {split($$1, target, ":"); printf "%-18s %s\n", target[1], $$2}' $(MAKEFILE_LIST)
+	@awk -F ' ## ' '/^[a-z][a-z -]*:.* ## / {split($$1, target, ":"); printf "%-18s %s\n", target[1], $$2}' Makefile

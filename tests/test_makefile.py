@@ -1,0 +1,153 @@
+"""The Makefile: what a user sets on its command line is text, which neither make nor the shell executes."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+# Make's automatic variables that recipes use: names of targets and prerequisites.
+AUTOMATIC = {"@", "<"}
+FAKE = f"""#!{sys.executable}
+import json, sys
+with open("calls", "a") as calls:
+    calls.write(json.dumps(sys.argv) + "\\n")
+"""
+MARK = "broken_in"
+ODD = [
+    f"x`touch {MARK}`",
+    f"x$(touch {MARK})",
+    f"x$$(touch {MARK})",
+    f"$(shell touch {MARK})",
+    f"${{shell touch {MARK}}}",
+    f"x;touch {MARK};#",
+    f'x";touch {MARK};"',
+    f"x';touch {MARK};'",
+    f"x\ntouch {MARK}",
+    f"x & touch {MARK}",
+    "a$b.yaml",
+]
+# The variables that the recipe of a target reads.
+READS = {
+    "quick": ["CONFIG", "PROFILE"],
+    "dry-run": ["SCALE", "CONFIG", "PROFILE"],
+    "plan": ["SCALE", "CONFIG", "PROFILE"],
+    "pages": ["SCALE"],
+    "verify": ["SCALE", "RERUN"],
+    "release": ["SCALE", "KEY"],
+    "test-slow": ["PART"],
+    "torture": ["KILLS", "CONFIG"],
+    "faults": ["KIND", "COUNT", "SEED"],
+}
+USUAL = {
+    ("torture", "KILLS=5", "CONFIG=tests/workflow/torture.yaml"): [
+        "python tests/workflow/torture.py --kills 5 --config tests/workflow/torture.yaml"
+    ],
+    ("torture",): ["python tests/workflow/torture.py --kills 100"],
+    ("test-slow", "PART=3/8"): ["pytest -m slow and not slurm --numprocesses 2 --dist loadfile --part 3/8"],
+    ("test-slow",): ["pytest -m slow and not slurm --numprocesses 2 --dist loadfile"],
+    ("pages", "SCALE=paper"): ["dpfl pages --config results/paper/config.yaml", "dpfl crate results/paper"],
+    ("pages",): ["dpfl pages --config results/demo/config.yaml", "dpfl crate results/demo"],
+    ("verify", "RERUN=5"): ["dpfl audit --quick --rerun 5 results/paper"],
+    ("verify", "SCALE=demo"): ["dpfl audit --quick results/demo"],
+    ("release", "KEY=my key"): [
+        "dpfl pages --config results/paper/config.yaml",
+        "dpfl audit --files-only results/paper",
+        "dpfl release results/paper --key my key",
+    ],
+    ("release",): [
+        "dpfl pages --config results/paper/config.yaml",
+        "dpfl audit --files-only results/paper",
+        "dpfl release results/paper --key /home/of a user/.ssh/id_ed25519",
+    ],
+    ("faults",): ["python tests/faults/inject.py configurations --seed 0"],
+    ("faults", "KIND=files", "COUNT=3", "SEED=7"): ["python tests/faults/inject.py files --count 3 --seed 7"],
+    ("plan", "SCALE=paper", "PROFILE=slurm"): ["dpfl plan --scale paper --profile slurm"],
+    ("dry-run",): ["dpfl run --dry-run --scale demo --profile default"],
+    ("quick", "CONFIG=my own.yaml"): [
+        "dpfl run --scale quick --profile default --config my own.yaml",
+        "dpfl crate results/quick",
+        "dpfl report --config results/quick/config.yaml",
+    ],
+}
+
+
+@pytest.fixture
+def make(repository, tmp_path):
+    """A function that runs make in a folder whose commands write down their arguments; returns those."""
+    (tmp_path / "Makefile").write_bytes((repository / "Makefile").read_bytes())
+    for name in ("requirements.lock", "requirements.hashes", "pyproject.toml"):
+        (tmp_path / name).touch()
+    commands = tmp_path / ".venv" / "bin"
+    commands.mkdir(parents=True)
+    for name in ("dpfl", "python", "pytest"):
+        (commands / name).write_text(FAKE)
+        (commands / name).chmod(0o755)
+    (tmp_path / ".venv" / "ready").touch()
+    environment = {"PATH": os.defpath, "HOME": "/home/of a user"}
+
+    def run(*words, env=()):
+        (tmp_path / "calls").unlink(missing_ok=True)
+        done = subprocess.run(
+            ["make", *words], cwd=tmp_path, env=environment | dict(env), capture_output=True, text=True, check=False
+        )
+        calls = tmp_path / "calls"
+        lines = calls.read_text().splitlines() if calls.exists() else []
+        return done, [[os.path.basename(call[0]), *call[1:]] for call in map(json.loads, lines)]
+
+    return run
+
+
+def recipes(text):
+    """The lines of the recipes."""
+    return [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("\t")]
+
+
+def test_no_recipe_expands_what_a_user_may_set(repository):
+    text = (repository / "Makefile").read_text()
+    own = set(re.findall(r"^override (\w+) :=", text, re.MULTILINE))
+    settable = set(re.findall(r"^(?:\S+: )?(?:export )?(\w+) *[?:+]?=", text, re.MULTILINE)) - own
+    read = set(re.findall(r"\$\$\{?([A-Z]+)\b", "".join(recipes(text)))) - {"HOME"}
+    [declared] = re.findall(r"^override SET_BY_USER := (.+)$", text, re.MULTILINE)
+    assert read == set(declared.split()) == {name for names in READS.values() for name in names}
+    for line in recipes(text):
+        expanded = set(re.findall(r"(?<!\$)\$[({]([^(){}$ ]+)[)}]", line)) | set(re.findall(r"(?<!\$)\$([^$({])", line))
+        assert expanded <= own | AUTOMATIC, line
+        assert not expanded & (settable | read), line
+        calls = re.findall(r"(?<!\$)\$[({](\w[\w-]*) ", line)
+        assert set(calls) <= {"filter-out", "wildcard"}, line
+
+
+def test_every_use_that_is_described_gives_its_command(make):
+    for words, commands in USUAL.items():
+        done, calls = make(*words)
+        assert done.returncode == 0, done.stderr
+        assert [" ".join(call) for call in calls] == commands, words
+
+
+def test_a_variable_of_the_environment_is_taken(make):
+    _, calls = make("plan", env={"SCALE": "quick", "CONFIG": "a$b.yaml"})
+    assert calls == [["dpfl", "plan", "--scale", "quick", "--profile", "default", "--config", "a$b.yaml"]]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_a_user_sets_arrives_as_it_is_and_runs_no_command(make, tmp_path, odd):
+    names = sorted({name for names in READS.values() for name in names})
+    done, calls = make(*READS, *(f"{name}={name}{odd}" for name in names))
+    assert done.returncode == 0 and not (tmp_path / MARK).exists(), done.stderr
+    for name in names:
+        assert any(f"{name}{odd}" in word for call in calls for word in call), name
+
+
+@pytest.mark.parametrize("name", ["VENV", "READY", "SIDE_BY_SIDE", "MAKEFILE_LIST"])
+def test_what_is_no_setting_stays_as_it_is(make, tmp_path, name):
+    for target in ("test", "help", "plan"):
+        make(target, f"{name}=x`touch {MARK}`")
+        assert not (tmp_path / MARK).exists()
+
+
+def test_help_lists_the_targets(make):
+    done, _ = make("help")
+    assert {"pages", "torture", "release", "demo", "help"} <= {line.split()[0] for line in done.stdout.splitlines()}

@@ -54,7 +54,8 @@ def trace(
     from dpfl.provenance import trace_view
 
     if as_json:
-        print(json.dumps({"rows": rows, **trace_view.as_json(top, root)}, indent=1, ensure_ascii=False))
+        # In ASCII: a recorded text may hold what steers a terminal, or half a character.
+        print(json.dumps({"rows": rows, **trace_view.as_json(top, root)}, indent=1))
     else:
         from rich.console import Console
 
@@ -80,13 +81,15 @@ def audit(
     """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with the findings."""
     from dpfl.provenance.audit.file_hashes import audit as check
     from dpfl.provenance.audit.findings import remove_damaged
+    from dpfl.provenance.audit.release import check_signature
     from dpfl.provenance.trace import data_folders, readable_records
 
     if not (folder / "config.yaml").is_file() and (below := sorted(folder.glob("*/config.yaml"))):
         raise InputError(f"{folder} holds the results of several scales: name one of them, as {below[0].parent}")
+    _require_effect(files_only, rerun, seed, rerun_cell, where, signature, signers)
     report = check(folder, sealed=not seal)
-    if signature:
-        _check_signature(report, folder, signature, signers)
+    if signature and signers:
+        check_signature(report, folder, signature, signers)
     if not files_only:
         _recompute(report, folder, quick, _choice(rerun, seed, rerun_cell, where))
     for line in report.lines():
@@ -101,13 +104,21 @@ def audit(
         raise typer.Exit(1)
 
 
-def _check_signature(report: Audit, folder: Path, signature: Path, signers: Path | None) -> None:
-    """Add what a release's signature does not cover."""
-    from dpfl.provenance.audit.release import check_signature
-
-    if signers is None:
-        raise InputError("--signature needs --signers: the keys that you trust")
-    check_signature(report, folder, signature, signers)
+def _require_effect(
+    files_only: bool, rerun: int, seed: int | None, cell: str, where: str, signature: Path | None, signers: Path | None
+) -> None:
+    """Raise InputError for an option that would have no effect: what was asked for would not have been checked."""
+    faults = {
+        "--files-only recomputes nothing: leave it out, or leave out --rerun": files_only and rerun,
+        "--files-only recomputes nothing: leave it out, or leave out --rerun-cell": files_only and cell,
+        "--seed needs --rerun: the number of runs to draw": seed is not None and not rerun,
+        "--where needs --rerun-cell: the sweep whose runs are meant": where and not cell,
+        "--signature needs --signers: the keys that you trust": signature and not signers,
+        "--signers needs --signature: the statement that they signed": signers and not signature,
+    }
+    for message, is_fault in faults.items():
+        if is_fault:
+            raise InputError(message)
 
 
 def _recompute(report: Audit, folder: Path, quick: bool, rerun: Choice | None) -> None:

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.cli import app
+from dpfl.errors import InputError
 from dpfl.pipeline import run
 from dpfl.pipeline.run import explain
 
@@ -56,6 +57,29 @@ def test_a_snakemake_that_was_killed_is_told_with_the_command_to_continue(tmp_pa
         "dpfl: Snakemake was ended by SIGKILL",
         "dpfl: not finished; what is done is kept. Continue with: make demo",
     ]
+
+
+@pytest.mark.parametrize("spelling", ["-n", "-np", "--dryrun", "--dry-run"])
+def test_a_dry_run_of_any_spelling_removes_nothing_and_takes_no_lock(tmp_path, monkeypatch, spelling):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Snakefile").touch()
+    words = tmp_path / "words"
+    fake = tmp_path / "python"
+    fake.write_text(f'#!/bin/sh\necho "$@" > {words}\n')
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    monkeypatch.setattr(run, "remove_damaged_pages", lambda _: pytest.fail("pages were looked for, to be removed"))
+    assert run.run(["--cores", "1", spelling], again="make demo", results=tmp_path / "results") == 0
+    assert words.read_text() == f"-m snakemake --cores 1 {spelling}\n" and not (tmp_path / ".snakemake").exists()
+
+
+@pytest.mark.parametrize("cores", ["-c0", "--cores=-5"])
+def test_a_run_on_no_core_does_not_begin(tmp_path, monkeypatch, cores):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Snakefile").touch()
+    with pytest.raises(InputError, match="at least 1"):
+        run.run([cores], again="make demo")
+    assert [path.name for path in tmp_path.iterdir()] == ["Snakefile"]
 
 
 @pytest.mark.parametrize(

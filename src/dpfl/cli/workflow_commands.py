@@ -11,6 +11,7 @@ import typer
 
 from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, app
 from dpfl.errors import InputError
+from dpfl.files import require_writable
 from dpfl.grid import configuration
 from dpfl.grid.strict_yaml import load_mapping
 from dpfl.pipeline import cost
@@ -99,6 +100,7 @@ def run(
     sweeps = expansion.expand(resolved)
     configured(resolved["data"]["mirror"])
     where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"])
+    require_writable(Path("results"), Path(resolved["data"]["folder"]))
     if not where.on_cluster and resolved["training"]["device"] == "cuda":
         require_gpu()
     overlay = ["--configfile", str(config)] if config and load_mapping(config) else []  # Snakemake refuses an empty one
@@ -115,22 +117,22 @@ def _run(
 ) -> int:
     """Run Snakemake, for noise that is out of date first, for it decides what is trained; return its exit status."""
     from dpfl.pipeline import finished
+    from dpfl.pipeline.engine_options import engine_options
     from dpfl.pipeline.plan import run_progress
     from dpfl.pipeline.run import run as run_workflow
 
-    is_dry, results = "--dry-run" in [*options, *more], Path("results") / resolved["scale"]
+    engine, results = engine_options([*options, *more]), Path("results") / resolved["scale"]
     asked = {"again": again, "results": results, "sweeps": sweeps, "forced": lambda: _forced(sweeps, results, where)}
     if noise := finished.noise_made_anew(resolved):
         print(f"dpfl: {_first(noise)}", file=sys.stderr)
-        if not is_dry:
-            named = finished.targets(more)
-            words = [*options, *(word for word in more if word not in named), *map(str, noise)]
+        if not engine.is_dry_run:
+            words = [*options, *(word for word in more if word not in engine.targets), *map(str, noise)]
             if status := run_workflow(words, **asked, what="calibrating"):
                 return status
     left = finished.without_finished(more, resolved)
     if left is None:
         return 0
-    progress = None if is_dry else run_progress(resolved, where)
+    progress = None if engine.is_dry_run else run_progress(resolved, where)
     return run_workflow([*options, *left], **asked, progress=progress)
 
 

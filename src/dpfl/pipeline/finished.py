@@ -11,6 +11,7 @@ from typing import Any
 from dpfl.files import record_path
 from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
+from dpfl.pipeline.engine_options import engine_options
 from dpfl.provenance import run_identity
 
 
@@ -31,14 +32,6 @@ def noise_made_anew(config: Mapping[str, Any]) -> list[Path]:
     return tables
 
 
-def targets(options: Sequence[str]) -> set[str]:
-    """Return the words among Snakemake's options that name what it is to make."""
-    from snakemake.cli import get_argument_parser
-
-    known, unknown = get_argument_parser().parse_known_args(list(options))
-    return {*known.targets, *unknown}
-
-
 def without_finished(options: Sequence[str], config: Mapping[str, Any]) -> list[str] | None:
     """Return Snakemake's options without the run tables and records that they name and that are finished, or None where
     no target is left.
@@ -50,7 +43,7 @@ def without_finished(options: Sequence[str], config: Mapping[str, Any]) -> list[
     for target in sorted(done):
         print(f"dpfl: {target} is finished: training it again would give the same", file=sys.stderr)
     left = [word for word in options if os.path.normpath(word) not in done]
-    return left if not done or targets(left) else None
+    return left if not done or engine_options(left).targets else None
 
 
 def _finished(sweeps: Iterable[Sweep], folder: Path, named: set[str]) -> list[Path]:

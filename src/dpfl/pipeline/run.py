@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ from dpfl.errors import InputError
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import orphans
 from dpfl.pipeline.batch_training import put_all_back
+from dpfl.pipeline.engine_options import engine_options
 from dpfl.pipeline.live_line import RunProgress, shown
 from dpfl.pipeline.lock import is_stale, only_run
 from dpfl.provenance.audit.mending import remove_damaged_pages
@@ -32,7 +32,6 @@ END_SECONDS = 60.0
 """Time that Snakemake has after SIGTERM to end its jobs."""
 _LEAST_BYTES = 1 << 20
 _LAST_ENGINE_LINES = 15
-_CORES = ("--cores", "-c", "--jobs", "-j", "--local-cores")
 _FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
 _LOG = re.compile(r"^ +log: (.+?)(?: \(check log file\(s\) for error details\))?$", re.MULTILINE)
 
@@ -49,16 +48,18 @@ def run(
 ) -> int:
     """Run Snakemake with what `forced` returns and `arguments` in the working folder; return its exit status.
 
-    Raises InputError where another run is in progress here, where the folder has no Snakefile, and for fewer cores than
-    one. A dry run takes no lock. A lock that a killed run left is removed first, and so are damaged pages below
-    `results`: Snakemake makes them anew. Of `sweeps`, those that a batch had finished before it was ended are put back
-    into `results`, before and after; `forced` is asked in between, when it is known what is open. Snakemake's lines go
-    to ENGINE_LOG, and one line says how far the run is. On failure the last lines on standard error name the rules that
-    failed, the end of their logs, and `again`, the command to continue with; else it says how long `what` took.
+    Raises InputError where another run is in progress here, where the folder has no Snakefile, and for options that
+    Snakemake cannot use. A dry run, however it is spelled, takes no lock and removes nothing. A lock that a killed run
+    left is removed first, and so are damaged pages below `results`: Snakemake makes them anew. Of `sweeps`, those that
+    a batch had finished before it was ended are put back into `results`, before and after; `forced` is asked in
+    between, when it is known what is open. Snakemake's lines go to ENGINE_LOG, and one line says how far the run is. On
+    failure the last lines on standard error name the rules that failed, the end of their logs, and `again`, the command
+    to continue with; else it says how long `what` took.
     """
-    _require_workflow(arguments)
+    if not Path("Snakefile").is_file():
+        raise InputError("no Snakefile here: run dpfl in the folder of the project")
     snakemake = [sys.executable, "-m", "snakemake"]
-    if "--dry-run" in arguments:
+    if engine_options(arguments).is_dry_run:
         return subprocess.run([*snakemake, *forced(), *arguments], check=False).returncode
     with only_run() as lock:
         if is_stale():
@@ -96,16 +97,6 @@ def _explain_failure(status: int, logs: set[Path], again: str) -> None:
     if shutil.disk_usage(Path()).free < _LEAST_BYTES:
         print(f"dpfl: the disk of {Path().absolute()} is full: make room first", file=sys.stderr)
     print(f"dpfl: not finished; what is done is kept. Continue with: {again}", file=sys.stderr)
-
-
-def _require_workflow(arguments: list[str]) -> None:
-    """Raise InputError where there is no workflow to run, or no core to run it on."""
-    if not Path("Snakefile").is_file():
-        raise InputError("no Snakefile here: run dpfl in the folder of the project")
-    for option, value in itertools.pairwise([*arguments, ""]):
-        name, sign, content = option.partition("=")
-        if name in _CORES and (content if sign else value).strip() in ("0", "-1"):
-            raise InputError(f"{name} must be at least 1")
 
 
 def explain(log: str) -> Iterator[str]:

@@ -1,0 +1,46 @@
+"""Read the words that a user passes on to Snakemake, with Snakemake's own parser, before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from dpfl.errors import InputError
+
+_CORES = ("cores", "jobs", "local_cores")
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Options of a run of Snakemake: `targets` that it is to make, and whether it only shows what it would do."""
+
+    targets: frozenset[str]
+    is_dry_run: bool
+
+
+def engine_options(words: Sequence[str]) -> EngineOptions:
+    """Return what `words` say, in every spelling that Snakemake takes: attached (-c0), joined (-np), cut (--core).
+
+    Raises InputError, one line, for an option that Snakemake does not have, a value that it cannot read, and fewer
+    cores or jobs than one, for which it would wait for ever.
+    """
+    from snakemake.cli import get_argument_parser
+    from snakemake.exceptions import CliException
+
+    parser = get_argument_parser()
+    parser.error = _refuse  # it would print the usage of 150 options, and end the process
+    try:
+        known = parser.parse_args(list(words))
+    except CliException as error:
+        _refuse(str(error))
+    for name in _CORES:
+        number = getattr(known, name)
+        if number is not None and number < 1:
+            raise InputError(f"--{name.replace('_', '-')} must be at least 1, not {number}")
+    return EngineOptions(frozenset(known.targets), known.dryrun or known.executor == "dryrun")
+
+
+def _refuse(reason: str) -> NoReturn:
+    """Raise InputError with what Snakemake says about its options."""
+    raise InputError(f"options for Snakemake cannot be used: {' '.join(reason.split())}") from None

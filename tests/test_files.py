@@ -55,3 +55,11 @@ def test_a_folder_that_will_be_made_is_writable_where_its_parent_is(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file"):
         require_writable(tmp_path / "file" / "deep")
+
+
+@pytest.mark.parametrize("name", ["dead", "loop"])
+def test_a_link_to_nothing_is_no_folder_that_can_be_written(tmp_path, name):
+    """A link to another disk stays when the disk is gone."""
+    (tmp_path / name).symlink_to({"dead": "nowhere", "loop": "loop"}[name])
+    with pytest.raises(InputError, match=name):
+        require_writable(tmp_path / name / "deep")

@@ -58,7 +58,8 @@ def write_atomically(path: Path, text: str) -> None:
 def require_writable(*folders: Path) -> None:
     """Raise InputError naming the first folder, there already or still to be made, that cannot be written."""
     for folder in folders:
-        existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+        places = (folder.absolute(), *folder.absolute().parents)
+        existing = next(place for place in places if place.exists() or place.is_symlink())
         if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
             raise InputError(f"{folder} cannot be written: {existing} is read-only or no folder")
 

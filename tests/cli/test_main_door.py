@@ -1,6 +1,8 @@
 """The main door: whatever is wrong with a run is said in one line, with status 2, before anything is written."""
 
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +17,12 @@ WRONG = {
     "duplicate key": ("seeds: [0]\nseeds: [1]", "twice"),
     "date": ("seeds: 2024-13-45", "mine.yaml"),
     "digits": ("seeds: [" + "9" * 6000 + "]", "mine.yaml"),
+    "hexadecimal digits": ("seeds: [0x" + "f" * 6000 + "]", "mine.yaml"),
+    "octal digits": ("seeds: [0" + "7" * 6000 + "]", "mine.yaml"),
+    "base 60": ("seeds: [1:30]", "1:30"),
+    "base 60 float": ("only: {epsilon: [1:30.5]}", "1:30.5"),
+    "octal": ("seeds: [010]", "010"),
+    "float that is infinite": ("only: {epsilon: [1.0e+400]}", "1.0e+400"),
     "nesting": ("seeds: " + "[" * 3000, "mine.yaml"),
     "floats": ("seeds: [0.5]", "seeds"),
     "no seeds": ("seeds: []", "seeds"),
@@ -36,6 +44,18 @@ WRONG = {
     "folder with newline": ('data: {folder: "a\\nb"}', "data.folder"),
     "folder with braces": ('data: {folder: "{x}"}', "data.folder"),
     "folder with nul": ('data: {folder: "a\\0b"}', "data.folder"),
+    "folder with half a character": ('data: {folder: "a\\ud800b"}', "mine.yaml"),
+    "folder with a line separator": ('data: {folder: "a\\u2028b"}', "data.folder"),
+    "folder with a next line": ('data: {folder: "a\\Nb"}', "data.folder"),
+    "folder that a terminal turns round": ('data: {folder: "a\\u202eb"}', "data.folder"),
+    "folder of a home": ("data: {folder: ~/data}", "data.folder"),
+    "folder that is a file": ("data: {folder: Snakefile}", "Snakefile"),
+    "folder below a file": ("data: {folder: config.yaml/data}", "config.yaml"),
+    "folder with a long name": ("data: {folder: " + "é" * 200 + "}", "too long"),
+    "mirror with a port that is none": ('data: {mirror: "http://a:99999999/"}', "mirror"),
+    "mirror with a port that is no number": ('data: {mirror: "http://a:b/"}', "mirror"),
+    "mirror with a line separator": ('data: {mirror: "http://a/\\u2028"}', "mirror"),
+    "value of a grid twice": ("only: {clients: [10, 10]}", "repetition"),
     "mirror": ('data: {mirror: "http://["}', "mirror"),
     "mirror missing": ("data: {mirror: /nowhere/at/all}", "mirror"),
     "timeout": ("data: {timeout_seconds: 0}", "timeout_seconds"),
@@ -46,6 +66,8 @@ WRONG = {
     "section not a mapping": ("data: 7", "data"),
     "binary": ("\udcff", "mine.yaml"),
 }
+OF_A_RUN = {"mirror", "mirror missing", "mirror with a port that is none", "mirror with a port that is no number"}
+OF_A_RUN |= {"no cuda", "folder that is a file", "folder below a file", "folder with a long name"}
 
 
 @pytest.fixture
@@ -72,8 +94,8 @@ def project(repository, tmp_path, monkeypatch):
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_path, capsys, name, command):
     text, word = WRONG[name]
-    if command == "plan" and word in ("mirror", "no GPU"):
-        pytest.skip("a plan neither fetches nor trains")
+    if command == "plan" and name in OF_A_RUN:
+        pytest.skip("a plan neither fetches nor trains nor writes")
     (tmp_path / "mine.yaml").write_bytes(text.encode("utf-8", "surrogateescape"))
     status, lines = project(capsys, command, "--config", "mine.yaml")
     assert status == 2 and len(lines) == 1 and lines[0].startswith("dpfl: ") and word in lines[0], lines
@@ -86,6 +108,30 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["run", "--profile", "nowhere"], "profile"),
         (["run", "--", "--cores", "0"], "--cores"),
         (["run", "--", "--cores=0"], "--cores"),
+        (["run", "--", "-c0"], "--cores"),
+        (["run", "--", "--cores", "00"], "--cores"),
+        (["run", "--", "-j0"], "--jobs"),
+        (["run", "--", "--core", "0"], "--cores"),
+        (["run", "--", "--cores=+0"], "--cores"),
+        (["run", "--", "--cores", "-5"], "--cores"),
+        (["run", "--", "--cor=-5"], "--cores"),
+        (["run", "--", "-kc", "0"], "--cores"),
+        (["run", "--", "--cores", "few"], "must be integer"),
+        (["run", "--", "--cores"], "--cores"),
+        (["run", "--", "--local-cores", "0"], "--local-cores"),
+        (["run", "--", "-n", "--cores", "0"], "--cores"),
+        (["run", "--", "--nonsense"], "--nonsense"),
+        (["run", "--config", "a" * 300], "too long"),
+        (["plan", "--profile", "a" * 300], "too long"),
+        (["trace", "a" * 5000], "no record"),
+        (["audit", "a" * 5000], "too long"),
+        (["check", "a" * 5000], "too long"),
+        (["audit", "--files-only", "--rerun", "3", "results/demo"], "--rerun"),
+        (["audit", "--files-only", "--rerun-cell", "lowy2021/x", "results/demo"], "--rerun-cell"),
+        (["audit", "--signers", "keys", "results/demo"], "--signature"),
+        (["audit", "--signature", "x.json", "results/demo"], "--signers"),
+        (["audit", "--seed", "3", "results/demo"], "--rerun"),
+        (["audit", "--where", "seed=3", "results/demo"], "--rerun-cell"),
         (["plan", "--scale", "tiny"], "scale"),
         (["run", "--scale", ""], "scale"),
         (["audit", "results/nowhere"], "no record"),
@@ -117,6 +163,41 @@ def test_a_wrong_argument_is_one_line(project, tmp_path, capsys, arguments, word
     status, lines = project(capsys, *arguments)
     assert status == 2 and len(lines) == 1 and lines[0].startswith("dpfl: ") and word in lines[0], lines
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("name", ["pipe.json", "pipe.csv", "pipe.jsonl", "folder.json", "device.csv"])
+def test_claims_are_read_from_a_regular_file(project, tmp_path, capsys, name):
+    path = tmp_path / name
+    path.mkdir() if "folder" in name else path.symlink_to("/dev/zero") if "device" in name else os.mkfifo(path)
+    status, lines = project(capsys, "check", name)
+    assert status == 2 and len(lines) == 1 and lines[0] == f"dpfl: {name} is a folder or no regular file", lines
+
+
+def test_a_data_folder_on_a_disk_that_is_gone_is_one_line(project, tmp_path, capsys):
+    (tmp_path / "data").symlink_to("gone")
+    status, lines = project(capsys, "run")
+    assert status == 2 and len(lines) == 1 and "data cannot be written" in lines[0], lines
+    assert not (tmp_path / ".snakemake").exists()
+
+
+@pytest.mark.parametrize("spelling", ["-n", "-np", "-kn", "--dry-run", "--dryrun", "--dry-r"])
+def test_a_dry_run_is_one_in_every_spelling_of_snakemake(project, tmp_path, monkeypatch, capsys, spelling):
+    """It takes no lock, and mends and moves nothing."""
+    words = []
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, **_: words.extend(command) or subprocess.CompletedProcess(command, 0)
+    )
+    monkeypatch.setattr(pipeline_run, "remove_damaged_pages", lambda _: pytest.fail("a dry run removes nothing"))
+    assert project(capsys, "run", "--scale", "demo", "--", spelling)[0] == 0
+    assert words[-1] == spelling and not (tmp_path / ".snakemake").exists()
+
+
+@pytest.mark.parametrize("cores", [["--cores", "all"], ["-j", "unlimited"], ["-c2"], ["--core=3"], []])
+def test_cores_of_one_and_more_start_a_run(project, monkeypatch, capsys, cores):
+    started = []
+    monkeypatch.setattr(pipeline_run, "run", lambda words, **_: started.append(words) or 0)
+    assert project(capsys, "run", "--", *cores)[0] == 0
+    assert started[0][-len(cores) :] == cores or not cores
 
 
 @pytest.mark.parametrize(("option", "scale"), [([], "quick"), (["--scale", "paper"], "paper")])

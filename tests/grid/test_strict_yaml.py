@@ -1,5 +1,6 @@
 """A file that a person wrote is read, or refused in one line that names it."""
 
+import math
 import os
 
 import pytest
@@ -17,6 +18,16 @@ from dpfl.grid.strict_yaml import load_mapping
         (b"a: 2024-13-45\n", "not YAML"),
         (b"a: " + b"9" * 6000, "not YAML"),
         (b"a: " + b"[" * 5000 + b"]" * 5000, "not YAML"),
+        (b"a: 0x" + b"f" * 6000, "not YAML"),
+        (b"a: {b: [-0x8000000000000001]}", "64 bits"),
+        (b"? 0x" + b"f" * 6000 + b"\n: 1", "64 bits"),
+        (b"a: 1:30", "'1:30' is a number of base 60"),
+        (b"a: -1:30.5", "base 60"),
+        (b"a: " + b"1:" * 20_000 + b"1", "base 60"),
+        (b"a: 0777", "'0777' is a number of base 8"),
+        (b"a: 1.0e+400", "1.0e+400"),
+        (b'a: "x\\ud800"', "half a character"),
+        (b'"x\\ud800": 1', "half a character"),
         (b"\xff\xfe\x00a", "not YAML"),
         (b"a: [", "not YAML"),
         (b"- 1\n", "keys and values"),
@@ -44,5 +55,7 @@ def test_a_mapping_is_read_and_an_empty_file_is_an_empty_one(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("a: [1, .inf]\nb: {c: é}\n", encoding="utf-8")
     assert load_mapping(path) == {"a": [1, float("inf")], "b": {"c": "é"}}
+    path.write_text("a: [0, -1, 0x1F, 9223372036854775807, 1_000, '1:30', '0777', -.inf, 0.5, 1.0e-400, 2:a]\n")
+    assert load_mapping(path)["a"] == [0, -1, 31, 2**63 - 1, 1000, "1:30", "0777", -math.inf, 0.5, 0.0, "2:a"]
     path.write_text("# nothing\n")
     assert load_mapping(path) == {}

@@ -25,6 +25,7 @@ else:
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a full disk, a used-up quota, and a file that may not grow."""
+_MOST_CHARACTERS = 200
 
 
 def _run() -> None:
@@ -46,9 +47,12 @@ def main() -> None:
     try:
         _run()
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in (*_FULL, errno.ENAMETOOLONG):
             raise
         words = printable(f"{error.strerror}{f': {error.filename}' if error.filename else ''}")
+        if error.errno == errno.ENAMETOOLONG:
+            print(f"dpfl: a path is too long for this system ({words[:_MOST_CHARACTERS]})", file=sys.stderr)
+            sys.exit(2)
         print(f"dpfl: the disk is full or a limit reached ({words}); what is finished is kept: make room, then run the "
               "same command again", file=sys.stderr)  # fmt: skip
         sys.exit(2)

@@ -69,6 +69,8 @@ def _claims(file: Path, options: dict[str, str | float]) -> list[Claim]:
     from dpfl.accounting.claims.claim_files import claims_of, read_json
     from dpfl.accounting.claims.run_logs import history_of, read_rows
 
+    if file.exists() and not file.is_file():
+        raise InputError(f"{file} is a folder or no regular file")  # a pipe could be waited for without end
     if file.suffix in (".csv", ".jsonl"):
         return [_logged(file, read_rows(file), options)]
     content = read_json(file)

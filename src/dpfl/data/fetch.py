@@ -227,6 +227,7 @@ def configured(setting: str | None) -> Path | str | None:
         return None
     try:
         parts = urlsplit(named)
+        _ = parts.port  # raises for what is no port
     except ValueError as error:
         raise InputError(f"the mirror {named} is no address: {error}") from None
     if parts.scheme in ("http", "https") and parts.hostname:

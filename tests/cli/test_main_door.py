@@ -149,6 +149,7 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["tables", "--paper", "bhaskar2025", "--name", "table_9"], "no table table_9"),
         (["figures", "--paper", "lowy2021", "--name", "x"], "no figure x"),
         (["claims", "--paper", "lowy2021"], "is not there"),
+        (["claims", "--paper", "/etc/passwd"], "no paper /etc/passwd"),
         (["calibrate", "--paper", "nobody2020"], "nobody2020"),
         (["calibrate", "--paper", "bhaskar2025"], "digits"),
         (["data", "arrays", "--dataset", "nothing"], "nothing"),

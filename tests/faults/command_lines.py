@@ -40,6 +40,8 @@ PLACES = [
     "nowhere/x",
     "empty",
     "é/x",
+    "a" * 300,
+    "a/" * 2500,
 ]
 NUMBERS = ["-1", "0", "nan", "inf", "-inf", "1e400", "1e-400", "x", "", "9" * 5000, "0x10", "1,5"]
 CONFIGURED = ["calibrate --paper", "tables --paper", "figures --paper", "claims --paper", "features --dataset"]
@@ -50,6 +52,27 @@ ON_A_PLACE += ["audit --rebuild", "audit --seal", "release --key nowhere"]
 WITH_A_CONFIG = ["plan", "run", "status", "pages", "report", "tables --paper bhaskar2025", "calibrate --paper lowy2021"]
 COUNTED = ["audit results/demo --rerun", "audit results/demo --rerun 1 --seed", "plan --at-once", "account --records"]
 ACCOUNT = ["account", "--sampler", "poisson", "--delta", "1e-5", "--steps", "10"]
+CORES = [
+    "-c0",
+    "-j0",
+    "--cores=+0",
+    "--cores 0",
+    "--cores 00",
+    "--core 0",
+    "-c -1",
+    "--jobs -5",
+    "--cores x",
+    "--cores",
+]
+CORES += ["-kj0", "--local-cores 0", "-n -c 0", "--nonsense", "x --cores 1 y"]
+WITHOUT_EFFECT = [
+    "--files-only --rerun 3",
+    "--files-only --rerun-cell a/b",
+    "--signers keys",
+    "--seed 1",
+    "--where a=b",
+]
+CLAIMS = ["folder", "pipe", "/dev/zero", "/dev/null", "a" * 300]
 OPTIONS = [["plan", "--scale"], ["run", "--scale"], ["plan", "--profile"], ["run", "--profile"]]
 
 
@@ -70,7 +93,9 @@ LINES: dict[str, Callable[[random.Random], list[str]]] = {
     "odd option": lambda draw: [*draw.choice(OPTIONS), draw.choice([*WORDS, *PLACES])],
     "unknown option": lambda draw: [draw.choice([*WITH_A_CONFIG, *ON_A_PLACE]).split()[0], f"--{draw.choice(WORDS)}"],
     "unknown command": lambda draw: [draw.choice(WORDS[:9])],
-    "no cores": lambda draw: ["run", "--", draw.choice(["--cores", "-c", "--jobs"]), draw.choice(["0", "-1"])],
+    "no cores": lambda draw: ["run", "--", *draw.choice(CORES).split()],
+    "no effect": lambda draw: ["audit", "results/x", *draw.choice(WITHOUT_EFFECT).split()],
+    "odd claims": lambda draw: ["check", draw.choice(CLAIMS)],
     "odd rows": lambda draw: ["trace", "results/x.csv", "--where", draw.choice([*WORDS, "=", "a=", "=b", "a=b=c,"])],
 }
 

@@ -33,14 +33,23 @@ ODD_FOLDERS = [
     "",
     "x/",
     "./a",
+    "~/a",
+    "a\u2028b",
+    "a\x85b",
+    "a\u202eb",
+    "Snakefile",
+    "config.yaml/x",
+    "é" * 200,
 ]
 ODD_MIRRORS = ["http://[", "ftp://host/x", "gopher://x", "/not/there", "file:///not/there", "a\nb", "http://", "\0", ""]
+ODD_MIRRORS += ["http://a:99999999/", "http://a:x/", "http://a/\u2028"]
 ODD_YAML = [
     "seeds: [", "seeds: {", "\tseeds: [0]", "a: b: c", "seeds: !!python/object/apply:os.system ['true']", "1: 2",
     "? [a, b]\n: 1", "seeds: 2024-13-45", "seeds: 2024-02-30 25:61:00", "- 1\n- 2", "just a text", "seeds: *a",
     "seeds: &a [*a]", "%YAML 9.9", "---\nseeds: [0]\n---\nseeds: [1]", "seeds: 'open", 'seeds: "\\q"', "null: 1",
     "seeds: [0]\nseeds: [1]", "<<: {seeds: [0]}\n<<: {}", "seeds: !!binary 'x'", "seeds: 0x", "seeds: [1e400]",
-    "only: {epsilon: [1_0_0.5.5]}",
+    "only: {epsilon: [1_0_0.5.5]}", "seeds: [1:30]", "seeds: [010]", "seeds: [0x" + "f" * 6000 + "]",
+    "only: {epsilon: [1:30.5]}", "only: {epsilon: [1.0e+400]}", 'data: {folder: "a\\ud800"}', "only: {clients: [1, 1]}",
 ]  # fmt: skip
 
 

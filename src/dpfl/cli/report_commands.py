@@ -58,6 +58,7 @@ def _judge(paper: str, config: Path, *, anew: bool = True) -> list[Path]:
     from dpfl.reporting.claims import evaluate, files, write
     from dpfl.reporting.results import Results
 
+    load(paper)  # refuses a name that no paper has
     folder = results_folder(configuration.read(config))
     pages = [file for kind in ("tables", "figures") for file in sorted((folder / kind).glob(f"{paper}_*.csv"))]
     if not anew and is_page_current(files(paper, folder / "claims")[0], paper, pages):

@@ -80,6 +80,44 @@ def test_a_record_of_an_impossible_duration_is_damaged(record, value):
         read_record(record)
 
 
+@pytest.mark.parametrize(
+    "time",
+    [
+        "9999-12-31T23:59:59+00:00", "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+00:00",
+        "0001-01-01T00:00:00+23:59", "1999-12-31T23:59:59+00:00", "2201-01-01T00:00:00+00:00", "2026-11-22T17:15:38",
+    ],
+)  # fmt: skip
+def test_a_record_of_a_time_that_no_run_can_have_is_damaged(record, time):
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"started": time}))
+    with pytest.raises(InputError, match="damaged"):
+        read_record(record)
+    done = CliRunner().invoke(app, ["trace", "out.csv"])
+    assert isinstance(done.exception, InputError) and "damaged" in str(done.exception)
+
+
+@pytest.mark.parametrize("time", ["2000-01-01T00:00:00+23:59", "2200-12-31T23:59:59-23:59"])
+def test_the_earliest_and_the_latest_time_can_be_compared_after_the_longest_duration(record, time):
+    place = record.with_name("next.csv.record.json")
+    told = json.loads(record.read_text()) | {"started": time, "seconds": 1e9}
+    record.write_text(json.dumps(told))
+    told["inputs"], told["outputs"] = told["outputs"], [told["outputs"][0] | {"path": "next.csv"}]
+    place.write_text(json.dumps(told))
+    record.with_name("next.csv").write_text("2")
+    done = CliRunner().invoke(app, ["trace", "next.csv"])
+    assert done.exit_code == 0 and "out.csv is younger than next.csv" in done.output, done.exception
+
+
+@pytest.mark.parametrize("place", ["stage", "settings", "host", "inputs"])
+def test_a_record_of_what_is_no_text_is_damaged(record, place):
+    """A lone surrogate can neither be printed nor hashed."""
+    told = json.loads(record.read_text())
+    lone = {"stage": "fig\ud800", "settings": {"\udfff": 1}, "host": told["host"] | {"system": "\ud800"}}
+    lone["inputs"] = [told["inputs"][0] | {"path": "in\udcff.csv"}]
+    record.write_text(json.dumps(told | {place: lone[place]}))
+    with pytest.raises(InputError, match="damaged"):
+        read_record(record)
+
+
 @pytest.mark.parametrize("commit", ["7f" * 20, None, "$(reboot)"])
 def test_a_record_of_the_earlier_version_is_refused_with_its_commit(record, commit):
     earlier = json.loads(record.read_text()) | {"format": "dpfl-record/1", "source": {"commit": commit}}

@@ -28,6 +28,8 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 _MODULE = re.compile(r"dpfl(\.\w+)*")
 _LONGEST_SECONDS = 1e9
 """Of a stage: thirty years."""
+_FIRST_YEAR, _LAST_YEAR = 2000, 2200
+"""Of a stage's beginning: every time that is computed from it can be represented."""
 
 
 class EarlierFormatError(InputError):
@@ -37,14 +39,15 @@ class EarlierFormatError(InputError):
 def read_record(path: Path) -> dict[str, Any]:
     """Return the record at `path`.
 
-    Raises InputError where it is missing, no regular file, no record of this format, or incomplete; and where it names
-    a file outside the project: an absolute path, or one with `..`. Raises EarlierFormatError for a record that dpfl 0.1
-    wrote.
+    Raises InputError where it is missing, no regular file, no record of this format, or incomplete; where its time is
+    none that a run can have; and where it names a file outside the project: an absolute path, or one with `..`. Raises
+    EarlierFormatError for a record that dpfl 0.1 wrote.
     """
     if path.exists() and not is_regular(path):
         raise InputError(f"{path} is no regular file: delete it and run make again")
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(record, ensure_ascii=False).encode()  # fails for a lone surrogate, which is no text
     except FileNotFoundError:
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
     except (ValueError, RecursionError, OSError):
@@ -69,13 +72,9 @@ def _of_an_earlier_version(record: dict[str, Any]) -> str:
 
 def _is_complete(record: dict[str, Any]) -> bool:
     """Return whether every part that readers of a record rely on is present and of its type."""
-    try:
-        if datetime.fromisoformat(record["started"]).tzinfo is None:
-            return False
-    except (KeyError, TypeError, ValueError):
-        return False
     return (
         _has(record, _PARTS)
+        and _is_a_time(record["started"])
         and _has(record["source"], _SOURCE)
         and all(isinstance(each, str) and _MODULE.fullmatch(each) for each in record["source"]["modules"])
         and _has(record["software"], _SOFTWARE)
@@ -89,6 +88,15 @@ def _is_complete(record: dict[str, Any]) -> bool:
 def _has(part: Any, kinds: dict[str, Any]) -> bool:
     """Return whether `part` is a mapping with these keys, each of its kind."""
     return isinstance(part, dict) and all(name in part and isinstance(part[name], kinds[name]) for name in kinds)
+
+
+def _is_a_time(text: str) -> bool:
+    """Return whether a text is a time with its zone, in a year in which a stage can have run."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return time.tzinfo is not None and _FIRST_YEAR <= time.year <= _LAST_YEAR
 
 
 def _names_a_file(path: str) -> bool:

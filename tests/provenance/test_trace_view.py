@@ -1,10 +1,17 @@
-"""A trace as plain data: nothing is folded."""
+"""A trace as plain data folds nothing; one that is shown takes no recorded text for more than text."""
 
+import io
 import json
+import unicodedata
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
+from dpfl.errors import printable
 from dpfl.files import file_sha256, record_path
 from dpfl.provenance import input_checks, trace, trace_view
 from dpfl.provenance.record import StageRecorder
@@ -38,7 +45,7 @@ def test_the_data_name_every_file_with_its_hash(many, tmp_path):
 def test_the_tree_folds_them(many, tmp_path):
     top = trace_view.tree(trace.trace(many[0]), tmp_path, [{"epsilon": "2"}])
     labels = [str(branch.label) for branch in top.children]
-    assert "epsilon = 2" in labels[0] and "part0.csv[/bold] and 3 more" in labels[1]
+    assert "epsilon = 2" in labels[0] and "part0.csv and 3 more" in labels[1]
 
 
 def lines(folder, name):
@@ -97,3 +104,76 @@ def test_a_statement_is_complete_and_one_without_noise_says_so():
         assert word in line
     assert "nothing" not in line
     assert trace_view.statement({"privacy_noise_multiplier": "0"}) == "no privacy guarantee"
+
+
+RUN = {
+    "paper": "x", "model": "m", "seed": "0", "accuracy_pct": "90", "noise_multiplier": "1.007", "status": "done",
+    "privacy_epsilon_proven": "2.93", "privacy_proven_by": "PLD", "privacy_epsilon_refuted": "2",
+    "privacy_refuted_by": "an attack", "privacy_delta": "1e-05", "privacy_mechanism": '{"kind": "Gaussian"}',
+    "privacy_observer": "every_step", "privacy_sampling": "poisson", "privacy_neighbouring": "add_or_remove",
+    "privacy_records": "6000", "privacy_sample_rate": "0.01", "privacy_clip_norm": "1.0",
+    "privacy_noise_multiplier": "1.007", "privacy_steps": "1880", "privacy_note": "as accounted",
+}  # fmt: skip
+ODD = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8) | st.sampled_from(
+    [
+        "fig\x1b[31m\nfake line",
+        "\u202egpj.exe",
+        "\x9b2J",
+        "[/bold]",
+        "[link=x]",
+        "\\",
+        "\r",
+        "\ud800",
+        "$\\frac$",
+        "a\tb",
+    ]
+)
+
+
+def told_by(text):
+    """A node and its source in which every recorded text is this one."""
+    record = {
+        "stage": text, "started": "2026-01-01T00:00:00+00:00", "seconds": 1.0, "settings": {text: text}, "seeds": [],
+        "outputs": [{"path": text, "sha256": text}], "source": {"commit": text, "dirty": True}, "software": {},
+        "host": {"device": text, "threads": 1},
+    }  # fmt: skip
+    younger = record | {"started": "2027-01-01T00:00:00+00:00"}
+    numbers = ("epsilon_proven", "epsilon_refuted", "delta", "sample_rate", "noise_multiplier")
+    words = set(RUN) - {f"privacy_{name}" for name in numbers}
+    run = RUN | dict.fromkeys(words, text) | {"privacy_mechanism": json.dumps({"kind": text})}
+    source = trace.Node(text, text, younger, licence=text, runs=[run])
+    again = trace.Node(text, text, younger, repeated=True)
+    return trace.Node(text, text, record, ({"path": text, "sha256": text},), licence=text, made_from=[source, again])
+
+
+@given(ODD)
+def test_recorded_texts_cannot_move_the_cursor_start_a_line_or_be_taken_for_markup(text):
+    def shown(word):
+        console = Console(width=5000, highlight=False, file=io.StringIO(), emoji=False)
+        console.print(trace_view.tree(told_by(word), Path(), [{word: word}]))
+        return console.file.getvalue()
+
+    usual, odd = shown("word"), shown(text)
+    assert odd.count("\n") == usual.count("\n")
+    assert not {each for each in odd if unicodedata.category(each) in ("Cc", "Zl", "Zp", "Cs")} - {"\n"}
+    assert not set(odd) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+    assert printable(text) in odd
+
+
+@pytest.mark.parametrize("text", ["fig\x1b[31m\nfake line", "\u202egpj.exe", "$\\frac$", "$x$", "\x00"])
+def test_recorded_texts_are_no_markup_of_a_picture(tmp_path, text):
+    trace_view.draw(told_by(text), tmp_path / "trace.svg")
+    drawn = (tmp_path / "trace.svg").read_text(encoding="utf-8")
+    assert not {each for each in drawn if unicodedata.category(each) == "Cc"} - {"\n"} and "\u202e" not in drawn
+    ElementTree.fromstring(drawn)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"privacy_epsilon_proven": "many"}, {"privacy_mechanism": "{"}, {"privacy_mechanism": "[]"},
+     {"privacy_mechanism": "[" * 100_000}, {"privacy_noise_multiplier": None}],
+)  # fmt: skip
+def test_a_damaged_statement_is_a_gap_in_the_view(change):
+    assert trace_view.statement(RUN | change) == "privacy statement damaged: see dpfl audit"
+    left_out = {name: value for name, value in RUN.items() if name not in change}
+    assert trace_view.statement(left_out) == "privacy statement damaged: see dpfl audit"

@@ -1,4 +1,7 @@
-"""Show a trace: as a picture with a column a stage, as a tree of text, as data for JSON."""
+"""Show a trace: as a picture with a column a stage, as a tree of text, as data for JSON.
+
+Records and run tables are input from strangers: in tree and picture their texts are text alone, on one line.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
+from rich.text import Text
 from rich.tree import Tree
 
 from dpfl.data import datasets
-from dpfl.errors import InputError
+from dpfl.errors import InputError, printable
 from dpfl.files import replacing
 from dpfl.provenance.cell_trace import Row, run_key
 from dpfl.provenance.trace import CLOCKS, Node
 
 _MOST_IN_A_COLUMN = 12
 _WIDTH, _HEIGHT = 3.1, 0.55
+_DAMAGED = "privacy statement damaged: see dpfl audit"
 
 
 def draw(top: Node, path: Path) -> None:
@@ -44,7 +48,8 @@ def draw(top: Node, path: Path) -> None:
             axes.plot([x + _WIDTH, to_x], [y, to_y], color=style.BLACK, linewidth=0.6, linestyle="-", zorder=1)
         for name, (x, y) in places.items():
             box = {"boxstyle": "round,pad=0.35", "facecolor": "#f2f6fa", "edgecolor": style.BLUE, "linewidth": 0.8}
-            axes.text(x + _WIDTH / 2, y, name, ha="center", va="center", fontsize=6, bbox=box, zorder=2)
+            place = {"ha": "center", "va": "center", "fontsize": 6, "bbox": box, "zorder": 2}
+            axes.text(x + _WIDTH / 2, y, name, parse_math=False, **place)
         axes.set_xlim(min(x for x, _ in places.values()) - 0.3, _WIDTH + 0.3)
         with replacing(path) as temporary:
             style.save(figure, temporary, path.suffix[1:])
@@ -85,7 +90,7 @@ def _label(node: Node) -> str:
     name = "/".join(parts[-2:]) + (f" + {len(node.others)}" if node.others else "")
     stage = node.record["stage"] if node.record else "no record here"
     runs = f", {len(node.runs)} runs" if node.runs else ""
-    return f"{name}\n{stage}{runs}, sha256 {node.sha256[:8]}"
+    return f"{printable(name)}\n{printable(f'{stage}{runs}, sha256 {node.sha256[:8]}')}"
 
 
 _METRICS = ("accuracy_pct", "test_loss", "test_error_pct", "excess_loss", "train_loss")
@@ -95,7 +100,8 @@ def tree(node: Node, root: Path, rows: list[Row]) -> Tree:
     """Return the tree of a trace; `rows` are the rows that were asked for, none for the complete file."""
     top = Tree(_title(node, root))
     for row in rows:
-        top.add(f"[bold]row[/bold] {escape(', '.join(f'{name} = {value}' for name, value in row.items()))}")
+        cells = ", ".join(f"{name} = {value}" for name, value in row.items())
+        top.add(_text("row", "bold").append_text(_text(f" {cells}")))
     _grow(top, node, root)
     return top
 
@@ -120,9 +126,17 @@ def as_json(node: Node, root: Path) -> dict[str, Any]:
 
 
 def statement(run: Row) -> str:
-    """Return the privacy statement of a run as one line."""
+    """Return the privacy statement of a run as one line; of a row without its numbers, that it is damaged."""
     stated = {name.removeprefix("privacy_"): value for name, value in run.items() if name.startswith("privacy_")}
-    if not stated or float(stated["noise_multiplier"]) == 0:
+    try:
+        return _statement(stated) if stated else "no privacy guarantee"
+    except (KeyError, ValueError, TypeError, RecursionError):
+        return _DAMAGED
+
+
+def _statement(stated: Row) -> str:
+    """Return the statement of a run from its columns; raises where one is missing or is none."""
+    if float(stated["noise_multiplier"]) == 0:
         return "no privacy guarantee"
     proven, refuted = float(stated["epsilon_proven"]), float(stated["epsilon_refuted"])
     bounds = f"{f'ε <= {proven:.4g}' if math.isfinite(proven) else 'no ε'} proven by {stated['proven_by']}"
@@ -162,32 +176,39 @@ def _grow(branch: Tree, node: Node, root: Path) -> None:
         branch.add(_run(run, "" if line in shared else line))
         shared.add(line)
     for child in (each for each in node.made_from if not each.repeated):
-        _grow(branch.add(_title(child, root) + _warning(node, child)), child, root)
+        _grow(branch.add(_title(child, root).append_text(_warning(node, child))), child, root)
     again = [child for child in node.made_from if child.repeated]
     if again:
         names = ", ".join(child.path for child in again)
-        branch.add(f"[dim]see above: {escape(names)}[/dim]" + "".join(_warning(node, child) for child in again))
+        line = _text(f"see above: {names}", "dim")
+        branch.add(Text().join([line, *(_warning(node, child) for child in again)]))
 
 
-def _title(node: Node, root: Path) -> str:
+def _text(recorded: str, style: str = "") -> Text:
+    """Return a recorded text to be shown as it is: no markup, control characters escaped, one line."""
+    return Text(printable(recorded), style)
+
+
+def _title(node: Node, root: Path) -> Text:
     """Return one line on a node: file, SHA-256 (all of a raw file's), stage, time, commit, device, licence."""
     more = f" and {len(node.others)} more" if node.others else ""
-    name = f"[bold]{escape(node.path)}[/bold]{more}"
+    name = _text(node.path, "bold").append_text(Text(more))
     licence = licence_of(node, root)
     stated = [f"licence: {licence}"] if licence else []
     if node.record is None:
-        return f"{name}  (sha256 {node.sha256[:12]}; no record here{''.join(f'; {each}' for each in stated)})"
+        facts = "; ".join([f"sha256 {node.sha256[:12]}", "no record here", *stated])
+        return name.append_text(_text(f"  ({facts})"))
     source, host = node.record["source"], node.record["host"]
     commit = (source.get("commit") or "no commit")[:10] + (" with changes" if source.get("dirty") else "")
-    facts = [node.record["stage"], f"{node.record['seconds']:.1f} s", f"{host['device']} x {host['threads']}"]
+    work = [node.record["stage"], f"{node.record['seconds']:.1f} s", f"{host['device']} x {host['threads']}"]
     digest = f"sha256 {node.sha256 if not node.made_from else node.sha256[:12]}"
-    return f"{name}  ({escape('; '.join([digest, *facts, commit, *stated]))})"
+    return name.append_text(_text(f"  ({'; '.join([digest, *work, commit, *stated])})"))
 
 
-def _warning(node: Node, child: Node) -> str:
+def _warning(node: Node, child: Node) -> Text:
     """Return a line where a stage cannot have read what is there now: it was made since, or has other bytes."""
     words = age_warning(node, child)
-    return f"\n[red]{escape(words)}[/red]" if words else ""
+    return Text("\n").append_text(_text(words, "red")) if words else Text()
 
 
 def age_warning(node: Node, child: Node) -> str:
@@ -203,7 +224,7 @@ def age_warning(node: Node, child: Node) -> str:
     return ""
 
 
-def _run(run: Row, line: str) -> str:
+def _run(run: Row, line: str) -> Text:
     """Return one line on a run: its cell, result and noise; then its statement, if that is not above."""
     known = run_key(run)
     named = [name for name in ("model", "algorithm", "epsilon", "local_epochs", "clients") if name in known]
@@ -211,4 +232,4 @@ def _run(run: Row, line: str) -> str:
     metric = next((name for name in _METRICS if name in run), None)
     result = f"{metric} {run[metric]}, " if metric else ""
     head = f"seed {run.get('seed', '?')}: {result}noise multiplier {run.get('noise_multiplier', 'none')}  ({cell})"
-    return escape(head) + (f"\n[dim]{escape(line)}[/dim]" if line else "")
+    return _text(head).append_text(Text("\n").append_text(_text(line, "dim")) if line else Text())

@@ -50,3 +50,11 @@ def test_unknown_columns_and_values_are_named_with_what_there_is(tmp_path):
 
 def test_numbers_are_compared_as_numbers():
     assert same("inf", "Infinity") and same("1.0", "1") and same("True", "true") and not same("1", "x")
+
+
+@pytest.mark.parametrize("row", ["a", "a,1,2"])
+def test_a_row_of_another_number_of_cells_is_no_table(tmp_path, row):
+    path = tmp_path / "t.csv"
+    path.write_text(f"model,epsilon\na,1\n{row}\n")
+    with pytest.raises(InputError, match=r"t\.csv is no table: row 2 has another number of cells than the first line"):
+        rows_where(path, {"model": "a"})

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import unicodedata
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from dpfl.data import datasets
 from dpfl.errors import printable
 from dpfl.files import file_sha256, record_path
 from dpfl.provenance import input_checks, trace, trace_view
@@ -104,6 +106,63 @@ def test_a_statement_is_complete_and_one_without_noise_says_so():
         assert word in line
     assert "nothing" not in line
     assert trace_view.statement({"privacy_noise_multiplier": "0"}) == "no privacy guarantee"
+
+
+@pytest.mark.parametrize("name", ["arrays", "features"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{}",
+        "xx",
+        "[]",
+        '{"licence": 7}',
+        "[" * 100_000,
+        "\xff",
+        b"\xff",
+        b"",
+        b'{"licence": ""}',
+        "large",
+        "pipe",
+        "folder",
+        "link",
+        "dead link",
+    ],
+)
+def test_a_damaged_description_of_data_is_a_gap_in_the_view(chain, name, content):
+    root = chain.parents[1]
+    description, data = root / "data/arrays/other/description.json", root / "data" / name / "other" / "x.npy"
+    for path in (description, data):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    data.write_text("1")
+    (chain / "good.json").write_text('{"licence": "CC BY 4.0"}')
+    put = {
+        "pipe": os.mkfifo,
+        "folder": os.mkdir,
+        "link": lambda place: place.symlink_to(chain / "good.json"),
+        "dead link": lambda place: place.symlink_to("nowhere"),
+        "large": lambda place: place.write_text('{"licence": "x"}' + " " * 2**20),
+    }
+    if content in put:
+        put[content](description)
+    else:
+        description.write_bytes(content if isinstance(content, bytes) else content.encode())
+    node = trace.Node(data.relative_to(root).as_posix(), "0" * 64, None)
+    words = "not known: data/arrays/other/description.json is damaged"
+    assert trace_view.licence_of(node, root) == words
+    assert f"licence: {words}" in str(trace_view.tree(node, root, []).label)
+    assert trace_view.as_json(node, root)["licence"] == words
+
+
+def test_a_licence_is_that_of_the_description_or_the_entry_or_unknown(chain):
+    root = chain.parents[1]
+    node = trace.Node("data/arrays/mnist/x.npy", "0" * 64, None)
+    assert trace_view.licence_of(node, root) == datasets.load("mnist").licence
+    (root / "data/arrays/mnist").mkdir(parents=True)
+    (root / "data/arrays/mnist/description.json").write_text('{"licence": "CC BY 4.0"}')
+    assert trace_view.licence_of(node, root) == "CC BY 4.0"
+    (root / "data/arrays/mnist/description.json").write_text('{"licence": "CC\\ud800"}')
+    assert trace_view.licence_of(node, root) == "CC\\ud800"
+    assert trace_view.licence_of(trace.Node("data/raw/none/x.gz", "0" * 64, None), root) == ""
 
 
 RUN = {

@@ -62,11 +62,15 @@ def read_rows(path: Path) -> list[Row]:
     """Return the rows of a CSV as text; raises InputError where the file is missing or no table."""
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="") as stream:
-            return list(csv.DictReader(stream, strict=True))
+            rows = list(csv.DictReader(stream, strict=True))
     except FileNotFoundError:
         raise InputError(f"{path} is not there: name a CSV that the pipeline wrote") from None
     except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} is no table: {' '.join(str(error).split())}") from None
+    for number, row in enumerate(rows, 1):
+        if None in row or None in row.values():  # what DictReader calls cells too many, and those that are missing
+            raise InputError(f"{path} is no table: row {number} has another number of cells than the first line")
+    return rows
 
 
 def trace_cells(path: Path, wanted: Mapping[str, str]) -> tuple[Node, list[Row]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from rich.tree import Tree
 
 from dpfl.data import datasets
 from dpfl.errors import InputError, printable
-from dpfl.files import replacing
+from dpfl.files import is_regular, replacing
 from dpfl.provenance.cell_trace import Row, run_key
 from dpfl.provenance.trace import CLOCKS, Node
 
 _MOST_IN_A_COLUMN = 12
 _WIDTH, _HEIGHT = 3.1, 0.55
+_LARGEST_DESCRIPTION = 1 << 20  # bytes; those of the datasets have a few hundred
 _DAMAGED = "privacy statement damaged: see dpfl audit"
 
 
@@ -152,20 +154,34 @@ def _statement(stated: Row) -> str:
 
 
 def licence_of(node: Node, root: Path) -> str:
-    """Return under which licence data of a node are, as far as it is known; nothing for what is no data."""
+    """Return under which licence data of a node are, as far as it is known; nothing for what is no data.
+
+    Where the description of the data is damaged or no regular file, the text says so.
+    """
     if node.licence:
         return node.licence
     parts = Path(node.path).parts
     kind = next((place for place, part in enumerate(parts) if part in ("raw", "arrays", "features")), None)
     if kind is None or len(parts) < kind + 2:
         return ""
-    description = root.joinpath(*parts[:kind], "arrays", parts[kind + 1], "description.json")
-    if description.exists():
-        return str(json.loads(description.read_text(encoding="utf-8"))["licence"])
+    description = Path(*parts[:kind], "arrays", parts[kind + 1], "description.json")
+    if os.path.lexists(root / description):
+        return _described_licence(root / description) or f"not known: {description} is damaged"
     try:
         return datasets.load(parts[kind + 1]).licence
     except InputError:
         return ""
+
+
+def _described_licence(description: Path) -> str:
+    """Return the licence that a description of data states; "" where it is damaged."""
+    if not is_regular(description) or description.stat().st_size > _LARGEST_DESCRIPTION:
+        return ""
+    try:
+        licence = json.loads(description.read_text(encoding="utf-8"))["licence"]
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return ""
+    return printable(licence) if isinstance(licence, str) else ""
 
 
 def _grow(branch: Tree, node: Node, root: Path) -> None:

@@ -1,5 +1,7 @@
 """From a row to the runs behind it, and to no others."""
 
+import os
+
 import pytest
 
 from dpfl.errors import InputError
@@ -58,3 +60,11 @@ def test_a_row_of_another_number_of_cells_is_no_table(tmp_path, row):
     path.write_text(f"model,epsilon\na,1\n{row}\n")
     with pytest.raises(InputError, match=r"t\.csv is no table: row 2 has another number of cells than the first line"):
         rows_where(path, {"model": "a"})
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_no_table_and_nothing_hangs(tmp_path, put):
+    for name in ("t.csv", "t.csv.gz"):
+        put(tmp_path / name)
+        with pytest.raises(InputError, match="is no regular file"):
+            rows_where(tmp_path / name, {"model": "a"})

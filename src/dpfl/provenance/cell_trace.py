@@ -60,6 +60,8 @@ def rows_where(path: Path, wanted: Mapping[str, str]) -> list[Row]:
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a CSV as text; raises InputError where the file is missing or no table."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no regular file: delete it and run make again")
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="") as stream:
             rows = list(csv.DictReader(stream, strict=True))

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.provenance import input_checks, manifest
+from dpfl.provenance.audit import file_hashes
 from dpfl.provenance.audit.file_hashes import audit
 from dpfl.provenance.crate import write
 from dpfl.provenance.record import StageRecorder
@@ -191,6 +193,63 @@ def test_members_that_another_zlib_has_compressed_are_no_finding(crate, level):
         for name, content in members.items():
             archive.writestr(name, content)
     assert audit(Path("results/demo")).findings == []
+
+
+def only_problem(crate):
+    """The one problem that an audit finds, which is the crate's."""
+    [finding] = audit(Path("results/demo")).findings
+    assert finding.path == "results/demo.crate.zip"
+    return finding.problem
+
+
+@pytest.mark.parametrize("declared", ["true", "small", "nothing"])
+@pytest.mark.parametrize("members", [1, 50])
+def test_a_crate_that_grows_beyond_measure_is_damaged_and_not_unpacked(crate, monkeypatch, declared, members):
+    """100 MB of zeros in 100 kB; the archive says what is in it, or less."""
+    monkeypatch.setattr(file_hashes, "_LARGEST_CRATE", 4 << 20)
+    with zipfile.ZipFile(crate, "a", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(members):
+            archive.writestr(f"zeros {number}", bytes(100_000_000 // members))
+    if declared != "true":
+        true, said = (100_000_000 // members).to_bytes(4, "little"), 1000 if declared == "small" else 0
+        crate.write_bytes(crate.read_bytes().replace(true, said.to_bytes(4, "little")))
+    assert crate.stat().st_size < 1 << 20
+    tracemalloc.start()
+    assert only_problem(crate) == "is no crate, or a damaged one"
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 32 << 20
+
+
+@pytest.mark.parametrize("kind", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_crate_in_a_compression_that_cannot_be_unpacked_by_pieces_is_damaged(crate, kind):
+    with zipfile.ZipFile(crate, "a", kind) as archive:
+        archive.writestr("zeros", bytes(1000))
+    assert only_problem(crate) == "is no crate, or a damaged one"
+
+
+def test_a_description_beyond_measure_is_damaged(crate, monkeypatch):
+    assert audit(Path("results/demo")).findings == []
+    monkeypatch.setattr(file_hashes, "_LARGEST_METADATA", 1000)
+    assert only_problem(crate) == "is no crate, or a damaged one"
+
+
+def test_a_file_that_is_larger_than_any_crate_is_not_read(crate):
+    with crate.open("r+b") as stream:
+        stream.truncate(1 << 40)  # without any bytes on the disk
+    assert only_problem(crate) == "is no crate, or a damaged one"
+    assert write(Path("results/demo")) == (crate, True) and audit(Path("results/demo")).findings == []
+
+
+def test_a_member_twice_is_found(crate):
+    """Programs that unpack it would not agree on which of them counts."""
+    with zipfile.ZipFile(crate) as archive:
+        members = [(name, archive.read(name)) for name in archive.namelist()]
+    name, content = next(each for each in members if each[0].endswith("/table.csv"))
+    with zipfile.ZipFile(crate, "w", zipfile.ZIP_DEFLATED) as archive, pytest.warns(UserWarning, match="Duplicate"):
+        for each in ((name, b"other"), *members):
+            archive.writestr(*each)
+    assert only_problem(crate) == "is no crate, or a damaged one"
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link", "dead link"])

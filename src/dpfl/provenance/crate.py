@@ -83,7 +83,7 @@ def write(folder: Path) -> tuple[Path, bool]:
     described = _described(folder)
     text = json.dumps(described.crate.metadata.generate(), indent=1, sort_keys=True) + "\n"
     content = packed({METADATA: text.encode()} | {name: Path(name).read_bytes() for name in sorted(described.members)})
-    if is_regular(path) and path.read_bytes() == content:
+    if is_regular(path) and path.stat().st_size == len(content) and path.read_bytes() == content:
         return path, False
     with replacing(path) as temporary:
         temporary.write_bytes(content)

@@ -23,7 +23,13 @@ from dpfl.reporting.pages import DERIVED
 # What reading a damaged archive or its description raises, by the kind of damage.
 _NOT_A_CRATE = (
     zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError,
+    OverflowError,
 )  # fmt: skip
+_LARGEST_CRATE = 1 << 30
+"""Bytes of a crate, packed or unpacked; that of the paper's results has a hundredth."""
+_LARGEST_METADATA = 1 << 26
+_BY_PIECES = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Compressions that zipfile unpacks no further than it is asked to; dpfl writes the second."""
 
 
 def audit(folder: Path, *, sealed: bool = True) -> Audit:
@@ -164,11 +170,31 @@ def _check_crate(report: Audit, root: Path, path: Path) -> None:
 
 def _crate_hashes(path: Path) -> tuple[dict[str, str | None], dict[str, str]]:
     """Return the hash of every member of a crate, as described and as computed; raises one of `_NOT_A_CRATE`."""
-    with zipfile.ZipFile(path) as archive:
-        content = {name: archive.read(name) for name in archive.namelist()}
+    content = _members(path)
+    if len(content[METADATA]) > _LARGEST_METADATA:
+        raise zipfile.BadZipFile("a description that is too large")
     described = {each["@id"]: each.get("sha256") for each in json.loads(content[METADATA])["@graph"]}
     _require_own_bytes(path, content)
     return described, {name: sha256(each).hexdigest() for name, each in content.items() if name != METADATA}
+
+
+def _members(path: Path) -> dict[str, bytes]:
+    """Return the content of an archive; raises one of `_NOT_A_CRATE`, also where it is larger than any of dpfl's.
+
+    A member that declares more than is left is not unpacked, and one that declares less is unpacked no further.
+    """
+    content: dict[str, bytes] = {}
+    left = _LARGEST_CRATE
+    if path.stat().st_size > left:
+        raise zipfile.BadZipFile("too large")
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.filename in content or member.compress_type not in _BY_PIECES or member.file_size > left:
+                raise zipfile.BadZipFile("a member twice, in another compression, or too large")
+            with archive.open(member) as stream:
+                content[member.filename] = stream.read(member.file_size + 1)  # one more: its checksum is compared
+            left -= member.file_size
+    return content
 
 
 def _require_own_bytes(path: Path, content: dict[str, bytes]) -> None:

@@ -245,7 +245,7 @@ def test_a_member_twice_is_found(crate):
     """Programs that unpack it would not agree on which of them counts."""
     with zipfile.ZipFile(crate) as archive:
         members = [(name, archive.read(name)) for name in archive.namelist()]
-    name, content = next(each for each in members if each[0].endswith("/table.csv"))
+    name = next(name for name, _ in members if name.endswith("/table.csv"))
     with zipfile.ZipFile(crate, "w", zipfile.ZIP_DEFLATED) as archive, pytest.warns(UserWarning, match="Duplicate"):
         for each in ((name, b"other"), *members):
             archive.writestr(*each)
@@ -263,6 +263,23 @@ def test_what_is_no_file_in_the_place_of_the_crate_is_found(crate, kind):
         crate.symlink_to(Path("elsewhere").absolute() if kind == "link" else "nowhere")
     [finding] = audit(Path("results/demo")).findings
     assert (finding.path, finding.problem) == ("results/demo.crate.zip", "is no regular file")
+
+
+@pytest.mark.parametrize("kind", ["flipped", "pipe", "link", "dead link"])
+def test_a_run_does_not_stop_at_the_crate_that_it_is_about_to_write(crate, kind):
+    content = crate.read_bytes()
+    crate.rename("elsewhere")
+    if kind == "flipped":
+        crate.write_bytes(content[:500] + b"x" + content[501:])
+    elif kind == "pipe":
+        os.mkfifo(crate)
+    else:
+        crate.symlink_to(Path("elsewhere").absolute() if kind == "link" else "nowhere")
+    assert audit(Path("results/demo"), sealed=False).findings == []
+    assert len(audit(Path("results/demo")).findings) == 1
+    assert write(Path("results/demo")) == (crate, True)
+    assert crate.read_bytes() == content and not crate.is_symlink() and Path("elsewhere").read_bytes() == content
+    assert audit(Path("results/demo")).findings == []
 
 
 def test_outside_the_project_there_is_no_crate(crate):

@@ -53,15 +53,72 @@ def test_a_damaged_page_goes_with_what_its_stage_wrote(pages, damage):
     assert all(path.exists() for path in (*others, record_path(others[0])))
 
 
-def test_neither_links_nor_pages_of_an_earlier_version_are_removed(pages, tmp_path):
-    (csv, page, _), _ = pages
-    victim = tmp_path / "thesis.md"
-    victim.write_text("years")
-    page.unlink()
-    page.symlink_to(victim)
-    remove_damaged_pages(csv.parents[1])
-    assert victim.read_text() == "years" and page.is_symlink()
+def test_pages_of_an_earlier_version_stay(pages):
     place = record_path(pages[1][0])
     place.write_text(json.dumps(json.loads(place.read_text()) | {"format": "dpfl-record/1"}))
     pages[1][1].write_text("another")
-    assert remove_damaged_pages(csv.parents[1]) == [] and place.exists()
+    assert remove_damaged_pages(place.parents[1]) == [] and place.exists()
+
+
+def in_place_of(path, kind, victim):
+    """Put what is no file in the place of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(victim if kind == "link" else "nowhere")
+
+
+@pytest.mark.parametrize("kind", ["link", "dead link", "pipe"])
+@pytest.mark.parametrize("place", ["tables/a.csv", "tables/a.md", "tables/a.html", "tables/a.csv.record.json"])
+def test_what_is_no_file_in_the_place_of_a_page_goes_and_what_a_link_points_at_stays(chain, pages, place, kind):
+    victim = chain.parents[2] / "thesis.md"
+    victim.write_text("years")
+    in_place_of(chain / place, kind, victim)
+    assert chain / place in remove_damaged_pages(chain)
+    assert not os.path.lexists(chain / place) and not record_path(pages[0][0]).exists()
+    assert victim.read_text() == "years" and all(path.exists() for path in pages[1])
+
+
+ENDS = ("README.md", "report.html", "audit.txt", "manifest.json", "workflow.html", "logs/x/y.log", "benchmarks/a.tsv")
+
+
+@pytest.mark.parametrize("kind", ["link", "dead link", "pipe"])
+@pytest.mark.parametrize("place", ENDS)
+def test_what_is_no_file_where_a_run_writes_goes_and_files_stay(chain, pages, place, kind):
+    victim = chain.parents[2] / "thesis.md"
+    victim.write_text("years")
+    for name in ENDS:
+        (chain / name).parent.mkdir(parents=True, exist_ok=True)
+        (chain / name).write_text("mine")
+    in_place_of(chain / place, kind, victim)
+    assert remove_damaged_pages(chain) == [chain / place] and not os.path.lexists(chain / place)
+    assert victim.read_text() == "years"
+    assert all((chain / name).read_text() == "mine" for name in ENDS if name != place)
+
+
+def test_nothing_goes_that_no_run_writes_or_that_is_elsewhere(chain, pages, tmp_path):
+    """A link of somebody's own; folders; and pages and logs behind a link to another folder."""
+    (chain / "notes.md").symlink_to("nowhere")
+    (chain / "tables" / "notes.md").symlink_to("nowhere")
+    (chain / "README.md").mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    (chain / "tables").rename(elsewhere)
+    (chain / "tables").symlink_to(elsewhere)
+    (chain / "logs").symlink_to(elsewhere)
+    (elsewhere / "a.md").write_text("another")
+    before = sorted(elsewhere.iterdir())
+    assert remove_damaged_pages(chain) == []
+    assert (
+        sorted(elsewhere.iterdir()) == before and (chain / "notes.md").is_symlink() and (chain / "README.md").is_dir()
+    )
+
+
+def test_results_behind_a_link_are_mended_as_others_are(chain, pages):
+    home = chain.parents[2] / "large disk"
+    chain.rename(home)
+    chain.symlink_to(home)
+    pages[0][1].write_text("another")
+    (chain / "README.md").symlink_to("nowhere")
+    assert len(remove_damaged_pages(chain)) == 5 and not (home / "tables" / "a.md").exists()

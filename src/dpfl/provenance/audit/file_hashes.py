@@ -39,11 +39,11 @@ def audit(folder: Path, *, sealed: bool = True) -> Audit:
 
     Findings: a file that is missing, that is no regular file, that differs from its record, or that a later stage read
     in another state; a result that a stage read and that is gone; a record that cannot be read; a damaged checkpoint of
-    the scale; a crate that does not match its description; all that completeness finds (without `sealed`, not what
-    differs from the manifest, which is about to be written). Data that are not on this machine at all are no finding:
-    they are listed, and so are absent derived pages (`DERIVED`), which Git does not hold. Records are input from
-    strangers: nothing outside the project is opened. Raises InputError where there is no record below `folder`, or an
-    earlier version wrote one.
+    the scale; a crate that does not match its description; all that completeness finds. Without `sealed` manifest and
+    crate are left out: both are about to be written, the crate from the files that the manifest lists. Data that are
+    not on this machine at all are no finding: they are listed, and so are absent derived pages (`DERIVED`), which Git
+    does not hold. Records are input from strangers: nothing outside the project is opened. Raises InputError where
+    there is no record below `folder`, or an earlier version wrote one.
     """
     _require_scale(folder)
     report = Audit()
@@ -62,7 +62,8 @@ def audit(folder: Path, *, sealed: bool = True) -> Audit:
         _check_inputs(report, root, folder.name, place, record)
     check_completeness(report, folder, read, sealed=sealed)
     _check_checkpoints(report, root / "checkpoints" / folder.name)
-    _check_crate(report, root, folder.absolute().with_name(f"{folder.name}.crate.zip"))
+    if sealed:
+        _check_crate(report, root, folder.absolute().with_name(f"{folder.name}.crate.zip"))
     return report
 
 
@@ -146,7 +147,7 @@ def _check_checkpoints(report: Audit, folder: Path) -> None:
 def _check_crate(report: Audit, root: Path, path: Path) -> None:
     """Compare the crate's members with its description; note where results have changed since.
 
-    Results that were made again are no damage: the crate is written at the end of a run, after the run's audit.
+    Results that were made again are no damage: the crate is written after a run, by `dpfl crate`.
     """
     name = os.path.relpath(path, root)
     if not is_regular(path):

@@ -44,6 +44,14 @@ def test_the_data_name_every_file_with_its_hash(many, tmp_path):
     assert [file["sha256"] for file in files] == [file_sha256(part) for part in parts]
 
 
+def test_the_name_of_a_file_is_bold_and_nothing_else_of_its_line(many, tmp_path):
+    label = trace_view.tree(trace.trace(many[0]), tmp_path, []).label
+    console = Console(width=5000, highlight=False, force_terminal=True, color_system="standard", no_color=True)
+    with console.capture() as captured:
+        console.print(label)
+    assert captured.get().startswith("\x1b[1mresults/demo/sum.csv\x1b[0m  (sha256 ")
+
+
 def test_the_tree_folds_them(many, tmp_path):
     top = trace_view.tree(trace.trace(many[0]), tmp_path, [{"epsilon": "2"}])
     labels = [str(branch.label) for branch in top.children]

@@ -202,7 +202,7 @@ def _grow(branch: Tree, node: Node, root: Path) -> None:
 
 def _text(recorded: str, style: str = "") -> Text:
     """Return a recorded text to be shown as it is: no markup, control characters escaped, one line."""
-    return Text(printable(recorded), style)
+    return Text().append(printable(recorded), style)
 
 
 def _title(node: Node, root: Path) -> Text:

@@ -19,7 +19,7 @@ from dpfl.files import record_path
 from dpfl.provenance import input_checks, manifest
 from dpfl.provenance.audit import file_hashes
 from dpfl.provenance.audit.file_hashes import audit
-from dpfl.provenance.crate import write
+from dpfl.provenance.crate import packed, write
 from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.record_format import METADATA
 
@@ -239,6 +239,25 @@ def test_a_file_that_is_larger_than_any_crate_is_not_read(crate):
         stream.truncate(1 << 40)  # without any bytes on the disk
     assert only_problem(crate) == "is no crate, or a damaged one"
     assert write(Path("results/demo")) == (crate, True) and audit(Path("results/demo")).findings == []
+
+
+@pytest.mark.parametrize("gone", ["Snakefile", "results/demo/table.csv", "results/demo/manifest.json"])
+def test_a_member_that_is_gone_is_found(on_data, gone):
+    with zipfile.ZipFile(on_data) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    on_data.write_bytes(packed(members))
+    assert audit(Path("results/demo")).findings == []
+    on_data.write_bytes(packed({name: content for name, content in members.items() if name != gone}))
+    assert only_problem(on_data) == f"lacks {gone}, which it describes"
+
+
+def test_a_described_file_without_a_name_is_one_that_is_gone(crate):
+    with zipfile.ZipFile(crate) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    about = json.loads(members[METADATA])
+    about["@graph"].append({"@id": 7, "sha256": "0" * 64})
+    crate.write_bytes(packed(members | {METADATA: json.dumps(about).encode()}))
+    assert only_problem(crate) == "lacks 7, which it describes"
 
 
 def test_a_member_twice_is_found(crate):

@@ -162,6 +162,8 @@ def _check_crate(report: Audit, root: Path, path: Path) -> None:
     report.hashes[name] = file_sha256(path)
     for member in (each for each in members if described.get(each) != members[each]):
         report.findings.append(Finding(name, f"contains another {member} than it describes", (path,)))
+    for member in (each for each in described if each not in members and _is_a_member(each, described[each])):
+        report.findings.append(Finding(name, f"lacks {member}, which it describes", (path,)))
     if older := [each for each in members if report.hashes.get(each, members[each]) != members[each]]:
         command = f"dpfl crate {name.removesuffix('.crate.zip')}"
         report.notes.append(
@@ -174,9 +176,14 @@ def _crate_hashes(path: Path) -> tuple[dict[str, str | None], dict[str, str]]:
     content = _members(path)
     if len(content[METADATA]) > _LARGEST_METADATA:
         raise zipfile.BadZipFile("a description that is too large")
-    described = {each["@id"]: each.get("sha256") for each in json.loads(content[METADATA])["@graph"]}
+    described = {str(each["@id"]): each.get("sha256") for each in json.loads(content[METADATA])["@graph"]}
     _require_own_bytes(path, content)
     return described, {name: sha256(each).hexdigest() for name, each in content.items() if name != METADATA}
+
+
+def _is_a_member(identifier: str, digest: str | None) -> bool:
+    """Return whether a crate's description is of a file in the crate: not of one at an address or named by its hash."""
+    return digest is not None and not identifier.startswith("#") and "://" not in identifier
 
 
 def _members(path: Path) -> dict[str, bytes]:

@@ -311,9 +311,8 @@ def test_outside_the_project_there_is_no_crate(crate):
 @pytest.mark.skipif(not VALIDATOR.exists(), reason="needs .venv-validator: make test-crate")
 @pytest.mark.parametrize("broken", [False, True])
 def test_every_required_check_of_the_validator_passes_offline(crate, tmp_path, broken):
-    folder = tmp_path / "crate"
     with zipfile.ZipFile(crate) as archive:
-        archive.extractall(folder)
+        archive.extractall(folder := tmp_path / "crate")
     if broken:
         text = (folder / METADATA).read_text()
         (folder / METADATA).write_text(text.replace('"HowToStep"', '"HowToSteep"'))

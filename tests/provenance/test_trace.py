@@ -33,3 +33,16 @@ def test_a_record_of_another_place_is_refused(chain, name):
     writers.cache_clear()
     with pytest.raises(InputError, match=rf"table\.csv is {name} to its record"):
         trace(chain / "table.csv")
+
+
+def test_a_forged_chain_that_is_too_long_is_one_line(chain):
+    """Its stages were followed one inside the other, until Python gave up."""
+    text = record_path(chain / "table.csv").read_text()
+    for number in range(150):
+        record = json.loads(text)
+        record["outputs"] = [{**record["outputs"][0], "path": f"results/demo/t{number}.csv"}]
+        record["inputs"] = [{**record["inputs"][0], "path": f"results/demo/t{number + 1}.csv"}]
+        record_path(chain / f"t{number}.csv").write_text(json.dumps(record))
+    writers.cache_clear()
+    with pytest.raises(InputError, match="one after the other"):
+        trace(chain / "t0.csv")

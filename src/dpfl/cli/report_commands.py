@@ -108,8 +108,10 @@ def claims(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None:
 @app.command(epilog="Example: dpfl pages --config results/paper/config.yaml")
 def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Make every page from the run tables that are there, without training: what was not run is marked where its number
-    would stand. Finished pages stay; their LaTeX, HTML, SVG and PDF files, the manifest and report.html are made.
+    would stand. Finished pages stay, damaged ones are made anew; so are their LaTeX, HTML, SVG and PDF files, the
+    manifest and report.html.
     """
+    from dpfl.provenance.audit.mending import remove_damaged_pages
     from dpfl.reporting.report_page import project_readme
     from dpfl.reporting.report_page.contents import contents
     from dpfl.reporting.report_page.render import write
@@ -117,6 +119,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     resolved = configuration.read(config)
     folder = results_folder(resolved)
     _require_runs(folder)
+    remove_damaged_pages(folder)
     # A process for each paper: a stage reads the records of a folder once (input_checks), and they change here.
     spawned = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(mp_context=spawned, max_tasks_per_child=1) as pool:

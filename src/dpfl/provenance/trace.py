@@ -19,6 +19,7 @@ CLOCKS = timedelta(seconds=60)
 SOURCES = "sources"
 """Folder below results/<scale> with copies of the records of the data (dpfl.provenance.manifest)."""
 
+_DEEPEST = 100
 DATA_KINDS = ("raw", "arrays", "features")
 """Folders of data: a dataset's files are in <data>/<kind>/<dataset>."""
 
@@ -128,7 +129,7 @@ def trace(path: Path, without: Collection[str] = ()) -> Node:
     """Return the tree of what the file at `path` was made from, back to the raw data; each stage occurs once.
 
     Files `without` are left out, with what only they were made from. Raises InputError where no record in its folder
-    lists the file.
+    lists the file, and for a chain of stages that is longer than any pipeline's.
     """
     root, name = project_of(path)
     record = writers(root / Path(name).parent)[Path(name).name]
@@ -152,9 +153,13 @@ class _Project:
         return own or writers(self.copies / path.parent).get(path.name)
 
 
-def _node(project: _Project, entries: Sequence[dict[str, Any]], record: dict[str, Any] | None, above: set[str]) -> Node:
+def _node(
+    project: _Project, entries: Sequence[dict[str, Any]], record: dict[str, Any] | None, above: set[str], depth: int = 0
+) -> Node:
     """Return the node of a stage, of whose outputs `entries` were read; `above` are the stages shown already."""
     first = entries[0]
+    if depth > _DEEPEST:
+        raise InputError(f"{first['path']} comes before more than {_DEEPEST} stages, one after the other: dpfl has ten")
     node = Node(first["path"], first["sha256"], record, others=tuple(entries[1:]))
     if record is None:
         return node
@@ -171,7 +176,7 @@ def _node(project: _Project, entries: Sequence[dict[str, Any]], record: dict[str
         group = maker["outputs"][0]["path"] if maker else os.path.dirname(entry["path"])
         groups.setdefault(group, []).append(entry)
         makers[group] = maker
-    node.made_from = [_node(project, files, makers[group], above) for group, files in groups.items()]
+    node.made_from = [_node(project, files, makers[group], above, depth + 1) for group, files in groups.items()]
     return node
 
 

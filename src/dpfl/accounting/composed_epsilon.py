@@ -10,12 +10,12 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx
 
-from dpfl.accounting.loss_composition import Composition, GridLaw
+from dpfl.accounting.loss_composition import STEEPEST, Composition, GridLaw
 
 Phases = Sequence[tuple[GridLaw, int]]
 """Laws of the loss on grids of one step, each with the number of times that it is composed."""
 
-_LEAST_TILT, _MOST_TILT, _STEEPEST, _LARGEST = 1e-6, 1e6, 3000.0, 1e7
+_LEAST_TILT, _MOST_TILT, _LARGEST = 1e-6, 1e6, 1e7
 _ROOT = 1e-10
 _LEFT_OUT = ((1e-3, 0.02), (0.05, 0.1), (0.05, 0.5))
 """Shares of delta: where more than the first is allowance for rounding, rare losses of the second are left out."""
@@ -94,9 +94,9 @@ def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
         share = float(erfcx(argument) - erfcx(argument + std / math.sqrt(2))) / 2
         return log_mass - tilt * mean + math.log(max(share, 1e-300)) - log_delta
 
-    # Losses of 1e-9 need more: under the largest tilt the smallest weighs e^-3000 of the largest at least.
+    # Losses of 1e-9 need a steeper one.
     widest = max(float(losses[-1] - losses[0]) for losses, _, _ in cut)
-    most = max(_MOST_TILT, _STEEPEST / widest) if widest > 0 else _MOST_TILT
+    most = max(_MOST_TILT, STEEPEST / widest) if widest > 0 else _MOST_TILT
     ends = (math.log(_LEAST_TILT), math.log(most))
     if excess(ends[0]) <= 0:  # epsilon is about 0: one deviation, or what may wrap around would outweigh a tiny delta
         tilt = 1 / max(moments(_LEAST_TILT)[2], 1 / most)

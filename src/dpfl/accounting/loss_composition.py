@@ -33,6 +33,8 @@ WRAPPED = 1e-12
 """Tilted mass that may wrap around each end of the grid of the sum; what does is counted on the safe side."""
 KEPT = 0.5
 """Share of the profile that lowering it by `optimistic` leaves at the upper end of a cell at least."""
+STEEPEST = 3000.0
+"""Most that a tilt may set between the logarithms of the weights of one step's smallest and largest loss."""
 _LARGEST_EXPONENT = 650.0
 _FAR = 60.0  # e^-_FAR of the tilted mass may be left out, and counts as rounding
 _EXPONENTS = (0.6, 1.5, 3.0, 5.0, 7.4, 11.0, 30.0)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import erfcx
 
-from dpfl.accounting.loss_composition import UNIT, Cells, Composition, optimistic, pessimistic
+from dpfl.accounting.loss_composition import STEEPEST, UNIT, Cells, Composition, optimistic, pessimistic
 
 Array = NDArray[np.float64]
 
@@ -107,8 +107,8 @@ class LossSearch:
 
     @property
     def _steepest(self) -> float:
-        """A tilt under which the smallest loss weighs e^-3000 of the largest."""
-        return 3000 / float(self.losses[-1] - self.losses[0])
+        """A tilt under which the smallest loss weighs e^-STEEPEST of the largest."""
+        return STEEPEST / float(self.losses[-1] - self.losses[0])
 
     def _saddle(self) -> tuple[float, float, float]:
         """Return the tilt under which the sum's mean is about epsilon, that mean and its deviation."""

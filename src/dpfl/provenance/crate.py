@@ -30,7 +30,7 @@ from dpfl.files import file_sha256, is_regular, record_path, replacing
 from dpfl.provenance import manifest
 from dpfl.provenance.environment import DECIDING
 from dpfl.provenance.record_format import METADATA
-from dpfl.provenance.trace import SOURCES, lineage
+from dpfl.provenance.trace import DATA_KINDS, SOURCES, lineage
 
 _WFRUN = "https://w3id.org/ro/wfrun/"
 _PROFILES = (
@@ -278,7 +278,7 @@ class _Crate:
     def _dataset_facts(self, path: Path) -> dict[str, Any]:
         """Return the dataset that a file of data belongs to; its entity has licence and addresses."""
         name, kind = path.parent.name, path.parent.parent.name
-        if kind not in ("raw", "arrays", "features") or name not in datasets.names():
+        if kind not in DATA_KINDS or name not in datasets.names():
             return {}
         entry = datasets.load(name)
         address = entry.licence_url or f"#licence-{name}"

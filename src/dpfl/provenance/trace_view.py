@@ -19,7 +19,7 @@ from dpfl.data import datasets
 from dpfl.errors import InputError, printable
 from dpfl.files import is_regular, replacing
 from dpfl.provenance.cell_trace import Row, run_key
-from dpfl.provenance.trace import CLOCKS, Node
+from dpfl.provenance.trace import CLOCKS, DATA_KINDS, Node
 
 _MOST_IN_A_COLUMN = 12
 _WIDTH, _HEIGHT = 3.1, 0.55
@@ -161,7 +161,7 @@ def licence_of(node: Node, root: Path) -> str:
     if node.licence:
         return node.licence
     parts = Path(node.path).parts
-    kind = next((place for place, part in enumerate(parts) if part in ("raw", "arrays", "features")), None)
+    kind = next((place for place, part in enumerate(parts) if part in DATA_KINDS), None)
     if kind is None or len(parts) < kind + 2:
         return ""
     description = Path(*parts[:kind], "arrays", parts[kind + 1], "description.json")

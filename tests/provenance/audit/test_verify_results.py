@@ -111,6 +111,14 @@ def test_runs_from_before_another_calibration_may_state_less_than_it_and_not_mor
     report = Audit()
     check_runs(report, project.root, "demo", sweeps)
     assert len(report.findings) == 2 and not any("calibrated again" in each for each in report.notes)
+    change(project.noise, "privacy_epsilon_proven", str(told), where=[1])
+    change(project.noise, "privacy_epsilon_refuted", "0.5", where=[1])
+    project.hide(project.noise)
+    for path, record in records.items():
+        record_path(path).write_text(json.dumps(record))
+    report = Audit()
+    check_runs(report, project.root, "demo", sweeps)
+    assert report.findings == [] and any("2 of them state an epsilon to be refuted" in each for each in report.notes)
 
 
 def test_a_deleted_row_is_found_though_tables_were_remade(project):

@@ -37,6 +37,7 @@ STEEPEST = 3000.0
 """Most that a tilt may set between the logarithms of the weights of one step's smallest and largest loss."""
 _LARGEST_EXPONENT = 650.0
 _FAR = 60.0  # e^-_FAR of the tilted mass may be left out, and counts as rounding
+_CUT_OFF = -80.0
 _EXPONENTS = (0.6, 1.5, 3.0, 5.0, 7.4, 11.0, 30.0)
 
 
@@ -215,17 +216,17 @@ class Composition:
         below = min(growths[0] + exponents * self.bottom)
         above = min(growths[1] - exponents * (self.bottom + (size - 1) * self.step))
         self.tails = math.exp(min(below, 0.0)), math.exp(min(above, 0.0))
-        log_spectrum = np.zeros(size // 2 + 1, dtype=complex)
-        share = np.zeros(size // 2 + 1)
-        for masses, _, places, steps in tilted:
-            one = rfft(np.bincount(places % size, masses, minlength=size))
-            size_of_one = np.maximum(np.abs(one), 1e-300)
-            log_spectrum += steps * (np.log(size_of_one) + 1j * np.angle(one))
-            share += steps / size_of_one
-        spectrum = np.where(log_spectrum.real > -80, np.exp(log_spectrum), 0.0)
+        ones = [rfft(np.bincount(each.places % size, each.masses, minlength=size)) for each in tilted]
+        sizes = [np.maximum(np.abs(one), 1e-300) for one in ones]
+        log_size = sum(each.steps * np.log(of_one) for each, of_one in zip(tilted, sizes, strict=True))
+        kept = np.flatnonzero(log_size > _CUT_OFF)  # most frequencies of many steps are nothing
+        angle = sum(each.steps * np.angle(one[kept]) for each, one in zip(tilted, ones, strict=True))
+        spectrum = np.zeros(size // 2 + 1, dtype=complex)
+        spectrum[kept] = np.exp(log_size[kept] + 1j * angle)
+        share = sum(each.steps / of_one[kept] for each, of_one in zip(tilted, sizes, strict=True))
         self.masses = np.roll(irfft(spectrum, size), -(self.first % size))
-        blur = float(np.linalg.norm(np.where(spectrum != 0, share + 1, 0.0) * np.abs(spectrum)))
-        # Half a spectrum's norm becomes that of the masses by sqrt(2 / size); what is cut off is below e^-80 each.
+        blur = float(np.linalg.norm((share + 1) * np.exp(log_size[kept])))
+        # Half a spectrum's norm becomes that of the masses by sqrt(2 / size); what is cut off is below e^_CUT_OFF each.
         self.rounding = TRANSFORM_ERROR * UNIT * math.log2(size) * blur * math.sqrt(2 / size) + 1e-33 * size
 
     def _gain(self, epsilon: float) -> tuple[float, float]:

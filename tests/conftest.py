@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 from hypothesis import settings
-from opacus.accountants.analysis import rdp
 
 # The same examples every time: a test that fails here fails everywhere.
 settings.register_profile("dpfl", derandomize=True, deadline=None, max_examples=40)
@@ -43,6 +42,8 @@ def remembered_renyi_divergences() -> Iterator[None]:
 
     The function is pure, so no answer changes; the same calibrations are asked for by many tests.
     """
+    from opacus.accountants.analysis import rdp  # seconds, that the process which only hands out tests can spare
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rdp, "_compute_rdp", cache(rdp._compute_rdp))
         yield

@@ -57,6 +57,7 @@ def in_copy(project: Path, *command: str, text: str = "") -> subprocess.Complete
     return done
 
 
+@pytest.mark.slow
 def test_the_stages_of_a_sixth_paper_run(project):
     stages = ["data arrays --dataset digits", f"calibrate --paper {KEY}", f"train --paper {KEY} --sweep {SWEEP}"]
     stages += [f"{stage} --paper {KEY}" for stage in ("tables", "figures", "claims")]

@@ -23,6 +23,7 @@ def claims(mu):
     return tuple(zip(gaussian_dp.epsilon(DELTAS, mu).tolist(), DELTAS.tolist(), strict=True))
 
 
+@pytest.mark.slow
 def test_right_claims_are_refuted_no_oftener_than_stated_whatever_is_tried():
     # 80 attacks at 90 %, each with seven statistics: more than 20 refutations have probability below 1e-4.
     tried, right = statistics(LAW), claims(np.sqrt(2))

@@ -22,7 +22,7 @@ def project(repository, tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("command", ["run", "plan > plan.txt"])
+@pytest.mark.parametrize("command", [pytest.param("run", marks=pytest.mark.slow), "plan > plan.txt"])
 def test_a_command_that_cannot_write_says_so_in_one_line(project, command):
     line = f'ulimit -f 0; exec "{sys.executable}" -m dpfl {command}'
     done = subprocess.run(["bash", "-c", line], cwd=project, capture_output=True, text=True, timeout=300)

@@ -67,6 +67,7 @@ def test_the_number_of_processes_changes_no_byte(folders, noise, undivided, core
     assert re.search(r"\d[.]\d{14}", undivided), "nothing precise was compared"
 
 
+@pytest.mark.slow
 def test_a_checkpoint_goes_on_with_another_number_of_processes(folders, noise, undivided, tmp_path):
     def stop(done, total):
         if done == 4:

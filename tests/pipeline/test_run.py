@@ -101,6 +101,7 @@ def test_the_command_to_continue_is_the_one_that_was_given(repository, tmp_path,
     assert told == [again]
 
 
+@pytest.mark.slow
 def test_a_snakemake_that_waits_for_forgotten_jobs_ends_after_sigterm(tmp_path):
     """It ignores the signal, has no stage, and nothing of it is in a queue; `dpfl run` is what gets the signal."""
     (tmp_path / "Snakefile").touch()

@@ -204,6 +204,7 @@ def test_the_whole_audit_names_a_file_that_it_cannot_read(project, kind, damage)
     assert done.exit_code == 1 and f"{path} changed since stage" in done.output, done.exception
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_named_and_not_used(project, stage, caplog, monkeypatch):
     load, asked = checkpoints.load, []
     monkeypatch.setattr(checkpoints, "load", lambda path, digest: asked.append(path) or load(path, digest))

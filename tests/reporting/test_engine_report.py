@@ -30,7 +30,7 @@ def test_a_report_newer_than_its_parts_is_kept(tmp_path):
     assert report.read_text() == "<html>old</html>\n"
 
 
-@pytest.mark.parametrize("text", ["", "<html>cut o"])
+@pytest.mark.parametrize("text", [pytest.param("", marks=pytest.mark.slow), "<html>cut o"])
 def test_a_damaged_report_is_made_anew_however_new_it_is(tmp_path, monkeypatch, text):
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "a.html").write_text("")

@@ -35,6 +35,7 @@ def test_derived_pages_are_made_from_the_rest_byte_by_byte(finished, tmp_path):
     assert {path: path.read_bytes() for path in finished} == finished
 
 
+@pytest.mark.slow
 def test_pages_of_files_that_were_just_made_are_left_alone(finished, tmp_path):
     table = tmp_path / "tables" / f"{PAPER}_errata.csv"
     made = derive(tmp_path, PAPER, [table, tmp_path / "claims" / f"{PAPER}.csv"])

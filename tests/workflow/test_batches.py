@@ -37,6 +37,7 @@ def tables(folder):
     return {path.name: (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns) for path in found}
 
 
+@pytest.mark.slow
 def test_plan_and_dry_run_on_a_cluster_agree(place):
     _, run = place("w")
     plan = run("dpfl", "plan", "--config", "tiny.yaml", "--profile", "generic")

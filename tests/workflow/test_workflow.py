@@ -20,9 +20,8 @@ def hashes(folder, *patterns):
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-@pytest.mark.parametrize(
-    "scale", ["demo", pytest.param("quick", marks=pytest.mark.slow), pytest.param("paper", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", ["demo", "quick", "paper"])
 def test_every_scale_plans_every_stage_and_writes_nothing(checkout, tmp_path, scale):
     folder = tmp_path / "w"
     run = checkout(folder)

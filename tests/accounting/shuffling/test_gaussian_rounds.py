@@ -20,6 +20,7 @@ def test_local_and_central_noise_by_closed_form():
     assert gaussian_rounds.central_noise_multiplier(**budget, clients=25) == pytest.approx(local / 5)
 
 
+@pytest.mark.slow
 def test_calibration_meets_its_target_between_central_and_local():
     target, run = 0.8, {**RUN, "clients": 10, "rounds": 2}
     found = gaussian_rounds.noise_multiplier(target_epsilon=target, **run)

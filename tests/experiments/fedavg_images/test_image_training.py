@@ -170,6 +170,7 @@ def test_schedules_of_unequal_rounds_are_written_as_lists_and_leave_whole_number
     assert by_round[1] == by_round[2] != by_round[0]
 
 
+@pytest.mark.slow
 def test_clients_of_unequal_size_each_have_the_noise_of_their_own_rate(folders, description):
     settings = {"client_share": [0.5, 0.1], "clients": 2}
     sweep = _sweep(CELLS, seeds=(0,), **settings)

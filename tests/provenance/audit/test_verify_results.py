@@ -207,6 +207,7 @@ def test_the_quick_audit_leaves_pictures_to_their_hashes_and_says_so(project):
     assert seen.checked["tables, figures and verdicts"] == 3
 
 
+@pytest.mark.slow
 def test_the_command_trains_again_and_ends_with_1_and_a_list_where_something_differs(project):
     def audit(*options):
         project.by_hashes()  # forgets what this process knew of the files

@@ -193,6 +193,7 @@ def test_light_and_dark_differ_and_both_keep_the_verdicts_apart(browser):
     assert seen["light"] != seen["dark"]
 
 
+@pytest.mark.slow
 def test_it_prints(browser):
     paper = browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})
     assert base64.b64decode(paper["data"]).startswith(b"%PDF")

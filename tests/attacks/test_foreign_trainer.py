@@ -25,6 +25,7 @@ def example() -> dict:
     return names
 
 
+@pytest.mark.slow
 def test_the_right_trainer_of_the_page_is_not_accused(example):
     assert example["evidence"].excess == pytest.approx(-0.23, abs=0.1)
 

@@ -50,6 +50,7 @@ def test_lighter_tails_cost_privacy_at_equal_sigma():
     assert np.all(curves[1] > curves[0]) and np.all(curves[2] > curves[1])
 
 
+@pytest.mark.slow
 def test_composed_guarantee_of_one_round_is_the_curve_of_its_delta():
     noise = dict(scale=2.0, sigma=1.5)
     one = arsinh_guarantee(**noise)

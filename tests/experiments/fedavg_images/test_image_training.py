@@ -74,6 +74,7 @@ def _silent(done, total):
     pass
 
 
+@pytest.mark.slow
 def test_calibration_meets_epsilon_by_the_accountant_that_it_names(calibration):
     assert calibration["noise_multiplier"].iloc[2] == 0
     assert calibration["privacy_records"].tolist() == [60] * 3

@@ -13,7 +13,6 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
 from dpfl.data.image_shapes import COLOUR, GREY
 from dpfl.engine.batches import BatchSampler
-from dpfl.models.image_models import build, image_model
 from dpfl.papers.bhaskar2025.paper_runs import LEVEL, all_runs, each_once, with_settings
 from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import half_width
@@ -121,6 +120,8 @@ def _bounds(cell) -> tuple[float, float, float]:
 @cache
 def parameters(model: str, dataset: str) -> int:
     """Return the number of parameters that `model` trains on the images of a published dataset."""
+    from dpfl.models.image_models import build, image_model  # torch: seconds, for pages that may have no such runs
+
     module = build(image_model(model), COLOUR if dataset == "cifar10" else GREY, seed=0)
     return sum(weights.numel() for weights in module.parameters())
 

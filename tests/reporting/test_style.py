@@ -1,5 +1,6 @@
 import itertools
 
+import matplotlib.pyplot as plt
 from matplotlib.colors import to_rgb
 from PIL import Image
 
@@ -46,3 +47,14 @@ def test_ticks_at_values_leave_the_vertical_axis_its_numbers():
     figure.canvas.draw()
     assert [label.get_text() for label in axis.get_xticklabels(which="both")] == ["1", "5", "20"]
     assert any(label.get_text() for label in axis.get_yticklabels(which="minor"))
+
+
+def test_a_long_footer_stays_within_the_figure_and_keeps_numbers_with_their_unit():
+    figure = plt.figure(figsize=(6, 2))
+    style.footer(figure, "a word, 95 %" * 40)
+    figure.canvas.draw()
+    text = figure._supxlabel
+    lines = text.get_text().split("\n")
+    assert len(lines) > 2 and text.get_window_extent().x1 <= figure.bbox.x1
+    assert not any(line.startswith("%") for line in lines)
+    plt.close(figure)

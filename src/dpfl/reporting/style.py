@@ -57,14 +57,15 @@ def panels(columns: int = 1, rows: int = 1, *, width: float | None = None, heigh
     return plt.subplots(rows, columns, figsize=size, layout="constrained", **subplots)
 
 
-_FOOTER_LETTER = 0.052
+_FOOTER_LETTER = 0.056
 """Inches of a letter of a footer, on average."""
 
 
 def footer(figure: Figure, text: str) -> None:
     """Write small lines below the axes, as wide as the figure: what the bars mean, how many runs, which stand-in."""
     width = int(figure.get_figwidth() / _FOOTER_LETTER)
-    text = "\n".join(part for line in text.splitlines() for part in textwrap.wrap(line, width))
+    lines = text.replace(" %", "\N{NO-BREAK SPACE}%").splitlines()
+    text = "\n".join(part for line in lines for part in textwrap.wrap(line, width))
     figure.supxlabel(text, fontsize=7, color="#444444", x=0.01, ha="left")
 
 

@@ -1,7 +1,7 @@
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.figure_parts import footer, heights, runs_text
+from dpfl.papers.bhaskar2025.figure_parts import heights, runs_text
 from dpfl.reporting import style
 
 
@@ -20,13 +20,4 @@ def test_axes_have_ticks_at_the_values_and_plain_numbers():
     figure.canvas.draw()
     assert [label.get_text() for label in axis.get_xticklabels()] == ["1", "5", "20"]
     assert {"0.5", "20", "200"} <= {label.get_text() for label in axis.get_yticklabels()}
-    plt.close(figure)
-
-
-def test_a_long_footer_stays_within_the_figure():
-    figure = plt.figure(figsize=(6, 2))
-    footer(figure, "word " * 60)
-    figure.canvas.draw()
-    text = figure._supxlabel
-    assert "\n" in text.get_text() and text.get_window_extent().x1 <= figure.bbox.x1
     plt.close(figure)

@@ -79,8 +79,8 @@ def test_distances_are_drawn_below_the_bounds(as_runs, rows_of_runs):
     names = {text.get_text() for text in left.texts}
     assert names >= {"bound, E in steps", "the same with momentum", "bound, E in passes", "clients' models"}
     assert {"average, first round", "average, last round"} <= {text.get_text() for text in right.texts}
-    assert "falling as 1/√k" in figure.get_supxlabel().replace("\n", " ")
-    assert "2 runs a point" in figure.get_supxlabel()
+    footer = figure.get_supxlabel().replace("\n", " ")
+    assert all(words in footer for words in ("falling as 1/√k", "2 runs a point", "hollow on the left"))
     plt.close(figure)
 
 
@@ -95,4 +95,15 @@ def test_samplers_are_drawn_with_claim_bounds_and_differences(as_runs, rows_of_r
     assert "at least 2.34, not proven" in {text.get_text() for text in left.texts}
     assert [label.get_text() for label in right.get_yticklabels()][:2] == ["mean", "(20, 1)"]
     figure.canvas.draw()
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(("lowest", "start"), [(91.2, 90.0), (9.8, 0.0)])
+def test_the_axis_of_starts_leaves_out_what_no_model_comes_near(as_runs, rows_of_runs, lowest, start):
+    recipe = FIGURES["initialisation"]
+    runs = rows_of_runs("table == 2 and model == 'scatter_linear'", [0, 1])
+    runs = runs.assign(local_accuracy_pct=lowest, accuracy_pct=runs["accuracy_pct"].clip(lower=92))
+    figure = recipe.draw(recipe.data(as_runs(runs, runs.assign(initialisation="per_client"))))
+    assert {axis.get_xlim()[0] for axis in figure.axes} == {start}
+    assert (f"The axis begins at {start:g}" in figure.get_supxlabel()) == (start > 0)
     plt.close(figure)

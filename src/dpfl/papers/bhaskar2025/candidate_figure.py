@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.figure_parts import footer, runs_text
+from dpfl.papers.bhaskar2025.figure_parts import runs_text
 from dpfl.papers.bhaskar2025.identification import CHOSEN
 from dpfl.papers.bhaskar2025.paper_runs import published_cells
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title
@@ -55,7 +55,7 @@ def draw_candidates(cells: pd.DataFrame) -> Figure:
         axis.tick_params(axis="x", labelbottom=True)
         axis.set_xlabel("points of accuracy", fontsize=8)
     figure.legend(handles=_keys(), loc="outside upper center", ncols=4, fontsize=8)
-    footer(figure, _footer(cells))
+    style.footer(figure, _footer(cells))
     return figure
 
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.papers.bhaskar2025.distances import FIRST, LAST, NOISELESS, PLAIN
-from dpfl.papers.bhaskar2025.figure_parts import BARS, data_lines, footer, heights, runs_text
+from dpfl.papers.bhaskar2025.figure_parts import BARS, data_lines, heights, runs_text
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
 from dpfl.reporting.results import NotRunError
@@ -34,7 +34,7 @@ def draw_distances(cells: pd.DataFrame) -> Figure:
         left.set_ylabel(f"{budget}\ndistance to the noise-free run", fontsize=8.5)
         _against_clients(right, private)
         right.set_title("one local epoch a round, k clients", fontsize=9)
-    footer(figure, _footer(cells))
+    style.footer(figure, _footer(cells))
     return figure
 
 
@@ -97,8 +97,9 @@ def _name_lines(axis: Axes, x: float, names: list[tuple[float, str, str]]) -> No
 def _footer(cells: pd.DataFrame) -> str:
     """Say from how many runs, and what they ran on."""
     stand_in = " Stand-in data, named at the left." if cells["stand_in"].any() else ""
+    unclipped = " (hollow on the left: no clipping either)" if (cells["reference"] == PLAIN).any() else ""
     what = (
-        "Euclidean distances of all parameters; noise-free run: same start, batches and clipping, no noise (hollow on "
-        "the left: no clipping either). Dotted on the right: falling as 1/√k."
+        "Euclidean distances of all parameters; noise-free run: same start, batches and clipping, no noise"
+        f"{unclipped}. Dotted on the right: falling as 1/√k."
     )
     return f"{what} {runs_text(cells)} a point. {BARS}{stand_in}"

@@ -1,19 +1,14 @@
-"""Parts that the paper's figures share: the number of runs as text, logarithmic heights, footers."""
+"""Parts that the paper's figures share: the number of runs as text, and logarithmic heights."""
 
 from __future__ import annotations
 
-import textwrap
-
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, StrMethodFormatter
 
 from dpfl.papers.bhaskar2025.table_layout import data_title
-from dpfl.reporting import style
 from dpfl.reporting.notes import count_range
 
-LETTERS_AN_INCH = 17  # of a footer
 BARS = "Bars: 95 % interval where there are two runs or more."
 
 
@@ -34,8 +29,3 @@ def heights(axis: Axes) -> None:
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.minorticks_off()
-
-
-def footer(figure: Figure, text: str) -> None:
-    """Write the footer in as many lines as the figure's width asks for."""
-    style.footer(figure, textwrap.fill(text, int(LETTERS_AN_INCH * figure.get_figwidth())))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.figure_parts import data_lines, footer, runs_text
+from dpfl.papers.bhaskar2025.figure_parts import data_lines, runs_text
 from dpfl.papers.bhaskar2025.initialisation import COMMON, PER_CLIENT
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
@@ -29,6 +29,7 @@ def draw_initialisation(cells: pd.DataFrame) -> Figure:
         len(shown), len(rows), width=min(10, 2.6 * len(shown) + 2.2), height=height,
         squeeze=False, sharex=True, sharey="row", height_ratios=[len(line) + 1 for line in lines],
     )  # fmt: skip
+    axes[0][0].set_xlim(_least_shown(cells), 100.5)
     for row, ((ran_on, model), group), order in zip(axes, rows, lines, strict=True):
         for axis, (local_epochs, rounds) in zip(row, shown, strict=True):
             split = group[(group["local_epochs"] == local_epochs) & (group["rounds"] == rounds)]
@@ -40,8 +41,14 @@ def draw_initialisation(cells: pd.DataFrame) -> Figure:
     for axis in axes[-1]:
         axis.set_xlabel("test accuracy (%)")
     figure.legend(handles=_keys(cells), loc="outside upper center", ncols=5, fontsize=8)
-    footer(figure, _footer(cells))
+    style.footer(figure, _footer(cells))
     return figure
+
+
+def _least_shown(cells: pd.DataFrame) -> float:
+    """Return where the axis of accuracies begins: at 0, or where all are high, up to 5 points below the lowest."""
+    lowest = cells[["local_accuracy_pct", "accuracy_pct", "published_accuracy_pct"]].min(axis=None)
+    return 5.0 * math.floor((lowest - 0.5) / 5) if lowest > 50 else 0.0
 
 
 def _lines(cells: pd.DataFrame) -> list[tuple[float, str]]:
@@ -68,7 +75,6 @@ def _panel(axis: Axes, cells: pd.DataFrame, order: list[tuple[float, str]]) -> N
         if not math.isnan(cell.published_accuracy_pct):
             look = {"color": style.BLACK, "marker": "D", "markerfacecolor": "none", "markersize": 4.5}
             axis.plot(cell.published_accuracy_pct, height, **look, linestyle="none")
-    axis.set_xlim(0, 102)
     axis.set_ylim(-0.6, len(order) - 0.4)
     axis.tick_params(axis="y", length=0)
 
@@ -88,7 +94,9 @@ def _keys(cells: pd.DataFrame) -> list[Line2D]:
 def _footer(cells: pd.DataFrame) -> str:
     """Say what is drawn and from how many runs."""
     stand_in = " Stand-in data: not comparable with the published values." if cells["stand_in"].any() else ""
+    start = _least_shown(cells)
+    axis = f" The axis begins at {start:g} %." if start else ""
     return (
         f"Ten clients. Means over {runs_text(cells)}; strokes: the runs of the average. Clients alone: mean over the "
-        f"clients' own models before the last average.{stand_in}"
+        f"clients' own models before the last average.{axis}{stand_in}"
     )

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.papers.bhaskar2025.figure_parts import footer, runs_text
+from dpfl.papers.bhaskar2025.figure_parts import runs_text
 from dpfl.papers.bhaskar2025.sampling_study import EVERY_SPLIT, SAMPLERS
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title
 from dpfl.reporting import style
@@ -27,13 +27,13 @@ def draw_sampling(cells: pd.DataFrame) -> Figure:
     figure, axes = style.panels(2, len(rows), width=9, height=2.5, squeeze=False, sharex="col")
     for (left, right), ((ran_on, model, epsilon), group) in zip(axes, rows, strict=True):
         _epsilons(left, group)
-        left.set_title(f"{data_title(ran_on)},\n{MODEL_NAMES[model]}: ε = {epsilon:g} claimed", fontsize=9)
+        left.set_title(f"{data_title(ran_on)}\n{MODEL_NAMES[model]}, ε = {epsilon:g} claimed", fontsize=9)
         _differences(right, group)
         right.set_title("accuracy at this noise", fontsize=9)
     axes[0][1].legend(fontsize=7.5, loc="best")
     axes[-1][0].set_xlabel("ε: from what is refuted to what is proven")
     axes[-1][1].set_xlabel("points over shuffled epochs")
-    footer(figure, _footer(cells))
+    style.footer(figure, _footer(cells))
     return figure
 
 

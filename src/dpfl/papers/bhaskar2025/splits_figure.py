@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.figure_parts import data_lines, footer, runs_text
+from dpfl.papers.bhaskar2025.figure_parts import data_lines, runs_text
 from dpfl.papers.bhaskar2025.published_cells import chosen_runs, measured_cells
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
@@ -51,7 +51,7 @@ def draw_splits(cells: pd.DataFrame) -> Figure:
     for axis in axes[-1]:
         axis.set_xlabel("local epochs E")
     figure.legend(handles=_keys(cells), loc="outside upper center", ncols=5, fontsize=8)
-    footer(figure, _footer(cells))
+    style.footer(figure, _footer(cells))
     return figure
 
 

@@ -17,8 +17,8 @@ Phases = Sequence[tuple[GridLaw, int]]
 
 _LEAST_TILT, _MOST_TILT, _LARGEST = 1e-6, 1e6, 1e7
 _ROOT = 1e-10
-_LEFT_OUT = ((1e-3, 0.02), (0.05, 0.1), (0.05, 0.5))
-"""Shares of delta: where more than the first is allowance for rounding, rare losses of the second are left out."""
+_LEFT_OUT = ((1e-3, 0.5, 0.02), (0.05, 1.0, 0.1), (0.05, 1.0, 0.5))
+"""Shares of delta: where the allowance for rounding is between the first two, rare losses of the third are left out."""
 
 
 def epsilon_above(phases: Phases, delta: float) -> float:
@@ -30,9 +30,9 @@ def epsilon_above(phases: Phases, delta: float) -> float:
     if sum(count * law.lost for law, count in phases) >= delta:
         return math.inf
     epsilon, doubt = _epsilon_and_doubt(phases, delta)
-    for least_doubt, share in _LEFT_OUT:
-        if doubt <= least_doubt:
-            break
+    for least_doubt, most_doubt, share in _LEFT_OUT:
+        if not least_doubt < doubt <= most_doubt:
+            continue
         # Rare large losses outweigh all others under a tilt that reaches epsilon: count them as without bound.
         cut, doubt = _epsilon_and_doubt(_cut(phases, share * delta), delta)
         epsilon = min(epsilon, cut)

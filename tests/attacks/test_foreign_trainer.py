@@ -14,7 +14,10 @@ from dpfl.attacks.conformance import check
 from dpfl.engine.batches import BatchSampler
 
 PAGE = Path(__file__).parents[2] / "docs/howto/trainer.md"
-pytestmark = pytest.mark.filterwarnings("ignore:Secure RNG|Using a non-full backward hook")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:Secure RNG|Using a non-full backward hook"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,6 @@ def example() -> dict:
     return names
 
 
-@pytest.mark.slow
 def test_the_right_trainer_of_the_page_is_not_accused(example):
     assert example["evidence"].excess == pytest.approx(-0.23, abs=0.1)
 
@@ -36,7 +38,6 @@ def test_half_the_noise_is_found(example):
     assert check(trainer, example["claim"], trials=400).excess == pytest.approx(0.50, abs=0.1)
 
 
-@pytest.mark.slow
 def test_poisson_epsilons_on_shuffled_batches_are_refuted(example):
     class Shuffled(example["OpacusTraining"]):
         def batches(self, records, generator):

@@ -14,7 +14,7 @@ def test_figure_2_has_every_curve_and_says_its_bars(results, name):
     losses = data.query("algorithm == 'minibatch' and epsilon == 18")["test_loss"]
     assert losses.tolist() == pytest.approx([5 + 10 / 18] * 3, abs=0.2)
     figure = recipe.draw(data)
-    assert "20 trials" in figure.get_supxlabel() and "90 %" in figure.get_supxlabel()
+    assert "20 trials" in figure.get_supxlabel() and "90\N{NO-BREAK SPACE}%" in figure.get_supxlabel()
     assert "stand-in for medical insurance" in figure.axes[0].get_title().lower()
     plt.close(figure)
 

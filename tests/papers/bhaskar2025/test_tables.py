@@ -50,7 +50,7 @@ def test_a_page_counts_cells_by_runs_and_by_side(as_runs, rows_of_runs):
     assert (
         f"As a mean of 10: inside {inside}, outside {18 - inside}; as a single run: inside {single_inside}, " in notes
     )
-    assert "0.9 outside would be expected" in notes
+    assert "0.9 would be outside by chance" in notes
     assert "12 cells have 4 runs, 6 cells have 3 runs, 1 cell has 1 run" in notes
     assert text.count("(in, ") == inside and text.count("(out, ") == 18 - inside
     assert "1 cell has a single run and no such interval" in notes and "+0.00 " in text

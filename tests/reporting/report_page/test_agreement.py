@@ -49,8 +49,8 @@ def test_the_summary_counts_and_measures_by_hand(numbers):
     assert (found.printed, found.run, found.comparable) == (72, 6, 5)
     assert found.median == pytest.approx(0.7) and found.largest == pytest.approx(9.0)  # of 0.1 0.4 0.7 5 9
     assert found.sentence() == (
-        "5 of 72 printed numbers run: 2 inside, 1 outside, 1 too wide to say, 1 one run; median distance 0.7 points, "
-        "largest 9. 1 more on stand-in data."
+        "5 of 72 printed numbers run: 2 inside, 1 outside, 1 too wide to say, 1 with one run; median distance 0.7, "
+        "largest 9 points. 1 more on stand-in data."
     )
 
 

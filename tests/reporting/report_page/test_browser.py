@@ -149,11 +149,26 @@ def test_a_column_sorts_as_numbers_up_and_down(browser):
         assert heading.get_attribute("aria-sort") == direction
 
 
-def test_typing_a_verdict_keeps_its_claims(browser):
+@pytest.mark.parametrize("size", [SIZES[0], SIZES[2]])
+def test_typing_a_verdict_keeps_its_claims(browser, size):
+    show(browser, *size)
     browser.find_element("id", "filter").send_keys("refuted")
     rows = browser.find_elements("css selector", "#claims-table tbody tr")
     assert [row.is_displayed() for row in rows].count(True) == 2
     assert browser.find_element("id", "filter-count").text == "2 of 10"
+
+
+def test_a_phrase_is_looked_for_as_it_stands_and_else_its_words(browser):
+    rows = browser.find_elements("css selector", "#claims-table tbody tr")
+    texts = [" ".join(row.text.lower().split()) for row in rows]
+    box = browser.find_element("id", "filter")
+    box.send_keys("Claim 3")
+    assert [row.is_displayed() for row in rows] == ["claim 3" in text for text in texts]
+    box.clear()
+    box.send_keys("of claim")
+    shown = ["of" in text and "claim" in text for text in texts]
+    assert not any("of claim" in text for text in texts) and any(shown)
+    assert [row.is_displayed() for row in rows] == shown
 
 
 def test_a_row_gives_the_command_that_traces_it(browser):

@@ -132,7 +132,7 @@ def _prediction_note(ran: pd.DataFrame) -> str:
         f"Difference: ours minus published; in or out: the published value lies inside or outside of the 95 % "
         f"prediction interval, given our runs, first were it a mean of {PUBLISHED_RUNS} runs, then were it a single "
         f"run. As a mean of {PUBLISHED_RUNS}: {ten}; as a single run: {single}. Were our settings the paper's, "
-        f"{0.05 * (ran['prediction'] != '').sum():.1f} outside would be expected on the reading that is true."
+        f"{0.05 * (ran['prediction'] != '').sum():.1f} would be outside by chance, on the reading that is true."
     )
     if UNDECIDED in set(ran["prediction"]) | set(ran["prediction_single"]):
         note += f" Wide: inside of an interval of over ± {WIDE_PCT:g} points, which takes in nearly anything."
@@ -151,10 +151,11 @@ def _sides(where: pd.Series) -> str:
 def _noise_note(cell: pd.Series) -> str:
     """Return one claimed budget's noise, and what is proven and refuted for the batches that were drawn."""
     clients = "one central client" if cell.clients == 1 else f"{cell.clients} clients"
+    batches = cell.sampling.replace("_", " ")
     return (
-        f"{cell.ran_on}, {clients}, ε = {cell.epsilon:g} claimed: noise multiplier {cell.noise_multiplier:.4f}, "
-        f"δ = {cell.delta:g}, ε proven {cell.epsilon_proven:.3f}, at least {cell.epsilon_refuted:.3f} "
-        f"({cell.sampling.replace('_', ' ')} batches)."
+        f"{data_title(cell.ran_on)}, {clients}, ε = {cell.epsilon:g} claimed: noise multiplier "
+        f"{cell.noise_multiplier:.4f}, δ = {cell.delta:g}, ε proven {cell.epsilon_proven:.3f}, at least "
+        f"{cell.epsilon_refuted:.3f} ({batches} batches)."
     )
 
 

@@ -140,11 +140,14 @@ class Summary:
             data = "on stand-in data, not comparable" if self.run else "yet"
             return f"{self.run or 'None'} of {self.printed} printed numbers run {data}."
         aside = (Agreement.STAND_IN, Agreement.NOT_RUN)
-        parts = [f"{count} {kind}" for kind, count in self.counts.items() if count and kind not in aside]
+        said = {Agreement.SINGLE: "with one run"}
+        parts = [
+            f"{count} {said.get(kind, kind)}" for kind, count in self.counts.items() if count and kind not in aside
+        ]
         others = f" {self.counts[Agreement.STAND_IN]} more on stand-in data." if self.run > self.comparable else ""
         return (
             f"{self.comparable} of {self.printed} printed numbers run: {', '.join(parts)}; median distance "
-            f"{self.median:.2g} {self.unit}, largest {self.largest:.2g}.{others}"
+            f"{self.median:.2g}, largest {self.largest:.2g} {self.unit}.{others}"
         )
 
 

@@ -29,7 +29,8 @@ ABOUT_SCALE = {
     "demo": "Scale demo: small runs on data that ship with scikit-learn. They show that every stage works; accuracies "
     "are not comparable with the published ones.",
     "quick": "Scale quick: the real datasets with few seeds.",
-    "paper": "Scale paper: the real datasets, with as many runs and trials as published. What was not run is marked.",
+    "paper": "Scale paper: the real datasets, with as many runs as published or fewer: their number stands with each "
+    "result. What was not run is marked.",
 }
 
 

@@ -38,16 +38,18 @@
     });
   }
 
-  // Claims: keep those with the words that were typed.
+  // Claims: keep those with the phrase that was typed, or where none has it, with all its words.
   const filter = document.getElementById("filter");
   const rows = [...document.querySelectorAll("#claims-table tbody tr")];
   filter.closest("p").hidden = false;
   filter.addEventListener("input", () => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const has = (row, wanted) => wanted.every((each) => row.textContent.toLowerCase().replace(/\s+/g, " ").includes(each));
+    const phrase = [words.join(" ")];
+    const wanted = rows.some((row) => has(row, phrase)) ? phrase : words;
     let shown = 0;
     for (const row of rows) {
-      const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word));
+      row.hidden = !has(row, wanted);
       shown += !row.hidden;
     }
     document.getElementById("filter-count").textContent = words.length ? `${shown} of ${rows.length}` : "";

@@ -57,7 +57,7 @@ def panels(columns: int = 1, rows: int = 1, *, width: float | None = None, heigh
     return plt.subplots(rows, columns, figsize=size, layout="constrained", **subplots)
 
 
-_FOOTER_LETTER = 0.056
+_FOOTER_LETTER = 0.064
 """Inches of a letter of a footer, on average."""
 
 
@@ -66,7 +66,7 @@ def footer(figure: Figure, text: str) -> None:
     width = int(figure.get_figwidth() / _FOOTER_LETTER)
     lines = text.replace(" %", "\N{NO-BREAK SPACE}%").splitlines()
     text = "\n".join(part for line in lines for part in textwrap.wrap(line, width))
-    figure.supxlabel(text, fontsize=7, color="#444444", x=0.01, ha="left")
+    figure.supxlabel(text, fontsize=8, color="#444444", x=0.01, ha="left")
 
 
 def ticks_at(axis: Axes, values: Iterable[float]) -> None:

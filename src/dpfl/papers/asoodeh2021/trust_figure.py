@@ -84,7 +84,7 @@ def _panel(axis: Axes, task: pd.DataFrame, trust: str) -> None:
                 "linestyle": style.DASHES[number % 4],
             }
             axis.errorbar(line["epsilon"], line["excess_risk"], [below, line["interval"]], label=name, **look)
-    axis.set(title=trust, xscale="log")
+    axis.set(title=trust.replace(", ", ",\n"), xscale="log")
     style.ticks_at(axis, set(task["epsilon"]) - {math.inf})
     if axis.get_legend_handles_labels()[0]:
         axis.legend(loc="lower left", fontsize=7)

@@ -168,6 +168,7 @@ def draw_last_epoch(data: pd.DataFrame) -> Figure:
     ):
         spent.plot(part["epochs"], part["epsilon"], color=colour, linestyle=dash, marker=marker, label=label)
     spent.set(xlabel="epochs E", ylabel=f"epsilon at delta = {settings('delta'):g}", xscale="log", ylim=(0, None))
+    style.ticks_at(spent, chapter["epochs"])
     spent.legend(loc="upper left", frameon=False)
     sigma = settings("last_epoch_noise")["sigma"]
     same = chapter["equal_sigma"].iloc[0]

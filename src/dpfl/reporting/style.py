@@ -65,7 +65,7 @@ def footer(figure: Figure, text: str) -> None:
     """Write small lines below the axes, as wide as the figure: what the bars mean, how many runs, which stand-in."""
     width = int(figure.get_figwidth() / _FOOTER_LETTER)
     lines = text.replace(" %", "\N{NO-BREAK SPACE}%").splitlines()
-    text = "\n".join(part for line in lines for part in textwrap.wrap(line, width))
+    text = "\n".join(part for line in lines for part in textwrap.wrap(line, width, break_on_hyphens=False))
     figure.supxlabel(text, fontsize=8, color="#444444", x=0.01, ha="left")
 
 

@@ -29,12 +29,16 @@ def test_each_way_is_named_with_its_accuracies_in_the_panel_of_its_trust(results
     figure = draw(table)
     for axis in figure.axes:
         words = [text.get_text() for text in axis.get_legend().get_texts()] if axis.get_legend() else []
-        own = [each for each in TrustAlgorithm if TRUST_MODEL[each] == axis.get_title() and each in private]
+        own = [
+            each
+            for each in TrustAlgorithm
+            if TRUST_MODEL[each] == axis.get_title().replace("\n", " ") and each in private
+        ]
         assert [each.partition(":")[0] for each in words] == [NAMES[each] for each in own]
         assert len(axis.lines) >= len(private)
         for algorithm, text in zip(own, words, strict=True):
             line = table[(table["algorithm"] == algorithm) & (table["epsilon"] < math.inf)].sort_values("epsilon")
             first, last = line["accuracy_pct"].iloc[[0, -1]]
             assert text.endswith(f"{first:.1f} to {last:.1f} %")
-    assert [axis.get_title() for axis in figure.axes] == list(dict.fromkeys(TRUST_MODEL.values()))
+    assert [axis.get_title().replace("\n", " ") for axis in figure.axes] == list(dict.fromkeys(TRUST_MODEL.values()))
     plt.close(figure)

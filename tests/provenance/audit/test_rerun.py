@@ -40,7 +40,7 @@ def test_an_honest_run_comes_out_the_same_to_the_last_digit(again):
 def test_the_seed_decides_which_runs_are_drawn(again, monkeypatch):
     drawn = []
 
-    def note(run, data):
+    def note(run, *_):
         drawn.append(run.name)
         raise InputError("not trained here")
 
@@ -48,6 +48,24 @@ def test_the_seed_decides_which_runs_are_drawn(again, monkeypatch):
     for seed in (1, 1, 2, 3, 4, 5):
         assert "cannot be trained again: not trained here" in again(seed=seed).findings[0].problem
     assert drawn[0] == drawn[1] and len(set(drawn)) > 1
+
+
+@pytest.mark.parametrize(("with_its_sweep", "found"), [(0.0, 0), (5.0, 1)])
+def test_a_run_that_rounding_changes_is_trained_with_its_sweep_before_it_is_a_finding(
+    again, monkeypatch, with_its_sweep, found
+):
+    true = rerun._train_again
+
+    def shaken(run, data, cells):
+        noise, row = true(run, data, cells)
+        more = 5.0 if len(cells) == 1 else with_its_sweep
+        return noise, pd.Series({**row, "accuracy_pct": row["accuracy_pct"] + more})
+
+    monkeypatch.setattr(rerun, "_train_again", shaken)
+    seen = again(count=1)
+    assert len(seen.findings) == found and seen.checked["runs trained again"] == 1
+    said = [note for note in seen.notes if "with the cells of its sweep; alone, accuracy_pct" in note]
+    assert len(said) == 1 - found
 
 
 def test_noise_that_does_not_follow_from_the_settings_is_found(again, project):

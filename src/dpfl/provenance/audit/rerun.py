@@ -87,8 +87,10 @@ def check_reruns(report: Audit, root: Path, config: Mapping[str, Any], sweeps: l
     """Train runs again, chosen by the auditor or drawn from all that can be trained here, and add the differences.
 
     Each is trained alone, so that an influence of its stack would show. Metrics agree within the tolerance of the
-    experiment (rerun_tolerance); noise within 1e-6. Where torch, Python or the device is another than the record's, the
-    answer says so. Fewer retrained than asked is a finding, with the command that makes missing data.
+    experiment (rerun_tolerance); noise within 1e-6. One that differs is trained once more with all cells of its sweep,
+    as it was recorded: some training amplifies the rounding of a sum. Where that gives the recorded metrics, a note has
+    both. Where torch, Python or the device is another than the record's, the answer says so. Fewer retrained than asked
+    is a finding, with the command that makes missing data.
     Raises InputError where the chosen cell has no run.
     """
     data = root / config["data"]["folder"]
@@ -129,9 +131,12 @@ def drawn(possible: list[Rerun], count: int, generator: random.Random) -> list[R
 
 def _check_one(report: Audit, root: Path, run: Rerun, data: Path) -> None:
     """Train one run again and add how it differs, or that it does not."""
+    alone: list[str] = []
     try:
-        noise, again = _train_again(run, data)
-        problems = list(_compare(run, noise, again))
+        again, problems = _repeated(run, data, (run.cell,))
+        if problems and len(run.sweep.cells) > 1:
+            alone = problems
+            again, problems = _repeated(run, data, run.sweep.cells)
     except InputError as error:
         problems = [f"cannot be trained again: {error}"]
     report.count("runs trained again")
@@ -143,7 +148,8 @@ def _check_one(report: Audit, root: Path, run: Rerun, data: Path) -> None:
         none = replace(run.tolerance, largest=0.0)
         exact = all(none.holds(float(run.row[each]), float(again[each])) for each in _metrics(run.row, again))
         how = "the same to the last digit" if exact else f"the same within {run.tolerance.words}"
-        report.notes.append(f"trained again, {how}: {name}")
+        where = f" with the cells of its sweep; alone, {'; '.join(alone)}" if alone else ""
+        report.notes.append(f"trained again, {how}: {name}{where}")
 
 
 def _is_named(run: Rerun, choice: Choice) -> bool:
@@ -203,16 +209,23 @@ def _hindrance(run: Rerun, data: Path) -> str:
     return ""
 
 
-def _train_again(run: Rerun, data: Path) -> tuple[pd.Series, pd.Series]:
-    """Return the calibration's row and the run table's row, made again."""
+def _repeated(run: Rerun, data: Path, cells: tuple[dict[str, Any], ...]) -> tuple[pd.Series, list[str]]:
+    """Return the row of a run that was trained again with `cells`, and how it differs."""
+    noise, again = _train_again(run, data, cells)
+    return again, list(_compare(run, noise, again))
+
+
+def _train_again(run: Rerun, data: Path, cells: tuple[dict[str, Any], ...]) -> tuple[pd.Series, pd.Series]:
+    """Return the calibration's row and the run table's row, made again with the `cells` of its sweep, its own too."""
     code = protocol.load(run.sweep.experiment)
     there = replace(run.sweep, resources={**run.sweep.resources, "device": run.device})
-    family = replace(with_memory(there), cells=(run.cell,))
-    alone = replace(family, seeds=(int(run.row["seed"]),))
-    folders = Folders.of(data, alone.dataset)
+    family = replace(with_memory(there), cells=cells)
+    one_seed = replace(family, seeds=(int(run.row["seed"]),))
+    folders = Folders.of(data, one_seed.dataset)
     # The noise is the family's: it may look at the first seed's partition.
     noise = code.calibrate(family, load_description(folders.arrays))
-    return noise.iloc[0], code.train(alone, folders, noise, None, lambda done, total: None).iloc[0]
+    table, place = code.train(one_seed, folders, noise, None, lambda done, total: None), cells.index(run.cell)
+    return noise.iloc[place], table.iloc[place]
 
 
 def _compare(run: Rerun, noise: pd.Series, again: pd.Series) -> Iterator[str]:

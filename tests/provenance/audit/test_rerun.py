@@ -50,9 +50,9 @@ def test_the_seed_decides_which_runs_are_drawn(again, monkeypatch):
     assert drawn[0] == drawn[1] and len(set(drawn)) > 1
 
 
-@pytest.mark.parametrize(("with_its_sweep", "found"), [(0.0, 0), (5.0, 1)])
-def test_a_run_that_rounding_changes_is_trained_with_its_sweep_before_it_is_a_finding(
-    again, monkeypatch, with_its_sweep, found
+@pytest.mark.parametrize(("epsilon", "with_its_sweep", "found"), [("inf", 0.0, 0), ("inf", 5.0, 1), ("2.93", 0.0, 1)])
+def test_a_run_without_noise_is_trained_with_its_sweep_before_a_difference_is_a_finding(
+    again, monkeypatch, epsilon, with_its_sweep, found
 ):
     true = rerun._train_again
 
@@ -62,7 +62,7 @@ def test_a_run_that_rounding_changes_is_trained_with_its_sweep_before_it_is_a_fi
         return noise, pd.Series({**row, "accuracy_pct": row["accuracy_pct"] + more})
 
     monkeypatch.setattr(rerun, "_train_again", shaken)
-    seen = again(count=1)
+    seen = again(count=0, cell="bhaskar2025/digits_scatter_linear_k10_seed0", where={"epsilon": epsilon})
     assert len(seen.findings) == found and seen.checked["runs trained again"] == 1
     said = [note for note in seen.notes if "with the cells of its sweep; alone, accuracy_pct" in note]
     assert len(said) == 1 - found

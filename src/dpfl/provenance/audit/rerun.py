@@ -23,7 +23,14 @@ from dpfl.files import is_regular, record_path
 from dpfl.grid.expansion import run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.provenance.audit.findings import Audit, Finding
-from dpfl.provenance.audit.rerun_tolerance import Tolerance, difference, platform_here, platform_of, tolerance_of
+from dpfl.provenance.audit.rerun_tolerance import (
+    FLOAT32,
+    Tolerance,
+    difference,
+    platform_here,
+    platform_of,
+    tolerance_of,
+)
 from dpfl.provenance.cell_trace import Row, read_rows, same, same_noise
 from dpfl.provenance.record_format import read_record
 from dpfl.provenance.run_identity import is_trained_here
@@ -57,6 +64,12 @@ class Rerun:
         return tolerance_of(self.sweep.experiment)
 
     @property
+    def may_amplify_rounding(self) -> bool:
+        """Return whether it trained without noise, in float32, beside other cells of its sweep (see rerun_tolerance)."""
+        silent = float(self.row["noise_multiplier"]) == 0
+        return silent and self.tolerance is FLOAT32 and len(self.sweep.cells) > 1
+
+    @property
     def caveats(self) -> str:
         """Differences from the recorded run: code, versions or device."""
         device = self.record["host"]["device"]
@@ -87,10 +100,10 @@ def check_reruns(report: Audit, root: Path, config: Mapping[str, Any], sweeps: l
     """Train runs again, chosen by the auditor or drawn from all that can be trained here, and add the differences.
 
     Each is trained alone, so that an influence of its stack would show. Metrics agree within the tolerance of the
-    experiment (rerun_tolerance); noise within 1e-6. One that differs is trained once more with all cells of its sweep,
-    as it was recorded: some training amplifies the rounding of a sum. Where that gives the recorded metrics, a note has
-    both. Where torch, Python or the device is another than the record's, the answer says so. Fewer retrained than asked
-    is a finding, with the command that makes missing data.
+    experiment (rerun_tolerance); noise within 1e-6. One without noise, in float32, that differs is trained once more
+    with all cells of its sweep, as it was recorded: such training can amplify the rounding of a sum. Where that gives
+    the recorded metrics, a note has both. Where torch, Python or the device is another than the record's, the answer
+    says so. Fewer retrained than asked is a finding, with the command that makes missing data.
     Raises InputError where the chosen cell has no run.
     """
     data = root / config["data"]["folder"]
@@ -134,7 +147,7 @@ def _check_one(report: Audit, root: Path, run: Rerun, data: Path) -> None:
     alone: list[str] = []
     try:
         again, problems = _repeated(run, data, (run.cell,))
-        if problems and len(run.sweep.cells) > 1:
+        if problems and run.may_amplify_rounding:
             alone = problems
             again, problems = _repeated(run, data, run.sweep.cells)
     except InputError as error:

@@ -65,7 +65,7 @@ class Rerun:
 
     @property
     def may_amplify_rounding(self) -> bool:
-        """Return whether it trained without noise, in float32, beside other cells of its sweep (see rerun_tolerance)."""
+        """Return whether it trained without noise, in float32 and beside other cells of its sweep (rerun_tolerance)."""
         silent = float(self.row["noise_multiplier"]) == 0
         return silent and self.tolerance is FLOAT32 and len(self.sweep.cells) > 1
 

@@ -1,16 +1,12 @@
-"""A sixth paper is one folder: `dpfl new-paper` writes it, its stages run, and a slip in a file of it is one line."""
+"""A sixth paper is one folder, and a slip in a file of it is one line. tests/workflow runs it through all stages."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
 from dpfl import catalog
@@ -21,63 +17,6 @@ from dpfl.reporting import claims
 from dpfl.reporting.results import Results
 
 KEY = "smith2026"
-SWEEP = "digits_risk_b10_seeds0to1"
-
-
-@pytest.fixture(scope="module")
-def project(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project to which nothing but the paper's folder was added."""
-    folder = tmp_path_factory.mktemp("six")
-    unwanted = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in ("src", "workflow"):
-        shutil.copytree(repository / name, folder / name, ignore=unwanted)
-    for name in ("Snakefile", "config.yaml"):
-        shutil.copy(repository / name, folder / name)
-    in_copy(folder, "-m", "dpfl", "new-paper", KEY)
-    (folder / "mine.yaml").write_text(f"papers: [{KEY}]\n")
-    return folder
-
-
-STAGES = """
-import sys
-from dpfl.cli import app
-for line in sys.stdin.read().splitlines():
-    app([*line.split(), "--config", "mine.yaml"], standalone_mode=False)
-"""
-
-
-def in_copy(project: Path, *command: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    """Run Python in the copy's folder, on the copy's source."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PYTHONPATH": str(project / "src"), "OMP_NUM_THREADS": "1", "PATH": path}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=project, env=environment, input=text, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
-
-
-@pytest.mark.slow
-def test_the_stages_of_a_sixth_paper_run(project):
-    stages = ["data arrays --dataset digits", f"calibrate --paper {KEY}", f"train --paper {KEY} --sweep {SWEEP}"]
-    stages += [f"{stage} --paper {KEY}" for stage in ("tables", "figures", "claims")]
-    in_copy(project, "-c", STAGES, text="\n".join(stages))
-    results = project / "results" / "demo"
-    risks = pd.read_csv(results / "tables" / f"{KEY}_risk.csv")
-    assert risks["noise_std"].tolist() == [0.0, 2.0] and risks["runs"].tolist() == [2, 2]
-    assert 0 < risks["excess_risk"][0] < risks["excess_risk"][1]
-    assert (results / "figures" / f"{KEY}_risk.png").stat().st_size > 5000
-    verdicts = pd.read_csv(results / "claims" / f"{KEY}.csv").set_index("claim")
-    assert verdicts["verdict"].to_dict() == {"noise_costs": "undecided", "optimal": "not run"}
-    assert "Stand-in data only (digits)" in verdicts["reason"]["noise_costs"]
-    evidence = pd.read_csv(results / "claims" / f"{KEY}_evidence.csv")
-    assert evidence["claim"].tolist() == ["noise_costs"] and evidence["estimate"][0] > 0
-
-
-@pytest.mark.workflow
-def test_the_workflow_finds_the_sixth_paper(project):
-    planned = in_copy(project, "-m", "dpfl", "run", "--dry-run", "--config", "mine.yaml")
-    assert f"results/demo/claims/{KEY}.csv" in planned.stdout + planned.stderr
 
 
 @pytest.mark.parametrize("key", ["Smith2026", "smith", "../x2026", "smith 2026", "bhaskar2025"])

@@ -64,6 +64,19 @@ def test_only_restricts_sweeps_and_cells():
     assert all(sweep.cells == ({"epsilon": 2.93, "local_epochs": 1, "rounds": 20},) for sweep in sweeps)
 
 
+def test_only_restricts_what_an_entry_sets_once_for_all_its_sweeps():
+    """The model of asoodeh2021 and the clients of vandijk2023 are settings of their entries, and no axes."""
+    models = expansion.expand(resolved(papers=["asoodeh2021"], only={"model": ["synthetic_logistic"]}))
+    assert {sweep.settings["study"] for sweep in models} == {"dimension"}
+    clients = expansion.expand(resolved(papers=["vandijk2023", "bhaskar2025"], only={"clients": [10]}))
+    assert {sweep.paper for sweep in clients} == {"bhaskar2025"}
+
+
+def test_a_cell_s_value_counts_where_its_entry_sets_another():
+    sweeps = expansion.expand(resolved(papers=["vandijk2023"], only={"epsilon": [8.0]}))
+    assert {cell["epsilon"] for sweep in sweeps for cell in sweep.cells if "epsilon" in cell} == {8.0}
+
+
 def test_epsilon_inf_keeps_the_runs_without_privacy():
     sweeps = expansion.expand(resolved(papers=["bhaskar2025"], only={"epsilon": [math.inf]}))
     assert sweeps and not any(is_private(cell) for sweep in sweeps for cell in sweep.cells)

@@ -11,15 +11,16 @@ COPIED = ("Snakefile", "config.yaml", "workflow", "environment.yml")
 
 @pytest.fixture(scope="session")
 def runner():
-    """A function that returns a runner of commands in a folder."""
+    """A function that returns a runner of commands in a folder, on the folder's own source where it has one."""
 
     def at(folder: Path):
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(folder / ".cache"), "OMP_NUM_THREADS": "1"}
 
         def run(*command, **extra):
+            own = {"PYTHONPATH": str(folder / "src")} if (folder / "src").exists() else {}
             return subprocess.run(
-                command, cwd=folder, env={**environment, **extra}, capture_output=True, text=True, timeout=600
+                command, cwd=folder, env={**environment, **own, **extra}, capture_output=True, text=True, timeout=600
             )
 
         return run
@@ -42,11 +43,7 @@ def checkout(repository, runner):
 
 
 COMMAND = ("snakemake", "--cores", "2", "--configfile", "tiny.yaml")
-SMALL = """\
-papers: [bhaskar2025]
-seeds: [0]
-only: {model: [scatter_linear], dataset: [digits], epsilon: [2.93], local_epochs: [10], clients: [10], study: [none]}
-"""
+SIXTH = "smith2026"
 TINY = """\
 papers: [lowy2021, bhaskar2025]
 seeds: [0, 1]
@@ -55,29 +52,36 @@ only: {model: [scatter_linear], dataset: [digits, diabetes], epsilon: [2.93, 5],
 """
 
 
-@pytest.fixture(scope="session")
-def finished(checkout):
-    """A function (folder, configuration) that runs the whole workflow there, in a folder with a space and an accent."""
+def finish(run, folder, configuration):
+    """Run the whole workflow in a folder."""
+    (folder / "tiny.yaml").write_text(configuration)
+    done = run(*COMMAND)
+    assert done.returncode == 0, done.stderr[-4000:]
 
-    def finish(parent, configuration):
+
+@pytest.fixture(scope="session")
+def small_run(made_once, repository, checkout, runner):
+    """The whole workflow on a sixth paper, as `dpfl new-paper` writes it, for tests that change nothing.
+
+    The folder has a space, an accent and a copy of the source with the paper. Gives folder, runner, command.
+    """
+
+    def make(parent):
         folder = parent / "a run é"
         run = checkout(folder)
-        (folder / "tiny.yaml").write_text(configuration)
-        done = run(*COMMAND)
-        assert done.returncode == 0, done.stderr[-4000:]
-        return folder, run
+        shutil.copytree(repository / "src", folder / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+        written = run("dpfl", "new-paper", SIXTH)
+        assert written.returncode == 0, written.stderr
+        finish(run, folder, f"papers: [{SIXTH}]\n")
 
-    return finish
-
-
-@pytest.fixture(scope="session")
-def small_run(made_once, finished, runner):
-    """The whole workflow on one sweep of one paper, for tests that change nothing; folder, runner, command."""
-    folder = made_once("small run", lambda parent: finished(parent, SMALL)) / "a run é"
+    folder = made_once("small run", make) / "a run é"
     return folder, runner(folder), COMMAND
 
 
 @pytest.fixture(scope="session")
-def tiny_run(finished, tmp_path_factory):
+def tiny_run(checkout, tmp_path_factory):
     """The whole workflow on a few sweeps of two papers, for tests that end with what they began with."""
-    return *finished(tmp_path_factory.mktemp("tiny"), TINY), COMMAND
+    folder = tmp_path_factory.mktemp("tiny") / "a run é"
+    run = checkout(folder)
+    finish(run, folder, TINY)
+    return folder, run, COMMAND

@@ -8,7 +8,7 @@ import pytest
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 RESULTS, CRATE = "results/demo", "results/demo.crate.zip"
-PAGES = ("bhaskar2025_table_2.md", "bhaskar2025_table_2.html")
+PAGES = ("smith2026_risk.md", "smith2026_risk.html")
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ def cloned(checkout, tmp_path):
         folder = tmp_path / "a clone"
         run = checkout(folder)
         shutil.copytree(source / "results", folder / "results", ignore=NOT_SHIPPED)
+        if (source / "src").exists():
+            shutil.copytree(source / "src", folder / "src")
         shutil.copy(source / "tiny.yaml", folder)
         for file in folder.rglob("*"):
             os.utime(file)

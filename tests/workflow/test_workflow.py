@@ -68,8 +68,17 @@ def complete(folder, tables, figures):
     assert "0 findings" in (results / "audit.txt").read_text()
 
 
-def test_the_small_run_has_every_output(small_run):
-    complete(small_run[0], ["bhaskar2025_table_2"], ["bhaskar2025_splits"])
+def test_the_small_run_of_a_sixth_paper_has_every_output(small_run):
+    complete(small_run[0], ["smith2026_risk"], ["smith2026_risk"])
+    results = small_run[0] / "results" / "demo"
+    risks = pd.read_csv(results / "tables" / "smith2026_risk.csv")
+    assert risks["noise_std"].tolist() == [0.0, 2.0] and risks["runs"].tolist() == [2, 2]
+    assert 0 < risks["excess_risk"][0] < risks["excess_risk"][1]
+    verdicts = pd.read_csv(results / "claims" / "smith2026.csv").set_index("claim")
+    assert verdicts["verdict"].to_dict() == {"noise_costs": "undecided", "optimal": "not run"}
+    assert "Stand-in data only (digits)" in verdicts["reason"]["noise_costs"]
+    evidence = pd.read_csv(results / "claims" / "smith2026_evidence.csv")
+    assert evidence["claim"].tolist() == ["noise_costs"] and evidence["estimate"][0] > 0
 
 
 @pytest.mark.slow
@@ -78,8 +87,9 @@ def test_the_tiny_run_of_two_papers_has_every_output(tiny_run):
     complete(tiny_run[0], tables, ["lowy2021_figure_2", "bhaskar2025_splits"])
 
 
-def test_run_tables_carry_a_complete_privacy_statement(small_run):
-    folder, _, _ = small_run
+@pytest.mark.slow
+def test_run_tables_carry_a_complete_privacy_statement(tiny_run):
+    folder, _, _ = tiny_run
     tables = [pd.read_csv(file) for file in (folder / "results/demo/runs/bhaskar2025").glob("*.csv.gz")]
     runs = pd.concat(tables)
     private = runs[runs["epsilon"] < float("inf")]
@@ -159,17 +169,18 @@ def test_two_runs_at_once_do_not_touch_each_other(tiny_run, first):
 def test_the_command_line_traces_and_audits(small_run, runner, tmp_path):
     folder = shutil.copytree(small_run[0], tmp_path / "a copy", symlinks=True)
     run = runner(folder)
-    traced = run("dpfl", "trace", "results/demo/tables/bhaskar2025_table_2.csv")
+    page = "results/demo/tables/smith2026_risk.csv"
+    traced = run("dpfl", "trace", page)
     assert traced.returncode == 0
-    assert "data/features/digits/description.json and 2 more" in traced.stdout
-    assert "accounting/bhaskar2025.csv" in traced.stdout and "licence: CC BY 4.0" in traced.stdout
+    assert "data/arrays/digits/description.json" in traced.stdout
+    assert "accounting/smith2026.csv" in traced.stdout and "licence: CC BY 4.0" in traced.stdout
     assert run("dpfl", "audit", "results/demo", "--files-only").returncode == 0
-    table = folder / "results/demo/tables/bhaskar2025_table_2.csv"
-    table.write_text(table.read_text().replace("9", "8", 1))
+    table = folder / page
+    table.write_text(table.read_text().replace("0", "1", 1))
     audited = run("dpfl", "audit", "results/demo", "--files-only")
-    assert audited.returncode == 1 and "bhaskar2025_table_2.csv" in audited.stdout
+    assert audited.returncode == 1 and page in audited.stdout
     status = run("dpfl", "status", "--config", "results/demo/config.yaml")
-    assert status.returncode == 0 and "bhaskar2025: sweeps" in status.stdout
+    assert status.returncode == 0 and "smith2026: sweeps" in status.stdout
 
 
 def test_records_lie_beside_every_output_and_name_the_versions(small_run):

@@ -89,9 +89,9 @@ def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, A
     for axes in _product(entry["sweep"]):
         listed = {axis: _values(values, lists, axes.get("dataset")) for axis, values in entry["cells"].items()}
         cells = tuple(cell for cell in _product(listed) if _kept(cell, only))
-        if not cells or not _kept(axes, only):
-            continue
         settings = {**paper.settings, **entry.get("settings", {}), **axes}
+        if not cells or not _kept({axis: settings[axis] for axis in settings.keys() - cells[0]}, only):
+            continue
         _require_dataset(paper, settings)
         for chosen in _batched(seeds, group):
             name = "_".join([*(_label(axis, value) for axis, value in axes.items()), *part, _seed_label(chosen)])

@@ -76,6 +76,11 @@ def ticks_at(axis: Axes, values: Iterable[float]) -> None:
     axis.xaxis.set_minor_locator(NullLocator())
 
 
+def mark_not_run(axis: Axes) -> None:
+    """Write into a panel that its runs are not part of the configuration."""
+    axis.text(0.04, 0.05, "not run", transform=axis.transAxes, fontsize=8, color=BLACK)
+
+
 def use_signs(figure: Figure) -> None:
     """Write every text of a figure with signs (`signs.with_signs`): one quantity has one sign in all figures."""
     for text in figure.findobj(Text):

@@ -36,3 +36,12 @@ def test_hiding_by_the_formulas(results):
     kept = theta(row["epsilon_last_model"], 2 * 2 * factor / (3 * 4))
     delta = theta(row["epsilon_last_model"], 2 / 4) * (1 - kept**1000) / (1 - kept) / 1000
     assert delta == pytest.approx(1e-5, rel=1e-6)
+
+
+@pytest.mark.parametrize(("left", "drawn"), [("price", [True, True, False]), ("curvature", [False, False, True])])
+def test_a_study_that_was_not_run_leaves_its_panels_to_the_other(results, left, drawn):
+    data = results.figure(KEY, "price")
+    figure = RUN_FIGURES["price"].draw(data[data["study"] == left])
+    assert [axis.has_data() for axis in figure.axes] == drawn
+    assert [[text.get_text() for text in axis.texts] == ["not run"] for axis in figure.axes] == [not d for d in drawn]
+    plt.close(figure)

@@ -1,1 +1,1 @@
-"""Docstring only."""
+"""Parts that several experiments share: calibration, batches, clients, tables of runs."""

@@ -31,21 +31,24 @@ DRAWS = {"one_pass": "without replacement", "with_replacement": "with replacemen
 def draw_price(data: pd.DataFrame) -> Figure:
     """Draw excess risk against n, the noise's share against sigma^2, and excess risk against lambda."""
     figure, axes = style.panels(3, height=3.9, width=11)
-    price = data[data["study"] == "price"]
-    sizes = sorted(price["batch_size"].unique())
-    shown = price[price["batch_size"] == sizes[0]]
+    price, curvature = (data[data["study"] == study] for study in ("price", "curvature"))
+    shown = price[price["batch_size"] == price["batch_size"].min()]
     _lines(axes[0], shown, "users")
-    axes[0].set(title=f"against n, m = {sizes[0]}", xlabel="users n", ylabel="excess risk of the last model")
-    _shares(axes[1], price)
-    curvature = data[(data["study"] == "curvature")]
+    axes[0].set(xlabel="users n", ylabel="excess risk of the last model")
+    if not price.empty:
+        axes[0].set_title(f"against n, m = {shown['batch_size'].iloc[0]}")
+        _shares(axes[1], price)
     _lines(axes[2], curvature, "regularisation")
     axes[2].set(title="against the strong convexity", xlabel="lambda")
     for axis in axes:
+        if not axis.has_data():
+            style.mark_not_run(axis)
+            continue
         axis.set(xscale="log", yscale="log")
-        if axis.has_data():
-            axis.legend(fontsize=7)
+        axis.legend(fontsize=7)
     for axis, values in ((axes[0], shown["users"]), (axes[2], curvature["regularisation"])):
-        style.ticks_at(axis, sorted(values.unique())[::2])
+        if not values.empty:
+            style.ticks_at(axis, sorted(values.unique())[::2])
     style.footer(
         figure, f"Dashed: Corollary 1's bound with the dimension; dotted: the risk of w = 0. {data_note(data)}"
     )

@@ -71,7 +71,7 @@ def _panel(axis: Axes, cells: pd.DataFrame, comparable: bool) -> None:
             hollow = {"markerfacecolor": "none", "linestyle": ":", "linewidth": 0.8, "markersize": 5.5}
             axis.plot(line["local_epochs"], line["published_accuracy_pct"], color=colour, marker=marker, **hollow)
     if not (cells["runs"] > 0).any():
-        axis.text(0.04, 0.05, "not run", transform=axis.transAxes, fontsize=8, color=style.BLACK)
+        style.mark_not_run(axis)
     axis.set_xscale("log")
     style.ticks_at(axis, cells["local_epochs"])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,15 @@ _SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.ya
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of the configuration: the workflow's, with the names of the datasets."""
-    rules = yaml.safe_load(_SCHEMA.read_text(encoding="utf-8"))
+    rules = deepcopy(_parsed(_SCHEMA.read_text(encoding="utf-8")))
     rules["properties"]["only"]["properties"]["dataset"]["items"]["enum"] = list(dataset_entries())
     return rules
+
+
+@cache
+def _parsed(text: str) -> dict[str, Any]:
+    """Return what YAML says: reading it takes longer than all else that a configuration needs."""
+    return yaml.safe_load(text)
 
 
 def resolve(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,13 +33,13 @@ def source_digest(*modules: str, root: Path = _ROOT, calibrated: bool = False) -
     Raises ModuleNotFoundError for a module that is not dpfl's.
     """
     names = sorted(closure(*modules, root=root, calibrated=calibrated))
-    text = "\n".join(f"{name} {_tree_digest(name, root)}" for name in names)
+    text = "\n".join(f"{name} {_tree_digest(_text(name, root))}" for name in names)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def own_digest(*modules: str) -> str:
     """Return a hash of the named modules alone, without what they import: of a command, say."""
-    return hashlib.sha256("\n".join(_tree_digest(name, _ROOT) for name in modules).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(_tree_digest(_text(name, _ROOT)) for name in modules).encode()).hexdigest()[:16]
 
 
 def closure(*modules: str, root: Path = _ROOT, calibrated: bool = False) -> set[str]:
@@ -73,12 +73,18 @@ def _path(module: str, root: Path) -> Path | None:
 
 
 @cache
-def _tree(module: str, root: Path) -> ast.Module:
-    """Return a module's syntax tree, reduced to what can change a number."""
+def _text(module: str, root: Path) -> str:
+    """Return the text of a module: what follows from it is computed once, for most commits have most modules alike."""
     path = _path(module, root)
     if path is None:
         raise ModuleNotFoundError(f"{module} is no module of dpfl")
-    return _Reduced().visit(ast.parse(path.read_text(encoding="utf-8")))
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def _tree(text: str) -> ast.Module:
+    """Return a module's syntax tree, reduced to what can change a number."""
+    return _Reduced().visit(ast.parse(text))
 
 
 class _Reduced(ast.NodeTransformer):
@@ -157,9 +163,9 @@ def _is_ground(name: str) -> bool:
 
 
 @cache
-def _tree_digest(module: str, root: Path) -> str:
+def _tree_digest(text: str) -> str:
     """Return the hash of one module's syntax tree."""
-    return hashlib.sha256(_canonical(_tree(module, root)).encode()).hexdigest()
+    return hashlib.sha256(_canonical(_tree(text)).encode()).hexdigest()
 
 
 def _canonical(node: object) -> str:
@@ -174,14 +180,20 @@ def _canonical(node: object) -> str:
 @cache
 def _imports(module: str, root: Path) -> frozenset[str]:
     """Return the dpfl modules that one module imports: of a package's re-exported name, the module that defines it."""
-    found: set[str] = set()
-    for node in ast.walk(_tree(module, root)):
+    named = (_home(package, name, root) if name else [package] for package, name in _named(_text(module, root)))
+    return frozenset(each for homes in named for each in homes) - {module}
+
+
+@cache
+def _named(text: str) -> tuple[tuple[str, str], ...]:
+    """Return (module, name or nothing) of every import of dpfl's in a module."""
+    found = []
+    for node in ast.walk(_tree(text)):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names if alias.name.split(".")[0] == "dpfl")
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dpfl":
-            for alias in node.names:
-                found.update(_home(node.module or "", alias.name, root))
-    return frozenset(found - {module})
+            found += [(alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [(node.module or "", alias.name) for alias in node.names]
+    return tuple((module, name) for module, name in found if module.split(".")[0] == "dpfl")
 
 
 def _home(module: str, name: str, root: Path) -> Iterator[str]:
@@ -194,7 +206,7 @@ def _home(module: str, name: str, root: Path) -> Iterator[str]:
     else:
         exported = [
             (node.module or "", alias.name)
-            for node in _tree(module, root).body
+            for node in _tree(_text(module, root)).body
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
             if (alias.asname or alias.name) == name

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from dpfl.papers.lowy2021.figures import FIGURES
+from dpfl.reporting.results import NotRunError
 
 
 @pytest.mark.parametrize("name", ["figure_2", "figure_2_spent"])
@@ -25,6 +26,13 @@ def test_the_spent_figure_places_runs_at_what_they_spend(results):
     drawn = [line.get_xdata() for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 2]
     assert any(list(places) == [0.25, 0.25] for places in drawn)
     plt.close(figure)
+
+
+def test_the_spent_figure_needs_a_private_run(results):
+    recipe = FIGURES["figure_2_spent"]
+    data = recipe.data(results())
+    with pytest.raises(NotRunError, match="no private run"):
+        recipe.draw(data[data["epsilon"] == float("inf")])
 
 
 def test_the_mnist_figure_is_drawn_where_one_algorithm_was_run(results):

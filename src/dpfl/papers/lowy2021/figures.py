@@ -13,7 +13,7 @@ from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, NOISES, trials
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.notes import count_range, data_name
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.statistics import mean_interval
 
 _NAMES = {"minibatch": "noisy minibatch SGD", "local": "noisy local SGD"}
@@ -88,7 +88,9 @@ def _spent_ranges(points: pd.DataFrame) -> str:
 
 def _draw_spent(points: pd.DataFrame) -> Figure:
     """Draw one panel per task: test loss against the epsilon spent, one colour per noise, one line per algorithm."""
-    tasks = list(points.groupby(TASK, sort=False))
+    tasks = [(key, task) for key, task in points.groupby(TASK, sort=False) if (task["epsilon"] < math.inf).any()]
+    if not tasks:
+        raise NotRunError("no private run of this figure in this configuration")
     figure, axes = style.panels(len(tasks), width=max(4.6 * len(tasks) + 0.5, 7.0), height=4.2, squeeze=False)
     for axis, ((dataset, stand_in_for, clients), task) in zip(axes[0], tasks, strict=True):
         for colour, noise in zip(style.COLOURS, _noises(points), strict=False):

@@ -45,9 +45,9 @@ def regression(folders, **changes):
 
 
 def test_where_records_are_clipped_no_claim_is_refuted(diabetes):
-    # A bound above its claim has probability at most 5 % for each of nine.
-    _, runs = regression(diabetes, epsilons=(1.0, 5.0, 10.0))
-    assert len(runs) == 9 and not runs["known_bad"].any()
+    # A bound above its claim has probability at most 5 % for each of six.
+    _, runs = regression(diabetes, epsilons=(1.0, 10.0))
+    assert len(runs) == 6 and not runs["known_bad"].any()
     assert (runs["epsilon_lower_bound"] <= runs["claimed_epsilon"]).all()
 
 

@@ -1,3 +1,4 @@
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -12,17 +13,26 @@ from dpfl.reporting.rules import Evidence
 PAPER = "asoodeh2020"
 
 
-@pytest.fixture
-def finished(tmp_path, monkeypatch):
-    """Pages as the stages write them: of a table, of a figure with data, of one without, of claims."""
-    results = Results(tmp_path, {})
-    paths = tables.make(PAPER, "errata", results, tmp_path / "tables")
-    paths += figures.make(PAPER, "random_stopping", results, tmp_path / "figures")
-    paths += figures.make(PAPER, "utility", results, tmp_path / "figures")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder of pages as the stages write them: of a table, of a figure with data, of one without, of claims."""
+    folder = tmp_path_factory.mktemp("made") / "demo"
+    results = Results(folder, {})
+    tables.make(PAPER, "errata", results, folder / "tables")
+    for name in ("random_stopping", "utility"):
+        figures.make(PAPER, name, results, folder / "figures")
     checks = dict.fromkeys(load(PAPER).claims, lambda results: Evidence([Case("case", 1.0)]))
-    monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS=checks))
-    paths += claims.write(PAPER, claims.evaluate(PAPER, results), tmp_path / "claims")
-    return {path: path.read_bytes() for path in paths}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS=checks))
+        claims.write(PAPER, claims.evaluate(PAPER, results), folder / "claims")
+    return folder
+
+
+@pytest.fixture
+def finished(made, tmp_path):
+    """The content of the pages, copied to the test's folder."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
 def test_derived_pages_are_made_from_the_rest_byte_by_byte(finished, tmp_path):

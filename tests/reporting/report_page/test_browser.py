@@ -197,6 +197,7 @@ def test_the_keyboard_reaches_the_content_first(browser):
     assert browser.execute_script("return document.getElementById('asoodeh2020-not-run').tagName") == "DETAILS"
 
 
+@pytest.mark.slow
 def test_light_and_dark_differ_and_both_keep_the_verdicts_apart(browser):
     seen = {}
     for scheme in ("light", "dark"):

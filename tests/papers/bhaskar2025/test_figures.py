@@ -67,12 +67,28 @@ def test_candidates_are_drawn_against_the_chosen_settings(as_runs, rows_of_runs,
     plt.close(figure)
 
 
-def test_distances_are_drawn_below_the_bounds(as_runs, rows_of_runs):
-    recipe = FIGURES["distances"]
+def distance_runs(rows_of_runs):
+    """Runs of ten clients that measured distances in their first and their last round."""
     runs = rows_of_runs("table == 2 and model == 'scatter_linear' and epsilon == 2.93", [0, 1])
     for kind in ("noiseless", "plain"):
         runs[f"local_distance_to_{kind}"], runs[f"distance_to_{kind}"] = "[3.0, 4.0]", "[1.0, 1.5]"
-    runs = runs.assign(privacy_records=6000)
+    return runs.assign(privacy_records=6000)
+
+
+@pytest.mark.parametrize(
+    ("kept", "clients", "not_run"), [("local_epochs == 1", 25, [True, False]), ("local_epochs == 5", 10, [False, True])]
+)
+def test_distances_say_which_side_was_not_run(as_runs, rows_of_runs, kept, clients, not_run):
+    recipe = FIGURES["distances"]
+    figure = recipe.draw(recipe.data(as_runs(distance_runs(rows_of_runs).query(kept).assign(clients=clients))))
+    assert ["not run" in {text.get_text() for text in axis.texts} for axis in figure.axes] == not_run
+    figure.canvas.draw()
+    plt.close(figure)
+
+
+def test_distances_are_drawn_below_the_bounds(as_runs, rows_of_runs):
+    recipe = FIGURES["distances"]
+    runs = distance_runs(rows_of_runs)
     more = runs.query("local_epochs == 1").assign(clients=25)
     figure = recipe.draw(recipe.data(as_runs(runs, more)))
     left, right = figure.axes

@@ -102,12 +102,16 @@ def _shown_places(rows: pd.DataFrame) -> float:
 
 def _by_place(axis: Axes, rows: pd.DataFrame) -> None:
     """Draw delta at SHOWN_EPSILON by place, one line per variant."""
+    axis.set_title("Gaussian, what evens it out")
+    if not (rows["delta"] >= LEAST).any():
+        axis.text(0.5, 0.5, f"no delta above {LEAST:g}", transform=axis.transAxes, ha="center", fontsize=8)
+        return
     for number, (variant, name) in enumerate(VARIANTS.items()):
         line = rows[rows["variant"] == variant].sort_values("later")
         look = {"color": style.COLOURS[number], "linestyle": style.DASHES[number]}
         axis.plot(line["later"] + 1, line["delta"].where(line["delta"] >= LEAST), label=name, **look)
     axis.set(xscale="log", yscale="log", xlabel="places from the end", ylabel=f"delta at epsilon = {SHOWN_EPSILON:g}")
-    axis.set(title="Gaussian, what evens it out", xlim=(rows["later"].max() + 1, 1))
+    axis.set_xlim(rows["later"].max() + 1, 1)
     axis.legend(fontsize=7)
 
 

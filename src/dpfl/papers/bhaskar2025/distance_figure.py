@@ -40,7 +40,11 @@ def draw_distances(cells: pd.DataFrame) -> Figure:
 
 def _against_epochs(axis: Axes, cells: pd.DataFrame, plain: pd.DataFrame) -> None:
     """Draw both distances of ten clients after E epochs from one start, and the bounds, each with its name."""
+    axis.set_xlabel("local epochs E of the round")
     line = cells[(cells["clients"] == 10) & (cells["round"] == FIRST)].sort_values("local_epochs")
+    if line.empty:
+        style.mark_not_run(axis)
+        return
     epochs, thin = line["local_epochs"], {"color": style.BLACK, "linewidth": 1}
     axis.errorbar(epochs, line["local_distance"], line["local_distance_interval"], **_LOCAL)
     axis.errorbar(epochs, line["distance"], line["distance_interval"], **_AVERAGE)
@@ -59,16 +63,18 @@ def _against_epochs(axis: Axes, cells: pd.DataFrame, plain: pd.DataFrame) -> Non
     axis.set_xscale("log")
     style.ticks_at(axis, epochs)
     heights(axis)
-    axis.set_xlabel("local epochs E of the round")
-    if len(line):
-        _name_lines(axis, epochs.iloc[-1], [(line[column].iloc[-1], name, colour) for column, name, colour in names])
+    _name_lines(axis, epochs.iloc[-1], [(line[column].iloc[-1], name, colour) for column, name, colour in names])
 
 
 def _against_clients(axis: Axes, cells: pd.DataFrame) -> None:
     """Draw both distances of (1, 20) after the first and the last round, and 1/sqrt(k) through the first point."""
-    names = []
+    axis.set_xlabel("clients k")
+    names, often = [], cells[cells["local_epochs"] == 1].sort_values("clients")
+    if often.empty:
+        style.mark_not_run(axis)
+        return
     for round, fill in ((FIRST, "white"), (LAST, None)):
-        line = cells[(cells["local_epochs"] == 1) & (cells["round"] == round)].sort_values("clients")
+        line = often[often["round"] == round]
         clients = line["clients"]
         for name, look, label in (("local_distance", _LOCAL, "clients' models"), ("distance", _AVERAGE, "average")):
             style_of = {**look, "linestyle": "-" if fill is None else "--", "markerfacecolor": fill or look["color"]}
@@ -78,10 +84,9 @@ def _against_clients(axis: Axes, cells: pd.DataFrame) -> None:
             law = line["distance"].iloc[0] * (clients / clients.iloc[0]) ** -0.5
             axis.plot(clients, law, color=style.BLACK, linestyle=":", linewidth=1.2, zorder=3)
     axis.set_xscale("log")
-    style.ticks_at(axis, cells.loc[cells["local_epochs"] == 1, "clients"])
+    style.ticks_at(axis, often["clients"])
     heights(axis)
-    axis.set_xlabel("clients k")
-    _name_lines(axis, cells.loc[cells["local_epochs"] == 1, "clients"].max(), names)
+    _name_lines(axis, often["clients"].max(), names)
 
 
 def _name_lines(axis: Axes, x: float, names: list[tuple[float, str, str]]) -> None:

@@ -1,0 +1,76 @@
+"""Any part of a paper's grid has its pages: drawn from what was run, or with the reason why they are empty.
+
+The runs are those that are shipped, at scale paper; a part is what `only` keeps of them by one value of one axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dpfl.catalog import keys, load, recipe
+from dpfl.errors import InputError
+from dpfl.grid import configuration, expansion
+from dpfl.reporting import figures, tables
+from dpfl.reporting.claims import evaluate
+from dpfl.reporting.results import Results, made_or_not_run, read_csv, write_csv
+
+AXES = tuple(configuration.schema()["properties"]["only"]["properties"])
+pytestmark = pytest.mark.slow
+
+
+def parts(key: str, axis: str) -> Iterator[dict]:
+    """Yield the configurations that keep one value of an axis, of those that the paper's runs have."""
+    sweeps = expansion.expand(configuration.resolve({"scale": "paper", "papers": [key]}))
+    rows = [row for sweep in sweeps for row in (sweep.settings, *sweep.cells)]
+    values = {row[axis] for row in rows if axis in row} | ({"none"} if axis == "study" else set())
+    for value in sorted(values, key=str):
+        yield configuration.resolve({"scale": "paper", "papers": [key], "only": {axis: [value]}})
+
+
+def part_of(shipped: Path, folder: Path, config: dict) -> Results:
+    """Write the shipped runs of a configuration below `folder`; return them as results."""
+    [key] = config["papers"]
+    [(axis, [value])] = [(axis, values) for axis, values in config["only"].items() if values]
+    written = []
+    for sweep in expansion.expand(config):
+        source = expansion.run_table(shipped, key, sweep.name)
+        if source.is_file():
+            runs = read_csv(source)
+            written.append(folder / f"{sweep.name}.csv")
+            with written[-1].open("w") as stream:
+                write_csv(runs[runs[axis] == value] if axis in sweep.cells[0] and axis in runs else runs, stream)
+    return Results(folder / "paper", {key: tuple(written)})
+
+
+def make(results: Results, key: str, kind: str, name: str, data: pd.DataFrame | None) -> None:
+    """Write a page from the results; only the data where they are given, for those follow from no run."""
+    csv = results.folder / kind / f"{key}_{name}.csv"
+    csv.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "tables" and data is None:
+        tables.make(key, name, results, csv.parent)
+        return
+    with csv.open("w") as stream:
+        write_csv(made_or_not_run(recipe(key, kind, name).data, results) if data is None else data, stream)
+    if data is None:
+        figures.write_pictures(key, name, csv, (".png",))
+
+
+@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize("key", keys())
+def test_any_part_of_the_grid_has_every_page(repository, tmp_path, computed, key, axis):
+    for number, config in enumerate(parts(key, axis)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        try:
+            results = part_of(repository / "results" / "paper", folder, config)
+        except InputError as reason:  # the paper has no run outside of its studies, say
+            assert "leaves no run" in str(reason)
+            continue
+        for kind in ("tables", "figures"):
+            for name in getattr(load(key), kind):
+                make(results, key, kind, name, computed(key, kind, name))
+        evaluate(key, results)

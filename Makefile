@@ -58,7 +58,7 @@ test-crate: $(READY) $(VALIDATOR)/ready ## check a crate with roc-validator in a
 test-slurm: $(READY) ## run the workflow on a real SLURM of three nodes on this machine (root; installs Debian's slurm-wlm, munge)
 	@if [ "$$(id -u)" = 0 ] && ! command -v slurmctld >/dev/null; then \
 	  apt-get -qq update && apt-get -qq install -y slurm-wlm munge >/dev/null || echo "slurm-wlm and munge could not be installed"; fi
-	pytest -m slurm tests/slurm
+	pytest -m slurm $(SIDE_BY_SIDE) tests/slurm
 
 torture: $(READY) ## kill the demo at 100 random moments and compare its results with an undisturbed run (KILLS=100)
 	python tests/workflow/torture.py --kills "$${KILLS:-100}" $${CONFIG:+--config "$$CONFIG"}

@@ -118,15 +118,7 @@ def cluster(folder: Path, *, nodes: int = 3, gpus: int = 2) -> Iterator[Cluster]
     (folder / "gres.conf").write_text("".join(lines))
     path = f"{_srun(folder)}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "PATH": path}
-    daemons = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=(folder / name).open("w"))
-        for name, command in {
-            "munged.err": _munged(folder),
-            "slurmctld.err": ["slurmctld", "-D"],
-            **{f"{name}.err": ["slurmd", "-D", "-N", name] for name in names},
-        }.items()
-        if not time.sleep(1)
-    ]
+    daemons = _start_daemons(folder, names, environment)
     try:
         ready = Cluster(folder, environment)
         _wait_until_idle(ready)
@@ -141,6 +133,20 @@ def cluster(folder: Path, *, nodes: int = 3, gpus: int = 2) -> Iterator[Cluster]
                 daemon.wait(30)
             except subprocess.TimeoutExpired:
                 daemon.kill()
+
+
+def _start_daemons(folder: Path, nodes: list[str], environment: dict[str, str]) -> list[subprocess.Popen]:
+    """Start munged, slurmctld and a slurmd a node, a second apart, each in a session of its own: Ctrl-C in a terminal
+    reaches the tests alone, which end the jobs first."""
+    commands = {"munged": _munged(folder), "slurmctld": ["slurmctld", "-D"]}
+    commands |= {node: ["slurmd", "-D", "-N", node] for node in nodes}
+    daemons = []
+    for name, command in commands.items():
+        time.sleep(1)
+        with (folder / f"{name}.err").open("w") as errors:
+            streams = {"stdout": subprocess.DEVNULL, "stderr": errors}
+            daemons.append(subprocess.Popen(command, env=environment, start_new_session=True, **streams))
+    return daemons
 
 
 def _munged(folder: Path) -> list[str]:

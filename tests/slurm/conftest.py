@@ -63,9 +63,9 @@ def place(repository):
 
 
 @pytest.fixture(scope="session")
-def start():
+def start(slurm):
     """A function that starts a command in a folder, in a session of its own, output to run.log there; what still runs
-    after the last test is killed."""
+    after the last test is killed, before the cluster ends."""
     started = []
 
     def popen(folder: Path, *words: str, **environment: str) -> subprocess.Popen:

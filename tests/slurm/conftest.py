@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-CONFIG = "seeds: [0]\nonly: {dataset: [digits], model: [cnn_relu], clients: [10]}\ntraining: {memory_gb: 0.5}\n"
+CONFIG = """\
+papers: [{papers}]
+seeds: [0]
+only: {{dataset: [digits], model: [cnn_relu], clients: {clients}}}
+training: {{memory_gb: 0.5}}
+"""
+CLIENTS = {"bhaskar2025": 10, "vandijk2023": 4}
 COPIED = ("Snakefile", "config.yaml", "workflow", "environment.yml")
 SITE = (
     "slurm_account: null\nslurm_extra: null\npartitions: {}\nmemory_mb_per_node: 6000\nlongest_minutes: 60\njobs: 20\n"
@@ -56,7 +62,8 @@ def place(repository):
             snakefile.write(QUERIES)
         site = folder / "workflow" / "profiles" / "slurm" / "site.yaml"
         site.write_text(f"{SITE}cores_per_node: {os.cpu_count()}\n")
-        (folder / "tiny.yaml").write_text(f"papers: [{', '.join(papers)}]\n{CONFIG}")
+        clients = [CLIENTS[paper] for paper in papers]
+        (folder / "tiny.yaml").write_text(CONFIG.format(papers=", ".join(papers), clients=clients))
         return folder
 
     return copy

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol")
+NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol", "setpriv")
 
 _CONFIGURATION = """\
 ClusterName=dpfl
@@ -88,7 +88,7 @@ def missing() -> str:
     if os.geteuid():
         return "a SLURM cluster is started by root, and this is not root"
     absent = [program for program in NEEDED if shutil.which(program) is None]
-    return f"not installed: {', '.join(absent)} (Debian: slurm-wlm munge)" if absent else ""
+    return f"not installed: {', '.join(absent)} (Debian: slurm-wlm munge util-linux)" if absent else ""
 
 
 @contextmanager
@@ -136,8 +136,10 @@ def cluster(folder: Path, *, nodes: int = 3, gpus: int = 2) -> Iterator[Cluster]
 
 
 def _start_daemons(folder: Path, nodes: list[str], environment: dict[str, str]) -> list[subprocess.Popen]:
-    """Start munged, slurmctld and a slurmd a node, a second apart, each in a session of its own: Ctrl-C in a terminal
-    reaches the tests alone, which end the jobs first."""
+    """Start munged, slurmctld and a slurmd a node, a second apart; all end with this process, however it ends.
+
+    Each has a session of its own: Ctrl-C in a terminal reaches the tests alone, which end the jobs first.
+    """
     commands = {"munged": _munged(folder), "slurmctld": ["slurmctld", "-D"]}
     commands |= {node: ["slurmd", "-D", "-N", node] for node in nodes}
     daemons = []
@@ -145,7 +147,8 @@ def _start_daemons(folder: Path, nodes: list[str], environment: dict[str, str]) 
         time.sleep(1)
         with (folder / f"{name}.err").open("w") as errors:
             streams = {"stdout": subprocess.DEVNULL, "stderr": errors}
-            daemons.append(subprocess.Popen(command, env=environment, start_new_session=True, **streams))
+            words = ["setpriv", "--pdeathsig", "TERM", *command]
+            daemons.append(subprocess.Popen(words, env=environment, start_new_session=True, **streams))
     return daemons
 
 

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 CONFIG = """\
@@ -72,8 +74,8 @@ def place(repository):
 @pytest.fixture(scope="session")
 def start(slurm):
     """A function that starts a command in a folder, in a session of its own, output to run.log there; what still runs
-    after the last test is killed, before the cluster ends."""
-    started = []
+    in these folders after the last test is killed, before the cluster ends."""
+    started, folders = [], set()
 
     def popen(folder: Path, *words: str, **environment: str) -> subprocess.Popen:
         path = f"{Path(sys.executable).parent}{os.pathsep}{environment.pop('PATH', os.environ['PATH'])}"
@@ -89,13 +91,17 @@ def start(slurm):
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's & ignores it
             )
         started.append(process)
+        folders.add(str(folder.resolve()))
         return process
 
     yield popen
+    # Jobs as well: without cgroups SLURM loses sight of a process whose parent was killed, as where a node failed.
+    for process in psutil.process_iter(["cwd"]):
+        if process.info["cwd"] in folders:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
     for process in started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        process.wait()
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,8 @@
 
     python tests/papers/lowy2021/authors_logic.py insurance.csv --trials 100
 
-prints the test loss of every trial for 3 and 10 clients, by algorithm and epsilon. AUTHORS of
-dpfl.papers.lowy2021.authors_numbers is the mean and standard deviation of what it prints.
+prints the test loss of every trial for 3 and 10 clients, by algorithm and epsilon. authors_logic.yaml of the paper's
+folder has the mean and standard deviation of what it prints, with --shared and without.
 """
 
 from __future__ import annotations

@@ -18,24 +18,6 @@ from dpfl.accounting.samplers import (
 )
 
 
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda: Poisson(0), "sample_rate"),
-        (lambda: Poisson(1.01), "sample_rate"),
-        (lambda: FixedBatches(0, 10), "batch_size"),
-        (lambda: FixedBatches(11, 10), "batch_size"),
-        (lambda: FixedBatches(2.5, 10), "batch_size"),
-        (lambda: WithReplacement(3, 0), "records"),
-        (lambda: ShuffledEpochs(7, 6), "batch_size"),
-        (lambda: BallsInBins(0), "steps_per_epoch"),
-    ],
-)
-def test_wrong_fields_are_named(make, name):
-    with pytest.raises(ValueError, match=name):
-        make()
-
-
 def test_with_replacement_takes_more_slots_than_records():
     assert WithReplacement(30, 10).batch_size == 30
 

@@ -1,4 +1,4 @@
-"""Every public function of the accounting refuses a wrong argument: a ValueError that names it, and no warning."""
+"""Every public function of the accounting refuses a wrong argument by a ValueError that names it, without warning."""
 
 import inspect
 import math
@@ -8,16 +8,32 @@ import numpy as np
 import pytest
 from dp_accounting.pld.privacy_loss_distribution import identity
 
-from dpfl.accounting import contraction, conversions, dpsgd, gaussian_dp, isrl_dp, shuffling, tradeoff
+from dpfl.accounting import (
+    contraction,
+    conversions,
+    dpsgd,
+    gaussian_dp,
+    hidden_state,
+    isrl_dp,
+    poisson_gaussian,
+    shuffling,
+    tradeoff,
+)
 from dpfl.accounting.contraction import federated_release, pnsgd_orders
-from dpfl.accounting.samplers import Sampling
-from dpfl.accounting.shuffling import published_noise
+from dpfl.accounting.hidden_state.convex_problem import ConvexProblem
+from dpfl.accounting.samplers import SAMPLERS, Sampling
+from dpfl.accounting.shuffling import gaussian_rounds, published_noise
 from dpfl.accounting.tradeoff import segments
+from dpfl.papers.asoodeh2020 import printed_formulas as asoodeh2020
+from dpfl.papers.asoodeh2021 import printed_formulas as asoodeh2021
+from dpfl.papers.vandijk2023 import printed_formulas as vandijk2023
 
 PLACES = (
-    *(contraction, shuffling, tradeoff, conversions, dpsgd, gaussian_dp, isrl_dp, published_noise),
-    *(federated_release, pnsgd_orders, segments),
+    *(contraction, shuffling, tradeoff, conversions, dpsgd, gaussian_dp, isrl_dp, published_noise, hidden_state),
+    *(federated_release, pnsgd_orders, segments, gaussian_rounds, poisson_gaussian),
+    *(asoodeh2020, asoodeh2021, vandijk2023),
 )
+CLASSES = (*SAMPLERS.values(), ConvexProblem)
 
 # What no argument that is a number may be, and what each kind of argument may not be beside it.
 NO_NUMBER = (math.nan, -math.inf, 10**400, 1j, True, "1", None, object(), [math.nan, 1.0])
@@ -70,6 +86,11 @@ ARGUMENTS = {
     "sampling": (Sampling.FIXED, (*CHOICE, "with_replacement", Sampling.SHUFFLED)),
     "f": (lambda alpha: gaussian_dp.tradeoff(alpha, 1.0), UNTOUCHED),
     "tails": (tradeoff.gaussian_tails(1.0), UNTOUCHED),
+    "contraction": (0.5, SHARE),
+    **dict.fromkeys(("noise_over_shift", "step_size", "learning_rate"), (1.0, POSITIVE)),
+    "diameter_over_shift": (1.0, (*OR_INFINITE, 0)),
+    "steps_per_epoch": (2, COUNT),
+    "batches": ("cyclic", CHOICE),
     "run": (lambda sigma: [segments.Segment(2, sigma, 0.1)], UNTOUCHED),
     "segments": ([segments.Segment(2, 1.0, 0.1)], ([],)),
     "pld": (identity(), (None, 1.0, "pld")),
@@ -93,21 +114,26 @@ DIFFERENT = {
         [f"federated_release.{name}.lipschitz" for name in ("round_epsilon", "round_sigma", "release_sigma")],
         (1.0, POSITIVE),
     ),
-    **dict.fromkeys(
-        [f"conversions.{name}.delta" for name in ("group_delta", "group_delta_bound", "group_delta_as_printed")],
-        (0.01, SHARE),
-    ),
+    **dict.fromkeys([f"conversions.{name}.delta" for name in ("group_delta", "group_delta_bound")], (0.01, SHARE)),
     "conversions.advanced_composition.delta": (0.01, SHARE),
+    "gaussian_rounds.clients": (2, COUNT),
+    "convex_problem.diameter": (1.0, (*OR_INFINITE, 0)),
+    "convex_problem.lipschitz": (1.0, POSITIVE),
+    "convex_problem.records": (4, tuple(value for value in COUNT if value is not None)),
+    "hidden_state.diameter": (1.0, (*OR_INFINITE, 0)),
+    "hidden_state.lipschitz": (1.0, POSITIVE),
+    "hidden_state.steps": (2, STEPS),
+    "hidden_state.neighbouring": ("zero_out", CHOICE),
+    "hidden_state.last_iterate_epsilon.neighbouring": ("zero_out", (*CHOICE, "add_or_remove")),
+    "hidden_state.last_iterate_epsilon.batches": ("cyclic", (*CHOICE, "poisson")),
+    "poisson_gaussian.steps": (2, STEPS),
+    "poisson_gaussian.delta": (0.01, (*INSIDE, 1e-291)),
     "contraction.federated_sigma.lipschitz": (1.0, POSITIVE),
     "contraction.federated_suffix_stop_delta.alpha": (0.5, INSIDE),
     "contraction.last_iterate_rate.sigma": (1.0, NONNEGATIVE),
-    "contraction.last_iterate_rate_as_printed.sigma": (1.0, NONNEGATIVE),
     "contraction.average_iterate_rate.smoothness": (1.0, NONNEGATIVE),
-    "contraction.average_iterate_rate_as_printed.smoothness": (1.0, NONNEGATIVE),
     "contraction.hockey_stick.p": ([0.5, 0.5], NONNEGATIVE),
-    **dict.fromkeys(
-        [f"contraction.federated_harmonic_delta{end}.smoothness" for end in ("", "_as_printed")], (None, UNTOUCHED)
-    ),
+    "contraction.federated_harmonic_delta.smoothness": (None, UNTOUCHED),
     "tradeoff.subsample.p": (0.1, SHARE),
     "tradeoff.subsampled_delta.p": (0.1, SHARE),
     "tradeoff.poisson_add_delta.p": (0.1, SHARE),
@@ -119,8 +145,47 @@ DIFFERENT = {
     "tradeoff.gaussian_tails.mu": (1.0, POSITIVE),
     "tradeoff.from_delta.delta": (lambda epsilon: gaussian_dp.delta(epsilon, 1.0), UNTOUCHED),
     "tradeoff.last_epoch_mu.last_sigma": (1.0, tuple(value for value in POSITIVE if value is not None)),
-    **dict.fromkeys([f"tradeoff.epsilon_delta{end}.epsilon" for end in ("", "_as_printed")], (1.0, OR_INFINITE)),
-    **dict.fromkeys([f"tradeoff.epsilon_delta{end}.delta" for end in ("", "_as_printed")], (0.01, SHARE)),
+    "tradeoff.epsilon_delta.epsilon": (1.0, OR_INFINITE),
+    "tradeoff.epsilon_delta.delta": (0.01, SHARE),
+    "printed_formulas.delta": (0.01, SHARE),
+    "printed_formulas.epsilon_delta_as_printed.epsilon": (1.0, OR_INFINITE),
+}
+# What the first may not be beside the ordinary value of the second, in all functions that have both but those below.
+TOGETHER = {
+    **dict.fromkeys([("m", "n"), ("i", "n"), ("group_size", "n"), ("batch_size", "records")], (5,)),
+    ("clients_per_round", "clients"): (1001,),
+    ("strong_convexity", "smoothness"): (1.1,),
+    **dict.fromkeys([(step, "smoothness") for step in ("eta", "step_size", "learning_rate")], (8.0, [0.1, 8.0])),
+}
+FREE = {
+    "samplers.WithReplacement.batch_size",
+    *(f"contraction.average_iterate_rate.{name}" for name in ("eta", "strong_convexity")),
+    *("contraction.federated_harmonic_delta.strong_convexity", "contraction.last_iterate_rate.strong_convexity"),
+    *(f"isrl_dp.{name}.batch_size" for name in ("largest_moments_epsilon", "clipped_mean_epsilon")),
+    *("isrl_dp.with_replacement_known_epsilon.batch_size", "federated_release.step_diameter.eta"),
+    *(f"federated_release.{name}.eta" for name in ("federated_release_delta", "release_epsilon", "release_sigma")),
+}
+# What else an argument of a function, or of a module's, may not be.
+ALSO = {
+    **dict.fromkeys([f"contraction.federated_{name}.radius" for name in ("delta", "delta_relaxed")], ([1.0, 2.0],)),
+    **dict.fromkeys(
+        [f"contraction.federated_{name}.m" for name in ("random_stop_delta", "random_stop_bound", "harmonic_delta")],
+        (3,),
+    ),
+    "contraction.federated_sigma.epsilon": ([1.0, 2.0],),
+    "contraction.federated_suffix_stop_delta.alpha": ([0.5, 0.6],),
+    "contraction.federated_harmonic_delta.smoothness": (0.0,),
+    "contraction.federated_harmonic_delta.sigma": ([1.0],),
+    "contraction.contraction_coefficient.kernel": ([[1.2, -0.2]],),
+    "federated_release.federated_release_delta.m": (3,),
+    "federated_release.first_stop": (3,),
+    "shuffling.mu": (101,),
+    "shuffling.delta0": (0.1,),
+    "published_noise.epsilon": (20.0,),
+    "conversions.rdp_to_epsilon.orders": ([],),
+    "conversions.group_delta_bound.delta": (2.0,),
+    "tradeoff.dpsgd.m": (3,),
+    "tradeoff.scale": (1e-3,),
 }
 # What the functions of these modules pass on by **keywords.
 PASSED_ON = {
@@ -131,6 +196,8 @@ PASSED_ON = {
 
 def functions():
     """All public functions: (module.function, function)."""
+    for found in CLASSES:
+        yield f"{found.__module__.rsplit('.', 1)[-1]}.{found.__name__}", found
     for place in PLACES:
         module = place.__name__.rsplit(".", 1)[-1]
         for name in getattr(place, "__all__", vars(place)):
@@ -163,6 +230,9 @@ def test_a_wrong_argument_is_named(name):
         wrong = list(few)
         if argument in ("eta", "sigma") and {"n", "m", "eta"} <= set(right) and wrong:
             wrong += [[0.1] * 3, [[0.1, 0.1]]]  # n/m = 2 rounds
+        if f"{name}.{argument}" not in FREE:
+            wrong += [value for other in right for value in TOGETHER.get((argument, other), ())]
+        wrong += ALSO.get(f"{name}.{argument}", ALSO.get(f"{name.split('.')[0]}.{argument}", ()))
         for value in wrong:
             with warnings.catch_warnings(), pytest.raises(ValueError, match=rf"^{argument}\b"):
                 warnings.simplefilter("error")
@@ -170,10 +240,10 @@ def test_a_wrong_argument_is_named(name):
                 pytest.fail(f"{argument} = {value!r} is taken")
 
 
-SLOW = "shuffling.blanket_rounds_epsilon"  # 97 lattices
+SLOW = ("shuffling.blanket_rounds_epsilon", "gaussian_rounds.noise_multiplier")  # many lattices
 
 
-@pytest.mark.parametrize("name", [pytest.param(f, marks=[pytest.mark.slow] * (f == SLOW)) for f in FUNCTIONS])
+@pytest.mark.parametrize("name", [pytest.param(f, marks=[pytest.mark.slow] * (f in SLOW)) for f in FUNCTIONS])
 def test_the_ordinary_arguments_are_taken_without_a_warning(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

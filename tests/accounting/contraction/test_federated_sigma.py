@@ -40,15 +40,3 @@ def test_three_rounds_of_ten_thirds_never_reach_ninety_five_percent():
     """With T = 3, m = 30, n = 100 a record is seen with probability 0.9 only."""
     with pytest.raises(ValueError, match=r"^delta"):
         federated_sigma(0.0, 0.95, **{**CASE, "m": 30, "eta": [0.5] * 3})
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [({"epsilon": -1.0}, "epsilon"), ({"delta": 0.0}, "delta"), ({"delta": 1.0}, "delta"), ({"delta": np.nan}, "delta"),
-     ({"lipschitz": 0.0}, "lipschitz"), ({"m": 101}, "m"), ({"eta": [0.5] * 9}, "eta"), ({"radius": -1.0}, "radius"),
-     ({"epsilon": [1.0, 2.0]}, "epsilon")],
-)  # fmt: skip
-def test_refuses(change, named):
-    arguments = {"epsilon": 1.0, "delta": 1e-5, **CASE, **change}
-    with pytest.raises(ValueError, match=f"^{named} "):
-        federated_sigma(arguments.pop("epsilon"), arguments.pop("delta"), **arguments)

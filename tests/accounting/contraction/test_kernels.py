@@ -58,12 +58,3 @@ def test_disjoint_supports_are_told_apart_at_every_epsilon():
     """asoodeh2021 says E_eps = TV only at eps = 0: false where the supports are disjoint."""
     np.testing.assert_array_equal(hockey_stick([1.0, 0.0], [0.0, 1.0], [0.0, 1.0, 50.0, 1e6]), 1.0)
     assert hockey_stick([0.9, 0.1], [0.1, 0.9], 1.0) < hockey_stick([0.9, 0.1], [0.1, 0.9], 0.0)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "epsilon", "named"),
-    [([[0.5, 0.4]], 0.0, "kernel"), ([1.0], 0.0, "kernel"), ([[1.2, -0.2]], 0.0, "kernel"), ([[1.0]], -1.0, "epsilon")],
-)
-def test_refuses(kernel, epsilon, named):
-    with pytest.raises(ValueError, match=f"^{named} "):
-        contraction_coefficient(kernel, epsilon)

@@ -37,12 +37,3 @@ def test_falls_with_epsilon_and_vanishes_at_the_distance(epsilon, other, distanc
     low, high = sorted((epsilon, other))
     assert laplace_divergence(high, 0.0, distance, 1.0) <= laplace_divergence(low, 0.0, distance, 1.0)
     assert laplace_divergence(distance, 0.0, distance, 1.0) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [((-1, 0, 1, 1), "epsilon"), ((0, np.nan, 1, 1), "m1"), ((0, 0, np.inf, 1), "m2"), ((0, 0, 1, 0.0), "scale")],
-)
-def test_refuses(arguments, named):
-    with pytest.raises(ValueError, match=f"^{named} "):
-        laplace_divergence(*arguments)

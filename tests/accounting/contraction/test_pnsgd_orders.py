@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 from scipy.stats import laplace, norm
@@ -62,11 +60,3 @@ def test_the_last_record_of_a_public_order_gains_nothing():
     for law in Law:
         scale = calibrated_scale(1.0, 1e-5, n=N, law=law, **THEORY)
         assert step_epsilon(1e-5, law=law, scale=scale, lipschitz=1.0) == pytest.approx(1.0, rel=1e-6)
-
-
-@pytest.mark.parametrize(("bad", "named"), [({"n": 0}, "n"), ({"scale": 0.0}, "scale|sigma"), ({"eta": 5.0}, "eta")])
-def test_bad_arguments_are_named(bad, named):
-    with pytest.raises(ValueError, match=named):
-        place_deltas(0.5, **{"n": N, "law": Law.GAUSSIAN, "scale": 1.0} | THEORY | bad)
-    with pytest.raises(ValueError, match="delta"):
-        worst_epsilon(math.nan, n=N, law=Law.GAUSSIAN, scale=1.0, **THEORY)

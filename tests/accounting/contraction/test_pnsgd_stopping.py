@@ -62,16 +62,3 @@ def test_no_influence_means_no_divergence():
     case = {**WEAK, "lipschitz": 0.0}
     assert pnsgd_random_stop_bound(1.0, **case) == 0.0
     assert pnsgd_random_stop_delta(1.0, i=1, **case) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [({"n": 2.5}, "n"), ({"sigma": 0.0}, "sigma"), ({"eta": 4.1}, "eta"), ({"epsilon": -1.0}, "epsilon")],
-)
-def test_refuses(change, named):
-    arguments = {"epsilon": 1.0, **WEAK, **change}
-    epsilon = arguments.pop("epsilon")
-    with pytest.raises(ValueError, match=f"^{named} "):
-        pnsgd_random_stop_bound(epsilon, **arguments)
-    with pytest.raises(ValueError, match=f"^{named} "):
-        pnsgd_random_stop_delta(epsilon, i=1, **arguments)

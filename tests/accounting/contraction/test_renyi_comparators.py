@@ -115,14 +115,3 @@ def test_iteration_needs_the_square_of_the_distance():
     truth = np.log(density.sum() * (grid[1] - grid[0])) / (order - 1)
     assert iteration_renyi(order, n=n, distance=distance, sigma=sigma) == pytest.approx(truth, rel=1e-9)
     assert iteration_renyi_as_printed(order, n=n, distance=distance, sigma=sigma) < 0.6 * truth
-
-
-def test_refuses(figure_3):
-    with pytest.raises(ValueError, match=r"^conversion "):
-        pnsgd_renyi_delta(1.0, i=1, conversion="cks", **figure_3)
-    with pytest.raises(ValueError, match=r"^eta "):
-        pnsgd_renyi_delta(1.0, i=1, **{**figure_3, "eta": 3.0})
-    with pytest.raises(ValueError, match=r"^i "):
-        pnsgd_shifted_gdp_delta(1.0, i=41, **figure_3)
-    with pytest.raises(ValueError, match=r"^order "):
-        iteration_renyi(1.0, n=5, distance=1.0, sigma=1.0)

@@ -104,22 +104,6 @@ def test_noise_meets_its_target_and_is_less_than_without_hiding(sampler):
     assert noise < 0.9 * noise_multiplier(sampler, target_epsilon=1.0, **run)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("smoothness", 0),
-        ("learning_rate", 2.1),
-        ("lipschitz", 0),
-        ("strong_convexity", 1.1),
-        ("diameter", 0),
-        ("records", 0),
-    ],
-)
-def test_a_wrong_field_is_named(field, value):
-    with pytest.raises(ValueError, match=field):
-        ConvexProblem(**({"smoothness": 1.0, "learning_rate": 0.5, "lipschitz": 1.0} | {field: value}))
-
-
 def test_what_makes_no_sense_is_refused():
     with pytest.raises(ValueError, match="convex"):
         guarantee(FullBatch(), **(RUN | {"observer": "every_step"}), convex=PROBLEM)

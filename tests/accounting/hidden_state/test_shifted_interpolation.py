@@ -162,19 +162,3 @@ def test_edges():
     assert shifted_interpolation_mu(steps=10**7, contraction=1.0, noise_over_shift=1.0) == pytest.approx(math.sqrt(1e7))
     assert shifted_interpolation_mu(steps=9, contraction=0.0, noise_over_shift=1.0) == pytest.approx(1.0)
     assert shifted_interpolation_mu(steps=[1, 2], **run).shape == (2,)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("steps", 1.5),
-        ("contraction", 1.1),
-        ("noise_over_shift", 0),
-        ("diameter_over_shift", 0),
-        ("steps_per_epoch", 0),
-    ],
-)
-def test_a_wrong_argument_is_named(name, value):
-    run = {"steps": 3, "contraction": 0.5, "noise_over_shift": 1.0} | {name: value}
-    with pytest.raises(ValueError, match=name):
-        shifted_interpolation_mu(**run)

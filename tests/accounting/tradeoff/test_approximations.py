@@ -2,7 +2,6 @@
 
 import mpmath as mp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,21 +67,3 @@ def test_extremes_are_finite_or_infinite_but_never_nan():
     assert clt_mu(0.1, 10, 0.01) == np.inf and clt_mu(0.0, 10, 0.01) == 0
     assert poisson_clt_mu(0.1, 10, 1e-3) == np.inf and poisson_clt_mu(0.0, 10, 1e-3) == 0
     assert clt_mu([0.1, 0.2], 10, [[1.0], [2.0]]).shape == (2, 2)
-
-
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: shuffled_mu(0, 1), "epochs"),
-        (lambda: h_mu(1, 0), "sigma"),
-        (lambda: h_bar_mu(1, 1, 0), "group_size"),
-        (lambda: last_epoch_mu(1, 1, -1), "last_sigma"),
-        (lambda: clt_mu(2, 1, 1), "p"),
-        (lambda: poisson_clt_mu(0.1, 0, 1), "rounds"),
-        (lambda: sufficient_sigma(0, 0.1), "epsilon"),
-        (lambda: sufficient_sigma(1, 0), "delta"),
-    ],
-)
-def test_bad_arguments_are_named(call, name):
-    with pytest.raises(ValueError, match=rf"^{name} "):
-        call()

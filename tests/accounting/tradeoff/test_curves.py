@@ -137,9 +137,6 @@ def test_conjugate_gives_delta_of_randomised_response():
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: epsilon_delta(-0.1, 1, 0), "alpha"),
-        (lambda: epsilon_delta(0.1, -1, 0), "epsilon"),
-        (lambda: epsilon_delta(0.1, 1, 2), "delta"),
         (lambda: Curve(np.array([0.0, 1.0]), np.array([1.0])), "alpha"),
         (lambda: Curve(np.array([0.0, 0.9]), np.array([1.0, 0.0])), "alpha"),
         (lambda: Curve(np.array([0.0, 0.5, 1.0]), np.array([0.1, 0.2, 0.0])), "beta"),

@@ -82,18 +82,6 @@ def test_group_of_a_gaussian_is_g_mu(mu, g):
     assert np.allclose(group(gaussian(mu), g)(alphas), expected, rtol=1e-6, atol=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: inverse(gaussian(1), 2), "alpha"),
-        (lambda: conjugate(gaussian(1), np.nan), "slope"),
-        (lambda: double_conjugate(gaussian(1), knots=2), "knots"),
-        (lambda: group(gaussian(1), 0), "g"),
-        (lambda: group(gaussian(1), 2)(-1), "alpha"),
-        (lambda: delta_of(gaussian(1), -1), "epsilon"),
-        (lambda: from_delta(gaussian(1), 2), "alpha"),
-    ],
-)
-def test_bad_arguments_are_named(call, name):
-    with pytest.raises(ValueError, match=rf"^{name} "):
-        call()
+def test_a_group_has_its_alphas_in_the_unit_interval():
+    with pytest.raises(ValueError, match=r"^alpha "):
+        group(gaussian(1), 2)(-1)

@@ -136,21 +136,11 @@ def test_strong_losses_do_not_overflow():
     assert np.all(np.isfinite(beta)) and np.all(beta[1:] <= gaussian_dp.tradeoff([1e-300, 0.5, 1.0], 50.0) + 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: from_pld(composed(gaussian_tails(1.0), 1), 1.5), "alpha"),
-        (lambda: from_pld("pld", 0.5), "pld"),
-        (lambda: gaussian_tails(0.0), "mu"),
-        (lambda: subsampled_tails(gaussian_tails(1.0), 0.0), "p"),
-        (lambda: composed(gaussian_tails(1.0), 0), "rounds"),
-        (lambda: PrivacyLoss.of(composed(gaussian_tails(1.0), 1)).delta(-1), "epsilon"),
-        (lambda: PrivacyLoss.of(composed(gaussian_tails(1.0), 1)).epsilon(2), "delta"),
-    ],
-)
-def test_bad_arguments_are_named(call, name):
-    with pytest.raises(ValueError, match=rf"^{name} "):
-        call()
+def test_bad_arguments_are_named():
+    loss = PrivacyLoss.of(composed(gaussian_tails(1.0), 1))
+    for call, name, value in ((loss.delta, "epsilon", -1), (loss.epsilon, "delta", 2)):
+        with pytest.raises(ValueError, match=rf"^{name} "):
+            call(value)
 
 
 def test_gaussian_tails_are_the_tails_of_the_loss():

@@ -149,20 +149,7 @@ def test_h_is_no_bound_against_a1_deep_in_the_tail():
     assert mixture.epsilon(0.3) < gaussian_dp.epsilon(0.3, h_mu(epochs, sigma))
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: revealed(n=10, m=11, rounds=1, sigma=1), "m"),
-        (lambda: revealed(n=0, m=1, rounds=1, sigma=1), "n"),
-        (lambda: revealed(n=10, m=1, rounds=0, sigma=1), "rounds"),
-        (lambda: revealed(n=10, m=1, rounds=1, sigma=0), "sigma"),
-        (lambda: revealed(n=10, m=1, rounds=1, sigma=1, group_size=11), "group_size"),
-        (lambda: revealed_renyi(1, n=10, m=1, rounds=1, sigma=1), "order"),
-        (lambda: revealed(n=10, m=1, rounds=1, sigma=1).delta(-1), "epsilon"),
-        (lambda: revealed(n=10, m=1, rounds=1, sigma=1).epsilon(-1), "delta"),
-        (lambda: revealed(n=10, m=1, rounds=1, sigma=1).tradeoff(-1), "alpha"),
-    ],
-)
-def test_bad_arguments_are_named(call, name):
+@pytest.mark.parametrize(("question", "name"), [("delta", "epsilon"), ("epsilon", "delta"), ("tradeoff", "alpha")])
+def test_bad_arguments_are_named(question, name):
     with pytest.raises(ValueError, match=rf"^{name} "):
-        call()
+        getattr(revealed(n=10, m=1, rounds=1, sigma=1), question)(-1)

@@ -31,6 +31,7 @@ def local_noise_multiplier(*, epsilon: float, delta: float, rounds: int) -> floa
     Guarantee: (epsilon, delta)-LDP of `rounds` messages, under replace_one. Raises ValueError naming the argument.
     Source: vandijk2023 (6) and section 4.3.
     """
+    delta = real("delta", delta, above=0, below=1)
     return 2.0 * math.sqrt(integer("rounds", rounds, at_least=1)) / float(gaussian_dp.mu(epsilon, delta))
 
 
@@ -56,6 +57,7 @@ def epsilon(*, noise_multiplier: float, clients: int, rounds: int, delta: float,
     Source: balle2019, Lemma 5.3.
     """
     move = 2.0 / real("noise_multiplier", noise_multiplier, above=0)
+    clients = integer("clients", clients, at_least=1)
     rounds, delta = integer("rounds", rounds, at_least=1), real("delta", delta, above=0, below=1)
     largest = max(1e-3, float(blanket_epsilon(clients, move, max(1e-12, 1e-3 * delta / rounds), dimension)))
     epsilons = np.concatenate([[0.0], largest * np.linspace(0.15, 1.0, _POINTS - 1)])
@@ -76,9 +78,11 @@ def noise_multiplier(*, target_epsilon: float, clients: int, rounds: int, delta:
     Source: `epsilon`, solved for the noise.
     """
     target = real("target_epsilon", target_epsilon, above=0)
-    run = {"clients": clients, "rounds": rounds, "delta": delta, "dimension": dimension}
-    local = local_noise_multiplier(epsilon=target, delta=delta, rounds=rounds)
-    start = math.log(min(local, 1.3 * local / math.sqrt(clients)))
+    counts = {"clients": clients, "rounds": rounds, "dimension": dimension}
+    run = {name: integer(name, count, at_least=1) for name, count in counts.items()}
+    run["delta"] = real("delta", delta, above=0, below=1)
+    local = local_noise_multiplier(epsilon=target, delta=run["delta"], rounds=run["rounds"])
+    start = math.log(min(local, 1.3 * local / math.sqrt(run["clients"])))
 
     def excess(log_noise: float) -> float:
         spent = epsilon(noise_multiplier=math.exp(log_noise), **run)

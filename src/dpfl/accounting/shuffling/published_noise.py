@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from dpfl.accounting.arguments import integers, reals
 
 Array = NDArray[np.float64]
-_NEWTON_STEPS = 60  # enough where two roots meet and each step only halves the distance
 
 
 def least_reports(*, clients_per_round: ArrayLike, clients: ArrayLike, rounds: ArrayLike, delta: ArrayLike) -> Array:
@@ -53,30 +52,9 @@ def shuffled_noise_variance(
     )
 
 
-def _checked(n: ArrayLike, epsilon0: ArrayLike, delta: ArrayLike) -> tuple[Array, Array, Array]:
-    """The arguments of a closed form, each in its range."""
-    return (
-        integers("n", n, at_least=1),
-        reals("epsilon0", epsilon0, at_least=0, at_most=300),
-        reals("delta", delta, above=0, below=1),
-    )
-
-
 def _federation(m: ArrayLike, n: ArrayLike, r: ArrayLike, delta: ArrayLike) -> tuple[Array, Array, Array, Array]:
     """Clients per round, clients, rounds and delta, each in its range."""
     m, n = integers("clients_per_round", m, at_least=1), integers("clients", n, at_least=1)
     if np.any(m > n):
         raise ValueError("clients_per_round must be at most clients")
     return m, n, integers("rounds", r, at_least=1), reals("delta", delta, above=0, below=1)
-
-
-def _require_room(holds: Array | np.bool_) -> None:
-    """Refuse a delta0 with which no epsilon meets delta."""
-    if not np.all(holds):
-        raise ValueError("delta0 must leave room in delta: (e^epsilon + 1)(1 + e^-epsilon0 / 2) n delta0 is above it")
-
-
-def _require(holds: Array | np.bool_, bound: str) -> None:
-    """Refuse an epsilon0 outside the theorem's condition."""
-    if not np.all(holds):
-        raise ValueError(f"epsilon0 must be at most {bound}: the printed theorem says nothing beyond")

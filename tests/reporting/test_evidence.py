@@ -1,7 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from dpfl.reporting.evidence import Comparison, Relation, checks_page, passed, table
+from dpfl.reporting.cases import from_interval
+from dpfl.reporting.evidence import Comparison, Relation, checks_page, interval_cases, passed, table
 
 
 def rows(relation: Relation, independent: float) -> pd.DataFrame:
@@ -36,3 +37,10 @@ def test_pages_hold_text_only():
     page = checks_page(rows(Relation.EQUALS, 1.0))
     assert all(isinstance(cell, str) for row in page.body.itertuples(index=False) for cell in row)
     assert "1 of 1" in page.notes[0]
+
+
+def test_a_row_is_the_case_of_its_interval_and_names_the_data_that_stand_in():
+    data = pd.DataFrame({"dataset": ["a", "b"], "stand_in_for": ["", "c"], "seeds": [3, 1], "mean": [2.0, 4.0]})
+    one, other = interval_cases(data, "on {dataset}", data["mean"] / 2, data["mean"], runs="seeds", target=1.0)
+    assert one == from_interval("on a", 3, 1.0, 2.0, level=0.9, target=1.0)
+    assert (other.case, other.n, other.stand_in) == ("on b", 1, "b") and np.isnan(other.error)

@@ -1,14 +1,18 @@
-"""Evidence for claims: comparisons of a value computed by two routes."""
+"""Evidence for claims: comparisons of a value computed by two routes, and means of runs with their intervals."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+import numpy as np
 import pandas as pd
 
-from dpfl.reporting.cases import Case, Kind
+from dpfl.reporting.cases import Case, Kind, from_interval
+from dpfl.reporting.claims import Check
 from dpfl.reporting.results import Results
+from dpfl.reporting.rules import Evidence
+from dpfl.reporting.statistics import LEVEL
 from dpfl.reporting.tables import TableLayout
 
 
@@ -89,3 +93,37 @@ def cases_of(checks: pd.DataFrame) -> list[Case]:
         Case(row.case, row.independent, target=row.ours, margin=row.tolerance, kind=kinds[Relation(row.relation)])
         for row in checks.itertuples(index=False)
     ]
+
+
+def checked(paper: str, claim: str, case: str = "", *, but: bool = False) -> Check:
+    """Return the check of a claim that the rows of the table of checks decide whose case has this text (or has not)."""
+
+    def check(results: Results) -> Evidence:
+        rows = checks_of(results, paper, claim)
+        return Evidence(cases_of(rows[rows["case"].str.contains(case, regex=False) != but]))
+
+    return check
+
+
+def interval_cases(
+    rows: pd.DataFrame,
+    named: str,
+    estimate: pd.Series,
+    half_width: pd.Series,
+    *,
+    runs: str = "runs",
+    level: float = LEVEL,
+    target: pd.Series | float = 0.0,
+) -> list[Case]:
+    """Return the case of every row: the mean of as many runs as its column `runs` says, with its interval at `level`.
+
+    `named` is the format of a case's name, from the row's columns. A row with a `stand_in_for` is of stand-in data.
+    """
+    numbers = zip(estimate, half_width, np.broadcast_to(target, len(rows)), strict=True)
+    return [
+        from_interval(
+            named.format(**row), row[runs], value, half, level=level, target=wanted,
+            stand_in=row["dataset"] if row.get("stand_in_for") else "",
+        )
+        for row, (value, half, wanted) in zip(rows.to_dict("records"), numbers, strict=True)
+    ]  # fmt: skip

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpfl.reporting.cases import Case
 from dpfl.reporting.claims import Check
-from dpfl.reporting.evidence import cases_of, checks_of
+from dpfl.reporting.evidence import cases_of, checked, checks_of
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Evidence
 
@@ -19,16 +19,6 @@ DELTA = 1e-5
 """Delta at which the figures' curves are compared in epsilon."""
 SMALL_EPSILON = 0.5
 """Largest epsilon of Figure 3's "high privacy region", which the paper does not delimit."""
-
-
-def checked(claim: str, case: str, but: bool = False) -> Check:
-    """Return the check of a claim that the rows of the table of checks decide whose case has this text (or not)."""
-
-    def check(results: Results) -> Evidence:
-        rows = checks_of(results, KEY, claim)
-        return Evidence(cases_of(rows[rows["case"].str.contains(case, regex=False) != but]))
-
-    return check
 
 
 def projected_coefficient(results: Results) -> Evidence:
@@ -147,12 +137,12 @@ def stopping_cost(results: Results) -> list[Case]:
 
 
 CLAIMS: dict[str, Check] = {
-    "dobrushin": checked("dobrushin", "pairs of distributions"),
+    "dobrushin": checked(KEY, "dobrushin", "pairs of distributions"),
     "projected_coefficient": projected_coefficient,
-    "laplace": checked("laplace", "stated delta = 0", but=True),
-    "laplace_zero": checked("laplace", "stated delta = 0"),
-    "gaussian": checked("gaussian", "beyond", but=True),
-    "gaussian_any_step": checked("gaussian", "beyond"),
+    "laplace": checked(KEY, "laplace", "stated delta = 0", but=True),
+    "laplace_zero": checked(KEY, "laplace", "stated delta = 0"),
+    "gaussian": checked(KEY, "gaussian", "beyond", but=True),
+    "gaussian_any_step": checked(KEY, "gaussian", "beyond"),
     "beats_rdp": beats_rdp,
     "beats_rdp_late_most": beats_rdp_late_most,
     "convex_small_epsilon": convex_small_epsilon,

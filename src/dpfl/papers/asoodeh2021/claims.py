@@ -7,26 +7,15 @@ import itertools
 import pandas as pd
 
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
-from dpfl.reporting.cases import Case, from_interval
+from dpfl.reporting.cases import Case
 from dpfl.reporting.claims import Check
-from dpfl.reporting.evidence import cases_of, checks_of
+from dpfl.reporting.evidence import checked, checks_of, interval_cases
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Evidence
-from dpfl.reporting.statistics import LEVEL
 
 KEY = "asoodeh2021"
 SUFFIX = "suffix improves"
 RUN = "exact run"
-
-
-def checked(claim: str, case: str, but: bool = False) -> Check:
-    """Return the check of a claim that the rows of the table of checks decide whose case begins so (or not)."""
-
-    def check(results: Results) -> Evidence:
-        rows = checks_of(results, KEY, claim)
-        return Evidence(cases_of(rows[rows["case"].str.startswith(case) != but]))
-
-    return check
 
 
 def shares(results: Results, panel: str) -> pd.DataFrame:
@@ -60,49 +49,23 @@ def participation_any_share(results: Results) -> Evidence:
 
 def exponents(against: str) -> Check:
     """Return the check of the exponent of the noise's excess risk in "sigma^2" or in "users"."""
+    fixed = "sigma" if against == "users" else "users"
 
     def check(results: Results) -> Evidence:
         rates = results.table(KEY, "rates")
-        fixed = "sigma" if against == "users" else "users"
-        return Evidence(
-            [
-                from_interval(
-                    f"{row.dataset}, m = {row.batch_size:g}, {fixed} = {row.fixed:g}",
-                    row.runs,
-                    row.slope,
-                    row.interval,
-                    level=LEVEL,
-                    target=row.expected,
-                    stand_in=stand_in(row),
-                )
-                for row in rates[rates["against"] == against].itertuples(index=False)
-            ]
-        )
+        rows = rates[rates["against"] == against]
+        name = f"{{dataset}}, m = {{batch_size:g}}, {fixed} = {{fixed:g}}"
+        return Evidence(interval_cases(rows, name, rows["slope"], rows["interval"], target=rows["expected"]))
 
     return check
-
-
-def stand_in(row) -> str:
-    """Return the name of the data of a row where they stand in for others."""
-    return row.dataset if row.stand_in_for else ""
 
 
 def price_bound(results: Results) -> Evidence:
     """Hold every mean excess risk of the last model within Corollary 1's bound as printed."""
     data = results.figure(KEY, "dimension")
-    return Evidence(
-        [
-            from_interval(
-                f"{row.dataset}, {row.features:g} features, sigma = {row.noise_std:g}",
-                row.runs,
-                row.excess_risk,
-                row.interval,
-                level=LEVEL,
-                target=row.bound_as_printed,
-            )
-            for row in data[data["release"] == "last"].itertuples(index=False)
-        ]
-    )
+    rows = data[data["release"] == "last"]
+    name = "{dataset}, {features:g} features, sigma = {noise_std:g}"
+    return Evidence(interval_cases(rows, name, rows["excess_risk"], rows["interval"], target=rows["bound_as_printed"]))
 
 
 def price_by_dimension(results: Results) -> Evidence:
@@ -110,12 +73,7 @@ def price_by_dimension(results: Results) -> Evidence:
     data = results.figure(KEY, "dimension")
     rows = data[(data["noise_std"] > 0) & (data["release"] == "last")].drop_duplicates("noise_std")
     return Evidence(
-        [
-            from_interval(
-                f"{row.dataset}, sigma = {row.noise_std:g}", row.runs, row.exponent, row.exponent_interval, level=LEVEL
-            )
-            for row in rows.itertuples(index=False)
-        ]
+        interval_cases(rows, "{dataset}, sigma = {noise_std:g}", rows["exponent"], rows["exponent_interval"])
     )
 
 
@@ -125,24 +83,11 @@ def without_replacement(results: Results) -> Evidence:
     Only the randomly stopped model counts, which the corollary is about; the other releases are shown beside it.
     """
     data = results.figure(KEY, "sampling")
-    cases = [
-        (
-            row.release,
-            from_interval(
-                f"{row.dataset}, m = {row.batch_size:g}, sigma = {row.noise_std:g}, {row.release.replace('_', ' ')}",
-                row.runs,
-                -row.difference / row.with_replacement,
-                row.interval / row.with_replacement,
-                level=LEVEL,
-                stand_in=stand_in(row),
-            ),
-        )
-        for row in data.itertuples(index=False)
-    ]
-    return Evidence(
-        [case for release, case in cases if release == "random"],
-        beside=[case for release, case in cases if release != "random"],
-    )
+    rows = data.assign(released=data["release"].str.replace("_", " "))
+    name = "{dataset}, m = {batch_size:g}, sigma = {noise_std:g}, {released}"
+    share, half = (rows[column] / rows["with_replacement"] for column in ("difference", "interval"))
+    cases = list(zip(rows["release"] == "random", interval_cases(rows, name, -share, half), strict=True))
+    return Evidence([case for counts, case in cases if counts], beside=[case for counts, case in cases if not counts])
 
 
 def suffix_stopping(results: Results) -> Evidence:
@@ -170,8 +115,8 @@ def relaxed_looser(results: Results) -> Evidence:
 
 
 CLAIMS: dict[str, Check] = {
-    "theorem2": checked("theorem2", RUN),
-    "closed_form": checked("theorem2", RUN, but=True),
+    "theorem2": checked(KEY, "theorem2", RUN),
+    "closed_form": checked(KEY, "theorem2", RUN, but=True),
     "participation": participation,
     "participation_any_share": participation_any_share,
     "price_of_privacy": exponents("sigma^2"),
@@ -179,8 +124,8 @@ CLAIMS: dict[str, Check] = {
     "price_bound": price_bound,
     "price_by_dimension": price_by_dimension,
     "without_replacement": without_replacement,
-    "random_stopping": checked("random_stopping", SUFFIX, but=True),
+    "random_stopping": checked(KEY, "random_stopping", SUFFIX, but=True),
     "suffix_stopping": suffix_stopping,
-    "relaxed": checked("relaxed", RUN),
+    "relaxed": checked(KEY, "relaxed", RUN),
     "relaxed_looser": relaxed_looser,
 }

@@ -9,6 +9,7 @@ import pandas as pd
 
 from dpfl.papers.bhaskar2025 import side_claims
 from dpfl.papers.bhaskar2025.published_cells import LEVEL
+from dpfl.papers.bhaskar2025.side_claims import accuracy, stand_in
 from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting.cases import Case, difference, from_interval
 from dpfl.reporting.claims import Check
@@ -31,17 +32,6 @@ def budget(epsilon: float) -> str:
 def named(cell: pd.Series) -> str:
     """Return the data on which a cell ran, or is published, its model and its budget."""
     return f"{cell['ran_on'] or cell['dataset']}, {MODEL_NAMES[cell['model']]}, {budget(cell['epsilon'])}"
-
-
-def accuracy(cell: pd.Series) -> Case:
-    """Return the mean accuracy of a cell."""
-    facts = {"published": cell["published_accuracy_pct"], "stand_in": stand_in(cell)}
-    return from_interval("", cell["runs"], cell["accuracy_pct"], cell["interval_pct"], level=LEVEL, **facts)
-
-
-def stand_in(cell: pd.Series) -> str:
-    """Return the name of the data of a cell where they stand in for others."""
-    return str(cell["ran_on"]) if cell["stand_in"] is True or str(cell["stand_in"]) == "True" else ""
 
 
 def printed_gap(first: float, second: float) -> float:

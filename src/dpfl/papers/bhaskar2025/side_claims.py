@@ -108,7 +108,8 @@ def ends_of(cells: pd.DataFrame, start: str, epsilon: float) -> tuple[pd.Series,
 
 def accuracy(cell: pd.Series) -> Case:
     """Return the mean accuracy of a cell."""
-    return from_interval("", cell["runs"], cell["accuracy_pct"], cell["interval_pct"], level=LEVEL)
+    facts = {"published": cell["published_accuracy_pct"], "stand_in": stand_in(cell)}
+    return from_interval("", cell["runs"], cell["accuracy_pct"], cell["interval_pct"], level=LEVEL, **facts)
 
 
 def loss(ends: tuple[pd.Series, pd.Series], name: str = "") -> Case:

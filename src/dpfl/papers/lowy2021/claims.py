@@ -12,6 +12,7 @@ from dpfl.papers.lowy2021.comparisons import TASK
 from dpfl.papers.lowy2021.trial_statistics import noise_name
 from dpfl.reporting.cases import Case, from_interval
 from dpfl.reporting.claims import Check
+from dpfl.reporting.evidence import interval_cases
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Evidence
 from dpfl.reporting.statistics import LEVEL
@@ -19,11 +20,6 @@ from dpfl.reporting.statistics import LEVEL
 FREE_FROM = 12.5
 """Budget from which minibatch SGD is claimed to beat local SGD without privacy."""
 Rows = Callable[[pd.DataFrame], pd.Series]
-
-
-def stand_in(row) -> str:
-    """Return the name of the data of a row where they stand in for others."""
-    return row.dataset if row.stand_in_for else ""
 
 
 def insurance(rows: Rows) -> Check:
@@ -43,17 +39,11 @@ def insurance(rows: Rows) -> Check:
 
 def insurance_cases(data: pd.DataFrame) -> list[Case]:
     """Return a case a row."""
-    return [
-        from_interval(
-            f"N = {row.clients}, {noise_name(row.noise, row.clipping)}, ε = {row.epsilon:g}",
-            row.trials,
-            row.difference / row.minibatch_test_loss,
-            row.interval / row.minibatch_test_loss,
-            level=LEVEL,
-            stand_in=stand_in(row),
-        )
-        for row in data.itertuples(index=False)
-    ]
+    noises = [noise_name(*each) for each in zip(data["noise"], data["clipping"], strict=True)]
+    share, half = (data[name] / data["minibatch_test_loss"] for name in ("difference", "interval"))
+    return interval_cases(
+        data.assign(noise=noises), "N = {clients}, {noise}, ε = {epsilon:g}", share, half, runs="trials"
+    )
 
 
 def authors_protocol(data: pd.DataFrame) -> pd.Series:
@@ -92,18 +82,9 @@ def mnist_against_free(rows: Rows) -> Check:
 
 def mnist_cases(data: pd.DataFrame, prefix: str) -> list[Case]:
     """Return a case a row, from the columns <prefix>difference and <prefix>interval."""
-    return [
-        from_interval(
-            f"M = {row['participating']:g}, R = {row['rounds']:g}, ε = {row['epsilon']:g}, "
-            f"{noise_name(row['noise'])}, {row['split']} split",
-            row["trials"],
-            row[f"{prefix}difference"],
-            row[f"{prefix}interval"],
-            level=LEVEL,
-            stand_in=row["dataset"] if row["stand_in_for"] else "",
-        )
-        for row in data.to_dict("records")
-    ]
+    rows = data.assign(noise=data["noise"].map(noise_name))
+    name = "M = {participating:g}, R = {rounds:g}, ε = {epsilon:g}, {noise}, {split} split"
+    return interval_cases(rows, name, rows[f"{prefix}difference"], rows[f"{prefix}interval"], runs="trials")
 
 
 def published(data: pd.DataFrame) -> pd.Series:

@@ -8,9 +8,13 @@ import pandas as pd
 
 from dpfl.papers.lowy2021.theory_runs import slope
 from dpfl.reporting.cases import Case, from_interval
+from dpfl.reporting.evidence import interval_cases
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Evidence
 from dpfl.reporting.statistics import LEVEL
+
+POINT = "{problem}, {axis} = {value:g}"
+"""Name of a point of the one-pass study."""
 
 
 def acceleration(results: Results) -> Evidence:
@@ -43,29 +47,15 @@ def one_pass_points(results: Results) -> pd.DataFrame:
 
 def one_pass(results: Results) -> Evidence:
     """Return how many times the risk of alike clients different ones have, under the same noise."""
-    return Evidence(
-        [
-            from_interval(
-                f"{row.problem}, {row.axis} = {row.value:g}",
-                row.seeds,
-                row.ratio,
-                row.ratio_interval,
-                level=LEVEL,
-                target=1.0,
-            )
-            for row in one_pass_points(results).itertuples(index=False)
-        ]
-    )
+    rows = one_pass_points(results)
+    return Evidence(interval_cases(rows, POINT, rows["ratio"], rows["ratio_interval"], runs="seeds", target=1.0))
 
 
 def one_pass_falls(results: Results) -> Evidence:
     """Return the powers with which risk falls, a case a problem and axis; beside them those of the private term."""
     fits = one_pass_points(results).drop_duplicates(["problem", "axis"])
     return Evidence(
-        [
-            from_interval(f"{fit.problem}, {fit.axis}", fit.seeds, -fit.slope, fit.slope_interval, level=LEVEL)
-            for fit in fits.itertuples(index=False)
-        ],
+        interval_cases(fits, "{problem}, {axis}", -fits["slope"], fits["slope_interval"], runs="seeds"),
         beside=[
             Case(f"power of the theorem's private term: {fit.problem}, {fit.axis}", -fit.exponent)
             for fit in fits.itertuples(index=False)
@@ -75,18 +65,9 @@ def one_pass_falls(results: Results) -> Evidence:
 
 def one_pass_learns(results: Results) -> Evidence:
     """Return by how much the risk is below that of w = 0, as a share of the latter."""
-    return Evidence(
-        [
-            from_interval(
-                f"{row.problem}, {row.axis} = {row.value:g}",
-                row.seeds,
-                1 - row.excess_risk / row.start_risk,
-                row.interval / row.start_risk,
-                level=LEVEL,
-            )
-            for row in one_pass_points(results).itertuples(index=False)
-        ]
-    )
+    rows = one_pass_points(results)
+    risk, half = (rows[name] / rows["start_risk"] for name in ("excess_risk", "interval"))
+    return Evidence(interval_cases(rows, POINT, 1 - risk, half, runs="seeds"))
 
 
 def shuffled(results: Results) -> pd.DataFrame:
@@ -148,35 +129,17 @@ def shuffle_by_accountant(results: Results) -> Evidence:
 
 def shuffle_beats_local(results: Results) -> Evidence:
     """Return what the local model's risk has in excess of the shuffled one's, as a share of it."""
-    return Evidence(
-        [
-            from_interval(
-                f"M = {row.clients:g}, R = {row.rounds:g}",
-                row.seeds,
-                row.nobody_minus_this / row.excess_risk,
-                row.difference_interval / row.excess_risk,
-                level=LEVEL,
-            )
-            for row in shuffled(results).itertuples(index=False)
-        ]
-    )
+    rows = shuffled(results)
+    share, half = (rows[name] / rows["excess_risk"] for name in ("nobody_minus_this", "difference_interval"))
+    return Evidence(interval_cases(rows, "M = {clients:g}, R = {rounds:g}", share, half, runs="seeds"))
 
 
 def availability_ratios(results: Results, twin: str) -> list[Case]:
     """Return the risk of each random law over that of the fixed M_r with the same mean of 1/M_r or of M_r."""
     points = results.figure("lowy2021", "theory_availability")
     laws = points[(points["law"] == "random") & points[f"same_{twin}_ratio"].notna()]
-    return [
-        from_interval(
-            f"M_r uniform on {law['participants']}",
-            law["seeds"],
-            law[f"same_{twin}_ratio"],
-            law[f"same_{twin}_ratio_interval"],
-            level=LEVEL,
-            target=1.0,
-        )
-        for law in laws.to_dict("records")
-    ]
+    ratio, half = laws[f"same_{twin}_ratio"], laws[f"same_{twin}_ratio_interval"]
+    return interval_cases(laws, "M_r uniform on {participants}", ratio, half, runs="seeds", target=1.0)
 
 
 def availability(results: Results) -> Evidence:

@@ -11,19 +11,9 @@ from dpfl.papers.vandijk2023 import training_claims
 from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.reporting.cases import Case
 from dpfl.reporting.claims import Check
-from dpfl.reporting.evidence import cases_of, checks_of
+from dpfl.reporting.evidence import checked, checks_of
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Evidence
-
-
-def checked(claim: str, case: str = "", but: bool = False) -> Check:
-    """Return the check of a claim that the rows of the table of checks decide whose case begins so (or not)."""
-
-    def check(results: Results) -> Evidence:
-        rows = checks_of(results, KEY, claim)
-        return Evidence(cases_of(rows[rows["case"].str.startswith(case) != but]))
-
-    return check
 
 
 def tight_over_run(results: Results) -> Evidence:
@@ -137,12 +127,12 @@ def fixed_batches_cost_two(results: Results) -> Evidence:
 
 
 CLAIMS: dict[str, Check] = {
-    "gdp_duality": checked("gdp_duality"),
-    "composition": checked("composition"),
-    "subsampling": checked("subsampling", "a pair attains it", but=True),
-    "subsampling_tight": checked("subsampling", "a pair attains it"),
-    "dpsgd_valid": checked("dpsgd_tight", "valid"),
-    "dpsgd_tight_one_round": checked("dpsgd_tight", "tight in one round"),
+    "gdp_duality": checked(KEY, "gdp_duality"),
+    "composition": checked(KEY, "composition"),
+    "subsampling": checked(KEY, "subsampling", "a pair attains it", but=True),
+    "subsampling_tight": checked(KEY, "subsampling", "a pair attains it"),
+    "dpsgd_valid": checked(KEY, "dpsgd_tight", "valid"),
+    "dpsgd_tight_one_round": checked(KEY, "dpsgd_tight", "tight in one round"),
     "dpsgd_tight": tight_over_run,
     "epochs_not_rounds": epochs_not_rounds,
     "epochs_simple": epochs_simple,
@@ -152,10 +142,10 @@ CLAIMS: dict[str, Check] = {
     "fixed_batches_cost_two": fixed_batches_cost_two,
     "batch_scaling": training_claims.batch_scaling("rounds"),
     "batch_scaling_epochs": training_claims.batch_scaling("epochs"),
-    "last_epoch_noise": checked("last_epoch_noise"),
+    "last_epoch_noise": checked(KEY, "last_epoch_noise"),
     "last_epoch_accuracy": training_claims.last_epoch_accuracy,
     "last_epoch_equal_budget": training_claims.last_epoch_equal_budget,
-    "arsinh_noise": checked("arsinh_noise", "lighter tail"),
+    "arsinh_noise": checked(KEY, "arsinh_noise", "lighter tail"),
     "arsinh_accuracy": training_claims.arsinh_accuracy,
     "asynchronous_guarantee": training_claims.asynchronous_guarantee,
     "asynchronous": training_claims.asynchronous,

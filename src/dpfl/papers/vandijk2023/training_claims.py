@@ -7,9 +7,9 @@ import pandas as pd
 
 from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.papers.vandijk2023.seed_statistics import LEVEL
-from dpfl.reporting.cases import Case, from_interval
+from dpfl.reporting.cases import Case
 from dpfl.reporting.claims import Check
-from dpfl.reporting.evidence import cases_of, checks_of
+from dpfl.reporting.evidence import cases_of, checks_of, interval_cases
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Evidence
 
@@ -23,17 +23,8 @@ def differences(rows: pd.DataFrame, named: str, sign: int = 1) -> list[Case]:
 
     `named` is the format of the case's name, from the row's columns.
     """
-    return [
-        from_interval(
-            f"{row['dataset']}, {named.format(**row)}",
-            row["runs"],
-            sign * row["difference_pct"],
-            row["difference_interval_pct"],
-            level=LEVEL,
-            stand_in=row["dataset"] if row["stand_in_for"] else "",
-        )
-        for row in rows.to_dict("records")
-    ]
+    points = sign * rows["difference_pct"]
+    return interval_cases(rows, f"{{dataset}}, {named}", points, rows["difference_interval_pct"], level=LEVEL)
 
 
 def batch_scaling(scaling: str) -> Check:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from dpfl.files import write_atomically
 from dpfl.grid.sweep import Sweep
-from dpfl.pipeline.cost import JOB_SECONDS, LEAST_MINUTES, MARGIN, Cost, UnitCost, estimate
+from dpfl.pipeline.cost import JOB_SECONDS, Cost, JobLimits, UnitCost, estimate
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(JobLimits):
     """Sweeps of one paper and dataset that one job trains, as many at the same time as it has `cores`."""
 
     label: str
@@ -33,14 +33,6 @@ class Batch:
     def paper(self) -> str:
         """The key of the sweeps' paper."""
         return self.sweeps[0].paper
-
-    def limit_minutes(self, attempt: int) -> int:
-        """Return the time limit of the `attempt`-th try (from 1): the estimate with a margin, doubled each time."""
-        return math.ceil(max(LEAST_MINUTES, MARGIN * self.seconds / 60) * 2 ** (attempt - 1))
-
-    def limit_mb(self, attempt: int) -> int:
-        """Return the memory of the `attempt`-th try: the estimate with a quarter's margin, half as much more each."""
-        return math.ceil(1.25 * self.memory_mb * (1 + 0.5 * (attempt - 1)))
 
 
 def divide(

@@ -76,8 +76,23 @@ class UnitCost:
         return replace(self, **times)
 
 
+class JobLimits:
+    """Limits that a job asks for, from the `seconds` and `memory_mb` that it should take."""
+
+    seconds: float
+    memory_mb: float
+
+    def limit_minutes(self, attempt: int) -> int:
+        """Return the time limit of the `attempt`-th try (from 1): the estimate with a margin, doubled each time."""
+        return math.ceil(max(LEAST_MINUTES, MARGIN * self.seconds / 60) * 2 ** (attempt - 1))
+
+    def limit_mb(self, attempt: int) -> int:
+        """Return the memory of the `attempt`-th try: the estimate with a quarter's margin, half as much more each."""
+        return math.ceil(1.25 * self.memory_mb * (1 + 0.5 * (attempt - 1)))
+
+
 @dataclass(frozen=True)
-class Cost:
+class Cost(JobLimits):
     """Needs of one job: seconds on its cores (or its GPU), and memory, without any margin."""
 
     kind: str
@@ -91,14 +106,6 @@ class Cost:
     def is_short(self) -> bool:
         """Return whether the sweep is too short for a job of its own: on a CPU, and within minutes."""
         return self.known and not self.gpus and self.seconds < SHORT_SECONDS
-
-    def limit_minutes(self, attempt: int) -> int:
-        """Return the time limit of the `attempt`-th try (from 1): the estimate with a margin, doubled each time."""
-        return math.ceil(max(LEAST_MINUTES, MARGIN * self.seconds / 60) * 2 ** (attempt - 1))
-
-    def limit_mb(self, attempt: int) -> int:
-        """Return the memory of the `attempt`-th try: the estimate with a quarter's margin, half as much more each."""
-        return math.ceil(1.25 * self.memory_mb * (1 + 0.5 * (attempt - 1)))
 
 
 @cache

@@ -6,13 +6,13 @@ import fcntl
 import os
 import re
 import stat
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from dpfl.commands import output_of
 from dpfl.errors import InputError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -54,11 +54,8 @@ def _gpus() -> list[str]:
     """Return the GPUs that this process may use, by number or name."""
     if VISIBLE in os.environ:
         return [name.strip() for name in os.environ[VISIBLE].split(",") if name.strip()]
-    try:
-        listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60)
-    except (FileNotFoundError, subprocess.TimeoutExpired):
-        return []
-    return [str(number) for number, line in enumerate(listed.stdout.splitlines()) if line.startswith("GPU")]
+    listed = output_of("nvidia-smi", "--list-gpus") or b""
+    return [str(number) for number, line in enumerate(listed.splitlines()) if line.startswith(b"GPU")]
 
 
 def _lock_one(known: list[str], stack: ExitStack) -> str | None:

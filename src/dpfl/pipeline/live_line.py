@@ -80,15 +80,15 @@ class RunProgress:
     def line(self, now: float) -> str:
         """Return the line that a reader sees."""
         counted = f"{self.done} of {self.total} jobs" if self.total else "preparing"
-        left = f", about {_duration(self.seconds_left(now))} left" if self._expected else ""
+        left = f", about {duration(max(60.0, self.seconds_left(now)))} left" if self._expected else ""
         names = list(dict.fromkeys(self._names[job] for job in self._running))
         return f"dpfl: {counted}{left}{'; now: ' if names else ''}{', '.join(names)}"
 
 
-def _duration(seconds: float) -> str:
-    """Return a time in minutes or hours, as text."""
+def duration(seconds: float) -> str:
+    """Return a time in seconds, minutes or hours, as text."""
     if seconds < 60:
-        return "1 min"
+        return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 

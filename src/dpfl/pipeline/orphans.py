@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
 import psutil
+
+from dpfl.commands import output_of
 
 CONTROLLER = "DPFL_CONTROLLER"
 """Environment variable: process id of the Snakemake process that starts stages (workflow/rules/common.smk sets it)."""
@@ -65,7 +66,8 @@ def left_behind(folder: Path) -> list[str]:
 
 def queued(folder: Path) -> list[tuple[str, str, str]]:
     """Return number, state and comment (which names the rule) of the jobs of `left_behind`."""
-    rows = _output_of("squeue", "--me", "--noheader", f"--format={_FORMAT}").splitlines()
+    answer = output_of("squeue", "--me", "--noheader", f"--format={_FORMAT}") or b""
+    rows = answer.decode(errors="replace").splitlines()
     jobs = [row.split("|", maxsplit=3) for row in rows if row.count("|") >= 3]
     return [
         (number, state, comment)
@@ -84,16 +86,7 @@ def cancel_left_behind(folder: Path) -> None:
     if not jobs:
         return
     print(f"dpfl: an earlier run left {len(jobs)} SLURM jobs here; they are cancelled", file=sys.stderr)
-    _output_of("scancel", *jobs)
+    output_of("scancel", *jobs)
     deadline = time.monotonic() + _CANCEL_SECONDS
     while left_behind(folder) and time.monotonic() < deadline:
         time.sleep(1)
-
-
-def _output_of(*words: str) -> str:
-    """Return the output of a SLURM command, empty where the command is missing or fails."""
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    except (FileNotFoundError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""

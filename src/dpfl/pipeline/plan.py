@@ -17,7 +17,7 @@ from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import batches, site
 from dpfl.pipeline.batches import Batch
 from dpfl.pipeline.cost import Cost, UnitCost, cores_of, estimate
-from dpfl.pipeline.live_line import RunProgress
+from dpfl.pipeline.live_line import RunProgress, duration
 from dpfl.pipeline.other_stages import Stage, stages
 from dpfl.provenance import run_identity
 
@@ -114,7 +114,7 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
     wall = batches.makespan(
         [seconds + where.extra_seconds for seconds in (*(j.seconds for j in jobs), *light)], where.at_once
     )
-    yield f"time on the clock, {where.at_once} jobs at once: about {_as_text(wall)}"
+    yield f"time on the clock, {where.at_once} jobs at once: about {duration(wall)}"
     if todo:
         batch_of = [(sweep, batch) for batch in batched for sweep in batch.sweeps]
         yield _critical_path([*alone, *batch_of], others)
@@ -135,15 +135,15 @@ def _critical_path(trained: list[tuple[Sweep, Cost | Batch]], others: list[Stage
         pages = max((f"tables_{paper}", f"figures_{paper}"), key=lambda name: known.get(name, 0.0))
         chains.append(chain | {name: known[name] for name in (pages, f"claims {paper}", "audit") if name in known})
     longest = max(chains, key=lambda chain: sum(chain.values()))
-    path = ", ".join(f"{name} {_as_text(seconds)}" for name, seconds in longest.items())
-    return f"critical path, however many machines: {_as_text(sum(longest.values()))} ({path})"
+    path = ", ".join(f"{name} {duration(seconds)}" for name, seconds in longest.items())
+    return f"critical path, however many machines: {duration(sum(longest.values()))} ({path})"
 
 
 def _beyond_the_limit(jobs: list[float], where: Machines) -> Iterator[str]:
     """Yield a line where training jobs take longer than a job may."""
     if beyond := [seconds for seconds in jobs if seconds > where.longest_seconds]:
         times = math.ceil(max(beyond) / where.longest_seconds)
-        limit = _as_text(where.longest_seconds)
+        limit = duration(where.longest_seconds)
         yield f"longer than a job may take ({limit}): {len(beyond)} sweeps, continued in up to {times} pieces"
 
 
@@ -164,12 +164,3 @@ def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], li
     for sweep, cost in zip(sweeps, costs, strict=True):
         costs_by_kind.setdefault((sweep.paper, cost.kind), []).append(cost)
     return costs_by_kind
-
-
-def _as_text(seconds: float) -> str:
-    """Return a time in minutes or hours, as text."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from dpfl.commands import output_of
 from dpfl.errors import InputError
 
 DEFAULTS: dict[str, Any] = {
@@ -59,10 +59,7 @@ def _longest_minutes(partitions: dict[str, dict[str, Any]]) -> int:
         return max(stated)
     from dpfl.pipeline.time_limit import parse_left
 
-    try:
-        done = subprocess.run(["sinfo", "--noheader", "--format=%P %l"], capture_output=True, text=True, timeout=60)
-    except (FileNotFoundError, subprocess.TimeoutExpired):
-        return _FALLBACK_MINUTES
-    rows = (line.split() for line in done.stdout.splitlines())
+    answer = output_of("sinfo", "--noheader", "--format=%P %l") or b""
+    rows = (line.split() for line in answer.decode(errors="replace").splitlines())
     limits = [parse_left(limit) for name, limit in rows if name.endswith("*")]
     return int(limits[0] // 60) if limits and limits[0] else _FALLBACK_MINUTES

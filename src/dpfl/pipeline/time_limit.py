@@ -7,12 +7,13 @@ further runs into its limit; its next attempt asks for more.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from dpfl.commands import output_of
 
 WATCHED = "DPFL_LIMIT_WATCHED"
 """Environment variable: set where a process above this one watches the time limit."""
@@ -49,17 +50,13 @@ def _watch(job: str, has_progressed: Callable[[], bool]) -> None:
         left = left - _LONGEST_POLL_SECONDS if again is None else again
     if has_progressed():
         print(f"dpfl: interrupted by the time limit of job {job}, which goes back into the queue", file=sys.stderr)
-        subprocess.run(["scontrol", "requeue", job], check=False, capture_output=True, timeout=60)
+        output_of("scontrol", "requeue", job)
 
 
 def seconds_left(job: str) -> float | None:
     """Return the seconds that a SLURM job has left, or None where it has no limit or SLURM does not answer."""
-    try:
-        words = ["squeue", "--noheader", f"--jobs={job}", "--format=%L"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    except (FileNotFoundError, subprocess.TimeoutExpired):
-        return None
-    return parse_left(done.stdout.strip()) if done.returncode == 0 else None
+    answer = output_of("squeue", "--noheader", f"--jobs={job}", "--format=%L")
+    return None if answer is None else parse_left(answer.decode(errors="replace").strip())
 
 
 def parse_left(text: str) -> float | None:

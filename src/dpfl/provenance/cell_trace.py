@@ -123,13 +123,13 @@ def same_noise(first: str, second: str) -> bool:
     """Return whether two cells are the same noise: equal, or as near as two searches for one target end."""
     if same(first, second):
         return True
-    one, other = _number(first), _number(second)
+    one, other = number_in(first), number_in(second)
     return one is not None and other is not None and math.isclose(one, other, rel_tol=_NOISE_TOLERANCE, abs_tol=0.0)
 
 
 def value_of(text: str) -> object:
     """Return the value of a cell whatever its spelling: a number, a truth value, or the text; nan is text."""
-    number = _number(text)
+    number = number_in(text)
     if number is not None and number == number:
         return number
     return text.lower() if text.lower() in ("true", "false") else text
@@ -142,7 +142,7 @@ def run_key(run: Row) -> Row:
     return {name: run[name] for name in known if name not in _LABELS}
 
 
-def _number(text: str) -> float | None:
+def number_in(text: str) -> float | None:
     """Return the number in a cell, or None."""
     try:
         return float(text)
@@ -155,7 +155,7 @@ def _agrees(run: Row, row: Row) -> bool:
     for name, value in run_key(run).items():
         if name not in row or not row[name] or same(value, row[name]):
             continue
-        if (_number(value) is None) != (_number(row[name]) is None):
+        if (number_in(value) is None) != (number_in(row[name]) is None):
             continue  # a rule, as 1/n^2, against the number that it gave
         if name != "dataset" or run.get("stand_in_for") != row[name]:
             return False

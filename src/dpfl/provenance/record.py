@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.catalog import keys, load
+from dpfl.commands import git
 from dpfl.files import file_sha256, write_atomically
 from dpfl.provenance.environment import host, software
 from dpfl.provenance.input_checks import check
@@ -99,18 +99,9 @@ def _commit() -> dict[str, Any]:
     Asked for once, as the code of a process is loaded once.
     """
     here = Path(__file__).parent
-
-    def git(*arguments: str) -> str | None:
-        try:
-            done = subprocess.run(
-                ["git", "--no-optional-locks", "-C", here, *arguments], capture_output=True, text=True, timeout=20
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    commit = git("rev-parse", "HEAD")
+    commit = git(here, "rev-parse", "HEAD")
     if commit is None:
         named = os.environ.get(COMMIT, "")
         return {"commit": named if _HASH.fullmatch(named) else None, "dirty": None}
-    return {"commit": commit, "dirty": bool(git("status", "--porcelain", "--", here.parent))}
+    changes = git(here, "status", "--porcelain", "--", str(here.parent))
+    return {"commit": commit.decode().strip(), "dirty": bool(changes)}

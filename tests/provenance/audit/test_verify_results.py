@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.cli import app
+from dpfl.commands import git
 from dpfl.files import record_path
 from dpfl.grid.configuration import read
 from dpfl.grid.expansion import expand
@@ -40,7 +41,7 @@ def test_untouched_results_have_no_findings_and_everything_was_checked(project):
 def test_runs_by_another_version_of_the_code_are_counted_and_no_finding(project):
     place = record_path(project.runs[0])
     record = json.loads(place.read_text())
-    record["source"] |= {"digest": "0123456789abcdef", "commit": commits._git(commits._REPOSITORY, "rev-parse", "HEAD")}
+    record["source"] |= {"digest": "0123456789abcdef", "commit": git(commits._REPOSITORY, "rev-parse", "HEAD")}
     record["source"] |= {"commit": record["source"]["commit"].decode().strip(), "dirty": True}
     record["identity"] |= {"code": "0123456789abcdef"}
     place.write_text(json.dumps(record))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from dpfl.commands import git
 from dpfl.provenance import environment
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.source_digest import source_digest
@@ -30,7 +30,7 @@ def check_commits(report: Audit, records: Iterable[dict[str, Any]], repository: 
     """
     known = list({record["outputs"][0]["path"]: record for record in records}.values())
     _note_unclean(report, [record for record in known if record["stage"] == "train"])
-    if _git(repository, "rev-parse", "--verify", "HEAD") is None:
+    if git(repository, "rev-parse", "--verify", "HEAD") is None:
         report.notes.append("commits were not checked: the source tree here is no git checkout")
     by_commit: dict[str | None, list[dict[str, Any]]] = {}
     for record in known:
@@ -63,7 +63,7 @@ def _absence(repository: Path, commit: str) -> str:
     """Return the finding for a commit that git does not have; empty where git cannot know."""
     if not _COMMIT.fullmatch(commit):
         return f"has a record of a commit that cannot be one: {commit!r}"
-    full = _git(repository, "rev-parse", "--is-shallow-repository") == b"false\n"
+    full = git(repository, "rev-parse", "--is-shallow-repository") == b"false\n"
     return f"has a record of commit {commit}, which the repository does not have" if full else ""
 
 
@@ -105,21 +105,10 @@ def _extracted(repository: Path, commit: str, scratch: Path) -> Path | None:
     """Return a folder with source and lock file of a commit, or None where git does not have it."""
     if not _COMMIT.fullmatch(commit):
         return None
-    names = [name for name in (_PACKAGE, _LOCK) if _git(repository, "cat-file", "-e", f"{commit}:{name}") is not None]
-    packed = _git(repository, "archive", "--format=tar", commit, "--", *names) if names else None
+    names = [name for name in (_PACKAGE, _LOCK) if git(repository, "cat-file", "-e", f"{commit}:{name}") is not None]
+    packed = git(repository, "archive", "--format=tar", commit, "--", *names) if names else None
     if packed is None:
         return None
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(scratch, filter="data")
     return scratch
-
-
-def _git(repository: Path, *arguments: str) -> bytes | None:
-    """Return what git prints, None where it fails or is not installed."""
-    try:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", "-C", repository, *arguments], capture_output=True, timeout=60
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None

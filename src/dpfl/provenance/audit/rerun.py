@@ -31,7 +31,7 @@ from dpfl.provenance.audit.rerun_tolerance import (
     platform_of,
     tolerance_of,
 )
-from dpfl.provenance.cell_trace import Row, read_rows, same, same_noise
+from dpfl.provenance.cell_trace import Row, number_in, read_rows, same, same_noise
 from dpfl.provenance.record_format import read_record
 from dpfl.provenance.run_identity import is_trained_here
 
@@ -258,7 +258,7 @@ def _metrics(row: Row, again: pd.Series) -> list[str]:
     """Return the metrics of both runs: the columns after the status, without those of privacy."""
     names = list(row)
     after = [name for name in names[names.index("status") + 1 :] if name in again]
-    return [name for name in after if _is_number(row[name]) and not name.startswith(("privacy_", "noise_"))]
+    return [name for name in after if number_in(row[name]) is not None and not name.startswith(("privacy_", "noise_"))]
 
 
 @cache
@@ -274,12 +274,3 @@ def _has(device: str) -> bool:
 def _scalars(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the entries of a cell that are numbers or texts."""
     return ((name, value) for name, value in cell.items() if isinstance(value, str | int | float))
-
-
-def _is_number(text: str) -> bool:
-    """Return whether a cell holds a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -14,7 +14,6 @@ from dpfl.experiments.fedavg_images.image_training import DISTANCES
 from dpfl.features.scattering import build_features
 from dpfl.grid.sweep import Folders, Sweep
 
-TRAIN, TEST = 300, 100
 SETTINGS = {
     "dataset": "digits",
     "model": "scatter_linear",
@@ -41,23 +40,10 @@ def _sweep(cells=CELLS, seeds=(0, 1), **settings) -> Sweep:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Ten classes, each a bright bar at its own place on noise: easy, so that learning can be told from chance."""
-    root = tmp_path_factory.mktemp("data")
-    arrays = root / "arrays"
-    arrays.mkdir()
-    draw = np.random.default_rng(0)
-    for part, count in (("train", TRAIN), ("test", TEST)):
-        labels = np.arange(count, dtype=np.int64) % 10
-        images = draw.integers(0, 60, (count, 1, 28, 28), dtype=np.uint8)
-        for image, label in zip(images, labels, strict=True):
-            image[0, :, 2 + 2 * label : 5 + 2 * label] += 150
-        np.save(arrays / f"{part}_x.npy", images)
-        np.save(arrays / f"{part}_y.npy", labels)
-    description = {"name": "digits", "title": "Bars", "stand_in_for": "mnist", "note": "Not MNIST.", "licence": "none"}
-    (arrays / "description.json").write_text(json.dumps({**description, "records": {"train": TRAIN, "test": TEST}}))
-    build_features(arrays, root / "features", lambda done, total: None)
-    return Folders(arrays, root / "features")
+def folders(bars, tmp_path_factory) -> Folders:
+    features = tmp_path_factory.mktemp("features") / "features"
+    build_features(bars, features, lambda done, total: None)
+    return Folders(bars, features)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +88,7 @@ def test_overlapping_clients_and_a_central_client_say_so(description):
     overlapping = fedavg_images.calibrate(_sweep(CELLS[:1], clients=8), description)
     assert "a record is with 1.6 of them" in overlapping["privacy_note"].iloc[0]
     central = fedavg_images.calibrate(_sweep(CELLS[:1], clients=1), description)
-    assert central["privacy_records"].tolist() == [TRAIN]
+    assert central["privacy_records"].tolist() == [300]
     poisson = fedavg_images.calibrate(_sweep(CELLS[:1], sampling="poisson"), description)
     assert poisson["privacy_epsilon_proven"].iloc[0] < 3.0
     assert poisson["privacy_sampling"].iloc[0] == "poisson"

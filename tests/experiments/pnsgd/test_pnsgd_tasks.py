@@ -1,23 +1,14 @@
 import numpy as np
 import pytest
 
-from dpfl.data.arrays import build_arrays
 from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, LossConstants, load
-from dpfl.grid.sweep import Folders
 from dpfl.models.glm import gradients
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory) -> Folders:
-    folder = tmp_path_factory.mktemp("data")
-    build_arrays("digits", folder / "arrays" / "digits")
-    return Folders.of(folder, "digits")
-
-
 @pytest.mark.parametrize(("model", "radius", "regularisation"), [(MEAN_INK, 0.5, 0.0), ("pooled_logistic", 2.0, 0.1)])
-def test_the_theory_covers_the_records(folders, model, radius, regularisation):
+def test_the_theory_covers_the_records(digits, model, radius, regularisation):
     theory = LossConstants.of(model, radius, regularisation)
-    task = load(model, folders, 100, theory)
+    task = load(model, digits, 100, theory)
     x = task.records.direction * task.records.norms[:, None]
     models = np.random.default_rng(0).normal(size=(task.dimension, 40))
     models *= radius / np.linalg.norm(models, axis=0)
@@ -29,14 +20,14 @@ def test_the_theory_covers_the_records(folders, model, radius, regularisation):
     assert moved.max() <= theory.smoothness + 1e-9
 
 
-def test_records_come_sorted(folders):
+def test_records_come_sorted(digits):
     for model in (MEAN_INK, "pooled_logistic"):
-        task = load(model, folders, 100, LossConstants.of(model, 0.5, 0.1))
+        task = load(model, digits, 100, LossConstants.of(model, 0.5, 0.1))
         assert (np.diff(task.records.targets) >= 0).all()
 
 
-def test_the_excess_of_a_mean_is_its_squared_distance(folders):
-    task = load(MEAN_INK, folders, 100, LossConstants.of(MEAN_INK, 0.5, 0.0))
+def test_the_excess_of_a_mean_is_its_squared_distance(digits):
+    task = load(MEAN_INK, digits, 100, LossConstants.of(MEAN_INK, 0.5, 0.0))
     targets = task.records.targets
     at = np.array([[-0.3, 0.1, targets.mean()]])
     risks = [np.mean((w - targets) ** 2) / 2 for w in at[0]]

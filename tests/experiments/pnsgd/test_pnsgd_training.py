@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description, load_images
 from dpfl.errors import InputError
 from dpfl.experiments.pnsgd import pnsgd_training
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.sweep import Sweep
 from dpfl.randomness import generator
 
 SETTINGS = {"dataset": "digits", "model": "mean_ink", "users": 300, "delta": 1e-5, "radius": 0.5, "stops": 4}
@@ -25,28 +24,21 @@ CELLS = tuple(
 )
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory) -> Folders:
-    folder = tmp_path_factory.mktemp("data")
-    build_arrays("digits", folder / "arrays" / "digits")
-    return Folders.of(folder, "digits")
-
-
-def trained(folders, cells=CELLS, seeds=(0, 4), **settings) -> pd.DataFrame:
+def trained(digits, cells=CELLS, seeds=(0, 4), **settings) -> pd.DataFrame:
     sweep = Sweep("asoodeh2020", "pnsgd", "x_seeds", SETTINGS | settings, tuple(cells), seeds)
-    calibration = pnsgd_training.calibrate(sweep, load_description(folders.arrays))
-    return pnsgd_training.train(sweep, folders, calibration, None, lambda done, total: None)
+    calibration = pnsgd_training.calibrate(sweep, load_description(digits.arrays))
+    return pnsgd_training.train(sweep, digits, calibration, None, lambda done, total: None)
 
 
 @pytest.fixture(scope="module")
-def table(folders) -> pd.DataFrame:
-    return trained(folders)
+def table(digits) -> pd.DataFrame:
+    return trained(digits)
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 @pytest.mark.parametrize("order", ["sorted", "permuted"])
-def test_a_pass_is_the_plain_loop(folders, table, law, order):
-    ink = np.sort(load_images(folders.arrays).train_x[:300].mean(axis=(1, 2, 3)) / 255 - 0.5)
+def test_a_pass_is_the_plain_loop(digits, table, law, order):
+    ink = np.sort(load_images(digits.arrays).train_x[:300].mean(axis=(1, 2, 3)) / 255 - 0.5)
     for seed in (0, 4):
         own = table.query("law == @law and order == @order and release == 'last' and epsilon == 2 and seed == @seed")
         taken = ink[generator(seed, "partition").permutation(300)] if order == "permuted" else ink
@@ -75,15 +67,15 @@ def test_the_order_matters_without_noise(table):
     assert means["permuted"] < 0.2 * means["sorted"]
 
 
-def test_rows_repeat(folders, table):
+def test_rows_repeat(digits, table):
     assert len(table) == 32 and (table["dimension"] == 1).all() and table["accuracy_pct"].isna().all()
-    pd.testing.assert_frame_equal(trained(folders), table)
+    pd.testing.assert_frame_equal(trained(digits), table)
 
 
-def test_a_logistic_model_learns(folders):
+def test_a_logistic_model_learns(digits):
     logistic = {"model": "pooled_logistic", "regularisation": 0.05, "radius": 2.0}
     cells = [cell | {"step": 0.3} for cell in CELLS if cell["law"] == "gaussian" and math.isinf(cell["epsilon"])]
-    means = trained(folders, cells=cells, **logistic).groupby(["order", "release"])["accuracy_pct"].mean()
+    means = trained(digits, cells=cells, **logistic).groupby(["order", "release"])["accuracy_pct"].mean()
     assert means["permuted", "last"] > 70 > means["sorted", "last"]
 
 
@@ -102,6 +94,6 @@ def test_a_logistic_model_learns(folders):
         ({"law": "laplace"}, {"model": "pooled_logistic", "regularisation": 0.1}, "laplace"),
     ],
 )
-def test_bad_input_is_named(folders, cell, settings, words):
+def test_bad_input_is_named(digits, cell, settings, words):
     with pytest.raises(InputError, match=words):
-        trained(folders, cells=[CELLS[0] | cell], **settings)
+        trained(digits, cells=[CELLS[0] | cell], **settings)

@@ -8,14 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.data.arrays import build_arrays
 from dpfl.data.binary_classification import load_pooled
 from dpfl.data.loading import load_description
 from dpfl.errors import InputError
 from dpfl.experiments.shared.logistic_task import LOSS
 from dpfl.experiments.trust_models import trust_training
 from dpfl.experiments.trust_models.trust_settings import TrustAlgorithm
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.sweep import Sweep
 from dpfl.models.glm import gradients
 
 SETTINGS = {
@@ -36,33 +35,26 @@ SETTINGS = {
 CELLS = tuple({"algorithm": each.value, "epsilon": math.inf, "step": 0.3} for each in TrustAlgorithm)
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory) -> Folders:
-    folder = tmp_path_factory.mktemp("data")
-    build_arrays("digits", folder / "arrays" / "digits")
-    return Folders.of(folder, "digits")
-
-
-def trained(folders, cells=CELLS, ticks=None, **settings) -> pd.DataFrame:
+def trained(digits, cells=CELLS, ticks=None, **settings) -> pd.DataFrame:
     sweep = Sweep("asoodeh2021", "trust_models", "x_seeds", SETTINGS | settings, tuple(cells), (0, 3))
-    calibration = trust_training.calibrate(sweep, load_description(folders.arrays))
+    calibration = trust_training.calibrate(sweep, load_description(digits.arrays))
     seen = [] if ticks is None else ticks
-    return trust_training.train(sweep, folders, calibration, None, lambda done, total: seen.append((done, total)))
+    return trust_training.train(sweep, digits, calibration, None, lambda done, total: seen.append((done, total)))
 
 
-def test_every_way_learns_without_noise(folders):
+def test_every_way_learns_without_noise(digits):
     ticks: list[tuple[int, int]] = []
-    table = trained(folders, ticks=ticks)
+    table = trained(digits, ticks=ticks)
     idle = math.log(2)
     assert (table["excess_risk"] < 0.5 * (idle - 0.6)).all()
     assert len(table) == 16 and set(table["trust"]) >= {"trusted shuffler", "no trust outside the client"}
     assert ticks[-1][0] == ticks[-1][1]
-    pd.testing.assert_frame_equal(trained(folders), table)
+    pd.testing.assert_frame_equal(trained(digits), table)
 
 
-def test_full_batches_are_gradient_descent(folders):
-    table = trained(folders, cells=[{"algorithm": "minibatch", "epsilon": math.inf, "step": s} for s in (1.0, 0.5)])
-    task = load_pooled(folders.arrays)
+def test_full_batches_are_gradient_descent(digits):
+    table = trained(digits, cells=[{"algorithm": "minibatch", "epsilon": math.inf, "step": s} for s in (1.0, 0.5)])
+    task = load_pooled(digits.arrays)
     x, y = task.train_x[:400], task.train_y[:400]
     w = np.zeros((50, 1))
     for _ in range(30):
@@ -71,15 +63,15 @@ def test_full_batches_are_gradient_descent(folders):
     assert table[table["step"] == 1.0]["accuracy_pct"].tolist() == [accuracy, accuracy]
 
 
-def test_noise_costs(folders):
+def test_noise_costs(digits):
     cells = [{"algorithm": "central", "epsilon": e, "step": 1.0} for e in (1.0, math.inf)]
-    means = trained(folders, cells=cells).groupby("epsilon")["excess_risk"].mean()
+    means = trained(digits, cells=cells).groupby("epsilon")["excess_risk"].mean()
     assert means[1.0] > 2 * means[math.inf]
 
 
 @pytest.mark.parametrize(
     ("settings", "words"), [({"dimension": 49}, "dimension.*50"), ({"users": 1600}, "users.*1437")]
 )
-def test_data_that_do_not_fit_are_named(folders, settings, words):
+def test_data_that_do_not_fit_are_named(digits, settings, words):
     with pytest.raises(InputError, match=words):
-        trained(folders, cells=CELLS[:1], **settings)
+        trained(digits, cells=CELLS[:1], **settings)

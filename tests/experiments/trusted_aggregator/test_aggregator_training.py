@@ -39,27 +39,20 @@ CELLS = (
 )
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory) -> Folders:
-    folder = tmp_path_factory.mktemp("data")
-    build_arrays("digits", folder / "arrays" / "digits")
-    return Folders.of(folder, "digits")
-
-
-def trained(folders, cells=CELLS, seeds=(0, 4), ticks=None, **settings) -> pd.DataFrame:
+def trained(digits, cells=CELLS, seeds=(0, 4), ticks=None, **settings) -> pd.DataFrame:
     sweep = Sweep("asoodeh2021", "trusted_aggregator", "x_seeds", SETTINGS | settings, tuple(cells), seeds)
-    calibration = aggregator_training.calibrate(sweep, load_description(folders.arrays))
+    calibration = aggregator_training.calibrate(sweep, load_description(digits.arrays))
     seen = [] if ticks is None else ticks
-    return aggregator_training.train(sweep, folders, calibration, None, lambda done, total: seen.append((done, total)))
+    return aggregator_training.train(sweep, digits, calibration, None, lambda done, total: seen.append((done, total)))
 
 
 @pytest.fixture(scope="module")
-def table(folders) -> pd.DataFrame:
-    return trained(folders)
+def table(digits) -> pd.DataFrame:
+    return trained(digits)
 
 
-def test_one_pass_is_the_plain_loop(folders, table):
-    task = load_pooled(folders.arrays)
+def test_one_pass_is_the_plain_loop(digits, table):
+    task = load_pooled(digits.arrays)
     x, y = task.train_x[:200], task.train_y[:200]
     for noise_std, seed in ((0.0, 0), (0.5, 4)):
         order = generator(seed, "partition").permutation(200)
@@ -93,33 +86,33 @@ def test_noise_and_users_matter_as_they_should(table):
     assert means["new_users", "last", 0.5, 2000] < means["new_users", "last", 0.5, 200]
 
 
-def test_the_same_again_and_alone(folders, table):
-    pd.testing.assert_frame_equal(trained(folders), table)
-    alone = trained(folders, cells=CELLS[1:2], seeds=(4,))
+def test_the_same_again_and_alone(digits, table):
+    pd.testing.assert_frame_equal(trained(digits), table)
+    alone = trained(digits, cells=CELLS[1:2], seeds=(4,))
     together = table[(table["seed"] == 4)].iloc[[1]].reset_index(drop=True)
     pd.testing.assert_frame_equal(alone[["excess_risk"]], together[["excess_risk"]], rtol=1e-9)
 
 
-def test_progress_counts_every_round(folders):
+def test_progress_counts_every_round(digits):
     ticks: list[tuple[int, int]] = []
-    trained(folders, cells=CELLS[:3], seeds=(0,), ticks=ticks)
+    trained(digits, cells=CELLS[:3], seeds=(0,), ticks=ticks)
     # The randomly stopped stack ends with its last stop.
     assert [done for done, _ in ticks] == list(range(1, len(ticks) + 1))
     assert 50 + 37 <= len(ticks) <= 100 and ticks[0][1] == 100
 
 
-def test_more_users_than_records_are_refused(folders):
+def test_more_users_than_records_are_refused(digits):
     with pytest.raises(InputError, match=r"users.*1437"):
-        trained(folders, cells=CELLS[:1], users=1440)
+        trained(digits, cells=CELLS[:1], users=1440)
     with pytest.raises(InputError, match="model"):
-        trained(folders, cells=CELLS[:1], model="cnn_relu")
+        trained(digits, cells=CELLS[:1], model="cnn_relu")
 
 
-def test_a_calibration_of_other_cells_is_refused(folders):
+def test_a_calibration_of_other_cells_is_refused(digits):
     sweep = Sweep("asoodeh2021", "trusted_aggregator", "x_seeds", SETTINGS, CELLS, (0,))
-    short = aggregator_training.calibrate(sweep, load_description(folders.arrays)).iloc[:3]
+    short = aggregator_training.calibrate(sweep, load_description(digits.arrays)).iloc[:3]
     with pytest.raises(InputError, match="3 rows for 6 cells"):
-        aggregator_training.train(sweep, folders, short, None, lambda done, total: None)
+        aggregator_training.train(sweep, digits, short, None, lambda done, total: None)
 
 
 def test_drawn_records_are_a_task_of_any_dimension(tmp_path):

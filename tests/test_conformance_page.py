@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import runpy
 from pathlib import Path
 
 import pytest
@@ -14,14 +14,6 @@ from dpfl.cli.app import app
 
 DOCS = Path(__file__).parents[1] / "docs"
 CLAIMS = json.loads((DOCS / "claims.json").read_text(encoding="utf-8"))["claims"]
-
-
-def _collector():
-    """The script docs/collect_claims.py as a module."""
-    spec = importlib.util.spec_from_file_location("collect_claims", DOCS / "collect_claims.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _rounded(cell: str) -> str:
@@ -50,7 +42,7 @@ def test_the_table_is_what_the_command_prints():
 )
 def test_the_claims_are_what_the_library_says(library, needs):
     pytest.importorskip(needs)
-    prefix, collect = _collector().LIBRARIES[library]
+    prefix, collect = runpy.run_path(str(DOCS / "collect_claims.py"))["LIBRARIES"][library]
     stored = [claim for claim in CLAIMS if claim["name"].startswith(prefix)]
     fresh = list(collect())
     assert len(stored) == len(fresh) > 0

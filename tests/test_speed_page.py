@@ -1,13 +1,12 @@
 """docs/speed.md: its tables are what `make bench-peers` printed, of every model and every program."""
 
-import importlib.util
 import json
+import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 ROOT = Path(__file__).resolve().parents[1]
-SPEC = importlib.util.spec_from_file_location("write_speed", ROOT / "docs" / "write_speed.py")
-write_speed = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(write_speed)
+write_speed = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "write_speed.py")))
 
 
 def test_the_tables_are_those_of_the_measured_lines():

@@ -55,7 +55,7 @@ ARGUMENTS = {
     **dict.fromkeys(("rounds", "epochs", "batch_size", "group_size", "first_stop", "i", "g", "steps"), (2, COUNT)),
     **dict.fromkeys(("clients", "clients_per_round"), (1000, COUNT)),
     **dict.fromkeys(("sigma", "scale", "shift", "noise_multiplier", "sigma_over_lipschitz"), (1.0, POSITIVE)),
-    **dict.fromkeys(("last_sigma", "target_epsilon", "smoothness", "clip_norm", "constant"), (1.0, POSITIVE)),
+    **dict.fromkeys(("last_sigma", "target_epsilon", "smoothness", "constant"), (1.0, POSITIVE)),
     **dict.fromkeys(("radius", "diameter", "gradient_bound", "gradient_variance", "lipschitz"), (1.0, NONNEGATIVE)),
     **dict.fromkeys(("epsilon", "epsilon0", "mu", "r", "rho", "t", "distance"), (1.0, NONNEGATIVE)),
     **dict.fromkeys(("m1", "m2", "slope"), (0.5, REAL)),
@@ -94,12 +94,8 @@ ARGUMENTS = {
     "run": (lambda sigma: [segments.Segment(2, sigma, 0.1)], UNTOUCHED),
     "segments": ([segments.Segment(2, 1.0, 0.1)], ([],)),
     "pld": (identity(), (None, 1.0, "pld")),
-    "note": ("", UNTOUCHED),
 }
 DIFFERENT = {
-    "published.n": (1000, COUNT),
-    "published.lipschitz": (1.0, POSITIVE),
-    "local_noise.lipschitz": (1.0, POSITIVE),
     "pnsgd_orders.lipschitz": (1.0, POSITIVE),
     "dpsgd.noise_multiplier": (20.0, POSITIVE),
     "dpsgd.steps": (2, STEPS),

@@ -7,13 +7,13 @@ copies below results/<scale>/sources are what counts.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
+import runpy
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import yaml
 from harness import REPOSITORY, dpfl
@@ -32,18 +32,9 @@ ROUND = 50
 """After so many faults the audit must find nothing."""
 
 
-def _tests() -> ModuleType:
-    """The tiny project of the tests of provenance."""
-    path = REPOSITORY / "tests" / "provenance" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("provenance_conftest", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def _make(folder: Path) -> None:
     """Make the project by its stages, and seal it."""
-    tests = _tests()
+    tests = SimpleNamespace(**runpy.run_path(str(REPOSITORY / "tests" / "provenance" / "conftest.py")))
     os.chdir(folder)
     for name in ("Snakefile", "README.md"):
         shutil.copy(REPOSITORY / name, folder)

@@ -22,16 +22,15 @@ _DRY = re.compile(r"-[A-Za-z]*n[A-Za-z]*")  # -n, or together with others: -np
 
 
 @contextmanager
-def only_run(folder: Path = Path()) -> Iterator[int]:
+def only_run() -> Iterator[int]:
     """Lock the folder for this run; yield the lock's file descriptor, for children to inherit.
 
     The system releases the lock when the last process with the descriptor ends, however it ends: a Snakemake that
     outlives `dpfl run` keeps it. (That is why it is not a filelock.FileLock, whose descriptor is private.) Raises
     InputError where another run has the lock, or a Snakemake that was started without it works in the folder.
     """
-    path = folder / _LOCK
-    path.parent.mkdir(exist_ok=True)
-    with path.open("a+", encoding="utf-8") as stream:
+    _LOCK.parent.mkdir(exist_ok=True)
+    with _LOCK.open("a+", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -40,27 +39,26 @@ def only_run(folder: Path = Path()) -> Iterator[int]:
         stream.truncate(0)
         stream.write(str(os.getpid()))
         stream.flush()
-        if others := _snakemakes(folder.resolve()):
+        if others := _snakemakes(Path.cwd()):
             raise _at_work(others[0])
         yield stream.fileno()
 
 
-def running_since(folder: Path = Path()) -> float | None:
+def running_since() -> float | None:
     """Return the start of the run that has the folder's lock, in seconds since 1970, or None where there is none."""
-    path = folder / _LOCK
     try:
-        with path.open("r+", encoding="utf-8") as stream:
+        with _LOCK.open("r+", encoding="utf-8") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
         return None
     except BlockingIOError:
-        return path.stat().st_mtime
+        return _LOCK.stat().st_mtime
     return None
 
 
-def is_stale(folder: Path = Path()) -> bool:
+def is_stale() -> bool:
     """Return whether the folder has Snakemake's own lock: to the holder of the run lock, a killed run's."""
-    return any((folder / _LOCKS).glob("*"))
+    return any(_LOCKS.glob("*"))
 
 
 def _at_work(process: object) -> InputError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -89,9 +89,7 @@ def test_the_loop_was_run_for_both_federations_at_every_budget_of_the_grid():
 
 @pytest.mark.parametrize(("clients", "before", "training"), [(3, 446, 356), (10, 134, 105)])
 def test_the_plain_loop_and_the_grid_have_the_same_noise(clients, before, training):
-    spec = importlib.util.spec_from_file_location("authors_logic", Path(__file__).with_name("authors_logic.py"))
-    loop = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loop)
+    loop = runpy.run_path(str(Path(__file__).with_name("authors_logic.py")))
     sweeps = expansion.expand(configuration.resolve({"scale": "paper", "papers": ["lowy2021"]}))
     [sweep] = [s for s in sweeps if s.settings.get("clipping") == "mean" and s.settings.get("clients") == clients
                and s.experiment == "ldp_regression"]  # fmt: skip
@@ -99,5 +97,5 @@ def test_the_plain_loop_and_the_grid_have_the_same_noise(clients, before, traini
     for algorithm in ("minibatch", "local"):
         for epsilon in BUDGETS[:-1]:
             ours = noise_multiplier(plan.noise, plan.calibrated_messages(algorithm), epsilon)
-            theirs = loop.noise_std(algorithm, epsilon, plan.protocol.batch_size, before, training)
+            theirs = loop["noise_std"](algorithm, epsilon, plan.protocol.batch_size, before, training)
             assert ours == pytest.approx(theirs, rel=1e-12)

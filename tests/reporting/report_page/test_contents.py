@@ -17,7 +17,7 @@ def test_papers_come_in_the_configurations_order_with_short_names(page):
 
 def test_the_data_are_named_with_what_they_stand_in_for(page):
     bhaskar = page.papers[1]
-    assert bhaskar.has_stand_ins and "Digits (stand-in for MNIST)" in bhaskar.data
+    assert "Digits (stand-in for MNIST)" in bhaskar.data
 
 
 def test_errata_are_no_ordinary_table(page):

@@ -73,17 +73,18 @@ def one_pass_epsilons(
     }
 
 
-def bound_map(*, delta: float = 1e-5, eta: float = 0.5, smoothness: float = 1.0) -> pd.DataFrame:
+def bound_map(*, delta: float = 1e-5) -> pd.DataFrame:
     """Return a row for each of 1,000 settings of `one_pass_epsilons`: the setting, four epsilons, and `smallest`.
 
-    Columns: later_steps, strong_convexity, sigma, diameter (lipschitz is 1), then BOUNDS in epsilon at `delta`, and
-    `smallest`, the bound with the least epsilon; among those within 1e-9 of it, relative, the first of BOUNDS.
+    Columns: later_steps, strong_convexity, sigma, diameter (eta is 0.5, smoothness and lipschitz are 1), then BOUNDS
+    in epsilon at `delta`, and `smallest`, the bound with the least epsilon; among those within 1e-9 of it, relative,
+    the first of BOUNDS.
     Raises ValueError naming the argument. Source: `one_pass_epsilons`.
     """
     names = ["later_steps", "strong_convexity", "sigma", "diameter"]
     table = pd.DataFrame(list(product(LATER_STEPS, STRONG_CONVEXITIES, SIGMAS, DIAMETERS)), columns=names)
     setting = {name: table[name].to_numpy() for name in names}
-    result = one_pass_epsilons(**setting, eta=eta, smoothness=smoothness, delta=delta)
+    result = one_pass_epsilons(**setting, eta=0.5, smoothness=1.0, delta=delta)
     epsilons = np.column_stack([result[name] for name in BOUNDS])
     least = epsilons.min(axis=1, keepdims=True)
     table[list(BOUNDS)] = epsilons

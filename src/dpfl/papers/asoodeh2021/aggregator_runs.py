@@ -12,7 +12,6 @@ TASK = ["dataset", "stand_in_for", "batch_size"]
 COLUMNS = [*TASK, "regularisation", "noise_std", "users", "dimension", "idle_excess_risk", "excess_bound"]
 FEWEST = 3
 """Points that a slope is fitted to, at least."""
-PAIRED = ["draw", "release"]
 
 
 def study(results: Results, name: str) -> pd.DataFrame:

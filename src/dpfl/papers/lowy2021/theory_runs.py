@@ -26,9 +26,9 @@ def study(results: Results, name: str) -> pd.DataFrame:
     return runs[runs["status"] == "finished"].reset_index(drop=True)
 
 
-def by_seed(runs: pd.DataFrame, keys: Sequence[str], column: str = "excess_risk") -> pd.DataFrame:
+def by_seed(runs: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Return one row per setting (index `keys`), one column per seed; seeds that a setting lacks are left out."""
-    return runs.pivot_table(index=list(keys), columns="seed", values=column, sort=False).dropna(axis=1)
+    return runs.pivot_table(index=list(keys), columns="seed", values="excess_risk", sort=False).dropna(axis=1)
 
 
 def worst(table: pd.DataFrame) -> pd.DataFrame:

@@ -11,9 +11,6 @@ from scipy import stats
 from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.statistics import mean_interval
 
-FAMILY_ERROR = 0.05
-"""Chance that a family of paired tests, Holm's correction made, finds any difference where there is none."""
-
 REGRESSION, CLASSIFICATION = "ldp_regression", "ldp_classification"
 NOISES = {
     "advanced_composition": "noise of Theorem 2.1",

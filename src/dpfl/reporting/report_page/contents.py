@@ -56,7 +56,6 @@ class PaperView:
     statements: tuple[epsilons.EpsilonStatement, ...]
     noise_trace: Trace
     data: str
-    has_stand_ins: bool
     sweeps: SweepCounts
 
     @property
@@ -172,7 +171,6 @@ def _view(folder: Path, key: str, config: Mapping[str, Any], sweeps: SweepCounts
         statements=tuple(epsilons.statements(folder, key)),
         noise_trace=trace_of(expansion.noise_table(folder, key), folder.absolute().parents[1]),
         data=_listed(entry["title"] for entry in entries),
-        has_stand_ins=any("stand_in_for" in entry for entry in entries),
         sweeps=sweeps,
     )
 

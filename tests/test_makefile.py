@@ -101,7 +101,6 @@ def make(repository, tmp_path):
 
 
 def recipes(text):
-    """The lines of the recipes."""
     return [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("\t")]
 
 

@@ -17,7 +17,6 @@ TRIALS = {
 
 @pytest.fixture(scope="module")
 def faults():
-    """The faults by name."""
     return {fault.kind.__name__: fault for fault in planted_faults()}
 
 

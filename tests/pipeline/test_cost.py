@@ -18,7 +18,6 @@ MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 1}
 
 
 def sweep(dataset="mnist", model="scatter_linear", clients=10, cells=((math.inf, 1, 20),), seeds=(0,), **machine):
-    """A sweep of image models."""
     given = {"dataset": dataset, "model": model, "clients": clients, "client_share": 0.1, "batch_size": 64}
     rows = tuple({"epsilon": e, "local_epochs": epochs, "rounds": rounds} for e, epochs, rounds in cells)
     return Sweep("bhaskar2025", "fedavg_images", "x_seed0", given, rows, tuple(seeds), MACHINE | machine)

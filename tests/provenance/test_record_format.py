@@ -16,7 +16,6 @@ from dpfl.provenance.record_format import EarlierFormatError, read_record
 
 @pytest.fixture
 def record(tmp_path, monkeypatch):
-    """The record of a stage."""
     monkeypatch.chdir(tmp_path)
     source, output = tmp_path / "in é.csv", tmp_path / "out.csv"
     source.write_text("1")

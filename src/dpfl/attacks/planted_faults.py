@@ -64,7 +64,6 @@ class ClipAfterAveraging(OracleTraining):
     """Clips the mean gradient of a batch, not each record's."""
 
     def rule(self, records: int) -> ChosenGradients:
-        """The rule that does."""
         return _MeanClipped()
 
 
@@ -142,7 +141,6 @@ class LastBatchUnclipped(OracleTraining):
     """Forgets to clip the last batch of an epoch."""
 
     def rule(self, records: int) -> ChosenGradients:
-        """The rule that does."""
         return _LastUnclipped(self.sampler.steps_per_epoch)
 
 

@@ -95,5 +95,4 @@ def _convex(problem: dict[str, float | None], records: int | None) -> HidesSteps
 
 
 def _given(options: dict[str, float | None]) -> dict[str, float]:
-    """Return the options that were given."""
     return {name: value for name, value in options.items() if value is not None}

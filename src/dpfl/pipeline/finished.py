@@ -47,7 +47,6 @@ def without_finished(options: Sequence[str], config: Mapping[str, Any]) -> list[
 
 
 def _finished(sweeps: Iterable[Sweep], folder: Path, named: set[str]) -> list[Path]:
-    """Return the named files of finished sweeps."""
     found = []
     for sweep in sweeps:
         table = expansion.run_table(folder, sweep.paper, sweep.name)

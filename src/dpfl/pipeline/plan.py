@@ -159,7 +159,6 @@ def run_progress(config: Mapping[str, Any], where: Machines) -> RunProgress:
 
 
 def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], list[Cost]]:
-    """Return the costs by paper and kind."""
     costs_by_kind: dict[tuple[str, str], list[Cost]] = {}
     for sweep, cost in zip(sweeps, costs, strict=True):
         costs_by_kind.setdefault((sweep.paper, cost.kind), []).append(cost)

@@ -66,7 +66,6 @@ def _judgement(claim: Mapping[str, Any], check: Check | None, results: Results) 
 
 
 def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judgement) -> dict[str, Any]:
-    """Return the row of a claim."""
     rule = rule_of(claim)
     counts = {name: judgement.count(status) for name, status in _COUNTS.items()}
     decided = [each for each in judgement.cases if each.status is not Status.BESIDE]

@@ -37,7 +37,6 @@ INSURANCE = {
 
 
 def plan(records: ClientCounts = SMALL, cell=None, **changes) -> LdpPlan:
-    """Return the plan of one cell."""
     cells = [LdpCell.of({"algorithm": "local", "epsilon": 1.0}, cell or {})]
     return LdpPlan.of(LdpSettings.of(SETTINGS, changes), cells, Square(), records)
 

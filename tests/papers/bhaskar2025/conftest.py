@@ -59,11 +59,9 @@ def as_runs(tmp_path: Path) -> Callable[..., Results]:
 
 @pytest.fixture
 def rows_of_runs() -> Callable[..., pd.DataFrame]:
-    """Return `run_rows`."""
     return run_rows
 
 
 @pytest.fixture
 def as_stand_in() -> Callable[..., pd.DataFrame]:
-    """Return `on_stand_in`."""
     return on_stand_in

@@ -30,7 +30,6 @@ def edit(path, change):
 
 
 def rewrite(place, change):
-    """Change a record."""
     record = json.loads(place.read_text())
     change(record)
     place.write_text(json.dumps(record))

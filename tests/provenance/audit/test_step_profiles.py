@@ -22,7 +22,6 @@ def mixture(sigma, weights, epsilon):
 
 
 def at(profile, epsilon):
-    """delta of a profile."""
     return math.exp(profile(np.array([epsilon]))[0])
 
 

@@ -80,7 +80,6 @@ def focused(driver):
 
 
 def column(driver, table, index):
-    """The text of a column of a table."""
     script = "return [...arguments[0].tBodies[0].rows].map(r => r.cells[arguments[1]].textContent.trim())"
     return driver.execute_script(script, table, index)
 

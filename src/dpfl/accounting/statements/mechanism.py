@@ -179,7 +179,6 @@ def sample_rate(sampler: Sampler) -> float:
 
 
 def _nothing(why: str) -> Guarantee:
-    """Return that nothing is proven."""
     return Guarantee(math.inf, 0.0, why, "nothing")
 
 

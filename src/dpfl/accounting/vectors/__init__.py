@@ -86,7 +86,6 @@ def quantities() -> dict[str, Quantity]:
 
 
 def _vector(entry: dict[str, Any]) -> Vector:
-    """Return a vector of a file."""
     value = entry.get("value")
     low = float(value) if value is not None else entry.get("at_least", -math.inf)
     high = float(value) if value is not None else entry.get("at_most", math.inf)

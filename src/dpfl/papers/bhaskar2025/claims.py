@@ -25,7 +25,6 @@ def tables(results: Results, *numbers: int) -> pd.DataFrame:
 
 
 def budget(epsilon: float) -> str:
-    """Return a budget as text."""
     return "no privacy" if math.isinf(epsilon) else f"ε = {epsilon:g}"
 
 

@@ -34,7 +34,6 @@ def how_far(results: Results) -> pd.DataFrame:
 
 
 def _row(dataset: str, model: str, cells: pd.DataFrame) -> dict[str, float | str]:
-    """Return the row of some cells."""
     compared = cells[cells["difference_pct"].notna()]
     distance = compared["difference_pct"].abs()
     row = {

@@ -42,7 +42,6 @@ def _place(row) -> str:
 
 
 def _chance(probability: float) -> str:
-    """Return a probability as text."""
     return "below 0.001" if probability < 0.001 else f"{probability:.3f}"
 
 

@@ -79,7 +79,6 @@ def _ours(cell: pd.Series) -> str:
 
 
 def _published(cell: pd.Series) -> str:
-    """Return the published value."""
     return f"{cell.published_accuracy_pct:.2f}"
 
 

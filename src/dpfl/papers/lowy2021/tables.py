@@ -134,7 +134,6 @@ def _noise_page(data: pd.DataFrame) -> TableLayout:
 
 
 def _spent(epsilon: float) -> str:
-    """Return an epsilon that is spent as text."""
     return "∞" if math.isinf(epsilon) else f"{epsilon:.3g}"
 
 

@@ -68,5 +68,4 @@ def noise_name(noise: str, clipping: str = "record") -> str:
 
 
 def budget(epsilon: float) -> str:
-    """Return a budget as text."""
     return "none" if math.isinf(epsilon) else f"{epsilon:g}"

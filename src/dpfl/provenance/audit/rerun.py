@@ -263,7 +263,6 @@ def _metrics(row: Row, again: pd.Series) -> list[str]:
 
 @cache
 def _has(device: str) -> bool:
-    """Return whether this machine has a device."""
     if device == "cpu":
         return True
     import torch

@@ -81,7 +81,6 @@ def printed_numbers(paper: str, table: str, csv: Path) -> list[PrintedNumber]:
 
 
 def _number(row: pd.Series, column: str) -> PrintedNumber:
-    """Return the number of one row."""
     ours = column.removeprefix(PRINTED)
     suffix = ours.rpartition("_")[2]
     keys = list(row.index[: row.index.get_loc(column)])

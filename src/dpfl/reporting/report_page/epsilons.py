@@ -79,7 +79,6 @@ def statements(folder: Path, paper: str) -> list[EpsilonStatement]:
 
 
 def _statement(row: pd.Series) -> EpsilonStatement:
-    """Return the statement of one row."""
     hidden = row["last_model"] < row["proven"]
     proven = min(row["proven"], row["last_model"])
     return EpsilonStatement(
@@ -107,7 +106,6 @@ def _standing(claimed: float, proven: float, refuted: float) -> Standing:
 
 
 def _words(name: object) -> str:
-    """Return a key as words."""
     return str(name).replace("_", " ")
 
 

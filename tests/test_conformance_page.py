@@ -1,7 +1,5 @@
 """docs/conformance.md: its table is what `dpfl check` prints, and the claims are what the libraries say today."""
 
-from __future__ import annotations
-
 import json
 import runpy
 from pathlib import Path

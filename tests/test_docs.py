@@ -1,7 +1,5 @@
 """The pages say what the code says: commands are run, numbers compared, links followed."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -3,8 +3,6 @@
 `make docs` runs them all; here only those of two modules, which take no time.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

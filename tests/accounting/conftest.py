@@ -1,7 +1,5 @@
 """The formulas at 60 digits, straight from their definitions: the independent route of this folder's tests."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import mpmath as mp

@@ -1,7 +1,5 @@
 """Balls in bins: published numbers, an integral over the plane, Monte Carlo, and order against other samplers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Laws on a grid: Gaussian steps compose to a Gaussian, and grids that are brought together keep their side."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

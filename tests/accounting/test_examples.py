@@ -1,7 +1,5 @@
 """Every example of the accountants' docstrings runs, and each public function has one."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Questions at the ends of all ranges: an ordered answer, or ValueError naming an argument; no NaN, no warning."""
 
-from __future__ import annotations
-
 import math
 import warnings
 

@@ -1,7 +1,5 @@
 """Fixed batches: other implementations, one step by integration, and what has to hold between the samplers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

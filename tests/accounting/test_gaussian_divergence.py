@@ -1,7 +1,5 @@
 """theta, its logarithm and its complement against mpmath, and the properties that any divergence has."""
 
-from __future__ import annotations
-
 import time
 
 import mpmath as mp

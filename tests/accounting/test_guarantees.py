@@ -1,7 +1,5 @@
 """One call for all samplers: what it answers, refuses, and how its answers are ordered."""
 
-from __future__ import annotations
-
 import math
 import time
 from functools import cache

@@ -1,7 +1,5 @@
 """Terms on the grid keep the order that they promise; sums of two agree with an integral."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

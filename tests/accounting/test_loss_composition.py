@@ -1,7 +1,5 @@
 """Losses on a grid against the exact profile of their atoms, and sums of them against plain convolution."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The search for epsilon against randomised response, whose composition is a binomial law."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The package's face: its names, and what importing it loads."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

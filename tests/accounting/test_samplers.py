@@ -1,7 +1,5 @@
 """Samplers refuse what cannot be drawn."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The worst pair of shuffled epochs: an integral, the mechanism itself simulated, and values worked out elsewhere."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Algorithm 2: against a plain loop of the printed equations, its known rate, its ball and its stack."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

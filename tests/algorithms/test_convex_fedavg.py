@@ -1,7 +1,5 @@
 """Clients' own steps: the stacks against plain loops, and the limits in which they are another algorithm."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import expit
 

@@ -1,7 +1,5 @@
 """Noisy local SGD: the blocked stack against one plain loop a run, and the noise of its steps."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

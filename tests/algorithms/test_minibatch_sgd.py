@@ -1,7 +1,5 @@
 """Noisy minibatch SGD: the stack against one plain loop a run, its noise and its clipping."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

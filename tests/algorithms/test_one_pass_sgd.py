@@ -1,7 +1,5 @@
 """One pass: each record at most once, its plain loop, who takes part, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Projected noisy steps: the stack against one plain loop a run, closed forms, the noise, the ball, sensitivity."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

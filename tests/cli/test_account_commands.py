@@ -1,7 +1,5 @@
 """`dpfl account`: one line of a table, exit 1 where the claim is refuted, one line of error for wrong options."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

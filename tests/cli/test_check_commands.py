@@ -1,7 +1,5 @@
 """`dpfl check`: a line for each claim, exit 1 where one is refuted, one line of error for what cannot be used."""
 
-from __future__ import annotations
-
 import json
 import sys
 

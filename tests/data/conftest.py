@@ -1,7 +1,5 @@
 """A misbehaving web server, datasets of a few bytes, and a disk that fills up: what fetching has to live with."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """Arrays: small raw files become arrays of the promised shapes, all or none; the real ones match published counts."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

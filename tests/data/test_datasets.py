@@ -1,7 +1,5 @@
 """Every entry of datasets.yaml is complete, a new one is all that a new dataset needs, and look-ups name mistakes."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from urllib.parse import urlsplit

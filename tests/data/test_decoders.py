@@ -1,7 +1,5 @@
 """The strict readers: the right answer or InputError, whatever the bytes."""
 
-from __future__ import annotations
-
 import io
 import math
 import struct

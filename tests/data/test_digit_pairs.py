@@ -1,7 +1,5 @@
 """Clients of digit pairs: who holds what, what leaks in the published split, and that nothing does in the other."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

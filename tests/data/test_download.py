@@ -1,7 +1,5 @@
 """Downloads try again where it helps, have a limit on size, rate and time, and end."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Fetching: the right bytes from the first source that has them, or one clear line and nothing left behind."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Reading: what the folder says, or one line; never an array that is not what it seems."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Partitions: sizes, overlap, and addresses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Stand-ins: the promised shapes, a fixed split, torch's enlargement, and colours that tell nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Verified bytes: whatever comes in, only the wanted content is kept."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Who takes part, which records are drawn, and what a round hands over."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

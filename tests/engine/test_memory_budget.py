@@ -1,7 +1,5 @@
 """The memory that a job gives to gradients."""
 
-from __future__ import annotations
-
 import pytest
 
 from dpfl.engine.memory_budget import on_cpu, with_memory

@@ -1,7 +1,5 @@
 """The classification sweeps: their rows by the plain functions, references against scikit-learn, leaks, bad input."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """The regression sweeps against plain loops, their baselines, and what a table may look like."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

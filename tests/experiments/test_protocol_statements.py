@@ -1,7 +1,5 @@
 """What an experiment states for add_or_remove must be the same for n and n - 1 records; else it says n is public."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Command lines that cannot be used: status 2, one line or the command's usage, and nothing written."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

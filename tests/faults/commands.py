@@ -3,8 +3,6 @@
 The project is the one of files.py. The results are put back after each command: some write.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ One in ten can be used, and must be planned; and some are the shipped file with 
 or refused.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -5,8 +5,6 @@ and crate. What the audit does not read is left out: config.yaml and audit.txt, 
 copies below results/<scale>/sources are what counts.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import runpy

@@ -1,7 +1,5 @@
 """Run `dpfl` in a child process of this one, and judge how it ended."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

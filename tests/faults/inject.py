@@ -8,8 +8,6 @@ python tests/faults/inject.py commands       --count 100     commands that read 
 Kills have their own: make torture.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

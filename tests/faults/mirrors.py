@@ -1,7 +1,5 @@
 """Servers and folders that misbehave: a file comes verified from a later source, or one line says why not, in time."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import importlib.util

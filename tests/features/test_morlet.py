@@ -1,7 +1,5 @@
 """The filters of the scattering transform: kymatio's, and what their definition promises."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from kymatio.scattering2d.filter_bank import filter_bank

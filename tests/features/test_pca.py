@@ -1,7 +1,5 @@
 """Principal components against scikit-learn's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA

@@ -1,7 +1,5 @@
 """Projection on a ball: nearest point, non-expansive, nothing moved inside."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Generalised linear models against torch's autograd, and the clipping of every single record."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Smoothed losses: against minimisation by brute force, their error, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Synthetic problems: their bounds and laws, the known optimum against independent searches, bad input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

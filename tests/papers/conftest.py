@@ -1,7 +1,5 @@
 """A paper's tables and figures, without runs or from cut down ones, and copies that a test has tampered with."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The tiny project has a stand-in's arrays and features, noise, run tables, a tabl
 crate are added.
 """
 
-from __future__ import annotations
-
 import copy
 import gzip
 import hashlib

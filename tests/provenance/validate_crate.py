@@ -5,8 +5,6 @@ contexts that a crate names are put into the validator's cache from `contexts/`,
 use, with the addresses that RO-Crate 1.1 and the workflow-run terms give them.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """A real SLURM cluster of several nodes on this machine, for tests: started by hand, in a folder, without systemd."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

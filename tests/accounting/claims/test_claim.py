@@ -1,7 +1,5 @@
 """The verdict on a claim: on each side of a known epsilon, and for each sampler by name."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields
 

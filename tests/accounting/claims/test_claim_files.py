@@ -1,7 +1,5 @@
 """Files of claims are read completely or refused in one line that names the claim and the field."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """dp_accounting's events give the phases that its own PLD accountant accounts for."""
 
-from __future__ import annotations
-
 import dp_accounting
 import pytest
 from dp_accounting import dp_event as events

@@ -1,7 +1,5 @@
 """The accountant in Opacus's registry: a private training by its name, and its numbers against Opacus's own."""
 
-from __future__ import annotations
-
 import math
 import re
 import warnings

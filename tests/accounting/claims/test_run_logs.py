@@ -1,7 +1,5 @@
 """Logs of runs: the same history from CSV, JSON lines and an accountant's state; wrong rows are named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

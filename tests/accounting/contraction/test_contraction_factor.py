@@ -1,7 +1,5 @@
 """M of asoodeh2020 eq. (14) against the slopes of real gradient steps."""
 
-from __future__ import annotations
-
 import mpmath as mp
 import numpy as np
 import pytest

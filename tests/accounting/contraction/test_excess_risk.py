@@ -1,7 +1,5 @@
 """The convergence bounds of asoodeh2021 against simulated runs of its algorithm."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Theorem 2 of asoodeh2021 and its variants against the sum at 60 digits."""
 
-from __future__ import annotations
-
 import time
 
 import mpmath as mp

@@ -1,7 +1,5 @@
 """Corollary 1 of asoodeh2021: steps 1/(lambda t)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dpfl.accounting.contraction import (

@@ -1,7 +1,5 @@
 """The noise for a target is the root of Theorem 2's delta, on the safe side."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

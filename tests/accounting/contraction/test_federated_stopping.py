@@ -1,7 +1,5 @@
 """Corollary 3 of asoodeh2021, eq. (12) and suffix stopping against the double sum done by brute force."""
 
-from __future__ import annotations
-
 import mpmath as mp
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Geometric sums against mpmath from a factor of 0 to one that rounds to 1."""
 
-from __future__ import annotations
-
 import mpmath as mp
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Theorem 2 of asoodeh2020: two inputs decide the contraction of a kernel."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Lemma 1 of asoodeh2020 against integration."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -7,8 +7,6 @@ that one exceeds a true guarantee is at most 1e-6; the streams are addressed, so
 test_simulation.py does the same in one dimension by exact propagation.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Theorems 3 and 4 of asoodeh2020 at 60 digits; what a real run measures is in test_simulation."""
 
-from __future__ import annotations
-
 import mpmath as mp
 import numpy as np
 import pytest

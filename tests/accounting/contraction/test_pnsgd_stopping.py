@@ -1,7 +1,5 @@
 """Theorem 5 of asoodeh2020: the mean of Theorem 4 over a uniform stopping time."""
 
-from __future__ import annotations
-
 import mpmath as mp
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The two conversions from a linear Renyi bound against brute-force minimisation and the Gaussian mechanism."""
 
-from __future__ import annotations
-
 import mpmath as mp
 import numpy as np
 import pytest

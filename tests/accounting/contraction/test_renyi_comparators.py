@@ -1,7 +1,5 @@
 """Proposition 1 of asoodeh2020, its optimal shift, and shifted Gaussian DP."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -6,8 +6,6 @@ is the algorithm itself on gradients that are constant in a cell; measured diver
 lower bounds of the truth for those, and the cells' width (1/400) changes them by less than 1e-4 relative.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

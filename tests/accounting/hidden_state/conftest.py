@@ -1,7 +1,5 @@
 """Exact laws of one-dimensional quadratics: the independent route of this folder's tests."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Convex problems in `guarantee`: against the functions of the hidden state, quadratics and Monte Carlo; refusals."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Shuffled noise: between the central and the local one, calibrated to its target, never above a finer accounting."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

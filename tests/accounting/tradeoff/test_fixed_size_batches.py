@@ -7,8 +7,6 @@ one; what the worst data set spends is known only as far as the two are apart. E
 lower bound is one: outcomes are merged and losses rounded down.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 from itertools import combinations, product

@@ -1,7 +1,5 @@
 """The vectors are complete, our library meets them all, and other libraries can be checked against them."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

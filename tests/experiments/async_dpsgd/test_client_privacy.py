@@ -1,7 +1,5 @@
 """The noise of a client's rounds: what it adds is what its statement says, in units of the sensitivity."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

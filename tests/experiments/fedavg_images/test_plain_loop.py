@@ -1,7 +1,5 @@
 """The engine against benchmarks/plain_loop.py: Opacus and torch alone, one client, model and batch at a time."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 

@@ -1,7 +1,5 @@
 """One run of the theory studies: its statement by another accountant, the theorems' noise and steps, bad input."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The theory sweeps: run table, stacking, determinism, and risks against a plain recomputation."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

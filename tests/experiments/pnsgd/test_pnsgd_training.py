@@ -1,7 +1,5 @@
 """PNSGD as an entry of the grid: run tables against a plain loop, both laws, both orders, both stops."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The three noises: published formulas by hand, the tight one by another accountant; and what statements say."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

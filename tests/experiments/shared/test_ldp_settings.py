@@ -1,7 +1,5 @@
 """Settings that cannot be used are named; K, protocols and grids are those of the authors' scripts."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Choosing by training loss, stacks of any size, and run tables that do not depend on what else was trained."""
 
-from __future__ import annotations
-
 import io
 import math
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The comparison of five papers as an entry of the grid."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

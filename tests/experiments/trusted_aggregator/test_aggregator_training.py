@@ -1,7 +1,5 @@
 """Algorithm 1 as an entry of the grid: run tables against plain loops, determinism, what a stack may change."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The paper's results with its own runs at scale demo, cut down to few seeds and cells."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Run tables that look as if the print had been measured, for this paper's tables, figures and claims."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any

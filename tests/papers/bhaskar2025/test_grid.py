@@ -1,7 +1,5 @@
 """The grid at scale paper against the published cells: which of them are trained, with how many seeds, and when."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -6,8 +6,6 @@ prints the test loss of every trial for 3 and 10 clients, by algorithm and epsil
 folder has the mean and standard deviation of what it prints, with --shared and without.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 

@@ -1,7 +1,5 @@
 """The rebuilt protocol against the plain loop: intervals by another route, verdicts that can fail, equal noise."""
 
-from __future__ import annotations
-
 import math
 import runpy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The theory figures, tables and verdicts, made by the stages' own code from made-up runs with a known answer."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

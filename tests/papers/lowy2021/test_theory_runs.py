@@ -1,7 +1,5 @@
 """Summaries of the theory studies: powers, intervals, the worst of a family, ratios."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

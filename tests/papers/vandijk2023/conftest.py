@@ -1,7 +1,5 @@
 """Run tables of made-up runs: what decides a verdict can be set, everything else is as training writes it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -115,6 +115,7 @@ def test_pld_lies_between_one_step_and_no_sampling(sigma, rate, steps):
     assert ours >= dpsgd.epsilon(noise_multiplier=sigma, sample_rate=rate, steps=1, delta=1e-5) - 1e-9
 
 
+@pytest.mark.filterwarnings("ignore:Optimal order is the largest alpha")  # of Opacus's own search
 @pytest.mark.parametrize("accountant", ["rdp", "prv"])
 def test_opacus_calibration_is_opacus_own(accountant):
     from opacus.accountants.utils import get_noise_multiplier

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dpfl.catalog import keys, load, module
-from dpfl.reporting.errata import Kind, errata_page
+from dpfl.reporting.errata import ErratumKind, errata_page
 from dpfl.reporting.tables import latex, markdown
 
 FIELDS = {"number", "kind", "printed_form", "corrected_form", "case", "source", "arguments"}
@@ -81,7 +81,7 @@ EQUALITIES = {
 
 def checked(paper, rows):
     """Yield (name, what has to hold, printed, corrected, independent) of every row with numbers."""
-    for row in rows[rows["kind"] != Kind.UNSTATED].itertuples():
+    for row in rows[rows["kind"] != ErratumKind.UNSTATED].itertuples():
         if (paper, row.entry) not in EQUALITIES:
             expected = EXPECTED.get((paper, row.entry), Agrees())
             # At gamma = 10 the misprint is 6e-3: above Opacus's stated error, below three times the tolerance.
@@ -92,7 +92,7 @@ def checked(paper, rows):
 def test_entries_have_all_fields_and_a_function_that_takes_their_arguments(paper):
     for name, entry in load(paper).errata.items():
         assert set(entry) <= FIELDS and {"number", "kind", "printed_form", "corrected_form", "case"} <= set(entry), name
-        if Kind(entry["kind"]) is not Kind.UNSTATED:
+        if ErratumKind(entry["kind"]) is not ErratumKind.UNSTATED:
             parameters = set(inspect.signature(getattr(module(paper, "errata"), name)).parameters)
             assert all(set(arguments) == parameters for arguments in entry.get("arguments", [{}])), name
     numbers = {entry["number"] for entry in load(paper).errata.values()}

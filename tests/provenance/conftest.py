@@ -14,7 +14,8 @@ from dpfl.cli import app
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
 from dpfl.files import record_path
-from dpfl.provenance import input_checks, trace
+from dpfl.provenance import crate as crates
+from dpfl.provenance import input_checks, manifest, trace
 from dpfl.provenance.record import StageRecorder
 from dpfl.reporting import figures
 
@@ -138,3 +139,14 @@ def tiny_project(made_once):
             make_pages()
 
     return made_once("tiny project", make)
+
+
+@pytest.fixture
+def crate(chain):
+    """The crate of the chain of records."""
+    for name in ("Snakefile", "config.yaml", "README.md", "LICENSE"):
+        Path(name).write_text(f"{name}\n")
+    manifest.write(Path("results/demo"))
+    path, made = crates.write(Path("results/demo"))
+    assert made
+    return path

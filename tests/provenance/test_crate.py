@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import subprocess
-import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.provenance import input_checks, manifest
-from dpfl.provenance.audit import file_hashes
 from dpfl.provenance.audit.file_hashes import audit
 from dpfl.provenance.crate import packed, write
 from dpfl.provenance.record import StageRecorder
@@ -25,16 +23,6 @@ from dpfl.provenance.record_format import METADATA
 
 HERE = Path(__file__).parent
 VALIDATOR = Path(os.environ.get("DPFL_VALIDATOR", HERE.parents[1] / ".venv-validator")) / "bin" / "python"
-
-
-@pytest.fixture
-def crate(chain):
-    for name in ("Snakefile", "config.yaml", "README.md", "LICENSE"):
-        Path(name).write_text(f"{name}\n")
-    manifest.write(Path("results/demo"))
-    path, made = write(Path("results/demo"))
-    assert made
-    return path
 
 
 def described(path):
@@ -200,45 +188,6 @@ def only_problem(crate):
     [finding] = audit(Path("results/demo")).findings
     assert finding.path == "results/demo.crate.zip"
     return finding.problem
-
-
-@pytest.mark.parametrize("declared", ["true", "small", "nothing"])
-@pytest.mark.parametrize("members", [1, 50])
-def test_a_crate_that_grows_beyond_measure_is_damaged_and_not_unpacked(crate, monkeypatch, declared, members):
-    """100 MB of zeros in 100 kB; the archive says what is in it, or less."""
-    monkeypatch.setattr(file_hashes, "_LARGEST_CRATE", 4 << 20)
-    with zipfile.ZipFile(crate, "a", zipfile.ZIP_DEFLATED) as archive:
-        for number in range(members):
-            archive.writestr(f"zeros {number}", bytes(100_000_000 // members))
-    if declared != "true":
-        true, said = (100_000_000 // members).to_bytes(4, "little"), 1000 if declared == "small" else 0
-        crate.write_bytes(crate.read_bytes().replace(true, said.to_bytes(4, "little")))
-    assert crate.stat().st_size < 1 << 20
-    tracemalloc.start()
-    assert only_problem(crate) == "is no crate, or a damaged one"
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 32 << 20
-
-
-@pytest.mark.parametrize("kind", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_crate_in_a_compression_that_cannot_be_unpacked_by_pieces_is_damaged(crate, kind):
-    with zipfile.ZipFile(crate, "a", kind) as archive:
-        archive.writestr("zeros", bytes(1000))
-    assert only_problem(crate) == "is no crate, or a damaged one"
-
-
-def test_a_description_beyond_measure_is_damaged(crate, monkeypatch):
-    assert audit(Path("results/demo")).findings == []
-    monkeypatch.setattr(file_hashes, "_LARGEST_METADATA", 1000)
-    assert only_problem(crate) == "is no crate, or a damaged one"
-
-
-def test_a_file_that_is_larger_than_any_crate_is_not_read(crate):
-    with crate.open("r+b") as stream:
-        stream.truncate(1 << 40)  # without any bytes on the disk
-    assert only_problem(crate) == "is no crate, or a damaged one"
-    assert write(Path("results/demo")) == (crate, True) and audit(Path("results/demo")).findings == []
 
 
 @pytest.mark.parametrize("gone", ["Snakefile", "results/demo/table.csv", "results/demo/manifest.json"])

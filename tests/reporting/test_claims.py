@@ -5,22 +5,24 @@ import pytest
 
 from dpfl.catalog import keys, load
 from dpfl.reporting import claims
-from dpfl.reporting.cases import ALPHA, LEVEL, Case, Kind, from_values
+from dpfl.reporting.cases import ALPHA, LEVEL, Case, ClaimKind, from_values
 from dpfl.reporting.claims import NUMBERS, evaluate, files, rule_of, write
 from dpfl.reporting.results import NotRunError, Results, read_csv
-from dpfl.reporting.rules import Evidence, Scope
+from dpfl.reporting.rules import ClaimEvidence, Scope
 
 RULE = {"scope": "for all", "kind": "difference", "because": "b", "settled_by": "s", "places": ["tables/risk"]}
 VALUES = [1.0, 1.2, 0.9]
 
 
-def not_run(results: Results) -> Evidence:
+def not_run(results: Results) -> ClaimEvidence:
     raise NotRunError("no run of it")
 
 
 CHECKS = {
-    "shown": lambda results: Evidence([from_values("three runs", VALUES, published=1.5)], beside=[Case("beside", 7.0)]),
-    "denied": lambda results: Evidence([Case("first", 1.0), Case("second", -1.0)]),
+    "shown": lambda results: ClaimEvidence(
+        [from_values("three runs", VALUES, published=1.5)], beside=[Case("beside", 7.0)]
+    ),
+    "denied": lambda results: ClaimEvidence([Case("first", 1.0), Case("second", -1.0)]),
     "absent": not_run,
 }
 
@@ -80,6 +82,6 @@ def test_every_claim_of_a_paper_declares_a_rule_with_its_reason(key):
         rule = rule_of(claim)
         assert claim["text"] and claim["settled_by"] and len(claim["because"]) > 5, name
         # Absence of a difference needs a margin, in the units of its number.
-        assert rule.margin > 0 or rule.kind not in (Kind.EQUIVALENCE, Kind.RATE), name
+        assert rule.margin > 0 or rule.kind not in (ClaimKind.EQUIVALENCE, ClaimKind.RATE), name
         assert rule.margin == 0 or claim.get("unit"), name
-        assert rule.scope is not Scope.EXISTS or rule.kind is Kind.DIFFERENCE, name
+        assert rule.scope is not Scope.EXISTS or rule.kind is ClaimKind.DIFFERENCE, name

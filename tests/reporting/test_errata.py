@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dpfl.catalog import keys, load
-from dpfl.reporting.errata import HEADINGS, Kind, Numbers, errata, errata_page, errata_recipe
+from dpfl.reporting.errata import HEADINGS, ErratumKind, Numbers, errata, errata_page, errata_recipe
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import html_page
 
@@ -46,7 +46,7 @@ def test_a_reader_sees_headings_and_no_number_where_there_is_none(paper):
     page = errata_page(errata(paper))
     assert [heading for heading, _ in page.sections()] == [HEADINGS[kind] for kind in ("wrong", "loose", "unstated")]
     assert page.body["Found independently"].tolist() == ["4 (route)", "1 (route)", "2 (route)", ""]
-    assert page.body["Printed gives"].iloc[-1] == "" and HEADINGS[Kind.LOOSE] in html_page(page, "title")
+    assert page.body["Printed gives"].iloc[-1] == "" and HEADINGS[ErratumKind.LOOSE] in html_page(page, "title")
 
 
 def test_a_kind_that_does_not_exist_is_refused(paper, monkeypatch):

@@ -8,7 +8,7 @@ from dpfl.reporting import claims, figures, tables
 from dpfl.reporting.cases import Case
 from dpfl.reporting.pages import DERIVED, derive
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import Evidence
+from dpfl.reporting.rules import ClaimEvidence
 
 PAPER = "asoodeh2020"
 
@@ -21,7 +21,7 @@ def made(tmp_path_factory):
     tables.make(PAPER, "errata", results, folder / "tables")
     for name in ("random_stopping", "utility"):
         figures.make(PAPER, name, results, folder / "figures")
-    checks = dict.fromkeys(load(PAPER).claims, lambda results: Evidence([Case("case", 1.0)]))
+    checks = dict.fromkeys(load(PAPER).claims, lambda results: ClaimEvidence([Case("case", 1.0)]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS=checks))
         claims.write(PAPER, claims.evaluate(PAPER, results), folder / "claims")

@@ -8,22 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpfl.reporting.cases import ALPHA, Case, Kind, from_values
-from dpfl.reporting.rules import Evidence, Rule, Scope, Status, Verdict, judge
+from dpfl.reporting.cases import ALPHA, Case, ClaimKind, from_values
+from dpfl.reporting.rules import ClaimEvidence, Rule, Scope, Status, Verdict, judge
 
 REPEATS = 600
-CLAIMS = [Rule(scope, Kind.DIFFERENCE) for scope in Scope]
+CLAIMS = [Rule(scope, ClaimKind.DIFFERENCE) for scope in Scope]
 FALSE_ALARM = 1e-6
 """Chance that a test of a rate below fails although the rate is as stated."""
 
 
-def computed(*values: float, **facts) -> Evidence:
-    return Evidence([Case(f"case {index}", value, **facts) for index, value in enumerate(values)])
+def computed(*values: float, **facts) -> ClaimEvidence:
+    return ClaimEvidence([Case(f"case {index}", value, **facts) for index, value in enumerate(values)])
 
 
-def simulated(draw: np.random.Generator, effects: list[float], n: int = 8, **facts) -> Evidence:
+def simulated(draw: np.random.Generator, effects: list[float], n: int = 8, **facts) -> ClaimEvidence:
     """One case an effect: the mean of n standard normal runs around it."""
-    return Evidence([from_values(f"effect {each}", each + draw.standard_normal(n), **facts) for each in effects])
+    return ClaimEvidence([from_values(f"effect {each}", each + draw.standard_normal(n), **facts) for each in effects])
 
 
 def rates(effects: list[float], rule: Rule, n: int = 8) -> dict[Verdict, float]:
@@ -41,24 +41,24 @@ def at_most(rate: float) -> float:
 @pytest.mark.parametrize(
     ("evidence", "rule", "verdict"),
     [
-        (computed(1, 2, 3), Rule(Scope.FOR_ALL, Kind.DIFFERENCE), Verdict.AS_STATED),
-        (computed(1, 2, -0.5), Rule(Scope.FOR_ALL, Kind.DIFFERENCE), Verdict.REFUTED),
-        (computed(1, 2, 0), Rule(Scope.FOR_ALL, Kind.DIFFERENCE), Verdict.REFUTED),
-        (computed(1, 2, -0.5), Rule(Scope.FOR_ALL, Kind.DIFFERENCE, 1.0), Verdict.WEAKER),
-        (computed(1, 2, 0), Rule(Scope.FOR_ALL, Kind.NOT_WORSE), Verdict.AS_STATED),
-        (computed(1, -2, -3), Rule(Scope.EXISTS, Kind.DIFFERENCE), Verdict.AS_STATED),
-        (computed(0.5, -2), Rule(Scope.EXISTS, Kind.DIFFERENCE, 1.0), Verdict.WEAKER),
-        (computed(-1, -2), Rule(Scope.EXISTS, Kind.DIFFERENCE), Verdict.REFUTED),
-        (computed(1, 2, -3), Rule(Scope.IN_EXPERIMENTS, Kind.DIFFERENCE), Verdict.WEAKER),
-        (computed(1, 2, 3), Rule(Scope.IN_EXPERIMENTS, Kind.DIFFERENCE), Verdict.AS_STATED),
-        (computed(1, -2, -3), Rule(Scope.IN_EXPERIMENTS, Kind.DIFFERENCE), Verdict.REFUTED),
-        (computed(1, -2), Rule(Scope.IN_EXPERIMENTS, Kind.DIFFERENCE), Verdict.WEAKER),
-        (computed(1.1, 0.9, target=1.0), Rule(Scope.FOR_ALL, Kind.EQUIVALENCE, 0.2), Verdict.AS_STATED),
-        (computed(1.1, 1.3, target=1.0), Rule(Scope.FOR_ALL, Kind.RATE, 0.2), Verdict.REFUTED),
-        (computed(0.5, 1.0, target=1.0), Rule(Scope.FOR_ALL, Kind.BOUND), Verdict.AS_STATED),
-        (computed(0.5, 1.1, target=1.0), Rule(Scope.FOR_ALL, Kind.BOUND), Verdict.REFUTED),
-        (computed(1.0, math.nan), Rule(Scope.FOR_ALL, Kind.DIFFERENCE), Verdict.UNDECIDED),
-        (Evidence(), Rule(Scope.FOR_ALL, Kind.DIFFERENCE), Verdict.NOT_RUN),
+        (computed(1, 2, 3), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE), Verdict.AS_STATED),
+        (computed(1, 2, -0.5), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE), Verdict.REFUTED),
+        (computed(1, 2, 0), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE), Verdict.REFUTED),
+        (computed(1, 2, -0.5), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE, 1.0), Verdict.WEAKER),
+        (computed(1, 2, 0), Rule(Scope.FOR_ALL, ClaimKind.NOT_WORSE), Verdict.AS_STATED),
+        (computed(1, -2, -3), Rule(Scope.EXISTS, ClaimKind.DIFFERENCE), Verdict.AS_STATED),
+        (computed(0.5, -2), Rule(Scope.EXISTS, ClaimKind.DIFFERENCE, 1.0), Verdict.WEAKER),
+        (computed(-1, -2), Rule(Scope.EXISTS, ClaimKind.DIFFERENCE), Verdict.REFUTED),
+        (computed(1, 2, -3), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE), Verdict.WEAKER),
+        (computed(1, 2, 3), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE), Verdict.AS_STATED),
+        (computed(1, -2, -3), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE), Verdict.REFUTED),
+        (computed(1, -2), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE), Verdict.WEAKER),
+        (computed(1.1, 0.9, target=1.0), Rule(Scope.FOR_ALL, ClaimKind.EQUIVALENCE, 0.2), Verdict.AS_STATED),
+        (computed(1.1, 1.3, target=1.0), Rule(Scope.FOR_ALL, ClaimKind.RATE, 0.2), Verdict.REFUTED),
+        (computed(0.5, 1.0, target=1.0), Rule(Scope.FOR_ALL, ClaimKind.BOUND), Verdict.AS_STATED),
+        (computed(0.5, 1.1, target=1.0), Rule(Scope.FOR_ALL, ClaimKind.BOUND), Verdict.REFUTED),
+        (computed(1.0, math.nan), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE), Verdict.UNDECIDED),
+        (ClaimEvidence(), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE), Verdict.NOT_RUN),
     ],
 )
 def test_computed_numbers_decide_without_chance(evidence, rule, verdict):
@@ -74,13 +74,13 @@ def test_what_is_plainly_true_false_or_open_is_found(rule):
 
 def test_a_claim_for_all_that_holds_barely_is_refuted_as_seldom_as_alpha():
     # Every case is at the threshold: the largest chance of a false counterexample, over 20 cases.
-    assert rates([0.0] * 20, Rule(Scope.FOR_ALL, Kind.DIFFERENCE))[Verdict.REFUTED] <= at_most(ALPHA)
-    with_margin = Rule(Scope.FOR_ALL, Kind.DIFFERENCE, 0.5)
+    assert rates([0.0] * 20, Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))[Verdict.REFUTED] <= at_most(ALPHA)
+    with_margin = Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE, 0.5)
     assert rates([-0.5] * 20, with_margin)[Verdict.REFUTED] <= at_most(ALPHA)
 
 
 def test_one_false_case_among_true_ones_is_passed_as_seldom_as_alpha():
-    shares = rates([4.0] * 5 + [0.0], Rule(Scope.FOR_ALL, Kind.DIFFERENCE))
+    shares = rates([4.0] * 5 + [0.0], Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))
     assert shares[Verdict.AS_STATED] <= at_most(ALPHA)
     # More than half hold and none contradicts: what is left is the weaker statement.
     assert shares[Verdict.WEAKER] > 0.9
@@ -88,30 +88,30 @@ def test_one_false_case_among_true_ones_is_passed_as_seldom_as_alpha():
 
 def test_one_plain_counterexample_refutes_a_claim_for_all_and_no_other():
     effects = [3.0] * 9 + [-3.0]
-    assert rates(effects, Rule(Scope.FOR_ALL, Kind.DIFFERENCE))[Verdict.REFUTED] > 0.95
-    assert rates(effects, Rule(Scope.IN_EXPERIMENTS, Kind.DIFFERENCE))[Verdict.REFUTED] == 0
-    assert rates(effects, Rule(Scope.EXISTS, Kind.DIFFERENCE))[Verdict.AS_STATED] > 0.95
+    assert rates(effects, Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))[Verdict.REFUTED] > 0.95
+    assert rates(effects, Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE))[Verdict.REFUTED] == 0
+    assert rates(effects, Rule(Scope.EXISTS, ClaimKind.DIFFERENCE))[Verdict.AS_STATED] > 0.95
 
 
 def test_nothing_is_found_to_exist_more_often_than_alpha():
-    shares = rates([0.0] * 20, Rule(Scope.EXISTS, Kind.DIFFERENCE))
+    shares = rates([0.0] * 20, Rule(Scope.EXISTS, ClaimKind.DIFFERENCE))
     assert shares[Verdict.AS_STATED] + shares[Verdict.WEAKER] <= at_most(ALPHA)
 
 
 def test_a_gain_that_may_exist_is_denied_as_seldom_as_alpha():
     # One of the cases has just the least gain worth the name, the others plainly none.
-    rule = Rule(Scope.EXISTS, Kind.DIFFERENCE, 1.0)
+    rule = Rule(Scope.EXISTS, ClaimKind.DIFFERENCE, 1.0)
     assert rates([-4.0] * 5 + [1.0], rule)[Verdict.REFUTED] <= at_most(ALPHA)
     assert rates([-1.0] * 5, rule, n=20)[Verdict.REFUTED] > 0.95
 
 
 def test_experiments_taken_together_err_as_seldom_as_alpha():
-    rule = Rule(Scope.IN_EXPERIMENTS, Kind.DIFFERENCE)
+    rule = Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE)
     shares = rates([0.0] * 9, rule)
     assert shares[Verdict.AS_STATED] + shares[Verdict.WEAKER] + shares[Verdict.REFUTED] <= at_most(ALPHA)
 
 
-@pytest.mark.parametrize("kind", [Kind.EQUIVALENCE, Kind.RATE])
+@pytest.mark.parametrize("kind", [ClaimKind.EQUIVALENCE, ClaimKind.RATE])
 def test_equality_needs_a_margin_and_enough_runs(kind):
     rule = Rule(Scope.FOR_ALL, kind, 0.5)
     assert rates([0.0] * 3, rule, n=200)[Verdict.AS_STATED] > 0.95
@@ -122,17 +122,17 @@ def test_equality_needs_a_margin_and_enough_runs(kind):
 
 
 def test_a_loss_within_the_margin_leaves_the_weaker_statement():
-    shares = rates([2.0, -0.3], Rule(Scope.FOR_ALL, Kind.DIFFERENCE, 1.0), n=100)
+    shares = rates([2.0, -0.3], Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE, 1.0), n=100)
     assert shares[Verdict.WEAKER] > 0.95
     cases = judge(
-        simulated(np.random.default_rng(0), [2.0, -0.3], 100), Rule(Scope.FOR_ALL, Kind.DIFFERENCE, 1.0)
+        simulated(np.random.default_rng(0), [2.0, -0.3], 100), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE, 1.0)
     ).cases
     assert [each.status for each in cases] == [Status.WITHIN_MARGIN, Status.HOLDS]
 
 
 @pytest.mark.parametrize("rule", CLAIMS)
 def test_a_single_run_decides_nothing(rule):
-    single = Evidence([from_values(f"case {index}", [100.0]) for index in range(5)])
+    single = ClaimEvidence([from_values(f"case {index}", [100.0]) for index in range(5)])
     judgement = judge(single, rule)
     assert judgement.verdict is Verdict.UNDECIDED and judgement.count(Status.OPEN) == 5
 
@@ -146,53 +146,55 @@ def test_stand_in_data_decide_nothing(rule, effect):
     assert judgement.verdict is Verdict.UNDECIDED
     assert judgement.reason.startswith("Stand-in data only (digits)") and f"'{would_be}'" in judgement.reason
     assert judgement.count(Status.STAND_IN) == 3
-    single = Evidence([from_values("case", [1.0], stand_in="digits")])
+    single = ClaimEvidence([from_values("case", [1.0], stand_in="digits")])
     assert judge(single, rule).reason == "Stand-in data only (digits), which decide nothing."
 
 
 def test_stand_in_data_beside_real_ones_count_as_not_run():
-    draw, rule = np.random.default_rng(4), Rule(Scope.FOR_ALL, Kind.DIFFERENCE)
+    draw, rule = np.random.default_rng(4), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)
     real, other = simulated(draw, [5.0]), simulated(draw, [-5.0, -5.0], stand_in="digits")
-    judgement = judge(Evidence([*real.cases, *other.cases]), rule)
+    judgement = judge(ClaimEvidence([*real.cases, *other.cases]), rule)
     assert judgement.verdict is Verdict.UNDECIDED and judgement.missing == 2
     assert [each.status for each in judgement.cases] == [Status.HOLDS, Status.STAND_IN, Status.STAND_IN]
 
 
 def test_what_was_not_run_keeps_a_claim_open_and_saves_no_refuted_one():
-    rule = Rule(Scope.FOR_ALL, Kind.DIFFERENCE)
-    assert judge(Evidence(computed(1, 2).cases, missing=2), rule).verdict is Verdict.UNDECIDED
-    most = judge(Evidence(computed(1, 2, 3).cases, missing=2), rule)
+    rule = Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)
+    assert judge(ClaimEvidence(computed(1, 2).cases, missing=2), rule).verdict is Verdict.UNDECIDED
+    most = judge(ClaimEvidence(computed(1, 2, 3).cases, missing=2), rule)
     assert most.verdict is Verdict.WEAKER and "2 more that it covers were not run" in most.reason
-    assert judge(Evidence(computed(1, -2).cases, missing=50), rule).verdict is Verdict.REFUTED
-    nothing = judge(Evidence(missing=3, absent="Too few clients."), rule)
+    assert judge(ClaimEvidence(computed(1, -2).cases, missing=50), rule).verdict is Verdict.REFUTED
+    nothing = judge(ClaimEvidence(missing=3, absent="Too few clients."), rule)
     assert nothing.verdict is Verdict.NOT_RUN and nothing.reason == "Too few clients." and nothing.cases == []
 
 
 def test_the_deciding_case_comes_first():
-    refuted = judge(computed(1, -0.5, -3, 2), Rule(Scope.FOR_ALL, Kind.DIFFERENCE)).cases
+    refuted = judge(computed(1, -0.5, -3, 2), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)).cases
     assert refuted[0].case.estimate == -3 and [each.status for each in refuted[:2]] == [Status.FAILS] * 2
-    assert judge(computed(1, 0.2, 3), Rule(Scope.FOR_ALL, Kind.DIFFERENCE)).cases[0].case.estimate == 0.2
-    assert judge(computed(-1, 0.2, 3), Rule(Scope.EXISTS, Kind.DIFFERENCE)).cases[0].case.estimate == 3
-    assert judge(computed(-1, -0.2, -3), Rule(Scope.EXISTS, Kind.DIFFERENCE)).cases[0].case.estimate == -0.2
-    beside = judge(Evidence(computed(1).cases, beside=[Case("beside", 9.0)]), Rule(Scope.FOR_ALL, Kind.DIFFERENCE))
+    assert judge(computed(1, 0.2, 3), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)).cases[0].case.estimate == 0.2
+    assert judge(computed(-1, 0.2, 3), Rule(Scope.EXISTS, ClaimKind.DIFFERENCE)).cases[0].case.estimate == 3
+    assert judge(computed(-1, -0.2, -3), Rule(Scope.EXISTS, ClaimKind.DIFFERENCE)).cases[0].case.estimate == -0.2
+    beside = judge(
+        ClaimEvidence(computed(1).cases, beside=[Case("beside", 9.0)]), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)
+    )
     assert [each.status for each in beside.cases] == [Status.HOLDS, Status.BESIDE]
 
 
 def test_p_values_are_those_of_the_side_that_decides():
     draw = np.random.default_rng(5)
-    judgement = judge(simulated(draw, [5.0, -5.0, 0.0]), Rule(Scope.FOR_ALL, Kind.DIFFERENCE))
+    judgement = judge(simulated(draw, [5.0, -5.0, 0.0]), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))
     by_status = {each.status: each for each in judgement.cases}
     assert by_status[Status.FAILS].p_value < by_status[Status.FAILS].adjusted_p < ALPHA
     assert by_status[Status.HOLDS].adjusted_p < ALPHA < by_status[Status.OPEN].adjusted_p
-    assert math.isnan(judge(computed(1), Rule(Scope.FOR_ALL, Kind.DIFFERENCE)).cases[0].p_value)
+    assert math.isnan(judge(computed(1), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)).cases[0].p_value)
 
 
 @given(st.lists(st.tuples(st.floats(-3, 3), st.floats(0, 2), st.integers(1, 9)), min_size=1, max_size=8), st.data())
 def test_any_evidence_gets_one_verdict_and_keeps_every_case(drawn, data):
-    rule = Rule(data.draw(st.sampled_from(Scope)), data.draw(st.sampled_from(Kind)), data.draw(st.floats(0, 1)))
+    rule = Rule(data.draw(st.sampled_from(Scope)), data.draw(st.sampled_from(ClaimKind)), data.draw(st.floats(0, 1)))
     cases = [Case(f"case {index}", *each[:2], each[2] + 1, each[2]) for index, each in enumerate(drawn)]
     missing = data.draw(st.integers(0, 5))
-    judgement = judge(Evidence(cases, missing), rule)
+    judgement = judge(ClaimEvidence(cases, missing), rule)
     assert sorted(each.case.case for each in judgement.cases) == sorted(each.case for each in cases)
     statuses = [each.status for each in judgement.cases]
     if judgement.verdict is Verdict.AS_STATED and rule.scope is Scope.FOR_ALL:

@@ -5,7 +5,7 @@ import yaml
 
 from dpfl.catalog import keys, load
 from dpfl.grid import configuration, expansion
-from dpfl.reporting.cases import Kind
+from dpfl.reporting.cases import ClaimKind
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Judgement, Rule, Scope, Verdict
 from dpfl.reporting.run_progress import as_far_as_run, decides
@@ -36,7 +36,7 @@ def trained(results, sweeps):
 
 def judged(results, verdict, scope=Scope.FOR_ALL, claim=CLAIM):
     """The verdict and reason of a judgement after the runs that are missing were counted."""
-    made = as_far_as_run(Judgement(verdict, "It holds."), Rule(scope, Kind.DIFFERENCE), PAPER, claim, results)
+    made = as_far_as_run(Judgement(verdict, "It holds."), Rule(scope, ClaimKind.DIFFERENCE), PAPER, claim, results)
     return made.verdict, made.reason
 
 

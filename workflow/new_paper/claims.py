@@ -7,15 +7,15 @@ import math
 from dpfl.reporting.cases import Case
 from dpfl.reporting.claims import Check
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import Evidence
+from dpfl.reporting.rules import ClaimEvidence
 
 
-def noise_costs(results: Results) -> Evidence:
+def noise_costs(results: Results) -> ClaimEvidence:
     """Every step up in noise gives a larger mean excess risk."""
     rows = results.table("sixth2026", "risk").sort_values("noise_std")
     stand_in = " ".join(sorted(set(rows.loc[rows["stand_in_for"] != "", "dataset"])))
     pairs = zip(rows.itertuples(), rows.iloc[1:].itertuples(), strict=False)
-    return Evidence(
+    return ClaimEvidence(
         [
             Case(
                 f"noise {more.noise_std:g} against {less.noise_std:g}",

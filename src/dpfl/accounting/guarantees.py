@@ -12,7 +12,7 @@ from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.noise_search import corrected_search, no_less, search
 from dpfl.accounting.observer import HidesSteps, Observer
-from dpfl.accounting.sampler_bounds import Bound, Run
+from dpfl.accounting.sampler_bounds import EpsilonBound, Run
 from dpfl.accounting.sampler_phases import phases_lower, phases_upper
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, Sampler, ShuffledEpochs
 
@@ -83,9 +83,11 @@ def guarantee(
     view = _view(observer, convex)
     if run.steps == 0:
         return Guarantee(0.0, 0.0, "no step", "no step")
-    upper, lower = _upper(run, convex), Bound(0.0, f"nothing is known for {view.value}")
+    upper, lower = _upper(run, convex), EpsilonBound(0.0, f"nothing is known for {view.value}")
     if convex is not None and isinstance(run.sampler, FullBatch) and math.isinf(convex.diameter):
-        lower = Bound(upper.epsilon * (1 - 1e-9), "a quadratic attains shifted interpolation without a set (bok2024)")
+        lower = EpsilonBound(
+            upper.epsilon * (1 - 1e-9), "a quadratic attains shifted interpolation without a set (bok2024)"
+        )
     elif convex is None and _sees_all(run, view):
         lower = sampler_bounds.lower(run)
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
@@ -143,7 +145,7 @@ def guarantee_of_phases(
         upper = min(upper, _hidden_phases(runs, convex))
         return Guarantee(upper.epsilon, 0.0, upper.by, f"nothing is known for {view.value}")
     everything = all(_sees_all(run, view) for run in runs) and (view is Observer.EVERY_STEP)
-    lower = phases_lower(runs) if everything else Bound(0.0, f"nothing is known for {view.value}")
+    lower = phases_lower(runs) if everything else EpsilonBound(0.0, f"nothing is known for {view.value}")
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
 
 
@@ -220,14 +222,14 @@ def _view(observer: Observer | str, convex: HidesSteps | None) -> Observer:
     return view
 
 
-def _upper(run: Run, convex: HidesSteps | None, *, rough: bool = False) -> Bound:
+def _upper(run: Run, convex: HidesSteps | None, *, rough: bool = False) -> EpsilonBound:
     """Return the lesser of the sampler's bound and that of the last iterate of a convex problem."""
     everything = sampler_bounds.upper(run, rough=rough)
     if convex is None:
         return everything
     setting = {"noise_multiplier": run.noise_multiplier, "steps": run.steps, "delta": run.delta}
     hidden = convex.last_iterate(run.sampler, **setting, neighbouring=run.neighbouring)
-    return min(everything, Bound(*hidden)) if hidden else everything
+    return min(everything, EpsilonBound(*hidden)) if hidden else everything
 
 
 def _joined(runs: Sequence[Run]) -> list[Run]:
@@ -241,7 +243,7 @@ def _joined(runs: Sequence[Run]) -> list[Run]:
     return joined
 
 
-def _hidden_phases(runs: Sequence[Run], convex: HidesSteps) -> Bound:
+def _hidden_phases(runs: Sequence[Run], convex: HidesSteps) -> EpsilonBound:
     """Return the bound of the last iterates of all phases. Raises ValueError naming convex."""
     mus = []
     for run in runs:
@@ -251,7 +253,9 @@ def _hidden_phases(runs: Sequence[Run], convex: HidesSteps) -> Bound:
             raise ValueError(f"convex: no proof composes the last iterates of phases of {run.sampler}")
         mus.append(mu)
     epsilon = sampler_bounds.unamplified(math.hypot(*mus), runs[0].delta).epsilon
-    return Bound(epsilon, "last iterates of the phases, shifted interpolation (bok2024), composed as Gaussian DP")
+    return EpsilonBound(
+        epsilon, "last iterates of the phases, shifted interpolation (bok2024), composed as Gaussian DP"
+    )
 
 
 def _sees_all(run: Run, observer: Observer) -> bool:

@@ -42,7 +42,7 @@ class Run:
     neighbouring: Neighbouring
 
 
-class Bound(NamedTuple):
+class EpsilonBound(NamedTuple):
     """An epsilon and the argument that proves it."""
 
     epsilon: float
@@ -90,39 +90,41 @@ def likely_noise(run: Run, mu: float) -> float:
     return move / math.sqrt(math.log1p(max(mu**2 / run.steps / rate**2, 1e-300)))
 
 
-def upper(run: Run, *, rough: bool = False) -> Bound:
+def upper(run: Run, *, rough: bool = False) -> EpsilonBound:
     """Return an epsilon that the run guarantees at its delta; `rough`: not the least, if that takes long to compute.
 
     Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`.
     """
     mu = unamplified_mu(run)
     if math.isinf(mu):
-        return Bound(math.inf, "nothing is proven: the number of steps changes with the record")
+        return EpsilonBound(math.inf, "nothing is proven: the number of steps changes with the record")
     if _chance_of_use(run) <= run.delta:
-        return Bound(0.0, "the record is used with a chance of at most delta")
+        return EpsilonBound(0.0, "the record is used with a chance of at most delta")
     plain = unamplified(mu, run.delta)
     match run.sampler:
         case FullBatch() | ShuffledEpochs():
             return plain
         case Poisson():
-            return Bound(
+            return EpsilonBound(
                 _poisson(run, run.noise_multiplier, run.neighbouring)[1], "pessimistic PLD of Poisson sampling"
             )
         case FixedBatches() if run.neighbouring is Neighbouring.ADD_OR_REMOVE:
             epsilon = _poisson(run, run.noise_multiplier / 2, run.neighbouring)[1]
-            return Bound(epsilon, "pessimistic PLD of the Poisson pair at half the noise")
+            return EpsilonBound(epsilon, "pessimistic PLD of the Poisson pair at half the noise")
         case FixedBatches() | WithReplacement() if _beyond_floats(run):
             return plain
         case FixedBatches() | WithReplacement():
             weights, beyond = uses(run)
             law = fixed_batches.law_above(run.noise_multiplier, weights, beyond, run.steps, run.delta)
             epsilon = epsilon_above([(law, run.steps)], run.delta)
-            return min(Bound(epsilon, "pessimistic PLD of amplification by subsampling (Balle et al. 2018)"), plain)
+            return min(
+                EpsilonBound(epsilon, "pessimistic PLD of amplification by subsampling (Balle et al. 2018)"), plain
+            )
         case BallsInBins():
             return min(_bins_upper(run, rough), plain) if run.noise_multiplier >= balls_in_bins.LEAST_NOISE else plain
 
 
-def lower(run: Run) -> Bound:
+def lower(run: Run) -> EpsilonBound:
     """Return an epsilon that the run exceeds at its delta for some data, against an observer of every step.
 
     Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`.
@@ -131,37 +133,41 @@ def lower(run: Run) -> Bound:
         case FullBatch():
             mu = min(unamplified_mu(run), _LARGEST_MU)
             epsilon = float(gaussian_dp.epsilon(min(run.delta * (1 + 1e-10), 1.0), mu)) * (1 - 1e-15)
-            return Bound(epsilon, "exact: Gaussian DP")
+            return EpsilonBound(epsilon, "exact: Gaussian DP")
         case Poisson():
-            return Bound(_poisson(run, run.noise_multiplier, run.neighbouring)[0], "optimistic PLD of Poisson sampling")
+            return EpsilonBound(
+                _poisson(run, run.noise_multiplier, run.neighbouring)[0], "optimistic PLD of Poisson sampling"
+            )
         case FixedBatches() if run.neighbouring is not Neighbouring.ZERO_OUT:
             epsilon = _poisson(run, run.noise_multiplier / 2, Neighbouring.ADD_OR_REMOVE)[0]
-            return Bound(epsilon, "optimistic PLD of the pair: others -C, the record +C or another -C")
+            return EpsilonBound(epsilon, "optimistic PLD of the pair: others -C, the record +C or another -C")
         case FixedBatches() | WithReplacement():
-            once = Bound(_used_once(run), "optimistic PLD of the best pair, several uses counted as one")
+            once = EpsilonBound(_used_once(run), "optimistic PLD of the best pair, several uses counted as one")
             if _beyond_floats(run):
                 return once
-            best = Bound(_best_pair(run), "optimistic PLD of the best pair: others -C or 0, the record +C")
+            best = EpsilonBound(_best_pair(run), "optimistic PLD of the best pair: others -C or 0, the record +C")
             return max(best, once)
         case ShuffledEpochs():
             return _shuffled_lower(run)
         case BallsInBins(steps_per_epoch=bins):
             epochs = run.steps // bins
             if epochs == 0 or not balls_in_bins.in_range(run.noise_multiplier, bins):
-                return Bound(0.0, "nothing is known for so short a run, or so many bins, so little or much noise")
+                return EpsilonBound(
+                    0.0, "nothing is known for so short a run, or so many bins, so little or much noise"
+                )
             laws = balls_in_bins.laws_below(run.noise_multiplier, bins, epochs, run.delta)
             epsilon = max(epsilon_below([(law, epochs)], run.delta) for law in laws)
-            return Bound(epsilon, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
+            return EpsilonBound(epsilon, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
 
 
-def unamplified(mu: float, delta: float) -> Bound:
+def unamplified(mu: float, delta: float) -> EpsilonBound:
     """Return the epsilon at `delta` of `mu`-GDP, rounded up; inf beyond the largest mu that has one.
 
     Source: vandijk2023 (6), by `gaussian_dp.epsilon`.
     """
     if mu > _LARGEST_MU:
-        return Bound(math.inf, UNAMPLIFIED)
-    return Bound(float(gaussian_dp.epsilon(delta * (1 - 1e-10), mu)) * (1 + 1e-15), UNAMPLIFIED)
+        return EpsilonBound(math.inf, UNAMPLIFIED)
+    return EpsilonBound(float(gaussian_dp.epsilon(delta * (1 - 1e-10), mu)) * (1 + 1e-15), UNAMPLIFIED)
 
 
 def beyond_floats(move: float, count: int, delta: float) -> bool:
@@ -238,13 +244,13 @@ def uses(run: Run) -> tuple[NDArray[np.float64], float]:
     )
 
 
-def _shuffled_lower(run: Run) -> Bound:
+def _shuffled_lower(run: Run) -> EpsilonBound:
     """The worst pair of shuffled epochs, those that are complete."""
     sampler, epochs = run.sampler, run.steps // run.sampler.steps_per_epoch
     if math.isinf(unamplified_mu(run)):
-        return Bound(math.inf, "the number of steps tells the data sets apart")
+        return EpsilonBound(math.inf, "the number of steps tells the data sets apart")
     if epochs == 0:
-        return Bound(0.0, "no epoch is complete")
+        return EpsilonBound(0.0, "no epoch is complete")
     if sampler.steps_per_epoch == 1:
         return lower(Run(FullBatch(), run.noise_multiplier, run.steps, run.delta, run.neighbouring))
     epsilon = shuffled_epochs.worst_pair_epsilon(
@@ -255,10 +261,10 @@ def _shuffled_lower(run: Run) -> Bound:
         delta=run.delta,
         neighbouring=run.neighbouring,
     )
-    return Bound(epsilon, "worst pair of Chua et al. 2024, largest step of an epoch, optimistic PLD")
+    return EpsilonBound(epsilon, "worst pair of Chua et al. 2024, largest step of an epoch, optimistic PLD")
 
 
-def _bins_upper(run: Run, rough: bool) -> Bound:
+def _bins_upper(run: Run, rough: bool) -> EpsilonBound:
     """Balls in bins; a replacement is a removal and an addition, one after the other (hockey-stick triangle)."""
     epochs = math.ceil(run.steps / run.sampler.steps_per_epoch)
     bins = min(run.sampler.steps_per_epoch, balls_in_bins.MOST_BINS)
@@ -267,10 +273,10 @@ def _bins_upper(run: Run, rough: bool) -> Bound:
     remove, add = ([(law, epochs)] for law in laws)
     by = "pessimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)"
     if run.neighbouring is not Neighbouring.REPLACE_ONE:
-        return Bound(max(epsilon_above(remove, run.delta), epsilon_above(add, run.delta)), by)
+        return EpsilonBound(max(epsilon_above(remove, run.delta), epsilon_above(add, run.delta)), by)
     epsilon = math.inf
     for share in _SHARES:
         first = epsilon_above(remove, share * run.delta)
         if first < 600:
             epsilon = min(epsilon, first + epsilon_above(add, max((1 - share) * run.delta * math.exp(-first), 1e-300)))
-    return Bound(epsilon, f"a removal, then an addition: {by}")
+    return EpsilonBound(epsilon, f"a removal, then an addition: {by}")

@@ -12,7 +12,7 @@ from dpfl.accounting.composed_epsilon import Phases, epsilon_above, epsilon_belo
 from dpfl.accounting.loss_composition import GridLaw, optimistic, pessimistic
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.profile_laws import regrid, step_of_sum
-from dpfl.accounting.sampler_bounds import Bound, Run, beyond_floats, lower, unamplified, unamplified_mu, uses
+from dpfl.accounting.sampler_bounds import EpsilonBound, Run, beyond_floats, lower, unamplified, unamplified_mu, uses
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
 _PLACES, _MOST_CELLS = 1 << 15, 1 << 19
@@ -21,7 +21,7 @@ Laws = tuple[tuple[GridLaw, GridLaw], int]
 """The laws of one part of a run in both orders, with the record against without and back; and how often it recurs."""
 
 
-def phases_upper(runs: Sequence[Run]) -> Bound:
+def phases_upper(runs: Sequence[Run]) -> EpsilonBound:
     """Return an epsilon that the runs, one after another, guarantee at their delta.
 
     The Gaussian DP of all uses of the record where some loss is too large for float64: amplification is then next to
@@ -29,15 +29,15 @@ def phases_upper(runs: Sequence[Run]) -> Bound:
     """
     delta, plain = runs[0].delta, unamplified(math.hypot(*map(unamplified_mu, runs)), runs[0].delta)
     if math.isinf(plain.epsilon):
-        return Bound(math.inf, "nothing is proven for one of the phases")
+        return EpsilonBound(math.inf, "nothing is proven for one of the phases")
     if all(isinstance(run.sampler, _UNAMPLIFIED) for run in runs) or any(map(_beyond_floats, runs)):
         return plain
     parts = [_above(run) for run in runs]
     epsilon = max(epsilon_above(_one_grid(parts, order, pessimistic), delta) for order in (0, 1))
-    return min(Bound(epsilon, "pessimistic PLDs of the phases, composed"), plain)
+    return min(EpsilonBound(epsilon, "pessimistic PLDs of the phases, composed"), plain)
 
 
-def phases_lower(runs: Sequence[Run]) -> Bound:
+def phases_lower(runs: Sequence[Run]) -> EpsilonBound:
     """Return an epsilon that the runs exceed at their delta for some data, against an observer of every step.
 
     At least that of any one phase, to which the rest only adds. Phases whose losses are too large for float64 count by
@@ -48,7 +48,7 @@ def phases_lower(runs: Sequence[Run]) -> Bound:
     if not parts:
         return alone
     epsilon = max(epsilon_below(_one_grid(parts, order, optimistic), runs[0].delta) for order in (0, 1))
-    return max(Bound(epsilon, "optimistic PLDs of the phases' worst pairs, composed"), alone)
+    return max(EpsilonBound(epsilon, "optimistic PLDs of the phases' worst pairs, composed"), alone)
 
 
 def _beyond_floats(run: Run) -> bool:

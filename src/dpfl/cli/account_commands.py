@@ -70,7 +70,7 @@ def _judged(
     claimed_epsilon: float | None,
 ) -> tuple[Sampler, Guarantee, bool]:  # fmt: skip
     """Return the sampler that the options state, what is proven of the run, and whether that refutes the claim."""
-    from dpfl.accounting.claims.claim import Verdict, judge, sampler_named
+    from dpfl.accounting.claims.claim import ClaimVerdict, judge, sampler_named
     from dpfl.accounting.guarantees import guarantee
 
     convex = _convex(problem, fields["records"])
@@ -78,7 +78,7 @@ def _judged(
         fields = {**fields, "records": None}  # the problem has it
     drawn = sampler_named(name, **_given(fields))
     found = guarantee(drawn, **run, convex=convex)
-    return drawn, found, claimed_epsilon is not None and judge(claimed_epsilon, found).verdict is Verdict.REFUTED
+    return drawn, found, claimed_epsilon is not None and judge(claimed_epsilon, found).verdict is ClaimVerdict.REFUTED
 
 
 def _convex(problem: dict[str, float | None], records: int | None) -> HidesSteps | None:

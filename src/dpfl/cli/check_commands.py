@@ -35,7 +35,7 @@ def check(
     observer: Annotated[str | None, typer.Option(help=f"of a log: {', '.join(Observer)}")] = None,
 ) -> None:
     """Print for each claim of a file: proven, refuted or unknown, and why, as one line of a table; 1 if any refuted."""
-    from dpfl.accounting.claims.claim import Verdict
+    from dpfl.accounting.claims.claim import ClaimVerdict
     from dpfl.accounting.claims.claim import check as verdict_on
 
     options = {
@@ -59,7 +59,7 @@ def check(
         ]
         cells += [found.verdict, f"{found.guarantee.upper:.6g}", f"{found.guarantee.lower:.6g}", found.why]
         typer.echo(" | ".join(cells))
-        refuted |= found.verdict is Verdict.REFUTED
+        refuted |= found.verdict is ClaimVerdict.REFUTED
     if refuted:
         raise typer.Exit(1)
 

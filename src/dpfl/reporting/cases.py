@@ -17,7 +17,7 @@ ALPHA = 0.05
 """Chance of a wrong decision on a case, and (by Holm) of any wrong counterexample in all the cases of a claim."""
 
 
-class Kind(StrEnum):
+class ClaimKind(StrEnum):
     """Kind of statement that a claim makes about the number of a case."""
 
     DIFFERENCE = "difference"
@@ -51,7 +51,7 @@ class Case:
     freedom: float = math.inf
     target: float = 0.0
     margin: float | None = None
-    kind: Kind | None = None
+    kind: ClaimKind | None = None
     published: float = math.nan
     stand_in: str = ""
 
@@ -88,7 +88,7 @@ class Case:
 
 
 def from_interval(
-    case: str, n: int, estimate: float, half_width: float, *, level: float, **facts: float | str | Kind | None
+    case: str, n: int, estimate: float, half_width: float, *, level: float, **facts: float | str | ClaimKind | None
 ) -> Case:
     """Return the case of a mean of `n` runs with the half-width of its interval by Student's t at `level`.
 
@@ -99,7 +99,7 @@ def from_interval(
     return Case(case, float(estimate), error, int(n), freedom, **facts)
 
 
-def from_values(case: str, values: Iterable[float], **facts: float | str | Kind | None) -> Case:
+def from_values(case: str, values: Iterable[float], **facts: float | str | ClaimKind | None) -> Case:
     """Return the case of the mean of values, one a run; missing ones (nan) are left out."""
     known = np.asarray(list(values), dtype=np.float64)
     known = known[~np.isnan(known)]
@@ -108,7 +108,7 @@ def from_values(case: str, values: Iterable[float], **facts: float | str | Kind 
     return Case(case, float(known.mean()) if n else math.nan, error, n, n - 1, **facts)
 
 
-def difference(case: str, first: Case, second: Case, **facts: float | str | Kind | None) -> Case:
+def difference(case: str, first: Case, second: Case, **facts: float | str | ClaimKind | None) -> Case:
     """Return the case of the first number minus the second, from separate runs (Welch's t-test)."""
     squares = first.error**2, second.error**2
     error = math.sqrt(sum(squares))

@@ -13,13 +13,13 @@ import pandas as pd
 from dpfl.catalog import load, module
 from dpfl.errors import InputError
 from dpfl.files import replacing, write_atomically
-from dpfl.reporting.cases import ALPHA, LEVEL, Kind
+from dpfl.reporting.cases import ALPHA, LEVEL, ClaimKind
 from dpfl.reporting.results import NotRunError, Results, read_csv, write_csv
-from dpfl.reporting.rules import Evidence, Judged, Judgement, Rule, Scope, Status, Verdict, judge, region
+from dpfl.reporting.rules import ClaimEvidence, Judged, Judgement, Rule, Scope, Status, Verdict, judge, region
 from dpfl.reporting.run_progress import as_far_as_run
 from dpfl.reporting.tables import TableLayout, html_page
 
-Check = Callable[[Results], Evidence]
+Check = Callable[[Results], ClaimEvidence]
 
 NUMBERS = ("n", "estimate", "low", "high", "target", "p_value", "adjusted_p", "published")
 """Columns of a case in both files: runs behind it, its number with its interval at LEVEL, what the claim compares it
@@ -28,7 +28,7 @@ with, its p-values, and the same number as the paper prints it."""
 
 def rule_of(claim: Mapping[str, Any]) -> Rule:
     """Return the rule that an entry of claims.yaml declares."""
-    return Rule(Scope(claim["scope"]), Kind(claim["kind"]), float(claim.get("margin", 0.0)))
+    return Rule(Scope(claim["scope"]), ClaimKind(claim["kind"]), float(claim.get("margin", 0.0)))
 
 
 def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -138,7 +138,7 @@ def _require_matching(paper: str, checks: Mapping[str, Check]) -> None:
         where = f"{paper}/claims.yaml: {key}"
         if key not in checks and "pending" not in claim:
             raise InputError(f"{where} needs a check in CLAIMS of claims.py, or a key pending")
-        for name, known in (("scope", Scope), ("kind", Kind)):
+        for name, known in (("scope", Scope), ("kind", ClaimKind)):
             if claim[name] not in list(known):
                 raise InputError(f"{where}: {name} is {claim[name]!r}, not one of {', '.join(known)}")
         if not isinstance(claim.get("margin", 0), int | float) or claim.get("margin", 0) < 0:

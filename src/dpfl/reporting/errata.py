@@ -14,7 +14,7 @@ from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 
-class Kind(StrEnum):
+class ErratumKind(StrEnum):
     """Kind of an entry of errata.yaml; the first two alone are errata."""
 
     WRONG = "wrong"
@@ -26,12 +26,12 @@ class Kind(StrEnum):
 
 
 HEADINGS = {
-    Kind.WRONG: "Errata: wrong as printed",
-    Kind.INCONSISTENT: "Errata: two places of the paper disagree",
-    Kind.LOOSE: "No errata: valid, but loose or not general",
-    Kind.UNCLEAR: "No errata: unclear in the text that we have (a letter may have been lost in its conversion)",
-    Kind.SCRIPT: "No errata: about the authors' scripts and protocol, not about statements of the paper",
-    Kind.UNSTATED: "No errata: not stated in the paper",
+    ErratumKind.WRONG: "Errata: wrong as printed",
+    ErratumKind.INCONSISTENT: "Errata: two places of the paper disagree",
+    ErratumKind.LOOSE: "No errata: valid, but loose or not general",
+    ErratumKind.UNCLEAR: "No errata: unclear in the text that we have (a letter may have been lost in its conversion)",
+    ErratumKind.SCRIPT: "No errata: about the authors' scripts and protocol, not about statements of the paper",
+    ErratumKind.UNSTATED: "No errata: not stated in the paper",
 }
 _TEXTS = ("printed_form", "corrected_form", "case", "source")
 
@@ -49,7 +49,7 @@ class Numbers(NamedTuple):
 
 
 def errata(paper: str) -> pd.DataFrame:
-    """Return one row per case of each entry of the paper's errata.yaml, kinds in the order of `Kind`.
+    """Return one row per case of each entry of the paper's errata.yaml, kinds in the order of `ErratumKind`.
 
     Columns: kind, number, entry, printed_form, corrected_form, case, printed, corrected, independent, source. An entry
     is named after the function of the paper's errata.py that returns its `Numbers`, called once for each keyword set
@@ -60,15 +60,15 @@ def errata(paper: str) -> pd.DataFrame:
         for name, entry in load(paper).errata.items()
         for arguments in entry.get("arguments", [{}])
     ]
-    order = list(Kind)
+    order = list(ErratumKind)
     return pd.DataFrame(rows).sort_values("kind", key=lambda kinds: kinds.map(order.index), kind="stable")
 
 
 def _row(paper: str, name: str, entry: Mapping[str, object], arguments: Mapping[str, object]) -> dict[str, object]:
     """Return the row of one case."""
-    kind = Kind(entry["kind"])
+    kind = ErratumKind(entry["kind"])
     numbers = Numbers(math.nan, math.nan, math.nan)
-    if kind is not Kind.UNSTATED:
+    if kind is not ErratumKind.UNSTATED:
         numbers = getattr(module(paper, "errata"), name)(**arguments)
     printed_form, corrected_form, case, source = (
         entry.get(text, "").format(**arguments, **numbers.shown) for text in _TEXTS
@@ -101,7 +101,7 @@ def errata_page(data: pd.DataFrame) -> TableLayout:
             "Found independently": independent.where(data["independent"].notna(), ""),
         }
     )
-    return TableLayout(body, headings=[HEADINGS[Kind(kind)] for kind in data["kind"]])
+    return TableLayout(body, headings=[HEADINGS[ErratumKind(kind)] for kind in data["kind"]])
 
 
 def _digits(value: float) -> str:

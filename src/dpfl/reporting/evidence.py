@@ -8,10 +8,10 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from dpfl.reporting.cases import Case, Kind, from_interval
+from dpfl.reporting.cases import Case, ClaimKind, from_interval
 from dpfl.reporting.claims import Check
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import Evidence
+from dpfl.reporting.rules import ClaimEvidence
 from dpfl.reporting.statistics import LEVEL
 from dpfl.reporting.tables import TableLayout
 
@@ -88,7 +88,7 @@ def checks_page(data: pd.DataFrame) -> TableLayout:
 
 def cases_of(checks: pd.DataFrame) -> list[Case]:
     """Return the cases of checks: the independent number, held against ours within the tolerance."""
-    kinds = {Relation.EQUALS: Kind.FORMULA, Relation.AT_MOST: Kind.BOUND}
+    kinds = {Relation.EQUALS: ClaimKind.FORMULA, Relation.AT_MOST: ClaimKind.BOUND}
     return [
         Case(row.case, row.independent, target=row.ours, margin=row.tolerance, kind=kinds[Relation(row.relation)])
         for row in checks.itertuples(index=False)
@@ -98,9 +98,9 @@ def cases_of(checks: pd.DataFrame) -> list[Case]:
 def checked(paper: str, claim: str, case: str = "", *, but: bool = False) -> Check:
     """Return the check of a claim that the rows of the table of checks decide whose case has this text (or has not)."""
 
-    def check(results: Results) -> Evidence:
+    def check(results: Results) -> ClaimEvidence:
         rows = checks_of(results, paper, claim)
-        return Evidence(cases_of(rows[rows["case"].str.contains(case, regex=False) != but]))
+        return ClaimEvidence(cases_of(rows[rows["case"].str.contains(case, regex=False) != but]))
 
     return check
 

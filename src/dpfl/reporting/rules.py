@@ -1,8 +1,8 @@
 """Rules that turn the cases of a claim into a verdict. They are fixed here, before any number is seen.
 
-A claim declares in claims.yaml, with the reason: its `scope`, its `kind` (dpfl.reporting.cases.Kind), and a `margin`
-where it has one. Its check returns `Evidence`: cases, each a number with its uncertainty and the target that the claim
-sets it. Tests are Student's t (scipy), two-sided, so that a test at ALPHA and an interval at LEVEL always agree.
+A claim declares in claims.yaml, with the reason: its `scope`, its `kind` (`ClaimKind`), and a `margin` where it has
+one. Its check returns `ClaimEvidence`: cases, each a number with its uncertainty and the target that the claim sets it.
+Tests are Student's t (scipy), two-sided, so that a test at ALPHA and an interval at LEVEL always agree.
 
 A case by itself:
 
@@ -42,7 +42,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from dpfl.reporting.cases import ALPHA, Case, Kind
+from dpfl.reporting.cases import ALPHA, Case, ClaimKind
 from dpfl.reporting.statistics import holm
 
 
@@ -80,12 +80,12 @@ class Rule:
     """Rule of a claim, as claims.yaml declares it."""
 
     scope: Scope
-    kind: Kind
+    kind: ClaimKind
     margin: float = 0.0
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ClaimEvidence:
     """Evidence for a claim: its cases, how many more it covers that were not run, and numbers that do not count.
 
     `absent` says why there is no case, for a reader, where there is none.
@@ -125,11 +125,11 @@ def region(case: Case, rule: Rule) -> tuple[float, float]:
     """Return the ends of the range in which the claim says that the case's number is."""
     margin = rule.margin if case.margin is None else case.margin
     kind = case.kind or rule.kind
-    if kind is Kind.DIFFERENCE:
+    if kind is ClaimKind.DIFFERENCE:
         return math.nextafter(case.target, math.inf), math.inf
-    if kind is Kind.NOT_WORSE:
+    if kind is ClaimKind.NOT_WORSE:
         return case.target - margin, math.inf
-    if kind is Kind.BOUND:
+    if kind is ClaimKind.BOUND:
         return -math.inf, case.target + margin
     return case.target - margin, case.target + margin
 
@@ -140,13 +140,13 @@ def tolerated(case: Case, rule: Rule) -> tuple[float, float]:
     For a claim that something exists the margin is the least gain worth the name and narrows the range.
     """
     low, high = region(case, rule)
-    if (case.kind or rule.kind) is not Kind.DIFFERENCE:
+    if (case.kind or rule.kind) is not ClaimKind.DIFFERENCE:
         return low, high
     margin = rule.margin if case.margin is None else case.margin
     return (low + margin if rule.scope is Scope.EXISTS else low - margin), high
 
 
-def judge(evidence: Evidence, rule: Rule) -> Judgement:
+def judge(evidence: ClaimEvidence, rule: Rule) -> Judgement:
     """Return the verdict on a claim by the rules at the top of this module."""
     real = [case for case in evidence.cases if not case.stand_in]
     beside = [Judged(case, Status.BESIDE) for case in evidence.beside]

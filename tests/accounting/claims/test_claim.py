@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 from scipy.stats import norm
 
-from dpfl.accounting.claims.claim import Claim, Verdict, check, judge, sampler_named
+from dpfl.accounting.claims.claim import Claim, ClaimVerdict, check, judge, sampler_named
 from dpfl.accounting.guarantees import Guarantee, Phase
 from dpfl.accounting.samplers import SAMPLERS, FullBatch, Poisson, Sampling, ShuffledEpochs
 
@@ -16,10 +16,10 @@ INTERVAL = Guarantee(upper=3.0, lower=1.0, upper_by="a proof", lower_by="a pair"
 @pytest.mark.parametrize(
     ("epsilon", "verdict", "why"),
     [
-        (0.99, Verdict.REFUTED, "a pair"),
-        (1.0, Verdict.UNKNOWN, "not proven by: a proof; not refuted by: a pair"),
-        (2.99, Verdict.UNKNOWN, "not proven by: a proof; not refuted by: a pair"),
-        (3.0, Verdict.PROVEN, "a proof"),
+        (0.99, ClaimVerdict.REFUTED, "a pair"),
+        (1.0, ClaimVerdict.UNKNOWN, "not proven by: a proof; not refuted by: a pair"),
+        (2.99, ClaimVerdict.UNKNOWN, "not proven by: a proof; not refuted by: a pair"),
+        (3.0, ClaimVerdict.PROVEN, "a proof"),
     ],
 )
 def test_the_verdict_follows_from_the_interval(epsilon, verdict, why):
@@ -46,13 +46,13 @@ def test_full_batches_are_decided_by_the_closed_form():
     delta = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
     phases = (Phase(FullBatch(), 2.0, 1), Phase(FullBatch(), 3.0, 1))
     verdicts = [check(Claim("", phases, delta, claimed)).verdict for claimed in (0.999 * epsilon, 1.001 * epsilon)]
-    assert verdicts == [Verdict.REFUTED, Verdict.PROVEN]
+    assert verdicts == [ClaimVerdict.REFUTED, ClaimVerdict.PROVEN]
 
 
 def test_an_observer_of_the_last_iterate_leaves_a_claim_open():
     run = (Phase(ShuffledEpochs(batch_size=10, records=100), 1.0, 30),)
-    assert check(Claim("", run, 1e-5, 2.0)).verdict is Verdict.REFUTED
-    assert check(Claim("", run, 1e-5, 2.0, observer="last_iterate")).verdict is Verdict.UNKNOWN
+    assert check(Claim("", run, 1e-5, 2.0)).verdict is ClaimVerdict.REFUTED
+    assert check(Claim("", run, 1e-5, 2.0, observer="last_iterate")).verdict is ClaimVerdict.UNKNOWN
 
 
 def test_samplers_are_made_by_name():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.hidden_state.uniform_batches import Split, UniformSteps, restart_epsilon, split_epsilon
+from dpfl.accounting.hidden_state.uniform_batches import RestartSplit, UniformSteps, restart_epsilon, split_epsilon
 
 THRESHOLDS = np.linspace(-60, 60, 2401)
 
@@ -52,7 +52,7 @@ def test_no_quadratic_violates_the_restart_or_composition(steps, rate, factor, n
 
 @pytest.mark.parametrize(("noise", "rate", "steps"), [(2.0, 0.05, 50), (5.0, 0.3, 20)])
 def test_composition_agrees_with_dp_accounting(noise, rate, steps):
-    found = split_epsilon(Split(steps, 2 / noise, 0.0), rate, 1e-5)
+    found = split_epsilon(RestartSplit(steps, 2 / noise, 0.0), rate, 1e-5)
     # A fixed-size batch with a record replaced is dominated by the symmetric pair whose remove direction is Poisson's.
     once = privacy_loss_distribution.from_gaussian_mechanism(
         noise / 2,
@@ -69,18 +69,20 @@ def test_composition_agrees_with_dp_accounting(noise, rate, steps):
     [(0.7, 1e-6, 76.5047992026638), (3.0, 1e-5, 1.647595014873335), (3.0, 1e-6, 1.8713449854153188)],
 )
 def test_composition_agrees_with_the_reference(noise, delta, epsilon):
-    assert split_epsilon(Split(1880, 2 / noise, 0.0), 1 / 94, delta) == pytest.approx(epsilon, rel=1e-4)
+    assert split_epsilon(RestartSplit(1880, 2 / noise, 0.0), 1 / 94, delta) == pytest.approx(epsilon, rel=1e-4)
 
 
 @settings(max_examples=20)
 @given(late=st.integers(1, 50), batch=st.floats(0.05, 1), shift=st.floats(0, 2), delta=st.floats(1e-9, 0.1))
 def test_full_batches_are_a_gaussian(late, batch, shift, delta):
     mu = math.sqrt(late * batch**2 + shift**2)
-    assert split_epsilon(Split(late, batch, shift), 1.0, delta) == pytest.approx(float(gaussian_dp.epsilon(delta, mu)))
+    assert split_epsilon(RestartSplit(late, batch, shift), 1.0, delta) == pytest.approx(
+        float(gaussian_dp.epsilon(delta, mu))
+    )
 
 
 def test_a_grid_of_losses_gives_the_shift_alone():
-    tiny = split_epsilon(Split(1, 1e-6, 1.5), 0.01, 1e-5)
+    tiny = split_epsilon(RestartSplit(1, 1e-6, 1.5), 0.01, 1e-5)
     assert tiny == pytest.approx(float(gaussian_dp.epsilon(1e-5, 1.5)), rel=1e-4)
 
 
@@ -115,6 +117,6 @@ def test_one_step_cannot_restart():
 @pytest.mark.parametrize("delta", [1e-10, 1e-8, 1e-5])
 @pytest.mark.parametrize(("steps", "mu", "shift"), [(1, 0.8, 0.3), (400, 0.05, 0.0), (10_000, 0.02, 0.7)])
 def test_the_grid_is_safe_and_close_where_the_answer_is_known(steps, mu, shift, delta):
-    found = split_epsilon(Split(steps, mu, shift), 1 - 1e-12, delta)  # on the grid, yet all but a full batch
+    found = split_epsilon(RestartSplit(steps, mu, shift), 1 - 1e-12, delta)  # on the grid, yet all but a full batch
     known = float(gaussian_dp.epsilon(delta, math.hypot(math.sqrt(steps) * mu, shift)))
     assert known - 1e-9 <= found <= known * 1.003

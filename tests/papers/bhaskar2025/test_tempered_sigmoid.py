@@ -5,7 +5,7 @@ from scipy import stats
 
 from dpfl.models.image_models import TemperedSigmoid
 from dpfl.papers.bhaskar2025.tables import TABLES
-from dpfl.papers.bhaskar2025.tempered_sigmoid import DIVISOR, Reading, decide, expected_cells, tempered_cells
+from dpfl.papers.bhaskar2025.tempered_sigmoid import DIVISOR, SigmoidReading, decide, expected_cells, tempered_cells
 
 COUNTED = "table == 3 and model in ['cnn_tanh', 'scatter_cnn']"
 
@@ -32,7 +32,7 @@ def test_the_divisor_is_chosen_where_it_is_nearer_everywhere(as_runs, rows_of_ru
     cells = tempered_cells(as_runs(*both(rows_of_runs, 3.0, 1.0, noise=0.2)))
     assert len(cells) == 36 * 4 and set(cells["left_out"]) == {"none", "0", "1", "2"}
     decision = decide(cells)
-    assert decision.reading is Reading.DIVISOR and len(decision.gains_pct) == 6 and not decision.missing
+    assert decision.reading is SigmoidReading.DIVISOR and len(decision.gains_pct) == 6 and not decision.missing
     whole = cells[cells["left_out"] == "none"]
     gains = whole.groupby(["model", "epsilon"])["gain_pct"].mean()
     half = stats.t.ppf(0.975, 5) * gains.std() / math.sqrt(6)
@@ -43,12 +43,12 @@ def test_the_divisor_is_chosen_where_it_is_nearer_everywhere(as_runs, rows_of_ru
 
 
 def test_the_factor_stays_where_it_is_nearer_or_nothing_can_tell(as_runs, rows_of_runs):
-    assert decide(tempered_cells(as_runs(*both(rows_of_runs, 1.0, 3.0)))).reading is Reading.FACTOR
+    assert decide(tempered_cells(as_runs(*both(rows_of_runs, 1.0, 3.0)))).reading is SigmoidReading.FACTOR
     factor, divisor = both(rows_of_runs, 3.0, 1.0)
     # Nearer by 2 points in five columns, further by 20 in one: the interval takes in 0.
     divisor.loc[(divisor["model"] == "cnn_tanh") & (divisor["epsilon"] == 1.2), "accuracy_pct"] += 22
     decision = decide(tempered_cells(as_runs(factor, divisor)))
-    assert decision.reading is Reading.FACTOR and abs(decision.mean_pct) < decision.interval_pct
+    assert decision.reading is SigmoidReading.FACTOR and abs(decision.mean_pct) < decision.interval_pct
 
 
 def test_a_gain_by_the_last_split_alone_is_not_enough(as_runs, rows_of_runs):
@@ -56,7 +56,7 @@ def test_a_gain_by_the_last_split_alone_is_not_enough(as_runs, rows_of_runs):
     divisor.loc[divisor["rounds"] == 1, "accuracy_pct"] -= 1.1
     decision = decide(tempered_cells(as_runs(factor, divisor)))
     assert decision.mean_pct - decision.interval_pct > 0 and decision.without_last_pct < 0
-    assert decision.reading is Reading.FACTOR
+    assert decision.reading is SigmoidReading.FACTOR
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_gain_by_the_last_split_alone_is_not_enough(as_runs, rows_of_runs):
 )
 def test_nothing_is_decided_before_all_cells_and_seeds_ran(as_runs, rows_of_runs, query, seeds, missing):
     decision = decide(tempered_cells(as_runs(*both(rows_of_runs, 3.0, 1.0, query, seeds))))
-    assert decision.reading is Reading.UNDECIDED and decision.missing == missing
+    assert decision.reading is SigmoidReading.UNDECIDED and decision.missing == missing
 
 
 def test_other_data_are_shown_and_do_not_count(as_runs, rows_of_runs, as_stand_in):

@@ -10,7 +10,7 @@ from dpfl.provenance.record import published_digest
 from dpfl.reporting import claims
 from dpfl.reporting.cases import from_values
 from dpfl.reporting.results import Results, read_csv, write_csv
-from dpfl.reporting.rules import Evidence
+from dpfl.reporting.rules import ClaimEvidence
 
 PAPER = "asoodeh2020"
 
@@ -18,7 +18,9 @@ PAPER = "asoodeh2020"
 @pytest.fixture
 def judged(tmp_path, monkeypatch):
     """A folder with verdicts of made-up cases, and the record of their stage."""
-    checks = dict.fromkeys(load(PAPER).claims, lambda results: Evidence([from_values("three runs", [1.0, 1.2, 0.9])]))
+    checks = dict.fromkeys(
+        load(PAPER).claims, lambda results: ClaimEvidence([from_values("three runs", [1.0, 1.2, 0.9])])
+    )
     monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS=checks))
     folder = tmp_path / "results" / "demo"
     paths = claims.write(PAPER, claims.evaluate(PAPER, Results(folder)), folder / "claims")

@@ -13,8 +13,8 @@ from dpfl.accounting.observer import HidesSteps, Observer
 from dpfl.accounting.samplers import SAMPLERS, Sampler, Sampling
 
 
-class Verdict(StrEnum):
-    """What can be said of a claimed epsilon."""
+class ClaimVerdict(StrEnum):
+    """Verdict on a claimed epsilon."""
 
     PROVEN = "proven"
     """The claim is at least the proven epsilon: it holds for all data and losses."""
@@ -54,15 +54,15 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ClaimJudgement:
     """The verdict on a claim, the argument that decides it, and the interval that it rests on."""
 
-    verdict: Verdict
+    verdict: ClaimVerdict
     why: str
     guarantee: Guarantee
 
 
-def judge(epsilon: float, guarantee: Guarantee) -> Judgement:
+def judge(epsilon: float, guarantee: Guarantee) -> ClaimJudgement:
     """Return the verdict on a claimed `epsilon` >= 0 of a run that has this guarantee.
 
     Guarantee: proven means (epsilon, delta)-DP as `guarantee.upper` is; refuted means that the worst pair behind
@@ -71,14 +71,14 @@ def judge(epsilon: float, guarantee: Guarantee) -> Judgement:
     """
     claimed = real("epsilon", epsilon, at_least=0)
     if claimed < guarantee.lower:
-        return Judgement(Verdict.REFUTED, guarantee.lower_by, guarantee)
+        return ClaimJudgement(ClaimVerdict.REFUTED, guarantee.lower_by, guarantee)
     if claimed >= guarantee.upper:
-        return Judgement(Verdict.PROVEN, guarantee.upper_by, guarantee)
+        return ClaimJudgement(ClaimVerdict.PROVEN, guarantee.upper_by, guarantee)
     why = f"not proven by: {guarantee.upper_by}; not refuted by: {guarantee.lower_by}"
-    return Judgement(Verdict.UNKNOWN, why, guarantee)
+    return ClaimJudgement(ClaimVerdict.UNKNOWN, why, guarantee)
 
 
-def check(claim: Claim) -> Judgement:
+def check(claim: Claim) -> ClaimJudgement:
     """Return the verdict on a claim, by the accountants of this package.
 
     Guarantee: that of `judge`. Source: `guarantee_of_phases`. Raises ValueError naming the field out of range.
@@ -87,7 +87,7 @@ def check(claim: Claim) -> Judgement:
     >>> from dpfl.accounting.claims.claim import Claim, check
     >>> run = Phase(ShuffledEpochs(batch_size=64, records=6000), noise_multiplier=1.0072, steps=1880)
     >>> check(Claim("Table 2", (run,), delta=1e-5, epsilon=2.93)).verdict
-    <Verdict.REFUTED: 'refuted'>
+    <ClaimVerdict.REFUTED: 'refuted'>
     """
     setting = claim.phases, claim.delta, claim.neighbouring, claim.observer, claim.convex
     return judge(claim.epsilon, _guarantee(*setting))

@@ -49,7 +49,7 @@ class UniformSteps:
     sensitivity: float
     diameter: float
 
-    def split(self, late: int, share: float) -> Split:
+    def split(self, late: int, share: float) -> RestartSplit:
         """Return the Gaussians of a restart `late` < steps steps before the end, with that share of the noise."""
         with np.errstate(divide="ignore"):
             log_factor = np.log(np.float64(self.contraction))
@@ -59,15 +59,15 @@ class UniformSteps:
         )
         spread = float(geometric(2 * log_factor, gap * (1 + self.contraction), np.float64(late)))
         shift = distance * self.contraction**late / math.sqrt(spread * share) / self.noise_multiplier
-        return Split(late, REPLACEMENT / (self.noise_multiplier * math.sqrt(1 - share)), shift)
+        return RestartSplit(late, REPLACEMENT / (self.noise_multiplier * math.sqrt(1 - share)), shift)
 
-    def composition(self) -> Split:
+    def composition(self) -> RestartSplit:
         """Return all steps with all their noise: no amplification by hiding."""
-        return Split(self.steps, REPLACEMENT / self.noise_multiplier, 0.0)
+        return RestartSplit(self.steps, REPLACEMENT / self.noise_multiplier, 0.0)
 
 
 @dataclass(frozen=True)
-class Split:
+class RestartSplit:
     """C_p(G_batch_mu) composed `late_steps` times, and once G_shift_mu."""
 
     late_steps: int
@@ -122,7 +122,7 @@ def _compass(cost: Callable[[int, int], float], start: tuple[int, int], shape: t
     return here
 
 
-def split_epsilon(split: Split, sample_rate: float, delta: float, *, cells: int = _CELLS) -> float:
+def split_epsilon(split: RestartSplit, sample_rate: float, delta: float, *, cells: int = _CELLS) -> float:
     """Return epsilon at `delta` >= LEAST_DELTA of the pair of `split`, batches drawn at `sample_rate` in (0, 1].
 
     `cells`: most cells of the loss grid. Loss distributions are rounded to the safe side (connect the dots), and delta

@@ -12,7 +12,7 @@ from dpfl.reporting.cases import Case
 from dpfl.reporting.claims import Check
 from dpfl.reporting.evidence import cases_of, checked, checks_of
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import Evidence
+from dpfl.reporting.rules import ClaimEvidence
 
 KEY = "asoodeh2020"
 DELTA = 1e-5
@@ -21,12 +21,12 @@ SMALL_EPSILON = 0.5
 """Largest epsilon of Figure 3's "high privacy region", which the paper does not delimit."""
 
 
-def projected_coefficient(results: Results) -> Evidence:
+def projected_coefficient(results: Results) -> ClaimEvidence:
     """Hold the coefficient of the projected kernel at or below theta; how far below is not counted."""
     rows = checks_of(results, KEY, "dobrushin")
     kernels = rows[~rows["case"].str.contains("pairs of distributions")].assign(relation="at most")
     far = kernels.loc[(kernels["ours"] - kernels["independent"]).idxmax()]
-    return Evidence(cases_of(kernels), beside=[Case(f"farthest below theta: {far['case']}", far["independent"])])
+    return ClaimEvidence(cases_of(kernels), beside=[Case(f"farthest below theta: {far['case']}", far["independent"])])
 
 
 def against_renyi(results: Results, figure: str) -> pd.DataFrame:
@@ -48,13 +48,13 @@ def least_gain(rows: pd.DataFrame, case: str) -> Case:
     return Case(f"{case}, least gain, at epsilon = {rows['epsilon'].iloc[worst]:g}", float(gains[worst]))
 
 
-def beats_rdp(results: Results) -> Evidence:
+def beats_rdp(results: Results) -> ClaimEvidence:
     """Hold Theorem 4's curve below Proposition 1's at every epsilon of Figure 2, a case a record."""
     wide = against_renyi(results, "figure_2")
-    return Evidence([least_gain(rows, f"record {i}") for i, rows in wide.groupby("i")])
+    return ClaimEvidence([least_gain(rows, f"record {i}") for i, rows in wide.groupby("i")])
 
 
-def beats_rdp_late_most(results: Results) -> Evidence:
+def beats_rdp_late_most(results: Results) -> ClaimEvidence:
     """Compare the gain of each record with the one before, by three measures, for the paper does not name one."""
     gains = {
         i: {
@@ -66,7 +66,7 @@ def beats_rdp_late_most(results: Results) -> Evidence:
         for i, rows in against_renyi(results, "figure_2").groupby("i")
     }
     records = sorted(gains)
-    return Evidence(
+    return ClaimEvidence(
         [
             Case(f"{measure}, record {late} over record {early}", gains[late][measure], target=gains[early][measure])
             for measure in gains[records[0]]
@@ -81,18 +81,18 @@ def _orders(rows: pd.DataFrame) -> float:
     return float(np.median(np.log10(both["proposition_1"] / both["theorem_4"])))
 
 
-def convex_small_epsilon(results: Results) -> Evidence:
+def convex_small_epsilon(results: Results) -> ClaimEvidence:
     """Hold Theorem 4 below Proposition 1 in Figure 3 up to SMALL_EPSILON, a case a record."""
     wide = against_renyi(results, "figure_3")
     small = wide[wide["epsilon"] <= SMALL_EPSILON]
-    return Evidence([least_gain(rows, f"record {i}") for i, rows in small.groupby("i")], beside=reaches(wide))
+    return ClaimEvidence([least_gain(rows, f"record {i}") for i, rows in small.groupby("i")], beside=reaches(wide))
 
 
-def convex_late_records(results: Results) -> Evidence:
+def convex_late_records(results: Results) -> ClaimEvidence:
     """Hold Theorem 4 below Proposition 1 at every epsilon of Figure 3 for its last record."""
     wide = against_renyi(results, "figure_3")
     last = wide[wide["i"] == wide["i"].max()]
-    return Evidence([least_gain(last, f"record {wide['i'].max()}")], beside=reaches(wide))
+    return ClaimEvidence([least_gain(last, f"record {wide['i'].max()}")], beside=reaches(wide))
 
 
 def reaches(wide: pd.DataFrame) -> list[Case]:
@@ -107,19 +107,19 @@ def reaches(wide: pd.DataFrame) -> list[Case]:
     return made
 
 
-def random_stopping(results: Results) -> Evidence:
+def random_stopping(results: Results) -> ClaimEvidence:
     """Hold the exact stopped algorithm within Theorem 5; what the stop costs is not counted."""
     rows = checks_of(results, KEY, "random_stopping")
     sums = results.figure(KEY, "random_stopping")
     sums = sums[(sums["route"] == "sum") & (sums["contraction"] == "figure_2")]["delta"]
     spread = Case("sum before the last step, largest over smallest record in Figure 2", float(sums.max() / sums.min()))
-    return Evidence(cases_of(rows), beside=[spread, *stopping_cost(results)])
+    return ClaimEvidence(cases_of(rows), beside=[spread, *stopping_cost(results)])
 
 
-def random_stopping_any_sigma(results: Results) -> Evidence:
+def random_stopping_any_sigma(results: Results) -> ClaimEvidence:
     """Hold Theorem 5's delta below 1 at every noise and step: at 1 or more it promises nothing."""
     rows = checks_of(results, KEY, "random_stopping").drop_duplicates("ours")
-    return Evidence([Case(row.case, 1 - row.ours) for row in rows.itertuples(index=False)])
+    return ClaimEvidence([Case(row.case, 1 - row.ours) for row in rows.itertuples(index=False)])
 
 
 def stopping_cost(results: Results) -> list[Case]:

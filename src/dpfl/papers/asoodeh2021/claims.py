@@ -11,7 +11,7 @@ from dpfl.reporting.cases import Case
 from dpfl.reporting.claims import Check
 from dpfl.reporting.evidence import checked, checks_of, interval_cases
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import Evidence
+from dpfl.reporting.rules import ClaimEvidence
 
 KEY = "asoodeh2021"
 SUFFIX = "suffix improves"
@@ -25,20 +25,20 @@ def shares(results: Results, panel: str) -> pd.DataFrame:
     return rows.pivot(index="epsilon", columns="q", values="delta").sort_index(axis=1)
 
 
-def participation(results: Results) -> Evidence:
+def participation(results: Results) -> ClaimEvidence:
     """Hold delta below that of the next smaller published share, at the epsilon where it falls least."""
     deltas = shares(results, "published")
     cases = []
     for fewer, more in itertools.pairwise(deltas.columns):
         falls = 1 - deltas[more] / deltas[fewer]
         cases.append(Case(f"q = {fewer:g} to {more:g}, at epsilon = {falls.idxmin():g}", float(falls.min())))
-    return Evidence(cases)
+    return ClaimEvidence(cases)
 
 
-def participation_any_share(results: Results) -> Evidence:
+def participation_any_share(results: Results) -> ClaimEvidence:
     """Hold delta below that of the next smaller share, for shares that the paper does not draw."""
     deltas = shares(results, "other shares")
-    return Evidence(
+    return ClaimEvidence(
         [
             Case(f"q = {fewer:g} to {more:g}, epsilon = {epsilon:g}", 1 - row[more] / row[fewer])
             for fewer, more in itertools.pairwise(deltas.columns)
@@ -51,33 +51,35 @@ def exponents(against: str) -> Check:
     """Return the check of the exponent of the noise's excess risk in "sigma^2" or in "users"."""
     fixed = "sigma" if against == "users" else "users"
 
-    def check(results: Results) -> Evidence:
+    def check(results: Results) -> ClaimEvidence:
         rates = results.table(KEY, "rates")
         rows = rates[rates["against"] == against]
         name = f"{{dataset}}, m = {{batch_size:g}}, {fixed} = {{fixed:g}}"
-        return Evidence(interval_cases(rows, name, rows["slope"], rows["interval"], target=rows["expected"]))
+        return ClaimEvidence(interval_cases(rows, name, rows["slope"], rows["interval"], target=rows["expected"]))
 
     return check
 
 
-def price_bound(results: Results) -> Evidence:
+def price_bound(results: Results) -> ClaimEvidence:
     """Hold every mean excess risk of the last model within Corollary 1's bound as printed."""
     data = results.figure(KEY, "dimension")
     rows = data[data["release"] == "last"]
     name = "{dataset}, {features:g} features, sigma = {noise_std:g}"
-    return Evidence(interval_cases(rows, name, rows["excess_risk"], rows["interval"], target=rows["bound_as_printed"]))
+    return ClaimEvidence(
+        interval_cases(rows, name, rows["excess_risk"], rows["interval"], target=rows["bound_as_printed"])
+    )
 
 
-def price_by_dimension(results: Results) -> Evidence:
+def price_by_dimension(results: Results) -> ClaimEvidence:
     """Compare the exponent of the noise's excess risk in the number of features with the 0 that is printed."""
     data = results.figure(KEY, "dimension")
     rows = data[(data["noise_std"] > 0) & (data["release"] == "last")].drop_duplicates("noise_std")
-    return Evidence(
+    return ClaimEvidence(
         interval_cases(rows, "{dataset}, sigma = {noise_std:g}", rows["exponent"], rows["exponent_interval"])
     )
 
 
-def without_replacement(results: Results) -> Evidence:
+def without_replacement(results: Results) -> ClaimEvidence:
     """Compare one pass with rounds on users drawn anew: what it gains, as a share of the latter's excess risk.
 
     Only the randomly stopped model counts, which the corollary is about; the other releases are shown beside it.
@@ -87,10 +89,12 @@ def without_replacement(results: Results) -> Evidence:
     name = "{dataset}, m = {batch_size:g}, sigma = {noise_std:g}, {released}"
     share, half = (rows[column] / rows["with_replacement"] for column in ("difference", "interval"))
     cases = list(zip(rows["release"] == "random", interval_cases(rows, name, -share, half), strict=True))
-    return Evidence([case for counts, case in cases if counts], beside=[case for counts, case in cases if not counts])
+    return ClaimEvidence(
+        [case for counts, case in cases if counts], beside=[case for counts, case in cases if not counts]
+    )
 
 
-def suffix_stopping(results: Results) -> Evidence:
+def suffix_stopping(results: Results) -> ClaimEvidence:
     """Compare delta with the stop within the last rounds alone with that of Corollary 3: the share that it saves."""
     rows = checks_of(results, KEY, "random_stopping")
     rows = rows[rows["case"].str.startswith(SUFFIX)]
@@ -104,14 +108,16 @@ def suffix_stopping(results: Results) -> Evidence:
         )
         for row in data.itertuples(index=False)
     ]
-    return Evidence(cases, beside=risks)
+    return ClaimEvidence(cases, beside=risks)
 
 
-def relaxed_looser(results: Results) -> Evidence:
+def relaxed_looser(results: Results) -> ClaimEvidence:
     """Return how many times larger the relaxed bound is than Theorem 2."""
     rows = checks_of(results, KEY, "relaxed")
     rows = rows[~rows["case"].str.startswith(RUN)]
-    return Evidence([Case(row.case, row.ours / row.independent, target=1.0) for row in rows.itertuples(index=False)])
+    return ClaimEvidence(
+        [Case(row.case, row.ours / row.independent, target=1.0) for row in rows.itertuples(index=False)]
+    )
 
 
 CLAIMS: dict[str, Check] = {

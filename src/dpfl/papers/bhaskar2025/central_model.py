@@ -29,8 +29,8 @@ LAST = {("cifar10", "cnn_tanh"), ("cifar10", "cnn_relu")}
 _KEY = ["dataset", *CELL, "seed"]
 
 
-class Reading(StrEnum):
-    """What the central model keeps of its clients; as long as cells are missing, `UNDECIDED`."""
+class CentralReading(StrEnum):
+    """Part of its clients that the central model keeps; `UNDECIDED` as long as cells are missing."""
 
     BATCH = "batch"
     RATE = "rate"
@@ -38,11 +38,11 @@ class Reading(StrEnum):
 
 
 @dataclass(frozen=True)
-class Decision:
+class CentralDecision:
     """Outcome of the rule: in how many of the counted cells the sampling rate is nearer to the print, the probability
     of as many by a fair coin, both mean distances in points, and the cells that have yet to run."""
 
-    reading: Reading
+    reading: CentralReading
     nearer: int
     counted: int
     probability: float
@@ -83,7 +83,7 @@ def central_cells(results: Results) -> pd.DataFrame:
     return cells.drop(columns=["table", "local_epochs", "rounds", "clients"])
 
 
-def decide(cells: pd.DataFrame) -> Decision:
+def decide(cells: pd.DataFrame) -> CentralDecision:
     """Return what the rule of grid.yaml says of `central_cells`.
 
     The sampling rate is chosen where it is nearer to the print in so many counted cells that a fair coin would give as
@@ -101,8 +101,8 @@ def decide(cells: pd.DataFrame) -> Decision:
     probability = float(stats.binom.sf(nearer - 1, len(ran), 0.5))
     batch, rate = float(ran["batch_distance_pct"].mean()), float(ran["rate_distance_pct"].mean())
     better = probability <= SIGNIFICANCE and rate < batch
-    reading = Reading.UNDECIDED if missing else Reading.RATE if better else Reading.BATCH
-    return Decision(reading, nearer, len(ran), probability, batch, rate, missing)
+    reading = CentralReading.UNDECIDED if missing else CentralReading.RATE if better else CentralReading.BATCH
+    return CentralDecision(reading, nearer, len(ran), probability, batch, rate, missing)
 
 
 def central_page(cells: pd.DataFrame) -> TableLayout:
@@ -141,18 +141,18 @@ def _counts(row) -> str:
     return "yes, once it runs" if (row.dataset, row.model) in LAST and np.isnan(row.rate_distance_pct) else "yes"
 
 
-def verdict(decision: Decision) -> str:
+def verdict(decision: CentralDecision) -> str:
     """Return what is decided as one sentence or two."""
     score = (
         f"nearer with the sampling rate in {decision.nearer} of {decision.counted} counted cells (a fair coin gives as "
         f"many with probability {decision.probability:.2g}), {decision.rate_distance_pct:.2f} points off on average "
         f"where the batch is {decision.batch_distance_pct:.2f} off"
     )
-    if decision.reading is Reading.UNDECIDED:
+    if decision.reading is CentralReading.UNDECIDED:
         so_far = f" So far {score}." if decision.counted else ""
         return (
             f"Undecided: {len(decision.missing)} counted cells have yet to run both ways "
             f"({'; '.join(decision.missing)}). Table 5 shows the batch of 64 meanwhile.{so_far}"
         )
-    chosen = "the sampling rate (a batch of 640)" if decision.reading is Reading.RATE else "the batch of 64"
+    chosen = "the sampling rate (a batch of 640)" if decision.reading is CentralReading.RATE else "the batch of 64"
     return f"Decided by the rule: the central model of Table 5 keeps {chosen}; {score}."

@@ -14,7 +14,7 @@ from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting.cases import Case, difference, from_interval
 from dpfl.reporting.claims import Check
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import Evidence
+from dpfl.reporting.rules import ClaimEvidence
 
 COLUMN = ["dataset", "model", "epsilon"]
 
@@ -44,7 +44,7 @@ def between(name: str, better: pd.Series, worse: pd.Series) -> Case:
     return difference(name, accuracy(better), accuracy(worse), published=published, stand_in=stand_in(better))
 
 
-def one_local_epoch(results: Results) -> Evidence:
+def one_local_epoch(results: Results) -> ClaimEvidence:
     """Return how many points (1, 20) is ahead of each other split of its column, on the seeds that both ran."""
     cells = tables(results, 2, 3, 4).query("epsilon < inf")
     cases = []
@@ -63,10 +63,10 @@ def one_local_epoch(results: Results) -> Evidence:
                 stand_in=stand_in(cell),
             )
             cases.append(ahead)
-    return Evidence(cases, missing=int((cells["local_epochs"] > 1).sum()) - len(cases))
+    return ClaimEvidence(cases, missing=int((cells["local_epochs"] > 1).sum()) - len(cases))
 
 
-def one_local_epoch_printed(results: Results) -> Evidence:
+def one_local_epoch_printed(results: Results) -> ClaimEvidence:
     """Return how many points (1, 20) is ahead of the best other split in each private column of the printed tables."""
     cells = tables(results, 2, 3, 4).query("epsilon < inf")
     cases = []
@@ -77,7 +77,7 @@ def one_local_epoch_printed(results: Results) -> Evidence:
         ahead = printed_gap(first, best["published_accuracy_pct"])
         name = f"{dataset}, {MODEL_NAMES[model]}, {budget(epsilon)}, best other E = {best['local_epochs']:g}"
         cases.append(Case(name, ahead, published=ahead))
-    return Evidence(cases)
+    return ClaimEvidence(cases)
 
 
 def table_5_rows(results: Results) -> list[pd.DataFrame]:
@@ -86,7 +86,7 @@ def table_5_rows(results: Results) -> list[pd.DataFrame]:
     return [row for _, row in cells.groupby(COLUMN, sort=False)]
 
 
-def more_clients(results: Results) -> Evidence:
+def more_clients(results: Results) -> ClaimEvidence:
     """Return how many points each number of clients of Table 5 is ahead of the next smaller one."""
     cases, steps = [], 0
     for row in table_5_rows(results):
@@ -94,10 +94,10 @@ def more_clients(results: Results) -> Evidence:
             steps += 1
             if min(fewer["runs"], more["runs"]) > 0:
                 cases.append(between(f"{named(more)}, k = {fewer['clients']:g} to {more['clients']:g}", more, fewer))
-    return Evidence(cases, missing=steps - len(cases))
+    return ClaimEvidence(cases, missing=steps - len(cases))
 
 
-def more_clients_central(results: Results) -> Evidence:
+def more_clients_central(results: Results) -> ClaimEvidence:
     """Return how many points the most clients of each row of Table 5 are ahead of the central client.
 
     To be ahead of it is no failure to come near: our central client, with more noise a step, is the worse one.
@@ -107,10 +107,10 @@ def more_clients_central(results: Results) -> Evidence:
         central, most = row.iloc[0], row.iloc[-1]
         if min(central["runs"], most["runs"]) > 0:
             cases.append(between(f"{named(most)}, k = {most['clients']:g} against central", most, central))
-    return Evidence(cases, missing=len(rows) - len(cases))
+    return ClaimEvidence(cases, missing=len(rows) - len(cases))
 
 
-def scatter_linear_best(results: Results) -> Evidence:
+def scatter_linear_best(results: Results) -> ClaimEvidence:
     """Return how many points ScatterNet + linear is ahead of the best other model, in each cell where one ran."""
     cells = tables(results, 2, 3, 4)
     cases, places = [], 0
@@ -123,7 +123,7 @@ def scatter_linear_best(results: Results) -> Evidence:
         best = rivals.loc[rivals["accuracy_pct"].idxmax()]
         where = f"{own.iloc[0]['ran_on']}, {budget(best['epsilon'])}, E = {best['local_epochs']:g}"
         cases.append(between(f"{where}, over {MODEL_NAMES[best['model']]}", own.iloc[0], best))
-    return Evidence(cases, missing=places - len(cases))
+    return ClaimEvidence(cases, missing=places - len(cases))
 
 
 def falls(cells: pd.DataFrame) -> dict[tuple, Case]:
@@ -145,15 +145,15 @@ def falls(cells: pd.DataFrame) -> dict[tuple, Case]:
     return made
 
 
-def scatter_linear_robust(results: Results) -> Evidence:
+def scatter_linear_robust(results: Results) -> ClaimEvidence:
     """Return the points that ScatterNet + linear loses from (1, 20) to (20, 1)."""
     cells = tables(results, 2, 3, 4)
     own = [case for (_, model, _), case in falls(cells).items() if model == "scatter_linear"]
     columns = cells.query("epsilon < inf and model == 'scatter_linear'").groupby(COLUMN).ngroups
-    return Evidence(own, missing=columns - len(own))
+    return ClaimEvidence(own, missing=columns - len(own))
 
 
-def scatter_linear_most_robust(results: Results) -> Evidence:
+def scatter_linear_most_robust(results: Results) -> ClaimEvidence:
     """Return how many points more than ScatterNet + linear each other model loses from (1, 20) to (20, 1)."""
     cells = tables(results, 2, 3, 4)
     lost = falls(cells)
@@ -164,7 +164,7 @@ def scatter_linear_most_robust(results: Results) -> Evidence:
             facts = {"published": printed_gap(fall.published, own.published), "stand_in": fall.stand_in}
             cases.append(difference(fall.case, fall, own, **facts))
     columns = cells.query("epsilon < inf and model != 'scatter_linear'").groupby(COLUMN).ngroups
-    return Evidence(cases, missing=columns - len(cases))
+    return ClaimEvidence(cases, missing=columns - len(cases))
 
 
 CLAIMS: dict[str, Check] = {

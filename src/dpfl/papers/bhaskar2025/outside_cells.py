@@ -7,7 +7,7 @@ import math
 import pandas as pd
 
 from dpfl.catalog import load
-from dpfl.papers.bhaskar2025.central_model import RATE_BATCH, Reading, central_cells, decide
+from dpfl.papers.bhaskar2025.central_model import RATE_BATCH, CentralReading, central_cells, decide
 from dpfl.papers.bhaskar2025.identification import CHOSEN, candidate_cells
 from dpfl.papers.bhaskar2025.paper_runs import CELL
 from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, measured_cells
@@ -46,7 +46,7 @@ def _tried(results: Results) -> pd.DataFrame:
     ours = candidates.assign(clients=clients, nearest=candidates["candidate"])
     ours["nearest_difference_pct"] = ours["residual_pct"]
     central = central_cells(results)
-    rate = decide(central).reading is Reading.RATE
+    rate = decide(central).reading is CentralReading.RATE
     name, column = ("batch size 64", "batch_pct") if rate else (f"batch size {RATE_BATCH}", "rate_pct")
     local_epochs, rounds = load("bhaskar2025").tables["table_5"]["split"]
     other = central[~central["stand_in"] & (central["runs"] > 0)]

@@ -30,7 +30,7 @@ WIDE_PCT = 10.0  # half-width of a prediction interval beyond which a value insi
 CONSTANT_PCT = 12.0  # accuracy that a constant answer does not exceed: ten classes, the largest with 11.35 % of MNIST
 
 
-def chosen_runs(results: Results) -> tuple[pd.DataFrame, central_model.Decision]:
+def chosen_runs(results: Results) -> tuple[pd.DataFrame, central_model.CentralDecision]:
     """Return the runs behind the published cells, each once, and what is decided on the central model.
 
     They have the settings of paper.yaml; those of the central model (one client) keep the clients' sampling rate once
@@ -39,7 +39,7 @@ def chosen_runs(results: Results) -> tuple[pd.DataFrame, central_model.Decision]
     settings, everything = load("bhaskar2025").settings, all_runs(results)
     decision = central_model.decide(central_model.central_cells(results))
     runs = with_settings(everything, settings)
-    if decision.reading is central_model.Reading.RATE:
+    if decision.reading is central_model.CentralReading.RATE:
         rate = with_settings(everything, {**settings, "batch_size": central_model.RATE_BATCH})
         runs = pd.concat([runs[runs["clients"] != 1], rate[rate["clients"] == 1]])
     return each_once(runs), decision

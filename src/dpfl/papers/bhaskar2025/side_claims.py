@@ -16,7 +16,7 @@ from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting.cases import Case, difference, from_interval
 from dpfl.reporting.claims import Check
 from dpfl.reporting.results import NotRunError, Results
-from dpfl.reporting.rules import Evidence
+from dpfl.reporting.rules import ClaimEvidence
 
 
 def stand_in(row: pd.Series) -> str:
@@ -30,7 +30,7 @@ def noise_free_distances(results: Results) -> pd.DataFrame:
     return distances[distances["reference"] == NOISELESS]
 
 
-def more_clients_distance(results: Results) -> Evidence:
+def more_clients_distance(results: Results) -> ClaimEvidence:
     """Return the powers of k with which the average's distance to the noise-free run goes, at E = 1."""
     law = noise_free_distances(results)
     law = law[law["local_epochs"] == 1]
@@ -39,7 +39,7 @@ def more_clients_distance(results: Results) -> Evidence:
         if line["clients"].nunique() > 1:
             name = f"{ran_on}, {MODEL_NAMES[model]}, after the {round} round"
             cases.append(fitted_power(name, line))
-    return Evidence(cases)
+    return ClaimEvidence(cases)
 
 
 def fitted_power(name: str, line: pd.DataFrame) -> Case:
@@ -64,12 +64,12 @@ def fitted_power(name: str, line: pd.DataFrame) -> Case:
 def theorem2_bound(column: str) -> Check:
     """Return the check of the clients' distances to their noise-free runs against a bound, by its column."""
 
-    def check(results: Results) -> Evidence:
+    def check(results: Results) -> ClaimEvidence:
         cells = noise_free_distances(results)
         cells = cells[cells["round"] == FIRST]
         # Until the first average nothing depends on how many clients there are, each with a tenth of the records.
         cells = cells.sort_values("clients").drop_duplicates(["ran_on", "model", "epsilon", "local_epochs"])
-        return Evidence(
+        return ClaimEvidence(
             [
                 from_interval(
                     f"{row['ran_on']}, {MODEL_NAMES[row['model']]}, ε = {row['epsilon']:g}, "
@@ -117,7 +117,7 @@ def loss(ends: tuple[pd.Series, pd.Series], name: str = "") -> Case:
     return difference(name, accuracy(ends[0]), accuracy(ends[1]), stand_in=stand_in(ends[0]))
 
 
-def initialisation(results: Results) -> Evidence:
+def initialisation(results: Results) -> ClaimEvidence:
     """Return how many points more separate starts without noise cost than noise with a common start, a case a model."""
     cases, beside = [], []
     for name, ends, private in starts(results):
@@ -130,10 +130,10 @@ def initialisation(results: Results) -> Evidence:
         for (start, epsilon), end in ends.items():
             noise = "without noise" if math.isinf(epsilon) else f"with noise (ε = {epsilon:g})"
             beside.append(loss(end, f"points lost: {name}, {words[start]}, {noise}"))
-    return Evidence(cases, beside=beside)
+    return ClaimEvidence(cases, beside=beside)
 
 
-def initialisation_print(results: Results) -> Evidence:
+def initialisation_print(results: Results) -> ClaimEvidence:
     """Return how many points nearer to the print separate starts bring (20, 1) without noise, a case a model."""
     cases = []
     for name, ends, _ in starts(results):
@@ -144,10 +144,10 @@ def initialisation_print(results: Results) -> Evidence:
         gap = abs(one["accuracy_pct"] - printed) - abs(each["accuracy_pct"] - printed)
         apart = difference(name, accuracy(one), accuracy(each))
         cases.append(Case(name, gap, apart.error, apart.n, apart.freedom, stand_in=stand_in(each)))
-    return Evidence(cases)
+    return ClaimEvidence(cases)
 
 
-def budget_kept(results: Results) -> Evidence:
+def budget_kept(results: Results) -> ClaimEvidence:
     """Hold the proven epsilon of every private cell at most its budget, and lower bounds that exceed it against it.
 
     An upper bound above the budget refutes nothing: such a case has no error that is known. Canaries count only
@@ -165,7 +165,7 @@ def budget_kept(results: Results) -> Evidence:
         else:
             cases.append(Case(name, proven, error=0.0 if proven <= epsilon else math.nan, target=epsilon))
     found = [(row["refuted"], canary(row)) for row in canaries(results)] if cases else []
-    return Evidence(
+    return ClaimEvidence(
         cases + [case for refuted, case in found if refuted], beside=[case for refuted, case in found if not refuted]
     )
 
@@ -186,9 +186,9 @@ def canary(row: dict) -> Case:
     return Case(name, row["epsilon_lower_bound"], target=row["claimed_epsilon"], stand_in=stand_in)
 
 
-def budget_kept_overlap(results: Results) -> Evidence:
+def budget_kept_overlap(results: Results) -> ClaimEvidence:
     """Hold epsilon of a record that is with the mean number of clients at most a client's budget."""
-    return Evidence(
+    return ClaimEvidence(
         [
             Case(
                 f"{row.dataset}, k = {row.clients}, {row.holders_mean:g} clients hold a record",

@@ -8,7 +8,7 @@ from functools import partial
 
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.central_model import RATE_BATCH, Reading, central_cells, central_page
+from dpfl.papers.bhaskar2025.central_model import RATE_BATCH, CentralReading, central_cells, central_page
 from dpfl.papers.bhaskar2025.how_far import how_far, how_far_page
 from dpfl.papers.bhaskar2025.identification import scores
 from dpfl.papers.bhaskar2025.outside_cells import outside_cells, outside_page
@@ -35,11 +35,12 @@ from dpfl.reporting.tables import TableLayout, TableRecipe
 _MARKS = {INSIDE: "in", OUTSIDE: "out", UNDECIDED: "wide"}
 
 _CENTRAL = {
-    Reading.UNDECIDED: "The central model is read with the clients' batch of 64; whether it keeps their sampling rate "
-    "instead is undecided until all its cells ran both ways (table central_model).",
-    Reading.BATCH: "The central model has the clients' batch of 64: so decides the rule of the table central_model.",
-    Reading.RATE: f"The central model keeps the clients' sampling rate, a batch of {RATE_BATCH}: so decides the rule "
-    "of the table central_model.",
+    CentralReading.UNDECIDED: "The central model is read with the clients' batch of 64; whether it keeps their "
+    "sampling rate instead is undecided until all its cells ran both ways (table central_model).",
+    CentralReading.BATCH: "The central model has the clients' batch of 64: so decides the rule of the table "
+    "central_model.",
+    CentralReading.RATE: f"The central model keeps the clients' sampling rate, a batch of {RATE_BATCH}: so decides the "
+    "rule of the table central_model.",
 }
 _LOST = {
     "diverged": "diverged: the run reached numbers that are none",

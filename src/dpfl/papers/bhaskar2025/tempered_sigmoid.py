@@ -30,7 +30,7 @@ NONE = "none"  # no seed left out
 _SPLIT = ["local_epochs", "rounds"]
 
 
-class Reading(StrEnum):
+class SigmoidReading(StrEnum):
     """Meanings of temp = 2; `UNDECIDED` as long as cells are missing."""
 
     FACTOR = "factor"
@@ -39,13 +39,13 @@ class Reading(StrEnum):
 
 
 @dataclass(frozen=True)
-class Decision:
+class SigmoidDecision:
     """Outcome of the rule. `gains_pct`: points by which the divisor is nearer to the print, by model and budget;
     `mean_pct` and `interval_pct`: their mean and the half-width of its interval; `without_last_pct`: the mean without
     the split (20, 1); `least_pct`, `most_pct`: its ends with one seed left out; `missing`: cells yet to run both ways.
     """
 
-    reading: Reading
+    reading: SigmoidReading
     gains_pct: tuple[float, ...]
     mean_pct: float
     interval_pct: float
@@ -102,7 +102,7 @@ def expected_cells() -> set[tuple[str, float, int, int]]:
     }
 
 
-def decide(cells: pd.DataFrame) -> Decision:
+def decide(cells: pd.DataFrame) -> SigmoidDecision:
     """Return what the rule of grid.yaml says of `tempered_cells`.
 
     The divisor is chosen where the 95 % interval of the mean of six gains (Student's t; two models, three budgets, each
@@ -118,9 +118,9 @@ def decide(cells: pd.DataFrame) -> Decision:
     without = _mean_gain(whole[whole["rounds"] > 1])
     left = [_mean_gain(part) for seed, part in counted.groupby(counted["left_out"].astype(str)) if seed != NONE]
     better = gains.mean() - interval > 0 and without > 0
-    reading = Reading.UNDECIDED if missing else Reading.DIVISOR if better else Reading.FACTOR
+    reading = SigmoidReading.UNDECIDED if missing else SigmoidReading.DIVISOR if better else SigmoidReading.FACTOR
     ends = (min(left), max(left)) if left else (math.nan, math.nan)
-    return Decision(reading, tuple(gains), float(gains.mean()), interval, without, *ends, len(missing))
+    return SigmoidDecision(reading, tuple(gains), float(gains.mean()), interval, without, *ends, len(missing))
 
 
 def _mean_gain(cells: pd.DataFrame) -> float:
@@ -159,7 +159,7 @@ def tempered_page(cells: pd.DataFrame) -> TableLayout:
     return TableLayout(body, notes, headings)
 
 
-def verdict(decision: Decision) -> str:
+def verdict(decision: SigmoidDecision) -> str:
     """Return what is decided as one or two sentences."""
     if not decision.gains_pct:
         return f"Undecided: none of the {decision.missing} counted cells (Fashion-MNIST) ran with both readings yet."
@@ -169,11 +169,11 @@ def verdict(decision: Decision) -> str:
         f"{decision.without_last_pct:+z.2f}; with one seed left out by {decision.least_pct:+z.2f} to "
         f"{decision.most_pct:+z.2f}"
     )
-    if decision.reading is Reading.UNDECIDED:
+    if decision.reading is SigmoidReading.UNDECIDED:
         return (
             f"Undecided: {decision.missing} of {len(expected_cells())} counted cells have yet to run; so far {score}."
         )
-    if decision.reading is Reading.FACTOR:
+    if decision.reading is SigmoidReading.FACTOR:
         return f"Decided by the rule: temp = 2 stays a factor, tanh(x); {score}."
     return (
         f"Decided by the rule: temp = 2 is a divisor, tanh(x/4); {score}. Tables 2 to 5 still show tanh(x), for with "

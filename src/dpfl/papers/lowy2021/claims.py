@@ -14,7 +14,7 @@ from dpfl.reporting.cases import Case, from_interval
 from dpfl.reporting.claims import Check
 from dpfl.reporting.evidence import interval_cases
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import Evidence
+from dpfl.reporting.rules import ClaimEvidence
 from dpfl.reporting.statistics import LEVEL
 
 FREE_FROM = 12.5
@@ -28,11 +28,11 @@ def insurance(rows: Rows) -> Check:
     The number is what local SGD's test loss has in excess of minibatch SGD's, as a share of it.
     """
 
-    def check(results: Results) -> Evidence:
+    def check(results: Results) -> ClaimEvidence:
         data = results.table("lowy2021", "paired_differences")
         data = data[data["epsilon"] < math.inf]
         chosen = rows(data)
-        return Evidence(insurance_cases(data[chosen]), beside=insurance_cases(data[~chosen]))
+        return ClaimEvidence(insurance_cases(data[chosen]), beside=insurance_cases(data[~chosen]))
 
     return check
 
@@ -58,12 +58,12 @@ def least_noise(data: pd.DataFrame) -> pd.Series:
 def mnist(rows: Rows) -> Check:
     """Return the check of the paired differences on MNIST in the rows that are selected, in points of test error."""
 
-    def check(results: Results) -> Evidence:
+    def check(results: Results) -> ClaimEvidence:
         data = results.table("lowy2021", "mnist_differences")
         data = data[data["epsilon"] < math.inf]
         chosen = rows(data)
         others = data[~chosen & ~(published(data) | least_noise(data))]
-        return Evidence(mnist_cases(data[chosen], ""), beside=mnist_cases(others, ""))
+        return ClaimEvidence(mnist_cases(data[chosen], ""), beside=mnist_cases(others, ""))
 
     return check
 
@@ -71,10 +71,10 @@ def mnist(rows: Rows) -> Check:
 def mnist_against_free(rows: Rows) -> Check:
     """Return the check of minibatch SGD at FREE_FROM and above against local SGD without privacy."""
 
-    def check(results: Results) -> Evidence:
+    def check(results: Results) -> ClaimEvidence:
         data = results.table("lowy2021", "mnist_differences")
         large = data[(data["epsilon"] >= FREE_FROM) & (data["epsilon"] < math.inf)]
-        return Evidence(mnist_cases(large[rows(large)], "free_"))
+        return ClaimEvidence(mnist_cases(large[rows(large)], "free_"))
 
     return check
 
@@ -105,7 +105,7 @@ def price_share(row: pd.Series, case: str) -> Case:
     return from_interval(name, row["trials"], row["difference"] / free, row["interval"] / free, **facts)
 
 
-def price_shrinks(results: Results) -> Evidence:
+def price_shrinks(results: Results) -> ClaimEvidence:
     """Compare the price at the smallest budget with that at the largest.
 
     The two prices are of the same trials, but their covariance is not in the table. They share the loss without
@@ -125,25 +125,25 @@ def price_shrinks(results: Results) -> Evidence:
                 stand_in=first.stand_in,
             )
         )
-    return Evidence(cases)
+    return ClaimEvidence(cases)
 
 
 def price_vanishes(noise: str) -> Check:
     """Return the check of the price at the largest budget with one noise; the smaller budgets are shown beside it."""
 
-    def check(results: Results) -> Evidence:
+    def check(results: Results) -> ClaimEvidence:
         cases, beside = [], []
         for (_, _, clients, name), task in prices(results).items():
             if name == noise:
                 *smaller, last = (price_share(row, f"N = {clients}") for _, row in task.iterrows())
                 cases.append(last)
                 beside += smaller
-        return Evidence(cases, beside=beside)
+        return ClaimEvidence(cases, beside=beside)
 
     return check
 
 
-def noise_suffices(results: Results) -> Evidence:
+def noise_suffices(results: Results) -> ClaimEvidence:
     """Hold the epsilon that Theorem 2.1's noise spends at most the one asked for; beside it the later script's."""
     data = results.table("lowy2021", "noise").query("algorithm == 'minibatch' and clipping == 'record'")
 
@@ -157,7 +157,7 @@ def noise_suffices(results: Results) -> Evidence:
             for row in data[data["noise"] == noise].itertuples(index=False)
         ]
 
-    return Evidence(spent("advanced_composition"), beside=spent("moments"))
+    return ClaimEvidence(spent("advanced_composition"), beside=spent("moments"))
 
 
 CLAIMS: dict[str, Check] = {

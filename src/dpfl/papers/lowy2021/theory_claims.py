@@ -10,14 +10,14 @@ from dpfl.papers.lowy2021.theory_runs import slope
 from dpfl.reporting.cases import Case, from_interval
 from dpfl.reporting.evidence import interval_cases
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import Evidence
+from dpfl.reporting.rules import ClaimEvidence
 from dpfl.reporting.statistics import LEVEL
 
 POINT = "{problem}, {axis} = {value:g}"
 """Name of a point of the one-pass study."""
 
 
-def acceleration(results: Results) -> Evidence:
+def acceleration(results: Results) -> ClaimEvidence:
     """Compare Algorithm 1 with Algorithm 2 where the latter is at its best, with as many rounds, a case a problem.
 
     The number is what Algorithm 1 has in excess of Algorithm 2's risk, as a share of it. Beside it: how many rounds
@@ -36,7 +36,7 @@ def acceleration(results: Results) -> Evidence:
         plain = group[group["curve"].str.startswith("minibatch") & (group["excess_risk"] <= best["excess_risk"])]
         needed = float(plain["rounds"].min()) if len(plain) else math.inf
         beside.append(Case(f"rounds that Algorithm 1 needs: {task}", needed, target=float(best["rounds"])))
-    return Evidence(cases, beside=beside)
+    return ClaimEvidence(cases, beside=beside)
 
 
 def one_pass_points(results: Results) -> pd.DataFrame:
@@ -45,16 +45,16 @@ def one_pass_points(results: Results) -> pd.DataFrame:
     return points[(points["noise"] == "tight") & (points["federation"] == "different")]
 
 
-def one_pass(results: Results) -> Evidence:
+def one_pass(results: Results) -> ClaimEvidence:
     """Return how many times the risk of alike clients different ones have, under the same noise."""
     rows = one_pass_points(results)
-    return Evidence(interval_cases(rows, POINT, rows["ratio"], rows["ratio_interval"], runs="seeds", target=1.0))
+    return ClaimEvidence(interval_cases(rows, POINT, rows["ratio"], rows["ratio_interval"], runs="seeds", target=1.0))
 
 
-def one_pass_falls(results: Results) -> Evidence:
+def one_pass_falls(results: Results) -> ClaimEvidence:
     """Return the powers with which risk falls, a case a problem and axis; beside them those of the private term."""
     fits = one_pass_points(results).drop_duplicates(["problem", "axis"])
-    return Evidence(
+    return ClaimEvidence(
         interval_cases(fits, "{problem}, {axis}", -fits["slope"], fits["slope_interval"], runs="seeds"),
         beside=[
             Case(f"power of the theorem's private term: {fit.problem}, {fit.axis}", -fit.exponent)
@@ -63,11 +63,11 @@ def one_pass_falls(results: Results) -> Evidence:
     )
 
 
-def one_pass_learns(results: Results) -> Evidence:
+def one_pass_learns(results: Results) -> ClaimEvidence:
     """Return by how much the risk is below that of w = 0, as a share of the latter."""
     rows = one_pass_points(results)
     risk, half = (rows[name] / rows["start_risk"] for name in ("excess_risk", "interval"))
-    return Evidence(interval_cases(rows, POINT, 1 - risk, half, runs="seeds"))
+    return ClaimEvidence(interval_cases(rows, POINT, 1 - risk, half, runs="seeds"))
 
 
 def shuffled(results: Results) -> pd.DataFrame:
@@ -81,7 +81,7 @@ def shuffled(results: Results) -> pd.DataFrame:
     ).reset_index()
 
 
-def shuffle(results: Results) -> Evidence:
+def shuffle(results: Results) -> ClaimEvidence:
     """Compare the theorem's noise with the central one's in the settings where its condition on M holds, if any."""
     rows = shuffled(results)
     meets = rows["clients"] >= rows["least_reports"]
@@ -91,7 +91,7 @@ def shuffle(results: Results) -> Evidence:
     )
     least = [Case(f"clients that the theorem asks for, M = {r.clients:g}, R = {r.rounds:g}", r.least_reports)
              for r in rows.itertuples(index=False)]  # fmt: skip
-    return Evidence(shuffle_cases(rows[meets]), beside=least, absent=absent)
+    return ClaimEvidence(shuffle_cases(rows[meets]), beside=least, absent=absent)
 
 
 def shuffle_cases(rows: pd.DataFrame) -> list[Case]:
@@ -102,7 +102,7 @@ def shuffle_cases(rows: pd.DataFrame) -> list[Case]:
     ]
 
 
-def shuffle_by_accountant(results: Results) -> Evidence:
+def shuffle_by_accountant(results: Results) -> ClaimEvidence:
     """Compare the least noise that an accountant allows with a shuffler with the central model's.
 
     Beside it: by how much shuffling divides a client's noise, and the power of M with which the noise falls.
@@ -124,14 +124,14 @@ def shuffle_by_accountant(results: Results) -> Evidence:
         for rounds, line in rows.groupby("rounds")
         if len(line) > 1
     ]
-    return Evidence(shuffle_cases(rows), beside=[*divides, *powers])
+    return ClaimEvidence(shuffle_cases(rows), beside=[*divides, *powers])
 
 
-def shuffle_beats_local(results: Results) -> Evidence:
+def shuffle_beats_local(results: Results) -> ClaimEvidence:
     """Return what the local model's risk has in excess of the shuffled one's, as a share of it."""
     rows = shuffled(results)
     share, half = (rows[name] / rows["excess_risk"] for name in ("nobody_minus_this", "difference_interval"))
-    return Evidence(interval_cases(rows, "M = {clients:g}, R = {rounds:g}", share, half, runs="seeds"))
+    return ClaimEvidence(interval_cases(rows, "M = {clients:g}, R = {rounds:g}", share, half, runs="seeds"))
 
 
 def availability_ratios(results: Results, twin: str) -> list[Case]:
@@ -142,11 +142,11 @@ def availability_ratios(results: Results, twin: str) -> list[Case]:
     return interval_cases(laws, "M_r uniform on {participants}", ratio, half, runs="seeds", target=1.0)
 
 
-def availability(results: Results) -> Evidence:
+def availability(results: Results) -> ClaimEvidence:
     """Compare each random law with the fixed M_r of the same mean of 1/M_r."""
-    return Evidence(availability_ratios(results, "inverse"))
+    return ClaimEvidence(availability_ratios(results, "inverse"))
 
 
-def availability_not_mean(results: Results) -> Evidence:
+def availability_not_mean(results: Results) -> ClaimEvidence:
     """Compare each random law with the fixed M_r of the same mean."""
-    return Evidence(availability_ratios(results, "mean"))
+    return ClaimEvidence(availability_ratios(results, "mean"))

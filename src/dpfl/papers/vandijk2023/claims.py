@@ -13,10 +13,10 @@ from dpfl.reporting.cases import Case
 from dpfl.reporting.claims import Check
 from dpfl.reporting.evidence import checked, checks_of
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import Evidence
+from dpfl.reporting.rules import ClaimEvidence
 
 
-def tight_over_run(results: Results) -> Evidence:
+def tight_over_run(results: Results) -> ClaimEvidence:
     """Compare the composed epsilon with what a pair of data sets reaches: equality would show that it is tight.
 
     A pair that stays below decides nothing, since another might reach it: such a case has no error that is known.
@@ -24,7 +24,7 @@ def tight_over_run(results: Results) -> Evidence:
     rows = checks_of(results, KEY, "dpsgd_tight")
     rows = rows[rows["case"].str.startswith("tight: ")]
     reached = (rows["ours"] - rows["independent"]).abs() <= rows["tolerance"]
-    return Evidence(
+    return ClaimEvidence(
         [
             Case(
                 row.case,
@@ -44,7 +44,7 @@ def curves(results: Results, panel: str, curve: str) -> pd.DataFrame:
     return data[(data["panel"] == panel) & (data["curve"] == curve)]
 
 
-def epochs_not_rounds(results: Results) -> Evidence:
+def epochs_not_rounds(results: Results) -> ClaimEvidence:
     """Compare A1's epsilon at each batch size with that at the smallest; A0's is shown beside it."""
 
     def ratios(curve: str) -> list[Case]:
@@ -57,21 +57,21 @@ def epochs_not_rounds(results: Results) -> Evidence:
             for row in rows.iloc[1:].itertuples(index=False)
         ]
 
-    return Evidence(ratios("A1"), beside=ratios("A0"))
+    return ClaimEvidence(ratios("A1"), beside=ratios("A0"))
 
 
-def epochs_simple(results: Results) -> Evidence:
+def epochs_simple(results: Results) -> ClaimEvidence:
     """Compare mu against A1 with sqrt(E)/sigma, a case a number of epochs."""
     rows = curves(results, "epochs", "A1")
-    return Evidence(
+    return ClaimEvidence(
         [Case(f"E = {row.epochs:g}", row.mu_over_simple, target=1.0) for row in rows.itertuples(index=False)]
     )
 
 
-def epochs_bounds(results: Results) -> Evidence:
+def epochs_bounds(results: Results) -> ClaimEvidence:
     """Hold mu against A1 below that of h, up to the share exp(-E) that the chapter's approximation may be off."""
     exact, bound = (curves(results, "epochs", name).set_index("epochs")["mu_over_simple"] for name in ("A1", "h"))
-    return Evidence(
+    return ClaimEvidence(
         [
             Case(
                 f"E = {epochs:g}", float(mu), target=float(bound[epochs]), margin=float(bound[epochs] * np.exp(-epochs))
@@ -87,9 +87,9 @@ def growth(results: Results) -> pd.DataFrame:
     return data[(data["panel"] == "growth") & (data["group"] > 1)]
 
 
-def group(results: Results) -> Evidence:
+def group(results: Results) -> ClaimEvidence:
     """Compare the growth of mu with sqrt(g)."""
-    return Evidence(
+    return ClaimEvidence(
         [
             Case(f"batches of {row.batch:g}, g = {row.group:g}", row.mu_ratio / math.sqrt(row.group), target=1.0)
             for row in growth(results).itertuples(index=False)
@@ -97,9 +97,9 @@ def group(results: Results) -> Evidence:
     )
 
 
-def group_below_g(results: Results) -> Evidence:
+def group_below_g(results: Results) -> ClaimEvidence:
     """Compare the growth of mu with g."""
-    return Evidence(
+    return ClaimEvidence(
         [
             Case(f"batches of {row.batch:g}, g = {row.group:g}", 1 - row.mu_ratio / row.group)
             for row in growth(results).itertuples(index=False)
@@ -107,7 +107,7 @@ def group_below_g(results: Results) -> Evidence:
     )
 
 
-def fixed_batches_cost_two(results: Results) -> Evidence:
+def fixed_batches_cost_two(results: Results) -> ClaimEvidence:
     """Compare the noise of fixed batches with that of Poisson batches at equal epsilon, each by its own accountant.
 
     Beside it: how much the relation alone costs, and what the samplers do to accuracy.
@@ -123,7 +123,7 @@ def fixed_batches_cost_two(results: Results) -> Evidence:
 
     replaced = needed("poisson_replace", "Poisson batches with a record replaced")
     trained = training_claims.samplers_trained(results)
-    return Evidence(needed("fixed", "fixed batches by C_p"), beside=[*replaced, *trained])
+    return ClaimEvidence(needed("fixed", "fixed batches by C_p"), beside=[*replaced, *trained])
 
 
 CLAIMS: dict[str, Check] = {

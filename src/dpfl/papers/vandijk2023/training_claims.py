@@ -11,7 +11,7 @@ from dpfl.reporting.cases import Case
 from dpfl.reporting.claims import Check
 from dpfl.reporting.evidence import cases_of, checks_of, interval_cases
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import Evidence
+from dpfl.reporting.rules import ClaimEvidence
 
 LARGE_SHARE = 0.05
 """A delay is large where it is more than this share of the client's rounds: a model twenty times as old as the run is
@@ -30,14 +30,14 @@ def differences(rows: pd.DataFrame, named: str, sign: int = 1) -> list[Case]:
 def batch_scaling(scaling: str) -> Check:
     """Return the check of equal accuracy at a times the batch and the noise, with as many "rounds" or "epochs"."""
 
-    def check(results: Results) -> Evidence:
+    def check(results: Results) -> ClaimEvidence:
         data = results.figure(KEY, "batch_scaling")
         noisy = data[data["private"].astype(bool) & (data["scaling"] == scaling)]
         spent = [
             Case(f"epsilon spent: {row.dataset}, a = {row.batch_factor:g}", row.privacy_epsilon_proven)
             for row in noisy.itertuples(index=False)
         ]
-        return Evidence(differences(noisy[noisy["batch_factor"] > 1], "a = {batch_factor:g}"), beside=spent)
+        return ClaimEvidence(differences(noisy[noisy["batch_factor"] > 1], "a = {batch_factor:g}"), beside=spent)
 
     return check
 
@@ -48,7 +48,7 @@ def strategy(results: Results, prefix: str) -> pd.DataFrame:
     return data[data["strategy"].str.startswith(prefix)]
 
 
-def last_epoch_accuracy(results: Results) -> Evidence:
+def last_epoch_accuracy(results: Results) -> ClaimEvidence:
     """Compare accuracy with and without the smaller last sigma, the budget growing along; beside it that budget."""
     rows = strategy(results, "last_epoch_unpaid")
     spent = [
@@ -58,20 +58,20 @@ def last_epoch_accuracy(results: Results) -> Evidence:
         )
         for row in rows.itertuples(index=False)
     ]
-    return Evidence(differences(rows, "epsilon = {epsilon:g}"), beside=spent)
+    return ClaimEvidence(differences(rows, "epsilon = {epsilon:g}"), beside=spent)
 
 
-def last_epoch_equal_budget(results: Results) -> Evidence:
+def last_epoch_equal_budget(results: Results) -> ClaimEvidence:
     """Compare accuracy with and without the smaller last sigma at equal budget."""
     data = results.figure(KEY, "strategies")
-    return Evidence(differences(data[data["strategy"] == "last_epoch"], "epsilon = {epsilon:g}"))
+    return ClaimEvidence(differences(data[data["strategy"] == "last_epoch"], "epsilon = {epsilon:g}"))
 
 
-def arsinh_accuracy(results: Results) -> Evidence:
+def arsinh_accuracy(results: Results) -> ClaimEvidence:
     """Compare accuracy with arsinh and with Gaussian noise at equal budget; beside it the price of a round."""
     checks = checks_of(results, KEY, "arsinh_noise")
     spent = checks[~checks["case"].str.startswith("lighter tail")]
-    return Evidence(
+    return ClaimEvidence(
         differences(strategy(results, "arsinh"), "{strategy}, epsilon = {epsilon:g}"), beside=cases_of(spent)
     )
 
@@ -87,12 +87,12 @@ def private_scenarios(results: Results) -> pd.DataFrame:
     return private.assign(delay=private["x"].where(private["panel"] == "delay", silence).astype(float))
 
 
-def asynchronous_guarantee(results: Results) -> Evidence:
+def asynchronous_guarantee(results: Results) -> ClaimEvidence:
     """Compare the proven epsilon of every scenario with that of the synchronous run."""
     data = results.figure(KEY, "asynchrony")
     finite = data[np.isfinite(data["epsilon"].astype(float))]
     same = finite[finite["scenario"] == "synchronous"].groupby(["dataset", "epsilon"])["privacy_epsilon_proven"].first()
-    return Evidence(
+    return ClaimEvidence(
         [
             Case(f"{row.dataset}, {row.scenario}", row.privacy_epsilon_proven, target=same[row.dataset, row.epsilon])
             for row in private_scenarios(results).drop_duplicates(["dataset", "scenario"]).itertuples(index=False)
@@ -100,22 +100,22 @@ def asynchronous_guarantee(results: Results) -> Evidence:
     )
 
 
-def asynchronous(results: Results) -> Evidence:
+def asynchronous(results: Results) -> ClaimEvidence:
     """Compare accuracy at small delays and silences with the synchronous run's; beside it what lost updates cost."""
     rows = private_scenarios(results)
     late = rows[rows["panel"].isin(["delay", "broadcast_loss"]) & (rows["delay"] <= LARGE_SHARE * rows["rounds"])]
     lost = rows[rows["panel"] == "update_loss"]
-    return Evidence(differences(late, "{scenario}"), beside=differences(lost, "{x:g} % of updates lost"))
+    return ClaimEvidence(differences(late, "{scenario}"), beside=differences(lost, "{x:g} % of updates lost"))
 
 
-def asynchronous_large_delays(results: Results) -> Evidence:
+def asynchronous_large_delays(results: Results) -> ClaimEvidence:
     """Return the points that large delays and silences cost."""
     rows = private_scenarios(results)
     late = rows[rows["panel"].isin(["delay", "broadcast_loss"]) & (rows["delay"] > LARGE_SHARE * rows["rounds"])]
-    return Evidence(differences(late, "{scenario}", sign=-1))
+    return ClaimEvidence(differences(late, "{scenario}", sign=-1))
 
 
-def private_normalisation(results: Results) -> Evidence:
+def private_normalisation(results: Results) -> ClaimEvidence:
     """Compare accuracy with noisy moments and with plain pixels within one budget; beside it what the moments cost."""
     data = results.figure(KEY, "preparation")
     keys = ["dataset", "epsilon"]
@@ -132,7 +132,7 @@ def private_normalisation(results: Results) -> Evidence:
         else []
     )
     exact = data[data["preparation"] == "normalised_exactly"]
-    return Evidence(
+    return ClaimEvidence(
         differences(private, "epsilon = {epsilon:g}"),
         beside=[*beside, *differences(exact, "exact moments, which no guarantee covers, epsilon = {epsilon:g}")],
     )

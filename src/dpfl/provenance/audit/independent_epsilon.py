@@ -19,7 +19,7 @@ from scipy.stats import binom
 from dpfl.accounting import dpsgd
 from dpfl.accounting.tradeoff import segments
 from dpfl.provenance.audit.hidden_state import Hidden, hidden_epsilon
-from dpfl.provenance.audit.mgf_inversion import Composition
+from dpfl.provenance.audit.mgf_inversion import InvertedComposition
 from dpfl.provenance.audit.step_profiles import (
     Profile,
     gaussian_log_delta,
@@ -56,7 +56,7 @@ class EpsilonInterval:
 
 
 @dataclass(frozen=True)
-class Step:
+class AuditedSteps:
     """`count` steps of one kind: noise of `sigma` sensitivities on a batch of a share `rate` of the records, drawn
     without replacement. `arsinh_scale`: a over sigma of the noise a arsinh(N/a), infinite for Gaussian noise."""
 
@@ -170,7 +170,7 @@ def sampled_replacement(
 
 
 @cache
-def stepwise(steps: tuple[Step, ...], delta: float) -> EpsilonInterval:
+def stepwise(steps: tuple[AuditedSteps, ...], delta: float) -> EpsilonInterval:
     """Return the interval of epsilon of steps of several kinds, one record replaced, each with the pair of laws that
     sampling without replacement makes of its noise (vandijk2023, section 4.2)."""
     return _inverted(tuple((each.profile(), each.count) for each in steps), delta, segments.INTERVAL)
@@ -191,7 +191,7 @@ def _inverted(steps: tuple[tuple[Profile, int], ...], delta: float, grid: float)
     either side leaves out of delta. Where the inversion has no answer, Renyi divergences bound epsilon.
     """
     count = sum(number for _, number in steps)
-    composition = Composition(steps, delta)
+    composition = InvertedComposition(steps, delta)
     least, most = composition.epsilon(), composition.epsilon(blur=grid * math.sqrt(count) / 2)
     if math.isnan(least + most):
         return EpsilonInterval(0.0, composition.bound, "Renyi divergences of the privacy profile")

@@ -47,7 +47,7 @@ _LARGEST = 2e4
 
 
 @dataclass(frozen=True)
-class Composition:
+class InvertedComposition:
     """Steps that one after the other see the same record: each profile as often as its number says. `delta` > 0."""
 
     steps: tuple[tuple[Profile, int], ...]

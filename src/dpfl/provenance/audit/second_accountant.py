@@ -199,7 +199,7 @@ def _hidden(stated: StatedPrivacy) -> Hidden:
     )
 
 
-def _steps(stated: StatedPrivacy) -> tuple[independent_epsilon.Step, ...]:
+def _steps(stated: StatedPrivacy) -> tuple[independent_epsilon.AuditedSteps, ...]:
     """Return the releases of a run of vandijk2023: its preparation, and rounds whose noise and batches change as the
     strategy says, in parts of equal length."""
     facts, strategy = dict(stated.facts), json.loads(stated.strategy)
@@ -216,12 +216,12 @@ def _steps(stated: StatedPrivacy) -> tuple[independent_epsilon.Step, ...]:
     )
     scale = float(strategy.get("arsinh_scale", math.inf))
     steps = [
-        independent_epsilon.Step(count, sigma * of, size / stated.records, scale)
+        independent_epsilon.AuditedSteps(count, sigma * of, size / stated.records, scale)
         for (size, of), count in sorted(kinds.items())
     ]
     if stated.preparation_epsilon:
         steps.append(
-            independent_epsilon.Step(
+            independent_epsilon.AuditedSteps(
                 1, independent_epsilon.gaussian_sigma(stated.preparation_epsilon, stated.delta), 1.0
             )
         )

@@ -14,7 +14,7 @@ from dpfl.catalog import dataset_entries, load
 from dpfl.errors import InputError
 from dpfl.reporting import claims
 from dpfl.reporting.notes import data_name
-from dpfl.reporting.report_page.parts import Grid, Row
+from dpfl.reporting.report_page.parts import Row, TextTable
 from dpfl.reporting.report_page.traces import Trace, trace_of
 from dpfl.reporting.results import read_csv
 from dpfl.reporting.rules import Verdict
@@ -67,7 +67,7 @@ class ClaimView:
     deciding: str
     rule: str
     settled_by: str
-    cases: Grid | None
+    cases: TextTable | None
     places: tuple[Place, ...]
     trace: Trace
 
@@ -153,7 +153,7 @@ def _number(value: float) -> str:
     return "–" if value != value else f"{value:.4g}"
 
 
-def _cases(cases: pd.DataFrame, unit: str) -> Grid:
+def _cases(cases: pd.DataFrame, unit: str) -> TextTable:
     """Return the cases of a claim as a table; columns that say nothing in any case are left out."""
     columns = {
         "case": cases["case"].map(case_name),
@@ -170,7 +170,7 @@ def _cases(cases: pd.DataFrame, unit: str) -> Grid:
     titles = [f"{name}, {unit}" if name == "estimate" and unit else name for name in shown]
     styles = [f"c-{status.replace(' ', '-')}" for status in cases["status"]]
     rows = [Row(cells, style=style) for cells, style in zip(zip(*shown.values(), strict=True), styles, strict=True)]
-    return Grid(tuple(titles), tuple(rows))
+    return TextTable(tuple(titles), tuple(rows))
 
 
 def _place(folder: Path, paper: str, place: str) -> Place:

@@ -14,7 +14,7 @@ from dpfl.catalog import Paper, dataset_entries, load
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, is_regular
 from dpfl.grid import expansion
-from dpfl.reporting.errata import Kind
+from dpfl.reporting.errata import ErratumKind
 from dpfl.reporting.report_page import epsilons
 from dpfl.reporting.report_page.agreement import Summary, summary
 from dpfl.reporting.report_page.claim_views import ClaimView, VerdictStyle, claim_views, tally
@@ -180,7 +180,7 @@ def _errata_counts(csv: Path) -> str:
     if not csv.is_file():
         return ""
     entries = read_csv(csv).groupby("kind")["number"].nunique()
-    return ", ".join(f"{entries[kind]} {kind}" for kind in Kind if kind in entries)
+    return ", ".join(f"{entries[kind]} {kind}" for kind in ErratumKind if kind in entries)
 
 
 def _listed(names: Iterable[str]) -> str:

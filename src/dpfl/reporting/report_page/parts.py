@@ -39,7 +39,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Grid:
+class TextTable:
     """A table as text."""
 
     columns: tuple[str, ...]
@@ -67,8 +67,8 @@ class Part:
     trace: Trace
     not_run: str = ""
     notes: tuple[str, ...] = ()
-    grid: Grid | None = None
-    as_laid_out: Grid | None = None
+    grid: TextTable | None = None
+    as_laid_out: TextTable | None = None
     printed: Summary | None = None
     picture: str = ""
 
@@ -135,7 +135,7 @@ def _table(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
     )
 
 
-def _laid_out(page: TableLayout, conditions: list[str]) -> Grid:
+def _laid_out(page: TableLayout, conditions: list[str]) -> TextTable:
     """Return a table's own layout."""
     rows, number = [], 0
     for heading, section in page.sections():
@@ -143,7 +143,7 @@ def _laid_out(page: TableLayout, conditions: list[str]) -> Grid:
             where = conditions[number] if conditions else ""
             rows.append(Row(tuple(map(str, cells)), "" if first else heading, where, _style(section.columns, cells)))
             number += 1
-    return Grid(tuple(map(str, page.body.columns)), tuple(rows))
+    return TextTable(tuple(map(str, page.body.columns)), tuple(rows))
 
 
 def _style(columns: Iterable[str], cells: Iterable[object]) -> str:
@@ -152,7 +152,7 @@ def _style(columns: Iterable[str], cells: Iterable[object]) -> str:
     return next((_OUTCOME_STYLES[text] for text in outcomes if text in _OUTCOME_STYLES), "")
 
 
-def _compared(numbers: list[PrintedNumber], conditions: list[str]) -> Grid:
+def _compared(numbers: list[PrintedNumber], conditions: list[str]) -> TextTable:
     """Return printed numbers and ours, a row each; settings that never change are left out."""
     keys = [key for key in numbers[0].keys if len({each.keys[key] for each in numbers}) > 1]
     unit = numbers[0].unit
@@ -173,7 +173,7 @@ def _compared(numbers: list[PrintedNumber], conditions: list[str]) -> Grid:
         )
         for each, where in zip(numbers, conditions, strict=True)
     ]
-    return Grid(tuple(columns), tuple(rows))
+    return TextTable(tuple(columns), tuple(rows))
 
 
 def _values(number: PrintedNumber) -> tuple[tuple[float, str], ...]:

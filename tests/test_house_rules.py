@@ -1,0 +1,47 @@
+"""Rules of CONTRIBUTING that no linter knows: short files and functions, one name a class, how docstrings begin."""
+
+import ast
+import re
+from collections import Counter
+
+import pytest
+
+FILE_LINES, FUNCTION_LINES = 320, 40
+QUESTION = re.compile(r"(What|Whether|How|Which|Where|Why)\b")
+TWICE = {"Gaussian", "Guarantee"}
+"""Classes of dpfl.accounting.tradeoff, named before: a new name there would be new training code."""
+
+
+@pytest.fixture(scope="module")
+def trees(repository):
+    """The syntax tree of every file of the package."""
+    files = sorted((repository / "src").rglob("*.py"))
+    return {file.relative_to(repository): ast.parse(file.read_text()) for file in files}
+
+
+def nodes(trees, *kinds):
+    return [(file, node) for file, tree in trees.items() for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
+def test_files_are_short(repository):
+    files = [file for part in ("src", "tests", "docs", "benchmarks") for file in (repository / part).rglob("*.py")]
+    assert not [file for file in files if len(file.read_text().splitlines()) >= FILE_LINES]
+
+
+def test_functions_are_short_without_their_docstrings(trees):
+    def lines(function):
+        body = function.body[1:] if ast.get_docstring(function) else function.body
+        return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+    functions = nodes(trees, ast.FunctionDef, ast.AsyncFunctionDef)
+    assert not [(file, each.name) for file, each in functions if lines(each) >= FUNCTION_LINES]
+
+
+def test_no_two_classes_have_one_name(trees):
+    names = Counter(node.name for _, node in nodes(trees, ast.ClassDef))
+    assert {name for name, count in names.items() if count > 1} == TWICE
+
+
+def test_docstrings_begin_with_no_question_word(trees):
+    documented = nodes(trees, ast.FunctionDef, ast.ClassDef, ast.Module)
+    assert not [(file, text) for file, node in documented if QUESTION.match(text := ast.get_docstring(node) or "")]

@@ -39,7 +39,7 @@ def package(tmp_path):
     (tmp_path / "sub").mkdir()
     for name, text in {**FILES, "sub/b": B_CODE}.items():
         (tmp_path / f"{name}.py").write_text(text)
-    cached = (source_digest._text, source_digest._imports)
+    cached = (source_digest.source_digest, source_digest._text, source_digest._imports)
 
     def digest():
         for each in cached:

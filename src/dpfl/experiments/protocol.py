@@ -18,6 +18,7 @@ An experiment is a module or a package of dpfl.experiments; its name is the key 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -54,6 +55,7 @@ class Experiment(Protocol):
         """
 
 
+@cache
 def names() -> tuple[str, ...]:
     """Return the names of all experiments, in alphabetical order."""
     modules = (module.name for module in iter_modules(experiments.__path__))

@@ -66,7 +66,8 @@ def sweep_status(
         return SweepStatus(sweep, SweepState.FAILED, last)
     if of_this_run and _is_at_work(sweep, log, on_nodes):
         return SweepStatus(sweep, SweepState.RUNNING, last if is_progress(last) else "")
-    resumable = any((Path("checkpoints") / folder.name / sweep.paper).glob(f"{sweep.name}-*.pt"))
+    kept = (Path("checkpoints") / folder.name / sweep.paper).glob("*.pt")
+    resumable = any(checkpoint.name.startswith(f"{sweep.name}-") for checkpoint in kept)
     return SweepStatus(sweep, SweepState.RESUMABLE if resumable else SweepState.WAITING)
 
 
@@ -160,13 +161,15 @@ def _time_left(open_sweeps: list[SweepStatus], seconds: dict[tuple[str, str], li
 
     A sweep takes as long as finished ones of its family, else what the cost model says, as other stages do.
     """
-    measured = [seconds.get((each.sweep.paper, each.sweep.family)) for each in open_sweeps]
-    trained = [
-        mean(known) if known else estimate(each.sweep).seconds
-        for each, known in zip(open_sweeps, measured, strict=True)
-    ]
-    minutes = (sum(trained) + sum(stage.seconds for stage in others)) / 60
-    model = sum(known is None for known in measured) + len(others)
+    alike: dict[tuple[str, str, int], list[Sweep]] = {}
+    for each in open_sweeps:
+        alike.setdefault((each.sweep.paper, each.sweep.family, len(each.sweep.seeds)), []).append(each.sweep)
+    trained, model = sum(stage.seconds for stage in others), len(others)
+    for (paper, family, _), sweeps in alike.items():
+        known = seconds.get((paper, family))
+        trained += len(sweeps) * (mean(known) if known else estimate(sweeps[0]).seconds)
+        model += 0 if known else len(sweeps)
+    minutes = trained / 60
     by_model = f" ({model} jobs by the cost model)" if model else ""
     return f"left, one job at a time: about {minutes:.0f} min{by_model}"
 

@@ -25,6 +25,7 @@ _GROUND = tuple(f"dpfl.{each}." for each in GROUND)
 _FOR_ANNOTATIONS = ("__future__", "typing", "collections.abc")
 
 
+@cache
 def source_digest(*modules: str, root: Path = _ROOT, calibrated: bool = False) -> str:
     """Return a hash of the named dpfl modules and of every dpfl module that they import, directly or not.
 

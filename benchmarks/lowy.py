@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpfl.data.arrays import describe, write_dataset
-from dpfl.data.decoders import INSURANCE_COLUMNS
+from dpfl.data import datasets
+from dpfl.data.arrays import write_dataset
 from dpfl.experiments import ldp_classification, ldp_regression
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders, Sweep
@@ -99,12 +99,18 @@ def first_sweep(experiment: str, **wanted: Any) -> Sweep:
     )
 
 
+def description(name: str, records: dict[str, int]) -> dict[str, Any]:
+    """Return the description of drawn arrays that have the form of a dataset's."""
+    texts = {"name": name, "title": "Made up", "stand_in_for": None, "note": "", "licence": ""}
+    return {**texts, "records": records, "columns": list(datasets.load(name).columns)}
+
+
 def insurance(folder: Path) -> Iterator[dict]:
     """Fig. 2 with N = 3: 20 trials, all budgets, grids and repetitions, on a table of 1,338 records."""
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.integers(0, largest + 1, 1338) for largest in (64, 1, 53, 5, 1, 3)])
     arrays = {"x": x.astype(float), "y": rng.lognormal(9, 0.9, 1338)}
-    write_dataset(folder, arrays, describe("insurance", "Made up", None, "", "", arrays, INSURANCE_COLUMNS))
+    write_dataset(folder, arrays, description("insurance", {"all": 1338}))
     sweep = first_sweep("ldp_regression", clients=3, noise="advanced_composition", clipping="record")
     calibration = ldp_regression.calibrate(sweep, {"records": {"all": 1338}})
     ours = seconds(lambda: ldp_regression.train(sweep, Folders(folder, folder), calibration, None, lambda *_: None))
@@ -121,7 +127,7 @@ def mnist(folder: Path) -> Iterator[dict]:
     labels = rng.permutation(np.arange(60_000) % 10).astype(np.int64)
     images = rng.integers(0, 256, (60_000, 1, 28, 28), dtype=np.uint8)
     arrays = {"train_x": images, "train_y": labels, "test_x": images[:10], "test_y": labels[:10]}
-    write_dataset(folder, arrays, describe("mnist", "Made up", None, "", "", arrays))
+    write_dataset(folder, arrays, description("mnist", {"train": 60_000, "test": 10}))
     whole = first_sweep("ldp_classification", participating=25, rounds=35, split="published")
     sweep = Sweep(whole.paper, whole.experiment, whole.name, whole.settings, whole.cells, whole.seeds[:1])
     noise = {"batch_size": sweep.settings["batch_size"], "noise_multiplier": 1.0}  # how much changes no time

@@ -3,6 +3,8 @@
 import ast
 import re
 from collections import Counter
+from importlib import import_module
+from importlib.util import find_spec
 
 import pytest
 
@@ -17,6 +19,26 @@ def trees(repository):
     """The syntax tree of every file of the package."""
     files = sorted((repository / "src").rglob("*.py"))
     return {file.relative_to(repository): ast.parse(file.read_text()) for file in files}
+
+
+def test_what_scripts_import_is_there(repository):
+    """Of docs and benchmarks, most of which no test runs."""
+    files = [file for part in ("docs", "benchmarks") for file in sorted((repository / part).glob("*.py"))]
+    missing = []
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("dpfl"):
+                module = import_module(node.module)
+                unknown = [each.name for each in node.names if not hasattr(module, each.name)]
+                missing += [(file.name, node.module, name) for name in unknown if not is_module(node.module, name)]
+    assert not missing
+
+
+def is_module(package, name):
+    try:
+        return find_spec(f"{package}.{name}") is not None
+    except ModuleNotFoundError:  # what stands for the package is a module
+        return False
 
 
 def nodes(trees, *kinds):

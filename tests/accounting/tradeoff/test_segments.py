@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.tradeoff import amplified_epsilon, arsinh_delta, arsinh_guarantee, dpsgd_guarantee
 from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon, segments_sigma
-from dpfl.provenance.audit.mgf_inversion import Composition
+from dpfl.provenance.audit.mgf_inversion import InvertedComposition
 from dpfl.provenance.audit.step_profiles import sampled_gaussian
 
 DELTA = 1e-5
@@ -25,7 +25,7 @@ def test_one_segment_is_the_run_that_the_fine_grid_knows(n, m, epochs, sigma):
 @pytest.mark.parametrize(("sigma", "p", "rounds"), [(4.0, 0.001, 300), (10.0, 0.001, 5000), (10.0, 0.02, 10)])
 def test_rounds_that_lose_nearly_nothing_keep_their_digits(sigma, p, rounds):
     """Held against the audit's inversion of the loss's moment generating function, which knows no grid."""
-    exact = Composition(((sampled_gaussian(np.array([1 / sigma]), np.array([p])), rounds),), DELTA).epsilon()
+    exact = InvertedComposition(((sampled_gaussian(np.array([1 / sigma]), np.array([p])), rounds),), DELTA).epsilon()
     assert exact < segments_epsilon([Segment(rounds, sigma, p)], DELTA) < exact * (1 + 2e-3)
 
 

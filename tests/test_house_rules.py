@@ -64,6 +64,18 @@ def test_no_two_classes_have_one_name(trees):
     assert {name for name, count in names.items() if count > 1} == TWICE
 
 
+def test_what_is_public_has_a_docstring(trees):
+    """Functions and classes of modules; the methods of private and of protocol classes say it above."""
+    public = [
+        (file, node.name)
+        for file, tree in trees.items()
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+        if not ast.get_docstring(node)
+    ]
+    assert not public
+
+
 def test_docstrings_begin_with_no_question_word(trees):
     documented = nodes(trees, ast.FunctionDef, ast.ClassDef, ast.Module)
     assert not [(file, text) for file, node in documented if QUESTION.match(text := ast.get_docstring(node) or "")]

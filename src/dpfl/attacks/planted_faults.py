@@ -64,6 +64,7 @@ class ClipAfterAveraging(OracleTraining):
     """Clips the mean gradient of a batch, not each record's."""
 
     def rule(self, records: int) -> ChosenGradients:
+        """Return the rule that clips the mean."""
         return _MeanClipped()
 
 
@@ -141,6 +142,7 @@ class LastBatchUnclipped(OracleTraining):
     """Forgets to clip the last batch of an epoch."""
 
     def rule(self, records: int) -> ChosenGradients:
+        """Return the rule that leaves an epoch's last batch as it is."""
         return _LastUnclipped(self.sampler.steps_per_epoch)
 
 

@@ -25,6 +25,7 @@ def tables(results: Results, *numbers: int) -> pd.DataFrame:
 
 
 def budget(epsilon: float) -> str:
+    """Return a budget as the name of a case has it, infinity as "no privacy"."""
     return "no privacy" if math.isinf(epsilon) else f"ε = {epsilon:g}"
 
 

@@ -38,6 +38,7 @@ def insurance(rows: Rows) -> Check:
 
 
 def insurance_cases(data: pd.DataFrame) -> list[Case]:
+    """Return a case a row: by how much local SGD's loss is larger, as a share of minibatch SGD's."""
     noises = [noise_name(*each) for each in zip(data["noise"], data["clipping"], strict=True)]
     share, half = (data[name] / data["minibatch_test_loss"] for name in ("difference", "interval"))
     return interval_cases(

@@ -68,4 +68,5 @@ def noise_name(noise: str, clipping: str = "record") -> str:
 
 
 def budget(epsilon: float) -> str:
+    """Return a budget as a table shows it, infinity as "none"."""
     return "none" if math.isinf(epsilon) else f"{epsilon:g}"

@@ -6,6 +6,13 @@ import pandas as pd
 
 from dpfl.catalog import dataset_entries
 
+_MODEL_NAMES = {
+    "cnn_relu": "CNN + ReLU",
+    "cnn_tanh": "CNN + tanh",
+    "scatter_linear": "ScatterNet + linear",
+    "scatter_cnn": "ScatterNet + CNN",
+}
+
 
 def count_range(counts: pd.Series) -> str:
     """Return counts as text: one number where they are alike, else "least to most"; "0" where there are none."""
@@ -21,6 +28,11 @@ def data_name(dataset: str, stand_in_for: str = "") -> str:
     if not stand_in_for or "stand-in for" in title:
         return title
     return f"{title} (stand-in for {dataset_entries()[stand_in_for]['title']})"
+
+
+def model_name(model: str) -> str:
+    """Return the name under which a model's numbers are shown: that of the papers, else its key in words."""
+    return _MODEL_NAMES.get(model, model.replace("_", " "))
 
 
 def stand_ins(data: pd.DataFrame) -> list[str]:

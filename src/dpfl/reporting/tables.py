@@ -14,9 +14,11 @@ import pandas as pd
 from dpfl.catalog import dataset_entries, load, recipe
 from dpfl.files import replacing, write_atomically
 from dpfl.reporting import captions
+from dpfl.reporting.notes import model_name
 from dpfl.reporting.results import NotRunError, Results, made_or_not_run, read_csv, refuse_not_run, write_csv
 from dpfl.reporting.signs import with_signs
 
+_KEY = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _SIGNED_ZERO = re.compile(r"(?<![\w.])[-+−](0(?:\.0+)?)(?![\d.])")
 SUFFIXES = (".md", ".tex", ".html", ".rst")
 
@@ -87,10 +89,12 @@ def readable(layout: TableLayout) -> TableLayout:
 
 
 def readable_cell(cell: object) -> str:
-    """Return the text of a cell: the title of a data set for its key, ε for epsilon, 0.0 for -0.0."""
+    """Return the text of a cell: the name of a data set or model for its key, other keys in words, ε for epsilon."""
     text = str(cell)
     if text in dataset_entries():
         return dataset_entries()[text]["title"]
+    if _KEY.fullmatch(text):
+        return model_name(text)
     return with_signs(_SIGNED_ZERO.sub(r"\1", text))
 
 

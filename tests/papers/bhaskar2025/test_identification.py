@@ -61,11 +61,11 @@ def test_the_chosen_settings_win_where_they_fit_and_the_runner_up_is_named(sever
     assert batch["cells"].to_dict() == {"scatter_linear": 18, "scatter_cnn": 4}
     notes = " ".join(TABLES["identification"].page(table).notes)
     linear_best = (
-        "mnist, ScatterNet + linear: best fit among the chosen settings and 3 others: the chosen settings (+0.0)"
+        "MNIST, ScatterNet + linear: best fit among the chosen settings and 3 others: the chosen settings (+0.0)"
     )
     assert linear_best in notes and "; runner-up: delta 1e-06 (" in notes
     assert f"best fit the chosen settings (+0.0), runner-up batch size 32 ({batch['gain'].sum():+.1f})" in notes
-    assert "mnist, ScatterNet + linear, (20, 1): the chosen settings miss" in notes
+    assert "MNIST, ScatterNet + linear, (20, 1): the chosen settings miss" in notes
 
 
 def test_a_better_candidate_is_found(as_runs, rows_of_runs):

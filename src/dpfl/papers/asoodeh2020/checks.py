@@ -70,7 +70,8 @@ def gaussian_case(name: str, epsilon: float, later: int, curvature: float) -> Co
     """Hold Theorem 4 at a figure's parameters against the one-dimensional algorithm."""
     _, values = parameters(name)
     bound = contraction.pnsgd_gaussian_delta(epsilon, i=values["n"] - later, **values)
-    case = f"{name}, i = {values['n'] - later} of 40, curvature {curvature}, epsilon = {epsilon}"
+    figure = name.replace("_", " ").capitalize()
+    case = f"parameters of {figure}, i = {values['n'] - later} of 40, curvature {curvature}, epsilon = {epsilon}"
     exact = one_dimension(values, curvature).delta(epsilon, later)
     return Comparison("gaussian", case, Relation.AT_MOST, float(bound), exact, TOLERANCE)
 

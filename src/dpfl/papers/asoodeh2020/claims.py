@@ -11,6 +11,7 @@ import pandas as pd
 from dpfl.reporting.cases import Case
 from dpfl.reporting.claims import Check
 from dpfl.reporting.evidence import cases_of, checked, checks_of
+from dpfl.reporting.notes import model_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
 
@@ -130,8 +131,9 @@ def stopping_cost(results: Results) -> list[Case]:
     point = ["model", "law", "epsilon"]
     wide = data[data["order"] == "sorted"].pivot(index=point, columns="release", values="excess_risk")
     ratios = wide["last"] / wide["random"]
+    text = "excess risk of the last model over the stopped one"
     return [
-        Case(f"excess risk of the last model over the stopped one: {model}, {law} noise, epsilon = {epsilon:g}", ratio)
+        Case(f"{text}: {model_name(model)}, {law} noise, epsilon = {epsilon:g}", ratio)
         for (model, law, epsilon), ratio in ratios.items()
     ]
 

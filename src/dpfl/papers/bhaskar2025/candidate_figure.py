@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 from dpfl.papers.bhaskar2025.figure_parts import runs_text
 from dpfl.papers.bhaskar2025.identification import CHOSEN
 from dpfl.papers.bhaskar2025.paper_runs import published_cells
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title
 from dpfl.reporting import style
+from dpfl.reporting.notes import data_name, model_name
 from dpfl.reporting.results import NotRunError
 
 PUBLISHED = "published"
@@ -49,7 +49,7 @@ def draw_candidates(cells: pd.DataFrame) -> Figure:
             axis.set_axis_off()
         for number, (axis, ((ran_on, model), group)) in enumerate(zip(line, row, strict=False)):
             _panel(axis, group, order)
-            axis.set_title(f"{data_title(ran_on)},\n{MODEL_NAMES[model]}", fontsize=8.5, loc="left")
+            axis.set_title(f"{data_name(ran_on)},\n{model_name(model)}", fontsize=8.5, loc="left")
             axis.set_yticks(range(len(order)), labels=order if number == 0 else [""] * len(order), fontsize=8)
     for axis in axes.flat:
         axis.tick_params(axis="x", labelbottom=True)
@@ -117,6 +117,6 @@ def _footer(cells: pd.DataFrame) -> str:
         "Published (grey): the printed value minus ours."
     )
     if cells["stand_in"].any():
-        names = ", ".join(data_title(name) for name in sorted(set(cells.loc[cells["stand_in"], "ran_on"])))
+        names = ", ".join(data_name(name) for name in sorted(set(cells.loc[cells["stand_in"], "ran_on"])))
         text += f" Not comparable with the published values: {names}."
     return text

@@ -16,7 +16,8 @@ from scipy import stats
 
 from dpfl.catalog import load
 from dpfl.papers.bhaskar2025.paper_runs import CELL, all_runs, each_once, published_cells, with_settings
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title, numbers
+from dpfl.papers.bhaskar2025.table_layout import numbers
+from dpfl.reporting.notes import data_name, model_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
 
@@ -93,7 +94,7 @@ def decide(cells: pd.DataFrame) -> CentralDecision:
     counted = cells[cells["counted"]]
     ran = counted[counted["rate_distance_pct"].notna()]
     missing = tuple(
-        f"{data_title(row.dataset)}, {MODEL_NAMES[row.model]}"
+        f"{data_name(row.dataset)}, {model_name(row.model)}"
         for row in counted.itertuples()
         if np.isnan(row.rate_distance_pct) and (row.dataset, row.model) not in LAST
     )
@@ -109,8 +110,8 @@ def central_page(cells: pd.DataFrame) -> TableLayout:
     """Lay the cells out for a reader, with what is decided."""
     body = pd.DataFrame(
         {
-            "Data": [data_title(name) for name in cells["ran_on"].where(cells["ran_on"] != "", cells["dataset"])],
-            "Model": cells["model"].map(MODEL_NAMES),
+            "Data": [data_name(name) for name in cells["ran_on"].where(cells["ran_on"] != "", cells["dataset"])],
+            "Model": cells["model"].map(model_name),
             "ε": cells["epsilon"].map("{:g}".format),
             "Seeds": cells["runs"].map(str).replace("0", "not run both ways"),
             "Published": numbers(cells["published_accuracy_pct"].where(~cells["stand_in"]), "{:.2f}"),

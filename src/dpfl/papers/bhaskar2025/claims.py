@@ -10,9 +10,9 @@ import pandas as pd
 from dpfl.papers.bhaskar2025 import side_claims
 from dpfl.papers.bhaskar2025.published_cells import LEVEL
 from dpfl.papers.bhaskar2025.side_claims import accuracy, stand_in
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting.cases import Case, difference, from_interval
 from dpfl.reporting.claims import Check
+from dpfl.reporting.notes import model_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
 
@@ -31,7 +31,7 @@ def budget(epsilon: float) -> str:
 
 def named(cell: pd.Series) -> str:
     """Return the data on which a cell ran, or is published, its model and its budget."""
-    return f"{cell['ran_on'] or cell['dataset']}, {MODEL_NAMES[cell['model']]}, {budget(cell['epsilon'])}"
+    return f"{cell['ran_on'] or cell['dataset']}, {model_name(cell['model'])}, {budget(cell['epsilon'])}"
 
 
 def printed_gap(first: float, second: float) -> float:
@@ -76,7 +76,7 @@ def one_local_epoch_printed(results: Results) -> ClaimEvidence:
         best = others.loc[others["published_accuracy_pct"].idxmax()]
         first = column.loc[column["local_epochs"] == 1, "published_accuracy_pct"].iloc[0]
         ahead = printed_gap(first, best["published_accuracy_pct"])
-        name = f"{dataset}, {MODEL_NAMES[model]}, {budget(epsilon)}, best other E = {best['local_epochs']:g}"
+        name = f"{dataset}, {model_name(model)}, {budget(epsilon)}, best other E = {best['local_epochs']:g}"
         cases.append(Case(name, ahead, published=ahead))
     return ClaimEvidence(cases)
 
@@ -123,7 +123,7 @@ def scatter_linear_best(results: Results) -> ClaimEvidence:
             continue
         best = rivals.loc[rivals["accuracy_pct"].idxmax()]
         where = f"{own.iloc[0]['ran_on']}, {budget(best['epsilon'])}, E = {best['local_epochs']:g}"
-        cases.append(between(f"{where}, over {MODEL_NAMES[best['model']]}", own.iloc[0], best))
+        cases.append(between(f"{where}, over {model_name(best['model'])}", own.iloc[0], best))
     return ClaimEvidence(cases, missing=places - len(cases))
 
 

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from dpfl.papers.bhaskar2025.distances import FIRST, LAST, NOISELESS, PLAIN
 from dpfl.papers.bhaskar2025.figure_parts import BARS, data_lines, heights, runs_text
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
+from dpfl.reporting.notes import model_name
 from dpfl.reporting.results import NotRunError
 
 _LOCAL = {"color": style.RED, "marker": "s", "linestyle": "-"}
@@ -30,7 +30,7 @@ def draw_distances(cells: pd.DataFrame) -> Figure:
         plain = cells[(cells["reference"] == PLAIN) & (cells["ran_on"] == ran_on) & (cells["model"] == model)]
         _against_epochs(left, private, plain[plain["epsilon"] == private["epsilon"].iloc[0]])
         left.set_title("end of the first round, ten clients", fontsize=9)
-        budget = f"{data_lines(ran_on)}\n{MODEL_NAMES[model]}, ε = {private['epsilon'].iloc[0]:g}"
+        budget = f"{data_lines(ran_on)}\n{model_name(model)}, ε = {private['epsilon'].iloc[0]:g}"
         left.set_ylabel(f"{budget}\ndistance to the noise-free run", fontsize=8.5)
         _against_clients(right, private)
         right.set_title("one local epoch a round, k clients", fontsize=9)

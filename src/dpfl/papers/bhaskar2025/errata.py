@@ -17,6 +17,7 @@ from dpfl.accounting import dpsgd
 from dpfl.catalog import load
 from dpfl.papers.bhaskar2025.paper_runs import published_cells
 from dpfl.reporting.errata import Numbers
+from dpfl.reporting.notes import data_name, model_name
 
 BUDGET, EPOCHS, TRAINING = 2.93, 20, 60_000
 SMALL_ERROR = 1e-3  # of epsilon: the misprint of erratum 7 is 6e-3 at gamma = 10
@@ -112,7 +113,7 @@ def two_tables() -> Numbers:
         if model != "epsilon"
     ]
     shown = {"fifth": fifth[differ], "other": other[differ], "shared": len(gaps)}
-    shown |= {"dataset": differ[0], "model": differ[1]}
+    shown |= {"dataset": data_name(differ[0]), "model": model_name(differ[1])}
     return Numbers(0.0, other[differ] - fifth[differ], sum(map(abs, gaps)), shown)
 
 

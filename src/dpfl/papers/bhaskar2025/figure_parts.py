@@ -6,8 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, StrMethodFormatter
 
-from dpfl.papers.bhaskar2025.table_layout import data_title
-from dpfl.reporting.notes import count_range
+from dpfl.reporting.notes import count_range, data_name
 
 BARS = "Bars: 95 % interval where there are two runs or more."
 
@@ -20,7 +19,7 @@ def runs_text(cells: pd.DataFrame) -> str:
 
 def data_lines(dataset: str) -> str:
     """Return the name of a dataset for the side of a panel: what it stands in for on a line of its own."""
-    return data_title(dataset).replace(" (", "\n(")
+    return data_name(dataset).replace(" (", "\n(")
 
 
 def heights(axis: Axes) -> None:

@@ -7,8 +7,8 @@ import math
 import pandas as pd
 
 from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, UNDECIDED, measured_cells
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title, numbers
-from dpfl.reporting.notes import count_range
+from dpfl.papers.bhaskar2025.table_layout import numbers
+from dpfl.reporting.notes import count_range, data_name, model_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
 
@@ -61,8 +61,8 @@ def how_far_page(data: pd.DataFrame) -> TableLayout:
     ]
     body = pd.DataFrame(
         {
-            "Data": [name if name == ALL else data_title(name) for name in data["dataset"]],
-            "Model": [name if name == ALL else MODEL_NAMES[name] for name in data["model"]],
+            "Data": [name if name == ALL else data_name(name) for name in data["dataset"]],
+            "Model": [name if name == ALL else model_name(name) for name in data["model"]],
             "Cells": data["cells"].map(str),
             "not run": data["not_run"].map(str),
             "compared": data["compared"].map(str),

@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 
 from dpfl.papers.bhaskar2025.figure_parts import data_lines, runs_text
 from dpfl.papers.bhaskar2025.initialisation import COMMON, PER_CLIENT
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
+from dpfl.reporting.notes import model_name
 
 _STARTS = {COMMON: ("one common start", style.BLUE), PER_CLIENT: ("a start for each client", style.RED)}
 
@@ -37,7 +37,7 @@ def draw_initialisation(cells: pd.DataFrame) -> Figure:
             if group is rows[0][1]:
                 axis.set_title(f"E = {local_epochs}, R = {rounds}", fontsize=9)
         row[0].set_yticks(range(len(order)), labels=[_line_name(*line) for line in order], fontsize=8)
-        row[0].set_ylabel(f"{data_lines(ran_on)},\n{MODEL_NAMES[model]}", fontsize=7.5)
+        row[0].set_ylabel(f"{data_lines(ran_on)},\n{model_name(model)}", fontsize=7.5)
     for axis in axes[-1]:
         axis.set_xlabel("test accuracy (%)")
     figure.legend(handles=_keys(cells), loc="outside upper center", ncols=5, fontsize=8)

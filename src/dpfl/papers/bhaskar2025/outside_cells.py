@@ -11,7 +11,8 @@ from dpfl.papers.bhaskar2025.central_model import RATE_BATCH, CentralReading, ce
 from dpfl.papers.bhaskar2025.identification import CHOSEN, candidate_cells
 from dpfl.papers.bhaskar2025.paper_runs import CELL
 from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, measured_cells
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title, numbers
+from dpfl.papers.bhaskar2025.table_layout import numbers
+from dpfl.reporting.notes import data_name, model_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
 
@@ -60,8 +61,8 @@ def outside_page(cells: pd.DataFrame) -> TableLayout:
     """Lay the cells out for a reader."""
     body = pd.DataFrame(
         {
-            "Data": cells["dataset"].map(data_title),
-            "Model": cells["model"].map(MODEL_NAMES),
+            "Data": cells["dataset"].map(data_name),
+            "Model": cells["model"].map(model_name),
             "ε": ["none" if math.isinf(epsilon) else f"{epsilon:g}" for epsilon in cells["epsilon"]],
             "(E, R)": [f"({row.local_epochs}, {row.rounds})" for row in cells.itertuples()],
             "k": cells["clients"].map(str),

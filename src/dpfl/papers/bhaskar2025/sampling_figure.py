@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from dpfl.accounting.samplers import Sampling
 from dpfl.papers.bhaskar2025.figure_parts import runs_text
 from dpfl.papers.bhaskar2025.sampling_study import EVERY_SPLIT, SAMPLERS
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title
 from dpfl.reporting import style
+from dpfl.reporting.notes import data_name, model_name
 
 _LOOKS = {
     Sampling.SHUFFLED.value: (style.RED, "s"),
@@ -27,7 +27,7 @@ def draw_sampling(cells: pd.DataFrame) -> Figure:
     figure, axes = style.panels(2, len(rows), width=9, height=2.5, squeeze=False, sharex="col")
     for (left, right), ((ran_on, model, epsilon), group) in zip(axes, rows, strict=True):
         _epsilons(left, group)
-        left.set_title(f"{data_title(ran_on)}\n{MODEL_NAMES[model]}, ε = {epsilon:g} claimed", fontsize=9)
+        left.set_title(f"{data_name(ran_on)}\n{model_name(model)}, ε = {epsilon:g} claimed", fontsize=9)
         _differences(right, group)
         right.set_title("accuracy at this noise", fontsize=9)
     axes[0][1].legend(fontsize=7.5, loc="best")

@@ -9,8 +9,8 @@ import pandas as pd
 from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
 from dpfl.papers.bhaskar2025.paper_runs import LEVEL, all_runs, each_once, with_settings
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title, numbers
-from dpfl.reporting.notes import count_range
+from dpfl.papers.bhaskar2025.table_layout import numbers
+from dpfl.reporting.notes import count_range, data_name, model_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout
@@ -111,8 +111,7 @@ def sampling_page(cells: pd.DataFrame) -> TableLayout:
         }
     )
     headings = [
-        f"{data_title(row.ran_on)}, {MODEL_NAMES[row.model]}, noise for ε = {row.epsilon:g}"
-        for row in cells.itertuples()
+        f"{data_name(row.ran_on)}, {model_name(row.model)}, noise for ε = {row.epsilon:g}" for row in cells.itertuples()
     ]
     return TableLayout(body, _notes(cells), headings)
 
@@ -158,5 +157,5 @@ def _cost(group: pd.DataFrame) -> str:
         for row, text in zip(group.itertuples(), texts, strict=True)
     ]
     first = group.iloc[0]
-    where = f"{data_title(first['ran_on'])}, {MODEL_NAMES[first['model']]}, ε = {first['epsilon']:g}"
+    where = f"{data_name(first['ran_on'])}, {model_name(first['model'])}, ε = {first['epsilon']:g}"
     return f"What honesty costs, {where}, mean of all splits, against shuffled epochs: {'; '.join(parts)}."

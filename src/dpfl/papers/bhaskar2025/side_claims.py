@@ -12,9 +12,9 @@ import pandas as pd
 from dpfl.papers.bhaskar2025.distances import FIRST, NOISELESS
 from dpfl.papers.bhaskar2025.initialisation import COMMON, PER_CLIENT
 from dpfl.papers.bhaskar2025.published_cells import LEVEL
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting.cases import Case, difference, from_interval
 from dpfl.reporting.claims import Check
+from dpfl.reporting.notes import model_name
 from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.rules import ClaimEvidence
 
@@ -37,7 +37,7 @@ def more_clients_distance(results: Results) -> ClaimEvidence:
     cases = []
     for (ran_on, model, round), line in law.groupby(["ran_on", "model", "round"]):
         if line["clients"].nunique() > 1:
-            name = f"{ran_on}, {MODEL_NAMES[model]}, after the {round} round"
+            name = f"{ran_on}, {model_name(model)}, after the {round} round"
             cases.append(fitted_power(name, line))
     return ClaimEvidence(cases)
 
@@ -72,8 +72,7 @@ def theorem2_bound(column: str) -> Check:
         return ClaimEvidence(
             [
                 from_interval(
-                    f"{row['ran_on']}, {MODEL_NAMES[row['model']]}, ε = {row['epsilon']:g}, "
-                    f"E = {row['local_epochs']:g}",
+                    f"{row['ran_on']}, {model_name(row['model'])}, ε = {row['epsilon']:g}, E = {row['local_epochs']:g}",
                     row["runs"],
                     row["local_distance"],
                     row["local_distance_interval"],
@@ -96,7 +95,7 @@ def starts(results: Results) -> Iterator[tuple[str, dict[tuple[str, float], tupl
         keys = itertools.product((COMMON, PER_CLIENT), (private, math.inf))
         ends = {key: ends_of(group, *key) for key in keys}
         if all(ends.values()):
-            yield f"{ran_on}, {MODEL_NAMES[model]}", ends, private
+            yield f"{ran_on}, {model_name(model)}", ends, private
 
 
 def ends_of(cells: pd.DataFrame, start: str, epsilon: float) -> tuple[pd.Series, ...]:

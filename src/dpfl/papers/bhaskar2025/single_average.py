@@ -7,7 +7,8 @@ import math
 import pandas as pd
 
 from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, UNDECIDED, measured_cells
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, numbers
+from dpfl.papers.bhaskar2025.table_layout import numbers
+from dpfl.reporting.notes import model_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
 
@@ -37,7 +38,7 @@ def last_column_page(cells: pd.DataFrame) -> TableLayout:
     body = pd.DataFrame(
         {
             "Data": cells["ran_on"],
-            "Model": cells["model"].map(MODEL_NAMES),
+            "Model": cells["model"].map(model_name),
             "ε": ["none" if math.isinf(epsilon) else f"{epsilon:g}" for epsilon in cells["epsilon"]],
             "Runs": cells["runs"].map(str),
             "(1, 20)": numbers(cells["many_rounds_pct"], "{:.2f}"),

@@ -8,7 +8,8 @@ import pandas as pd
 
 from dpfl.papers.bhaskar2025.paper_runs import PUBLISHED_RUNS
 from dpfl.papers.bhaskar2025.single_runs import ALL, AVERAGED, CONSTANT, SCATTER, TAIL
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title, numbers
+from dpfl.papers.bhaskar2025.table_layout import numbers
+from dpfl.reporting.notes import data_name, model_name
 from dpfl.reporting.tables import TableLayout
 
 SPLITS = 6
@@ -38,7 +39,7 @@ def _place(row) -> str:
     """Return the name of a column, or how many there are together."""
     if row.dataset == ALL:
         return f"all {row.columns:.0f} together" + (", without (20, 1)" if row.splits < SPLITS else "")
-    return f"{data_title(row.dataset)}, " + ("no privacy" if math.isinf(row.epsilon) else f"ε = {row.epsilon:g}")
+    return f"{data_name(row.dataset)}, " + ("no privacy" if math.isinf(row.epsilon) else f"ε = {row.epsilon:g}")
 
 
 def _chance(probability: float) -> str:
@@ -95,7 +96,7 @@ def _constant(row) -> str:
     """Return what one cell with the share of one digit says."""
     own = f"{row.constant_runs:.0f} of our {row.runs:.0f} runs are constant" if row.runs else "ours did not run"
     return (
-        f"{data_title(row.dataset)}, {MODEL_NAMES[row.model]}, E = {row.local_epochs:.0f}: the published "
+        f"{data_name(row.dataset)}, {model_name(row.model)}, E = {row.local_epochs:.0f}: the published "
         f"{row.published_accuracy_pct:.2f} is the share of one digit, as a model has that always answers it ({own}). "
         f"Were all runs of the paper such models, a mean of ten would print the share of one digit with probability "
         f"{row.probability_ten:.2f}, a single run always."

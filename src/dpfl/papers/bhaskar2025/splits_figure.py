@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 
 from dpfl.papers.bhaskar2025.figure_parts import data_lines, runs_text
 from dpfl.papers.bhaskar2025.published_cells import chosen_runs, measured_cells
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES
 from dpfl.reporting import style
+from dpfl.reporting.notes import model_name
 from dpfl.reporting.results import Results
 
 _BUDGETS = (("no privacy", style.BLUE, "o"), ("larger ε", style.ORANGE, "s"), ("smaller ε", style.RED, "^"))
@@ -43,7 +43,7 @@ def draw_splits(cells: pd.DataFrame) -> Figure:
         of_dataset = cells[cells["dataset"] == dataset]
         for axis, model in zip(row, models, strict=True):
             _panel(axis, of_dataset[of_dataset["model"] == model], comparable=not of_dataset["stand_in"].any())
-            axis.set_title(f"{MODEL_NAMES[model]}", fontsize=9)
+            axis.set_title(f"{model_name(model)}", fontsize=9)
         shown = ["most_pct"] if of_dataset["stand_in"].any() else ["published_accuracy_pct", "most_pct"]
         most = of_dataset[shown].max(axis=None)
         row[0].set_ylim(0, 10 * math.ceil(most / 10) + 2)

@@ -6,23 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from dpfl.catalog import dataset_entries
 from dpfl.papers.bhaskar2025.identification import CHOSEN, DISCREPANCY_PCT, FREEDOM
 from dpfl.papers.bhaskar2025.paper_runs import PUBLISHED_RUNS
+from dpfl.reporting.notes import data_name, model_name
 from dpfl.reporting.tables import TableLayout
 
-MODEL_NAMES = {
-    "cnn_relu": "CNN + ReLU",
-    "cnn_tanh": "CNN + tanh",
-    "scatter_linear": "ScatterNet + linear",
-    "scatter_cnn": "ScatterNet + CNN",
-}
 NOT_COMPARABLE = "not comparable"
-
-
-def data_title(dataset: str) -> str:
-    """Return the name of a dataset as its makers write it."""
-    return dataset_entries()[dataset]["title"]
 
 
 def identification_page(scores: pd.DataFrame) -> TableLayout:
@@ -31,7 +20,7 @@ def identification_page(scores: pd.DataFrame) -> TableLayout:
         {
             "Candidate": scores["candidate"],
             "Data": scores["ran_on"],
-            "Model": scores["model"].map(MODEL_NAMES),
+            "Model": scores["model"].map(model_name),
             "Cells (runs)": [
                 f"{row.cells} ({row.runs_least}{'' if row.runs_most == row.runs_least else f' to {row.runs_most}'})"
                 for row in scores.itertuples()
@@ -76,7 +65,7 @@ def _identification_notes(scores: pd.DataFrame) -> list[str]:
         notes.append(f"Scores are {NOT_COMPARABLE} and left out on stand-in data ({', '.join(stand_ins)}).")
     rivals = scores.dropna(subset="gain").groupby(["dataset", "model"]).filter(lambda rows: len(rows) > 1)
     groups = list(rivals.groupby(["dataset", "model"]))
-    notes += [_verdict(f"{dataset}, {MODEL_NAMES[model]}", rows) for (dataset, model), rows in groups]
+    notes += [_verdict(f"{data_name(dataset)}, {model_name(model)}", rows) for (dataset, model), rows in groups]
     return [*notes, *_together(rivals), *_last_cells(rivals)]
 
 
@@ -132,7 +121,7 @@ def _last_cells(scored: pd.DataFrame) -> list[str]:
             continue
         nearest = others.loc[others["misfit_last_pct"].idxmin()]
         notes.append(
-            f"{dataset}, {MODEL_NAMES[model]}, (20, 1): the chosen settings miss the published values by "
+            f"{data_name(dataset)}, {model_name(model)}, (20, 1): the chosen settings miss the published values by "
             f"{chosen['misfit_last_pct'].iloc[0]:.2f} points on average, the nearest other candidate "
             f"({nearest['candidate']}) by {nearest['misfit_last_pct']:.2f}, at {nearest['misfit_pct']:.2f} where R > 1 "
             f"(chosen: {chosen['misfit_pct'].iloc[0]:.2f})."

@@ -26,10 +26,11 @@ from dpfl.papers.bhaskar2025.sampling_study import sampling_cells, sampling_page
 from dpfl.papers.bhaskar2025.single_average import last_column, last_column_page
 from dpfl.papers.bhaskar2025.single_runs import single_runs
 from dpfl.papers.bhaskar2025.single_runs_page import single_runs_page
-from dpfl.papers.bhaskar2025.table_layout import MODEL_NAMES, data_title, identification_page
+from dpfl.papers.bhaskar2025.table_layout import identification_page
 from dpfl.papers.bhaskar2025.tempered_sigmoid import tempered_cells, tempered_page
 from dpfl.reporting.canary_table import canaries, canaries_page
 from dpfl.reporting.errata import errata_recipe
+from dpfl.reporting.notes import data_name, model_name
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 _MARKS = {INSIDE: "in", OUTSIDE: "out", UNDECIDED: "wide"}
@@ -59,8 +60,8 @@ def _page(cells: pd.DataFrame, column: Callable[[pd.Series], str]) -> TableLayou
     lines = []
     for (dataset, model, epsilon), row in cells.groupby(["dataset", "model", "epsilon"], sort=False):
         head = {
-            "dataset": data_title(dataset),
-            "model": MODEL_NAMES[model],
+            "dataset": data_name(dataset),
+            "model": model_name(model),
             "ε": "none" if math.isinf(epsilon) else f"{epsilon:g}",
         }
         for kind, text in (("ours", _ours), ("published", _published), ("difference", _difference)):
@@ -153,7 +154,7 @@ def _noise_note(cell: pd.Series) -> str:
     clients = "one central client" if cell.clients == 1 else f"{cell.clients} clients"
     batches = cell.sampling.replace("_", " ")
     return (
-        f"{data_title(cell.ran_on)}, {clients}, ε = {cell.epsilon:g} claimed: noise multiplier "
+        f"{data_name(cell.ran_on)}, {clients}, ε = {cell.epsilon:g} claimed: noise multiplier "
         f"{cell.noise_multiplier:.4f}, δ = {cell.delta:g}, ε proven {cell.epsilon_proven:.3f}, at least "
         f"{cell.epsilon_refuted:.3f} ({batches} batches)."
     )

@@ -7,6 +7,8 @@ import pandas as pd
 
 from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.papers.vandijk2023.seed_statistics import LEVEL
+from dpfl.papers.vandijk2023.strategy_figures import STRATEGIES
+from dpfl.papers.vandijk2023.training_figures import LINE_NAMES
 from dpfl.reporting.cases import Case
 from dpfl.reporting.claims import Check
 from dpfl.reporting.evidence import cases_of, checks_of, interval_cases
@@ -16,6 +18,14 @@ from dpfl.reporting.rules import ClaimEvidence
 LARGE_SHARE = 0.05
 """A delay is large where it is more than this share of the client's rounds: a model twenty times as old as the run is
 long has seen nearly all of it. The chapter names no number."""
+IN_WORDS = {
+    "delay": "mean delay in rounds = {:g}",
+    "broadcast_loss": "{:g} % of broadcasts lost",
+    "update_loss": "{:g} % of updates lost",
+    "speed_spread": "fastest client {:g} times the slowest",
+    "window": "window of the server in rounds = {:g}",
+}
+"""Names of scenarios by the panel of the figure and the value there."""
 
 
 def differences(rows: pd.DataFrame, named: str, sign: int = 1) -> list[Case]:
@@ -71,20 +81,23 @@ def arsinh_accuracy(results: Results) -> ClaimEvidence:
     """Compare accuracy with arsinh and with Gaussian noise at equal budget; beside it the price of a round."""
     checks = checks_of(results, KEY, "arsinh_noise")
     spent = checks[~checks["case"].str.startswith("lighter tail")]
-    return ClaimEvidence(
-        differences(strategy(results, "arsinh"), "{strategy}, epsilon = {epsilon:g}"), beside=cases_of(spent)
-    )
+    rows = strategy(results, "arsinh")
+    rows = rows.assign(strategy=rows["strategy"].map(STRATEGIES))
+    return ClaimEvidence(differences(rows, "{strategy}, epsilon = {epsilon:g}"), beside=cases_of(spent))
 
 
 def private_scenarios(results: Results) -> pd.DataFrame:
-    """Return the private rows of the figure on asynchrony except those without any, with a column delay.
+    """Return the private rows of the figure on asynchrony except those without any, each scenario in words; and delay.
 
     A broadcast that gets through every 1/(1 - loss) rounds is late by one less.
     """
     data = results.figure(KEY, "asynchrony")
     private = data[np.isfinite(data["epsilon"].astype(float)) & (data["scenario"] != "synchronous")]
     silence = 1 / (1 - private["x"].where(private["panel"] == "broadcast_loss", 0.0).astype(float) / 100) - 1
-    return private.assign(delay=private["x"].where(private["panel"] == "delay", silence).astype(float))
+    words = [
+        IN_WORDS[row.panel].format(row.x) + LINE_NAMES[row.line] for row in private.fillna({"line": ""}).itertuples()
+    ]
+    return private.assign(delay=private["x"].where(private["panel"] == "delay", silence).astype(float), scenario=words)
 
 
 def asynchronous_guarantee(results: Results) -> ClaimEvidence:
@@ -105,7 +118,7 @@ def asynchronous(results: Results) -> ClaimEvidence:
     rows = private_scenarios(results)
     late = rows[rows["panel"].isin(["delay", "broadcast_loss"]) & (rows["delay"] <= LARGE_SHARE * rows["rounds"])]
     lost = rows[rows["panel"] == "update_loss"]
-    return ClaimEvidence(differences(late, "{scenario}"), beside=differences(lost, "{x:g} % of updates lost"))
+    return ClaimEvidence(differences(late, "{scenario}"), beside=differences(lost, "{scenario}"))
 
 
 def asynchronous_large_delays(results: Results) -> ClaimEvidence:

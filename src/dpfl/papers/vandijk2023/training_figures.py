@@ -25,6 +25,7 @@ PANELS = {
 }
 _COUNTS = ["rounds", "updates_lost_pct", "staleness_rounds", "interrupted_pct", "simulated_rounds"]
 _LINES = {"": "-", "reordered": "--", "waits": "-."}
+LINE_NAMES = {"": "", "reordered": ", messages overtake each other", "waits": ", waits after 2 silent rounds"}
 SCALINGS = {
     "epochs": "same epochs and step size",
     "step_size": "same epochs, a times the step size",
@@ -95,7 +96,6 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
 def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
     """Draw the lines of one panel; lines of a special kind start at the synchronous point, too."""
     start = rows[rows["scenario"] == "synchronous"]
-    names = {"": "", "reordered": ", messages overtake each other", "waits": ", waits after 2 silent rounds"}
     for number, epsilon in enumerate(sorted(rows["epsilon"].unique(), reverse=True)):
         budget = "no privacy" if math.isinf(epsilon) else f"ε = {epsilon:g}"
         for kind, dash in _LINES.items():
@@ -107,7 +107,7 @@ def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
                 look = {"color": (style.BLACK, style.BLUE, style.RED)[number % 3], "linestyle": dash}
                 marker = style.MARKERS[list(_LINES).index(kind)]
                 values = (selected["x"], selected["difference_pct"], selected["difference_interval_pct"].fillna(0))
-                axis.errorbar(*values, marker=marker, label=budget + names[kind], **look)
+                axis.errorbar(*values, marker=marker, label=budget + LINE_NAMES[kind], **look)
 
 
 def scaling_data(results: Results) -> pd.DataFrame:

@@ -161,7 +161,7 @@ def _compared(numbers: list[PrintedNumber], conditions: list[str]) -> TextTable:
     rows = [
         Row(
             (
-                *(readable_cell(each.keys[key]).replace("_", " ").replace("inf", "none") for key in keys),
+                *(readable_cell(each.keys[key]).replace("inf", "none") for key in keys),
                 readable_cell(each.data) or "–",
                 *(_number(value, form) for value, form in _values(each)),
                 _width(each.interval),

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
-from dpfl.reporting.notes import data_name
+from dpfl.reporting.notes import data_name, model_name
 
 
 @dataclass(frozen=True)
@@ -61,5 +61,5 @@ def _counts(sweeps: list[Sweep], missing: Collection[tuple[str, str]]) -> SweepC
 
 def _label(sweep: Sweep) -> str:
     """Return the name of a sweep's group: data set, model, study."""
-    parts = [sweep.settings.get("model", ""), sweep.settings.get("study") or ""]
-    return ", ".join([data_name(sweep.dataset), *(part.replace("_", " ") for part in parts if part)])
+    parts = [model_name(sweep.settings.get("model", "")), (sweep.settings.get("study") or "").replace("_", " ")]
+    return ", ".join([data_name(sweep.dataset), *filter(None, parts)])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import math
-import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 from dpfl.catalog import load
 from dpfl.errors import InputError
 from dpfl.provenance.trace import Node, project_of, trace
+from dpfl.reporting.results import table_text
 
 Row = dict[str, str]
 _LABELS = ("paper", "sweep", "stand_in_for", "data_note", "experiment")
@@ -60,14 +59,9 @@ def rows_where(path: Path, wanted: Mapping[str, str]) -> list[Row]:
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a CSV as text; raises InputError where the file is missing or no table."""
-    if path.exists() and not path.is_file():
-        raise InputError(f"{path} is no regular file: delete it and run make again")
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="") as stream:
-            rows = list(csv.DictReader(stream, strict=True))
-    except FileNotFoundError:
-        raise InputError(f"{path} is not there: name a CSV that the pipeline wrote") from None
-    except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        rows = list(csv.DictReader(table_text(path), strict=True))
+    except csv.Error as error:
         raise InputError(f"{path} is no table: {' '.join(str(error).split())}") from None
     for number, row in enumerate(rows, 1):
         if None in row or None in row.values():  # what DictReader calls cells too many, and those that are missing

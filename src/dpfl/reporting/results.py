@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import zlib
 from collections.abc import Callable, Mapping
@@ -20,6 +21,9 @@ class NotRunError(InputError):
 
 
 _NOT_RUN = "not_run"
+_LONGEST_TABLE = 1 << 28
+"""Bytes beyond which a file is no table of ours, the largest of which has a thousandth: a small file can be packed so
+that it fills all memory."""
 
 
 def not_run_table(reason: NotRunError) -> pd.DataFrame:
@@ -85,15 +89,30 @@ def read_csv(path: Path) -> pd.DataFrame:
 
     Raises InputError where the file is missing, empty, no table, or no regular file: a link may lead anywhere.
     """
+    try:
+        return pd.read_csv(table_text(path), keep_default_na=False, na_values=["nan"])
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{path} is empty: delete it and run make again") from None
+    except pd.errors.ParserError as error:
+        raise InputError(f"{path} is no table: {' '.join(str(error).split())}; delete it and run make again") from None
+
+
+def table_text(path: Path) -> io.StringIO:
+    """Return the text of a CSV, packed by gzip where its name ends so.
+
+    Raises InputError where the file is missing, damaged, longer than any table, or no regular file.
+    """
     if os.path.lexists(path) and not is_regular(path):
         raise InputError(f"{path} is no regular file: delete it and run make again")
     try:
-        return pd.read_csv(path, keep_default_na=False, na_values=["nan"])
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
+            content = stream.read(_LONGEST_TABLE + 1)
+        if len(content) > _LONGEST_TABLE:
+            raise InputError(f"{path} is no table: it has more than {_LONGEST_TABLE >> 20} MiB; delete it")
+        return io.StringIO(content.decode(), newline="")
     except FileNotFoundError:
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
-    except pd.errors.EmptyDataError:
-        raise InputError(f"{path} is empty: delete it and run make again") from None
-    except (pd.errors.ParserError, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} is no table: {' '.join(str(error).split())}; delete it and run make again") from None
 
 

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -50,7 +51,7 @@ def foreign(tmp_path, monkeypatch):
     def engine(command, env, **_):
         seen.update(env)
         seen["rendered"] = {text: _rendered(text, env) for text in seen.get("captions", ())}
-        (tmp_path / "workflow.partial.html").write_text("<html></html>")
+        Path(command[-1]).write_text("<html></html>")
         return SimpleNamespace(returncode=0, stderr="")
 
     monkeypatch.setattr(engine_report.subprocess, "run", engine)
@@ -93,6 +94,16 @@ def test_a_link_in_the_place_of_a_part_is_refused(foreign):
     (folder / "tables" / "x.html").symlink_to(folder / "figures" / "bhaskar2025_splits.svg")
     with pytest.raises(InputError, match="no regular file"):
         build(folder, folder / "config.yaml")
+
+
+def test_a_link_in_the_place_of_the_report_is_replaced_and_where_it_led_stays_as_it_was(foreign):
+    folder, _ = foreign
+    (folder / "mine").write_text("<html>mine</html>")
+    for name in ("workflow.html", "workflow.partial.html"):
+        (folder / name).symlink_to(folder / "mine")
+    report, was_made = build(folder, folder / "config.yaml")
+    assert was_made and report.read_text() == "<html></html>" and not report.is_symlink()
+    assert (folder / "mine").read_text() == "<html>mine</html>"
 
 
 def test_a_table_that_lacks_its_columns_is_one_line(foreign):

@@ -7,6 +7,7 @@ CSV files, captions cannot include files or HTML, and pictures are shown as imag
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from dpfl.catalog import keys, load
 from dpfl.errors import InputError
-from dpfl.files import is_regular
+from dpfl.files import is_regular, replacing
 from dpfl.reporting import claims, tables
 
 PAGE = "workflow.html"
@@ -38,18 +39,17 @@ def build(folder: Path, config: Path) -> tuple[Path, bool]:
     if odd := [path for path in parts if not is_regular(path)]:
         raise InputError(f"{odd[0]} is no regular file: delete it and run make again")
     _write_tables(folder)
-    temporary = report.with_suffix(".partial.html")
-    command = [sys.executable, "-m", "snakemake", "--configfile", str(config), "--report", str(temporary)]
     with tempfile.TemporaryDirectory() as scratch:
-        settings = Path(scratch) / "docutils.conf"
+        made, settings = Path(scratch) / PAGE, Path(scratch) / "docutils.conf"
+        command = [sys.executable, "-m", "snakemake", "--configfile", str(config), "--report", str(made)]
         settings.write_text(_DOCUTILS, encoding="utf-8")
         environment = {**os.environ, "DOCUTILSCONFIG": str(settings)}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        raise InputError(
-            f"Snakemake could not make the report: {(done.stderr.strip() or 'no reason').splitlines()[-1]}"
-        )
-    temporary.replace(report)
+        if done.returncode:
+            reason = (done.stderr.strip() or "no reason").splitlines()[-1]
+            raise InputError(f"Snakemake could not make the report: {reason}")
+        with replacing(report) as temporary:
+            shutil.copyfile(made, temporary)
     return report, True
 
 
@@ -72,4 +72,4 @@ def _write_tables(folder: Path) -> None:
 
 def _is_complete(report: Path) -> bool:
     """Return whether a report is there to its end: one of 0 bytes, or cut off, is made anew."""
-    return report.is_file() and report.read_bytes().rstrip().endswith(b"</html>")
+    return is_regular(report) and report.read_bytes().rstrip().endswith(b"</html>")

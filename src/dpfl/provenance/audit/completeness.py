@@ -26,7 +26,6 @@ _UNRECORDED = {
     "report.html",
     "README.md",
     "workflow.html",
-    "workflow.partial.html",
 }
 """Files directly below results/<scale> that no stage's record lists."""
 _OWN_FOLDERS = {"logs", "benchmarks"}

@@ -13,7 +13,7 @@ from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import plan, site
 from dpfl.pipeline.batches import makespan
-from dpfl.pipeline.cost import estimate, table
+from dpfl.pipeline.cost import SHARED_SPEED, estimate, table
 
 
 @pytest.fixture
@@ -83,7 +83,27 @@ def test_a_batch_counts_with_what_its_sweeps_take_one_after_the_other_on_each_co
     total = sum(estimate(sweep).seconds for sweep in sweeps)
     batched, alone = machines.jobs(sweeps)
     taken = sum(batch.seconds for batch in batched) + sum(cost.seconds for _, cost in alone)
-    assert total / 2 * (1 - 1e-9) <= taken < total
+    assert total / 2 * (1 - 1e-9) <= taken < total / SHARED_SPEED
+
+
+def test_jobs_that_share_this_machine_slow_each_other_and_those_of_a_cluster_do_not(folder):
+    resolved = configuration.resolve({"scale": "paper", "papers": ["bhaskar2025"], "seeds": [0]})
+    one, two, cluster = (
+        re.search(r"time on the clock, .* about (.*)", "\n".join(plan.lines(resolved, machines, table()))).group(1)
+        for machines in (
+            plan.Machines("one", 1, 0.0, on_cluster=False),
+            plan.Machines("two", 2, 0.0, on_cluster=False),
+            plan.Machines("cluster", 2, 0.0, on_cluster=True),
+        )
+    )
+    hours = {text: float(text.removesuffix(" h")) for text in (one, two, cluster)}
+    assert hours[two] == pytest.approx(hours[cluster] / SHARED_SPEED, abs=0.2)
+    assert hours[two] == pytest.approx(hours[one] / 2 / SHARED_SPEED, rel=0.1)
+    alone, beside = (
+        plan.run_progress(resolved, plan.Machines("x", jobs, 0.0, on_cluster=False)).seconds_left(0.0)
+        for jobs in (1, 2)
+    )
+    assert alone / 2 < beside <= alone / 2 / SHARED_SPEED  # stages that do not train are counted as they are
 
 
 def test_the_critical_path_has_the_longest_sweep_and_what_it_waits_for(folder):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dpfl.files import write_atomically
 from dpfl.grid.sweep import Sweep
-from dpfl.pipeline.cost import JOB_SECONDS, Cost, JobLimits, UnitCost, estimate
+from dpfl.pipeline.cost import JOB_SECONDS, Cost, JobLimits, UnitCost, beside, estimate
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _batch(label: str, sweeps: list[Sweep], costs: list[Cost], cores: int, memor
     largest = sorted((cost.memory_mb for cost in costs), reverse=True)
     room = memory_mb / (1.25 * largest[0])
     at_once = int(min(cores, len(sweeps), room))
-    seconds = makespan([cost.seconds for cost in costs], at_once)
+    seconds = makespan([beside(cost.seconds, at_once) for cost in costs], at_once)
     return Batch(label, tuple(sweeps), at_once, seconds, sum(largest[:at_once]))
 
 

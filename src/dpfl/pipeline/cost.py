@@ -154,8 +154,13 @@ def estimate(sweep: Sweep, units: Mapping[str, UnitCost] | None = None, cores: i
     if gpus:
         seconds = unit.fixed_seconds + work.steps * GPU_STEP_SECONDS + work.records * unit.flops / GPU_FLOPS
         return Cost(kind, seconds, memory, gpus, known=False)
-    seconds = unit.fixed_seconds + (unit.seconds(work) - unit.fixed_seconds) / (SHARED_SPEED if cores > 1 else 1.0)
+    seconds = unit.fixed_seconds + beside(unit.seconds(work) - unit.fixed_seconds, cores)
     return Cost(kind, seconds, memory, gpus, True, cores)
+
+
+def beside(seconds: float, at_once: int) -> float:
+    """Return what training of `seconds` takes on a processor that trains `at_once` of them at the same time."""
+    return seconds / (SHARED_SPEED if at_once > 1 else 1.0)
 
 
 def cores_of(sweep: Sweep, most: int, memory_mb: float = math.inf, units: Mapping[str, UnitCost] | None = None) -> int:

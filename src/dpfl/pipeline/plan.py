@@ -16,7 +16,7 @@ from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import batches, site
 from dpfl.pipeline.batches import Batch
-from dpfl.pipeline.cost import Cost, UnitCost, cores_of, estimate
+from dpfl.pipeline.cost import Cost, UnitCost, beside, cores_of, estimate
 from dpfl.pipeline.live_line import RunProgress, duration
 from dpfl.pipeline.other_stages import Stage, stages
 from dpfl.provenance import run_identity
@@ -50,6 +50,10 @@ class Machines:
         batched, alone = batches.divide(sweeps, self.side_by_side, self.memory_mb, units)
         cores = [cores_of(sweep, self.cores, self.memory_mb, units) for sweep in alone]
         return batched, [(sweep, estimate(sweep, units, n)) for sweep, n in zip(alone, cores, strict=True)]
+
+    def seconds(self, cost: Cost | Batch) -> float:
+        """Return the time of a training job beside the others: on a cluster each has its cores to itself."""
+        return cost.seconds if self.on_cluster else beside(cost.seconds, self.at_once)
 
 
 def machines_of(profile: str, threads: int, device: str, at_once: int | None = None) -> Machines:
@@ -112,7 +116,7 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
     if divided := [job.cores for _, job in alone if job.cores > 1]:
         yield f"divided: {len(divided)} sweeps, among up to {max(divided)} cores each"
     wall = batches.makespan(
-        [seconds + where.extra_seconds for seconds in (*(j.seconds for j in jobs), *light)], where.at_once
+        [seconds + where.extra_seconds for seconds in (*map(where.seconds, jobs), *light)], where.at_once
     )
     yield f"time on the clock, {where.at_once} jobs at once: about {duration(wall)}"
     if todo:
@@ -152,8 +156,8 @@ def run_progress(config: Mapping[str, Any], where: Machines) -> RunProgress:
     folder = Path("results") / config["scale"]
     todo = [sweep for sweep in expansion.expand(config) if not run_identity.is_finished(sweep, folder)]
     batched, alone = where.jobs(todo)
-    expected = {f"train {sweep.paper} {sweep.name}": job.seconds for sweep, job in alone}
-    expected |= {f"{batch.rule} {batch.paper}": batch.seconds for batch in batched}
+    expected = {f"train {sweep.paper} {sweep.name}": where.seconds(job) for sweep, job in alone}
+    expected |= {f"{batch.rule} {batch.paper}": where.seconds(batch) for batch in batched}
     expected |= {stage.name: stage.seconds for stage in stages(config, todo)}
     return RunProgress(expected, where.at_once)
 

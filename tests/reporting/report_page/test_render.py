@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from dpfl.reporting.report_page.contents import contents
+from dpfl.reporting.report_page.epsilons import counts_in_words
 from dpfl.reporting.report_page.render import html, markdown, write
 
 LARGEST = 15_000_000
@@ -85,7 +86,14 @@ def test_every_claim_leads_from_the_first_screen_to_its_verdict(read):
     for paper in ("asoodeh2020", "bhaskar2025"):
         for number in range(5):
             links = [a for tag, a in read.elements if tag == "a" and a["href"] == f"#claim-{paper}-claim_{number}"]
-            assert len(links) == 2, "a square on the first screen and a row of the table of claims"
+            named = any(a.get("title", "").endswith("Refuted.") for a in links)
+            assert len(links) == 2 + named, "a square, a row of the table of claims, and its text where it is refuted"
+
+
+def test_the_first_screen_says_how_the_claimed_epsilons_stand(made):
+    page = contents(*made)
+    assert f"Claimed epsilons: {counts_in_words(page.statements)}, <a" in html(page)
+    assert len(page.statements) == sum(len(view.statements) for view in page.papers) > 0
 
 
 def test_every_row_of_printed_numbers_can_be_traced(read):

@@ -124,6 +124,11 @@ class Page:
         return tally(claim for view in self.papers for claim in view.claims)
 
     @property
+    def statements(self) -> tuple[epsilons.EpsilonStatement, ...]:
+        """The private settings of all papers that claim an epsilon."""
+        return tuple(statement for view in self.papers for statement in view.statements)
+
+    @property
     def sweeps(self) -> SweepCounts:
         """Number of sweeps of all papers, and of those that were run."""
         return total(view.sweeps for view in self.papers)

@@ -115,6 +115,11 @@ def counts(known: Iterable[EpsilonStatement]) -> dict[Standing, int]:
     return {standing: standings.count(standing) for standing in Standing}
 
 
+def counts_in_words(known: Iterable[EpsilonStatement]) -> str:
+    """Return how many statements have each standing, without those that none has, as text."""
+    return ", ".join(f"{count} {standing}" for standing, count in counts(known).items() if count)
+
+
 def by_sampling(known: Iterable[EpsilonStatement]) -> dict[tuple[str, str, str], list[EpsilonStatement]]:
     """Return the statements by sampler, neighbouring relation and observer, in alphabetical order."""
     groups: dict[tuple[str, str, str], list[EpsilonStatement]] = {}

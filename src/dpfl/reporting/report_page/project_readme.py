@@ -7,7 +7,7 @@ import textwrap
 
 from dpfl.errors import InputError
 from dpfl.reporting.report_page.contents import Page, PaperView
-from dpfl.reporting.report_page.epsilons import Standing, counts
+from dpfl.reporting.report_page.epsilons import counts_in_words
 
 SCALE = "paper"
 """The scale whose results README.md shows."""
@@ -35,11 +35,9 @@ def standing(page: Page) -> str:
     """Return the lines that say how far the results go: runs, verdicts, printed numbers, epsilons."""
     sweeps, shown = page.sweeps, [view for view in page.papers if view.printed.printed]
     claims = ", ".join(f"{count} {style.word}" for style, count in page.tally)
-    known = counts(statement for view in page.papers for statement in view.statements)
-    epsilons = ", ".join(f"{known[each]} {each}" for each in Standing if known[each])
     lines = [
         f"**Where the results stand** (scale `{page.scale}`; [every verdict]({page.folder}/README.md)). "
-        f"{sweeps.sentence()} Claims: {claims}. Claimed epsilons: {epsilons or 'none yet'}.",
+        f"{sweeps.sentence()} Claims: {claims}. Claimed epsilons: {counts_in_words(page.statements) or 'none yet'}.",
         *(f"{view.short}: {view.printed.sentence()}" for view in shown),
     ]
     if sweeps.not_run:

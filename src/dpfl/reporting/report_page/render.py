@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dpfl.files import write_atomically
 from dpfl.reporting.report_page.contents import Page
-from dpfl.reporting.report_page.epsilons import EpsilonStatement, Standing, counts
+from dpfl.reporting.report_page.epsilons import EpsilonStatement, counts, counts_in_words
 
 _COUNT_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -56,7 +56,7 @@ def _environment(*, escaped: bool) -> Environment:
         "number": _number,
         "observed": lambda observer: observer if observer.startswith("every") else f"the {observer}",
         "standing_counts": _standing_counts,
-        "standings": _standings,
+        "standings": counts_in_words,
         "words": lambda name: str(name).replace("_", " "),
     }
     return environment
@@ -80,12 +80,6 @@ def _number(value: float) -> str:
 def _standing_counts(group: Iterable[EpsilonStatement]) -> dict[str, int]:
     """Return how many statements have each standing, by its name."""
     return {str(standing): count for standing, count in counts(group).items()}
-
-
-def _standings(group: Iterable[EpsilonStatement]) -> str:
-    """Return how many statements have each standing, in words."""
-    known = counts(group)
-    return ", ".join(f"{known[standing]} {standing}" for standing in Standing if known[standing])
 
 
 def _cell(text: str) -> str:

@@ -23,10 +23,11 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PARTS = {"tables": {"title", "caption"}, "figures": {"title", "caption"}}
 """Parts of paper.yaml, with the keys that each of their entries needs."""
 _CLAIM = {"text", "scope", "kind", "because", "settled_by", "places"}
-_CLAIM_OPTIONS = {"margin", "unit", "of", "pending", "runs"}
+_CLAIM_OPTIONS = {"margin", "unit", "of", "pending", "runs", "asked_here"}
 """Keys of an entry of claims.yaml: what it says, its rule (dpfl.reporting.rules) and why this one, what settles it, and
 the tables and figures where that stands; if needed the margin, a unit, the claim it is a part of, why nothing decides
-it yet, and the runs that decide it: for settings of sweeps, study and experiment among them, the values that count."""
+it yet, the runs that decide it: for settings of sweeps, study and experiment among them, the values that count; and
+whether it is a question of ours, which the paper does not answer and no tally counts."""
 _OPTIONAL = {"inferred", "deviations"}
 """Parts of paper.yaml that may be absent."""
 

@@ -59,7 +59,6 @@ EXPECTED = {
     ("asoodeh2021", "corollary_utility"): Between(),
     ("asoodeh2021", "long_first_steps"): Between(),
     ("bhaskar2025", "parallel_disjoint"): Agrees(2e-4),
-    ("bhaskar2025", "parallel_overlapping"): Agrees(2e-4),
     ("bhaskar2025", "overlapping_clients"): Agrees(1.5e-3),
     ("bhaskar2025", "intermediate"): Agrees(2e-3),
     ("lowy2021", "theorem_sampled"): Tighter(),

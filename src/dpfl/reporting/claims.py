@@ -34,9 +34,10 @@ def rule_of(claim: Mapping[str, Any]) -> Rule:
 def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the verdicts on a paper's claims, a row a claim, and the evidence for them, a row a case.
 
-    Verdicts: paper, claim, of (the claim that it is a part of, or itself), text, verdict, reason (a sentence), cases,
-    hold, within_margin, fail, open, missing (counts), case (the deciding one) with NUMBERS, scope, kind, margin, unit,
-    alpha, level, because, settled_by, places (where the evidence stands, as "tables/checks figures/price").
+    Verdicts: paper, claim, of (the claim that it is a part of, or itself), text, asked_here (by us), verdict,
+    reason (a sentence), cases, hold, within_margin, fail, open, missing (counts), case (the deciding one) with NUMBERS,
+    scope, kind, margin, unit, alpha, level, because, settled_by, places (where the evidence stands, as "tables/checks
+    figures/price").
     Evidence: paper, claim, case, status, NUMBERS, stand_in; the deciding case first.
 
     A verdict that runs decide of which a part is still to come is undecided, unless they cannot change it
@@ -74,7 +75,8 @@ def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judg
         "paper": paper,
         "claim": key,
         "of": claim.get("of", key),
-        "text": claim["text"],
+        "text": said(claim),
+        "asked_here": bool(claim.get("asked_here", False)),
         "verdict": str(judgement.verdict),
         "reason": judgement.reason,
         "cases": sum(counts.values()),
@@ -92,6 +94,11 @@ def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judg
         "settled_by": claim["settled_by"],
         "places": " ".join(claim["places"]),
     }
+
+
+def said(claim: Mapping[str, Any]) -> str:
+    """Return the text of a claim; a question of ours says that it is none of the paper's claims."""
+    return f"{'Not a claim of the paper: ' if claim.get('asked_here') else ''}{claim['text']}"
 
 
 _COUNTS = {

@@ -4,7 +4,7 @@ from dpfl.reporting.claims import evaluate
 from dpfl.reporting.rules import Status, Verdict
 
 KEY = "asoodeh2020"
-REFUTED = {"laplace_zero", "gaussian_any_step", "random_stopping_any_sigma"}
+REFUTED = {"laplace_zero", "gaussian_any_step", "random_stopping_any_sigma"}  # the last is a question of ours
 BOUNDS = ["dobrushin", "projected_coefficient", "laplace", "laplace_zero", "gaussian", "gaussian_any_step"]
 
 

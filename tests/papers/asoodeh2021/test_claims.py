@@ -2,6 +2,7 @@ import pytest
 
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
 from dpfl.reporting.claims import evaluate
+from dpfl.reporting.results import write_csv
 from dpfl.reporting.rules import Status, Verdict
 
 KEY = "asoodeh2021"
@@ -9,25 +10,25 @@ KEY = "asoodeh2021"
 
 def test_verdicts_that_formulas_decide(results):
     verdicts = evaluate(KEY, results)[0].set_index("claim")["verdict"]
-    stated = ["theorem2", "closed_form", "participation", "random_stopping", "relaxed"]
+    stated = ["theorem2", "closed_form", "participation", "random_stopping", "relaxed", "suffix_stopping"]
     assert (verdicts[stated] == Verdict.AS_STATED).all()
-    assert (verdicts[["participation_any_share", "suffix_stopping"]] == Verdict.REFUTED).all()
+    assert verdicts["participation_any_share"] == Verdict.REFUTED
     assert verdicts["relaxed_looser"] == Verdict.WEAKER
 
 
-def test_the_suffix_fails_in_every_case(judged, results):
+def test_the_suffix_improves_with_noise_that_grows_and_with_no_constant_one(judged, results):
     judgement = judged("suffix_stopping", results)
-    assert judgement.count(Status.FAILS) == 48 and judgement.count(Status.HOLDS) == 0
-    # The nearest to holding decides: even there delta rises by nearly two thirds at most, never falls.
-    assert -1 < judgement.cases[0].case.estimate < 0
+    growing = {each.case.case for each in judgement.cases if "sigma_t = sqrt(t)" in each.case.case}
+    assert {each.case.case for each in judgement.cases if each.status is Status.HOLDS} == growing and len(growing) == 12
+    assert judgement.count(Status.FAILS) == 48
 
 
-def test_a_suffix_that_improved_once_would_stand(judged, doctored):
-    def improve(data):
+def test_a_suffix_that_never_improved_would_be_refuted(judged, doctored):
+    def spoil(data):
         suffix = data["case"].str.startswith("suffix improves")
-        data.loc[data[suffix].index[0], "independent"] = 0.9 * data.loc[data[suffix].index[0], "ours"]
+        data.loc[suffix, "independent"] = 1.1 * data.loc[suffix, "ours"]
 
-    assert judged("suffix_stopping", doctored("tables", "checks", improve)).verdict is Verdict.AS_STATED
+    assert judged("suffix_stopping", doctored("tables", "checks", spoil)).verdict is Verdict.REFUTED
 
 
 def test_participation_names_the_shares_where_it_fails(judged, results):
@@ -53,8 +54,10 @@ def test_participation_follows_the_curves(judged, doctored, claim, power, verdic
 
 
 def test_claims_without_runs_were_not_run(judged, without_runs):
-    for claim in ("price_of_privacy", "price_in_users", "price_bound", "price_by_dimension", "without_replacement"):
+    for claim in ("price_of_privacy", "price_in_users", "price_by_dimension", "without_replacement"):
         assert judged(claim, without_runs).verdict is Verdict.NOT_RUN
+    # The simulation of the errata needs no run.
+    assert judged("price_bound", without_runs).verdict is Verdict.REFUTED
 
 
 def test_stand_in_data_do_not_decide_on_the_price(judged, results):
@@ -85,12 +88,20 @@ def test_the_price_has_no_factor_for_the_dimension_only_where_it_does_not_grow(j
     assert judged("price_by_dimension", doctored("figures", "dimension", grow)).verdict is verdict
 
 
-@pytest.mark.parametrize(("times", "verdict"), [(0.5, Verdict.AS_STATED), (2.0, Verdict.REFUTED)])
-def test_the_price_is_held_against_the_printed_bound(judged, doctored, times, verdict):
+@pytest.mark.parametrize(("runs", "simulation", "fails"), [(0.5, 0.5, 0), (2.0, 0.5, 1), (0.5, 2.0, 1), (2.0, 2.0, 2)])
+def test_the_price_is_held_against_the_printed_bound(judged, doctored, runs, simulation, fails):
     def risks(data):
-        data["excess_risk"], data["interval"] = times * data["bound_as_printed"], 0.01 * data["bound_as_printed"]
+        data["excess_risk"], data["interval"] = 0.5 * data["bound_as_printed"], 0.01 * data["bound_as_printed"]
+        first = data.index[data["release"] == "last"][0]
+        data.loc[first, "excess_risk"] = runs * data.loc[first, "bound_as_printed"]
 
-    assert judged("price_bound", doctored("figures", "dimension", risks)).verdict is verdict
+    changed = doctored("figures", "dimension", risks)
+    errata = changed.table(KEY, "errata")
+    with (changed.folder / "tables" / f"{KEY}_errata.csv").open("w") as stream:
+        write_csv(errata.assign(independent=simulation * errata["printed"]), stream)
+    judgement = judged("price_bound", changed)
+    assert judgement.count(Status.FAILS) == fails
+    assert judgement.verdict is (Verdict.REFUTED if fails else Verdict.AS_STATED)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.reporting.report_page.claim_views import STYLES, case_name, claim_views, deciding_case, tally
+from dpfl.reporting.report_page.claim_views import ANSWERS, STYLES, case_name, claim_views, deciding_case, tally
 from dpfl.reporting.rules import Verdict
 
 WORDS = ["as stated", "weaker than stated", "refuted", "undecided", "not run"]
@@ -32,6 +32,16 @@ def test_the_tally_follows_the_order_of_the_verdicts(made):
     ]  # fmt: skip
 
 
+def test_a_question_of_ours_is_answered_and_counted_nowhere(changed):
+    folder = changed("claims/asoodeh2020.csv", lambda table: table.assign(asked_here=table["claim"] == "claim_2"))
+    claim, question = (
+        next(view for view in claim_views(folder, "asoodeh2020") if view.key == f"claim_{n}") for n in (1, 2)
+    )
+    assert (claim.verdict.word, question.verdict.word) == ("weaker than stated", "no") and question.asked_here
+    assert [style.word for style, _ in tally([claim, question])] == ["weaker than stated"]
+    assert list(ANSWERS) == list(Verdict) and all(style.style == "notrun" for style in ANSWERS.values())
+
+
 def test_the_deciding_case_is_one_line_with_its_numbers():
     assert deciding_case(ROW, "above 0") == "k = 10: 1.25 points (0.5 to 2), claimed: above 0, n = 10, p = 0.002"
     computed = {**ROW, "low": 1.25, "high": 1.25, "n": 0, "adjusted_p": math.nan, "unit": ""}
@@ -46,7 +56,7 @@ def test_no_verdict_before_the_claims_stage(made):
 
 
 def test_verdicts_of_an_earlier_version_are_refused_in_one_line(changed):
-    folder = changed("claims/asoodeh2020.csv", lambda table: table.rename(columns={"verdict": "outcome"}))
+    folder = changed("claims/asoodeh2020.csv", lambda table: table.drop(columns="asked_here"))
     with pytest.raises(InputError, match=r"asoodeh2020\.csv was written by an earlier version"):
         claim_views(folder, "asoodeh2020")
 

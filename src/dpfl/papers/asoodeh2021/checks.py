@@ -93,6 +93,17 @@ def decaying_schedule(epsilon: float) -> Comparison:
     return Comparison("random_stopping", case, Relation.AT_MOST, bound, double_sum, EQUAL)
 
 
+def growing_noise(epsilon: float, alpha: float) -> Comparison:
+    """Hold Corollary 3 against its own suffix version with noise that grows: the first models are the worst then."""
+    sigma = np.sqrt(np.arange(1, 9))
+    values = {"n": 8, "m": 1, "eta": np.full(8, 0.5), "sigma": sigma, "lipschitz": 1.0, "radius": 0.25}
+    every = float(contraction.federated_random_stop_delta(epsilon, **values))
+    suffix = float(contraction.federated_suffix_stop_delta(epsilon, alpha=alpha, **values))
+    settings = "n = 8, m = 1, eta = 0.5, sigma_t = sqrt(t), L = 1, radius = 0.25"
+    case = f"suffix improves, alpha = {alpha}: {settings}, epsilon = {epsilon}"
+    return Comparison("random_stopping", case, Relation.AT_MOST, every, suffix, EQUAL)
+
+
 def relaxed(values: dict[str, Any], epsilon: float) -> list[Comparison]:
     """Order the relaxed bound above Theorem 2, and compare it with a run whose other losses are concave."""
     loose = float(contraction.federated_delta_relaxed(epsilon, **values))
@@ -113,4 +124,5 @@ def all_checks() -> list[Comparison]:
     return [
         *(check for make in makers for values, epsilon in grid for check in make(values, epsilon)),
         *(decaying_schedule(epsilon) for epsilon in EPSILONS),
+        *(growing_noise(epsilon, alpha) for epsilon in EPSILONS for alpha in ALPHAS),
     ]

@@ -65,9 +65,13 @@ def price_bound(results: Results) -> ClaimEvidence:
     data = results.figure(KEY, "dimension")
     rows = data[data["release"] == "last"]
     name = "{dataset}, {features:g} features, sigma = {noise_std:g}"
-    return ClaimEvidence(
-        interval_cases(rows, name, rows["excess_risk"], rows["interval"], target=rows["bound_as_printed"])
-    )
+    cases = interval_cases(rows, name, rows["excess_risk"], rows["interval"], target=rows["bound_as_printed"])
+    errata = results.table(KEY, "errata")
+    simulated = [
+        Case(f"simulation of the errata: {row.case}", row.independent, target=row.printed)
+        for row in errata[errata["entry"] == "corollary_utility"].itertuples(index=False)
+    ]
+    return ClaimEvidence([*cases, *simulated])
 
 
 def price_by_dimension(results: Results) -> ClaimEvidence:

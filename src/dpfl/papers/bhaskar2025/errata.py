@@ -69,13 +69,6 @@ def parallel_disjoint(first: float, second: float) -> Numbers:
     return Numbers(first + second, largest, largest_loss((first, second), [(1, 0), (0, 1)]))
 
 
-def parallel_overlapping(first: float, second: float) -> Numbers:
-    """Compare two randomised responses of the same record with the larger of their budgets."""
-    one, other = responses(first, second)
-    both = float(one.compose(other).get_epsilon_for_delta(0))
-    return Numbers(max(first, second), both, largest_loss((first, second), [(1, 1)]))
-
-
 def largest_loss(epsilons: tuple[float, float], flips: list[tuple[int, int]]) -> float:
     """Return the largest log ratio of the probability of two answers when the bits of one record flip."""
 

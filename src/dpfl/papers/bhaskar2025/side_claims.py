@@ -190,7 +190,7 @@ def budget_kept_overlap(results: Results) -> ClaimEvidence:
     return ClaimEvidence(
         [
             Case(
-                f"{row.dataset}, k = {row.clients}, {row.holders_mean:g} clients hold a record",
+                f"{row.dataset}, k = {row.clients}, {math.ceil(row.holders_mean)} clients hold a record",
                 row.epsilon_typical_pld,
                 target=row.epsilon,
             )

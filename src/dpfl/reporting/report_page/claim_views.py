@@ -41,6 +41,16 @@ STYLES = {
 }
 
 
+ANSWERS = {
+    Verdict.AS_STATED: VerdictStyle("yes", "notrun", "✓"),
+    Verdict.WEAKER: VerdictStyle("in part", "notrun", "~"),
+    Verdict.REFUTED: VerdictStyle("no", "notrun", "✗"),
+    Verdict.UNDECIDED: VerdictStyle("undecided", "notrun", "?"),
+    Verdict.NOT_RUN: STYLES[Verdict.NOT_RUN],
+}
+"""Verdicts on questions of ours, which are no claims of the paper."""
+
+
 @dataclass(frozen=True)
 class Place:
     """A table or figure with a claim's evidence; `is_there`: it is finished, so that the page shows it."""
@@ -56,11 +66,12 @@ class ClaimView:
     """A claim on the page.
 
     `deciding` is the case that decides, with its numbers; `cases` has all of them; `part_of` is the text of the claim
-    that this one is a part of, "" where it stands alone.
+    that this one is a part of, "" where it stands alone. `asked_here`: it is a question of ours, not a claim.
     """
 
     key: str
     text: str
+    asked_here: bool
     part_of: str
     verdict: VerdictStyle
     reason: str
@@ -78,7 +89,7 @@ def claim_views(folder: Path, paper: str) -> tuple[ClaimView, ...]:
     if not verdicts.is_file():
         return ()
     table = read_csv(verdicts)
-    if "verdict" not in table or not evidence.is_file():
+    if "asked_here" not in table or not evidence.is_file():
         raise InputError(f"{verdicts} was written by an earlier version of dpfl: delete it and run make again")
     rows = table.to_dict("records")
     trace = trace_of(verdicts, folder.absolute().parents[1])
@@ -99,8 +110,9 @@ def _view(
     return ClaimView(
         key=row["claim"],
         text=row["text"],
+        asked_here=row["asked_here"],
         part_of=texts.get(row["of"], "") if row["of"] != row["claim"] else "",
-        verdict=STYLES[Verdict(row["verdict"])],
+        verdict=(ANSWERS if row["asked_here"] else STYLES)[Verdict(row["verdict"])],
         reason=row["reason"],
         deciding=deciding_case(row, _claimed(row, cases)),
         rule=f"{row['scope']}, {row['kind']}",
@@ -181,6 +193,7 @@ def _place(folder: Path, paper: str, place: str) -> Place:
 
 
 def tally(known: Iterable[ClaimView]) -> list[tuple[VerdictStyle, int]]:
-    """Return how many claims have each verdict, from "as stated" on, without those that none has."""
-    words = [claim.verdict.word for claim in known]
+    """Return how many claims have each verdict, from "as stated" on, without those that none has; questions of ours are
+    not counted."""
+    words = [claim.verdict.word for claim in known if not claim.asked_here]
     return [(style, words.count(style.word)) for style in STYLES.values() if style.word in words]

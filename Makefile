@@ -35,7 +35,7 @@ demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | as
 dry-run: $(READY) ## show what would run (SCALE=demo, quick or paper)
 	@dpfl run --dry-run --scale "$${SCALE:-demo}" --profile "$${PROFILE:-default}" $${CONFIG:+--config "$$CONFIG"}
 
-pages: $(READY) ## make every page, report.html and the crate from the runs that are there, without training (SCALE=paper)
+pages: $(READY) ## make every page, report.html and the crate from the runs that are there, without training (demo unless SCALE=paper)
 	@dpfl pages --config "results/$${SCALE:-demo}/config.yaml"
 	@dpfl crate "results/$${SCALE:-demo}"
 
@@ -66,7 +66,7 @@ torture: $(READY) ## kill the demo at 100 random moments and compare its results
 faults: $(READY) ## inject faults in bulk and count the outcomes (KIND=configurations, command_lines, mirrors, files, commands; COUNT SEED)
 	python tests/faults/inject.py "$${KIND:-configurations}" $${COUNT:+--count "$$COUNT"} --seed "$${SEED:-0}"
 
-plan: $(READY) ## show jobs, hours and memory of a run before it starts (SCALE=paper PROFILE=slurm)
+plan: $(READY) ## show jobs, hours and memory of a run before it starts (demo unless SCALE=paper; PROFILE=slurm)
 	@dpfl plan --scale "$${SCALE:-demo}" --profile "$${PROFILE:-default}" $${CONFIG:+--config "$$CONFIG"}
 
 lint: $(READY) ## check style, layers and workflow: ruff, import-linter, snakefmt, snakemake --lint
@@ -83,7 +83,8 @@ links: $(READY) ## try every link of the docs site to the outside; it needs the 
 	sphinx-build -q -b linkcheck docs docs/_build/links
 
 bench: $(READY) ## measure speed as ratios; exits 1 when a target is missed
-	set -e; for file in $(filter-out benchmarks/%peer.py benchmarks/peers.py,$(wildcard benchmarks/*.py)); do python $$file; done
+	status=0; for file in $(filter-out benchmarks/%peer.py benchmarks/peers.py,$(wildcard benchmarks/*.py)); do \
+	  python $$file || status=1; done; exit $$status
 
 $(PEERS)/ready: benchmarks/peers.lock requirements.lock | $(READY)
 	$(VENV)/bin/python -m venv $(PEERS)

@@ -22,7 +22,7 @@ app.add_typer(data_app, name="data")
 @data_app.command("fetch", epilog="Example: dpfl data fetch --dataset mnist --file t10k-labels-idx1-ubyte")
 def data_fetch(
     dataset: DatasetOption,
-    file: Annotated[str, typer.Option("--file", help="file of the dataset, as named in data/datasets.yaml")],
+    file: Annotated[str, typer.Option("--file", help="file of the dataset, as named in src/dpfl/data/datasets.yaml")],
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Fetch one file from the mirror or its servers and verify every byte; an accepted variant keeps its own name."""

@@ -118,15 +118,17 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
     wall = batches.makespan(
         [seconds + where.extra_seconds for seconds in (*map(where.seconds, jobs), *light)], where.at_once
     )
-    yield f"time on the clock, {where.at_once} jobs at once: about {duration(wall)}"
-    if todo:
-        batch_of = [(sweep, batch) for batch in batched for sweep in batch.sweeps]
-        yield _critical_path([*alone, *batch_of], others)
+    batch_of = [(sweep, batch) for batch in batched for sweep in batch.sweeps]
+    path = _critical_path([*alone, *batch_of], others) if todo else {}
+    yield f"time on the clock, {where.at_once} jobs at once: about {duration(max(wall, sum(path.values())))}"
+    if path:
+        text = ", ".join(f"{name} {duration(seconds)}" for name, seconds in path.items())
+        yield f"critical path, however many machines: {duration(sum(path.values()))} ({text})"
         yield from _beyond_the_limit([job.seconds for job in jobs], where)
 
 
-def _critical_path(trained: list[tuple[Sweep, Cost | Batch]], others: list[Stage]) -> str:
-    """Return the longest chain of stages that wait for each other, which no number of machines shortens.
+def _critical_path(trained: list[tuple[Sweep, Cost | Batch]], others: list[Stage]) -> dict[str, float]:
+    """Return the seconds of each stage of the longest chain that wait for each other, which no machines shorten.
 
     `trained`: each sweep, and the job that trains it.
     """
@@ -138,9 +140,7 @@ def _critical_path(trained: list[tuple[Sweep, Cost | Batch]], others: list[Stage
         chain = {name: known[name] for name in before if name in known} | {f"train {paper} {sweep.name}": job.seconds}
         pages = max((f"tables_{paper}", f"figures_{paper}"), key=lambda name: known.get(name, 0.0))
         chains.append(chain | {name: known[name] for name in (pages, f"claims {paper}", "audit") if name in known})
-    longest = max(chains, key=lambda chain: sum(chain.values()))
-    path = ", ".join(f"{name} {duration(seconds)}" for name, seconds in longest.items())
-    return f"critical path, however many machines: {duration(sum(longest.values()))} ({path})"
+    return max(chains, key=lambda chain: sum(chain.values()))
 
 
 def _beyond_the_limit(jobs: list[float], where: Machines) -> Iterator[str]:

@@ -85,6 +85,7 @@ def test_what_paper_yaml_names_must_be_in_the_modules(papers, monkeypatch):
         ("scope: for all", "scope: always", "claims.yaml: noise_costs: scope is 'always'"),
         ("kind: difference", "kind: more", "kind is 'more'"),
         ("unit: of excess risk", "margin: -1", "margin is -1, not a number"),
+        ("unit: of excess risk", "asked_here: maybe", "asked_here is 'maybe', not true or false"),
         ("unit: of excess risk", "of: costs", "of is 'costs', which is no claim"),
         ("tables/risk", "tables/risks", "claims.yaml: noise_costs: places names tables/risks"),
     ],

@@ -6,9 +6,9 @@ import pytest
 from dpfl.catalog import keys, load
 from dpfl.reporting import claims
 from dpfl.reporting.cases import ALPHA, LEVEL, Case, ClaimKind, from_values
-from dpfl.reporting.claims import NUMBERS, evaluate, files, rule_of, write
+from dpfl.reporting.claims import NUMBERS, answer, evaluate, files, rule_of, said, write
 from dpfl.reporting.results import NotRunError, Results, read_csv
-from dpfl.reporting.rules import ClaimEvidence, Scope
+from dpfl.reporting.rules import ClaimEvidence, Scope, Verdict
 
 RULE = {"scope": "for all", "kind": "difference", "because": "b", "settled_by": "s", "places": ["tables/risk"]}
 VALUES = [1.0, 1.2, 0.9]
@@ -74,6 +74,18 @@ def test_verdicts_and_evidence_are_written_as_data_and_as_a_page(evaluated, tmp_
     assert read_csv(evidence)["estimate"].tolist() == evaluated[1]["estimate"].tolist()
     text = page.read_text()
     assert "shown &lt; 1" in text and "refuted" in text and "second: -1 points" in text
+
+
+@pytest.mark.parametrize("key", keys())
+def test_a_part_of_a_question_of_ours_is_one_too(key):
+    known = load(key).claims
+    assert all(claim.get("asked_here") for claim in known.values() if known.get(claim.get("of"), {}).get("asked_here"))
+
+
+def test_a_question_of_ours_is_said_to_be_one_and_answered():
+    assert said({"text": "it helps", "asked_here": True}) == "Not a claim of the paper: it helps"
+    assert [answer(verdict, True) for verdict in Verdict] == ["yes", "in part", "no", "undecided", "not run"]
+    assert [answer(verdict, False) for verdict in Verdict] == list(Verdict)
 
 
 @pytest.mark.parametrize("key", keys())

@@ -41,8 +41,8 @@ def divide(
     """Return batches of the short sweeps, and the sweeps that are trained alone.
 
     `cores`: of a batch, and so the sweeps that it trains at the same time; with one there are no batches. A batch has
-    sweeps of one paper and dataset, and takes about JOB_SECONDS and at most `memory_mb`. `units` replaces the shipped
-    unit costs.
+    sweeps of one paper and dataset, work of about JOB_SECONDS a core, and takes at most `memory_mb`. `units` replaces
+    the shipped unit costs.
     """
     alone: list[Sweep] = []
     short: dict[tuple[str, str], list[Sweep]] = {}

@@ -101,6 +101,15 @@ def said(claim: Mapping[str, Any]) -> str:
     return f"{'Not a claim of the paper: ' if claim.get('asked_here') else ''}{claim['text']}"
 
 
+ANSWERS = {Verdict.AS_STATED: "yes", Verdict.WEAKER: "in part", Verdict.REFUTED: "no"}
+"""Verdicts on a question of ours in words, where they differ from those on a claim."""
+
+
+def answer(verdict: Verdict, asked_here: bool) -> str:
+    """Return a verdict in words: on a claim of the paper, or on a question of ours."""
+    return ANSWERS.get(verdict, str(verdict)) if asked_here else str(verdict)
+
+
 _COUNTS = {
     "hold": Status.HOLDS,
     "within_margin": Status.WITHIN_MARGIN,
@@ -152,6 +161,8 @@ def _require_matching(paper: str, checks: Mapping[str, Check]) -> None:
             raise InputError(f"{where}: margin is {claim['margin']!r}, not a number of 0 or more")
         if claim.get("of", key) not in facts.claims:
             raise InputError(f"{where}: of is {claim['of']!r}, which is no claim of the paper")
+        if not isinstance(claim.get("asked_here", False), bool):
+            raise InputError(f"{where}: asked_here is {claim['asked_here']!r}, not true or false")
         for place in claim["places"]:
             part, _, page = place.partition("/")
             if part not in ("tables", "figures") or page not in getattr(facts, part):
@@ -178,7 +189,7 @@ def write_page(paper: str, csv: Path) -> Path:
     body = pd.DataFrame(
         {
             "Claim": verdicts["claim"] + ". " + verdicts["text"],
-            "Verdict": verdicts["verdict"],
+            "Verdict": [answer(Verdict(row["verdict"]), row["asked_here"]) for row in verdicts.to_dict("records")],
             "Reason": verdicts["reason"],
             "Deciding case": [_case_text(row) for row in verdicts.to_dict("records")],
             "Rule": verdicts["scope"] + ", " + verdicts["kind"] + ". " + verdicts["because"],

@@ -71,7 +71,7 @@ def checks_page(data: pd.DataFrame) -> TableLayout:
     holds = passed(data)
     body = pd.DataFrame(
         {
-            "Claim": data["claim"],
+            "Claim": data["claim"].str.replace("_", " "),
             "Case": data["case"],
             "Ours": data["ours"].map("{:.6g}".format),
             "Independent": data["independent"].map("{:.6g}".format),
@@ -80,7 +80,7 @@ def checks_page(data: pd.DataFrame) -> TableLayout:
             "Holds": passed(data).map({True: "yes", False: "no"}),
         }
     )
-    failing = data[~holds]["claim"].value_counts(sort=False)
+    failing = body.loc[~holds, "Claim"].value_counts(sort=False)
     named = ", ".join(f"{claim} {count}" for claim, count in failing.items())
     summary = f"{holds.sum()} of {len(data)} cases hold within their tolerance (in the CSV file)"
     return TableLayout(body, [f"{summary}; first those that fail: {named}." if named else f"{summary}."])

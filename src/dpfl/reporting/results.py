@@ -22,7 +22,7 @@ class NotRunError(InputError):
 
 _NOT_RUN = "not_run"
 _LONGEST_TABLE = 1 << 28
-"""Bytes beyond which a file is no table of ours, the largest of which has a thousandth: a small file can be packed so
+"""Bytes beyond which a file is no table of ours, the largest of which has a hundredth: a small file can be packed so
 that it fills all memory."""
 
 

@@ -4,14 +4,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.optimize import nnls
+from scipy.optimize import lsq_linear
 from scipy.special import ndtr
 
 
 def least_energy(contraction, uses, start):
-    """Least sum of squared absorptions by non-negative least squares over the distances left after each step.
+    """Least sum of squared absorptions by bounded least squares over the distances left after each step.
 
-    `uses`: 0 or 1 for each step; the distance is `start` before the first and must be 0 after the last.
+    `uses`: 0 or 1 for each step; the distance is `start` before the first and must be 0 after the last. The sum is that
+    of the distances that were found: scipy's nnls states 1.92 for ones whose sum is 7.80 (factor 1, ten steps, every
+    second one a use).
     """
     steps = len(uses)
     if steps == 0:
@@ -22,7 +24,8 @@ def least_energy(contraction, uses, start):
     for k in range(steps - 1):
         moves[k, k] = -1.0
         moves[k + 1, k] = contraction
-    return nnls(moves, -fixed, maxiter=10_000)[1] ** 2
+    left = lsq_linear(moves, -fixed, bounds=(0.0, np.inf), method="bvls", tol=1e-14).x
+    return float(np.sum((moves @ left + fixed) ** 2))
 
 
 def half_line(contraction, drifts, noise, thresholds, diameter=np.inf, start=0.0, nodes=400):

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
@@ -130,8 +130,9 @@ def test_constrained_batches_never_exceed_the_published_closed_form(period, diam
 
 
 @settings(max_examples=100)
-@given(factor=FACTOR, steps=st.integers(1, 18), period=st.integers(1, 5), diameter=st.floats(0.1, 30), data=st.data())
-def test_no_restart_at_any_step_is_better(exact, factor, steps, period, diameter, data):
+@example(factor=1.0, steps=10, period=2, diameter=1.0)
+@given(factor=FACTOR, steps=st.integers(1, 18), period=st.integers(1, 5), diameter=st.floats(0.1, 30))
+def test_no_restart_at_any_step_is_better(exact, factor, steps, period, diameter):
     uses = ((steps - 1 - np.arange(steps)) % period == 0).astype(float)
     every = [exact.least_energy(factor, uses, 0.0)]
     every += [exact.least_energy(factor, uses[tau:], diameter) for tau in range(1, steps)]

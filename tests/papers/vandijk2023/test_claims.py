@@ -83,9 +83,9 @@ def test_groups_follow_the_growth(judged, stored, claim, power, verdict):
 
 
 @pytest.mark.parametrize(
-    ("factor", "verdict"), [(2.0, Verdict.AS_STATED), (2.2, Verdict.AS_STATED), (1.6, Verdict.REFUTED)]
+    ("factor", "verdict"), [(2.0, Verdict.AS_STATED), (2.2, Verdict.UNDECIDED), (1.6, Verdict.REFUTED)]
 )
-def test_a_gain_of_two_is_at_least_two(judged, stored, factor, verdict):
+def test_a_gain_of_two_is_two_and_more_is_open(judged, stored, factor, verdict):
     rows = [("fixed", factor, 1.0), ("poisson", 1.0, 1.0), ("poisson_replace", 1.5, 1.0)]
     data = pd.DataFrame(rows, columns=["sampler", "noise_over_poisson", "epsilon"])
     results = stored("figures", "fixed_against_poisson", data)
@@ -101,9 +101,8 @@ def test_verdicts(results):
     verdicts = evaluate(KEY, results)[0].set_index("claim")
     named = {verdict: set(verdicts.index[verdicts["verdict"] == verdict]) for verdict in Verdict}
     assert not named[Verdict.REFUTED]
-    assert named[Verdict.WEAKER] == {"epochs_simple", "epochs_bounds", "group"} and named[Verdict.UNDECIDED] == {
-        "dpsgd_tight"
-    }
+    assert named[Verdict.WEAKER] == {"epochs_simple", "epochs_bounds", "group"}
+    assert named[Verdict.UNDECIDED] == {"dpsgd_tight", "fixed_batches_cost_two"}
     # Nothing was trained here.
     trained = {"batch_scaling", "last_epoch_accuracy", "arsinh_accuracy", "asynchronous", "private_normalisation"}
     assert trained <= named[Verdict.NOT_RUN] and all(map(math.isnan, verdicts.loc[list(trained), "estimate"]))

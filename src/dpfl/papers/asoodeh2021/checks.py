@@ -71,7 +71,7 @@ def random_stopping(values: dict[str, Any], epsilon: float) -> list[Comparison]:
         Comparison("random_stopping", f"exact stopped run: {case}", Relation.AT_MOST, double_sum, exact, EXACT),
         *(
             Comparison(
-                claim="random_stopping",
+                claim="suffix_stopping",
                 case=f"suffix improves, alpha = {alpha}: {case}",
                 relation=Relation.AT_MOST,
                 ours=double_sum,
@@ -101,7 +101,7 @@ def growing_noise(epsilon: float, alpha: float) -> Comparison:
     suffix = float(contraction.federated_suffix_stop_delta(epsilon, alpha=alpha, **values))
     settings = "n = 8, m = 1, eta = 0.5, sigma_t = sqrt(t), L = 1, radius = 0.25"
     case = f"suffix improves, alpha = {alpha}: {settings}, epsilon = {epsilon}"
-    return Comparison("random_stopping", case, Relation.AT_MOST, every, suffix, EQUAL)
+    return Comparison("suffix_stopping", case, Relation.AT_MOST, every, suffix, EQUAL)
 
 
 def relaxed(values: dict[str, Any], epsilon: float) -> list[Comparison]:

@@ -77,10 +77,9 @@ def largest_loss(epsilons: tuple[float, float], flips: list[tuple[int, int]]) ->
         return math.prod(t if a == b else 1 - t for t, a, b in zip(truth, answers, bits, strict=True))
 
     pairs = list(itertools.product((0, 1), repeat=2))
-    bits = pairs if len(flips) > 1 else [(0, 0), (1, 1)]
     return max(
         math.log(probability(answers, b) / probability(answers, (b[0] ^ flip[0], b[1] ^ flip[1])))
-        for answers, b, flip in itertools.product(pairs, bits, flips)
+        for answers, b, flip in itertools.product(pairs, pairs, flips)
     )
 
 

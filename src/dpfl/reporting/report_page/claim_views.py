@@ -42,11 +42,8 @@ STYLES = {
 
 
 ANSWERS = {
-    Verdict.AS_STATED: VerdictStyle("yes", "notrun", "✓"),
-    Verdict.WEAKER: VerdictStyle("in part", "notrun", "~"),
-    Verdict.REFUTED: VerdictStyle("no", "notrun", "✗"),
-    Verdict.UNDECIDED: VerdictStyle("undecided", "notrun", "?"),
-    Verdict.NOT_RUN: STYLES[Verdict.NOT_RUN],
+    verdict: VerdictStyle(claims.answer(verdict, asked_here=True), STYLES[Verdict.NOT_RUN].style, style.sign)
+    for verdict, style in STYLES.items()
 }
 """Verdicts on questions of ours, which are no claims of the paper."""
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Iterable
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dpfl.files import write_atomically
 from dpfl.reporting.report_page.contents import Page
-from dpfl.reporting.report_page.epsilons import EpsilonStatement, counts, counts_in_words
+from dpfl.reporting.report_page.epsilons import counts, counts_in_words
 
 _COUNT_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -55,7 +54,7 @@ def _environment(*, escaped: bool) -> Environment:
         "count_word": lambda count: _COUNT_WORDS[count] if count < len(_COUNT_WORDS) else str(count),
         "number": _number,
         "observed": lambda observer: observer if observer.startswith("every") else f"the {observer}",
-        "standing_counts": _standing_counts,
+        "standing_counts": counts,
         "standings": counts_in_words,
         "words": lambda name: str(name).replace("_", " "),
     }
@@ -75,11 +74,6 @@ def _digest(text: str) -> str:
 def _number(value: float) -> str:
     """Return a number with four digits."""
     return "∞" if math.isinf(value) else f"{value:.4g}"
-
-
-def _standing_counts(group: Iterable[EpsilonStatement]) -> dict[str, int]:
-    """Return how many statements have each standing, by its name."""
-    return {str(standing): count for standing, count in counts(group).items()}
 
 
 def _cell(text: str) -> str:

@@ -25,7 +25,9 @@ def paper(monkeypatch):
         def loose_one(x):
             return Numbers(3 * x, x, np.float64(x), {"twice": 2 * x})
 
-        wrong_one = loose_one
+        @staticmethod
+        def wrong_one(x):
+            return Numbers.simulated(3 * x, x, [x - 1, x, x + 1], {"twice": 2 * x})
 
     key = keys()[0]
     changed = replace(load(key), errata=entries)
@@ -45,7 +47,7 @@ def test_a_row_a_case_errors_first(paper):
 def test_a_reader_sees_headings_and_no_number_where_there_is_none(paper):
     page = errata_page(errata(paper))
     assert [heading for heading, _ in page.sections()] == [HEADINGS[kind] for kind in ("wrong", "loose", "unstated")]
-    assert page.body["Found independently"].tolist() == ["4 (route)", "1 (route)", "2 (route)", ""]
+    assert page.body["Found independently"].tolist() == ["4 ± 2.5 at 95 % (route)", "1 (route)", "2 (route)", ""]
     assert page.body["Printed gives"].iloc[-1] == "" and HEADINGS[ErratumKind.LOOSE] in html_page(page, "title")
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
 import pandas as pd
 
 from dpfl.catalog import load, module
+from dpfl.reporting.cases import LEVEL
 from dpfl.reporting.results import Results
+from dpfl.reporting.statistics import mean_interval
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 
@@ -39,21 +41,33 @@ _TEXTS = ("printed_form", "corrected_form", "case", "source")
 class Numbers(NamedTuple):
     """Value of the printed form, of the corrected (or tighter) one, and of the latter by an independent route.
 
-    `shown` has the computed values that the entry's texts name in braces.
+    `shown` has the computed values that the entry's texts name in braces. A simulated `independent` is the mean of
+    `runs`, with the half-width `interval` of its 95 % interval (`cases.LEVEL`); a computed one has neither.
     """
 
     printed: float
     corrected: float
     independent: float
     shown: Mapping[str, object] = {}
+    runs: int = 0
+    interval: float = 0.0
+
+    @classmethod
+    def simulated(
+        cls, printed: float, corrected: float, values: Iterable[float], shown: Mapping[str, object] | None = None
+    ) -> Numbers:
+        """Return the numbers whose independent route is a simulation with these `values`, one a run."""
+        runs, mean, interval = mean_interval(values, LEVEL)
+        return cls(printed, corrected, mean, shown or {}, runs, interval)
 
 
 def errata(paper: str) -> pd.DataFrame:
     """Return one row per case of each entry of the paper's errata.yaml, kinds in the order of `ErratumKind`.
 
-    Columns: kind, number, entry, printed_form, corrected_form, case, printed, corrected, independent, source. An entry
-    is named after the function of the paper's errata.py that returns its `Numbers`, called once for each keyword set
-    in its `arguments`; these also fill the braces in its texts. Entries of kind unstated have no function: nan.
+    Columns: kind, number, entry, printed_form, corrected_form, case, printed, corrected, independent, runs, interval,
+    source. An entry is named after the function of the paper's errata.py that returns its `Numbers`, called once for
+    each keyword set in its `arguments`; these also fill the braces in its texts. Entries of kind unstated have no
+    function: nan.
     """
     rows = [
         _row(paper, name, entry, arguments)
@@ -83,13 +97,16 @@ def _row(paper: str, name: str, entry: Mapping[str, object], arguments: Mapping[
         "printed": float(numbers.printed),
         "corrected": float(numbers.corrected),
         "independent": float(numbers.independent),
+        "runs": numbers.runs,
+        "interval": float(numbers.interval),
         "source": source,
     }
 
 
 def errata_page(data: pd.DataFrame) -> TableLayout:
     """Lay out errata for a reader, each kind under its own heading."""
-    independent = data["independent"].map(_digits) + " (" + data["source"] + ")"
+    spread = (" ± " + data["interval"].map("{:.2g}".format) + " at 95 %").where(data["runs"] > 0, "")
+    independent = data["independent"].map(_digits) + spread + " (" + data["source"] + ")"
     body = pd.DataFrame(
         {
             "No.": data["number"].map(str),

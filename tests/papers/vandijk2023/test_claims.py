@@ -83,10 +83,19 @@ def test_groups_follow_the_growth(judged, stored, claim, power, verdict):
 
 
 @pytest.mark.parametrize(
-    ("factor", "verdict"), [(2.0, Verdict.AS_STATED), (2.2, Verdict.UNDECIDED), (1.6, Verdict.REFUTED)]
+    ("needed", "enough", "verdict"),
+    [
+        (2.0, 2.0, Verdict.AS_STATED),
+        (2.0, 2.2, Verdict.UNDECIDED),
+        (1.5, 2.2, Verdict.UNDECIDED),
+        (1.5, 1.6, Verdict.REFUTED),
+        (2.4, 2.6, Verdict.REFUTED),
+    ],
 )
-def test_a_gain_of_two_is_two_and_more_is_open(judged, stored, factor, verdict):
-    rows = [("fixed", factor, 1.0), ("poisson", 1.0, 1.0), ("poisson_replace", 1.5, 1.0)]
+def test_a_gain_of_two_needs_a_pair_that_forces_it_and_a_proof_that_it_is_enough(
+    judged, stored, needed, enough, verdict
+):
+    rows = [("fixed_pair", needed, 1.0), ("fixed", enough, 1.0), ("poisson", 1.0, 1.0), ("poisson_replace", 1.5, 1.0)]
     data = pd.DataFrame(rows, columns=["sampler", "noise_over_poisson", "epsilon"])
     results = stored("figures", "fixed_against_poisson", data)
     with (results.folder / "figures" / f"{KEY}_samplers.csv").open("w") as stream:

@@ -42,7 +42,7 @@ def test_samplers(results):
     assert set(data["sampler"]) == set(SAMPLERS)
     wide = data.pivot(index="noise_multiplier", columns="sampler", values="epsilon")
     assert (wide["poisson"] < wide["poisson_replace"]).all()
-    assert (wide["poisson_replace"] < wide["fixed"]).all()
+    assert (wide["poisson_replace"] < wide["fixed"]).all() and (wide["fixed_pair"] < wide["fixed"]).all()
     # sigma = 1.6 sensitivities of 2C are a noise of 3.2 C.
     assert wide.loc[3.2, "fixed"] == pytest.approx(3.18, abs=0.01)
     assert wide.loc[1.6, "poisson"] == pytest.approx(2.75, abs=0.01)
@@ -50,3 +50,7 @@ def test_samplers(results):
     np.testing.assert_allclose(own, 1.0, rtol=1e-9)
     fixed = data[data["sampler"] == "fixed"]["noise_over_poisson"]
     assert fixed.between(2.0, 2.4).all()
+    # The pair is Poisson's with half the noise.
+    assert wide.loc[3.2, "fixed_pair"] == pytest.approx(wide.loc[1.6, "poisson"], rel=1e-4)
+    needed = data[data["sampler"] == "fixed_pair"]["noise_over_poisson"]
+    np.testing.assert_allclose(needed, 2.0, rtol=1e-3)

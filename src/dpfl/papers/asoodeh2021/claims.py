@@ -66,10 +66,9 @@ def price_bound(results: Results) -> ClaimEvidence:
     name = "{dataset}, {features:g} features, sigma = {noise_std:g}"
     cases = interval_cases(rows, name, rows["excess_risk"], rows["interval"], target=rows["bound_as_printed"])
     errata = results.table(KEY, "errata")
-    simulated = [
-        Case(f"simulation of the errata: {row.case}", row.independent, target=row.printed)
-        for row in errata[errata["entry"] == "corollary_utility"].itertuples(index=False)
-    ]
+    risks = errata[errata["entry"] == "corollary_utility"]
+    name = "simulation of the errata: {case}"
+    simulated = interval_cases(risks, name, risks["independent"], risks["interval"], target=risks["printed"])
     return ClaimEvidence([*cases, *simulated])
 
 

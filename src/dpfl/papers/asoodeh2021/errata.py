@@ -53,9 +53,9 @@ def corollary_utility(dimension: int, rounds: int, repeats: int) -> Numbers:
     """Compare Corollary 1, printed without the dimension, with excess risks on |w|^2/2 in the unit ball, m = 1."""
     constants = {"smoothness": 1.0, "strong_convexity": 1.0, "gradient_bound": 1.0, "gradient_variance": 0.0}
     values = {"n": rounds, "m": 1, "sigma": 1.0} | constants
-    excess = np.mean([simulated_excess(seed, dimension, rounds) for seed in range(repeats)])
+    excess = [simulated_excess(seed, dimension, rounds) for seed in range(repeats)]
     printed, corrected = (contraction.last_iterate_rate(dimension=each, **values) for each in (1, dimension))
-    return Numbers(printed, corrected, excess)
+    return Numbers.simulated(printed, corrected, excess)
 
 
 def simulated_excess(seed: int, dimension: int, rounds: int) -> float:

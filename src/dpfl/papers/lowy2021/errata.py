@@ -190,11 +190,11 @@ def leaked_rows(clients: int, whose: str) -> Numbers:
     draws = clients * MNIST_TRAINING
     leaked = -math.expm1(draws * math.log1p(-1 / POOL))
     shown = {"pool": POOL, "draws": draws, "federation": MNIST_CLIENTS}
-    return Numbers(0.0, leaked, simulated_leak(own=clients == 1), shown)
+    return Numbers.simulated(0.0, leaked, simulated_leaks(own=clients == 1), shown)
 
 
-def simulated_leak(*, own: bool) -> float:
-    """Draw the clients' rows three times; return the share of test rows in the `own` or in any training set."""
+def simulated_leaks(*, own: bool) -> list[float]:
+    """Draw the clients' rows three times; return each time's share of test rows in the `own` or in any training set."""
     digit_rows = POOL // 2
     shares = []
     for seed in range(3):
@@ -207,5 +207,5 @@ def simulated_leak(*, own: bool) -> float:
             test.append(rows[MNIST_TRAINING:])
         anyone = np.concatenate(training)
         leaks = [np.isin(rows, mine if own else anyone) for rows, mine in zip(test, training, strict=True)]
-        shares.append(np.mean(leaks))
-    return float(np.mean(shares))
+        shares.append(float(np.mean(leaks)))
+    return shares

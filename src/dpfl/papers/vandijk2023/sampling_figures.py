@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpfl.accounting import dpsgd, gaussian_dp, tradeoff
+from dpfl.accounting import FixedBatches, dpsgd, gaussian_dp, guarantee, tradeoff
 from dpfl.papers.vandijk2023.reference_run import epsilon_of, run, settings
 from dpfl.reporting import style
 from dpfl.reporting.results import Results
@@ -20,7 +20,8 @@ CURVES = {
     "shuffled": ("G of sqrt(E)/sigma", style.GREEN, (0, (5, 1, 1, 1, 1, 1))),
 }
 SAMPLERS = {
-    "fixed": ("fixed size, record replaced (C_p)", style.BLUE, "-", "o"),
+    "fixed": ("fixed size, record replaced: enough (C_p)", style.BLUE, "-", "o"),
+    "fixed_pair": ("fixed size, record replaced: needed", style.SKY, ":", "v"),
     "poisson": ("Poisson, record added or removed", style.RED, "--", "s"),
     "poisson_replace": ("Poisson, record replaced", style.GREEN, "-.", "^"),
 }
@@ -63,6 +64,7 @@ def draw_tradeoff(data: pd.DataFrame) -> Figure:
 def sampler_data(results: Results) -> pd.DataFrame:
     """Return columns sampler, noise_multiplier, epsilon, noise_over_poisson.
 
+    Of fixed batches, `fixed` is the epsilon that C_p proves and `fixed_pair` the one that a pair of data sets exceeds.
     noise_over_poisson is the noise over that of Poisson batches (add or remove) with the same epsilon; it is
     interpolated on logarithms, and missing rows mean that the Poisson curve does not reach that epsilon.
     """
@@ -70,13 +72,19 @@ def sampler_data(results: Results) -> pd.DataFrame:
     values = run()
     rate, steps = values["m"] / values["n"], values["n"] // values["m"] * values["epochs"]
     fixed = [epsilon_of(tradeoff.dpsgd_guarantee(sigma=z / 2, adversary="A0", **values)) for z in noises]
+    replaced_run = {"steps": steps, "delta": delta, "neighbouring": "replace_one"}
+    batches = FixedBatches(values["m"], values["n"])
+    pair = [guarantee(batches, noise_multiplier=z, **replaced_run).lower for z in noises]
     # Poisson batches reach the fixed ones' epsilons at about half the noise.
     finer = np.unique(np.concatenate([noises, noises / 2, noises / 2.4]))
     poisson = dpsgd.epsilon(noise_multiplier=finer, sample_rate=rate, steps=steps, delta=delta)
-    replaced = dpsgd.epsilon(
-        noise_multiplier=noises, sample_rate=rate, steps=steps, delta=delta, neighbouring="replace_one"
-    )
-    epsilons = {"fixed": np.array(fixed), "poisson": poisson[np.isin(finer, noises)], "poisson_replace": replaced}
+    replaced = dpsgd.epsilon(noise_multiplier=noises, sample_rate=rate, **replaced_run)
+    epsilons = {
+        "fixed": np.array(fixed),
+        "fixed_pair": np.array(pair),
+        "poisson": poisson[np.isin(finer, noises)],
+        "poisson_replace": replaced,
+    }
     parts = []
     for sampler, epsilon in epsilons.items():
         matching = np.exp(np.interp(np.log(epsilon), np.log(poisson[::-1]), np.log(finer[::-1])))
@@ -99,7 +107,7 @@ def draw_samplers(data: pd.DataFrame) -> Figure:
     needed.axhline(2, color=style.BLACK, linestyle=":", linewidth=1)
     needed.set(xlabel="epsilon", xscale="log", ylabel="noise / noise of Poisson batches", ylim=(0.8, 2.6))
     needed.set_title("noise needed for the same epsilon")
-    figure.legend(*spent.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+    figure.legend(*spent.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
     values = run()
     style.footer(
         figure,

@@ -25,7 +25,7 @@ from math import inf
 import numpy as np
 import torch
 
-from dpfl.data.image_shapes import COLOUR, GREY
+from dpfl.data.image_shapes import COLOUR, GREY, feature_shape
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.network_gradients import gradient_rule
 from dpfl.engine.parameter_vector import ParameterVector
@@ -59,7 +59,7 @@ class Setting:
     def __post_init__(self) -> None:
         _, model, colour = self.kind.split("/")
         shape = GREY if colour == "grey" else COLOUR
-        reads = (81 * shape[0], shape[1] // 4, shape[2] // 4) if ImageModel(model).reads_features else shape
+        reads = feature_shape(shape) if ImageModel(model).reads_features else shape
         records = self.clients * BATCH
         drawn = generator(0, "preparation").standard_normal((records, *reads), dtype=np.float32)
         self.inputs = torch.from_numpy(drawn).to(self.device, self.dtype)
@@ -167,11 +167,12 @@ def memory(device: torch.device, limit: float) -> Iterator[dict]:
 
 
 def _paper_records() -> dict[str, float]:
-    """Return the gradients of one record that scale paper takes of each kind of model."""
+    """Return the gradients of one record that Tables 2 to 5 take of each kind of model at scale paper, no studies."""
     config = configuration.resolve({"scale": "paper", "papers": ["bhaskar2025"]})
     found: dict[str, float] = defaultdict(float)
     for sweep in expansion.expand(config):
-        found[cost_key(sweep)] += work_of(sweep).records
+        if "study" not in sweep.settings:
+            found[cost_key(sweep)] += work_of(sweep).records
     return found
 
 

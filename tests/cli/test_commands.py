@@ -4,7 +4,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from dpfl.cli import app
+from dpfl.cli import app, report_commands
+from dpfl.grid import configuration
 
 COMMANDS = [
     "data fetch",
@@ -55,3 +56,17 @@ def test_status_lists_what_waits(tmp_path, monkeypatch):
     done = CliRunner().invoke(app, ["status"])
     assert done.exit_code == 0
     assert "digits_scatter_linear_k10_seed0: waiting" in done.output and "lowy2021: sweeps 0/1" in done.output
+
+
+@pytest.mark.parametrize(
+    ("chosen", "whole"),
+    [
+        ({"scale": "paper"}, True),
+        ({"scale": "paper", "training": {"device": "cuda"}}, True),
+        ({"scale": "paper", "papers": ["asoodeh2020"]}, False),
+        ({"scale": "paper", "seeds": [0]}, False),
+        ({"scale": "demo"}, False),
+    ],
+)
+def test_the_readme_shows_a_whole_scale_or_stays(chosen, whole):
+    assert report_commands._is_whole(configuration.resolve(chosen), "paper") is whole

@@ -201,6 +201,12 @@ def test_cores_of_one_and_more_start_a_run(project, monkeypatch, capsys, cores):
     assert started[0][-len(cores) :] == cores or not cores
 
 
+@pytest.mark.parametrize("words", [["--config", "papers=[]"], ["--configfile", "other.yaml"], ["--profile", "slurm"]])
+def test_options_that_would_run_something_else_than_dpfl_looks_at_are_refused(project, capsys, words):
+    status, lines = project(capsys, "run", "--scale", "quick", "--", *words)
+    assert status == 2 and len(lines) == 1 and f"{words[0]} cannot stand after --" in lines[0]
+
+
 @pytest.mark.parametrize(("option", "scale"), [([], "quick"), (["--scale", "paper"], "paper")])
 def test_a_run_has_the_scale_of_its_configuration_where_no_option_names_one(
     project, tmp_path, monkeypatch, capsys, option, scale

@@ -105,6 +105,16 @@ def test_a_batch_that_is_ended_ends_what_it_trains_and_keeps_what_is_done(sweeps
     assert not (kept_folder(RESULTS) / "runs").exists()
 
 
+def test_a_run_of_a_narrower_configuration_leaves_what_others_have_kept(sweeps, trainer):
+    first, other = sweeps[:2]
+    BatchTraining.of([first, other], RESULTS, Path("config.yaml"), 1).run()
+    snakemake_deletes_outputs(sweeps)
+    put_all_back([first], RESULTS)
+    assert [table(sweep).is_file() for sweep in (first, other)] == [True, False]
+    put_all_back([other], RESULTS)
+    assert table(other).is_file() and not kept_folder(RESULTS).exists()
+
+
 def test_a_kept_run_of_other_settings_is_trained_anew(sweeps, trainer):
     first, other = sweeps[:2]
     BatchTraining.of([other], RESULTS, Path("config.yaml"), 1).run()

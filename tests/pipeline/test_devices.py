@@ -103,3 +103,13 @@ def test_what_is_no_lock_file_of_this_user_is_refused_and_not_touched(monkeypatc
     with pytest.raises(InputError, match="cannot lock a GPU"), own_gpu(True):
         pass
     assert victim.read_text() == "years" and not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize(("visible", "left"), [("-1", []), ("0,-1,1", ["0"]), ("", []), ("2, GPU-a", ["2", "GPU-a"])])
+def test_a_negative_number_hides_itself_and_all_that_follows(monkeypatch, visible, left):
+    monkeypatch.setenv(VISIBLE, visible)
+    if left:
+        assert devices.require_gpu() == left
+    else:
+        with pytest.raises(InputError, match="no GPU"):
+            devices.require_gpu()

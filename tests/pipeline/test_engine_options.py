@@ -44,6 +44,8 @@ def test_no_other_word_is_a_dry_run(words):
         (["--dry"], "ambiguous"),
         (["--retries", "x"], "--retries"),
         (["a.csv", "--cores", "1", "b.csv"], "b.csv"),
+        (["--resources", "gpu"], "used: dictionary"),
+        (["--set-threads", "train"], "used: Invalid threads"),
     ],
 )
 def test_what_snakemake_cannot_read_is_one_line_without_its_usage(capsys, words, said):
@@ -51,6 +53,19 @@ def test_what_snakemake_cannot_read_is_one_line_without_its_usage(capsys, words,
         engine_options(words)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (["--config", "papers=[]"], ("--config",)),
+        (["--configfiles", "mine.yaml"], ("--configfile",)),
+        (["--configfile=mine.yaml", "--profile", "slurm"], ("--configfile", "--profile")),
+        (["--cores", "2", "a.csv"], ()),
+    ],
+)
+def test_options_that_would_replace_dpfl_s_own_are_known(words, given):
+    assert engine_options(words).ours == given
 
 
 def test_targets_are_what_is_to_be_made():

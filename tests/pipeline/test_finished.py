@@ -10,6 +10,7 @@ from dpfl.cli import app
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import finished, run
+from dpfl.pipeline.engine_options import engine_options
 from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.run_identity import noise_identity
 
@@ -70,8 +71,12 @@ def test_noise_is_made_anew_where_there_are_runs_and_it_is_of_other_code(config,
 def test_a_run_calibrates_first_and_asks_then_what_is_left(config, calibrate, two, asked, monkeypatch):
     assert CliRunner().invoke(app, ["run", "--config", "mine.yaml", "--", "--cores", "1"]).exit_code == 0
     first, second = asked
-    assert first[-3:] == ["--cores", "1", "results/demo/accounting/bhaskar2025.csv"]
+    assert first[-3:] == ["results/demo/accounting/bhaskar2025.csv", "--cores", "1"]
     assert second[-2:] == ["--cores", "1"] and first[:-3] == second[:-2]
+    asked.clear()
+    CliRunner().invoke(app, ["run", "--config", "mine.yaml", "--", "--resources", "gpu=4"])  # takes any number of words
+    assert engine_options(asked[0]).targets == {"results/demo/accounting/bhaskar2025.csv"}
+    asked.clear()
     asked.clear()
     dry = CliRunner().invoke(app, ["run", "--config", "mine.yaml", "--dry-run"])
     plan = CliRunner().invoke(app, ["plan", "--config", "mine.yaml"])

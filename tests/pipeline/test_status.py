@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.cli import app
+from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import batches, status
 from dpfl.pipeline.cost import estimate
@@ -120,6 +121,18 @@ def test_a_scale_is_asked_for_by_its_name(tmp_path, repository, monkeypatch):
     put(tmp_path / "results/paper/config.yaml", "scale: paper\npapers: [asoodeh2020]\n")
     asked = CliRunner().invoke(app, ["status", "--scale", "paper"])
     assert "asoodeh2020" in asked.output and "lowy2021" not in asked.output
+    put(tmp_path / "mine.yaml", "scale: demo\npapers: [vandijk2023]\n")
+    asked = CliRunner().invoke(app, ["status", "--scale", "paper", "--config", "mine.yaml"])
+    assert "vandijk2023" in asked.output and "asoodeh2020" not in asked.output
+
+
+@pytest.mark.parametrize("scale", ["..", "paper-old", "nothing"])
+def test_a_scale_that_does_not_exist_is_refused_though_there_is_a_folder(tmp_path, repository, monkeypatch, scale):
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "config.yaml", "scale: demo\n")
+    put(tmp_path / "results" / "paper-old" / "config.yaml", "scale: paper\n")
+    with pytest.raises(InputError, match="scale is"):
+        CliRunner().invoke(app, ["status", "--scale", scale], catch_exceptions=False)
 
 
 def test_a_job_past_its_limit_is_not_running(sweep, tmp_path):

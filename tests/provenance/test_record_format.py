@@ -124,5 +124,8 @@ def test_a_record_of_the_earlier_version_is_refused_with_its_commit(record, comm
     with pytest.raises(EarlierFormatError, match="written by an earlier version") as refused:
         read_record(record)
     assert ("7f" * 20 in str(refused.value)) == (commit == "7f" * 20) and "reboot" not in str(refused.value)
-    done = CliRunner().invoke(app, ["audit", str(record.parent)])
+    folder = record.parent / "results" / "demo"
+    folder.mkdir(parents=True)
+    record.rename(folder / record.name)
+    done = CliRunner().invoke(app, ["audit", str(folder)])
     assert isinstance(done.exception, EarlierFormatError) and "\n" not in str(done.exception)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpfl.cli.app import app
-from dpfl.errors import InputError
+from dpfl.errors import InputError, printable
 
 if TYPE_CHECKING:
     from dpfl.provenance.audit.findings import Audit
@@ -79,29 +80,51 @@ def audit(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="delete damaged files and what they gave")] = False,
 ) -> None:
     """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with the findings."""
+    from dpfl.pipeline.lock import only_run
     from dpfl.provenance.audit.file_hashes import audit as check
-    from dpfl.provenance.audit.findings import remove_damaged
     from dpfl.provenance.audit.release import check_signature
-    from dpfl.provenance.trace import data_folders, readable_records
 
     if not (folder / "config.yaml").is_file() and (below := sorted(folder.glob("*/config.yaml"))):
         raise InputError(f"{folder} holds the results of several scales: name one of them, as {below[0].parent}")
     _require_effect(files_only, rerun, seed, rerun_cell, where, signature, signers)
-    report = check(folder, sealed=not seal)
-    if signature and signers:
-        check_signature(report, folder, signature, signers)
-    if not files_only:
-        _recompute(report, folder, quick, _choice(rerun, seed, rerun_cell, where))
-    for line in report.lines():
-        print(line)
-    if seal and not report.findings:
-        _seal(folder)
-    if rebuild:
-        known = readable_records(folder, data_folders(folder))
-        removed = remove_damaged(report, folder.absolute().parents[1], known)
-        print(f"{removed} files deleted; run make to have them made again")
+    folder = _spelled(folder)
+    with only_run(folder.parents[1]) if rebuild else nullcontext():
+        report = check(folder, sealed=not seal)
+        if signature and signers:
+            check_signature(report, folder, signature, signers)
+        if not files_only:
+            _recompute(report, folder, quick, _choice(rerun, seed, rerun_cell, where))
+        for line in report.lines():
+            print(line)
+        if seal and not report.findings:
+            _seal(folder)
+        if rebuild:
+            _rebuild(report, folder)
     if report.findings:
         raise typer.Exit(1)
+
+
+def _spelled(folder: Path) -> Path:
+    """Return results/<scale> from here where its project is here or below, else from the root; raises InputError."""
+    from dpfl.provenance.trace import scale_folder
+
+    place = scale_folder(folder)
+    return place.relative_to(Path.cwd()) if place.parents[1].is_relative_to(Path.cwd()) else place
+
+
+def _rebuild(report: Audit, folder: Path) -> None:
+    """Delete damaged files and what was made from them, and say what is left to the user."""
+    from dpfl.provenance.audit.findings import remove_damaged
+    from dpfl.provenance.trace import data_folders, readable_records
+
+    removed, outside = remove_damaged(
+        report, folder.absolute().parents[1], readable_records(folder, data_folders(folder))
+    )
+    print(f"{removed} files deleted; run make to have them made again")
+    for path in outside:
+        print(
+            f"not deleted, as it lies outside the project: {printable(str(path.resolve()))}; delete it yourself first"
+        )
 
 
 def _require_effect(
@@ -170,5 +193,5 @@ def release(folder: Scale, key: Annotated[Path, typer.Option("--key", help="the 
     """Write results/<scale>.release.json with the manifest's hash, signed; dpfl audit --signature checks it."""
     from dpfl.provenance.audit.release import sign, signature_of
 
-    path = sign(folder, key)
+    path = sign(_spelled(folder), key)
     print(f"{path} and {signature_of(path)} written")

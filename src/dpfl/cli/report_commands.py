@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -111,6 +112,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     would stand. Finished pages stay, damaged ones are made anew; so are their LaTeX, HTML, SVG and PDF files, the
     manifest and report.html.
     """
+    from dpfl.pipeline.lock import only_run
     from dpfl.provenance.audit.mending import remove_damaged_pages
     from dpfl.reporting.report_page import project_readme
     from dpfl.reporting.report_page.contents import contents
@@ -119,19 +121,28 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     resolved = configuration.read(config)
     folder = results_folder(resolved)
     _require_runs(folder)
-    remove_damaged_pages(folder)
-    # A process for each paper: a stage reads the records of a folder once (input_checks), and they change here.
-    spawned = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(mp_context=spawned, max_tasks_per_child=1) as pool:
-        made, derived = map(sum, zip(*pool.map(partial(_finish, config=config), resolved["papers"]), strict=True))
-    found = _sealed(folder)
-    found_there = contents(folder, resolved)
-    page, short = write(folder, found_there)
-    if resolved["scale"] == project_readme.SCALE and README.is_file():
+    with only_run():
+        remove_damaged_pages(folder)
+        # A process for each paper: a stage reads the records of a folder once (input_checks), and they change here.
+        spawned = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(mp_context=spawned, max_tasks_per_child=1) as pool:
+            made, derived = map(sum, zip(*pool.map(partial(_finish, config=config), resolved["papers"]), strict=True))
+        found = _sealed(folder)
+        found_there = contents(folder, resolved)
+        page, short = write(folder, found_there)
+    if README.is_file() and _is_whole(resolved, project_readme.SCALE):
         write_atomically(README, project_readme.updated(README.read_text(encoding="utf-8"), found_there))
     print(f"{made} pages made anew, {derived} derived files written; read {page}, or {short} on a code host")
     if found:
         raise typer.Exit(1)
+
+
+def _is_whole(resolved: Mapping[str, Any], scale: str) -> bool:
+    """Return whether a configuration is of `scale` and has all its sweeps: README.md speaks of no part of it."""
+    if resolved["scale"] != scale:
+        return False
+    whole = expansion.expand(configuration.resolve({"scale": scale}))
+    return {(s.paper, s.name) for s in expansion.expand(resolved)} == {(s.paper, s.name) for s in whole}
 
 
 def _require_runs(folder: Path) -> None:

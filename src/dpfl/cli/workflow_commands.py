@@ -94,8 +94,11 @@ def run(
     from dpfl.data.fetch import configured
     from dpfl.grid import expansion
     from dpfl.pipeline.devices import require_gpu
+    from dpfl.pipeline.engine_options import engine_options
     from dpfl.pipeline.plan import machines_of
 
+    if ours := engine_options(more or []).ours:
+        raise InputError(f"{ours[0]} cannot stand after --: give dpfl run its own --scale, --config and --profile")
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     sweeps = expansion.expand(resolved)
     configured(resolved["data"]["mirror"])
@@ -126,7 +129,8 @@ def _run(
     if noise := finished.noise_made_anew(resolved):
         print(f"dpfl: {_first(noise)}", file=sys.stderr)
         if not engine.is_dry_run:
-            words = [*options, *(word for word in more if word not in engine.targets), *map(str, noise)]
+            # Targets come before the user's options, which may take any number of words.
+            words = [*options, *map(str, noise), *(word for word in more if word not in engine.targets)]
             if status := run_workflow(words, **asked, what="calibrating"):
                 return status
     left = finished.without_finished(more, resolved)
@@ -158,8 +162,10 @@ def status(
     """Show which stages are done; which sweeps run, wait, failed or can be resumed; and the time left."""
     from dpfl.pipeline.status import lines
 
-    last = Path("results") / (scale or "") / "config.yaml"
-    resolved = configuration.read(last) if scale and last.is_file() else configuration.overlaid(config, None, scale)
+    resolved = configuration.overlaid(config, None, scale)  # refuses a scale that does not exist
+    last = Path("results") / resolved["scale"] / "config.yaml"
+    if scale and config == DEFAULT_CONFIG and last.is_file():
+        resolved = configuration.read(last)
     for line in lines(resolved):
         print(line)
 

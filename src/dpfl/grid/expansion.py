@@ -17,6 +17,8 @@ _PARTS = ("base", "lists", "demo", "quick", "paper")
 """Keys of a grid.yaml: what entries share, named lists of values, and the entries of each scale."""
 _NEEDED = ("experiment", "seeds", "sweep", "cells")
 _OPTIONAL = ("settings", "study", "vary", "part")
+LONGEST_NAME = 180
+"""Characters of a sweep's name: a file system takes 255, of which run tables, checkpoints and records need some."""
 _SEEDS = ("count", "per_sweep")
 """Keys of an entry."""
 
@@ -95,6 +97,8 @@ def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, A
         _require_dataset(paper, settings)
         for chosen in _batched(seeds, group):
             name = "_".join([*(_label(axis, value) for axis, value in axes.items()), *part, _seed_label(chosen)])
+            if len(name) > LONGEST_NAME:
+                raise InputError(f"the file name {name[:40]}... is too long: choose fewer seeds, or consecutive ones")
             sweeps.append(Sweep(paper.key, entry["experiment"], name, settings, cells, chosen, config["training"]))
     return sweeps
 

@@ -150,14 +150,18 @@ def put_back(sweep: Sweep, results: Path) -> None:
 
 
 def put_all_back(sweeps: Sequence[Sweep], results: Path) -> None:
-    """Copy all kept run tables back, and remove what was kept; nothing may be training."""
-    folder = expansion.run_table(kept_folder(results), "paper", "sweep").parents[1]
-    if folder.is_dir():
-        for sweep in sweeps:
-            put_back(sweep, results)
-        shutil.rmtree(folder)
-        with suppress(OSError):
-            folder.parent.rmdir()
+    """Copy the kept run tables of these sweeps back, and remove the copies; nothing may be training.
+
+    Those of other sweeps stay: a run of a narrower configuration has no use for them, a later one may.
+    """
+    for sweep in sweeps:
+        put_back(sweep, results)
+        kept = expansion.run_table(kept_folder(results), sweep.paper, sweep.name)
+        for path in (kept, record_path(kept)):
+            path.unlink(missing_ok=True)
+    for folder in (*kept_folder(results).glob("runs/*"), kept_folder(results) / "runs", kept_folder(results)):
+        with suppress(OSError):  # not empty, or not there
+            folder.rmdir()
 
 
 def _copy(source: Path, target: Path) -> None:

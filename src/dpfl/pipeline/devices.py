@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 from pathlib import Path
 
 from dpfl.commands import output_of
@@ -53,7 +54,10 @@ def require_gpu() -> list[str]:
 def _gpus() -> list[str]:
     """Return the GPUs that this process may use, by number or name."""
     if VISIBLE in os.environ:
-        return [name.strip() for name in os.environ[VISIBLE].split(",") if name.strip()]
+        names = [name.strip() for name in os.environ[VISIBLE].split(",") if name.strip()]
+        return list(
+            takewhile(lambda name: not name.startswith("-"), names)
+        )  # as CUDA: -1 hides itself and what follows
     listed = output_of("nvidia-smi", "--list-gpus") or b""
     return [str(number) for number, line in enumerate(listed.splitlines()) if line.startswith(b"GPU")]
 

@@ -9,14 +9,18 @@ from typing import NoReturn
 from dpfl.errors import InputError
 
 _CORES = ("cores", "jobs", "local_cores")
+OURS = ("config", "configfile", "profile")
+"""Options that `dpfl run` gives to Snakemake itself: a second one would replace its own, for the engine alone."""
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Options of a run of Snakemake: `targets` that it is to make, and whether it only shows what it would do."""
+    """Options of a run of Snakemake: `targets` that it is to make, whether it only shows what it would do, and the
+    options among `OURS` that are given."""
 
     targets: frozenset[str]
     is_dry_run: bool
+    ours: tuple[str, ...]
 
 
 def engine_options(words: Sequence[str]) -> EngineOptions:
@@ -32,13 +36,16 @@ def engine_options(words: Sequence[str]) -> EngineOptions:
     parser.error = _refuse  # it would print the usage of 150 options, and end the process
     try:
         known = parser.parse_args(list(words))
-    except CliException as error:
+    except InputError:
+        raise
+    except (CliException, ValueError) as error:
         _refuse(str(error))
     for name in _CORES:
         number = getattr(known, name)
         if number is not None and number < 1:
             raise InputError(f"--{name.replace('_', '-')} must be at least 1, not {number}")
-    return EngineOptions(frozenset(known.targets), known.dryrun or known.executor == "dryrun")
+    ours = tuple(f"--{name}" for name in OURS if getattr(known, name))
+    return EngineOptions(frozenset(known.targets), known.dryrun or known.executor == "dryrun", ours)
 
 
 def _refuse(reason: str) -> NoReturn:

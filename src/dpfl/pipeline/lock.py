@@ -22,15 +22,16 @@ _DRY = re.compile(r"-[A-Za-z]*n[A-Za-z]*")  # -n, or together with others: -np
 
 
 @contextmanager
-def only_run() -> Iterator[int]:
-    """Lock the folder for this run; yield the lock's file descriptor, for children to inherit.
+def only_run(project: Path = Path()) -> Iterator[int]:
+    """Lock the project's folder for this run; yield the lock's file descriptor, for children to inherit.
 
     The system releases the lock when the last process with the descriptor ends, however it ends: a Snakemake that
     outlives `dpfl run` keeps it. (That is why it is not a filelock.FileLock, whose descriptor is private.) Raises
     InputError where another run has the lock, or a Snakemake that was started without it works in the folder.
     """
-    _LOCK.parent.mkdir(exist_ok=True)
-    with _LOCK.open("a+", encoding="utf-8") as stream:
+    place = project / _LOCK
+    place.parent.mkdir(exist_ok=True)
+    with place.open("a+", encoding="utf-8") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -39,7 +40,7 @@ def only_run() -> Iterator[int]:
         stream.truncate(0)
         stream.write(str(os.getpid()))
         stream.flush()
-        if others := _snakemakes(Path.cwd()):
+        if others := _snakemakes(project.absolute()):
             raise _at_work(others[0])
         yield stream.fileno()
 
@@ -47,8 +48,8 @@ def only_run() -> Iterator[int]:
 def running_since() -> float | None:
     """Return the start of the run that has the folder's lock, in seconds since 1970, or None where there is none."""
     try:
-        with _LOCK.open("r+", encoding="utf-8") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with _LOCK.open(encoding="utf-8") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: the project may be read-only
     except FileNotFoundError:
         return None
     except BlockingIOError:

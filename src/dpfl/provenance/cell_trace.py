@@ -74,7 +74,7 @@ def trace_cells(path: Path, wanted: Mapping[str, str]) -> tuple[Node, list[Row]]
 
     For a picture or a page, the CSV of the same name is used. Raises InputError as `rows_where` and `trace` do.
     """
-    data = path.with_suffix(".csv")
+    data = path if path.name.endswith(".csv.gz") else path.with_suffix(".csv")
     rows = rows_where(data, wanted)
     complete = trace(data)
     root, _ = project_of(data)

@@ -30,7 +30,7 @@ from dpfl.files import file_sha256, is_regular, record_path, replacing
 from dpfl.provenance import manifest
 from dpfl.provenance.environment import DECIDING
 from dpfl.provenance.record_format import METADATA
-from dpfl.provenance.trace import DATA_KINDS, SOURCES, lineage
+from dpfl.provenance.trace import DATA_KINDS, SOURCES, lineage, scale_folder
 
 _WFRUN = "https://w3id.org/ro/wfrun/"
 _PROFILES = (
@@ -74,12 +74,16 @@ def write(folder: Path) -> tuple[Path, bool]:
     """Write <folder>.crate.zip for results/<scale>; return its path and whether it had to be written.
 
     Run it in the folder of the Snakefile. The same results give the same bytes, and an up-to-date crate is left as it
-    is. Raises InputError where there is no Snakefile here, where there is no record below `folder` or one is damaged,
-    and where the manifest does not list the records as they are: a stage was run by hand, and nothing has checked it.
+    is. Raises InputError where there is no Snakefile here, where `folder` is of another project, where there is no
+    record below it or one is damaged, and where the manifest does not list the records as they are: a stage was run by
+    hand, and nothing has checked it.
     """
-    path = folder.parent / f"{folder.name}.crate.zip"
     if not Path("Snakefile").is_file():
         raise InputError("no Snakefile here: run dpfl crate in the folder of the project")
+    if scale_folder(folder).parents[1] != Path.cwd():
+        raise InputError(f"{folder} belongs to another project: run dpfl crate there")
+    folder = Path("results", scale_folder(folder).name)
+    path = folder.parent / f"{folder.name}.crate.zip"
     described = _described(folder)
     text = json.dumps(described.crate.metadata.generate(), indent=1, sort_keys=True) + "\n"
     content = packed({METADATA: text.encode()} | {name: Path(name).read_bytes() for name in sorted(described.members)})

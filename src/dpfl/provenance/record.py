@@ -16,6 +16,7 @@ from typing import Any
 
 from dpfl.catalog import keys, load
 from dpfl.commands import git
+from dpfl.errors import InputError
 from dpfl.files import file_sha256, write_atomically
 from dpfl.provenance.environment import host, software
 from dpfl.provenance.input_checks import check
@@ -47,7 +48,13 @@ class StageRecorder:
     identity: dict[str, str] | None = None
 
     def reads(self, paths: Iterable[Path]) -> None:
-        """Note the files that the stage is about to read; raises InputError where one is not what its record says."""
+        """Note the files that the stage is about to read.
+
+        Raises InputError where one is not what its record says, or is outside the project, where no record may point.
+        """
+        paths = list(paths)
+        if outside := [path for path in paths if os.path.relpath(path).startswith("..")]:
+            raise InputError(f"{outside[0]} is outside the project: copy it here, for its record to name it")
         self.inputs += check(paths)
 
     def write(self, path: Path, outputs: Iterable[Path]) -> None:

@@ -49,6 +49,17 @@ class Node:
             yield from node.walk()
 
 
+def scale_folder(folder: Path) -> Path:
+    """Return the absolute path of results/<scale> of some project, however it was spelled.
+
+    Raises InputError for every other folder: what stands in records is relative to the project.
+    """
+    place = Path(os.path.abspath(folder))
+    if place.parent.name != "results":
+        raise InputError(f"{folder} is not a scale's results: name results/<scale>, as results/demo")
+    return place
+
+
 def lineage(
     folder: Path, *, shipped: bool = False, data: Iterable[Path] = ()
 ) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
@@ -59,10 +70,9 @@ def lineage(
     With `shipped` the copy comes first: the answer is the same with or without data.
     An InputError takes the place of a record that cannot be read. Raises InputError where there is no record.
     """
-    if len(folder.absolute().parents) < 2:
-        raise InputError(f"{folder} is not a scale's results: name results/<scale>, as results/demo")
-    root, copies = folder.absolute().parents[1], folder.absolute() / SOURCES
-    waiting = [path for path in sorted(folder.absolute().rglob("*.record.json")) if not path.is_relative_to(copies)]
+    place = scale_folder(folder)
+    root, copies = place.parents[1], place / SOURCES
+    waiting = [path for path in sorted(place.rglob("*.record.json")) if not path.is_relative_to(copies)]
     if not waiting:
         raise InputError(f"no record below {folder}: nothing is known of it; name results/<scale>")
     waiting += [place for each in data for place in _records_in(each, root, copies)]

@@ -113,7 +113,7 @@ def test_what_to_delete_is_the_damaged_stage_s_outputs_and_record(chain):
 
 def test_a_folder_without_records_is_refused(tmp_path):
     with pytest.raises(InputError, match="no record below"):
-        audit(tmp_path)
+        audit(tmp_path / "results" / "demo")
 
 
 def test_noise_that_was_calibrated_anew_for_other_sweeps_is_no_finding(chain):

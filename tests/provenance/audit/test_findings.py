@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.cli import app
-from dpfl.errors import printable
+from dpfl.errors import InputError, printable
 from dpfl.files import record_path
+from dpfl.pipeline.lock import only_run
 from dpfl.provenance.audit.file_hashes import audit
 from dpfl.provenance.audit.findings import Audit, Finding, remove_damaged
 from dpfl.provenance.trace import readable_records
@@ -59,7 +60,7 @@ def test_what_was_made_from_damage_goes_and_what_read_the_right_bytes_stays(chai
     root, run = chain.parents[1], chain / "runs" / "run.csv"
     run.write_bytes(run.read_bytes() + b"x")
     records = readable_records(chain)
-    assert remove_damaged(audit(chain), root, records) == 2
+    assert remove_damaged(audit(chain), root, records) == (2, [])
     assert (chain / "table.csv").exists() and not run.exists()
 
 
@@ -71,8 +72,52 @@ def test_a_table_made_from_damage_goes_with_it(chain):
         entry["sha256"] = "0" * 64 if entry["path"].endswith("run.csv") else entry["sha256"]
     place.write_text(json.dumps(record))
     finding = Finding("results/demo/runs/run.csv", "changed", (run, record_path(run)))
-    assert remove_damaged(Audit(findings=[finding]), root, readable_records(chain)) == 4
+    assert remove_damaged(Audit(findings=[finding]), root, readable_records(chain)) == (4, [])
     assert not table.exists()
+
+
+@pytest.mark.parametrize("spelling", [".", "../demo", "../../results/demo/", "absolute"])
+def test_a_folder_is_the_same_however_it_is_spelled(chain, monkeypatch, spelling):
+    monkeypatch.chdir(chain)
+    there = sorted(chain.rglob("*"))
+    assert rebuild(chain if spelling == "absolute" else spelling).endswith(
+        "0 files deleted; run make to have them made again\n"
+    )
+    assert sorted(chain.rglob("*")) == there
+
+
+@pytest.mark.parametrize("spelling", ["runs", "..", "../.."])
+def test_a_folder_that_is_no_scale_loses_nothing(chain, monkeypatch, spelling):
+    monkeypatch.chdir(chain)
+    there = sorted(chain.rglob("*"))
+    done = CliRunner().invoke(app, ["audit", "--files-only", "--rebuild", spelling])
+    assert isinstance(done.exception, InputError) and "results/" in str(done.exception)
+    assert sorted(chain.rglob("*")) == there
+
+
+def test_a_renamed_scale_loses_nothing(chain):
+    moved = chain.rename(chain.with_name("old"))
+    there = sorted(moved.rglob("*"))
+    done = CliRunner().invoke(app, ["audit", "--files-only", "--rebuild", str(moved)])
+    assert isinstance(done.exception, InputError) and "results/demo" in str(done.exception)
+    assert sorted(moved.rglob("*")) == there
+
+
+def test_nothing_is_deleted_while_a_run_is_at_work(chain):
+    (chain / "runs" / "run.csv").write_text("x")
+    with only_run(chain.parents[1]):
+        done = CliRunner().invoke(app, ["audit", "--files-only", "--rebuild", str(chain)])
+    assert isinstance(done.exception, InputError) and "another run is at work" in str(done.exception)
+    assert (chain / "runs" / "run.csv").exists()
+
+
+def test_damage_on_another_disk_is_named_and_left(chain, tmp_path_factory):
+    disk, run = tmp_path_factory.mktemp("disk"), chain / "runs" / "run.csv"
+    (chain / "runs").rename(disk / "runs")
+    (chain / "runs").symlink_to(disk / "runs")
+    run.write_text("x")
+    said = rebuild(chain)
+    assert f"not deleted, as it lies outside the project: {disk / 'runs' / 'run.csv'}" in said and run.exists()
 
 
 def test_texts_of_strangers_stay_on_their_line():

@@ -75,8 +75,15 @@ def test_a_signature_for_another_purpose_is_found(signed):
 def test_records_that_the_manifest_does_not_list_are_not_signed(signed):
     folder, _, key, _ = signed
     record_path(folder / "table.csv").unlink()
-    with pytest.raises(InputError, match="does not list"):
+    with pytest.raises(InputError, match=r"not as manifest\.json lists"):
         release.sign(folder, key)
+
+
+def test_a_key_that_cannot_sign_leaves_the_earlier_release(signed, tmp_path):
+    folder, statement, _, signers = signed
+    with pytest.raises(InputError, match="cannot be signed"):
+        release.sign(folder, tmp_path / "no-such-key")
+    assert problems(folder, statement, signers)[0] == []
 
 
 def test_the_commands_sign_and_check(signed):

@@ -100,6 +100,23 @@ def test_the_auditor_chooses_a_cell_however_long_it_took(again, monkeypatch):
             again(count=0, cell=cell, where=where)
 
 
+def test_every_row_is_one_run_of_the_cell_that_made_it(tmp_path, monkeypatch):
+    """Cells may differ in a list or in what is not set alone: neither can be read from a run table."""
+    settings = {"scale": "paper", "papers": ["lowy2021", "vandijk2023"], "seeds": [0, 1]}
+    sweeps = expansion.expand(configuration.resolve(settings))
+    monkeypatch.setattr(rerun, "read_record", lambda path: {})
+    for sweep in sweeps:
+        path = expansion.run_table(tmp_path, sweep.paper, sweep.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [(seed, place) for seed in sweep.seeds for place in range(len(sweep.cells))]
+        pd.DataFrame(rows, columns=["seed", "place"]).to_csv(path, index=False)
+        record_path(path).touch()
+    runs = list(rerun.runs_of(tmp_path, sweeps))
+    assert all(run.cell is run.sweep.cells[int(run.row["place"])] for run in runs)
+    assert len(runs) == sum(len(sweep.cells) * len(sweep.seeds) for sweep in sweeps)
+    assert any(isinstance(value, list) for run in runs for value in run.cell.values())
+
+
 def test_more_runs_than_there_are_is_a_finding(again, monkeypatch):
     monkeypatch.setattr(rerun, "_check_one", lambda report, *_: report.count("runs trained again"))
     [finding] = again(count=9).findings

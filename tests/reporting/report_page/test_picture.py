@@ -1,4 +1,7 @@
 import math
+from dataclasses import replace
+
+import pytest
 
 from dpfl.reporting.report_page.agreement import printed_numbers
 from dpfl.reporting.report_page.epsilons import statements
@@ -38,6 +41,14 @@ def test_all_marks_and_ticks_are_inside(made):
     for picture in (lead_picture(numbers, known), lead_picture([], known)):
         assert all(0 <= place <= SIZE for mark in picture.marks for place in (mark.x, mark.y))
         assert 2 <= len(picture.ticks) <= 8 and all(0 <= tick.place <= SIZE for tick in picture.ticks)
+
+
+@pytest.mark.parametrize("largest", [7.0, 99.0, 640.0, 3e7])
+def test_an_axis_of_any_length_has_a_few_round_ticks(made, largest):
+    numbers, known = of(made)
+    one = replace(numbers[0], printed=largest, unit=numbers[1].unit)
+    ticks = lead_picture([one, *numbers[1:]], known).ticks
+    assert 2 <= len(ticks) <= 8 and all(0 <= tick.place <= SIZE for tick in ticks)
 
 
 def test_there_is_no_picture_of_nothing():

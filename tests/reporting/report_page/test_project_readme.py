@@ -14,7 +14,7 @@ from dpfl.reporting.report_page.sweep_counts import SweepCounts
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RESULTS = ROOT / "results" / SCALE
-SHIPPED = all((RESULTS / "claims" / f"{key}.csv").is_file() for key in keys())
+SHIPPED = (RESULTS / "config.yaml").is_file()
 
 
 def rows(text):
@@ -23,11 +23,9 @@ def rows(text):
     return {each[0].split("`")[1]: each[-1] for each in cells}
 
 
+@pytest.mark.skipif(not SHIPPED, reason="no results of scale paper are here")
 def test_the_readme_says_what_the_results_say():
-    if SHIPPED:
-        assert updated(README, contents(RESULTS, configuration.read(RESULTS / "config.yaml"))) == README
-    else:
-        assert rows(README) == dict.fromkeys(keys(), "not run yet") and "none is here yet" in README
+    assert updated(README, contents(RESULTS, configuration.read(RESULTS / "config.yaml"))) == README
 
 
 @pytest.mark.skipif(not SHIPPED, reason="no results of scale paper are here")
@@ -46,8 +44,9 @@ def test_what_the_caption_says_of_accuracy_is_what_the_study_found():
 
 
 def test_every_paper_has_a_row_with_its_link():
-    assert set(rows(README)) == set(keys())
-    assert all(load(key).title.lower()[:30] in README.lower() for key in keys())
+    absent = [key for key in keys() if key not in rows(README) or load(key).title.lower()[:30] not in README.lower()]
+    assert not absent, f"the table of papers in README.md needs a row with the key and the title of {absent}"
+    assert set(rows(README)) <= set(keys())
 
 
 def test_verdicts_and_lines_are_replaced_and_nothing_else(made):

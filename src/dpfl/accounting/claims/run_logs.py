@@ -1,7 +1,7 @@
 """Logs of runs: how much noise, which sampling rate, how many steps, as Opacus's accountants record them.
 
 A log is one of
-    a CSV file with the columns noise_multiplier, sample_rate and, unless a row is a step, num_steps;
+    a CSV file with the columns noise_multiplier, sample_rate and, unless every row is a step, num_steps;
     a file of JSON lines, each an object with these keys;
     a JSON file of an accountant's `state_dict()`: {"history": [[noise_multiplier, sample_rate, num_steps], ...]}.
 A log does not say how batches were drawn: Opacus's accountants assume Poisson samples, whatever the loader does.
@@ -21,6 +21,8 @@ from dpfl.accounting.samplers import BallsInBins, Poisson, Sampler, ShuffledEpoc
 from dpfl.errors import InputError
 
 _COLUMNS = ("noise_multiplier", "sample_rate", "num_steps")
+_OTHER_NAMES = ("steps", "iterations", "n_steps", "number_of_steps")
+"""Columns that are likely to be meant for num_steps: without it they would count as one step a row."""
 
 
 class Entry(NamedTuple):
@@ -48,7 +50,9 @@ def read_rows(path: Path) -> list[Entry]:
             rows = [(reader.line_num, row) for row in reader]
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num + 1}: {error}") from None
-    return _joined([_entry(row, f"{path}, line {number}") for number, row in rows], path)
+        _require_full_rows(rows, path)
+    counted = any("num_steps" in row for _, row in rows)
+    return _joined([_entry(row, f"{path}, line {number}", counted=counted) for number, row in rows], path)
 
 
 def history_of(content: Mapping[str, Any], path: Path) -> list[Entry]:
@@ -60,7 +64,7 @@ def history_of(content: Mapping[str, Any], path: Path) -> list[Entry]:
     if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
         raise InputError(f"{path}: history should be a list of [noise_multiplier, sample_rate, num_steps]")
     entries = [
-        _entry(dict(zip(_COLUMNS, row, strict=True)), f"{path}, entry {number} of history")
+        _entry(dict(zip(_COLUMNS, row, strict=True)), f"{path}, entry {number} of history", counted=True)
         for number, row in enumerate(rows, 1)
     ]
     return _joined(entries, path)
@@ -101,13 +105,25 @@ def _parsed(line: str, path: Path, number: int) -> Mapping[str, Any]:
     return row
 
 
-def _entry(row: Mapping[str, Any], place: str) -> Entry:
-    """Return one entry; columns that are not of the format are left alone. Raises InputError naming the place."""
+def _require_full_rows(rows: Sequence[tuple[int, Mapping[str | None, Any]]], path: Path) -> None:
+    """Raise InputError for a row of a CSV file that has more or fewer cells than the header."""
+    for number, row in rows:
+        if None in row or None in row.values():
+            raise InputError(f"{path}, line {number}: has {'more' if None in row else 'fewer'} cells than the header")
+
+
+def _entry(row: Mapping[str, Any], place: str, *, counted: bool) -> Entry:
+    """Return one entry, a step unless the log is `counted`; columns that are not of the format are left alone.
+
+    Raises InputError naming the place, also for a count of steps by another name, which would be taken for one step.
+    """
+    if not counted and (other := [name for name in _OTHER_NAMES if name in row]):
+        raise InputError(f"{place}: call the column {other[0]} num_steps")
     try:
         return Entry(
             real("noise_multiplier", _number(row, "noise_multiplier"), above=0),
             real("sample_rate", _number(row, "sample_rate"), above=0, at_most=1),
-            integer("num_steps", 1 if row.get("num_steps") is None else _number(row, "num_steps")),
+            integer("num_steps", _number(row, "num_steps") if counted else 1),
         )
     except ValueError as problem:
         raise InputError(f"{place}: {problem}") from None

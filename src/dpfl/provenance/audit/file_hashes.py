@@ -7,6 +7,7 @@ import json
 import os
 import zipfile
 import zlib
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ from dpfl.files import checked_content, file_sha256, is_regular
 from dpfl.provenance.audit.completeness import check_completeness
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.crate import packed
-from dpfl.provenance.record_format import METADATA, EarlierFormatError, read_record
-from dpfl.provenance.trace import data_folders, lineage
+from dpfl.provenance.record_format import METADATA, EarlierFormatError
+from dpfl.provenance.trace import data_folders, lineage, scale_folder
 from dpfl.reporting.pages import DERIVED
 
 # What reading a damaged archive or its description raises, by the kind of damage.
@@ -43,13 +44,14 @@ def audit(folder: Path, *, sealed: bool = True) -> Audit:
     crate are left out: both are about to be written, the crate from the files that the manifest lists. Data that are
     not on this machine at all are no finding: they are listed, and so are absent derived pages (`DERIVED`), which Git
     does not hold. Records are input from strangers: nothing outside the project is opened. Raises InputError where
-    there is no record below `folder`, or an earlier version wrote one.
+    `folder` is no results/<scale>, there is no record below it, or an earlier version wrote one.
     """
-    _require_scale(folder)
+    folder = scale_folder(folder)
     report = Audit()
     read: dict[Path, dict[str, Any]] = {}
     known = list(lineage(folder, data=data_folders(folder)))
-    root = folder.absolute().parents[1]
+    _require_own(folder, known)
+    root = folder.parents[1]
     for place, record in known:
         if isinstance(record, EarlierFormatError):
             raise record
@@ -63,23 +65,16 @@ def audit(folder: Path, *, sealed: bool = True) -> Audit:
     check_completeness(report, folder, read, sealed=sealed)
     _check_checkpoints(report, root / "checkpoints" / folder.name)
     if sealed:
-        _check_crate(report, root, folder.absolute().with_name(f"{folder.name}.crate.zip"))
+        _check_crate(report, root, folder.with_name(f"{folder.name}.crate.zip"))
     return report
 
 
-def _require_scale(folder: Path) -> None:
-    """Raise InputError where all records directly below `folder` are those of other folders, as of its parent."""
-    others = False
-    for place in sorted(folder.absolute().glob("*/*.record.json")):
-        try:
-            named = Path(read_record(place)["outputs"][0]["path"]).parts
-        except InputError:
-            return
-        if named[:2] == ("results", folder.absolute().name):
-            return
-        others = True
-    if others:
-        raise InputError(f"{folder} is not a scale's results: name results/<scale>, as results/demo")
+def _require_own(folder: Path, known: Iterable[tuple[Path, dict[str, Any] | InputError]]) -> None:
+    """Raise InputError where all records below `folder` are those of other folders, as where it was renamed."""
+    own = [record for place, record in known if place.is_relative_to(folder) and not isinstance(record, InputError)]
+    named = {Path(record["outputs"][0]["path"]).parts[:2] for record in own}
+    if named and ("results", folder.name) not in named:
+        raise InputError(f"{folder} is not the results that its records name: {Path(*sorted(named)[0])}")
 
 
 def _check_outputs(report: Audit, place: Path, record: dict[str, Any]) -> None:

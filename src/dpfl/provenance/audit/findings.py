@@ -66,19 +66,19 @@ class Audit:
         return [printable(line) for line in lines]
 
 
-def remove_damaged(audit: Audit, root: Path, records: Mapping[Path, dict[str, Any]]) -> int:
+def remove_damaged(audit: Audit, root: Path, records: Mapping[Path, dict[str, Any]]) -> tuple[int, list[Path]]:
     """Remove the files that the findings name, and everything below `root` that was made from other bytes of them.
 
     `records`: every record that could be read, by its path. Only regular files that resolve below `root` are removed,
-    so neither a record nor a link can name a file outside the project. Returns the number of files removed.
+    so neither a record nor a link can name a file outside the project. Returns the number of files removed, and those
+    that are left: regular files behind a link to another place, as a data folder on another disk.
     """
     doomed = {path for finding in audit.findings for path in finding.remove}
-    removed = 0
-    for path in sorted(doomed | _made_from(doomed, root, records)):
-        if is_regular(path) and path.resolve().is_relative_to(root.resolve()):
-            path.unlink()
-            removed += 1
-    return removed
+    regular = [path for path in sorted(doomed | _made_from(doomed, root, records)) if is_regular(path)]
+    outside = [path for path in regular if not path.resolve().is_relative_to(root.resolve())]
+    for path in (path for path in regular if path not in outside):
+        path.unlink()
+    return len(regular) - len(outside), outside
 
 
 def _made_from(doomed: set[Path], root: Path, records: Mapping[Path, dict[str, Any]]) -> set[Path]:

@@ -26,18 +26,17 @@ _PREDICATE = "urn:dpfl:release:1"
 def sign(folder: Path, key: Path) -> Path:
     """Write <folder>.release.json with the manifest's hash, and its signature by an SSH key; return its path.
 
-    Raises InputError where there is no manifest, it does not list the records that are there, or ssh-keygen fails.
+    Raises InputError where there is no manifest, it does not list what is there, or ssh-keygen fails: then an earlier
+    release is left as it was.
     """
-    if manifest.read(folder) != manifest.records_below(folder):
-        raise InputError(
-            f"{folder / manifest.MANIFEST} does not list the records that are there: see dpfl audit {folder}"
-        )
+    manifest.require_current(folder)
     path = folder.parent / f"{folder.name}.release.json"
-    write_atomically(path, json.dumps(_statement(folder), indent=1) + "\n")
-    signature_of(path).unlink(missing_ok=True)
-    done = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, str(path))
+    statement = json.dumps(_statement(folder), indent=1) + "\n"
+    done = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, content=statement.encode())
     if done.returncode:
         raise InputError(f"{path} cannot be signed with {key}: {_last_line(done)}")
+    write_atomically(path, statement)
+    write_atomically(signature_of(path), done.stdout.decode("ascii"))
     return path
 
 

@@ -107,7 +107,7 @@ def check_reruns(report: Audit, root: Path, config: Mapping[str, Any], sweeps: l
     Raises InputError where the chosen cell has no run.
     """
     data = root / config["data"]["folder"]
-    runs = list(_runs(root, Path(root / "results" / config["scale"]), sweeps))
+    runs = list(runs_of(root / "results" / config["scale"], sweeps))
     named = [run for run in runs if _is_named(run, choice)] if choice.cell else []
     if choice.cell and not named:
         raise InputError(f"no run of {choice.cell} here meets {dict(choice.where)}; dpfl status lists the sweeps")
@@ -186,17 +186,21 @@ def _command(config: Mapping[str, Any], sweeps: list[Sweep]) -> str:
     return f"; the missing data are made by: {shlex.join(['snakemake', *options, '--', *files])}"
 
 
-def _runs(root: Path, folder: Path, sweeps: list[Sweep]) -> Iterator[Rerun]:
-    """Yield every existing run, in the grid's order."""
+def runs_of(folder: Path, sweeps: list[Sweep]) -> Iterator[Rerun]:
+    """Yield every existing run below results/<scale>, in the grid's order.
+
+    A run table has the rows of a seed in the order of the cells; one that lacks rows is a finding of another check.
+    """
     for sweep in sweeps:
         path = run_table(folder, sweep.paper, sweep.name)
         if not (is_regular(path) and is_regular(record_path(path))):
             continue
         rows, record = read_rows(path), read_record(record_path(path))
-        for cell in sweep.cells:
-            for row in rows:
-                if all(name not in row or same(row[name], str(value)) for name, value in _scalars(cell)):
-                    yield Rerun(sweep, cell, row, path, record)
+        by_seed = [[row for row in rows if row["seed"] == str(seed)] for seed in sweep.seeds]
+        whole = [own for own in by_seed if len(own) == len(sweep.cells)]
+        for place, cell in enumerate(sweep.cells):
+            for own in whole:
+                yield Rerun(sweep, cell, own[place], path, record)
 
 
 def _is_here(run: Rerun, data: Path) -> bool:
@@ -268,8 +272,3 @@ def _has(device: str) -> bool:
     import torch
 
     return torch.cuda.is_available()
-
-
-def _scalars(cell: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the entries of a cell that are numbers or texts."""
-    return ((name, value) for name, value in cell.items() if isinstance(value, str | int | float))

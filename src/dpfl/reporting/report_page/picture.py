@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ def lead_picture(numbers: Sequence[PrintedNumber], statements: Sequence[EpsilonS
 def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
     """Return our numbers against the printed ones, those of the unit that most have."""
     units = [each.unit for each in numbers]
-    unit = max(set(units), key=units.count)
+    unit = max(dict.fromkeys(units), key=units.count)  # of several the first, in every process
     shown = [each for each in numbers if each.unit == unit]
     low, high = _span(value for each in shown for value in (each.printed, each.ours))
     place = _linear(low, high)
@@ -133,7 +134,8 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
 
 def _round_values(low: float, high: float) -> list[float]:
     """Return round values from low to high, about six of them."""
-    step = next(step for step in (1, 2, 5, 10, 20, 50, 100, math.inf) if (high - low) / step <= 6)
+    steps = (digit * 10**power for power in itertools.count() for digit in (1, 2, 5))
+    step = next(step for step in steps if (high - low) / step <= 6)
     return [low + step * count for count in range(math.floor((high - low) / step) + 1)]
 
 

@@ -66,11 +66,13 @@ def write_pages(paper: str, name: str, csv: Path, suffixes: Collection[str] = SU
     made: TableRecipe = recipe(paper, "tables", name)
     title = load(paper).tables[name]["title"]
     try:
-        page = readable(made.page(refuse_not_run(read_csv(csv))))
+        data = refuse_not_run(read_csv(csv))
+        page = readable(made.page(data))
     except NotRunError as reason:
         page = TableLayout(_nothing(str(reason)))
     if page.body.empty:
-        page = TableLayout(_nothing("no run of this table in this configuration"), page.notes)
+        absent = "no run of this table in this configuration" if data.empty else "too few runs for a row of this table"
+        page = TableLayout(_nothing(absent), page.notes)
     texts = {
         ".md": markdown(page, title),
         ".tex": latex(page, title, f"{paper}_{name}"),

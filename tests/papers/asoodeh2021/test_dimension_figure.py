@@ -13,6 +13,7 @@ def test_rows_cover_both_corollaries_and_every_dimension(results):
     assert len(data) == 2 * 3 * 3 and (data["runs"] == 3).all() and (data["stand_in_for"] == "").all()
     assert set(zip(data["draw"], data["release"], strict=True)) == set(PANELS)
     assert data["exponent"].isna().equals(data["noise_std"] == 0)
+    assert (data["exponent_runs"].dropna() <= data["runs"].max()).all() and (data["exponent_runs"] >= 2).any()
 
 
 def test_the_noise_of_the_last_model_grows_as_the_dimension(results):

@@ -295,5 +295,10 @@ def test_a_budget_that_canaries_refute_is_not_kept(tables, judged, tmp_path):
 
 def test_a_record_with_several_clients_spends_more_than_one_budget(tables, judged, tmp_path):
     assert judged("budget_kept_overlap", tables()).verdict is Verdict.REFUTED
-    store(tmp_path, "tables", "overlap", pd.DataFrame([{**OVERLAP, "epsilon_typical_pld": 2.6}]))
-    assert judged("budget_kept_overlap", Results(tmp_path)).verdict is Verdict.AS_STATED
+    disjoint = {**OVERLAP, "clients": 10, "holders_mean": 1.0, "epsilon_typical_pld": 2.6}
+    store(tmp_path, "tables", "overlap", pd.DataFrame([{**OVERLAP, "epsilon_typical_pld": 2.6}, disjoint]))
+    judgement = judged("budget_kept_overlap", Results(tmp_path))
+    assert judgement.verdict is Verdict.AS_STATED
+    assert [each.case.case for each in judgement.cases if each.status is Status.BESIDE] == [
+        "mnist, k = 10, 1 clients hold a record"
+    ]

@@ -106,6 +106,19 @@ def test_a_candidate_with_seeds_of_its_own_has_no_range_of_chance(as_runs, rows_
     assert table["chance_low"].isna().all() and table["gain"].notna().all()
 
 
+def test_what_changes_private_cells_alone_is_no_candidate_without_privacy(as_runs, rows_of_runs):
+    runs = as_runs(
+        rows_of_runs(LINEAR, range(2)),
+        rows_of_runs(LINEAR, [0], sampling="shuffled_epochs"),
+        rows_of_runs(LINEAR, [0], sampling="shuffled_epochs", batch_size=32),
+    )
+    cells = candidate_cells(runs).groupby("candidate")["epsilon"]
+    infinite = cells.apply(lambda epsilon: bool(np.isinf(epsilon).any()))
+    assert infinite.to_dict() == {
+        CHOSEN: True, "sampling shuffled epochs": False, "batch size 32, sampling shuffled epochs": True,
+    }  # fmt: skip
+
+
 def test_a_cell_that_is_not_published_does_not_count(several, as_runs, rows_of_runs):
     chosen = rows_of_runs(LINEAR, [0, 1], noise_pct=0.1)
     uneven = chosen.head(1).copy()

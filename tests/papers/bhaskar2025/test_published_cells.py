@@ -149,12 +149,12 @@ def test_constant_models_are_counted_and_stay_in_the_mean(as_runs, rows_of_runs)
     runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == inf and local_epochs == 2", range(3))
     runs["accuracy_pct"] = [11.35, 98.28, 11.35]
     (cell,) = measured_cells(as_runs(runs), 2).query("runs > 0").to_dict("records")
-    assert (cell["constant"], cell["diverged"], cell["prediction"]) == (2, 0, UNDECIDED)
+    assert (cell["at_chance"], cell["diverged"], cell["prediction"]) == (2, 0, UNDECIDED)
     assert cell["accuracy_pct"] == pytest.approx(40.327, abs=1e-3)
     page = TABLES["table_2"].page(measured_cells(as_runs(runs), 2))
     text = page.body.to_string()
-    assert "40.33 [11.35 to 98.28] (3, 2 constant)" in text and "-57.66 (wide, wide)" in text and "124" not in text
-    assert any("gives one answer to everything" in note for note in page.notes)
+    assert "40.33 [11.35 to 98.28] (3, 2 at chance)" in text and "-57.66 (wide, wide)" in text and "124" not in text
+    assert any("no better than one answer to everything" in note for note in page.notes)
 
 
 def test_the_advantage_over_one_local_epoch_is_paired_by_seed(as_runs, rows_of_runs):
@@ -177,7 +177,7 @@ def test_a_run_that_diverged_is_not_called_constant_as_well(as_runs, rows_of_run
     rows = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon == inf and local_epochs == 1", range(3))
     rows[["accuracy_pct", "status"]] = [[97.5, "finished"], [9.8, "finished"], [9.8, "diverged"]]
     page = TABLES["table_2"].page(measured_cells(as_runs(rows), 2))
-    assert "(3, 1 diverged, 1 constant)" in page.body.to_string()
+    assert "(3, 1 diverged, 1 at chance)" in page.body.to_string()
 
 
 def test_cells_without_spread_forgive_only_the_rounding_of_the_print():

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.papers.lowy2021 import theory, theory_rates
+from dpfl.papers.lowy2021 import theory, theory_claims, theory_rates
 from dpfl.reporting import style
 from dpfl.reporting.results import Results, read_csv, write_csv
 from dpfl.reporting.rules import Verdict
@@ -124,6 +124,21 @@ def test_acceleration_follows_the_paired_difference(made, judged, speed, verdict
     assert needed.case.startswith("rounds that Algorithm 1 needs") and needed.estimate == (
         math.inf if speed > 1 else 64
     )
+
+
+def test_a_setting_on_two_axes_is_one_case(monkeypatch):
+    """The middle of each axis is the same setting, with the same runs."""
+    columns = ["problem", "axis", "value", "excess_risk", "interval", "ratio", "ratio_interval", "start_risk", "seeds"]
+    rows = [
+        ("convex", axis, value, risk, 0.01, 1.0, 0.01, 1.0, 10)
+        for axis, points in {"clients": {8: 0.3, 16: 0.2}, "records": {128: 0.2, 256: 0.15}}.items()
+        for value, risk in points.items()
+    ]
+    monkeypatch.setattr(theory_claims, "one_pass_points", lambda _: pd.DataFrame(rows, columns=columns))
+    for claim in (theory_claims.one_pass, theory_claims.one_pass_learns):
+        assert [case.case for case in claim(None).cases] == [
+            "convex, clients = 8", "convex, clients = 16", "convex, records = 256",
+        ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

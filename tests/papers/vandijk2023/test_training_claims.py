@@ -55,6 +55,8 @@ def test_a_statement_that_changes_with_the_network_refutes_the_claim(
 ):
     judgement = trained_and_judged("asynchronous_guarantee", "asynchrony", asynchrony_runs({}, spent))
     assert judgement.verdict is verdict
+    decide = [each.case.case for each in judgement.cases if each.status is not Status.BESIDE]
+    assert decide and not any("update" in case or "window" in case for case in decide)
 
 
 def test_stand_ins_settle_nothing(trained_and_judged, asynchrony_runs):

@@ -77,7 +77,9 @@ def price_by_dimension(results: Results) -> ClaimEvidence:
     data = results.figure(KEY, "dimension")
     rows = data[(data["noise_std"] > 0) & (data["release"] == "last")].drop_duplicates("noise_std")
     return ClaimEvidence(
-        interval_cases(rows, "{dataset}, sigma = {noise_std:g}", rows["exponent"], rows["exponent_interval"])
+        interval_cases(
+            rows, "{dataset}, sigma = {noise_std:g}", rows["exponent"], rows["exponent_interval"], runs="exponent_runs"
+        )
     )
 
 

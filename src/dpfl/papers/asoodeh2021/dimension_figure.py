@@ -29,17 +29,19 @@ def dimensions(results: Results) -> pd.DataFrame:
     """Return one row per (draw, release, noise_std, features): COLUMNS, runs, mean excess_risk, interval, exponent.
 
     `excess_bound` is the corollary with the dimension put in, `bound_as_printed` without; `exponent` is the power of
-    features in the excess risk due to noise (a run's less that of the noiseless run with its seed), and
-    `exponent_interval` its half-width: alike in all rows of a line, nan without noise.
+    features in the excess risk due to noise (a run's less that of the noiseless run with its seed), of the
+    `exponent_runs` seeds where noise costs something for every number of features, and `exponent_interval` its
+    half-width: alike in all rows of a line, nan without noise.
     """
-    names = [*COLUMNS, "runs", "excess_risk", "interval", "exponent", "exponent_interval"]
+    fitted = ["exponent_runs", "exponent", "exponent_interval"]
+    names = [*COLUMNS, "runs", "excess_risk", "interval", *fitted]
     runs = study(results, "dimension")
     if runs.empty:
         return pd.DataFrame(columns=names)
     runs = runs.assign(bound_as_printed=[_printed(run) for _, run in runs.iterrows()])
     table = summarised(runs, COLUMNS, "excess_risk")
     line = [*TASK, "draw", "release", "noise_std"]
-    return table.merge(pd.DataFrame(_exponents(runs, line), columns=[*line, *names[-2:]]), on=line, how="left")
+    return table.merge(pd.DataFrame(_exponents(runs, line), columns=[*line, *fitted]), on=line, how="left")
 
 
 def _printed(run: pd.Series) -> float:
@@ -49,7 +51,7 @@ def _printed(run: pd.Series) -> float:
 
 
 def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
-    """Return each noisy line's key, and the mean over seeds of its exponent with the half-width of its interval."""
+    """Return each noisy line's key, how many seeds have an exponent, their mean and the half-width of its interval."""
     cell = [*TASK, "draw", "release", "features", "seed"]
     silent = runs[runs["noise_std"] == 0].set_index(cell)["excess_risk"]
     noisy = runs[runs["noise_std"] > 0]
@@ -58,7 +60,7 @@ def _exponents(runs: pd.DataFrame, line: list[str]) -> list[tuple]:
     for key, group in noisy.assign(share=share).groupby(line):
         if group["features"].nunique() >= FEWEST:
             fits = [slope(own["features"], own["share"]) for _, own in group.groupby("seed")]
-            rows.append((*key, *mean_interval(fits)[1:]))
+            rows.append((*key, *mean_interval(fits)))
     return rows
 
 

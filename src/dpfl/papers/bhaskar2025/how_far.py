@@ -24,8 +24,9 @@ def how_far(results: Results) -> pd.DataFrame:
     alone, so not comparable), compared, seeds_least and seeds_most (of the cells compared; 0 where there are none),
     median_difference_pct and largest_difference_pct (of |ours - published| over the cells compared, in points; nan
     where there are none), inside_ten, outside_ten, wide_ten (where published values lie of the prediction interval for
-    a mean of ten runs), inside_single, outside_single, wide_single (for a single run), and no_interval (compared by one
-    seed). For each reading, inside + outside + wide + no_interval = compared.
+    a mean of ten runs), inside_half_width_pct (median half-width of the intervals of those inside, in points),
+    inside_single, outside_single, wide_single (for a single run), and no_interval (compared by one seed). For each
+    reading, inside + outside + wide + no_interval = compared.
     """
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4, 5)], ignore_index=True)
     rows = [_row(*key, group) for key, group in cells.groupby(["dataset", "model"], sort=False)]
@@ -50,7 +51,8 @@ def _row(dataset: str, model: str, cells: pd.DataFrame) -> dict[str, float | str
     }
     for reading, column in _READINGS.items():
         row |= {f"{word}_{reading}": int((compared[column] == side).sum()) for word, side in _SIDES.items()}
-    return {**row, "no_interval": int((compared["prediction"] == "").sum())}
+    half_width = compared.loc[compared["prediction"] == INSIDE, "prediction_pct"].median()
+    return {**row, "inside_half_width_pct": half_width, "no_interval": int((compared["prediction"] == "").sum())}
 
 
 def how_far_page(data: pd.DataFrame) -> TableLayout:
@@ -111,4 +113,7 @@ def _sum(everything: pd.Series) -> str:
             f" Of {judged} with an interval {everything['inside_ten']} are inside as means of ten and "
             f"{everything['inside_single']} as single runs."
         )
+        if everything["inside_ten"]:
+            half = f"{everything['inside_half_width_pct']:.2f}"
+            text += f" Inside is as near as the seeds can tell: half of those intervals are wider than ± {half} points."
     return text

@@ -23,6 +23,8 @@ from dpfl.randomness import generator
 from dpfl.reporting.results import Results
 
 OPEN = ("batch_size", "delta", "accountant", "sampling", "normalisation", "initialisation", "tempered_sigmoid")
+PRIVATE_ALONE = ("delta", "accountant", "sampling")
+"""Open settings that change private cells alone: without privacy every epoch is shuffled, whatever they say."""
 CHOSEN = "chosen settings"
 FREEDOM = 3  # of Student's law of the residuals: a single cell far off does not decide
 DISCREPANCY_PCT = (0.01, 30.0)  # range of the fitted typical misfit; no less than the rounding of the print
@@ -65,9 +67,13 @@ def _candidate_runs(results: Results) -> pd.DataFrame:
     stated = {name: value for name, value in settings.items() if name not in OPEN}
     runs = with_settings(all_runs(results), {**stated, "clients": load("bhaskar2025").tables["table_2"]["clients"]})
     named = [name for name in OPEN if name in runs.columns]
+    chosen = as_columns(settings)
     values = runs[named].itertuples(index=False, name=None)
-    runs["candidate"] = [candidate_name(dict(zip(named, row, strict=True)), as_columns(settings)) for row in values]
-    return each_once(runs, "candidate")
+    runs["candidate"] = [candidate_name(dict(zip(named, row, strict=True)), chosen) for row in values]
+    others = [name for name in named if name not in PRIVATE_ALONE]
+    as_chosen = (runs[others] == [chosen[name] for name in others]).all(axis=1)
+    same_again = as_chosen & np.isinf(runs["epsilon"].astype(float)) & (runs["candidate"] != CHOSEN)
+    return each_once(runs[~same_again], "candidate")
 
 
 def candidate_name(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpfl.papers.bhaskar2025.paper_runs import PUBLISHED_RUNS, published_cells
-from dpfl.papers.bhaskar2025.published_cells import CONSTANT_PCT, ROUNDING_PCT, chosen_runs
+from dpfl.papers.bhaskar2025.published_cells import ROUNDING_PCT, chosen_runs
 from dpfl.randomness import generator
 from dpfl.reporting.results import Results
 
@@ -188,7 +188,7 @@ def _constant_rows(runs: pd.DataFrame) -> list[dict[str, object]]:
         own = own[(own["epsilon"] == cell["epsilon"]) & (own["local_epochs"] == cell["local_epochs"])]
         blank = dict.fromkeys(_COLUMNS, math.nan)
         known = {name: cell[name] for name in ("dataset", "model", "epsilon", "local_epochs", "published_accuracy_pct")}
-        constant = int((own["accuracy_pct"] < CONSTANT_PCT).sum())
+        constant = int(own["accuracy_pct"].round(2).isin(shares).sum())
         chances = {"probability_ten": mean_is_a_share(PUBLISHED_RUNS), "probability_single": mean_is_a_share(1)}
         counts = {"splits": 0, "curve": -1, "runs": len(own), "columns": 0, "constant_runs": constant}
         rows.append({**blank, "test": CONSTANT, **known, **chances, **counts})

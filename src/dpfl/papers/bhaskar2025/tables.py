@@ -14,7 +14,7 @@ from dpfl.papers.bhaskar2025.identification import scores
 from dpfl.papers.bhaskar2025.outside_cells import outside_cells, outside_page
 from dpfl.papers.bhaskar2025.overlapping_clients import budgets, overlap_page
 from dpfl.papers.bhaskar2025.published_cells import (
-    CONSTANT_PCT,
+    CHANCE_PCT,
     INSIDE,
     OUTSIDE,
     PUBLISHED_RUNS,
@@ -45,7 +45,7 @@ _CENTRAL = {
 }
 _LOST = {
     "diverged": "diverged: the run reached numbers that are none",
-    "constant": f"constant: accuracy below {CONSTANT_PCT:g} %, as of a model that gives one answer to everything",
+    "at_chance": f"at chance: accuracy below {CHANCE_PCT:g} %, no better than one answer to everything",
 }
 
 
@@ -76,7 +76,7 @@ def _ours(cell: pd.Series) -> str:
     spread = "" if math.isnan(cell.interval_pct) else f" ± {cell.interval_pct:.2f}"
     if cell.interval_pct > WIDE_PCT:
         spread = f" [{cell.least_pct:.2f} to {cell.most_pct:.2f}]"
-    lost = "".join(f", {count} {word}" for word in _LOST if (count := cell[word]))
+    lost = "".join(f", {count} {word.replace('_', ' ')}" for word in _LOST if (count := cell[word]))
     return f"{cell.accuracy_pct:.2f}{spread} ({cell.runs}{lost})"
 
 

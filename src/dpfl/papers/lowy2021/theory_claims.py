@@ -45,9 +45,14 @@ def one_pass_points(results: Results) -> pd.DataFrame:
     return points[(points["noise"] == "tight") & (points["federation"] == "different")]
 
 
+def one_pass_settings(results: Results) -> pd.DataFrame:
+    """Return the points of `one_pass_points`, those once that two axes share: the same runs are one case."""
+    return one_pass_points(results).drop_duplicates(["problem", "excess_risk", "interval", "ratio"])
+
+
 def one_pass(results: Results) -> ClaimEvidence:
     """Return how many times the risk of alike clients different ones have, under the same noise."""
-    rows = one_pass_points(results)
+    rows = one_pass_settings(results)
     return ClaimEvidence(interval_cases(rows, POINT, rows["ratio"], rows["ratio_interval"], runs="seeds", target=1.0))
 
 
@@ -65,7 +70,7 @@ def one_pass_falls(results: Results) -> ClaimEvidence:
 
 def one_pass_learns(results: Results) -> ClaimEvidence:
     """Return by how much the risk is below that of w = 0, as a share of the latter."""
-    rows = one_pass_points(results)
+    rows = one_pass_settings(results)
     risk, half = (rows[name] / rows["start_risk"] for name in ("excess_risk", "interval"))
     return ClaimEvidence(interval_cases(rows, POINT, 1 - risk, half, runs="seeds"))
 

@@ -15,6 +15,8 @@ from dpfl.reporting.evidence import cases_of, checks_of, interval_cases
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
 
+BROADCASTS = ("delay", "broadcast_loss")
+"""Panels of the figure on asynchrony that are about broadcasts: late or reordered, and dropped ones."""
 LARGE_SHARE = 0.05
 """A delay is large where it is more than this share of the client's rounds: a model twenty times as old as the run is
 long has seen nearly all of it. The chapter names no number."""
@@ -101,22 +103,29 @@ def private_scenarios(results: Results) -> pd.DataFrame:
 
 
 def asynchronous_guarantee(results: Results) -> ClaimEvidence:
-    """Compare the proven epsilon of every scenario with that of the synchronous run."""
+    """Compare the proven epsilon of every scenario of broadcasts with that of the synchronous run; beside it others.
+
+    Those are lost updates, uneven speeds of clients and windows of the server.
+    """
     data = results.figure(KEY, "asynchrony")
     finite = data[np.isfinite(data["epsilon"].astype(float))]
     same = finite[finite["scenario"] == "synchronous"].groupby(["dataset", "epsilon"])["privacy_epsilon_proven"].first()
-    return ClaimEvidence(
-        [
+    scenarios = private_scenarios(results).drop_duplicates(["dataset", "scenario"])
+
+    def cases(rows: pd.DataFrame) -> list[Case]:
+        return [
             Case(f"{row.dataset}, {row.scenario}", row.privacy_epsilon_proven, target=same[row.dataset, row.epsilon])
-            for row in private_scenarios(results).drop_duplicates(["dataset", "scenario"]).itertuples(index=False)
+            for row in rows.itertuples(index=False)
         ]
-    )
+
+    about = scenarios["panel"].isin(BROADCASTS)
+    return ClaimEvidence(cases(scenarios[about]), beside=cases(scenarios[~about]))
 
 
 def asynchronous(results: Results) -> ClaimEvidence:
     """Compare accuracy at small delays and silences with the synchronous run's; beside it what lost updates cost."""
     rows = private_scenarios(results)
-    late = rows[rows["panel"].isin(["delay", "broadcast_loss"]) & (rows["delay"] <= LARGE_SHARE * rows["rounds"])]
+    late = rows[rows["panel"].isin(BROADCASTS) & (rows["delay"] <= LARGE_SHARE * rows["rounds"])]
     lost = rows[rows["panel"] == "update_loss"]
     return ClaimEvidence(differences(late, "{scenario}"), beside=differences(lost, "{scenario}"))
 
@@ -124,7 +133,7 @@ def asynchronous(results: Results) -> ClaimEvidence:
 def asynchronous_large_delays(results: Results) -> ClaimEvidence:
     """Return the points that large delays and silences cost."""
     rows = private_scenarios(results)
-    late = rows[rows["panel"].isin(["delay", "broadcast_loss"]) & (rows["delay"] > LARGE_SHARE * rows["rounds"])]
+    late = rows[rows["panel"].isin(BROADCASTS) & (rows["delay"] > LARGE_SHARE * rows["rounds"])]
     return ClaimEvidence(differences(late, "{scenario}", sign=-1))
 
 

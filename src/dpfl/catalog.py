@@ -5,7 +5,8 @@ It also reads the entries of the datasets (data/datasets.yaml), so that the laye
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -14,22 +15,27 @@ from typing import Any
 
 import yaml
 
-from dpfl.errors import InputError
+from dpfl.errors import InputError, schema_fault
 
 PAPERS = Path(__file__).parent / "papers"
 DATASETS = Path(__file__).parent / "data" / "datasets.yaml"
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's loader where PyYAML was built with it: ten times as fast, and every stage reads these files."""
-_PARTS = {"tables": {"title", "caption"}, "figures": {"title", "caption"}}
-"""Parts of paper.yaml, with the keys that each of their entries needs."""
-_CLAIM = {"text", "scope", "kind", "because", "settled_by", "places"}
-_CLAIM_OPTIONS = {"margin", "unit", "of", "pending", "runs", "asked_here"}
-"""Keys of an entry of claims.yaml: what it says, its rule (dpfl.reporting.rules) and why this one, what settles it, and
-the tables and figures where that stands; if needed the margin, a unit, the claim it is a part of, why nothing decides
-it yet, the runs that decide it: for settings of sweeps, study and experiment among them, the values that count; and
-whether it is a question of ours, which the paper does not answer and no tally counts."""
-_OPTIONAL = {"inferred", "deviations"}
-"""Parts of paper.yaml that may be absent."""
+_MODULES = ("tables", "figures", "claims")
+"""Modules that every paper has; TABLES, FIGURES and CLAIMS are {} where paper.yaml and claims.yaml name none."""
+_SCHEMA = Path(__file__).parents[2] / "workflow" / "schemas" / "paper.schema.yaml"
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """PyYAML's safe loader without keys that occur twice; by libyaml where there is one: every stage reads these files,
+    and it is ten times as fast."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        """Refuse a key that occurs twice: the second would silently win."""
+        seen: set[str] = set()
+        for name in (key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"):
+            if name in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {name!r} occurs twice", node.start_mark)
+            seen.add(name)
+        return super().construct_mapping(node, deep)
 
 
 @dataclass(frozen=True)
@@ -68,60 +74,72 @@ def load(key: str) -> Paper:
     """
     if key not in keys():
         raise InputError(f"no paper {key}; there are {', '.join(keys())}")
+    for name in _MODULES:
+        _require_module(key, name)
     facts = _mapping(key, "paper.yaml")
     others = {name: _mapping(key, f"{name}.yaml") for name in ("claims", "grid", "errata")}
-    known = {each.name for each in fields(Paper)} - {"key", *others}
-    _require_keys(f"{key}/paper.yaml", facts, known - _OPTIONAL, known)
+    for name, content in {"paper": facts, **others}.items():
+        _require_valid(f"{key}/{name}.yaml", content, f"{name}.yaml")
     if astray := sorted(set(facts.get("inferred", {})) - {"*", *facts["settings"]}):
         raise InputError(f"{key}/paper.yaml: inferred.{astray[0]} is no key of settings")
-    for part, needed in _PARTS.items():
-        if not isinstance(facts[part], dict):
-            raise InputError(f"{key}/paper.yaml: {part} must be keys and values, {{}} where there are none")
-        for name, entry in facts[part].items():
-            _require_keys(f"{key}/paper.yaml, {part}.{name}", entry, needed, None)
-    for name, entry in others["claims"].items():
-        _require_keys(f"{key}/claims.yaml, {name}", entry, _CLAIM, _CLAIM | _CLAIM_OPTIONS)
     return Paper(key=key, **others, **facts)
 
 
 def _mapping(key: str, name: str) -> dict[str, Any]:
     """Return the content of a paper's YAML file, empty where the file is missing or empty."""
     path = PAPERS / key / name
-    if not path.exists():
-        return {}
+    return _content(path, f"{key}/{name}") if path.exists() else {}
+
+
+def _content(path: Path, name: str) -> dict[str, Any]:
+    """Return the content of a YAML file, empty where the file is; raises InputError by its `name`."""
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{key}/{name} is not YAML: {' '.join(str(error).split())}") from None
+        raise InputError(f"{name} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict | None):
-        raise InputError(f"{key}/{name} must have keys and values, found {type(content).__name__}")
+        raise InputError(f"{name} must have keys and values, found {type(content).__name__}")
     return content or {}
 
 
-def _require_keys(place: str, given: Any, needed: set[str], known: set[str] | None) -> None:
-    """Raise InputError naming `place` where `given` is no mapping, lacks a key or has one that is not `known`.
+@cache
+def validator() -> type:
+    """Return the class of validators of JSON schemas, for which 1.0 is no integer: a seed of it is another than 1."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
 
-    None as `known` leaves further keys to the paper's own modules.
-    """
-    if not isinstance(given, dict):
-        raise InputError(f"{place} must have keys and values, found {given!r}")
-    if missing := sorted(needed - set(given)):
-        raise InputError(f"{place} lacks {', '.join(missing)}; it needs {', '.join(sorted(needed))}")
-    if known is not None and (unknown := sorted(set(map(str, given)) - known)):
-        raise InputError(f"{place} has an unknown key {unknown[0]}; its keys are {', '.join(sorted(known))}")
+    integers = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
+    return extend(Draft202012Validator, type_checker=integers)
+
+
+@cache
+def _rules() -> dict[str, Any]:
+    return _content(_SCHEMA, _SCHEMA.name)
+
+
+def _require_valid(place: str, content: Mapping[str, Any], part: str) -> None:
+    """Raise InputError naming `place` where a file's content is not what the schema says of this part of a paper."""
+    rules = {**_rules()["properties"][part], "$defs": _rules()["$defs"]}
+    if fault := next(validator()(rules).iter_errors(content), None):
+        raise InputError(f"{place}: {schema_fault(fault)}")
 
 
 @cache
 def dataset_entries() -> dict[str, dict[str, Any]]:
     """Return the entries of data/datasets.yaml by name (dpfl.data.datasets makes objects of them)."""
-    return yaml.load(DATASETS.read_text(encoding="utf-8"), _LOADER)
+    return _content(DATASETS, DATASETS.name)
 
 
 def module(key: str, name: str) -> ModuleType:
     """Return a paper's module: tables, figures, claims or errata. Raises InputError where the folder has none."""
+    _require_module(key, name)
+    return import_module(f"dpfl.papers.{key}.{name}")
+
+
+def _require_module(key: str, name: str) -> None:
+    """Raise InputError where a paper's folder lacks a module."""
     if not (PAPERS / key / f"{name}.py").exists():
         raise InputError(f"papers/{key} has no {name}.py; add one (CONTRIBUTING.md, Add a paper)")
-    return import_module(f"dpfl.papers.{key}.{name}")
 
 
 def recipe(key: str, kind: str, name: str) -> Any:
@@ -129,7 +147,9 @@ def recipe(key: str, kind: str, name: str) -> Any:
 
     Raises InputError where paper.yaml names one that TABLES or FIGURES does not have.
     """
-    recipes = getattr(module(key, kind), kind.upper())
+    recipes = getattr(module(key, kind), kind.upper(), None)
+    if not isinstance(recipes, Mapping):
+        raise InputError(f"papers/{key}/{kind}.py has no {kind.upper()}: a recipe for each name of paper.yaml")
     if name not in recipes:
         known = ", ".join(recipes) or "none"
         raise InputError(f"{key}/paper.yaml: {kind}.{name} is not in {kind.upper()} of {kind}.py, which has {known}")

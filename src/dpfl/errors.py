@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+_KINDS = {
+    "array": "a list", "object": "keys and values", "string": "a text", "integer": "an integer", "number": "a number",
+    "boolean": "true or false", "null": "null",
+}  # fmt: skip
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -17,3 +22,39 @@ class InputError(ValueError):
 def printable(text: str) -> str:
     """Return a text on one line, with control characters and lone surrogates escaped as \\xNN or \\uNNNN."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def schema_fault(error: Any, where: str = "") -> str:
+    """Return one line for an error of jsonschema: the key, its value `where` it stands, and what would be right."""
+    key = ".".join(map(str, error.absolute_path))
+    if error.validator == "additionalProperties":
+        known = ", ".join(error.schema["properties"])
+        unknown = sorted(set(map(str, error.instance)) - set(error.schema["properties"]))[0]
+        return f"unknown key {f'{key}.' if key else ''}{unknown}{where}; known here: {known}"
+    if error.validator == "required":
+        missing = next(name for name in error.validator_value if name not in error.instance)
+        return f"{f'{key} ' if key else ''}lacks {missing}{where}; it needs {', '.join(error.validator_value)}"
+    if error.validator == "oneOf":
+        deeper = [inner for inner in error.context if inner.absolute_path and len(inner.path) > 0]
+        if deeper:
+            return schema_fault(deeper[0], where)
+        return f"{key} is {error.instance!r}{where}; it must be {error.schema['description']}, as a list"
+    return f"{key} is {error.instance!r}{where}; it must be {_wanted(error)}"
+
+
+def _wanted(error: Any) -> str:
+    """Return what would be right in place of a value."""
+    value = error.validator_value
+    kinds = [value] if isinstance(value, str) else value
+    return {
+        "type": lambda: " or ".join(_KINDS[kind] for kind in kinds),
+        "enum": lambda: f"one of {value}",
+        "minimum": lambda: f"at least {value}",
+        "maximum": lambda: f"at most {value}",
+        "exclusiveMinimum": lambda: f"above {value}",
+        "minItems": lambda: f"a list of at least {value}",
+        "minProperties": lambda: f"at least {value} key with its values",
+        "uniqueItems": lambda: "a list without repetition",
+        "minLength": lambda: "a text that is not empty",
+        "pattern": lambda: error.schema.get("description", error.message),
+    }.get(error.validator, lambda: error.message)()

@@ -26,8 +26,8 @@ def test_every_entry_is_complete(name):
     assert bool(entry.shape) == bool(entry.classes) and bool(entry.columns) == bool(entry.target)
     assert bool(entry.shape) + bool(entry.columns) == (entry.decoder != "none")
     assert set(entry.records) == ({"train", "test"} if entry.shape else {"all"} if entry.columns else set())
-    assert bool(entry.files) == bool(entry.mirror_folder) == (name in PUBLISHED)
-    assert not entry.stand_in_for or (entry.stand_in_for in PUBLISHED and entry.note.endswith("."))
+    assert bool(entry.files) == bool(entry.mirror_folder) and (entry.files or name not in PUBLISHED)
+    assert not entry.stand_in_for or (entry.stand_in_for in datasets.names() and entry.note.endswith("."))
     assert urlsplit(entry.licence_url).scheme == "https" or entry.decoder == "none"
 
 

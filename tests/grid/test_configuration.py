@@ -52,7 +52,7 @@ def test_the_schema_is_a_schema_and_describes_every_key():
         ({"training": {"threads": 2.0}}, ["training.threads", "integer"]),
         ({"only": {"clients": [10.0]}}, ["only.clients.0", "integer"]),
         ({"data": {"timeout_seconds": 0}}, ["data.timeout_seconds", "above 0"]),
-        ({"data": "here"}, ["data", "object"]),
+        ({"data": "here"}, ["data", "keys and values"]),
     ],
 )
 def test_a_wrong_value_is_named_in_one_line(wrong, words):

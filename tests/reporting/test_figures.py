@@ -39,5 +39,5 @@ def test_a_figure_comes_with_its_data_and_the_same_data_give_the_same_bytes(reci
 def test_what_paper_yaml_names_has_a_recipe_a_title_and_a_caption(key, kind):
     named = getattr(load(key), kind)
     assert set(named) == set(getattr(module(key, kind), kind.upper()))
-    for about in named.values():
-        assert about["title"] and len(about["caption"]) > 80
+    short = [name for name, about in named.items() if not about["title"] or len(about["caption"]) <= 80]
+    assert not short, f"paper.yaml: the captions of {short} should say what is shown and what bars mean (80 characters)"

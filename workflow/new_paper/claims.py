@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 
-from dpfl.reporting.cases import Case
+from dpfl.reporting.cases import difference, from_interval
 from dpfl.reporting.claims import Check
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
+from dpfl.reporting.statistics import LEVEL
 
 
 def noise_costs(results: Results) -> ClaimEvidence:
     """Every step up in noise gives a larger mean excess risk."""
     rows = results.table("sixth2026", "risk").sort_values("noise_std")
     stand_in = " ".join(sorted(set(rows.loc[rows["stand_in_for"] != "", "dataset"])))
-    pairs = zip(rows.itertuples(), rows.iloc[1:].itertuples(), strict=False)
+    means = [
+        from_interval(f"{row.noise_std:g}", row.runs, row.excess_risk, row.interval, level=LEVEL)
+        for row in rows.itertuples(index=False)
+    ]
     return ClaimEvidence(
         [
-            Case(
-                f"noise {more.noise_std:g} against {less.noise_std:g}",
-                more.excess_risk - less.excess_risk,
-                error=math.nan,
-                n=more.runs,
-                stand_in=stand_in,
-            )
-            for less, more in pairs
+            difference(f"noise {more.case} against {less.case}", more, less, stand_in=stand_in)
+            for less, more in itertools.pairwise(means)
         ]
     )
 

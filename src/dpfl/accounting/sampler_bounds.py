@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,6 +122,8 @@ def upper(run: Run, *, rough: bool = False) -> EpsilonBound:
             )
         case BallsInBins():
             return min(_bins_upper(run, rough), plain) if run.noise_multiplier >= balls_in_bins.LEAST_NOISE else plain
+        case unknown:
+            assert_never(unknown)
 
 
 def lower(run: Run) -> EpsilonBound:
@@ -158,6 +160,8 @@ def lower(run: Run) -> EpsilonBound:
             laws = balls_in_bins.laws_below(run.noise_multiplier, bins, epochs, run.delta)
             epsilon = max(epsilon_below([(law, epochs)], run.delta) for law in laws)
             return EpsilonBound(epsilon, "optimistic PLD of the pair mean N(e_t, sigma^2 I) against N(0, sigma^2 I)")
+        case unknown:
+            assert_never(unknown)
 
 
 def unamplified(mu: float, delta: float) -> EpsilonBound:

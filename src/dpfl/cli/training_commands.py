@@ -48,6 +48,7 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
             progress(done, len(families))
             experiment = protocol.load(sweep.experiment)
             rows = experiment.calibrate(on_cpu(sweep), descriptions[sweep.dataset])
+            protocol.require_calibrated(sweep, rows)
             tables.append(rows.assign(family=family))
     output = expansion.noise_table(results_folder(resolved), paper)
     write_table(pd.concat(tables), output)
@@ -91,6 +92,7 @@ def train(
     shown = progress_bar(f"{paper} {sweep}", unit="steps")
     with own_gpu(bool(estimate(job).gpus)), clients_on(processes), shown as progress:
         table = experiment.train(with_memory(job), folders, calibration, checkpoint, progress)
+    protocol.require_trained(job, table)
     output = expansion.run_table(results_folder(resolved), paper, sweep)
     write_table(table, output)
     stage.write(record_path(output), [output])

@@ -55,6 +55,28 @@ class Experiment(Protocol):
         """
 
 
+def require_calibrated(sweep: Sweep, rows: pd.DataFrame) -> None:
+    """Raise InputError where what an experiment's `calibrate` returned for `sweep` breaks the contract."""
+    _require_rows(sweep, "calibrate", rows, len(sweep.cells), [*sweep.cells[0], "noise_multiplier"])
+
+
+def require_trained(sweep: Sweep, table: pd.DataFrame) -> None:
+    """Raise InputError where what an experiment's `train` returned for `sweep` breaks the contract."""
+    columns = ["paper", "sweep", "experiment", "dataset", *sweep.cells[0], "seed", "status", "noise_multiplier"]
+    _require_rows(sweep, "train", table, len(sweep.cells) * len(sweep.seeds), columns)
+
+
+def _require_rows(sweep: Sweep, function: str, rows: object, count: int, columns: list[str]) -> None:
+    """Raise InputError where `rows` is no table of so many rows with these columns."""
+    place = f"experiment {sweep.experiment}: {function} returned for {sweep.paper}/{sweep.name}"
+    if not isinstance(rows, pd.DataFrame):
+        raise InputError(f"{place} a {type(rows).__name__}, should be a DataFrame")
+    if len(rows) != count:
+        raise InputError(f"{place} {len(rows)} rows, should be {count}")
+    if missing := [name for name in columns if name not in rows]:
+        raise InputError(f"{place} a table without the column {missing[0]}")
+
+
 @cache
 def names() -> tuple[str, ...]:
     """Return the names of all experiments, in alphabetical order."""

@@ -10,16 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonschema import Draft202012Validator
-from jsonschema.validators import extend
 
-from dpfl.catalog import dataset_entries, keys
-from dpfl.errors import InputError
+from dpfl.catalog import dataset_entries, keys, validator
+from dpfl.errors import InputError, schema_fault
 from dpfl.grid.strict_yaml import load_mapping
 
-_INTEGERS = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int)
-_Validator = extend(Draft202012Validator, type_checker=_INTEGERS)
-"""JSON schema takes 1.0 for an integer; a seed of 1.0 would be another run than 1."""
 _SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.yaml"
 
 
@@ -42,9 +37,9 @@ def resolve(config: Mapping[str, Any]) -> dict[str, Any]:
     Raises InputError, one line that names the key, for an unknown key, a wrong type or a value out of range.
     """
     rules = schema()
-    errors = sorted(_Validator(rules).iter_errors(config), key=lambda error: list(map(str, error.path)))
+    errors = sorted(validator()(rules).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
-        raise InputError(_explain(errors[0]))
+        raise InputError(schema_fault(errors[0], " in the configuration"))
     _refuse_nan(config, "")
     complete = _with_defaults(config, rules)
     complete["papers"] = complete["papers"] or list(keys())
@@ -73,32 +68,6 @@ def overlaid(base: Path, overlay: Path | None, scale: str | None) -> dict[str, A
         for key, value in load_mapping(overlay).items():
             config[key] = {**config[key], **value} if isinstance(value, dict) else value
     return resolve(config | ({} if scale is None else {"scale": scale}))
-
-
-def _explain(error) -> str:
-    """Return one line for a schema error: the key, its value, what would be right."""
-    key = ".".join(map(str, error.absolute_path))
-    if error.validator == "additionalProperties":
-        known = ", ".join(error.schema["properties"])
-        unknown = sorted(set(error.instance) - set(error.schema["properties"]), key=str)[0]
-        return f"unknown key {f'{key}.' if key else ''}{unknown} in the configuration; known here: {known}"
-    if error.validator == "oneOf":
-        deeper = [inner for inner in error.context if inner.absolute_path and len(inner.path) > 0]
-        if deeper:
-            return _explain(deeper[0])
-        return f"{key} is {error.instance!r} in the configuration; it must be {error.schema['description']}, as a list"
-    wanted = {
-        "type": f"of type {error.validator_value}",
-        "enum": f"one of {error.validator_value}",
-        "minimum": f"at least {error.validator_value}",
-        "maximum": f"at most {error.validator_value}",
-        "exclusiveMinimum": f"above {error.validator_value}",
-        "minItems": f"a list of at least {error.validator_value}",
-        "uniqueItems": "a list without repetition",
-        "minLength": "a text that is not empty",
-        "pattern": error.schema.get("description", error.message),
-    }.get(error.validator, error.message)
-    return f"{key} is {error.instance!r} in the configuration; it must be {wanted}"
 
 
 def _refuse_nan(value: Any, key: str) -> None:

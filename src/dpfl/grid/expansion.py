@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,10 @@ from dpfl.errors import InputError
 from dpfl.files import is_regular
 from dpfl.grid.sweep import Sweep
 
-_PARTS = ("base", "lists", "demo", "quick", "paper")
-"""Keys of a grid.yaml: what entries share, named lists of values, and the entries of each scale."""
 _NEEDED = ("experiment", "seeds", "sweep", "cells")
-_OPTIONAL = ("settings", "study", "vary", "part")
+"""Keys that an entry has, of its own or from the grid's base."""
 LONGEST_NAME = 180
 """Characters of a sweep's name: a file system takes 255, of which run tables, checkpoints and records need some."""
-_SEEDS = ("count", "per_sweep")
-"""Keys of an entry."""
 
 
 def expand(config: Mapping[str, Any]) -> list[Sweep]:
@@ -91,6 +87,8 @@ def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, A
     for axes in _product(entry["sweep"]):
         listed = {axis: _values(values, lists, axes.get("dataset")) for axis, values in entry["cells"].items()}
         cells = tuple(cell for cell in _product(listed) if _kept(cell, only))
+        if twice := [cell for number, cell in enumerate(cells) if cell in cells[:number]]:
+            raise InputError(f"{paper.key}/grid.yaml: cells name {twice[0]} twice, and its runs would count twice")
         settings = {**paper.settings, **entry.get("settings", {}), **axes}
         if not cells or not _kept({axis: settings[axis] for axis in settings.keys() - cells[0]}, only):
             continue
@@ -107,15 +105,12 @@ def _entries(paper: Paper, scale: str) -> list[dict[str, Any]]:
     """Return a scale's entries, complete: one an axis that an entry varies, each with what the grid's `base` says.
 
     An entry's sweep axes add to those of the base or take their place; of all else it has its own or the base's.
-    Raises InputError, naming paper and scale, for a key of grid.yaml that is missing or unknown.
+    Raises InputError, naming paper and scale, for a key that is missing.
     """
-    place = f"{paper.key}/grid.yaml"
-    _require_keys(place, paper.grid, (), _PARTS)
     base, complete = paper.grid.get("base", {}), []
     for number, entry in enumerate(paper.grid.get(scale, []), 1):
-        merged, here = {**base, **entry}, f"{place}, {scale}, entry {number}"
-        _require_keys(here, merged, _NEEDED, (*_NEEDED, *_OPTIONAL))
-        _require_keys(f"{here}, seeds", merged["seeds"], _SEEDS, (*_SEEDS, "capped"))
+        if missing := [key for key in _NEEDED if key not in entry and key not in base]:
+            raise InputError(f"{paper.key}/grid.yaml, {scale}, entry {number} lacks {missing[0]}")
         study = {"study": [entry["study"]]} if "study" in entry else {}
         for axis, values in entry.get("vary", {None: None}).items():
             varied = {} if axis is None else {axis: values}
@@ -128,14 +123,6 @@ def _require_dataset(paper: Paper, settings: Mapping[str, Any]) -> None:
     if settings.get("dataset") not in dataset_entries():
         known = ", ".join(dataset_entries())
         raise InputError(f"{paper.key}/grid.yaml: dataset is {settings.get('dataset')!r}, should be one of {known}")
-
-
-def _require_keys(place: str, given: Mapping[str, Any], needed: Iterable[str], known: Iterable[str]) -> None:
-    """Raise InputError naming `place` and the key that `given` lacks or that is not known there."""
-    for key in (*needed, *given):
-        if key not in given or key not in known:
-            fault = "lacks" if key not in given else "has the unknown key"
-            raise InputError(f"{place} {fault} {key}; its keys are {', '.join(known)}")
 
 
 def _values(values: list | str, lists: Mapping[str, Any], dataset: str | None) -> list:
@@ -170,7 +157,10 @@ def _product(axes: Mapping[str, list]) -> list[dict[str, Any]]:
         row: dict[str, Any] = {}
         for axis, value in zip(axes, values, strict=True):
             names = axis.split(",")
-            row.update(zip(names, value if len(names) > 1 else [value], strict=True))
+            values_of = value if len(names) > 1 else [value]
+            if not isinstance(values_of, list) or len(values_of) != len(names):
+                raise InputError(f"a grid's {axis} has {value!r}, should be a list of {len(names)} values")
+            row.update(zip(names, values_of, strict=True))
         rows.append(row)
     return rows
 

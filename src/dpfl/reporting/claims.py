@@ -161,8 +161,6 @@ def _require_matching(paper: str, checks: Mapping[str, Check]) -> None:
             raise InputError(f"{where}: margin is {claim['margin']!r}, not a number of 0 or more")
         if claim.get("of", key) not in facts.claims:
             raise InputError(f"{where}: of is {claim['of']!r}, which is no claim of the paper")
-        if not isinstance(claim.get("asked_here", False), bool):
-            raise InputError(f"{where}: asked_here is {claim['asked_here']!r}, not true or false")
         for place in claim["places"]:
             part, _, page = place.partition("/")
             if part not in ("tables", "figures") or page not in getattr(facts, part):

@@ -24,7 +24,7 @@ _MODULES = ("tables", "figures", "claims")
 _SCHEMA = Path(__file__).parents[2] / "workflow" / "schemas" / "paper.schema.yaml"
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+class _PaperLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     """PyYAML's safe loader without keys that occur twice; by libyaml where there is one: every stage reads these files,
     and it is ten times as fast."""
 
@@ -79,7 +79,7 @@ def load(key: str) -> Paper:
     facts = _mapping(key, "paper.yaml")
     others = {name: _mapping(key, f"{name}.yaml") for name in ("claims", "grid", "errata")}
     for name, content in {"paper": facts, **others}.items():
-        _require_valid(f"{key}/{name}.yaml", content, f"{name}.yaml")
+        require_valid(f"{key}/{name}.yaml", content, f"{name}.yaml")
     if astray := sorted(set(facts.get("inferred", {})) - {"*", *facts["settings"]}):
         raise InputError(f"{key}/paper.yaml: inferred.{astray[0]} is no key of settings")
     return Paper(key=key, **others, **facts)
@@ -94,7 +94,7 @@ def _mapping(key: str, name: str) -> dict[str, Any]:
 def _content(path: Path, name: str) -> dict[str, Any]:
     """Return the content of a YAML file, empty where the file is; raises InputError by its `name`."""
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        content = yaml.load(path.read_text(encoding="utf-8"), _PaperLoader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{name} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict | None):
@@ -117,8 +117,11 @@ def _rules() -> dict[str, Any]:
     return _content(_SCHEMA, _SCHEMA.name)
 
 
-def _require_valid(place: str, content: Mapping[str, Any], part: str) -> None:
-    """Raise InputError naming `place` where a file's content is not what the schema says of this part of a paper."""
+def require_valid(place: str, content: Mapping[str, Any], part: str) -> None:
+    """Raise InputError naming `place` where content is not what the schema says of `part`.
+
+    `part` is the name of a paper's file, or datasets.yaml for one entry of it.
+    """
     rules = {**_rules()["properties"][part], "$defs": _rules()["$defs"]}
     if fault := next(validator()(rules).iter_errors(content), None):
         raise InputError(f"{place}: {schema_fault(fault)}")

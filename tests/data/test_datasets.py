@@ -129,9 +129,24 @@ def test_unknown_names_get_one_line_with_the_known_ones(tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"colour": "red"}, r"entry toy: .*'colour'"),
-        ({"files": {"toy.csv": {"bytes": 1}}}, r"entry toy: .*'sha256'"),
-        ({"files": {"toy.csv": TOY["files"]["toy.csv"] | {"archive": {"bytes": 1}}}}, r"entry toy: 'urls'"),
+        ({"colour": "red"}, r"entry toy: unknown key colour; known here: title"),
+        ({"files": {"toy.csv": {"bytes": 1}}}, r"entry toy: files\.toy\.csv lacks sha256"),
+        (
+            {"files": {"toy.csv": TOY["files"]["toy.csv"] | {"sha": "0"}}},
+            r"unknown key files\.toy\.csv\.sha; known here: by",
+        ),
+        ({"files": {"toy.csv": TOY["files"]["toy.csv"] | {"archive": {"bytes": 1}}}}, r"archive lacks sha256"),
+        (
+            {"files": {"toy.csv": TOY["files"]["toy.csv"] | {"urls": "https://a"}}},
+            r"urls is 'https://a'; it must be a list",
+        ),
+        (
+            {"files": {"toy.csv": TOY["files"]["toy.csv"] | {"bytes": "many"}}},
+            r"bytes is 'many'; it must be an integer",
+        ),
+        ({"columns": {"height": None}}, r"columns\.height is None; it must be a list"),
+        ({"columns": {"kind": "cat"}}, r"columns\.kind is 'cat'; it must be a list"),
+        ({"records": 3}, r"records is 3; it must be keys and values"),
         ({"decoder": "arff"}, r"toy: no decoder 'arff'; known: idx, cifar_binary, csv"),
     ],
 )

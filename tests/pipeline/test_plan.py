@@ -128,11 +128,27 @@ def test_a_hundred_nodes_of_16_cores_finish_the_grid_in_40_minutes(folder):
     assert max(job.seconds for sweep, job in alone if sweep.settings.get("clients", 0) > 1) < 60 * longest
 
 
-@pytest.mark.parametrize("text", ["jobs: 0", "jobs: many", "slurm_acount: x", "longest_minutes: -1"])
+SLIPS = {
+    "jobs: 0": "jobs", "jobs: many": "jobs", "slurm_acount: x": "unknown key", "longest_minutes: -1": "longest_minutes",
+    "jobs: [": "not YAML", "- jobs": "must have keys", "3": "must have keys", "partitions: [cpu, gpu]": "partitions is",
+    "partitions: {cpu: 1440}": "partitions is", "partitions: {cpu: {max_runtime: 1d}}": "partitions.cpu.max_runtime",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SLIPS)
 def test_a_site_file_with_an_unusable_key_is_refused(tmp_path, text):
     (tmp_path / "site.yaml").write_text(text)
-    with pytest.raises(InputError, match=text.split(":")[0]):
+    with pytest.raises(InputError, match=SLIPS[text]):
         site.read(tmp_path / "site.yaml")
+
+
+@pytest.mark.parametrize(("text", "said"), [("executor: generic\n", "lacks jobs"), ("jobs: [", "not YAML")])
+def test_a_profile_that_cannot_be_used_is_one_line(tmp_path, monkeypatch, text, said):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.yaml").write_text(text)
+    monkeypatch.setattr(plan, "PROFILES", tmp_path)
+    with pytest.raises(InputError, match=said):
+        plan.machines_of("mine", threads=1, device="cpu")
 
 
 def test_the_longest_time_of_a_job_is_that_of_the_default_partition(tmp_path, monkeypatch):

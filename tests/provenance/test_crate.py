@@ -252,7 +252,7 @@ def test_a_run_does_not_stop_at_the_crate_that_it_is_about_to_write(crate, kind)
 
 def test_outside_the_project_there_is_no_crate(crate):
     Path("Snakefile").unlink()
-    with pytest.raises(InputError, match="no Snakefile here"):
+    with pytest.raises(InputError, match="is not of a project here"):
         write(Path("results/demo"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from dpfl import catalog
@@ -41,7 +41,7 @@ class Source:
 
     @classmethod
     def of(cls, file: str, facts: Mapping[str, Any]) -> Self:
-        """Return the file that an entry describes; raises TypeError for a key that is missing or unknown."""
+        """Return the file that an entry describes."""
         facts = dict(facts)
         if "archive" in facts:
             given = facts.pop("archive")
@@ -77,17 +77,14 @@ class Dataset:
 
     @classmethod
     def of(cls, name: str, facts: Mapping[str, Any]) -> Self:
-        """Return the dataset of an entry; raises InputError for a key that is missing or unknown."""
-        try:
-            own = {
-                "files": tuple(Source.of(file, each) for file, each in facts.get("files", {}).items()),
-                "shape": tuple(facts.get("shape", ())),
-                "columns": {column: tuple(kinds) for column, kinds in facts.get("columns", {}).items()},
-            }
-            return cls(name, **{**facts, **own})
-        except (TypeError, KeyError, AttributeError) as error:
-            known = ", ".join(each.name for each in fields(cls)[1:])
-            raise InputError(f"{catalog.DATASETS.name}: entry {name}: {error}; its keys are {known}") from None
+        """Return the dataset of an entry; raises InputError for a key or a value that cannot be."""
+        catalog.require_valid(f"{catalog.DATASETS.name}: entry {name}", facts, "datasets.yaml")
+        own = {
+            "files": tuple(Source.of(file, each) for file, each in facts.get("files", {}).items()),
+            "shape": tuple(facts.get("shape", ())),
+            "columns": {column: tuple(kinds) for column, kinds in facts.get("columns", {}).items()},
+        }
+        return cls(name, **{**facts, **own})
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

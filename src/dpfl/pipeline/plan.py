@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from dpfl.errors import InputError
 from dpfl.grid import expansion
+from dpfl.grid.strict_yaml import load_mapping
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import batches, site
 from dpfl.pipeline.batches import Batch
@@ -66,13 +65,15 @@ def machines_of(profile: str, threads: int, device: str, at_once: int | None = N
     folder = PROFILES / profile
     if not (folder / "config.yaml").is_file():
         raise InputError(f"no profile {profile} in {PROFILES}")
-    options = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    options = load_mapping(folder / "config.yaml")
     if (folder / "site.yaml").is_file():
         known = site.read(folder / "site.yaml")
         limits = 60.0 * known["longest_minutes"], float(known["memory_mb_per_node"])
         jobs, side_by_side = at_once or known["jobs"], known["side_by_side"]
         return Machines(profile, jobs, QUEUED_SECONDS, True, side_by_side, *limits, known["cores_per_node"])
     if "executor" in options:
+        if "jobs" not in options:
+            raise InputError(f"{folder / 'config.yaml'} lacks jobs: how many jobs may be in the queue at the same time")
         resources = dict(each.split("=") for each in options.get("resources", []))
         side_by_side = int(resources.get("side_by_side", 1))
         return Machines(

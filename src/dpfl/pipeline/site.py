@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from dpfl.commands import output_of
 from dpfl.errors import InputError
+from dpfl.grid.strict_yaml import load_mapping
 
 DEFAULTS: dict[str, Any] = {
     "slurm_account": None,
@@ -35,15 +34,16 @@ def read(path: Path) -> dict[str, Any]:
 
     Without `longest_minutes` the longest time of a job is that of the largest of its partitions, else of SLURM's own
     default; 1440 where SLURM sets none or does not answer. `gpu` has the resources that its two keys make. Raises
-    InputError for an unknown key or a count below 1.
+    InputError for an unknown key, a count below 1, and partitions that are not {name: {max_runtime: minutes, ...}}.
     """
-    given = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    given = load_mapping(path)
     if unknown := [key for key in given if key not in DEFAULTS]:
         raise InputError(f"{path}: unknown key {unknown[0]}; the keys are {', '.join(DEFAULTS)}")
     site = {**DEFAULTS, **given}
     for key in (*_COUNTS, *(["longest_minutes"] if site["longest_minutes"] is not None else [])):
         if not isinstance(site[key], int) or isinstance(site[key], bool) or site[key] < 1:
             raise InputError(f"{path}: {key} is {site[key]!r}, should be a number of at least 1")
+    _require_partitions(path, site["partitions"])
     site["side_by_side"] = min(site["side_by_side"], site["cores_per_node"])
     # What a job that needs a GPU asks for besides: a type, or another resource in place of an entire GPU.
     site["gpu"] = {"gpu_model": site["gpu_model"]} if site["gpu_model"] else {}
@@ -51,6 +51,15 @@ def read(path: Path) -> dict[str, Any]:
     if site["longest_minutes"] is None:
         site["longest_minutes"] = _longest_minutes(site["partitions"])
     return site
+
+
+def _require_partitions(path: Path, partitions: Any) -> None:
+    """Raise InputError where partitions are no mapping of names to their limits, or a time is no number of minutes."""
+    if not isinstance(partitions, dict) or not all(isinstance(limits, dict) for limits in partitions.values()):
+        raise InputError(f"{path}: partitions is {partitions!r}, should be as {{cpu: {{max_runtime: 1440}}}}")
+    for name, limits in partitions.items():
+        if type(longest := limits.get("max_runtime", 1)) is not int or longest < 1:
+            raise InputError(f"{path}: partitions.{name}.max_runtime is {longest!r}, should be a number of minutes")
 
 
 def _longest_minutes(partitions: dict[str, dict[str, Any]]) -> int:

@@ -73,18 +73,14 @@ class _Workflow(ComputationalWorkflow):
 def write(folder: Path) -> tuple[Path, bool]:
     """Write <folder>.crate.zip for results/<scale>; return its path and whether it had to be written.
 
-    Run it in the folder of the Snakefile. The same results give the same bytes, and an up-to-date crate is left as it
-    is. Raises InputError where there is no Snakefile here, where `folder` is of another project, where there is no
-    record below it or one is damaged, and where the manifest does not list the records as they are: a stage was run by
+    The same results give the same bytes, and an up-to-date crate is left. Raises InputError where `folder` is not of the
+    project here, no record or a damaged one is below it, or the manifest does not list them as they are: a stage ran by
     hand, and nothing has checked it.
     """
-    if not Path("Snakefile").is_file():
-        raise InputError("no Snakefile here: run dpfl crate in the folder of the project")
-    if scale_folder(folder).parents[1] != Path.cwd():
-        raise InputError(f"{folder} belongs to another project: run dpfl crate there")
-    folder = Path("results", scale_folder(folder).name)
-    path = folder.parent / f"{folder.name}.crate.zip"
-    described = _described(folder)
+    if not Path("Snakefile").is_file() or scale_folder(folder).parents[1] != Path.cwd():
+        raise InputError(f"{folder} is not of a project here: run dpfl crate in its folder, where the Snakefile is")
+    path = Path("results", f"{scale_folder(folder).name}.crate.zip")
+    described = _described(Path("results", scale_folder(folder).name))
     text = json.dumps(described.crate.metadata.generate(), indent=1, sort_keys=True) + "\n"
     content = packed({METADATA: text.encode()} | {name: Path(name).read_bytes() for name in sorted(described.members)})
     if is_regular(path) and path.stat().st_size == len(content) and path.read_bytes() == content:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from dpfl.catalog import load, module
+from dpfl.errors import InputError
 from dpfl.reporting.cases import LEVEL
 from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import mean_interval
@@ -83,10 +84,16 @@ def _row(paper: str, name: str, entry: Mapping[str, object], arguments: Mapping[
     kind = ErratumKind(entry["kind"])
     numbers = Numbers(math.nan, math.nan, math.nan)
     if kind is not ErratumKind.UNSTATED:
-        numbers = getattr(module(paper, "errata"), name)(**arguments)
-    printed_form, corrected_form, case, source = (
-        entry.get(text, "").format(**arguments, **numbers.shown) for text in _TEXTS
-    )
+        function = getattr(module(paper, "errata"), name, None)
+        if function is None:
+            raise InputError(f"{paper}/errata.py has no function {name}, which errata.yaml names")
+        numbers = function(**arguments)
+    try:
+        printed_form, corrected_form, case, source = (
+            entry.get(text, "").format(**arguments, **numbers.shown) for text in _TEXTS
+        )
+    except (KeyError, IndexError, ValueError) as unknown:
+        raise InputError(f"{paper}/errata.yaml: {name}: a text has braces that cannot be filled: {unknown}") from None
     return {
         "kind": str(kind),
         "number": entry["number"],

@@ -73,9 +73,9 @@ class _Workflow(ComputationalWorkflow):
 def write(folder: Path) -> tuple[Path, bool]:
     """Write <folder>.crate.zip for results/<scale>; return its path and whether it had to be written.
 
-    The same results give the same bytes, and an up-to-date crate is left. Raises InputError where `folder` is not of the
-    project here, no record or a damaged one is below it, or the manifest does not list them as they are: a stage ran by
-    hand, and nothing has checked it.
+    The same results give the same bytes; an up-to-date crate is left. Raises InputError where `folder` is not of the
+    project here, no record or a damaged one is below it, or the manifest does not list them as they are: a stage ran
+    by hand, and nothing has checked it.
     """
     if not Path("Snakefile").is_file() or scale_folder(folder).parents[1] != Path.cwd():
         raise InputError(f"{folder} is not of a project here: run dpfl crate in its folder, where the Snakefile is")

@@ -1,5 +1,7 @@
 """The contract of an experiment is checked where its functions return."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -42,3 +44,20 @@ def test_what_breaks_the_contract_is_one_line(sweep, check, rows, column, said):
 def test_a_list_is_no_table(sweep):
     with pytest.raises(InputError, match="a list, should be a DataFrame"):
         protocol.require_calibrated(sweep, [{}])
+
+
+def test_a_setting_that_nobody_reads_is_refused_with_the_one_that_was_meant(sweep):
+    protocol.load(sweep.experiment)
+    for changed in (
+        replace(sweep, settings={**sweep.settings, "stopps": 3}),
+        replace(sweep, cells=({**sweep.cells[0], "stopps": 3},)),
+    ):
+        with pytest.raises(InputError, match="stopps is read by no experiment; stops is"):
+            protocol.require_known(changed)
+
+
+@pytest.mark.parametrize("scale", ["demo", "quick", "paper"])
+def test_every_setting_of_every_grid_is_read(scale):
+    for sweep in expansion.expand(configuration.resolve({"scale": scale})):
+        protocol.load(sweep.experiment)
+        protocol.require_known(sweep)

@@ -47,6 +47,7 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
         for done, (family, sweep) in enumerate(families.items()):
             progress(done, len(families))
             experiment = protocol.load(sweep.experiment)
+            protocol.require_known(sweep)
             rows = experiment.calibrate(on_cpu(sweep), descriptions[sweep.dataset])
             protocol.require_calibrated(sweep, rows)
             tables.append(rows.assign(family=family))
@@ -76,6 +77,7 @@ def train(
     resolved = configuration.read(config)
     job = expansion.find(resolved, paper, sweep)
     experiment, code = protocol.load(job.experiment), protocol.module_name(job.experiment)
+    protocol.require_known(job)
     stage = StageRecorder("train", (code,), job.settings, job.seeds, job.resources["device"], job.resources["threads"])
     folders = Folders.of(Path(resolved["data"]["folder"]), job.dataset)
     noise = expansion.noise_table(results_folder(resolved), paper)

@@ -4,8 +4,9 @@ An experiment is a module or a package of dpfl.experiments; its name is the key 
 `experiment` of its run tables and the first part of its kind of cost. It offers the two functions of `Experiment`.
 
 - A sweep's `settings` are the paper's, the entry's and the values of the sweep's axes, `cells` the variants that are
-  trained as one stack. The experiment checks both before it computes: what cannot be used raises InputError, one line
-  that names the setting or the cell's key.
+  trained as one stack. The experiment reads both as fields of its models (dpfl.experiments.shared.settings.Settings),
+  before it computes: what cannot be used raises InputError, one line that names the setting or the cell's key. What an
+  entry or a cell sets and no model has is refused (`require_known`); what the paper sets for all may be for others.
 - `calibrate` reads the data set's description only, never its records: it returns a row a cell with the cell's keys,
   `noise_multiplier` (the noise's standard deviation over the norm bound of one record's contribution; 0 without
   privacy) and the columns `privacy_*` of the run's statement. `dpfl calibrate` joins these tables for a paper.
@@ -18,6 +19,7 @@ An experiment is a module or a package of dpfl.experiments; its name is the key 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -26,13 +28,16 @@ from typing import Any, Protocol, cast
 
 import pandas as pd
 
-from dpfl import experiments
+from dpfl import catalog, experiments
 from dpfl.errors import InputError
+from dpfl.experiments.shared.settings import Settings
 from dpfl.grid.sweep import Folders, Sweep
 
 Progress = Callable[[int, int], None]
 """Takes how much is done, and of how much."""
 _NO_EXPERIMENTS = ("protocol", "shared")
+_LABELS = ("dataset", "study", "axis")
+"""Keys of sweeps that name data and pages, and that no experiment has to read."""
 
 
 class Experiment(Protocol):
@@ -53,6 +58,20 @@ class Experiment(Protocol):
         `calibration` is what `calibrate` returned for a sweep of the same family. Long training saves its state at
         `checkpoint` and resumes there. Raises InputError where settings, cells, data or calibration cannot be used.
         """
+
+
+def require_known(sweep: Sweep) -> None:
+    """Raise InputError where an entry or a cell sets what no model of a loaded experiment reads: a slip of the pen."""
+    read, waiting = set(_LABELS), [Settings]
+    while waiting:
+        model = waiting.pop()
+        read |= set(model.model_fields)
+        waiting += model.__subclasses__()
+    given = {*sweep.settings, *(key for cell in sweep.cells for key in cell)} - set(catalog.load(sweep.paper).settings)
+    if unknown := sorted(given - read):
+        near = get_close_matches(unknown[0], sorted(read), 1)
+        hint = f"; {near[0]} is" if near else ""
+        raise InputError(f"{sweep.paper}/{sweep.name}: {unknown[0]} is read by no experiment{hint}")
 
 
 def require_calibrated(sweep: Sweep, rows: pd.DataFrame) -> None:

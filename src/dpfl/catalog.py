@@ -31,7 +31,8 @@ class _PaperLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         """Refuse a key that occurs twice: the second would silently win."""
         seen: set[str] = set()
-        for name in (key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"):
+        own = (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge"))
+        for name in (key.value for key in own):
             if name in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {name!r} occurs twice", node.start_mark)
             seen.add(name)

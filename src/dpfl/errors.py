@@ -39,7 +39,7 @@ def schema_fault(error: Any, where: str = "") -> str:
         if deeper:
             return schema_fault(deeper[0], where)
         return f"{key} is {error.instance!r}{where}; it must be {error.schema['description']}, as a list"
-    return f"{key} is {error.instance!r}{where}; it must be {_wanted(error)}"
+    return f"{f'{key} ' if key else ''}is {error.instance!r}{where}; it must be {_wanted(error)}"
 
 
 def _wanted(error: Any) -> str:

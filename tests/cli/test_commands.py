@@ -65,6 +65,7 @@ def test_status_lists_what_waits(tmp_path, monkeypatch):
         ({"scale": "paper", "training": {"device": "cuda"}}, True),
         ({"scale": "paper", "papers": ["asoodeh2020"]}, False),
         ({"scale": "paper", "seeds": [0]}, False),
+        ({"scale": "paper", "only": {"local_epochs": [1, 2, 4, 5, 20]}}, False),
         ({"scale": "demo"}, False),
     ],
 )

@@ -59,13 +59,21 @@ def test_what_snakemake_cannot_read_is_one_line_without_its_usage(capsys, words,
     ("words", "given"),
     [
         (["--config", "papers=[]"], ("--config",)),
+        (["--config"], ("--config",)),
         (["--configfiles", "mine.yaml"], ("--configfile",)),
+        (["-s", "other.smk", "-d", "elsewhere"], ("--snakefile", "--directory")),
         (["--configfile=mine.yaml", "--profile", "slurm"], ("--configfile", "--profile")),
         (["--cores", "2", "a.csv"], ()),
     ],
 )
 def test_options_that_would_replace_dpfl_s_own_are_known(words, given):
     assert engine_options(words).ours == given
+
+
+def test_a_profile_of_the_environment_is_none_that_was_asked_for(monkeypatch, tmp_path):
+    (tmp_path / "config.yaml").write_text("cores: 1\n")
+    monkeypatch.setenv("SNAKEMAKE_PROFILE", str(tmp_path))
+    assert engine_options(["--cores", "2"]).ours == ()
 
 
 def test_targets_are_what_is_to_be_made():

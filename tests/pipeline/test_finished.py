@@ -77,7 +77,6 @@ def test_a_run_calibrates_first_and_asks_then_what_is_left(config, calibrate, tw
     CliRunner().invoke(app, ["run", "--config", "mine.yaml", "--", "--resources", "gpu=4"])  # takes any number of words
     assert engine_options(asked[0]).targets == {"results/demo/accounting/bhaskar2025.csv"}
     asked.clear()
-    asked.clear()
     dry = CliRunner().invoke(app, ["run", "--config", "mine.yaml", "--dry-run"])
     plan = CliRunner().invoke(app, ["plan", "--config", "mine.yaml"])
     for told in (dry, plan):

@@ -21,7 +21,12 @@ def risks(results: Results) -> pd.DataFrame:
 def risk_page(data: pd.DataFrame) -> TableLayout:
     """Lay the means out for a reader."""
     body = pd.DataFrame(
-        {"noise_std": data["noise_std"].map("{:g}".format), "risk": data["excess_risk"].map("{:.4f}".format)}
+        {
+            "noise_std": data["noise_std"].map("{:g}".format),
+            "risk": data["excess_risk"].map("{:.4f}".format),
+            "±": data["interval"].map("{:.4f}".format),
+            "runs": data["runs"].map(str),
+        }
     )
     return TableLayout(body, [f"Stand-in data: {name}." for name in stand_ins(data)])
 

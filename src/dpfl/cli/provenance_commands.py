@@ -88,7 +88,7 @@ def audit(
         raise InputError(f"{folder} holds the results of several scales: name one of them, as {below[0].parent}")
     _require_effect(files_only, rerun, seed, rerun_cell, where, signature, signers)
     folder = _spelled(folder)
-    with only_run(folder.parents[1]) if rebuild else nullcontext():
+    with only_run(folder.parents[1], "dpfl audit") if rebuild and folder.is_dir() else nullcontext():
         report = check(folder, sealed=not seal)
         if signature and signers:
             check_signature(report, folder, signature, signers)

@@ -121,7 +121,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     resolved = configuration.read(config)
     folder = results_folder(resolved)
     _require_runs(folder)
-    with only_run():
+    with only_run(what="dpfl pages"):
         remove_damaged_pages(folder)
         # A process for each paper: a stage reads the records of a folder once (input_checks), and they change here.
         spawned = multiprocessing.get_context("spawn")
@@ -138,11 +138,11 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
 
 
 def _is_whole(resolved: Mapping[str, Any], scale: str) -> bool:
-    """Return whether a configuration is of `scale` and has all its sweeps: README.md speaks of no part of it."""
+    """Return whether a configuration has all runs of `scale`: README.md speaks of no part of it."""
     if resolved["scale"] != scale:
         return False
     whole = expansion.expand(configuration.resolve({"scale": scale}))
-    return {(s.paper, s.name) for s in expansion.expand(resolved)} == {(s.paper, s.name) for s in whole}
+    return {(s.paper, s.digest()) for s in expansion.expand(resolved)} == {(s.paper, s.digest()) for s in whole}
 
 
 def _require_runs(folder: Path) -> None:

@@ -24,6 +24,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any, Protocol, cast
 
 import pandas as pd
@@ -61,17 +62,27 @@ class Experiment(Protocol):
 
 
 def require_known(sweep: Sweep) -> None:
-    """Raise InputError where an entry or a cell sets what no model of a loaded experiment reads: a slip of the pen."""
-    read, waiting = set(_LABELS), [Settings]
-    while waiting:
-        model = waiting.pop()
-        read |= set(model.model_fields)
-        waiting += model.__subclasses__()
+    """Raise InputError where an entry or a cell sets what no model of its experiment reads: a slip of the pen."""
+    read = {*_LABELS, *(name for model in _models(module_name(sweep.experiment)) for name in model.model_fields)}
     given = {*sweep.settings, *(key for cell in sweep.cells for key in cell)} - set(catalog.load(sweep.paper).settings)
     if unknown := sorted(given - read):
         near = get_close_matches(unknown[0], sorted(read), 1)
-        hint = f"; {near[0]} is" if near else ""
-        raise InputError(f"{sweep.paper}/{sweep.name}: {unknown[0]} is read by no experiment{hint}")
+        hint = f"; {near[0]} is one" if near else ""
+        raise InputError(f"{sweep.paper}/{sweep.name}: {sweep.experiment} reads no setting {unknown[0]}{hint}")
+
+
+def _models(name: str) -> list[type[Settings]]:
+    """Return the models of settings in a module of experiments and in those that it uses, directly or not."""
+    found, waiting, models = {name}, [name], []
+    while waiting:
+        for value in vars(import_module(waiting.pop())).values():
+            home = value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", ""))
+            if isinstance(value, type) and issubclass(value, Settings):
+                models.append(value)
+            if home.startswith(f"{experiments.__name__}.") and home not in found:
+                found.add(home)
+                waiting.append(home)
+    return models
 
 
 def require_calibrated(sweep: Sweep, rows: pd.DataFrame) -> None:

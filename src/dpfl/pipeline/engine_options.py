@@ -9,8 +9,9 @@ from typing import NoReturn
 from dpfl.errors import InputError
 
 _CORES = ("cores", "jobs", "local_cores")
-OURS = ("config", "configfile", "profile")
-"""Options that `dpfl run` gives to Snakemake itself: a second one would replace its own, for the engine alone."""
+OURS = ("config", "configfile", "profile", "snakefile", "directory")
+"""Options that `dpfl run` gives to Snakemake or that say what it works on: a second one would do so for the engine
+alone."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ def engine_options(words: Sequence[str]) -> EngineOptions:
         number = getattr(known, name)
         if number is not None and number < 1:
             raise InputError(f"--{name.replace('_', '-')} must be at least 1, not {number}")
-    ours = tuple(f"--{name}" for name in OURS if getattr(known, name))
+    usual = parser.parse_args([])  # what the environment says (SNAKEMAKE_PROFILE) was not said in words
+    ours = tuple(f"--{name}" for name in OURS if getattr(known, name) != getattr(usual, name))
     return EngineOptions(frozenset(known.targets), known.dryrun or known.executor == "dryrun", ours)
 
 

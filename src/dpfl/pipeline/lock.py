@@ -22,8 +22,10 @@ _DRY = re.compile(r"-[A-Za-z]*n[A-Za-z]*")  # -n, or together with others: -np
 
 
 @contextmanager
-def only_run(project: Path = Path()) -> Iterator[int]:
+def only_run(project: Path = Path(), what: str = "") -> Iterator[int]:
     """Lock the project's folder for this run; yield the lock's file descriptor, for children to inherit.
+
+    `what` names a command that works on the results and is no run of the workflow.
 
     The system releases the lock when the last process with the descriptor ends, however it ends: a Snakemake that
     outlives `dpfl run` keeps it. (That is why it is not a filelock.FileLock, whose descriptor is private.) Raises
@@ -38,7 +40,7 @@ def only_run(project: Path = Path()) -> Iterator[int]:
             stream.seek(0)
             raise _at_work(stream.read().strip() or "unknown") from None
         stream.truncate(0)
-        stream.write(str(os.getpid()))
+        stream.write(", ".join(filter(None, [str(os.getpid()), what])))
         stream.flush()
         if others := _snakemakes(project.absolute()):
             raise _at_work(others[0])
@@ -53,7 +55,8 @@ def running_since() -> float | None:
     except FileNotFoundError:
         return None
     except BlockingIOError:
-        return _LOCK.stat().st_mtime
+        is_run = "," not in _LOCK.read_text(encoding="utf-8")
+        return _LOCK.stat().st_mtime if is_run else None
     return None
 
 

@@ -112,7 +112,7 @@ def _row(paper: str, name: str, entry: Mapping[str, object], arguments: Mapping[
 
 def errata_page(data: pd.DataFrame) -> TableLayout:
     """Lay out errata for a reader, each kind under its own heading."""
-    spread = (" ± " + data["interval"].map("{:.2g}".format) + " at 95 %").where(data["runs"] > 0, "")
+    spread = (" ± " + data["interval"].map("{:.2g}".format) + " at 95 %").where(data["runs"] > 1, "")
     independent = data["independent"].map(_digits) + spread + " (" + data["source"] + ")"
     body = pd.DataFrame(
         {

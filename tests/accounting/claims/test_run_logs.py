@@ -58,7 +58,13 @@ def test_noise_that_changes_within_an_epoch_is_refused(sampler):
         ("log.csv", "noise_multiplier,sample_rate,num_steps\n1,0.1,8\n1,0.2\n", "line 3: has fewer cells"),
         ("log.csv", "noise_multiplier,sample_rate,num_steps\n1,0.1,1,880\n", "line 2: has more cells"),
         ("log.csv", "noise_multiplier,sample_rate,num_steps\n1,0.1,\n", "line 2: num_steps must be a real number"),
-        ("log.csv", "noise_multiplier,sample_rate,steps\n1,0.1,188000\n", "line 2: call the column steps num_steps"),
+        ("log.csv", "noise_multiplier,sample_rate,steps\n1,0.1,188000\n", "call the column steps num_steps"),
+        (
+            "log.csv",
+            "noise_multiplier,sample_rate,Total_Steps\n1,0.1,188000\n",
+            "call the column Total_Steps num_steps",
+        ),
+        ("log.csv", "noise_multiplier,sample_rate,nIter\n1,0.1,5\n2,0.1,5\n", "call the column nIter num_steps"),
         ("log.jsonl", '{"noise_multiplier": 1, "sample_rate": 0.1, "steps": 9}\n', "call the column steps num_steps"),
         (
             "log.jsonl",

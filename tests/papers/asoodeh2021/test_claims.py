@@ -1,5 +1,6 @@
 import pytest
 
+from dpfl.papers.asoodeh2021.claims import CLAIMS
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
 from dpfl.reporting.claims import evaluate
 from dpfl.reporting.results import write_csv
@@ -83,7 +84,7 @@ def test_the_price_follows_the_exponents(judged, doctored, claim, against, expec
 @pytest.mark.parametrize(("exponent", "verdict"), [(1.0, Verdict.REFUTED), (0.0, Verdict.AS_STATED)])
 def test_the_price_has_no_factor_for_the_dimension_only_where_it_does_not_grow(judged, doctored, exponent, verdict):
     def grow(data):
-        data["exponent"], data["exponent_interval"], data["runs"] = exponent, 0.05, 10
+        data["exponent"], data["exponent_interval"], data["exponent_runs"] = exponent, 0.05, 10
 
     assert judged("price_by_dimension", doctored("figures", "dimension", grow)).verdict is verdict
 
@@ -102,6 +103,15 @@ def test_the_price_is_held_against_the_printed_bound(judged, doctored, runs, sim
     judgement = judged("price_bound", changed)
     assert judgement.count(Status.FAILS) == fails
     assert judgement.verdict is (Verdict.REFUTED if fails else Verdict.AS_STATED)
+
+
+def test_the_interval_that_the_errata_state_is_the_one_that_is_judged(results):
+    [case] = [each for each in CLAIMS["price_bound"](results).cases if each.case.startswith("simulation of the errata")]
+    row = results.table(KEY, "errata").set_index("entry").loc["corollary_utility"]
+    assert case.interval() == pytest.approx(
+        (row["independent"] - row["interval"], row["independent"] + row["interval"])
+    )
+    assert case.n == row["runs"] == 5
 
 
 def test_a_simulation_that_scatters_over_the_printed_bound_does_not_refute_it(judged, doctored):

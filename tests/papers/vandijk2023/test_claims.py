@@ -85,7 +85,7 @@ def test_groups_follow_the_growth(judged, stored, claim, power, verdict):
 @pytest.mark.parametrize(
     ("needed", "enough", "verdict"),
     [
-        (2.0, 2.0, Verdict.AS_STATED),
+        (2.0, 2.05, Verdict.AS_STATED),
         (2.0, 2.2, Verdict.UNDECIDED),
         (1.5, 2.2, Verdict.UNDECIDED),
         (1.5, 1.6, Verdict.REFUTED),
@@ -95,14 +95,19 @@ def test_groups_follow_the_growth(judged, stored, claim, power, verdict):
 def test_a_gain_of_two_needs_a_pair_that_forces_it_and_a_proof_that_it_is_enough(
     judged, stored, needed, enough, verdict
 ):
-    rows = [("fixed_pair", needed, 1.0), ("fixed", enough, 1.0), ("poisson", 1.0, 1.0), ("poisson_replace", 1.5, 1.0)]
-    data = pd.DataFrame(rows, columns=["sampler", "noise_over_poisson", "epsilon"])
+    factors = {"fixed_pair": needed, "fixed": enough, "poisson": 1.0, "poisson_replace": 1.5}
+    rows = [(sampler, factor, 1.0, 1.6) for sampler, factor in factors.items()]
+    # A second noise where nothing is decided.
+    rows += [(sampler, factor, 0.5, 3.2) for sampler, factor in {**factors, "fixed_pair": 2.0, "fixed": 2.2}.items()]
+    names = ["sampler", "noise_over_poisson", "epsilon", "noise_multiplier"]
+    data = pd.DataFrame(rows if verdict is not Verdict.AS_STATED else rows[:4], columns=names)
     results = stored("figures", "fixed_against_poisson", data)
     with (results.folder / "figures" / f"{KEY}_samplers.csv").open("w") as stream:
         write_csv(FIGURES["samplers"].data(Results(results.folder)), stream)
     judgement = judged("fixed_batches_cost_two", results)
     assert judgement.verdict is verdict
-    assert [each.case.estimate for each in judgement.cases if each.status is Status.BESIDE] == [1.5]
+    assert next(each.case.estimate for each in judgement.cases if each.status is Status.BESIDE) == 1.5
+    assert len([each for each in judgement.cases if each.status is not Status.BESIDE]) == len(data) / 4
 
 
 @pytest.mark.slow

@@ -117,6 +117,17 @@ def test_every_row_is_one_run_of_the_cell_that_made_it(tmp_path, monkeypatch):
     assert any(isinstance(value, list) for run in runs for value in run.cell.values())
 
 
+def test_labels_that_were_exchanged_are_found(again, project):
+    """Two rows that swap what they say of themselves have the noise and the metrics of the other."""
+    path = project.runs[0]
+    table = pd.read_csv(path)
+    name = next(name for name in ("local_epochs", "rounds", "epsilon") if table[name].nunique() > 1)
+    table[name] = table[name].to_numpy()[::-1]
+    table.to_csv(path, index=False)
+    seen = again(count=0, cell="/".join(path.with_suffix("").with_suffix("").parts[-2:]))
+    assert seen.findings and all(name in finding.problem for finding in seen.findings)
+
+
 def test_more_runs_than_there_are_is_a_finding(again, monkeypatch):
     monkeypatch.setattr(rerun, "_check_one", lambda report, *_: report.count("runs trained again"))
     [finding] = again(count=9).findings

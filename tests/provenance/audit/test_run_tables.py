@@ -1,6 +1,7 @@
 """Run tables against grid, calibration and themselves."""
 
 import math
+from dataclasses import replace
 
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit.run_tables import against_grid, against_itself
@@ -25,7 +26,9 @@ def test_a_whole_table_has_no_problem():
 def test_a_lost_cell_seed_or_run_is_named():
     assert against_grid([run for run in runs() if run["epsilon"] == "2.0"], SWEEP) == ["has no run of epsilon=inf"]
     assert "has no run of seed 1" in against_grid([run for run in runs() if run["seed"] == "0"], SWEEP)[0]
-    assert against_grid(runs()[1:], SWEEP) == ["has more runs of one seed than of another"]
+    assert against_grid(runs()[1:], SWEEP) == ["has 1 runs of seed 0, should have 2"]
+    lists = replace(SWEEP, cells=({"several": [1]}, {"several": [2]}))
+    assert against_grid(runs()[2:], lists) == ["has 1 runs of seed 0, should have 2"]
     assert against_grid([], SWEEP) == ["has no runs"]
 
 

@@ -21,8 +21,8 @@ from dpfl.accounting.samplers import BallsInBins, Poisson, Sampler, ShuffledEpoc
 from dpfl.errors import InputError
 
 _COLUMNS = ("noise_multiplier", "sample_rate", "num_steps")
-_OTHER_NAMES = ("steps", "iterations", "n_steps", "number_of_steps")
-"""Columns that are likely to be meant for num_steps: without it they would count as one step a row."""
+_LIKE_STEPS = ("step", "iter")
+"""Parts of names of columns that may be meant for num_steps: without it a row would count as one step."""
 
 
 class Entry(NamedTuple):
@@ -52,6 +52,8 @@ def read_rows(path: Path) -> list[Entry]:
             raise InputError(f"{path}, line {reader.line_num + 1}: {error}") from None
         _require_full_rows(rows, path)
     counted = any("num_steps" in row for _, row in rows)
+    if not counted:
+        _require_no_count([row for _, row in rows], path)
     return _joined([_entry(row, f"{path}, line {number}", counted=counted) for number, row in rows], path)
 
 
@@ -112,13 +114,24 @@ def _require_full_rows(rows: Sequence[tuple[int, Mapping[str | None, Any]]], pat
             raise InputError(f"{path}, line {number}: has {'more' if None in row else 'fewer'} cells than the header")
 
 
+def _require_no_count(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Raise InputError for a column that may count steps by another name; one that numbers the rows does not."""
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [row.get(name) for row in rows]
+        numbers_rows = any(
+            list(map(str, values)) == [str(first + each) for each in range(len(rows))] for first in (0, 1)
+        )
+        if any(part in name.lower() for part in _LIKE_STEPS) and not numbers_rows:
+            raise InputError(
+                f"{path}: call the column {name} num_steps, if it counts the steps of a row; else leave it out"
+            )
+
+
 def _entry(row: Mapping[str, Any], place: str, *, counted: bool) -> Entry:
     """Return one entry, a step unless the log is `counted`; columns that are not of the format are left alone.
 
-    Raises InputError naming the place, also for a count of steps by another name, which would be taken for one step.
+    Raises InputError naming the place.
     """
-    if not counted and (other := [name for name in _OTHER_NAMES if name in row]):
-        raise InputError(f"{place}: call the column {other[0]} num_steps")
     try:
         return Entry(
             real("noise_multiplier", _number(row, "noise_multiplier"), above=0),

@@ -7,7 +7,7 @@ import itertools
 import pandas as pd
 
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
-from dpfl.reporting.cases import Case
+from dpfl.reporting.cases import LEVEL, Case
 from dpfl.reporting.claims import Check
 from dpfl.reporting.evidence import checked, checks_of, interval_cases
 from dpfl.reporting.results import Results
@@ -68,7 +68,9 @@ def price_bound(results: Results) -> ClaimEvidence:
     errata = results.table(KEY, "errata")
     risks = errata[errata["entry"] == "corollary_utility"]
     name = "simulation of the errata: {case}"
-    simulated = interval_cases(risks, name, risks["independent"], risks["interval"], target=risks["printed"])
+    simulated = interval_cases(
+        risks, name, risks["independent"], risks["interval"], level=LEVEL, target=risks["printed"]
+    )
     return ClaimEvidence([*cases, *simulated])
 
 

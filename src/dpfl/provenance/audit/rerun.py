@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import random
 import secrets
@@ -34,6 +36,7 @@ from dpfl.provenance.audit.rerun_tolerance import (
 from dpfl.provenance.cell_trace import Row, number_in, read_rows, same, same_noise
 from dpfl.provenance.record_format import read_record
 from dpfl.provenance.run_identity import is_trained_here
+from dpfl.reporting.results import write_csv
 
 MOST_SECONDS = 900
 """Runs that took longer, for each seed of their sweep, are not drawn."""
@@ -246,7 +249,10 @@ def _train_again(run: Rerun, data: Path, cells: tuple[dict[str, Any], ...]) -> t
 
 
 def _compare(run: Rerun, noise: pd.Series, again: pd.Series) -> Iterator[str]:
-    """Yield the differences between a run and its repetition."""
+    """Yield the differences between a run and its repetition: what it says that it is, its noise, its metrics."""
+    for name, value in _labels(again):
+        if name in run.row and not same(run.row[name], value):
+            yield f"{name} {run.row[name]}, trained again it is {value}"
     calibrated, stated = str(noise["noise_multiplier"]), run.row["noise_multiplier"]
     if not same_noise(calibrated, stated):
         yield f"noise multiplier {float(stated):.8g}, calibrated again it is {float(calibrated):.8g}"
@@ -256,6 +262,14 @@ def _compare(run: Rerun, noise: pd.Series, again: pd.Series) -> Iterator[str]:
     for name in _metrics(run.row, again):
         if not tolerance.holds(float(run.row[name]), float(again[name])):
             yield f"{name} {run.row[name]}, trained again {float(again[name]):.8g} ({tolerance.words})"
+
+
+def _labels(again: pd.Series) -> Iterator[tuple[str, str]]:
+    """Yield the columns of a run before its status, which say what was run, as a run table spells them."""
+    names = list(again.index[: list(again.index).index("status")])
+    text = io.StringIO()
+    write_csv(again[names].to_frame().T, text)
+    yield from next(csv.DictReader(text.getvalue().splitlines())).items()
 
 
 def _metrics(row: Row, again: pd.Series) -> list[str]:

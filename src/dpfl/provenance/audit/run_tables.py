@@ -109,8 +109,6 @@ def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:
     by_seed = {str(seed): [run for run in runs if run["seed"] == str(seed)] for seed in sweep.seeds}
     if lost := [seed for seed, own in by_seed.items() if not own]:
         problems.append(f"has no run of seed {', '.join(lost)}, which the grid asks for")
-    if len({len(own) for own in by_seed.values() if own}) > 1:
-        problems.append("has more runs of one seed than of another")
     present: dict[tuple[str, ...], set[tuple[object, ...]]] = {}
     for cell in sweep.cells:
         wanted = {name: str(value) for name, value in cell.items() if name in runs[0] and _is_plain(value)}
@@ -119,6 +117,9 @@ def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:
             present[names] = {tuple(value_of(run[name]) for name in names) for run in runs}
         if tuple(value_of(wanted[name]) for name in names) not in present[names]:
             problems.append(f"has no run of {', '.join(f'{name}={wanted[name]}' for name in names)}")
+    uneven = [seed for seed, own in by_seed.items() if len(own) != len(sweep.cells)]
+    if uneven and not problems:  # cells that differ in a list, or in what is not set, are known by their number alone
+        problems.append(f"has {len(by_seed[uneven[0]])} runs of seed {uneven[0]}, should have {len(sweep.cells)}")
     return problems
 
 

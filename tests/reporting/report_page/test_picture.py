@@ -17,7 +17,7 @@ def test_printed_numbers_are_shown_where_some_are_comparable(made):
     numbers, known = of(made)
     picture = lead_picture(numbers, known)
     assert [mark.style for mark in picture.marks] == ["inside", "inside", "outside", "unknown", "unknown"]
-    assert "2 of 5" in picture.caption
+    assert "Of 5 printed values 4 can be judged by several runs; 2 of these are inside" in picture.caption
 
 
 def test_a_number_that_is_reproduced_exactly_is_on_the_diagonal(made):

@@ -46,6 +46,9 @@ class Picture:
     key: tuple[tuple[str, str], ...]
 
 
+_WITH_INTERVAL = (Agreement.INSIDE, Agreement.OUTSIDE, Agreement.WIDE)
+
+
 def lead_picture(numbers: Sequence[PrintedNumber], statements: Sequence[EpsilonStatement]) -> Picture | None:
     """Return the picture of the first screen: printed numbers where some of ours are comparable, else epsilons."""
     comparable = [each for each in numbers if not math.isnan(each.difference)]
@@ -66,11 +69,12 @@ def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
         Mark(place(each.printed), SIZE - place(each.ours), styles.get(each.agreement, "unknown"), _cell_text(each))
         for each in shown
     ]
-    ends = sum(each.agreement is Agreement.INSIDE for each in shown), len(shown)
+    judged = [each for each in shown if each.agreement in _WITH_INTERVAL]
+    inside = sum(each.agreement is Agreement.INSIDE for each in judged)
     return Picture(
         title="Every printed number that was run, against ours",
-        caption=f"A point on the line is reproduced exactly. {ends[0]} of {ends[1]} printed values are inside the "
-        "prediction interval of our runs.",
+        caption=f"A point on the line is reproduced exactly. Of {len(shown)} printed values {len(judged)} can be judged "
+        f"by several runs; {inside} of these are inside the prediction interval.",
         horizontal="published",
         vertical="ours",
         ticks=tuple(Tick(place(value), f"{value:g}") for value in _round_values(low, high)),

@@ -73,8 +73,8 @@ def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
     inside = sum(each.agreement is Agreement.INSIDE for each in judged)
     return Picture(
         title="Every printed number that was run, against ours",
-        caption=f"A point on the line is reproduced exactly. Of {len(shown)} printed values {len(judged)} can be judged "
-        f"by several runs; {inside} of these are inside the prediction interval.",
+        caption=f"A point on the line is reproduced exactly. Of {len(shown)} printed values {len(judged)} can be "
+        f"judged by several runs; {inside} of these are inside the prediction interval.",
         horizontal="published",
         vertical="ours",
         ticks=tuple(Tick(place(value), f"{value:g}") for value in _round_values(low, high)),

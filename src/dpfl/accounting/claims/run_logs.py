@@ -50,7 +50,8 @@ def read_rows(path: Path) -> list[Entry]:
             rows = [(reader.line_num, row) for row in reader]
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num + 1}: {error}") from None
-        _require_full_rows(rows, path)
+        if "noise_multiplier" in (reader.fieldnames or ()):  # else it is no log, and what it lacks says more
+            _require_full_rows(rows, path)
     counted = any("num_steps" in row for _, row in rows)
     if not counted:
         _require_no_count([row for _, row in rows], path)
@@ -116,7 +117,7 @@ def _require_full_rows(rows: Sequence[tuple[int, Mapping[str | None, Any]]], pat
 
 def _require_no_count(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Raise InputError for a column that may count steps by another name; one that numbers the rows does not."""
-    for name in dict.fromkeys(name for row in rows for name in row):
+    for name in dict.fromkeys(name for row in rows for name in row if name):
         values = [row.get(name) for row in rows]
         numbers_rows = any(
             list(map(str, values)) == [str(first + each) for each in range(len(rows))] for first in (0, 1)

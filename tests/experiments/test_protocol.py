@@ -56,13 +56,13 @@ def test_a_setting_that_nobody_reads_is_refused_with_the_one_that_was_meant(swee
             protocol.require_known(changed)
 
 
-@pytest.mark.parametrize("scale", ["demo", "quick", "paper"])
 def test_a_setting_of_another_experiment_is_none_of_this_one(sweep):
     protocol.load("async_dpsgd")
     with pytest.raises(InputError, match="trusted_aggregator reads no setting max_staleness"):
         protocol.require_known(replace(sweep, settings={**sweep.settings, "max_staleness": 3}))
 
 
+@pytest.mark.parametrize("scale", ["demo", "quick", "paper"])
 def test_every_setting_of_every_grid_is_read(scale):
     for sweep in expansion.expand(configuration.resolve({"scale": scale})):
         protocol.load(sweep.experiment)

@@ -110,5 +110,9 @@ def _extracted(repository: Path, commit: str, scratch: Path) -> Path | None:
     if packed is None:
         return None
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-        archive.extractall(scratch, filter="data")
+        for member in archive:
+            path = scratch / member.name
+            if member.isfile() and path.resolve().is_relative_to(scratch.resolve()):  # no link, so none leads out
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(archive.extractfile(member).read())
     return scratch

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import sys
+from contextlib import suppress
 
 from dpfl.cli import account_commands, check_commands  # noqa: F401  (registers its commands, as those below do)
 from dpfl.cli.app import ALONE, PIPELINE, app
@@ -36,6 +38,12 @@ def _run() -> None:
         sys.stdout.flush()
 
 
+def _drop_output() -> None:
+    """Let what is still to be printed go nowhere: writing it at the end of Python would fail with a second line."""
+    with suppress(OSError, ValueError):  # there is no file behind it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def main() -> None:
     """Run the command line: 0 success, 1 a check found something, 2 unusable input; one line an error."""
     # A scheduler's SIGTERM ends a stage as Ctrl-C does: temporary files are removed on the way out.
@@ -55,6 +63,7 @@ def main() -> None:
             sys.exit(2)
         print(f"dpfl: the disk is full or a limit reached ({words}); what is finished is kept: make room, then run the "
               "same command again", file=sys.stderr)  # fmt: skip
+        _drop_output()
         sys.exit(2)
     except InputError as error:
         print(f"dpfl: {printable(str(error))}", file=sys.stderr)

@@ -71,6 +71,7 @@ def require_known(sweep: Sweep) -> None:
         raise InputError(f"{sweep.paper}/{sweep.name}: {sweep.experiment} reads no setting {unknown[0]}{hint}")
 
 
+@cache
 def _models(name: str) -> list[type[Settings]]:
     """Return the models of settings in a module of experiments and in those that it uses, directly or not."""
     found, waiting, models = {name}, [name], []

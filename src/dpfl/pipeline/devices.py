@@ -55,9 +55,8 @@ def _gpus() -> list[str]:
     """Return the GPUs that this process may use, by number or name."""
     if VISIBLE in os.environ:
         names = [name.strip() for name in os.environ[VISIBLE].split(",") if name.strip()]
-        return list(
-            takewhile(lambda name: not name.startswith("-"), names)
-        )  # as CUDA: -1 hides itself and what follows
+        # As CUDA reads it: -1 hides itself and all that follows.
+        return list(takewhile(lambda name: not name.startswith("-"), names))
     listed = output_of("nvidia-smi", "--list-gpus") or b""
     return [str(number) for number, line in enumerate(listed.splitlines()) if line.startswith(b"GPU")]
 

@@ -39,7 +39,8 @@ def over_first(data):
     first = data[column].merge(data.assign(first=ran)[data["local_epochs"] == 1][[*column, "first"]], on=column)[
         "first"
     ]
-    return data.assign(over_first_pct=ran.to_numpy() - first.to_numpy(), over_first_interval_pct=0.1)
+    advantage = ran.to_numpy() - first.to_numpy()
+    return data.assign(over_first_pct=advantage, over_first_runs=data["runs"], over_first_interval_pct=0.1)
 
 
 @pytest.fixture(scope="module")

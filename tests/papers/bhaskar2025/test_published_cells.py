@@ -167,6 +167,14 @@ def test_the_advantage_over_one_local_epoch_is_paired_by_seed(as_runs, rows_of_r
     assert cells.loc[2, "over_first_interval_pct"] == pytest.approx(half) and cells.loc[1, "over_first_pct"] == 0
 
 
+def test_an_advantage_counts_the_seeds_that_both_splits_ran(as_runs, rows_of_runs):
+    runs = rows_of_runs("table == 2 and model == 'scatter_linear' and epsilon == 1.2 and local_epochs < 4", range(3))
+    third = (runs["seed"] == 2) & (runs["local_epochs"] == 2)
+    runs["seed"] = runs["seed"].mask(third, 3)
+    cells = measured_cells(as_runs(runs), 2).query("runs > 0").set_index("local_epochs")
+    assert cells.loc[2, ["runs", "over_first_runs"]].tolist() == [3, 2]
+
+
 def test_uneven_rounds_are_no_cell_of_the_paper(as_runs, rows_of_runs):
     rows = rows_of_runs("table == 2 and model == 'cnn_tanh' and epsilon == 1.2 and local_epochs < 4", [0])
     uneven = rows.assign(local_epochs=0, rounds=2, local_epochs_by_round=["[1, 3]", "[3, 1]"])

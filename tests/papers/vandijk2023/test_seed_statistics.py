@@ -3,6 +3,7 @@ import pandas as pd
 import pytest
 
 from dpfl.papers.vandijk2023.seed_statistics import MEASURES, counted_runs, summarise
+from dpfl.papers.vandijk2023.training_claims import differences
 
 
 def test_differences_are_taken_within_a_seed(trained):
@@ -15,6 +16,16 @@ def test_differences_are_taken_within_a_seed(trained):
     assert data.loc["arsinh_2", "difference_interval_pct"] == pytest.approx(0, abs=1e-9)
     assert data.loc["arsinh_2", "interval_pct"] > 0.3
     assert data["runs"].tolist() == [4, 4] and data["accuracy_pct"]["constant"] == pytest.approx(80.45)
+
+
+def test_a_seed_that_the_baseline_lacks_gives_no_difference(trained):
+    runs = [("strategies", {"strategy": name}, 80.0, 2.0, 1.5) for name in ("constant", "arsinh_2")]
+    rows = trained(runs).runs("vandijk2023", study="strategies")
+    rows = rows[(rows["strategy"] != "constant") | (rows["seed"] != 3)]
+    data = summarise(rows, ["strategy"], {"strategy": "constant"}, []).set_index("strategy")
+    assert data.loc["arsinh_2", ["runs", "difference_runs"]].tolist() == [4, 3]
+    (case,) = differences(data.loc[["arsinh_2"]].reset_index(), "{strategy}")
+    assert (case.n, case.freedom) == (3, 2)
 
 
 def test_nothing_in_nothing_out(trained):

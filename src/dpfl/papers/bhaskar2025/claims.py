@@ -51,12 +51,11 @@ def one_local_epoch(results: Results) -> ClaimEvidence:
     cases = []
     for _, column in cells.groupby(COLUMN, sort=False):
         first = column[column["local_epochs"] == 1].iloc[0]
-        others = column[(column["local_epochs"] > 1) & column["over_first_pct"].notna() & (column["runs"] > 0)]
+        others = column[(column["local_epochs"] > 1) & column["over_first_pct"].notna()]
         for _, cell in others.iterrows():
-            shared = min(cell["runs"], first["runs"])
             ahead = from_interval(
                 f"{named(cell)}, E = {cell['local_epochs']:g}",
-                shared,
+                cell["over_first_runs"],
                 -cell["over_first_pct"],
                 cell["over_first_interval_pct"],
                 level=LEVEL,
@@ -132,11 +131,11 @@ def falls(cells: pd.DataFrame) -> dict[tuple, Case]:
     made = {}
     for key, column in cells.query("epsilon < inf").groupby(COLUMN, sort=False):
         first, last = (column[column["local_epochs"] == epochs].iloc[0] for epochs in (1, 20))
-        if min(first["runs"], last["runs"]) == 0:
+        if math.isnan(last["over_first_pct"]):
             continue
         made[key] = from_interval(
             named(last),
-            min(first["runs"], last["runs"]),
+            last["over_first_runs"],
             -last["over_first_pct"],
             last["over_first_interval_pct"],
             level=LEVEL,

@@ -55,9 +55,9 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     runs), difference_pct (ours minus published; nan for stand-in data, which are not comparable), prediction_pct and
     prediction (see `prediction_half_width`, `predicted`) were the published value a mean of ten runs, and
     prediction_single_pct and prediction_single were it a single run, noise_multiplier, delta, epsilon_proven,
-    epsilon_refuted, sampling, batch_size; in Tables 2 to 4 over_first_pct and over_first_interval_pct (mean advantage
-    over (1, 20) on the seeds that both ran, and half-width); in Table 5 central_reading (of the cells of one client:
-    what `central_model.decide` says, else "").
+    epsilon_refuted, sampling, batch_size; in Tables 2 to 4 over_first_pct, over_first_runs and over_first_interval_pct
+    (mean advantage over (1, 20), seeds that both ran, half-width); in Table 5 central_reading (of the cells of one
+    client: what `central_model.decide` says, else "").
     """
     runs, decision = chosen_runs(results)
     published = published_cells().query("table == @table")
@@ -109,8 +109,8 @@ def _over_first(runs: pd.DataFrame) -> pd.DataFrame:
     pairs = runs.merge(first[[*column, "accuracy_pct"]], on=column, suffixes=("", "_first"), validate="m:1")
     pairs["over"] = pairs["accuracy_pct"] - pairs["accuracy_pct_first"]
     known = pairs.groupby(["dataset", *CELL], as_index=False)
-    over = known.agg(over_first_pct=("over", "mean"), sd=("over", "std"), shared=("over", "size"))
-    over["over_first_interval_pct"] = half_width(over.pop("sd"), over.pop("shared"), LEVEL)
+    over = known.agg(over_first_pct=("over", "mean"), over_first_runs=("over", "size"), sd=("over", "std"))
+    over["over_first_interval_pct"] = half_width(over.pop("sd"), over["over_first_runs"], LEVEL)
     return over
 
 

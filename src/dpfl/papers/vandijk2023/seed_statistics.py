@@ -18,6 +18,7 @@ MEASURES = [
     "interval_pct",
     "difference_pct",
     "difference_interval_pct",
+    "difference_runs",
     "privacy_epsilon_proven",
 ]
 
@@ -25,8 +26,8 @@ MEASURES = [
 def summarise(runs: pd.DataFrame, keys: list[str], baseline: Mapping[str, Any], within: list[str]) -> pd.DataFrame:
     """Return one row per dataset and value of `keys`: DATA, keys and MEASURES.
 
-    difference_pct is the mean over seeds of a run's accuracy minus that of the run with the `baseline` values of the
-    same dataset, seed and values of `within`. Empty in, empty out.
+    difference_pct is the mean of a run's accuracy minus that of the run with the `baseline` values of the same dataset,
+    seed and values of `within`, over the `difference_runs` seeds that both ran. Empty in, empty out.
     """
     columns = [*DATA, *keys, *MEASURES]
     if runs.empty:
@@ -41,8 +42,8 @@ def summarise(runs: pd.DataFrame, keys: list[str], baseline: Mapping[str, Any], 
     rows = []
     for values, group in paired.groupby([*DATA, *keys], sort=False, dropna=False):
         _, *accuracy = mean_interval(group["accuracy_pct"], LEVEL)
-        _, *difference = mean_interval(group["difference"], LEVEL)
-        rows.append((*values, len(group), *accuracy, *difference, group["privacy_epsilon_proven"].iloc[0]))
+        pairs, *difference = mean_interval(group["difference"], LEVEL)
+        rows.append((*values, len(group), *accuracy, *difference, pairs, group["privacy_epsilon_proven"].iloc[0]))
     return pd.DataFrame(rows, columns=columns)
 
 

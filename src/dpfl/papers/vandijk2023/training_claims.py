@@ -18,8 +18,8 @@ from dpfl.reporting.rules import ClaimEvidence
 BROADCASTS = ("delay", "broadcast_loss")
 """Panels of the figure on asynchrony that are about broadcasts: late or reordered, and dropped ones."""
 LARGE_SHARE = 0.05
-"""A delay is large where it is more than this share of the client's rounds: a model twenty times as old as the run is
-long has seen nearly all of it. The chapter names no number."""
+"""A delay is large where it is more than this share of the client's rounds: a run twenty times as long as its model is
+old has nearly all of it behind it. The chapter names no number."""
 IN_WORDS = {
     "delay": "mean delay in rounds = {:g}",
     "broadcast_loss": "{:g} % of broadcasts lost",
@@ -36,7 +36,8 @@ def differences(rows: pd.DataFrame, named: str, sign: int = 1) -> list[Case]:
     `named` is the format of the case's name, from the row's columns.
     """
     points = sign * rows["difference_pct"]
-    return interval_cases(rows, f"{{dataset}}, {named}", points, rows["difference_interval_pct"], level=LEVEL)
+    half = rows["difference_interval_pct"]
+    return interval_cases(rows, f"{{dataset}}, {named}", points, half, runs="difference_runs", level=LEVEL)
 
 
 def batch_scaling(scaling: str) -> Check:

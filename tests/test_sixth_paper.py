@@ -116,9 +116,15 @@ def test_what_paper_yaml_names_must_be_in_the_modules(papers, monkeypatch):
 @pytest.mark.parametrize(
     ("right", "wrong", "named"),
     [
-        ("scope: for all", "scope: always", "claims.yaml: noise_costs: scope is 'always'"),
-        ("kind: difference", "kind: more", "kind is 'more'"),
+        (
+            "scope: for all",
+            "scope: always",
+            "claims.yaml: noise_costs.scope is 'always'; it must be one of",
+        ),
+        ("kind: difference", "kind: more", "kind is 'more'; it must be one of ['difference',"),
         ("unit: of excess risk", "margin: -1", "margin is -1, not a number"),
+        ("unit: of excess risk", "margin: .nan", "margin is nan, not a number"),
+        ("unit: of excess risk", "margin: wide", "margin is 'wide'; it must be a number"),
         ("unit: of excess risk", "of: costs", "of is 'costs', which is no claim"),
         ("tables/risk", "tables/risks", "claims.yaml: noise_costs: places names tables/risks"),
     ],

@@ -126,6 +126,7 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["trace", "a" * 5000], "no record"),
         (["audit", "a" * 5000], "too long"),
         (["check", "a" * 5000], "too long"),
+        (["audit", "--files-only", "--quick", "results/demo"], "--quick"),
         (["audit", "--files-only", "--rerun", "3", "results/demo"], "--rerun"),
         (["audit", "--files-only", "--rerun-cell", "lowy2021/x", "results/demo"], "--rerun-cell"),
         (["audit", "--signers", "keys", "results/demo"], "--signature"),

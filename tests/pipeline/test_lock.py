@@ -1,5 +1,6 @@
 """One run at a time; a lock is stale only when nobody runs."""
 
+import os
 import subprocess
 import sys
 import time
@@ -41,6 +42,12 @@ def test_a_second_run_is_refused_and_told_who_is_at_work(folder):
     holder.wait()
     assert lock.running_since() is None
     with lock.only_run():
+        pass
+
+
+def test_a_folder_that_cannot_be_written_has_no_run(folder, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InputError, match=r"\.snakemake cannot be written: .* read-only"), lock.only_run():
         pass
 
 

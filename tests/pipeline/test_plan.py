@@ -142,13 +142,32 @@ def test_a_site_file_with_an_unusable_key_is_refused(tmp_path, text):
         site.read(tmp_path / "site.yaml")
 
 
-@pytest.mark.parametrize(("text", "said"), [("executor: generic\n", "lacks jobs"), ("jobs: [", "not YAML")])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("executor: generic\n", "lacks jobs"),
+        ("jobs: [", "not YAML"),
+        ("executor: generic\njobs: unlimited\n", "jobs is 'unlimited', should be a number"),
+        ("executor: generic\njobs:\n", "jobs is None, should be a number"),
+        ("executor: generic\njobs: 10\ncores: all\n", "cores is 'all', should be a number"),
+        ("executor: generic\njobs: 10\nresources: [side_by_side=x]\n", "side_by_side is 'x', should be a number"),
+    ],
+)
 def test_a_profile_that_cannot_be_used_is_one_line(tmp_path, monkeypatch, text, said):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.yaml").write_text(text)
     monkeypatch.setattr(plan, "PROFILES", tmp_path)
     with pytest.raises(InputError, match=said):
         plan.machines_of("mine", threads=1, device="cpu")
+
+
+@pytest.mark.parametrize("resources", ["{side_by_side: 4}", "[side_by_side=4]", "[mem_mb=1, 'side_by_side=4']"])
+def test_resources_of_a_profile_are_a_mapping_or_a_list(tmp_path, monkeypatch, resources):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.yaml").write_text(f"executor: generic\njobs: 10\nresources: {resources}\n")
+    monkeypatch.setattr(plan, "PROFILES", tmp_path)
+    where = plan.machines_of("mine", threads=1, device="cpu")
+    assert (where.at_once, where.side_by_side, where.cores) == (10, 4, 1)
 
 
 def test_the_longest_time_of_a_job_is_that_of_the_default_partition(tmp_path, monkeypatch):

@@ -52,6 +52,18 @@ def test_the_name_of_a_file_is_bold_and_nothing_else_of_its_line(many, tmp_path)
     assert captured.get().startswith("\x1b[1mresults/demo/sum.csv\x1b[0m  (sha256 ")
 
 
+def test_a_picture_keeps_what_it_folds_in_two_columns_apart(monkeypatch):
+    monkeypatch.setattr(trace_view, "_MOST_IN_A_COLUMN", 2)
+    leaves = [trace.Node(f"data/leaf{number}", "0" * 64, None) for number in range(3)]
+    middle = [trace.Node(f"runs/{number}", "0" * 64, None, made_from=[leaf]) for number, leaf in enumerate(leaves)]
+    columns, edges = trace_view._layers(trace.Node("tables/top", "0" * 64, None, made_from=middle))
+    assert [column[-1] for column in columns.values()][1:] == [
+        "and 2 more files,\nstages back: 1",
+        "and 2 more files,\nstages back: 2",
+    ]
+    assert all(one != two for one, two in edges)
+
+
 def test_the_tree_folds_them(many, tmp_path):
     top = trace_view.tree(trace.trace(many[0]), tmp_path, [{"epsilon": "2"}])
     labels = [str(branch.label) for branch in top.children]

@@ -1,7 +1,9 @@
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from dpfl.catalog import keys, load
 from dpfl.reporting import claims
@@ -12,6 +14,7 @@ from dpfl.reporting.rules import ClaimEvidence, Scope, Verdict
 
 RULE = {"scope": "for all", "kind": "difference", "because": "b", "settled_by": "s", "places": ["tables/risk"]}
 VALUES = [1.0, 1.2, 0.9]
+SCHEMA = Path(__file__).parents[2] / "workflow" / "schemas" / "paper.schema.yaml"
 
 
 def not_run(results: Results) -> ClaimEvidence:
@@ -97,3 +100,9 @@ def test_every_claim_of_a_paper_declares_a_rule_with_its_reason(key):
         assert rule.margin > 0 or rule.kind not in (ClaimKind.EQUIVALENCE, ClaimKind.RATE), name
         assert rule.margin == 0 or claim.get("unit"), name
         assert rule.scope is not Scope.EXISTS or rule.kind is ClaimKind.DIFFERENCE, name
+
+
+def test_the_schema_knows_the_scopes_and_kinds_of_the_rules():
+    claim = yaml.safe_load(SCHEMA.read_text())["properties"]["claims.yaml"]
+    rule = claim["additionalProperties"]["properties"]
+    assert (rule["scope"]["enum"], rule["kind"]["enum"]) == (list(Scope), list(ClaimKind))

@@ -26,6 +26,16 @@ def test_every_float_is_read_exactly(tmp_path):
     assert read_csv(tmp_path / "t.csv")["a"].tolist() == table["a"].tolist()
 
 
+def test_a_table_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    def forbidden(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(gzip, "open", forbidden)  # root, who runs tests in containers, may read everything
+    (tmp_path / "t.csv.gz").touch()
+    with pytest.raises(InputError, match=r"t\.csv\.gz cannot be read: its permissions"):
+        read_csv(tmp_path / "t.csv.gz")
+
+
 def test_a_missing_or_broken_table_is_named(tmp_path):
     with pytest.raises(InputError, match=r"t\.csv is not there"):
         read_csv(tmp_path / "t.csv")

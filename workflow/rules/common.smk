@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import math
 import os
-import re
 import sys
 from pathlib import Path
 

@@ -86,7 +86,7 @@ def audit(
 
     if not (folder / "config.yaml").is_file() and (below := sorted(folder.glob("*/config.yaml"))):
         raise InputError(f"{folder} holds the results of several scales: name one of them, as {below[0].parent}")
-    _require_effect(files_only, rerun, seed, rerun_cell, where, signature, signers)
+    _require_effect(files_only, quick, rerun, seed, rerun_cell, where, signature, signers)
     folder = _spelled(folder)
     with only_run(folder.parents[1], "dpfl audit") if rebuild and folder.is_dir() else nullcontext():
         report = check(folder, sealed=not seal)
@@ -128,10 +128,18 @@ def _rebuild(report: Audit, folder: Path) -> None:
 
 
 def _require_effect(
-    files_only: bool, rerun: int, seed: int | None, cell: str, where: str, signature: Path | None, signers: Path | None
+    files_only: bool,
+    quick: bool,
+    rerun: int,
+    seed: int | None,
+    cell: str,
+    where: str,
+    signature: Path | None,
+    signers: Path | None,
 ) -> None:
     """Raise InputError for an option that would have no effect: what was asked for would not have been checked."""
     faults = {
+        "--files-only recomputes nothing: leave it out, or leave out --quick": files_only and quick,
         "--files-only recomputes nothing: leave it out, or leave out --rerun": files_only and rerun,
         "--files-only recomputes nothing: leave it out, or leave out --rerun-cell": files_only and cell,
         "--seed needs --rerun: the number of runs to draw": seed is not None and not rerun,

@@ -127,13 +127,13 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
         spawned = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(mp_context=spawned, max_tasks_per_child=1) as pool:
             made, derived = map(sum, zip(*pool.map(partial(_finish, config=config), resolved["papers"]), strict=True))
-        found = _sealed(folder)
-        found_there = contents(folder, resolved)
-        page, short = write(folder, found_there)
+        findings = _sealed(folder)
+        page = contents(folder, resolved)
+        full, short = write(folder, page)
     if README.is_file() and _is_whole(resolved, project_readme.SCALE):
-        write_atomically(README, project_readme.updated(README.read_text(encoding="utf-8"), found_there))
-    print(f"{made} pages made anew, {derived} derived files written; read {page}, or {short} on a code host")
-    if found:
+        write_atomically(README, project_readme.updated(README.read_text(encoding="utf-8"), page))
+    print(f"{made} pages made anew, {derived} derived files written; read {full}, or {short} on a code host")
+    if findings:
         raise typer.Exit(1)
 
 
@@ -191,8 +191,8 @@ def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
     resolved = configuration.read(config)
     folder = results_folder(resolved)
     build(folder, config)
-    found = contents(folder, resolved)
-    path, _ = write(folder, found)
-    for line in verdict_lines(found):
+    page = contents(folder, resolved)
+    full, _ = write(folder, page)
+    for line in verdict_lines(page):
         print(line)
-    print(f"Read {path}")
+    print(f"Read {full}")

@@ -38,7 +38,7 @@ def expand(config: Mapping[str, Any]) -> list[Sweep]:
 
 
 def find(config: Mapping[str, Any], paper: str, name: str) -> Sweep:
-    """Return one sweep by paper and name; raises InputError that names the nearest known ones."""
+    """Return one sweep by paper and name; raises InputError that names the first of those known."""
     sweeps = [sweep for sweep in expand(config) if sweep.paper == paper]
     for sweep in sweeps:
         if sweep.name == name:

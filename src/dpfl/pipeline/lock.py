@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from dpfl.errors import InputError
+from dpfl.files import require_writable
 
 _LOCK = Path(".snakemake") / "dpfl.lock"
 _LOCKS = Path(".snakemake") / "locks"
@@ -32,6 +33,7 @@ def only_run(project: Path = Path(), what: str = "") -> Iterator[int]:
     InputError where another run has the lock, or a Snakemake that was started without it works in the folder.
     """
     place = project / _LOCK
+    require_writable(place.parent)
     place.parent.mkdir(exist_ok=True)
     with place.open("a+", encoding="utf-8") as stream:
         try:

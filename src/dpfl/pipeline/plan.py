@@ -72,15 +72,23 @@ def machines_of(profile: str, threads: int, device: str, at_once: int | None = N
         jobs, side_by_side = at_once or known["jobs"], known["side_by_side"]
         return Machines(profile, jobs, QUEUED_SECONDS, True, side_by_side, *limits, known["cores_per_node"])
     if "executor" in options:
-        if "jobs" not in options:
-            raise InputError(f"{folder / 'config.yaml'} lacks jobs: how many jobs may be in the queue at the same time")
-        resources = dict(each.split("=") for each in options.get("resources", []))
-        side_by_side = int(resources.get("side_by_side", 1))
-        return Machines(
-            profile, at_once or options["jobs"], QUEUED_SECONDS, True, side_by_side, cores=options.get("cores", 1)
-        )
+        jobs, side_by_side, cores = _counts(folder / "config.yaml", options)
+        return Machines(profile, at_once or jobs, QUEUED_SECONDS, True, side_by_side, cores=cores)
     local = 1 if device == "cuda" else max(1, (os.cpu_count() or 1) // threads)
     return Machines(profile, at_once or local, STARTED_SECONDS, on_cluster=False)
+
+
+def _counts(path: Path, options: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return jobs in the queue, sweeps side by side and cores of a node, as a cluster's config.yaml has them.
+
+    Snakemake takes resources as {side_by_side: 4} and as [side_by_side=4].
+    """
+    if "jobs" not in options:
+        raise InputError(f"{path} lacks jobs: how many jobs may be in the queue at the same time")
+    stated = options.get("resources") or {}
+    resources = stated if isinstance(stated, dict) else dict(str(each).partition("=")[::2] for each in stated)
+    counts = {"side_by_side": 1, "cores": 1, **resources, **options}
+    return tuple(site.count(path, key, counts[key]) for key in ("jobs", "side_by_side", "cores"))
 
 
 def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCost]) -> Iterator[str]:

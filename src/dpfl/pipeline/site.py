@@ -41,8 +41,7 @@ def read(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: unknown key {unknown[0]}; the keys are {', '.join(DEFAULTS)}")
     site = {**DEFAULTS, **given}
     for key in (*_COUNTS, *(["longest_minutes"] if site["longest_minutes"] is not None else [])):
-        if not isinstance(site[key], int) or isinstance(site[key], bool) or site[key] < 1:
-            raise InputError(f"{path}: {key} is {site[key]!r}, should be a number of at least 1")
+        site[key] = count(path, key, site[key])
     _require_partitions(path, site["partitions"])
     site["side_by_side"] = min(site["side_by_side"], site["cores_per_node"])
     # What a job that needs a GPU asks for besides: a type, or another resource in place of an entire GPU.
@@ -51,6 +50,13 @@ def read(path: Path) -> dict[str, Any]:
     if site["longest_minutes"] is None:
         site["longest_minutes"] = _longest_minutes(site["partitions"])
     return site
+
+
+def count(path: Path, key: str, value: Any) -> int:
+    """Return a count of a profile as a number; raises InputError where it is none of at least 1."""
+    if not str(value).isdecimal() or int(value) < 1:
+        raise InputError(f"{path}: {key} is {value!r}, should be a number of at least 1")
+    return int(value)
 
 
 def _require_partitions(path: Path, partitions: Any) -> None:

@@ -17,6 +17,7 @@ from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.files import is_regular, replacing
 from dpfl.reporting import claims, tables
+from dpfl.reporting.results import showing
 
 PAGE = "workflow.html"
 _PARTS = ("tables/*.html", "figures/*.svg", "claims/*.html")
@@ -58,16 +59,12 @@ def _write_tables(folder: Path) -> None:
     for key in keys():
         verdicts = folder / "claims" / f"{key}.csv"
         pages = {name: folder / "tables" / f"{key}_{name}.csv" for name in load(key).tables}
-        try:
+        with showing(folder, key):
             for name, csv in pages.items():
                 if is_regular(csv):
                     tables.write_pages(key, name, csv, [".html"])
             if is_regular(verdicts):
                 claims.write_page(key, verdicts)
-        except InputError:
-            raise
-        except (KeyError, AttributeError, TypeError, ValueError) as error:
-            raise InputError(f"a table of {key} in {folder} cannot be shown ({error}): run make again") from None
 
 
 def _is_complete(report: Path) -> bool:

@@ -35,8 +35,9 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     the CSV first."""
     made: FigureRecipe = recipe(paper, "figures", name)
     csv = folder / f"{paper}_{name}.csv"
+    data = made_or_not_run(made.data, results)
     with replacing(csv) as temporary:
-        write_csv(made_or_not_run(made.data, results), temporary)
+        write_csv(data, temporary)
     return [csv, *write_pictures(paper, name, csv)]
 
 

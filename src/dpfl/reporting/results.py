@@ -6,7 +6,8 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,6 +48,25 @@ def refuse_not_run(table: pd.DataFrame) -> pd.DataFrame:
     if list(table.columns) == [_NOT_RUN]:
         raise NotRunError(table[_NOT_RUN].iloc[0])
     return table
+
+
+@contextmanager
+def showing(folder: Path, paper: str) -> Iterator[None]:
+    """Raise InputError where the block cannot show the tables of a paper in results/<scale>.
+
+    They have the right form where this version wrote them; an edited one may lack a column, or hold a word or number
+    that none of ours has.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (LookupError, AttributeError, TypeError, ValueError) as error:
+        problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise InputError(
+            f"a table of {paper} in {folder} cannot be shown ({problem}): it was edited, or an earlier version wrote "
+            "it; run make again"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -112,6 +132,8 @@ def table_text(path: Path) -> io.StringIO:
         return io.StringIO(content.decode(), newline="")
     except FileNotFoundError:
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
+    except PermissionError:
+        raise InputError(f"{path} cannot be read: its permissions forbid it") from None
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} is no table: {' '.join(str(error).split())}; delete it and run make again") from None
 

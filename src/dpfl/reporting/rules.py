@@ -1,4 +1,4 @@
-"""Rules that turn the cases of a claim into a verdict. They are fixed here, before any number is seen.
+"""Rules that turn the cases of a claim into a verdict. CHANGELOG.md says which of them changed after the runs.
 
 A claim declares in claims.yaml, with the reason: its `scope`, its `kind` (`ClaimKind`), and a `margin` where it has
 one. Its check returns `ClaimEvidence`: cases, each a number with its uncertainty and the target that the claim sets it.

@@ -56,8 +56,9 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     """Write <folder>/<paper>_<name>.csv, .md, .tex and .html, and the caption as .rst; return the paths, CSV first."""
     made: TableRecipe = recipe(paper, "tables", name)
     csv = folder / f"{paper}_{name}.csv"
+    data = made_or_not_run(made.data, results)
     with replacing(csv) as temporary:
-        write_csv(made_or_not_run(made.data, results), temporary)
+        write_csv(data, temporary)
     return [csv, *write_pages(paper, name, csv)]
 
 

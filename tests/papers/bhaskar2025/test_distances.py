@@ -12,10 +12,10 @@ from dpfl.papers.bhaskar2025.distances import (
     PLAIN,
     distance_cells,
     drift_bound,
-    exponent,
     noise_norm,
     parameters,
 )
+from dpfl.reporting.statistics import slope
 
 ONE = "table == 2 and model == 'scatter_linear' and epsilon == 2.93"
 RUN = {"records": 6000, "batch_size": 64, "learning_rate": 0.3, "clip_norm": 1.0}
@@ -77,8 +77,8 @@ def test_distances_of_the_first_and_last_round_are_averaged_over_seeds(measured)
     assert first[["bound_steps", "bound_momentum", "bound_epochs"]].notna().all(axis=None)
     assert (first["bound_momentum"] == 2 * first["bound_steps"]).all()
     assert (first["bound_epochs"] < first["bound_steps"] / 90).all()
-    assert exponent(first["local_epochs"], first["local_distance"]) == pytest.approx(0.5)
-    assert exponent(first["local_epochs"], first["bound_steps"]) == pytest.approx(1.0)
+    assert slope(first["local_epochs"], first["local_distance"]) == pytest.approx(0.5)
+    assert slope(first["local_epochs"], first["bound_steps"]) == pytest.approx(1.0)
     rest = cells.drop(first.index)
     assert rest[["bound_steps", "bound_epochs"]].isna().all(axis=None)
     last = cells[(cells["round"] == LAST) & (cells["reference"] == PLAIN) & (cells["local_epochs"] == 1)]

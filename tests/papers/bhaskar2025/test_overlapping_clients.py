@@ -11,7 +11,7 @@ from dpfl.papers.bhaskar2025.tables import TABLES
 
 @pytest.fixture(scope="module")
 def mnist():
-    return overlapping_clients.budgets(("mnist",)).set_index("clients")
+    return overlapping_clients.budgets("mnist").set_index("clients")
 
 
 def test_ten_clients_share_nothing_and_spend_the_budget(mnist):

@@ -1,10 +1,8 @@
-import math
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from dpfl.papers.bhaskar2025.sampling_study import SAMPLERS, sampling_cells, standing
+from dpfl.papers.bhaskar2025.sampling_study import SAMPLERS, sampling_cells
 from dpfl.papers.bhaskar2025.tables import TABLES
 
 CELLS = "table == 2 and model == 'scatter_linear' and epsilon < inf"
@@ -77,13 +75,6 @@ def test_the_page_says_what_is_claimed_proven_and_refuted(as_runs, rows_of_runs)
         "MNIST, ScatterNet + linear, noise for ε = 2.93",
         "MNIST, ScatterNet + linear, noise for ε = 1.2",
     ]
-
-
-def test_a_claim_that_nobody_proves_or_refutes_is_open():
-    class Row:
-        epsilon, epsilon_proven, epsilon_refuted = 2.93, math.inf, 2.65
-
-    assert standing(Row) == "not proven"
 
 
 def test_one_seed_has_no_interval_and_stand_ins_are_named(as_runs, rows_of_runs, as_stand_in):

@@ -2,7 +2,6 @@ import math
 
 import pytest
 
-from dpfl.errors import InputError
 from dpfl.reporting.report_page.claim_views import ANSWERS, STYLES, case_name, claim_views, deciding_case, tally
 from dpfl.reporting.rules import Verdict
 
@@ -55,12 +54,6 @@ def test_the_deciding_case_is_one_line_with_its_numbers():
 
 def test_no_verdict_before_the_claims_stage(made):
     assert claim_views(made[0], "lowy2021") == ()
-
-
-def test_verdicts_of_an_earlier_version_are_refused_in_one_line(changed):
-    folder = changed("claims/asoodeh2020.csv", lambda table: table.drop(columns="asked_here"))
-    with pytest.raises(InputError, match=r"asoodeh2020\.csv was written by an earlier version"):
-        claim_views(folder, "asoodeh2020")
 
 
 @pytest.mark.parametrize(

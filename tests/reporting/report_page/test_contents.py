@@ -51,3 +51,20 @@ def test_the_manifest_and_the_engines_page_are_named_where_they_are(copied):
 def test_an_empty_folder_has_nothing_to_report(tmp_path, made):
     with pytest.raises(InputError, match=r"nothing to report in .*: run make first"):
         contents(tmp_path / "results" / "demo", made[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "problem"),
+    [
+        ("tables/bhaskar2025_table_2", lambda table: table.assign(runs=3).drop(columns="sampling"), "'sampling'"),
+        ("tables/bhaskar2025_table_2", lambda table: table.assign(runs=3).drop(columns="interval_pct"), "interval_pct"),
+        ("accounting/bhaskar2025", lambda table: table.drop(columns="privacy_observer"), "privacy_observer"),
+        ("claims/bhaskar2025", lambda table: table.drop(columns="asked_here"), "asked_here"),
+        ("claims/bhaskar2025", lambda table: table.assign(verdict="as sated"), "'as sated' is not a valid Verdict"),
+        ("claims/bhaskar2025_evidence", lambda table: table.drop(columns="within"), "within"),
+    ],
+)
+def test_a_table_that_was_edited_or_is_of_an_earlier_version_is_one_line(changed, made, name, damage, problem):
+    folder = changed(f"{name}.csv", damage)
+    with pytest.raises(InputError, match=rf"a table of bhaskar2025 in .* cannot be shown \(.*{problem}.*\): it was"):
+        contents(folder, made[1])

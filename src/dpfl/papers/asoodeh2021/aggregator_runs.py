@@ -22,7 +22,7 @@ def study(results: Results, name: str) -> pd.DataFrame:
 def mean_risks(results: Results) -> pd.DataFrame:
     """Return one row per (task, regularisation, noise_std, users): runs, mean risk, interval, constants and bounds.
 
-    `bound_as_printed` is Corollary 1 without the dimension; `study` is price or curvature.
+    `study` is price or curvature.
     """
     parts = []
     for name in ("price", "curvature"):

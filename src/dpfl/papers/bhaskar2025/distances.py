@@ -124,11 +124,3 @@ def parameters(model: str, dataset: str) -> int:
 
     module = build(image_model(model), COLOUR if dataset == "cifar10" else GREY, seed=0)
     return sum(weights.numel() for weights in module.parameters())
-
-
-def exponent(x: pd.Series, y: pd.Series) -> float:
-    """Return the slope of log y on log x by least squares; nan below two different x."""
-    if x.nunique() < 2:
-        return math.nan
-    logs = pd.DataFrame({"x": x.map(math.log), "y": y.map(math.log)})
-    return float(logs.cov().loc["x", "y"] / logs["x"].var())

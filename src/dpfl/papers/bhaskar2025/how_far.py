@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 
 from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, UNDECIDED, measured_cells
@@ -108,7 +106,7 @@ def _sum(everything: pd.Series) -> str:
         f"median difference {everything['median_difference_pct']:.2f} points, largest "
         f"{everything['largest_difference_pct']:.2f}."
     )
-    if judged and not math.isnan(judged):
+    if judged:
         text += (
             f" Of {judged} with an interval {everything['inside_ten']} are inside as means of ten and "
             f"{everything['inside_single']} as single runs."

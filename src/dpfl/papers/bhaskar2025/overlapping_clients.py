@@ -13,10 +13,9 @@ from scipy import stats
 from dpfl.accounting import dpsgd
 from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
+from dpfl.data import datasets
 from dpfl.engine.batches import BatchSampler
 from dpfl.reporting.tables import TableLayout
-
-TRAINING_RECORDS = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000}
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Holders:
 def training(dataset: str, epsilon: float) -> Training:
     """Return a client's training on its share of `dataset`, calibrated as the runs of Table 5 are."""
     settings, (local_epochs, rounds) = load("bhaskar2025").settings, load("bhaskar2025").tables["table_5"]["split"]
-    records = round(settings["client_share"] * TRAINING_RECORDS[dataset])
+    records = round(settings["client_share"] * datasets.load(dataset).training_records)
     sampler = BatchSampler(Sampling(settings["sampling"]), settings["batch_size"], records)
     steps = local_epochs * rounds * sampler.steps_per_epoch
     run = {"sample_rate": sampler.sample_rate, "steps": steps, "delta": settings["delta"]}
@@ -75,8 +74,10 @@ def holders(clients: int, share: float, records: int) -> Holders:
     return Holders(clients * share, most, float(1 - law[0] - law[1]), tuple(law.tolist()))
 
 
-def budgets(datasets: tuple[str, ...] = tuple(TRAINING_RECORDS)) -> pd.DataFrame:
+def budgets(*names: str) -> pd.DataFrame:
     """Return a row for each dataset and number of clients above 1 of Table 5: what a record spends, delta as stated.
+
+    `names`: the datasets, all of the table where none is named.
 
     Columns: dataset, epsilon (the budget of one client), delta, noise_multiplier, clients, holders_mean, holders_most,
     share_above_one, epsilon_mean_rdp (mean over records), epsilon_typical_rdp, epsilon_typical_pld (a record with the
@@ -84,11 +85,11 @@ def budgets(datasets: tuple[str, ...] = tuple(TRAINING_RECORDS)) -> pd.DataFrame
     """
     settings, table = load("bhaskar2025").settings, load("bhaskar2025").tables["table_5"]
     rows = []
-    for dataset in datasets:
+    for dataset in names or table["published_accuracy_pct"]:
         epsilon = table["published_accuracy_pct"][dataset]["epsilon"]
         run = training(dataset, epsilon)
         for clients in (number for number in table["clients"] if number > 1):
-            law = holders(clients, settings["client_share"], TRAINING_RECORDS[dataset])
+            law = holders(clients, settings["client_share"], datasets.load(dataset).training_records)
             typical = math.ceil(law.mean)
             rows.append(
                 {

@@ -12,6 +12,7 @@ from dpfl.papers.bhaskar2025.paper_runs import LEVEL, all_runs, each_once, with_
 from dpfl.papers.bhaskar2025.table_layout import numbers
 from dpfl.reporting.notes import count_range, data_name, model_name
 from dpfl.reporting.results import Results
+from dpfl.reporting.standing import standing
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout
 
@@ -90,6 +91,7 @@ def _summary(runs: pd.DataFrame) -> pd.DataFrame:
 
 def sampling_page(cells: pd.DataFrame) -> TableLayout:
     """Lay the cells out for a reader, a heading for each dataset, model and budget."""
+    epsilons = cells[["epsilon", "epsilon_proven", "epsilon_refuted"]]
     body = pd.DataFrame(
         {
             "(E, R)": cells["split"].replace(EVERY_SPLIT, "mean of all splits"),
@@ -107,7 +109,7 @@ def sampling_page(cells: pd.DataFrame) -> TableLayout:
             "ε claimed": cells["epsilon"].map("{:g}".format),
             "ε proven": numbers(cells["epsilon_proven"], "{:.2f}"),
             "ε at least": numbers(cells["epsilon_refuted"], "{:.2f}"),
-            "Claim": [standing(row) for row in cells.itertuples()],
+            "Claim": [str(standing(*known)) for known in epsilons.itertuples(index=False)],
         }
     )
     headings = [
@@ -120,13 +122,6 @@ def _with_interval(values: pd.Series, intervals: pd.Series, form: str) -> list[s
     """Return numbers with the half-widths of their intervals, where there are some."""
     halves = ["" if math.isnan(half) else f" ± {half:.2f}" for half in intervals]
     return [form.format(value) + half for value, half in zip(values, halves, strict=True)]
-
-
-def standing(row) -> str:
-    """Return what is known of a row's claimed epsilon: kept, refuted, or open."""
-    if row.epsilon_refuted > row.epsilon:
-        return "refuted"
-    return "kept" if row.epsilon_proven <= row.epsilon else "not proven"
 
 
 def _notes(cells: pd.DataFrame) -> list[str]:

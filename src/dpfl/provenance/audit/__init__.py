@@ -1,4 +1,4 @@
-"""Verify results. Each check is a module; `dpfl audit` (dpfl.cli.provenance_commands) calls them in this order.
+"""Verify results. Each check is a module; `dpfl audit` (dpfl.cli.provenance_commands) makes them all.
 
     check                                                            module
     files, inputs, checkpoints and crate have their recorded hashes  file_hashes

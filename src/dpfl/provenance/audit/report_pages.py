@@ -31,8 +31,8 @@ def check_report_pages(report: Audit, folder: Path, config: Mapping[str, Any]) -
         return
     try:
         page = contents(folder, config)
-    except (InputError, ValueError, LookupError, AttributeError, TypeError) as error:
-        problem = f"cannot be made again from the results: {' '.join(str(error).split())}"
+    except InputError as error:
+        problem = f"cannot be made again from the results: {error}"
         report.findings += [Finding(str(path.absolute().relative_to(root)), problem) for path in there]
         return
     for path in there:

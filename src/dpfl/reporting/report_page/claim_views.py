@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from dpfl.catalog import dataset_entries, load
-from dpfl.errors import InputError
 from dpfl.reporting import claims
 from dpfl.reporting.notes import data_name
 from dpfl.reporting.report_page.parts import Row, TextTable
@@ -33,11 +32,11 @@ class VerdictStyle:
 
 
 STYLES = {
-    Verdict.AS_STATED: VerdictStyle("as stated", "stated", "✓"),
-    Verdict.WEAKER: VerdictStyle("weaker than stated", "weaker", "~"),
-    Verdict.REFUTED: VerdictStyle("refuted", "refuted", "✗"),
-    Verdict.UNDECIDED: VerdictStyle("undecided", "undecided", "?"),
-    Verdict.NOT_RUN: VerdictStyle("not run", "notrun", "–"),
+    Verdict.AS_STATED: VerdictStyle(str(Verdict.AS_STATED), "stated", "✓"),
+    Verdict.WEAKER: VerdictStyle(str(Verdict.WEAKER), "weaker", "~"),
+    Verdict.REFUTED: VerdictStyle(str(Verdict.REFUTED), "refuted", "✗"),
+    Verdict.UNDECIDED: VerdictStyle(str(Verdict.UNDECIDED), "undecided", "?"),
+    Verdict.NOT_RUN: VerdictStyle(str(Verdict.NOT_RUN), "notrun", "–"),
 }
 
 
@@ -81,13 +80,11 @@ class ClaimView:
 
 
 def claim_views(folder: Path, paper: str) -> tuple[ClaimView, ...]:
-    """Return the claims of a paper with their verdicts, in the order of paper.yaml; none before the claims stage."""
+    """Return the claims of a paper with their verdicts, in the order of claims.yaml; none before the claims stage."""
     verdicts, evidence = claims.files(paper, folder / "claims")
     if not verdicts.is_file():
         return ()
     table = read_csv(verdicts)
-    if "asked_here" not in table or not evidence.is_file():
-        raise InputError(f"{verdicts} was written by an earlier version of dpfl: delete it and run make again")
     rows = table.to_dict("records")
     trace = trace_of(verdicts, folder.absolute().parents[1])
     cases = {claim: rows_of for claim, rows_of in read_csv(evidence).groupby("claim", sort=False)}

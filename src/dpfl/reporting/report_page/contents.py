@@ -23,7 +23,7 @@ from dpfl.reporting.report_page.parts import Part, Parts, parts_of
 from dpfl.reporting.report_page.picture import Picture, lead_picture
 from dpfl.reporting.report_page.sweep_counts import SweepCounts, sweep_counts, total
 from dpfl.reporting.report_page.traces import Trace, trace_of
-from dpfl.reporting.results import read_csv
+from dpfl.reporting.results import read_csv, showing
 
 ABOUT_SCALE = {
     "demo": "Scale demo: small runs on data that ship with scikit-learn. They show that every stage works; accuracies "
@@ -140,16 +140,21 @@ class Page:
 
 
 def contents(folder: Path, config: Mapping[str, Any]) -> Page:
-    """Return the contents of the page of results/<scale>; raises InputError where nothing is finished there."""
-    sweeps = sweep_counts(folder, config)
-    views = tuple(_view(folder, key, config, sweeps[key]) for key in config["papers"])
+    """Return the contents of the page of results/<scale>.
+
+    Raises InputError where nothing is finished there, or a table cannot be shown.
+    """
+    sweeps, views = sweep_counts(folder, config), []
+    for key in config["papers"]:
+        with showing(folder, key):
+            views.append(_view(folder, key, config, sweeps[key]))
     if not any(view.claims or view.parts.tables or view.parts.figures for view in views):
         raise InputError(f"nothing to report in {folder}: run make first")
     manifest = folder / "manifest.json"
     return Page(
         scale=config["scale"],
         about=ABOUT_SCALE[config["scale"]],
-        papers=views,
+        papers=tuple(views),
         picture=lead_picture(
             [number for view in views for number in view.parts.numbers],
             [statement for view in views for statement in view.statements],

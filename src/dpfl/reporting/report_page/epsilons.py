@@ -5,35 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import pandas as pd
 
 from dpfl.grid.expansion import noise_table
 from dpfl.reporting.results import read_csv
+from dpfl.reporting.standing import Standing, standing
 
-_ROUNDING = 1e-3
-"""Relative excess over the claimed epsilon that calibration and accountants' grids may leave."""
 _STATEMENT = [
     "privacy_sampling", "privacy_neighbouring", "privacy_observer", "privacy_records", "privacy_steps",
     "privacy_delta", "privacy_noise_multiplier", "privacy_proven_by", "privacy_refuted_by",
 ]  # fmt: skip
-
-
-class Standing(StrEnum):
-    """Knowledge of a claimed epsilon."""
-
-    KEPT = "kept"
-    REFUTED = "refuted"
-    OPEN = "open"
-
-
-MEANING = {
-    Standing.KEPT: "the proven epsilon is at most the claimed one",
-    Standing.REFUTED: "a pair of data sets exceeds the claimed epsilon",
-    Standing.OPEN: "neither proven nor refuted",
-}
 
 
 @dataclass(frozen=True)
@@ -94,15 +77,8 @@ def _statement(row: pd.Series) -> EpsilonStatement:
         proven_by="contraction, last model alone" if hidden else str(row["privacy_proven_by"]),
         refuted=float(row["privacy_epsilon_refuted"]),
         refuted_by=str(row["privacy_refuted_by"]),
-        standing=_standing(row["epsilon"], proven, row["privacy_epsilon_refuted"]),
+        standing=standing(row["epsilon"], proven, row["privacy_epsilon_refuted"]),
     )
-
-
-def _standing(claimed: float, proven: float, refuted: float) -> Standing:
-    """Return what is known of a claimed epsilon."""
-    if refuted > claimed * (1 + _ROUNDING):
-        return Standing.REFUTED
-    return Standing.KEPT if proven <= claimed * (1 + _ROUNDING) else Standing.OPEN
 
 
 def _words(name: object) -> str:
@@ -112,12 +88,12 @@ def _words(name: object) -> str:
 def counts(known: Iterable[EpsilonStatement]) -> dict[Standing, int]:
     """Return how many statements have each standing."""
     standings = [each.standing for each in known]
-    return {standing: standings.count(standing) for standing in Standing}
+    return {each: standings.count(each) for each in Standing}
 
 
 def counts_in_words(known: Iterable[EpsilonStatement]) -> str:
     """Return how many statements have each standing, without those that none has, as text."""
-    return ", ".join(f"{count} {standing}" for standing, count in counts(known).items() if count)
+    return ", ".join(f"{count} {each}" for each, count in counts(known).items() if count)
 
 
 def by_sampling(known: Iterable[EpsilonStatement]) -> dict[tuple[str, str, str], list[EpsilonStatement]]:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dpfl.reporting.report_page.agreement import Agreement, PrintedNumber
-from dpfl.reporting.report_page.epsilons import EpsilonStatement, Standing
+from dpfl.reporting.report_page.epsilons import EpsilonStatement
 from dpfl.reporting.signs import with_signs
+from dpfl.reporting.standing import Standing
 
 SIZE = 340.0
 """Side of the square that the marks are in, in units of the picture."""

@@ -174,7 +174,7 @@ def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
     first = tests.foremost(decisive)
     order = [first, *(index for index in tests.order(statuses) if index != first)]
     if missing and verdict is not Verdict.REFUTED:
-        reason = f"{reason} {missing} more that it covers were not run."
+        reason = f"{reason} {missing} more cases that it covers were not run."
     return Judgement(verdict, reason, [tests.judged(index, statuses[index]) for index in order], missing)
 
 

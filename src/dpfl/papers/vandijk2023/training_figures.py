@@ -89,7 +89,7 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
     text = (
         "Differences within a seed to the synchronous run, at the left end of each panel; the privacy statement is the"
     )
-    style.footer(figure, f"{counted_runs(data)} {text} same. Only the delays' axis is coarse.")
+    style.footer(figure, f"{counted_runs(data)} {text} same. The panels of delays have a wider vertical axis than the others.")
     return figure
 
 

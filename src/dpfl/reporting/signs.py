@@ -9,7 +9,7 @@ _SIGNS = {
     "lambda": "λ", "mu": "μ", "rho": "ρ", "sigma": "σ",
 }  # fmt: skip
 _NAMED = re.compile(rf"\b({'|'.join(_SIGNS)})\b")
-_SQUARE = re.compile(r"(?<=[\w)])\^2(?![\w.(])")
+_SQUARE = re.compile(r"(?<=[\w)])\^2(?![\w(]|\.\d)")
 _POWER = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)e([+-]?)0*(\d+)\b")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 

@@ -142,7 +142,7 @@ def deciding_case(row: Mapping[str, Any], claimed: str) -> str:
         parts.append(f"n = {row['n']:.0f}")
     if row["adjusted_p"] == row["adjusted_p"]:
         parts.append(f"p = {row['adjusted_p']:.2g}")
-    return f"{case_name(row['case'])}: {', '.join(parts)}"
+    return f"{case_name(row['case'])}: {with_signs(', '.join(parts))}"
 
 
 def case_name(case: str) -> str:

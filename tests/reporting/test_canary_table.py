@@ -40,7 +40,7 @@ def test_the_table_holds_the_runs_with_canaries_and_says_what_they_refute(tmp_pa
 def test_a_refuted_claim_of_ours_would_show(tmp_path):
     table = canaries(results(tmp_path, runs(epsilon_lower_bound=[1.2, 2.6, 0.0])), "lowy2021")
     body = canaries_page(table).body
-    assert body["claim"].tolist() == ["refuted", "refuted"] and body[""].tolist() == ["", "known to be broken"]
+    assert body["claim"].tolist() == ["refuted", "refuted"] and body["remark"].tolist() == ["", "known to be broken"]
 
 
 def test_the_page_has_every_bound_and_one_that_an_older_run_lacks_stays_open(tmp_path):

@@ -162,7 +162,7 @@ def test_what_was_not_run_keeps_a_claim_open_and_saves_no_refuted_one():
     rule = Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)
     assert judge(ClaimEvidence(computed(1, 2).cases, missing=2), rule).verdict is Verdict.UNDECIDED
     most = judge(ClaimEvidence(computed(1, 2, 3).cases, missing=2), rule)
-    assert most.verdict is Verdict.WEAKER and "2 more that it covers were not run" in most.reason
+    assert most.verdict is Verdict.WEAKER and "2 more cases that it covers were not run" in most.reason
     assert judge(ClaimEvidence(computed(1, -2).cases, missing=50), rule).verdict is Verdict.REFUTED
     nothing = judge(ClaimEvidence(missing=3, absent="Too few clients."), rule)
     assert nothing.verdict is Verdict.NOT_RUN and nothing.reason == "Too few clients." and nothing.cases == []

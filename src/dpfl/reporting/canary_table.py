@@ -47,21 +47,23 @@ def canaries_page(data: pd.DataFrame) -> TableLayout:
             "what is clipped": data["clipping"].replace("", "record"),
             "noise": data["noise"].replace("", "calibrated").str.replace("_", " "),
             "ε asked": data["epsilon"].map("{:g}".format),
-            "ε claimed": data["claimed_epsilon"].map("{:.3g}".format),
+            "ε stated (proven)": data["claimed_epsilon"].map("{:.3g}".format),
             "neighbours": data["neighbouring"].map(lambda name: str(name).replace("_", " ")),
             "ε at least": data["epsilon_lower_bound"].map("{:.3g}".format),
             **{title: data[name].map("{:.3g}".format).replace("nan", "–") for name, title in _OTHER_BOUNDS.items()},
             "right guesses": [f"{r} of {g}" for r, g in zip(data["right_guesses"], data["guesses"], strict=True)],
             "claim": data["refuted"].map({True: "refuted", False: "stands"}),
-            "": data["known_bad"].map({True: "known to be broken", False: ""}),
+            "remark": data["known_bad"].map({True: "known to be broken", False: ""}),
         }
     )
     level = f"{data['confidence'].iloc[0]:.0%}" if len(data) else "95%"
     notes = [
         f"ε at least: lower bound at {level} confidence each, for an observer of every step, by many trainings "
         "in two neighbouring worlds on gradients that the attacker chooses, whatever the law of what is released.",
+        "ε stated: proven where every record's gradient is clipped; what is known to be broken states it wrongly.",
         "By Gaussian fit: from the same trainings, were the scores normal. By one run: from guesses about canaries "
-        "among the real records (steinke2023, Theorem 5.2); with fit: were the trade-off curve Gaussian (2410.22235).",
+        "among the real records (Steinke, Nasr, Jagielski 2023, Theorem 5.2); with fit: were the trade-off curve "
+        "Gaussian (Mahloujifar, Melis, Chaudhuri 2025).",
         "A claim that stands is not proven by this: a bound says only what the attack could see.",
     ]
     pairs = sorted(set(zip(data["dataset"], data["stand_in_for"], strict=True)))

@@ -43,5 +43,5 @@ def stand_ins(data: pd.DataFrame) -> list[str]:
 def data_note(data: pd.DataFrame) -> str:
     """Return how many runs a point has, on which data, and what the intervals are."""
     named = data[["dataset", "stand_in_for"]].drop_duplicates().itertuples(index=False)
-    names = ", ".join(data_name(*each) for each in named)
+    names = ", ".join(data_name(*each) for each in named).replace("Synthetic ", "synthetic ")
     return f"{count_range(data['runs'])} runs a point on {names or 'no data'}; intervals: 90 %."

@@ -174,7 +174,8 @@ def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
     first = tests.foremost(decisive)
     order = [first, *(index for index in tests.order(statuses) if index != first)]
     if missing and verdict is not Verdict.REFUTED:
-        reason = f"{reason} {missing} more that it covers were not run."
+        which = "case that it covers was" if missing == 1 else "cases that it covers were"
+        reason = f"{reason} {missing} more {which} not run."
     return Judgement(verdict, reason, [tests.judged(index, statuses[index]) for index in order], missing)
 
 

@@ -157,7 +157,9 @@ def _latex_text(text: object) -> str:
     """Return `text` with LaTeX's special characters escaped."""
     table = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
     table |= {"∞": r"$\infty$", "ε": r"$\varepsilon$", "σ": r"$\sigma$", "δ": r"$\delta$", "−": "$-$"}
-    table |= {"λ": r"$\lambda$", "θ": r"$\theta$", "η": r"$\eta$", "μ": r"$\mu$", "·": r"$\cdot$", "⁻": "$^{-}$"}
+    table |= {"λ": r"$\lambda$", "θ": r"$\theta$", "η": r"$\eta$", "μ": r"$\mu$"}
+    table |= {"α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "κ": r"$\kappa$", "ρ": r"$\rho$"}
+    table |= {"·": r"$\cdot$", "⁻": "$^{-}$"}
     table |= {raised: f"$^{{{digit}}}$" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
     table |= {character: f"\\{character}" for character in "&%$#_{}"}
     return "".join(table.get(character, character) for character in str(text))

@@ -47,7 +47,7 @@ def test_the_picture_names_the_exponents(results):
     figure = draw(results.figure(KEY, "dimension"))
     assert [axis.get_xlabel() for axis in figure.axes] == ["features d"] * 2
     assert "d^(" in figure.axes[0].get_legend().get_texts()[1].get_text()
-    assert "3 runs a point on Synthetic convex problems" in figure.get_supxlabel().replace("\n", " ")
+    assert "3 runs a point on synthetic convex problems" in figure.get_supxlabel().replace("\n", " ")
     plt.close(figure)
 
 

@@ -40,7 +40,7 @@ def test_a_question_of_ours_is_answered_and_counted_nowhere(changed):
         "claim_3": "undecided",
     }
     assert [style.word for style, _ in tally(views)] == ["as stated", "weaker than stated", "not run"]
-    assert list(ANSWERS) == list(Verdict) and all(style.style == "notrun" for style in ANSWERS.values())
+    assert list(ANSWERS) == list(Verdict) and all(style.style == "asked" for style in ANSWERS.values())
 
 
 def test_the_deciding_case_is_one_line_with_its_numbers():

@@ -17,7 +17,9 @@ def test_printed_numbers_are_shown_where_some_are_comparable(made):
     numbers, known = of(made)
     picture = lead_picture(numbers, known)
     assert [mark.style for mark in picture.marks] == ["inside", "inside", "outside", "unknown", "unknown"]
-    assert "Of 5 printed values 4 can be judged by several runs; 2 of these are inside" in picture.caption
+    assert "Of 5 printed values 4 have several runs and so a prediction interval" in picture.caption
+    assert "2 of these are inside; 1 interval is too wide to say." in picture.caption
+    assert picture.marks[0].text.startswith("Table 2, MNIST, ") and ", (E, R) = (" in picture.marks[0].text
 
 
 def test_a_number_that_is_reproduced_exactly_is_on_the_diagonal(made):

@@ -33,19 +33,26 @@ def draw_price(data: pd.DataFrame) -> Figure:
     figure, axes = style.panels(3, height=3.9, width=11)
     price, curvature = (data[data["study"] == study] for study in ("price", "curvature"))
     shown = price[price["batch_size"] == price["batch_size"].min()]
-    _lines(axes[0], shown, "users")
+    sigmas = sorted({*shown["noise_std"], *curvature["noise_std"]})
+    _lines(axes[0], shown, "users", sigmas)
     axes[0].set(xlabel="users n", ylabel="excess risk of the last model")
     if not price.empty:
         axes[0].set_title(f"against n, m = {shown['batch_size'].iloc[0]}")
         _shares(axes[1], price)
-    _lines(axes[2], curvature, "regularisation")
+    _lines(axes[2], curvature, "regularisation", sigmas)
     axes[2].set(title="against the strong convexity", xlabel="lambda")
     for axis in axes:
         if not axis.has_data():
             style.mark_not_run(axis)
             continue
         axis.set(xscale="log", yscale="log")
-        axis.legend(fontsize=7)
+    if axes[1].has_data():
+        axes[1].legend(fontsize=7, handlelength=4)
+    handles: dict[str, object] = {}
+    for axis in (axes[0], axes[2]):
+        handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    if handles:
+        figure.legend(handles.values(), handles, loc="outside upper center", ncols=len(handles), fontsize=8)
     for axis, values in ((axes[0], shown["users"]), (axes[2], curvature["regularisation"])):
         if not values.empty:
             style.ticks_at(axis, sorted(values.unique())[::2])
@@ -55,9 +62,10 @@ def draw_price(data: pd.DataFrame) -> Figure:
     return figure
 
 
-def _lines(axis: Axes, rows: pd.DataFrame, x: str) -> None:
-    """Draw a line with bars for each sigma, its bound dashed, and the risk of w = 0."""
-    for number, (value, line) in enumerate(rows.groupby("noise_std")):
+def _lines(axis: Axes, rows: pd.DataFrame, x: str, sigmas: list[float]) -> None:
+    """Draw a line with bars for each sigma, its bound dashed, and the risk of w = 0; a sigma has one look in all."""
+    for value, line in rows.groupby("noise_std"):
+        number = sigmas.index(value)
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number]}
         line = line.sort_values(x)
         axis.errorbar(line[x], line["excess_risk"], line["interval"], linestyle="-", label=f"sigma = {value:g}", **look)

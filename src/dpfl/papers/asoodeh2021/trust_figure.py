@@ -27,7 +27,13 @@ NAMES = {
     TrustAlgorithm.AVERAGING: "averaging (Bhaskar 2025)",
     TrustAlgorithm.ASYNCHRONOUS: "asynchronous (van Dijk 2023)",
 }
-MARKERS = (*style.MARKERS, "*")
+LOOKS = {
+    name: {"color": colour, "marker": marker, "linestyle": dashes}
+    for name, colour, marker, dashes in zip(
+        dict.fromkeys(NAMES.values()), style.COLOURS, style.MARKERS, style.DASHES, strict=True
+    )
+}
+"""Look of an algorithm by its name, the same in every panel."""
 _GREY = "#BBBBBB"
 TASK = ["dataset", "stand_in_for", "users", "clients", "optimum_accuracy_pct"]
 
@@ -70,7 +76,7 @@ def draw(table: pd.DataFrame) -> Figure:
 
 def _panel(axis: Axes, task: pd.DataFrame, trust: str) -> None:
     """Draw the algorithms of one level of trust with their names and accuracies, and the others in grey."""
-    for number, algorithm in enumerate(TrustAlgorithm):
+    for algorithm in TrustAlgorithm:
         line = task[(task["algorithm"] == algorithm) & (task["epsilon"] < math.inf)].sort_values("epsilon")
         if TRUST_MODEL[algorithm] != trust:
             axis.plot(line["epsilon"], line["excess_risk"], color=_GREY, linestyle="-", linewidth=0.9, zorder=1)
@@ -78,16 +84,12 @@ def _panel(axis: Axes, task: pd.DataFrame, trust: str) -> None:
             ends = line["accuracy_pct"].iloc[[0, -1]]
             name = f"{NAMES[algorithm]}:\n{ends.iloc[0]:.1f} to {ends.iloc[1]:.1f} %"
             below = np.minimum(line["interval"], 0.9 * line["excess_risk"])  # a bar below 0 has no place on this axis
-            look = {
-                "color": style.COLOURS[number % 4],
-                "marker": MARKERS[number],
-                "linestyle": style.DASHES[number % 4],
-            }
+            look = LOOKS[NAMES[algorithm]]
             axis.errorbar(line["epsilon"], line["excess_risk"], [below, line["interval"]], label=name, **look)
     axis.set(title=trust.replace(", ", ",\n"), xscale="log")
     style.ticks_at(axis, set(task["epsilon"]) - {math.inf})
     if axis.get_legend_handles_labels()[0]:
-        axis.legend(loc="lower left", fontsize=7)
+        axis.legend(loc="lower left", fontsize=7, handlelength=3)
     else:
         axis.text(0.5, 0.1, "no private run of it", transform=axis.transAxes, ha="center", fontsize=7)
 

@@ -15,9 +15,18 @@ from dpfl.papers.bhaskar2025.paper_runs import published_cells
 from dpfl.reporting import style
 from dpfl.reporting.notes import data_name, model_name
 from dpfl.reporting.results import NotRunError
+from dpfl.reporting.signs import with_signs
 
 PUBLISHED = "published"
 PANELS = 3  # side by side
+_WORDS = {
+    "normalisation none": "inputs not normalised",
+    "normalisation groups27": "inputs normalised in 27 groups",
+    "accountant pld": "accountant of loss distributions",
+    "sampling shuffled epochs": "shuffled epochs",
+    "sampling balls in bins": "balls in bins",
+    "initialisation per client": "an initial model for each client",
+}
 LINEAR_PCT = 0.5  # within which the scale is linear
 _TICKS = (-50, -5, -0.5, 0, 0.5, 5, 50)
 _LOOKS = (
@@ -50,13 +59,20 @@ def draw_candidates(cells: pd.DataFrame) -> Figure:
         for number, (axis, ((ran_on, model), group)) in enumerate(zip(line, row, strict=False)):
             _panel(axis, group, order)
             axis.set_title(f"{data_name(ran_on)},\n{model_name(model)}", fontsize=8.5, loc="left")
-            axis.set_yticks(range(len(order)), labels=order if number == 0 else [""] * len(order), fontsize=8)
+            names_of = [in_words(name) if number == 0 else "" for name in order]
+            axis.set_yticks(range(len(order)), labels=names_of, fontsize=8)
     for axis in axes.flat:
         axis.tick_params(axis="x", labelbottom=True)
         axis.set_xlabel("points of accuracy", fontsize=8)
     figure.legend(handles=_keys(), loc="outside upper center", ncols=4, fontsize=8)
     style.footer(figure, _footer(cells))
     return figure
+
+
+def in_words(candidate: str) -> str:
+    """Return a candidate as a reader knows it: "balls in bins, δ = 10⁻⁶"."""
+    parts = (_WORDS.get(part, part).replace("delta ", "delta = ") for part in candidate.split(", "))
+    return with_signs(", ".join(parts))
 
 
 def _names(groups: list[pd.DataFrame]) -> list[str]:

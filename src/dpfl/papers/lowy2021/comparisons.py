@@ -30,15 +30,16 @@ def paired_differences(results: Results) -> pd.DataFrame:
     return _differences(trials(results, REGRESSION), [*TASK, "noise", "clipping"], "test_loss")
 
 
-def mnist_differences(results: Results) -> pd.DataFrame:
-    """Return one row per (task, noise, epsilon): mean errors in percent, local minus minibatch, tests, epsilon spent.
+def mnist_pairs(results: Results) -> pd.DataFrame:
+    """Return one row per (task, noise, epsilon): mean errors in percent, local less minibatch, tests, spending."""
+    return _differences(trials(results, CLASSIFICATION), [*MNIST_TASK, "noise"], "test_error_pct")
 
-    free_* compare minibatch SGD at this epsilon with local SGD without privacy, in the same way.
-    """
-    runs = trials(results, CLASSIFICATION)
+
+def mnist_differences(results: Results) -> pd.DataFrame:
+    """Return `mnist_pairs` with free_*: minibatch SGD at this epsilon against local SGD without privacy."""
     by = [*MNIST_TASK, "noise"]
-    rows = _differences(runs, by, "test_error_pct")
-    return rows.merge(_against_free(runs, by), on=[*by, "epsilon"], validate="one_to_one")
+    free = _against_free(trials(results, CLASSIFICATION), by)
+    return mnist_pairs(results).merge(free, on=[*by, "epsilon"], validate="one_to_one")
 
 
 def price(results: Results) -> pd.DataFrame:

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpfl.papers.lowy2021 import theory
-from dpfl.papers.lowy2021.comparisons import MNIST_TASK, TASK, regression
+from dpfl.papers.lowy2021.comparisons import MNIST_TASK, TASK, mnist_pairs, regression
 from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, NOISES, trials
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
@@ -33,8 +33,15 @@ def _figure_2(results: Results) -> pd.DataFrame:
 
 
 def _mnist(results: Results) -> pd.DataFrame:
-    """Return one row per curve's point, as `_figure_2` does; test_error_pct in percent."""
-    return _points(trials(results, CLASSIFICATION), [*MNIST_TASK, "noise"], "test_error_pct", _MINIMISER)
+    """Return one row per curve's point, as `_figure_2` does; test_error_pct in percent.
+
+    difference_pct and difference_interval_pct, alike for both algorithms: local minus minibatch within trials.
+    """
+    at = [*MNIST_TASK, "noise", "epsilon"]
+    names = {"difference": "difference_pct", "interval": "difference_interval_pct"}
+    pairs = mnist_pairs(results)[[*at, *names]].rename(columns=names)
+    points = _points(trials(results, CLASSIFICATION), at[:-1], "test_error_pct", _MINIMISER)
+    return points.merge(pairs, on=at, how="left", validate="many_to_one")
 
 
 def _points(runs: pd.DataFrame, task: list[str], metric: str, baselines: list[str]) -> pd.DataFrame:
@@ -137,14 +144,14 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
         below.set_xlabel("privacy budget ε asked for")
     axes[0][0].set_ylabel("test error (%)")
     axes[1][0].set_ylabel("local less minibatch (points)")
-    axes[0][-1].legend(fontsize=7)
-    handles: dict[str, object] = {}
+    handles: dict[str, object] = dict(zip(*reversed(axes[0][0].get_legend_handles_labels()), strict=True))
     for below in axes[1]:
-        handles |= dict(zip(*reversed(below.get_legend_handles_labels()), strict=True))
-    names = sorted(handles)
-    axes[1][-1].legend([handles[name] for name in names], names, fontsize=7, ncols=2)
+        known = dict(zip(*reversed(below.get_legend_handles_labels()), strict=True))
+        handles |= {name: known[name] for name in sorted(known)}
+    columns = min(5, int(figure.get_figwidth() // 1.9))
+    figure.legend(handles.values(), handles, loc="outside upper center", ncols=columns, fontsize=8, handlelength=4)
     data = {data_name(*each) for each in zip(points["dataset"], points["stand_in_for"], strict=True)}
-    text = "Means over {} trials; bars: 90 % intervals, of the two means added as if they were independent."
+    text = "Means over {} trials; bars: 90 % intervals of the difference within trials."
     style.footer(figure, f"{text.format(count_range(points['trials']))} δ = 1/n². Data: {', '.join(sorted(data))}.")
     return figure
 
@@ -164,13 +171,10 @@ def _errors(axis, task: pd.DataFrame) -> None:
 
 
 def _gap(axis, task: pd.DataFrame, label: str, look: dict[str, object]) -> None:
-    """Draw local's error less minibatch's against epsilon, where both were run."""
-    private = task[task["epsilon"] < math.inf].set_index("epsilon").sort_index()
-    local, minibatch = (private[private["algorithm"] == name] for name in ("local", "minibatch"))
-    both = local.index.intersection(minibatch.index)
-    gap = local.loc[both, "test_error_pct"] - minibatch.loc[both, "test_error_pct"]
-    bars = (local.loc[both, "interval"] ** 2 + minibatch.loc[both, "interval"] ** 2) ** 0.5
-    axis.errorbar(both, gap, bars, label=label, **look)
+    """Draw local's error less minibatch's within trials against epsilon, where both were run."""
+    rows = task[(task["epsilon"] < math.inf) & (task["algorithm"] == "local")].dropna(subset="difference_pct")
+    rows = rows.sort_values("epsilon")
+    axis.errorbar(rows["epsilon"], rows["difference_pct"], rows["difference_interval_pct"], label=label, **look)
 
 
 def _noises(points: pd.DataFrame) -> list[str]:

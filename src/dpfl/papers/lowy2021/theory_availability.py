@@ -58,6 +58,6 @@ def draw(points: pd.DataFrame) -> Figure:
         style.ticks_at(panel, _TICKS)
     axes[0].set_ylabel("excess population risk")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    laws = ", ".join(points.loc[points["law"] == "random", "participants"])
-    style.footer(figure, f"{seeds_text(points)} Random laws, uniform on: {laws}.")
+    laws = "; ".join(f"one of {text.strip('[]')}" for text in points.loc[points["law"] == "random", "participants"])
+    style.footer(figure, f"{seeds_text(points)} Random M_r: {laws}; each as likely.")
     return figure

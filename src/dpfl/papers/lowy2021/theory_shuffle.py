@@ -71,7 +71,7 @@ def draw(points: pd.DataFrame) -> Figure:
     figure.legend(*axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     others = ", ".join(f"{rounds:g}" for rounds in sorted(set(points["rounds"])) if rounds < most)
     first = points.iloc[0]
-    text = f" ε = {first['epsilon']:g}, δ = {first['delta']:g}, of the trusting model named."
+    text = f" ε = {first['epsilon']:g}, δ = {first['delta']:g} in each trust model."
     style.footer(figure, seeds_text(points) + text + (f" Faint: R = {others}." if others else ""))
     return figure
 

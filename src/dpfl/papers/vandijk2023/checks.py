@@ -75,7 +75,7 @@ def subsampling(p: float, mu: float) -> list[Comparison]:
     rows = []
     for alpha in (0.01, 0.1, 0.4, 0.8):
         closed = float(tradeoff.subsample(p, mu, alpha))
-        case = f"p = {p}, mu = {mu}, alpha = {alpha}"
+        case = f"p = {p:.4g}, mu = {mu}, alpha = {alpha}"
         routes = {"double conjugate": float(conjugated(alpha)), "loss distribution": float(loss.tradeoff(alpha))}
         rows += [
             Comparison("subsampling", f"{name}: {case}", Relation.EQUALS, closed, value, SAMPLED)
@@ -122,7 +122,7 @@ def last_epoch(epochs: int) -> Comparison:
     closed = math.sqrt(2) * float(tradeoff.shuffled_mu(epochs, sigma))
     return Comparison(
         "last_epoch_noise",
-        f"sqrt(2) in mu, E = {epochs}",
+        f"mu of the run, E = {epochs}",
         Relation.EQUALS,
         closed,
         float(gaussian_dp.compose(mus)),

@@ -87,9 +87,10 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
     }
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=3)
     text = (
-        "Differences within a seed to the synchronous run, at the left end of each panel; the privacy statement is the"
+        "Differences within a seed to the synchronous run, at the left end of each panel; the privacy statement is the "
+        "same. The panels of delays have a wider vertical axis than the others."
     )
-    style.footer(figure, f"{counted_runs(data)} {text} same. Only the delays' axis is coarse.")
+    style.footer(figure, f"{counted_runs(data)} {text}")
     return figure
 
 

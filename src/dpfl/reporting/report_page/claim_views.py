@@ -41,7 +41,7 @@ STYLES = {
 
 
 ANSWERS = {
-    verdict: VerdictStyle(claims.answer(verdict, asked_here=True), STYLES[Verdict.NOT_RUN].style, style.sign)
+    verdict: VerdictStyle(claims.answer(verdict, asked_here=True), "asked", style.sign)
     for verdict, style in STYLES.items()
 }
 """Verdicts on questions of ours, which are no claims of the paper."""
@@ -103,9 +103,9 @@ def _view(
     """Return one claim."""
     return ClaimView(
         key=row["claim"],
-        text=row["text"],
+        text=with_signs(row["text"]),
         asked_here=row["asked_here"],
-        part_of=texts.get(row["of"], "") if row["of"] != row["claim"] else "",
+        part_of=with_signs(texts.get(row["of"], "")) if row["of"] != row["claim"] else "",
         verdict=(ANSWERS if row["asked_here"] else STYLES)[Verdict(row["verdict"])],
         reason=row["reason"],
         deciding=deciding_case(row, _claimed(row, cases)),
@@ -139,7 +139,7 @@ def deciding_case(row: Mapping[str, Any], claimed: str) -> str:
         parts.append(f"n = {row['n']:.0f}")
     if row["adjusted_p"] == row["adjusted_p"]:
         parts.append(f"p = {row['adjusted_p']:.2g}")
-    return f"{case_name(row['case'])}: {', '.join(parts)}"
+    return f"{case_name(row['case'])}: {with_signs(', '.join(parts))}"
 
 
 def case_name(case: str) -> str:

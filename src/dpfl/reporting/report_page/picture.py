@@ -11,6 +11,7 @@ from dpfl.reporting.report_page.agreement import Agreement, PrintedNumber
 from dpfl.reporting.report_page.epsilons import EpsilonStatement
 from dpfl.reporting.signs import with_signs
 from dpfl.reporting.standing import Standing
+from dpfl.reporting.tables import readable_cell
 
 SIZE = 340.0
 """Side of the square that the marks are in, in units of the picture."""
@@ -47,6 +48,8 @@ class Picture:
     key: tuple[tuple[str, str], ...]
 
 
+_SAID = {"table": "Table {}", "epsilon": "ε = {}", "clients": "{} clients"}
+"""How a key of a printed number is said; others are said by their value alone."""
 _WITH_INTERVAL = (Agreement.INSIDE, Agreement.OUTSIDE, Agreement.WIDE)
 
 
@@ -74,8 +77,8 @@ def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
     inside = sum(each.agreement is Agreement.INSIDE for each in judged)
     return Picture(
         title="Every printed number that was run, against ours",
-        caption=f"A point on the line is reproduced exactly. Of {len(shown)} printed values {len(judged)} can be "
-        f"judged by several runs; {inside} of these are inside the prediction interval.",
+        caption=f"A point on the line is reproduced exactly. Of {len(shown)} printed values {len(judged)} have "
+        f"several runs and so a prediction interval; {inside} of these are inside{_too_wide(judged)}.",
         horizontal="published",
         vertical="ours",
         ticks=tuple(Tick(place(value), f"{value:g}") for value in _round_values(low, high)),
@@ -84,9 +87,19 @@ def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
     )
 
 
+def _too_wide(judged: Iterable[PrintedNumber]) -> str:
+    """Return how many intervals say nothing, as the end of a sentence; "" where none does."""
+    wide = sum(each.agreement is Agreement.WIDE for each in judged)
+    return f"; {wide} {'interval is' if wide == 1 else 'intervals are'} too wide to say" if wide else ""
+
+
 def _cell_text(number: PrintedNumber) -> str:
-    """Return a number's cell in words."""
-    cell = ", ".join(number.keys.values())
+    """Return a number's cell in words: "Table 2, MNIST, CNN + ReLU, no privacy, (E, R) = (1, 20), 10 clients"."""
+    keys = dict(number.keys)
+    if {"local_epochs", "rounds"} <= set(keys):
+        keys["local_epochs"] = f"(E, R) = ({keys['local_epochs']}, {keys.pop('rounds')})"
+    cell = ", ".join(_SAID.get(key, "{}").format(readable_cell(value)) for key, value in keys.items())
+    cell = cell.replace("ε = inf", "no privacy")
     return f"{cell}: published {number.printed:g}, ours {number.ours:.2f}, {number.agreement}"
 
 

@@ -1,13 +1,13 @@
-"""What a GPU does with stacked private training, in pieces of at most ten minutes. One JSON object a line.
+"""What a GPU does with stacked private training, set as it trains. One JSON object a line.
 
-    python benchmarks/gpu.py                              every piece on the GPU
+    python benchmarks/gpu.py                              every piece on the GPU, each for about a minute
     python benchmarks/gpu.py throughput --seconds 600     one of them
     python benchmarks/gpu.py --device cpu --seconds 20    all of them in miniature, where there is no GPU
 
 peak         operations a second of large matrix products, by precision: what throughput is held against
 throughput   by model: records a second, share of the peak, launches' share of a step; then the time of Tables 2 to 5
 precision    by model and precision: error of clipped gradient sums against double precision, beside the noise added
-memory       by model and budget: the most that a stack held, as a share of the budget; exits 1 where it held more
+memory       by model and card: the most that a stack held, as a share of the budget; exits 1 where it held more
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from math import inf
 import numpy as np
 import torch
 
+from dpfl import gpu
 from dpfl.data.image_shapes import COLOUR, GREY, feature_shape
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.network_gradients import gradient_rule
@@ -39,7 +40,7 @@ from dpfl.pipeline.cost_timing import KINDS, flops_of_a_record
 from dpfl.randomness import generator
 
 BATCH, CLIENTS, MODELS = 64, 10, 18
-GIGABYTES = (16, 24, 80, 140)
+GIBIBYTES = (14, 22, 75, 135)  # free on cards of 16, 24, 80 and 141 GB
 SHARE = 0.8  # of a GPU's memory that gradients may fill; the rest is data, weights and the allocator's
 PRECISIONS = {"float32": "highest", "tf32": "high", "bfloat16": "medium"}
 TABLE_MINUTES = 30
@@ -116,12 +117,13 @@ def peak(device: torch.device, limit: float) -> Iterator[dict]:
 def throughput(device: torch.device, limit: float) -> Iterator[dict]:
     """Records a second by model, and how long Tables 2 to 5 take at that."""
     best = _peak("float32", device, limit / 20)
+    share, memory_bytes = 0.9 * limit / len(KINDS), _free_bytes(device) * SHARE
     total, records = 0.0, _paper_records()
     for kind in KINDS:
         clients, models = (CLIENTS, MODELS) if device.type == "cuda" else (1, 3)
-        setting = Setting(kind, device, clients, models, _free_bytes(device) * SHARE)
-        took = seconds(setting.step(), device, limit / len(KINDS))
-        small = seconds(Setting(kind, device, 1, 1, 2**30).step(), device, limit / len(KINDS) / 4)
+        setting = Setting(kind, device, clients, models, memory_bytes)
+        took = seconds(setting.step(), device, 0.8 * share)
+        small = seconds(Setting(kind, device, 1, 1, 2**30).step(), device, 0.2 * share)
         rate = clients * models * BATCH / took
         flops = flops_of_a_record(kind)[1] * rate
         total += records[kind] / rate
@@ -153,17 +155,17 @@ def precision(device: torch.device, limit: float) -> Iterator[dict]:
 
 
 def memory(device: torch.device, limit: float) -> Iterator[dict]:
-    """What a step holds at each budget; on a CPU by the engine's own count alone, for it cannot be asked."""
+    """What a step holds on each card; on a CPU by the engine's own count alone, for it cannot be asked."""
     whole = _free_bytes(device)
     for kind in KINDS:
-        for gigabytes in GIGABYTES:
-            budget = SHARE * gigabytes * 2**30
+        for gibibytes in GIBIBYTES:
+            budget = SHARE * gibibytes * 2**30
             if device.type != "cuda":
                 setting = Setting(kind, device, 1, 1, budget)
                 held = setting.gradients.records_at_once * setting.rule.record_bytes(setting.inputs[0])
-                yield {"name": f"memory_{kind}_{gigabytes}", "ratio": held / budget, "target": "<= 1"}
-            elif gigabytes * 2**30 <= whole:
-                yield {"name": f"memory_{kind}_{gigabytes}", **_held(kind, device, gigabytes, budget)}
+                yield {"name": f"memory_{kind}_{gibibytes}", "ratio": held / budget, "target": "<= 1"}
+            elif gibibytes * 2**30 <= whole:
+                yield {"name": f"memory_{kind}_{gibibytes}", **_held(kind, device, gibibytes, budget)}
 
 
 def _paper_records() -> dict[str, float]:
@@ -176,10 +178,10 @@ def _paper_records() -> dict[str, float]:
     return found
 
 
-def _held(kind: str, device: torch.device, gigabytes: int, budget: float) -> dict:
+def _held(kind: str, device: torch.device, gibibytes: int, budget: float) -> dict:
     """Run a stack too large for the budget on a GPU that is given no more memory than that."""
     total = torch.cuda.get_device_properties(device).total_memory
-    torch.cuda.set_per_process_memory_fraction(min(1.0, gigabytes * 2**30 / total))
+    torch.cuda.set_per_process_memory_fraction(min(1.0, gibibytes * 2**30 / total))
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     setting = Setting(kind, device, CLIENTS, MODELS, budget)
@@ -217,7 +219,10 @@ def _at(name: str) -> Iterator[None]:
 
 def _free_bytes(device: torch.device) -> float:
     """Return the memory that is free on a GPU; on a CPU what a job may use by default."""
-    return float(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 2.0**30
+    if device.type == "cpu":
+        return 2.0**30
+    torch.cuda.empty_cache()  # what an earlier piece held and nothing needs any more
+    return float(torch.cuda.mem_get_info(device)[0])
 
 
 def _synchronise(device: torch.device) -> None:
@@ -239,13 +244,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pieces", nargs="*", choices=[*PIECES, []], default=[])
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--seconds", type=float, help="of a piece on a GPU (600), of all together on a CPU (20)")
+    parser.add_argument("--seconds", type=float, help="of a piece on a GPU (60), of all together on a CPU (20)")
     options = parser.parse_args()
     chosen = options.pieces or list(PIECES)
     device = torch.device(options.device)
     if device.type == "cpu":
         torch.set_num_threads(1)
-    limit = options.seconds or 600.0 if device.type == "cuda" else (options.seconds or 20.0) / (2 * len(chosen))
+    else:
+        gpu.prepare()
+    limit = options.seconds or 60.0 if device.type == "cuda" else (options.seconds or 20.0) / (2 * len(chosen))
     missed = False
     for piece in chosen:
         for result in PIECES[piece](device, limit):

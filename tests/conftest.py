@@ -42,8 +42,11 @@ def remembered_renyi_divergences() -> Iterator[None]:
 
     The function is pure, so no answer changes; the same calibrations are asked for by many tests.
     """
-    from opacus.accountants.analysis import rdp  # seconds, that the process which only hands out tests can spare
-
+    try:
+        from opacus.accountants.analysis import rdp  # seconds, that the process which only hands out tests can spare
+    except ImportError:  # on a borrowed GPU's machine, whose tests need none
+        yield
+        return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rdp, "_compute_rdp", cache(rdp._compute_rdp))
         yield

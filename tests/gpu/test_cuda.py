@@ -6,6 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
+from dpfl import gpu
 from dpfl.data.image_shapes import COLOUR, GREY
 from dpfl.engine.network_gradients import gradient_rule
 from dpfl.engine.parameter_vector import ParameterVector
@@ -17,6 +18,12 @@ from dpfl.models.image_models import ImageModel, build
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
 
 MODELS = [(model, shape) for model in ImageModel for shape in (GREY, COLOUR)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def as_it_trains():
+    """Set torch as `dpfl train` does, before CUDA starts."""
+    gpu.prepare()
 
 
 def sums(model, shape, device, budget=2**30, dtype=torch.float64):

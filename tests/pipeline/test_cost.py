@@ -73,6 +73,19 @@ def test_only_training_on_a_gpu_asks_for_one_and_it_is_never_short():
     assert cost.estimate(sweep("digits")).is_short
 
 
+def test_a_gpu_takes_what_was_measured_on_it_and_a_step_of_neighbours_at_once():
+    job = sweep("mnist", device="cuda")
+    work = cost.work_of(job)
+    assert work.steps == 20 * math.ceil(6000 / 64) and work.records == cost.work_of(sweep("mnist")).records
+    uneven = dataclasses.replace(job, settings={**job.settings, "clients": 3, "client_share": [0.1, 0.1, 0.2]})
+    assert cost.work_of(uneven).steps == 20 * (math.ceil(6000 / 64) + math.ceil(12000 / 64))
+    unit = cost.UnitCost("", 1.0, 2.0, 1e-6, 0.0, 0, 0.0)
+    units = cost.table() | {cost.on_gpu(cost.cost_key(job)): unit}
+    found = cost.estimate(job, units)
+    assert found.known and found.gpus == 1 and found.seconds == pytest.approx(unit.seconds(work))
+    assert cost.estimate(sweep("mnist"), units) == cost.estimate(sweep("mnist"))
+
+
 def test_a_kind_nobody_measured_is_taken_for_the_dearest_of_its_algorithm():
     unit = cost.UnitCost("fedavg_images/other/grey", 1.0, 0.0, 1.0, 900.0, 0, 0.0)
     found = cost.estimate(sweep(), {"fedavg_images/other/grey": unit})

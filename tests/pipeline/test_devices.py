@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -79,6 +80,26 @@ def test_a_cpu_a_scheduler_and_no_gpu(monkeypatch, tmp_path):
     monkeypatch.delenv("SLURM_JOB_ID")
     with own_gpu(True):
         assert os.environ[VISIBLE] == "2"
+
+
+def test_processes_of_one_allocation_share_no_gpu_and_two_jobs_may_both_call_theirs_0(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with ExitStack() as stack:
+        assert [devices._lock_one(["0", "1"], "7", stack) for _ in range(3)] == ["0", "1", None]
+        assert devices._lock_one(["0"], "8", stack) == "0"
+        monkeypatch.setenv("SLURM_JOB_ID", "9")
+        monkeypatch.setenv(VISIBLE, "0,1")
+        with own_gpu(True):
+            assert os.environ[VISIBLE] == "0"
+            assert devices._lock_one(["0", "1"], "9", stack) == "1"
+
+
+def test_a_scheduler_may_assign_what_cannot_be_listed(monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr(devices, "_gpus", list)
+    monkeypatch.setenv(VISIBLE, "left alone")
+    with own_gpu(True):
+        assert os.environ[VISIBLE] == "left alone"
 
 
 @pytest.mark.parametrize("kind", ["link", "dead link", "folder", "pipe", "another user's"])

@@ -52,3 +52,10 @@ def test_the_host_states_processor_blas_and_threads_in_force_and_no_name(monkeyp
     assert host["cpu"] and host["omp_num_threads"] == "1" and host["threads"] == 2
     assert all(" x " in library for library in host["blas"]) and host["blas"]
     assert socket.gethostname() not in map(str, host.values())
+
+
+def test_a_gpu_s_host_states_its_model_and_a_cpu_s_says_nothing_of_it(monkeypatch):
+    facts = {"gpu": "NVIDIA H100", "cuda": "12.6", "cudnn": 91002}
+    monkeypatch.setattr(environment.gpu, "facts", lambda: facts)
+    there, here = environment.host("cuda", 1), environment.host("cpu", 1)
+    assert there == here | facts | {"device": "cuda"} and not facts.keys() & here.keys()

@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
 
+from dpfl import gpu
 from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results_folder, write_table
 from dpfl.errors import InputError
 from dpfl.experiments import protocol
@@ -67,35 +69,47 @@ def train(
 
     More cores are of use to federated averaging on a CPU only, and change no byte.
     """
-    from dpfl.engine.memory_budget import with_memory
-    from dpfl.pipeline.client_division import clients_on
-    from dpfl.pipeline.cost import can_divide, estimate
+    from dpfl.pipeline.cost import estimate
     from dpfl.pipeline.devices import own_gpu
-    from dpfl.pipeline.time_limit import newest, requeue_before_limit
-    from dpfl.reporting.results import read_csv
 
     resolved = configuration.read(config)
     job = expansion.find(resolved, paper, sweep)
+    if not estimate(job).gpus:
+        job = replace(job, resources={**job.resources, "device": "cpu"})  # as its record and its checkpoint shall say
+    with own_gpu(job.resources["device"] == "cuda"):  # waited for before the stage's clock starts
+        _train(resolved, job, cores)
+
+
+def _train(resolved: dict[str, Any], job: Sweep, cores: int) -> None:
+    """Train one sweep on its device."""
+    from dpfl.engine.memory_budget import with_memory
+    from dpfl.pipeline.client_division import clients_on
+    from dpfl.pipeline.cost import can_divide
+    from dpfl.pipeline.time_limit import newest, requeue_before_limit
+    from dpfl.reporting.results import read_csv
+
+    if job.resources["device"] == "cuda":
+        gpu.prepare()
     experiment, code = protocol.load(job.experiment), protocol.module_name(job.experiment)
     protocol.require_known(job)
     stage = StageRecorder("train", (code,), job.settings, job.seeds, job.resources["device"], job.resources["threads"])
     folders = Folders.of(Path(resolved["data"]["folder"]), job.dataset)
-    noise = expansion.noise_table(results_folder(resolved), paper)
+    noise = expansion.noise_table(results_folder(resolved), job.paper)
     needed = [folders.arrays, folders.features] if job.needs_features else [folders.arrays]
     stage.reads(
         [noise, *(path for folder in needed for path in (folder / "description.json", *sorted(folder.glob("*.npy"))))]
     )
     stage.identity = {**run_identity(job), **noise_of(job, noise)}
     calibration = read_csv(noise).query("family == @job.family").drop(columns="family").reset_index(drop=True)
-    checkpoint = Path("checkpoints") / resolved["scale"] / paper / _checkpoint_name(job, stage, noise)
+    checkpoint = Path("checkpoints") / resolved["scale"] / job.paper / _checkpoint_name(job, stage, noise)
     before = newest(checkpoint.parent, checkpoint.name)
     requeue_before_limit(lambda: newest(checkpoint.parent, checkpoint.name) > before)
     processes = cores if can_divide(job) else 1
-    shown = progress_bar(f"{paper} {sweep}", unit="steps")
-    with own_gpu(bool(estimate(job).gpus)), clients_on(processes), shown as progress:
+    shown = progress_bar(f"{job.paper} {job.name}", unit="steps")
+    with clients_on(processes), shown as progress:
         table = experiment.train(with_memory(job), folders, calibration, checkpoint, progress)
     protocol.require_trained(job, table)
-    output = expansion.run_table(results_folder(resolved), paper, sweep)
+    output = expansion.run_table(results_folder(resolved), job.paper, job.name)
     write_table(table, output)
     stage.write(record_path(output), [output])
     checkpoint.unlink(missing_ok=True)

@@ -38,7 +38,7 @@ def plan(
 
     Unit costs are those of the machine that costs.csv was measured on: training steps of image models were timed there,
     other experiments fitted to finished sweeps. --measure times this machine's training steps instead and scales the
-    rest by the same factor; for training.device cuda it times the GPU.
+    rest by the same factor; for training.device cuda it times the steps on the GPU, and leaves the rest.
     """
     from dpfl.pipeline.finished import noise_made_anew
     from dpfl.pipeline.plan import lines, machines_of
@@ -61,6 +61,8 @@ def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.Un
     from dpfl.pipeline import cost_timing
 
     own = cost_timing.measure(cost_timing.KINDS, PROBE_SECONDS, device)
+    if device == "cuda":
+        return units | {cost.on_gpu(kind): unit for kind, unit in own.items()}
     factor = cost_timing.slowdown(own, units)
     print(f"this machine takes {factor:.2f} times as long as the one that was measured")
     return {kind: unit.scaled(factor) for kind, unit in units.items()} | own
@@ -93,7 +95,6 @@ def run(
     """Run the workflow to its end; continue where an earlier run stopped, however it stopped."""
     from dpfl.data.fetch import configured
     from dpfl.grid import expansion
-    from dpfl.pipeline.devices import require_gpu
     from dpfl.pipeline.engine_options import engine_options
     from dpfl.pipeline.plan import machines_of
 
@@ -104,15 +105,24 @@ def run(
     configured(resolved["data"]["mirror"])
     where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"])
     require_writable(Path("results"), Path(resolved["data"]["folder"]))
-    if not where.on_cluster and resolved["training"]["device"] == "cuda":
-        require_gpu()
+    uses_gpus = not where.on_cluster and resolved["training"]["device"] == "cuda"
+    gpus = _gpus(profile) if uses_gpus else []
     overlay = ["--configfile", str(config)] if config and load_mapping(config) else []  # Snakemake refuses an empty one
     # The profile is last: the options before it take all the words that follow, targets too.
-    options = [*overlay, "--config", f"scale={resolved['scale']}", "--profile", f"workflow/profiles/{profile}"]
+    options = [*overlay, *gpus, "--config", f"scale={resolved['scale']}", "--profile", f"workflow/profiles/{profile}"]
     options += ["--dry-run"] if dry_run else []
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", resolved["scale"], *(f"{name}={value}" for name, value in named.items() if value)])
     raise typer.Exit(_run(resolved, sweeps, where, options, more or [], again))
+
+
+def _gpus(profile: str) -> list[str]:
+    """Return the option that lets as many jobs train on GPUs at once as there are here, where the profile says no other
+    number; its own resources are said again, for the option replaces them."""
+    from dpfl.pipeline.devices import require_gpu
+
+    own = load_mapping(Path("workflow", "profiles", profile, "config.yaml")).get("resources") or []
+    return ["--resources", f"gpu={len(require_gpu())}", *own]
 
 
 def _run(
@@ -175,7 +185,8 @@ def gpu() -> None:
     """Print the GPUs that torch can use; exit 2 where there is none."""
     import torch
 
-    if not torch.cuda.is_available():
-        raise InputError("training.device is cuda, but torch finds no GPU on this machine: set training.device to cpu")
+    from dpfl.gpu import require
+
+    require()
     for number in range(torch.cuda.device_count()):
         print(torch.cuda.get_device_name(number))

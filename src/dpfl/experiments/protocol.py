@@ -13,7 +13,8 @@ An experiment is a module or a package of dpfl.experiments; its name is the key 
 - `train` takes these rows back and returns the run table (dpfl.experiments.shared.run_table): a row a run, cells in the
   sweep's order and seeds within, each with all that it rests on. Columns: paper, sweep, experiment, dataset,
   stand_in_for, data_note; the settings and the cell's keys; seed; status ("finished" or "diverged") and the metrics;
-  noise_* and privacy_*. The same arguments give the same bytes, with or without a checkpoint to resume from.
+  noise_* and privacy_*. On a CPU the same arguments give the same bytes, with or without a checkpoint to resume from;
+  on a GPU its model too decides them, and they repeat as far as CUDA's libraries repeat theirs.
 """
 
 from __future__ import annotations

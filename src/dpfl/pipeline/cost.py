@@ -1,10 +1,11 @@
 """Cost of a sweep in time and memory, by a table of measured unit costs (costs.csv in this folder).
 
-A sweep's work is counted in two units: steps (a batch of one client or of a stack of models, of any size) and
-records (one model's gradient of one record). Time on one core is fixed_seconds + steps * step_seconds + records *
-record_seconds of the sweep's kind. Kinds are fedavg_images/<model>/<grey or colour>, for which `dpfl plan --measure`
-times the training step itself, and <experiment>/<dataset>/<study or model> for the rest, fitted to finished sweeps
-(dpfl.pipeline.cost_fitting). Nothing here imports torch: the workflow asks at every start.
+A sweep's work is counted in two units: steps (a batch of one client or of a stack of models, of any size; on a GPU of
+clients that train together) and records (one model's gradient of one record). Time on one core is fixed_seconds +
+steps * step_seconds + records * record_seconds of the sweep's kind. Kinds are fedavg_images/<model>/<grey or colour>,
+for which `dpfl plan --measure` times the training step itself, and <experiment>/<dataset>/<study or model> for the
+rest, fitted to finished sweeps (dpfl.pipeline.cost_fitting). Nothing here imports torch: the workflow asks at every
+start.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from dpfl.grid.sweep import Sweep
 TABLE = Path(__file__).with_name("costs.csv")
 PREDICTION = 1 / 3  # of a gradient: one forward pass of about three passes
 GPU_FLOPS = 2e13  # a second, sustained: a guess used until `dpfl plan --measure` has run on the GPU
-GPU_STEP_SECONDS = 2e-3  # likewise: launches of one step's kernels
+GPU_STEP_SECONDS = 1e-2  # likewise: launches of one step's kernels, some 220 of a CNN's
 MARGIN = 3.0  # of a time limit over the estimate: nodes differ, and limits are for the unforeseen
 LEAST_MINUTES = 10
 BASE_MB = 700  # Python with torch, and Snakemake around it
@@ -152,10 +153,16 @@ def estimate(sweep: Sweep, units: Mapping[str, UnitCost] | None = None, cores: i
         return Cost(kind, unit.seconds(work), unit.memory_mb, gpus, known=True)
     memory = _image_memory_mb(sweep, unit, cores)
     if gpus:
-        seconds = unit.fixed_seconds + work.steps * GPU_STEP_SECONDS + work.records * unit.flops / GPU_FLOPS
-        return Cost(kind, seconds, memory, gpus, known=False)
+        guess = replace(unit, step_seconds=GPU_STEP_SECONDS, record_seconds=unit.flops / GPU_FLOPS)
+        measured = units.get(on_gpu(kind))
+        return Cost(kind, (measured or guess).seconds(work), memory, gpus, known=measured is not None)
     seconds = unit.fixed_seconds + beside(unit.seconds(work) - unit.fixed_seconds, cores)
     return Cost(kind, seconds, memory, gpus, True, cores)
+
+
+def on_gpu(kind: str) -> str:
+    """Return the kind of a GPU's unit costs, which no shipped table has: `dpfl plan --measure` adds them."""
+    return f"{kind} on a GPU"
 
 
 def beside(seconds: float, at_once: int) -> float:
@@ -194,7 +201,10 @@ def work_of(sweep: Sweep, cores: int = 1) -> WorkCount:
 
 
 def _fedavg_images(sweep: Sweep, cores: int) -> WorkCount:
-    """Every batch in every epoch of the busiest process's clients, and what is measured, by one process, on all."""
+    """Every batch in every epoch of the busiest process's clients, and what is measured, by one process, on all.
+
+    On a GPU neighbours with equally many steps take each step together.
+    """
     settings = sweep.settings
     data = datasets.load(sweep.dataset)
     clients = int(settings["clients"])
@@ -204,9 +214,11 @@ def _fedavg_images(sweep: Sweep, cores: int) -> WorkCount:
     sizes = max((sizes[first::cores] for first in range(cores)), key=sum)
     schedules = [_schedule(cell) for cell in sweep.cells]
     trained = trained_models(sweep.cells)
-    steps = len(trained) * sum(math.ceil(size / int(settings["batch_size"])) for size in sizes)
+    batches = [math.ceil(size / int(settings["batch_size"])) for size in sizes]
+    if sweep.resources["device"] == "cuda":
+        batches = [count for count, _ in itertools.groupby(batches)]
     evaluated = sum(len(schedule) for schedule in schedules) * data.test_records
-    seeds = len(sweep.seeds)
+    steps, seeds = len(trained) * sum(batches), len(sweep.seeds)
     return WorkCount(seeds * steps, seeds * (sum(trained) * sum(sizes) + PREDICTION * evaluated))
 
 
@@ -238,8 +250,8 @@ def _image_memory_mb(sweep: Sweep, unit: UnitCost, cores: int) -> float:
     records = data.training_records + data.test_records
     models = int(sweep.settings["clients"]) * len(sweep.cells)
     arrays = 4 * (records * numbers + 3 * models * unit.parameters) / 2**20
-    on_gpu = sweep.resources["device"] == "cuda"  # whose gradients take none of the host's memory
-    budget = 1024 * (0.0 if on_gpu else sweep.resources["memory_gb"] or CPU_GB)
+    is_on_gpu = sweep.resources["device"] == "cuda"  # whose gradients take none of the host's memory
+    budget = 1024 * (0.0 if is_on_gpu else sweep.resources["memory_gb"] or CPU_GB)
     return BASE_MB + arrays + budget + (cores - 1) * (WORKER_MB + budget)
 
 

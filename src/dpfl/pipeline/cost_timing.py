@@ -12,8 +12,10 @@ import torch
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
+from dpfl import gpu
 from dpfl.data.image_shapes import CLASSES, COLOUR, GREY, feature_shape
 from dpfl.engine.cross_entropy import cross_entropy
+from dpfl.engine.memory_budget import GPU_SHARE
 from dpfl.engine.network_gradients import gradient_rule
 from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import StackedGradients
@@ -25,7 +27,8 @@ from dpfl.randomness import generator
 
 KINDS = tuple(f"fedavg_images/{model}/{colour}" for model in ImageModel for colour in ("grey", "colour"))
 BATCH = 64
-FEW, MANY = 3, 18  # models in a stack: one budget without privacy to two with
+CLIENTS = {"cpu": 1, "cuda": 10}  # in a stack: a GPU trains them together
+FEW, MANY = 3, 18  # models of each: one budget without privacy to two with
 FIXED_SECONDS = 6.0  # imports, data and a little of everything
 MEMORY_BYTES = 2**30
 
@@ -35,8 +38,10 @@ def measure(kinds: Iterable[str], seconds: float, device: str = "cpu") -> dict[s
 
     A kind's step is timed on a small and a large stack: what they differ by is the cost of records, the rest that of a
     step. Time is processor time of one thread on a CPU, which a busy machine disturbs least, and time on the clock on a
-    GPU.
+    GPU. Raises InputError where torch cannot use the device.
     """
+    if device == "cuda":
+        gpu.prepare()
     kinds = [kind for kind in kinds if kind in KINDS]
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -63,20 +68,29 @@ def stacked_step(kind: str, models: int, device: torch.device) -> Callable[[], N
     module = build(ImageModel(model), shape, seed=0).to(device)
     layout = ParameterVector.of(module)
     flat = layout.flatten({name: value.detach() for name, value in module.named_parameters()})
-    weights = flat.repeat(1, models, 1)
+    clients = CLIENTS[device.type]
+    weights = flat.repeat(clients, models, 1)
     velocity = torch.zeros_like(weights)
     clip_norms = torch.tensor([inf if index % 3 == 0 else 1.0 for index in range(models)], device=device)
-    gradients = StackedGradients(gradient_rule(module, cross_entropy, inputs[0]), inputs[0], MEMORY_BYTES)
+    gradients = StackedGradients(gradient_rule(module, cross_entropy, inputs[0]), inputs[0], _memory_bytes(device))
     sgd = SGD(gradients, StackedHyperparameters(clip_norms, torch.ones_like(clip_norms)), 0.01, 0.5)
-    address = {"seed": 0, "client": 0, "epoch": 0, "dtype": weights.dtype, "device": weights.device}
+    address = {"seed": 0, "epoch": 0, "dtype": weights.dtype, "device": weights.device}
 
     def noise(group: int, step: int) -> torch.Tensor:
-        return base_noise(layout.size, step=step, **address)
+        return base_noise(layout.size, client=group, step=step, **address)
 
     def step() -> None:
-        sgd.epoch(weights, velocity, (inputs, labels), [[np.arange(BATCH)]], [BATCH], noise)
+        sgd.epoch(weights, velocity, (inputs, labels), [[np.arange(BATCH)]] * clients, [BATCH] * clients, noise)
 
     return step
+
+
+def _memory_bytes(device: torch.device) -> float:
+    """Return the budget for gradients: on a GPU what training takes there without one of its own."""
+    if device.type == "cpu":
+        return MEMORY_BYTES
+    torch.cuda.empty_cache()  # what an earlier stack held
+    return GPU_SHARE * torch.cuda.mem_get_info()[0]
 
 
 def flops_of_a_record(kind: str) -> tuple[int, float]:
@@ -93,12 +107,13 @@ def flops_of_a_record(kind: str) -> tuple[int, float]:
 def _unit(kind: str, seconds: float, device: torch.device) -> UnitCost:
     """Time one kind for about `seconds`."""
     parameters, flops = flops_of_a_record(kind)
+    batch = BATCH * CLIENTS[device.type]
     few = _time(stacked_step(kind, FEW, device), seconds / 2, device)
-    record = few / (BATCH * FEW)
+    record = few / (batch * FEW)
     if few * MANY / FEW < seconds / 4:  # else records are all that counts
         many = _time(stacked_step(kind, MANY, device), seconds / 2, device)
-        record = min(record, max(0.0, (many - few) / (BATCH * (MANY - FEW))))
-    return UnitCost(kind, FIXED_SECONDS, few - FEW * BATCH * record, record, BASE_MB, parameters, flops)
+        record = min(record, max(0.0, (many - few) / (batch * (MANY - FEW))))
+    return UnitCost(kind, FIXED_SECONDS, few - FEW * batch * record, record, BASE_MB, parameters, flops)
 
 
 def _time(step: Callable[[], None], seconds: float, device: torch.device) -> float:

@@ -17,24 +17,26 @@ from dpfl.commands import output_of
 from dpfl.errors import InputError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-_SCHEDULERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # these assign devices themselves
+_SCHEDULERS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")  # these assign devices to their jobs
 _POLL_SECONDS = 0.5
 
 
 @contextmanager
 def own_gpu(wanted: bool) -> Iterator[None]:
-    """Reserve one of the host's GPUs where it is `wanted` and no scheduler has assigned one; wait until one is free.
+    """Reserve one of the GPUs that are here where one is `wanted`; wait until one is free.
 
     Enter it before torch first looks at CUDA: the environment then shows that GPU alone. A lock file for each GPU and
-    user excludes other jobs; the system releases it when the process ends, however it ends. Raises InputError where the
-    host has no GPU, or a lock file cannot be used.
+    user excludes other jobs; the system releases it when the process ends, however it ends. Of a scheduler's job (all
+    of an allocation, where dpfl runs inside of one) the file is its own: two jobs of a node may both call theirs 0, and
+    shards of one GPU are shared. Raises InputError where the host has no GPU, or a lock file cannot be used.
     """
-    if not wanted or any(name in os.environ for name in _SCHEDULERS):
+    job = next((os.environ[name] for name in _SCHEDULERS if name in os.environ), "")
+    if not wanted or (job and not _gpus()):  # a scheduler may assign what neither variable nor driver lists
         yield
         return
     known = require_gpu()
     with ExitStack() as stack:
-        while (taken := _lock_one(known, stack)) is None:
+        while (taken := _lock_one(known, job, stack)) is None:
             time.sleep(_POLL_SECONDS)
         before = os.environ.get(VISIBLE)
         os.environ[VISIBLE] = taken
@@ -61,10 +63,11 @@ def _gpus() -> list[str]:
     return [str(number) for number, line in enumerate(listed.splitlines()) if line.startswith(b"GPU")]
 
 
-def _lock_one(known: list[str], stack: ExitStack) -> str | None:
-    """Lock the first GPU that is free, until `stack` is closed."""
+def _lock_one(known: list[str], job: str, stack: ExitStack) -> str | None:
+    """Lock the first GPU that no other process of `job` holds, until `stack` is closed."""
     for name in known:
-        place = Path(tempfile.gettempdir()) / f"dpfl-gpu-{os.getuid()}-{re.sub(r'[^A-Za-z0-9-]', '_', name)}.lock"
+        label = re.sub("[^A-Za-z0-9-]", "_", f"{job}-{name}" if job else name)
+        place = Path(tempfile.gettempdir()) / f"dpfl-gpu-{os.getuid()}-{label}.lock"
         descriptor = _opened(place)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

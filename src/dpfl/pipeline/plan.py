@@ -117,10 +117,10 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
         if prepared := [stage.seconds for stage in others if stage.rule == rule]:
             yield f"{rule:<34} {len(prepared):>6} {sum(prepared) / 3600:>8.2f} {max(prepared) / 60:>5.0f} min"
     light = [stage.seconds for stage in others]
-    trained = sum(cost.seconds for cost in costs) / 3600
+    gpus = sum(cost.seconds for cost in costs if cost.gpus) / 3600
     cores = sum(cost.seconds for cost in costs if not cost.gpus) / 3600 * threads + sum(light) / 3600
     yield f"jobs: {len(jobs)} that train, {len(light)} of other stages"
-    yield f"core-hours: {cores:.1f}; GPU-hours: {trained if any(cost.gpus for cost in costs) else 0:.1f}"
+    yield f"core-hours: {cores:.1f}; GPU-hours: {gpus:.1f}"
     yield f"memory: at most {max((job.memory_mb for job in jobs), default=2000) / 1024:.1f} GB a job"
     if divided := [job.cores for _, job in alone if job.cores > 1]:
         yield f"divided: {len(divided)} sweeps, among up to {max(divided)} cores each"

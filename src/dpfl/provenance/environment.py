@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 from threadpoolctl import threadpool_info
 
-from dpfl import __version__
+from dpfl import __version__, gpu
 
 LOCK = Path(__file__).parents[3] / "requirements.lock"
 CONTAINER = "DPFL_CONTAINER"
@@ -74,7 +74,8 @@ def _is_within(version: str, versions: str) -> bool:
 
 def host(device: str, threads: int) -> dict[str, Any]:
     """Return device and threads of a stage, system, processor, and the threads in force: those of every linear algebra
-    library that is loaded (`blas`), of torch where it is loaded, and OMP_NUM_THREADS. Neither user nor host name."""
+    library that is loaded (`blas`), of torch where it is loaded, and OMP_NUM_THREADS; of a GPU what decides its bits.
+    Neither user nor host name."""
     libraries = [each for each in threadpool_info() if each["user_api"] == "blas"]
     torch = sys.modules.get("torch")
     return {
@@ -85,6 +86,7 @@ def host(device: str, threads: int) -> dict[str, Any]:
         "blas": sorted({f"{each['internal_api']} {each['version']} x {each['num_threads']}" for each in libraries}),
         "omp_num_threads": os.environ.get("OMP_NUM_THREADS"),
         "torch_threads": torch.get_num_threads() if torch else None,
+        **(gpu.facts() if device == "cuda" else {}),
     }
 
 

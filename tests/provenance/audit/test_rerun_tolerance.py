@@ -41,6 +41,10 @@ def test_the_tolerance_follows_the_precision(experiment, wanted):
 def test_a_record_names_its_platform_without_the_last_number_of_a_version():
     software = {"torch": "2.13.0+cpu", "python": "3.11.7", "numpy": "2.4.6"}
     here = {"torch": "2.13", "python": "3.11", "device": "cpu"}
-    assert platform_of(software, "cuda") == here | {"device": "cuda"}
+    assert platform_of(software, {"device": "cpu", "threads": 1}) == here
+    assert platform_of(software, {"device": "cuda"}) == here | {"device": "cuda"}
+    one, other = (platform_of(software, {"device": "cuda", "gpu": f"NVIDIA {name}"}) for name in ("A100", "H100"))
+    assert difference(one, one) == []
+    assert difference(one, other) == ["device cuda (NVIDIA A100) to cuda (NVIDIA H100)"]
     assert difference(here, here) == []
     assert difference(here, here | {"device": "cuda"}) == ["device cpu to cuda"]

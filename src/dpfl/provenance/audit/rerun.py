@@ -17,6 +17,7 @@ from typing import Any
 
 import pandas as pd
 
+from dpfl import gpu
 from dpfl.data.loading import load_description
 from dpfl.engine.memory_budget import with_memory
 from dpfl.errors import InputError
@@ -75,9 +76,8 @@ class Rerun:
     @property
     def caveats(self) -> str:
         """Differences from the recorded run: code, versions or device."""
-        device = self.record["host"]["device"]
         caveats = [] if is_trained_here(self.record) else ["by other code than made it"]
-        before, after = platform_of(self.record["software"], device), platform_here(self.device)
+        before, after = platform_of(self.record["software"], self.record["host"]), platform_here(self.device)
         caveats += [f"across a change of platform: {each}" for each in difference(before, after)]
         return f" ({'; '.join(caveats)})" if caveats else ""
 
@@ -238,6 +238,8 @@ def _repeated(run: Rerun, data: Path, cells: tuple[dict[str, Any], ...]) -> tupl
 def _train_again(run: Rerun, data: Path, cells: tuple[dict[str, Any], ...]) -> tuple[pd.Series, pd.Series]:
     """Return the calibration's row and the run table's row, made again with the `cells` of its sweep, its own too."""
     code = protocol.load(run.sweep.experiment)
+    if run.device == "cuda":
+        gpu.prepare()
     there = replace(run.sweep, resources={**run.sweep.resources, "device": run.device})
     family = replace(with_memory(there), cells=cells)
     one_seed = replace(family, seeds=(int(run.row["seed"]),))

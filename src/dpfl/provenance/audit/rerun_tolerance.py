@@ -6,6 +6,9 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from typing import Any
+
+from dpfl import gpu
 
 FLOAT32_EXPERIMENTS = ("fedavg_images",)
 """Experiments that train in single precision; every other one uses float64."""
@@ -46,15 +49,18 @@ def tolerance_of(experiment: str) -> Tolerance:
     return FLOAT32 if experiment in FLOAT32_EXPERIMENTS else FLOAT64
 
 
-def platform_of(software: Mapping[str, str], device: str) -> dict[str, str]:
-    """Return what of a record's software and device may change a result, versions without their last number."""
+def platform_of(software: Mapping[str, str], host: Mapping[str, Any]) -> dict[str, str]:
+    """Return what of a record's software and host may change a result: versions without their last number, and the
+    device, with the model of a GPU, on which the noise depends."""
     versions = {name: ".".join(software[name].partition("+")[0].split(".")[:2]) for name in ("torch", "python")}
-    return versions | {"device": device}
+    model = f" ({host['gpu']})" if "gpu" in host else ""
+    return versions | {"device": f"{host['device']}{model}"}
 
 
 def platform_here(device: str) -> dict[str, str]:
     """Return the same of this process."""
-    return platform_of({"torch": metadata.version("torch"), "python": platform.python_version()}, device)
+    host = {"device": device, **(gpu.facts() if device == "cuda" else {})}
+    return platform_of({"torch": metadata.version("torch"), "python": platform.python_version()}, host)
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,7 @@ from dpfl.pipeline import cost, cost_timing, devices
 
 @pytest.mark.parametrize(
     ("profile", "words"),
-    [("cores: all", ["gpu=2"]), ("resources: [mem_mb=9, gpu=1]", ["gpu=2", "mem_mb=9", "gpu=1"])],
+    [("cores: all", ["gpu=2"]), ("resources: [mem_mb=9, gpu=1]", ["gpu=1", "mem_mb=9"])],
 )
 def test_a_run_starts_no_more_jobs_than_gpus_and_keeps_the_profile_s_limits(tmp_path, monkeypatch, profile, words):
     monkeypatch.chdir(tmp_path)

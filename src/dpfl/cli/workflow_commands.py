@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from dpfl.grid.sweep import Sweep
     from dpfl.pipeline.plan import Machines
 
+ScaleOption = Annotated[str | None, typer.Option("--scale", help="demo, quick or paper; else the configuration's")]
+OverlayOption = Annotated[Path | None, typer.Option("--config", help="your own settings, over config.yaml")]
+ProfileOption = Annotated[str, typer.Option("--profile", help="a folder of workflow/profiles")]
 PROBE_SECONDS = 20.0
 MADE_WHERE_ASKED = ("train", "train_gpu", "accounting")
 """Rules that match what is not finished only (workflow/rules/common.smk): Snakemake runs all that they match."""
@@ -27,9 +30,9 @@ MADE_WHERE_ASKED = ("train", "train_gpu", "accounting")
 
 @app.command(epilog="Example: dpfl plan --scale paper --profile slurm")
 def plan(
-    scale: Annotated[str | None, typer.Option("--scale", help="demo, quick or paper; else the configuration's")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="your own settings, over config.yaml")] = None,
-    profile: Annotated[str, typer.Option("--profile", help="a folder of workflow/profiles")] = "default",
+    scale: ScaleOption = None,
+    config: OverlayOption = None,
+    profile: ProfileOption = "default",
     at_once: Annotated[int | None, typer.Option("--at-once", min=1, help="jobs that run at the same time")] = None,
     measure: Annotated[bool, typer.Option("--measure", help="time this machine first, for 20 seconds")] = False,
     fit: Annotated[bool, typer.Option("--fit", help="rewrite costs.csv from this machine and results/*")] = False,
@@ -72,9 +75,7 @@ def _fitted() -> dict[str, cost.UnitCost]:
     """Rewrite costs.csv, and return its units."""
     from dpfl.pipeline import cost_fitting, cost_timing
 
-    known = {kind: unit for kind, unit in cost.table().items()} | cost_timing.measure(
-        cost_timing.KINDS, 3 * PROBE_SECONDS
-    )
+    known = cost.table() | cost_timing.measure(cost_timing.KINDS, 3 * PROBE_SECONDS)
     sweeps = list(cost_fitting.measured(Path("results")))
     units = cost_fitting.fit(known, sweeps)
     for each in sweeps:
@@ -86,9 +87,9 @@ def _fitted() -> dict[str, cost.UnitCost]:
 
 @app.command(epilog="Example: dpfl run --scale demo")
 def run(
-    scale: Annotated[str | None, typer.Option("--scale", help="demo, quick or paper; else the configuration's")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="your own settings, over config.yaml")] = None,
-    profile: Annotated[str, typer.Option("--profile", help="a folder of workflow/profiles")] = "default",
+    scale: ScaleOption = None,
+    config: OverlayOption = None,
+    profile: ProfileOption = "default",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would run")] = False,
     more: Annotated[list[str] | None, typer.Argument(help="options for Snakemake, after --")] = None,
 ) -> None:
@@ -120,9 +121,10 @@ def _gpus(profile: str) -> list[str]:
     """Return the option that lets as many jobs train on GPUs at once as there are here, where the profile says no other
     number; its own resources are said again, for the option replaces them."""
     from dpfl.pipeline.devices import require_gpu
+    from dpfl.pipeline.plan import PROFILES, resources_of
 
-    own = load_mapping(Path("workflow", "profiles", profile, "config.yaml")).get("resources") or []
-    return ["--resources", f"gpu={len(require_gpu())}", *own]
+    resources = {"gpu": len(require_gpu()), **resources_of(load_mapping(PROFILES / profile / "config.yaml"))}
+    return ["--resources", *(f"{name}={value}" for name, value in resources.items())]
 
 
 def _run(

@@ -78,16 +78,17 @@ def machines_of(profile: str, threads: int, device: str, at_once: int | None = N
     return Machines(profile, at_once or local, STARTED_SECONDS, on_cluster=False)
 
 
-def _counts(path: Path, options: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return jobs in the queue, sweeps side by side and cores of a node, as a cluster's config.yaml has them.
+def resources_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the resources of a profile's options: Snakemake takes {side_by_side: 4} and [side_by_side=4]."""
+    stated = options.get("resources") or {}
+    return dict(stated) if isinstance(stated, dict) else dict(str(each).partition("=")[::2] for each in stated)
 
-    Snakemake takes resources as {side_by_side: 4} and as [side_by_side=4].
-    """
+
+def _counts(path: Path, options: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return jobs in the queue, sweeps side by side and cores of a node, as a cluster's config.yaml has them."""
     if "jobs" not in options:
         raise InputError(f"{path} lacks jobs: how many jobs may be in the queue at the same time")
-    stated = options.get("resources") or {}
-    resources = stated if isinstance(stated, dict) else dict(str(each).partition("=")[::2] for each in stated)
-    counts = {"side_by_side": 1, "cores": 1, **resources, **options}
+    counts = {"side_by_side": 1, "cores": 1, **resources_of(options), **options}
     return tuple(site.count(path, key, counts[key]) for key in ("jobs", "side_by_side", "cores"))
 
 

@@ -1,4 +1,4 @@
-"""What a GPU does with stacked private training, set as it trains. One JSON object a line.
+"""Measure stacked private training on a GPU, with torch set as `dpfl train` sets it. One JSON object a line.
 
     python benchmarks/gpu.py                              every piece on the GPU, each for about a minute
     python benchmarks/gpu.py throughput --seconds 600     one of them

@@ -44,7 +44,7 @@ def remembered_renyi_divergences() -> Iterator[None]:
     """
     try:
         from opacus.accountants.analysis import rdp  # seconds, that the process which only hands out tests can spare
-    except ImportError:  # on a borrowed GPU's machine, whose tests need none
+    except ImportError:  # tests/gpu runs without Opacus
         yield
         return
     with pytest.MonkeyPatch.context() as patch:

@@ -31,6 +31,12 @@ def test_a_gpu_computes_in_full_precision_and_repeats_its_bits(settings, monkeyp
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8" and os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "mine"
 
 
+def test_what_the_user_set_by_the_newer_name_stays(settings, monkeypatch):
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "mine")
+    gpu.prepare()
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in os.environ
+
+
 @pytest.mark.parametrize(("cuda", "said"), [(None, "is built without CUDA"), ("12.6", "on this machine")])
 def test_a_torch_without_a_gpu_says_why_in_one_line(monkeypatch, cuda, said):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -20,7 +20,8 @@ def prepare() -> None:
     import torch
 
     for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+        if not {name, name.replace("_CUDA", "")} & set(os.environ):  # PYTORCH_ALLOC_CONF is the newer name
+            os.environ[name] = value
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = True

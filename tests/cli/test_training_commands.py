@@ -14,7 +14,7 @@ from dpfl.pipeline.devices import VISIBLE
 
 @pytest.fixture
 def command(repository, tmp_path, monkeypatch):
-    """A function that calls `dpfl train` for a device, below a GPU that nothing has to stand behind."""
+    """A function that calls `dpfl train` for a device, with two GPUs named in the environment; none is needed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv(VISIBLE, "5,6")

@@ -1,8 +1,9 @@
 """What `dpfl run` and `dpfl plan` do on a machine with GPUs; none is needed."""
 
 import pytest
+from typer.testing import CliRunner
 
-from dpfl.cli import workflow_commands
+from dpfl.cli import app, workflow_commands
 from dpfl.pipeline import cost, cost_timing, devices
 
 
@@ -17,6 +18,22 @@ def test_a_run_starts_no_more_jobs_than_gpus_and_keeps_the_profile_s_limits(tmp_
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(profile)
     assert workflow_commands._gpus("mine") == ["--resources", *words]
+
+
+@pytest.mark.parametrize(
+    ("device", "profile", "gpus"), [("cuda", "default", ["gpu=2"]), ("cpu", "default", None), ("cuda", "slurm", None)]
+)
+def test_a_run_says_its_gpus_on_one_host_alone(repository, monkeypatch, tmp_path, device, profile, gpus):
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(devices, "_gpus", lambda: ["0", "1"])
+    seen = []
+    monkeypatch.setattr(workflow_commands, "_run", lambda *given: seen.append(given[3]) or 0)
+    (tmp_path / "mine.yaml").write_text(f"scale: demo\ntraining: {{device: {device}}}\n")
+    done = CliRunner().invoke(app, ["run", "--config", str(tmp_path / "mine.yaml"), "--profile", profile])
+    assert done.exit_code == 0, done.exception
+    [options] = seen
+    said = options[options.index("--resources") + 1 :] if "--resources" in options else None
+    assert (said[:1] if said else None) == gpus
 
 
 def test_a_measured_gpu_leaves_what_is_trained_on_the_processor(monkeypatch):

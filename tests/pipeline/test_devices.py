@@ -94,6 +94,16 @@ def test_processes_of_one_allocation_share_no_gpu_and_two_jobs_may_both_call_the
             assert devices._lock_one(["0", "1"], "9", stack) == "1"
 
 
+def test_a_folder_whose_files_cannot_be_locked_is_one_line(monkeypatch, tmp_path):
+    def unsupported(*_):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(devices.fcntl, "flock", unsupported)
+    with pytest.raises(InputError, match=r"cannot lock a GPU by .*Function not implemented; name another TMPDIR"):
+        devices._lock_one(["0"], "", ExitStack())
+
+
 def test_a_scheduler_may_assign_what_cannot_be_listed(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setattr(devices, "_gpus", list)

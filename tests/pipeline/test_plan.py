@@ -161,7 +161,7 @@ def test_a_profile_that_cannot_be_used_is_one_line(tmp_path, monkeypatch, text, 
         plan.machines_of("mine", threads=1, device="cpu")
 
 
-@pytest.mark.parametrize("resources", ["{side_by_side: 4}", "[side_by_side=4]", "[mem_mb=1, 'side_by_side=4']"])
+@pytest.mark.parametrize("resources", ["{side_by_side: 4}", "[side_by_side=4]", "mem_mb=1 side_by_side=4"])
 def test_resources_of_a_profile_are_a_mapping_or_a_list(tmp_path, monkeypatch, resources):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.yaml").write_text(f"executor: generic\njobs: 10\nresources: {resources}\n")

@@ -58,8 +58,8 @@ def test_a_picture_keeps_what_it_folds_in_two_columns_apart(monkeypatch):
     middle = [trace.Node(f"runs/{number}", "0" * 64, None, made_from=[leaf]) for number, leaf in enumerate(leaves)]
     columns, edges = trace_view._layers(trace.Node("tables/top", "0" * 64, None, made_from=middle))
     assert [column[-1] for column in columns.values()][1:] == [
-        "and 2 more files,\nstages back: 1",
-        "and 2 more files,\nstages back: 2",
+        "and 2 more files,\n1 stage back",
+        "and 2 more files,\n2 stages back",
     ]
     assert all(one != two for one, two in edges)
 

@@ -71,9 +71,11 @@ def _lock_one(known: list[str], job: str, stack: ExitStack) -> str | None:
         descriptor = _opened(place)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except OSError as error:
             os.close(descriptor)
-            continue
+            if isinstance(error, BlockingIOError):
+                continue
+            raise InputError(f"cannot lock a GPU by {place}: {error.strerror}; name another TMPDIR") from None
         stack.callback(os.close, descriptor)
         return name
     return None

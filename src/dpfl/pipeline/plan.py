@@ -79,9 +79,12 @@ def machines_of(profile: str, threads: int, device: str, at_once: int | None = N
 
 
 def resources_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the resources of a profile's options: Snakemake takes {side_by_side: 4} and [side_by_side=4]."""
+    """Return the resources of a profile's options, as Snakemake takes them: {mem_mb: 4}, [mem_mb=4] or mem_mb=4."""
     stated = options.get("resources") or {}
-    return dict(stated) if isinstance(stated, dict) else dict(str(each).partition("=")[::2] for each in stated)
+    if isinstance(stated, dict):
+        return dict(stated)
+    words = stated.split() if isinstance(stated, str) else map(str, stated)
+    return dict(each.partition("=")[::2] for each in words)
 
 
 def _counts(path: Path, options: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -81,7 +81,7 @@ def _layers(top: Node) -> tuple[dict[int, list[str]], set[tuple[str, str]]]:
     for level, paths in columns.items():
         if len(paths) > _MOST_IN_A_COLUMN:
             rest = paths[_MOST_IN_A_COLUMN - 1 :]
-            labels |= dict.fromkeys(rest, f"and {len(rest)} more files,\nstages back: {level}")
+            labels |= dict.fromkeys(rest, f"and {len(rest)} more files,\n{level} stage{'s' * (level != 1)} back")
         columns[level] = list(dict.fromkeys(labels[path] for path in paths))
     return columns, {(labels[child], labels[parent]) for child, parent in pairs}
 

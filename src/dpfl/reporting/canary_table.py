@@ -60,7 +60,7 @@ def canaries_page(data: pd.DataFrame) -> TableLayout:
     notes = [
         f"ε at least: lower bound at {level} confidence each, for an observer of every step, by many trainings "
         "in two neighbouring worlds on gradients that the attacker chooses, whatever the law of what is released.",
-        "ε stated: proven where every record's gradient is clipped; what is known to be broken states it wrongly.",
+        "ε stated: proven where every record's gradient is clipped; runs known to be broken state a false one.",
         "By Gaussian fit: from the same trainings, were the scores normal. By one run: from guesses about canaries "
         "among the real records (Steinke, Nasr, Jagielski 2023, Theorem 5.2); with fit: were the trade-off curve "
         "Gaussian (Mahloujifar, Melis, Chaudhuri 2025).",

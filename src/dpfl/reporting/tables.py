@@ -65,7 +65,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
 def write_pages(paper: str, name: str, csv: Path, suffixes: Collection[str] = SUFFIXES) -> list[Path]:
     """Write the pages with these suffixes that show a table's CSV, and no other number; return their paths."""
     made: TableRecipe = recipe(paper, "tables", name)
-    title = load(paper).tables[name]["title"]
+    title = with_signs(load(paper).tables[name]["title"])
     try:
         data = refuse_not_run(read_csv(csv))
         page = readable(made.page(data))

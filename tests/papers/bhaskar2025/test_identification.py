@@ -6,6 +6,7 @@ from scipy import stats
 
 from dpfl.catalog import load
 from dpfl.papers.bhaskar2025 import identification
+from dpfl.papers.bhaskar2025.candidate_figure import in_words
 from dpfl.papers.bhaskar2025.identification import (
     CHOSEN,
     best_discrepancy,
@@ -41,6 +42,19 @@ def several(as_runs, rows_of_runs):
             LINEAR, [0, 1], offset_pct=-3, noise_pct=0.1, initialisation="per_client", sampling="shuffled_epochs"
         ),
     )
+
+
+def test_the_figure_names_settings_in_words():
+    assert in_words("sampling shuffled epochs, delta 1e-06") == "shuffled epochs, δ = 10⁻⁶"
+    varied = [entry.get("vary", {}) for entry in load("bhaskar2025").grid["paper"]]
+    keys = {
+        candidate_name({name: value}, {name: ""})
+        for each in varied
+        for name in ("normalisation", "accountant", "sampling", "initialisation")
+        for value in each.get(name, [])
+        if value != load("bhaskar2025").settings[name]
+    }
+    assert len(keys) > 4 and not {key for key in keys if in_words(key) == key}
 
 
 def test_candidates_are_named_by_what_differs():

@@ -2,6 +2,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from dpfl.papers.lowy2021.comparisons import mnist_pairs
 from dpfl.papers.lowy2021.figures import FIGURES
 from dpfl.reporting.results import NotRunError
 
@@ -58,4 +59,10 @@ def test_the_mnist_figure_shows_errors_and_their_difference_for_each_split(resul
     )
     drawn = figure.axes[2].get_lines()[0]
     assert drawn.get_ydata() == pytest.approx(list(gap["local"] - gap["minibatch"]))
+    bars = figure.axes[2].containers[0].lines[2][0].get_segments()
+    paired = mnist_pairs(results()).query("split == 'published' and epsilon < inf").sort_values("epsilon")["interval"]
+    assert [(high - low) / 2 for (_, low), (_, high) in bars] == pytest.approx(paired.tolist())
+    noisy = data.query("split == 'published' and epsilon < inf")
+    apart = noisy.groupby("epsilon")["interval"].agg(np.linalg.norm)
+    assert (paired.to_numpy() < 0.9 * apart.to_numpy()).all()
     plt.close(figure)

@@ -45,8 +45,9 @@ def _epsilons(axis: Axes, cells: pd.DataFrame) -> None:
         row, (colour, marker) = cells[cells["sampling"] == sampling].iloc[0], _LOOKS[sampling]
         ends = [row["epsilon_refuted"], row["epsilon_proven"]]
         axis.plot(ends, [height] * 2, color=colour, marker=marker, linestyle="-", linewidth=3)
-        proven = "not proven" if math.isinf(ends[1]) else f"proven {ends[1]:#.3g}"
-        words = f"at least {ends[0]:#.3g}, {proven}" if ends[1] > 1.05 * ends[0] else proven
+        least, most = (f"{end:#.3g}".rstrip(".") for end in ends)
+        proven = "not proven" if math.isinf(ends[1]) else f"proven {most}"
+        words = f"at least {least}, {proven}" if ends[1] > 1.05 * ends[0] else proven
         beyond = ends[0] > claimed
         at, side = (
             (min(ends[1], 2 * ends[0]) if math.isinf(ends[1]) else ends[1], "right") if beyond else (ends[0], "left")

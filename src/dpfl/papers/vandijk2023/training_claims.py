@@ -18,8 +18,8 @@ from dpfl.reporting.rules import ClaimEvidence
 BROADCASTS = ("delay", "broadcast_loss")
 """Panels of the figure on asynchrony that are about broadcasts: late or reordered, and dropped ones."""
 LARGE_SHARE = 0.05
-"""A delay is large where it is more than this share of the client's rounds: a run twenty times as long as its model is
-old has nearly all of it behind it. The chapter names no number."""
+"""A delay is large where it is more than this share of the client's rounds: such a model lacks a twentieth of the run
+or more. The chapter names no number."""
 IN_WORDS = {
     "delay": "mean delay in rounds = {:g}",
     "broadcast_loss": "{:g} % of broadcasts lost",

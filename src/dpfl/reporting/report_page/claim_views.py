@@ -110,7 +110,7 @@ def _view(
         reason=row["reason"],
         deciding=deciding_case(row, _claimed(row, cases)),
         rule=f"{row['scope']}, {row['kind']}",
-        settled_by=f"{row['settled_by']}. {row['because']}",
+        settled_by=with_signs(f"{row['settled_by']}. {row['because']}"),
         cases=_cases(cases, row["unit"]) if cases is not None else None,
         places=tuple(_place(folder, paper, place) for place in row["places"].split()),
         trace=trace,
@@ -173,7 +173,7 @@ def _cases(cases: pd.DataFrame, unit: str) -> TextTable:
         "stand-in": cases["stand_in"],
     }
     shown = {name: list(map(str, values)) for name, values in columns.items() if any(map(str, values))}
-    titles = [f"{name}, {unit}" if name == "estimate" and unit else name for name in shown]
+    titles = [with_signs(f"{name}, {unit}") if name == "estimate" and unit else name for name in shown]
     styles = [f"c-{status.replace(' ', '-')}" for status in cases["status"]]
     rows = [Row(cells, style=style) for cells, style in zip(zip(*shown.values(), strict=True), styles, strict=True)]
     return TextTable(tuple(titles), tuple(rows))
@@ -183,7 +183,8 @@ def _place(folder: Path, paper: str, place: str) -> Place:
     """Return the table or figure that a place names, as "tables/checks"."""
     part, _, name = place.partition("/")
     is_there = (folder / part / f"{paper}_{name}.csv").is_file()
-    return Place(part.removesuffix("s"), name, getattr(load(paper), part)[name]["title"], is_there)
+    title = with_signs(getattr(load(paper), part)[name]["title"])
+    return Place(part.removesuffix("s"), name, title, is_there)
 
 
 def tally(known: Iterable[ClaimView]) -> list[tuple[VerdictStyle, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from dpfl.files import is_regular
 from dpfl.reporting.report_page.agreement import PrintedNumber, Summary, printed_numbers, summary
 from dpfl.reporting.report_page.traces import Trace, row_conditions, trace_of
 from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run
+from dpfl.reporting.signs import with_signs
 from dpfl.reporting.tables import TableLayout, readable, readable_cell
 
 LONGEST_OPEN = 14
@@ -104,13 +105,18 @@ def _csv(folder: Path, kind: str, paper: str, name: str) -> Path:
     return folder / kind / f"{paper}_{name}.csv"
 
 
+def _words(entry: Mapping[str, str]) -> dict[str, str]:
+    """Return title and caption of an entry of paper.yaml as a reader sees them."""
+    return {name: with_signs(entry[name]) for name in ("title", "caption")}
+
+
 def _table(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
     """Yield a table, if its CSV is there."""
     csv = _csv(folder, "tables", paper, name)
     if not csv.is_file():
         return
     entry = load(paper).tables[name]
-    about = {"kind": "table", "name": name, "title": entry["title"], "caption": entry["caption"]}
+    about = {"kind": "table", "name": name, **_words(entry)}
     try:
         data = refuse_not_run(read_csv(csv))
     except NotRunError as reason:
@@ -200,9 +206,8 @@ def _figure(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
     yield Part(
         "figure",
         name,
-        entry["title"],
-        entry["caption"],
-        trace_of(csv, root),
+        **_words(entry),
+        trace=trace_of(csv, root),
         not_run=reason,
         picture="" if reason else picture_uri(csv),
     )

@@ -99,7 +99,7 @@ def _cell_text(number: PrintedNumber) -> str:
     if {"local_epochs", "rounds"} <= set(keys):
         keys["local_epochs"] = f"(E, R) = ({keys['local_epochs']}, {keys.pop('rounds')})"
     cell = ", ".join(_SAID.get(key, "{}").format(readable_cell(value)) for key, value in keys.items())
-    cell = cell.replace("ε = inf", "no privacy")
+    cell = cell.replace("ε = inf", "no privacy").replace(" 1 clients", " one client")
     return f"{cell}: published {number.printed:g}, ours {number.ours:.2f}, {number.agreement}"
 
 

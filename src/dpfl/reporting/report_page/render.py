@@ -12,7 +12,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from dpfl.files import write_atomically
 from dpfl.reporting.report_page.contents import Page
 from dpfl.reporting.report_page.epsilons import counts, counts_in_words
-from dpfl.reporting.signs import with_signs
 
 _COUNT_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -54,7 +53,6 @@ def _environment(*, escaped: bool) -> Environment:
         "cell": _cell,
         "count_word": lambda count: _COUNT_WORDS[count] if count < len(_COUNT_WORDS) else str(count),
         "number": _number,
-        "signed": with_signs,
         "observed": lambda observer: observer if observer.startswith("every") else f"the {observer}",
         "standing_counts": counts,
         "standings": counts_in_words,

@@ -22,9 +22,15 @@ def test_printed_numbers_are_shown_where_some_are_comparable(made):
     assert picture.marks[0].text.startswith("Table 2, MNIST, ") and ", (E, R) = (" in picture.marks[0].text
 
 
-def test_a_number_that_is_reproduced_exactly_is_on_the_diagonal(made):
+def test_the_central_model_has_one_client(made):
     numbers, known = of(made)
-    for mark, number in zip(lead_picture(numbers, known).marks, numbers, strict=False):
+    numbers[0] = replace(numbers[0], keys={**numbers[0].keys, "clients": "1"})
+    assert ", one client: published" in lead_picture(numbers, known).marks[0].text
+
+
+def test_a_number_above_the_print_is_above_the_diagonal(made):
+    numbers, known = of(made)
+    for mark, number in zip(lead_picture(numbers, known).marks, numbers[:5], strict=True):
         above = (SIZE - mark.y) - mark.x
         assert math.copysign(1, above) == math.copysign(1, number.difference) or abs(above) < 1
 

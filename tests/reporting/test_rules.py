@@ -135,6 +135,25 @@ def test_a_single_run_decides_nothing(rule):
     single = ClaimEvidence([from_values(f"case {index}", [100.0]) for index in range(5)])
     judgement = judge(single, rule)
     assert judgement.verdict is Verdict.UNDECIDED and judgement.count(Status.OPEN) == 5
+    assert judgement.reason.endswith("All rest on a single run each, which no test can judge.")
+    assert judge(ClaimEvidence(single.cases[:1]), rule).reason.endswith(
+        "It rests on a single run, which no test can judge."
+    )
+
+
+def test_a_case_that_can_be_tested_goes_before_single_runs():
+    tested = simulated(np.random.default_rng(6), [0.0, 5.0]).cases
+    single = [from_values(f"single {value}", [value]) for value in (-100.0, 100.0)]
+    judgement = judge(ClaimEvidence([*single, *tested]), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))
+    assert judgement.verdict is Verdict.UNDECIDED and judgement.cases[0].case.case == "effect 0.0"
+    assert judgement.reason.endswith("2 of them rest on a single run each, which no test can judge.")
+
+
+def test_cases_are_found_within_a_margin_by_chance_as_seldom_as_alpha():
+    # All cases miss by just the margin: without a correction one in twenty would be taken for within it.
+    rule, draw = Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE, 1.0), np.random.default_rng(7)
+    found = sum(judge(simulated(draw, [-1.0] * 20), rule).count(Status.WITHIN_MARGIN) > 0 for _ in range(REPEATS))
+    assert found / REPEATS <= at_most(ALPHA)
 
 
 @pytest.mark.parametrize("rule", CLAIMS)

@@ -15,7 +15,18 @@ from dpfl.errors import InputError
 from dpfl.files import replacing, write_atomically
 from dpfl.reporting.cases import ALPHA, LEVEL, ClaimKind
 from dpfl.reporting.results import NotRunError, Results, read_csv, write_csv
-from dpfl.reporting.rules import ClaimEvidence, Judged, Judgement, Rule, Scope, Status, Verdict, judge, region
+from dpfl.reporting.rules import (
+    ClaimEvidence,
+    Judged,
+    Judgement,
+    Rule,
+    Scope,
+    Status,
+    Verdict,
+    judge,
+    region,
+    tolerated,
+)
 from dpfl.reporting.run_progress import as_far_as_run
 from dpfl.reporting.tables import TableLayout, html_page
 
@@ -120,9 +131,17 @@ _COUNTS = {
 
 
 def _case_row(judged: Judged, rule: Rule) -> dict[str, Any]:
-    """Return the row of a case; `within` is the range in which the claim says that the number is, as text."""
-    case = judged.case
+    """Return the row of a case; `within` is the range in which the claim says that the number is, as text.
+
+    Where a case fails, its p-values are those of a wider range (a narrower one, for a claim that something exists),
+    which is named too.
+    """
+    case, within = judged.case, ""
     low, high = case.interval()
+    if judged.status is not Status.BESIDE:
+        within = _range_text(*region(case, rule))
+    if judged.status is Status.FAILS and tolerated(case, rule) != region(case, rule):
+        within += f", tested: {_range_text(*tolerated(case, rule))}"
     return {
         "case": case.case,
         "status": str(judged.status),
@@ -134,7 +153,7 @@ def _case_row(judged: Judged, rule: Rule) -> dict[str, Any]:
         "p_value": judged.p_value,
         "adjusted_p": judged.adjusted_p,
         "published": float(case.published),
-        "within": _range_text(*region(case, rule)) if judged.status is not Status.BESIDE else "",
+        "within": within,
         "stand_in": case.stand_in,
     }
 
@@ -192,7 +211,10 @@ def write_page(paper: str, csv: Path) -> Path:
         }
     )
     page = csv.with_suffix(".html")
-    notes = [f"Intervals: {LEVEL:.0%}. Tests at {ALPHA:.0%}, Holm over a claim's cases. Rules: reporting/rules.py."]
+    notes = [
+        f"Intervals: {LEVEL:.0%}. Tests at {ALPHA:.0%}, by Holm over a claim's cases; nothing is adjusted over claims. "
+        "Rules: reporting/rules.py."
+    ]
     write_atomically(page, html_page(TableLayout(body, notes), f"{paper}: what it claims, and what the evidence says"))
     return page
 

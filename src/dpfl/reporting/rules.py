@@ -9,10 +9,11 @@ A case by itself:
     holds           the number is where the claim says, significantly
     within margin   it is not shown to be there, but shown to miss it by less than the margin (kind difference alone)
     fails           it is significantly elsewhere, by more than the margin: a counterexample
-    open            neither, or a single run, which has no interval
+    open            neither, or a single run, which has no interval and cannot be tested
 
-`fails` and `holds` are decided on p-values adjusted by Holm over all cases of the claim that have an uncertainty, so
-that the chance of any false counterexample is at most ALPHA. Computed numbers decide by themselves, without error.
+All three are decided on p-values adjusted by Holm over all cases of the claim that have an uncertainty, so that the
+chance of any false counterexample is at most ALPHA. Computed numbers decide by themselves, without error. Nothing is
+adjusted over the claims of a paper.
 
 A claim, by its scope:
 
@@ -168,11 +169,13 @@ def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
     """Return the verdict on cases that all count."""
     tests = _Tests(cases, rule)
     statuses = tests.statuses()
-    tally = _Tally(statuses, missing)
+    tally = _Tally(statuses, missing, single=sum(case.n == 1 for case in cases))
     decide = {Scope.FOR_ALL: _for_all, Scope.EXISTS: _exists, Scope.IN_EXPERIMENTS: _in_experiments}[rule.scope]
     verdict, reason, decisive = decide(tests, tally)
     first = tests.foremost(decisive)
     order = [first, *(index for index in tests.order(statuses) if index != first)]
+    if tally.single and verdict in (Verdict.UNDECIDED, Verdict.WEAKER):
+        reason = f"{reason} {tally.single_runs()}"
     if missing and verdict is not Verdict.REFUTED:
         which = "case that it covers was" if missing == 1 else "cases that it covers were"
         reason = f"{reason} {missing} more {which} not run."
@@ -189,7 +192,8 @@ class _Tests:
         self.within = np.array([case.p_outside(*tolerated(case, rule)) for case in cases])
         self.computed = np.array([case.error == 0 and case.n == 0 for case in cases])
         self.holds_adjusted, self.fails_adjusted = self._adjusted(self.holds), self._adjusted(self.fails)
-        self.all_hold = bool((self.holds < ALPHA).all())
+        self.within_adjusted = self._adjusted(self.within)
+        self.all_hold, self.all_within = (bool((each < ALPHA).all()) for each in (self.holds, self.within))
 
     def _adjusted(self, p_values: np.ndarray) -> np.ndarray:
         """Return p-values adjusted by Holm over the uncertain cases; those of computed numbers as they are."""
@@ -204,19 +208,19 @@ class _Tests:
                 made.append(Status.HOLDS)
             elif self.fails_adjusted[index] < ALPHA:
                 made.append(Status.FAILS)
-            elif wider and self.within[index] < ALPHA:
+            elif wider and (self.all_within or self.within_adjusted[index] < ALPHA):
                 made.append(Status.WITHIN_MARGIN)
             else:
                 made.append(Status.OPEN)
         return made
 
     def foremost(self, decisive: tuple[np.ndarray, bool]) -> int:
-        """Return the case with the smallest value of a list (or the largest).
+        """Return the case with the smallest value of a list (or the largest), one without a value only if none has any.
 
         Among ties it is the farthest off, for a claim that something exists the nearest.
         """
         values, smallest = decisive
-        known = np.where(np.isnan(values), math.inf if smallest else 2.0, values)
+        known = np.where(np.isnan(values), math.inf if smallest else -math.inf, values)
         best = known.min() if smallest else known.max()
         ties = np.flatnonzero(known == best)
         rooms = np.array([self._room(index) for index in ties])
@@ -244,10 +248,10 @@ class _Tests:
 
 
 class _Tally:
-    """Numbers of cases by status, and `total` with those that were not run."""
+    """Numbers of cases by status, how many rest on a `single` run, and `total` with those that were not run."""
 
-    def __init__(self, statuses: list[Status], missing: int) -> None:
-        self.statuses, self.ran, self.total = statuses, len(statuses), len(statuses) + missing
+    def __init__(self, statuses: list[Status], missing: int, single: int) -> None:
+        self.statuses, self.ran, self.total, self.single = statuses, len(statuses), len(statuses) + missing, single
         self.holds, self.fails = statuses.count(Status.HOLDS), statuses.count(Status.FAILS)
         self.near = self.holds + statuses.count(Status.WITHIN_MARGIN)
 
@@ -258,6 +262,13 @@ class _Tally:
         near = f", in {self.near} up to its margin" if self.near > self.holds else ""
         against = f"{self.fails or 'none'} {'contradict' if self.fails > 1 else 'contradicts'} it"
         return f"It holds in {self.holds} of {self.ran} cases{near}; {against}."
+
+    def single_runs(self) -> str:
+        """Say how many cases no test can judge."""
+        if self.ran == 1:
+            return "It rests on a single run, which no test can judge."
+        which = f"{self.single} of them rest" if self.single > 1 else "One of them rests"
+        return f"{'All rest' if self.single == self.ran else which} on a single run each, which no test can judge."
 
     def all_cases(self) -> str:
         """Return "all N cases", "both cases" or "its only case"."""
@@ -275,8 +286,7 @@ def _for_all(tests: _Tests, tally: _Tally) -> Decision:
         return Verdict.REFUTED, tally.sentence(), (tests.fails_adjusted, True)
     if tally.holds == tally.total:
         return Verdict.AS_STATED, tally.sentence(), weakest
-    near = tally.near == tally.total and bool((tests.within < ALPHA).all())
-    if near or 2 * tally.holds > tally.total:
+    if (tally.near == tally.total and tests.all_within) or 2 * tally.holds > tally.total:
         return Verdict.WEAKER, tally.sentence(), weakest
     return Verdict.UNDECIDED, tally.sentence(), weakest
 

@@ -22,7 +22,7 @@ def test_every_cell_is_counted_once_a_row_and_the_rows_add_up(data):
     models, sums = data[data["model"] != "all"], data[(data["model"] == "all") & (data["dataset"] != "all")]
     assert len(models) == 12 and len(sums) == 3 and (models["cells"] == 23).all()
     counts = [name for name in data.columns if name.startswith(("inside", "outside", "wide"))]
-    for name in ("cells", "not_run", "compared", "no_interval", *counts):
+    for name in ("cells", "not_run", "compared", "no_interval", "above", *counts):
         assert models[name].sum() == sums[name].sum() == row(data, "all", "all")[name], name
     for reading in ("ten", "single"):
         judged = sum(data[f"{word}_{reading}"] for word in ("inside", "outside", "wide")) + data["no_interval"]
@@ -41,6 +41,7 @@ def test_differences_and_sides_are_those_of_the_tables(as_runs, rows_of_runs):
     ]
     assert found["largest_difference_pct"] == pytest.approx(max(both))
     assert found["median_difference_pct"] == pytest.approx(sorted(both)[9])
+    assert found["above"] == sum(value > 0 for value in cells["difference_pct"]) + 1
     assert found["outside_single"] < found["outside_ten"] and found["inside_single"] > found["inside_ten"]
 
 
@@ -48,6 +49,7 @@ def test_one_seed_has_no_interval(data):
     found = row(data, "fashion_mnist", "cnn_tanh")
     # Splits (1, 20), (2, 10), (4, 5) at three budgets, and the cell of Table 5 with ten clients.
     assert (found["compared"], found["no_interval"], found["seeds_most"]) == (10, 10, 1)
+    assert found["mean_difference_pct"] == pytest.approx(-4) and found["above"] == 0
     assert found["median_difference_pct"] == pytest.approx(4) and found["inside_ten"] + found["outside_ten"] == 0
 
 

@@ -1,3 +1,4 @@
+import json
 import math
 
 import pandas as pd
@@ -25,6 +26,10 @@ def test_only_cells_and_seeds_with_both_starts_are_kept(cells):
     apart = cells[cells["initialisation"] == PER_CLIENT]
     assert (apart["accuracy_pct"] - apart["published_accuracy_pct"]).to_numpy() == pytest.approx(-20)
     assert (cells["local_accuracy_pct"] == 80).all() and cells["interval_pct"].notna().all()
+    runs = [json.loads(text) for text in cells["run_accuracies_pct"]]
+    assert all(list(run) == ["0", "1"] for run in runs)
+    means = [sum(run.values()) / 2 for run in runs]
+    assert means == pytest.approx(cells["accuracy_pct"].tolist())
 
 
 def test_stand_ins_have_no_print_beside_them(as_runs, rows_of_runs, as_stand_in):

@@ -22,7 +22,7 @@ def test_cells_outside_are_listed_once_with_the_nearest_of_what_was_tried(as_run
     page = outside_page(cells)
     assert (
         page.notes[0].startswith("6 published values are outside")
-        and "for 6 one of these comes nearer" in page.notes[0]
+        and "For 6 other settings were tried." in page.notes[0]
     )
 
 

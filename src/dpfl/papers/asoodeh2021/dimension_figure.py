@@ -74,7 +74,10 @@ def draw(data: pd.DataFrame) -> Figure:
         axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, 0.86))
     axes[0].set_ylabel("excess risk")
     users = f"n = {data['users'].max():g}, m = {data['batch_size'].max():g}"
-    legend = "Dashed: the bound with the dimension; dotted: as printed. d^x: fitted to what is due to noise."
+    legend = (
+        "Dashed: the bound with the dimension; dotted: as printed. d^x: fitted to what is due to noise, in the runs"
+    )
+    legend += " where noise costs something for every d."
     style.footer(figure, f"{legend} {users}. {data_note(data)}")
     return figure
 
@@ -83,10 +86,12 @@ def _lines(axis: Axes, rows: pd.DataFrame) -> None:
     """Draw each noise's line with its two bounds."""
     for number, (sigma, line) in enumerate(rows.groupby("noise_std")):
         line = line.sort_values("features")
-        fitted = line[["exponent", "exponent_interval"]].iloc[0]
+        fitted = line.iloc[0]
         name = f"sigma = {sigma:g}"
         if sigma > 0:
-            name += f": d^({fitted.iloc[0]:.2f} ± {fitted.iloc[1]:.2f})"
+            name += (
+                f": d^({fitted['exponent']:.2f} ± {fitted['exponent_interval']:.2f}; {fitted['exponent_runs']:g} runs)"
+            )
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "-"}
         axis.errorbar(line["features"], line["excess_risk"], line["interval"], label=name, **look)
         for bound, dash in (("excess_bound", "--"), ("bound_as_printed", ":")):

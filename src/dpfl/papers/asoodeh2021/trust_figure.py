@@ -35,6 +35,8 @@ LOOKS = {
 }
 """Look of an algorithm by its name, the same in every panel."""
 _GREY = "#BBBBBB"
+_SHOWN_BELOW = 0.9
+"""Longest lower bar, as a share of the risk: one that reaches below 0 has no place on a logarithmic axis."""
 TASK = ["dataset", "stand_in_for", "users", "clients", "optimum_accuracy_pct"]
 
 
@@ -70,6 +72,8 @@ def draw(table: pd.DataFrame) -> Figure:
     for axis in axes[-1]:
         axis.set_xlabel("epsilon (replace one record)")
     legend = "In %: test accuracy at the least and the largest epsilon. delta = 1e-5; each algorithm at its best step."
+    if (table["interval"] > _SHOWN_BELOW * table["excess_risk"]).any():
+        legend += " A bar that would reach below 0 is cut."
     style.footer(figure, f"{legend} {data_note(table)}")
     return figure
 
@@ -83,7 +87,7 @@ def _panel(axis: Axes, task: pd.DataFrame, trust: str) -> None:
         elif len(line):
             ends = line["accuracy_pct"].iloc[[0, -1]]
             name = f"{NAMES[algorithm]}:\n{ends.iloc[0]:.1f} to {ends.iloc[1]:.1f} %"
-            below = np.minimum(line["interval"], 0.9 * line["excess_risk"])  # a bar below 0 has no place on this axis
+            below = np.minimum(line["interval"], _SHOWN_BELOW * line["excess_risk"])
             look = LOOKS[NAMES[algorithm]]
             axis.errorbar(line["epsilon"], line["excess_risk"], [below, line["interval"]], label=name, **look)
     axis.set(title=trust.replace(", ", ",\n"), xscale="log")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpfl.papers.bhaskar2025 import side_claims
 from dpfl.papers.bhaskar2025.published_cells import LEVEL
-from dpfl.papers.bhaskar2025.side_claims import accuracy, stand_in
+from dpfl.papers.bhaskar2025.side_claims import stand_in
 from dpfl.reporting.cases import Case, difference, from_interval
 from dpfl.reporting.claims import Check
 from dpfl.reporting.notes import model_name
@@ -37,6 +37,11 @@ def named(cell: pd.Series) -> str:
 def printed_gap(first: float, second: float) -> float:
     """Return the difference of two printed accuracies, which have two decimals."""
     return round(first - second, 2)
+
+
+def accuracy(cell: pd.Series) -> Case:
+    """Return the mean accuracy of a cell."""
+    return from_interval("", cell["runs"], cell["accuracy_pct"], cell["interval_pct"], level=LEVEL)
 
 
 def between(name: str, better: pd.Series, worse: pd.Series) -> Case:

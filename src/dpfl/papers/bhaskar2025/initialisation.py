@@ -27,23 +27,20 @@ def initialisation_cells(results: Results) -> pd.DataFrame:
     Columns: dataset, ran_on, stand_in, model, epsilon, local_epochs, rounds, initialisation, runs, accuracy_pct and
     interval_pct (averaged model; mean and half-width of its 95 % interval), local_accuracy_pct and local_interval_pct
     (the clients' own models before the last averaging, mean over clients), run_accuracies_pct
-    (the averaged models' accuracies as JSON, least first), published_accuracy_pct (nan on stand-ins).
+    (the averaged models' accuracy by seed, as JSON), published_accuracy_pct (nan on stand-ins).
     """
     settings = {name: value for name, value in load("bhaskar2025").settings.items() if name != "initialisation"}
     runs = with_settings(all_runs(results), {**settings, "clients": load("bhaskar2025").tables["table_2"]["clients"]})
     runs = each_once(runs, "initialisation")
     both = runs.groupby([*_CELL, "seed"])["initialisation"].transform("nunique") == 2
-    cells = (
-        runs[both]
-        .groupby([*_CELL, "initialisation"], as_index=False, sort=False)
-        .agg(
-            runs=("accuracy_pct", "size"),
-            accuracy_pct=("accuracy_pct", "mean"),
-            sd=("accuracy_pct", "std"),
-            local_accuracy_pct=("local_accuracy_pct", "mean"),
-            local_sd=("local_accuracy_pct", "std"),
-            run_accuracies_pct=("accuracy_pct", lambda values: json.dumps(sorted(values))),
-        )
+    runs = runs[both].assign(run=list(runs.loc[both, ["seed", "accuracy_pct"]].itertuples(index=False, name=None)))
+    cells = runs.groupby([*_CELL, "initialisation"], as_index=False, sort=False).agg(
+        runs=("accuracy_pct", "size"),
+        accuracy_pct=("accuracy_pct", "mean"),
+        sd=("accuracy_pct", "std"),
+        local_accuracy_pct=("local_accuracy_pct", "mean"),
+        local_sd=("local_accuracy_pct", "std"),
+        run_accuracies_pct=("run", lambda pairs: json.dumps(dict(sorted(pairs)))),
     )
     cells["interval_pct"] = half_width(cells.pop("sd"), cells["runs"], LEVEL)
     cells["local_interval_pct"] = half_width(cells.pop("local_sd"), cells["runs"], LEVEL)

@@ -67,7 +67,7 @@ def _panel(axis: Axes, cells: pd.DataFrame, order: list[tuple[float, str]]) -> N
     for cell in cells.itertuples():
         height, colour = order.index((cell.epsilon, cell.initialisation)), _STARTS[cell.initialisation][1]
         axis.plot([cell.local_accuracy_pct, cell.accuracy_pct], [height] * 2, color=colour, linestyle="-", linewidth=1)
-        runs = json.loads(cell.run_accuracies_pct)
+        runs = list(json.loads(cell.run_accuracies_pct).values())
         dots = {"color": colour, "marker": "|", "linestyle": "none", "markersize": 6, "alpha": 0.6}
         axis.plot(runs, [height] * len(runs), **dots)
         axis.plot(cell.local_accuracy_pct, height, color=colour, marker="o", markerfacecolor="white", markersize=5)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,7 +15,7 @@ from dpfl.catalog import load
 from dpfl.papers.bhaskar2025.distances import FIRST, NOISELESS
 from dpfl.papers.bhaskar2025.initialisation import COMMON, PER_CLIENT
 from dpfl.papers.bhaskar2025.published_cells import LEVEL
-from dpfl.reporting.cases import Case, difference, from_interval
+from dpfl.reporting.cases import Case, from_interval, from_values
 from dpfl.reporting.claims import Check
 from dpfl.reporting.notes import model_name
 from dpfl.reporting.results import NotRunError, Results
@@ -106,30 +108,30 @@ def ends_of(cells: pd.DataFrame, start: str, epsilon: float) -> tuple[pd.Series,
     return (ends.iloc[0], ends.iloc[-1]) if len(ends) == 2 else ()
 
 
-def accuracy(cell: pd.Series) -> Case:
-    """Return the mean accuracy of a cell."""
-    facts = {"published": cell["published_accuracy_pct"], "stand_in": stand_in(cell)}
-    return from_interval("", cell["runs"], cell["accuracy_pct"], cell["interval_pct"], level=LEVEL, **facts)
+def by_seed(cell: pd.Series) -> pd.Series:
+    """Return the accuracies of a cell's runs by their seeds."""
+    return pd.Series(json.loads(cell["run_accuracies_pct"]), dtype=float)
 
 
-def loss(ends: tuple[pd.Series, pd.Series], name: str = "") -> Case:
-    """Return the points lost from (1, 20) to (20, 1)."""
-    return difference(name, accuracy(ends[0]), accuracy(ends[1]), stand_in=stand_in(ends[0]))
+def loss(ends: tuple[pd.Series, pd.Series]) -> pd.Series:
+    """Return the points lost from (1, 20) to (20, 1) by seed, nan where a seed did not run both."""
+    return by_seed(ends[0]) - by_seed(ends[1])
 
 
 def initialisation(results: Results) -> ClaimEvidence:
-    """Return how many points more separate starts without noise cost than noise with a common start, a case a model."""
+    """Return how many points more separate starts without noise cost than noise with a common start, a case a model.
+
+    Compared within each seed.
+    """
     cases, beside = [], []
     for name, ends, private in starts(results):
         lost = {key: loss(end) for key, end in ends.items()}
-        extra = difference(
-            name, lost[PER_CLIENT, math.inf], lost[COMMON, private], stand_in=stand_in(ends[COMMON, private][0])
-        )
-        cases.append(extra)
+        facts = {"stand_in": stand_in(ends[COMMON, private][0])}
+        cases.append(from_values(name, lost[PER_CLIENT, math.inf] - lost[COMMON, private], **facts))
         words = {COMMON: "a common start", PER_CLIENT: "separate starts"}
-        for (start, epsilon), end in ends.items():
+        for (start, epsilon), points in lost.items():
             noise = "without noise" if math.isinf(epsilon) else f"with noise (ε = {epsilon:g})"
-            beside.append(loss(end, f"points lost: {name}, {words[start]}, {noise}"))
+            beside.append(from_values(f"points lost: {name}, {words[start]}, {noise}", points, **facts))
     return ClaimEvidence(cases, beside=beside)
 
 
@@ -142,8 +144,8 @@ def initialisation_print(results: Results) -> ClaimEvidence:
         if math.isnan(printed):
             continue
         gap = abs(one["accuracy_pct"] - printed) - abs(each["accuracy_pct"] - printed)
-        apart = difference(name, accuracy(one), accuracy(each))
-        cases.append(Case(name, gap, apart.error, apart.n, apart.freedom, stand_in=stand_in(each)))
+        apart = from_values(name, by_seed(one) - by_seed(each), stand_in=stand_in(each))
+        cases.append(replace(apart, estimate=gap))
     return ClaimEvidence(cases)
 
 

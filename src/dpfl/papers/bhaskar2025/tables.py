@@ -51,7 +51,7 @@ _LOST = {
 
 _LEGEND = (
     "Accuracy in per cent. Ours: mean ± half-width of the 95 % interval (runs), or [least to most of the runs] where "
-    f"that interval exceeds ± {WIDE_PCT:g} points, as where models collapse in some runs. Published: as printed."
+    f"that interval exceeds ± {WIDE_PCT:g} points: two runs, or models that collapse in some. Published: as printed."
 )
 
 

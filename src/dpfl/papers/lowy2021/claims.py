@@ -38,12 +38,15 @@ def insurance(rows: Rows) -> Check:
 
 
 def insurance_cases(data: pd.DataFrame) -> list[Case]:
-    """Return a case a row: by how much local SGD's loss is larger, as a share of minibatch SGD's."""
+    """Return a case a row: by how much local SGD's loss is larger, as a share of minibatch SGD's.
+
+    The name says what each of them is proven to spend at most, which in the authors' protocol is far from the budget.
+    """
     noises = [noise_name(*each) for each in zip(data["noise"], data["clipping"], strict=True)]
     share, half = (data[name] / data["minibatch_test_loss"] for name in ("difference", "interval"))
-    return interval_cases(
-        data.assign(noise=noises), "N = {clients}, {noise}, ε = {epsilon:g}", share, half, runs="trials"
-    )
+    spent = "spent at most {minibatch_epsilon_spent:.3g} by minibatch SGD, {local_epsilon_spent:.3g} by local SGD"
+    name = f"N = {{clients}}, {{noise}}, ε = {{epsilon:g}} ({spent})"
+    return interval_cases(data.assign(noise=noises), name, share, half, runs="trials")
 
 
 def authors_protocol(data: pd.DataFrame) -> pd.Series:

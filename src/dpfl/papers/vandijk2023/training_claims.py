@@ -89,18 +89,23 @@ def arsinh_accuracy(results: Results) -> ClaimEvidence:
     return ClaimEvidence(differences(rows, "{strategy}, epsilon = {epsilon:g}"), beside=cases_of(spent))
 
 
-def private_scenarios(results: Results) -> pd.DataFrame:
-    """Return the private rows of the figure on asynchrony except those without any, each scenario in words; and delay.
+def scenarios(results: Results, *, private: bool = True) -> pd.DataFrame:
+    """Return the rows of the figure on asynchrony except those without any, each scenario in words; and delay.
 
-    A broadcast that gets through every 1/(1 - loss) rounds is late by one less.
+    Those of private training, or those without privacy. A broadcast that gets through every 1/(1 - loss) rounds is
+    late by one less.
     """
     data = results.figure(KEY, "asynchrony")
-    private = data[np.isfinite(data["epsilon"].astype(float)) & (data["scenario"] != "synchronous")]
-    silence = 1 / (1 - private["x"].where(private["panel"] == "broadcast_loss", 0.0).astype(float) / 100) - 1
-    words = [
-        IN_WORDS[row.panel].format(row.x) + LINE_NAMES[row.line] for row in private.fillna({"line": ""}).itertuples()
-    ]
-    return private.assign(delay=private["x"].where(private["panel"] == "delay", silence).astype(float), scenario=words)
+    rows = data[(np.isfinite(data["epsilon"].astype(float)) == private) & (data["scenario"] != "synchronous")]
+    silence = 1 / (1 - rows["x"].where(rows["panel"] == "broadcast_loss", 0.0).astype(float) / 100) - 1
+    words = [IN_WORDS[row.panel].format(row.x) + LINE_NAMES[row.line] for row in rows.fillna({"line": ""}).itertuples()]
+    return rows.assign(delay=rows["x"].where(rows["panel"] == "delay", silence).astype(float), scenario=words)
+
+
+def broadcasts(rows: pd.DataFrame, *, large: bool) -> pd.DataFrame:
+    """Return the rows of `scenarios` that are about broadcasts, those with a large delay or the others."""
+    is_large = rows["delay"] > LARGE_SHARE * rows["rounds"]
+    return rows[rows["panel"].isin(BROADCASTS) & (is_large == large)]
 
 
 def asynchronous_guarantee(results: Results) -> ClaimEvidence:
@@ -111,7 +116,7 @@ def asynchronous_guarantee(results: Results) -> ClaimEvidence:
     data = results.figure(KEY, "asynchrony")
     finite = data[np.isfinite(data["epsilon"].astype(float))]
     same = finite[finite["scenario"] == "synchronous"].groupby(["dataset", "epsilon"])["privacy_epsilon_proven"].first()
-    scenarios = private_scenarios(results).drop_duplicates(["dataset", "scenario"])
+    private = scenarios(results).drop_duplicates(["dataset", "scenario"])
 
     def cases(rows: pd.DataFrame) -> list[Case]:
         return [
@@ -119,23 +124,27 @@ def asynchronous_guarantee(results: Results) -> ClaimEvidence:
             for row in rows.itertuples(index=False)
         ]
 
-    about = scenarios["panel"].isin(BROADCASTS)
-    return ClaimEvidence(cases(scenarios[about]), beside=cases(scenarios[~about]))
+    about = private["panel"].isin(BROADCASTS)
+    return ClaimEvidence(cases(private[about]), beside=cases(private[~about]))
 
 
 def asynchronous(results: Results) -> ClaimEvidence:
-    """Compare accuracy at small delays and silences with the synchronous run's; beside it what lost updates cost."""
-    rows = private_scenarios(results)
-    late = rows[rows["panel"].isin(BROADCASTS) & (rows["delay"] <= LARGE_SHARE * rows["rounds"])]
-    lost = rows[rows["panel"] == "update_loss"]
-    return ClaimEvidence(differences(late, "{scenario}"), beside=differences(lost, "{scenario}"))
+    """Compare accuracy at small delays and silences with the synchronous run's, both private.
+
+    Beside it what lost updates cost, and what the same delays and silences cost without privacy.
+    """
+    rows = scenarios(results)
+    plain = broadcasts(scenarios(results, private=False), large=False)
+    lost = differences(rows[rows["panel"] == "update_loss"], "{scenario}")
+    return ClaimEvidence(
+        differences(broadcasts(rows, large=False), "{scenario}"),
+        beside=[*lost, *differences(plain, "without privacy, {scenario}")],
+    )
 
 
 def asynchronous_large_delays(results: Results) -> ClaimEvidence:
     """Return the points that large delays and silences cost."""
-    rows = private_scenarios(results)
-    late = rows[rows["panel"].isin(BROADCASTS) & (rows["delay"] > LARGE_SHARE * rows["rounds"])]
-    return ClaimEvidence(differences(late, "{scenario}", sign=-1))
+    return ClaimEvidence(differences(broadcasts(scenarios(results), large=True), "{scenario}", sign=-1))
 
 
 def private_normalisation(results: Results) -> ClaimEvidence:

@@ -38,8 +38,16 @@ def schema_fault(error: Any, where: str = "") -> str:
         deeper = [inner for inner in error.context if inner.absolute_path and len(inner.path) > 0]
         if deeper:
             return schema_fault(deeper[0], where)
+        if same := [inner for inner in error.context if inner.validator != "type"]:  # of the type that was given
+            return schema_fault(same[0], where)
         return f"{key} is {error.instance!r}{where}; it must be {error.schema['description']}, as a list"
     return f"{f'{key} ' if key else ''}is {error.instance!r}{where}; it must be {_wanted(error)}"
+
+
+def _yaml_hint(value: object) -> str:
+    """Return how to write a number that YAML 1.1 takes for a text: one without a point, or a sign after the e."""
+    is_number = isinstance(value, str) and re.fullmatch(r"[-+]?[0-9.]+[eE][-+]?[0-9]+", value)
+    return "; YAML reads this one as a text, write it with a point and a sign, as 1.0e-9" if is_number else ""
 
 
 def _wanted(error: Any) -> str:
@@ -47,7 +55,7 @@ def _wanted(error: Any) -> str:
     value = error.validator_value
     kinds = [value] if isinstance(value, str) else value
     return {
-        "type": lambda: " or ".join(_KINDS[kind] for kind in kinds),
+        "type": lambda: " or ".join(_KINDS[kind] for kind in kinds) + _yaml_hint(error.instance),
         "enum": lambda: f"one of {value}",
         "minimum": lambda: f"at least {value}",
         "maximum": lambda: f"at most {value}",

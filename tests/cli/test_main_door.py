@@ -142,7 +142,10 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["audit", "--seal", "/"], "results/<scale>"),
         (["crate", "/"], "results/<scale>"),
         (["status", "--config", "nowhere.yaml"], "nowhere.yaml"),
-        (["train", "--paper", "nobody2020", "--sweep", "x"], "no sweep x of nobody2020"),
+        (
+            ["train", "--paper", "nobody2020", "--sweep", "x"],
+            "no sweep of nobody2020 at scale demo; its papers are asoodeh2020",
+        ),
         (["train", "--paper", "bhaskar2025", "--sweep", "nonsense"], "no sweep nonsense"),
         (["train-batch", "bhaskar2025/nonsense"], "no sweep bhaskar2025/nonsense"),
         (["gpu"], "finds no GPU"),

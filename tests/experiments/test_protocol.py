@@ -1,10 +1,15 @@
 """The contract of an experiment is checked where its functions return."""
 
+import math
 from dataclasses import replace
 
 import pandas as pd
 import pytest
 
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.samplers import Poisson
+from dpfl.accounting.statements.mechanism import Gaussian
+from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.errors import InputError
 from dpfl.experiments import protocol
 from dpfl.grid import configuration, expansion
@@ -15,9 +20,21 @@ def sweep():
     return expansion.expand(configuration.resolve({"papers": ["asoodeh2021"], "seeds": [0, 1]}))[0]
 
 
-def table_of(sweep, count):
-    about = dict.fromkeys(["paper", "sweep", "experiment", "dataset", "seed", "status", "noise_multiplier"], 0)
-    return pd.DataFrame([{**about, **sweep.cells[0]}] * count)
+STATEMENT = PrivacyStatement.of(
+    Gaussian(),
+    Poisson(0.01),
+    neighbouring=Neighbouring.REPLACE_ONE,
+    records=100,
+    noise_multiplier=1,
+    steps=9,
+    delta=1e-5,
+)
+
+
+def table_of(sweep, count, **changes):
+    about = dict.fromkeys(["paper", "sweep", "experiment", "dataset"], "")
+    row = {**about, "seed": 0, "status": "finished", "accuracy_pct": 90.0, "noise_multiplier": 1.0}
+    return pd.DataFrame([{**row, **sweep.cells[0], **STATEMENT.columns(), **changes}] * count)
 
 
 def test_what_keeps_the_contract_passes(sweep):
@@ -39,6 +56,34 @@ def test_what_breaks_the_contract_is_one_line(sweep, check, rows, column, said):
     with pytest.raises(InputError, match=said) as refused:
         check(sweep, table_of(sweep, rows).drop(columns=[column] if column else []))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [name for name in STATEMENT.columns() if name in protocol._STATEMENT])
+def test_a_run_that_does_not_state_its_privacy_is_refused(sweep, name):
+    for check, rows in ((protocol.require_calibrated, 25), (protocol.require_trained, 50)):
+        with pytest.raises(InputError, match=f"without the column {name}"):
+            check(sweep, table_of(sweep, rows).drop(columns=name))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"status": "exploded"}, "the status exploded, should be finished or diverged"),
+        ({"status": math.nan}, "the status nan, should be"),
+        ({"accuracy_pct": math.nan}, "a finished run without any number"),
+        ({"accuracy_pct": "high"}, "a finished run without any number"),
+        ({"noise_multiplier": math.nan}, "a noise_multiplier that is no number of 0 or more"),
+        ({"noise_multiplier": -1.0}, "a noise_multiplier that is no number of 0 or more"),
+        ({"privacy_mechanism": None}, "a row without privacy_mechanism"),
+    ],
+)
+def test_runs_that_say_nothing_are_refused(sweep, changes, said):
+    with pytest.raises(InputError, match=said):
+        protocol.require_trained(sweep, table_of(sweep, 50, **changes))
+
+
+def test_a_run_that_diverged_needs_no_number(sweep):
+    protocol.require_trained(sweep, table_of(sweep, 50, status="diverged", accuracy_pct=math.nan))
 
 
 def test_a_list_is_no_table(sweep):

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from dpfl.catalog import keys, load
+from dpfl.catalog import keys, load, module
+from dpfl.errors import InputError
 from dpfl.reporting import claims
 from dpfl.reporting.cases import ALPHA, LEVEL, Case, ClaimKind, from_values
-from dpfl.reporting.claims import NUMBERS, answer, evaluate, files, rule_of, said, write
+from dpfl.reporting.claims import NUMBERS, answer, evaluate, files, require_usable, said, write
 from dpfl.reporting.results import NotRunError, Results, read_csv
 from dpfl.reporting.rules import ClaimEvidence, Scope, Verdict
 
@@ -31,14 +32,20 @@ CHECKS = {
 
 
 @pytest.fixture
-def evaluated(monkeypatch, tmp_path):
-    """The verdicts and the evidence of a paper with four claims."""
+def paper(monkeypatch):
+    """A paper with four claims and its checks, which may be changed."""
     entries = {name: {"text": f"{name} < 1", **RULE} for name in CHECKS}
     entries["denied"] |= {"of": "shown", "margin": 0.5, "unit": "points"}
     entries["waiting"] = {"text": "w", **RULE, "pending": "No bound is computed."}
-    paper = SimpleNamespace(claims=entries, tables={"risk": {}}, figures={})
-    monkeypatch.setattr(claims, "load", lambda key: paper)
-    monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS=CHECKS))
+    made = SimpleNamespace(claims=entries, tables={"risk": {}}, figures={}, code=SimpleNamespace(CLAIMS=dict(CHECKS)))
+    monkeypatch.setattr(claims, "load", lambda key: made)
+    monkeypatch.setattr(claims, "module", lambda key, name: made.code)
+    return made
+
+
+@pytest.fixture
+def evaluated(paper, tmp_path):
+    """The verdicts and the evidence of the paper."""
     return evaluate("p", Results(tmp_path))
 
 
@@ -94,12 +101,35 @@ def test_a_question_of_ours_is_said_to_be_one_and_answered():
 @pytest.mark.parametrize("key", keys())
 def test_every_claim_of_a_paper_declares_a_rule_with_its_reason(key):
     for name, claim in load(key).claims.items():
-        rule = rule_of(claim)
         assert claim["text"] and claim["settled_by"] and len(claim["because"]) > 5, name
-        # Absence of a difference needs a margin, in the units of its number.
-        assert rule.margin > 0 or rule.kind not in (ClaimKind.EQUIVALENCE, ClaimKind.RATE), name
-        assert rule.margin == 0 or claim.get("unit"), name
-        assert rule.scope is not Scope.EXISTS or rule.kind is ClaimKind.DIFFERENCE, name
+    require_usable(key, module(key, "claims").CLAIMS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"margin": math.inf}, "margin is inf, not a number of 0 or more"),
+        ({"margin": math.nan}, "margin is nan, not a number of 0 or more"),
+        ({"margin": -1}, "margin is -1, not a number of 0 or more"),
+        ({"margin": 1.0}, "margin is 1.0 of what"),
+        ({"kind": "rate"}, "kind rate needs a margin above 0"),
+        ({"kind": "equivalence"}, "kind equivalence needs a margin above 0"),
+        ({"kind": "bound", "scope": "exists"}, "scope exists needs kind difference, not bound"),
+    ],
+)
+def test_a_rule_that_cannot_say_no_is_refused(paper, tmp_path, changes, said):
+    paper.claims["shown"] |= changes
+    with pytest.raises(InputError, match=f"p/claims.yaml: shown: {said}"):
+        evaluate("p", Results(tmp_path))
+
+
+def test_checks_that_are_missing_or_return_something_else_are_named(paper, tmp_path):
+    paper.code.CLAIMS["shown"] = lambda results: [Case("first", 1.0)]
+    with pytest.raises(InputError, match=r"p/claims\.py: shown returned a list; it must return a ClaimEvidence"):
+        evaluate("p", Results(tmp_path))
+    del paper.code.CLAIMS
+    with pytest.raises(InputError, match=r"p/claims\.py has no CLAIMS"):
+        evaluate("p", Results(tmp_path))
 
 
 def test_the_schema_knows_the_scopes_and_kinds_of_the_rules():

@@ -4,11 +4,12 @@ import pytest
 import yaml
 
 from dpfl.catalog import keys, load
+from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.reporting.cases import ClaimKind
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Judgement, Rule, Scope, Verdict
-from dpfl.reporting.run_progress import as_far_as_run, decides
+from dpfl.reporting.run_progress import as_far_as_run, decides, require_sweeps
 
 PAPER, CLAIM = "lowy2021", {"runs": {"study": ["shuffle", "availability"]}}
 CONFIG = {"scale": "demo", "papers": [PAPER]}
@@ -89,12 +90,17 @@ def test_a_sweep_decides_a_claim_where_every_named_setting_has_a_listed_value():
     assert decides(sweep, {"study": ["price"], "clients": [10, 25], "experiment": ["trusted_aggregator"]})
     assert not decides(sweep, {"study": ["price"], "clients": [25]}) and not decides(sweep, None)
     assert decides(sweep, {"noise": ["none"]}) and not decides(sweep, {"study": ["none"]})
+    zero = SimpleNamespace(settings={"delay": 0, "noise": None}, experiment="async_dpsgd")
+    assert decides(zero, {"delay": [0], "noise": ["none"]}) and not decides(zero, {"delay": ["none"]})
 
 
 @pytest.mark.parametrize("key", keys())
 def test_every_claims_runs_are_sweeps_of_its_paper(key):
-    scales = ("demo", "quick", "paper")
-    sweeps = [s for scale in scales for s in expansion.expand(configuration.resolve({"scale": scale, "papers": [key]}))]
-    claims = {name: claim["runs"] for name, claim in load(key).claims.items() if "runs" in claim}
-    astray = [name for name, runs in claims.items() if not any(decides(sweep, runs) for sweep in sweeps)]
-    assert not astray, f"claims.yaml: no sweep of any scale has the settings that `runs` of {astray} name"
+    require_sweeps(key, load(key).claims)
+
+
+@pytest.mark.parametrize("runs", [{"study": ["shufle"]}, {"studdy": ["shuffle"]}, {"study": []}])
+def test_runs_that_no_sweep_has_are_refused(runs):
+    require_sweeps(PAPER, {"shuffle": CLAIM})
+    with pytest.raises(InputError, match=f"{PAPER}/claims.yaml: slip: no sweep of any scale"):
+        require_sweeps(PAPER, {"shuffle": CLAIM, "slip": {"runs": runs}})

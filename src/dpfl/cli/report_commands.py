@@ -59,9 +59,9 @@ def _judge(paper: str, config: Path, *, anew: bool = True) -> list[Path]:
     from dpfl.reporting.claims import evaluate, files, write
     from dpfl.reporting.results import Results
 
-    load(paper)  # refuses a name that no paper has
-    folder = results_folder(configuration.read(config))
-    pages = [file for kind in ("tables", "figures") for file in sorted((folder / kind).glob(f"{paper}_*.csv"))]
+    facts, folder = load(paper), results_folder(configuration.read(config))
+    listed = [folder / kind / f"{paper}_{name}.csv" for kind in ("tables", "figures") for name in getattr(facts, kind)]
+    pages = sorted(page for page in listed if page.exists())
     if not anew and is_page_current(files(paper, folder / "claims")[0], paper, pages):
         return []
     stage = StageRecorder("claims", (f"dpfl.papers.{paper}.claims", "dpfl.reporting.claims"), {"paper": paper})

@@ -88,8 +88,8 @@ def fetch(
             return _present(wanted, raw_folder) or _first(candidates, _Job(raw_folder, timeout_seconds, progress))
     except Refused as error:
         raise InputError(
-            f"cannot fetch {file} of {dataset}: {error}. To mend it, set data.mirror in config.yaml, or DPFL_MIRROR, "
-            f"to a folder or URL that holds {entry.mirror_folder}/{file} (plain, .gz or .xz)"
+            f"cannot fetch {file} of {dataset}: {error}. To mend it, set data.mirror in the configuration, or "
+            f"DPFL_MIRROR, to a folder or URL that holds {entry.mirror_folder}/{file} (plain, .gz or .xz)"
         ) from None
     except OSError as error:
         raise InputError(f"cannot write {file} of {dataset} in {raw_folder}: {error.strerror or error}") from None
@@ -236,5 +236,5 @@ def configured(setting: str | None) -> Path | str | None:
         raise InputError(f"the mirror {named} must be a folder or an address with file://, http:// or https://")
     folder = Path(url2pathname(parts.path) if parts.scheme == "file" else named).expanduser()
     if not folder.is_dir():
-        raise InputError(f"the mirror {named} is not a folder; mend data.mirror in config.yaml, or DPFL_MIRROR")
+        raise InputError(f"the mirror {named} is not a folder; mend data.mirror in the configuration, or DPFL_MIRROR")
     return folder

@@ -28,6 +28,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, Protocol, cast
 
+import numpy as np
 import pandas as pd
 
 from dpfl import catalog, experiments
@@ -38,6 +39,15 @@ from dpfl.grid.sweep import Folders, Sweep
 Progress = Callable[[int, int], None]
 """Takes how much is done, and of how much."""
 _NO_EXPERIMENTS = ("protocol", "shared")
+STATUSES = ("finished", "diverged")
+_STATEMENT = tuple(
+    f"privacy_{name}"
+    for name in (
+        "mechanism", "sampler", "neighbouring", "observer", "clip_norm", "noise_multiplier", "steps", "delta",
+        "epsilon_proven", "epsilon_refuted",
+    )
+)  # fmt: skip
+"""What a run's privacy statement has at least: without these nobody can check its epsilon."""
 _LABELS = ("dataset", "study", "axis")
 """Keys of sweeps that name data and pages, and that no experiment has to read."""
 
@@ -89,24 +99,47 @@ def _models(name: str) -> list[type[Settings]]:
 
 def require_calibrated(sweep: Sweep, rows: pd.DataFrame) -> None:
     """Raise InputError where what an experiment's `calibrate` returned for `sweep` breaks the contract."""
-    _require_rows(sweep, "calibrate", rows, len(sweep.cells), [*sweep.cells[0], "noise_multiplier"])
+    _require_rows(sweep, "calibrate", rows, len(sweep.cells), [*sweep.cells[0], "noise_multiplier", *_STATEMENT])
+    _require_noise(sweep, "calibrate", rows)
 
 
 def require_trained(sweep: Sweep, table: pd.DataFrame) -> None:
     """Raise InputError where what an experiment's `train` returned for `sweep` breaks the contract."""
     columns = ["paper", "sweep", "experiment", "dataset", *sweep.cells[0], "seed", "status", "noise_multiplier"]
-    _require_rows(sweep, "train", table, len(sweep.cells) * len(sweep.seeds), columns)
+    _require_rows(sweep, "train", table, len(sweep.cells) * len(sweep.seeds), [*columns, *_STATEMENT])
+    _require_noise(sweep, "train", table)
+    if unknown := sorted(set(map(str, table["status"])) - set(STATUSES)):
+        raise InputError(f"{_place(sweep, 'train')} the status {unknown[0]}, should be {' or '.join(STATUSES)}")
+    about = {*columns, *sweep.settings}
+    metrics = [name for name in table if name not in about and not name.startswith(("noise_", "privacy_"))]
+    empty = ~np.isfinite(table[metrics].select_dtypes("number").astype(float)).any(axis=1)
+    if (empty & (table["status"] == "finished")).any():
+        raise InputError(f"{_place(sweep, 'train')} a finished run without any number; a run without is diverged")
 
 
 def _require_rows(sweep: Sweep, function: str, rows: object, count: int, columns: list[str]) -> None:
     """Raise InputError where `rows` is no table of so many rows with these columns."""
-    place = f"experiment {sweep.experiment}: {function} returned for {sweep.paper}/{sweep.name}"
+    place = _place(sweep, function)
     if not isinstance(rows, pd.DataFrame):
         raise InputError(f"{place} a {type(rows).__name__}, should be a DataFrame")
     if len(rows) != count:
         raise InputError(f"{place} {len(rows)} rows, should be {count}")
     if missing := [name for name in columns if name not in rows]:
         raise InputError(f"{place} a table without the column {missing[0]}")
+
+
+def _require_noise(sweep: Sweep, function: str, rows: pd.DataFrame) -> None:
+    """Raise InputError unless every row states its noise multiplier, a number of 0 or more, and its mechanism."""
+    noise = pd.to_numeric(rows["noise_multiplier"], errors="coerce").to_numpy(dtype=float)
+    if not (np.isfinite(noise) & (noise >= 0)).all():
+        raise InputError(f"{_place(sweep, function)} a noise_multiplier that is no number of 0 or more")
+    if rows["privacy_mechanism"].isna().any():
+        raise InputError(f"{_place(sweep, function)} a row without privacy_mechanism: every run states its privacy")
+
+
+def _place(sweep: Sweep, function: str) -> str:
+    """Return the start of a line that says what an experiment returned."""
+    return f"experiment {sweep.experiment}: {function} returned for {sweep.paper}/{sweep.name}"
 
 
 @cache

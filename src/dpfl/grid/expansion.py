@@ -43,7 +43,11 @@ def find(config: Mapping[str, Any], paper: str, name: str) -> Sweep:
     for sweep in sweeps:
         if sweep.name == name:
             return sweep
-    known = ", ".join(sweep.name for sweep in sweeps[:5]) or "none at this scale"
+    if not sweeps:
+        raise InputError(
+            f"no sweep of {paper} at scale {config['scale']}; its papers are {', '.join(config['papers'])}"
+        )
+    known = ", ".join(sweep.name for sweep in sweeps[:5])
     raise InputError(f"no sweep {name} of {paper} at scale {config['scale']}; there are {len(sweeps)}: {known}")
 
 

@@ -27,7 +27,7 @@ from dpfl.reporting.rules import (
     region,
     tolerated,
 )
-from dpfl.reporting.run_progress import as_far_as_run
+from dpfl.reporting.run_progress import as_far_as_run, require_sweeps
 from dpfl.reporting.tables import TableLayout, html_page
 
 Check = Callable[[Results], ClaimEvidence]
@@ -56,11 +56,14 @@ def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
     (`run_progress.as_far_as_run`). A claim without a check in the paper's claims.py is not run, with the reason in
     claims.yaml. Raises InputError for a claim with neither, and for a check without a claim.
     """
-    checks: dict[str, Check] = module(paper, "claims").CLAIMS
-    _require_matching(paper, checks)
+    checks: dict[str, Check] | None = getattr(module(paper, "claims"), "CLAIMS", None)
+    if checks is None:
+        raise InputError(f"{paper}/claims.py has no CLAIMS: a check for each claim, by its key in claims.yaml")
+    require_usable(paper, checks)
     verdicts, evidence = [], []
     for key, claim in load(paper).claims.items():
-        judgement = as_far_as_run(_judgement(claim, checks.get(key), results), rule_of(claim), paper, claim, results)
+        judgement = _judgement(f"{paper}/claims.py: {key}", claim, checks.get(key), results)
+        judgement = as_far_as_run(judgement, rule_of(claim), paper, claim, results)
         verdicts.append(_verdict_row(paper, key, claim, judgement))
         rows = [_case_row(each, rule_of(claim)) for each in judgement.cases]
         evidence += [{"paper": paper, "claim": key, **row} for row in rows]
@@ -68,12 +71,15 @@ def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame(verdicts), pd.DataFrame(evidence, columns=columns)
 
 
-def _judgement(claim: Mapping[str, Any], check: Check | None, results: Results) -> Judgement:
-    """Return the judgement on one claim."""
+def _judgement(place: str, claim: Mapping[str, Any], check: Check | None, results: Results) -> Judgement:
+    """Return the judgement on one claim, whose check is at `place`."""
     if check is None:
         return Judgement(Verdict.NOT_RUN, claim["pending"])
     try:
-        return judge(check(results), rule_of(claim))
+        evidence = check(results)
+        if not isinstance(evidence, ClaimEvidence):
+            raise InputError(f"{place} returned a {type(evidence).__name__}; it must return a ClaimEvidence")
+        return judge(evidence, rule_of(claim))
     except NotRunError as reason:
         return Judgement(Verdict.NOT_RUN, f"{str(reason)[:1].upper()}{str(reason)[1:]}.")
 
@@ -165,8 +171,11 @@ def _range_text(low: float, high: float) -> str:
     return f"at most {high:.4g}" if math.isinf(low) else f"{low:.4g} to {high:.4g}"
 
 
-def _require_matching(paper: str, checks: Mapping[str, Check]) -> None:
-    """Raise InputError unless every check has its claim, and every claim a known rule and a check or a reason."""
+def require_usable(paper: str, checks: Mapping[str, Check]) -> None:
+    """Raise InputError unless every check has its claim, and every claim a rule that can say no, and a check or reason.
+
+    The places of its evidence have to be tables and figures of the paper, and its `runs` those of some sweep.
+    """
     facts = load(paper)
     if astray := [name for name in checks if name not in facts.claims]:
         raise InputError(f"{paper}/claims.py checks {astray[0]}, which claims.yaml does not have")
@@ -174,14 +183,27 @@ def _require_matching(paper: str, checks: Mapping[str, Check]) -> None:
         where = f"{paper}/claims.yaml: {key}"
         if key not in checks and "pending" not in claim:
             raise InputError(f"{where} needs a check in CLAIMS of claims.py, or a key pending")
-        if not claim.get("margin", 0) >= 0:  # .nan is a number to the schema
-            raise InputError(f"{where}: margin is {claim['margin']!r}, not a number of 0 or more")
+        _require_rule(where, claim)
         if claim.get("of", key) not in facts.claims:
             raise InputError(f"{where}: of is {claim['of']!r}, which is no claim of the paper")
         for place in claim["places"]:
             part, _, page = place.partition("/")
             if part not in ("tables", "figures") or page not in getattr(facts, part):
                 raise InputError(f"{where}: places names {place}, which is no table or figure of the paper")
+    require_sweeps(paper, facts.claims)
+
+
+def _require_rule(where: str, claim: Mapping[str, Any]) -> None:
+    """Raise InputError unless the margin of a claim is a number that its kind can use, in a unit."""
+    rule = rule_of(claim)
+    if not 0 <= rule.margin < math.inf:  # .nan and .inf are numbers to the schema
+        raise InputError(f"{where}: margin is {claim['margin']!r}, not a number of 0 or more")
+    if not rule.margin and rule.kind in (ClaimKind.EQUIVALENCE, ClaimKind.RATE):
+        raise InputError(f"{where}: kind {rule.kind} needs a margin above 0: no run shows that two numbers are equal")
+    if rule.margin and not claim.get("unit"):
+        raise InputError(f"{where}: margin is {claim['margin']!r} of what? The claim needs a unit")
+    if rule.scope is Scope.EXISTS and rule.kind is not ClaimKind.DIFFERENCE:
+        raise InputError(f"{where}: scope {rule.scope} needs kind {ClaimKind.DIFFERENCE}, not {rule.kind}")
 
 
 def files(paper: str, folder: Path) -> tuple[Path, Path]:

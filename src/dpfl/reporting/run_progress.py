@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Sweep
 from dpfl.reporting.results import Results
@@ -45,7 +46,27 @@ def decides(sweep: Sweep, runs: Mapping[str, list[Any]] | None) -> bool:
     A setting that the sweep does not have is "none". No sweep decides a claim without the key.
     """
     known = {**sweep.settings, "experiment": sweep.experiment}
-    return runs is not None and all((known.get(name) or "none") in values for name, values in runs.items())
+    return runs is not None and all(_or_none(known.get(name)) in values for name, values in runs.items())
+
+
+def _or_none(value: object) -> object:
+    """Return the value of a setting; "none" where there is none."""
+    return "none" if value is None else value
+
+
+def require_sweeps(paper: str, claims: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise InputError where the `runs` of a claim are no sweep of the paper at any scale: a slip of the pen.
+
+    It would pass for a claim that no runs decide, which needs none to be there.
+    """
+    if not any("runs" in claim for claim in claims.values()):
+        return
+    scales = configuration.schema()["properties"]["scale"]["enum"]
+    grids = [configuration.resolve({"scale": scale, "papers": [paper]}) for scale in scales]
+    sweeps = [sweep for grid in grids for sweep in expansion.expand(grid)]
+    for name, claim in claims.items():
+        if "runs" in claim and not any(decides(sweep, claim["runs"]) for sweep in sweeps):
+            raise InputError(f"{paper}/claims.yaml: {name}: no sweep of any scale has the settings that runs names")
 
 
 def _sweeps(folder: Path, paper: str) -> list[Sweep]:

@@ -60,6 +60,8 @@ def _stated(runs: list[Row], sweep: Sweep) -> tuple[dict[StatedPrivacy, None], l
     """Return the different privacy statements of a table's runs, and what is wrong with those that cannot be read."""
     stated: dict[StatedPrivacy, None] = {}
     problems = []
+    if not all(run.get(f"{PRIVACY}mechanism") for run in runs):
+        problems.append("has runs that do not state their privacy")
     for run in (each for each in runs if f"{PRIVACY}mechanism" in each):
         try:
             stated[StatedPrivacy.of(run, sweep.settings)] = None

@@ -24,19 +24,21 @@ _MODULES = ("tables", "figures", "claims")
 _SCHEMA = Path(__file__).parents[2] / "workflow" / "schemas" / "paper.schema.yaml"
 
 
-class _PaperLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    """PyYAML's safe loader without keys that occur twice; by libyaml where there is one: every stage reads these files,
-    and it is ten times as fast."""
+class UniqueKeys:
+    """Part of a YAML loader: no mapping has a key twice, however it is written (1.2 and 1.20)."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         """Refuse a key that occurs twice: the second would silently win."""
-        seen: set[str] = set()
-        own = (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and not key.tag.endswith(":merge"))
-        for name in (key.value for key in own):
-            if name in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {name!r} occurs twice", node.start_mark)
-            seen.add(name)
+        own = [key for key, _ in node.value if not key.tag.endswith(":merge")]
+        keys = [self.construct_object(key, deep=True) for key in own]
+        for index, key in enumerate(keys):
+            if key in keys[:index]:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} occurs twice", own[index].start_mark)
         return super().construct_mapping(node, deep)
+
+
+class _PaperLoader(UniqueKeys, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """Safe loader, by libyaml where there is one: every stage reads these files, and it is ten times as fast."""
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,13 @@ def progress_bar(title: str, unit: str) -> Iterator[ProgressCallback]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+def duration(seconds: float) -> str:
+    """Return a time in seconds, minutes or hours, as text."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def step_counter(progress: ProgressCallback, total: int, done: int = 0) -> Callable[[], None]:
     """Return a callback for work that goes step by step: each call counts one more than `done` of `total` steps."""
     counts = itertools.count(done + 1)
@@ -64,7 +71,7 @@ def _log_lines(title: str, unit: str) -> ProgressCallback:
         if done >= total or now - last >= _LOG_EVERY_SECONDS:
             last = now
             speed = (done - first[0]) / (now - first[1]) if now > first[1] else 0
-            left = f", about {(total - done) / speed / 60:.0f} min left" if speed and done < total else ""
+            left = f", about {duration((total - done) / speed)} left" if speed and done < total else ""
             print(f"{title}: {done} of {total} {unit}{left}", file=sys.stderr, flush=True)
 
     return progress

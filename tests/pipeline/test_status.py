@@ -16,6 +16,7 @@ from dpfl.pipeline.cost import estimate
 from dpfl.pipeline.orphans import GONE
 from dpfl.pipeline.other_stages import stages
 from dpfl.pipeline.status import SweepState, sweep_status
+from dpfl.progress import duration
 
 
 @pytest.fixture
@@ -96,11 +97,11 @@ def test_the_time_left_goes_by_sweeps_of_the_same_kind(sweep, tmp_path, finish):
     lines = list(status.lines(resolved))
     assert lines[0].startswith(f"bhaskar2025: sweeps 1/{2 + len(others)}, tables 0/")
     assert "no run is in progress here" in lines
-    [left, model] = map(int, re.findall(r"about (\d+) min \((\d+) jobs by the cost model\)", lines[-1])[0])
+    [(left, model)] = re.findall(r"about (.+) \((\d+) jobs by the cost model\)", lines[-1])
     # one sweep as long as the first, the others and the stages around them by the model
     around = [stage.seconds for stage in stages(resolved, [second, *others]) if not stage.is_done]
     expected = 120.5 + sum(estimate(each).seconds for each in others) + sum(around)
-    assert left == round(expected / 60) and model == len(others) + len(around)
+    assert left == duration(expected) and int(model) == len(others) + len(around)
 
 
 def test_data_and_features_are_counted_and_take_time(sweep, tmp_path, finish):

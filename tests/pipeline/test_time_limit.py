@@ -37,6 +37,22 @@ def test_a_job_that_has_come_further_is_requeued_shortly_before_its_limit(slurm)
     assert slurm.read_text() == "17\n"
 
 
+def test_a_queue_that_does_not_answer_at_first_is_asked_again(slurm, monkeypatch, tmp_path):
+    answers = (tmp_path / "squeue").read_text().splitlines()[-1]
+    (tmp_path / "squeue").write_text(
+        f"#!/bin/sh\n[ -e {tmp_path}/asked ] || {{ touch {tmp_path}/asked; exit 1; }}\n{answers}\n"
+    )
+    monkeypatch.setattr(time_limit, "_LONGEST_POLL_SECONDS", 0.1)
+    time_limit._watch("17", lambda: True)
+    assert slurm.read_text() == "17\n"
+
+
+def test_a_job_without_a_limit_is_left_alone(slurm, tmp_path):
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho UNLIMITED\n")
+    time_limit._watch("17", lambda: True)
+    assert not slurm.exists()
+
+
 def test_one_that_has_not_runs_into_its_limit(slurm):
     time_limit._watch("17", lambda: False)
     assert not slurm.exists()

@@ -51,7 +51,7 @@ def test_the_page_has_every_bound_and_one_that_an_older_run_lacks_stays_open(tmp
 
 def test_the_page_names_confidence_and_stand_ins(tmp_path):
     page = canaries_page(canaries(results(tmp_path, runs()), "lowy2021"))
-    assert "95%" in page.notes[0] and page.notes[-1] == "diabetes stands in for insurance."
+    assert "95 %" in page.notes[0] and page.notes[-1] == "diabetes stands in for insurance."
 
 
 def test_where_nothing_ran_there_are_no_rows(tmp_path):

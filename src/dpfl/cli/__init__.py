@@ -1,4 +1,4 @@
-"""`dpfl`: the stages of the pipeline as commands. The workflow calls nothing else."""
+"""`dpfl`: the stages of the pipeline as commands. The jobs of the workflow call nothing else."""
 
 from __future__ import annotations
 

@@ -50,9 +50,13 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
             progress(done, len(families))
             experiment = protocol.load(sweep.experiment)
             protocol.require_known(sweep)
-            rows = experiment.calibrate(on_cpu(sweep), descriptions[sweep.dataset])
+            try:
+                rows = experiment.calibrate(on_cpu(sweep), descriptions[sweep.dataset])
+            except InputError as error:  # experiments know settings, not whose
+                raise InputError(f"{paper}/{family}, {error}") from None
             protocol.require_calibrated(sweep, rows)
             tables.append(rows.assign(family=family))
+        progress(len(families), len(families))
     output = expansion.noise_table(results_folder(resolved), paper)
     write_table(pd.concat(tables), output)
     stage.write(record_path(output), [output])

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import yaml
 
+from dpfl.catalog import UniqueKeys
 from dpfl.errors import InputError
 
 _MOST_BYTES = 1_000_000
@@ -18,7 +19,7 @@ _OCTAL = re.compile(r"[-+]?0[0-7_]+")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(UniqueKeys, yaml.SafeLoader):
     """PyYAML's safe loader without duplicate keys, aliases, and numbers and texts that are not what they look like."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -28,16 +29,6 @@ class _Loader(yaml.SafeLoader):
                 None, None, "aliases (*name) are not allowed", self.peek_event().start_mark
             )
         return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        """Refuse a key that occurs twice: the second would silently win."""
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for index, key in enumerate(keys):
-            if key in keys[:index]:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} occurs twice", node.value[index][0].start_mark
-                )
-        return super().construct_mapping(node, deep)
 
     def construct_scalar(self, node: yaml.Node) -> Any:
         """Refuse half a character ("\\ud800"): no file has such a name, and no page can show it."""

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from dpfl.progress import duration
+
 _POLL_SECONDS = 0.5
 _QUIET_SECONDS = 60.0
 """Between two lines where there is no terminal."""
@@ -83,13 +85,6 @@ class RunProgress:
         left = f", about {duration(max(60.0, self.seconds_left(now)))} left" if self._expected else ""
         names = list(dict.fromkeys(self._names[job] for job in self._running))
         return f"dpfl: {counted}{left}{'; now: ' if names else ''}{', '.join(names)}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time in seconds, minutes or hours, as text."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager

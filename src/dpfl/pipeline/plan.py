@@ -16,8 +16,9 @@ from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import batches, site
 from dpfl.pipeline.batches import Batch
 from dpfl.pipeline.cost import Cost, UnitCost, beside, cores_of, estimate
-from dpfl.pipeline.live_line import RunProgress, duration
+from dpfl.pipeline.live_line import RunProgress
 from dpfl.pipeline.other_stages import Stage, stages
+from dpfl.progress import duration
 from dpfl.provenance import run_identity
 
 PROFILES = Path("workflow") / "profiles"

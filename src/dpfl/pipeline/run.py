@@ -21,6 +21,7 @@ from dpfl.pipeline.batch_training import put_all_back
 from dpfl.pipeline.engine_options import engine_options
 from dpfl.pipeline.live_line import RunProgress, shown
 from dpfl.pipeline.lock import is_stale, only_run
+from dpfl.progress import duration
 from dpfl.provenance.audit.mending import remove_damaged_pages
 
 _LOGS = Path(".snakemake") / "log"
@@ -82,8 +83,8 @@ def run(
         if status:
             _explain_failure(status, set(_LOGS.glob("*.snakemake.log")) - before, again)
         else:
-            minutes = (time.monotonic() - began) / 60
-            print(f"dpfl: {what} took {minutes:.1f} min; the engine's lines are in {ENGINE_LOG}", file=sys.stderr)
+            took = duration(time.monotonic() - began)
+            print(f"dpfl: {what} took {took}; the engine's lines are in {ENGINE_LOG}", file=sys.stderr)
     return status
 
 

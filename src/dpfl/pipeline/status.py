@@ -20,7 +20,7 @@ from dpfl.pipeline.batch_training import kept_folder
 from dpfl.pipeline.cost import estimate
 from dpfl.pipeline.orphans import GONE
 from dpfl.pipeline.other_stages import Stage, stages
-from dpfl.progress import is_progress
+from dpfl.progress import duration, is_progress
 from dpfl.provenance.run_identity import is_finished
 
 _ATTEMPTS = 3  # of a job, as the profiles of clusters say; the last has the longest limit
@@ -169,9 +169,8 @@ def _time_left(open_sweeps: list[SweepStatus], seconds: dict[tuple[str, str], li
         known = seconds.get((paper, family))
         trained += len(sweeps) * (mean(known) if known else estimate(sweeps[0]).seconds)
         model += 0 if known else len(sweeps)
-    minutes = trained / 60
     by_model = f" ({model} jobs by the cost model)" if model else ""
-    return f"left, one job at a time: about {minutes:.0f} min{by_model}"
+    return f"left, one job at a time: about {duration(trained)}{by_model}"
 
 
 def _seconds(sweep: Sweep, folder: Path) -> float | None:

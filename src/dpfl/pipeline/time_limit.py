@@ -6,6 +6,7 @@ further runs into its limit; its next attempt asks for more.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -40,8 +41,9 @@ def newest(folder: Path, pattern: str) -> float:
 
 def _watch(job: str, has_progressed: Callable[[], bool]) -> None:
     """Ask for the time left until little is left; then requeue the job, if it has come further."""
-    left = seconds_left(job)
-    if left is None:
+    while (left := seconds_left(job)) is None:  # SLURM is busy when many jobs begin
+        time.sleep(_LONGEST_POLL_SECONDS)
+    if left == math.inf:
         return
     margin = min(_LARGEST_MARGIN_SECONDS, _MARGIN * left)
     while left > margin:
@@ -54,9 +56,10 @@ def _watch(job: str, has_progressed: Callable[[], bool]) -> None:
 
 
 def seconds_left(job: str) -> float | None:
-    """Return the seconds that a SLURM job has left, or None where it has no limit or SLURM does not answer."""
+    """Return the seconds that a SLURM job has left, inf where it has no limit, or None where SLURM does not say."""
     answer = output_of("squeue", "--noheader", f"--jobs={job}", "--format=%L")
-    return None if answer is None else parse_left(answer.decode(errors="replace").strip())
+    text = "" if answer is None else answer.decode(errors="replace").strip()
+    return math.inf if text == "UNLIMITED" else parse_left(text)
 
 
 def parse_left(text: str) -> float | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from dpfl.reporting.cases import LEVEL
+from dpfl.reporting.notes import percent
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
 
@@ -56,7 +58,7 @@ def canaries_page(data: pd.DataFrame) -> TableLayout:
             "remark": data["known_bad"].map({True: "known to be broken", False: ""}),
         }
     )
-    level = f"{data['confidence'].iloc[0]:.0%}" if len(data) else "95%"
+    level = percent(data["confidence"].iloc[0] if len(data) else LEVEL)
     notes = [
         f"ε at least: lower bound at {level} confidence each, for an observer of every step, by many trainings "
         "in two neighbouring worlds on gradients that the attacker chooses, whatever the law of what is released.",

@@ -14,6 +14,7 @@ from dpfl.catalog import load, module
 from dpfl.errors import InputError
 from dpfl.files import replacing, write_atomically
 from dpfl.reporting.cases import ALPHA, LEVEL, ClaimKind
+from dpfl.reporting.notes import percent
 from dpfl.reporting.results import NotRunError, Results, read_csv, write_csv
 from dpfl.reporting.rules import (
     ClaimEvidence,
@@ -234,8 +235,8 @@ def write_page(paper: str, csv: Path) -> Path:
     )
     page = csv.with_suffix(".html")
     notes = [
-        f"Intervals: {LEVEL:.0%}. Tests at {ALPHA:.0%}, by Holm over a claim's cases; nothing is adjusted over claims. "
-        "Rules: reporting/rules.py."
+        f"Intervals: {percent(LEVEL)}. Tests at {percent(ALPHA)}, by Holm over a claim's cases; nothing is "
+        "adjusted over claims. Rules: reporting/rules.py."
     ]
     write_atomically(page, html_page(TableLayout(body, notes), f"{paper}: what it claims, and what the evidence says"))
     return page

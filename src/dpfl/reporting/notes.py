@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
 from dpfl.catalog import dataset_entries
@@ -33,6 +35,21 @@ def data_name(dataset: str, stand_in_for: str = "") -> str:
 def model_name(model: str) -> str:
     """Return the name under which a model's numbers are shown: that of the papers, else its key in words."""
     return _MODEL_NAMES.get(model, model.replace("_", " "))
+
+
+def budget_name(epsilon: float) -> str:
+    """Return a budget as a name, infinity as "no privacy"."""
+    return "no privacy" if math.isinf(epsilon) else f"ε = {epsilon:g}"
+
+
+def budget_cell(epsilon: float) -> str:
+    """Return a budget as a column of budgets shows it, infinity as "none"."""
+    return "none" if math.isinf(epsilon) else f"{epsilon:g}"
+
+
+def percent(share: float) -> str:
+    """Return a share as whole per cents, as every text writes them: "95 %"."""
+    return f"{100 * share:.0f} %"
 
 
 def stand_ins(data: pd.DataFrame) -> list[str]:

@@ -301,7 +301,8 @@ def _exists(tests: _Tests, tally: _Tally) -> Decision:
     if tally.holds:
         return Verdict.WEAKER, f"{shown}, but by less than is worth the name.", strongest
     if tally.ran == tally.total and bool(below.all()):
-        return Verdict.REFUTED, f"{tally.all_cases().capitalize()} that were tried contradict it.", (tests.fails, False)
+        word = "contradicts" if tally.ran == 1 else "contradict"
+        return Verdict.REFUTED, f"{tally.all_cases().capitalize()} {word} it.", (tests.fails, False)
     return Verdict.UNDECIDED, f"None of {tally.ran} cases shows it, and not all of them exclude it.", strongest
 
 

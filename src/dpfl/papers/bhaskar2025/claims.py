@@ -12,7 +12,7 @@ from dpfl.papers.bhaskar2025.published_cells import LEVEL
 from dpfl.papers.bhaskar2025.side_claims import stand_in
 from dpfl.reporting.cases import Case, difference, from_interval
 from dpfl.reporting.claims import Check
-from dpfl.reporting.notes import model_name
+from dpfl.reporting.notes import budget_name, model_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
 
@@ -24,14 +24,9 @@ def tables(results: Results, *numbers: int) -> pd.DataFrame:
     return pd.concat([results.table("bhaskar2025", f"table_{number}") for number in numbers])
 
 
-def budget(epsilon: float) -> str:
-    """Return a budget as the name of a case has it, infinity as "no privacy"."""
-    return "no privacy" if math.isinf(epsilon) else f"ε = {epsilon:g}"
-
-
 def named(cell: pd.Series) -> str:
     """Return the data on which a cell ran, or is published, its model and its budget."""
-    return f"{cell['ran_on'] or cell['dataset']}, {model_name(cell['model'])}, {budget(cell['epsilon'])}"
+    return f"{cell['ran_on'] or cell['dataset']}, {model_name(cell['model'])}, {budget_name(cell['epsilon'])}"
 
 
 def printed_gap(first: float, second: float) -> float:
@@ -80,7 +75,7 @@ def one_local_epoch_printed(results: Results) -> ClaimEvidence:
         best = others.loc[others["published_accuracy_pct"].idxmax()]
         first = column.loc[column["local_epochs"] == 1, "published_accuracy_pct"].iloc[0]
         ahead = printed_gap(first, best["published_accuracy_pct"])
-        name = f"{dataset}, {model_name(model)}, {budget(epsilon)}, best other E = {best['local_epochs']:g}"
+        name = f"{dataset}, {model_name(model)}, {budget_name(epsilon)}, best other E = {best['local_epochs']:g}"
         cases.append(Case(name, ahead, published=ahead))
     return ClaimEvidence(cases)
 
@@ -126,7 +121,7 @@ def scatter_linear_best(results: Results) -> ClaimEvidence:
         if own.empty or rivals.empty:
             continue
         best = rivals.loc[rivals["accuracy_pct"].idxmax()]
-        where = f"{own.iloc[0]['ran_on']}, {budget(best['epsilon'])}, E = {best['local_epochs']:g}"
+        where = f"{own.iloc[0]['ran_on']}, {budget_name(best['epsilon'])}, E = {best['local_epochs']:g}"
         cases.append(between(f"{where}, over {model_name(best['model'])}", own.iloc[0], best))
     return ClaimEvidence(cases, missing=places - len(cases))
 

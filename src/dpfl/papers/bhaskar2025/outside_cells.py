@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 
 from dpfl.catalog import load
@@ -12,7 +10,7 @@ from dpfl.papers.bhaskar2025.identification import CHOSEN, candidate_cells
 from dpfl.papers.bhaskar2025.paper_runs import CELL
 from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, measured_cells
 from dpfl.papers.bhaskar2025.table_layout import numbers
-from dpfl.reporting.notes import data_name, model_name
+from dpfl.reporting.notes import budget_cell, data_name, model_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
 
@@ -63,7 +61,7 @@ def outside_page(cells: pd.DataFrame) -> TableLayout:
         {
             "Data": cells["dataset"].map(data_name),
             "Model": cells["model"].map(model_name),
-            "ε": ["none" if math.isinf(epsilon) else f"{epsilon:g}" for epsilon in cells["epsilon"]],
+            "ε": cells["epsilon"].map(budget_cell),
             "(E, R)": [f"({row.local_epochs}, {row.rounds})" for row in cells.itertuples()],
             "k": cells["clients"].map(str),
             "Seeds": cells["runs"].map(str),

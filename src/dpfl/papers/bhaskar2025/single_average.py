@@ -8,7 +8,7 @@ import pandas as pd
 
 from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, UNDECIDED, measured_cells
 from dpfl.papers.bhaskar2025.table_layout import numbers
-from dpfl.reporting.notes import model_name
+from dpfl.reporting.notes import budget_cell, model_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
 
@@ -39,7 +39,7 @@ def last_column_page(cells: pd.DataFrame) -> TableLayout:
         {
             "Data": cells["ran_on"],
             "Model": cells["model"].map(model_name),
-            "ε": ["none" if math.isinf(epsilon) else f"{epsilon:g}" for epsilon in cells["epsilon"]],
+            "ε": cells["epsilon"].map(budget_cell),
             "Runs": cells["runs"].map(str),
             "(1, 20)": numbers(cells["many_rounds_pct"], "{:.2f}"),
             "Clients alone": numbers(cells["local_accuracy_pct"], "{:.2f}"),

@@ -9,7 +9,7 @@ import pandas as pd
 from dpfl.papers.bhaskar2025.paper_runs import PUBLISHED_RUNS
 from dpfl.papers.bhaskar2025.single_runs import ALL, AVERAGED, CONSTANT, SCATTER, TAIL
 from dpfl.papers.bhaskar2025.table_layout import numbers
-from dpfl.reporting.notes import data_name, model_name
+from dpfl.reporting.notes import budget_name, data_name, model_name
 from dpfl.reporting.tables import TableLayout
 
 SPLITS = 6
@@ -39,7 +39,7 @@ def _place(row) -> str:
     """Return the name of a column, or how many there are together."""
     if row.dataset == ALL:
         return f"all {row.columns:.0f} together" + (", without (20, 1)" if row.splits < SPLITS else "")
-    return f"{data_name(row.dataset)}, " + ("no privacy" if math.isinf(row.epsilon) else f"ε = {row.epsilon:g}")
+    return f"{data_name(row.dataset)}, {budget_name(row.epsilon)}"
 
 
 def _chance(probability: float) -> str:

@@ -30,7 +30,7 @@ from dpfl.papers.bhaskar2025.table_layout import identification_page
 from dpfl.papers.bhaskar2025.tempered_sigmoid import tempered_cells, tempered_page
 from dpfl.reporting.canary_table import canaries, canaries_page
 from dpfl.reporting.errata import errata_recipe
-from dpfl.reporting.notes import data_name, model_name
+from dpfl.reporting.notes import budget_cell, data_name, model_name
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 _MARKS = {INSIDE: "in", OUTSIDE: "out", UNDECIDED: "wide"}
@@ -62,7 +62,7 @@ def _page(cells: pd.DataFrame, column: Callable[[pd.Series], str]) -> TableLayou
         head = {
             "dataset": data_name(dataset),
             "model": model_name(model),
-            "ε": "none" if math.isinf(epsilon) else f"{epsilon:g}",
+            "ε": budget_cell(epsilon),
         }
         for kind, text in (("ours", _ours), ("published", _published), ("difference", _difference)):
             lines.append({**head, "": kind, **{column(cell): text(cell) for _, cell in row.iterrows()}})

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 
-import numpy as np
 import pandas as pd
 
 from dpfl.catalog import load
 from dpfl.experiments.shared.run_table import as_columns
 from dpfl.papers.bhaskar2025.paper_runs import CELL, LEVEL, all_runs, each_once, published_cells, with_settings
 from dpfl.papers.bhaskar2025.table_layout import numbers
-from dpfl.reporting.notes import data_name, model_name
+from dpfl.reporting.notes import budget_name, data_name, model_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout
@@ -145,9 +144,7 @@ def tempered_page(cells: pd.DataFrame) -> TableLayout:
         }
     )
     headings = [
-        f"{data_name(row.ran_on)}, {model_name(row.model)}, "
-        + ("no privacy" if np.isinf(row.epsilon) else f"ε = {row.epsilon:g}")
-        for row in whole.itertuples()
+        f"{data_name(row.ran_on)}, {model_name(row.model)}, {budget_name(row.epsilon)}" for row in whole.itertuples()
     ]
     notes = [verdict(decide(cells))]
     if stand_ins := sorted(set(whole.loc[whole["stand_in"].eq(True), "ran_on"])):

@@ -12,7 +12,8 @@ import yaml
 from scipy import stats
 
 from dpfl.papers.lowy2021.comparisons import TASK
-from dpfl.papers.lowy2021.trial_statistics import REGRESSION, budget, stand_in_notes, trials
+from dpfl.papers.lowy2021.trial_statistics import REGRESSION, stand_in_notes, trials
+from dpfl.reporting.notes import budget_cell, percent
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
 
@@ -84,7 +85,7 @@ def authors_page(data: pd.DataFrame) -> TableLayout:
         "data": data["dataset"],
         "N": data["clients"].astype(str),
         "algorithm": data["algorithm"],
-        "ε asked": data["epsilon"].map(budget),
+        "ε asked": data["epsilon"].map(budget_cell),
         "ε spent, worst case": data["epsilon_spent"].map(lambda e: "∞" if math.isinf(e) else f"{e:.3g}"),
         "ours": data["test_loss"].map("{:.4g}".format),
     }
@@ -111,8 +112,8 @@ def _notes(data: pd.DataFrame) -> list[str]:
         f"{counts[0]} trials with shared draws and {counts[1]} with own. Ours, and the loop with shared draws, use the "
         "same batches and base noise for every step size and clip norm of a repetition; with own draws every point has "
         "its own, so that the best of them is also the luckiest.",
-        f"±: {LEVEL:.0%} interval of the difference (Welch). Agrees: the interval lies within {MARGIN:.0%} of the "
-        "plain loop's loss; no: it lies beyond.",
+        f"±: {percent(LEVEL)} interval of the difference (Welch). Agrees: the interval lies within "
+        f"{percent(MARGIN)} of the plain loop's loss; no: it lies beyond.",
     ]
     for draws in DRAWS:
         found = data.loc[data[f"{draws}_agrees"] != "", f"{draws}_agrees"].value_counts()

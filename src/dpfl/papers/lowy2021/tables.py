@@ -11,9 +11,10 @@ from dpfl.experiments.ldp_classification import UNACCOUNTED
 from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.authors_protocol import authors_page, authors_protocol
 from dpfl.papers.lowy2021.comparisons import TASK, mnist_differences, paired_differences, price
-from dpfl.papers.lowy2021.trial_statistics import NOISES, REGRESSION, budget, noise_name, stand_in_notes, trials
+from dpfl.papers.lowy2021.trial_statistics import NOISES, REGRESSION, noise_name, stand_in_notes, trials
 from dpfl.reporting.canary_table import canaries, canaries_page
 from dpfl.reporting.errata import errata_recipe
+from dpfl.reporting.notes import budget_cell
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
@@ -31,7 +32,7 @@ def _differences_page(data: pd.DataFrame) -> TableLayout:
             "data": data["dataset"],
             "N": data["clients"].astype(str),
             "noise": [noise_name(*each) for each in zip(data["noise"], data["clipping"], strict=True)],
-            "ε asked": data["epsilon"].map(budget),
+            "ε asked": data["epsilon"].map(budget_cell),
             "ε spent, minibatch": data["minibatch_epsilon_spent"].map(_spent),
             "ε spent, local": data["local_epsilon_spent"].map(_spent),
             "minibatch": data["minibatch_test_loss"].map("{:.4g}".format),
@@ -52,7 +53,7 @@ def _mnist_page(data: pd.DataFrame) -> TableLayout:
             "noise": data["noise"].map(NOISES),
             "M": data["participating"].astype(str),
             "R": data["rounds"].astype(str),
-            "ε asked": data["epsilon"].map(budget),
+            "ε asked": data["epsilon"].map(budget_cell),
             "ε spent, minibatch": data["minibatch_epsilon_spent"].map(_spent),
             "ε spent, local": data["local_epsilon_spent"].map(_spent),
             "minibatch %": data["minibatch_test_error_pct"].map("{:.2f}".format),
@@ -86,7 +87,7 @@ def _price_page(data: pd.DataFrame) -> TableLayout:
             "N": data["clients"].astype(str),
             "noise": data["noise"].map(NOISES),
             "algorithm": data["algorithm"],
-            "ε asked": data["epsilon"].map(budget),
+            "ε asked": data["epsilon"].map(budget_cell),
             "ε spent": data["epsilon_spent"].map(_spent),
             "test loss": data["test_loss"].map("{:.4g}".format),
             "without privacy": data["free_test_loss"].map("{:.4g}".format),
@@ -118,7 +119,7 @@ def _noise_page(data: pd.DataFrame) -> TableLayout:
             "noise": data["noise"].map(NOISES),
             "clipped": data["clipping"],
             "algorithm": data["algorithm"],
-            "ε asked": data["epsilon"].map(budget),
+            "ε asked": data["epsilon"].map(budget_cell),
             "records": data["records"].astype(str),
             "K": data["batch_size"].astype(str),
             "sampling": data["sampling"],

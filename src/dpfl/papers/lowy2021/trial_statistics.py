@@ -65,8 +65,3 @@ def stand_in_notes(data: pd.DataFrame) -> list[str]:
 def noise_name(noise: str, clipping: str = "record") -> str:
     """Return a noise as text, and whether the authors' clipping of means went with it."""
     return NOISES[noise] + (", means clipped" if clipping == "mean" else "")
-
-
-def budget(epsilon: float) -> str:
-    """Return a budget as a table shows it, infinity as "none"."""
-    return "none" if math.isinf(epsilon) else f"{epsilon:g}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,7 +11,7 @@ from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.papers.vandijk2023.sampling_figures import SAMPLERS
 from dpfl.papers.vandijk2023.seed_statistics import DATA, counted_runs, summarise
 from dpfl.reporting import style
-from dpfl.reporting.notes import data_name
+from dpfl.reporting.notes import budget_name, data_name
 from dpfl.reporting.results import Results
 
 PANELS = {
@@ -98,7 +96,7 @@ def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
     """Draw the lines of one panel; lines of a special kind start at the synchronous point, too."""
     start = rows[rows["scenario"] == "synchronous"]
     for number, epsilon in enumerate(sorted(rows["epsilon"].unique(), reverse=True)):
-        budget = "no privacy" if math.isinf(epsilon) else f"ε = {epsilon:g}"
+        budget = budget_name(epsilon)
         for kind, dash in _LINES.items():
             selected = rows[(rows["line"] == kind) & (rows["epsilon"] == epsilon)]
             if kind and len(selected):

@@ -22,21 +22,19 @@ class Agreement(StrEnum):
     """Relation of one of our numbers to the printed one."""
 
     INSIDE = "inside"
+    """The printed value is inside the prediction interval of ours."""
     OUTSIDE = "outside"
+    """The printed value is outside of it."""
     WIDE = "too wide to say"
+    """The interval takes in nearly anything."""
     SINGLE = "one run"
+    """A single run has no interval."""
     STAND_IN = "stand-in data"
+    """Run on other data: not comparable."""
     NOT_RUN = "not run"
+    """Not run at this scale."""
 
 
-MEANING = {
-    Agreement.INSIDE: "the printed value is inside the prediction interval of ours",
-    Agreement.OUTSIDE: "the printed value is outside of it",
-    Agreement.WIDE: "the interval takes in nearly anything",
-    Agreement.SINGLE: "a single run has no interval",
-    Agreement.STAND_IN: "run on other data: not comparable",
-    Agreement.NOT_RUN: "not run at this scale",
-}
 _BY_MARK = {"inside": Agreement.INSIDE, "outside": Agreement.OUTSIDE, "undecided": Agreement.WIDE}
 
 

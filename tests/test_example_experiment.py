@@ -1,0 +1,66 @@
+"""The experiment of docs/howto/experiment.md, as its reader would run it."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import yaml
+
+from dpfl import experiments
+from dpfl.data.arrays import build_arrays
+from dpfl.data.loading import load_description, load_table
+from dpfl.errors import InputError
+from dpfl.experiments import protocol
+from dpfl.grid.sweep import Folders, Sweep
+
+SEEDS = tuple(range(400))
+
+
+@pytest.fixture
+def experiment(repository, monkeypatch):
+    """The example, found as if it stood in the package."""
+    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(repository / "docs" / "examples")])
+    protocol.names.cache_clear()
+    yield protocol.load("noisy_mean")
+    protocol.names.cache_clear()
+
+
+@pytest.fixture
+def sweep(repository):
+    """The sweep that the page's entry names, with more seeds."""
+    page = (repository / "docs" / "howto" / "experiment.md").read_text()
+    [entry] = yaml.safe_load(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])["demo"]
+    settings = {**entry["settings"], "dataset": entry["sweep"]["dataset"][0], "study": entry["sweep"]["study"][0]}
+    cells = tuple({"epsilon": epsilon} for epsilon in entry["cells"]["epsilon"])
+    return Sweep("asoodeh2020", entry["experiment"], "mean_seed0", settings, cells, SEEDS)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """The arrays of the stand-in data."""
+    made = Folders.of(tmp_path, "diabetes")
+    build_arrays("diabetes", made.arrays)
+    return made
+
+
+def test_the_example_keeps_the_contract_and_its_budget(experiment, sweep, folders):
+    protocol.require_known(sweep)
+    noise = experiment.calibrate(sweep, load_description(folders.arrays))
+    protocol.require_calibrated(sweep, noise)
+    assert noise["privacy_epsilon_proven"].tolist() == pytest.approx([math.inf, 1.0, 0.1], rel=1e-3)
+    runs = experiment.train(sweep, folders, noise, None, lambda done, total: None)
+    protocol.require_trained(sweep, runs)
+    # No target is clipped, so the error is noise alone: sigma C / n over the root of the releases.
+    for row, (_, own) in zip(noise.itertuples(), runs.groupby("epsilon", sort=False), strict=True):
+        expected = row.noise_multiplier * 350 / len(load_table(folders.arrays).y) / math.sqrt(20)
+        # A standard deviation over 400 runs is off by a fifth with a chance of 1e-8.
+        assert np.sqrt((own["mean_error"] ** 2).mean()) == pytest.approx(expected, rel=0.2, abs=1e-9)
+
+
+def test_a_slip_in_its_settings_is_one_line(experiment, sweep):
+    sweep.settings["realeases"] = sweep.settings.pop("releases")
+    with pytest.raises(InputError, match="noisy_mean reads no setting realeases; releases is one"):
+        protocol.require_known(sweep)
+    with pytest.raises(InputError, match="releases is missing in the settings"):
+        experiment.calibrate(sweep, {"records": {"all": 442}})

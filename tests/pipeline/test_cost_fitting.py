@@ -1,5 +1,6 @@
 import pytest
 
+from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import cost_fitting
 from dpfl.pipeline.cost import TABLE, UnitCost, WorkCount, read, table
@@ -44,16 +45,18 @@ def test_the_table_is_written_as_it_is_read(tmp_path):
         assert again[kind].seconds(WorkCount(1e4, 1e6)) == pytest.approx(unit.seconds(WorkCount(1e4, 1e6)), rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("s\tcpu_time\tmax_rss\n30.0\t4.0\t200.5\n", (30.0, 200.5)),
-        ("s\tcpu_time\tmax_rss\n300.0\t140.0\t200.5\n", (140.0, 200.5)),
-        ("s\tcpu_time\tmax_rss\n", None),
-        ("s\tcpu_time\tmax_rss\n1\tNA\tNA\n", None),
-    ],
-)
-def test_benchmarks_are_read(tmp_path, text, found):
-    (tmp_path / "x.tsv").write_text(text)
-    assert cost_fitting.read_benchmark(tmp_path / "x.tsv") == found
-    assert cost_fitting.read_benchmark(tmp_path / "absent.tsv") is None
+@pytest.mark.parametrize(("clock", "seconds"), [("30.0", 30.0), ("300.0", 140.0), ("NA", None)])
+def test_the_clock_stands_for_the_processor_time_of_short_sweeps(tmp_path, clock, seconds):
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("papers: [lowy2021]\n")
+    first, second, *_ = expansion.expand(configuration.resolve({"papers": ["lowy2021"]}))
+    for sweep in (first, second):
+        path = expansion.training_benchmark(folder, sweep.paper, sweep.name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"s\tcpu_time\tmax_rss\n{clock}\t140.0\t200.5\n")
+    runs = expansion.run_table(folder, first.paper, first.name)  # the second is not finished
+    runs.parent.mkdir(parents=True)
+    runs.write_bytes(b"runs")
+    found = [(each.sweep.name, each.seconds, each.memory_mb) for each in cost_fitting.measured(tmp_path)]
+    assert found == ([(first.name, seconds, 200.5)] if seconds else [])

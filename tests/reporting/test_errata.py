@@ -1,10 +1,13 @@
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from dpfl.catalog import keys, load
+from dpfl.errors import InputError
 from dpfl.reporting.errata import HEADINGS, ErratumKind, Numbers, errata, errata_page, errata_recipe
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import html_page
@@ -61,3 +64,21 @@ def test_a_kind_that_does_not_exist_is_refused(paper, monkeypatch):
 def test_the_recipe_needs_no_runs(paper, tmp_path):
     recipe = errata_recipe(paper)
     pd.testing.assert_frame_equal(recipe.data(Results(tmp_path)), errata(paper))
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (None, "errata.py has no function off, which errata.yaml names"),
+        (lambda: 1.0, "errata.yaml: off: its function in errata.py: got an unexpected keyword argument 'n'"),
+        (lambda n, m: 1.0, "errata.yaml: off: its function in errata.py: missing a required argument: 'm'"),
+        (lambda n: 1.0, "errata.py: off returned a float; it must return Numbers"),
+    ],
+)
+def test_a_slip_in_the_function_of_an_entry_is_one_line(monkeypatch, function, said):
+    entry = {"kind": "wrong", "number": 1, "arguments": [{"n": 3}]}
+    monkeypatch.setattr("dpfl.reporting.errata.load", lambda key: SimpleNamespace(errata={"off": entry}))
+    monkeypatch.setattr("dpfl.reporting.errata.module", lambda key, name: SimpleNamespace(off=function))
+    with pytest.raises(InputError, match=re.escape(said)) as refused:
+        errata("sixth2026")
+    assert "\n" not in str(refused.value)

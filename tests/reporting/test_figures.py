@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from dpfl.catalog import keys, load, module
+from dpfl.errors import InputError
 from dpfl.reporting import figures, style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results
@@ -20,6 +21,13 @@ def recipe(monkeypatch):
 
     recipe = FigureRecipe(lambda results: pd.DataFrame({"x": [1, 2], "y": [0.1, 0.2]}), draw)
     monkeypatch.setattr(figures, "recipe", lambda paper, kind, name: recipe)
+
+
+def test_a_drawing_that_returns_no_figure_is_named(monkeypatch, tmp_path):
+    made = FigureRecipe(lambda results: pd.DataFrame({"x": [1]}), lambda data: None)
+    monkeypatch.setattr(figures, "recipe", lambda *_: made)
+    with pytest.raises(InputError, match=r"lowy2021/figures\.py: figure_2: draw returned a NoneType, no Figure"):
+        figures.make("lowy2021", "figure_2", Results(tmp_path, {}), tmp_path)
 
 
 def test_a_figure_comes_with_its_data_and_the_same_data_give_the_same_bytes(recipe, tmp_path):

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.reporting.results import Results, read_csv, write_csv
+from dpfl.provenance.cell_trace import read_rows
+from dpfl.reporting.results import Results, read_csv, write_csv, write_table
 
 
 def test_a_table_comes_back_with_every_digit_and_every_empty_text(tmp_path):
@@ -80,3 +81,29 @@ def test_links_and_pipes_are_refused_unopened(tmp_path):
     for name in ("link", "dead", "pipe", "folder"):
         with pytest.raises(InputError, match="no regular file"):
             read_csv(tmp_path / f"{name}.csv")
+
+
+ROWS = pd.DataFrame({"model": ["a", "ü"], "epsilon": [0.1 + 0.2, float("inf")], "note": ["", "x,y"]})
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_a_table_comes_back_and_the_same_rows_give_the_same_bytes(tmp_path, name):
+    for folder in ("one", "two"):
+        write_table(ROWS, tmp_path / folder / name)
+    one, two = (tmp_path / folder / name for folder in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    pd.testing.assert_frame_equal(read_csv(one), ROWS, check_dtype=False)
+    assert [row["model"] for row in read_rows(one)] == ["a", "ü"]
+
+
+def test_a_damaged_run_table_is_named(tmp_path):
+    path = tmp_path / "t.csv.gz"
+    write_table(ROWS, path)
+    whole = path.read_bytes()
+    for damaged in (whole[:-9], whole[:12] + bytes([whole[12] ^ 255]) + whole[13:], b"model\na\n", gzip.compress(b"")):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"t\.csv\.gz is"):
+            read_csv(path)
+    path.write_bytes(whole[:-9])
+    with pytest.raises(InputError, match=r"t\.csv\.gz is no table"):
+        read_rows(path)

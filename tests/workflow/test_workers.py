@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from dpfl.cli.app import write_table
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
 from dpfl.engine.memory_budget import on_cpu
@@ -18,6 +17,7 @@ from dpfl.features.scattering import build_features
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders
 from dpfl.pipeline import cost
+from dpfl.reporting.results import write_table
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 

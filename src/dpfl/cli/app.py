@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,10 +11,9 @@ from typer.core import TyperGroup
 
 from dpfl import __version__
 from dpfl.errors import InputError
-from dpfl.files import replacing
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 PIPELINE = find_spec("torch") is not None
 """False where the accountants alone are installed (`pip install .`, without its extra `pipeline`)."""
@@ -68,14 +65,3 @@ DEFAULT_CONFIG = Path("config.yaml")
 def results_folder(config: dict[str, Any]) -> Path:
     """Return the results folder of the configuration's scale."""
     return Path("results") / config["scale"]
-
-
-def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write a table of the pipeline, completely or not at all; the same rows give the same bytes, compressed or not."""
-    from dpfl.reporting.results import write_csv
-
-    text = io.StringIO()
-    write_csv(table, text)
-    content = text.getvalue().encode()
-    with replacing(path) as temporary:
-        temporary.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)

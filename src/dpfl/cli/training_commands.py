@@ -16,7 +16,7 @@ import pandas as pd
 import typer
 
 from dpfl import gpu
-from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results_folder, write_table
+from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results_folder
 from dpfl.errors import InputError
 from dpfl.experiments import protocol
 from dpfl.files import record_path
@@ -32,6 +32,7 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
     """Calibrate the noise of every private run of a paper, with its epsilon by a second accountant."""
     from dpfl.data.loading import load_description
     from dpfl.engine.memory_budget import on_cpu
+    from dpfl.reporting.results import write_table
 
     resolved = configuration.read(config)
     sweeps = [sweep for sweep in expansion.expand(resolved) if sweep.paper == paper]
@@ -90,7 +91,7 @@ def _train(resolved: dict[str, Any], job: Sweep, cores: int) -> None:
     from dpfl.pipeline.client_division import clients_on
     from dpfl.pipeline.cost import can_divide
     from dpfl.pipeline.time_limit import newest, requeue_before_limit
-    from dpfl.reporting.results import read_csv
+    from dpfl.reporting.results import read_csv, write_table
 
     if job.resources["device"] == "cuda":
         gpu.prepare()

@@ -56,6 +56,16 @@ def run_table(results: Path, paper: str, sweep: str) -> Path:
     return results / "runs" / paper / f"{sweep}.csv.gz"
 
 
+def training_log(results: Path, paper: str, sweep: str) -> Path:
+    """Return where the job that trains a sweep writes what it says."""
+    return results / "logs" / f"train_{paper}_{sweep}.log"
+
+
+def training_benchmark(results: Path, paper: str, sweep: str) -> Path:
+    """Return where the engine writes what the training of a sweep took."""
+    return results / "benchmarks" / f"train_{paper}_{sweep}.tsv"
+
+
 def noise_table(results: Path, paper: str) -> Path:
     """Return the file of a paper's calibrated noise below results/<scale>."""
     return results / "accounting" / f"{paper}.csv"

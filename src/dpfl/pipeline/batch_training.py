@@ -81,7 +81,7 @@ class BatchTraining:
                 _say(process.sweep, f"trained in {time.monotonic() - process.started:.0f} s")
             else:
                 self.failed.append(process.sweep)
-                log = _log(self.results, process.sweep)
+                log = expansion.training_log(self.results, process.sweep.paper, process.sweep.name)
                 lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
                 _say(process.sweep, f"failed with exit status {code}; {log} ends with: {lines[-1] if lines else '-'}")
             return
@@ -112,7 +112,7 @@ class _Process:
     def of(cls, sweep: Sweep, results: Path, config: Path) -> _Process:
         """Start a process for a sweep; its messages go into the sweep's own log."""
         command = [sys.executable, "-m", "dpfl", "train", "--paper", sweep.paper, "--sweep", sweep.name]
-        log = _log(results, sweep)
+        log = expansion.training_log(results, sweep.paper, sweep.name)
         log.parent.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, CONTROLLER: str(os.getpid()), WATCHED: "1"}
         with log.open("wb") as stream:
@@ -123,7 +123,7 @@ class _Process:
         """Write what Snakemake does for a job of its own: time on the clock, memory, processor time."""
         taken = time.monotonic() - self.started
         text = f"s\tmax_rss\tcpu_time\n{taken:.4f}\t{memory_mb:.2f}\t{processor_seconds:.2f}\n"
-        write_atomically(results / "benchmarks" / f"train_{self.sweep.paper}_{self.sweep.name}.tsv", text)
+        write_atomically(expansion.training_benchmark(results, self.sweep.paper, self.sweep.name), text)
 
 
 def kept_folder(results: Path) -> Path:
@@ -168,11 +168,6 @@ def _copy(source: Path, target: Path) -> None:
     """Copy a file, completely or not at all."""
     with replacing(target) as temporary:
         shutil.copyfile(source, temporary)
-
-
-def _log(results: Path, sweep: Sweep) -> Path:
-    """Return the log of a sweep's training."""
-    return results / "logs" / f"train_{sweep.paper}_{sweep.name}.log"
 
 
 def _say(sweep: Sweep, what: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dpfl.files import write_atomically
 from dpfl.grid.sweep import Sweep
-from dpfl.pipeline.cost import JOB_SECONDS, Cost, JobLimits, UnitCost, beside, estimate
+from dpfl.pipeline.cost import ATTEMPTS, JOB_SECONDS, MEMORY_MARGIN, Cost, JobLimits, UnitCost, beside, estimate
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def divide(
     costs = {}
     for sweep in sweeps:
         cost = costs[id(sweep)] = estimate(sweep, units)
-        fits = cores > 1 and cost.is_short and 1.25 * 2 * cost.memory_mb <= memory_mb
+        fits = cores > 1 and cost.is_short and cost.limit_mb(ATTEMPTS) <= memory_mb
         (short.setdefault((sweep.paper, sweep.dataset), []) if fits else alone).append(sweep)
     batches = []
     for (paper, dataset), members in short.items():
@@ -68,7 +68,7 @@ def divide(
 def _batch(label: str, sweeps: list[Sweep], costs: list[Cost], cores: int, memory_mb: float) -> Batch:
     """Return a batch that has as many cores as its memory allows, at most `cores` and one for each sweep."""
     largest = sorted((cost.memory_mb for cost in costs), reverse=True)
-    room = memory_mb / (1.25 * largest[0])
+    room = memory_mb / (MEMORY_MARGIN * largest[0])
     at_once = int(min(cores, len(sweeps), room))
     seconds = makespan([beside(cost.seconds, at_once) for cost in costs], at_once)
     return Batch(label, tuple(sweeps), at_once, seconds, sum(largest[:at_once]))

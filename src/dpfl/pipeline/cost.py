@@ -29,6 +29,8 @@ PREDICTION = 1 / 3  # of a gradient: one forward pass of about three passes
 GPU_FLOPS = 2e13  # a second, sustained: a guess used until `dpfl plan --measure` has run on the GPU
 GPU_STEP_SECONDS = 1e-2  # likewise: launches of one step's kernels, some 220 of a CNN's
 MARGIN = 3.0  # of a time limit over the estimate: nodes differ, and limits are for the unforeseen
+MEMORY_MARGIN = 1.25  # of a job's memory over the estimate
+ATTEMPTS = 3  # of a job, as the profiles of clusters say; the last has the most time and memory
 LEAST_MINUTES = 10
 BASE_MB = 700  # Python with torch, and Snakemake around it
 SHORT_SECONDS = 300.0  # below it several sweeps go into one job
@@ -88,8 +90,8 @@ class JobLimits:
         return math.ceil(max(LEAST_MINUTES, MARGIN * self.seconds / 60) * 2 ** (attempt - 1))
 
     def limit_mb(self, attempt: int) -> int:
-        """Return the memory of the `attempt`-th try: the estimate with a quarter's margin, half as much more each."""
-        return math.ceil(1.25 * self.memory_mb * (1 + 0.5 * (attempt - 1)))
+        """Return the memory of the `attempt`-th try: the estimate with a margin, half as much more each time."""
+        return math.ceil(MEMORY_MARGIN * self.memory_mb * (1 + 0.5 * (attempt - 1)))
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ def cores_of(sweep: Sweep, most: int, memory_mb: float = math.inf, units: Mappin
     if not can_divide(sweep):
         return 1
     costs = {cores: estimate(sweep, units, cores) for cores in range(1, min(most, int(sweep.settings["clients"])) + 1)}
-    fit = {cores: cost.seconds for cores, cost in costs.items() if cores == 1 or cost.limit_mb(3) <= memory_mb}
+    fit = {cores: cost.seconds for cores, cost in costs.items() if cores == 1 or cost.limit_mb(ATTEMPTS) <= memory_mb}
     enough = max(JOB_SECONDS, min(fit.values()))
     return next(cores for cores, seconds in fit.items() if seconds <= enough)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from scipy.optimize import nnls
 from dpfl.files import write_atomically
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Sweep
+from dpfl.pipeline.benchmark_files import read_benchmark
 from dpfl.pipeline.cost import BASE_MB, UnitCost, WorkCount, cost_key, work_of
 
 COLUMNS = ("kind", "fixed_seconds", "step_seconds", "record_seconds", "memory_mb", "parameters", "flops")
@@ -35,28 +36,12 @@ def measured(results: Path) -> Iterator[Measured]:
     """Yield the finished sweeps below a folder of results that Snakemake has measured, all scales."""
     for resolved in sorted(results.glob("*/config.yaml")):
         for sweep in expansion.expand(configuration.read(resolved)):
-            path = resolved.parent / "benchmarks" / f"train_{sweep.paper}_{sweep.name}.tsv"
-            taken = (
-                read_benchmark(path) if expansion.run_table(resolved.parent, sweep.paper, sweep.name).exists() else None
-            )
-            if taken is not None:
-                yield Measured(sweep, work_of(sweep), *taken)
-
-
-def read_benchmark(path: Path) -> tuple[float, float] | None:
-    """Return processor seconds and the largest resident megabytes of a job that Snakemake measured, or None.
-
-    Of short jobs the wall time stands for the processor time, which Snakemake samples too rarely.
-    """
-    if not path.is_file():
-        return None
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream, delimiter="\t"))
-    try:
-        clock, processor, memory = (float(rows[-1][name]) for name in ("s", "cpu_time", "max_rss"))
-    except (IndexError, ValueError, KeyError):
-        return None
-    return (processor if clock > SAMPLED_SECONDS else clock), memory
+            if not expansion.run_table(resolved.parent, sweep.paper, sweep.name).exists():
+                continue
+            taken = read_benchmark(expansion.training_benchmark(resolved.parent, sweep.paper, sweep.name))
+            seconds = taken.processor_seconds if taken.seconds > SAMPLED_SECONDS else taken.seconds
+            if not math.isnan(seconds + taken.memory_mb):
+                yield Measured(sweep, work_of(sweep), seconds, taken.memory_mb)
 
 
 def fit(units: Mapping[str, UnitCost], sweeps: list[Measured]) -> dict[str, UnitCost]:

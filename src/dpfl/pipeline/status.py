@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import batches, lock, orphans
 from dpfl.pipeline.batch_training import kept_folder
-from dpfl.pipeline.cost import estimate
+from dpfl.pipeline.benchmark_files import read_benchmark
+from dpfl.pipeline.cost import ATTEMPTS, estimate
 from dpfl.pipeline.orphans import GONE
 from dpfl.pipeline.other_stages import Stage, stages
 from dpfl.progress import duration, is_progress
 from dpfl.provenance.run_identity import is_finished
 
-_ATTEMPTS = 3  # of a job, as the profiles of clusters say; the last has the longest limit
 _TRAINING_RULES = ("train", "train_gpu")
 _INTERRUPTED = (GONE, "dpfl: interrupted")
 _ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception)\b")  # the last line of a traceback
@@ -59,7 +59,7 @@ def sweep_status(
     """
     if is_finished(sweep, folder):
         return SweepStatus(sweep, SweepState.DONE)
-    log = folder / "logs" / f"train_{sweep.paper}_{sweep.name}.log"
+    log = expansion.training_log(folder, sweep.paper, sweep.name)
     of_this_run = running_since is not None and log.exists() and log.stat().st_mtime >= running_since
     last = _last_line(log)
     if _is_failure(last) and (of_this_run or running_since is None):
@@ -75,7 +75,7 @@ def _is_at_work(sweep: Sweep, log: Path, on_nodes: frozenset[tuple[str, str]] | 
     """Return whether a sweep whose log belongs to the current run is in training still."""
     if on_nodes is not None:
         return (sweep.paper, sweep.name) in on_nodes
-    return time.time() - log.stat().st_mtime < 60 * estimate(sweep).limit_minutes(_ATTEMPTS)
+    return time.time() - log.stat().st_mtime < 60 * estimate(sweep).limit_minutes(ATTEMPTS)
 
 
 def sweeps_on_nodes(sweeps: list[Sweep], folder: Path) -> frozenset[tuple[str, str]] | None:
@@ -117,8 +117,9 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
         for each in unfinished:
             yield f"  {each.sweep.name}: {each.state}{f' ({each.last_line})' if each.last_line else ''}"
         open_sweeps += unfinished
-        for each in known:
-            if (took := _seconds(each.sweep, folder)) is not None:
+        for each in (done for done in known if done.state is SweepState.DONE):
+            took = read_benchmark(expansion.training_benchmark(folder, paper, each.sweep.name)).seconds
+            if not math.isnan(took):
                 seconds.setdefault((paper, each.sweep.family), []).append(took)
     yield _prepared(stages(config, sweeps))
     yield from _other_failures([Path(config["data"]["folder"]), folder], since)
@@ -171,13 +172,6 @@ def _time_left(open_sweeps: list[SweepStatus], seconds: dict[tuple[str, str], li
         model += 0 if known else len(sweeps)
     by_model = f" ({model} jobs by the cost model)" if model else ""
     return f"left, one job at a time: about {duration(trained)}{by_model}"
-
-
-def _seconds(sweep: Sweep, folder: Path) -> float | None:
-    """Return the wall time that Snakemake measured for a finished sweep, or None."""
-    text = _text(folder / "benchmarks" / f"train_{sweep.paper}_{sweep.name}.tsv")
-    rows = list(csv.DictReader(text.splitlines(), delimiter="\t"))
-    return float(rows[-1]["s"]) if rows and re.fullmatch(r"[\d.]+", rows[-1].get("s") or "") else None
 
 
 def _text(path: Path) -> str:

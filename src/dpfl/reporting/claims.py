@@ -12,10 +12,10 @@ import pandas as pd
 
 from dpfl.catalog import load, module
 from dpfl.errors import InputError
-from dpfl.files import replacing, write_atomically
+from dpfl.files import write_atomically
 from dpfl.reporting.cases import ALPHA, LEVEL, ClaimKind
 from dpfl.reporting.notes import percent
-from dpfl.reporting.results import NotRunError, Results, read_csv, write_csv
+from dpfl.reporting.results import NotRunError, Results, read_csv, write_table
 from dpfl.reporting.rules import (
     ClaimEvidence,
     Judged,
@@ -216,8 +216,7 @@ def write(paper: str, evaluated: tuple[pd.DataFrame, pd.DataFrame], folder: Path
     """Write <folder>/<paper>.csv, <paper>_evidence.csv and <paper>.html; return the paths in this order."""
     paths = files(paper, folder)
     for path, data in zip(paths, evaluated, strict=True):
-        with replacing(path) as temporary:
-            write_csv(data, temporary)
+        write_table(data, path)
     return [*paths, write_page(paper, paths[0])]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from inspect import signature
 from typing import NamedTuple
 
 import pandas as pd
@@ -84,10 +85,7 @@ def _row(paper: str, name: str, entry: Mapping[str, object], arguments: Mapping[
     kind = ErratumKind(entry["kind"])
     numbers = Numbers(math.nan, math.nan, math.nan)
     if kind is not ErratumKind.UNSTATED:
-        function = getattr(module(paper, "errata"), name, None)
-        if function is None:
-            raise InputError(f"{paper}/errata.py has no function {name}, which errata.yaml names")
-        numbers = function(**arguments)
+        numbers = _numbers(paper, name, arguments)
     try:
         printed_form, corrected_form, case, source = (
             entry.get(text, "").format(**arguments, **numbers.shown) for text in _TEXTS
@@ -108,6 +106,21 @@ def _row(paper: str, name: str, entry: Mapping[str, object], arguments: Mapping[
         "interval": float(numbers.interval),
         "source": source,
     }
+
+
+def _numbers(paper: str, name: str, arguments: Mapping[str, object]) -> Numbers:
+    """Return the numbers of one case, by the entry's function."""
+    function = getattr(module(paper, "errata"), name, None)
+    if function is None:
+        raise InputError(f"{paper}/errata.py has no function {name}, which errata.yaml names")
+    try:
+        signature(function).bind(**arguments)
+    except TypeError as slip:
+        raise InputError(f"{paper}/errata.yaml: {name}: its function in errata.py: {slip}") from None
+    numbers = function(**arguments)
+    if not isinstance(numbers, Numbers):
+        raise InputError(f"{paper}/errata.py: {name} returned a {type(numbers).__name__}; it must return Numbers")
+    return numbers
 
 
 def errata_page(data: pd.DataFrame) -> TableLayout:

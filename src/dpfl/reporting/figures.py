@@ -11,9 +11,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpfl.catalog import recipe
+from dpfl.errors import InputError
 from dpfl.files import replacing
 from dpfl.reporting import captions, style
-from dpfl.reporting.results import NotRunError, Results, made_or_not_run, read_csv, refuse_not_run, write_csv
+from dpfl.reporting.results import NotRunError, Results, made_or_not_run, read_csv, refuse_not_run, write_table
 
 SUFFIXES = (".rst", ".svg", ".pdf", ".png")
 
@@ -36,8 +37,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     made: FigureRecipe = recipe(paper, "figures", name)
     csv = folder / f"{paper}_{name}.csv"
     data = made_or_not_run(made.data, results)
-    with replacing(csv) as temporary:
-        write_csv(data, temporary)
+    write_table(data, csv)
     return [csv, *write_pictures(paper, name, csv)]
 
 
@@ -48,6 +48,8 @@ def write_pictures(paper: str, name: str, csv: Path, suffixes: Collection[str] =
     with style.apply_style():
         try:
             figure = made.draw(_refuse_empty(refuse_not_run(read_csv(csv))))
+            if not isinstance(figure, Figure):
+                raise InputError(f"{paper}/figures.py: {name}: draw returned a {type(figure).__name__}, no Figure")
         except NotRunError as reason:
             figure = style.text_figure(str(reason))
         style.use_signs(figure)

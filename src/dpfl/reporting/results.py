@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import pandas as pd
 
 from dpfl.errors import InputError
-from dpfl.files import is_regular
+from dpfl.files import is_regular, replacing
 
 
 class NotRunError(InputError):
@@ -138,6 +139,15 @@ def table_text(path: Path) -> io.StringIO:
         raise InputError(f"{path} is no table: {' '.join(str(error).split())}; delete it and run make again") from None
 
 
-def write_csv(table: pd.DataFrame, stream) -> None:
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Write a table of the pipeline, completely or not at all; the same rows give the same bytes, compressed or not."""
+    text = io.StringIO()
+    write_csv(table, text)
+    content = text.getvalue().encode()
+    with replacing(path) as temporary:
+        temporary.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def write_csv(table: pd.DataFrame, stream: IO[str] | Path) -> None:
     """Write a table so that `read_csv` gives it back: every digit, "nan" for a missing number, \\n line ends."""
     table.to_csv(stream, index=False, na_rep="nan", lineterminator="\n")

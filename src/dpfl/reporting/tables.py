@@ -12,10 +12,10 @@ from pathlib import Path
 import pandas as pd
 
 from dpfl.catalog import dataset_entries, load, recipe
-from dpfl.files import replacing, write_atomically
+from dpfl.files import write_atomically
 from dpfl.reporting import captions
 from dpfl.reporting.notes import model_name
-from dpfl.reporting.results import NotRunError, Results, made_or_not_run, read_csv, refuse_not_run, write_csv
+from dpfl.reporting.results import NotRunError, Results, made_or_not_run, read_csv, refuse_not_run, write_table
 from dpfl.reporting.signs import with_signs
 
 _KEY = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
@@ -57,8 +57,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     made: TableRecipe = recipe(paper, "tables", name)
     csv = folder / f"{paper}_{name}.csv"
     data = made_or_not_run(made.data, results)
-    with replacing(csv) as temporary:
-        write_csv(data, temporary)
+    write_table(data, csv)
     return [csv, *write_pages(paper, name, csv)]
 
 

@@ -44,7 +44,7 @@ def main() -> None:
         for depth, row in enumerate(rows)
         for column, name in enumerate(row)
     }
-    figure, axes = plt.subplots(figsize=(6, 9))
+    figure, axes = plt.subplots(figsize=(8, 9))
     for number, (start, end) in enumerate(imports(list(places))):
         color = DOWN if places[end][1] < places[start][1] else UP
         bend = 0.25 if number % 2 else -0.25
@@ -53,7 +53,8 @@ def main() -> None:
     for name, (x, y) in places.items():
         box = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": BOX}
         axes.text(x, y, name, ha="center", va="center", fontsize=9, bbox=box, zorder=3)
-    axes.set(xlim=(-5, 5), ylim=(-len(rows) + 0.4, 0.6))
+    widest = max(abs(x) for x, _ in places.values()) + 1  # an arrow to a box beyond the axes would not be drawn
+    axes.set(xlim=(-widest, widest), ylim=(-len(rows) + 0.4, 0.6))
     axes.set_axis_off()
     figure.savefig(ROOT / "docs" / "packages.svg", bbox_inches="tight", metadata={"Date": None})
 

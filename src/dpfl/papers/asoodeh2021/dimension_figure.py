@@ -74,11 +74,10 @@ def draw(data: pd.DataFrame) -> Figure:
         axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, 0.86))
     axes[0].set_ylabel("excess risk")
     users = f"n = {data['users'].max():g}, m = {data['batch_size'].max():g}"
-    legend = (
-        "Dashed: the bound with the dimension; dotted: as printed. d^x: fitted to what is due to noise, in the runs"
+    fitted = "d^x: fitted to what is due to noise, in the runs where it costs something for every d."
+    style.footer(
+        figure, f"Dashed: the bound with the dimension; dotted: as printed. {fitted} {users}. {data_note(data)}"
     )
-    legend += " where noise costs something for every d."
-    style.footer(figure, f"{legend} {users}. {data_note(data)}")
     return figure
 
 
@@ -89,9 +88,8 @@ def _lines(axis: Axes, rows: pd.DataFrame) -> None:
         fitted = line.iloc[0]
         name = f"sigma = {sigma:g}"
         if sigma > 0:
-            name += (
-                f": d^({fitted['exponent']:.2f} ± {fitted['exponent_interval']:.2f}; {fitted['exponent_runs']:g} runs)"
-            )
+            power = f"{fitted['exponent']:.2f} ± {fitted['exponent_interval']:.2f}"
+            name += f": d^({power}; {fitted['exponent_runs']:g} runs)"
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "-"}
         axis.errorbar(line["features"], line["excess_risk"], line["interval"], label=name, **look)
         for bound, dash in (("excess_bound", "--"), ("bound_as_printed", ":")):

@@ -21,10 +21,9 @@ def how_far(results: Results) -> pd.DataFrame:
     Columns: dataset and model ("all" in the rows of sums), cells (published), not_run, stand_in (ran on stand-in data
     alone, so not comparable), compared, seeds_least and seeds_most (of the cells compared; 0 where there are none),
     median_difference_pct and largest_difference_pct (of |ours - published| over the cells compared, in points; nan
-    where there are none), mean_difference_pct (of ours - published), above (cells in which ours is the larger one; with
-    the right settings about half of them, whatever the number of seeds),
-    inside_ten, outside_ten, wide_ten (where published values lie of the prediction interval for
-    a mean of ten runs), inside_half_width_pct (median half-width of the intervals of those inside, in points),
+    where there are none), mean_difference_pct (of ours - published), above (cells in which ours is the larger one),
+    inside_ten, outside_ten, wide_ten (where published values lie of the prediction interval for a mean of ten runs),
+    inside_half_width_pct (median half-width of the intervals of those inside, in points),
     inside_single, outside_single, wide_single (for a single run), and no_interval (compared by one seed). For each
     reading, inside + outside + wide + no_interval = compared.
     """

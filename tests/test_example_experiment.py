@@ -6,8 +6,11 @@ import re
 import numpy as np
 import pytest
 import yaml
+from scipy import stats
 
 from dpfl import experiments
+from dpfl.accounting import Neighbouring
+from dpfl.catalog import require_valid
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description, load_table
 from dpfl.errors import InputError
@@ -30,7 +33,9 @@ def experiment(repository, monkeypatch):
 def sweep(repository):
     """The sweep that the page's entry names, with more seeds."""
     page = (repository / "docs" / "howto" / "experiment.md").read_text()
-    [entry] = yaml.safe_load(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])["demo"]
+    grid = yaml.safe_load(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])
+    require_valid("experiment.md", grid, "grid.yaml")
+    [entry] = grid["demo"]
     settings = {**entry["settings"], "dataset": entry["sweep"]["dataset"][0], "study": entry["sweep"]["study"][0]}
     cells = tuple({"epsilon": epsilon} for epsilon in entry["cells"]["epsilon"])
     return Sweep("asoodeh2020", entry["experiment"], "mean_seed0", settings, cells, SEEDS)
@@ -49,6 +54,14 @@ def test_the_example_keeps_the_contract_and_its_budget(experiment, sweep, folder
     noise = experiment.calibrate(sweep, load_description(folders.arrays))
     protocol.require_calibrated(sweep, noise)
     assert noise["privacy_epsilon_proven"].tolist() == pytest.approx([math.inf, 1.0, 0.1], rel=1e-3)
+    assert set(noise["privacy_neighbouring"]) == {Neighbouring.REPLACE_ONE}
+    # Twenty releases of a mean that one record moves by twice the clip norm are mu-GDP with mu = 2 sqrt(20) / sigma.
+    for row in noise.iloc[1:].itertuples():
+        mu = 2 * math.sqrt(20) / row.noise_multiplier
+        delta = stats.norm.cdf(mu / 2 - row.epsilon / mu) - math.exp(row.epsilon) * stats.norm.cdf(
+            -mu / 2 - row.epsilon / mu
+        )
+        assert delta == pytest.approx(1e-5, rel=1e-3)
     runs = experiment.train(sweep, folders, noise, None, lambda done, total: None)
     protocol.require_trained(sweep, runs)
     # No target is clipped, so the error is noise alone: sigma C / n over the root of the releases.

@@ -46,6 +46,7 @@ def papers(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("paper.yaml", "url: https://example.org", "", "paper.yaml: lacks url; it needs title"),
         ("paper.yaml", "url:", "year: 2026\nurl:", "paper.yaml: unknown key year"),
         ("paper.yaml", "url:", "url: [a]\nurl:", "key 'url' occurs twice"),
+        ("paper.yaml", "settings: {", "settings: {1.2: a, 1.20: b, ", "key 1.2 occurs twice"),
         ("paper.yaml", "published: tests", "published: 2026", "published is 2026; it must be a text"),
         ("paper.yaml", "authors: Nobody", "authors: [Ada, Bo]", "authors is ['Ada', 'Bo']; it must be a text"),
         (

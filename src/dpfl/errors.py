@@ -55,7 +55,9 @@ def _wanted(error: Any) -> str:
     value = error.validator_value
     kinds = [value] if isinstance(value, str) else value
     return {
-        "type": lambda: " or ".join(_KINDS[kind] for kind in kinds) + _yaml_hint(error.instance),
+        "type": lambda: (
+            " or ".join(_KINDS[kind] for kind in kinds) + (_yaml_hint(error.instance) if "number" in kinds else "")
+        ),
         "enum": lambda: f"one of {value}",
         "minimum": lambda: f"at least {value}",
         "maximum": lambda: f"at most {value}",

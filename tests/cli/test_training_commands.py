@@ -1,13 +1,16 @@
 """Where a sweep is trained: on the GPU that its configuration asks for, or on the CPU where it uses none."""
 
 import os
+import re
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from dpfl.cli import app, training_commands
+from dpfl.data.arrays import build_arrays
 from dpfl.errors import InputError
 from dpfl.pipeline.devices import VISIBLE
 
@@ -49,3 +52,12 @@ def test_a_torch_that_finds_no_gpu_is_refused_in_one_line(command, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     found = command("bhaskar2025/digits_scatter_linear_k10_seed0", "cuda").exception
     assert isinstance(found, InputError) and "torch finds no GPU" in str(found)
+
+
+def test_a_setting_that_cannot_be_used_is_named_with_its_family(command, tmp_path, monkeypatch):
+    sweep = SimpleNamespace(calibrate=lambda sweep, description: (_ for _ in ()).throw(InputError("rounds is 60.0")))
+    monkeypatch.setattr(training_commands.protocol, "load", lambda name: sweep)
+    build_arrays("digits", tmp_path / "data" / "arrays" / "digits")
+    (tmp_path / "mine.yaml").write_text("only: {dataset: [digits]}\n")
+    found = CliRunner().invoke(app, ["calibrate", "--paper", "asoodeh2020", "--config", "mine.yaml"]).exception
+    assert isinstance(found, InputError) and re.fullmatch(r"asoodeh2020/digits_\w+, rounds is 60\.0", str(found))

@@ -33,8 +33,8 @@ STATEMENT = PrivacyStatement.of(
 
 def table_of(sweep, count, **changes):
     about = dict.fromkeys(["paper", "sweep", "experiment", "dataset"], "")
-    row = {**about, "seed": 0, "status": "finished", "accuracy_pct": 90.0, "noise_multiplier": 1.0}
-    return pd.DataFrame([{**row, **sweep.cells[0], **STATEMENT.columns(), **changes}] * count)
+    row = {**about, "seed": 0, "status": "finished", "accuracy_pct": 90.0, "dimension": 8, "noise_multiplier": 1.0}
+    return pd.DataFrame([{**sweep.cells[0], **row, **STATEMENT.columns(), **changes}] * count)
 
 
 def test_what_keeps_the_contract_passes(sweep):
@@ -70,8 +70,8 @@ def test_a_run_that_does_not_state_its_privacy_is_refused(sweep, name):
     [
         ({"status": "exploded"}, "the status exploded, should be finished or diverged"),
         ({"status": math.nan}, "the status nan, should be"),
-        ({"accuracy_pct": math.nan}, "a finished run without any number"),
-        ({"accuracy_pct": "high"}, "a finished run without any number"),
+        ({"accuracy_pct": math.nan}, "a finished run whose accuracy_pct, the metric after status, is no number"),
+        ({"accuracy_pct": "high"}, "a finished run whose accuracy_pct"),
         ({"noise_multiplier": math.nan}, "a noise_multiplier that is no number of 0 or more"),
         ({"noise_multiplier": -1.0}, "a noise_multiplier that is no number of 0 or more"),
         ({"privacy_mechanism": None}, "a row without privacy_mechanism"),

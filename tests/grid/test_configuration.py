@@ -41,6 +41,7 @@ def test_the_schema_is_a_schema_and_describes_every_key():
         ({"seeds": [0.0]}, ["seeds", "0.0", "integer"]),
         ({"seeds": [-1]}, ["seeds", "-1", "at least 0"]),
         ({"seeds": []}, ["seeds", "a list of at least 1"]),
+        ({"seeds": ["1e3"]}, ["seeds.0", "it must be an integer"]),
         ({"seeds": [1, 1]}, ["seeds", "a list without repetition"]),
         ({"papers": []}, ["papers", "a list of at least 1"]),
         ({"only": {"epsilon": ["1e1"]}}, ["only.epsilon.0", "a number; YAML reads this one as a text", "1.0e-9"]),

@@ -14,6 +14,8 @@ from dpfl.grid.strict_yaml import load_mapping
     [
         (b"a: 1\na: 2\n", "twice"),
         (b"only: {clients: [1], clients: [2]}\n", "twice"),
+        (b"only: {epsilon: 1, 1.2: 3, 1.20: 4}\n", "key 1.2 occurs twice"),
+        (b"<<: {scale: demo}\nscale: paper\n", "merges"),
         (b"a: &x [1]\nb: *x\n", "aliases"),
         (b"a: 2024-13-45\n", "not YAML"),
         (b"a: " + b"9" * 6000, "not YAML"),

@@ -47,6 +47,7 @@ def test_a_queue_that_does_not_answer_at_first_is_asked_again(slurm, monkeypatch
     assert slurm.read_text() == "17\n"
 
 
+@pytest.mark.timeout(20)
 def test_a_job_without_a_limit_is_left_alone(slurm, tmp_path):
     (tmp_path / "squeue").write_text("#!/bin/sh\necho UNLIMITED\n")
     time_limit._watch("17", lambda: True)
@@ -62,6 +63,9 @@ def test_nothing_watches_outside_slurm_or_under_a_batch(slurm, monkeypatch):
     monkeypatch.setattr(time_limit.threading, "Thread", lambda **_: pytest.fail("a thread was started"))
     monkeypatch.setenv(time_limit.WATCHED, "1")
     time_limit.requeue_before_limit(lambda: True)
-    monkeypatch.delenv("SLURM_JOB_ID")
     monkeypatch.delenv(time_limit.WATCHED)
+    with monkeypatch.context() as container:
+        container.setenv("PATH", "")
+        time_limit.requeue_before_limit(lambda: True)
+    monkeypatch.delenv("SLURM_JOB_ID")
     time_limit.requeue_before_limit(lambda: True)

@@ -135,9 +135,9 @@ def test_a_single_run_decides_nothing(rule):
     single = ClaimEvidence([from_values(f"case {index}", [100.0]) for index in range(5)])
     judgement = judge(single, rule)
     assert judgement.verdict is Verdict.UNDECIDED and judgement.count(Status.OPEN) == 5
-    assert judgement.reason.endswith("All rest on a single run each, which no test can judge.")
+    assert judgement.reason.endswith("All of them have a single run, on one side at least: no test can judge that.")
     assert judge(ClaimEvidence(single.cases[:1]), rule).reason.endswith(
-        "It rests on a single run, which no test can judge."
+        "It has a single run, on one side at least: no test can judge that."
     )
 
 
@@ -146,7 +146,7 @@ def test_a_case_that_can_be_tested_goes_before_single_runs():
     single = [from_values(f"single {value}", [value]) for value in (-100.0, 100.0)]
     judgement = judge(ClaimEvidence([*single, *tested]), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))
     assert judgement.verdict is Verdict.UNDECIDED and judgement.cases[0].case.case == "effect 0.0"
-    assert judgement.reason.endswith("2 of them rest on a single run each, which no test can judge.")
+    assert judgement.reason.endswith("2 of them have a single run, on one side at least: no test can judge that.")
 
 
 def test_cases_are_found_within_a_margin_by_chance_as_seldom_as_alpha():

@@ -99,8 +99,8 @@ def test_every_claims_runs_are_sweeps_of_its_paper(key):
     require_sweeps(key, load(key).claims)
 
 
-@pytest.mark.parametrize("runs", [{"study": ["shufle"]}, {"studdy": ["shuffle"]}, {"study": []}])
+@pytest.mark.parametrize("runs", [{"study": ["shuffle", "shufle"]}, {"studdy": ["shuffle"]}, {"study": []}])
 def test_runs_that_no_sweep_has_are_refused(runs):
     require_sweeps(PAPER, {"shuffle": CLAIM})
-    with pytest.raises(InputError, match=f"{PAPER}/claims.yaml: slip: no sweep of any scale"):
+    with pytest.raises(InputError, match=f"{PAPER}/claims.yaml: slip: runs names stud.*, which no sweep"):
         require_sweeps(PAPER, {"shuffle": CLAIM, "slip": {"runs": runs}})

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from dpfl import __version__
 from dpfl.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 PIPELINE = find_spec("torch") is not None
 """False where the accountants alone are installed (`pip install .`, without its extra `pipeline`)."""

@@ -12,9 +12,10 @@ An experiment is a module or a package of dpfl.experiments; its name is the key 
   privacy) and the columns `privacy_*` of the run's statement. `dpfl calibrate` joins these tables for a paper.
 - `train` takes these rows back and returns the run table (dpfl.experiments.shared.run_table): a row a run, cells in the
   sweep's order and seeds within, each with all that it rests on. Columns: paper, sweep, experiment, dataset,
-  stand_in_for, data_note; the settings and the cell's keys; seed; status ("finished" or "diverged") and the metrics;
-  noise_* and privacy_*. On a CPU the same arguments give the same bytes, with or without a checkpoint to resume from;
-  on a GPU its model too decides them, and they repeat as far as CUDA's libraries repeat theirs.
+  stand_in_for, data_note; the settings and the cell's keys; seed; status ("finished" or "diverged"); the metrics, of
+  which the first is a number in every finished run; noise_* and privacy_*. On a CPU the same arguments give
+  the same bytes, with or without a checkpoint to resume from; on a GPU its model too decides them, and they repeat as
+  far as CUDA's libraries repeat theirs.
 """
 
 from __future__ import annotations
@@ -110,11 +111,10 @@ def require_trained(sweep: Sweep, table: pd.DataFrame) -> None:
     _require_noise(sweep, "train", table)
     if unknown := sorted(set(map(str, table["status"])) - set(STATUSES)):
         raise InputError(f"{_place(sweep, 'train')} the status {unknown[0]}, should be {' or '.join(STATUSES)}")
-    about = {*columns, *sweep.settings}
-    metrics = [name for name in table if name not in about and not name.startswith(("noise_", "privacy_"))]
-    empty = ~np.isfinite(table[metrics].select_dtypes("number").astype(float)).any(axis=1)
-    if (empty & (table["status"] == "finished")).any():
-        raise InputError(f"{_place(sweep, 'train')} a finished run without any number; a run without is diverged")
+    main = table.columns[table.columns.get_loc("status") + 1]
+    numbers = pd.to_numeric(table.loc[table["status"] == "finished", main], errors="coerce")
+    if not np.isfinite(numbers).all():
+        raise InputError(f"{_place(sweep, 'train')} a finished run whose {main}, the metric after status, is no number")
 
 
 def _require_rows(sweep: Sweep, function: str, rows: object, count: int, columns: list[str]) -> None:

@@ -20,7 +20,8 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 class _Loader(UniqueKeys, yaml.SafeLoader):
-    """PyYAML's safe loader without duplicate keys, aliases, and numbers and texts that are not what they look like."""
+    """PyYAML's safe loader without duplicate keys, aliases, merges, and numbers and texts that are not what they look
+    like."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Refuse aliases: a configuration needs none, and nested ones fill the memory."""
@@ -29,6 +30,12 @@ class _Loader(UniqueKeys, yaml.SafeLoader):
                 None, None, "aliases (*name) are not allowed", self.peek_event().start_mark
             )
         return super().compose_node(parent, index)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Refuse merges (<<), which need aliases and hide which key wins."""
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                _refuse(key, "merges (<<) are not allowed")
 
     def construct_scalar(self, node: yaml.Node) -> Any:
         """Refuse half a character ("\\ud800"): no file has such a name, and no page can show it."""

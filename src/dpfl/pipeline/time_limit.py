@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import sys
 import threading
 import time
@@ -30,7 +31,7 @@ def requeue_before_limit(has_progressed: Callable[[], bool]) -> None:
     `has_progressed` is asked then, from a thread: without progress since the job began, it runs into its limit.
     """
     job = os.environ.get("SLURM_JOB_ID", "")
-    if job.isdigit() and WATCHED not in os.environ:
+    if job.isdigit() and WATCHED not in os.environ and shutil.which("squeue"):  # a container has none
         threading.Thread(target=_watch, args=(job, has_progressed), daemon=True).start()
 
 

@@ -12,8 +12,8 @@ A case by itself:
     open            neither, or a single run, which has no interval and cannot be tested
 
 All three are decided on p-values adjusted by Holm over all cases of the claim that have an uncertainty, so that the
-chance of any false counterexample is at most ALPHA. Computed numbers decide by themselves, without error. Nothing is
-adjusted over the claims of a paper.
+chance of any false counterexample is at most ALPHA; where every case passes its own test, none is adjusted. Computed
+numbers decide by themselves, without error. Nothing is adjusted over the claims of a paper.
 
 A claim, by its scope:
 
@@ -265,10 +265,8 @@ class _Tally:
 
     def single_runs(self) -> str:
         """Say how many cases no test can judge."""
-        if self.ran == 1:
-            return "It rests on a single run, which no test can judge."
-        which = f"{self.single} of them rest" if self.single > 1 else "One of them rests"
-        return f"{'All rest' if self.single == self.ran else which} on a single run each, which no test can judge."
+        which = f"{'All' if self.single == self.ran else self.single} of them have"
+        return f"{'It has' if self.ran == 1 else which} a single run, on one side at least: no test can judge that."
 
     def all_cases(self) -> str:
         """Return "all N cases", "both cases" or "its only case"."""

@@ -55,9 +55,9 @@ def _or_none(value: object) -> object:
 
 
 def require_sweeps(paper: str, claims: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise InputError where the `runs` of a claim are no sweep of the paper at any scale: a slip of the pen.
+    """Raise InputError where a value of the `runs` of a claim is that of no sweep at any scale: a slip of the pen.
 
-    It would pass for a claim that no runs decide, which needs none to be there.
+    It would pass for a claim that fewer runs decide, or none, and that needs no more to be there.
     """
     if not any("runs" in claim for claim in claims.values()):
         return
@@ -65,8 +65,12 @@ def require_sweeps(paper: str, claims: Mapping[str, Mapping[str, Any]]) -> None:
     grids = [configuration.resolve({"scale": scale, "papers": [paper]}) for scale in scales]
     sweeps = [sweep for grid in grids for sweep in expansion.expand(grid)]
     for name, claim in claims.items():
-        if "runs" in claim and not any(decides(sweep, claim["runs"]) for sweep in sweeps):
-            raise InputError(f"{paper}/claims.yaml: {name}: no sweep of any scale has the settings that runs names")
+        named = [(key, value) for key, values in claim.get("runs", {}).items() for value in values or [None]]
+        for key, value in named:
+            if not any(decides(sweep, {**claim["runs"], key: [value]}) for sweep in sweeps):
+                raise InputError(
+                    f"{paper}/claims.yaml: {name}: runs names {key} {value}, which no sweep of any scale has"
+                )
 
 
 def _sweeps(folder: Path, paper: str) -> list[Sweep]:

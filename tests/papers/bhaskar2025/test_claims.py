@@ -256,6 +256,27 @@ def test_initial_models_explain_the_collapse_only_where_they_cost_more_than_nois
         assert all(each.case.error < 0.2 for each in judgement.cases)
 
 
+def test_a_print_between_the_runs_counts_the_distance_of_each(tmp_path, judged):
+    cells = starts(LOSSES, published_accuracy_pct=85.0)
+    runs = {"common": {"0": 84.0, "1": 89.0, "2": 90.0}, "per_client": {"0": 86.0, "1": 80.0, "2": 81.0}}
+    last = (cells["local_epochs"] == 20) & np.isinf(cells["epsilon"])
+    cells.loc[last, "run_accuracies_pct"] = cells.loc[last, "initialisation"].map(lambda start: json.dumps(runs[start]))
+    store(tmp_path, "figures", "initialisation", cells)
+    [case] = [each.case for each in judged("initialisation_print", Results(tmp_path)).cases]
+    nearer = np.array([1 - 1, 4 - 5, 5 - 4])
+    assert case.estimate == pytest.approx(nearer.mean()) and case.error == pytest.approx(nearer.std(ddof=1) / 3**0.5)
+
+
+def test_starts_without_a_common_seed_are_not_compared(tmp_path, judged):
+    cells = starts(LOSSES)
+    own = cells["initialisation"] == "per_client"
+    cells.loc[own, "run_accuracies_pct"] = json.dumps({"7": 80.0, "8": 81.0})
+    store(tmp_path, "figures", "initialisation", cells)
+    for claim in ("initialisation", "initialisation_print"):
+        judgement = judged(claim, Results(tmp_path))
+        assert judgement.verdict is Verdict.NOT_RUN and judgement.missing == 1
+
+
 @pytest.mark.parametrize(
     ("claim", "scale", "verdict"),
     [

@@ -3,8 +3,14 @@
 import math
 from dataclasses import replace
 
+import pandas as pd
+import pytest
+
+from dpfl.grid.expansion import run_table
 from dpfl.grid.sweep import Sweep
-from dpfl.provenance.audit.run_tables import against_grid, against_itself
+from dpfl.provenance.audit.findings import Audit
+from dpfl.provenance.audit.run_tables import against_grid, against_itself, check_runs
+from dpfl.reporting.results import write_table
 
 CELLS = ({"epsilon": 2.0, "split": [1, 2]}, {"epsilon": math.inf, "split": [1, 2]})
 SWEEP = Sweep("p", "a", "s_seeds0to1", {"dataset": "d"}, CELLS, (0, 1))
@@ -47,3 +53,13 @@ def test_a_cell_that_gives_its_noise_has_no_target_epsilon():
     rows = [{**each, "seed": "0", "status": "finished", "noise_multiplier": "3"} for each in told]
     assert against_grid(rows, sweep) == []
     assert against_grid(rows[:1], sweep) == ["has no run of sigma=1.5"]
+
+
+@pytest.mark.parametrize("stated", [None, ""])
+def test_runs_that_state_no_privacy_are_named(tmp_path, stated):
+    silent = [run if stated is None else {**run, "privacy_mechanism": stated} for run in runs()]
+    path = run_table(tmp_path / "results" / "demo", SWEEP.paper, SWEEP.name)
+    write_table(pd.DataFrame(silent), path)
+    report = Audit()
+    check_runs(report, tmp_path, "demo", [SWEEP])
+    assert "has runs that do not state their privacy" in [finding.problem for finding in report.findings]

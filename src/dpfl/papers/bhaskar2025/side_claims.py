@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -132,21 +131,29 @@ def initialisation(results: Results) -> ClaimEvidence:
         for (start, epsilon), points in lost.items():
             noise = "without noise" if math.isinf(epsilon) else f"with noise (ε = {epsilon:g})"
             beside.append(from_values(f"points lost: {name}, {words[start]}, {noise}", points, **facts))
-    return ClaimEvidence(cases, beside=beside)
+    return counted(cases, beside)
 
 
 def initialisation_print(results: Results) -> ClaimEvidence:
-    """Return how many points nearer to the print separate starts bring (20, 1) without noise, a case a model."""
+    """Return how many points nearer to the print separate starts bring (20, 1) without noise, a case a model.
+
+    The distance of every run counts, compared within each seed.
+    """
     cases = []
     for name, ends, _ in starts(results):
         each, one = ends[PER_CLIENT, math.inf][1], ends[COMMON, math.inf][1]
         printed = each["published_accuracy_pct"]
         if math.isnan(printed):
             continue
-        gap = abs(one["accuracy_pct"] - printed) - abs(each["accuracy_pct"] - printed)
-        apart = from_values(name, by_seed(one) - by_seed(each), stand_in=stand_in(each))
-        cases.append(replace(apart, estimate=gap))
-    return ClaimEvidence(cases)
+        nearer = (by_seed(one) - printed).abs() - (by_seed(each) - printed).abs()
+        cases.append(from_values(name, nearer, stand_in=stand_in(each)))
+    return counted(cases)
+
+
+def counted(cases: list[Case], beside: Iterable[Case] = ()) -> ClaimEvidence:
+    """Return the evidence of the cases that have a seed with all of their runs; the others count as not run."""
+    there = [case for case in cases if case.n]
+    return ClaimEvidence(there, missing=len(cases) - len(there), beside=list(beside))
 
 
 def budget_kept(results: Results) -> ClaimEvidence:

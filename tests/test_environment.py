@@ -63,7 +63,7 @@ def test_everything_that_is_imported_is_a_declared_dependency(repository):
     alone = [
         f"src/dpfl/{part}" for part in ("accounting", "errors.py", "files.py", "cli/app.py", "cli/account_commands.py")
     ]
-    assert undeclared(alone, accountants) == {"opacus", "pandas"}  # at their first use, and for the types
+    assert undeclared(alone, accountants) == {"opacus"}  # at its first use
     assert len(accountants) <= 6
     assert not undeclared(["src"], accountants + extras["pipeline"])
     assert not undeclared(["tests", "benchmarks"], accountants + extras["pipeline"] + extras["test"])

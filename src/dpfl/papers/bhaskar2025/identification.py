@@ -18,7 +18,14 @@ from scipy.optimize import minimize_scalar
 
 from dpfl.catalog import load
 from dpfl.experiments.shared.run_table import as_columns
-from dpfl.papers.bhaskar2025.paper_runs import PUBLISHED_RUNS, all_runs, each_once, published_cells, with_settings
+from dpfl.papers.bhaskar2025.paper_runs import (
+    PUBLISHED_RUNS,
+    all_runs,
+    each_once,
+    published_cells,
+    table_settings,
+    with_settings,
+)
 from dpfl.randomness import generator
 from dpfl.reporting.results import Results
 
@@ -65,7 +72,7 @@ def _candidate_runs(results: Results) -> pd.DataFrame:
     """Return the runs with ten clients that differ from the chosen settings in open ones only, named by `candidate`."""
     settings = load("bhaskar2025").settings
     stated = {name: value for name, value in settings.items() if name not in OPEN}
-    runs = with_settings(all_runs(results), {**stated, "clients": load("bhaskar2025").tables["table_2"]["clients"]})
+    runs = with_settings(all_runs(results), {**stated, "clients": table_settings(2)["clients"]})
     named = [name for name in OPEN if name in runs.columns]
     chosen = as_columns(settings)
     values = runs[named].itertuples(index=False, name=None)

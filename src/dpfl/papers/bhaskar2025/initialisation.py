@@ -12,6 +12,7 @@ from dpfl.papers.bhaskar2025.paper_runs import (
     all_runs,
     each_once,
     published_cells,
+    table_settings,
     with_settings,
 )
 from dpfl.reporting.results import Results
@@ -30,7 +31,7 @@ def initialisation_cells(results: Results) -> pd.DataFrame:
     (the averaged models' accuracy by seed, as JSON), published_accuracy_pct (nan on stand-ins).
     """
     settings = {name: value for name, value in load("bhaskar2025").settings.items() if name != "initialisation"}
-    runs = with_settings(all_runs(results), {**settings, "clients": load("bhaskar2025").tables["table_2"]["clients"]})
+    runs = with_settings(all_runs(results), {**settings, "clients": table_settings(2)["clients"]})
     runs = each_once(runs, "initialisation")
     both = runs.groupby([*_CELL, "seed"])["initialisation"].transform("nunique") == 2
     runs = runs[both].assign(run=list(runs.loc[both, ["seed", "accuracy_pct"]].itertuples(index=False, name=None)))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dpfl.catalog import load
 from dpfl.papers.bhaskar2025.central_model import RATE_BATCH, CentralReading, central_cells, decide
 from dpfl.papers.bhaskar2025.identification import CHOSEN, candidate_cells
-from dpfl.papers.bhaskar2025.paper_runs import CELL
+from dpfl.papers.bhaskar2025.paper_runs import CELL, table_settings
 from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, measured_cells
 from dpfl.papers.bhaskar2025.table_layout import numbers
 from dpfl.reporting.notes import budget_cell, data_name, model_name
@@ -41,13 +40,13 @@ def _tried(results: Results) -> pd.DataFrame:
     """Return what other settings make of each cell on real data: the key, nearest (their name), their difference."""
     candidates = candidate_cells(results).dropna(subset="residual_pct")
     candidates = candidates[candidates["candidate"] != CHOSEN]
-    clients = load("bhaskar2025").tables["table_2"]["clients"]
+    clients = table_settings(2)["clients"]
     ours = candidates.assign(clients=clients, nearest=candidates["candidate"])
     ours["nearest_difference_pct"] = ours["residual_pct"]
     central = central_cells(results)
     rate = decide(central).reading is CentralReading.RATE
     name, column = ("batch size 64", "batch_pct") if rate else (f"batch size {RATE_BATCH}", "rate_pct")
-    local_epochs, rounds = load("bhaskar2025").tables["table_5"]["split"]
+    local_epochs, rounds = table_settings(5)["split"]
     other = central[~central["stand_in"] & (central["runs"] > 0)]
     other = other.assign(local_epochs=local_epochs, rounds=rounds, clients=1, nearest=name)
     other["nearest_difference_pct"] = other[column] - other["published_accuracy_pct"]

@@ -15,6 +15,7 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
 from dpfl.data import datasets
 from dpfl.engine.batches import BatchSampler
+from dpfl.papers.bhaskar2025.paper_runs import table_settings
 from dpfl.reporting.tables import TableLayout
 
 
@@ -42,7 +43,7 @@ class Holders:
 @cache
 def training(dataset: str, epsilon: float) -> Training:
     """Return a client's training on its share of `dataset`, calibrated as the runs of Table 5 are."""
-    settings, (local_epochs, rounds) = load("bhaskar2025").settings, load("bhaskar2025").tables["table_5"]["split"]
+    settings, (local_epochs, rounds) = load("bhaskar2025").settings, table_settings(5)["split"]
     records = round(settings["client_share"] * datasets.load(dataset).training_records)
     sampler = BatchSampler(Sampling(settings["sampling"]), settings["batch_size"], records)
     steps = local_epochs * rounds * sampler.steps_per_epoch
@@ -83,12 +84,12 @@ def budgets(*names: str) -> pd.DataFrame:
     share_above_one, epsilon_mean_rdp (mean over records), epsilon_typical_rdp, epsilon_typical_pld (a record with the
     mean number of clients, rounded up), epsilon_most_rdp, epsilon_most_pld (one with the most).
     """
-    settings, table = load("bhaskar2025").settings, load("bhaskar2025").tables["table_5"]
+    settings, published = load("bhaskar2025").settings, load("bhaskar2025").tables["table_5"]["published_accuracy_pct"]
     rows = []
-    for dataset in names or table["published_accuracy_pct"]:
-        epsilon = table["published_accuracy_pct"][dataset]["epsilon"]
+    for dataset in names or published:
+        epsilon = published[dataset]["epsilon"]
         run = training(dataset, epsilon)
-        for clients in (number for number in table["clients"] if number > 1):
+        for clients in (number for number in table_settings(5)["clients"] if number > 1):
             law = holders(clients, settings["client_share"], datasets.load(dataset).training_records)
             typical = math.ceil(law.mean)
             rows.append(

@@ -19,6 +19,7 @@ from dpfl.papers.bhaskar2025.paper_runs import (
     all_runs,
     each_once,
     published_cells,
+    table_settings,
     with_settings,
 )
 from dpfl.reporting.results import Results
@@ -104,7 +105,7 @@ def _summary(runs: pd.DataFrame) -> pd.DataFrame:
 def _over_first(runs: pd.DataFrame) -> pd.DataFrame:
     """Return each cell's advantage over (1, 20), seed by seed: columns as `measured_cells` says."""
     column = ["dataset", "model", "epsilon", "clients", "seed"]
-    local_epochs, rounds = load("bhaskar2025").tables["table_5"]["split"]
+    local_epochs, rounds = table_settings(5)["split"]
     first = runs[(runs["local_epochs"] == local_epochs) & (runs["rounds"] == rounds)]
     pairs = runs.merge(first[[*column, "accuracy_pct"]], on=column, suffixes=("", "_first"), validate="m:1")
     pairs["over"] = pairs["accuracy_pct"] - pairs["accuracy_pct_first"]

@@ -8,7 +8,7 @@ import pandas as pd
 
 from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
-from dpfl.papers.bhaskar2025.paper_runs import LEVEL, all_runs, each_once, with_settings
+from dpfl.papers.bhaskar2025.paper_runs import LEVEL, all_runs, each_once, table_settings, with_settings
 from dpfl.papers.bhaskar2025.table_layout import numbers
 from dpfl.reporting.notes import count_range, data_name, model_name
 from dpfl.reporting.results import Results
@@ -35,7 +35,7 @@ def sampling_cells(results: Results) -> pd.DataFrame:
     of its 95 % interval), over_shuffled_pct and over_shuffled_interval_pct (advantage over shuffled epochs, seed by
     seed), noise_multiplier, delta, epsilon_proven, epsilon_refuted.
     """
-    clients = load("bhaskar2025").tables["table_2"]["clients"]
+    clients = table_settings(2)["clients"]
     settings = {name: value for name, value in load("bhaskar2025").settings.items() if name != "sampling"}
     runs = with_settings(all_runs(results), {**settings, "clients": clients}).query("epsilon < inf")
     runs = each_once(runs[runs["sampling"].isin(SAMPLERS)], "sampling")

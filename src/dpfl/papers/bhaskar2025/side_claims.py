@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from dpfl.catalog import load
 from dpfl.papers.bhaskar2025.distances import FIRST, NOISELESS
 from dpfl.papers.bhaskar2025.initialisation import COMMON, PER_CLIENT
+from dpfl.papers.bhaskar2025.paper_runs import table_settings
 from dpfl.papers.bhaskar2025.published_cells import LEVEL
 from dpfl.reporting.cases import Case, from_interval, from_values
 from dpfl.reporting.claims import Check
@@ -211,7 +211,7 @@ def budget_kept_overlap(results: Results) -> ClaimEvidence:
         )
         for row in results.table("bhaskar2025", "overlap").itertuples(index=False)
     ]
-    disjoint = load("bhaskar2025").tables["table_2"]["clients"]
+    disjoint = table_settings(2)["clients"]
     return ClaimEvidence(
         [case for clients, case in cases if clients > disjoint],
         beside=[case for clients, case in cases if clients <= disjoint],

@@ -15,7 +15,15 @@ import pandas as pd
 
 from dpfl.catalog import load
 from dpfl.experiments.shared.run_table import as_columns
-from dpfl.papers.bhaskar2025.paper_runs import CELL, LEVEL, all_runs, each_once, published_cells, with_settings
+from dpfl.papers.bhaskar2025.paper_runs import (
+    CELL,
+    LEVEL,
+    all_runs,
+    each_once,
+    published_cells,
+    table_settings,
+    with_settings,
+)
 from dpfl.papers.bhaskar2025.table_layout import numbers
 from dpfl.reporting.notes import budget_name, data_name, model_name
 from dpfl.reporting.results import Results
@@ -64,7 +72,7 @@ def tempered_cells(results: Results) -> pd.DataFrame:
     is nearer); what needs the published value is nan on stand-in data.
     """
     settings, runs = load("bhaskar2025").settings, all_runs(results)
-    runs = runs[(runs["clients"] == load("bhaskar2025").tables["table_2"]["clients"]) & runs["model"].isin(MODELS)]
+    runs = runs[(runs["clients"] == table_settings(2)["clients"]) & runs["model"].isin(MODELS)]
     if "tempered_sigmoid" not in runs:
         runs = runs.iloc[:0]
     key = ["dataset", *CELL, "seed"]
@@ -95,11 +103,8 @@ def tempered_cells(results: Results) -> pd.DataFrame:
 
 def expected_cells() -> set[tuple[str, float, int, int]]:
     """Return model, epsilon, local epochs and rounds of the 36 cells that the rule counts."""
-    table = load("bhaskar2025").tables["table_3"]
-    budgets = table["published_accuracy_pct"]
-    return {
-        (model, float(budget), *split) for model in MODELS for budget, split in product(budgets[model], table["splits"])
-    }
+    budgets, splits = load("bhaskar2025").tables["table_3"]["published_accuracy_pct"], table_settings(3)["splits"]
+    return {(model, float(budget), *split) for model in MODELS for budget, split in product(budgets[model], splits)}
 
 
 def decide(cells: pd.DataFrame) -> SigmoidDecision:

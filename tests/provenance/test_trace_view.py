@@ -67,7 +67,16 @@ def test_a_picture_keeps_what_it_folds_in_two_columns_apart(monkeypatch):
 def test_the_tree_folds_them(many, tmp_path):
     top = trace_view.tree(trace.trace(many[0]), tmp_path, [{"epsilon": "2"}])
     labels = [str(branch.label) for branch in top.children]
-    assert "epsilon = 2" in labels[0] and "part0.csv and 3 more" in labels[1]
+    assert "epsilon = 2" in labels[0] and "part0.csv and 3 more" in labels[2]
+
+
+def test_a_row_says_how_many_runs_are_shown_and_whether_they_are_its_own(many):
+    node = trace.trace(many[0])
+    assert trace_view.runs_sentence(node, [{"origins": ""}]) == "made of no run, as the file records"
+    assert "no run agrees with it" in trace_view.runs_sentence(node, [{"epsilon": "2"}])
+    node.runs = [{"epsilon": "2"}]
+    assert trace_view.runs_sentence(node, [{"origins": "a:0"}]) == "made of 1 run, as the file records"
+    assert "the file does not record which" in trace_view.runs_sentence(node, [{"epsilon": "2"}])
 
 
 def lines(folder, name):

@@ -56,7 +56,8 @@ def trace(
 
     if as_json:
         # In ASCII: a recorded text may hold what steers a terminal, or half a character.
-        print(json.dumps({"rows": rows, **trace_view.as_json(top, root)}, indent=1))
+        said = {"rows": rows, "runs_recorded": cell_trace.is_recorded(rows)} if rows else {"rows": rows}
+        print(json.dumps({**said, **trace_view.as_json(top, root)}, indent=1))
     else:
         from rich.console import Console
 

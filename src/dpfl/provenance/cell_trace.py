@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from dpfl.catalog import load
 from dpfl.errors import InputError
 from dpfl.provenance.trace import Node, project_of, trace
-from dpfl.reporting.results import table_text
+from dpfl.reporting.results import ORIGINS, table_text
 
 Row = dict[str, str]
 _LABELS = ("paper", "sweep", "stand_in_for", "data_note", "experiment")
@@ -26,9 +27,12 @@ _NOISE_TOLERANCE = 1e-6
 
 
 def conditions(text: str) -> dict[str, str]:
-    """Return the conditions of "column=value,column=value"; raises InputError where the text is none."""
-    parts = [part.partition("=") for part in text.split(",")]
-    if any(not (name.strip() and sign) for name, sign, _ in parts):
+    """Return the conditions of "column=value,column=value"; raises InputError where the text is none.
+
+    A value may have commas, as in "split=(1, 20)": a condition begins where a name and an equals sign follow.
+    """
+    parts = [part.partition("=") for part in re.split(r",(?=[^,=]*=)", text)]
+    if any(not (name.strip() and sign) or value.endswith(",") for name, sign, value in parts):
         raise InputError(f"--where {text!r} must be column=value, more of them separated by commas")
     named = {name.strip(): value.strip() for name, _, value in parts}
     if len(named) < len(parts):
@@ -79,12 +83,32 @@ def trace_cells(path: Path, wanted: Mapping[str, str]) -> tuple[Node, list[Row]]
     complete = trace(data)
     root, _ = project_of(data)
     tables = {node.path: read_rows(root / node.path) for node in complete.walk() if _is_run_table(node)}
-    behind = {id(run) for run in runs_behind([run for runs in tables.values() for run in runs], rows)}
-    kept = {name: [run for run in runs if id(run) in behind] for name, runs in tables.items()}
+    kept = _recorded(tables, rows) if is_recorded(rows) else _agreeing(tables, rows)
     tree = trace(data, without={name for name, runs in kept.items() if not runs})
     for node in tree.walk():
         node.runs = kept.get(node.path, [])
     return tree, rows
+
+
+def is_recorded(rows: list[Row]) -> bool:
+    """Return whether rows of a table or figure record the runs that they were made of."""
+    return bool(rows) and ORIGINS in rows[0]
+
+
+def _recorded(tables: Mapping[str, list[Row]], rows: list[Row]) -> dict[str, list[Row]]:
+    """Return the runs of each run table, by its path, that the rows record."""
+    wanted = {origin for row in rows for origin in row[ORIGINS].split()}
+    sweeps = {path: Path(path).name.partition(".")[0] for path in tables}
+    return {
+        path: [run for place, run in enumerate(runs) if f"{sweeps[path]}:{place}" in wanted]
+        for path, runs in tables.items()
+    }
+
+
+def _agreeing(tables: Mapping[str, list[Row]], rows: list[Row]) -> dict[str, list[Row]]:
+    """Return the runs of each run table, by its path, that may be behind rows which do not record theirs."""
+    behind = {id(run) for run in runs_behind([run for runs in tables.values() for run in runs], rows)}
+    return {path: [run for run in runs if id(run) in behind] for path, runs in tables.items()}
 
 
 def _is_run_table(node: Node) -> bool:
@@ -93,7 +117,8 @@ def _is_run_table(node: Node) -> bool:
 
 
 def runs_behind(runs: Iterable[Row], rows: list[Row]) -> list[Row]:
-    """Return the runs that agree with one of the rows in every column that both have.
+    """Return the runs that agree with one of the rows in every column that both have: more than those behind them,
+    where the table was made of some of these alone.
 
     Compared are the columns that say what was run (those before a run table's `status`). Where a table's rows do not
     name a setting, the runs have the paper's own value of it, if there are any such: a study that varies it is not

@@ -18,8 +18,9 @@ from rich.tree import Tree
 from dpfl.data import datasets
 from dpfl.errors import InputError, printable
 from dpfl.files import is_regular, replacing
-from dpfl.provenance.cell_trace import Row, run_key
+from dpfl.provenance.cell_trace import Row, is_recorded, run_key
 from dpfl.provenance.trace import CLOCKS, DATA_KINDS, Node
+from dpfl.reporting.results import ORIGINS
 
 _MOST_IN_A_COLUMN = 12
 _WIDTH, _HEIGHT = 3.1, 0.55
@@ -102,10 +103,23 @@ def tree(node: Node, root: Path, rows: list[Row]) -> Tree:
     """Return the tree of a trace; `rows` are the rows that were asked for, none for the complete file."""
     top = Tree(_title(node, root))
     for row in rows:
-        cells = ", ".join(f"{name} = {value}" for name, value in row.items())
+        cells = ", ".join(f"{name} = {value}" for name, value in row.items() if name != ORIGINS)
         top.add(_text("row", "bold").append_text(_text(f" {cells}")))
+    if rows:
+        top.add(_text(runs_sentence(node, rows), "dim"))
     _grow(top, node, root)
     return top
+
+
+def runs_sentence(node: Node, rows: list[Row]) -> str:
+    """Say how many runs are shown for the rows that were asked for, and whether these are known to be theirs."""
+    count = sum(len(each.runs) for each in node.walk())
+    runs = f"{count} run{'s' * (count != 1)}"
+    if is_recorded(rows):
+        return f"made of {runs}, as the file records" if count else "made of no run, as the file records"
+    if not count:
+        return "no run agrees with it: it was computed from settings or accounting"
+    return f"{runs} that agree with it in what both name; the file does not record which of them it was made of"
 
 
 def as_json(node: Node, root: Path) -> dict[str, Any]:

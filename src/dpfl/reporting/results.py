@@ -23,6 +23,11 @@ class NotRunError(InputError):
 
 
 _NOT_RUN = "not_run"
+ORIGIN = "origin"
+"""Column of `Results.runs`: the run's place, as "<sweep>:<row of its run table, from 0>"."""
+ORIGINS = "origins"
+"""Column of tables and figures: the origins of the runs that a row was made of, separated by spaces. `dpfl trace` goes
+by it."""
 _LONGEST_TABLE = 1 << 28
 """Bytes beyond which a file is no table of ours, the largest of which has a hundredth: a small file can be packed so
 that it fills all memory."""
@@ -86,10 +91,11 @@ class Results:
     def runs(self, paper: str, **where: str) -> pd.DataFrame:
         """Return the run tables of a paper as one table, one row per run; empty where nothing was trained.
 
-        `where` keeps the runs that have these values in these columns, as experiment="canaries".
+        `origin` says where each run stands. `where` keeps the runs that have these values in these columns, as
+        experiment="canaries".
         """
         if paper not in self._read:
-            tables = [read_csv(path) for path in sorted(self.run_tables.get(paper, ()))]
+            tables = [_with_origins(path) for path in sorted(self.run_tables.get(paper, ()))]
             self._read[paper] = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
         runs = self._read[paper].copy()
         for column, value in where.items():
@@ -103,6 +109,17 @@ class Results:
     def figure(self, paper: str, name: str) -> pd.DataFrame:
         """Return the data of a finished figure; raises as `table` does."""
         return refuse_not_run(read_csv(self.folder / "figures" / f"{paper}_{name}.csv"))
+
+
+def _with_origins(path: Path) -> pd.DataFrame:
+    """Return a run table with the origin of each run."""
+    table = read_csv(path)
+    return table.assign(**{ORIGIN: [f"{path.name.partition('.')[0]}:{row}" for row in range(len(table))]})
+
+
+def origins(runs: pd.DataFrame) -> str:
+    """Return the origins of runs as a cell of ORIGINS; "" where nothing says them."""
+    return " ".join(runs[ORIGIN]) if ORIGIN in runs else ""
 
 
 def read_csv(path: Path) -> pd.DataFrame:

@@ -40,6 +40,17 @@ def test_there_are_276_published_cells_and_the_text_numbers_are_among_them():
     assert (cells["local_epochs"] * cells["rounds"] == 20).all()
 
 
+def test_every_cell_is_the_mean_of_the_runs_that_it_records(as_runs, rows_of_runs):
+    tables = [rows_of_runs("table == 2", seeds, noise_pct=1.0) for seeds in ((0, 1), (1, 2))]
+    results = as_runs(*tables)
+    cells = measured_cells(results, 2)
+    assert (cells["runs"] == 3).all()
+    for row in cells.to_dict("records"):
+        places = [origin.split(":") for origin in row["origins"].split()]
+        accuracies = [tables[int(sweep[-1])]["accuracy_pct"].iloc[int(place)] for sweep, place in places]
+        assert row["accuracy_pct"] == pytest.approx(np.mean(accuracies), abs=1e-12)
+
+
 def test_tables_2_to_4_and_5_agree_where_they_overlap_but_for_one_known_cell():
     cells = published_cells()
     key = ["dataset", "model", "epsilon", "local_epochs", "clients"]

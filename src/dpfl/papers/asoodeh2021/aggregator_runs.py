@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import ORIGINS, Results, origins
 from dpfl.reporting.statistics import mean_interval, slope, summarised
 
 KEY = "asoodeh2021"
@@ -42,7 +42,7 @@ def slopes(results: Results) -> pd.DataFrame:
     seeds' slopes), interval. Only points where the mean excess risk is below that of w = 0 count: beyond, the
     projection on the ball limits the model and hides what the noise would cost.
     """
-    columns = [*TASK, "against", "fixed", "expected", "points", "runs", "slope", "interval"]
+    columns = [*TASK, "against", "fixed", "expected", "points", "runs", "slope", "interval", ORIGINS]
     runs = study(results, "price")
     if runs.empty:
         return pd.DataFrame(columns=columns)
@@ -58,7 +58,8 @@ def slopes(results: Results) -> pd.DataFrame:
         for (*task, value), line in noisy.groupby([*TASK, fixed]):
             if line[against].nunique() >= FEWEST:
                 fits = [slope(own[against], own["share"]) for _, own in line.groupby("seed")]
-                rows.append((*task, against, value, expected, line[against].nunique(), *mean_interval(fits)))
+                summary = (*mean_interval(fits), origins(line))
+                rows.append((*task, against, value, expected, line[against].nunique(), *summary))
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -67,7 +68,8 @@ def replacement(results: Results) -> pd.DataFrame:
 
     Columns one_pass, with_replacement (means), difference (one pass less with replacement, paired by seed), interval.
     """
-    columns = [*TASK, "users", "noise_std", "release", "runs", "one_pass", "with_replacement", "difference", "interval"]
+    measures = ["runs", "one_pass", "with_replacement", "difference", "interval", ORIGINS]
+    columns = [*TASK, "users", "noise_std", "release", *measures]
     runs = study(results, "sampling")
     if runs.empty:
         return pd.DataFrame(columns=columns)
@@ -76,7 +78,7 @@ def replacement(results: Results) -> pd.DataFrame:
         wide = group.pivot(index="seed", columns="draw", values="excess_risk")
         count, difference, half = mean_interval(wide["one_pass"] - wide["with_replacement"])
         means = (float(wide[name].mean()) for name in ("one_pass", "with_replacement"))
-        rows.append((*key, count, *means, difference, half))
+        rows.append((*key, count, *means, difference, half, origins(group)))
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -87,7 +89,8 @@ def frontier(results: Results) -> pd.DataFrame:
     batches, every model, noise by composition). Step size and batch size are those of the least mean excess risk:
     a choice that no budget pays for. Columns: runs, excess_risk, interval, accuracy_pct, step, batch_size, noise_std.
     """
-    names = ["runs", "excess_risk", "interval", "accuracy_pct", "accuracy_interval", "step", "batch_size", "noise_std"]
+    names = ["runs", "excess_risk", "interval", "accuracy_pct", "accuracy_interval"]
+    names += ["step", "batch_size", "noise_std", ORIGINS]
     columns = ["dataset", "stand_in_for", "users", "optimum_accuracy_pct", "way", "epsilon", *names]
     runs = study(results, "frontier")
     if runs.empty:
@@ -100,7 +103,7 @@ def frontier(results: Results) -> pd.DataFrame:
         best = group[(group["step"] == step) & (group["batch_size"] == size)]
         count, risk, half = mean_interval(best["excess_risk"])
         _, accuracy, accuracy_half = mean_interval(best["accuracy_pct"])
-        rows.append((*key, count, risk, half, accuracy, accuracy_half, step, size, sigma))
+        rows.append((*key, count, risk, half, accuracy, accuracy_half, step, size, sigma, origins(best)))
     return pd.DataFrame(rows, columns=columns)
 
 

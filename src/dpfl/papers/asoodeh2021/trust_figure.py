@@ -14,7 +14,7 @@ from dpfl.papers.asoodeh2021.aggregator_runs import study
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.notes import data_name, data_note
-from dpfl.reporting.results import NotRunError, Results
+from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import mean_interval
 
 NAMES = {
@@ -46,14 +46,15 @@ def data(results: Results) -> pd.DataFrame:
     The step is that of the least mean excess risk: a choice that no budget pays for.
     """
     columns = [*TASK, "algorithm", "trust", "epsilon", "step", "runs", "accuracy_pct", "accuracy_interval"]
-    columns += ["excess_risk", "interval"]
+    columns += ["excess_risk", "interval", ORIGINS]
     runs = study(results, "comparison")
     rows = []
     for key, group in runs.groupby([*TASK, "algorithm", "trust", "epsilon"], sort=False) if len(runs) else ():
         step = group.groupby("step")["excess_risk"].mean().idxmin()
         best = group[group["step"] == step]
         count, accuracy, accuracy_half = mean_interval(best["accuracy_pct"])
-        rows.append((*key, step, count, accuracy, accuracy_half, *mean_interval(best["excess_risk"])[1:]))
+        risk = mean_interval(best["excess_risk"])[1:]
+        rows.append((*key, step, count, accuracy, accuracy_half, *risk, origins(best)))
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -18,7 +18,7 @@ from dpfl.catalog import load
 from dpfl.papers.bhaskar2025.paper_runs import CELL, all_runs, each_once, published_cells, with_settings
 from dpfl.papers.bhaskar2025.table_layout import numbers
 from dpfl.reporting.notes import data_name, model_name
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.tables import TableLayout
 
 RATE_BATCH = 640
@@ -57,7 +57,7 @@ def central_cells(results: Results) -> pd.DataFrame:
 
     Columns: dataset, model, epsilon, ran_on, stand_in, runs, published_accuracy_pct, batch_pct and rate_pct (mean
     accuracy with the clients' batch, with their sampling rate), batch_distance_pct and rate_distance_pct (to the
-    published value; nan on stand-in data), counted (whether the rule counts the cell, once it ran).
+    published value; nan on stand-in data), counted (whether the rule counts the cell, once it ran), origins.
     """
     settings, runs = load("bhaskar2025").settings, all_runs(results)
     central = runs[(runs["clients"] == 1) & (runs["epsilon"] < np.inf)]
@@ -65,18 +65,20 @@ def central_cells(results: Results) -> pd.DataFrame:
         each_once(with_settings(central, {**settings, "batch_size": size}))
         for size in (settings["batch_size"], RATE_BATCH)
     )
-    both = batch.merge(rate[[*_KEY, "accuracy_pct"]], on=_KEY, suffixes=("_batch", "_rate"))
+    both = batch.merge(rate[[*_KEY, "accuracy_pct", ORIGIN]], on=_KEY, suffixes=("_batch", "_rate"))
+    both[ORIGINS] = both[f"{ORIGIN}_batch"] + " " + both[f"{ORIGIN}_rate"]
     means = both.groupby(["dataset", *CELL], as_index=False).agg(
         ran_on=("ran_on", "first"),
         stand_in=("stand_in", "first"),
         runs=("seed", "size"),
         batch_pct=("accuracy_pct_batch", "mean"),
         rate_pct=("accuracy_pct_rate", "mean"),
+        **{ORIGINS: (ORIGINS, " ".join)},
     )
     cells = published_cells().query("table == 5 and clients == 1").merge(means, on=["dataset", *CELL], how="left")
     cells["runs"] = cells["runs"].fillna(0).astype(int)
     cells["stand_in"] = cells["stand_in"].eq(True)
-    cells["ran_on"] = cells["ran_on"].fillna("")
+    cells[["ran_on", ORIGINS]] = cells[["ran_on", ORIGINS]].fillna("")
     for name in ("batch", "rate"):
         distance = (cells[f"{name}_pct"] - cells["published_accuracy_pct"]).abs()
         cells[f"{name}_distance_pct"] = distance.where(~cells["stand_in"])

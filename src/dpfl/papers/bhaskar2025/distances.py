@@ -14,7 +14,7 @@ from dpfl.catalog import load
 from dpfl.data.image_shapes import COLOUR, GREY
 from dpfl.engine.batches import BatchSampler
 from dpfl.papers.bhaskar2025.paper_runs import LEVEL, all_runs, each_once, with_settings
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
 
 NOISELESS, PLAIN = "noiseless", "plain"
@@ -73,6 +73,7 @@ def distance_cells(results: Results) -> pd.DataFrame:
         local_sd=("local_distance", "std"),
         noise_multiplier=("noise_multiplier", "first"),
         records=("records", "first"),
+        **{ORIGINS: (ORIGIN, " ".join)},
     )
     cells["distance_interval"] = half_width(cells.pop("sd"), cells["runs"], LEVEL)
     cells["local_distance_interval"] = half_width(cells.pop("local_sd"), cells["runs"], LEVEL)
@@ -83,7 +84,8 @@ def distance_cells(results: Results) -> pd.DataFrame:
 
 def _by_round(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
     """Return the distances to one reference in the first and, where there are more, the last round of each run."""
-    columns = [*_CELL, "seed", "reference", "round", "distance", "local_distance", "noise_multiplier", "records"]
+    columns = [*_CELL, "seed", "reference", "round", "distance", "local_distance"]
+    columns += ["noise_multiplier", "records", ORIGIN]
     averaged, local = f"distance_to_{reference}", f"local_distance_to_{reference}"
     if averaged not in runs:
         return pd.DataFrame(columns=columns)
@@ -91,7 +93,7 @@ def _by_round(runs: pd.DataFrame, reference: str) -> pd.DataFrame:
     for run in each_once(runs[runs[averaged].notna() & (runs[averaged] != "[]")]).to_dict("records"):
         lists = json.loads(run[averaged]), json.loads(run[local])
         cell = [run[name] for name in [*_CELL, "seed"]]
-        noise = [run["privacy_noise_multiplier"], run["privacy_records"]]
+        noise = [run["privacy_noise_multiplier"], run["privacy_records"], run[ORIGIN]]
         for name, index in ((FIRST, 0), (LAST, -1))[: len(lists[0])]:
             rows.append([*cell, reference, name, lists[0][index], lists[1][index], *noise])
     return pd.DataFrame(rows, columns=columns)

@@ -27,7 +27,7 @@ from dpfl.papers.bhaskar2025.paper_runs import (
     with_settings,
 )
 from dpfl.randomness import generator
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 
 OPEN = ("batch_size", "delta", "accountant", "sampling", "normalisation", "initialisation", "tempered_sigmoid")
 PRIVATE_ALONE = ("delta", "accountant", "sampling")
@@ -47,12 +47,16 @@ def candidate_cells(results: Results) -> pd.DataFrame:
     the chosen settings ran too), chosen_runs, accuracy_pct (mean), seed_sd_pct (standard deviation between seeds,
     pooled over the candidates of the cell, or of the model where no cell has two; 0 where nothing has), effect_pct
     (mean over shared seeds of candidate minus chosen; of all seeds where none is shared), published_accuracy_pct and
-    residual_pct (the chosen settings' mean plus the effect, minus published; both nan on stand-in data).
+    residual_pct (the chosen settings' mean plus the effect, minus published; both nan on stand-in data), origins
+    (of the candidate's own runs).
     """
     runs = _candidate_runs(results)
     by = ["candidate", *_GROUP, *_WHERE]
     cells = runs.groupby(by, as_index=False, sort=False).agg(
-        runs=("accuracy_pct", "size"), accuracy_pct=("accuracy_pct", "mean"), variance=("accuracy_pct", "var")
+        runs=("accuracy_pct", "size"),
+        accuracy_pct=("accuracy_pct", "mean"),
+        variance=("accuracy_pct", "var"),
+        **{ORIGINS: (ORIGIN, " ".join)},
     )
     chosen = cells.loc[cells["candidate"] == CHOSEN, [*_GROUP, *_WHERE, "accuracy_pct", "runs"]]
     chosen = chosen.rename(columns={"accuracy_pct": "chosen_pct", "runs": "chosen_runs"})
@@ -65,7 +69,8 @@ def candidate_cells(results: Results) -> pd.DataFrame:
     cells["published_accuracy_pct"] = cells["published_accuracy_pct"].where(~cells["stand_in"].eq(True))
     cells["residual_pct"] = cells["chosen_pct"] + cells["effect_pct"] - cells["published_accuracy_pct"]
     counts = ["runs", "shared_runs", "chosen_runs"]
-    return cells[[*by, *counts, "accuracy_pct", "seed_sd_pct", "effect_pct", "published_accuracy_pct", "residual_pct"]]
+    measures = ["accuracy_pct", "seed_sd_pct", "effect_pct", "published_accuracy_pct", "residual_pct"]
+    return cells[[*by, *counts, *measures, ORIGINS]]
 
 
 def _candidate_runs(results: Results) -> pd.DataFrame:

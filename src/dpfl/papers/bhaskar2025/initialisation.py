@@ -15,7 +15,7 @@ from dpfl.papers.bhaskar2025.paper_runs import (
     table_settings,
     with_settings,
 )
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
 
 COMMON, PER_CLIENT = "common", "per_client"
@@ -28,7 +28,7 @@ def initialisation_cells(results: Results) -> pd.DataFrame:
     Columns: dataset, ran_on, stand_in, model, epsilon, local_epochs, rounds, initialisation, runs, accuracy_pct and
     interval_pct (averaged model; mean and half-width of its 95 % interval), local_accuracy_pct and local_interval_pct
     (the clients' own models before the last averaging, mean over clients), run_accuracies_pct
-    (the averaged models' accuracy by seed, as JSON), published_accuracy_pct (nan on stand-ins).
+    (the averaged models' accuracy by seed, as JSON), published_accuracy_pct (nan on stand-ins), origins.
     """
     settings = {name: value for name, value in load("bhaskar2025").settings.items() if name != "initialisation"}
     runs = with_settings(all_runs(results), {**settings, "clients": table_settings(2)["clients"]})
@@ -42,6 +42,7 @@ def initialisation_cells(results: Results) -> pd.DataFrame:
         local_accuracy_pct=("local_accuracy_pct", "mean"),
         local_sd=("local_accuracy_pct", "std"),
         run_accuracies_pct=("run", lambda pairs: json.dumps(dict(sorted(pairs)))),
+        **{ORIGINS: (ORIGIN, " ".join)},
     )
     cells["interval_pct"] = half_width(cells.pop("sd"), cells["runs"], LEVEL)
     cells["local_interval_pct"] = half_width(cells.pop("local_sd"), cells["runs"], LEVEL)

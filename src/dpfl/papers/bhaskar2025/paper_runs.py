@@ -15,7 +15,7 @@ import pandas as pd
 from dpfl.catalog import load
 from dpfl.experiments.shared.run_table import as_columns
 from dpfl.reporting.canary_table import EXPERIMENT
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import ORIGIN, Results
 
 CELL = ["model", "epsilon", "local_epochs", "rounds", "clients"]
 PUBLISHED_RUNS = 10
@@ -31,6 +31,7 @@ _RUN = [
     "local_accuracy_pct",
     *CELL,
     *PRIVACY,
+    ORIGIN,
 ]
 
 

@@ -22,7 +22,7 @@ from dpfl.papers.bhaskar2025.paper_runs import (
     table_settings,
     with_settings,
 )
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
 
 ROUNDING_PCT = 0.005  # published values have two decimals
@@ -58,7 +58,7 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     prediction_single_pct and prediction_single were it a single run, noise_multiplier, delta, epsilon_proven,
     epsilon_refuted, sampling, batch_size; in Tables 2 to 4 over_first_pct, over_first_runs and over_first_interval_pct
     (mean advantage over (1, 20), seeds that both ran, half-width); in Table 5 central_reading (of the cells of one
-    client: what `central_model.decide` says, else "").
+    client: what `central_model.decide` says, else ""), origins.
     """
     runs, decision = chosen_runs(results)
     published = published_cells().query("table == @table")
@@ -70,7 +70,7 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     counts = ["runs", "diverged", "at_chance"]
     cells[counts] = cells[counts].fillna(0).astype(int)
     cells["stand_in"] = cells["stand_in"].eq(True)
-    text = ["ran_on", "data_note", "sampling"]
+    text = ["ran_on", "data_note", "sampling", ORIGINS]
     cells[text] = cells[text].fillna("")
     cells["interval_pct"] = half_width(cells["sd_pct"], cells["runs"], LEVEL)
     cells["difference_pct"] = (cells["accuracy_pct"] - cells["published_accuracy_pct"]).where(~cells["stand_in"])
@@ -99,6 +99,7 @@ def _summary(runs: pd.DataFrame) -> pd.DataFrame:
         local_accuracy_pct=("local_accuracy_pct", "mean"),
         batch_size=("batch_size", "first"),
         **{name.removeprefix("privacy_"): (name, "first") for name in PRIVACY},
+        **{ORIGINS: (ORIGIN, " ".join)},
     )
 
 

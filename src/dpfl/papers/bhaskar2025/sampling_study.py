@@ -11,7 +11,7 @@ from dpfl.catalog import load
 from dpfl.papers.bhaskar2025.paper_runs import LEVEL, all_runs, each_once, table_settings, with_settings
 from dpfl.papers.bhaskar2025.table_layout import numbers
 from dpfl.reporting.notes import count_range, data_name, model_name
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.standing import standing
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout
@@ -33,7 +33,7 @@ def sampling_cells(results: Results) -> pd.DataFrame:
     Columns: dataset, ran_on, stand_in, data_note, model, epsilon (the claim that sets the noise), split ("(E, R)", or
     "all": the mean over the splits, seed by seed), sampling, runs, accuracy_pct and interval_pct (mean and half-width
     of its 95 % interval), over_shuffled_pct and over_shuffled_interval_pct (advantage over shuffled epochs, seed by
-    seed), noise_multiplier, delta, epsilon_proven, epsilon_refuted.
+    seed), noise_multiplier, delta, epsilon_proven, epsilon_refuted, origins.
     """
     clients = table_settings(2)["clients"]
     settings = {name: value for name, value in load("bhaskar2025").settings.items() if name != "sampling"}
@@ -54,7 +54,7 @@ def sampling_cells(results: Results) -> pd.DataFrame:
 
 _STATED = ["noise_multiplier", "delta", "epsilon_proven", "epsilon_refuted"]
 _COLUMNS = [*_WHERE, "split", "sampling", "runs", "accuracy_pct", "interval_pct"]
-_COLUMNS += ["over_shuffled_pct", "over_shuffled_interval_pct", *_STATED]
+_COLUMNS += ["over_shuffled_pct", "over_shuffled_interval_pct", *_STATED, ORIGINS]
 
 
 def _epochs(split: str) -> int:
@@ -68,7 +68,8 @@ def _over_splits(runs: pd.DataFrame) -> pd.DataFrame:
     own = runs.groupby([*_WHERE, "sampling", "seed"])["split"].transform("nunique")
     stated = {f"privacy_{name}": (f"privacy_{name}", "first") for name in _STATED}
     by = runs[own == splits].groupby([*_WHERE, "sampling", "seed"], as_index=False)
-    return by.agg(accuracy_pct=("accuracy_pct", "mean"), **stated).assign(split=EVERY_SPLIT)
+    means = by.agg(accuracy_pct=("accuracy_pct", "mean"), **stated, **{ORIGIN: (ORIGIN, " ".join)})
+    return means.assign(split=EVERY_SPLIT)
 
 
 def _summary(runs: pd.DataFrame) -> pd.DataFrame:
@@ -83,6 +84,7 @@ def _summary(runs: pd.DataFrame) -> pd.DataFrame:
         over_shuffled_pct=("over", "mean"),
         over_sd=("over", "std"),
         **{name: (f"privacy_{name}", "first") for name in _STATED},
+        **{ORIGINS: (ORIGIN, " ".join)},
     )
     cells["interval_pct"] = half_width(cells.pop("sd"), cells["runs"], LEVEL)
     cells["over_shuffled_interval_pct"] = half_width(cells.pop("over_sd"), cells["runs"], LEVEL)

@@ -9,13 +9,13 @@ import pandas as pd
 from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, UNDECIDED, measured_cells
 from dpfl.papers.bhaskar2025.table_layout import numbers
 from dpfl.reporting.notes import budget_cell, model_name
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import ORIGINS, Results
 from dpfl.reporting.tables import TableLayout
 
 FALL_PCT = 10.0  # points between the clients' own models and their average that count as a fall
 _KEY = ["dataset", "model", "epsilon"]
 _KEPT = ["ran_on", "stand_in", "runs", "accuracy_pct", "interval_pct", "local_accuracy_pct"]
-_PRINT = ["published_accuracy_pct", "difference_pct", "prediction"]
+_PRINT = ["published_accuracy_pct", "difference_pct", "prediction", ORIGINS]
 
 
 def last_column(results: Results) -> pd.DataFrame:
@@ -23,7 +23,8 @@ def last_column(results: Results) -> pd.DataFrame:
 
     Columns: dataset, model, epsilon, ran_on, stand_in, runs, accuracy_pct and interval_pct (the average),
     local_accuracy_pct (the clients' own models just before, mean over clients; nan where it was not measured),
-    many_rounds_pct (our accuracy at (1, 20), nan where not run), published_accuracy_pct, difference_pct, prediction.
+    many_rounds_pct (our accuracy at (1, 20), nan where not run), published_accuracy_pct, difference_pct, prediction,
+    origins (of the runs at (20, 1)).
     """
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4)], ignore_index=True)
     last = cells[(cells["rounds"] == 1) & (cells["runs"] > 0)]

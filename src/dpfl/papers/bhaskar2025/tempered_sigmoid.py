@@ -26,7 +26,7 @@ from dpfl.papers.bhaskar2025.paper_runs import (
 )
 from dpfl.papers.bhaskar2025.table_layout import numbers
 from dpfl.reporting.notes import budget_name, data_name, model_name
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout
 
@@ -69,7 +69,7 @@ def tempered_cells(results: Results) -> pd.DataFrame:
     Columns: dataset, ran_on, stand_in, model, epsilon, local_epochs, rounds, left_out ("none" or a seed), runs (shared
     seeds that are left), published_accuracy_pct, factor_pct and divisor_pct (mean accuracy), factor_distance_pct and
     divisor_distance_pct (to the published value), gain_pct (the first distance less the second: above 0 the divisor
-    is nearer); what needs the published value is nan on stand-in data.
+    is nearer), origins; what needs the published value is nan on stand-in data.
     """
     settings, runs = load("bhaskar2025").settings, all_runs(results)
     runs = runs[(runs["clients"] == table_settings(2)["clients"]) & runs["model"].isin(MODELS)]
@@ -78,7 +78,8 @@ def tempered_cells(results: Results) -> pd.DataFrame:
     key = ["dataset", *CELL, "seed"]
     factor = each_once(with_settings(runs, settings))
     divisor = each_once(with_settings(runs, {**settings, "tempered_sigmoid": DIVISOR}))
-    both = factor.merge(divisor[[*key, "accuracy_pct"]], on=key, suffixes=("_factor", "_divisor"))
+    both = factor.merge(divisor[[*key, "accuracy_pct", ORIGIN]], on=key, suffixes=("_factor", "_divisor"))
+    both[ORIGINS] = both[f"{ORIGIN}_factor"] + " " + both[f"{ORIGIN}_divisor"]
     parts = [both.assign(left_out=NONE)]
     parts += [both[both["seed"] != seed].assign(left_out=str(seed)) for seed in sorted(both["seed"].unique())]
     means = (
@@ -90,6 +91,7 @@ def tempered_cells(results: Results) -> pd.DataFrame:
             runs=("seed", "size"),
             factor_pct=("accuracy_pct_factor", "mean"),
             divisor_pct=("accuracy_pct_divisor", "mean"),
+            **{ORIGINS: (ORIGINS, " ".join)},
         )
     )
     cells = means.merge(published_cells().query("table < 5").drop(columns="table"), on=["dataset", *CELL])

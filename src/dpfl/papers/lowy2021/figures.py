@@ -13,7 +13,7 @@ from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, NOISES, trials
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.notes import count_range, data_name
-from dpfl.reporting.results import NotRunError, Results
+from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import mean_interval
 
 _NAMES = {"minibatch": "noisy minibatch SGD", "local": "noisy local SGD"}
@@ -48,12 +48,14 @@ def _points(runs: pd.DataFrame, task: list[str], metric: str, baselines: list[st
     """Return means and intervals of the metric by task, algorithm and epsilon, and of the baselines by task."""
     rows = []
     for keys, group in runs.groupby([*task, "algorithm", "epsilon"], sort=False):
-        rows.append((*keys, group["privacy_epsilon_proven"].iloc[0], *mean_interval(group[metric])))
+        rows.append((*keys, group["privacy_epsilon_proven"].iloc[0], *mean_interval(group[metric]), origins(group)))
     for keys, group in runs.groupby(task, sort=False):
         one_a_trial = group.drop_duplicates("seed")
         for name in baselines:
-            rows.append((*keys, name, math.inf, math.inf, *mean_interval(one_a_trial[f"{name}_{metric}"])))
-    return pd.DataFrame(rows, columns=[*task, "algorithm", "epsilon", "epsilon_spent", "trials", metric, "interval"])
+            summary = (*mean_interval(one_a_trial[f"{name}_{metric}"]), origins(one_a_trial))
+            rows.append((*keys, name, math.inf, math.inf, *summary))
+    names = ["algorithm", "epsilon", "epsilon_spent", "trials", metric, "interval", ORIGINS]
+    return pd.DataFrame(rows, columns=[*task, *names])
 
 
 def _draw_figure_2(points: pd.DataFrame) -> Figure:

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from dpfl.reporting.notes import count_range
+from dpfl.reporting.results import ORIGINS, origins
 from dpfl.reporting.statistics import mean_interval
 
 LEVEL = 0.95
@@ -20,6 +21,7 @@ MEASURES = [
     "difference_interval_pct",
     "difference_runs",
     "privacy_epsilon_proven",
+    ORIGINS,
 ]
 
 
@@ -43,7 +45,8 @@ def summarise(runs: pd.DataFrame, keys: list[str], baseline: Mapping[str, Any], 
     for values, group in paired.groupby([*DATA, *keys], sort=False, dropna=False):
         _, *accuracy = mean_interval(group["accuracy_pct"], LEVEL)
         pairs, *difference = mean_interval(group["difference"], LEVEL)
-        rows.append((*values, len(group), *accuracy, *difference, pairs, group["privacy_epsilon_proven"].iloc[0]))
+        proven = group["privacy_epsilon_proven"].iloc[0]
+        rows.append((*values, len(group), *accuracy, *difference, pairs, proven, origins(group)))
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -10,8 +10,8 @@ import pandas as pd
 
 from dpfl.files import file_sha256, is_regular, record_path
 
-_SEPARATORS = (",", "=")
-"""Of the conditions of `dpfl trace --where`: a value that has one cannot be asked for."""
+_SIGN = "="
+"""Of the conditions of `dpfl trace --where`: a value that has it cannot be asked for."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,11 @@ def trace_of(csv: Path, root: Path) -> Trace:
 def row_conditions(rows: pd.DataFrame) -> list[str]:
     """Return for each row the value of --where that names it and no other; "" where no column can tell rows apart.
 
-    Columns are taken from the left until every row differs. Columns whose values contain a comma or an equals sign are
-    passed over.
+    Columns are taken from the left until every row differs. Columns whose values contain an equals sign are passed
+    over.
     """
     texts = rows.astype(object).map(_text)
-    usable = [
-        name for name in texts if not texts[name].map(lambda text: any(mark in text for mark in _SEPARATORS)).any()
-    ]
+    usable = [name for name in texts if not texts[name].str.contains(_SIGN, regex=False).any()]
     chosen: list[str] = []
     for name in usable:
         if texts[name].nunique() < 2:

@@ -27,7 +27,7 @@ $(READY): requirements.lock requirements.hashes pyproject.toml
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | as published
+demo quick paper: $(READY) ## stand-in data, minutes | real data, few seeds | every published cell
 	@dpfl run --scale $@ --profile "$${PROFILE:-default}" $${CONFIG:+--config "$$CONFIG"}
 	@dpfl crate results/$@
 	@dpfl report --config results/$@/config.yaml

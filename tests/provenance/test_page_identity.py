@@ -88,7 +88,7 @@ def test_pages_are_made_from_the_runs_that_are_there_and_say_what_was_not_run(pr
     page, short = ((project.results / name).read_text() for name in ("report.html", "README.md"))
     assert "<strong>1 of 2 sweeps run.</strong> Published numbers with one of ours" in page
     assert "**1 of 2 sweeps run.** Published numbers with one of ours" in short
-    assert "Bhaskar 2025 1 of 2." in short and "Digits (stand-in for MNIST), ScatterNet + linear (1 of 2)" in short
+    assert "Bhaskar 2025 1 of 2." in short and "Digits (stand-in for MNIST), ScatterNet + linear (1 of 2 run)" in short
 
     record = record_path(project.results / TABLE).read_bytes()
     done = project.pages()

@@ -30,7 +30,7 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     cls=Commands,
-    help="Reproduce five papers on private federated learning: run the stages, and ask about the results.",
+    help="Reproduce papers on private federated learning: run the stages, and ask about the results.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

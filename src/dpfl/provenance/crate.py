@@ -147,7 +147,7 @@ class _Crate:
         root = self.crate.root_dataset
         root["name"] = f"dpfl, scale {self.folder.name}"
         root["description"] = (
-            "Five papers on differentially private federated learning, reproduced: run tables, tables, figures and "
+            "Papers on differentially private federated learning, reproduced: run tables, tables, figures and "
             "verdicts, each with the record of what it was made from"
         )
         root["license"] = self._entity(_LICENCE, "CreativeWork", name="MIT License", identifier=_LICENCE)

@@ -30,6 +30,14 @@ def test_every_cell_is_counted_once_a_row_and_the_rows_add_up(data):
     assert row(data, "all", "all")["cells"] == 276
 
 
+def test_cells_at_chance_are_counted_where_the_print_is_not(as_runs, rows_of_runs):
+    runs = rows_of_runs("table == 2 and model == 'cnn_relu'", [0, 1])
+    runs["accuracy_pct"] = 10.0
+    found = row(how_far(as_runs(runs)), "mnist", "cnn_relu")
+    # 9.74 is printed in one cell; Table 5 shares another.
+    assert found["at_chance"] == 18 - 1 + 1 and found["compared"] == 19
+
+
 def test_differences_and_sides_are_those_of_the_tables(as_runs, rows_of_runs):
     results = as_runs(rows_of_runs("table == 2 and model == 'scatter_linear'", range(4), offset_pct=0.4, noise_pct=0.3))
     cells, found = measured_cells(results, 2).query("runs > 0"), row(how_far(results), "mnist", "scatter_linear")

@@ -22,8 +22,18 @@ def test_cells_outside_are_listed_once_with_the_nearest_of_what_was_tried(as_run
     page = outside_page(cells)
     assert (
         page.notes[0].startswith("6 published values are outside")
-        and "For 6 other settings were tried." in page.notes[0]
+        and "For 6 of all these other settings were tried." in page.notes[0]
     )
+
+
+def test_a_single_run_is_listed_where_it_is_far_from_the_print(as_runs, rows_of_runs):
+    runs = rows_of_runs(LINEAR, [0], offset_pct=2.0)
+    runs.loc[runs["rounds"] == 1, "accuracy_pct"] -= 30.0
+    cells = outside_cells(as_runs(runs))
+    assert set(cells["rounds"]) == {1} and cells["difference_pct"].to_numpy() == pytest.approx(-28.0)
+    page = outside_page(cells)
+    assert set(page.headings) == {"One run, more than 10 points from the print"}
+    assert f"{len(cells)} more are over 10 points from our one run" in page.notes[0]
 
 
 def test_the_other_reading_of_the_central_model_was_tried(as_runs, rows_of_runs):

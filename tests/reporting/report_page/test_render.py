@@ -92,7 +92,7 @@ def test_every_claim_leads_from_the_first_screen_to_its_verdict(read):
 
 def test_the_first_screen_says_how_the_claimed_epsilons_stand(made):
     page = contents(*made)
-    assert f"Claimed epsilons: {counts_in_words(page.statements)}, <a" in html(page)
+    assert f"by the epsilon that each states: {counts_in_words(page.statements)}, <a" in html(page)
     assert len(page.statements) == sum(len(view.statements) for view in page.papers) > 0
 
 

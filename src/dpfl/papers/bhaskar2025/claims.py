@@ -100,7 +100,7 @@ def more_clients(results: Results) -> ClaimEvidence:
 def more_clients_central(results: Results) -> ClaimEvidence:
     """Return how many points the most clients of each row of Table 5 are ahead of the central client.
 
-    To be ahead of it is no failure to come near: our central client, with more noise a step, is the worse one.
+    To be ahead of it is no failure to come near.
     """
     cases, rows = [], table_5_rows(results)
     for row in rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, UNDECIDED, measured_cells
+from dpfl.papers.bhaskar2025.published_cells import CHANCE_PCT, INSIDE, OUTSIDE, UNDECIDED, measured_cells
 from dpfl.papers.bhaskar2025.table_layout import numbers
 from dpfl.reporting.notes import count_range, data_name, model_name
 from dpfl.reporting.results import Results
@@ -24,8 +24,9 @@ def how_far(results: Results) -> pd.DataFrame:
     where there are none), mean_difference_pct (of ours - published), above (cells in which ours is the larger one),
     inside_ten, outside_ten, wide_ten (where published values lie of the prediction interval for a mean of ten runs),
     inside_half_width_pct (median half-width of the intervals of those inside, in points),
-    inside_single, outside_single, wide_single (for a single run), and no_interval (compared by one seed). For each
-    reading, inside + outside + wide + no_interval = compared.
+    inside_single, outside_single, wide_single (for a single run), no_interval (compared by one seed), and at_chance
+    (compared cells of which no run is better than one answer to everything, though the print is). For each reading,
+    inside + outside + wide + no_interval = compared.
     """
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4, 5)], ignore_index=True)
     rows = [_row(*key, group) for key, group in cells.groupby(["dataset", "model"], sort=False)]
@@ -52,6 +53,9 @@ def _row(dataset: str, model: str, cells: pd.DataFrame) -> dict[str, float | str
     }
     for reading, column in _READINGS.items():
         row |= {f"{word}_{reading}": int((compared[column] == side).sum()) for word, side in _SIDES.items()}
+    row["at_chance"] = int(
+        ((compared["at_chance"] == compared["runs"]) & (compared["published_accuracy_pct"] >= CHANCE_PCT)).sum()
+    )
     half_width = compared.loc[compared["prediction"] == INSIDE, "prediction_pct"].median()
     return {**row, "inside_half_width_pct": half_width, "no_interval": int((compared["prediction"] == "").sum())}
 
@@ -66,15 +70,15 @@ def how_far_page(data: pd.DataFrame) -> TableLayout:
         {
             "Data": [name if name == ALL else data_name(name) for name in data["dataset"]],
             "Model": [name if name == ALL else model_name(name) for name in data["model"]],
-            "Cells": data["cells"].map(str),
-            "not run": data["not_run"].map(str),
-            "compared": data["compared"].map(str),
+            "Cells compared": [f"{n} of {cells}" for n, cells in zip(data["compared"], data["cells"], strict=True)],
             "Seeds": ["–" if text == "0" else text for text in seeds],
             "Difference, median": numbers(data["median_difference_pct"], "{:.2f}"),
             "largest": numbers(data["largest_difference_pct"], "{:.2f}"),
             "Ours less print, mean": numbers(data["mean_difference_pct"], "{:+z.2f}"),
             "Ours above": data["above"].map(str),
+            "Ours at chance": data["at_chance"].map(str),
             "As means of ten: in / out / wide": _sides(data, "ten"),
+            "those in, median ±": numbers(data["inside_half_width_pct"], "{:.2f}"),
             "As single runs: in / out / wide": _sides(data, "single"),
             "No interval": data["no_interval"].map(str),
         }
@@ -94,8 +98,10 @@ def _notes(everything: pd.Series) -> list[str]:
         "Cells of Tables 2 to 4 and of Table 5, which share ten clients at (1, 20). Differences are |ours - published| "
         "in points of accuracy. In, out: the published value lies inside or outside of our 95 % prediction interval, "
         "read as a mean of ten runs and as a single run (by chance one in twenty is outside); wide: inside of one that "
-        "takes in nearly anything; no interval: one seed. Cells of a row share their seeds; with the right settings "
-        "ours would be above the print in about half of them.",
+        "takes in nearly anything; no interval: one seed. The column after it says how wide the intervals are of those "
+        "that are in: the wider, the less it says. At chance: no run of ours is better than one answer to everything, "
+        f"{CHANCE_PCT:g} % at most, and the print is. Twelve cells stand in two tables and count twice. Cells of a row "
+        "share their seeds; with the right settings ours would be above the print in about half of them.",
         "What the paper leaves open was set by trying candidates on some of these cells (table identification), so "
         "that their agreement is in part by choice.",
     ]

@@ -10,30 +10,38 @@ from dpfl.papers.bhaskar2025.paper_runs import CELL, table_settings
 from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, measured_cells
 from dpfl.papers.bhaskar2025.table_layout import numbers
 from dpfl.reporting.notes import budget_cell, data_name, model_name
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import ORIGINS, Results
 from dpfl.reporting.tables import TableLayout
 
 _KEY = ["dataset", *CELL]
 _KEPT = ["runs", "accuracy_pct", "published_accuracy_pct", "difference_pct", "prediction_pct", "prediction_single"]
+_KEPT += [ORIGINS]
+FAR_PCT = 10.0  # points from the print beyond which a cell with one run is listed
+_JUDGED = "Outside of the interval that our runs give"
+_FAR = f"One run, more than {FAR_PCT:g} points from the print"
 
 
 def outside_cells(results: Results) -> pd.DataFrame:
-    """Return a row for each cell whose published value is outside of the prediction interval for a mean of ten runs.
+    """Return a row for each cell whose published value is outside of the prediction interval for a mean of ten runs, or
+    more than `FAR_PCT` points from the one run that the cell has, which gives no interval.
 
     Columns: dataset, model, epsilon, local_epochs, rounds, clients, runs, accuracy_pct, published_accuracy_pct,
     difference_pct, prediction_pct, prediction_single (where it is as a single run), tried (other settings that ran this
     cell), nearest (the one that comes nearest to the published value, "" where none ran) and nearest_difference_pct
-    (its accuracy minus the published value). A cell of two tables stands once; the largest difference is first.
+    (its accuracy minus the published value), origins (of the runs behind ours). A cell of two tables stands once; those
+    with an interval come first, the largest difference before others.
     """
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4, 5)], ignore_index=True)
-    outside = cells[cells["prediction"] == OUTSIDE].drop_duplicates([*_KEY, "published_accuracy_pct"])
+    far = (cells["runs"] == 1) & (cells["difference_pct"].abs() > FAR_PCT)
+    outside = cells[(cells["prediction"] == OUTSIDE) | far].drop_duplicates([*_KEY, "published_accuracy_pct"])
     tried = _tried(results).astype(outside[_KEY].dtypes.to_dict())
     counts = tried.groupby(_KEY).size().rename("tried").reset_index()
     nearest = tried.loc[tried["nearest_difference_pct"].abs().groupby([tried[name] for name in _KEY]).idxmin()]
     found = outside[[*_KEY, *_KEPT]].merge(counts, on=_KEY, how="left").merge(nearest, on=_KEY, how="left")
     found["tried"] = found["tried"].fillna(0).astype(int)
     found["nearest"] = found["nearest"].fillna("")
-    return found.sort_values("difference_pct", key=lambda points: -points.abs(), ignore_index=True)
+    found = found.sort_values("difference_pct", key=lambda points: -points.abs())
+    return found.sort_values("runs", key=lambda runs: runs == 1, kind="stable", ignore_index=True)
 
 
 def _tried(results: Results) -> pd.DataFrame:
@@ -67,21 +75,25 @@ def outside_page(cells: pd.DataFrame) -> TableLayout:
             "Ours": numbers(cells["accuracy_pct"], "{:.2f}"),
             "Published": numbers(cells["published_accuracy_pct"], "{:.2f}"),
             "Difference": numbers(cells["difference_pct"], "{:+z.2f}"),
-            "Interval": [f"± {half:.2f}" for half in cells["prediction_pct"]],
-            "As a single run": cells["prediction_single"].replace({INSIDE: "inside", OUTSIDE: "outside"}),
+            "Interval": [f"± {half:.2f}" if half == half else "–" for half in cells["prediction_pct"]],
+            "As a single run": cells["prediction_single"].replace({INSIDE: "inside", OUTSIDE: "outside", "": "–"}),
             "Tried": cells["tried"].map(str),
             "Nearest of these": cells["nearest"].replace("", "–"),
             "its difference": numbers(cells["nearest_difference_pct"], "{:+z.2f}"),
         }
     )
+    judged = cells["prediction_pct"].notna()
     notes = [
-        f"{len(cells)} published values are outside of our 95 % prediction interval for a mean of ten runs; "
-        f"{(cells['prediction_single'] == INSIDE).sum()} of them are inside of the one for a single run. For "
-        f"{(cells['tried'] > 0).sum()} other settings were tried. That the nearest of several comes nearer is what "
-        "chance alone can do, no sign that it was meant: the study of the setting says what it explains.",
+        f"{judged.sum()} published values are outside of our 95 % prediction interval for a mean of ten runs; "
+        f"{(cells['prediction_single'] == INSIDE).sum()} of them are inside of the one for a single run. "
+        f"{(~judged).sum()} more are over {FAR_PCT:g} points from our one run: there is no interval, as the scatter of "
+        f"neither side is known. For {(cells['tried'] > 0).sum()} of all these other settings were tried. That the "
+        "nearest of several comes nearer is what chance alone can do, no sign that it was meant: the study of the "
+        "setting says what it explains.",
         "Differences: accuracy minus the published value, in points. Tried: other values of what the paper leaves open "
         "(tables identification, tempered_sigmoid, central_model) that were run on the cell. Its difference: that of "
         "ours plus what the other setting changes, over the seeds that both ran; often that is one seed, "
         "and its own run alone may be nearer or further.",
     ]
-    return TableLayout(body, notes)
+    headings = [_JUDGED if known else _FAR for known in judged]
+    return TableLayout(body, notes, headings)

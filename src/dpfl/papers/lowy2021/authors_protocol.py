@@ -106,12 +106,14 @@ def _notes(data: pd.DataFrame) -> list[str]:
         "The batch's mean gradient is clipped, as the authors' scripts do: one record can turn it around, so the ε "
         "asked for is not kept by minibatch SGD. For comparison only.",
         "Noise as their scripts calibrate it: that of minibatch SGD for a client's training records (356 at N = 3, 105 "
-        "at N = 10), that of local SGD for its records before the split (446, 134), with δ = 1/n² of the same n. Every "
-        "other table counts training records in both, which makes local SGD's noise 22 to 24 % larger.",
+        "at N = 10), that of local SGD for its records before the split (446, 134), with δ = 1/n² of the same n. Where "
+        "every record is clipped, in the figures and the other rows of other tables, training records count in both, "
+        "which makes local SGD's noise 22 to 24 % larger.",
         "Plain loop: the protocol written anew without this package (tests/papers/lowy2021/authors_logic.py), "
         f"{counts[0]} trials with shared draws and {counts[1]} with own. Ours, and the loop with shared draws, use the "
         "same batches and base noise for every step size and clip norm of a repetition; with own draws every point has "
-        "its own, so that the best of them is also the luckiest.",
+        "its own, as in the authors' scripts, so that the best of them is also the luckiest: shared draws are our own "
+        "simplification, and lie above theirs.",
         f"±: {percent(LEVEL)} interval of the difference (Welch). Agrees: the interval lies within "
         f"{percent(MARGIN)} of the plain loop's loss; no: it lies beyond.",
     ]

@@ -8,6 +8,7 @@ import textwrap
 from dpfl.errors import InputError
 from dpfl.reporting.report_page.contents import Page, PaperView
 from dpfl.reporting.report_page.epsilons import counts_in_words
+from dpfl.reporting.rules import Verdict
 
 SCALE = "paper"
 """The scale whose results README.md shows."""
@@ -32,22 +33,42 @@ def updated(text: str, page: Page) -> str:
 
 
 def standing(page: Page) -> str:
-    """Return the lines that say how far the results go: runs, verdicts, printed numbers, epsilons."""
+    """Return the lines that say how far the results go: runs, verdicts, what is refuted, printed numbers, epsilons."""
     sweeps, shown = page.sweeps, [view for view in page.papers if view.printed.printed]
     claims = ", ".join(f"{count} {style.word}" for style, count in page.tally)
     lines = [
         f"**Where the results stand** (scale `{page.scale}`; [every verdict]({page.folder}/README.md)). "
-        f"{sweeps.sentence()} Claims: {claims}. Claimed epsilons: {counts_in_words(page.statements) or 'none yet'}.",
+        f"{sweeps.sentence()} Claims: {claims}.",
         *(f"{view.short}: {view.printed.sentence()}" for view in shown),
     ]
+    lines += [f"Epsilons that are stated, {view.short}: {words}." for view in page.papers if (words := _epsilons(view))]
     if sweeps.not_run:
         parts = ", ".join(f"{view.short} {view.sweeps.not_run}" for view in page.papers if view.sweeps.not_run)
         lines.append(f"Sweeps that are not run: {parts}; `make {page.scale}` trains them, and no other.")
+    refuted = [
+        f"- {view.short}: {claim.text}"
+        for view in page.papers
+        for claim in view.claims
+        if claim.verdict.word == Verdict.REFUTED and not claim.asked_here
+    ]
+    said = f"\nRefuted, each by cases that the page shows:\n\n{_wrapped(refuted)}" if refuted else ""
+    return _wrapped(lines) + said
+
+
+def _wrapped(lines: list[str]) -> str:
+    """Return lines of text, a bullet where they begin with a dash, no longer than those of the file."""
     return "".join(
         f"{part}\n"
         for line in lines
-        for part in textwrap.wrap(line, _WIDTH, break_long_words=False, break_on_hyphens=False)
+        for part in textwrap.wrap(
+            line, _WIDTH, subsequent_indent="  " * line.startswith("- "), break_long_words=False, break_on_hyphens=False
+        )
     )
+
+
+def _epsilons(view: PaperView) -> str:
+    """Return how many of a paper's noise settings keep the epsilon that they state, "" where none states one."""
+    return counts_in_words(view.statements)
 
 
 def _verdicts(view: PaperView) -> str:

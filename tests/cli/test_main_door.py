@@ -132,6 +132,10 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["audit", "--signers", "keys", "results/demo"], "--signature"),
         (["audit", "--signature", "x.json", "results/demo"], "--signers"),
         (["audit", "--seed", "3", "results/demo"], "--rerun"),
+        (
+            ["audit", "--seal", "--signature", "x.json", "--signers", "keys", "results/demo"],
+            "check the signature first",
+        ),
         (["audit", "--where", "seed=3", "results/demo"], "--rerun-cell"),
         (["plan", "--scale", "tiny"], "scale"),
         (["run", "--scale", ""], "scale"),

@@ -33,6 +33,15 @@ def test_results_that_came_without_data_are_finished(finished):
     assert run_identity.is_calibrated(sweeps[:1], results / "accounting/bhaskar2025.csv")
 
 
+def test_noise_that_is_not_what_its_record_says_is_calibrated_anew(finished):
+    results, sweeps = finished
+    table = results / "accounting/bhaskar2025.csv"
+    table.write_text(table.read_text().replace("64", "65", 1))
+    assert not run_identity.is_calibrated(sweeps, table)
+    table.write_text("")
+    assert not run_identity.is_calibrated(sweeps, table)
+
+
 def damaged(path):
     """A record of which a part is lost."""
     path.write_text(path.read_text()[:-20])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from dpfl.data import datasets
-from dpfl.errors import printable
+from dpfl.errors import InputError, printable
 from dpfl.files import file_sha256, record_path
 from dpfl.provenance import input_checks, trace, trace_view
 from dpfl.provenance.record import StageRecorder
@@ -50,6 +50,15 @@ def test_the_name_of_a_file_is_bold_and_nothing_else_of_its_line(many, tmp_path)
     with console.capture() as captured:
         console.print(label)
     assert captured.get().startswith("\x1b[1mresults/demo/sum.csv\x1b[0m  (sha256 ")
+
+
+@pytest.mark.parametrize("name", ["sum.csv.svg", "sum.svg", "part0.png", "nowhere/x.svg", "x.pdf"])
+def test_a_picture_of_a_trace_takes_the_place_of_no_result(many, name):
+    table = many[0]
+    top = trace.trace(table)
+    record_path(table.with_name("sum.csv.svg")).write_text("{}")
+    with pytest.raises(InputError, match="--picture"):
+        trace_view.draw(top, table.parent / name)
 
 
 def test_a_picture_keeps_what_it_folds_in_two_columns_apart(monkeypatch):

@@ -187,6 +187,23 @@ def test_what_was_not_run_keeps_a_claim_open_and_saves_no_refuted_one():
     assert nothing.verdict is Verdict.NOT_RUN and nothing.reason == "Too few clients." and nothing.cases == []
 
 
+@pytest.mark.parametrize(("scope", "side"), [(Scope.FOR_ALL, -1), (Scope.EXISTS, 1)])
+def test_cases_that_were_not_run_are_of_the_family_so_that_a_final_verdict_stays(scope, side):
+    def case(p_value: float, side: int) -> Case:
+        return Case("a", side * stats.t.ppf(1 - p_value / 2, 10), 1.0, 11, 10)
+
+    rule, ran = Rule(scope, ClaimKind.DIFFERENCE), [case(0.02, side), case(0.9, 1)]
+    assert judge(ClaimEvidence(ran), rule).verdict in (Verdict.REFUTED, Verdict.AS_STATED)
+    assert judge(ClaimEvidence(ran, missing=20), rule).verdict is Verdict.UNDECIDED
+    assert judge(ClaimEvidence([*ran, *[case(0.9, 1)] * 20]), rule).verdict is Verdict.UNDECIDED
+
+
+def test_runs_that_all_gave_the_same_decide_nothing():
+    rule = Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)
+    made = judge(ClaimEvidence([from_values("both at chance", [-0.01, -0.01])]), rule)
+    assert made.verdict is Verdict.UNDECIDED and math.isnan(made.cases[0].p_value)
+
+
 def test_the_deciding_case_comes_first():
     refuted = judge(computed(1, -0.5, -3, 2), Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE)).cases
     assert refuted[0].case.estimate == -3 and [each.status for each in refuted[:2]] == [Status.FAILS] * 2

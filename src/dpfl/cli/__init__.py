@@ -27,6 +27,7 @@ else:
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a full disk, a used-up quota, and a file that may not grow."""
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MOST_CHARACTERS = 200
 
 
@@ -35,7 +36,8 @@ def _run() -> None:
     try:
         app()
     finally:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by who called
+            sys.stdout.flush()
 
 
 def _drop_output() -> None:
@@ -55,6 +57,9 @@ def main() -> None:
     try:
         _run()
     except OSError as error:
+        if error.errno in _FORBIDDEN and error.filename:
+            print(f"dpfl: {printable(str(error.filename))}: {error.strerror}: change its permissions", file=sys.stderr)
+            sys.exit(2)
         if error.errno not in (*_FULL, errno.ENAMETOOLONG):
             raise
         words = printable(f"{error.strerror}{f': {error.filename}' if error.filename else ''}")

@@ -87,7 +87,7 @@ def audit(
 
     if not (folder / "config.yaml").is_file() and (below := sorted(folder.glob("*/config.yaml"))):
         raise InputError(f"{folder} holds the results of several scales: name one of them, as {below[0].parent}")
-    _require_effect(files_only, quick, rerun, seed, rerun_cell, where, signature, signers)
+    _require_effect(files_only, quick, rerun, seed, rerun_cell, where, seal, signature, signers)
     folder = _spelled(folder)
     with only_run(folder.parents[1], "dpfl audit") if rebuild and folder.is_dir() else nullcontext():
         report = check(folder, sealed=not seal)
@@ -135,6 +135,7 @@ def _require_effect(
     seed: int | None,
     cell: str,
     where: str,
+    seal: bool,
     signature: Path | None,
     signers: Path | None,
 ) -> None:
@@ -146,6 +147,7 @@ def _require_effect(
         "--seed needs --rerun: the number of runs to draw": seed is not None and not rerun,
         "--where needs --rerun-cell: the sweep whose runs are meant": where and not cell,
         "--signature needs --signers: the keys that you trust": signature and not signers,
+        "--seal replaces the manifest that was signed: audit with --signature first": seal and signature,
         "--signers needs --signature: the statement that they signed": signers and not signature,
     }
     for message, is_fault in faults.items():

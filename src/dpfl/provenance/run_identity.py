@@ -22,7 +22,7 @@ from dpfl.catalog import dataset_entries
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.experiments.protocol import module_name
-from dpfl.files import is_regular, record_path
+from dpfl.files import file_sha256, is_regular, record_path
 from dpfl.grid.expansion import noise_table, run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.cell_trace import NOISE, same_noise, value_of
@@ -142,8 +142,17 @@ def is_trained_here(record: Mapping[str, Any]) -> bool:
 
 
 def is_calibrated(sweeps: Iterable[Sweep], table: Path) -> bool:
-    """Return whether `table` has the noise that calibrating a paper's sweeps today would give, of others or not."""
-    return _states(table, noise_identity(sweeps))
+    """Return whether `table` has the noise that calibrating a paper's sweeps today would give, of others or not.
+
+    A table that is not what its record says has none: its noise would make finished runs count as open.
+    """
+    return _states(table, noise_identity(sweeps)) and _is_as_recorded(table)
+
+
+def _is_as_recorded(table: Path) -> bool:
+    """Return whether a table has the bytes that its record, which is readable, states."""
+    written = {Path(each["path"]).name: each["sha256"] for each in read_record(record_path(table))["outputs"]}
+    return written.get(table.name) == file_sha256(table)
 
 
 def _states(table: Path, identity: Mapping[str, str]) -> bool:

@@ -17,7 +17,7 @@ from rich.tree import Tree
 
 from dpfl.data import datasets
 from dpfl.errors import InputError, printable
-from dpfl.files import is_regular, replacing
+from dpfl.files import is_regular, record_path, replacing
 from dpfl.provenance.cell_trace import Row, is_recorded, run_key
 from dpfl.provenance.trace import CLOCKS, DATA_KINDS, Node
 from dpfl.reporting.results import ORIGINS
@@ -29,9 +29,16 @@ _DAMAGED = "privacy statement damaged: see dpfl audit"
 
 
 def draw(top: Node, path: Path) -> None:
-    """Draw the tree below `top` to `path`, .svg or .png; raises InputError for another ending."""
+    """Draw the tree below `top` to `path`, .svg or .png.
+
+    Raises InputError for another ending, for a folder that is not there, and for a file of the pipeline.
+    """
     if path.suffix not in (".svg", ".png"):
         raise InputError(f"--picture {path} must end in .svg or .png")
+    if not path.parent.is_dir():
+        raise InputError(f"--picture {path}: there is no folder {path.parent}")
+    if os.path.lexists(record_path(path)) or os.path.lexists(record_path(path.with_suffix(".csv"))):
+        raise InputError(f"--picture {path} is a file that the pipeline wrote: give another name")
     from dpfl.reporting import style
 
     columns, edges = _layers(top)

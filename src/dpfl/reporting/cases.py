@@ -64,9 +64,9 @@ class Case:
         """Return the p-value against `low <= number <= high` being false: small where the number is inside.
 
         Two-sided at each end, the larger of both (two one-sided tests). 0 or 1 for a computed number, nan for a
-        single run.
+        single run, and for runs that all gave the same: their scatter is not known.
         """
-        if math.isnan(self.estimate) or math.isnan(self.error):
+        if self._is_untestable():
             return math.nan
         if not self.error:
             return float(not low <= self.estimate <= high)
@@ -74,11 +74,15 @@ class Case:
 
     def p_inside(self, low: float, high: float) -> float:
         """Return the p-value against `low <= number <= high`: small where it is outside; else as `p_outside`."""
-        if math.isnan(self.estimate) or math.isnan(self.error):
+        if self._is_untestable():
             return math.nan
         if not self.error:
             return float(low <= self.estimate <= high)
         return min(self._two_sided(low - self.estimate), self._two_sided(self.estimate - high))
+
+    def _is_untestable(self) -> bool:
+        """Return whether there is no number, or no scatter that a test could measure it by."""
+        return math.isnan(self.estimate) or math.isnan(self.error) or (self.n > 0 and not self.error)
 
     def _two_sided(self, distance: float) -> float:
         """Return the two-sided p-value of a distance in the direction that is tested; 1 in the other direction."""

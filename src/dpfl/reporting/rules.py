@@ -167,7 +167,7 @@ def judge(evidence: ClaimEvidence, rule: Rule) -> Judgement:
 
 def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
     """Return the verdict on cases that all count."""
-    tests = _Tests(cases, rule)
+    tests = _Tests(cases, rule, missing)
     statuses = tests.statuses()
     tally = _Tally(statuses, missing, single=sum(case.n == 1 for case in cases))
     decide = {Scope.FOR_ALL: _for_all, Scope.EXISTS: _exists, Scope.IN_EXPERIMENTS: _in_experiments}[rule.scope]
@@ -185,8 +185,8 @@ def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
 class _Tests:
     """The p-values of the cases of a claim: that they hold, that they fail, that they are within the margin."""
 
-    def __init__(self, cases: list[Case], rule: Rule) -> None:
-        self.cases, self.rule = cases, rule
+    def __init__(self, cases: list[Case], rule: Rule, missing: int) -> None:
+        self.cases, self.rule, self.missing = cases, rule, missing
         self.holds = np.array([case.p_outside(*region(case, rule)) for case in cases])
         self.fails = np.array([case.p_inside(*tolerated(case, rule)) for case in cases])
         self.within = np.array([case.p_outside(*tolerated(case, rule)) for case in cases])
@@ -196,8 +196,9 @@ class _Tests:
         self.all_hold, self.all_within = (bool((each < ALPHA).all()) for each in (self.holds, self.within))
 
     def _adjusted(self, p_values: np.ndarray) -> np.ndarray:
-        """Return p-values adjusted by Holm over the uncertain cases; those of computed numbers as they are."""
-        return np.where(self.computed, p_values, holm(np.where(self.computed, math.nan, p_values)))
+        """Return p-values adjusted by Holm over the uncertain cases, with those that were not run; those of computed
+        numbers as they are."""
+        return np.where(self.computed, p_values, holm(np.where(self.computed, math.nan, p_values), self.missing))
 
     def statuses(self) -> list[Status]:
         """Return the status of each case."""

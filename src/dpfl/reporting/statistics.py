@@ -51,12 +51,15 @@ def slope(x: Iterable[float], y: Iterable[float]) -> float:
     return math.nan if np.any(y <= 0) else float(np.polyfit(x, np.log(y), 1)[0])
 
 
-def holm(p_values: Iterable[float]) -> np.ndarray:
-    """Return Holm's adjusted p-values of one family, nan (not tested) left out."""
+def holm(p_values: Iterable[float], to_come: int = 0) -> np.ndarray:
+    """Return Holm's adjusted p-values of one family, nan (not tested) left out.
+
+    `to_come`: tests of the family that are yet to be made. Whatever they give, no adjusted p-value becomes larger.
+    """
     p = np.asarray(list(p_values), dtype=float)
     tested = np.flatnonzero(~np.isnan(p))
     order = tested[np.argsort(p[tested], kind="stable")]
     adjusted = np.full(len(p), math.nan)
-    steps = np.arange(len(order), 0, -1)
+    steps = np.arange(len(order), 0, -1) + to_come
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps * p[order]))
     return adjusted

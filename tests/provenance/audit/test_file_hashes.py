@@ -83,14 +83,15 @@ def test_a_folder_that_was_moved_with_its_project_is_still_intact(chain, tmp_pat
 
 
 def test_a_damaged_checkpoint_and_a_damaged_record_are_found(chain):
-    kept = chain.parents[1] / "checkpoints" / "demo" / "sweep.pt"
+    kept = chain.parents[1] / "checkpoints" / "demo" / f"sweep-{'0a' * 16}.pt"
     kept.parent.mkdir(parents=True)
     kept.write_bytes(with_checksum(b"state"))
     assert problems(chain) == []
     kept.write_bytes(with_checksum(b"state")[:-1] + b"x")
     record_path(chain / "raw.csv").write_text("{")
+    kept.with_name("mine.pt").write_text("a file that no training wrote")
     found = problems(chain)
-    assert any(path.endswith("sweep.pt") for path, _ in found)
+    assert [path for path, _ in found if path.endswith(".pt")] == [str(kept)]
     assert any("raw.csv.record.json" in path for path, _ in found)
 
 

@@ -58,11 +58,28 @@ def test_a_changed_verdict_or_case_is_found(judged, file, column, value, named):
     assert named in finding.problem and finding.path == str(judged.verdicts.relative_to(judged.root))
 
 
-def test_last_digits_may_differ_and_then_no_page_is_compared(judged):
+def test_last_digits_may_differ_and_then_the_page_shows_what_is_there(judged):
     rewrite(judged.evidence, lambda data: data.assign(estimate=data["estimate"] * (1 + 1e-12)))
-    judged.page.write_text("another machine's page")
     report = recompute(judged.root, judged.record)
     assert report.findings == [] and any("last digits" in note for note in report.notes)
+    judged.page.write_text(judged.page.read_text().replace("refuted", "as stated"))
+    [finding] = recompute(judged.root, judged.record).findings
+    assert finding.path.endswith(".html")
+
+
+def test_an_invented_input_excuses_nothing(judged):
+    rewrite(judged.verdicts, lambda data: data.assign(verdict="as stated"))
+    judged.record["inputs"].append({"path": "data/extra/none.npy", "sha256": "0" * 64})
+    [finding] = recompute(judged.root, judged.record).findings
+    assert "verdict in row 1" in finding.problem
+
+
+def test_what_is_to_be_deleted_is_what_the_stage_wrote_and_nothing_beside_it(judged):
+    notes = judged.verdicts.with_suffix(".notes.txt")
+    notes.write_text("mine")
+    judged.page.write_text("something else")
+    [finding] = recompute(judged.root, judged.record).findings
+    assert {judged.verdicts, judged.evidence, judged.page} < set(finding.remove) and notes not in finding.remove
 
 
 def test_a_page_that_its_data_do_not_give_is_found(judged):

@@ -67,6 +67,9 @@ def test_odd_or_damaged_results_end_no_audit(pages, project):
     found, report = pages[2]()
     assert found == [] and len(report.notes) == 1
     (project.results / "tables" / "pipe").unlink()
+    (project.results / "logs").mkdir(exist_ok=True)
+    (project.results / "logs" / "x.log").symlink_to("nowhere")
+    assert pages[2]()[1].notes == []  # pages show no log
     project.table.write_bytes(b"\xff\xfe\x00")
     assert all("cannot be made again from the results" in each for each in pages[2]()[0])
 

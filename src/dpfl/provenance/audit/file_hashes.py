@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -22,6 +23,8 @@ from dpfl.provenance.trace import data_folders, lineage, scale_folder
 from dpfl.reporting.pages import DERIVED
 
 # What reading a damaged archive or its description raises, by the kind of damage.
+_CHECKPOINT = re.compile(r"-[0-9a-f]{32}\.pt$")
+"""Of a name that dpfl train gives a checkpoint."""
 _NOT_A_CRATE = (
     zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError,
     OverflowError,
@@ -127,8 +130,8 @@ def _check_inputs(report: Audit, root: Path, scale: str, place: Path, record: di
 
 
 def _check_checkpoints(report: Audit, folder: Path) -> None:
-    """Find damaged checkpoints, which training would not use."""
-    for path in filter(is_regular, sorted(folder.rglob("*.pt"))):
+    """Find damaged checkpoints, which training would not use. A file of another name is none, and nobody's business."""
+    for path in (each for each in sorted(folder.rglob("*.pt")) if _CHECKPOINT.search(each.name) and is_regular(each)):
         try:
             content = path.read_bytes()
         except OSError as error:

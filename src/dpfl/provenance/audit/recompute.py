@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import tempfile
 from importlib import metadata
 from pathlib import Path
@@ -37,13 +38,12 @@ def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audi
     report = Audit()
     paper, path = record["settings"].get("paper"), root / record["outputs"][0]["path"]
     if paper not in keys():
-        _add(report, root, path, f"has a record that names no paper but {paper!r}")
+        _add(report, root, path, f"has a record that names no paper but {paper!r}", record)
         return report
-    needed = [each for each in record["outputs"] if Path(each["path"]).suffix not in DERIVED] + record["inputs"]
-    if not all(is_regular(root / each["path"]) for each in needed):
+    if not all(is_regular(root / name) for name in _needed(root, path, record)):
         return report  # file_hashes reports that
     if record["source"].get("published", published_digest(paper)) != published_digest(paper):
-        _add(report, root, path, f"was made from another paper.yaml of {paper} than the one there now")
+        _add(report, root, path, f"was made from another paper.yaml of {paper} than the one there now", record)
     try:
         with tempfile.TemporaryDirectory() as scratch:
             _compare_all(report, root, path, _again(root, record, Path(scratch), pictures), record)
@@ -51,27 +51,53 @@ def recompute(root: Path, record: dict[str, Any], pictures: bool = True) -> Audi
         raise
     except Exception as error:  # a tampered record, run table or output may break a stage anywhere
         problem = f"cannot be made again from what its record names: {' '.join(repr(error).split())}"
-        _add(report, root, path, problem)
+        _add(report, root, path, problem, record)
     return report
 
 
+def _needed(root: Path, path: Path, record: dict[str, Any]) -> list[str]:
+    """Return the files without which a stage cannot be recomputed: its outputs, and what it read of its own scale.
+
+    No such stage reads anything else. An input elsewhere that is not there excuses nothing.
+    """
+    scale = f"{path.parents[1].relative_to(root).as_posix()}/"
+    written = [each["path"] for each in record["outputs"] if Path(each["path"]).suffix not in DERIVED]
+    return written + [each["path"] for each in record["inputs"] if each["path"].startswith(scale)]
+
+
 def _compare_all(report: Audit, root: Path, path: Path, made: list[Path], record: dict[str, Any]) -> None:
-    """Compare the recomputed files with the recorded ones: the data first, and where they agree the pages."""
+    """Compare the recomputed files with the recorded ones: the data first, then the pages with what the data show.
+
+    Where numbers differ in last digits, by another machine, pages are made again from the data that are there.
+    """
     report.count("tables, figures and verdicts")
     data = [(again, path.with_name(again.name)) for again in made if again.suffix == ".csv"]
     for again, there in data:
         if problem := difference(read_csv(again), read_csv(there)):
             where = "" if there == path else f"{there.name}: "
-            _add(report, root, path, f"differs from what its runs give: {where}{problem}")
+            _add(report, root, path, f"differs from what its runs give: {where}{problem}", record)
             return
     if any(again.read_bytes() != there.read_bytes() for again, there in data):
-        report.notes.append(f"{path.relative_to(root)} differs in last digits: its pages were not compared")
-        return
+        report.notes.append(f"{path.relative_to(root)} differs in last digits: its pages are compared with it")
+        made = _shown_again(data, made, record)
     pages = {again.suffix: again for again in made if again.suffix != ".csv"}
     for there in (root / output["path"] for output in record["outputs"]):
         # A page of a kind that is no longer made has its hash alone; a derived page need not be there.
         if there.suffix in pages and is_regular(there):
             _compare(report, root, there, pages[there.suffix], record)
+
+
+def _shown_again(data: list[tuple[Path, Path]], made: list[Path], record: dict[str, Any]) -> list[Path]:
+    """Return the recomputed files, their pages made from the data that are there."""
+    for again, there in data:
+        shutil.copyfile(there, again)
+    paper, name, csv = record["settings"]["paper"], record["settings"].get("name"), data[0][0]
+    suffixes = {page.suffix for page in made}
+    if record["stage"] == "claims":
+        return [claims.write_page(paper, csv)]
+    if record["stage"] == "tables":
+        return tables.write_pages(paper, name, csv, suffixes)
+    return figures.write_pictures(paper, name, csv, suffixes) if suffixes & set(_DRAWN) else made
 
 
 def _again(root: Path, record: dict[str, Any], scratch: Path, pictures: bool) -> list[Path]:
@@ -107,7 +133,7 @@ def _compare(report: Audit, root: Path, there: Path, again: Path, record: dict[s
         note = f"pictures drawn with another version of {_DRAWER} than the one here are compared as PNG only"
         report.notes += [] if note in report.notes else [note]
     elif not (other and alike(there, again)):
-        _add(report, root, there, "is not what its data give")
+        _add(report, root, there, "is not what its data give", record)
 
 
 def alike(first: Path, second: Path) -> bool:
@@ -145,8 +171,8 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _add(report: Audit, root: Path, path: Path, problem: str) -> None:
-    """Add a finding; what to delete is all that the stage wrote."""
+def _add(report: Audit, root: Path, path: Path, problem: str, record: dict[str, Any]) -> None:
+    """Add a finding; what to delete is all that the stage wrote, next to its record, and no other file."""
     csv = path.with_suffix(".csv")
-    outputs = tuple(sorted(csv.parent.glob(f"{csv.stem}.*")))
+    outputs = tuple(path.with_name(Path(each["path"]).name) for each in record["outputs"])
     report.findings.append(Finding(str(path.relative_to(root)), problem, (record_path(csv), *outputs)))

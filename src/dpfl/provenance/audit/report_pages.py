@@ -15,6 +15,8 @@ from dpfl.reporting.report_page.render import html, markdown
 
 SHORT, FULL = "README.md", "report.html"
 _NEWLY = "make pages writes it anew"
+_READ = ("accounting", "claims", "figures", "runs", "tables")
+"""Folders of results/<scale> from which the pages are written."""
 
 
 def check_report_pages(report: Audit, folder: Path, config: Mapping[str, Any]) -> None:
@@ -26,7 +28,7 @@ def check_report_pages(report: Audit, folder: Path, config: Mapping[str, Any]) -
     if not there:
         return
     root = folder.absolute().parents[1]
-    if not all(path.is_dir() or is_regular(path) for path in folder.rglob("*")):
+    if not all(path.is_dir() or is_regular(path) for kind in _READ for path in (folder / kind).rglob("*")):
         report.notes.append(f"not compared with the results, among which are irregular files: {SHORT} and {FULL}")
         return
     try:

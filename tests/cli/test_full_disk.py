@@ -30,20 +30,40 @@ def test_a_command_that_cannot_write_says_so_in_one_line(project, command):
     assert done.returncode == 2 and said.startswith("dpfl: ") and "File too large" in said
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES])
-def test_only_what_room_would_mend_is_called_a_full_disk(monkeypatch, capsys, number):
-    def fail():
-        raise OSError(number, os.strerror(number), "results/x\n.csv")
+@pytest.fixture
+def failing(monkeypatch):
+    """Return a function that has the command line meet an error of the operating system."""
 
-    monkeypatch.setattr(cli, "app", fail)
-    if number == errno.EACCES:
-        with pytest.raises(PermissionError):
-            cli.main()
-        return
-    with pytest.raises(SystemExit) as caught:
+    def fail(number):
+        def app():
+            raise OSError(number, os.strerror(number), "results/x\n.csv")
+
+        monkeypatch.setattr(cli, "app", app)
         cli.main()
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "make room"),
+        (errno.EDQUOT, "make room"),
+        (errno.EFBIG, "make room"),
+        (errno.EACCES, "change its permissions"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_line_with_advice(failing, capsys, number, advice):
+    with pytest.raises(SystemExit) as caught:
+        failing(number)
     [line] = capsys.readouterr().err.splitlines()
     assert caught.value.code == 2 and "results/x\\n.csv" in line and os.strerror(number) in line
+    assert [each for each in ("make room", "change its permissions") if each in line] == [advice]
+
+
+def test_other_errors_of_the_system_are_not_taken_for_a_full_disk(failing):
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        failing(errno.EIO)
 
 
 def test_a_run_that_failed_on_a_full_disk_says_so_at_its_end(project, monkeypatch, capsys):

@@ -134,7 +134,7 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["audit", "--seed", "3", "results/demo"], "--rerun"),
         (
             ["audit", "--seal", "--signature", "x.json", "--signers", "keys", "results/demo"],
-            "check the signature first",
+            "audit with --signature first",
         ),
         (["audit", "--where", "seed=3", "results/demo"], "--rerun-cell"),
         (["plan", "--scale", "tiny"], "scale"),

@@ -12,8 +12,8 @@ def test_differences_are_taken_within_a_seed(trained):
     rows = trained(runs).runs("vandijk2023", study="strategies")
     data = summarise(rows, ["strategy", "epsilon"], {"strategy": "constant"}, ["epsilon"]).set_index("strategy")
     assert data.loc["arsinh_2", "difference_pct"] == pytest.approx(-3.0)
-    # Seeds differ alike in both, so the paired interval vanishes where each mean's does not.
-    assert data.loc["arsinh_2", "difference_interval_pct"] == pytest.approx(0, abs=1e-9)
+    # Seeds differ almost alike in both, so the paired interval is small where that of each mean is not.
+    assert 0 < data.loc["arsinh_2", "difference_interval_pct"] < 0.01
     assert data.loc["arsinh_2", "interval_pct"] > 0.3
     assert data["runs"].tolist() == [4, 4] and data["accuracy_pct"]["constant"] == pytest.approx(80.45)
 

@@ -32,6 +32,7 @@ def test_the_first_difference_is_named(found, words):
 
 def test_numbers_agree_relatively_and_missing_ones_with_themselves():
     assert agree(1e6, 1e6 + 0.5, 1e-6) and not agree(1e6, 1e6 + 2, 1e-6)
+    assert not agree(1e-5, 1.001e-5, 1e-6) and agree(0.0, 1e-15, 1e-6)  # a delta, and what rounding leaves of zero
     assert agree(math.nan, math.nan, 0) and not agree(math.nan, 0.0, 1.0) and not agree(math.inf, 1.0, 1.0)
     assert agree("x", "x", 0) and not agree("1", 1.5, 1.0)
 

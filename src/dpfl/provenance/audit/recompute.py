@@ -22,7 +22,9 @@ from dpfl.reporting.results import Results, made_or_not_run, read_csv, write_csv
 
 STAGES = ("tables", "figures", "claims")
 TOLERANCE = 1e-6
-"""Largest difference of a number, relative (absolute below 1): machines round differently."""
+"""Largest relative difference of a number: machines round differently."""
+SMALL = 1e-3
+"""Below it a difference counts as one of this number: what is left of larger ones that nearly cancel has no digits."""
 PICTURE_TOLERANCE = 0.02
 """Mean difference of two pictures' pixels, of 1, where another version of matplotlib drew one of them."""
 _DRAWER = "matplotlib"
@@ -156,13 +158,13 @@ def difference(right: pd.DataFrame, found: pd.DataFrame) -> str:
 
 
 def agree(right: object, found: object, tolerance: float) -> bool:
-    """Return whether two cells agree: as text, or as numbers within the tolerance (relative, absolute below 1)."""
+    """Return whether two cells agree: as text, or as numbers within the relative tolerance, that of `SMALL` below it."""
     if isinstance(right, str) or isinstance(found, str):
         return str(right) == str(found)
     one, two = float(right), float(found)
     if not (math.isfinite(one) and math.isfinite(two)):
         return one == two or (math.isnan(one) and math.isnan(two))
-    return abs(one - two) <= tolerance * max(1.0, abs(one))
+    return abs(one - two) <= tolerance * max(SMALL, abs(one))
 
 
 def _short(value: object) -> str:

@@ -237,3 +237,14 @@ def test_outside_the_project_that_is_said(tmp_path, monkeypatch, capsys):
         lines = capsys.readouterr().err.splitlines()
         assert caught.value.code == 2 and len(lines) == 1 and "folder of config.yaml" in lines[0]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.argv", ["dpfl", "status"])
+    monkeypatch.setattr("dpfl.grid.configuration.overlaid", interrupted)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 130 and "run the same command again" in capsys.readouterr().err

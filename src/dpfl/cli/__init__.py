@@ -35,6 +35,10 @@ def _run() -> None:
     """Run the command; what it has printed is written before it ends, or that it cannot be is an error too."""
     try:
         app()
+    except SystemExit as ended:  # typer makes one of Ctrl-C, and says nothing
+        if ended.code == 130:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         if sys.stdout is not None:  # closed by who called
             sys.stdout.flush()

@@ -260,6 +260,8 @@ class _Tally:
         """Say in how many cases the claim holds, and how many contradict it."""
         if self.holds == self.ran:
             return f"It holds in {self.all_cases()}."
+        if self.ran == 1:
+            return f"Its only case {'contradicts' if self.fails else 'does not settle'} it."
         near = f", in {self.near} up to its margin" if self.near > self.holds else ""
         against = f"{self.fails or 'none'} {'contradict' if self.fails > 1 else 'contradicts'} it"
         return f"It holds in {self.holds} of {self.ran} cases{near}; {against}."
@@ -300,8 +302,8 @@ def _exists(tests: _Tests, tally: _Tally) -> Decision:
     if tally.holds:
         return Verdict.WEAKER, f"{shown}, but by less than is worth the name.", strongest
     if tally.ran == tally.total and bool(below.all()):
-        word = "contradicts" if tally.ran == 1 else "contradict"
-        return Verdict.REFUTED, f"{tally.all_cases().capitalize()} {word} it.", (tests.fails, False)
+        shown = f"{tally.all_cases().capitalize()} contradict{'s' if tally.ran == 1 else ''} it."
+        return Verdict.REFUTED, shown, (tests.fails, False)
     return Verdict.UNDECIDED, f"None of {tally.ran} cases shows it, and not all of them exclude it.", strongest
 
 

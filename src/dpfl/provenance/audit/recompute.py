@@ -158,7 +158,7 @@ def difference(right: pd.DataFrame, found: pd.DataFrame) -> str:
 
 
 def agree(right: object, found: object, tolerance: float) -> bool:
-    """Return whether two cells agree: as text, or as numbers within the relative tolerance, that of `SMALL` below it."""
+    """Return whether two cells agree: as text, or as numbers within the relative tolerance (below `SMALL`, of that)."""
     if isinstance(right, str) or isinstance(found, str):
         return str(right) == str(found)
     one, two = float(right), float(found)

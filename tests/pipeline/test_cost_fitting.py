@@ -45,11 +45,14 @@ def test_the_table_is_written_as_it_is_read(tmp_path):
         assert again[kind].seconds(WorkCount(1e4, 1e6)) == pytest.approx(unit.seconds(WorkCount(1e4, 1e6)), rel=1e-3)
 
 
-@pytest.mark.parametrize(("clock", "seconds"), [("30.0", 30.0), ("300.0", 140.0), ("NA", None)])
-def test_the_clock_stands_for_the_processor_time_of_short_sweeps(tmp_path, clock, seconds):
+@pytest.mark.parametrize(
+    ("clock", "seconds", "device"),
+    [("30.0", 30.0, "cpu"), ("300.0", 140.0, "cpu"), ("NA", None, "cpu"), ("30.0", None, "cuda")],
+)
+def test_the_clock_stands_for_the_processor_time_of_short_sweeps(tmp_path, clock, seconds, device):
     folder = tmp_path / "demo"
     folder.mkdir()
-    (folder / "config.yaml").write_text("papers: [lowy2021]\n")
+    (folder / "config.yaml").write_text(f"papers: [lowy2021]\ntraining: {{device: {device}}}\n")
     first, second, *_ = expansion.expand(configuration.resolve({"papers": ["lowy2021"]}))
     for sweep in (first, second):
         path = expansion.training_benchmark(folder, sweep.paper, sweep.name)

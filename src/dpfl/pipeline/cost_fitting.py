@@ -33,10 +33,12 @@ class Measured:
 
 
 def measured(results: Path) -> Iterator[Measured]:
-    """Yield the finished sweeps below a folder of results that Snakemake has measured, all scales."""
+    """Yield the finished sweeps below a folder of results that Snakemake has measured, all scales, those of GPUs not:
+    unit costs are those of processors."""
     for resolved in sorted(results.glob("*/config.yaml")):
         for sweep in expansion.expand(configuration.read(resolved)):
-            if not expansion.run_table(resolved.parent, sweep.paper, sweep.name).exists():
+            there = expansion.run_table(resolved.parent, sweep.paper, sweep.name).exists()
+            if not there or sweep.resources["device"] != "cpu":
                 continue
             taken = read_benchmark(expansion.training_benchmark(resolved.parent, sweep.paper, sweep.name))
             seconds = taken.processor_seconds if taken.seconds > SAMPLED_SECONDS else taken.seconds

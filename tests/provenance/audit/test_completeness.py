@@ -190,6 +190,12 @@ def test_odd_files_are_findings(ended, odd):
     assert problems(ended) == {"tables/odd": ["is no regular file"]}
 
 
+def test_a_damaged_configuration_hides_nothing_that_was_not_run(partial):
+    (partial / "config.yaml").write_text("scale: [")
+    [problem] = problems(partial)["config.yaml"]
+    assert "what was not run is not known" in problem
+
+
 @pytest.mark.parametrize("odd", ["folder", "pipe", "dead link"])
 @pytest.mark.parametrize("name", [TABLE, f"{TABLE}.record.json", "audit.txt", "config.yaml"])
 def test_odd_files_in_the_place_of_others_never_stop_an_audit(ended, odd, name):
@@ -205,7 +211,7 @@ def test_odd_files_in_the_place_of_others_never_stop_an_audit(ended, odd, name):
 
 
 def test_logs_benchmarks_and_what_killed_writers_left_are_expected(ended):
-    for name in ("logs/train.log", "benchmarks/train.tsv", "tables/.x.csv.123.partial", "config.yaml", "report.html"):
+    for name in ("logs/train.log", "benchmarks/train.tsv", "tables/.x.csv.123.partial", "report.html"):
         (ended / name).parent.mkdir(exist_ok=True)
         (ended / name).write_text("x")
     assert problems(ended) == {}

@@ -142,11 +142,16 @@ def _check_not_run(report: Audit, folder: Path, sealed: bool) -> None:
         return
     try:
         config = configuration.read(folder / "config.yaml")
+    except InputError as error:
+        place = os.path.relpath(folder / "config.yaml", folder.parents[1])
+        report.findings.append(Finding(place, f"is no configuration, so that what was not run is not known: {error}"))
+        return
+    try:
         stated = manifest.stated_not_run(folder) if sealed and is_regular(folder / manifest.MANIFEST) else None
         listed = set() if stated is None else set(manifest.read(folder))
         known = {f"{sweep.paper}/{sweep.name}": sweep for sweep in expansion.expand(config)}
     except InputError:
-        return  # of the manifest _check_manifest says so; without a configuration there is no grid to compare with
+        return  # _check_manifest says so
     missing = set(manifest.not_run_below(folder))
     if line := not_run_line(known.values(), missing):
         report.notes.append(line)

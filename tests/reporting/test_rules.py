@@ -86,6 +86,20 @@ def test_one_false_case_among_true_ones_is_passed_as_seldom_as_alpha():
     assert shares[Verdict.WEAKER] > 0.9
 
 
+def test_a_case_that_only_the_correction_saves_is_counted_aloud():
+    spread = np.array([-1.0, 1.0] * 5)
+    saved = from_values("saved", -0.8 + spread)  # p = 0.04 of failing
+    plain = [from_values(f"plain {index}", 0.1 + spread) for index in range(20)]
+    rule = Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE)
+    said = judge(ClaimEvidence([saved, *plain]), rule)
+    assert said.count(Status.FAILS) == 0
+    assert said.reason == "It holds in 0 of 21 cases; none contradicts it, 1 would if tested alone."
+    failing = from_values("failing", -5 + spread)
+    said = judge(ClaimEvidence([failing, saved, *plain]), rule)
+    assert said.reason == "It holds in 0 of 22 cases; 1 contradicts it, 1 more would if tested alone."
+    assert judge(ClaimEvidence(plain), rule).reason == "It holds in 0 of 20 cases; none contradicts it."
+
+
 def test_one_plain_counterexample_refutes_a_claim_for_all_and_no_other():
     effects = [3.0] * 9 + [-3.0]
     assert rates(effects, Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))[Verdict.REFUTED] > 0.95

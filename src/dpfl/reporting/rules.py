@@ -18,21 +18,19 @@ numbers decide by themselves, without error. Nothing is adjusted over the claims
 A claim, by its scope:
 
     for all         refuted: one case fails.
-                    as stated: every case holds; this needs no correction, because a single false case would have to
-                    pass its own test (intersection-union).
-                    weaker than stated: no case fails, and either all are within the margin at least, or more than
-                    half of them hold.
+                    as stated: every case holds; this needs no correction, as a single false case would have to pass
+                    its own test (intersection-union). weaker than stated: no case fails, and either all are within
+                    the margin at least, or more than half of them hold.
     exists          a claim of "may" or "can". As stated: one case holds. Weaker than stated: one holds, but each that
                     does is significantly below the margin, here the least gain worth the name. Refuted: every case
-                    fails, each tested at ALPHA; that is, it is significantly below the margin. One that merely
-                    fails does not refute it.
+                    is significantly below the margin, each tested at ALPHA.
     in experiments  a claim about a set of experiments taken together. As stated: every case holds, or more than half
                     hold and none fails. Refuted: more than half fail. Weaker than stated: some hold and some fail.
 
 Everything else is undecided. Cases that a claim covers and that were not run (`missing`) count as open. Without any
 case the verdict is not run. Cases on stand-in data never count: where there are no others, the claim is undecided.
-"More than half" is the least share that can be called "mostly"; there is no other threshold in the rules. Weaker than
-stated says how much is shown, not that the rest is false: that is refuted.
+"More than half" is the least share that can be called "mostly"; there is no other threshold. Weaker than stated says
+how much is shown, not that the rest is false: that is refuted.
 """
 
 from __future__ import annotations
@@ -158,8 +156,8 @@ def judge(evidence: ClaimEvidence, rule: Rule) -> Judgement:
         there = _judge(evidence.cases, evidence.missing, rule)
         would_be = "" if there.verdict is Verdict.UNDECIDED else f"; there it would be '{there.verdict}'"
         reason = f"Stand-in data only ({names}), which decide nothing{would_be}."
-        aside = [replace(each, status=Status.STAND_IN) for each in there.cases]
-        return Judgement(Verdict.UNDECIDED, reason, [*aside, *beside], evidence.missing)
+        shown = [replace(each, status=Status.STAND_IN) for each in there.cases]
+        return Judgement(Verdict.UNDECIDED, reason, [*shown, *beside], evidence.missing)
     aside = [Judged(case, Status.STAND_IN) for case in evidence.cases if case.stand_in]
     made = _judge(real, evidence.missing + len(aside), rule)
     return replace(made, cases=[*made.cases, *aside, *beside])
@@ -169,7 +167,8 @@ def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
     """Return the verdict on cases that all count."""
     tests = _Tests(cases, rule, missing)
     statuses = tests.statuses()
-    tally = _Tally(statuses, missing, single=sum(case.n == 1 for case in cases))
+    alone = int((tests.fails < ALPHA).sum()) - statuses.count(Status.FAILS)
+    tally = _Tally(statuses, missing, single=sum(case.n == 1 for case in cases), alone=alone)
     decide = {Scope.FOR_ALL: _for_all, Scope.EXISTS: _exists, Scope.IN_EXPERIMENTS: _in_experiments}[rule.scope]
     verdict, reason, decisive = decide(tests, tally)
     first = tests.foremost(decisive)
@@ -249,10 +248,11 @@ class _Tests:
 
 
 class _Tally:
-    """Numbers of cases by status, how many rest on a `single` run, and `total` with those that were not run."""
+    """Numbers of cases: by status, of a `single` run, failing only if tested `alone`, `total` with those not run."""
 
-    def __init__(self, statuses: list[Status], missing: int, single: int) -> None:
-        self.statuses, self.ran, self.total, self.single = statuses, len(statuses), len(statuses) + missing, single
+    def __init__(self, statuses: list[Status], missing: int, single: int, alone: int) -> None:
+        self.statuses, self.ran, self.total = statuses, len(statuses), len(statuses) + missing
+        self.single, self.alone = single, alone
         self.holds, self.fails = statuses.count(Status.HOLDS), statuses.count(Status.FAILS)
         self.near = self.holds + statuses.count(Status.WITHIN_MARGIN)
 
@@ -264,7 +264,8 @@ class _Tally:
             return f"Its only case {'contradicts' if self.fails else 'does not settle'} it."
         near = f", in {self.near} up to its margin" if self.near > self.holds else ""
         against = f"{self.fails or 'none'} {'contradict' if self.fails > 1 else 'contradicts'} it"
-        return f"It holds in {self.holds} of {self.ran} cases{near}; {against}."
+        alone = f", {self.alone}{' more' if self.fails else ''} would if tested alone" if self.alone else ""
+        return f"It holds in {self.holds} of {self.ran} cases{near}; {against}{alone}."
 
     def single_runs(self) -> str:
         """Say how many cases no test can judge."""
@@ -276,8 +277,7 @@ class _Tally:
         return {1: "its only case", 2: "both cases"}.get(self.ran, f"all {self.ran} cases")
 
 
-Decision = tuple[Verdict, str, tuple[np.ndarray, bool]]
-"""Verdict, reason, and what finds the deciding case: a list of p-values, and whether the smallest of it decides."""
+Decision = tuple[Verdict, str, tuple[np.ndarray, bool]]  # the last: p-values, and whether the smallest decides
 
 
 def _for_all(tests: _Tests, tally: _Tally) -> Decision:

@@ -1,7 +1,17 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from dpfl.papers.bhaskar2025.central_model import LAST, SEEN, CentralReading, central_cells, central_page, decide
+from dpfl.papers.bhaskar2025.central_model import (
+    LAST,
+    SEEN,
+    CentralReading,
+    central_cells,
+    central_page,
+    decide,
+    verdict,
+)
 from dpfl.papers.bhaskar2025.published_cells import measured_cells
 from dpfl.papers.bhaskar2025.tables import TABLES
 
@@ -63,6 +73,11 @@ def test_the_cells_that_run_last_are_not_waited_for_but_count(as_runs, rows_of_r
     waited = f"{CENTRAL} and not (dataset == 'cifar10' and model in ['cnn_relu', 'cnn_tanh'])"
     decision = decide(central_cells(as_runs(*both(rows_of_runs, -2.0, 0.5, query=waited))))
     assert (decision.reading, decision.counted) == (CentralReading.RATE, REQUIRED)
+    # 9 of 10 by a fair coin: (10 + 1) / 1024, below 5 %; 8 of 10 above.
+    assert (decision.to_come, decision.overturned_by) == (2, 2)
+    said = "2 counted cells have yet to run; the choice would be undone if 2 of them were nearer"
+    assert said in verdict(decision)
+    assert replace(decision, nearer=40, counted=40).overturned_by is None
     pixels = [pair for model in LAST for pair in both(rows_of_runs, 0.1, -3, f"{CENTRAL} and model == '{model[1]}'")]
     pixels = [runs[runs["dataset"] == "cifar10"] for runs in pixels]
     decision = decide(central_cells(as_runs(*both(rows_of_runs, -2.0, 0.5, query=waited), *pixels)))

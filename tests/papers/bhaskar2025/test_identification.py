@@ -114,6 +114,15 @@ def test_chance_is_what_seeds_make_of_equal_settings(seeds, shared, times, least
     assert inside >= least and below >= least
 
 
+def test_a_model_of_which_no_other_setting_ran_is_named(as_runs, rows_of_runs):
+    other = rows_of_runs("table == 2 and model == 'cnn_relu'", [0])
+    tried = [rows_of_runs(LINEAR, [0]), rows_of_runs(LINEAR, [0], batch_size=32)]
+    said = "With the chosen settings alone, so that nothing says which fit, were run: mnist, CNN + ReLU."
+    assert said in TABLES["identification"].page(scores(as_runs(other, *tried))).notes
+    notes = TABLES["identification"].page(scores(as_runs(*tried))).notes
+    assert not any(note.startswith("With the chosen settings alone") for note in notes)
+
+
 def test_a_candidate_with_seeds_of_its_own_has_no_range_of_chance(as_runs, rows_of_runs):
     other = rows_of_runs(LINEAR, [9], batch_size=32)
     table = scores(as_runs(rows_of_runs(LINEAR, [0, 1], noise_pct=0.1), other)).set_index("candidate")

@@ -1,7 +1,7 @@
 import pytest
 
 from dpfl.papers.bhaskar2025.outside_cells import outside_cells, outside_page
-from dpfl.papers.bhaskar2025.published_cells import OUTSIDE, measured_cells
+from dpfl.papers.bhaskar2025.published_cells import OUTSIDE, UNDECIDED, measured_cells
 from dpfl.papers.bhaskar2025.tables import TABLES
 
 LINEAR = "table == 2 and model == 'scatter_linear' and epsilon == 2.93"
@@ -33,7 +33,18 @@ def test_a_single_run_is_listed_where_it_is_far_from_the_print(as_runs, rows_of_
     assert set(cells["rounds"]) == {1} and cells["difference_pct"].to_numpy() == pytest.approx(-28.0)
     page = outside_page(cells)
     assert set(page.headings) == {"One run, more than 10 points from the print"}
-    assert f"{len(cells)} more are over 10 points from our one run" in page.notes[0]
+    assert "0 more whose interval is too wide" in page.notes[0] and f"and {len(cells)} with one run" in page.notes[0]
+
+
+def test_a_cell_that_trains_in_some_runs_only_is_listed_though_its_interval_takes_in_anything(as_runs, rows_of_runs):
+    runs = rows_of_runs(LINEAR, range(2), offset_pct=0.0, noise_pct=0.05)
+    runs.loc[(runs["rounds"] == 4) & (runs["seed"] == 1), "accuracy_pct"] = 11.35
+    cells = outside_cells(as_runs(runs))
+    wide = cells[cells["prediction"] == UNDECIDED]
+    assert set(wide["rounds"]) == {4} and (wide["difference_pct"] < -40).all()
+    page = outside_page(cells)
+    assert "An interval that takes in nearly anything" in " ".join(page.headings)
+    assert f"{len(wide)} more whose interval is too wide" in page.notes[0]
 
 
 def test_the_other_reading_of_the_central_model_was_tried(as_runs, rows_of_runs):

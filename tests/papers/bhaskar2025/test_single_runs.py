@@ -105,7 +105,13 @@ def test_the_table_has_a_row_a_column_and_the_sums(as_runs, rows_of_runs):
     constant = data.iloc[-1]
     assert (constant["published_accuracy_pct"], constant["constant_runs"], constant["runs"]) == (9.74, 3, 3)
     page = TABLES["single_runs"].page(data)
-    assert len(page.body) == 12 and "3 of our 3 runs are constant" in page.notes[1]
+    assert len(page.body) == 12 and "3 of our 3 runs are constant, 1 of them with this digit" in page.notes[1]
+    assert "this says nothing" not in page.notes[1]
+    relu["accuracy_pct"] = 9.74
+    favoured = TABLES["single_runs"].page(single_runs(as_runs(relu))).notes[1]
+    assert "3 of them with this digit" in favoured and favoured.endswith(
+        "a mean of ten prints it, and this says nothing."
+    )
     # Our runs are as printed but for noise of ten seeds: means of many more than one run.
     assert "single runs: excluded" in page.notes[0]
     assert (data.loc[data["test"] == "scatter", "probability_single"] > 0.5).all()

@@ -50,6 +50,16 @@ class CentralDecision:
     batch_distance_pct: float
     rate_distance_pct: float
     missing: tuple[str, ...]
+    to_come: int = 0
+
+    @property
+    def overturned_by(self) -> int | None:
+        """The least number of cells to come whose nearer batch would undo the choice of the rate; None if none can."""
+        for lost in range(1, self.to_come + 1):
+            nearer, counted = self.nearer + self.to_come - lost, self.counted + self.to_come
+            if stats.binom.sf(nearer - 1, counted, 0.5) > SIGNIFICANCE:
+                return lost
+        return None
 
 
 def central_cells(results: Results) -> pd.DataFrame:
@@ -105,7 +115,8 @@ def decide(cells: pd.DataFrame) -> CentralDecision:
     batch, rate = float(ran["batch_distance_pct"].mean()), float(ran["rate_distance_pct"].mean())
     better = probability <= SIGNIFICANCE and rate < batch
     reading = CentralReading.UNDECIDED if missing else CentralReading.RATE if better else CentralReading.BATCH
-    return CentralDecision(reading, nearer, len(ran), probability, batch, rate, missing)
+    to_come = len(counted) - len(ran) - len(missing)
+    return CentralDecision(reading, nearer, len(ran), probability, batch, rate, missing, to_come)
 
 
 def central_page(cells: pd.DataFrame) -> TableLayout:
@@ -158,4 +169,9 @@ def verdict(decision: CentralDecision) -> str:
             f"({'; '.join(decision.missing)}). Table 5 shows the batch of 64 meanwhile.{so_far}"
         )
     chosen = "the sampling rate (a batch of 640)" if decision.reading is CentralReading.RATE else "the batch of 64"
-    return f"Decided by the rule: the central model of Table 5 keeps {chosen}; {score}."
+    text = f"Decided by the rule: the central model of Table 5 keeps {chosen}; {score}."
+    if decision.reading is CentralReading.RATE and decision.to_come:
+        least = decision.overturned_by
+        could = f"if {least} of them were nearer with the batch of 64" if least else "by no count of them"
+        text += f" {decision.to_come} counted cells have yet to run; the choice would be undone {could}."
+    return text

@@ -7,32 +7,36 @@ import pandas as pd
 from dpfl.papers.bhaskar2025.central_model import RATE_BATCH, CentralReading, central_cells, decide
 from dpfl.papers.bhaskar2025.identification import CHOSEN, candidate_cells
 from dpfl.papers.bhaskar2025.paper_runs import CELL, table_settings
-from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, measured_cells
+from dpfl.papers.bhaskar2025.published_cells import INSIDE, OUTSIDE, UNDECIDED, measured_cells
 from dpfl.papers.bhaskar2025.table_layout import numbers
 from dpfl.reporting.notes import budget_cell, data_name, model_name
 from dpfl.reporting.results import ORIGINS, Results
 from dpfl.reporting.tables import TableLayout
 
 _KEY = ["dataset", *CELL]
-_KEPT = ["runs", "accuracy_pct", "published_accuracy_pct", "difference_pct", "prediction_pct", "prediction_single"]
-_KEPT += [ORIGINS]
-FAR_PCT = 10.0  # points from the print beyond which a cell with one run is listed
-_JUDGED = "Outside of the interval that our runs give"
-_FAR = f"One run, more than {FAR_PCT:g} points from the print"
+_KEPT = ["runs", "accuracy_pct", "published_accuracy_pct", "difference_pct", "prediction", "prediction_pct"]
+_KEPT += ["prediction_single", ORIGINS]
+FAR_PCT = 10.0  # points from the print beyond which a cell that no interval judges is listed
+_HEADINGS = {
+    OUTSIDE: "Outside of the interval that our runs give",
+    UNDECIDED: f"An interval that takes in nearly anything, more than {FAR_PCT:g} points from the print",
+    "": f"One run, more than {FAR_PCT:g} points from the print",
+}
 
 
 def outside_cells(results: Results) -> pd.DataFrame:
     """Return a row for each cell whose published value is outside of the prediction interval for a mean of ten runs, or
-    more than `FAR_PCT` points from the one run that the cell has, which gives no interval.
+    more than `FAR_PCT` points from ours where the interval says nothing: it is too wide, or there is one run.
 
     Columns: dataset, model, epsilon, local_epochs, rounds, clients, runs, accuracy_pct, published_accuracy_pct,
-    difference_pct, prediction_pct, prediction_single (where it is as a single run), tried (other settings that ran this
-    cell), nearest (the one that comes nearest to the published value, "" where none ran) and nearest_difference_pct
-    (its accuracy minus the published value), origins (of the runs behind ours). A cell of two tables stands once; those
-    with an interval come first, the largest difference before others.
+    difference_pct, prediction (a key of `_HEADINGS`: where the published value is), prediction_pct, prediction_single
+    (where it is as a single run), tried (other settings that ran this cell), nearest (the one that comes nearest to the
+    published value, "" where none ran) and nearest_difference_pct (its accuracy minus the published value), origins (of
+    the runs behind ours). A cell of two tables stands once; rows come in the order of `_HEADINGS`, the largest
+    difference before others.
     """
     cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4, 5)], ignore_index=True)
-    far = (cells["runs"] == 1) & (cells["difference_pct"].abs() > FAR_PCT)
+    far = cells["prediction"].isin([UNDECIDED, ""]) & (cells["difference_pct"].abs() > FAR_PCT)
     outside = cells[(cells["prediction"] == OUTSIDE) | far].drop_duplicates([*_KEY, "published_accuracy_pct"])
     tried = _tried(results).astype(outside[_KEY].dtypes.to_dict())
     counts = tried.groupby(_KEY).size().rename("tried").reset_index()
@@ -41,7 +45,9 @@ def outside_cells(results: Results) -> pd.DataFrame:
     found["tried"] = found["tried"].fillna(0).astype(int)
     found["nearest"] = found["nearest"].fillna("")
     found = found.sort_values("difference_pct", key=lambda points: -points.abs())
-    return found.sort_values("runs", key=lambda runs: runs == 1, kind="stable", ignore_index=True)
+    return found.sort_values(
+        "prediction", key=lambda where: where.map(list(_HEADINGS).index), kind="stable", ignore_index=True
+    )
 
 
 def _tried(results: Results) -> pd.DataFrame:
@@ -82,18 +88,18 @@ def outside_page(cells: pd.DataFrame) -> TableLayout:
             "its difference": numbers(cells["nearest_difference_pct"], "{:+z.2f}"),
         }
     )
-    judged = cells["prediction_pct"].notna()
+    judged, wide, alone = (cells["prediction"] == where for where in _HEADINGS)
+    inside = judged & (cells["prediction_single"] == INSIDE)
     notes = [
         f"{judged.sum()} published values are outside of our 95 % prediction interval for a mean of ten runs; "
-        f"{(cells['prediction_single'] == INSIDE).sum()} of them are inside of the one for a single run. "
-        f"{(~judged).sum()} more are over {FAR_PCT:g} points from our one run: there is no interval, as the scatter of "
-        f"neither side is known. For {(cells['tried'] > 0).sum()} of all these other settings were tried. That the "
-        "nearest of several comes nearer is what chance alone can do, no sign that it was meant: the study of the "
-        "setting says what it explains.",
+        f"{inside.sum()} of them are inside of the one for a single run. Over {FAR_PCT:g} points from the print are "
+        f"{wide.sum()} more whose interval is too wide to say anything, for models that train in some runs and not in "
+        f"others, and {alone.sum()} with one run: there is no interval, as the scatter of neither side is known. For "
+        f"{(cells['tried'] > 0).sum()} of all these other settings were tried. That the nearest of several comes "
+        "nearer is what chance alone can do, no sign that it was meant: a setting's study says what it explains.",
         "Differences: accuracy minus the published value, in points. Tried: other values of what the paper leaves open "
         "(tables identification, tempered_sigmoid, central_model) that were run on the cell. Its difference: that of "
         "ours plus what the other setting changes, over the seeds that both ran; often that is one seed, "
         "and its own run alone may be nearer or further.",
     ]
-    headings = [_JUDGED if known else _FAR for known in judged]
-    return TableLayout(body, notes, headings)
+    return TableLayout(body, notes, [_HEADINGS[where] for where in cells["prediction"]])

@@ -37,7 +37,7 @@ ALL = "all"
 _COLUMNS = [
     "test", "dataset", "model", "epsilon", "local_epochs", "splits", "curve", "runs", "columns", "statistic_ten",
     "statistic_single", "probability_ten", "probability_single", "averaged_low", "averaged_high", "largest_step_ten",
-    "largest_step_single", "published_accuracy_pct", "constant_runs",
+    "largest_step_single", "published_accuracy_pct", "constant_runs", "same_runs",
 ]  # fmt: skip
 
 
@@ -52,8 +52,8 @@ def single_runs(results: Results) -> pd.DataFrame:
     probability_single (of at least as much; for constants: that the published value is a share of one class),
     averaged_low and averaged_high (95 % interval of the number m of runs that a published value averages; the ends of
     `AVERAGED` where it goes beyond), largest_step_ten and largest_step_single (between adjacent splits, published less
-    ours, in standard errors; nan for sums), published_accuracy_pct and constant_runs (of a constant cell: what is
-    printed, and how many of our runs are constant; else nan and 0).
+    ours, in standard errors; nan for sums), published_accuracy_pct, constant_runs and same_runs (of a constant cell:
+    what is printed, how many of our runs are constant, how many of these have the printed accuracy; else nan, 0, 0).
     """
     runs, _ = chosen_runs(results)
     runs = runs[~runs["stand_in"].eq(True)]
@@ -175,7 +175,7 @@ def _scatter_row(dataset: str, epsilon: float, columns: list[Column], degree: in
         row[f"statistic_{name}"], row[f"probability_{name}"] = scatter(columns, degree, averaged)
         row[f"largest_step_{name}"] = columns[0].largest_step(averaged) if len(columns) == 1 else math.nan
     row["averaged_low"], row["averaged_high"] = averaged_interval(columns, degree)
-    return {**row, "published_accuracy_pct": math.nan, "constant_runs": 0}
+    return {**row, "published_accuracy_pct": math.nan, "constant_runs": 0, "same_runs": 0}
 
 
 def _constant_rows(runs: pd.DataFrame) -> list[dict[str, object]]:
@@ -188,9 +188,11 @@ def _constant_rows(runs: pd.DataFrame) -> list[dict[str, object]]:
         own = own[(own["epsilon"] == cell["epsilon"]) & (own["local_epochs"] == cell["local_epochs"])]
         blank = dict.fromkeys(_COLUMNS, math.nan)
         known = {name: cell[name] for name in ("dataset", "model", "epsilon", "local_epochs", "published_accuracy_pct")}
-        constant = int(own["accuracy_pct"].round(2).isin(shares).sum())
+        printed_pct = cell["published_accuracy_pct"]
+        constant, same = (int(own["accuracy_pct"].round(2).isin(among).sum()) for among in (shares, {printed_pct}))
         chances = {"probability_ten": mean_is_a_share(PUBLISHED_RUNS), "probability_single": mean_is_a_share(1)}
         counts = {"splits": 0, "curve": -1, "runs": len(own), "columns": 0, "constant_runs": constant}
+        counts["same_runs"] = same
         rows.append({**blank, "test": CONSTANT, **known, **chances, **counts})
     return rows
 

@@ -95,9 +95,15 @@ def _verdict(together: pd.DataFrame) -> str:
 def _constant(row) -> str:
     """Return what one cell with the share of one digit says."""
     own = f"{row.constant_runs:.0f} of our {row.runs:.0f} runs are constant" if row.runs else "ours did not run"
-    return (
+    same = f", {row.same_runs:.0f} of them with this digit" if row.constant_runs else ""
+    text = (
         f"{data_name(row.dataset)}, {model_name(row.model)}, E = {row.local_epochs:.0f}: the published "
-        f"{row.published_accuracy_pct:.2f} is the share of one digit, as a model has that always answers it ({own}). "
-        f"Were all runs of the paper such models, a mean of ten would print the share of one digit with probability "
-        f"{row.probability_ten:.2f}, a single run always."
+        f"{row.published_accuracy_pct:.2f} is the share of one digit, as a model has that always answers it "
+        f"({own}{same}). Were all runs of the paper such models, and every digit as likely, a mean of ten would print "
+        f"the share of one digit with probability {row.probability_ten:.2f}, a single run always."
     )
+    if row.constant_runs > 1 and row.same_runs == row.constant_runs:
+        text += (
+            " Ours all have one digit: if the paper's favour one too, a mean of ten prints it, and this says nothing."
+        )
+    return text

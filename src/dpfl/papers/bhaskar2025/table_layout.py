@@ -63,6 +63,10 @@ def _identification_notes(scores: pd.DataFrame) -> list[str]:
         return ["Nothing was run at this scale.", *notes]
     if stand_ins := sorted(set(scores.loc[scores["stand_in"], "ran_on"])):
         notes.append(f"Scores are {NOT_COMPARABLE} and left out on stand-in data ({', '.join(stand_ins)}).")
+    alone = scores.groupby(["ran_on", "model"], sort=False).filter(lambda rows: len(rows) == 1)
+    if len(alone):
+        names = "; ".join(f"{row.ran_on}, {model_name(row.model)}" for row in alone.itertuples())
+        notes.append(f"With the chosen settings alone, so that nothing says which fit, were run: {names}.")
     rivals = scores.dropna(subset="gain").groupby(["dataset", "model"]).filter(lambda rows: len(rows) > 1)
     groups = list(rivals.groupby(["dataset", "model"]))
     notes += [_verdict(f"{data_name(dataset)}, {model_name(model)}", rows) for (dataset, model), rows in groups]

@@ -57,8 +57,17 @@ def test_the_page_counts_verdicts_and_says_whose_noise_it_is(tmp_path, loop):
     data = measured(tmp_path, 1e6 * loop)
     page = TABLES["authors_protocol"].page(data)
     assert page.body["agrees, shared"].tolist() == [AGREES]
-    assert "with shared draws, of 1 rows: yes 1, no 0, not decided 0." in page.notes[-2]
+    assert "with shared draws, of 1 rows: yes 1, no 0, not decided 0." in page.notes[-3]
+    assert page.notes[-1].endswith("N = 3: not known, as one of them or the plain loop was not run.")
     assert any("before the split (446, 134)" in note for note in page.notes)
+
+
+def test_what_shared_draws_do_to_the_comparison_is_counted(tmp_path, loop):
+    minibatch = measured(tmp_path, 1e6 * loop)
+    data = pd.concat([minibatch, minibatch.assign(algorithm="local", test_loss=1.5 * minibatch["test_loss"])])
+    data["own_test_loss"] = [2.0, 2.8]
+    said = TABLES["authors_protocol"].page(data).notes[-1]
+    assert "N = 3, ε = 10: ours 1.50; shared draws 1.00; own draws 1.40" in said and "at 1 of 1 budgets" in said
 
 
 def test_nothing_is_said_where_the_loop_was_not_run(tmp_path, loop):

@@ -163,7 +163,7 @@ def _forced(sweeps: list[Sweep], results: Path, where: Machines) -> list[str]:
 
 def _first(noise: list[Path]) -> str:
     """Return the line on noise that is out of date."""
-    return f"calibrated anew first: {', '.join(map(str, noise))}; runs whose noise changes are trained again"
+    return f"calibrated anew first: {', '.join(map(str, noise))}; runs whose noise then differs by more than a millionth are trained again"
 
 
 @app.command(epilog="Example: dpfl status --scale demo")

@@ -25,6 +25,7 @@ from dpfl.accounting.samplers import Sampler, Sampling
 from dpfl.engine.batches import BatchSampler
 from dpfl.randomness import generator
 from dpfl.reporting import style
+from dpfl.reporting.bounds import at_least, at_most
 
 RUN = {"noise_multiplier": 1.0072, "steps": 1880, "delta": 1e-5}
 SAMPLERS: dict[str, tuple[Sampling, Sampler]] = {
@@ -70,10 +71,11 @@ def draw_epsilons(axis: Axes, found: dict[str, Guarantee]) -> None:
         axis.plot([each.lower, each.upper], [row, row], color=style.BLUE, linestyle="-", linewidth=5, alpha=0.45)
         axis.plot(each.lower, row, color=style.RED, marker=">", markersize=7, linestyle="")
         axis.plot(each.upper, row, color=style.BLUE, marker="D", markersize=6, linestyle="")
+        least, most = at_least(each.lower), at_most(each.upper)
         same = f"{each.lower:.4g}" == f"{each.upper:.4g}"
-        label = f"{each.upper:.4g}" if same else f"{each.lower:.4g} to {each.upper:.4g}"
+        label = most if same else f"{least} to {most}"
         axis.annotate(label, (each.upper, row), xytext=(9, -3), textcoords="offset points")
-    axis.set(xscale="log", xlim=(1.8, 9000), ylim=(-0.6, len(found) - 0.4), xlabel="epsilon (zero_out, delta 1e-5)")
+    axis.set(xscale="log", xlim=(1.8, 9000), ylim=(-0.6, len(found) - 0.4), xlabel="epsilon (zero_out, delta = 1e-5)")
     style.ticks_at(axis, (3, 10, 30, 100, 300, 1000))
     axis.set_yticks(range(len(found)), found)
     axis.grid(visible=False, axis="y")
@@ -97,9 +99,10 @@ def main() -> None:
         for place in (0, 3):
             axes[place].set_ylabel("12 records")
         draw_epsilons(axes["epsilon"], found)
+        style.use_signs(figure)
         style.save(figure, Path(__file__).with_name("samplers.svg"), "svg")
     for name in reversed(SAMPLERS):
-        print(f"| {name} | {found[name].lower:.4g} | {found[name].upper:.4g} |")
+        print(f"| {name} | {at_least(found[name].lower)} | {at_most(found[name].upper)} |")
 
 
 if __name__ == "__main__":

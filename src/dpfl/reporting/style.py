@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -72,8 +73,21 @@ def footer(figure: Figure, text: str) -> None:
 def ticks_at(axis: Axes, values: Iterable[float]) -> None:
     """Label a logarithmic horizontal axis with plain numbers at these values, and nowhere else."""
     ticks = sorted(set(values))
-    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_xticks(ticks, [with_signs(f"{tick:g}") for tick in ticks])
     axis.xaxis.set_minor_locator(NullLocator())
+
+
+def name_lines(axis: Axes, x: float, names: Iterable[tuple[float, str, str]], size: float = 7.5) -> None:
+    """Write the names of lines right of x, each at its height on a logarithmic axis, apart from each other.
+
+    `names`: (height, name, colour) of each line. The limits of the axis have to be the final ones.
+    """
+    low, high = axis.get_ylim()
+    last, room = -math.inf, 0.0073 * size * math.log(high / low)
+    for height, name, colour in sorted(names):
+        last = max(math.log(height), last + room)
+        place = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+        axis.annotate(name, (x, math.exp(last)), (8, 0), color=colour, fontsize=size, **place)
 
 
 def mark_not_run(axis: Axes) -> None:

@@ -40,3 +40,31 @@ def test_utility_takes_the_best_step(results):
         own = runs.query("model == @row.model and law == @row.law and order == @row.order and release == @row.release")
         means = own[own["epsilon"] == row.epsilon].groupby("step")["excess_risk"].mean()
         assert row.excess_risk == pytest.approx(means.min(), rel=1e-12) and row.step == means.idxmin()
+        assert (row.least_step, row.most_step) == (means.index.min(), means.index.max())
+
+
+def test_lines_without_noise_are_named_at_the_margin_and_steps_at_an_end_are_counted(results):
+    data = results.figure(KEY, "utility")
+    figure = RUN_FIGURES["utility"].draw(data)
+    for axis in figure.axes:
+        lines = {
+            round(line.get_ydata()[0], 12): line.get_color() for line in axis.get_lines() if line.get_linestyle() == ":"
+        }
+        assert {text.get_text() for text in axis.texts} <= {
+            f"{order}, {stop}" for order in ("sorted", "permuted") for stop in ("last", "stop")
+        }
+        assert axis.texts and {text.get_color() for text in axis.texts} <= set(lines.values())
+    private = data.query("epsilon < inf")
+    least, most = (private["step"] == private["least_step"]).sum(), (private["step"] == private["most_step"]).sum()
+    words = (
+        f"Of the {len(private)} best steps with noise {least} are the smallest of their grid and {most} the largest."
+    )
+    assert words in figure.get_supxlabel().replace("\n", " ")
+    plt.close(figure)
+
+
+def test_places_are_titled_with_the_records_they_are_of(results):
+    data = results.figure(KEY, "places")
+    figure = RUN_FIGURES["places"].draw(data)
+    assert f"n = {data['n'].iloc[0]}\n" in figure.axes[0].get_title()
+    plt.close(figure)

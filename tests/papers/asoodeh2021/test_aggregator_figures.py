@@ -6,6 +6,7 @@ import pytest
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.contraction import theta
 from dpfl.papers.asoodeh2021.aggregator_figures import RUN_FIGURES
+from dpfl.reporting import style
 
 KEY = "asoodeh2021"
 
@@ -36,6 +37,27 @@ def test_hiding_by_the_formulas(results):
     kept = theta(row["epsilon_last_model"], 2 * 2 * factor / (3 * 4))
     delta = theta(row["epsilon_last_model"], 2 / 4) * (1 - kept**1000) / (1 - kept) / 1000
     assert delta == pytest.approx(1e-5, rel=1e-6)
+
+
+def test_each_way_has_its_line_without_noise_in_its_colour(results):
+    data = results.figure(KEY, "frontier")
+    figure = RUN_FIGURES["frontier"].draw(data)
+    lines = {line.get_label(): line for line in figure.axes[1].get_lines()}
+    names = {container.get_label(): container.lines[0] for container in figure.axes[1].containers}
+    for way, name, private in (("hidden", "Algorithm 1", "Algorithm 1,"), ("composed", "fresh batches", "fresh")):
+        line = lines[f"{name} without noise"]
+        silent = data[(data["way"] == way) & (data["epsilon"] == math.inf)]["excess_risk"].item()
+        assert list(line.get_ydata()) == [silent] * 2
+        assert {names[each].get_color() for each in names if each.startswith(private)} >= {line.get_color()}
+    plt.close(figure)
+
+
+def test_a_colour_means_a_noise_or_a_number_of_users_a_round_but_not_both(results):
+    figure = RUN_FIGURES["price"].draw(results.figure(KEY, "price"))
+    noises = {line.get_color() for axis in figure.axes[::2] for line in axis.get_lines()} - {style.BLACK}
+    sizes = {line.get_color() for line in figure.axes[1].get_lines()} - {style.BLACK}
+    assert sizes and not noises & sizes
+    plt.close(figure)
 
 
 @pytest.mark.parametrize(("left", "drawn"), [("price", [True, True, False]), ("curvature", [False, False, True])])

@@ -40,5 +40,8 @@ def test_each_way_is_named_with_its_accuracies_in_the_panel_of_its_trust(results
             line = table[(table["algorithm"] == algorithm) & (table["epsilon"] < math.inf)].sort_values("epsilon")
             first, last = line["accuracy_pct"].iloc[[0, -1]]
             assert text.endswith(f"{first:.1f} to {last:.1f} %")
+        beside = [text.get_text() for text in axis.texts if text.get_text() in NAMES.values()]
+        other = {NAMES[each] for each in private if TRUST_MODEL[each] != "trusted shuffler"}
+        assert set(beside) == (other if axis.get_title() == "trusted shuffler" else set())
     assert [axis.get_title().replace("\n", " ") for axis in figure.axes] == list(dict.fromkeys(TRUST_MODEL.values()))
     plt.close(figure)

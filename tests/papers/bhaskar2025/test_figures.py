@@ -23,8 +23,10 @@ def test_only_datasets_that_ran_are_drawn_and_every_run_is_a_point(as_runs, rows
     data = recipe.data(as_runs(runs))
     assert len(data) == 72 and data["run_accuracies_pct"].map(json.loads).map(len).sum() == len(runs)
     figure = recipe.draw(data)
-    assert [axis.get_title() for axis in figure.axes][:2] == ["CNN + ReLU", "CNN + tanh"] and len(figure.axes) == 4
-    assert "MNIST" in figure.axes[0].get_ylabel() and "3 runs a cell" in figure.get_supxlabel()
+    assert [axis.get_title() for axis in figure.axes][:2] == ["CNN + ReLU, n = 3", "CNN + tanh"] and len(
+        figure.axes
+    ) == 4
+    assert "MNIST" in figure.axes[0].get_ylabel() and "our runs, n a cell" in figure.get_supxlabel()
     points, line, published = figure.axes[0].get_lines()[:3]
     assert len(points.get_xdata()) == 18 and len(line.get_xdata()) == len(published.get_xdata()) == 6
     assert [text.get_text() for text in figure.axes[1].texts] == ["not run"] and not figure.axes[0].texts
@@ -59,7 +61,7 @@ def test_candidates_are_drawn_against_the_chosen_settings(as_runs, rows_of_runs,
     # Both lie half a point below ours, in each of 18 cells.
     points = [value for line in axis.get_lines() if line.get_marker() != "None" for value in line.get_xdata()]
     assert len(points) == 36 and points == pytest.approx([-0.5] * 36)
-    assert "1 to 2 runs a cell" in figure.get_supxlabel()
+    assert axis.get_title(loc="left").endswith("n = 1; published 2") and "No interval" in figure.get_supxlabel()
     plt.close(figure)
     figure = recipe.draw(recipe.data(as_runs(as_stand_in(chosen), as_stand_in(other))))
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["batch size 32"]
@@ -96,8 +98,10 @@ def test_distances_are_drawn_below_the_bounds(as_runs, rows_of_runs):
     assert names >= {"bound, E in steps", "the same with momentum", "bound, E in passes", "clients' models"}
     assert {"average, first round", "average, last round"} <= {text.get_text() for text in right.texts}
     footer = figure.get_supxlabel().replace("\n", " ")
-    assert all(words in footer for words in ("falling as 1/√k", "2 runs a point", "hollow on the left"))
+    assert all(words in footer for words in ("falling as 1/√k", "2 runs a point. Bars: ", "hollow on the left"))
     plt.close(figure)
+    footer = recipe.draw(recipe.data(as_runs(runs.query("seed == 0")))).get_supxlabel()
+    assert "1 run a point" in footer.replace("\n", " ") and "Bars" not in footer
 
 
 def test_samplers_are_drawn_with_claim_bounds_and_differences(as_runs, rows_of_runs):
@@ -108,9 +112,19 @@ def test_samplers_are_drawn_with_claim_bounds_and_differences(as_runs, rows_of_r
     figure = recipe.draw(recipe.data(as_runs(*tables)))
     left, right = figure.axes
     assert left.get_title().startswith("MNIST") and left.get_lines()[0].get_xdata() == pytest.approx([2.93, 2.93])
-    assert "at least 2.34, not proven" in {text.get_text() for text in left.texts}
+    assert "at least 2.344, not proven" in {text.get_text() for text in left.texts}
     assert [label.get_text() for label in right.get_yticklabels()][:2] == ["mean", "(20, 1)"]
     figure.canvas.draw()
+    claim = left.transData.transform((2.93, 0))[0]
+    for text in left.texts:
+        box = text.get_window_extent()
+        assert not box.x0 < claim < box.x1, text.get_text()
+    plt.close(figure)
+    cells = recipe.data(as_runs(*tables))
+    cells["over_shuffled_pct"], cells["over_shuffled_interval_pct"] = 0.1, 0.2
+    cells.loc[cells["split"] == "(2, 10)", "over_shuffled_interval_pct"] = 0.05
+    figure = recipe.draw(cells)
+    assert "2 of 14 leave out 0" in figure.get_supxlabel().replace("\n", " ")
     plt.close(figure)
 
 

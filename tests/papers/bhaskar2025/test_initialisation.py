@@ -37,7 +37,7 @@ def test_stand_ins_have_no_print_beside_them(as_runs, rows_of_runs, as_stand_in)
     cells = initialisation_cells(as_runs(*map(as_stand_in, both)))
     assert len(cells) == 12 and cells["published_accuracy_pct"].isna().all()
     figure = draw_initialisation(cells)
-    assert "Stand-in data" in figure.get_supxlabel() and "Means over 1 run;" in figure.get_supxlabel()
+    assert "Stand-in data" in figure.get_supxlabel() and "Means over 1 run." in figure.get_supxlabel()
 
 
 def test_a_panel_a_split_is_drawn_with_a_line_a_budget_and_start(cells):
@@ -49,6 +49,16 @@ def test_a_panel_a_split_is_drawn_with_a_line_a_budget_and_start(cells):
     # A line, the runs, the clients alone, their average and the published value of each.
     assert len(figure.axes[0].get_lines()) == 4 * 5
     assert "published" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_the_footer_names_strokes_where_they_are_seen_and_says_where_the_average_fails(cells):
+    footer = draw_initialisation(cells).get_supxlabel().replace("\n", " ")
+    assert "strokes" not in footer and "the average's runs lie within 0." in footer
+    worse = (cells["accuracy_pct"] < cells["local_accuracy_pct"]).sum()
+    assert 0 < worse < 12 and f"worse than the clients alone on {worse} of 12 lines" in footer
+    runs = [json.dumps({"0": mean - 2, "1": mean + 2}) for mean in cells["accuracy_pct"]]
+    footer = draw_initialisation(cells.assign(run_accuracies_pct=runs)).get_supxlabel()
+    assert "strokes: the runs of the average" in footer and "lie within" not in footer
 
 
 def test_runs_before_local_accuracy_was_measured_are_read(as_runs, rows_of_runs):

@@ -1,9 +1,11 @@
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpfl.papers.lowy2021.comparisons import mnist_pairs
 from dpfl.papers.lowy2021.figures import FIGURES
+from dpfl.reporting import style
 from dpfl.reporting.results import NotRunError
 
 
@@ -18,6 +20,16 @@ def test_figure_2_has_every_curve_and_says_its_bars(results, name):
     figure = recipe.draw(data)
     assert "20 trials" in figure.get_supxlabel() and "90\N{NO-BREAK SPACE}%" in figure.get_supxlabel()
     assert "stand-in for medical insurance" in figure.axes[0].get_title().lower()
+    if name == "figure_2":
+        assert "noise of Theorem 2.1 0.0056 to 0.10;" in figure.get_supxlabel().replace("\n", " ")  # rounded up
+    plt.close(figure)
+
+
+def test_the_points_of_one_budget_stand_side_by_side(results):
+    data = FIGURES["mnist"].data(results())
+    figure = FIGURES["mnist"].draw(pd.concat([data, data.assign(rounds=50)]))
+    one, other = (container.lines[0].get_xdata() for container in figure.axes[2].containers)
+    assert (one < other).all() and one * other == pytest.approx([1.0, 18.0**2])
     plt.close(figure)
 
 
@@ -54,6 +66,8 @@ def test_the_mnist_figure_shows_errors_and_their_difference_for_each_split(resul
     assert len(titles) == 4 and "published split" in titles[0] and "disjoint split" in titles[1]
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels[-1] == "M = 12, R = 35" and "MNIST" in figure.get_supxlabel()
+    algorithms = {line.get_color() for line in figure.axes[0].get_lines()}
+    assert not algorithms & {line.get_color() for line in figure.axes[2].get_lines()} - {style.BLACK}
     gap = (
         data[data["split"] == "published"].query("epsilon < inf").set_index(["algorithm", "epsilon"])["test_error_pct"]
     )

@@ -117,6 +117,11 @@ def test_acceleration_follows_the_paired_difference(made, judged, speed, verdict
     results = made(rows)
     points = drawn(results, "theory_acceleration")
     assert points["plain_minus_this"].notna().sum() == 6
+    figure = theory.FIGURES["theory_acceleration"].draw(points)
+    lost = "nowhere" if speed > 1 else "least squares, convex: R = 4, 16, 64"
+    assert figure.get_supxlabel().replace("\n", " ").endswith(f"interval of the difference: {lost}.")
+    one_seed = points.assign(difference_interval=math.nan)
+    assert "Algorithm 2" not in theory.FIGURES["theory_acceleration"].draw(one_seed).get_supxlabel()
     judgement = judged("acceleration", results)
     assert judgement.verdict is verdict
     assert judgement.cases[0].case.estimate == pytest.approx(speed - 1, abs=0.05)  # as a share of Algorithm 2's risk

@@ -25,7 +25,7 @@ def rows(study: str, cell: dict, accuracy: float, spent: float, noise: float, st
     }
     given = {**{name: settings[name] for name in ("strategy", "preparation", "scenario", "epsilon", "scaling")}, **cell}
     given |= {name: np.nan if value is None else value for name, value in network.items()}
-    common = {"dataset": "mnist", "stand_in_for": stand_in_for, "study": study, "noise_multiplier": noise}
+    common = {"dataset": "mnist", "stand_in_for": stand_in_for, "study": study, "noise_multiplier": noise, "clients": 7}
     counts = {name: 0.0 for name in ("updates_lost_pct", "simulated_rounds", "staleness_rounds", "interrupted_pct")}
     privacy = {"privacy_epsilon_proven": spent, "privacy_steps": 240}
     return [

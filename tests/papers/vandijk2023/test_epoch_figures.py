@@ -1,11 +1,12 @@
 import math
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from dpfl.papers.vandijk2023.epoch_figures import DRAWN, group_data, guarantee, last_epoch_data
+from dpfl.papers.vandijk2023.epoch_figures import DRAWN, draw_groups, group_data, guarantee, last_epoch_data
 
 KEY = "vandijk2023"
 
@@ -36,6 +37,17 @@ def test_groups_grow_between_the_root_and_the_size():
     simple = data[(data["panel"] == "simple") & (data["group"] == 4)]
     expected = norm.cdf(norm.ppf(1 - simple["alpha"]) - math.sqrt(80) / 8)
     np.testing.assert_allclose(simple["beta"], expected, atol=1e-12)
+
+
+def test_each_trade_off_curve_has_its_name_on_it():
+    data = group_data(None)
+    figure = draw_groups(data)
+    exact = data[data["panel"] == "exact"]
+    for group, text in zip(sorted(exact["group"].unique()), figure.axes[1].texts, strict=True):
+        curve = exact[exact["group"] == group]
+        assert text.get_text() == f"g = {group}"
+        assert text.xy[1] == pytest.approx(np.interp(text.xy[0], curve["alpha"], curve["beta"]))
+    plt.close(figure)
 
 
 def test_the_last_epoch_costs_the_root_of_two():

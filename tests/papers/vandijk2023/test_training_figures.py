@@ -34,7 +34,13 @@ def test_asynchrony_puts_each_scenario_into_its_panel(trained, asynchrony_runs):
     broadcasts = data[data["panel"] == "broadcast_loss"].drop_duplicates("scenario").set_index("scenario")
     assert broadcasts["x"].to_dict() == pytest.approx({"synchronous": 0, "dropped_90": 90, "dropped_98_guarded": 98})
     assert broadcasts.loc["dropped_98_guarded", "line"] == "waits"
-    assert set(data["rounds"]) == {240} and "4 seeds" in text
+    assert set(data["rounds"]) == {240} and "4 seeds" in text and "7 clients." in text
+
+
+def test_the_axis_of_delays_has_a_tick_at_each_delay_that_was_run(trained, asynchrony_runs):
+    figure = FIGURES["asynchrony"].draw(FIGURES["asynchrony"].data(trained(asynchrony_runs({}))))
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["0", "4", "16", "64"]
+    plt.close(figure)
 
 
 def test_larger_batches_are_compared_with_the_smallest(trained):
@@ -46,6 +52,11 @@ def test_larger_batches_are_compared_with_the_smallest(trained):
         for scaling, factor, private in cells
     ]
     data, text = drawn("batch_scaling", trained(runs, "mnist"))
+    assert "ε from 2.00 down to 2.00" in text.replace("\n", " ")
+    figure = FIGURES["batch_scaling"].draw(data)
+    places = [container.lines[0].get_xdata() for container in figure.axes[1].containers]
+    assert len({tuple(each) for each in places}) == 3 and places[1] == pytest.approx([1, 4])
+    plt.close(figure)
     assert len(data) == 12 and "(stand-in for MNIST)" in text
     np.testing.assert_allclose(data.loc[data["batch_factor"] == 4, "difference_pct"], -3.0)
 
@@ -70,10 +81,10 @@ def test_samplers_are_told_apart_by_sampling_and_relation(trained):
 
 
 def test_strategies_say_what_the_unpaid_one_spends(trained):
-    spends = {"constant": 2.0, "arsinh_2": 2.0, "last_epoch_unpaid": 5.25}
+    spends = {"constant": 2.0, "arsinh_2": 2.0, "last_epoch_unpaid": 5.241}
     runs = [("strategies", {"strategy": name, "epsilon": 2.0}, 80.0, spent, 1.5) for name, spent in spends.items()]
     _, text = drawn("strategies", trained(runs))
-    assert "5.25 instead of 2" in text and strategy_figures.STRATEGIES["arsinh_2"] in text
+    assert "5.25 instead of 2" in text.replace("\n", " ") and strategy_figures.STRATEGIES["arsinh_2"] in text
 
 
 def test_the_grid_has_a_cell_for_every_setting(trained):

@@ -85,7 +85,8 @@ def draw_places(data: pd.DataFrame) -> Figure:
         look = {"vmin": -12, "vmax": 0, "shading": "nearest", "rasterized": True}
         mesh = axis.pcolormesh(table.columns + 1, table.index, exponents, **look)
         first = rows.iloc[0]
-        axis.set(title=f"{law.capitalize()}, scale {first['scale']:.3g}, step {first['step']:g}", xscale="log")
+        noise = f"{law.capitalize()}, n = {first['n']:g}\nscale {first['scale']:.3g}, step {first['step']:g}"
+        axis.set(title=noise, xscale="log")
         axis.set(xlabel="places from the end (1: last record)", ylabel="epsilon", xlim=(_shown_places(rows), 1))
         axis.text(0.03, 0.96, "white: delta < 1e-12", transform=axis.transAxes, va="top", fontsize=8)
         axis.grid(visible=False)
@@ -116,8 +117,11 @@ def _by_place(axis: Axes, rows: pd.DataFrame) -> None:
 
 
 def utility(results: Results) -> pd.DataFrame:
-    """Return the best step of every (model, law, order, release, epsilon): runs, excess risk, interval, step, scale."""
-    columns = [*POINT, "runs", "excess_risk", "interval", "step", "scale"]
+    """Return the best step of every (model, law, order, release, epsilon).
+
+    Columns: POINT, runs, excess_risk, interval, step, scale, least_step and most_step (the ends of the grid of steps).
+    """
+    columns = [*POINT, "runs", "excess_risk", "interval", "step", "scale", "least_step", "most_step"]
     runs = results.runs(KEY)
     if runs.empty:
         return pd.DataFrame(columns=columns)
@@ -125,15 +129,17 @@ def utility(results: Results) -> pd.DataFrame:
     for key, group in runs.groupby(POINT, sort=False):
         step = group.groupby("step")["excess_risk"].mean().idxmin()
         best = group[group["step"] == step]
-        rows.append((*key, *mean_interval(best["excess_risk"]), step, best["scale"].iloc[0]))
+        ends = group["step"].min(), group["step"].max()
+        rows.append((*key, *mean_interval(best["excess_risk"]), step, best["scale"].iloc[0], *ends))
     return pd.DataFrame(rows, columns=columns)
 
 
 def draw_utility(data: pd.DataFrame) -> Figure:
     """Draw excess risk against epsilon, one panel per (model, law), one line per (order, release)."""
     panels = list(data.groupby(["dataset", "model", "law"], sort=False))
-    figure, axes = style.panels(len(panels), height=3.8, width=3.6 * len(panels) + 0.4, squeeze=False)
+    figure, axes = style.panels(len(panels), height=3.8, width=4.1 * len(panels) + 0.4, squeeze=False)
     for axis, ((_, model, law), rows) in zip(axes[0], panels, strict=True):
+        silent = []
         for number, ((order, release), line) in enumerate(rows.groupby(["order", "release"])):
             private = line[line["epsilon"] < math.inf].sort_values("epsilon")
             name = f"{order}, {'last model' if release == 'last' else 'random stop'}"
@@ -141,14 +147,24 @@ def draw_utility(data: pd.DataFrame) -> Figure:
             axis.errorbar(private["epsilon"], private["excess_risk"], private["interval"], label=name, **look)
             for value in line.loc[line["epsilon"] == math.inf, "excess_risk"]:
                 axis.axhline(value, color=style.COLOURS[number], linestyle=":", linewidth=0.8)
+                silent.append((value, name.replace(" model", "").replace("random ", ""), style.COLOURS[number]))
         budgets = set(rows["epsilon"]) - {math.inf}
-        axis.set(title=f"{model.replace('_', ' ')}, {law} noise", xlabel="epsilon of the worst record", xscale="log")
-        axis.set(yscale="log")
+        title = f"{model.replace('_', ' ')}, {law.capitalize()} noise"
+        axis.set(title=title, xlabel="epsilon of the worst record", xscale="log", yscale="log")
         style.ticks_at(axis, budgets)
+        style.name_lines(axis, axis.get_xlim()[1], silent, size=6.5)
     axes[0][0].set_ylabel("excess risk")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
-    style.footer(figure, f"Dotted: the same without noise. {data_note(data)}")
+    text = "Dotted, named at the margin: the same without noise."
+    style.footer(figure, f"{text} {_steps_at_ends(data)} {data_note(data)}")
     return figure
+
+
+def _steps_at_ends(data: pd.DataFrame) -> str:
+    """Say at how many points the best step is an end of the grid: one beyond it might do better."""
+    private = data[data["epsilon"] < math.inf]
+    least, most = (int((private["step"] == private[f"{end}_step"]).sum()) for end in ("least", "most"))
+    return f"Of the {len(private)} best steps with noise {least} are the smallest of their grid and {most} the largest."
 
 
 RUN_FIGURES = {"places": FigureRecipe(places, draw_places), "utility": FigureRecipe(utility, draw_utility)}

@@ -17,6 +17,7 @@ from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.notes import data_name, data_note
 from dpfl.reporting.results import Results
+from dpfl.reporting.signs import with_signs
 
 WAY_NAMES = {
     "hidden": "Algorithm 1, last model only (Theorem 2)",
@@ -25,6 +26,14 @@ WAY_NAMES = {
 }
 SAME_LINE = "Algorithm 1, last model only; with every model released the risk is the same within 2 %"
 RELEASES = ("random", "suffix_0.25", "suffix_0.5", "suffix_0.75", "last")
+NOISELESS = {
+    "hidden": ("Algorithm 1 without noise", (0, (1, 3))),
+    "composed": ("fresh batches without noise", (2, (1, 3))),
+}
+"""Name and dashes of the runs without noise: what is released changes no model then, so Algorithm 1 has one line. The
+dots of one fill the gaps of the other where they coincide."""
+_SIZE_LOOKS = ((style.SKY, "P", 8.0), ("#777777", "X", 6.0), ("#8C510A", "*", 5.0))
+"""Colour, marker and its size by number of users a round: none is that of a noise."""
 DRAWS = {"one_pass": "without replacement", "with_replacement": "with replacement"}
 
 
@@ -78,17 +87,17 @@ def _lines(axis: Axes, rows: pd.DataFrame, x: str, sigmas: list[float]) -> None:
 def _shares(axis: Axes, price: pd.DataFrame) -> None:
     """Draw the noise's share at the most users against sigma^2, with a line of slope 1 through the least."""
     last = price[price["users"] == price["users"].max()]
-    for number, (size, rows) in enumerate(last.groupby("batch_size")):
+    for (size, rows), (colour, marker, markersize) in zip(last.groupby("batch_size"), _SIZE_LOOKS, strict=False):
         silent = rows.loc[rows["noise_std"] == 0, "excess_risk"]
         noisy = rows[rows["noise_std"] > 0].sort_values("noise_std")
         if silent.empty or noisy.empty:
             continue
-        share = noisy["excess_risk"] - silent.item()
-        look = {"color": style.COLOURS[number], "marker": style.MARKERS[number]}
-        axis.plot(noisy["noise_std"] ** 2, share, linestyle="-", label=f"m = {size}", **look)
-        if number == 0:
-            line = noisy["noise_std"] ** 2 / noisy["noise_std"].iloc[0] ** 2 * share.iloc[0]
-            axis.plot(noisy["noise_std"] ** 2, line, color=style.BLACK, linestyle="--", linewidth=0.8, label="slope 1")
+        variance, share = noisy["noise_std"] ** 2, noisy["excess_risk"] - silent.item()
+        look = {"color": colour, "marker": marker, "markersize": markersize, "linestyle": "-"}
+        axis.plot(variance, share, label=f"m = {size}", **look)
+        if size == last["batch_size"].max():
+            line = variance / variance.iloc[0] * share.iloc[0]
+            axis.plot(variance, line, color=style.BLACK, linestyle="--", linewidth=0.8, label="slope 1")
     axis.set(
         title=f"the noise's share, n = {last['users'].max():g}", xlabel="sigma^2", ylabel="excess risk due to noise"
     )
@@ -133,6 +142,7 @@ def draw_frontier(data: pd.DataFrame) -> Figure:
     handles: dict[str, object] = {}
     for axis in axes.flat:
         handles |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    handles = dict(sorted(handles.items(), key=lambda pair: pair[0].endswith("without noise")))
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=1, fontsize=8)
     style.footer(
         figure, f"Step and batch size: the best of the grid, a choice that no budget pays for. {data_note(data)}"
@@ -141,7 +151,7 @@ def draw_frontier(data: pd.DataFrame) -> Figure:
 
 
 def _ways(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
-    """Draw a metric against epsilon, one line per way, and its value without noise.
+    """Draw a metric against epsilon, one line per way, and dotted in its colour the value without noise.
 
     Where hiding the models and showing them give the same risks, their line is drawn once, and named so.
     """
@@ -154,8 +164,9 @@ def _ways(axis: Axes, task: pd.DataFrame, metric: str, bar: str) -> None:
         label = SAME_LINE if same and way == "hidden" else name
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
         axis.errorbar(lines[way]["epsilon"], lines[way][metric], lines[way][bar], label=label, **look)
-    for value in task[(task["way"] == "composed") & (task["epsilon"] == math.inf)][metric]:
-        axis.axhline(value, color=style.BLACK, linestyle=":", linewidth=0.9, label="no noise")
+        for value in task[(task["way"] == way) & (task["epsilon"] == math.inf)][metric] if way in NOISELESS else ():
+            label, dots = NOISELESS[way]
+            axis.axhline(value, color=look["color"], linestyle=dots, linewidth=1.3, label=label)
     axis.set_xscale("log")
     style.ticks_at(axis, set(task["epsilon"]) - {math.inf})
 
@@ -196,7 +207,7 @@ def draw_hiding(data: pd.DataFrame) -> Figure:
             axis.annotate(
                 text, place[::-1], ha="center", va="center", fontsize=7, color="white" if value < 10 else "black"
             )
-        axis.set_xticks(range(table.shape[1]), [f"1e{math.log10(n):.0f}" for n in table.columns])
+        axis.set_xticks(range(table.shape[1]), [with_signs(f"{n:.0e}") for n in table.columns])
         axis.set_yticks(range(table.shape[0]), [f"{value:g}" for value in table.index])
         axis.set(title=f"step {step:g}, m = {m:g}", xlabel="users n")
         axis.grid(visible=False)

@@ -74,7 +74,9 @@ def draw(data: pd.DataFrame) -> Figure:
         axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, 0.86))
     axes[0].set_ylabel("excess risk")
     users = f"n = {data['users'].max():g}, m = {data['batch_size'].max():g}"
-    fitted = "d^x: fitted to what is due to noise, in the runs where it costs something for every d."
+    fitted = "x: what is due to noise grows as the power x of d, a fit to each run; ±: 90 % interval of their mean."
+    if (data["exponent_runs"] < data["runs"]).any():
+        fitted += " A run in which noise costs nothing at some d has no x."
     style.footer(
         figure, f"Dashed: the bound with the dimension; dotted: as printed. {fitted} {users}. {data_note(data)}"
     )
@@ -89,7 +91,7 @@ def _lines(axis: Axes, rows: pd.DataFrame) -> None:
         name = f"sigma = {sigma:g}"
         if sigma > 0:
             power = f"{fitted['exponent']:.2f} ± {fitted['exponent_interval']:.2f}"
-            name += f": d^({power}; {fitted['exponent_runs']:g} runs)"
+            name += f": x = {power} ({fitted['exponent_runs']:g} of {fitted['runs']:g} runs)"
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "-"}
         axis.errorbar(line["features"], line["excess_risk"], line["interval"], label=name, **look)
         for bound, dash in (("excess_bound", "--"), ("bound_as_printed", ":")):

@@ -64,15 +64,18 @@ def draw(table: pd.DataFrame) -> Figure:
         raise NotRunError("no private run of this study in this configuration")
     tasks, trusts = list(table.groupby(["dataset", "stand_in_for", "users"])), list(dict.fromkeys(TRUST_MODEL.values()))
     figure, axes = style.panels(len(trusts), len(tasks), height=3.9, width=11, squeeze=False, sharey="row", sharex=True)
+    named = min(trusts, key=lambda trust: sum(each == trust for each in TRUST_MODEL.values()))
     for row, ((dataset, stand_in_for, users), task) in zip(axes, tasks, strict=True):
         for axis, trust in zip(row, trusts, strict=True):
             _panel(axis, task, trust)
         row[0].set_ylabel(f"{data_name(dataset, stand_in_for)}, n = {users:g}\nexcess risk")
         low = task.loc[task["excess_risk"] > 0, "excess_risk"].min()
         row[0].set(yscale="log", ylim=(low / 30, 3 * task["excess_risk"].max()))  # below: room for the names
+        _name_grey(row[trusts.index(named)], task, named)
     for axis in axes[-1]:
         axis.set_xlabel("epsilon (replace one record)")
     legend = "In %: test accuracy at the least and the largest epsilon. delta = 1e-5; each algorithm at its best step."
+    legend += f" Grey: the ways of the other panels, named once, beside {named}."
     if (table["interval"] > _SHOWN_BELOW * table["excess_risk"]).any():
         legend += " A bar that would reach below 0 is cut."
     style.footer(figure, f"{legend} {data_note(table)}")
@@ -97,6 +100,16 @@ def _panel(axis: Axes, task: pd.DataFrame, trust: str) -> None:
         axis.legend(loc="lower left", fontsize=7, handlelength=3)
     else:
         axis.text(0.5, 0.1, "no private run of it", transform=axis.transAxes, ha="center", fontsize=7)
+
+
+def _name_grey(axis: Axes, task: pd.DataFrame, trust: str) -> None:
+    """Write the names of the grey lines beside the panel of one level of trust, each at the end of its line."""
+    private = task[(task["epsilon"] < math.inf) & (task["algorithm"].map(TRUST_MODEL) != trust)]
+    ends = private.sort_values("epsilon").drop_duplicates("algorithm", keep="last")
+    ends = ends[ends["excess_risk"] > 0]
+    if len(ends):
+        names = [(row.excess_risk, NAMES[TrustAlgorithm(row.algorithm)], "#777777") for row in ends.itertuples()]
+        style.name_lines(axis, ends["epsilon"].max(), names, size=6)
 
 
 COMPARISON = {"five_papers": FigureRecipe(data, draw)}

@@ -9,11 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.figure_parts import runs_text
 from dpfl.papers.bhaskar2025.identification import CHOSEN
 from dpfl.papers.bhaskar2025.paper_runs import published_cells
 from dpfl.reporting import style
-from dpfl.reporting.notes import data_name, model_name
+from dpfl.reporting.notes import count_range, data_name, model_name
 from dpfl.reporting.results import NotRunError
 from dpfl.reporting.signs import with_signs
 
@@ -58,7 +57,7 @@ def draw_candidates(cells: pd.DataFrame) -> Figure:
             axis.set_axis_off()
         for number, (axis, ((ran_on, model), group)) in enumerate(zip(line, row, strict=False)):
             _panel(axis, group, order)
-            axis.set_title(f"{data_name(ran_on)},\n{model_name(model)}", fontsize=8.5, loc="left")
+            axis.set_title(f"{data_name(ran_on)},\n{model_name(model)}\n{_counts(group)}", fontsize=8.5, loc="left")
             names_of = [in_words(name) if number == 0 else "" for name in order]
             axis.set_yticks(range(len(order)), labels=names_of, fontsize=8)
     for axis in axes.flat:
@@ -71,8 +70,22 @@ def draw_candidates(cells: pd.DataFrame) -> Figure:
 
 def in_words(candidate: str) -> str:
     """Return a candidate as a reader knows it: "balls in bins, δ = 10⁻⁶"."""
-    parts = (_WORDS.get(part, part).replace("delta ", "delta = ") for part in candidate.split(", "))
-    return with_signs(", ".join(parts))
+    return with_signs(", ".join(map(_part_in_words, candidate.split(", "))))
+
+
+def _part_in_words(part: str) -> str:
+    """Return one setting of a candidate in words, δ always as a power of ten."""
+    name, _, value = part.partition(" ")
+    return f"delta = {float(value):.0e}" if name == "delta" else _WORDS.get(part, part)
+
+
+def _counts(cells: pd.DataFrame) -> str:
+    """Return how many runs the marks of a panel are means of: "n = 1 to 10; published 10"."""
+    chosen = cells["candidate"] == CHOSEN
+    published = cells.loc[chosen & cells["residual_pct"].notna(), "runs"]
+    others = cells[~chosen]
+    text = f"n = {count_range(others['shared_runs'].where(others['shared_runs'] > 0, others['runs']))}"
+    return text + (f"; published {count_range(published)}" if len(published) else "")
 
 
 def _names(groups: list[pd.DataFrame]) -> list[str]:
@@ -129,8 +142,8 @@ def _keys() -> list[Line2D]:
 def _footer(cells: pd.DataFrame) -> str:
     """Say how many runs there are, and what was run on stand-in data."""
     text = (
-        f"{runs_text(cells)} a cell. Candidates: accuracy minus that of the chosen settings, on the seeds both ran. "
-        "Published (grey): the printed value minus ours."
+        "Candidates: accuracy minus that of the chosen settings, on the n seeds that both ran. Published (grey): the "
+        "printed value minus the mean of our runs, as many as the title says. No interval is drawn."
     )
     if cells["stand_in"].any():
         names = ", ".join(data_name(name) for name in sorted(set(cells.loc[cells["stand_in"], "ran_on"])))

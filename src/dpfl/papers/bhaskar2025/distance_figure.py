@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -63,7 +61,7 @@ def _against_epochs(axis: Axes, cells: pd.DataFrame, plain: pd.DataFrame) -> Non
     axis.set_xscale("log")
     style.ticks_at(axis, epochs)
     heights(axis)
-    _name_lines(axis, epochs.iloc[-1], [(line[column].iloc[-1], name, colour) for column, name, colour in names])
+    style.name_lines(axis, epochs.iloc[-1], [(line[column].iloc[-1], name, colour) for column, name, colour in names])
 
 
 def _against_clients(axis: Axes, cells: pd.DataFrame) -> None:
@@ -86,17 +84,7 @@ def _against_clients(axis: Axes, cells: pd.DataFrame) -> None:
     axis.set_xscale("log")
     style.ticks_at(axis, often["clients"])
     heights(axis)
-    _name_lines(axis, often["clients"].max(), names)
-
-
-def _name_lines(axis: Axes, x: float, names: list[tuple[float, str, str]]) -> None:
-    """Write the names of lines right of their last points (height, name, colour), apart from each other."""
-    low, high = axis.get_ylim()
-    last, room = -math.inf, 0.055 * math.log(high / low)
-    for height, name, colour in sorted(names):
-        last = max(math.log(height), last + room)
-        place = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
-        axis.annotate(name, (x, math.exp(last)), (8, 0), color=colour, fontsize=7.5, **place)
+    style.name_lines(axis, often["clients"].max(), names)
 
 
 def _footer(cells: pd.DataFrame) -> str:
@@ -107,4 +95,5 @@ def _footer(cells: pd.DataFrame) -> str:
         "Euclidean distances of all parameters; noise-free run: same start, batches and clipping, no noise"
         f"{unclipped}. Dotted on the right: falling as 1/√k."
     )
-    return f"{what} {runs_text(cells)} a point. {BARS}{stand_in}"
+    bars = f" {BARS}" if cells["runs"].max() > 1 else ""
+    return f"{what} {runs_text(cells)} a point.{bars}{stand_in}"

@@ -13,8 +13,11 @@ from matplotlib.lines import Line2D
 from dpfl.papers.bhaskar2025.figure_parts import data_lines, runs_text
 from dpfl.papers.bhaskar2025.initialisation import COMMON, PER_CLIENT
 from dpfl.reporting import style
+from dpfl.reporting.bounds import at_most
 from dpfl.reporting.notes import model_name
 
+_SEEN_PCT = 1.0
+"""Least distance at which a run's stroke is seen beside the mark of the mean."""
 _STARTS = {COMMON: ("one common start", style.BLUE), PER_CLIENT: ("a start for each client", style.RED)}
 
 
@@ -97,6 +100,24 @@ def _footer(cells: pd.DataFrame) -> str:
     start = _least_shown(cells)
     axis = f" The axis begins at {start:g} %." if start else ""
     return (
-        f"Ten clients. Means over {runs_text(cells)}; strokes: the runs of the average. Clients alone: mean over the "
-        f"clients' own models before the last average.{axis}{stand_in}"
+        f"Ten clients. Means over {runs_text(cells)}{_spread(cells)}. Clients alone: mean over the clients' own models "
+        f"before the last average.{_left_of_clients(cells)}{axis}{stand_in}"
     )
+
+
+def _spread(cells: pd.DataFrame) -> str:
+    """Say how far runs lie from their mean, and what the strokes are where some lie beside the mark of the mean."""
+    pairs = zip(cells["run_accuracies_pct"], cells["accuracy_pct"], strict=True)
+    farthest = max(abs(run - mean) for runs, mean in pairs for run in json.loads(runs).values())
+    if farthest >= _SEEN_PCT:
+        return "; strokes: the runs of the average"
+    return (
+        f"; the average's runs lie within {at_most(farthest, places=2)} points of it" if cells["runs"].max() > 1 else ""
+    )
+
+
+def _left_of_clients(cells: pd.DataFrame) -> str:
+    """Say on how many of the lines with both marks the average is worse than the clients alone."""
+    measured = cells.dropna(subset=["local_accuracy_pct", "accuracy_pct"])
+    worse = int((measured["accuracy_pct"] < measured["local_accuracy_pct"]).sum())
+    return f" The average is worse than the clients alone on {worse} of {len(measured)} lines." if len(measured) else ""

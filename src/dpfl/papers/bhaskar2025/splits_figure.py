@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dpfl.papers.bhaskar2025.figure_parts import data_lines, runs_text
+from dpfl.papers.bhaskar2025.figure_parts import data_lines
 from dpfl.papers.bhaskar2025.published_cells import chosen_runs, measured_cells
 from dpfl.reporting import style
-from dpfl.reporting.notes import model_name
+from dpfl.reporting.notes import count_range, model_name
 from dpfl.reporting.results import Results
 
 _BUDGETS = (("no privacy", style.BLUE, "o"), ("larger ε", style.ORANGE, "s"), ("smaller ε", style.RED, "^"))
@@ -43,7 +43,7 @@ def draw_splits(cells: pd.DataFrame) -> Figure:
         of_dataset = cells[cells["dataset"] == dataset]
         for axis, model in zip(row, models, strict=True):
             _panel(axis, of_dataset[of_dataset["model"] == model], comparable=not of_dataset["stand_in"].any())
-            axis.set_title(f"{model_name(model)}", fontsize=9)
+            axis.set_title(_title(model, of_dataset[of_dataset["model"] == model]), fontsize=9)
         shown = ["most_pct"] if of_dataset["stand_in"].any() else ["published_accuracy_pct", "most_pct"]
         most = of_dataset[shown].max(axis=None)
         row[0].set_ylim(0, 10 * math.ceil(most / 10) + 2)
@@ -53,6 +53,12 @@ def draw_splits(cells: pd.DataFrame) -> Figure:
     figure.legend(handles=_keys(cells), loc="outside upper center", ncols=5, fontsize=8)
     style.footer(figure, _footer(cells))
     return figure
+
+
+def _title(model: str, cells: pd.DataFrame) -> str:
+    """Return the name of a model with the number of runs that its cells have, where there are any."""
+    ran = cells.loc[cells["runs"] > 0, "runs"]
+    return model_name(model) + (f", n = {count_range(ran)}" if len(ran) else "")
 
 
 def _panel(axis: Axes, cells: pd.DataFrame, comparable: bool) -> None:
@@ -102,4 +108,5 @@ def _footer(cells: pd.DataFrame) -> str:
     notes = " ".join(sorted(set(ran["data_note"]) - {""}))
     stand_in = " Stand-in data are not comparable: nothing published beside them." if ran["stand_in"].any() else ""
     line = f"line: their median, broken where runs lie over {APART_PCT:g} points apart"
-    return f"E · R = 20. Points: ours, {runs_text(ran)} a cell; {line}.{stand_in} {notes}".strip()
+    points = "Points: our runs, n a cell, each drawn in place of an interval"
+    return f"E · R = 20. {points}; {line}.{stand_in} {notes}".strip()

@@ -11,6 +11,7 @@ from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.comparisons import MNIST_TASK, TASK, mnist_pairs, regression
 from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, NOISES, trials
 from dpfl.reporting import style
+from dpfl.reporting.bounds import at_most
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.notes import count_range, data_name
 from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
@@ -21,6 +22,10 @@ _BASELINES = {"mean_predictor": "predicting the training mean", "least_squares":
 _MINIMISER = ["minimiser"]
 _MOST_SPENT = 100.0
 _MILLION = 1e6
+_SIZE_LOOKS = ((style.GREEN, "^"), (style.PURPLE, "D"), (style.BLACK, "v"), ("#777777", "P"), ("#8C510A", "X"))
+"""Colour and marker by number of participants: none is that of an algorithm."""
+_BESIDE = 1.04
+"""Ratio of the places of neighbouring points of one budget, which would lie on one another."""
 _LEGEND_INCHES = 2.7
 
 
@@ -71,7 +76,7 @@ def _draw_figure_2(points: pd.DataFrame) -> Figure:
         _label_loss(row[0])
     for axis in axes[-1]:
         axis.set_xlabel("privacy budget ε asked for")
-    _finish(figure, axes[0][0], points, f"ε spent as a share of ε asked for: {_spent_ranges(points)}.")
+    _finish(figure, axes[0][0], points, f"ε spent, at most, as a share of ε asked for: {_spent_ranges(points)}.")
     return figure
 
 
@@ -89,7 +94,8 @@ def _spent_ranges(points: pd.DataFrame) -> str:
     for noise in _noises(private):
         shares = private.loc[private["noise"] == noise, "epsilon_spent"] / private["epsilon"]
         low, high = (
-            f"{share:.2g}" if share < _MOST_SPENT else f"over {_MOST_SPENT:g}" for share in (shares.min(), shares.max())
+            at_most(share, 2) if share < _MOST_SPENT else f"over {_MOST_SPENT:g}"
+            for share in (shares.min(), shares.max())
         )
         texts.append(f"{NOISES[noise]} {low}" + (f" to {high}" if high != low else ""))
     return "; ".join(texts)
@@ -134,16 +140,20 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
         len(columns), 2, width=3.4 * len(columns) + 0.8, height=3.0, squeeze=False, sharex=True, sharey="row"
     )
     sizes = sorted(set(points["participating"]))
+    runs = sorted(set(zip(points["participating"], points["rounds"], strict=True)))
     for (above, below), (split, noise) in zip(axes.T, columns, strict=True):
         selected = points[(points["split"] == split) & (points["noise"] == noise)]
         for (participating, rounds), task in selected.groupby(["participating", "rounds"]):
             _errors(above, task)
-            number, dash = sizes.index(participating), "-" if rounds == points["rounds"].min() else "--"
-            look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": dash}
-            _gap(below, task, f"M = {participating}, R = {rounds}", look)
+            colour, marker = _SIZE_LOOKS[sizes.index(participating) % len(_SIZE_LOOKS)]
+            dash = "-" if rounds == points["rounds"].min() else "--"
+            shift = _BESIDE ** (runs.index((participating, rounds)) - (len(runs) - 1) / 2)
+            look = {"color": colour, "marker": marker, "linestyle": dash, "label": f"M = {participating}, R = {rounds}"}
+            _gap(below, task, shift, look)
         above.set_title(f"{split} split, {NOISES[noise]}", fontsize=9)
         below.axhline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
-        below.set_xlabel("privacy budget ε asked for")
+        below.set(xlabel="privacy budget ε asked for", xscale="log")
+        style.ticks_at(below, set(points["epsilon"]) - {math.inf})
     axes[0][0].set_ylabel("test error (%)")
     axes[1][0].set_ylabel("local less minibatch (points)")
     handles: dict[str, object] = dict(zip(*reversed(axes[0][0].get_legend_handles_labels()), strict=True))
@@ -154,6 +164,7 @@ def _draw_mnist(points: pd.DataFrame) -> Figure:
     figure.legend(handles.values(), handles, loc="outside upper center", ncols=columns, fontsize=8, handlelength=4)
     data = {data_name(*each) for each in zip(points["dataset"], points["stand_in_for"], strict=True)}
     text = "Means over {} trials; bars: 90 % intervals of the difference within trials."
+    text += " Below, the points of one budget stand side by side." if len(runs) > 1 else ""
     style.footer(figure, f"{text.format(count_range(points['trials']))} δ = 1/n². Data: {', '.join(sorted(data))}.")
     return figure
 
@@ -172,11 +183,11 @@ def _errors(axis, task: pd.DataFrame) -> None:
             known.add(label)
 
 
-def _gap(axis, task: pd.DataFrame, label: str, look: dict[str, object]) -> None:
-    """Draw local's error less minibatch's within trials against epsilon, where both were run."""
+def _gap(axis, task: pd.DataFrame, shift: float, look: dict[str, object]) -> None:
+    """Draw local's error less minibatch's within trials against epsilon times `shift`, where both were run."""
     rows = task[(task["epsilon"] < math.inf) & (task["algorithm"] == "local")].dropna(subset="difference_pct")
     rows = rows.sort_values("epsilon")
-    axis.errorbar(rows["epsilon"], rows["difference_pct"], rows["difference_interval_pct"], label=label, **look)
+    axis.errorbar(shift * rows["epsilon"], rows["difference_pct"], rows["difference_interval_pct"], **look)
 
 
 def _noises(points: pd.DataFrame) -> list[str]:

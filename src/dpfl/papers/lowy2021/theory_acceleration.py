@@ -74,5 +74,18 @@ def draw(points: pd.DataFrame) -> Figure:
     handles = {label: h for a in axes[0] for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
     budgets = ", ".join(f"{e:g}" for e in sorted(set(points["epsilon"])) if math.isfinite(e))
-    style.footer(figure, f"{seeds_text(points)} Every private point spends ε = {budgets} over its own R rounds.")
+    text = f"{seeds_text(points)} Every private point spends ε = {budgets} over its own R rounds."
+    style.footer(figure, f"{text}\n{_lost_rounds(points)}")
     return figure
+
+
+def _lost_rounds(points: pd.DataFrame) -> str:
+    """Say at which rounds Algorithm 2 lies above the better Algorithm 1 by more than the interval of the difference."""
+    compared = points[(points["epsilon"] < math.inf) & points["difference_interval"].notna()]
+    if compared.empty:
+        return ""
+    lost = compared[compared["plain_minus_this"] < -compared["difference_interval"]].sort_values("rounds")
+    rounds = {task: lost.loc[lost["task"] == task, "rounds"] for task in compared["task"].unique()}
+    texts = [f"{task}: R = {', '.join(f'{r:g}' for r in at)}" for task, at in rounds.items() if len(at)]
+    above = "With noise, Algorithm 2 lies above the better Algorithm 1, with as many rounds and the same seeds,"
+    return f"{above} by more than the 90 % interval of the difference: {'; '.join(texts) or 'nowhere'}."

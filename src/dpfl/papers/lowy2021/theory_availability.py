@@ -46,8 +46,8 @@ def data(results: Results) -> pd.DataFrame:
 def draw(points: pd.DataFrame) -> Figure:
     """Draw the risk against the mean of 1/M_r on the left, against 1 over the mean of M_r on the right."""
     figure, axes = style.panels(2, width=9.0, height=3.6, sharey=True)
-    names = {"fixed": "fixed M_r", "random": "random M_r"}
-    labels = ("mean of 1/M_r", "1 / mean of M_r")
+    names = {"fixed": "fixed Mᵣ", "random": "random Mᵣ"}
+    labels = ("mean of 1/Mᵣ", "1 / mean of Mᵣ")
     for panel, axis, label in zip(axes, (points["mean_inverse"], 1 / points["mean"]), labels, strict=True):
         for number, (law, name) in enumerate(names.items()):
             rows = points.assign(place=axis)[points["law"] == law].sort_values("place")
@@ -59,5 +59,5 @@ def draw(points: pd.DataFrame) -> Figure:
     axes[0].set_ylabel("excess population risk")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     laws = "; ".join(f"one of {text.strip('[]')}" for text in points.loc[points["law"] == "random", "participants"])
-    style.footer(figure, f"{seeds_text(points)} Random M_r: {laws}; each as likely.")
+    style.footer(figure, f"{seeds_text(points)} Random Mᵣ: {laws}; each as likely.")
     return figure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dpfl.accounting import gaussian_dp, tradeoff
@@ -14,6 +15,8 @@ from dpfl.reporting.results import Results
 
 COLOURS = (style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PURPLE)
 DASHES = ("-", "--", "-.")
+_NAMED_AT = 0.2
+"""Type I error at which a trade-off curve has its name."""
 DRAWN = ("A1", "h", "h_bar", "shuffled", "A0")
 """Guarantees in the figure on epochs and rounds, those that depend on the batch last."""
 
@@ -110,11 +113,11 @@ def draw_groups(data: pd.DataFrame) -> Figure:
     growth.minorticks_off()
     growth.legend(loc="upper left", frameon=False, fontsize=8)
     for g, colour in zip(groups, COLOURS, strict=True):
-        for panel, dash, label in (("exact", "-", f"g = {g}"), ("simple", ":", None)):
+        for panel, dash in (("exact", "-"), ("simple", ":")):
             part = data[(data["panel"] == panel) & (data["group"] == g)]
-            curves.plot(part["alpha"], part["beta"], color=colour, linestyle=dash, label=label)
+            curves.plot(part["alpha"], part["beta"], color=colour, linestyle=dash)
+        _name_curve(curves, data[(data["panel"] == "exact") & (data["group"] == g)], f"g = {g}", colour)
     curves.set(xlabel="type I error alpha", ylabel="type II error beta", xlim=(0, 1), ylim=(0, 1))
-    curves.legend(loc="upper right", frameon=False, fontsize=8)
     values, sigma = run(), settings("group_privacy")["sigma"]
     style.footer(
         figure,
@@ -122,6 +125,13 @@ def draw_groups(data: pd.DataFrame) -> Figure:
         f"Right: batches of {values['m']}; dotted: G of sqrt(gE)/sigma.",
     )
     return figure
+
+
+def _name_curve(axis: Axes, curve: pd.DataFrame, name: str, colour: str) -> None:
+    """Write the name of a trade-off curve onto it, where the curves lie well apart: at their ends all of them meet."""
+    height = np.interp(_NAMED_AT, curve["alpha"], curve["beta"])
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    axis.annotate(name, (_NAMED_AT, height), ha="center", va="center", color=colour, fontsize=8, bbox=box)
 
 
 def last_epoch_data(results: Results) -> pd.DataFrame:

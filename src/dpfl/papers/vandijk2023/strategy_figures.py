@@ -11,6 +11,7 @@ from matplotlib.patches import Rectangle
 from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.papers.vandijk2023.seed_statistics import DATA, LEVEL, counted_runs, summarise
 from dpfl.reporting import style
+from dpfl.reporting.bounds import at_most
 from dpfl.reporting.notes import data_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import half_width
@@ -47,7 +48,7 @@ def strategies_data(results: Results) -> pd.DataFrame:
 def draw_strategies(data: pd.DataFrame) -> Figure:
     """Draw each strategy's difference in accuracy to the constant one."""
     unpaid = data[data["strategy"] == "last_epoch_unpaid"]
-    spent = ", ".join(f"{proven:.3g} instead of {asked:g}" for asked, proven in _budgets(unpaid))
+    spent = ", ".join(f"{at_most(proven, 3)} instead of {asked:g}" for asked, proven in _budgets(unpaid))
     text = "Differences within a seed to the constant strategy with the same epsilon"
     text += f";\nthe smaller last σ, not paid for, spends ε = {spent}" if spent else ""
     return _dots(data, "strategy", STRATEGIES, "difference to constant (points)", text, differences=True)
@@ -147,7 +148,7 @@ def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float):
     best = np.unravel_index(np.nanargmax(table.to_numpy()), table.shape)
     frame = {"fill": False, "edgecolor": style.RED, "linewidth": 2.0}
     axis.add_patch(Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, **frame))
-    axis.set_xticks(range(len(table.columns)), [f"{m}\n{spent[m]:.2g}" for m in table.columns])
+    axis.set_xticks(range(len(table.columns)), [f"{m}\n{at_most(spent[m], 2)}" for m in table.columns])
     axis.set_yticks(range(len(table.index)), [f"{c:g}" for c in table.index])
     axis.grid(False)
     return picture

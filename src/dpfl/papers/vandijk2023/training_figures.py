@@ -11,7 +11,8 @@ from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.papers.vandijk2023.sampling_figures import SAMPLERS
 from dpfl.papers.vandijk2023.seed_statistics import DATA, counted_runs, summarise
 from dpfl.reporting import style
-from dpfl.reporting.notes import budget_name, data_name
+from dpfl.reporting.bounds import at_most
+from dpfl.reporting.notes import budget_name, count_range, data_name
 from dpfl.reporting.results import Results
 
 PANELS = {
@@ -21,7 +22,7 @@ PANELS = {
     "speed_spread": "fastest / slowest client",
     "window": "server's window (rounds)",
 }
-_COUNTS = ["rounds", "updates_lost_pct", "staleness_rounds", "interrupted_pct", "simulated_rounds"]
+_COUNTS = ["rounds", "updates_lost_pct", "staleness_rounds", "interrupted_pct", "simulated_rounds", "clients"]
 _LINES = {"": "-", "reordered": "--", "waits": "-."}
 LINE_NAMES = {"": "", "reordered": ", messages overtake each other", "waits": ", waits after 2 silent rounds"}
 SCALINGS = {
@@ -29,6 +30,8 @@ SCALINGS = {
     "step_size": "same epochs, a times the step size",
     "rounds": "same rounds",
 }
+_BESIDE = 1.06
+"""Ratio of the places of neighbouring points of one a, whose bars would lie on one another."""
 _RELATIONS = {
     ("fixed_without_replacement", "replace_one"): "fixed",
     ("poisson", "zero_out"): "poisson",
@@ -75,11 +78,12 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
                 axis.set_ylim(-reach, max(reach / 4, 0.5))
         line[0].set_ylabel(f"{data_name(*task)}\ndifference to synchronous (points)")
         line[0].set_xscale("symlog", linthresh=1)
-        line[0].set_xlim(-0.2, 1.5 * rows.loc[rows["panel"] == "delay", "x"].max())
+        delays = rows.loc[rows["panel"] == "delay", "x"]
+        line[0].set_xlim(-0.2, 1.5 * delays.max())
+        style.ticks_at(line[0], delays)
         for axis in line[3:]:
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_formatter("{x:g}")
-        line[0].xaxis.set_major_formatter("{x:g}")
     handles = {
         label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
@@ -88,7 +92,7 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
         "Differences within a seed to the synchronous run, at the left end of each panel; the privacy statement is the "
         "same. The panels of delays have a wider vertical axis than the others."
     )
-    style.footer(figure, f"{counted_runs(data)} {text}")
+    style.footer(figure, f"{count_range(data['clients'])} clients. {counted_runs(data)} {text}")
     return figure
 
 
@@ -125,11 +129,12 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
             for number, (scaling, name) in enumerate(SCALINGS.items()):
                 selected = rows[(rows["private"] == private) & (rows["scaling"] == scaling)]
                 look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "label": name}
-                values = (selected["batch_factor"], selected["accuracy_pct"], selected["interval_pct"].fillna(0))
+                places = selected["batch_factor"] * _BESIDE ** (number - 1)
+                values = (places, selected["accuracy_pct"], selected["interval_pct"].fillna(0))
                 axis.errorbar(*values, linestyle=style.DASHES[number], **look)
             axis.set_title(f"{data_name(*task)}, {'a times the noise' if private else 'no noise'}")
             axis.set_xscale("log", base=2)
-            axis.xaxis.set_major_formatter("{x:g}")
+            style.ticks_at(axis, data["batch_factor"])
         line[0].set_ylabel("test accuracy (%)")
     for axis in axes[-1]:
         axis.set_xlabel("a: the batch is a times as large")
@@ -139,7 +144,8 @@ def draw_scaling(data: pd.DataFrame) -> Figure:
         noisy.loc[index, "privacy_epsilon_proven"]
         for index in (noisy["batch_factor"].idxmin(), noisy["batch_factor"].idxmax())
     ]
-    style.footer(figure, f"{counted_runs(data)} With noise, same epochs: ε from {ends[0]:.3g} down to {ends[1]:.3g}.")
+    spent = f"With noise, same epochs: ε from {at_most(ends[0], 3)} down to {at_most(ends[1], 3)}."
+    style.footer(figure, f"{counted_runs(data)} {spent} Points of the same a stand side by side.")
     return figure
 
 

@@ -163,6 +163,8 @@ def draw_utility(data: pd.DataFrame) -> Figure:
 def _steps_at_ends(data: pd.DataFrame) -> str:
     """Say at how many points the best step is an end of the grid: one beyond it might do better."""
     private = data[data["epsilon"] < math.inf]
+    if private.empty:
+        return ""
     least, most = (int((private["step"] == private[f"{end}_step"]).sum()) for end in ("least", "most"))
     return f"Of the {len(private)} best steps with noise {least} are the smallest of their grid and {most} the largest."
 

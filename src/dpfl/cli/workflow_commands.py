@@ -163,7 +163,8 @@ def _forced(sweeps: list[Sweep], results: Path, where: Machines) -> list[str]:
 
 def _first(noise: list[Path]) -> str:
     """Return the line on noise that is out of date."""
-    return f"calibrated anew first: {', '.join(map(str, noise))}; runs whose noise then differs by more than a millionth are trained again"
+    again = "runs whose noise then differs by more than a millionth are trained again"
+    return f"calibrated anew first: {', '.join(map(str, noise))}; {again}"
 
 
 @app.command(epilog="Example: dpfl status --scale demo")

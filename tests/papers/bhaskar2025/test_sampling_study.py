@@ -66,8 +66,10 @@ def test_published_poisson_runs_and_those_of_the_study_count_once(as_runs, rows_
 
 def test_the_page_says_what_is_claimed_proven_and_refuted(as_runs, rows_of_runs):
     page = TABLES["sampling"].page(sampling_cells(as_runs(*three(rows_of_runs))))
-    assert page.notes[0].startswith("What honesty costs, MNIST, ScatterNet + linear, ε = 2.93, mean of all splits")
-    assert "Poisson -0.10 ± 0.00 points (proven ε 2.64)" in page.notes[0]
+    assert page.notes[0].startswith(
+        "What provable batches cost, MNIST, ScatterNet + linear, ε = 2.93, mean of all splits"
+    )
+    assert "Poisson -0.10 ± 0.00 points (proven ε 2.65)" in page.notes[0]
     first = page.body.iloc[0]
     assert tuple(first[["ε claimed", "ε proven", "ε at least", "Claim"]]) == ("2.93", "28.10", "12.77", "refuted")
     assert set(page.body.loc[page.body["Batches"] != "shuffled epochs", "Claim"]) == {"kept"}

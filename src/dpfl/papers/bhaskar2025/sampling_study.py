@@ -1,4 +1,4 @@
-"""Cost of honesty: three ways to draw batches under the same noise, their accuracy and what each epsilon is."""
+"""Cost of provable batches: three ways to draw them under the same noise, their accuracy and what each epsilon is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
 from dpfl.papers.bhaskar2025.paper_runs import LEVEL, all_runs, each_once, table_settings, with_settings
-from dpfl.papers.bhaskar2025.table_layout import numbers
+from dpfl.reporting.bounds import at_least, at_most
 from dpfl.reporting.notes import count_range, data_name, model_name
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.standing import standing
@@ -109,8 +109,8 @@ def sampling_page(cells: pd.DataFrame) -> TableLayout:
                 )
             ],
             "ε claimed": cells["epsilon"].map("{:g}".format),
-            "ε proven": numbers(cells["epsilon_proven"], "{:.2f}"),
-            "ε at least": numbers(cells["epsilon_refuted"], "{:.2f}"),
+            "ε proven": [at_most(epsilon, places=2) for epsilon in cells["epsilon_proven"]],
+            "ε at least": [at_least(epsilon, places=2) for epsilon in cells["epsilon_refuted"]],
             "Claim": [str(standing(*known)) for known in epsilons.itertuples(index=False)],
         }
     )
@@ -127,7 +127,7 @@ def _with_interval(values: pd.Series, intervals: pd.Series, form: str) -> list[s
 
 
 def _notes(cells: pd.DataFrame) -> list[str]:
-    """Say what honesty costs, what the columns are, and what ran."""
+    """Say what provable batches cost, what the columns are, and what ran."""
     if cells.empty:
         return ["No seed ran with all three samplers at this scale."]
     overall = cells[(cells["split"] == EVERY_SPLIT) & (cells["sampling"] != Sampling.SHUFFLED.value)]
@@ -150,9 +150,9 @@ def _cost(group: pd.DataFrame) -> str:
     """Say of one budget what batches with a proof cost in accuracy against shuffled ones."""
     texts = _with_interval(group["over_shuffled_pct"], group["over_shuffled_interval_pct"], "{:+z.2f}")
     parts = [
-        f"{SAMPLERS[row.sampling]} {text} points (proven ε {row.epsilon_proven:.2f})"
+        f"{SAMPLERS[row.sampling]} {text} points (proven ε {at_most(row.epsilon_proven, places=2)})"
         for row, text in zip(group.itertuples(), texts, strict=True)
     ]
     first = group.iloc[0]
     where = f"{data_name(first['ran_on'])}, {model_name(first['model'])}, ε = {first['epsilon']:g}"
-    return f"What honesty costs, {where}, mean of all splits, against shuffled epochs: {'; '.join(parts)}."
+    return f"What provable batches cost, {where}, mean of all splits, against shuffled epochs: {'; '.join(parts)}."

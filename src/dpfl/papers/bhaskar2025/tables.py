@@ -28,6 +28,7 @@ from dpfl.papers.bhaskar2025.single_runs import single_runs
 from dpfl.papers.bhaskar2025.single_runs_page import single_runs_page
 from dpfl.papers.bhaskar2025.table_layout import identification_page
 from dpfl.papers.bhaskar2025.tempered_sigmoid import tempered_cells, tempered_page
+from dpfl.reporting.bounds import at_least, at_most
 from dpfl.reporting.canary_table import canaries, canaries_page
 from dpfl.reporting.errata import errata_recipe
 from dpfl.reporting.notes import budget_cell, data_name, model_name
@@ -155,8 +156,8 @@ def _noise_note(cell: pd.Series) -> str:
     batches = cell.sampling.replace("_", " ")
     return (
         f"{data_name(cell.ran_on)}, {clients}, ε = {cell.epsilon:g} claimed: noise multiplier "
-        f"{cell.noise_multiplier:.4f}, δ = {cell.delta:g}, ε proven {cell.epsilon_proven:.3f}, at least "
-        f"{cell.epsilon_refuted:.3f} ({batches} batches)."
+        f"{cell.noise_multiplier:.4f}, δ = {cell.delta:g}, ε proven {at_most(cell.epsilon_proven, places=3)}, at "
+        f"least {at_least(cell.epsilon_refuted, places=3)} ({batches} batches)."
     )
 
 

@@ -14,6 +14,7 @@ from scipy import stats
 
 from dpfl.papers.lowy2021.comparisons import TASK
 from dpfl.papers.lowy2021.trial_statistics import REGRESSION, stand_in_notes, trials
+from dpfl.reporting.bounds import at_most
 from dpfl.reporting.notes import budget_cell, data_name, percent
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
@@ -87,7 +88,7 @@ def authors_page(data: pd.DataFrame) -> TableLayout:
         "N": data["clients"].astype(str),
         "algorithm": data["algorithm"],
         "ε asked": data["epsilon"].map(budget_cell),
-        "ε spent, worst case": data["epsilon_spent"].map(lambda e: "∞" if math.isinf(e) else f"{e:.3g}"),
+        "ε spent, worst case": data["epsilon_spent"].map(lambda e: at_most(e, 3)),
         "ours": data["test_loss"].map("{:.4g}".format),
     }
     for draws in DRAWS:

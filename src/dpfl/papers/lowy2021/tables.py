@@ -12,6 +12,7 @@ from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.authors_protocol import authors_page, authors_protocol
 from dpfl.papers.lowy2021.comparisons import TASK, mnist_differences, paired_differences, price
 from dpfl.papers.lowy2021.trial_statistics import NOISES, REGRESSION, noise_name, stand_in_notes, trials
+from dpfl.reporting.bounds import at_most
 from dpfl.reporting.canary_table import canaries, canaries_page
 from dpfl.reporting.errata import errata_recipe
 from dpfl.reporting.notes import budget_cell
@@ -135,7 +136,7 @@ def _noise_page(data: pd.DataFrame) -> TableLayout:
 
 
 def _spent(epsilon: float) -> str:
-    return "∞" if math.isinf(epsilon) else f"{epsilon:.3g}"
+    return at_most(epsilon, 3)
 
 
 TABLES = {

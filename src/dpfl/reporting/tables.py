@@ -46,10 +46,14 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class TableRecipe:
-    """Recipe of a table: `data` returns one tidy row per cell with every digit, `page` lays that out for a reader."""
+    """Recipe of a table: `data` returns one tidy row per cell with every digit, `page` lays that out for a reader.
+
+    `printed_runs` says how many runs a printed number of the table averages, 0 where it has none or does not say.
+    """
 
     data: Callable[[Results], pd.DataFrame]
     page: Callable[[pd.DataFrame], TableLayout]
+    printed_runs: int = 0
 
 
 def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:

@@ -36,6 +36,24 @@ def test_cells_at_chance_are_counted_where_the_print_is_not(as_runs, rows_of_run
     found = row(how_far(as_runs(runs)), "mnist", "cnn_relu")
     # 9.74 is printed in one cell; Table 5 shares another.
     assert found["at_chance"] == 18 - 1 + 1 and found["compared"] == 19
+    assert found["runs_at_chance"] == 2 * found["at_chance"]
+
+
+def test_a_run_at_chance_counts_where_the_mean_of_its_cell_is_above(as_runs, rows_of_runs):
+    runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon > 100 and local_epochs < 10", [0, 1])
+    runs.loc[(runs["seed"] == 1) & (runs["local_epochs"] > 1), "accuracy_pct"] = 11.35
+    data = how_far(as_runs(runs))
+    found = row(data, "mnist", "cnn_relu")
+    assert (found["compared"], found["at_chance"], found["runs_at_chance"]) == (4, 0, 3)
+    shown = how_far_page(data).body.iloc[0]
+    assert (shown["Cells whose mean is at chance"], shown["Runs at chance"]) == ("0", "3")
+
+
+def test_a_cell_whose_mean_is_at_chance_counts_with_the_run_that_is_not(as_runs, rows_of_runs):
+    runs = rows_of_runs("table == 2 and model == 'cnn_relu' and epsilon > 100 and local_epochs == 1", [0, 1])
+    runs["accuracy_pct"] = [9.74, 14.0]
+    found = row(how_far(as_runs(runs)), "mnist", "cnn_relu")
+    assert (found["at_chance"], found["runs_at_chance"]) == (1, 1)
 
 
 def test_differences_and_sides_are_those_of_the_tables(as_runs, rows_of_runs):

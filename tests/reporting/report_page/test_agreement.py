@@ -29,6 +29,14 @@ def test_every_printed_number_is_there_with_what_paper_yaml_says(numbers):
     assert numbers[0].keys["model"] == "cnn_relu" and numbers[0].keys["local_epochs"] == "1"
 
 
+def test_a_number_says_what_it_is_how_many_runs_are_printed_and_where_the_print_is_expected(numbers):
+    assert {(each.quantity, each.scale, each.unit, each.printed_runs) for each in numbers} == {
+        ("accuracy", "%", "points", 10)
+    }
+    assert [each.prediction for each in numbers[:4]] == [12.25] * 4, "not the interval of our mean, which is 1.5"
+    assert all(math.isnan(each.prediction) for each in numbers[4:])
+
+
 def test_each_state_is_recognised(numbers):
     states = [each.agreement for each in numbers[:7]]
     assert states == [

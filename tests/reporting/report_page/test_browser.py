@@ -135,6 +135,22 @@ def test_a_link_into_a_fold_opens_it(browser):
     assert browser.find_element("id", "trace-table-bhaskar2025-table_2").get_attribute("open") is not None
 
 
+def test_a_wide_table_says_that_it_scrolls_and_keeps_its_first_column(browser):
+    wide = browser.find_element("css selector", "#table-bhaskar2025-table_2 .scroll")
+    line = wide.find_element("xpath", "preceding-sibling::*[1]")
+    assert not line.is_displayed()
+    show(browser, *SIZES[2])
+    browser.execute_async_script("setTimeout(arguments[0], 200)")
+    assert line.text.startswith("Wider than this window") and "cut" in wide.get_attribute("class")
+    cells = wide.find_elements("css selector", "tbody tr:first-child td")
+    titles = [each.text.strip(" ↕") for each in wide.find_elements("css selector", "thead th")]
+    assert cells[titles.index("published")].rect["x"] + 30 < SIZES[2][0], "ours and the print are seen at once"
+    before = cells[0].rect["x"]
+    browser.execute_script("arguments[0].scrollLeft = 9999", wide)
+    browser.execute_async_script("setTimeout(arguments[0], 200)")
+    assert cells[0].rect["x"] == before and "cut" not in wide.get_attribute("class")
+
+
 def test_a_column_sorts_as_numbers_up_and_down(browser):
     table = browser.find_element("css selector", "#table-bhaskar2025-table_2 table.sortable")
     titles = [each.text.strip(" ↕↑↓") for each in table.find_elements("css selector", "thead th")]

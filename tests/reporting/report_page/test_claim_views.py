@@ -2,11 +2,20 @@ import math
 
 import pytest
 
-from dpfl.reporting.report_page.claim_views import ANSWERS, STYLES, case_name, claim_views, deciding_case, tally
+from dpfl.reporting.report_page.claim_views import (
+    ANSWERS,
+    STYLES,
+    case_name,
+    claim_views,
+    claimed_words,
+    deciding_case,
+    tally,
+)
 from dpfl.reporting.rules import Verdict
 
 WORDS = ["as stated", "weaker than stated", "refuted", "undecided", "not run"]
 ROW = {"case": "k = 10", "estimate": 1.25, "low": 0.5, "high": 2.0, "n": 10, "adjusted_p": 0.002, "unit": "points"}
+ROW |= {"target": 0.0}
 
 
 def test_every_verdict_has_a_word_a_colour_and_a_sign_of_its_own():
@@ -50,6 +59,38 @@ def test_the_deciding_case_is_one_line_with_its_numbers():
     single = {**ROW, "low": math.nan, "high": math.nan, "n": 1, "adjusted_p": math.nan}
     assert deciding_case(single, "") == "k = 10: 1.25 points, n = 1"
     assert deciding_case({**ROW, "case": ""}, "above 0") == ""
+
+
+@pytest.mark.parametrize(
+    ("estimate", "target", "claimed", "words"),
+    [
+        (0.5358964, 0.5358964 + 3.2e-13, "0.5359 to 0.5359", "0.5359 (equal within 4e-13)"),
+        (2.0, 2.0, "2 to 2", "2 (equal)"),
+        (0.7672140070772, 0.7672140070810, "at most 0.7672", "at most 0.7672 (3.8e-12 below)"),
+        (0.2581, 0.25805, "at most 0.2581", "at most 0.2581 (5e-05 above)"),
+        (0.1593 + 3.9e-16, 0.1593, "at most 0.1593", "at most 0.1593 (equal within 4e-16)"),
+        (math.inf, math.inf, "at most inf", "at most inf"),
+        (0.07357, 0.07356, "0.07354 to 0.07358", "0.07354 to 0.07358"),
+        (6.021, 7.115, "7.115 to 7.115", "7.115"),
+        (1.25, 0.0, "above 0", "above 0"),
+        (0.5, 0.5, "above 0.5, tested: above 1", "above 0.5 (equal), tested: above 1"),
+    ],
+)
+def test_a_number_that_reads_like_its_claim_comes_with_the_distance(estimate, target, claimed, words):
+    row = {"estimate": estimate, "low": estimate, "high": estimate, "target": target}
+    assert claimed_words(claimed, row) == words
+
+
+@pytest.mark.parametrize("gap", [1e-13, 9.99e-5, 2.0000001e-7, 0.03])
+def test_equal_within_is_never_less_than_the_distance(gap):
+    row = {"estimate": gap, "low": gap, "high": gap, "target": 0.0}
+    found = claimed_words(f"{gap:.4g} to {gap:.4g}", row)
+    assert gap <= float(found.partition("within ")[2].rstrip(")")) <= 2 * gap
+
+
+def test_a_measured_number_that_reads_like_its_claim_is_left_as_it_is():
+    row = {"estimate": 0.5, "low": 0.4, "high": 0.6, "target": 0.5}
+    assert claimed_words("at most 0.5", row) == "at most 0.5"
 
 
 def test_no_verdict_before_the_claims_stage(made):

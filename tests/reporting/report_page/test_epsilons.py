@@ -1,4 +1,17 @@
-from dpfl.reporting.report_page.epsilons import by_sampling, counts, statements
+import pandas as pd
+import pytest
+
+from dpfl.accounting.samplers import Sampling
+from dpfl.engine.federated_rounds import Clipping
+from dpfl.experiments.shared.ldp_noise import ClientMessages, NoiseRule, statement
+from dpfl.reporting.report_page.epsilons import (
+    OWN_BOUND,
+    by_sampling,
+    counts,
+    of_standing,
+    statements,
+    under_other_batches,
+)
 from dpfl.reporting.standing import Standing
 
 NOISE = "accounting/bhaskar2025.csv"
@@ -23,8 +36,94 @@ def test_what_contraction_proves_counts_where_only_the_last_model_is_seen(change
 
 def test_groups_are_by_what_an_epsilon_belongs_to(made):
     [(group, known)] = by_sampling(statements(made[0], "bhaskar2025")).items()
-    assert group == ("poisson", "zero out", "every step") and len(known) == 3
+    assert group == ("poisson", OWN_BOUND, "zero out", "every step") and len(known) == 3
 
 
 def test_a_paper_without_noise_has_no_epsilon(made):
     assert statements(made[0], "asoodeh2020") == []
+
+
+SHUFFLED = "divisor 64; the noise is calibrated for Poisson sampling, the batches are shuffled_epochs"
+
+
+def shuffled(table: pd.DataFrame) -> pd.DataFrame:
+    """The noise, with the epsilon that is refuted and one more under shuffled batches."""
+    stated = table["epsilon"].eq(2.93) & table["privacy_epsilon_refuted"].eq(12.8)
+    less = table[stated].assign(epsilon=1.2, privacy_epsilon_refuted=1.96, family="another")
+    other = pd.concat([table[stated], less]).assign(privacy_sampling="shuffled_epochs", privacy_note=SHUFFLED)
+    return pd.concat([table[~stated], other])
+
+
+@pytest.mark.parametrize(
+    ("rule", "clipping", "stated_by"),
+    [
+        (NoiseRule.MOMENTS, Clipping.RECORD, "the authors' later script"),
+        (NoiseRule.ADVANCED_COMPOSITION, Clipping.RECORD, "the paper's formula"),
+        (NoiseRule.ADVANCED_COMPOSITION, Clipping.MEAN, "the paper's formula, a batch's mean clipped"),
+        (NoiseRule.TIGHT, Clipping.RECORD, OWN_BOUND),
+    ],
+)
+def test_what_states_an_epsilon_is_read_from_the_experiments_own_note(changed, rule, clipping, stated_by):
+    messages = ClientMessages(5, 50, 3, 1e-4, Sampling.FIXED, clipping, batch_share=0.1)
+    note = statement(rule, messages, 1.0, "rest").note
+    [found] = statements(changed(NOISE, lambda table: table.head(1).assign(privacy_note=note)), "bhaskar2025")
+    assert found.stated_by == stated_by
+
+
+def test_shuffled_batches_under_the_epsilon_of_poisson_batches_are_a_group_of_their_own(changed):
+    known = statements(changed(NOISE, shuffled), "bhaskar2025")
+    groups = by_sampling(known)
+    assert [(group[:2], len(rows)) for group, rows in groups.items()] == [
+        (("poisson", OWN_BOUND), 2),
+        (("shuffled epochs", "a bound for Poisson batches"), 2),
+    ]
+    assert under_other_batches(known) == [
+        "Shuffled epochs under the ε of Poisson batches: refuted in both settings (1.2 stated, at least 1.96 spent; "
+        "2.93 stated, at least 12.8 spent)."
+    ]
+
+
+def test_batches_that_keep_the_epsilon_of_others_are_said_to_after_those_that_do_not(changed):
+    def balls(table: pd.DataFrame) -> pd.DataFrame:
+        note = SHUFFLED.replace("shuffled_epochs", "balls_in_bins")
+        kept = table.head(1).assign(privacy_sampling="balls_in_bins", privacy_note=note)
+        return pd.concat([kept, shuffled(table).query("epsilon != 1.2")])
+
+    shown = under_other_batches(statements(changed(NOISE, balls), "bhaskar2025"))
+    assert [text.partition(" under")[0] for text in shown] == ["Shuffled epochs", "Balls in bins"]
+    assert shown[0].endswith("refuted in its only setting (2.93 stated, at least 12.8 spent).")
+    assert shown[1] == "Balls in bins under the ε of Poisson batches: kept in its only setting."
+
+
+def test_nothing_is_said_of_other_batches_where_none_were_drawn(made):
+    assert under_other_batches(statements(made[0], "bhaskar2025")) == []
+
+
+def test_a_setting_is_of_a_study_where_nothing_else_has_it(made):
+    def of_study(*studies):
+        return [each.of_study for each in statements(made[0], "bhaskar2025", studies)]
+
+    same = "the same setting of another family"
+    assert of_study("f1", "f2") == [True, False, True] and of_study("f0") == [False, False, False]
+    assert of_study("f0", same) == [False, True, False]
+    assert of_standing(statements(made[0], "bhaskar2025", ["f1"]), Standing.REFUTED) == [
+        (1, f"poisson, ε by {OWN_BOUND}, in studies of ours")
+    ]
+
+
+def test_epsilons_of_a_standing_come_by_source_and_in_the_order_of_their_number(changed):
+    def many(table: pd.DataFrame) -> pd.DataFrame:
+        script = table.assign(privacy_note="noise as published (moments) for epsilon 3", privacy_records=7)
+        more = [script.assign(privacy_steps=steps) for steps in (1, 2, 3)]
+        return pd.concat([table, *more])
+
+    known = statements(changed(NOISE, many), "bhaskar2025")
+    assert of_standing(known, Standing.REFUTED) == [
+        (3, "poisson, ε by the authors' later script"),
+        (1, f"poisson, ε by {OWN_BOUND}"),
+    ]
+    assert sum(count for count, _ in of_standing(known, Standing.OPEN)) == counts(known)[Standing.OPEN]
+
+
+def test_a_table_without_private_settings_states_nothing(changed):
+    assert statements(changed(NOISE, lambda table: table[table["epsilon"] > 9]), "bhaskar2025") == []

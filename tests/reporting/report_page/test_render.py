@@ -96,6 +96,32 @@ def test_the_first_screen_says_how_the_claimed_epsilons_stand(made):
     assert len(page.statements) == sum(len(view.statements) for view in page.papers) > 0
 
 
+def test_the_first_screen_says_whose_epsilons_are_not_kept_and_what_shuffling_does(changed, made):
+    note = "the noise is calibrated for Poisson sampling, the batches are shuffled_epochs"
+
+    def shuffled(table):
+        other = table["privacy_epsilon_refuted"] == 12.8
+        table.loc[other, ["privacy_sampling", "privacy_note"]] = ["shuffled_epochs", note]
+        return table
+
+    folder = changed("accounting/bhaskar2025.csv", shuffled)
+    first = html(contents(folder, made[1])).partition('<ol class="papers">')[0]
+    assert (
+        '<a href="#epsilons">Shuffled epochs under the ε of Poisson batches: refuted in its only setting (2.93 stated, '
+        "at least 12.8 spent).</a>" in first
+    )
+    assert "<li>1 refuted: " in first and "Bhaskar 2025</a> 1 (shuffled epochs, ε by a bound for Poisson" in first
+    assert "<li>1 open: " in first
+
+
+def test_shapes_alone_tell_the_marks_of_the_first_picture_apart(text):
+    lead = text.partition('<figure class="lead">')[2].partition("</figure>")[0]
+    shapes = dict(re.findall(r'<g transform[^>]*>(<\w+ class="m-(?:\w+)"[^>]*)/><title>[^<]*, ([^<,]*)</title>', lead))
+    drawn = {said: re.sub(r' class="[^"]*"', "", shape) for shape, said in shapes.items()}
+    filled = {said: "m-inside" in shape or "m-outside" in shape for shape, said in shapes.items()}
+    assert len(drawn) == 4 and len({(drawn[said], filled[said]) for said in drawn}) == 4
+
+
 def test_every_row_of_printed_numbers_can_be_traced(read):
     traced = [a["data-where"] for tag, a in read.elements if a.get("href") == "#trace-table-bhaskar2025-table_2"]
     assert len(traced) == len(set(traced)) == 72

@@ -173,8 +173,11 @@ def _clients_page(cells: pd.DataFrame) -> TableLayout:
 
 TABLES = {
     "errata": errata_recipe("bhaskar2025"),
-    **{f"table_{number}": TableRecipe(partial(measured_cells, table=number), _splits_page) for number in (2, 3, 4)},
-    "table_5": TableRecipe(partial(measured_cells, table=5), _clients_page),
+    **{
+        f"table_{number}": TableRecipe(partial(measured_cells, table=number), _splits_page, PUBLISHED_RUNS)
+        for number in (2, 3, 4)
+    },
+    "table_5": TableRecipe(partial(measured_cells, table=5), _clients_page, PUBLISHED_RUNS),
     "last_column": TableRecipe(last_column, last_column_page),
     "identification": TableRecipe(scores, identification_page),
     "how_far": TableRecipe(how_far, how_far_page),

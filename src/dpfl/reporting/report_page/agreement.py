@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from dpfl.catalog import load
+from dpfl.catalog import load, recipe
 from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run
 
 PRINTED = "published_"
 """Prefix of a column of printed numbers; ours are in the column of the rest of its name."""
 _UNITS = {"pct": "points"}
+_SCALES = {"pct": "%"}
+"""Units of the numbers themselves, by the suffix of their column; of a difference in `_UNITS`."""
 
 
 class Agreement(StrEnum):
@@ -40,9 +42,10 @@ _BY_MARK = {"inside": Agreement.INSIDE, "outside": Agreement.OUTSIDE, "undecided
 
 @dataclass(frozen=True)
 class PrintedNumber:
-    """One printed number and ours: `keys` name the cell, `unit` is that of difference and interval.
+    """One printed number and ours: `keys` name the cell, `quantity` is what it is, in `scale`.
 
-    A number that is missing is nan.
+    `prediction` is the half-width of the interval around ours in which the print is expected, `unit` that of it and of
+    `difference`. A number that is missing is nan. `printed_runs`: how many runs the print averages, 0 where not known.
     """
 
     keys: dict[str, str]
@@ -50,10 +53,13 @@ class PrintedNumber:
     printed: float
     ours: float
     difference: float
-    interval: float
+    prediction: float
     runs: int
     agreement: Agreement
     unit: str
+    quantity: str
+    scale: str
+    printed_runs: int = 0
 
 
 def is_printed(paper: str, table: str) -> bool:
@@ -64,9 +70,9 @@ def is_printed(paper: str, table: str) -> bool:
 def printed_numbers(paper: str, table: str, csv: Path) -> list[PrintedNumber]:
     """Return every printed number of a finished table, in the order of its CSV; none where the table was not run.
 
-    The CSV has a column published_<name>_<unit> and, for ours, <name>_<unit>, interval_<unit>, difference_<unit>, runs,
-    stand_in, ran_on and prediction ("inside", "outside", "undecided", or "" without an interval); the columns before
-    the printed one name the cell.
+    The CSV has a column published_<name>_<unit> and, for ours, <name>_<unit>, difference_<unit>, prediction_<unit> (the
+    half-width of the prediction interval), runs, stand_in, ran_on and prediction ("inside", "outside", "undecided", or
+    "" without an interval); the columns before the printed one name the cell.
     """
     if not is_printed(paper, table) or not csv.is_file():
         return []
@@ -75,12 +81,13 @@ def printed_numbers(paper: str, table: str, csv: Path) -> list[PrintedNumber]:
     except NotRunError:
         return []
     column = next((name for name in rows.columns if name.startswith(PRINTED)), None)
-    return [] if column is None else [_number(row, column) for _, row in rows.iterrows()]
+    runs = recipe(paper, "tables", table).printed_runs
+    return [] if column is None else [_number(row, column, runs) for _, row in rows.iterrows()]
 
 
-def _number(row: pd.Series, column: str) -> PrintedNumber:
+def _number(row: pd.Series, column: str, printed_runs: int) -> PrintedNumber:
     ours = column.removeprefix(PRINTED)
-    suffix = ours.rpartition("_")[2]
+    name, _, suffix = ours.rpartition("_")
     keys = list(row.index[: row.index.get_loc(column)])
     return PrintedNumber(
         keys={name: _text(row[name]) for name in keys},
@@ -88,10 +95,13 @@ def _number(row: pd.Series, column: str) -> PrintedNumber:
         printed=float(row[column]),
         ours=float(row[ours]),
         difference=float(row[f"difference_{suffix}"]),
-        interval=float(row[f"interval_{suffix}"]),
+        prediction=float(row[f"prediction_{suffix}"]),
         runs=int(row["runs"]),
         agreement=_agreement(row),
         unit=_UNITS.get(suffix, suffix),
+        quantity=name.replace("_", " "),
+        scale=_SCALES.get(suffix, suffix),
+        printed_runs=printed_runs,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,13 +14,17 @@ import pandas as pd
 from dpfl.catalog import dataset_entries, load
 from dpfl.reporting import claims
 from dpfl.reporting.notes import data_name
-from dpfl.reporting.report_page.parts import Row, TextTable
+from dpfl.reporting.report_page.text_table import Row, TextTable
 from dpfl.reporting.report_page.traces import Trace, trace_of
 from dpfl.reporting.results import read_csv
 from dpfl.reporting.rules import Verdict
 from dpfl.reporting.signs import with_signs
 
 _DATASETS = re.compile(rf"(?:(?<=^)|(?<=, )|(?<=: ))(?:{'|'.join(dataset_entries())})(?=[,:]|$)")
+
+
+_ROUNDING = 1e-9
+"""Relative excess over a bound up to which a computed number is said to equal it."""
 
 
 @dataclass(frozen=True)
@@ -134,12 +139,42 @@ def deciding_case(row: Mapping[str, Any], claimed: str) -> str:
     unit = f" {row['unit']}" if row["unit"] else ""
     parts = [f"{_number(row['estimate'])}{unit}{_interval(row)}"]
     if claimed:
-        parts.append(f"claimed: {claimed}")
+        parts.append(f"claimed: {claimed_words(claimed, row)}")
     if row["n"]:
         parts.append(f"n = {row['n']:.0f}")
     if row["adjusted_p"] == row["adjusted_p"]:
         parts.append(f"p = {row['adjusted_p']:.2g}")
     return f"{case_name(row['case'])}: {with_signs(', '.join(parts))}"
+
+
+def claimed_words(claimed: str, row: Mapping[str, Any]) -> str:
+    """Return the claimed range; where a computed number reads like an end of it, also how far it is from its target.
+
+    For example "at most 0.7672 (3.8e-12 below)" or "0.5359 (equal within 4e-13)".
+    """
+    first, comma, tested = claimed.partition(",")
+    kind, ends = next((word for word in ("at most ", "above ") if first.startswith(word)), ""), first
+    values = ends.removeprefix(kind).split(" to ")
+    if len(set(values)) == 1:
+        first = f"{kind}{values[0]}"
+    gap = row["estimate"] - row["target"]
+    if _number(row["estimate"]) in values and row["low"] == row["high"] and math.isfinite(gap):
+        rounding = 0 <= gap <= _ROUNDING * abs(row["target"])
+        first += f" ({_equal_within(gap) if rounding or not kind else _apart(gap)})"
+    return f"{first}{comma}{tested}"
+
+
+def _apart(gap: float) -> str:
+    """Return how far a number is from its target."""
+    return f"{abs(gap):.2g} {'above' if gap > 0 else 'below'}"
+
+
+def _equal_within(gap: float) -> str:
+    """Return within what a number equals its target: the distance, rounded up to one digit."""
+    if not gap:
+        return "equal"
+    power = math.floor(math.log10(abs(gap)))
+    return f"equal within {math.ceil(abs(gap) / 10**power) * 10**power:.1g}"
 
 
 def case_name(case: str) -> str:
@@ -166,7 +201,7 @@ def _cases(cases: pd.DataFrame, unit: str) -> TextTable:
         "status": cases["status"],
         "estimate": cases["estimate"].map(_number),
         "interval": [_interval(row).strip(" ()") for row in cases.to_dict("records")],
-        "claimed": cases["within"],
+        "claimed": [with_signs(claimed_words(row["within"], row)) for row in cases.to_dict("records")],
         "n": cases["n"].map(lambda n: f"{n:.0f}" if n else ""),
         "p, adjusted": cases["adjusted_p"].map(lambda p: "" if p != p else f"{p:.2g}"),
         "published": cases["published"].map(lambda value: "" if value != value else _number(value)),

@@ -21,9 +21,11 @@ from dpfl.reporting.report_page.claim_views import ClaimView, VerdictStyle, clai
 from dpfl.reporting.report_page.code_origins import untraced_runs
 from dpfl.reporting.report_page.parts import Part, Parts, parts_of
 from dpfl.reporting.report_page.picture import Picture, lead_picture
+from dpfl.reporting.report_page.printed_gaps import PrintedGap, gaps_in_words, printed_gaps
 from dpfl.reporting.report_page.sweep_counts import SweepCounts, sweep_counts, total
 from dpfl.reporting.report_page.traces import Trace, trace_of
 from dpfl.reporting.results import read_csv, showing
+from dpfl.reporting.standing import Standing
 
 ABOUT_SCALE = {
     "demo": "Scale demo: small runs on data that ship with scikit-learn. They show that every stage works; accuracies "
@@ -75,6 +77,16 @@ class PaperView:
         return summary(self.parts.numbers)
 
     @property
+    def gaps(self) -> tuple[PrintedGap, ...]:
+        """Its printed numbers without a run of ours or with a single one, by table, data set and model."""
+        return printed_gaps(self.parts.numbers)
+
+    @property
+    def gaps_in_words(self) -> str:
+        """Number of those printed numbers, in words; "" where there are none."""
+        return gaps_in_words(self.parts.numbers)
+
+    @property
     def settings(self) -> list[Setting]:
         """The settings of the paper's runs, those that the paper states first."""
         everything = self.paper.inferred.get("*", "")
@@ -85,8 +97,8 @@ class PaperView:
         return sorted(known, key=lambda setting: bool(setting.reason))
 
     @property
-    def epsilon_groups(self) -> list[tuple[tuple[str, str, str], list[epsilons.EpsilonStatement]]]:
-        """Its private settings by sampler, neighbouring relation and observer."""
+    def epsilon_groups(self) -> list[tuple[epsilons.Group, list[epsilons.EpsilonStatement]]]:
+        """Its private settings by what their epsilons belong to."""
         return list(epsilons.by_sampling(self.statements).items())
 
     @property
@@ -129,6 +141,21 @@ class Page:
         return tuple(statement for view in self.papers for statement in view.statements)
 
     @property
+    def epsilons_not_kept(self) -> list[tuple[Standing, int, list[tuple[PaperView, int, str]]]]:
+        """The refuted and the open epsilons: how many in all, then for each paper, sampler and source, and of what."""
+        found = []
+        for wanted in (Standing.REFUTED, Standing.OPEN):
+            groups = [(view, *group) for view in self.papers for group in epsilons.of_standing(view.statements, wanted)]
+            total_of = sum(count for _, count, _ in groups)
+            found.append((wanted, total_of, sorted(groups, key=lambda group: -group[1])))
+        return [each for each in found if each[1]]
+
+    @property
+    def under_other_batches(self) -> list[str]:
+        """What became of epsilons that are stated for other batches than were drawn, in sentences."""
+        return epsilons.under_other_batches(self.statements)
+
+    @property
     def sweeps(self) -> SweepCounts:
         """Number of sweeps of all papers, and of those that were run."""
         return total(view.sweeps for view in self.papers)
@@ -169,7 +196,9 @@ def contents(folder: Path, config: Mapping[str, Any]) -> Page:
 def _view(folder: Path, key: str, config: Mapping[str, Any], sweeps: SweepCounts) -> PaperView:
     """Return what the page shows of one paper."""
     parts = parts_of(folder, key)
-    names = sorted({sweep.dataset for sweep in expansion.expand(config) if sweep.paper == key})
+    own = [sweep for sweep in expansion.expand(config) if sweep.paper == key]
+    names = sorted({sweep.dataset for sweep in own})
+    studies = {sweep.family for sweep in own if sweep.settings.get("study")}
     entries = [dataset_entries()[name] for name in names]
     return PaperView(
         paper=load(key),
@@ -178,7 +207,7 @@ def _view(folder: Path, key: str, config: Mapping[str, Any], sweeps: SweepCounts
         errata=next((part for part in parts.tables if part.name == "errata"), None),
         errata_counts=_errata_counts(folder / "tables" / f"{key}_errata.csv"),
         untraced=untraced_runs(folder, key),
-        statements=tuple(epsilons.statements(folder, key)),
+        statements=tuple(epsilons.statements(folder, key, studies)),
         noise_trace=trace_of(expansion.noise_table(folder, key), folder.absolute().parents[1]),
         data=_listed(entry["title"] for entry in entries),
         sweeps=sweeps,

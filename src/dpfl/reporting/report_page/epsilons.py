@@ -1,9 +1,11 @@
-"""Epsilons of a paper's private settings: what is claimed, what is proven, and what an attack or a pair refutes."""
+"""Epsilons of a paper's private settings: what is claimed and by what, what is proven, and what is refuted."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,16 +19,28 @@ _STATEMENT = [
     "privacy_sampling", "privacy_neighbouring", "privacy_observer", "privacy_records", "privacy_steps",
     "privacy_delta", "privacy_noise_multiplier", "privacy_proven_by", "privacy_refuted_by",
 ]  # fmt: skip
+_OTHER = "a bound for "
+"""How a source begins that is a bound for other batches than were drawn."""
+OWN_BOUND = "their own bound"
+_SOURCES = (
+    (r"calibrated for (\w+) sampling, the batches are", f"{_OTHER}{{}} batches"),
+    (r"noise as published \(moments\)", "the authors' later script"),
+    (r"noise as published \(advanced_composition\).*mean is clipped", "the paper's formula, a batch's mean clipped"),
+    (r"noise as published \(advanced_composition\)|noise 'theorem'", "the paper's formula"),
+)
+"""What gave the noise for the claimed epsilon, by what `privacy_note` of the experiments says; else `OWN_BOUND`."""
 
 
 @dataclass(frozen=True)
 class EpsilonStatement:
     """One private setting; `sampling`, `neighbouring` and `observer` say what its epsilons belong to.
 
+    `stated_by` is what gave the noise for the claimed epsilon; `of_study`: only studies of ours have the setting.
     `proven` is inf where nothing is proven, `refuted` is 0 where nothing is exceeded.
     """
 
     sampling: str
+    stated_by: str
     neighbouring: str
     observer: str
     records: int
@@ -39,13 +53,15 @@ class EpsilonStatement:
     refuted: float
     refuted_by: str
     standing: Standing
+    of_study: bool
 
 
-def statements(folder: Path, paper: str) -> list[EpsilonStatement]:
+def statements(folder: Path, paper: str, studies: Collection[str] = ()) -> list[EpsilonStatement]:
     """Return each different private setting of results/<scale> that claims an epsilon, once, from its table of noise.
 
-    Settings without noise and those that are given a noise instead of an epsilon claim nothing. Where only the last
-    model is released, what the contraction bounds prove counts.
+    `studies` are the families of sweeps that belong to a study of ours and to nothing that the paper prints. Settings
+    without noise and those that are given a noise instead of an epsilon claim nothing. Where only the last model is
+    released, what the contraction bounds prove counts.
     """
     csv = noise_table(folder, paper)
     if not csv.is_file():
@@ -56,9 +72,19 @@ def statements(folder: Path, paper: str) -> list[EpsilonStatement]:
     rows = rows[(rows["epsilon"] < math.inf) & (rows["privacy_noise_multiplier"] > 0)]
     last_model = rows.get("privacy_epsilon_contraction", pd.Series(math.inf, rows.index)).fillna(math.inf)
     rows = rows.assign(proven=rows["privacy_epsilon_proven"].fillna(math.inf), last_model=last_model)
-    columns = [*_STATEMENT, "epsilon", "proven", "privacy_epsilon_refuted", "last_model"]
-    unique = rows[columns].drop_duplicates().sort_values(["privacy_sampling", "epsilon"], kind="stable")
+    rows = rows.assign(stated_by=rows["privacy_note"].map(_stated_by), of_study=rows["family"].isin(studies))
+    columns = [*_STATEMENT, "epsilon", "proven", "privacy_epsilon_refuted", "last_model", "stated_by"]
+    rows["of_study"] = rows.groupby(columns, dropna=False)["of_study"].transform("all")
+    unique = rows.drop_duplicates(columns).sort_values(["privacy_sampling", "epsilon"], kind="stable")
     return [_statement(row) for _, row in unique.iterrows()]
+
+
+def _stated_by(note: object) -> str:
+    """Return what gave the noise, by the note of a privacy statement."""
+    for pattern, words in _SOURCES:
+        if found := re.search(pattern, str(note)):
+            return words.format(*(_words(group).capitalize() for group in found.groups()))
+    return OWN_BOUND
 
 
 def _statement(row: pd.Series) -> EpsilonStatement:
@@ -66,6 +92,7 @@ def _statement(row: pd.Series) -> EpsilonStatement:
     proven = min(row["proven"], row["last_model"])
     return EpsilonStatement(
         sampling=_words(row["privacy_sampling"]),
+        stated_by=row["stated_by"],
         neighbouring=_words(row["privacy_neighbouring"]),
         observer="last model" if hidden else _words(row["privacy_observer"]),
         records=int(row["privacy_records"]),
@@ -78,6 +105,7 @@ def _statement(row: pd.Series) -> EpsilonStatement:
         refuted=float(row["privacy_epsilon_refuted"]),
         refuted_by=str(row["privacy_refuted_by"]),
         standing=standing(row["epsilon"], proven, row["privacy_epsilon_refuted"]),
+        of_study=bool(row["of_study"]),
     )
 
 
@@ -96,9 +124,55 @@ def counts_in_words(known: Iterable[EpsilonStatement]) -> str:
     return ", ".join(f"{count} {each}" for each, count in counts(known).items() if count)
 
 
-def by_sampling(known: Iterable[EpsilonStatement]) -> dict[tuple[str, str, str], list[EpsilonStatement]]:
-    """Return the statements by sampler, neighbouring relation and observer, in alphabetical order."""
-    groups: dict[tuple[str, str, str], list[EpsilonStatement]] = {}
+Group = tuple[str, str, str, str]
+"""Sampler, what the epsilon is stated by, neighbouring relation, observer."""
+
+
+def by_sampling(known: Iterable[EpsilonStatement]) -> dict[Group, list[EpsilonStatement]]:
+    """Return the statements by what their epsilons belong to (`Group`), in alphabetical order."""
+    groups: dict[Group, list[EpsilonStatement]] = {}
     for each in known:
-        groups.setdefault((each.sampling, each.neighbouring, each.observer), []).append(each)
+        groups.setdefault((each.sampling, each.stated_by, each.neighbouring, each.observer), []).append(each)
     return dict(sorted(groups.items()))
+
+
+def of_standing(known: Iterable[EpsilonStatement], wanted: Standing) -> list[tuple[int, str]]:
+    """Return how many statements have a standing, and which: a pair for each sampler and source, the largest first.
+
+    For example (33, "with replacement, ε by the authors' later script").
+    """
+    groups = Counter((each.sampling, each.stated_by, each.of_study) for each in known if each.standing is wanted)
+    ordered = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
+    return [
+        (count, f"{sampling}, ε by {source}{', in studies of ours' if of_study else ''}")
+        for (sampling, source, of_study), count in ordered
+    ]
+
+
+def under_other_batches(known: Iterable[EpsilonStatement]) -> list[str]:
+    """Return what became of epsilons that are stated by a bound for other batches than were drawn, a sentence for each
+    sampler: how many are refuted, and what the least and the largest of those spend at least."""
+    groups: dict[tuple[str, str], list[EpsilonStatement]] = {}
+    for each in known:
+        if each.stated_by.startswith(_OTHER):
+            groups.setdefault((each.sampling, each.stated_by), []).append(each)
+    ordered = sorted(groups.items(), key=lambda item: -counts(item[1])[Standing.REFUTED])
+    return [
+        f"{sampling[:1].upper()}{sampling[1:]} under the ε of {by.removeprefix(_OTHER)}: {_outcome(group)}."
+        for (sampling, by), group in ordered
+    ]
+
+
+def _outcome(group: list[EpsilonStatement]) -> str:
+    """Return the standings of a group of statements; of refuted ones also what is stated and what is spent."""
+    refuted = sorted((each for each in group if each.standing is Standing.REFUTED), key=lambda each: each.claimed)
+    alike = len({each.standing for each in group}) == 1
+    words = f"{group[0].standing} in {_all_of(len(group))}" if alike else counts_in_words(group)
+    ends = dict.fromkeys((refuted[0], refuted[-1])) if refuted else ()
+    spent = "; ".join(f"{each.claimed:.4g} stated, at least {each.refuted:.4g} spent" for each in ends)
+    return f"{words} ({spent})" if spent else words
+
+
+def _all_of(count: int) -> str:
+    """Return "all 5 settings", "both settings" or "its only setting"."""
+    return {1: "its only setting", 2: "both settings"}.get(count, f"all {count} settings")

@@ -10,55 +10,26 @@ from pathlib import Path
 from dpfl.catalog import load, recipe
 from dpfl.files import is_regular
 from dpfl.reporting.report_page.agreement import PrintedNumber, Summary, printed_numbers, summary
+from dpfl.reporting.report_page.printed_table import printed_table, said_once
+from dpfl.reporting.report_page.text_table import Row, TextTable
 from dpfl.reporting.report_page.traces import Trace, row_conditions, trace_of
 from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run
 from dpfl.reporting.signs import with_signs
-from dpfl.reporting.tables import TableLayout, readable, readable_cell
+from dpfl.reporting.tables import TableLayout, readable
 
 LONGEST_OPEN = 14
 """Rows of a table that is shown unfolded."""
 _LARGEST_SVG = 250_000
 """Bytes beyond which the PNG is embedded in place of the SVG, where it is smaller."""
-_WIDE = 10.0
-"""Half-width, in the unit of the number, beyond which an interval is shown without its digits."""
 _OUTCOMES = ("Holds", "within", "claim")
 """Columns of outcomes, by their titles in the layouts of tables."""
 _OUTCOME_STYLES = {"yes": "c-holds", "no": "c-fails", "stands": "c-holds", "refuted": "c-fails"}
 _MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
-_COLUMN_NAMES = {"epsilon": "ε", "local_epochs": "E", "rounds": "R", "ran_on": "data"}
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of a table: cells, the heading above it ("" for that of the row before), how to trace and colour it."""
-
-    cells: tuple[str, ...]
-    heading: str = ""
-    where: str = ""
-    style: str = ""
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """A table as text."""
-
-    columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-
-    @property
-    def can_sort(self) -> bool:
-        """True where its rows may change places: not below headings."""
-        return len(self.rows) > 2 and not any(row.heading for row in self.rows)
-
-    @property
-    def has_traces(self) -> bool:
-        """True where its rows can be traced one by one."""
-        return any(row.where for row in self.rows)
 
 
 @dataclass(frozen=True)
 class Part:
-    """A table or figure of a paper; `not_run` is the reason why it shows nothing."""
+    """A table or figure of a paper; `not_run` is the reason why it shows nothing, `said_once` what all rows share."""
 
     kind: str
     name: str
@@ -68,6 +39,7 @@ class Part:
     not_run: str = ""
     notes: tuple[str, ...] = ()
     grid: TextTable | None = None
+    said_once: str = ""
     as_laid_out: TextTable | None = None
     printed: Summary | None = None
     picture: str = ""
@@ -131,7 +103,8 @@ def _table(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
         trace=trace_of(csv, root),
         not_run="" if len(data) else "no run of this table in this configuration",
         notes=tuple(page.notes),
-        grid=_compared(numbers, conditions) if numbers else laid_out,
+        grid=printed_table(numbers, conditions) if numbers else laid_out,
+        said_once=said_once(numbers) if numbers else "",
         as_laid_out=laid_out if numbers else None,
         printed=summary(numbers) if numbers else None,
     )
@@ -152,45 +125,6 @@ def _style(columns: Iterable[str], cells: Iterable[object]) -> str:
     """Return the style of a row that says yes or no in a column of outcomes, "" for others."""
     outcomes = (str(cell) for column, cell in zip(columns, cells, strict=True) if column in _OUTCOMES)
     return next((_OUTCOME_STYLES[text] for text in outcomes if text in _OUTCOME_STYLES), "")
-
-
-def _compared(numbers: list[PrintedNumber], conditions: list[str]) -> TextTable:
-    """Return printed numbers and ours, a row each; settings that never change are left out."""
-    keys = [key for key in numbers[0].keys if len({each.keys[key] for each in numbers}) > 1]
-    unit = numbers[0].unit
-    columns = [_COLUMN_NAMES.get(key, key.replace("_", " ")) for key in keys]
-    columns += ["data", "ours", "published", f"difference, {unit}", f"± 95 %, {unit}", "n", "agreement"]
-    rows = [
-        Row(
-            (
-                *(readable_cell(each.keys[key]).replace("inf", "none") for key in keys),
-                readable_cell(each.data) or "–",
-                *(_number(value, form) for value, form in _values(each)),
-                _width(each.interval),
-                str(each.runs),
-                str(each.agreement),
-            ),
-            where=where,
-            style=f"a-{each.agreement.name.lower()}",
-        )
-        for each, where in zip(numbers, conditions, strict=True)
-    ]
-    return TextTable(tuple(columns), tuple(rows))
-
-
-def _values(number: PrintedNumber) -> tuple[tuple[float, str], ...]:
-    """Return the numbers of a row with their formats."""
-    return (number.ours, ".2f"), (number.printed, ".2f"), (number.difference, "+.2f")
-
-
-def _width(interval: float) -> str:
-    """Return an interval's half-width; one that takes in nearly anything is not worth its digits."""
-    return f"> {_WIDE:g}" if interval > _WIDE else _number(interval, ".2f")
-
-
-def _number(value: float, form: str) -> str:
-    """Return a number as text; a dash where there is none."""
-    return "–" if value != value else f"{value:{form}}"
 
 
 def _figure(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dpfl.reporting.report_page.agreement import Agreement, PrintedNumber
 from dpfl.reporting.report_page.epsilons import EpsilonStatement
+from dpfl.reporting.report_page.printed_table import in_words
 from dpfl.reporting.signs import with_signs
 from dpfl.reporting.standing import Standing
-from dpfl.reporting.tables import readable_cell
 
 SIZE = 340.0
 """Side of the square that the marks are in, in units of the picture."""
@@ -48,8 +49,13 @@ class Picture:
     key: tuple[tuple[str, str], ...]
 
 
-_SAID = {"table": "Table {}", "epsilon": "ε = {}", "clients": "{} clients"}
-"""How a key of a printed number is said; others are said by their value alone."""
+_STYLES = {
+    Agreement.INSIDE: ("inside", "inside the interval"),
+    Agreement.OUTSIDE: ("outside", "outside"),
+    Agreement.SINGLE: ("single", "one run: no interval"),
+    Agreement.WIDE: ("wide", "interval too wide to say"),
+}
+"""Style of a mark, which has a shape of its own, and what it says."""
 _WITH_INTERVAL = (Agreement.INSIDE, Agreement.OUTSIDE, Agreement.WIDE)
 
 
@@ -68,9 +74,8 @@ def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
     shown = [each for each in numbers if each.unit == unit]
     low, high = _span(value for each in shown for value in (each.printed, each.ours))
     place = _linear(low, high)
-    styles = {Agreement.INSIDE: "inside", Agreement.OUTSIDE: "outside"}
     marks = [
-        Mark(place(each.printed), SIZE - place(each.ours), styles.get(each.agreement, "unknown"), _cell_text(each))
+        Mark(place(each.printed), SIZE - place(each.ours), _STYLES[each.agreement][0], _cell_text(each))
         for each in shown
     ]
     judged = [each for each in shown if each.agreement in _WITH_INTERVAL]
@@ -78,13 +83,28 @@ def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
     return Picture(
         title="Every printed number that was run, against ours",
         caption=f"A point on the line is reproduced exactly. Of {len(shown)} printed values {len(judged)} have "
-        f"several runs and so a prediction interval; {inside} of these are inside{_too_wide(judged)}.",
-        horizontal="published",
-        vertical="ours",
+        f"several runs and so a prediction interval; {inside} of these are inside{_too_wide(judged)}. "
+        f"{_runs_a_point(shown)}",
+        horizontal=f"published {_quantity(shown)}",
+        vertical=f"our mean {_quantity(shown)}",
         ticks=tuple(Tick(place(value), f"{value:g}") for value in _round_values(low, high)),
         marks=tuple(marks),
-        key=(("inside", "inside the interval"), ("outside", "outside"), ("unknown", "no interval, or too wide")),
+        key=tuple(style for kind, style in _STYLES.items() if any(each.agreement is kind for each in shown)),
     )
+
+
+def _quantity(numbers: Iterable[PrintedNumber]) -> str:
+    """Return what numbers of one unit are, with it: "accuracy (%)"."""
+    names, scales = ({getattr(each, name) for each in numbers} for name in ("quantity", "scale"))
+    return f"{names.pop() if len(names) == 1 else 'value'} ({scales.pop()})"
+
+
+def _runs_a_point(numbers: Iterable[PrintedNumber]) -> str:
+    """Return how many runs of ours a point has, in a sentence."""
+    first, *others = sorted(Counter(each.runs for each in numbers).items(), reverse=True)
+    if not others:
+        return f"Runs a point: {first[0]}."
+    return f"Runs a point: {first[0]} ({first[1]} points), {', '.join(f'{runs} ({count})' for runs, count in others)}."
 
 
 def _too_wide(judged: Iterable[PrintedNumber]) -> str:
@@ -94,12 +114,8 @@ def _too_wide(judged: Iterable[PrintedNumber]) -> str:
 
 
 def _cell_text(number: PrintedNumber) -> str:
-    """Return a number's cell in words: "Table 2, MNIST, CNN + ReLU, no privacy, (E, R) = (1, 20), 10 clients"."""
-    keys = dict(number.keys)
-    if {"local_epochs", "rounds"} <= set(keys):
-        keys["local_epochs"] = f"(E, R) = ({keys['local_epochs']}, {keys.pop('rounds')})"
-    cell = ", ".join(_SAID.get(key, "{}").format(readable_cell(value)) for key, value in keys.items())
-    cell = cell.replace("ε = inf", "no privacy").replace(" 1 clients", " one client")
+    """Return a number's cell in words, with what is printed, ours, and how they agree."""
+    cell = in_words(number.keys)
     return f"{cell}: published {number.printed:g}, ours {number.ours:.2f}, {number.agreement}"
 
 

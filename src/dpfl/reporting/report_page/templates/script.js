@@ -56,6 +56,25 @@
     filter.scrollIntoView({ block: "nearest" });
   });
 
+  // What is wider than its place fades at the right until it is scrolled to its end, and a line above says so.
+  const regions = document.querySelectorAll(".scroll, .picture");
+  const look = (region) => {
+    const wide = region.scrollWidth > region.clientWidth + 1;
+    region.classList.toggle("cut", wide && region.scrollLeft + region.clientWidth < region.scrollWidth - 1);
+    region.previousElementSibling.hidden = !wide;
+  };
+  const sizes = new ResizeObserver((changed) => { for (const each of changed) look(each.target); });
+  for (const region of regions) {
+    const line = document.createElement("p");
+    line.className = "more";
+    line.hidden = true;
+    line.textContent = "Wider than this window: scroll it sideways →";
+    region.before(line);
+    region.addEventListener("scroll", () => look(region), { passive: true });
+    region.addEventListener("load", () => look(region), true);
+    sizes.observe(region);
+  }
+
   // A link into something folded unfolds it.
   const unfold = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));

@@ -42,6 +42,9 @@ def standing(page: Page) -> str:
         *(f"{view.short}: {view.printed.sentence()}" for view in shown),
     ]
     lines += [f"Epsilons that are stated, {view.short}: {words}." for view in page.papers if (words := _epsilons(view))]
+    for wanted, _, groups in page.epsilons_not_kept:
+        which = "; ".join(f"{view.short} {count}, {what}" for view, count, what in groups)
+        lines.append(f"Those {wanted}: {which}.")
     if sweeps.not_run:
         parts = ", ".join(f"{view.short} {view.sweeps.not_run}" for view in page.papers if view.sweeps.not_run)
         lines.append(f"Sweeps that are not run: {parts}; `make {page.scale}` trains them, and no other.")

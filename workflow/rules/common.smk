@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import yaml
+from snakemake.exceptions import WorkflowError
 
 from dpfl import files
 from dpfl.catalog import load
@@ -110,7 +111,10 @@ localrules:
 # The commands read the checked and completed configuration from a file that is nobody's output and nobody's input:
 # what a stage depends on is in its params, so that a change of the configuration reruns only what it touches.
 onstart:
-    orphans.cancel_left_behind(Path())
+    try:
+        orphans.cancel_left_behind(Path())
+    except InputError as error:
+        raise WorkflowError(str(error))
     files.write_atomically(Path(RESOLVED), yaml.safe_dump(CONFIG, sort_keys=False))
     if SIDE_BY_SIDE or COMPOSITION.exists():
         batches.write(BATCHES, CORES, COMPOSITION)

@@ -68,8 +68,10 @@ def run(
             subprocess.run([*snakemake, *arguments, "--unlock"], check=False, capture_output=True)
         if results is not None and (damaged := remove_damaged_pages(results)):
             print(f"dpfl: {len(damaged)} files of damaged pages are made anew, as {damaged[0]}", file=sys.stderr)
+        # Before the copies go: a batch that is cancelled deletes the run tables that it has finished.
+        orphans.cancel_left_behind(Path())
         if results is not None:
-            put_all_back(sweeps, results)  # jobs that an earlier run left in a queue are cancelled before any starts
+            put_all_back(sweeps, results)
         before = set(_LOGS.glob("*.snakemake.log"))
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
         environment = {**os.environ, "PATH": path}
@@ -79,13 +81,23 @@ def run(
             process = subprocess.Popen(words, env=environment, pass_fds=[lock], stdout=lines, stderr=lines)
             status = _wait(process)
         if results is not None and status >= 0:
-            put_all_back(sweeps, results)
+            _put_back_after_the_last_job(sweeps, results)
         if status:
             _explain_failure(status, set(_LOGS.glob("*.snakemake.log")) - before, again)
         else:
             took = duration(time.monotonic() - began)
             print(f"dpfl: {what} took {took}; the engine's lines are in {ENGINE_LOG}", file=sys.stderr)
     return status
+
+
+def _put_back_after_the_last_job(sweeps: Sequence[Sweep], results: Path) -> None:
+    """Put finished run tables back once no job is left that could delete them; else the next run does."""
+    try:
+        orphans.cancel_left_behind(Path(), "this run leaves")
+    except InputError as error:
+        print(f"dpfl: {error}; until then finished run tables are in checkpoints", file=sys.stderr)
+    else:
+        put_all_back(sweeps, results)
 
 
 def _explain_failure(status: int, logs: set[Path], again: str) -> None:
@@ -151,4 +163,4 @@ def _has_nothing_left(snakemake: int) -> bool:
         stages = psutil.Process(snakemake).children(recursive=True)
     except psutil.NoSuchProcess:
         return True
-    return not any(orphans.is_alive(each.pid) for each in stages) and not orphans.left_behind(Path())
+    return not any(orphans.is_alive(each.pid) for each in stages) and orphans.queued(Path()) == []

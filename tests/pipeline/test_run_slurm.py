@@ -1,6 +1,9 @@
 """What a run on a cluster does with finished run tables of batches, with commands that stand in for SLURM's."""
 
+import os
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -8,7 +11,7 @@ import pytest
 
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import orphans, run
+from dpfl.pipeline import ending, orphans, run
 from dpfl.pipeline.batch_training import keep, kept_folder
 from dpfl.provenance.run_identity import is_finished
 
@@ -83,3 +86,44 @@ def test_no_run_starts_next_to_jobs_that_may_live(batch, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="squeue fails"):
         run.run([], again="make demo", results=RESULTS, sweeps=[batch])
     assert kept() and not Path("started").exists()
+
+
+def terminate_when_there_is(name):
+    """Send SIGTERM to this process, as to `dpfl run`, once there is a file of this name."""
+
+    def wait():
+        while not Path(name).exists():
+            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@pytest.mark.timeout(120)
+def test_sigterm_cancels_the_jobs_and_waits_until_snakemake_has_seen_it(batch, tmp_path, monkeypatch, capfd):
+    """Snakemake asks now and then whether its jobs have ended."""
+    monkeypatch.setattr(ending, "ASK_SECONDS", 0.2)
+    monkeypatch.setattr(ending, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr(run, "_POLL_SECONDS", 0.2)
+    at_work(tmp_path, monkeypatch, "trap '' TERM; touch ready; while [ -s jobs ]; do sleep 0.1; done; sleep 2; exit 1")
+    terminate_when_there_is("ready")
+    assert run.run([], again="make demo", results=RESULTS, sweeps=[batch]) == 1
+    assert is_finished(batch, RESULTS) and "killed" not in capfd.readouterr().err
+
+
+@pytest.mark.timeout(60)
+def test_a_snakemake_that_waits_for_forgotten_jobs_ends_after_sigterm(queue, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("Snakefile").touch()
+    monkeypatch.setattr(ending, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(ending, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(run, "_POLL_SECONDS", 0.2)
+    fake = tmp_path / "python"
+    fake.write_text(f"#!{sys.executable}\nimport signal, time\nsignal.signal(15, signal.SIG_IGN)\n")
+    with fake.open("a") as stream:
+        stream.write("open('ready', 'w').close()\nwhile True: time.sleep(1)\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    terminate_when_there_is("ready")
+    assert run.run([], again="make demo") == -9
+    assert "waits for jobs that are in no queue any more" in capfd.readouterr().err

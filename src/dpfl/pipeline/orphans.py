@@ -62,6 +62,11 @@ _ANSWER_SECONDS = 60.0
 _ASK_SECONDS = 1.0
 
 
+def has_submitted(folder: Path) -> bool:
+    """Return whether Snakemake has put jobs into SLURM's queue from `folder`, in this run or before."""
+    return (folder / _LOGS).is_dir()
+
+
 def queued(folder: Path) -> list[tuple[str, str, str]] | None:
     """Return number, state and comment (which names the rule) of the jobs that have not ended, of this user, that
     Snakemake put into SLURM's queue from `folder`.
@@ -71,7 +76,7 @@ def queued(folder: Path) -> list[tuple[str, str, str]] | None:
     """
     answer = output_of("squeue", f"--user={os.getuid()}", "--noheader", f"--format={_FORMAT}")
     if answer is None:
-        return None if shutil.which("squeue") and (folder / _LOGS).is_dir() else []
+        return None if shutil.which("squeue") and has_submitted(folder) else []
     jobs = [row.split("|", maxsplit=3) for row in answer.decode(errors="replace").splitlines() if row.count("|") >= 3]
     return [
         (number, state, comment)

@@ -12,12 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import psutil
-
 from dpfl.errors import InputError
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import orphans
 from dpfl.pipeline.batch_training import put_all_back
+from dpfl.pipeline.ending import Ending
 from dpfl.pipeline.engine_options import engine_options
 from dpfl.pipeline.live_line import RunProgress, shown
 from dpfl.pipeline.lock import is_stale, only_run
@@ -29,8 +28,6 @@ ENGINE_LOG = Path(".snakemake") / "engine.log"
 """Lines of Snakemake's last run."""
 _LAST_LINES = 5
 _POLL_SECONDS = 1.0
-END_SECONDS = 60.0
-"""Time that Snakemake has after SIGTERM to end its jobs."""
 _LEAST_BYTES = 1 << 20
 _LAST_ENGINE_LINES = 15
 _FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
@@ -130,15 +127,15 @@ def _last_lines(path: Path, count: int) -> list[str]:
 
 
 def _wait(process: subprocess.Popen) -> int:
-    """Wait for Snakemake; pass SIGTERM on to it, each time it comes.
+    """Wait for Snakemake; pass SIGTERM on to it, each time it comes, and cancel its SLURM jobs from then on.
 
-    Snakemake then waits for its jobs. One that SLURM has forgotten never ends: some time after the signal, without a
-    job in the queue and without a stage on this machine, Snakemake is killed.
+    Snakemake then waits for the end of its jobs. One that SLURM has forgotten never ends: where Snakemake waits for
+    nothing that there is, it is killed.
     """
-    asked_to_end: list[float] = []
+    ending = Ending()
 
     def forward(number: int, _frame: object) -> None:
-        asked_to_end.append(time.monotonic())
+        ending.begin()
         process.send_signal(number)
 
     # Ctrl-C in a terminal reaches the entire process group: only a SIGTERM has to be passed on.
@@ -149,18 +146,9 @@ def _wait(process: subprocess.Popen) -> int:
             try:
                 return process.wait(_POLL_SECONDS)
             except subprocess.TimeoutExpired:
-                if asked_to_end and time.monotonic() - asked_to_end[0] > END_SECONDS and _has_nothing_left(process.pid):
+                if ending.is_in_vain(process.pid):
                     print("dpfl: Snakemake waits for jobs that are in no queue any more; it is killed", file=sys.stderr)
                     process.kill()
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
-
-
-def _has_nothing_left(snakemake: int) -> bool:
-    """Return whether Snakemake has no job in a queue, and no stage on this machine."""
-    try:
-        stages = psutil.Process(snakemake).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return True
-    return not any(orphans.is_alive(each.pid) for each in stages) and orphans.queued(Path()) == []

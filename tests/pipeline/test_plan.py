@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from dpfl.cli import app
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import plan, site
+from dpfl.pipeline import plan
 from dpfl.pipeline.batches import makespan
 from dpfl.pipeline.cost import SHARED_SPEED, estimate, table
 
@@ -128,20 +128,6 @@ def test_a_hundred_nodes_of_16_cores_finish_the_grid_in_40_minutes(folder):
     assert max(job.seconds for sweep, job in alone if sweep.settings.get("clients", 0) > 1) < 60 * longest
 
 
-SLIPS = {
-    "jobs: 0": "jobs", "jobs: many": "jobs", "slurm_acount: x": "unknown key", "longest_minutes: -1": "longest_minutes",
-    "jobs: [": "not YAML", "- jobs": "must have keys", "3": "must have keys", "partitions: [cpu, gpu]": "partitions is",
-    "partitions: {cpu: 1440}": "partitions is", "partitions: {cpu: {max_runtime: 1d}}": "partitions.cpu.max_runtime",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("text", SLIPS)
-def test_a_site_file_with_an_unusable_key_is_refused(tmp_path, text):
-    (tmp_path / "site.yaml").write_text(text)
-    with pytest.raises(InputError, match=SLIPS[text]):
-        site.read(tmp_path / "site.yaml")
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -168,15 +154,3 @@ def test_resources_of_a_profile_are_a_mapping_or_a_list(tmp_path, monkeypatch, r
     monkeypatch.setattr(plan, "PROFILES", tmp_path)
     where = plan.machines_of("mine", threads=1, device="cpu")
     assert (where.at_once, where.side_by_side, where.cores) == (10, 4, 1)
-
-
-def test_the_longest_time_of_a_job_is_that_of_the_default_partition(tmp_path, monkeypatch):
-    sinfo = tmp_path / "sinfo"
-    sinfo.write_text("#!/bin/sh\necho 'long 7-00:00:00'\necho 'short* 4:00:00'\n")
-    sinfo.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    (tmp_path / "site.yaml").write_text("cores_per_node: 2\n")
-    known = site.read(tmp_path / "site.yaml")
-    assert (known["longest_minutes"], known["side_by_side"], known["jobs"]) == (240, 2, 100)
-    (tmp_path / "site.yaml").write_text("partitions: {a: {max_runtime: 60}, b: {max_runtime: 90}}\n")
-    assert site.read(tmp_path / "site.yaml")["longest_minutes"] == 90

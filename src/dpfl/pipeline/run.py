@@ -18,14 +18,12 @@ from dpfl.pipeline import orphans
 from dpfl.pipeline.batch_training import put_all_back
 from dpfl.pipeline.ending import Ending
 from dpfl.pipeline.engine_options import engine_options
-from dpfl.pipeline.live_line import RunProgress, shown
+from dpfl.pipeline.live_line import ENGINE_LOG, RunProgress, shown
 from dpfl.pipeline.lock import is_stale, only_run
 from dpfl.progress import duration
 from dpfl.provenance.audit.mending import remove_damaged_pages
 
 _LOGS = Path(".snakemake") / "log"
-ENGINE_LOG = Path(".snakemake") / "engine.log"
-"""Lines of Snakemake's last run."""
 _LAST_LINES = 5
 _POLL_SECONDS = 1.0
 _LEAST_BYTES = 1 << 20

@@ -106,6 +106,19 @@ def test_jobs_that_share_this_machine_slow_each_other_and_those_of_a_cluster_do_
     assert alone / 2 < beside <= alone / 2 / SHARED_SPEED  # stages that do not train are counted as they are
 
 
+@pytest.mark.parametrize(("device", "rule"), [("cpu", "train"), ("cuda", "train_gpu")])
+def test_the_progress_of_a_run_counts_a_sweep_on_either_device(folder, device, rule):
+    given = {"papers": ["bhaskar2025"], "seeds": [0], "training": {"device": device}}
+    resolved = configuration.resolve(given)
+    first, *_ = expansion.expand(resolved)
+    progress = plan.run_progress(resolved, plan.Machines("x", 1, 0.0, on_cluster=False))
+    before, expected = progress.seconds_left(0.0), estimate(first).seconds
+    for line in (f"rule {rule}:", "    jobid: 3", f"    wildcards: paper=bhaskar2025, sweep={first.name}"):
+        progress.read(line, 0.0)
+    progress.read(f"Finished jobid: 3 (Rule: {rule})", expected)
+    assert progress.seconds_left(expected) == pytest.approx(before - expected)
+
+
 def test_the_critical_path_has_the_longest_sweep_and_what_it_waits_for(folder):
     resolved = configuration.resolve({"scale": "paper", "papers": ["bhaskar2025"], "only": {"dataset": ["cifar10"]}})
     longest = max(expansion.expand(resolved), key=lambda sweep: estimate(sweep).seconds)

@@ -170,7 +170,8 @@ def run_progress(config: Mapping[str, Any], where: Machines) -> RunProgress:
     folder = Path("results") / config["scale"]
     todo = [sweep for sweep in expansion.expand(config) if not run_identity.is_finished(sweep, folder)]
     batched, alone = where.jobs(todo)
-    expected = {f"train {sweep.paper} {sweep.name}": where.seconds(job) for sweep, job in alone}
+    rules = {0: "train", 1: "train_gpu"}  # by GPUs, as training.smk names them
+    expected = {f"{rules[job.gpus]} {sweep.paper} {sweep.name}": where.seconds(job) for sweep, job in alone}
     expected |= {f"{batch.rule} {batch.paper}": where.seconds(batch) for batch in batched}
     expected |= {stage.name: stage.seconds for stage in stages(config, todo)}
     return RunProgress(expected, where.at_once)

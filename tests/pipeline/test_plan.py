@@ -1,6 +1,7 @@
 import itertools
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from dpfl.cli import app
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import plan
-from dpfl.pipeline.batches import makespan
-from dpfl.pipeline.cost import SHARED_SPEED, estimate, table
+from dpfl.pipeline.batches import Batch, makespan
+from dpfl.pipeline.cost import SHARED_SPEED, Cost, estimate, table
 
 
 @pytest.fixture
@@ -127,6 +128,17 @@ def test_the_critical_path_has_the_longest_sweep_and_what_it_waits_for(folder):
     assert f"train bhaskar2025 {longest.name} " in path
     [times] = numbers(pieces, r"continued in up to (\d+) pieces")
     assert times == math.ceil(estimate(longest).seconds / 3600)
+
+
+def test_one_core_jobs_that_may_share_a_node_are_slowed_and_long_ones_have_theirs_alone():
+    slurm = plan.Machines("slurm", 100, 0.0, on_cluster=True, cores=16)
+    one, two, alone = (Cost("k", seconds, 1.0, 0, True, cores) for seconds, cores in ((600, 1), (600, 2), (1800, 1)))
+    assert slurm.seconds(one) == pytest.approx(600 / SHARED_SPEED)
+    assert slurm.seconds(two) == 600, "what is divided counts with it already"
+    assert alone.needs_node and slurm.seconds(alone) == 1800
+    assert slurm.seconds(replace(one, gpus=1)) == 600 and not replace(alone, gpus=1).needs_node
+    assert plan.Machines("x", 100, 0.0, on_cluster=True).seconds(one) == 600, "nodes of one core"
+    assert slurm.seconds(Batch("b", (), 1, 600.0, 1.0)) == pytest.approx(600 / SHARED_SPEED)
 
 
 def test_a_hundred_nodes_of_16_cores_finish_the_grid_in_40_minutes(folder):

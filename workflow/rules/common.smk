@@ -175,6 +175,12 @@ def cores_of(wildcards):
     return CORES.get((wildcards.paper, wildcards.sweep), 1)
 
 
+def threads_of(wildcards):
+    """Return the cores that a sweep's job asks for: all of a node where no neighbour may slow it."""
+    has_node = workflow.is_main_process and needs_of(wildcards.paper, wildcards.sweep).needs_node
+    return NODE_CORES if has_node and NODE_CORES > 1 else cores_of(wildcards) * CONFIG["training"]["threads"]
+
+
 @functools.cache
 def needs_of(paper, sweep):
     """Return what a sweep's job needs on its cores."""

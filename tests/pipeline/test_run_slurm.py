@@ -79,6 +79,18 @@ def test_copies_stay_where_the_queue_does_not_say_that_the_batch_has_ended(batch
     assert kept() and "squeue fails" in capfd.readouterr().err
 
 
+def test_of_another_batch_system_copies_stay_until_a_run_ends_well(batch, tmp_path, monkeypatch):
+    """Nothing says when its jobs have ended."""
+    (tmp_path / ".snakemake" / "slurm_logs").rmdir()
+    table = expansion.run_table(RESULTS, batch.paper, batch.name)
+    at_work(tmp_path, monkeypatch, f"rm jobs; touch jobs; rm {table}; exit 1")
+    assert run.run([], again="make demo", results=RESULTS, sweeps=[batch]) == 1
+    assert kept() and is_finished(batch, RESULTS)
+    snakemake(tmp_path, monkeypatch, "exit 0")
+    assert run.run([], again="make demo", results=RESULTS, sweeps=[batch]) == 0
+    assert not kept() and is_finished(batch, RESULTS)
+
+
 def test_no_run_starts_next_to_jobs_that_may_live(batch, tmp_path, monkeypatch):
     monkeypatch.setattr(orphans, "_ANSWER_SECONDS", 0.3)
     snakemake(tmp_path, monkeypatch, "touch started")

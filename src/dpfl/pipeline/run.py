@@ -15,7 +15,7 @@ from pathlib import Path
 from dpfl.errors import InputError
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import orphans
-from dpfl.pipeline.batch_training import put_all_back
+from dpfl.pipeline.batch_training import put_all_back, put_back
 from dpfl.pipeline.ending import Ending
 from dpfl.pipeline.engine_options import engine_options
 from dpfl.pipeline.live_line import ENGINE_LOG, RunProgress, shown
@@ -76,7 +76,7 @@ def run(
             process = subprocess.Popen(words, env=environment, pass_fds=[lock], stdout=lines, stderr=lines)
             status = _wait(process)
         if results is not None and status >= 0:
-            _put_back_after_the_last_job(sweeps, results)
+            _put_back_after_the_last_job(sweeps, results, status)
         if status:
             _explain_failure(status, set(_LOGS.glob("*.snakemake.log")) - before, again)
         else:
@@ -85,8 +85,15 @@ def run(
     return status
 
 
-def _put_back_after_the_last_job(sweeps: Sequence[Sweep], results: Path) -> None:
-    """Put finished run tables back once no job is left that could delete them; else the next run does."""
+def _put_back_after_the_last_job(sweeps: Sequence[Sweep], results: Path, status: int) -> None:
+    """Put finished run tables back once no job is left that could delete them; else the next run does.
+
+    Of another batch system than SLURM it is not known when jobs that were cancelled have ended: the copies stay.
+    """
+    if status and not orphans.has_submitted(Path()):
+        for sweep in sweeps:
+            put_back(sweep, results)
+        return
     try:
         orphans.cancel_left_behind(Path(), "this run leaves")
     except InputError as error:

@@ -124,7 +124,7 @@ def _require_limit(path: Path, key: str, limit: str, value: Any) -> None:
     """Raise InputError where a partition's limit is not known to the plug-in, or of another kind."""
     from snakemake_executor_plugin_slurm.partitions import PartitionLimits
 
-    known = [field.name for field in dataclasses.fields(PartitionLimits)] + ["cluster"]
+    known = [field.name for field in dataclasses.fields(PartitionLimits)] + ["cluster", "clusters", "slurm_cluster"]
     if limit not in known:
         raise InputError(f"{path}: unknown key {key}; the keys are {', '.join(known)}")
     if limit.startswith("max_") and (type(value) is not int or value < (limit != "max_gpu")):

@@ -1,6 +1,7 @@
 import itertools
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,9 @@ from typer.testing import CliRunner
 from dpfl.cli import app
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import plan, site
-from dpfl.pipeline.batches import makespan
-from dpfl.pipeline.cost import SHARED_SPEED, estimate, table
+from dpfl.pipeline import plan
+from dpfl.pipeline.batches import Batch, makespan
+from dpfl.pipeline.cost import SHARED_SPEED, Cost, estimate, table
 
 
 @pytest.fixture
@@ -106,6 +107,19 @@ def test_jobs_that_share_this_machine_slow_each_other_and_those_of_a_cluster_do_
     assert alone / 2 < beside <= alone / 2 / SHARED_SPEED  # stages that do not train are counted as they are
 
 
+@pytest.mark.parametrize(("device", "rule"), [("cpu", "train"), ("cuda", "train_gpu")])
+def test_the_progress_of_a_run_counts_a_sweep_on_either_device(folder, device, rule):
+    given = {"papers": ["bhaskar2025"], "seeds": [0], "training": {"device": device}}
+    resolved = configuration.resolve(given)
+    first, *_ = expansion.expand(resolved)
+    progress = plan.run_progress(resolved, plan.Machines("x", 1, 0.0, on_cluster=False))
+    before, expected = progress.seconds_left(0.0), estimate(first).seconds
+    for line in (f"rule {rule}:", "    jobid: 3", f"    wildcards: paper=bhaskar2025, sweep={first.name}"):
+        progress.read(line, 0.0)
+    progress.read(f"Finished jobid: 3 (Rule: {rule})", expected)
+    assert progress.seconds_left(expected) == pytest.approx(before - expected)
+
+
 def test_the_critical_path_has_the_longest_sweep_and_what_it_waits_for(folder):
     resolved = configuration.resolve({"scale": "paper", "papers": ["bhaskar2025"], "only": {"dataset": ["cifar10"]}})
     longest = max(expansion.expand(resolved), key=lambda sweep: estimate(sweep).seconds)
@@ -114,6 +128,17 @@ def test_the_critical_path_has_the_longest_sweep_and_what_it_waits_for(folder):
     assert f"train bhaskar2025 {longest.name} " in path
     [times] = numbers(pieces, r"continued in up to (\d+) pieces")
     assert times == math.ceil(estimate(longest).seconds / 3600)
+
+
+def test_one_core_jobs_that_may_share_a_node_are_slowed_and_long_ones_have_theirs_alone():
+    slurm = plan.Machines("slurm", 100, 0.0, on_cluster=True, cores=16)
+    one, two, alone = (Cost("k", seconds, 1.0, 0, True, cores) for seconds, cores in ((600, 1), (600, 2), (1800, 1)))
+    assert slurm.seconds(one) == pytest.approx(600 / SHARED_SPEED)
+    assert slurm.seconds(two) == 600, "what is divided counts with it already"
+    assert alone.needs_node and slurm.seconds(alone) == 1800
+    assert slurm.seconds(replace(one, gpus=1)) == 600 and not replace(alone, gpus=1).needs_node
+    assert plan.Machines("x", 100, 0.0, on_cluster=True).seconds(one) == 600, "nodes of one core"
+    assert slurm.seconds(Batch("b", (), 1, 600.0, 1.0)) == pytest.approx(600 / SHARED_SPEED)
 
 
 def test_a_hundred_nodes_of_16_cores_finish_the_grid_in_40_minutes(folder):
@@ -126,20 +151,6 @@ def test_a_hundred_nodes_of_16_cores_finish_the_grid_in_40_minutes(folder):
     assert longest <= 40 and minutes <= 40 and "_k1_" in path
     _, alone = slurm.jobs(expansion.expand(configuration.resolve({"scale": "paper"})))
     assert max(job.seconds for sweep, job in alone if sweep.settings.get("clients", 0) > 1) < 60 * longest
-
-
-SLIPS = {
-    "jobs: 0": "jobs", "jobs: many": "jobs", "slurm_acount: x": "unknown key", "longest_minutes: -1": "longest_minutes",
-    "jobs: [": "not YAML", "- jobs": "must have keys", "3": "must have keys", "partitions: [cpu, gpu]": "partitions is",
-    "partitions: {cpu: 1440}": "partitions is", "partitions: {cpu: {max_runtime: 1d}}": "partitions.cpu.max_runtime",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("text", SLIPS)
-def test_a_site_file_with_an_unusable_key_is_refused(tmp_path, text):
-    (tmp_path / "site.yaml").write_text(text)
-    with pytest.raises(InputError, match=SLIPS[text]):
-        site.read(tmp_path / "site.yaml")
 
 
 @pytest.mark.parametrize(
@@ -168,15 +179,3 @@ def test_resources_of_a_profile_are_a_mapping_or_a_list(tmp_path, monkeypatch, r
     monkeypatch.setattr(plan, "PROFILES", tmp_path)
     where = plan.machines_of("mine", threads=1, device="cpu")
     assert (where.at_once, where.side_by_side, where.cores) == (10, 4, 1)
-
-
-def test_the_longest_time_of_a_job_is_that_of_the_default_partition(tmp_path, monkeypatch):
-    sinfo = tmp_path / "sinfo"
-    sinfo.write_text("#!/bin/sh\necho 'long 7-00:00:00'\necho 'short* 4:00:00'\n")
-    sinfo.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    (tmp_path / "site.yaml").write_text("cores_per_node: 2\n")
-    known = site.read(tmp_path / "site.yaml")
-    assert (known["longest_minutes"], known["side_by_side"], known["jobs"]) == (240, 2, 100)
-    (tmp_path / "site.yaml").write_text("partitions: {a: {max_runtime: 60}, b: {max_runtime: 90}}\n")
-    assert site.read(tmp_path / "site.yaml")["longest_minutes"] == 90

@@ -1,8 +1,6 @@
 """What a failed run says last."""
 
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -99,23 +97,3 @@ def test_the_command_to_continue_is_the_one_that_was_given(repository, tmp_path,
     monkeypatch.setattr(run, "run", lambda arguments, again, **_: told.append(again) or 0)
     assert CliRunner().invoke(app, ["run", *options]).exit_code == 0
     assert told == [again]
-
-
-@pytest.mark.slow
-def test_a_snakemake_that_waits_for_forgotten_jobs_ends_after_sigterm(tmp_path):
-    """It ignores the signal, has no stage, and nothing of it is in a queue; `dpfl run` is what gets the signal."""
-    (tmp_path / "Snakefile").touch()
-    fake = tmp_path / "python"
-    fake.write_text(f"#!{sys.executable}\nimport signal, time\nsignal.signal(15, signal.SIG_IGN)\n")
-    with fake.open("a") as stream:
-        stream.write("open('ready', 'w').close()\nwhile True: time.sleep(1)\n")
-    fake.chmod(0o755)
-    code = f"import sys; sys.executable = {str(fake)!r}; from dpfl.pipeline import run; run.END_SECONDS = 0.5\n"
-    code += "sys.exit(run.run([], again='make demo') != -9)\n"
-    started = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    started.terminate()
-    said = started.communicate(timeout=60)[1]
-    assert started.returncode == 0 and "waits for jobs that are in no queue any more" in said

@@ -156,8 +156,41 @@ def test_on_a_cluster_only_sweeps_whose_job_runs_are_running(sweep, tmp_path, mo
     put(tmp_path / "bin/squeue", "#!/bin/sh\ncat <<'E'\n" + "\n".join(rows) + "\nE\n").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     found = status.sweeps_on_nodes(expansion.expand(resolved), folder)
-    assert found == {("bhaskar2025", each.name) for each in (first, second, third)}
+    assert found == {
+        ("bhaskar2025", last.name): "PENDING",
+        **{("bhaskar2025", each.name): "RUNNING" for each in (first, second, third)},
+    }
     put(folder / f"logs/train_bhaskar2025_{last.name}.log", "x y: 3 of 20 steps\n")
     put(folder / f"logs/train_bhaskar2025_{third.name}.log", "x y: 3 of 20 steps\n")
     assert sweep_status(last, folder, 1.0, found).state is SweepState.WAITING
     assert sweep_status(third, folder, 1.0, found).state is SweepState.RUNNING
+
+
+def test_a_sweep_whose_next_attempt_waits_in_the_queue_has_not_failed(sweep, tmp_path, queue):
+    log = put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", "dpfl: the disk is full\n")
+    for job_state, expected in (("PENDING", SweepState.WAITING), ("RUNNING", SweepState.FAILED)):
+        queue.write_text(f"7|{job_state}|rule_train_wildcards_bhaskar2025_{sweep.name}|{tmp_path}\n")
+        found = status.sweeps_on_nodes([sweep], tmp_path / "results/demo")
+        since = log.stat().st_mtime - 60
+        assert sweep_status(sweep, tmp_path / "results/demo", since, found).state is expected
+
+
+def test_a_job_that_slurm_has_forgotten_is_not_running(sweep, tmp_path, queue):
+    put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", "x y: 3 of 20 steps\n")
+    folder = tmp_path / "results/demo"
+
+    def seen():
+        return sweep_status(sweep, folder, time.time() - 60, status.sweeps_on_nodes([sweep], folder)).state
+
+    assert seen() is SweepState.RUNNING  # of a run on this machine
+    put(tmp_path / ".snakemake/engine.log", "Building DAG of jobs...\nSLURM run ID: 1-2-3\n")
+    assert seen() is SweepState.WAITING
+
+
+def test_a_queue_that_does_not_answer_is_named(sweep, tmp_path, queue, monkeypatch):
+    put(tmp_path / ".snakemake/engine.log", "SLURM run ID: 1-2-3\n")
+    monkeypatch.setattr(status.lock, "running_since", lambda: time.time() - 60)
+    resolved = configuration.resolve({"papers": ["bhaskar2025"], "only": {"model": ["scatter_linear"]}})
+    assert "a run is in progress here" in status.lines(resolved)
+    (tmp_path / "down").touch()
+    assert any("in progress here; squeue fails" in line for line in status.lines(resolved))

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from dpfl.pipeline import time_limit
+from dpfl.pipeline.status import _is_failure
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,25 @@ def test_a_queue_that_does_not_answer_at_first_is_asked_again(slurm, monkeypatch
     monkeypatch.setattr(time_limit, "_LONGEST_POLL_SECONDS", 0.1)
     time_limit._watch("17", lambda: True)
     assert slurm.read_text() == "17\n"
+
+
+def test_a_requeue_that_fails_is_tried_again_and_no_success(slurm, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(time_limit, "_AGAIN_SECONDS", 0.2)
+    works = (tmp_path / "scontrol").read_text().splitlines()[-1]
+    (tmp_path / "scontrol").write_text(
+        f"#!/bin/sh\n[ -e {tmp_path}/asked ] || {{ touch {tmp_path}/asked; exit 1; }}\n{works}\n"
+    )
+    time_limit._watch("17", lambda: True)
+    assert slurm.read_text() == "17\n"
+    assert _is_failure(capfd.readouterr().err.splitlines()[1]) and not capfd.readouterr().err
+
+
+def test_a_requeue_that_never_works_ends_with_what_failed(slurm, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(time_limit, "_AGAIN_SECONDS", 0.2)
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nexit 1\n")
+    time_limit._watch("17", lambda: True)
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert last == "dpfl: job 17 is not put back into the queue: scontrol requeue 17 fails" and _is_failure(last)
 
 
 @pytest.mark.timeout(20)

@@ -23,7 +23,7 @@ COPIED = ("Snakefile", "config.yaml", "workflow", "environment.yml")
 SITE = (
     "slurm_account: null\nslurm_extra: null\npartitions: {}\nmemory_mb_per_node: 6000\nlongest_minutes: 60\njobs: 20\n"
 )
-SITE += "status_command: squeue\nseconds_between_status_checks: 2\n"
+SITE += "status_command: squeue\nseconds_between_status_checks: 2\nside_by_side: 2\n"
 # The plug-in waits ten seconds longer after each query that finds no job finished, up to three minutes, which would be
 # most of the time of these tests. Here it asks every two seconds.
 QUERIES = """

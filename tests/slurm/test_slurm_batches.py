@@ -1,7 +1,8 @@
-"""On a real SLURM: a batch of short sweeps is preempted, loses its node, reaches its time limit, and trains nothing
-twice; a sweep whose clients are divided gives the bytes of one that is not."""
+"""On a real SLURM: a batch of short sweeps is preempted, loses its node, reaches its time limit, is cancelled, loses
+its controller, and trains nothing twice; a sweep whose clients are divided gives the bytes of one that is not."""
 
 import contextlib
+import os
 import re
 import shutil
 import signal
@@ -68,6 +69,11 @@ def divide_from_5_seconds(source, copy):
     return copy
 
 
+def records(folder, names):
+    """The records beside these sweeps' run tables, which say when each was trained."""
+    return {name: (folder / f"results/demo/runs/{BATCHED}/{name}.csv.gz.record.json").read_bytes() for name in names}
+
+
 def kept(folder):
     """The run tables that the batch has finished so far."""
     return {path.name.split(".")[0] for path in (kept_folder(folder / "results/demo") / "runs").glob("*/*.record.json")}
@@ -125,4 +131,36 @@ def test_batches_go_on_after_disturbances_without_another_attempt_and_division_c
     assert "Trying to restart" not in (here / ".snakemake/engine.log").read_text()
     assert hashes(here, "", *COMPARED) == hashes(local(), "", *COMPARED) and len(tables) == 7
     assert (here / "divided.txt").read_text().split().count("2") == 1, "not one sweep was divided"
+    assert not kept(here)
+
+
+def test_what_a_batch_has_finished_survives_ctrl_c_and_the_end_of_its_controller(place, start, slurm, tmp_path):
+    """Its inner Snakemake deletes the run tables as it ends, some seconds after it was cancelled."""
+    here = place(tmp_path / "w", BATCHED)
+    text = f"papers: [{BATCHED}]\nseeds: [0]\nonly: {{dataset: [digits]}}\ntraining: {{memory_gb: 0.5}}\n"
+    (here / "tiny.yaml").write_text(text)
+    config = configuration.resolve({"scale": "demo", **yaml.safe_load((here / "tiny.yaml").read_text())})
+    tables = [str(expansion.run_table(Path("results/demo"), BATCHED, each.name)) for each in expansion.expand(config)]
+    command = ("dpfl", "run", "--scale", "demo", "--config", "tiny.yaml", "--profile", "slurm", "--", "--keep-going")
+
+    def batch_at_work():
+        run = start(here, *command, *tables, **slurm.environment)
+        wait(lambda: batch_job(slurm), "the batch", run)
+        return run, hold_after_one_more(here, run)
+
+    run, first = batch_at_work()
+    os.killpg(run.pid, signal.SIGINT)
+    assert run.wait(300) != 0
+    assert batch_job(slurm) is None and not kept(here)
+    trained = records(here, first)
+
+    run, second = batch_at_work()
+    for each in [*psutil.Process(run.pid).children(), psutil.Process(run.pid)]:
+        each.kill()
+    run.wait()
+    trained |= records(here, second)
+    run = start(here, *command, *tables, **slurm.environment)
+    assert run.wait(900) == 0, (here / "run.log").read_text()[-3000:]
+    assert "left 1 SLURM jobs here" in (here / "run.log").read_text()
+    assert len(trained) >= 2 and records(here, trained) == trained, "what was finished was trained again"
     assert not kept(here)

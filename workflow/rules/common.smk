@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import yaml
+from snakemake.exceptions import WorkflowError
 
 from dpfl import files
 from dpfl.catalog import load
@@ -110,7 +111,10 @@ localrules:
 # The commands read the checked and completed configuration from a file that is nobody's output and nobody's input:
 # what a stage depends on is in its params, so that a change of the configuration reruns only what it touches.
 onstart:
-    orphans.cancel_left_behind(Path())
+    try:
+        orphans.cancel_left_behind(Path())
+    except InputError as error:
+        raise WorkflowError(str(error))
     files.write_atomically(Path(RESOLVED), yaml.safe_dump(CONFIG, sort_keys=False))
     if SIDE_BY_SIDE or COMPOSITION.exists():
         batches.write(BATCHES, CORES, COMPOSITION)
@@ -169,6 +173,12 @@ def sweep_of(wildcards):
 def cores_of(wildcards):
     """Return the cores that a sweep's job divides its clients among."""
     return CORES.get((wildcards.paper, wildcards.sweep), 1)
+
+
+def threads_of(wildcards):
+    """Return the cores that a sweep's job asks for: all of a node where no neighbour may slow it."""
+    has_node = workflow.is_main_process and needs_of(wildcards.paper, wildcards.sweep).needs_node
+    return NODE_CORES if has_node and NODE_CORES > 1 else cores_of(wildcards) * CONFIG["training"]["threads"]
 
 
 @functools.cache

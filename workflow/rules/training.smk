@@ -18,7 +18,7 @@ rule train:
         paper=is_one_of(key for key in ALONE if key not in ON_GPU),
     conda:
         "../../environment.yml"
-    threads: lambda wildcards: cores_of(wildcards) * CONFIG["training"]["threads"]
+    threads: threads_of
     resources:
         mem_mb=lambda wildcards, attempt: needs_of(wildcards.paper, wildcards.sweep).limit_mb(attempt),
         runtime=lambda wildcards, attempt: needs_of(wildcards.paper, wildcards.sweep).limit_minutes(attempt),

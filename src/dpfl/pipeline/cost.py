@@ -36,6 +36,7 @@ BASE_MB = 700  # Python with torch, and Snakemake around it
 SHORT_SECONDS = 300.0  # below it several sweeps go into one job
 JOB_SECONDS = 600.0  # that a job of a cluster should take: long enough for a queue, short enough to spread over nodes
 SHARED_SPEED = 0.73  # of a process whose neighbours train too: two on two cores took 1.46 of one's speed, for memory
+NODE_SECONDS = 1500.0  # above it a job of one core has its node alone: neighbours would hold the entire run up
 WORKER_MB = 200  # of a process that trains clients, without its own budget for gradients
 UNKNOWN_SECONDS = 3600.0  # an experiment that has not been measured
 
@@ -109,6 +110,11 @@ class Cost(JobLimits):
     def is_short(self) -> bool:
         """Return whether the sweep is too short for a job of its own: on a CPU, and within minutes."""
         return self.known and not self.gpus and self.seconds < SHORT_SECONDS
+
+    @property
+    def needs_node(self) -> bool:
+        """Return whether the job has its node alone: it trains on one core of it, for long."""
+        return self.cores == 1 and not self.gpus and self.seconds > NODE_SECONDS
 
 
 @cache

@@ -14,6 +14,8 @@ from typing import IO
 
 from dpfl.progress import duration
 
+ENGINE_LOG = Path(".snakemake") / "engine.log"
+"""Lines of Snakemake's last run."""
 _POLL_SECONDS = 0.5
 _QUIET_SECONDS = 60.0
 """Between two lines where there is no terminal."""
@@ -21,6 +23,8 @@ _UNKNOWN_SECONDS = 3.0
 """Of a job that nothing is known of, as fetching a file."""
 _CLEAR = "\r\x1b[K"
 _OURS = "dpfl: "
+_ON_SLURM = "SLURM run ID: "
+_BEGINNING = 1 << 20
 _STARTS = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
 _TOTAL = re.compile(r"^total +(\d+)$")
 _STEPS = re.compile(r"^(\d+) of (\d+) steps")
@@ -85,6 +89,14 @@ class RunProgress:
         left = f", about {duration(max(60.0, self.seconds_left(now)))} left" if self._expected else ""
         names = list(dict.fromkeys(self._names[job] for job in self._running))
         return f"dpfl: {counted}{left}{'; now: ' if names else ''}{', '.join(names)}"
+
+
+def is_on_slurm() -> bool:
+    """Return whether the last run gave its jobs to SLURM, by the beginning of the engine's log."""
+    if not ENGINE_LOG.is_file():
+        return False
+    with ENGINE_LOG.open(encoding="utf-8", errors="replace") as lines:
+        return any(line.startswith(_ON_SLURM) for line in lines.readlines(_BEGINNING))
 
 
 @contextmanager

@@ -52,8 +52,15 @@ class Machines:
         return batched, [(sweep, estimate(sweep, units, n)) for sweep, n in zip(alone, cores, strict=True)]
 
     def seconds(self, cost: Cost | Batch) -> float:
-        """Return the time of a training job beside the others: on a cluster each has its cores to itself."""
-        return cost.seconds if self.on_cluster else beside(cost.seconds, self.at_once)
+        """Return the time of a training job beside the others.
+
+        On a cluster each has its cores to itself, but jobs of one core may be put on the same node, and share its
+        memory; what takes several cores counts with that already.
+        """
+        if not self.on_cluster:
+            return beside(cost.seconds, self.at_once)
+        shares = cost.cores == 1 and not (isinstance(cost, Cost) and (cost.gpus or cost.needs_node))
+        return beside(cost.seconds, self.cores if shares else 1)
 
 
 def machines_of(profile: str, threads: int, device: str, at_once: int | None = None) -> Machines:
@@ -127,31 +134,38 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
     yield f"jobs: {len(jobs)} that train, {len(light)} of other stages"
     yield f"core-hours: {cores:.1f}; GPU-hours: {gpus:.1f}"
     yield f"memory: at most {max((job.memory_mb for job in jobs), default=2000) / 1024:.1f} GB a job"
-    if divided := [job.cores for _, job in alone if job.cores > 1]:
-        yield f"divided: {len(divided)} sweeps, among up to {max(divided)} cores each"
+    yield from _shares_of_nodes([job for _, job in alone], where)
     wall = batches.makespan(
         [seconds + where.extra_seconds for seconds in (*map(where.seconds, jobs), *light)], where.at_once
     )
-    batch_of = [(sweep, batch) for batch in batched for sweep in batch.sweeps]
-    path = _critical_path([*alone, *batch_of], others) if todo else {}
+    trained = [*alone, *((sweep, batch) for batch in batched for sweep in batch.sweeps)]
+    path = _critical_path([(sweep, where.seconds(job)) for sweep, job in trained], others) if todo else {}
     yield f"time on the clock, {where.at_once} jobs at once: about {duration(max(wall, sum(path.values())))}"
     if path:
         text = ", ".join(f"{name} {duration(seconds)}" for name, seconds in path.items())
         yield f"critical path, however many machines: {duration(sum(path.values()))} ({text})"
-        yield from _beyond_the_limit([job.seconds for job in jobs], where)
+        yield from _beyond_the_limit(list(map(where.seconds, jobs)), where)
 
 
-def _critical_path(trained: list[tuple[Sweep, Cost | Batch]], others: list[Stage]) -> dict[str, float]:
+def _shares_of_nodes(alone: list[Cost], where: Machines) -> Iterator[str]:
+    """Yield a line where sweeps have several cores, and one where they have a node without using all of its cores."""
+    if divided := [job.cores for job in alone if job.cores > 1]:
+        yield f"divided: {len(divided)} sweeps, among up to {max(divided)} cores each"
+    if where.cores > 1 and (whole := sum(job.needs_node for job in alone)):
+        yield f"on a node of their own, where no neighbour slows them: {whole} sweeps of one core"
+
+
+def _critical_path(trained: list[tuple[Sweep, float]], others: list[Stage]) -> dict[str, float]:
     """Return the seconds of each stage of the longest chain that wait for each other, which no machines shorten.
 
-    `trained`: each sweep, and the job that trains it.
+    `trained`: each sweep, and the seconds of the job that trains it.
     """
     chains = []
-    for sweep, job in trained:
+    for sweep, seconds in trained:
         paper, before = sweep.paper, [f"arrays {sweep.dataset}", f"accounting {sweep.paper}"]
         before += [f"features {sweep.dataset}"] if sweep.needs_features else []
         known = {stage.name: stage.seconds for stage in others}
-        chain = {name: known[name] for name in before if name in known} | {f"train {paper} {sweep.name}": job.seconds}
+        chain = {name: known[name] for name in before if name in known} | {f"train {paper} {sweep.name}": seconds}
         pages = max((f"tables_{paper}", f"figures_{paper}"), key=lambda name: known.get(name, 0.0))
         chains.append(chain | {name: known[name] for name in (pages, f"claims {paper}", "audit") if name in known})
     return max(chains, key=lambda chain: sum(chain.values()))
@@ -170,7 +184,8 @@ def run_progress(config: Mapping[str, Any], where: Machines) -> RunProgress:
     folder = Path("results") / config["scale"]
     todo = [sweep for sweep in expansion.expand(config) if not run_identity.is_finished(sweep, folder)]
     batched, alone = where.jobs(todo)
-    expected = {f"train {sweep.paper} {sweep.name}": where.seconds(job) for sweep, job in alone}
+    rules = {0: "train", 1: "train_gpu"}  # by GPUs, as training.smk names them
+    expected = {f"{rules[job.gpus]} {sweep.paper} {sweep.name}": where.seconds(job) for sweep, job in alone}
     expected |= {f"{batch.rule} {batch.paper}": where.seconds(batch) for batch in batched}
     expected |= {stage.name: stage.seconds for stage in stages(config, todo)}
     return RunProgress(expected, where.at_once)

@@ -12,25 +12,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import psutil
-
 from dpfl.errors import InputError
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import orphans
-from dpfl.pipeline.batch_training import put_all_back
+from dpfl.pipeline.batch_training import put_all_back, put_back
+from dpfl.pipeline.ending import Ending
 from dpfl.pipeline.engine_options import engine_options
-from dpfl.pipeline.live_line import RunProgress, shown
+from dpfl.pipeline.live_line import ENGINE_LOG, RunProgress, shown
 from dpfl.pipeline.lock import is_stale, only_run
 from dpfl.progress import duration
 from dpfl.provenance.audit.mending import remove_damaged_pages
 
 _LOGS = Path(".snakemake") / "log"
-ENGINE_LOG = Path(".snakemake") / "engine.log"
-"""Lines of Snakemake's last run."""
 _LAST_LINES = 5
 _POLL_SECONDS = 1.0
-END_SECONDS = 60.0
-"""Time that Snakemake has after SIGTERM to end its jobs."""
 _LEAST_BYTES = 1 << 20
 _LAST_ENGINE_LINES = 15
 _FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
@@ -68,8 +63,10 @@ def run(
             subprocess.run([*snakemake, *arguments, "--unlock"], check=False, capture_output=True)
         if results is not None and (damaged := remove_damaged_pages(results)):
             print(f"dpfl: {len(damaged)} files of damaged pages are made anew, as {damaged[0]}", file=sys.stderr)
+        # Before the copies go: a batch that is cancelled deletes the run tables that it has finished.
+        orphans.cancel_left_behind(Path())
         if results is not None:
-            put_all_back(sweeps, results)  # jobs that an earlier run left in a queue are cancelled before any starts
+            put_all_back(sweeps, results)
         before = set(_LOGS.glob("*.snakemake.log"))
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
         environment = {**os.environ, "PATH": path}
@@ -79,13 +76,30 @@ def run(
             process = subprocess.Popen(words, env=environment, pass_fds=[lock], stdout=lines, stderr=lines)
             status = _wait(process)
         if results is not None and status >= 0:
-            put_all_back(sweeps, results)
+            _put_back_after_the_last_job(sweeps, results, status)
         if status:
             _explain_failure(status, set(_LOGS.glob("*.snakemake.log")) - before, again)
         else:
             took = duration(time.monotonic() - began)
             print(f"dpfl: {what} took {took}; the engine's lines are in {ENGINE_LOG}", file=sys.stderr)
     return status
+
+
+def _put_back_after_the_last_job(sweeps: Sequence[Sweep], results: Path, status: int) -> None:
+    """Put finished run tables back once no job is left that could delete them; else the next run does.
+
+    Of another batch system than SLURM it is not known when jobs that were cancelled have ended: the copies stay.
+    """
+    if status and not orphans.has_submitted(Path()):
+        for sweep in sweeps:
+            put_back(sweep, results)
+        return
+    try:
+        orphans.cancel_left_behind(Path(), "this run leaves")
+    except InputError as error:
+        print(f"dpfl: {error}; until then finished run tables are in checkpoints", file=sys.stderr)
+    else:
+        put_all_back(sweeps, results)
 
 
 def _explain_failure(status: int, logs: set[Path], again: str) -> None:
@@ -118,15 +132,15 @@ def _last_lines(path: Path, count: int) -> list[str]:
 
 
 def _wait(process: subprocess.Popen) -> int:
-    """Wait for Snakemake; pass SIGTERM on to it, each time it comes.
+    """Wait for Snakemake; pass SIGTERM on to it, each time it comes, and cancel its SLURM jobs from then on.
 
-    Snakemake then waits for its jobs. One that SLURM has forgotten never ends: some time after the signal, without a
-    job in the queue and without a stage on this machine, Snakemake is killed.
+    Snakemake then waits for the end of its jobs. One that SLURM has forgotten never ends: where Snakemake waits for
+    nothing that there is, it is killed.
     """
-    asked_to_end: list[float] = []
+    ending = Ending()
 
     def forward(number: int, _frame: object) -> None:
-        asked_to_end.append(time.monotonic())
+        ending.begin()
         process.send_signal(number)
 
     # Ctrl-C in a terminal reaches the entire process group: only a SIGTERM has to be passed on.
@@ -137,18 +151,9 @@ def _wait(process: subprocess.Popen) -> int:
             try:
                 return process.wait(_POLL_SECONDS)
             except subprocess.TimeoutExpired:
-                if asked_to_end and time.monotonic() - asked_to_end[0] > END_SECONDS and _has_nothing_left(process.pid):
+                if ending.is_in_vain(process.pid):
                     print("dpfl: Snakemake waits for jobs that are in no queue any more; it is killed", file=sys.stderr)
                     process.kill()
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
-
-
-def _has_nothing_left(snakemake: int) -> bool:
-    """Return whether Snakemake has no job in a queue, and no stage on this machine."""
-    try:
-        stages = psutil.Process(snakemake).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return True
-    return not any(orphans.is_alive(each.pid) for each in stages) and not orphans.left_behind(Path())

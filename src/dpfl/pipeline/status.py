@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,12 +19,14 @@ from dpfl.pipeline import batches, lock, orphans
 from dpfl.pipeline.batch_training import kept_folder
 from dpfl.pipeline.benchmark_files import read_benchmark
 from dpfl.pipeline.cost import ATTEMPTS, estimate
+from dpfl.pipeline.live_line import is_on_slurm
 from dpfl.pipeline.orphans import GONE
 from dpfl.pipeline.other_stages import Stage, stages
 from dpfl.progress import duration, is_progress
 from dpfl.provenance.run_identity import is_finished
 
 _TRAINING_RULES = ("train", "train_gpu")
+_RUNS, _WAITS = "RUNNING", "PENDING"  # as SLURM says it
 _INTERRUPTED = (GONE, "dpfl: interrupted")
 _ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception)\b")  # the last line of a traceback
 _FINDINGS = re.compile(r"\d+ files checked, [1-9]\d* findings")
@@ -50,11 +52,11 @@ class SweepStatus:
 
 
 def sweep_status(
-    sweep: Sweep, folder: Path, running_since: float | None, on_nodes: frozenset[tuple[str, str]] | None = None
+    sweep: Sweep, folder: Path, running_since: float | None, on_nodes: Mapping[tuple[str, str], str] | None = None
 ) -> SweepStatus:
     """Return the state of a sweep of results/<scale>; `running_since`: when the current run began, if there is one.
 
-    `on_nodes`: the sweeps (paper, name) of a cluster's jobs that run, where there is one. Elsewhere a sweep runs as
+    `on_nodes`: the states of a cluster's jobs by sweep (paper, name), where there is one. Elsewhere a sweep runs as
     long as its log is younger than a job's time limit.
     """
     if is_finished(sweep, folder):
@@ -62,7 +64,8 @@ def sweep_status(
     log = expansion.training_log(folder, sweep.paper, sweep.name)
     of_this_run = running_since is not None and log.exists() and log.stat().st_mtime >= running_since
     last = _last_line(log)
-    if _is_failure(last) and (of_this_run or running_since is None):
+    is_tried_again = on_nodes is not None and on_nodes.get((sweep.paper, sweep.name)) == _WAITS
+    if _is_failure(last) and (of_this_run or running_since is None) and not is_tried_again:
         return SweepStatus(sweep, SweepState.FAILED, last)
     if of_this_run and _is_at_work(sweep, log, on_nodes):
         return SweepStatus(sweep, SweepState.RUNNING, last if is_progress(last) else "")
@@ -71,26 +74,29 @@ def sweep_status(
     return SweepStatus(sweep, SweepState.RESUMABLE if resumable else SweepState.WAITING)
 
 
-def _is_at_work(sweep: Sweep, log: Path, on_nodes: frozenset[tuple[str, str]] | None) -> bool:
+def _is_at_work(sweep: Sweep, log: Path, on_nodes: Mapping[tuple[str, str], str] | None) -> bool:
     """Return whether a sweep whose log belongs to the current run is in training still."""
     if on_nodes is not None:
-        return (sweep.paper, sweep.name) in on_nodes
+        return on_nodes.get((sweep.paper, sweep.name)) == _RUNS
     return time.time() - log.stat().st_mtime < 60 * estimate(sweep).limit_minutes(ATTEMPTS)
 
 
-def sweeps_on_nodes(sweeps: list[Sweep], folder: Path) -> frozenset[tuple[str, str]] | None:
-    """Return the sweeps (paper, name) whose SLURM jobs run, of a workflow in this folder; None without a job there."""
+def sweeps_on_nodes(sweeps: list[Sweep], folder: Path) -> dict[tuple[str, str], str] | None:
+    """Return the states of the SLURM jobs that train, by sweep (paper, name), of a workflow in this folder.
+
+    None where the workflow is not on SLURM, or the queue does not answer.
+    """
     jobs = orphans.queued(Path())
-    if not jobs:
+    if jobs is None or not (jobs or is_on_slurm()):
         return None
-    running = {comment for _, state, comment in jobs if state == "RUNNING"}
+    states = {comment: state for _, state, comment in jobs}
     known = {(sweep.paper, sweep.name): sweep for sweep in sweeps}
-    found = {key for key in known if running & {f"rule_{rule}_wildcards_{'_'.join(key)}" for rule in _TRAINING_RULES}}
+    comments = {f"rule_{rule}_wildcards_{'_'.join(key)}": [key] for key in known for rule in _TRAINING_RULES}
     batched, _ = batches.read(kept_folder(folder) / "batches.json", known)
     for batch in batched:
-        if f"rule_{batch.rule}_wildcards_{batch.paper}" in running:
-            found |= {(sweep.paper, sweep.name) for sweep in batch.sweeps}
-    return frozenset(found)
+        members = [(sweep.paper, sweep.name) for sweep in batch.sweeps]
+        comments[f"rule_{batch.rule}_wildcards_{batch.paper}"] = members
+    return {key: states[comment] for comment, keys in comments.items() if comment in states for key in keys}
 
 
 def lines(config: dict[str, Any]) -> Iterator[str]:
@@ -123,10 +129,19 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
                 seconds.setdefault((paper, each.sweep.family), []).append(took)
     yield _prepared(stages(config, sweeps))
     yield from _other_failures([Path(config["data"]["folder"]), folder], since)
-    yield "a run is in progress here" if since is not None else "no run is in progress here"
+    yield _run_in_progress(since)
     others = [stage for stage in stages(config, [each.sweep for each in open_sweeps]) if not stage.is_done]
     if open_sweeps or others:
         yield _time_left(open_sweeps, seconds, others)
+
+
+def _run_in_progress(since: float | None) -> str:
+    """Return whether a run is in progress, and where its states come from the times of logs alone, that they do."""
+    if since is None:
+        return "no run is in progress here"
+    unknown = is_on_slurm() and orphans.queued(Path()) is None
+    by_logs = "; squeue fails, so sweeps are running by the times of their logs" if unknown else ""
+    return f"a run is in progress here{by_logs}"
 
 
 def _prepared(known: list[Stage]) -> str:

@@ -21,6 +21,7 @@ WATCHED = "DPFL_LIMIT_WATCHED"
 """Environment variable: set where a process above this one watches the time limit."""
 
 _LONGEST_POLL_SECONDS = 60.0
+_AGAIN_SECONDS = 10.0
 _LARGEST_MARGIN_SECONDS = 90.0
 _MARGIN = 0.25  # of the time that a job has, where that is short
 
@@ -52,8 +53,22 @@ def _watch(job: str, has_progressed: Callable[[], bool]) -> None:
         again = seconds_left(job)
         left = left - _LONGEST_POLL_SECONDS if again is None else again
     if has_progressed():
+        _requeue(job, time.monotonic() + left)
+
+
+def _requeue(job: str, limit: float) -> None:
+    """Put the job back into the queue; where SLURM refuses, say so and try again until its time limit, and once more.
+
+    What is said before is the last line of a log whose job goes back.
+    """
+    while True:
         print(f"dpfl: interrupted by the time limit of job {job}, which goes back into the queue", file=sys.stderr)
-        output_of("scontrol", "requeue", job)
+        if output_of("scontrol", "requeue", job) is not None:
+            return
+        print(f"dpfl: job {job} is not put back into the queue: scontrol requeue {job} fails", file=sys.stderr)
+        if time.monotonic() > limit:
+            return
+        time.sleep(_AGAIN_SECONDS)
 
 
 def seconds_left(job: str) -> float | None:

@@ -3,9 +3,8 @@
 The same model, weights, inputs and true Poisson batches (rate 64/6000), one thread. Each program runs in a process of
 its own and takes some steps when it is its turn: what slows the machine slows all. Before anything counts, one step
 without noise has to move the weights alike in all that clip. One JSON object a line: what it ran on, then, for each
-model and program, records a second of processor time, `ratio`, ours over theirs, the share of the core's peak that its
-forward and backward passes reach, and memory at its peak above that at rest. Exit 1 where a target is missed.
-docs/write_speed.py makes docs/speed.md from these lines.
+model and program, records a second of processor time, memory at its peak above that at rest, and `ratio`, ours over
+theirs in records a second. Exit 1 where a target is missed. docs/write_speed.py makes docs/speed.md from these lines.
 
 `ours` trains the stack of a sweep (3 budgets, one of them not private, x 6 splits on grey images; 3 budgets on colour
 ones), whose models share batches, and a record counts for each model. `ours_alone` trains one, as the others do.
@@ -27,20 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from engine import (
-    BATCH,
-    BUDGETS,
-    CLIP_NORM,
-    LEARNING_RATE,
-    MOMENTUM,
-    NOISE,
-    SPLITS,
-    Batches,
-    Case,
-    Stack,
-    peak_flops,
-    training_flops,
-)
+from engine import BATCH, BUDGETS, CLIP_NORM, LEARNING_RATE, MOMENTUM, NOISE, SPLITS, Batches, Case, Stack
 from jax_peer import Jax
 from numpy.typing import NDArray
 from torch import nn
@@ -147,8 +133,7 @@ def _memory_mb(name: str) -> float:
 
 
 def measured(case: Case) -> dict[str, dict[str, float]]:
-    """Return records a second, share of the core's peak and memory of each program on a model; the core's turn comes
-    with the programs'.
+    """Return records a second and peak memory of each program on a model.
 
     Raises ValueError where a program that clips takes another step than the others.
     """
@@ -165,9 +150,8 @@ def measured(case: Case) -> dict[str, dict[str, float]]:
             raise ValueError(f"{case.name}: {name} takes another step than ours, by {off:.1e} of the largest change")
     peaks = {name: line.recv() for name, line in lines.items()}
     batches, steps = case.batches(), STEPS[case.shape]
-    fastest, core = dict.fromkeys(PROGRAMS, 0.0), 0.0
+    fastest = dict.fromkeys(PROGRAMS, 0.0)
     for turn in range(ROUNDS):
-        core = max(core, peak_flops())
         chosen = slice(turn * steps, (turn + 1) * steps)
         records = sum(map(len, batches[chosen]))
         for name, line in lines.items():
@@ -176,15 +160,7 @@ def measured(case: Case) -> dict[str, dict[str, float]]:
     for line, process in zip(lines.values(), processes, strict=True):
         line.send(None)
         process.join()
-    at_peak = core / training_flops(case)  # records a second, if nothing else took time
-    return {
-        name: {
-            "records_per_second": fastest[name],
-            "share_of_peak": fastest[name] / at_peak,
-            "peak_memory_mb": peaks[name][0],
-        }
-        for name in PROGRAMS
-    }
+    return {name: {"records_per_second": fastest[name], "peak_memory_mb": peaks[name][0]} for name in PROGRAMS}
 
 
 def main() -> int:

@@ -31,7 +31,7 @@ IMAGES = {"grey": "28 x 28 grey", "colour": "32 x 32 colour"}
 
 
 def tables(lines: list[str]) -> str:
-    """Return what it was measured on, and tables of records a second with ratios, shares of the peak, and memory."""
+    """Return what it was measured on, a table of records a second with ratios, and a table of memory."""
     on, *measured = map(json.loads, lines)
     cases: dict[str, dict[str, dict]] = {}
     for each in measured:
@@ -43,30 +43,16 @@ def tables(lines: list[str]) -> str:
     )
     speeds = {name: f"{{records_per_second:,.0f}}{'' if name == 'ours' else ' ({ratio:.2g})'}" for name in PROGRAMS}
     text += _table(cases, speeds)
-    text += (
-        "\nShare of the core's peak, %: what forward and backward passes would take at the speed of one large matrix "
-        "product or convolution, against what the program takes.\n\n"
-    )
-    with_goals = {case: found | {"goal": {"share_of_peak": _needed(found)}} for case, found in cases.items()}
-    text += _table(with_goals, dict.fromkeys([*PROGRAMS, "goal"], "{share_of_peak:.0%}"))
     text += "\nMemory at the peak above that at rest, MB; a sweep here holds 18 models (grey) or 3 (colour).\n\n"
     return text + _table(cases, dict.fromkeys(PROGRAMS, "{peak_memory_mb:,.0f}"))
 
 
-def _needed(found: dict[str, dict]) -> float:
-    """Return the share of the core's peak that a sweep here needs to be as fast as all goals for a model ask."""
-    return max(
-        float(each["target"].removeprefix(">= ")) * each["share_of_peak"] for each in found.values() if "target" in each
-    )
-
-
 def _table(cases: dict[str, dict[str, dict]], shown: dict[str, str]) -> str:
-    """Return a Markdown table, a row a model and kind of images, a column for each of what is `shown`."""
-    names = PROGRAMS | {"goal": "what the goals need"}
-    rows = [["model", "images", *(names[name] for name in shown)], ["---", "---", *["---:"] * len(shown)]]
+    """Return a Markdown table, a row a model and kind of images, a column a program."""
+    rows = [["model", "images", *PROGRAMS.values()], ["---", "---", *["---:"] * len(PROGRAMS)]]
     for case, found in cases.items():
         model, _, images = case.rpartition("_")
-        rows.append([MODELS[model], IMAGES[images], *(cell.format(**found[name]) for name, cell in shown.items())])
+        rows.append([MODELS[model], IMAGES[images], *(shown[name].format(**found[name]) for name in PROGRAMS)])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -47,6 +48,12 @@ class Resources(dict):
     """Resources of a job, as Snakemake has them."""
 
     __getattr__ = dict.get
+
+
+def test_a_missing_plug_in_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "snakemake_executor_plugin_slurm.validation", None)
+    with pytest.raises(InputError, match=r"plug-in, which is missing: make env, or pip install '\.\[cluster\]'"):
+        site.read(written(tmp_path, "slurm_extra: '--mail-type=FAIL'"))
 
 
 def job(resources):

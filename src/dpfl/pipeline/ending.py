@@ -16,7 +16,7 @@ ASK_SECONDS = 5.0
 
 
 class Ending:
-    """What is done once a run is asked to end: Snakemake submits nothing more, but waits for its jobs."""
+    """End of a run that is asked to end: Snakemake submits nothing more, but waits for its jobs."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._next, self._empty_since = clock, float("inf"), float("inf")

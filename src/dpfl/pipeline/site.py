@@ -94,13 +94,23 @@ def _text(path: Path, key: str, value: Any) -> str | None:
     return str(value)
 
 
+def _plug_in() -> tuple[dict[str, str], list[str]]:
+    """Return the options that Snakemake's plug-in for SLURM sets itself, and the limits of partitions that it knows."""
+    try:
+        from snakemake_executor_plugin_slurm.partitions import PartitionLimits
+        from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options
+    except ModuleNotFoundError:
+        raise InputError(
+            "SLURM needs Snakemake's plug-in, which is missing: make env, or pip install '.[cluster]'"
+        ) from None
+    return get_forbidden_slurm_options(), [field.name for field in dataclasses.fields(PartitionLimits)]
+
+
 def _require_free_options(path: Path, extra: str | None) -> None:
     """Raise InputError where further options are among those that Snakemake's plug-in sets itself, and so refuses."""
     if extra is None:
         return
-    from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options
-
-    for pattern, name in get_forbidden_slurm_options().items():
+    for pattern, name in _plug_in()[0].items():
         if found := re.search(pattern, extra):
             option = found[0].strip(" =")
             raise InputError(
@@ -122,9 +132,7 @@ def _require_partitions(path: Path, partitions: Any) -> None:
 
 def _require_limit(path: Path, key: str, limit: str, value: Any) -> None:
     """Raise InputError where a partition's limit is not known to the plug-in, or of another kind."""
-    from snakemake_executor_plugin_slurm.partitions import PartitionLimits
-
-    known = [field.name for field in dataclasses.fields(PartitionLimits)] + ["cluster", "clusters", "slurm_cluster"]
+    known = [*_plug_in()[1], "cluster", "clusters", "slurm_cluster"]
     if limit not in known:
         raise InputError(f"{path}: unknown key {key}; the keys are {', '.join(known)}")
     if limit.startswith("max_") and (type(value) is not int or value < (limit != "max_gpu")):

@@ -152,7 +152,7 @@ class Page:
 
     @property
     def under_other_batches(self) -> list[str]:
-        """What became of epsilons that are stated for other batches than were drawn, in sentences."""
+        """Outcome of epsilons that are stated for other batches than were drawn, in sentences."""
         return epsilons.under_other_batches(self.statements)
 
     @property

@@ -9,7 +9,7 @@ from dpfl.catalog import keys, load, module
 from dpfl.errors import InputError
 from dpfl.reporting import claims
 from dpfl.reporting.cases import ALPHA, LEVEL, Case, ClaimKind, from_values
-from dpfl.reporting.claims import NUMBERS, answer, evaluate, files, require_usable, said, write
+from dpfl.reporting.claims import NUMBERS, answer, evaluate, files, range_text, require_usable, said, write
 from dpfl.reporting.results import NotRunError, Results, read_csv
 from dpfl.reporting.rules import ClaimEvidence, Scope, Verdict
 
@@ -136,3 +136,8 @@ def test_the_schema_knows_the_scopes_and_kinds_of_the_rules():
     claim = yaml.safe_load(SCHEMA.read_text())["properties"]["claims.yaml"]
     rule = claim["additionalProperties"]["properties"]
     assert (rule["scope"]["enum"], rule["kind"]["enum"]) == (list(Scope), list(ClaimKind))
+
+
+def test_a_range_reads_as_one_number_where_its_ends_do():
+    ranges = [(0.5, 1.5), (0.53589381, 0.53589383), (0.0, math.inf), (-math.inf, 1.2), (5e-324, math.inf)]
+    assert [range_text(*each) for each in ranges] == ["0.5 to 1.5", "0.5359", "above 0", "at most 1.2", "above 0"]

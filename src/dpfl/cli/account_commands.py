@@ -11,6 +11,7 @@ from dpfl.accounting.observer import HidesSteps, Observer
 from dpfl.accounting.samplers import Sampler, Sampling
 from dpfl.cli.app import app
 from dpfl.errors import InputError
+from dpfl.reporting.bounds import at_least, at_most
 
 if TYPE_CHECKING:  # scipy, which the accountants need, is slow to import
     from dpfl.accounting.guarantees import Guarantee
@@ -43,7 +44,7 @@ def account(
     strong_convexity: Annotated[float | None, typer.Option(help=f"of the loss, 0 if left out{_HIDDEN}")] = None,
     diameter: Annotated[float | None, typer.Option(help=f"of the set projected on, if there is one{_HIDDEN}")] = None,
 ) -> None:
-    """Print the epsilon that is claimed, proven, and exceeded at least, as one line of a table; 1 if refuted."""
+    """Print as a table the epsilon claimed, proven (rounded up), and exceeded at least (down); 1 if refuted."""
     fields = {
         "sample_rate": sample_rate, "batch_size": batch_size, "records": records, "steps_per_epoch": steps_per_epoch,
     }  # fmt: skip
@@ -59,7 +60,7 @@ def account(
         raise InputError(str(error)) from error
     claimed = "-" if claimed_epsilon is None else f"{claimed_epsilon:.6g}{' (refuted)' if refuted else ''}"
     typer.echo("sampler | neighbouring | observer | claimed | proven | at least | proven by | at least by")
-    cells = [str(drawn), neighbouring, observer, claimed, f"{found.upper:.6g}", f"{found.lower:.6g}"]
+    cells = [str(drawn), neighbouring, observer, claimed, at_most(found.upper, 6), at_least(found.lower, 6)]
     typer.echo(" | ".join([*cells, found.upper_by, found.lower_by]))
     if refuted:
         raise typer.Exit(1)

@@ -12,6 +12,7 @@ from dpfl.accounting.observer import Observer
 from dpfl.accounting.samplers import Sampling
 from dpfl.cli.app import app
 from dpfl.errors import InputError, printable
+from dpfl.reporting.bounds import at_least, at_most
 
 if TYPE_CHECKING:
     from dpfl.accounting.claims.claim import Claim
@@ -57,7 +58,7 @@ def check(
             str(claim.observer),
             f"{claim.epsilon:.6g}",
         ]
-        cells += [found.verdict, f"{found.guarantee.upper:.6g}", f"{found.guarantee.lower:.6g}", found.why]
+        cells += [found.verdict, at_most(found.guarantee.upper, 6), at_least(found.guarantee.lower, 6), found.why]
         typer.echo(" | ".join(cells))
         refuted |= found.verdict is ClaimVerdict.REFUTED
     if refuted:

@@ -146,9 +146,9 @@ def _case_row(judged: Judged, rule: Rule) -> dict[str, Any]:
     case, within = judged.case, ""
     low, high = case.interval()
     if judged.status is not Status.BESIDE:
-        within = _range_text(*region(case, rule))
+        within = range_text(*region(case, rule))
     if judged.status is Status.FAILS and tolerated(case, rule) != region(case, rule):
-        within += f", tested: {_range_text(*tolerated(case, rule))}"
+        within += f", tested: {range_text(*tolerated(case, rule))}"
     return {
         "case": case.case,
         "status": str(judged.status),
@@ -165,11 +165,14 @@ def _case_row(judged: Judged, rule: Rule) -> dict[str, Any]:
     }
 
 
-def _range_text(low: float, high: float) -> str:
-    """Return a range as text: "above 0", "at most 1.2", "0.9 to 1.1"."""
+def range_text(low: float, high: float) -> str:
+    """Return a range as text: "above 0", "at most 1.2", "0.9 to 1.1", and "0.5" where both ends read alike."""
+    first, last = f"{low:.4g}", f"{high:.4g}"
     if math.isinf(high):
-        return f"above {low if abs(low) > sys.float_info.min else 0:.4g}"
-    return f"at most {high:.4g}" if math.isinf(low) else f"{low:.4g} to {high:.4g}"
+        return f"above {first if abs(low) > sys.float_info.min else 0}"
+    if math.isinf(low):
+        return f"at most {last}"
+    return first if first == last else f"{first} to {last}"
 
 
 def require_usable(paper: str, checks: Mapping[str, Check]) -> None:

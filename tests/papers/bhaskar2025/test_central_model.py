@@ -75,8 +75,11 @@ def test_the_cells_that_run_last_are_not_waited_for_but_count(as_runs, rows_of_r
     assert (decision.reading, decision.counted) == (CentralReading.RATE, REQUIRED)
     # 9 of 10 by a fair coin: (10 + 1) / 1024, below 5 %; 8 of 10 above.
     assert (decision.to_come, decision.overturned_by) == (2, 2)
-    said = "2 counted cells have yet to run; the choice would be undone if 2 of them were nearer"
+    said = "2 counted cells have yet to run; the choice would be undone if the batch of 64 were nearer in 2 of them, or"
     assert said in verdict(decision)
+    # Every counted cell is 2 points off with the batch and 0.5 with the rate: the mean turns where the others take back
+    # 1.5 points for each.
+    assert decision.lead_points == pytest.approx(1.5 * REQUIRED) and "nearer by 12.0 points in all" in verdict(decision)
     assert replace(decision, nearer=40, counted=40).overturned_by is None
     pixels = [pair for model in LAST for pair in both(rows_of_runs, 0.1, -3, f"{CENTRAL} and model == '{model[1]}'")]
     pixels = [runs[runs["dataset"] == "cifar10"] for runs in pixels]

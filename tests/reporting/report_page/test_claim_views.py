@@ -64,14 +64,14 @@ def test_the_deciding_case_is_one_line_with_its_numbers():
 @pytest.mark.parametrize(
     ("estimate", "target", "claimed", "words"),
     [
-        (0.5358964, 0.5358964 + 3.2e-13, "0.5359 to 0.5359", "0.5359 (equal within 4e-13)"),
-        (2.0, 2.0, "2 to 2", "2 (equal)"),
+        (0.5358964, 0.5358964 + 3.2e-13, "0.5359", "0.5359 (equal within 4e-13)"),
+        (2.0, 2.0, "2", "2 (equal)"),
         (0.7672140070772, 0.7672140070810, "at most 0.7672", "at most 0.7672 (3.8e-12 below)"),
         (0.2581, 0.25805, "at most 0.2581", "at most 0.2581 (5e-05 above)"),
         (0.1593 + 3.9e-16, 0.1593, "at most 0.1593", "at most 0.1593 (equal within 4e-16)"),
         (math.inf, math.inf, "at most inf", "at most inf"),
         (0.07357, 0.07356, "0.07354 to 0.07358", "0.07354 to 0.07358"),
-        (6.021, 7.115, "7.115 to 7.115", "7.115"),
+        (6.021, 7.115, "7.115", "7.115"),
         (1.25, 0.0, "above 0", "above 0"),
         (0.5, 0.5, "above 0.5, tested: above 1", "above 0.5 (equal), tested: above 1"),
     ],
@@ -84,7 +84,7 @@ def test_a_number_that_reads_like_its_claim_comes_with_the_distance(estimate, ta
 @pytest.mark.parametrize("gap", [1e-13, 9.99e-5, 2.0000001e-7, 0.03])
 def test_equal_within_is_never_less_than_the_distance(gap):
     row = {"estimate": gap, "low": gap, "high": gap, "target": 0.0}
-    found = claimed_words(f"{gap:.4g} to {gap:.4g}", row)
+    found = claimed_words(f"{gap:.4g}", row)
     assert gap <= float(found.partition("within ")[2].rstrip(")")) <= 2 * gap
 
 

@@ -61,6 +61,11 @@ class CentralDecision:
                 return lost
         return None
 
+    @property
+    def lead_points(self) -> float:
+        """Points by which the batch has to be nearer in the cells to come, together, to undo the choice by the mean."""
+        return (self.batch_distance_pct - self.rate_distance_pct) * self.counted
+
 
 def central_cells(results: Results) -> pd.DataFrame:
     """Return a row for each central model of Table 5, from the seeds that ran with both batches.
@@ -172,6 +177,9 @@ def verdict(decision: CentralDecision) -> str:
     text = f"Decided by the rule: the central model of Table 5 keeps {chosen}; {score}."
     if decision.reading is CentralReading.RATE and decision.to_come:
         least = decision.overturned_by
-        could = f"if {least} of them were nearer with the batch of 64" if least else "by no count of them"
-        text += f" {decision.to_come} counted cells have yet to run; the choice would be undone {could}."
+        by_count = f"if the batch of 64 were nearer in {least} of them, or" if least else "only"
+        text += (
+            f" {decision.to_come} counted cells have yet to run; the choice would be undone {by_count} if that batch "
+            f"were nearer by {decision.lead_points:.1f} points in all of them together."
+        )
     return text

@@ -153,10 +153,8 @@ def claimed_words(claimed: str, row: Mapping[str, Any]) -> str:
     For example "at most 0.7672 (3.8e-12 below)" or "0.5359 (equal within 4e-13)".
     """
     first, comma, tested = claimed.partition(",")
-    kind, ends = next((word for word in ("at most ", "above ") if first.startswith(word)), ""), first
-    values = ends.removeprefix(kind).split(" to ")
-    if len(set(values)) == 1:
-        first = f"{kind}{values[0]}"
+    kind = next((word for word in ("at most ", "above ") if first.startswith(word)), "")
+    values = first.removeprefix(kind).split(" to ")
     gap = row["estimate"] - row["target"]
     if _number(row["estimate"]) in values and row["low"] == row["high"] and math.isfinite(gap):
         rounding = 0 <= gap <= _ROUNDING * abs(row["target"])

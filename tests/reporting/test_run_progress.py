@@ -1,11 +1,10 @@
-from types import SimpleNamespace
-
 import pytest
 import yaml
 
 from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
+from dpfl.grid.sweep import Sweep
 from dpfl.reporting.cases import ClaimKind
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import Judgement, Rule, Scope, Verdict
@@ -85,13 +84,25 @@ def test_claims_without_runs_and_results_without_a_grid_are_left_alone(results, 
     assert judged(other, Verdict.AS_STATED) == (Verdict.AS_STATED, "It holds.")
 
 
+def sweep(experiment, settings, *cells):
+    """A sweep of one seed."""
+    return Sweep("paper", experiment, "name", settings, cells or ({"epsilon": 1.0},), (0,))
+
+
 def test_a_sweep_decides_a_claim_where_every_named_setting_has_a_listed_value():
-    sweep = SimpleNamespace(settings={"study": "price", "clients": 10}, experiment="trusted_aggregator")
-    assert decides(sweep, {"study": ["price"], "clients": [10, 25], "experiment": ["trusted_aggregator"]})
-    assert not decides(sweep, {"study": ["price"], "clients": [25]}) and not decides(sweep, None)
-    assert decides(sweep, {"noise": ["none"]}) and not decides(sweep, {"study": ["none"]})
-    zero = SimpleNamespace(settings={"delay": 0, "noise": None}, experiment="async_dpsgd")
+    price = sweep("trusted_aggregator", {"study": "price", "clients": 10})
+    assert decides(price, {"study": ["price"], "clients": [10, 25], "experiment": ["trusted_aggregator"]})
+    assert not decides(price, {"study": ["price"], "clients": [25]}) and not decides(price, None)
+    assert decides(price, {"noise": ["none"]}) and not decides(price, {"study": ["none"]})
+    zero = sweep("async_dpsgd", {"delay": 0, "noise": None})
     assert decides(zero, {"delay": [0], "noise": ["none"]}) and not decides(zero, {"delay": ["none"]})
+
+
+def test_a_sweep_of_whose_cells_a_claim_reads_none_does_not_decide_it():
+    table = sweep("fedavg_images", {"clients": 10}, {"epsilon": 1.0, "rounds": 2}, {"epsilon": 3.0, "rounds": 5})
+    assert decides(table, {"clients": [10], "epsilon": [3.0], "rounds": [5]})
+    assert not decides(table, {"epsilon": [3.0], "rounds": [2]})  # no one cell has both
+    assert not decides(table, {"clients": [25], "epsilon": [3.0]})
 
 
 @pytest.mark.parametrize("key", keys())

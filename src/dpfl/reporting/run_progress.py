@@ -41,12 +41,15 @@ def as_far_as_run(
 
 
 def decides(sweep: Sweep, runs: Mapping[str, list[Any]] | None) -> bool:
-    """Return whether a sweep is among the `runs` of a claim: all its named settings have one of the listed values.
+    """Return whether a sweep is among the `runs` of a claim: one of its cells has one of the values listed, of each.
 
-    A setting that the sweep does not have is "none". No sweep decides a claim without the key.
+    A name is that of a setting of the sweep or of its cells; one that there is not is "none". No sweep decides a claim
+    without the key.
     """
     known = {**sweep.settings, "experiment": sweep.experiment}
-    return runs is not None and all(_or_none(known.get(name)) in values for name, values in runs.items())
+    return runs is not None and any(
+        all(_or_none({**known, **cell}.get(name)) in values for name, values in runs.items()) for cell in sweep.cells
+    )
 
 
 def _or_none(value: object) -> object:

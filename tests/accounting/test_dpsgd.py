@@ -97,6 +97,8 @@ def test_edges():
 def test_prv_refuses_what_it_cannot_tell(values):
     with pytest.raises(ValueError, match="use 'pld'"):
         dpsgd.epsilon(**{"noise_multiplier": 1.0, **RUN, **values}, accountant="prv")
+    with pytest.raises(ValueError, match="use 'pld'"):
+        dpsgd.noise_multiplier(target_epsilon=1, sample_rate=0.01, steps=10, delta=0.999, accountant="prv")
 
 
 def test_epsilon_broadcasts():

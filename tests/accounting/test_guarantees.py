@@ -4,11 +4,12 @@ import math
 import time
 from functools import cache
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.accounting import gaussian_dp, sampler_bounds
+from dpfl.accounting import gaussian_dp, noise_search, sampler_bounds
 from dpfl.accounting.guarantees import Phase, guarantee, guarantee_of_phases, noise_multiplier
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
@@ -69,7 +70,32 @@ def test_a_removal_that_takes_a_step_away_is_seen():
     assert (found.upper, found.lower) == (math.inf, math.inf)
     assert guarantee(ShuffledEpochs(64, 6017), **SETTING).upper < 30
     with pytest.raises(ValueError, match="target_epsilon"):
-        noise_multiplier(ShuffledEpochs(64, 6017), target_epsilon=3, steps=94, delta=1e-5, neighbouring="add_or_remove")
+        noise_multiplier(ShuffledEpochs(64, 6017), target_epsilon=3, steps=95, delta=1e-5, neighbouring="add_or_remove")
+
+
+def test_before_the_last_step_of_an_epoch_no_removal_is_seen():
+    """One step is a batch of 64 without replacement, in either data set: what that spends is below the bound."""
+    run = {"noise_multiplier": 10.0, "delta": 1e-5, "neighbouring": "add_or_remove"}
+    found = guarantee(ShuffledEpochs(64, 6017), steps=1, **run)
+    assert found.lower <= guarantee(FixedBatches(64, 6017), steps=1, **run).upper < found.upper < 1
+    assert found.upper == guarantee(ShuffledEpochs(64, 6017), steps=94, **run).upper  # the record is used once
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint64, np.int16, np.float16, float])
+def test_numbers_of_any_kind_are_their_values(kind):
+    run = {"noise_multiplier": 2.0, "delta": 1e-5, "neighbouring": "replace_one"}
+    for sampler, sizes in ((FixedBatches, (3, 100)), (WithReplacement, (3, 100)), (BallsInBins, (3,))):
+        expected = guarantee(sampler(*sizes), steps=6, **run)
+        assert guarantee(sampler(*map(kind, sizes)), steps=kind(6), **run) == expected and expected.lower > 0
+
+
+def test_a_lower_bound_beyond_what_is_searched_stays_below_the_truth():
+    """The record is used J times, J ~ B(1e6, 1/2), so that delta is at most E theta(epsilon, sqrt(J)/noise).
+
+    Of J > 502,209 the chance is below 5e-6; the Gaussian mechanism of so many uses has 5e-6 at 25,141,752.
+    """
+    found = guarantee(FixedBatches(1, 2), noise_multiplier=0.1, steps=10**6, delta=1e-5)
+    assert found.lower < 25_141_752 < found.upper < math.inf
 
 
 @pytest.mark.parametrize("sampler", [ShuffledEpochs(64, 6000), BallsInBins(94)])
@@ -120,6 +146,15 @@ def test_many_bins_are_calibrated_by_few_evaluations(monkeypatch):
 
 def test_a_record_that_is_hardly_used_needs_no_noise():
     assert noise_multiplier(Poisson(1e-9), target_epsilon=1, steps=10, delta=1e-5) == 0.0
+
+
+def test_a_record_that_is_used_a_little_oftener_than_delta_needs_noise():
+    """Epsilon falls steeply there: 25.6 at noise 0.1 and 1.4 at 0.15."""
+    run = {"steps": 1, "delta": 1.3e-5}
+    noise = noise_multiplier(Poisson(1.5e-5), target_epsilon=1, **run)
+    assert guarantee(Poisson(1.5e-5), noise_multiplier=noise, **run).upper == pytest.approx(1, rel=1e-4)
+    least = noise_multiplier(FixedBatches(5, 10), target_epsilon=1e7, steps=1, delta=1e-5)
+    assert least == noise_search.LEAST_NOISE  # less would do; without any the record is seen
 
 
 def test_phases_of_one_setting_are_one_run():
@@ -180,8 +215,11 @@ def test_questions_without_sense_are_refused():
         guarantee("poisson", **SETTING)
     with pytest.raises(ValueError, match="batch_size"):
         guarantee(FixedBatches(10, 10), **SETTING, neighbouring="add_or_remove")
-    with pytest.raises(ValueError, match="phases"):
-        guarantee_of_phases([], delta=1e-5)
+    for phases in ([], 5, [(FullBatch(), 1.0, 1)]):
+        with pytest.raises(ValueError, match="phases"):
+            guarantee_of_phases(phases, delta=1e-5)
+    with pytest.raises(ValueError, match="convex must be a problem"):
+        guarantee(FullBatch(), **SETTING, observer="last_iterate", convex=1.0)
 
 
 @settings(max_examples=3, deadline=None)

@@ -44,7 +44,7 @@ def _epsilon_and_doubt(phases: Phases, delta: float) -> tuple[float, float]:
     log_delta = math.log(delta)
     tilt, centre = _saddle(phases, log_delta)
     sums = Composition(phases, tilt)
-    epsilon = _crossing(lambda epsilon: sums.log_delta_above(epsilon) - log_delta, centre) * (1 + _ROOT)
+    epsilon = _crossing(lambda epsilon: sums.log_delta_above(epsilon) - log_delta, centre)[1] * (1 + _ROOT)
     return epsilon, sums.doubt(epsilon) if math.isfinite(epsilon) else 1.0
 
 
@@ -68,7 +68,7 @@ def epsilon_below(phases: Phases, delta: float) -> float:
     log_delta = math.log(delta)
     tilt, centre = _saddle(phases, log_delta)
     sums = Composition(phases, tilt)
-    return _crossing(lambda epsilon: sums.log_delta_below(epsilon) - log_delta, centre) * (1 - _ROOT)
+    return _crossing(lambda epsilon: sums.log_delta_below(epsilon) - log_delta, centre)[0] * (1 - _ROOT)
 
 
 def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
@@ -105,16 +105,20 @@ def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
     return tilt, moments(tilt)[1]
 
 
-def _crossing(excess: Callable[[float], float], centre: float) -> float:
-    """Return where the falling `excess` is 0, looked for about `centre`; 0 where it is nowhere above 0."""
+def _crossing(excess: Callable[[float], float], centre: float) -> tuple[float, float]:
+    """Return two numbers between which the falling `excess` is 0, equal where it was found; 0 where it is never above.
+
+    Beyond _LARGEST nothing is looked for: the second is inf.
+    """
     low = high = max(centre, 0.0)
     width = 0.05 * max(high, 1e-3)
     while excess(high) > 0:
         low, high, width = high, high + width, 2 * width
         if high > _LARGEST:
-            return math.inf
+            return low, math.inf
     while low > 0 and excess(low) <= 0:
         low, high, width = max(0.0, low - width), low, 2 * width
     if excess(low) <= 0:
-        return 0.0
-    return float(brentq(lambda epsilon: max(excess(epsilon), -1e4), low, high, xtol=1e-300, rtol=_ROOT / 4))
+        return 0.0, 0.0
+    found = float(brentq(lambda epsilon: max(excess(epsilon), -1e4), low, high, xtol=1e-300, rtol=_ROOT / 4))
+    return found, found

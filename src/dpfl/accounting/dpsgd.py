@@ -143,7 +143,7 @@ def _prv_epsilon(sigma: float, rate: float, steps: int, delta: float, relation: 
     try:
         return _opacus_epsilon(PRVAccountant(), sigma, rate, steps, delta)
     except RuntimeError as problem:  # raised where its lower estimate of delta is negative or above 1
-        raise ValueError(f"delta {delta} is out of the range of accountant 'prv': use 'pld'") from problem
+        raise _beyond_prv(delta) from problem
 
 
 def _opacus_epsilon(accountant: IAccountant, sigma: float, rate: float, steps: int, delta: float) -> float:
@@ -177,7 +177,7 @@ def _served_delta(delta: float, accountant: str) -> float:
 
 
 def _calibrate_opacus(target: float, rate: float, steps: int, delta: float, accountant: str) -> float:
-    """Opacus's own bisection, with its one complaint turned into ours."""
+    """Opacus's own bisection, with its two complaints turned into ours."""
     from opacus.accountants.utils import get_noise_multiplier
 
     with _harmless_opacus_warnings():
@@ -192,6 +192,8 @@ def _calibrate_opacus(target: float, rate: float, steps: int, delta: float, acco
                     epsilon_tolerance=OPACUS_EPSILON_TOLERANCE,
                 )
             )
+        except RuntimeError as problem:
+            raise _beyond_prv(delta) from problem
         except ValueError as problem:
             if "budget is too low" not in str(problem):
                 raise
@@ -215,6 +217,11 @@ def _calibrate_pld(target: float, rate: float, steps: int, delta: float, relatio
     if result is None:
         raise _out_of_reach(target)
     return math.exp(result)
+
+
+def _beyond_prv(delta: float) -> ValueError:
+    """The error for a delta that Opacus's PRV accountant cannot answer for."""
+    return ValueError(f"delta {delta} is out of the range of accountant 'prv': use 'pld'")
 
 
 def _out_of_reach(target: float) -> ValueError:

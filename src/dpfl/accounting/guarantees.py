@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 from dpfl.accounting import gaussian_dp, sampler_bounds
@@ -121,8 +121,8 @@ def guarantee_of_phases(
     >>> guarantee_of_phases([Phase(FullBatch(), 1.0, 0)], delta=1e-5).upper
     0.0
     """
-    if not phases:
-        raise ValueError("phases must hold at least one phase")
+    if not isinstance(phases, Sequence) or not phases or not all(isinstance(phase, Phase) for phase in phases):
+        raise ValueError(f"phases must be one Phase or more, as a list, got {phases!r}")
     view = member("observer", Observer, observer)
     runs = [_run(phase.sampler, phase.noise_multiplier, phase.steps, delta, neighbouring) for phase in phases]
     _view(observer, convex)
@@ -162,8 +162,8 @@ def noise_multiplier(
     """Return the least noise multiplier whose `guarantee` has an upper bound of at most `target_epsilon` > 0.
 
     Guarantee: that upper bound is at most the target and, but for rounding, within 1e-5 of it, relative; 0.0 where
-    any noise at all is enough (a record that is used with a chance below delta). Other arguments as for `guarantee`;
-    `steps` >= 1. Source: `guarantee`, solved for the noise.
+    any noise at all is enough (a record that is used with a chance below delta), and for samplers that amplify 0.001
+    where less would do. Other arguments as for `guarantee`; `steps` >= 1. Source: `guarantee`, solved for the noise.
     Raises ValueError naming the argument, target_epsilon where no noise meets it.
 
     >>> from dpfl.accounting import BallsInBins, Poisson, guarantee, noise_multiplier
@@ -200,6 +200,7 @@ def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, ne
     """Check the arguments that all questions share. Raises ValueError naming the argument."""
     if not isinstance(sampler, Sampler):
         raise ValueError(f"sampler must be one of this package's samplers, got {sampler!r}")
+    sampler = _in_plain_numbers(sampler)
     relation = member("neighbouring", Neighbouring, neighbouring)
     sigma = real("noise_multiplier", noise_multiplier, above=0)
     count = integer("steps", steps)
@@ -214,9 +215,19 @@ def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, ne
     return Run(sampler, sigma, count, real("delta", delta, at_least=1e-290, below=1), relation)
 
 
+def _in_plain_numbers(sampler: Sampler) -> Sampler:
+    """Return the sampler with Python's numbers: unsigned ones of numpy wrap around, its short ones round."""
+    given = {each.name: getattr(sampler, each.name) for each in fields(sampler)}
+    return replace(
+        sampler, **{name: (real if name == "sample_rate" else integer)(name, value) for name, value in given.items()}
+    )
+
+
 def _view(observer: Observer | str, convex: HidesSteps | None) -> Observer:
     """Check the observer. Raises ValueError naming `observer`, and `convex` where it is of no use."""
     view = member("observer", Observer, observer)
+    if convex is not None and not hasattr(convex, "last_iterate"):
+        raise ValueError(f"convex must be a problem, as ConvexProblem, got {convex!r}")
     if convex is not None and view is not Observer.LAST_ITERATE:
         raise ValueError(f"convex is of use against the observer last_iterate only, not {view.value}")
     return view

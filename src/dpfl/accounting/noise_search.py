@@ -33,7 +33,7 @@ def corrected_search(spent: Callable[..., float], target: float, enough: float, 
     """
     rough = partial(spent, rough=True)
     start = search(rough, target, enough, likely, tolerance=1e-3)
-    if start == 0.0:
+    if start <= LEAST_NOISE:
         return search(spent, target, enough, likely)
     highest = math.log(enough)
     here = min(math.log(start), highest - 1e-3)
@@ -66,16 +66,18 @@ def search(
 ) -> float:
     """Return noise that spends between (1 - tolerance) target and target: secants in logarithms, within a bracket.
 
-    `spent` falls; at the noise `enough` it is at most `target`; the search starts at `likely`.
+    `spent` falls; at the noise `enough` it is at most `target`; the search starts at `likely`. Where LEAST_NOISE is
+    enough, that is the answer; 0.0 where nothing is spent even there.
     Source: the secant rule.
     """
     high, low, step = math.log(enough), -math.inf, 0.7
     best, points, ends = high, [], [math.inf, 0.0]
-    here = max(min(math.log(likely), high - 1e-3), math.log(LEAST_NOISE))
+    least = math.log(LEAST_NOISE)
+    here = max(min(math.log(likely), high - 1e-3), least)
     for _ in range(60):
-        if here < math.log(LEAST_NOISE):
-            return 0.0
         value = spent(math.exp(here))
+        if here == least and value <= target:
+            return LEAST_NOISE if value else 0.0
         if value <= target:
             high, ends[1] = min(here, high), value
             best = high
@@ -89,7 +91,7 @@ def search(
             points = sorted([*points, (abs(math.log(value / target)), here, math.log(value / target))])[:3]
         if high - low < (1e-7 if ends[0] < _JUMP * ends[1] else 1e-4):
             break
-        here = _next([] if stalled and low > -math.inf else points, low, high, step)
+        here = max(_next([] if stalled and low > -math.inf else points, low, high, step), least)
         step *= 2
     return math.exp(best)
 

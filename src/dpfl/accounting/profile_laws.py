@@ -57,15 +57,17 @@ def from_tangents(grid: LossGrid, p_side: Array, q_side: Array) -> tuple[GridLaw
 
     One event per cell of the grid, shape (points - 1,): where the cell's middle is above zero loss, P and Q of an event
     (a loss above it); below zero, of the opposite event. Each is a line p - x q under the profile, or x q - p under
-    the put. At a grid point the lower of its two neighbours' lines is taken: the chords then stay under the profile.
+    the put. At a grid point the lower of its two neighbours' lines is taken: the chords then stay under the profile. A
+    line that falls below 0 within its cell says 0 alone: a chord to 0 would be above it.
     Source: derived here.
     """
     x, step = np.exp(grid.losses), grid.step
     sign = np.where(grid.middles() > 0, 1.0, -1.0)
     lower_end, upper_end = (sign * (p_side - q_side * ends) for ends in (x[:-1], x[1:]))
+    above = np.minimum(lower_end, upper_end) > 0
+    lower_end, upper_end = np.where(above, lower_end, 0.0), np.where(above, upper_end, 0.0)
     # Around zero loss a put and a call meet: f = put + 1 - x.
     values = np.minimum(np.append(lower_end, np.inf), np.append(np.inf, upper_end))
-    values = np.maximum(values, 0.0)
     values[0] = values[-1] = 0.0
     masses = convex(_kinks(grid, values), step)
     return _both_orders(grid, masses, 0.0, 0.0)
@@ -118,7 +120,7 @@ def step_of_sum(variance: float, steps: int) -> float:
     """Return a grid step that is fine enough for the sum of `steps` >= 1 losses of this mean `variance`.
 
     Moving a loss to the ends of its cell adds step^2/12 to its mean; that stays below 1e-5 of epsilon, or of 1; below
-    1e-4 of it for ten million steps, whose sum needs a coarser grid.
+    2e-4 of it for ten million steps, whose sum needs a coarser grid.
     Source: derived here.
     """
     fine = min(1e-3, math.sqrt(6e-5 * (1 / steps + variance / 2)))

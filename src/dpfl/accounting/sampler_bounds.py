@@ -58,9 +58,9 @@ def unamplified_mu(run: Run) -> float:
     steps, reach = run.steps, 2.0 if run.neighbouring is Neighbouring.REPLACE_ONE else 1.0
     match run.sampler:
         case ShuffledEpochs(records=records, batch_size=batch_size):
-            if run.neighbouring is Neighbouring.ADD_OR_REMOVE and (records - 1) % batch_size == 0:
-                return math.inf
             per_epoch = run.sampler.steps_per_epoch
+            if run.neighbouring is Neighbouring.ADD_OR_REMOVE and (records - 1) % batch_size == 0:
+                return math.inf if steps >= per_epoch else 2.0 / run.noise_multiplier
             return shuffled_epochs.unamplified_mu(
                 run.noise_multiplier, per_epoch, math.ceil(steps / per_epoch), run.neighbouring
             )
@@ -96,7 +96,7 @@ def upper(run: Run, *, rough: bool = False) -> EpsilonBound:
     Sources: `poisson_gaussian`, `fixed_batches`, `shuffled_epochs`, `balls_in_bins`.
     """
     mu = unamplified_mu(run)
-    if math.isinf(mu):
+    if math.isinf(mu) and isinstance(run.sampler, ShuffledEpochs):
         return EpsilonBound(math.inf, "nothing is proven: the number of steps changes with the record")
     if _chance_of_use(run) <= run.delta:
         return EpsilonBound(0.0, "the record is used with a chance of at most delta")

@@ -16,8 +16,9 @@ with mu = sqrt(E)/sigma and 2 sqrt(E)/sigma. A removed record would shift all ba
 permutation of n - 1 records is one of n records with the record's place filled by the last one. So coupled, the
 record's step moves by 2 and the last step by 1: mu = sqrt(5 E)/sigma. (If it is in the last batch already, it moves
 that step by 1 only.)
-Where n = k B + 1 the removal takes a step away, and no bound is possible: the number of steps is seen. With one batch
-per epoch all is as for full batches.
+Where n = k B + 1 the removal takes a step of every epoch away, and no bound is possible: the number of steps is seen.
+Before the last step of the first epoch it is not: there the record's step alone moves, by 2. With one batch per epoch
+all is as for full batches.
 """
 
 from __future__ import annotations

@@ -72,6 +72,10 @@ def test_noise_that_changes_within_an_epoch_is_refused(sampler):
             "line 2: num_steps must be a real number",
         ),
         ("log.csv", "noise_multiplier,sample_rate\nx,0.1\n", "line 2: noise_multiplier must be a real number"),
+        ("log.csv", "noise_multiplier,sample_rate\n1_0,0.1\n", "line 2: noise_multiplier must be a real number"),
+        ("log.csv", "noise_multiplier,noise_multiplier,sample_rate\n1,5,0.1\n", "a column stands twice"),
+        ("log.jsonl", '{"noise_multiplier": 1, "noise_multiplier": 5, "sample_rate": 1}\n', "line 1: key 'noise_mul"),
+        ("log.jsonl", '{"noise_multiplier": true, "sample_rate": 1}\n', "noise_multiplier must be a real number"),
         ("log.csv", "sigma,q\n1,0.1\n", "line 2: noise_multiplier must be a real number"),
         ("log.jsonl", '{"noise_multiplier": 1, "sample_rate": 0.1}\n[1]\n', "line 2: should be a JSON object"),
         ("log.csv", "noise_multiplier,sample_rate\n" + "1" * 200_000 + ",0.1\n", "line 2: field larger"),
@@ -89,7 +93,13 @@ def test_a_wrong_row_is_one_line(tmp_path, name, text, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("history", [3, [3], [[1, 0.1]], [[1, 0.1, 2.5]], []])
+def test_the_mark_that_excel_writes_first_is_no_part_of_a_name(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("noise_multiplier,sample_rate\n1,0.1\n", encoding="utf-8-sig")
+    assert read_rows(path) == [Entry(1.0, 0.1, 1)]
+
+
+@pytest.mark.parametrize("history", [3, [3], [[1, 0.1]], [[1, 0.1, 2.5]], [[1, 0.1, 10**400]], []])
 def test_a_wrong_state_is_refused(history):
     with pytest.raises(InputError, match=r"state\.json"):
         history_of({"history": history}, Path("state.json"))

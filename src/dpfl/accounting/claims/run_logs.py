@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpfl.accounting.arguments import integer, real
+from dpfl.accounting.claims.claim_files import without_duplicates
 from dpfl.accounting.guarantees import Phase
 from dpfl.accounting.samplers import BallsInBins, Poisson, Sampler, ShuffledEpochs
 from dpfl.errors import InputError
@@ -39,7 +40,7 @@ def read_rows(path: Path) -> list[Entry]:
     Source: the definition of the format, in the module. Raises InputError naming the file and the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()  # with the mark that Excel writes first, or without
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     if path.suffix == ".jsonl":
@@ -50,6 +51,8 @@ def read_rows(path: Path) -> list[Entry]:
             rows = [(reader.line_num, row) for row in reader]
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num + 1}: {error}") from None
+        if len(set(reader.fieldnames or ())) < len(reader.fieldnames or ()):
+            raise InputError(f"{path}: a column stands twice in the header")
         if "noise_multiplier" in (reader.fieldnames or ()):  # else it is no log, and what it lacks says more
             _require_full_rows(rows, path)
     counted = any("num_steps" in row for _, row in rows)
@@ -100,9 +103,11 @@ def phases_on(sampler: Sampler, history: Sequence[Entry]) -> tuple[Phase, ...]:
 def _parsed(line: str, path: Path, number: int) -> Mapping[str, Any]:
     """Return one JSON line. Raises InputError."""
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = json.loads(line, object_pairs_hook=without_duplicates)
+    except (json.JSONDecodeError, RecursionError):
         row = None
+    except ValueError as error:
+        raise InputError(f"{path}, line {number}: {error}") from None
     if not isinstance(row, dict):
         raise InputError(f"{path}, line {number}: should be a JSON object")
     return row
@@ -145,10 +150,15 @@ def _entry(row: Mapping[str, Any], place: str, *, counted: bool) -> Entry:
 
 def _number(row: Mapping[str, Any], name: str) -> float:
     """Return a number, or the number that a text holds. Raises ValueError naming the column."""
+    value = row.get(name)
     try:
-        return float(row[name])
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{name} must be a real number, got {row.get(name)!r}") from None
+        if isinstance(value, bool) or (isinstance(value, str) and "_" in value):  # true is no 1, and 1_0 no 10
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a real number, got {value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name} must be within the range of float64") from None
 
 
 def _joined(entries: Sequence[Entry], path: Path) -> list[Entry]:

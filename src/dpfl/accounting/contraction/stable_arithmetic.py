@@ -19,7 +19,7 @@ def place(i: ArrayLike, n: ArrayLike) -> tuple[Array, Array]:
 
 
 def ratio(numerator: ArrayLike, *divisors: ArrayLike) -> Array:
-    """numerator / divisors, one after the other so that only a result beyond float64 becomes inf or 0."""
+    """numerator / divisors, one after the other: the product of the divisors may be beyond float64."""
     with np.errstate(over="ignore", under="ignore"):
         for divisor in divisors:
             numerator = np.divide(numerator, divisor)

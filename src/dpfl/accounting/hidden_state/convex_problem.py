@@ -29,8 +29,8 @@ class ConvexProblem:
     The mean loss of every batch is convex, `smoothness`-smooth (> 0) and `strong_convexity`-strongly convex (from 0 to
     smoothness; a public regulariser counts); a record's gradient is at most `lipschitz` > 0 long by itself: a CLIPPED
     gradient need not contract, and no such problem may be stated for it. `learning_rate` is in (0, 2/smoothness].
-    `project` is on a convex set of `diameter` > 0 (inf: none). The divisor is the batch's size; `records` is that of a
-    full batch, needed where the diameter is finite. Raises ValueError naming the field.
+    `project` is on a convex set of `diameter` > 0 (inf: none). The divisor is the batch size, of a shorter last batch
+    too; `records` is that of a full batch, needed where the diameter is finite. Raises ValueError naming the field.
     """
 
     smoothness: float

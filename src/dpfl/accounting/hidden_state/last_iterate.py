@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.hidden_state.gradient_step import SENSITIVITIES, diameter_in_shifts, step_contraction
 from dpfl.accounting.hidden_state.shifted_interpolation import shifted_interpolation_mu
 from dpfl.accounting.hidden_state.shuffled_epochs import last_use, shuffled_epsilon
 from dpfl.accounting.hidden_state.uniform_batches import LEAST_DELTA, UniformSteps, restart_epsilon, split_epsilon
 from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.sampler_bounds import unamplified
 
 
 class Batches(StrEnum):
@@ -150,7 +150,7 @@ def _in_order(run: _Run) -> dict[Bound, float]:
         diameter_over_shift=run.diameter,
         steps_per_epoch=run.steps_per_epoch,
     )
-    return {Bound.COMPOSITION: _composed(run), Bound.SHIFTED_INTERPOLATION: float(gaussian_dp.epsilon(run.delta, mu))}
+    return {Bound.COMPOSITION: _composed(run), Bound.SHIFTED_INTERPOLATION: unamplified(mu, run.delta).epsilon}
 
 
 def _shuffled(run: _Run) -> dict[Bound, float]:
@@ -191,7 +191,7 @@ def _uniform(run: _Run) -> dict[Bound, float]:
 def _composed(run: _Run) -> float:
     """Epsilon with every iterate published: a record is used once every steps_per_epoch steps."""
     uses = -(-run.steps // run.steps_per_epoch)
-    return float(gaussian_dp.epsilon(run.delta, math.sqrt(uses) / run.noise))
+    return unamplified(math.sqrt(uses) / run.noise, run.delta).epsilon
 
 
 _BOUNDS = {Batches.FULL: _in_order, Batches.CYCLIC: _in_order, Batches.SHUFFLED: _shuffled, Batches.UNIFORM: _uniform}

@@ -93,7 +93,8 @@ def dpsgd_guarantee(
 
     `group_size` records may differ at once for A1, h and h_bar; for A0 and clt take `group` of the curve. A0, A1 and
     clt need a whole number of rounds, epochs n/m. Guarantee, batches of fixed size: with one record replaced the run
-    is A0's curve-DP; A1's holds for the one who knows more; h, h_bar and clt approximate and guarantee nothing.
+    is A0's curve-DP, down to a delta of 1e-10, below which rounding in the composition may hide losses; A1's holds for
+    the one who knows more; h, h_bar and clt approximate and guarantee nothing.
     Other arguments as `dpsgd`. Raises ValueError naming the argument. Source: vandijk2023 sections 4.4, 4.5 and 4.7.
     """
     adversary = member("adversary", Adversary, adversary)

@@ -69,9 +69,10 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
     dots of the losses, above what they spend by less than 2e-3 of it where no round loses more than `LONGEST_LOSS`.
     Arsinh noise in several dimensions: for a move of the sum along one axis only (a move spread evenly over more axes
     spends less in every case tried, but that is not a proof).
-    `delta` in (0, 1), at least one round in all. Raises ValueError naming the argument. Guarantee: (epsilon,
-    `delta`)-DP with one record replaced, but for what is said of arsinh noise. Source: vandijk2023, sections 4.4 and
-    5.2.
+    `delta` in (0, 1), at least one round in all. Raises ValueError naming the argument. Guarantee, for `delta` of 1e-10
+    and more: (epsilon, `delta`)-DP with one record replaced, but for what is said of arsinh noise. Below that rounding
+    in the composition, some 1e-15 of mass, may hide losses: use `accounting.guarantee`. Source: vandijk2023, sections
+    4.4 and 5.2.
     """
     failure = real("delta", delta, above=0, below=1)
     runs = [segment for segment in segments if segment.rounds]

@@ -51,8 +51,13 @@ def _interval(row) -> str:
     if math.isnan(row.averaged_low):
         return "none fits"
     low = "below " if row.averaged_low <= AVERAGED[0] * 1.01 else ""
-    high = "more" if row.averaged_high >= AVERAGED[-1] * 0.99 else f"{row.averaged_high:.2g}"
-    return f"{low}{row.averaged_low:.2g} to {high}"
+    high = "more" if row.averaged_high >= AVERAGED[-1] * 0.99 else _count(row.averaged_high)
+    return f"{low}{_count(row.averaged_low)} to {high}"
+
+
+def _count(runs: float) -> str:
+    """Return a number of runs with two digits, in decimals."""
+    return f"{float(f'{runs:.2g}'):g}"
 
 
 def _notes(data: pd.DataFrame) -> list[str]:

@@ -30,8 +30,8 @@ def renyi_as_printed(order: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 def epsilon_delta_as_printed(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> NDArray[np.float64]:
     """Return min{0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)}, never above 0: no trade-off curve.
 
-    The line of vandijk2023 section 4 as printed, for comparison with `epsilon_delta`. The steep line is cut at
-    -e^(epsilon/2), so that it stays finite.
+    The line of vandijk2023 section 4 as printed, for comparison with `epsilon_delta`. e^epsilon alpha counts as
+    e^(epsilon/2) at most, so that the steep line stays finite.
     """
     steep, flat = _two_lines(alpha, epsilon, delta)
     return np.minimum(0.0, np.minimum(steep, flat))[()]

@@ -10,21 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from dpfl import catalog
-from dpfl.cli.paper_commands import new_paper
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.reporting import claims
 from dpfl.reporting.results import Results
 
 KEY = "smith2026"
-
-
-@pytest.mark.parametrize("key", ["Smith2026", "smith", "../x2026", "smith 2026", "bhaskar2025"])
-def test_a_key_that_cannot_be_is_one_line(repository, monkeypatch, key):
-    monkeypatch.chdir(repository)
-    with pytest.raises(InputError, match=re.escape(key)) as refused:
-        new_paper(key)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.fixture
@@ -104,15 +95,6 @@ def test_a_paper_needs_neither_a_grid_nor_errata(papers):
     (papers / "grid.yaml").unlink()
     assert expansion.expand(configuration.resolve({"papers": [KEY]})) == []
     assert catalog.load(KEY).errata == {}
-
-
-def test_what_paper_yaml_names_must_be_in_the_modules(papers, monkeypatch):
-    with pytest.raises(InputError, match=f"papers/{KEY} has no errata.py"):
-        catalog.module(KEY, "errata")
-    (papers / "tables.py").write_text("")
-    monkeypatch.setattr(catalog, "import_module", lambda name: SimpleNamespace(TABLES={"risks": None}))
-    with pytest.raises(InputError, match=f"{KEY}/paper.yaml: tables.risk is not in TABLES of tables.py, .* risks"):
-        catalog.recipe(KEY, "tables", "risk")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
-"""Clients' own steps: the stacks against plain loops, and the limits in which they are another algorithm."""
+"""Averages of clients' own steps: the stack against a plain loop."""
 
 import numpy as np
 from scipy.special import expit
 
 from dpfl.algorithms.convex_fedavg import deal_records, fedavg
-from dpfl.algorithms.delayed_sgd import delayed_sgd
 from dpfl.algorithms.projected_sgd import ProjectedHyperparameters
-from dpfl.models.glm import FactoredRecords, Logistic, Square
+from dpfl.models.glm import FactoredRecords, Logistic
 from dpfl.randomness import generator
 
 SEEDS = (1, 6)
@@ -60,33 +59,9 @@ def test_averaging_is_the_plain_loop():
             np.testing.assert_allclose(ours[s, :, model], server, atol=1e-12)
 
 
-def test_late_updates_are_the_plain_loop():
-    ours = delayed_sgd(Logistic(), RECORDS, HELD, SEEDS, POINTS, delay=4, **COMMON)
-    for s, seed in enumerate(SEEDS):
-        for model in range(2):
-            past = [np.zeros(3)]
-            for turn in range(6):
-                plan = generator(seed, "participants", round=turn)
-                order, delays = plan.permutation(3), plan.integers(0, 5, size=3)
-                for client, delay in zip(order, delays, strict=True):
-                    stale = past[max(0, len(past) - 1 - delay)]
-                    rows, noise = drawn(seed, client, turn, 0)
-                    past.append(moved(past[-1], stale, HELD[s, client][rows], noise, model))
-            np.testing.assert_allclose(ours[s, :, model], past[-1], atol=1e-12)
-
-
-def test_steps_that_converge_at_once_do_not_when_they_are_late():
-    silent = ProjectedHyperparameters(np.full((2, 1), 0.5), np.zeros(2), np.full(2, np.inf), np.zeros(2))
-    records, best = FactoredRecords.of(X, X @ np.ones(3)), np.ones((3, 1))
-    run = COMMON | {"passes": 40, "size": 8, "clip_norm": np.inf}
-    prompt, stale = (delayed_sgd(Square(), records, HELD, SEEDS, silent, delay=d, **run) for d in (0, 40))
-    assert np.abs(prompt - best).max() < 1e-3
-    assert np.abs(stale - best).max() > 1
-
-
 def test_every_step_is_counted_and_repeats():
     ticks = []
     common = COMMON | {"tick": lambda: ticks.append(1)}
-    first = delayed_sgd(Logistic(), RECORDS, HELD, SEEDS, POINTS, delay=2, **common)
-    assert len(ticks) == 3 * 2 * 3
-    assert np.array_equal(first, delayed_sgd(Logistic(), RECORDS, HELD, SEEDS, POINTS, delay=2, **COMMON))
+    first = fedavg(Logistic(), RECORDS, HELD, SEEDS, POINTS, **common)
+    assert len(ticks) == 3 * 2
+    assert np.array_equal(first, fedavg(Logistic(), RECORDS, HELD, SEEDS, POINTS, **COMMON))

@@ -3,7 +3,6 @@ import pytest
 from scipy import stats
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms.pnsgd import ordered_records
 from dpfl.algorithms.projected_sgd import BLOCK, UserSampling, batches
 from dpfl.models.glm import FactoredRecords
 
@@ -48,11 +47,6 @@ def test_a_block_does_not_depend_on_those_before():
     source(0)
     assert np.array_equal(source(4).norms, again(4).norms)
     assert source(4).direction.shape == (3, BLOCK, 3, 1)
-
-
-def test_given_orders_are_read_as_given():
-    orders = np.array([[3, 1, 2], [0, 4, 5], [9, 9, 9]])
-    assert np.array_equal(ordered_records(RECORDS, orders)(0).norms[:, :3, 0] - 1, orders)
 
 
 def test_samplings_and_participation():

@@ -1,18 +1,14 @@
-"""What canaries add to training, and what is read off: against sums and laws written out."""
+"""What canaries add to training, and what is read off: against sums written out."""
 
 import math
 
 import numpy as np
-import pytest
 import torch
-from scipy.stats import norm
 from torch import nn
 
 from dpfl.accounting.samplers import Sampling
 from dpfl.attacks.canary_gradients import CanaryGradients, ClientRun, image_scores
-from dpfl.attacks.canary_messages import MessageRun, _log_law, message_scores
 from dpfl.attacks.one_run import coins
-from dpfl.engine.federated_rounds import Clipping
 from dpfl.engine.linear_gradients import LinearGradients
 
 CLASSES, FEATURES, CANARIES = 3, 4, 5
@@ -75,21 +71,6 @@ def test_noise_hides_canaries_by_its_size():
     far, near = (own[bits == 1].mean() - own[bits == 0].mean() for own in scores / 0.25 * 210 / 2)
     # Differences of two means of about 100 normal scores: 1 +- 0.3/sqrt(50), 1 +- 30/sqrt(50); six deviations.
     assert abs(far - 1) < 6 * 0.3 / math.sqrt(50) and abs(near - 1) < 6 * 30 / math.sqrt(50)
-
-
-@pytest.mark.parametrize("drawn", [0.1, 1.0])
-def test_the_law_of_a_message_is_the_mixture_s(drawn):
-    seen, shift = np.array([-1.0, 0.0, 2.5]), 1.3
-    mixture = (1 - drawn) * norm.pdf(seen) + drawn * norm.pdf(seen, shift)
-    np.testing.assert_allclose(_log_law(seen, np.array(shift), drawn), np.log(mixture / norm.pdf(seen)), atol=1e-12)
-
-
-@pytest.mark.parametrize("clipping", list(Clipping))
-def test_messages_without_noise_tell_every_coin_that_was_drawn(clipping):
-    included = np.array([1, 0, 1, 1, 0, 0])
-    message = MessageRun(3, 10, Sampling.FIXED, clipping, 2.0, (0.0,), 1)
-    scores = message_scores(message, np.ones((4, 3)), np.ones(4), included)
-    assert ((scores[0] > 0) == included.astype(bool)).all()
 
 
 def test_coins_are_fair_and_addressed():

@@ -4,8 +4,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from dpfl.cli import app, report_commands
-from dpfl.grid import configuration
+from dpfl.cli import app
 
 COMMANDS = [
     "data fetch",
@@ -44,30 +43,9 @@ def test_an_option_that_is_missing_is_status_2():
     assert CliRunner().invoke(app, ["train"]).exit_code == 2
 
 
-def test_without_results_there_is_nothing_to_report(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "config.yaml").write_text("scale: demo\n")
-    assert "nothing to report" in str(CliRunner().invoke(app, ["report"]).exception)
-
-
 def test_status_lists_what_waits(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text("scale: demo\n")
     done = CliRunner().invoke(app, ["status"])
     assert done.exit_code == 0
     assert "digits_scatter_linear_k10_seed0: waiting" in done.output and "lowy2021: sweeps 0/1" in done.output
-
-
-@pytest.mark.parametrize(
-    ("chosen", "whole"),
-    [
-        ({"scale": "paper"}, True),
-        ({"scale": "paper", "training": {"device": "cuda"}}, True),
-        ({"scale": "paper", "papers": ["asoodeh2020"]}, False),
-        ({"scale": "paper", "seeds": [0]}, False),
-        ({"scale": "paper", "only": {"local_epochs": [1, 2, 4, 5, 20]}}, False),
-        ({"scale": "demo"}, False),
-    ],
-)
-def test_the_readme_shows_a_whole_scale_or_stays(chosen, whole):
-    assert report_commands._is_whole(configuration.resolve(chosen), "paper") is whole

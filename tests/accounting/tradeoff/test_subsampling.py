@@ -1,4 +1,4 @@
-"""Subsampling against 50-digit roots and integrals of the hockey stick."""
+"""Subsampling against 50-digit roots, duals and sums."""
 
 import mpmath as mp
 import numpy as np
@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.tradeoff import (
-    amplified_epsilon,
-    from_delta,
-    poisson_add_delta,
-    poisson_renyi,
-    subsample,
-    subsampled_delta,
-)
+from dpfl.accounting.tradeoff import from_delta, poisson_renyi, subsample, subsampled_delta
 
 ALPHAS = np.concatenate([[0.0, 1e-9], np.linspace(0.005, 0.995, 199), [1 - 1e-9, 1.0]])
 
@@ -75,43 +68,6 @@ def test_subsample_at_the_ends_of_p_and_mu():
     assert subsample(0.3, 80.0, 0.0) == 1
     assert subsample(1.0, 30.0, 1e-60) == pytest.approx(gaussian_dp.tradeoff(1e-60, 30.0), rel=1e-10)
     assert subsample([[0.1], [0.2]], 1.0, [0.1, 0.2, 0.3]).shape == (2, 3)
-
-
-def hockey_stick(upper, lower, epsilon, edge):
-    """The integral of (upper - e^epsilon lower)+, positive on one side of `edge`."""
-    gap = lambda x: upper(x) - mp.exp(epsilon) * lower(x)  # noqa: E731
-    sides = [mp.quad(gap, [edge, edge + 5, edge + 15, edge + 40]), mp.quad(gap, [edge - 40, edge - 15, edge - 5, edge])]
-    return max(sides)
-
-
-@pytest.mark.parametrize(
-    ("p", "mu", "epsilon"), [(0.1, 1.0, 0.05), *slow((0.1, 1.0, 0.1), (0.04, 2.0, 0.02)), (1.0, 1.5, 1.0)]
-)
-def test_both_poisson_directions_against_integrals(p, mu, epsilon):
-    p, mu, epsilon = map(mp.mpf, (p, mu, epsilon))
-    normal = lambda x: mp.npdf(x)  # noqa: E731
-    mixture = lambda x: (1 - p) * mp.npdf(x) + p * mp.npdf(x, mu)  # noqa: E731
-    edges = [mp.log(1 + mp.expm1(sign * epsilon) / p) / mu + mu / 2 for sign in (1, -1)]
-    remove, add = hockey_stick(mixture, normal, epsilon, edges[0]), hockey_stick(normal, mixture, epsilon, edges[1])
-    arguments = (float(epsilon), float(p), float(mu))
-    assert abs(subsampled_delta(*arguments) - remove) <= 1e-12 * remove
-    assert abs(poisson_add_delta(*arguments) - add) <= 1e-10 * add
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.floats(0, 800), st.floats(0, 1), st.floats(0, 10))
-def test_remove_dominates_add_and_add_ends_where_it_must(epsilon, p, mu):
-    remove, add = subsampled_delta(epsilon, p, mu), poisson_add_delta(epsilon, p, mu)
-    assert 0 <= add <= remove * (1 + 1e-9) + 1e-15
-    if -np.expm1(-epsilon) >= p:
-        assert add == 0
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.floats(0, 900), st.floats(1e-6, 1))
-def test_amplified_epsilon_is_the_logarithm_without_overflow(epsilon, p):
-    e, share = mp.mpf(epsilon), mp.mpf(p)
-    assert amplified_epsilon(epsilon, p) == pytest.approx(float(mp.log1p(mp.expm1(e) / share)), rel=1e-13)
 
 
 @pytest.mark.parametrize(("order", "p", "mu"), [(2, 0.1, 1.0), *slow((8, 0.02, 0.7)), (64, 0.04, 0.6)])

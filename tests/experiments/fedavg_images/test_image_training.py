@@ -2,10 +2,8 @@ import json
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from dpfl.accounting import dpsgd, gaussian_dp
 from dpfl.errors import InputError
 from dpfl.experiments import fedavg_images
 from dpfl.experiments.fedavg_images.image_training import DISTANCES
@@ -56,40 +54,6 @@ def calibration(description):
 
 def _silent(done, total):
     pass
-
-
-@pytest.mark.slow
-def test_calibration_meets_epsilon_by_the_accountant_that_it_names(calibration):
-    assert calibration["noise_multiplier"].iloc[2] == 0
-    assert calibration["privacy_records"].tolist() == [60] * 3
-    assert calibration["privacy_steps"].tolist() == [16] * 3
-    assert calibration["privacy_sample_rate"].tolist() == [16 / 60] * 3
-    assert calibration["privacy_sampling"].tolist() == ["shuffled_epochs"] * 3
-    assert "calibrated for Poisson sampling, the batches are shuffled_epochs" in calibration["privacy_note"].iloc[0]
-    sigma = calibration["noise_multiplier"].iloc[0]
-    spent = dpsgd.epsilon(noise_multiplier=sigma, sample_rate=1 / 4, steps=16, delta=1e-5, accountant="rdp")
-    assert 2.99 < spent <= 3.0
-    # Shuffled batches carry no amplification: what is proven is far above what the noise was calibrated for.
-    unamplified = gaussian_dp.epsilon(delta=1e-5, mu=2 / sigma)
-    assert calibration["privacy_epsilon_proven"].iloc[0] == pytest.approx(unamplified, rel=1e-6) and unamplified > spent
-    assert math.isinf(calibration["privacy_epsilon_proven"].iloc[2])
-
-
-def test_calibration_gives_the_known_noise_of_the_paper():
-    cells = ({"epsilon": 2.93, "local_epochs": 1, "rounds": 20},)
-    sweep = _sweep(cells, clients=10, client_share=0.1, batch_size=64)
-    sigma = fedavg_images.calibrate(sweep, {"records": {"train": 60_000}})["noise_multiplier"].iloc[0]
-    assert sigma == pytest.approx(1.007, abs=2e-3)
-
-
-def test_overlapping_clients_and_a_central_client_say_so(description):
-    overlapping = fedavg_images.calibrate(_sweep(CELLS[:1], clients=8), description)
-    assert "a record is with 1.6 of them" in overlapping["privacy_note"].iloc[0]
-    central = fedavg_images.calibrate(_sweep(CELLS[:1], clients=1), description)
-    assert central["privacy_records"].tolist() == [300]
-    poisson = fedavg_images.calibrate(_sweep(CELLS[:1], sampling="poisson"), description)
-    assert poisson["privacy_epsilon_proven"].iloc[0] < 3.0
-    assert poisson["privacy_sampling"].iloc[0] == "poisson"
 
 
 def test_the_run_table_is_complete_and_models_learn(folders, calibration):
@@ -156,27 +120,13 @@ def test_schedules_of_unequal_rounds_are_written_as_lists_and_leave_whole_number
 
 
 @pytest.mark.slow
-def test_clients_of_unequal_size_each_have_the_noise_of_their_own_rate(folders, description):
+def test_clients_of_unequal_size_learn_with_noise_of_their_own(folders, description):
     settings = {"client_share": [0.5, 0.1], "clients": 2}
     sweep = _sweep(CELLS, seeds=(0,), **settings)
     noise = fedavg_images.calibrate(sweep, description)
-    by_client = json.loads(noise["privacy_noise_multiplier_by_client"].iloc[0])
-    for sigma, records in zip(by_client, (150, 30), strict=True):
-        steps = -(-records // 16)
-        alone = {"sample_rate": 1 / steps, "steps": 4 * steps, "delta": 1e-5, "accountant": "rdp"}
-        assert 2.99 < dpsgd.epsilon(noise_multiplier=sigma, **alone) <= 3.0
-    assert noise["noise_multiplier"].iloc[0] == max(by_client) == by_client[1]
-    assert noise["privacy_records"].iloc[0] == 30
-    assert "clients hold 30 to 150 records" in noise["privacy_note"].iloc[0]
-    assert noise["privacy_noise_multiplier_by_client"].iloc[2] == "[]"
     table = fedavg_images.train(sweep, folders, noise, None, _silent)
     assert set(table["status"]) == {"finished"}
     assert (table["accuracy_pct"] > 25).all()
-
-
-def test_equal_shares_in_a_list_are_one_share(description, calibration):
-    listed = fedavg_images.calibrate(_sweep(client_share=[0.2, 0.2, 0.2]), description)
-    pd.testing.assert_frame_equal(listed, calibration)
 
 
 def test_distances_are_measured_where_they_are_asked_for(folders, description, calibration):
@@ -212,13 +162,6 @@ def test_clients_may_start_apart_and_sigmoids_may_be_tempered(folders, calibrati
     assert tables[0] != tables[1]
     tempered = _sweep(cell, (0,), **settings, tempered_sigmoid=[1.58, 3.0, 0.71])
     assert fedavg_images.train(tempered, folders, row, None, _silent)["status"].tolist() == ["finished"]
-
-
-@pytest.mark.parametrize("accountant", [pytest.param("prv", marks=pytest.mark.slow), "pld"])
-def test_other_accountants_calibrate_tighter(description, calibration, accountant):
-    noise = fedavg_images.calibrate(_sweep(CELLS[:1], accountant=accountant), description)
-    assert 0.8 * calibration["noise_multiplier"].iloc[0] < noise["noise_multiplier"].iloc[0]
-    assert noise["noise_multiplier"].iloc[0] < calibration["noise_multiplier"].iloc[0]
 
 
 class Stopped(Exception):

@@ -2,16 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import laplace, norm
 
-from dpfl.accounting.contraction.interval_kernels import DiscretisedInterval
 from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd
-
-
-def test_a_projected_law_has_mass_one_and_piles_up_at_the_ends():
-    masses = DiscretisedInterval(-1.0, 2.0, cells=50).projected(np.array([0.0, 5.0]), norm(scale=1.5))
-    assert masses.shape == (2, 52)
-    np.testing.assert_allclose(masses.sum(axis=1), 1.0, rtol=1e-12)
-    np.testing.assert_allclose(masses[:, 0], norm.cdf([-1.0, -6.0], scale=1.5), rtol=1e-12)
-    np.testing.assert_allclose(masses[:, -1], norm.sf([2.0, -3.0], scale=1.5), rtol=1e-12)
 
 
 def test_one_step_on_a_wide_interval_is_the_gaussian_mechanism():

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from dpfl.papers.bhaskar2025.initialisation import COMMON, PER_CLIENT, initialisation_cells
-from dpfl.papers.bhaskar2025.initialisation_figure import draw_initialisation
 from dpfl.reporting.results import Results
 
 CELLS = "table == 2 and model == 'scatter_cnn' and epsilon > 2 and local_epochs in [1, 5, 20]"
@@ -36,29 +35,6 @@ def test_stand_ins_have_no_print_beside_them(as_runs, rows_of_runs, as_stand_in)
     both = [rows_of_runs(CELLS, [0], initialisation=start) for start in (COMMON, PER_CLIENT)]
     cells = initialisation_cells(as_runs(*map(as_stand_in, both)))
     assert len(cells) == 12 and cells["published_accuracy_pct"].isna().all()
-    figure = draw_initialisation(cells)
-    assert "Stand-in data" in figure.get_supxlabel() and "Means over 1 run." in figure.get_supxlabel()
-
-
-def test_a_panel_a_split_is_drawn_with_a_line_a_budget_and_start(cells):
-    figure = draw_initialisation(cells)
-    assert [axis.get_title() for axis in figure.axes] == ["E = 1, R = 20", "E = 5, R = 4", "E = 20, R = 1"]
-    assert figure.axes[0].get_ylabel() == "MNIST,\nScatterNet + CNN" and "Means over 2 runs" in figure.get_supxlabel()
-    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert names == ["ε = 2.93, each", "ε = 2.93, common", "no noise, each", "no noise, common"]
-    # A line, the runs, the clients alone, their average and the published value of each.
-    assert len(figure.axes[0].get_lines()) == 4 * 5
-    assert "published" in [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-def test_the_footer_names_strokes_where_they_are_seen_and_says_where_the_average_fails(cells):
-    footer = draw_initialisation(cells).get_supxlabel().replace("\n", " ")
-    assert "strokes" not in footer and "the average's runs lie within 0." in footer
-    worse = (cells["accuracy_pct"] < cells["local_accuracy_pct"]).sum()
-    assert 0 < worse < 12 and f"worse than the clients alone on {worse} of 12 lines" in footer
-    runs = [json.dumps({"0": mean - 2, "1": mean + 2}) for mean in cells["accuracy_pct"]]
-    footer = draw_initialisation(cells.assign(run_accuracies_pct=runs)).get_supxlabel()
-    assert "strokes: the runs of the average" in footer and "lie within" not in footer
 
 
 def test_runs_before_local_accuracy_was_measured_are_read(as_runs, rows_of_runs):

@@ -1,12 +1,40 @@
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.reporting.results import Results, write_csv
+from dpfl.papers.lowy2021 import theory
+from dpfl.reporting import style
+from dpfl.reporting.results import Results, read_csv, write_csv
 
 NOISES = ("advanced_composition", "moments", "tight")
+THEORY = {
+    "experiment": "ldp_theory",
+    "status": "finished",
+    "noise": "tight",
+    "trust": "nobody",
+    "algorithm": "minibatch",
+    "kind": "least_squares",
+    "spread": 0.0,
+    "strong_convexity": 0.0,
+    "sharpness": 0.0,
+    "scale": 1.0,
+    "clients": 8,
+    "records": 64,
+    "features": 4,
+    "rounds": 16,
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "radius": 1.0,
+    "clip_norm": 2.0,
+    "participants": "[8]",
+    "noise_multiplier": 10.0,
+    "privacy_epsilon_proven": 1.0,
+    "start_risk": 1.0,
+    "v_star_squared": 0.0,
+}
 
 
 @pytest.fixture(scope="session")
@@ -56,3 +84,51 @@ def _runs(task, metric, gap, epsilon_proven, price):
                     {**task, **cell, **measures, **references, **privacy, "batch_size": 37, "noise_multiplier": 2}
                 )
     return rows
+
+
+@pytest.fixture
+def made_up(tmp_path) -> Callable[..., Results]:
+    """Return a function (rows) that writes runs of the theory studies, eight seeds with 1 % noise, as the only ones."""
+
+    def make(rows: list[dict], seeds: int = 8) -> Results:
+        rng = np.random.default_rng(0)
+        runs = [
+            {**THEORY, **row, "seed": seed, "excess_risk": row["excess_risk"] * (1 + 0.01 * rng.standard_normal())}
+            for row in rows
+            for seed in range(seeds)
+        ]
+        folder = tmp_path / "demo"
+        (folder / "figures").mkdir(parents=True, exist_ok=True)
+        with (folder / "runs.csv").open("w") as stream:
+            write_csv(pd.DataFrame(runs), stream)
+        return Results(folder, {"lowy2021": (folder / "runs.csv",)})
+
+    return make
+
+
+@pytest.fixture
+def written() -> Callable[[Results, str], pd.DataFrame]:
+    """Return a function that writes a theory figure's data and reads them back."""
+
+    def write(results: Results, name: str) -> pd.DataFrame:
+        path = results.folder / "figures" / f"lowy2021_{name}.csv"
+        with path.open("w") as stream:
+            write_csv(theory.FIGURES[name].data(results), stream)
+        return read_csv(path)
+
+    return write
+
+
+@pytest.fixture
+def drawn(written) -> Callable[[Results, str], pd.DataFrame]:
+    """Return a function that writes a theory figure's data and draws it from the file, as the figures stage does."""
+
+    def draw(results: Results, name: str) -> pd.DataFrame:
+        points = written(results, name)
+        with style.apply_style():
+            figure = theory.FIGURES[name].draw(points)
+            figure.canvas.draw()
+            style.plt.close(figure)
+        return points
+
+    return draw

@@ -3,9 +3,8 @@ import math
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from scipy import stats
 
-from dpfl.papers.vandijk2023 import strategy_figures, training_figures
+from dpfl.papers.vandijk2023 import training_figures
 from dpfl.papers.vandijk2023.figures import FIGURES
 
 TRAINED = ("asynchrony", "batch_scaling", "samplers", "strategies", "settings_grid", "preparation")
@@ -78,27 +77,3 @@ def test_samplers_are_told_apart_by_sampling_and_relation(trained):
     one = data[data["epsilon"] == 1.0].set_index("sampler")
     assert one["difference_pct"].to_dict() == pytest.approx({"fixed": 0, "poisson": 1, "poisson_replace": 2})
     assert one["noise_multiplier"].to_dict() == {"fixed": 3, "poisson": 2, "poisson_replace": 1}
-
-
-def test_strategies_say_what_the_unpaid_one_spends(trained):
-    spends = {"constant": 2.0, "arsinh_2": 2.0, "last_epoch_unpaid": 5.241}
-    runs = [("strategies", {"strategy": name, "epsilon": 2.0}, 80.0, spent, 1.5) for name, spent in spends.items()]
-    _, text = drawn("strategies", trained(runs))
-    assert "5.25 instead of 2" in text.replace("\n", " ") and strategy_figures.STRATEGIES["arsinh_2"] in text
-
-
-def test_the_grid_has_a_cell_for_every_setting(trained):
-    cells = [{"batch_size": m, "clip_norm": c, "sigma": s} for m in (16, 32) for c in (0.1, 1.0) for s in (1.0, 2.0)]
-    runs = [("settings_grid", cell, 60.0 + cell["batch_size"], cell["batch_size"] / 8, 2.0) for cell in cells]
-    data, text = drawn("settings_grid", trained(runs))
-    assert len(data) == 8 and "92.4" in text and "standard deviation: " in text
-    spread = data["interval_pct"] / (stats.t.ppf(0.975, 3) / 2)  # of four seeds
-    assert f"{spread.max():.1f} at most" in text.replace("\n", " ")
-
-
-def test_preparation_shows_every_input(trained):
-    runs = [
-        ("preparation", {"preparation": name, "epsilon": 2.0}, 80.0, 2.0, 1.5) for name in strategy_figures.PREPARATIONS
-    ]
-    data, text = drawn("preparation", trained(runs))
-    assert len(data) == 5 and "leaks" in text

@@ -1,0 +1,152 @@
+"""`dpfl tables`, `claims`, `report` and what ends `dpfl pages`: which files they read, and when they refuse."""
+
+import hashlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from dpfl.catalog import load
+from dpfl.cli import app, report_commands
+from dpfl.errors import InputError
+from dpfl.files import record_path
+from dpfl.grid import configuration
+from dpfl.provenance import input_checks, manifest
+from dpfl.provenance.audit import file_hashes
+from dpfl.provenance.record import StageRecorder
+from dpfl.reporting import claims, tables
+
+PAPER = "bhaskar2025"
+DEMO = Path("results/demo")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    """An empty project as the working folder."""
+    monkeypatch.chdir(tmp_path)
+    Path("config.yaml").write_text("scale: demo\n")
+    input_checks._outputs.cache_clear()
+    return tmp_path
+
+
+def store(path: Path) -> Path:
+    """Write a file with a record of its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(path.name)
+    StageRecorder("made", ("dpfl.files",), {}).write(record_path(path), [path])
+    return path
+
+
+def inputs(path: Path) -> dict[str, str]:
+    return {each["path"]: each["sha256"] for each in json.loads(record_path(path).read_text())["inputs"]}
+
+
+def hashed(*paths: Path) -> dict[str, str]:
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+@pytest.fixture
+def made(monkeypatch) -> list[tuple]:
+    """Every table that was asked for, with the run tables that it was to be made of; its page is two words."""
+    asked = []
+
+    def make(paper, name, results, folder):
+        asked.append((paper, name, results.run_tables[paper]))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{paper}_{name}.csv").write_text("a page")
+        return [folder / f"{paper}_{name}.csv"]
+
+    monkeypatch.setattr(tables, "make", make)
+    return asked
+
+
+def test_tables_are_made_of_the_runs_of_the_configuration_alone(project, made):
+    """Not of a sweep that an earlier configuration left behind, nor under another paper's name of one."""
+    own = store(DEMO / "runs" / PAPER / "digits_scatter_linear_k10_seed0.csv.gz")
+    for name in ("digits_scatter_linear_k10_seed77", "digits_mean_ink_seeds0to19"):
+        store(DEMO / "runs" / PAPER / f"{name}.csv.gz")
+    report_commands._render("tables", PAPER, "table_2", Path("config.yaml"))
+    assert made == [(PAPER, "table_2", (own,))]
+    page = DEMO / "tables" / f"{PAPER}_table_2.csv"
+    assert inputs(page) == hashed(own)
+    record = json.loads(record_path(page).read_text())
+    assert record["settings"] == {"paper": PAPER, "name": "table_2"} and record["stage"] == "tables"
+
+
+def test_without_a_name_every_table_of_the_paper_is_made(project, made):
+    pages = report_commands._render("tables", PAPER, None, Path("config.yaml"))
+    assert [name for _, name, _ in made] == list(load(PAPER).tables) and len(pages) == len(made) > 4
+
+
+def test_a_run_table_that_changed_makes_no_page(project, made):
+    store(DEMO / "runs" / PAPER / "digits_scatter_linear_k10_seed0.csv.gz").write_text("tampered")
+    with pytest.raises(InputError, match="digits_scatter_linear_k10_seed0"):
+        report_commands._render("tables", PAPER, "table_2", Path("config.yaml"))
+    assert not made
+
+
+def test_a_table_that_the_paper_lacks_is_named_with_those_it_has(project, made):
+    with pytest.raises(InputError, match=r"bhaskar2025 has no table x; it has errata, table_2"):
+        report_commands._render("tables", PAPER, "x", Path("config.yaml"))
+    with pytest.raises(InputError, match=r"bhaskar2025 has no figure table_2; it has splits"):
+        report_commands._render("figures", PAPER, "table_2", Path("config.yaml"))
+
+
+def test_verdicts_are_read_from_the_pages_that_are_there_and_the_papers_own(project, monkeypatch):
+    table, figure = (
+        store(DEMO / f"{kind}/{PAPER}_{name}.csv") for kind, name in (("tables", "table_2"), ("figures", "splits"))
+    )
+    for stray in (f"tables/{PAPER}_left_over.csv", "tables/lowy2021_noise.csv", f"figures/{PAPER}_table_2.csv"):
+        store(DEMO / stray)
+    verdicts = DEMO / "claims" / f"{PAPER}.csv"
+
+    def write(paper, verdict, folder):
+        folder.mkdir()
+        verdicts.write_text(verdict)
+        return [verdicts]
+
+    monkeypatch.setattr(claims, "evaluate", lambda paper, results: f"{paper} in {results.folder}")
+    monkeypatch.setattr(claims, "files", lambda paper, folder: [verdicts])
+    monkeypatch.setattr(claims, "write", write)
+    assert report_commands._judge(PAPER, Path("config.yaml")) == [verdicts]
+    assert inputs(verdicts) == hashed(table, figure) and verdicts.read_text() == f"{PAPER} in {DEMO}"
+    assert report_commands._judge(PAPER, Path("config.yaml"), anew=False) == []
+    store(DEMO / "tables" / f"{PAPER}_table_3.csv")
+    input_checks._outputs.cache_clear()
+    (DEMO / "claims").rename(DEMO / "older")
+    assert report_commands._judge(PAPER, Path("config.yaml"), anew=False) == [verdicts]
+
+
+@pytest.mark.parametrize("findings", [[], ["one", "two"]])
+def test_results_are_sealed_only_where_the_audit_finds_nothing(project, monkeypatch, capsys, findings):
+    sealed = []
+    found = SimpleNamespace(findings=findings, lines=lambda: ["first line", "last line"])
+    monkeypatch.setattr(file_hashes, "audit", lambda folder, sealed: found)
+    monkeypatch.setattr(manifest, "write", sealed.append)
+    DEMO.mkdir(parents=True)
+    assert report_commands._sealed(DEMO) == len(findings)
+    assert (DEMO / "audit.txt").read_text() == capsys.readouterr().out == "first line\nlast line\n"
+    assert sealed == ([] if findings else [DEMO])
+
+
+def test_without_results_there_is_nothing_to_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text("scale: demo\n")
+    assert "nothing to report" in str(CliRunner().invoke(app, ["report"]).exception)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "whole"),
+    [
+        ({"scale": "paper"}, True),
+        ({"scale": "paper", "training": {"device": "cuda"}}, True),
+        ({"scale": "paper", "papers": ["asoodeh2020"]}, False),
+        ({"scale": "paper", "seeds": [0]}, False),
+        ({"scale": "paper", "only": {"local_epochs": [1, 2, 4, 5, 20]}}, False),
+        ({"scale": "demo"}, False),
+    ],
+)
+def test_the_readme_shows_a_whole_scale_or_stays(chosen, whole):
+    assert report_commands._is_whole(configuration.resolve(chosen), "paper") is whole

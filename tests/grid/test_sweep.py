@@ -1,0 +1,76 @@
+"""What a sweep derives from its fields: names by hand, and a digest that sees what decides numbers and nothing else."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpfl.grid.sweep import Folders, Sweep, is_private
+
+SWEEP = Sweep(
+    paper="smith2026",
+    experiment="fedavg_images",
+    name="mnist_scatter_cnn_k10_seed3",
+    settings={"dataset": "mnist", "model": "scatter_cnn", "clip_norm": 1.0, "schedule": [1, 2]},
+    cells=({"epsilon": 2.0, "rounds": 4}, {"epsilon": math.inf, "rounds": 4}),
+    seeds=(3, 4),
+    resources={"device": "cpu", "threads": 2},
+)
+
+
+def test_a_sweep_in_words():
+    assert (SWEEP.dataset, SWEEP.family, SWEEP.needs_features) == ("mnist", "mnist_scatter_cnn_k10", True)
+    assert [is_private(cell) for cell in SWEEP.cells] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "family"), [("a_seed0", "a"), ("a_seed12to15", "a"), ("odd_seeds_k2_seed7", "odd_seeds_k2")]
+)
+def test_the_family_is_the_name_up_to_its_last_seeds(name, family):
+    assert replace(SWEEP, name=name).family == family
+
+
+@pytest.mark.parametrize(
+    ("model", "needs"), [({"model": "scatter_linear"}, True), ({"model": "cnn"}, False), ({}, False)]
+)
+def test_features_are_for_models_that_scatter(model, needs):
+    assert replace(SWEEP, settings={"dataset": "mnist", **model}).needs_features is needs
+
+
+def test_the_folders_of_a_dataset():
+    assert Folders.of(Path("/data"), "mnist") == Folders(Path("/data/arrays/mnist"), Path("/data/features/mnist"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"paper": "jones2026"},
+        {"experiment": "pnsgd"},
+        {"seeds": (4, 3)},
+        {"cells": SWEEP.cells[::-1]},
+        {"cells": SWEEP.cells[:1]},
+        {"settings": {**SWEEP.settings, "clip_norm": 1.0000000000000002}},
+        {"settings": {**SWEEP.settings, "schedule": [2, 1]}},
+    ],
+)
+def test_what_decides_numbers_changes_the_digest(change):
+    assert replace(SWEEP, **change).digest() != SWEEP.digest()
+
+
+@pytest.mark.parametrize("change", [{"resources": {}}, {"name": "another_seed3"}])
+def test_what_does_not_decide_numbers_leaves_the_digest(change):
+    assert replace(SWEEP, **change).digest() == SWEEP.digest()
+
+
+def test_the_digest_of_records_made_before_is_the_same():
+    """By hand: printf of the JSON text, keys sorted, into sha256sum, its first 16 digits."""
+    sweep = Sweep("p", "e", "n", {"b": [1], "a": 0.5}, ({"epsilon": math.inf},), (0,))
+    assert sweep.digest() == "26f9fb8e73bfd49c"
+
+
+@given(st.permutations(sorted(SWEEP.settings)))
+def test_the_order_of_settings_does_not_matter(order):
+    assert replace(SWEEP, settings={key: SWEEP.settings[key] for key in order}).digest() == SWEEP.digest()

@@ -1,0 +1,75 @@
+"""Algorithm 2 against the better Algorithm 1: planted speeds, and the paired difference by scipy."""
+
+import math
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+from dpfl.papers.lowy2021 import theory, theory_acceleration
+from dpfl.reporting.rules import Verdict
+
+
+@pytest.mark.parametrize(("speed", "verdict"), [(2.0, Verdict.AS_STATED), (0.5, Verdict.REFUTED)])
+def test_acceleration_follows_the_paired_difference(made_up, drawn, judged, speed, verdict):
+    """Algorithm 2 with the risk of `speed` times as many rounds."""
+    rows = [
+        {"study": "acceleration", "algorithm": algorithm, "rounds": rounds, "epsilon": epsilon, "excess_risk": risk}
+        for epsilon in (1.0, math.inf)
+        for rounds in (4, 16, 64)
+        for algorithm, risk in (("minibatch", 1 / rounds), ("accelerated", 1 / (speed * rounds)))
+    ]
+    results = made_up(rows)
+    points = drawn(results, "theory_acceleration")
+    assert points["plain_minus_this"].notna().sum() == 6
+    figure = theory.FIGURES["theory_acceleration"].draw(points)
+    lost = "nowhere" if speed > 1 else "least squares, convex: R = 4, 16, 64"
+    assert figure.get_supxlabel().replace("\n", " ").endswith(f"interval of the difference: {lost}.")
+    one_seed = points.assign(difference_interval=math.nan)
+    assert "Algorithm 2" not in theory.FIGURES["theory_acceleration"].draw(one_seed).get_supxlabel()
+    judgement = judged("acceleration", results)
+    assert judgement.verdict is verdict
+    assert judgement.cases[0].case.estimate == pytest.approx(speed - 1, abs=0.05)  # as a share of Algorithm 2's risk
+    needed = judgement.cases[-1].case
+    assert needed.case.startswith("rounds that Algorithm 1 needs") and needed.estimate == (
+        math.inf if speed > 1 else 64
+    )
+
+
+@pytest.mark.parametrize("better", ["plain", "smoothed"])
+def test_the_difference_is_to_the_better_algorithm_1(made_up, better):
+    """Both Algorithms 1 on the absolute loss, one of them the better; scipy pairs the seeds."""
+    risks = {"plain": 0.3, "smoothed": 0.3} | {better: 0.2}
+    row = {"study": "acceleration", "kind": "absolute"}
+    results = made_up(
+        [
+            {**row, "algorithm": "minibatch", "excess_risk": risks["plain"]},
+            {**row, "algorithm": "minibatch", "sharpness": 5.0, "excess_risk": risks["smoothed"]},
+            {**row, "algorithm": "accelerated", "sharpness": 5.0, "excess_risk": 0.15},
+        ]
+    )
+    points = theory_acceleration.data(results).set_index("curve")
+    assert set(points["task"]) == {"absolute loss, not smooth"} and len(points) == 3
+    assert points.filter(like="minibatch", axis=0)["plain_minus_this"].isna().all()
+    runs = results.runs("lowy2021").set_index("seed")
+    fast = runs.loc[runs["algorithm"] == "accelerated", "excess_risk"]
+    sharp = (runs["sharpness"] > 0) == (better == "smoothed")
+    plain = runs.loc[(runs["algorithm"] == "minibatch") & sharp, "excess_risk"]
+    low, high = stats.ttest_rel(plain, fast).confidence_interval(0.9)
+    point = points.loc["accelerated_smoothed"]
+    assert (point["plain_minus_this"], point["difference_interval"]) == pytest.approx(
+        ((low + high) / 2, (high - low) / 2)
+    )
+
+
+def test_rounds_where_algorithm_2_loses_by_chance_are_not_named():
+    point = {"task": "logistic regression, convex", "curve": "accelerated", "seeds": 8, "interval": 0.1}
+    point |= {"excess_risk": 0.5, "start_risk": 1.0}
+    lost = {4: (-0.3, 0.2), 16: (-0.1, 0.2), 64: (-0.5, 0.2), 128: (0.3, 0.2)}
+    rows = [
+        {**point, "epsilon": epsilon, "rounds": rounds, "plain_minus_this": gap, "difference_interval": half}
+        for epsilon in (1.0, math.inf)
+        for rounds, (gap, half) in ([*lost.items(), (256, (-9.0, 0.1))] if math.isinf(epsilon) else lost.items())
+    ]
+    figure = theory_acceleration.draw(pd.DataFrame(rows))
+    assert figure.get_supxlabel().replace("\n", " ").endswith("difference: logistic regression, convex: R = 4, 64.")

@@ -1,0 +1,123 @@
+"""Papers and entries as they are read: a folder written here, what of it is refused, and the files that are shipped."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from dpfl import catalog
+from dpfl.errors import InputError
+
+KEY = "smith2026"
+FACTS = """
+title: Mean and noise
+authors: Nobody
+published: tests
+url: https://example.org
+settings: {radius: 2.0}
+tables: {risk: {title: Risk, caption: Mean}}
+figures: {}
+"""
+
+
+@pytest.fixture
+def papers(tmp_path, monkeypatch):
+    """A folder of papers with two, and a file that is none; a function that writes one of the first's files."""
+    monkeypatch.setattr(catalog, "PAPERS", tmp_path)
+
+    def write(name: str, text: str) -> None:
+        path = tmp_path / KEY / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        for cached in (catalog.keys, catalog.load):
+            cached.cache_clear()
+
+    (tmp_path / "adams2020").mkdir()
+    (tmp_path / "adams2020" / "paper.yaml").touch()
+    (tmp_path / "no_paper").mkdir()
+    for name in ("tables.py", "figures.py", "claims.py"):
+        write(name, "")
+    write("paper.yaml", FACTS)
+    yield write
+    for cached in (catalog.keys, catalog.load):
+        cached.cache_clear()
+
+
+def test_a_paper_is_what_its_files_say_and_empty_where_it_has_none(papers):
+    assert catalog.keys() == ("adams2020", KEY)
+    papers("errata.yaml", "")
+    found = catalog.load(KEY)
+    assert (found.key, found.title, found.settings) == (KEY, "Mean and noise", {"radius": 2.0})
+    assert found.tables == {"risk": {"title": "Risk", "caption": "Mean"}}
+    assert found.claims == found.grid == found.errata == found.inferred == found.figures == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("paper.yaml", "[a, b]", f"{KEY}/paper.yaml must have keys and values, found list"),
+        ("paper.yaml", FACTS.replace("url", "ulr"), f"{KEY}/paper.yaml: unknown key ulr; known here: "),
+        ("paper.yaml", FACTS + "inferred: {'*': a, radii: b}", "/paper.yaml: inferred.radii is no key of settings"),
+        ("paper.yaml", FACTS + "settings: {}", f"{KEY}/paper.yaml is not YAML: key 'settings' occurs twice"),
+        ("claims.yaml", "a: [", f"{KEY}/claims.yaml is not YAML: "),
+        ("grid.yaml", "demmo: []", f"{KEY}/grid.yaml: unknown key demmo"),
+    ],
+)
+def test_a_file_that_cannot_be_is_one_line(papers, name, text, message):
+    papers(name, text)
+    with pytest.raises(InputError, match=re.escape(message)) as refused:
+        catalog.load(KEY)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_paper_or_module_that_is_not_there_is_named(papers, tmp_path):
+    with pytest.raises(InputError, match=f"^no paper jones2026; there are adams2020, {KEY}$"):
+        catalog.load("jones2026")
+    (tmp_path / KEY / "figures.py").unlink()
+    with pytest.raises(InputError, match=f"^papers/{KEY} has no figures.py; add one"):
+        catalog.load(KEY)
+
+
+def test_what_paper_yaml_names_must_be_in_the_modules(papers, monkeypatch):
+    with pytest.raises(InputError, match=f"papers/{KEY} has no errata.py"):
+        catalog.module(KEY, "errata")
+    recipe = object()
+    for given, named in (
+        (
+            {"TABLES": {"risks": recipe}},
+            f"{KEY}/paper.yaml: tables.risk is not in TABLES of tables.py, which has risks",
+        ),
+        ({"TABLES": {}}, "tables.risk is not in TABLES of tables.py, which has none"),
+        ({}, f"papers/{KEY}/tables.py has no TABLES: a recipe for each name"),
+    ):
+        monkeypatch.setattr(catalog, "import_module", lambda name, given=given: SimpleNamespace(**given))
+        with pytest.raises(InputError, match=re.escape(named)):
+            catalog.recipe(KEY, "tables", "risk")
+    monkeypatch.setattr(catalog, "import_module", lambda name: SimpleNamespace(TABLES={"risk": recipe}))
+    assert catalog.recipe(KEY, "tables", "risk") is recipe
+
+
+@pytest.mark.parametrize(
+    ("text", "key"), [("{a: 1, a: 2}", "'a'"), ("{1.2: a, 1.20: b}", "1.2"), ("{x: {yes: 1, on: 2}}", "True")]
+)
+def test_no_key_occurs_twice_however_it_is_written(text, key):
+    with pytest.raises(yaml.YAMLError, match=f"key {key} occurs twice"):
+        yaml.load(text, catalog._PaperLoader)
+
+
+def test_a_merged_mapping_may_be_overridden():
+    text = "base: &b {a: 1, c: 3}\nown: {<<: *b, a: 2}"
+    assert yaml.load(text, catalog._PaperLoader)["own"] == {"a": 2, "c": 3}
+
+
+def test_a_float_is_no_integer_of_a_schema():
+    own = catalog.validator()({"type": "integer"})
+    assert [own.is_valid(value) for value in (1, 1.0, True, "1")] == [True, False, False, False]
+
+
+def test_the_shipped_files_are_found(repository):
+    folders = {path.name for path in (repository / "src/dpfl/papers").iterdir() if (path / "paper.yaml").exists()}
+    assert set(catalog.keys()) == folders and len(folders) >= 5
+    text = (repository / "src/dpfl/data/datasets.yaml").read_text(encoding="utf-8")
+    assert catalog.dataset_entries() == yaml.safe_load(text)

@@ -166,6 +166,12 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
         (["data", "fetch", "--dataset", "mnist", "--file", "x"], "train-images"),
         (["features", "--dataset", "nothing"], "nothing"),
         (["features", "--dataset", "digits"], "digits"),
+        (["nothing"], "No such command 'nothing' (see dpfl --help)"),
+        (["features"], "Missing option '--dataset' (see dpfl features --help)"),
+        (["features", "--dataset"], "requires an argument"),
+        (["features", "--data", "mnist"], "No such option: --data"),
+        (["audit", "--rerun", "three", "results/demo"], "'--rerun'"),
+        (["status", "extra"], "unexpected extra argument"),
     ],
 )
 def test_a_wrong_argument_is_one_line(project, tmp_path, capsys, arguments, word):
@@ -248,3 +254,11 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 130 and "run the same command again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("arguments", "status"), [([], 2), (["--help"], 0), (["status", "--help"], 0)])
+def test_help_is_all_that_a_command_may_say_at_length(monkeypatch, capsys, arguments, status):
+    monkeypatch.setattr("sys.argv", ["dpfl", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert (caught.value.code or 0) == status and "Usage: dpfl" in "".join(capsys.readouterr())

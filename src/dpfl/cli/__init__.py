@@ -7,6 +7,9 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from typing import Any
+
+import typer
 
 from dpfl.cli import account_commands, check_commands  # noqa: F401  (registers its commands, as those below do)
 from dpfl.cli.app import ALONE, PIPELINE, app
@@ -25,6 +28,8 @@ else:
     app.info.epilog = ALONE.replace("[", "\\[")
 
 
+_UsageError: Any = typer.BadParameter.__base__
+"""What typer raises for options that cannot be; it keeps the class to itself."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a full disk, a used-up quota, and a file that may not grow."""
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -32,13 +37,23 @@ _MOST_CHARACTERS = 200
 
 
 def _run() -> None:
-    """Run the command; what it has printed is written before it ends, or that it cannot be is an error too."""
+    """Run the command; what it has printed is written before it ends, or that it cannot be is an error too.
+
+    Raises InputError for options that cannot be.
+    """
     try:
-        app()
-    except SystemExit as ended:  # typer makes one of Ctrl-C, and says nothing
-        if ended.code == 130:
-            raise KeyboardInterrupt from None
-        raise
+        status = app(standalone_mode=False, prog_name="dpfl")
+    except _UsageError as problem:
+        if len(sys.argv) > 1:
+            words = " ".join(problem.format_message().split()).rstrip(".")
+            command = problem.ctx.command_path if problem.ctx else "dpfl"
+            raise InputError(f"{words} (see {command} --help)") from None
+        problem.show()  # `dpfl` alone: its help
+        sys.exit(2)
+    else:
+        if status == 130:  # what typer makes of Ctrl-C
+            raise KeyboardInterrupt
+        sys.exit(status)
     finally:
         if sys.stdout is not None:  # closed by who called
             sys.stdout.flush()

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.cli.app import app
+from dpfl.reporting.bounds import at_least, at_most
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
@@ -37,19 +38,15 @@ def _commands_and_rows() -> list:
     return found
 
 
-def _rounded(cell: str) -> str:
-    """Return a printed number with four digits, anything else as it is."""
-    return f"{float(cell):.4g}" if re.fullmatch(r"[\d.e+-]*\d", cell) else cell
-
-
 @pytest.mark.parametrize(("command", "row"), _commands_and_rows())
 def test_pages_print_what_the_command_prints(command, row):
     words = shlex.split(command)
     ran = CliRunner().invoke(app, words[1:])
     header, values = map(_cells, ran.stdout.splitlines())
     printed = dict(zip(header, values, strict=True))
-    for column in ("claimed", "proven", "at least"):
-        assert _rounded(printed[column]) == _rounded(row[column]), column
+    assert row["claimed"] == printed["claimed"]
+    assert row["proven"] == at_most(float(printed["proven"]))
+    assert row["at least"] == at_least(float(printed["at least"]))
     assert ran.exit_code == int("refuted" in row["claimed"])
     assert words[words.index("--noise-multiplier") + 1] == row["noise_multiplier"]
     assert words[words.index("--sampler") + 1] == row["sampler"].lower().replace(" ", "_")

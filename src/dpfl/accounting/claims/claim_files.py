@@ -37,7 +37,7 @@ def read_json(path: Path) -> Any:
     Source: elementary.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=without_duplicates)
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_duplicates)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except RecursionError:
@@ -117,8 +117,8 @@ def _complete(entry: dict[str, Any], needed: tuple[str, ...]) -> None:
             raise ValueError(f"{key} is missing")
 
 
-def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object whose keys are unique. Source: elementary. Raises ValueError naming one that is not."""
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object whose keys are unique. Raises ValueError naming one that is not."""
     result = dict(pairs)
     if len(result) < len(pairs):
         keys = [key for key, _ in pairs]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpfl.accounting.arguments import integer, real
-from dpfl.accounting.claims.claim_files import without_duplicates
+from dpfl.accounting.claims.claim_files import _without_duplicates
 from dpfl.accounting.guarantees import Phase
 from dpfl.accounting.samplers import BallsInBins, Poisson, Sampler, ShuffledEpochs
 from dpfl.errors import InputError
@@ -103,7 +103,7 @@ def phases_on(sampler: Sampler, history: Sequence[Entry]) -> tuple[Phase, ...]:
 def _parsed(line: str, path: Path, number: int) -> Mapping[str, Any]:
     """Return one JSON line. Raises InputError."""
     try:
-        row = json.loads(line, object_pairs_hook=without_duplicates)
+        row = json.loads(line, object_pairs_hook=_without_duplicates)
     except (json.JSONDecodeError, RecursionError):
         row = None
     except ValueError as error:

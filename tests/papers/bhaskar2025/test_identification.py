@@ -162,3 +162,15 @@ def test_scores_leave_stand_ins_out_but_effects_stay(as_runs, rows_of_runs, as_s
 
 def test_without_runs_there_are_no_scores(tmp_path):
     assert scores(Results(tmp_path)).empty
+
+
+def test_cells_that_share_other_seeds_have_a_range_of_chance_too(as_runs, rows_of_runs):
+    """Three seeds are shared in every cell, and two in all."""
+    early, late = f"{LINEAR} and local_epochs < 10", f"{LINEAR} and local_epochs >= 10"
+    sides = [{"noise_pct": 0.1}, {"noise_pct": 0.1, "offset_pct": -1, "batch_size": 32}]
+    table = scores(
+        as_runs(*(rows_of_runs(cells, seeds, **side) for side in sides
+                  for cells, seeds in ((early, [0, 1, 2]), (late, [0, 1, 5]))))
+    )  # fmt: skip
+    other = table[table["candidate"] != CHOSEN]
+    assert other["runs_least"].tolist() == [3] and (other["chance_low"] < other["chance_high"]).all()

@@ -175,10 +175,14 @@ def _by_seed(runs: pd.DataFrame, chosen: pd.DataFrame) -> NDArray[np.float64]:
 
 
 def _chance(accuracies: NDArray[np.float64], chosen: pd.DataFrame, shared: int) -> tuple[float, float]:
-    """Return the central 95 % of `chance_gains`; nan where nothing is published or there is no second seed."""
+    """Return the central 95 % of `chance_gains`; nan where nothing is published or there is no second seed.
+
+    Where cells share other seeds, fewer ran them all: those count as shared, which makes more of chance.
+    """
     residuals, noise = _residuals(chosen)
     if not shared or len(accuracies) < 2 or np.isnan(residuals).any():
         return np.nan, np.nan
+    shared = min(shared, len(accuracies))
     return tuple(np.quantile(chance_gains(accuracies, residuals, noise, shared), (0.025, 0.975)).tolist())
 
 

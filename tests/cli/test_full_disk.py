@@ -35,7 +35,7 @@ def failing(monkeypatch):
     """Return a function that has the command line meet an error of the operating system."""
 
     def fail(number):
-        def app():
+        def app(**_):
             raise OSError(number, os.strerror(number), "results/x\n.csv")
 
         monkeypatch.setattr(cli, "app", app)

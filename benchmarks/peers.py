@@ -3,8 +3,9 @@
 The same model, weights, inputs and true Poisson batches (rate 64/6000), one thread. Each program runs in a process of
 its own and takes some steps when it is its turn: what slows the machine slows all. Before anything counts, one step
 without noise has to move the weights alike in all that clip. One JSON object a line: what it ran on, then, for each
-model and program, records a second of processor time, memory at its peak above that at rest, and `ratio`, ours over
-theirs in records a second. Exit 1 where a target is missed. docs/write_speed.py makes docs/speed.md from these lines.
+model and program, records a second of processor time, the share of a core's peak that their forward and backward passes
+are, memory at its peak above that at rest, and `ratio`, ours over theirs in records a second. Exit 1 where a target is
+missed. docs/write_speed.py makes docs/speed.md from these lines.
 
 `ours` trains the stack of a sweep (3 budgets, one of them not private, x 6 splits on grey images; 3 budgets on colour
 ones), whose models share batches, and a record counts for each model. `ours_alone` trains one, as the others do.
@@ -26,7 +27,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from engine import BATCH, BUDGETS, CLIP_NORM, LEARNING_RATE, MOMENTUM, NOISE, SPLITS, Batches, Case, Stack
+from engine import (
+    BATCH,
+    BUDGETS,
+    CLIP_NORM,
+    LEARNING_RATE,
+    MOMENTUM,
+    NOISE,
+    SPLITS,
+    Batches,
+    Case,
+    Stack,
+    peak_flops,
+    training_flops,
+)
 from jax_peer import Jax
 from numpy.typing import NDArray
 from torch import nn
@@ -133,7 +147,7 @@ def _memory_mb(name: str) -> float:
 
 
 def measured(case: Case) -> dict[str, dict[str, float]]:
-    """Return records a second and peak memory of each program on a model.
+    """Return records a second, the share of a core's peak and peak memory of each program on a model.
 
     Raises ValueError where a program that clips takes another step than the others.
     """
@@ -150,8 +164,9 @@ def measured(case: Case) -> dict[str, dict[str, float]]:
             raise ValueError(f"{case.name}: {name} takes another step than ours, by {off:.1e} of the largest change")
     peaks = {name: line.recv() for name, line in lines.items()}
     batches, steps = case.batches(), STEPS[case.shape]
-    fastest = dict.fromkeys(PROGRAMS, 0.0)
+    fastest, peak = dict.fromkeys(PROGRAMS, 0.0), 0.0
     for turn in range(ROUNDS):
+        peak = max(peak, peak_flops())
         chosen = slice(turn * steps, (turn + 1) * steps)
         records = sum(map(len, batches[chosen]))
         for name, line in lines.items():
@@ -160,12 +175,17 @@ def measured(case: Case) -> dict[str, dict[str, float]]:
     for line, process in zip(lines.values(), processes, strict=True):
         line.send(None)
         process.join()
-    return {name: {"records_per_second": fastest[name], "peak_memory_mb": peaks[name][0]} for name in PROGRAMS}
+    share = training_flops(case) / peak
+    return {
+        name: {"records_per_second": speed, "share_of_peak": speed * share, "peak_memory_mb": peaks[name][0]}
+        for name, speed in fastest.items()
+    }
 
 
 def main() -> int:
     """Print a line for each model and program; return the exit status."""
     os.environ |= {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+    torch.set_num_threads(1)
     print(json.dumps({"name": "measured_on", **host("cpu", 1), **software(), "jax": version("jax")}), flush=True)
     missed = False
     for shape in (GREY, COLOUR):

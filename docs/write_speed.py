@@ -31,7 +31,7 @@ IMAGES = {"grey": "28 x 28 grey", "colour": "32 x 32 colour"}
 
 
 def tables(lines: list[str]) -> str:
-    """Return what it was measured on, a table of records a second with ratios, and a table of memory."""
+    """Return what it was measured on, and tables: records a second with ratios, shares of a core's peak, memory."""
     on, *measured = map(json.loads, lines)
     cases: dict[str, dict[str, dict]] = {}
     for each in measured:
@@ -43,6 +43,11 @@ def tables(lines: list[str]) -> str:
     )
     speeds = {name: f"{{records_per_second:,.0f}}{'' if name == 'ours' else ' ({ratio:.2g})'}" for name in PROGRAMS}
     text += _table(cases, speeds)
+    text += (
+        "\nShare of a core's peak: the operations of one forward and backward pass, over those of a large matrix "
+        "product\nor convolution in the same time.\n\n"
+    )
+    text += _table(cases, dict.fromkeys(PROGRAMS, "{share_of_peak:.0%}"))
     text += "\nMemory at the peak above that at rest, MB; a sweep here holds 18 models (grey) or 3 (colour).\n\n"
     return text + _table(cases, dict.fromkeys(PROGRAMS, "{peak_memory_mb:,.0f}"))
 

@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath as mp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -142,3 +143,19 @@ def test_phases_without_a_proof_are_refused():
         guarantee_of_phases([PHASES[0], Phase(SAMPLERS[1], 3.0, 200)], **HIDDEN)
     with pytest.raises(ValueError, match="convex"):
         guarantee_of_phases(PHASES, **(HIDDEN | {"observer": "every_step"}))
+
+
+def test_the_last_iterate_is_rounded_up():
+    """At 60 digits delta(epsilon) of two full batches is at most delta at the answer; rounded to nearest it was above.
+
+    Contraction 1 and the noise of two steps: mu = sqrt(2)/noise, delta(e) = Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu).
+    """
+    noise, delta = 59.83731673460452, 1e-100
+    problem = ConvexProblem(smoothness=1, learning_rate=0.5, lipschitz=1)
+    found = guarantee(
+        FullBatch(), noise_multiplier=noise, steps=2, delta=delta, observer="last_iterate", convex=problem
+    ).upper
+    with mp.workdps(160):
+        mu, epsilon = mp.sqrt(2) / mp.mpf(noise), mp.mpf(found)
+        spent = mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
+        assert mp.mpf(delta) * (1 - mp.mpf("1e-8")) < spent <= mp.mpf(delta)

@@ -140,9 +140,20 @@ def test_a_statement_is_complete_and_one_without_noise_says_so():
             "sampling": "poisson", "neighbouring": "add_or_remove", "records": "6000", "sample_rate": "0.01",
             "clip_norm": "1.0", "noise_multiplier": "1.007", "steps": "1880", "note": "as accounted"}  # fmt: skip
     line = trace_view.statement({f"privacy_{name}": value for name, value in told.items()})
-    for word in ("ε <= 2.93 proven by PLD", "1e-05", "poisson", "add_or_remove", "n = 6000", "σ = 1.007", "1880 steps"):
+    for word in (
+        "ε <= 2.930 proven by PLD",
+        "1e-05",
+        "poisson",
+        "add_or_remove",
+        "n = 6000",
+        "σ = 1.007",
+        "1880 steps",
+    ):
         assert word in line
     assert "nothing" not in line
+    rounded = told | {"epsilon_proven": "2.64228", "epsilon_refuted": "1.23499", "refuted_by": "a pair"}
+    line = trace_view.statement({f"privacy_{name}": value for name, value in rounded.items()})
+    assert "ε <= 2.643 proven" in line and "ε >= 1.234 by a pair" in line
     assert trace_view.statement({"privacy_noise_multiplier": "0"}) == "no privacy guarantee"
 
 

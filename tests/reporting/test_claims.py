@@ -74,7 +74,9 @@ def test_evidence_is_a_row_a_case_with_the_deciding_one_first(evaluated):
         ("denied", "second", "fails"), ("denied", "first", "holds"),
     ]  # fmt: skip
     assert set(NUMBERS) <= set(evidence.columns)
-    assert evidence["within"].tolist() == ["above 0", "", "above 0, tested: above -0.5", "above 0"]
+    assert evidence["within"].tolist() == [
+        "above 0", "", "above 0, tested: above -0.5", "above 0, margin 0.5"
+    ]  # fmt: skip
 
 
 def test_verdicts_and_evidence_are_written_as_data_and_as_a_page(evaluated, tmp_path):

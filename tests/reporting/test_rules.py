@@ -100,6 +100,16 @@ def test_a_case_that_only_the_correction_saves_is_counted_aloud():
     assert judge(ClaimEvidence(plain), rule).reason == "It holds in 0 of 20 cases; none contradicts it."
 
 
+def test_a_case_that_only_the_margin_saves_is_counted_aloud():
+    spread = np.array([-1.0, 1.0] * 5)
+    near, plain = from_values("near", -0.8 + spread), from_values("plain", 0.1 + spread)
+    said = judge(ClaimEvidence([near, plain]), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE, margin=5.0))
+    assert said.count(Status.WITHIN_MARGIN) == 2
+    assert said.reason == (
+        "It holds in 0 of 2 cases, in 2 up to its margin; none contradicts it; 1 falls short of it by more than chance."
+    )
+
+
 def test_one_plain_counterexample_refutes_a_claim_for_all_and_no_other():
     effects = [3.0] * 9 + [-3.0]
     assert rates(effects, Rule(Scope.FOR_ALL, ClaimKind.DIFFERENCE))[Verdict.REFUTED] > 0.95

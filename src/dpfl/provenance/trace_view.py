@@ -20,6 +20,7 @@ from dpfl.errors import InputError, printable
 from dpfl.files import is_regular, record_path, replacing
 from dpfl.provenance.cell_trace import Row, is_recorded, run_key
 from dpfl.provenance.trace import CLOCKS, DATA_KINDS, Node
+from dpfl.reporting.bounds import at_least, at_most
 from dpfl.reporting.results import ORIGINS
 
 _MOST_IN_A_COLUMN = 12
@@ -162,9 +163,9 @@ def _statement(stated: Row) -> str:
     if float(stated["noise_multiplier"]) == 0:
         return "no privacy guarantee"
     proven, refuted = float(stated["epsilon_proven"]), float(stated["epsilon_refuted"])
-    bounds = f"{f'ε <= {proven:.4g}' if math.isfinite(proven) else 'no ε'} proven by {stated['proven_by']}"
+    bounds = f"{f'ε <= {at_most(proven)}' if math.isfinite(proven) else 'no ε'} proven by {stated['proven_by']}"
     if refuted > 0:
-        bounds += f", ε >= {refuted:.4g} by {stated['refuted_by']}"
+        bounds += f", ε >= {at_least(refuted)} by {stated['refuted_by']}"
     return (
         f"{bounds}, at δ = {float(stated['delta']):.3g}; "
         f"{json.loads(stated['mechanism'])['kind']}, {stated['sampling']}, "

@@ -140,15 +140,17 @@ _COUNTS = {
 def _case_row(judged: Judged, rule: Rule) -> dict[str, Any]:
     """Return the row of a case; `within` is the range in which the claim says that the number is, as text.
 
-    Where a case fails, its p-values are those of a wider range (a narrower one, for a claim that something exists),
-    which is named too.
+    Where a difference has a margin, it is named too; where the case fails, so is the range that its p-values test,
+    which is wider by it (narrower, for a claim that something exists).
     """
     case, within = judged.case, ""
     low, high = case.interval()
     if judged.status is not Status.BESIDE:
         within = range_text(*region(case, rule))
-    if judged.status is Status.FAILS and tolerated(case, rule) != region(case, rule):
-        within += f", tested: {range_text(*tolerated(case, rule))}"
+        if tolerated(case, rule) != region(case, rule):
+            fails = judged.status is Status.FAILS
+            margin = rule.margin if case.margin is None else case.margin
+            within += f", tested: {range_text(*tolerated(case, rule))}" if fails else f", margin {margin:g}"
     return {
         "case": case.case,
         "status": str(judged.status),

@@ -167,8 +167,9 @@ def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
     """Return the verdict on cases that all count."""
     tests = _Tests(cases, rule, missing)
     statuses = tests.statuses()
-    alone = int((tests.fails < ALPHA).sum()) - statuses.count(Status.FAILS)
-    tally = _Tally(statuses, missing, single=sum(case.n == 1 for case in cases), alone=alone)
+    spared = np.array([each is not Status.FAILS for each in statuses]) & ~tests.computed
+    alone, short = (int((spared & (each < ALPHA)).sum()) for each in (tests.fails, tests.misses))
+    tally = _Tally(statuses, missing, single=sum(case.n == 1 for case in cases), alone=alone, short=short)
     decide = {Scope.FOR_ALL: _for_all, Scope.EXISTS: _exists, Scope.IN_EXPERIMENTS: _in_experiments}[rule.scope]
     verdict, reason, decisive = decide(tests, tally)
     first = tests.foremost(decisive)
@@ -182,13 +183,14 @@ def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
 
 
 class _Tests:
-    """The p-values of the cases of a claim: that they hold, that they fail, that they are within the margin."""
+    """The p-values of the cases of a claim: that they hold, miss it, fail by more than the margin, are within that."""
 
     def __init__(self, cases: list[Case], rule: Rule, missing: int) -> None:
         self.cases, self.rule, self.missing = cases, rule, missing
         self.holds = np.array([case.p_outside(*region(case, rule)) for case in cases])
         self.fails = np.array([case.p_inside(*tolerated(case, rule)) for case in cases])
         self.within = np.array([case.p_outside(*tolerated(case, rule)) for case in cases])
+        self.misses = np.array([case.p_inside(*region(case, rule)) for case in cases])
         self.computed = np.array([case.error == 0 and case.n == 0 for case in cases])
         self.holds_adjusted, self.fails_adjusted = self._adjusted(self.holds), self._adjusted(self.fails)
         self.within_adjusted = self._adjusted(self.within)
@@ -248,11 +250,12 @@ class _Tests:
 
 
 class _Tally:
-    """Numbers of cases: by status, of a `single` run, failing only if tested `alone`, `total` with those not run."""
+    """Numbers of cases: by status, of a `single` run, `total` with those not run, and of those that do not fail the
+    ones that would if tested `alone`, and the `short` ones: they miss the claim by more than chance, tested alone."""
 
-    def __init__(self, statuses: list[Status], missing: int, single: int, alone: int) -> None:
+    def __init__(self, statuses: list[Status], missing: int, single: int, alone: int, short: int) -> None:
         self.statuses, self.ran, self.total = statuses, len(statuses), len(statuses) + missing
-        self.single, self.alone = single, alone
+        self.single, self.alone, self.short = single, alone, short
         self.holds, self.fails = statuses.count(Status.HOLDS), statuses.count(Status.FAILS)
         self.near = self.holds + statuses.count(Status.WITHIN_MARGIN)
 
@@ -265,7 +268,9 @@ class _Tally:
         near = f", in {self.near} up to its margin" if self.near > self.holds else ""
         against = f"{self.fails or 'none'} {'contradict' if self.fails > 1 else 'contradicts'} it"
         alone = f", {self.alone}{' more' if self.fails else ''} would if tested alone" if self.alone else ""
-        return f"It holds in {self.holds} of {self.ran} cases{near}; {against}{alone}."
+        miss = "falls" if self.short == 1 else "fall"
+        short = f"; {self.short} {miss} short of it by more than chance" if self.short > self.alone else ""
+        return f"It holds in {self.holds} of {self.ran} cases{near}; {against}{alone}{short}."
 
     def single_runs(self) -> str:
         """Say how many cases no test can judge."""

@@ -22,7 +22,7 @@ def test_cells_outside_are_listed_once_with_the_nearest_of_what_was_tried(as_run
     page = outside_page(cells)
     assert (
         page.notes[0].startswith("6 published values are outside")
-        and "For 6 of all these other settings were tried." in page.notes[0]
+        and "Other settings were tried on 6 of all these." in page.notes[0]
     )
 
 

@@ -5,6 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpfl.accounting import WithReplacement
+from dpfl.accounting.statements.mechanism import encode
 from dpfl.papers.lowy2021 import theory
 from dpfl.reporting import style
 from dpfl.reporting.results import Results, read_csv, write_csv
@@ -54,6 +56,7 @@ def results(tmp_path_factory):
         for split in ("published", "disjoint"):
             own = {"experiment": "ldp_classification", "dataset": "mnist", "participating": 12, "rounds": 35}
             own |= {"noise": "moments", "clipping": "record", "split": split, "stand_in_for": stand_in_for}
+            own |= {"largest_record": 5.0}
             rows += _runs(own, "test_error_pct", gap, epsilon_proven, price)
         folder = tmp_path_factory.mktemp("runs")
         write_csv(pd.DataFrame(rows), folder / "runs.csv")
@@ -77,6 +80,7 @@ def _runs(task, metric, gap, epsilon_proven, price):
                 references = {f"mean_predictor_{metric}": 20.0 + noise[seed], f"least_squares_{metric}": 4.5}
                 references[f"minimiser_{metric}"] = 4.5
                 spent = {"records": 356, "steps": 35, "delta": 1e-5, "sampling": "with_replacement"}
+                spent |= {"clip_norm": 10.0, "sampler": encode(WithReplacement(batch_size=37, records=356))}
                 spent["epsilon_proven"] = math.inf if math.isinf(epsilon) else epsilon_proven
                 cell = {"algorithm": algorithm, "epsilon": epsilon, "seed": seed}
                 privacy = {f"privacy_{name}": value for name, value in spent.items()}

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpfl.accounting import WithReplacement, guarantee
+from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.papers.lowy2021.comparisons import mnist_differences, mnist_pairs, paired_differences, price, regression
 from dpfl.reporting.results import NotRunError, Results, write_csv
 
@@ -91,9 +93,23 @@ def test_the_price_is_the_difference_to_the_run_without_privacy(results):
     assert last["epsilon_spent"] == 0.1 and last["test_loss"] == pytest.approx(losses[18.0].mean())
 
 
-def test_runs_whose_means_were_clipped_have_no_price(results):
+def test_on_rows_half_as_long_as_the_clip_norm_the_noise_is_worth_twice_as_much(results):
+    data = mnist_differences(results())
+    private, free = data[data["epsilon"] < math.inf], data[data["epsilon"] == math.inf]
+    for algorithm in ("minibatch", "local"):
+        proven, refuted = (private[f"{algorithm}_epsilon_of_rows_{end}"] for end in ("proven", "refuted"))
+        run = {"steps": 35, "delta": 1e-5, "neighbouring": Neighbouring.REPLACE_ONE}
+        known = guarantee(WithReplacement(37, 356), noise_multiplier=4.0, **run)
+        assert proven.tolist() == pytest.approx([known.upper] * 4)
+        assert refuted.tolist() == pytest.approx([known.lower] * 4)
+        assert free[[f"{algorithm}_epsilon_of_rows_{end}" for end in ("proven", "refuted")]].isna().all(axis=None)
+
+
+def test_runs_whose_means_were_clipped_have_a_price_of_their_own(results):
     assert set(regression(results(mean_gap=9.0))["clipping"]) == {"record"}
-    assert price(results(mean_gap=9.0))["difference"].max() < 11.1
+    data = price(results(mean_gap=9.0)).query("algorithm == 'local'")
+    largest = data.groupby("clipping")["difference"].max()
+    assert largest["record"] < 11.1 < 17.8 < largest["mean"]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_shuffling_is_judged_where_the_theorems_condition_holds(made_up, written
     few = made_up(shuffle_rows(noise, (16, 64)))
     drawn(few, "theory_shuffle")
     judgement = judged("shuffle", few)
-    assert judgement.verdict is Verdict.NOT_RUN and "no setting that was run has more than 64" in judgement.reason
+    assert judgement.verdict is Verdict.NOT_RUN and "no setting that was run has over 64" in judgement.reason
     by_accountant = judged("shuffle_by_accountant", few)
     assert by_accountant.verdict is verdict
     powers = [each.case.estimate for each in by_accountant.cases if each.case.case.startswith("power of M")]

@@ -79,3 +79,14 @@ def test_an_outside_mark_reaches_the_page_only_from_the_table(changed):
 
     folder = changed(TABLE, all_inside)
     assert summary(printed_numbers("bhaskar2025", "table_2", folder / TABLE)).counts[Agreement.OUTSIDE] == 0
+
+
+def test_the_sum_says_where_the_prints_would_be_were_they_single_runs(changed):
+    def with_single(table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(prediction_single=table["prediction"].replace("outside", "inside"))
+
+    folder = changed(TABLE, with_single)
+    numbers = printed_numbers("bhaskar2025", "table_2", folder / TABLE)
+    assert [each.single for each in numbers[:5]] == [Agreement.INSIDE] * 3 + [Agreement.WIDE, Agreement.SINGLE]
+    said = "1 with one run; read as single runs 3 inside, 1 too wide to say; median distance 0.7"
+    assert said in summary(numbers).sentence()

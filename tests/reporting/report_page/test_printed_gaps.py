@@ -37,7 +37,8 @@ def test_a_group_whose_numbers_all_have_several_runs_is_no_gap(numbers):
 
 def test_the_sum_in_words_says_how_many_runs_the_paper_prints(numbers):
     assert gaps_in_words(numbers) == (
-        "Of 72 printed numbers: 66 with no run of ours; 1 with one run of ours, where the paper prints means of 10"
+        "Of 72 printed numbers: 66 with no run of ours; 1 with one run of ours, where the paper says that it prints "
+        "means of 10"
     )
     assert gaps_in_words(numbers[6:]) == "Of 66 printed numbers: 66 with no run of ours"
     unknown = [replace(each, printed_runs=0) for each in numbers[:5]]

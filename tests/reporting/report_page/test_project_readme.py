@@ -56,6 +56,7 @@ def test_verdicts_and_lines_are_replaced_and_nothing_else(made):
     assert rows(text)["lowy2021"] == rows(README)["lowy2021"]
     assert "0 of 26 sweeps run. Claims: 2 as stated, 2 weaker than stated, 2 refuted" in text.replace("\n", " ")
     assert "5 of 72 printed numbers run" in text.replace("\n", " ")
+    assert "Printed numbers with no run of ours, Bhaskar 2025: Table 2, MNIST, " in text.replace("\n", " ")
     assert "Epsilons that are stated, Bhaskar 2025: 1 kept, 1 refuted, 1 open." in text.replace("\n", " ")
     assert "Those refuted: Bhaskar 2025 1, " in text and "Those open: Bhaskar 2025 1, " in text
     refuted = [claim.text for view in page.papers for claim in view.claims if claim.verdict.word == "refuted"]

@@ -94,12 +94,27 @@ def outside_page(cells: pd.DataFrame) -> TableLayout:
         f"{judged.sum()} published values are outside of our 95 % prediction interval for a mean of ten runs; "
         f"{inside.sum()} of them are inside of the one for a single run. Over {FAR_PCT:g} points from the print are "
         f"{wide.sum()} more whose interval is too wide to say anything, for models that train in some runs and not in "
-        f"others, and {alone.sum()} with one run: there is no interval, as the scatter of neither side is known. For "
-        f"{(cells['tried'] > 0).sum()} of all these other settings were tried. That the nearest of several comes "
-        "nearer is what chance alone can do, no sign that it was meant: a setting's study says what it explains.",
+        f"others, and {alone.sum()} with one run: there is no interval, as the scatter of neither side is known. "
+        f"{_tried_note(cells)}",
+        "A cell of two tables stands once, where both print the same: with two prints it may be inside of one and "
+        "outside of the other.",
         "Differences: accuracy minus the published value, in points. Tried: other values of what the paper leaves open "
         "(tables identification, tempered_sigmoid, central_model) that were run on the cell. Its difference: that of "
         "ours plus what the other setting changes, over the seeds that both ran; often that is one seed, "
         "and its own run alone may be nearer or further.",
     ]
     return TableLayout(body, notes, [_HEADINGS[where] for where in cells["prediction"]])
+
+
+def _tried_note(cells: pd.DataFrame) -> str:
+    """Say on how many of the cells other settings were tried, and where none was."""
+    without = cells[cells["tried"] == 0]
+    text = f"Other settings were tried on {len(cells) - len(without)} of all these"
+    if len(without):
+        groups = without.groupby([without["dataset"].map(data_name), without["model"].map(model_name)], sort=False)
+        where = ", ".join(f"{data} {model} {len(group)}" for (data, model), group in groups)
+        text += f", and none on {len(without)}: {where}"
+    return (
+        f"{text}. That the nearest of several comes nearer is what chance alone can do, no sign that it was meant: a "
+        "setting's study says what it explains."
+    )

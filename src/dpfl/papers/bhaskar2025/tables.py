@@ -52,7 +52,7 @@ _LOST = {
 
 _LEGEND = (
     "Accuracy in per cent. Ours: mean ± half-width of the 95 % interval (runs), or [least to most of the runs] where "
-    f"that interval exceeds ± {WIDE_PCT:g} points: two runs, or models that collapse in some. Published: as printed."
+    f"that interval exceeds ± {WIDE_PCT:g} points. Published: as printed."
 )
 
 
@@ -102,7 +102,7 @@ def _notes(cells: pd.DataFrame) -> list[str]:
     if len(ran) < len(cells):
         notes.append(f"{len(cells) - len(ran)} of {len(cells)} cells were not run at this scale.")
     if len(ran) and ran["runs"].min() < PUBLISHED_RUNS:
-        notes.append(f"The published values are means of {PUBLISHED_RUNS} runs. Of ours, {_run_counts(ran)}.")
+        notes.append(f"The paper says that it prints means of {PUBLISHED_RUNS} runs. Of ours, {_run_counts(ran)}.")
     if lost := [text for name, text in _LOST.items() if ran[name].any()]:
         notes.append(f"Counted beside the runs, and in mean and interval like all others: {'; '.join(lost)}.")
     if len(ran) and not ran["stand_in"].all():
@@ -133,8 +133,9 @@ def _prediction_note(ran: pd.DataFrame) -> str:
     note = (
         f"Difference: ours minus published; in or out: the published value lies inside or outside of the 95 % "
         f"prediction interval, given our runs, first were it a mean of {PUBLISHED_RUNS} runs, then were it a single "
-        f"run. As a mean of {PUBLISHED_RUNS}: {ten}; as a single run: {single}. Were our settings the paper's, "
-        f"{0.05 * (ran['prediction'] != '').sum():.1f} would be outside by chance, on the reading that is true."
+        f"run; within half of the print's last digit counts as inside. As a mean of {PUBLISHED_RUNS}: {ten}; as a "
+        f"single run: {single}. Were our settings the paper's, {0.05 * (ran['prediction'] != '').sum():.1f} would be "
+        "outside by chance, on the reading that is true."
     )
     if UNDECIDED in set(ran["prediction"]) | set(ran["prediction_single"]):
         note += f" Wide: inside of an interval of over ± {WIDE_PCT:g} points, which takes in nearly anything."

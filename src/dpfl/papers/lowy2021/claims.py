@@ -10,6 +10,7 @@ import pandas as pd
 from dpfl.papers.lowy2021 import theory_claims
 from dpfl.papers.lowy2021.comparisons import TASK
 from dpfl.papers.lowy2021.trial_statistics import noise_name
+from dpfl.reporting.bounds import at_most
 from dpfl.reporting.cases import Case, from_interval
 from dpfl.reporting.claims import Check
 from dpfl.reporting.evidence import interval_cases
@@ -44,9 +45,10 @@ def insurance_cases(data: pd.DataFrame) -> list[Case]:
     """
     noises = [noise_name(*each) for each in zip(data["noise"], data["clipping"], strict=True)]
     share, half = (data[name] / data["minibatch_test_loss"] for name in ("difference", "interval"))
-    spent = "spent at most {minibatch_epsilon_spent:.3g} by minibatch SGD, {local_epsilon_spent:.3g} by local SGD"
-    name = f"N = {{clients}}, {{noise}}, ε = {{epsilon:g}} ({spent})"
-    return interval_cases(data.assign(noise=noises), name, share, half, runs="trials")
+    columns = {"minibatch": "minibatch_epsilon_spent", "local": "local_epsilon_spent"}
+    spent = {name: [at_most(epsilon, 3) for epsilon in data[column]] for name, column in columns.items()}
+    name = "N = {clients}, {noise}, ε = {epsilon:g} (spent at most {minibatch} by minibatch SGD, {local} by local SGD)"
+    return interval_cases(data.assign(noise=noises, **spent), name, share, half, runs="trials")
 
 
 def authors_protocol(data: pd.DataFrame) -> pd.Series:
@@ -96,9 +98,9 @@ def published(data: pd.DataFrame) -> pd.Series:
 
 
 def prices(results: Results) -> dict[tuple, pd.DataFrame]:
-    """Return minibatch SGD's price of privacy by (dataset, stand-in, N, noise), sorted by budget."""
+    """Return minibatch SGD's price of privacy by (dataset, stand-in, N, noise, clipping), sorted by budget."""
     data = results.table("lowy2021", "price").query("algorithm == 'minibatch'")
-    return {key: task.sort_values("epsilon") for key, task in data.groupby([*TASK, "noise"], sort=False)}
+    return {key: task.sort_values("epsilon") for key, task in data.groupby([*TASK, "noise", "clipping"], sort=False)}
 
 
 def price_share(row: pd.Series, case: str) -> Case:
@@ -116,12 +118,12 @@ def price_shrinks(results: Results) -> ClaimEvidence:
     privacy, so that it is positive, and errors added up as if they were independent are cautious.
     """
     cases = []
-    for (_, _, clients, noise), task in prices(results).items():
+    for (_, _, clients, noise, clipping), task in prices(results).items():
         first, last = (price_share(task.iloc[index], "") for index in (0, -1))
         low, high = task["epsilon"].iloc[[0, -1]]
         cases.append(
             Case(
-                f"N = {clients}, {noise_name(noise)}, ε = {low:g} to {high:g}",
+                f"N = {clients}, {noise_name(noise, clipping)}, ε = {low:g} to {high:g}",
                 first.estimate - last.estimate,
                 math.hypot(first.error, last.error),
                 min(first.n, last.n),
@@ -133,14 +135,18 @@ def price_shrinks(results: Results) -> ClaimEvidence:
 
 
 def price_vanishes(noise: str) -> Check:
-    """Return the check of the price at the largest budget with one noise; the smaller budgets are shown beside it."""
+    """Return the check of the price at the largest budget with one noise, every record clipped.
+
+    The smaller budgets are shown beside it, and the authors' protocol, which clips means.
+    """
 
     def check(results: Results) -> ClaimEvidence:
         cases, beside = [], []
-        for (_, _, clients, name), task in prices(results).items():
+        for (_, _, clients, name, clipping), task in prices(results).items():
             if name == noise:
-                *smaller, last = (price_share(row, f"N = {clients}") for _, row in task.iterrows())
-                cases.append(last)
+                place = f"N = {clients}{', means clipped' if clipping == 'mean' else ''}"
+                *smaller, last = (price_share(row, place) for _, row in task.iterrows())
+                (cases if clipping == "record" else beside).append(last)
                 beside += smaller
         return ClaimEvidence(cases, beside=beside)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+from functools import cache
 
 import pandas as pd
 
+from dpfl import accounting
+from dpfl.accounting.guarantees import Guarantee
+from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, REGRESSION, paired, trials
 from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.statistics import holm
@@ -36,16 +41,22 @@ def mnist_pairs(results: Results) -> pd.DataFrame:
 
 
 def mnist_differences(results: Results) -> pd.DataFrame:
-    """Return `mnist_pairs` with free_*: minibatch SGD at this epsilon against local SGD without privacy."""
-    by = [*MNIST_TASK, "noise"]
-    free = _against_free(trials(results, CLASSIFICATION), by)
-    return mnist_pairs(results).merge(free, on=[*by, "epsilon"], validate="one_to_one")
+    """Return `mnist_pairs` with free_*: minibatch SGD at this epsilon against local SGD without privacy.
+
+    For each of both, <algorithm>_epsilon_of_rows_proven and _refuted bound what it spends on rows no longer than the
+    longest of its data: clipping at that norm, where it is below the clip norm, would change no step of the runs.
+    """
+    by, runs = [*MNIST_TASK, "noise"], trials(results, CLASSIFICATION)
+    rows = _of_rows(runs, by)
+    pairs = mnist_pairs(results).merge(_against_free(runs, by), on=[*by, "epsilon"], validate="one_to_one")
+    return pairs.merge(rows, on=[*by, "epsilon"], how="left", validate="one_to_one")
 
 
 def price(results: Results) -> pd.DataFrame:
-    """Return one row per private (task, noise, algorithm, epsilon): test loss minus that without privacy by trial."""
-    rows = []
-    for keys, group in regression(results).groupby([*TASK, "noise", "algorithm"], sort=False):
+    """Return one row per private (task, noise, clipping, algorithm, epsilon): test loss minus that without privacy by
+    trial."""
+    rows, by = [], [*TASK, "noise", "clipping", "algorithm"]
+    for keys, group in trials(results, REGRESSION).groupby(by, sort=False):
         losses = group.pivot(index="seed", columns="epsilon", values="test_loss")
         if math.inf not in losses:
             raise NotRunError(
@@ -56,7 +67,7 @@ def price(results: Results) -> pd.DataFrame:
             free, private = losses[math.inf].mean(), losses[epsilon].mean()
             spent = group.loc[group["epsilon"] == epsilon, "privacy_epsilon_proven"].iloc[0]
             rows.append((*keys, epsilon, spent, private, free, *(compared[name] for name in _COMPARED)))
-    columns = [*TASK, "noise", "algorithm", "epsilon", "epsilon_spent", "test_loss", "free_test_loss", *_COMPARED]
+    columns = [*by, "epsilon", "epsilon_spent", "test_loss", "free_test_loss", *_COMPARED]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -77,6 +88,27 @@ def _differences(runs: pd.DataFrame, by: list[str], metric: str) -> pd.DataFrame
     ends = ["minibatch_better_trials", "minibatch_epsilon_spent", "local_epsilon_spent"]
     data = pd.DataFrame(rows, columns=[*by, "epsilon", *means, *_COMPARED[:-1], *ends])
     return data.assign(holm_p_value=_holm_by(data, by))
+
+
+def _of_rows(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Return the epsilons of `mnist_differences` for rows no longer than the data's, by (by, epsilon)."""
+    found: dict[tuple, dict[str, float]] = {}
+    for (*keys, epsilon, algorithm), group in runs[runs["epsilon"] < math.inf].groupby([*by, "epsilon", "algorithm"]):
+        run, longest = group.iloc[0], group["largest_record"].max()
+        noise = run["noise_multiplier"] * max(1.0, run["privacy_clip_norm"] / longest)
+        spent = _spent(run["privacy_sampler"], noise, int(run["privacy_steps"]), run["privacy_delta"])
+        name = f"{algorithm}_epsilon_of_rows"
+        found.setdefault((*keys, epsilon), {}).update({f"{name}_proven": spent.upper, f"{name}_refuted": spent.lower})
+    return pd.DataFrame([{**dict(zip([*by, "epsilon"], keys, strict=True)), **row} for keys, row in found.items()])
+
+
+@cache
+def _spent(sampler: str, noise_multiplier: float, steps: int, delta: float) -> Guarantee:
+    """Return what a client's messages spend, by its sampler as a privacy statement writes it."""
+    drawn = json.loads(sampler)
+    batches = getattr(accounting, drawn["kind"])(drawn["batch_size"], drawn["records"])
+    run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta}
+    return accounting.guarantee(batches, neighbouring=Neighbouring.REPLACE_ONE, **run)
 
 
 def _against_free(runs: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -90,9 +90,10 @@ def shuffle(results: Results) -> ClaimEvidence:
     """Compare the theorem's noise with the central one's in the settings where its condition on M holds, if any."""
     rows = shuffled(results)
     meets = rows["clients"] >= rows["least_reports"]
+    fewest = rows.loc[rows["least_reports"].idxmin()]
     absent = (
-        f"The theorem asks for at least {rows['least_reports'].min():.0f} clients a round; no setting that was run has "
-        f"more than {rows['clients'].max():g}."
+        f"The theorem asks for {fewest['least_reports']:.0f} clients a round where there are {fewest['clients']:g}, "
+        f"and for more where there are more; no setting that was run has over {rows['clients'].max():g}."
     )
     least = [Case(f"clients that the theorem asks for, M = {r.clients:g}, R = {r.rounds:g}", r.least_reports)
              for r in rows.itertuples(index=False)]  # fmt: skip

@@ -45,7 +45,8 @@ class PrintedNumber:
     """One printed number and ours: `keys` name the cell, `quantity` is what it is, in `scale`.
 
     `prediction` is the half-width of the interval around ours in which the print is expected, `unit` that of it and of
-    `difference`. A number that is missing is nan. `printed_runs`: how many runs the print averages, 0 where not known.
+    `difference`. A number that is missing is nan. `printed_runs`: how many runs the print is said to average, 0 where
+    not known; `single` is the relation were it a single run, which is `agreement` where the table does not say.
     """
 
     keys: dict[str, str]
@@ -56,6 +57,7 @@ class PrintedNumber:
     prediction: float
     runs: int
     agreement: Agreement
+    single: Agreement
     unit: str
     quantity: str
     scale: str
@@ -72,7 +74,8 @@ def printed_numbers(paper: str, table: str, csv: Path) -> list[PrintedNumber]:
 
     The CSV has a column published_<name>_<unit> and, for ours, <name>_<unit>, difference_<unit>, prediction_<unit> (the
     half-width of the prediction interval), runs, stand_in, ran_on and prediction ("inside", "outside", "undecided", or
-    "" without an interval); the columns before the printed one name the cell.
+    "" without an interval), and maybe prediction_single (the same were the print a single run); the columns before the
+    printed one name the cell.
     """
     if not is_printed(paper, table) or not csv.is_file():
         return []
@@ -97,7 +100,8 @@ def _number(row: pd.Series, column: str, printed_runs: int) -> PrintedNumber:
         difference=float(row[f"difference_{suffix}"]),
         prediction=float(row[f"prediction_{suffix}"]),
         runs=int(row["runs"]),
-        agreement=_agreement(row),
+        agreement=_agreement(row, row["prediction"]),
+        single=_agreement(row, row.get("prediction_single", row["prediction"])),
         unit=_UNITS.get(suffix, suffix),
         quantity=name.replace("_", " "),
         scale=_SCALES.get(suffix, suffix),
@@ -105,13 +109,13 @@ def _number(row: pd.Series, column: str, printed_runs: int) -> PrintedNumber:
     )
 
 
-def _agreement(row: pd.Series) -> Agreement:
-    """Return the relation of a row's numbers."""
+def _agreement(row: pd.Series, prediction: str) -> Agreement:
+    """Return the relation of a row's numbers, by where the print is of a prediction interval."""
     if row["runs"] == 0:
         return Agreement.NOT_RUN
     if str(row["stand_in"]).lower() == "true":
         return Agreement.STAND_IN
-    return _BY_MARK.get(row["prediction"], Agreement.SINGLE)
+    return _BY_MARK.get(prediction, Agreement.SINGLE)
 
 
 def _text(value: object) -> str:
@@ -121,10 +125,11 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """Counts of printed numbers, of those that we have, and their distances."""
+    """Counts of printed numbers, of those that we have, and their distances; `single`: were the prints single runs."""
 
     printed: int
     counts: dict[Agreement, int]
+    single: dict[Agreement, int]
     median: float
     largest: float
     unit: str
@@ -146,22 +151,32 @@ class Summary:
         if not self.comparable:
             data = "on stand-in data, not comparable" if self.run else "yet"
             return f"{self.run or 'None'} of {self.printed} printed numbers run {data}."
-        aside = (Agreement.STAND_IN, Agreement.NOT_RUN)
-        said = {Agreement.SINGLE: "with one run"}
-        parts = [
-            f"{count} {said.get(kind, kind)}" for kind, count in self.counts.items() if count and kind not in aside
-        ]
         others = f" {self.counts[Agreement.STAND_IN]} more on stand-in data." if self.run > self.comparable else ""
+        alone = f"; read as single runs {_in_words(self.single, JUDGED)}" if self.single != self.counts else ""
         return (
-            f"{self.comparable} of {self.printed} printed numbers run: {', '.join(parts)}; median distance "
-            f"{self.median:.2g}, largest {self.largest:.2g} {self.unit}.{others}"
+            f"{self.comparable} of {self.printed} printed numbers run: {_in_words(self.counts, _COMPARED)}{alone}; "
+            f"median distance {self.median:.2g}, largest {self.largest:.2g} {self.unit}.{others}"
         )
+
+
+JUDGED = (Agreement.INSIDE, Agreement.OUTSIDE, Agreement.WIDE)
+"""Relations that a prediction interval gives."""
+_COMPARED = (*JUDGED, Agreement.SINGLE)
+
+
+def _in_words(counts: dict[Agreement, int], kinds: Iterable[Agreement]) -> str:
+    """Return the counts of some relations that are not 0, as "3 inside, 1 with one run"."""
+    said = {Agreement.SINGLE: "with one run"}
+    return ", ".join(f"{counts[kind]} {said.get(kind, kind)}" for kind in kinds if counts[kind])
 
 
 def summary(numbers: Iterable[PrintedNumber]) -> Summary:
     """Return the summary of printed numbers; distances are absolute differences of comparable numbers."""
     known = list(numbers)
     distances = pd.Series([abs(each.difference) for each in known if not math.isnan(each.difference)], dtype=float)
-    counts = {kind: sum(each.agreement is kind for each in known) for kind in Agreement}
+    ten, single = (
+        {kind: sum(getattr(each, name) is kind for each in known) for kind in Agreement}
+        for name in ("agreement", "single")
+    )
     unit = known[0].unit if known else ""
-    return Summary(len(known), counts, float(distances.median()), float(distances.max()), unit)
+    return Summary(len(known), ten, single, float(distances.median()), float(distances.max()), unit)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from dpfl.reporting.report_page.agreement import Agreement, PrintedNumber
+from dpfl.reporting.report_page.agreement import JUDGED, Agreement, PrintedNumber
 from dpfl.reporting.report_page.epsilons import EpsilonStatement
 from dpfl.reporting.report_page.printed_table import in_words
 from dpfl.reporting.signs import with_signs
@@ -56,7 +56,6 @@ _STYLES = {
     Agreement.WIDE: ("wide", "interval too wide to say"),
 }
 """Style of a mark, which has a shape of its own, and what it says."""
-_WITH_INTERVAL = (Agreement.INSIDE, Agreement.OUTSIDE, Agreement.WIDE)
 
 
 def lead_picture(numbers: Sequence[PrintedNumber], statements: Sequence[EpsilonStatement]) -> Picture | None:
@@ -78,12 +77,14 @@ def _printed(numbers: Sequence[PrintedNumber]) -> Picture:
         Mark(place(each.printed), SIZE - place(each.ours), _STYLES[each.agreement][0], _cell_text(each))
         for each in shown
     ]
-    judged = [each for each in shown if each.agreement in _WITH_INTERVAL]
+    judged = [each for each in shown if each.agreement in JUDGED]
     inside = sum(each.agreement is Agreement.INSIDE for each in judged)
+    alone = sum(each.single is Agreement.INSIDE for each in judged)
+    single = f", read as single runs {alone}" if alone != inside else ""
     return Picture(
         title="Every printed number that was run, against ours",
         caption=f"A point on the line is reproduced exactly. Of {len(shown)} printed values {len(judged)} have "
-        f"several runs and so a prediction interval; {inside} of these are inside{_too_wide(judged)}. "
+        f"several runs and so a prediction interval; {inside} of these are inside{single}{_too_wide(judged)}. "
         f"{_runs_a_point(shown)}",
         horizontal=f"published {_quantity(shown)}",
         vertical=f"our mean {_quantity(shown)}",

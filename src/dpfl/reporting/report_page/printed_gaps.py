@@ -37,7 +37,7 @@ def gaps_in_words(numbers: Iterable[PrintedNumber]) -> str:
     known = list(numbers)
     counts = {kind: sum(each.agreement is kind for each in known) for kind in (Agreement.NOT_RUN, Agreement.SINGLE)}
     runs = max((each.printed_runs for each in known), default=0)
-    prints = f", where the paper prints means of {runs}" if runs > 1 else ""
+    prints = f", where the paper says that it prints means of {runs}" if runs > 1 else ""
     said = {Agreement.NOT_RUN: "no run of ours", Agreement.SINGLE: f"one run of ours{prints}"}
     parts = [f"{counts[kind]} with {words}" for kind, words in said.items() if counts[kind]]
     return f"Of {len(known)} printed numbers: {'; '.join(parts)}" if parts else ""

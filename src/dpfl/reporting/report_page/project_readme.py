@@ -41,6 +41,9 @@ def standing(page: Page) -> str:
         f"{sweeps.sentence()} Claims: {claims}.",
         *(f"{view.short}: {view.printed.sentence()}" for view in shown),
     ]
+    for view in shown:
+        if absent := [f"{gap.name} {gap.not_run}" for gap in view.gaps if gap.not_run]:
+            lines.append(f"Printed numbers with no run of ours, {view.short}: {'; '.join(absent)}.")
     lines += [f"Epsilons that are stated, {view.short}: {words}." for view in page.papers if (words := _epsilons(view))]
     for wanted, _, groups in page.epsilons_not_kept:
         which = "; ".join(f"{view.short} {count}, {what}" for view, count, what in groups)

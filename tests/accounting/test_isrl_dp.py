@@ -58,6 +58,20 @@ def test_clipping_the_mean_spends_a_thousand():
     assert isrl_dp.epsilon(noise_multiplier=sigma * batch, sampling=Sampling.FIXED, **arguments) < 2
 
 
+@pytest.mark.parametrize(("batch", "records", "sigma"), [(10, 10, 1.0), (5, 10, 1.0), (50, 100, 2.0)])
+def test_a_clipped_mean_of_a_fixed_batch_turns_with_the_chance_that_it_holds_the_record(batch, records, sigma):
+    """One step, by the divergence of N(0, 1) and its mixture with N(2/sigma, 1), in closed form."""
+    arguments = {"batch_size": batch, "records": records, "steps": 1, "delta": 1e-5, "sigma_over_lipschitz": sigma}
+    spent = isrl_dp.clipped_mean_epsilon(**arguments, sampling=Sampling.FIXED)
+    rate, mu = batch / records, 2 / sigma
+    inner = math.log1p(math.expm1(spent) / rate)
+    assert rate * gaussian_dp.delta(inner, mu) == pytest.approx(1e-5, rel=1e-3)
+    assert spent > isrl_dp.clipped_mean_epsilon(**arguments)
+    for sampling in (Sampling.FULL, "fixed"):
+        with pytest.raises(ValueError, match="sampling must be FIXED or WITH_REPLACEMENT"):
+            isrl_dp.clipped_mean_epsilon(**arguments, sampling=sampling)
+
+
 def test_group_privacy_needs_the_exponential():
     # G_mu for groups of g is G_{g mu}; the group bound is delta_g(g eps) <= g e^{(g-1) eps} delta, and eps^{(g-1) eps}
     # in place of the exponential is exceeded.

@@ -150,18 +150,29 @@ def epsilon(
 
 
 def clipped_mean_epsilon(
-    *, sigma_over_lipschitz: float, batch_size: int, records: int, steps: int, delta: float
+    *,
+    sigma_over_lipschitz: float,
+    batch_size: int,
+    records: int,
+    steps: int,
+    delta: float,
+    sampling: Sampling = Sampling.WITH_REPLACEMENT,
 ) -> float:
     """Return epsilon at `delta` where the batch's MEAN gradient is clipped to L, as the lowy2021 scripts do.
 
-    Then a record that is drawn at all (K = `batch_size` slots with replacement) may turn the mean around: it
-    moves by 2L however small its share. `sigma_over_lipschitz` > 0. Relation: replace_one. An upper bound that
-    a batch of gradients in balance comes near. Raises ValueError naming the argument.
-    Source: derived, with balle2018, Theorem 10, at a move of 2L for any number of draws.
+    Then a record that is drawn at all (into K = `batch_size` slots, WITH_REPLACEMENT or FIXED) may turn the mean
+    around: it moves by 2L however small its share. `sigma_over_lipschitz` > 0. Relation: replace_one. An upper bound
+    that a batch of gradients in balance comes near. Raises ValueError naming the argument; other samplings are refused.
+    Source: derived, with balle2018, Theorems 9 and 10, at a move of 2L for any number of draws.
     """
+    if not any(sampling is known for known in (Sampling.FIXED, Sampling.WITH_REPLACEMENT)):
+        raise ValueError(f"sampling must be FIXED or WITH_REPLACEMENT here, got {sampling!r}")
     move = 2 / real("sigma_over_lipschitz", sigma_over_lipschitz, above=0)
     batch, n, count, failure = _steps(batch_size, records, steps, delta)
-    return _sampled_epsilon(_Once(-math.expm1(batch * math.log1p(-1 / n)) if n > 1 else 1.0), move, count, failure)
+    if sampling is Sampling.FIXED and batch > n:
+        raise ValueError(f"batch_size {batch} does not fit {n} records under sampling {sampling.value!r}")
+    chance = batch / n if sampling is Sampling.FIXED else _chance(batch, n)
+    return _sampled_epsilon(_Once(chance), move, count, failure)
 
 
 def with_replacement_known_epsilon(
@@ -177,7 +188,7 @@ def with_replacement_known_epsilon(
     move = 2 / real("noise_multiplier", noise_multiplier, above=0)
     batch, n, count, failure = _steps(batch_size, records, steps, delta)
     # Several draws counted as one are the pair of a Poisson step, which has a sharper accountant where draws are rare.
-    rate = -math.expm1(batch * math.log1p(-1 / n)) if n > 1 else 1.0
+    rate = _chance(batch, n)
     run = {"noise_multiplier": 1 / move, "sample_rate": rate, "steps": count, "delta": failure}
     once = poisson_gaussian.epsilon_interval(**run, neighbouring=Neighbouring.ADD_OR_REMOVE)[0]
     if batch == 1:
@@ -264,6 +275,11 @@ def _steps(batch_size: float, records: float, steps: float, delta: float) -> tup
         integer("steps", steps, at_least=1),
         real("delta", delta, above=0, below=1),
     )
+
+
+def _chance(batch: int, records: int) -> float:
+    """Return the chance that a record fills one of `batch` slots, each drawn from all records."""
+    return -math.expm1(batch * math.log1p(-1 / records)) if records > 1 else 1.0
 
 
 EPSILON_TOLERANCE = 2e-3

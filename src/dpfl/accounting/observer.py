@@ -24,8 +24,8 @@ class HidesSteps(Protocol):
     """A problem whose last iterate spends less than all iterates together, as `ConvexProblem`."""
 
     @property
-    def diameter(self) -> float:
-        """Diameter of the set on which the iterates are projected; inf where there is none."""
+    def attained(self) -> bool:
+        """Whether a loss of the problem attains, under full batches, what `last_iterate` proves of it."""
         ...
 
     def last_iterate(

@@ -49,6 +49,18 @@ def test_a_quadratic_attains_the_bound_of_full_batches(strong, relation, move):
     assert found.lower == pytest.approx(found.upper, rel=1e-8)
 
 
+@pytest.mark.parametrize(("rate", "strong", "steps"), [(1.9, 1.0, 10), (1.9, 1.0, 2), (1.5, 1.0, 5), (1.9, 0.5, 5)])
+def test_of_steps_that_turn_around_no_epsilon_is_said_to_be_exceeded(rate, strong, steps):
+    """The shifts of a record alternate: what quadratics spend is far below shifted interpolation."""
+    problem = ConvexProblem(smoothness=1.0, learning_rate=rate, lipschitz=1.0, strong_convexity=strong)
+    found = guarantee(FullBatch(), **RUN | {"steps": steps}, convex=problem)
+    assert found.lower == 0.0 < found.upper
+    for curvature in (strong, 1.0):
+        powers = (1 - rate * curvature) ** np.arange(steps)
+        mu = abs(powers.sum()) / (RUN["noise_multiplier"] * math.sqrt(np.square(powers).sum()))
+        assert float(gaussian_dp.epsilon(1e-5, mu)) < 0.5 * found.upper
+
+
 def test_projected_quadratics_do_not_violate_the_bound():
     """On an interval, full batches: one-sided tests of the last iterate by 200,000 runs; false alarm 1e-6 (4.9)."""
     steps, sigma, records, delta = 30, 1.0, 10, 1e-2

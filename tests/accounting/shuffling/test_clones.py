@@ -15,10 +15,15 @@ from dpfl.accounting.shuffling import clones, clones_delta, clones_epsilon, rest
 
 def enumerated_delta(epsilon: float, n: int, epsilon0: float) -> float:
     """The divergence of the two laws of counts, from their tables, in 30 digits."""
-    with mp.workdps(30):
+    return enumerated(epsilon, n, epsilon0, most=n - 1)
+
+
+def enumerated(epsilon: float, n: int, epsilon0: float, most: int) -> float:
+    """The same from tables of up to `most` clones, in digits enough for e^(2 epsilon0)."""
+    with mp.workdps(30 + int(epsilon0)):
         p, d = exp(-mpf(epsilon0)), exp(mpf(epsilon0)) / (1 + exp(mpf(epsilon0)))
         ours, theirs = {}, {}
-        for c in range(n):
+        for c in range(min(n, most + 1)):
             for a, one in itertools.product(range(c + 1), (0, 1)):
                 mass = binomial(n - 1, c) * p**c * (1 - p) ** (n - 1 - c) * binomial(c, a) / mpf(2) ** c
                 mass *= d if one else 1 - d
@@ -33,6 +38,14 @@ def test_delta_is_the_enumerated_divergence(epsilon, n, epsilon0):
     assert clones_delta(epsilon, n, epsilon0) == pytest.approx(
         enumerated_delta(epsilon, n, epsilon0), rel=1e-9, abs=1e-15
     )
+
+
+@pytest.mark.parametrize(("epsilon", "n", "epsilon0"), [(37, 100, 40), (34.9, 1, 35), (28, 3, 30), (150, 10, 300)])
+def test_nothing_is_lost_where_a_report_alone_reveals_its_input(epsilon, n, epsilon0):
+    assert clones_delta(epsilon, n, epsilon0) == pytest.approx(enumerated(epsilon, n, epsilon0, most=2), rel=1e-9)
+    spent = clones_epsilon(n, epsilon0, 1e-5)
+    assert enumerated(spent, n, epsilon0, most=2) <= 1e-5 * (1 + 1e-6) or spent == epsilon0
+    assert spent > epsilon0 - 1e-4
 
 
 @settings(max_examples=30, deadline=None)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import laplace, norm
 
+from dpfl.accounting import guarantee
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 from dpfl.accounting.statements.mechanism import (
@@ -48,6 +49,14 @@ def test_one_pass_spends_one_step_and_two_passes_are_not_taken_for_one():
     once = Gaussian().guarantee(ShuffledEpochs(10, 100), noise_multiplier=3.0, steps=10, **REPLACED)
     assert gaussian_delta(once.upper, 2 / 3) == pytest.approx(1e-5, rel=1e-6)
     assert Gaussian().guarantee(ShuffledEpochs(10, 100), noise_multiplier=3.0, steps=11, **REPLACED).upper > once.upper
+
+
+@pytest.mark.parametrize("sampler", [ShuffledEpochs(10, 95), ShuffledEpochs(1, 10), ShuffledEpochs(64, 6017)])
+def test_one_record_more_changes_every_batch_of_a_pass(sampler):
+    run = {"steps": sampler.steps_per_epoch, "delta": 1e-5, "neighbouring": Neighbouring.ADD_OR_REMOVE}
+    stated = Gaussian().guarantee(sampler, noise_multiplier=1.0, **run)
+    assert stated.upper >= guarantee(sampler, noise_multiplier=1.0, **run).lower > 5
+    assert Laplace().guarantee(sampler, noise_multiplier=1.0, **run).upper == math.inf
 
 
 @pytest.mark.parametrize(("sigma", "least", "most"), [(1.0072, 12.77, 28.1), (1.7676, 1.96, 13.4)])

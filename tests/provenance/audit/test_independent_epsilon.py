@@ -101,11 +101,13 @@ def test_the_noise_of_a_release_spends_what_it_is_asked_to():
     assert float(gaussian_dp.epsilon(1e-6, 1 / sigma)) == pytest.approx(0.7, rel=1e-9)
 
 
-def test_a_clipped_mean_spends_what_the_record_s_presence_in_a_batch_lets_it():
+@pytest.mark.parametrize("sampling", [Sampling.WITH_REPLACEMENT, Sampling.FIXED])
+def test_a_clipped_mean_spends_what_the_record_s_presence_in_a_batch_lets_it(sampling):
     run = {"steps": 60, "delta": 1e-5, "batch_size": 8, "records": 40}
-    known = independent_epsilon.sampled_replacement(noise_multiplier=3.0, **run, replaced="clipped_mean")
+    known = independent_epsilon.sampled_replacement(noise_multiplier=3.0, **run, replaced=f"mean_{sampling}")
     for change, same in ((0.95, False), (1.0, True), (1.05, False)):
-        assert known.holds(isrl_dp.clipped_mean_epsilon(sigma_over_lipschitz=change * 3.0, **run)) is same
+        spent = isrl_dp.clipped_mean_epsilon(sigma_over_lipschitz=change * 3.0, sampling=sampling, **run)
+        assert known.holds(spent) is same
 
 
 def test_more_noise_is_told_apart_from_less():

@@ -60,7 +60,8 @@ class Rounds:
 def read_rounds(n: int, m: int, eta: ArrayLike, sigma: ArrayLike) -> Rounds:
     """Check users, batch and schedules: eta and sigma are positive scalars or share a length T with T m close to n.
 
-    Where m does not divide n, T may be n/m rounded either way. Raises ValueError naming the argument.
+    Where m does not divide n, T may be n/m rounded either way; rounded up, a last round of fewer than m users is not
+    covered by what is proven of rounds of m. Raises ValueError naming the argument.
     """
     n, m = read_users(n, m)
     schedules = {"eta": reals("eta", eta, above=0.0), "sigma": reals("sigma", sigma, above=0.0)}

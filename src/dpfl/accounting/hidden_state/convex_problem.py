@@ -49,6 +49,13 @@ class ConvexProblem:
         if self.records is not None:
             integer("records", self.records, at_least=1)
 
+    @property
+    def attained(self) -> bool:
+        """Whether a quadratic attains shifted interpolation under full batches: without a set, where a step contracts
+        by 1 - learning_rate strong_convexity. Longer steps turn around, and the shifts of a record cancel."""
+        stretch = self.learning_rate * (self.smoothness + self.strong_convexity)
+        return math.isinf(self.diameter) and stretch <= 2
+
     def last_iterate(
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> tuple[float, str] | None:

@@ -29,7 +29,7 @@ def shifted_interpolation_mu(
 
     Formal guarantee: T(X_t, X'_t) >= G_mu for neighbours, in both orders, if the loss of each batch of ONE of the two
     data sets has c-Lipschitz gradient steps. No clipping may be active: a clipped gradient need not contract.
-    Exact for full batches without projection (a quadratic attains it); never above composition,
+    Exact for full batches without projection where c = 1 - eta m (a quadratic attains it); never above composition,
     sqrt(ceil(steps/steps_per_epoch))/noise_over_shift. 0 at steps = 0. Raises ValueError naming the argument.
 
     Source: bok2024, section 4: NoisyGD (strongly convex; convex, constrained) and

@@ -101,9 +101,10 @@ def _divergence(n: int, epsilon0: float, clone_probability: float, tail: float =
     def delta(epsilon: float) -> float:
         if epsilon >= epsilon0:
             return 0.0
-        # With a of c + 1 reports on our side the likelihood ratio exceeds e^epsilon when a/(c + 1) exceeds `share`.
-        share = math.expm1(epsilon + epsilon0) / (math.expm1(epsilon0) * (1 + math.exp(epsilon)))
-        threshold = np.floor(share * (clones + 1))
+        # With a of c + 1 reports on our side the likelihood ratio exceeds e^epsilon when 1 - a/(c + 1) is below `rest`,
+        # which is computed by itself: at a large epsilon0 it is lost in 1 - rest.
+        rest = math.expm1(epsilon - epsilon0) / (math.expm1(-epsilon0) * (1 + math.exp(epsilon)))
+        threshold = clones + 1 - np.ceil(rest * (clones + 1))
         at, above = binom.pmf(threshold, clones, 0.5), binom.sf(threshold, clones, 0.5)
         gain = at * -math.expm1(epsilon - epsilon0) / (1 + math.exp(-epsilon0)) - above * math.expm1(epsilon)
         return float(weights @ np.maximum(gain, 0)) + 2 * tail

@@ -75,11 +75,12 @@ class ClippedMeanGaussian:
     def guarantee(
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
-        """Return the profile of a batch that a replaced record decides; nothing for other relations or samplers."""
+        """Return the profile of batches that a replaced record decides; nothing for other relations or samplers."""
         if neighbouring is not Neighbouring.REPLACE_ONE or not isinstance(sampler, FixedBatches | WithReplacement):
             return _nothing("no accountant for a clipped mean under this sampler and relation")
         run = {"batch_size": sampler.batch_size, "records": sampler.records, "steps": steps, "delta": delta}
-        spent = float(isrl_dp.clipped_mean_epsilon(sigma_over_lipschitz=noise_multiplier, **run))
+        drawn = {"sigma_over_lipschitz": noise_multiplier, "sampling": sampler.sampling}
+        spent = float(isrl_dp.clipped_mean_epsilon(**run, **drawn))
         return Guarantee(spent, 0.0, "composed profile of a record that turns the mean", "nothing")
 
     def __str__(self) -> str:
@@ -132,8 +133,8 @@ class Laplace:
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
         """Return the closed form of one noisy number (asoodeh2020, inverse of eq. (9)), the order of records known."""
-        if not isinstance(sampler, ShuffledEpochs) or not _one_epoch(sampler, steps):
-            return _nothing("Laplace noise is accounted for in one pass")
+        if not isinstance(sampler, ShuffledEpochs) or not _one_epoch(sampler, steps, neighbouring):
+            return _nothing("Laplace noise is accounted for in one pass over a number of records that is public")
         shift = MOVES[neighbouring] * math.sqrt(2.0) / noise_multiplier
         return Guarantee(max(0.0, shift + 2.0 * math.log1p(-delta)), 0.0, "closed form of one step", "nothing")
 
@@ -187,9 +188,9 @@ def _closed_form(noise_multiplier: float, move: float, steps: int, delta: float)
     return float(gaussian_dp.epsilon(delta, move * math.sqrt(steps) / noise_multiplier))
 
 
-def _one_epoch(sampler: ShuffledEpochs, steps: int) -> bool:
-    """Return whether no record is in two steps."""
-    return steps <= sampler.steps_per_epoch
+def _one_epoch(sampler: ShuffledEpochs, steps: int, neighbouring: Neighbouring) -> bool:
+    """Return whether a record changes one step at most: with one record more or fewer, all batches are others."""
+    return steps <= sampler.steps_per_epoch and neighbouring is not Neighbouring.ADD_OR_REMOVE
 
 
 @cache
@@ -201,7 +202,7 @@ def _gaussian(
     if isinstance(sampler, FullBatch):
         exact = _closed_form(noise_multiplier, move, steps, delta)
         return Guarantee(exact, exact, "closed form", "closed form")
-    if isinstance(sampler, ShuffledEpochs) and _one_epoch(sampler, steps):
+    if isinstance(sampler, ShuffledEpochs) and _one_epoch(sampler, steps, neighbouring):
         # One step uses the record, which one may be known.
         return Guarantee(_closed_form(noise_multiplier, move, 1, delta), 0.0, "closed form of one step", "nothing")
     run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta, "neighbouring": neighbouring}

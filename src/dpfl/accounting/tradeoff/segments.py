@@ -67,8 +67,9 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
 
     Every round is C_p of its noise, as adversary A0 sees it, and the rounds compose: an upper bound by connecting the
     dots of the losses, above what they spend by less than 2e-3 of it where no round loses more than `LONGEST_LOSS`.
-    Arsinh noise in several dimensions: for a move of the sum along one axis only (a move spread evenly over more axes
-    spends less in every case tried, but that is not a proof).
+    Arsinh noise: for the full move of the sum, along one axis only. A move spread evenly over more axes spent less in
+    every case tried with delta up to 1e-3, more in some above that; a shorter one may spend more where arsinh_scale
+    is below 1.
     `delta` in (0, 1), at least one round in all. Raises ValueError naming the argument. Guarantee, for `delta` of 1e-10
     and more: (epsilon, `delta`)-DP with one record replaced, but for what is said of arsinh noise. Below that rounding
     in the composition, some 1e-15 of mass, may hide losses: use `accounting.guarantee`. Source: vandijk2023, sections

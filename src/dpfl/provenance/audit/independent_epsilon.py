@@ -155,12 +155,12 @@ def sampled_replacement(
     """Return the interval of epsilon of subsampled Gaussian steps under replace_one.
 
     `replaced`: "with_replacement" (a record fills Bin(K, 1/n) slots), "fixed_without_replacement" (one slot, with
-    probability K/n), or "clipped_mean" (the complete message turns wherever the record is drawn). Multiplicities that
-    cost a thousandth of delta in all steps are left out.
+    probability K/n), or either after "mean_" (the batch's mean is clipped: the complete message turns wherever the
+    record is drawn). Multiplicities that cost a thousandth of delta in all steps are left out.
     """
-    if replaced == "fixed_without_replacement":
+    if replaced.endswith("fixed_without_replacement"):
         times, weights = np.ones(1), np.array([min(1.0, batch_size / records)])
-    elif replaced == "clipped_mean":
+    elif replaced == "mean_with_replacement":
         times, weights = np.ones(1), np.array([-math.expm1(batch_size * math.log1p(-1 / records))])
     else:
         most = max(1, int(binom.isf(_RARE * delta / steps, batch_size, 1 / records)))

@@ -137,7 +137,7 @@ def _proven(stated: StatedPrivacy) -> EpsilonInterval | None:
     if stated.neighbouring != Neighbouring.REPLACE_ONE:
         return None
     if kind == "ClippedMeanGaussian":
-        return independent_epsilon.sampled_replacement(**run, **_sizes(stated), replaced="clipped_mean")
+        return independent_epsilon.sampled_replacement(**run, **_sizes(stated), replaced=f"mean_{stated.sampling}")
     if kind == "Laplace":
         once = {"noise_multiplier": stated.noise_multiplier, "delta": stated.delta}
         return independent_epsilon.laplace(**once, move=move)

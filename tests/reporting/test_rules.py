@@ -106,7 +106,7 @@ def test_a_case_that_only_the_margin_saves_is_counted_aloud():
     said = judge(ClaimEvidence([near, plain]), Rule(Scope.IN_EXPERIMENTS, ClaimKind.DIFFERENCE, margin=5.0))
     assert said.count(Status.WITHIN_MARGIN) == 2
     assert said.reason == (
-        "It holds in 0 of 2 cases, in 2 up to its margin; none contradicts it; 1 falls short of it by more than chance."
+        "It holds in 0 of 2 cases, in 2 up to its margin; none contradicts it; short of it by more than chance: 1."
     )
 
 

@@ -25,7 +25,7 @@ class HidesSteps(Protocol):
 
     @property
     def attained(self) -> bool:
-        """Whether a loss of the problem attains, under full batches, what `last_iterate` proves of it."""
+        """True where a loss of the problem attains, under full batches, what `last_iterate` proves of it."""
         ...
 
     def last_iterate(

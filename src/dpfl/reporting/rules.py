@@ -27,10 +27,9 @@ A claim, by its scope:
     in experiments  a claim about a set of experiments taken together. As stated: every case holds, or more than half
                     hold and none fails. Refuted: more than half fail. Weaker than stated: some hold and some fail.
 
-Everything else is undecided. Cases that a claim covers and that were not run (`missing`) count as open. Without any
-case the verdict is not run. Cases on stand-in data never count: where there are no others, the claim is undecided.
-"More than half" is the least share that can be called "mostly"; there is no other threshold. Weaker than stated says
-how much is shown, not that the rest is false: that is refuted.
+Everything else is undecided. Cases that a claim covers and that were not run (`missing`) count as open; without any the
+verdict is not run. Cases on stand-in data never count: where there are no others, the claim is undecided. "More than
+half" is the least share that can be called "mostly". Weaker than stated does not say that the rest is false.
 """
 
 from __future__ import annotations
@@ -134,10 +133,8 @@ def region(case: Case, rule: Rule) -> tuple[float, float]:
 
 
 def tolerated(case: Case, rule: Rule) -> tuple[float, float]:
-    """Return the range outside of which a case fails: its region, widened by the margin of a difference.
-
-    For a claim that something exists the margin is the least gain worth the name and narrows the range.
-    """
+    """Return the range outside of which a case fails: its region, widened by the margin of a difference; for a claim
+    that something exists the margin is the least gain worth the name, and narrows it."""
     low, high = region(case, rule)
     if (case.kind or rule.kind) is not ClaimKind.DIFFERENCE:
         return low, high
@@ -172,8 +169,7 @@ def _judge(cases: list[Case], missing: int, rule: Rule) -> Judgement:
     tally = _Tally(statuses, missing, single=sum(case.n == 1 for case in cases), alone=alone, short=short)
     decide = {Scope.FOR_ALL: _for_all, Scope.EXISTS: _exists, Scope.IN_EXPERIMENTS: _in_experiments}[rule.scope]
     verdict, reason, decisive = decide(tests, tally)
-    first = tests.foremost(decisive)
-    order = [first, *(index for index in tests.order(statuses) if index != first)]
+    order = dict.fromkeys([tests.foremost(decisive), *tests.order(statuses)])
     if tally.single and verdict in (Verdict.UNDECIDED, Verdict.WEAKER):
         reason = f"{reason} {tally.single_runs()}"
     if missing and verdict is not Verdict.REFUTED:
@@ -250,8 +246,8 @@ class _Tests:
 
 
 class _Tally:
-    """Numbers of cases: by status, of a `single` run, `total` with those not run, and of those that do not fail the
-    ones that would if tested `alone`, and the `short` ones: they miss the claim by more than chance, tested alone."""
+    """Numbers of cases: by status, of a `single` run, `total` with those not run; of those that do not fail, how many
+    would if tested `alone`, and how many fall `short` of the claim by more than chance."""
 
     def __init__(self, statuses: list[Status], missing: int, single: int, alone: int, short: int) -> None:
         self.statuses, self.ran, self.total = statuses, len(statuses), len(statuses) + missing
@@ -268,8 +264,7 @@ class _Tally:
         near = f", in {self.near} up to its margin" if self.near > self.holds else ""
         against = f"{self.fails or 'none'} {'contradict' if self.fails > 1 else 'contradicts'} it"
         alone = f", {self.alone}{' more' if self.fails else ''} would if tested alone" if self.alone else ""
-        miss = "falls" if self.short == 1 else "fall"
-        short = f"; {self.short} {miss} short of it by more than chance" if self.short > self.alone else ""
+        short = f"; short of it by more than chance: {self.short}" if self.short > self.alone else ""
         return f"It holds in {self.holds} of {self.ran} cases{near}; {against}{alone}{short}."
 
     def single_runs(self) -> str:

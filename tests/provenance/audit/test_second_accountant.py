@@ -105,8 +105,11 @@ def test_trust_in_the_server_divides_the_move_by_the_root_of_the_clients():
 
 
 def test_a_clipped_mean_is_not_accounted_for_as_clipped_records():
-    broken = stated(**FIXED | {"mechanism": '{"kind": "ClippedMeanGaussian"}'})
-    assert interval(broken, "proven") != interval(stated(**FIXED), "proven")
+    """Drawn with replacement a record may fill several slots: each moves a sum, all of them turn a mean once."""
+    anew = FIXED | {"sampler": FIXED["sampler"].replace("FixedBatches", "WithReplacement")}
+    mean = {"mechanism": '{"kind": "ClippedMeanGaussian"}'}
+    assert interval(stated(**anew | mean), "proven") != interval(stated(**anew), "proven")
+    assert interval(stated(**anew | mean), "proven").upper < interval(stated(**FIXED | mean), "proven").lower
 
 
 def test_a_refuted_epsilon_above_what_another_accountant_proves_is_a_finding(tmp_path):

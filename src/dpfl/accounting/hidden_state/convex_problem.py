@@ -51,8 +51,9 @@ class ConvexProblem:
 
     @property
     def attained(self) -> bool:
-        """Whether a quadratic attains shifted interpolation under full batches: without a set, where a step contracts
-        by 1 - learning_rate strong_convexity. Longer steps turn around, and the shifts of a record cancel."""
+        """True where a quadratic attains shifted interpolation under full batches: without a set, if a step contracts
+        by 1 - learning_rate strong_convexity. Longer steps turn around, and the shifts of a record cancel.
+        """
         stretch = self.learning_rate * (self.smoothness + self.strong_convexity)
         return math.isinf(self.diameter) and stretch <= 2
 

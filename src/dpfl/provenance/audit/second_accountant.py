@@ -137,7 +137,7 @@ def _proven(stated: StatedPrivacy) -> EpsilonInterval | None:
     if stated.neighbouring != Neighbouring.REPLACE_ONE:
         return None
     if kind == "ClippedMeanGaussian":
-        return independent_epsilon.sampled_replacement(**run, **_sizes(stated), replaced=f"mean_{stated.sampling}")
+        return _replaced(stated, run, "mean_")
     if kind == "Laplace":
         once = {"noise_multiplier": stated.noise_multiplier, "delta": stated.delta}
         return independent_epsilon.laplace(**once, move=move)
@@ -161,18 +161,19 @@ def _gaussian(stated: StatedPrivacy, run: dict[str, Any], move: float) -> Epsilo
         epochs = math.ceil(stated.steps / math.ceil(round(1 / stated.sample_rate, 9)))
         once = independent_epsilon.gaussian(**{**run, "steps": epochs}, move=move)
         return once if sampler == "ShuffledEpochs" else replace(once, lower=0.0)  # drawn apart, they hide each other
-    if replaces and sampler in _REPLACED:
-        return independent_epsilon.sampled_replacement(**run, **_sizes(stated), replaced=_REPLACED[sampler])
-    return None
+    return _replaced(stated, run) if replaces else None
 
 
 _REPLACED = {kind.__name__: kind.sampling for kind in (FixedBatches, WithReplacement)}
 
 
-def _sizes(stated: StatedPrivacy) -> dict[str, int]:
-    """Return the number of records that a step draws, and the number it draws from."""
+def _replaced(stated: StatedPrivacy, run: dict[str, Any], kind: str = "") -> EpsilonInterval | None:
+    """Return the interval of batches of a fixed size with one record replaced; `kind` is "mean_" for clipped means."""
     sampler = json.loads(stated.sampler)
-    return {"batch_size": sampler["batch_size"], "records": sampler["records"]}
+    if sampler["kind"] not in _REPLACED:
+        return None
+    sizes = {"batch_size": sampler["batch_size"], "records": sampler["records"]}
+    return independent_epsilon.sampled_replacement(**run, **sizes, replaced=f"{kind}{_REPLACED[sampler['kind']]}")
 
 
 def _hidden(stated: StatedPrivacy) -> Hidden:

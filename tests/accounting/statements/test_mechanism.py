@@ -110,6 +110,14 @@ def test_equal_segments_are_the_sampler_of_fixed_batches():
     assert one.upper == pytest.approx(two.upper, rel=5e-3)
 
 
+def test_a_clipped_mean_turns_with_the_chance_of_its_own_sampler():
+    """One step on half of the records, and ten draws of one out of ten: C_p of N(2, 1), by its closed form."""
+    for sampler, rate in ((FixedBatches(5, 10), 0.5), (FixedBatches(10, 10), 1.0), (WithReplacement(10, 10), 0.651322)):
+        found = ClippedMeanGaussian().guarantee(sampler, noise_multiplier=1.0, steps=1, **REPLACED)
+        inner = math.log1p(math.expm1(found.upper) / rate)
+        assert rate * gaussian_delta(inner, 2.0) == pytest.approx(1e-5, rel=2e-3)
+
+
 @pytest.mark.parametrize("mechanism", [ClippedMeanGaussian(), ShuffledGaussian(3, 2), Laplace(), Segmented(())])
 def test_what_has_no_proof_states_none(mechanism):
     run = {"noise_multiplier": 1.0, "steps": 200, "delta": 1e-5, "neighbouring": Neighbouring.ZERO_OUT}

@@ -33,6 +33,9 @@ def test_a_single_run_is_listed_where_it_is_far_from_the_print(as_runs, rows_of_
     assert set(cells["rounds"]) == {1} and cells["difference_pct"].to_numpy() == pytest.approx(-28.0)
     page = outside_page(cells)
     assert set(page.headings) == {"One run, more than 10 points from the print"}
+    assert (
+        f"tried on 0 of all these, and none on {len(cells)}: MNIST ScatterNet + linear {len(cells)}." in page.notes[0]
+    )
     assert "0 more whose interval is too wide" in page.notes[0] and f"and {len(cells)} with one run" in page.notes[0]
 
 

@@ -58,6 +58,10 @@ def test_the_page_counts_verdicts_and_says_whose_noise_it_is(tmp_path, loop):
     page = TABLES["authors_protocol"].page(data)
     assert page.body["agrees, shared"].tolist() == [AGREES]
     assert "with shared draws, of 1 rows: yes 1, no 0, not decided 0." in page.notes[-3]
+    assert "(95 %) ours is above it in 0, below it in 0." in page.notes[-3]
+    for shift, counts in ((1.5, "above it in 1, below it in 0"), (0.5, "above it in 0, below it in 1")):
+        moved = TABLES["authors_protocol"].page(measured(tmp_path, shift * 1e6 * loop))
+        assert counts in moved.notes[-3]
     assert page.notes[-1].endswith("N = 3: not known, as one of them or the plain loop was not run.")
     assert any("before the split (446, 134)" in note for note in page.notes)
 

@@ -48,6 +48,18 @@ def test_the_authors_protocol_and_the_noise_that_protects_are_two_claims(finishe
     assert judged("insurance_least_noise", made).verdict is Verdict.REFUTED
 
 
+def test_what_a_case_spends_is_rounded_up(finished, judged):
+    cases = judged("insurance_least_noise", finished(epsilon_proven=0.183103)).cases
+    assert all("spent at most 0.184 by minibatch SGD, 0.184 by local SGD" in each.case.case for each in cases
+               if each.status is not Status.BESIDE)  # fmt: skip
+
+
+def test_the_authors_protocol_has_a_price_that_shrinks_and_stands_beside_the_question_at_ten(finished, judged):
+    shrinks, vanishes = (judged(claim, finished()).cases for claim in ("price_shrinks", "price_vanishes"))
+    assert sum("means clipped" in each.case.case for each in shrinks if each.status is not Status.BESIDE) == 1
+    assert {each.status for each in vanishes if "means clipped" in each.case.case} == {Status.BESIDE}
+
+
 def test_differences_are_shares_of_the_loss_and_points_of_error(finished, judged):
     made = finished(gap=1.0, price=0.0)
     share = judged("insurance_least_noise", made).cases[0].case

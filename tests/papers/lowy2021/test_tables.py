@@ -11,6 +11,17 @@ def test_the_page_of_mnist_says_what_its_splits_protect(results):
     assert "not to replace an image" in published and "fitted on the private images" in published
 
 
+def test_mnist_says_what_the_scripts_budgets_are_on_the_datas_rows(results):
+    data = TABLES["mnist_differences"].data(results())
+    spent = {
+        name: data[data["epsilon"] == 1.0].iloc[0][f"minibatch_epsilon_of_rows_{name}"]
+        for name in ("proven", "refuted")
+    }
+    assert 1.0 < spent["refuted"] <= spent["proven"] < 18.0  # a budget of 1 is exceeded, one of 18 is kept
+    [note] = [note for note in TABLES["mnist_differences"].page(data).notes if "On the data's rows" in note]
+    assert note.endswith("the later script's budgets are: 4 kept, 4 refuted.")
+
+
 def test_the_noise_table_says_how_loose_the_noise_is(results):
     data = TABLES["noise"].data(results(epsilon_proven=0.1)).query("clipping == 'record'")
     assert len(data) == 3 * 4

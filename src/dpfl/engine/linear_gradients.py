@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad
 
+from dpfl.engine.clip_bounds import rounding, squared_norms, sure_factors
 from dpfl.engine.matrix_products import product
 from dpfl.engine.per_record_gradients import Batch, Loss, clipping
-from dpfl.mechanisms.clipping import clip_factors
 from dpfl.models.scale_shift import ScaleShift
 
 
@@ -28,10 +28,11 @@ class LinearGradients:
     its position and to the number of rows.
     """
 
-    def __init__(self, module: nn.Module, loss: Loss):
+    def __init__(self, module: nn.Module, loss: Loss, precision: torch.dtype | None = None):
         parts = _parts(module)
         layer, self.scales = parts[-1], type(parts[0]) is ScaleShift
         self.loss, self.input_size, self.output_size = loss, layer.in_features, layer.out_features
+        self.precision = precision
         numbers = self.output_size * self.input_size, self.output_size
         self.numbers = (self.input_size, self.input_size, *numbers) if self.scales else numbers
 
@@ -42,13 +43,14 @@ class LinearGradients:
         *scaling, matrix, bias = weights.split(self.numbers, dim=1)
         matrix = matrix.unflatten(1, (self.output_size, self.input_size))
         seen = matrix * scaling[0][:, None, :] if scaling else matrix  # by x itself
-        scores = product(seen.reshape(-1, self.input_size), x.T)
+        low = self.precision or x.dtype
+        scores = product(seen.reshape(-1, self.input_size).to(low), x.to(low).T).to(x.dtype)
         if scaling:
-            bias = bias + (matrix @ scaling[1][:, :, None])[..., 0]
+            bias = bias + torch.linalg.vecdot(matrix, scaling[1][:, None, :])
         logits = scores.unflatten(0, (len(weights), self.output_size)) + bias[:, :, None]
         gradients = self.logit_gradients(logits, y)
         squares = self._squares(gradients, matrix, scaling, x, clip_norms)
-        scaled = gradients * (clip_factors(squares.sqrt(), clip_norms[:, None]) * present)[:, None, :]
+        scaled = gradients * (sure_factors(squares, clip_norms[:, None]) * present)[:, None, :]
         sums = product(scaled.flatten(0, 1), x).view_as(matrix)
         totals = scaled.sum(2)
         if not scaling:
@@ -61,20 +63,39 @@ class LinearGradients:
     def _squares(
         self, gradients: Tensor, matrix: Tensor, scaling: list[Tensor], x: Tensor, clip_norms: Tensor
     ) -> Tensor:
-        """Return the squared norms of the records' gradients (models, n); anything where nothing is clipped."""
-        squares, at_logits = x.square(), gradients.square().sum(1)
+        """Return bounds on the squared norms of what records add (models, n), as `sure_factors` takes them; 0 where
+        nothing is clipped."""
         if not scaling:
-            return at_logits * (squares.sum(1) + 1)
-        scale, shift = scaling
-        read = scale.square() @ squares.T + 2 * (scale * shift) @ x.T + shift.square().sum(1, keepdim=True)
-        found = at_logits * (read + 1)
-        if x.device.type != "cpu":
-            return found + ((gradients.transpose(1, 2) @ matrix).square() * (squares + 1)).sum(2)
+            return gradients.square().sum(1) * (squared_norms(x) + 1)
+        squares = x.square()
         lengths = (squares + 1).sqrt()
-        for model, clips in enumerate(clipping(clip_norms)):
-            if clips:
-                found[model] += product(gradients[model].T, matrix[model]).mul_(lengths).square_().sum(1)
+        if x.device.type != "cpu":
+            return self._scaled_squares(gradients, matrix, *scaling, x, squares) + (
+                (gradients.transpose(1, 2) @ matrix) * lengths
+            ).square().sum(2)
+        found = gradients.new_zeros(len(gradients), len(x))
+        clipped = [model for model, clips in enumerate(clipping(clip_norms)) if clips]
+        if clipped:
+            own = (each[clipped] for each in (gradients, matrix, *scaling))
+            found[clipped] = self._scaled_squares(*own, x, squares)
+        for model in clipped:
+            found[model] += squared_norms(product(gradients[model].T, matrix[model]).mul_(lengths))
         return found
+
+    def _scaled_squares(
+        self, gradients: Tensor, matrix: Tensor, scale: Tensor, shift: Tensor, x: Tensor, squares: Tensor
+    ) -> Tensor:
+        """Return |d|^2 (|s x + t|^2 + 1), and what rounding may take from it and from the squares of s e x and t e.
+
+        |error| <= gamma of the magnitudes, which are the squares of s x and t, and |d|^2 |W|^2 (|x|^2 + 1).
+        """
+        seen, moved = product(scale.square(), squares.T), squared_norms(shift)[:, None]
+        crossed = 2 * product(scale * shift, x.T)
+        read = seen + crossed + moved + rounding(2 * self.input_size + 8, x.dtype) * (seen + moved)
+        sizes = matrix.square().sum(1)
+        through = product(sizes, squares.T) + sizes.sum(1, keepdim=True)
+        lost = rounding(3 * (self.output_size + 8), x.dtype) * through
+        return gradients.square().sum(1) * (read + 1 + lost)
 
     def record_bytes(self, record: Tensor) -> int:
         """Count the input, its square and a gradient there, and a few numbers an output."""

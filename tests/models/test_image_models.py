@@ -7,10 +7,10 @@ from dpfl.data.image_shapes import COLOUR, GREY
 from dpfl.errors import InputError
 from dpfl.models.image_models import (
     PIXEL_CONSTANTS,
+    Architecture,
     ChannelsLastMaxPool,
     FeatureNorm,
     ImageModel,
-    Network,
     Pixels,
     build,
     image_model,
@@ -19,7 +19,7 @@ from dpfl.models.image_models import (
 )
 from dpfl.models.scale_shift import ScaleShift
 
-AUTHORS, CITED = Network
+AUTHORS, CITED = Architecture
 PARAMETERS = {
     (AUTHORS, ImageModel.CNN_RELU, GREY): 10_650,  # of the authors' code, like all of AUTHORS
     (AUTHORS, ImageModel.CNN_TANH, GREY): 10_650,
@@ -98,7 +98,7 @@ def test_prepared_features_and_the_learnt_norm_are_torchs_group_norm(model, shap
 def test_the_grey_cnn_has_relu_after_its_dense_layer_whatever_its_activation():
     kinds = [type(each) for each in build(ImageModel.CNN_TANH, GREY, 0)]
     assert kinds.count(nn.Tanh) == 2 and kinds.count(nn.ReLU) == 1
-    assert nn.ReLU not in {type(each) for each in build(ImageModel.CNN_TANH, GREY, 0, Network.CITED)}
+    assert nn.ReLU not in {type(each) for each in build(ImageModel.CNN_TANH, GREY, 0, Architecture.CITED)}
 
 
 def test_average_pools_stand_after_the_activation():

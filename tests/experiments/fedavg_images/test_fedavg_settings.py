@@ -13,7 +13,7 @@ from dpfl.experiments.fedavg_images.fedavg_settings import (
     Metric,
     PlainBatches,
 )
-from dpfl.models.image_models import FeatureNorm, Network, Pixels
+from dpfl.models.image_models import Architecture, FeatureNorm, Pixels
 
 SETTINGS = {
     "model": "cnn_tanh",
@@ -38,7 +38,7 @@ def test_what_is_left_out_is_as_in_the_authors_code():
     assert settings.client_records is ClientRecords.INDEPENDENT
     assert settings.plain_batches is PlainBatches.FIXED
     assert settings.accountant is Accountant.PRV
-    assert (settings.network, settings.pixels) == (Network.AUTHORS, Pixels.AUTHORS)
+    assert (settings.network, settings.pixels) == (Architecture.AUTHORS, Pixels.AUTHORS)
     assert settings.feature_norm is FeatureNorm.LEARNT
     assert settings.measure is Metric.NONE
 

@@ -8,12 +8,15 @@ convolves and pools best.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from dpfl.engine.matrix_products import product
+from dpfl.models.scale_shift import ScaleShift
 
 Parameters = tuple[Tensor, Tensor]
 """A tensor for the weight and one for the bias of a trained layer: parameters, gradients or sums of gradients."""
@@ -94,6 +97,50 @@ class Dense:
         """Multiply once over the batch."""
         output_gradients = scaled(output_gradients, factors)
         return product(output_gradients.T, cache), output_gradients.sum(0)
+
+
+class Scaling:
+    """ScaleShift (dpfl.models.scale_shift): a record's gradient is (sum of d * x, sum of d) for each channel."""
+
+    forms_gradients = True
+
+    def __init__(self, layer: ScaleShift, output_size: int):
+        self.output_size, self.memory_per_record = output_size, 2 * layer.channels
+
+    def cache_inputs(self, inputs: Tensor) -> Tensor:
+        """Return the inputs."""
+        return inputs
+
+    def forward(self, cache: Tensor, parameters: Parameters) -> Tensor:
+        """Scale and shift."""
+        weight, bias = (_over_positions(each, cache.ndim) for each in parameters)
+        return torch.addcmul(bias, cache, weight)
+
+    def backward(self, output_gradients: Tensor, cache: Tensor, parameters: Parameters) -> Tensor:
+        """Scale."""
+        return output_gradients * _over_positions(parameters[0], cache.ndim)
+
+    def squared_gradient_norms(self, output_gradients: Tensor, cache: Tensor) -> tuple[Tensor, Parameters]:
+        """Form the gradients, which are no larger than the inputs."""
+        positions = tuple(range(2, cache.ndim))
+        products = output_gradients * cache
+        weight, bias = (each.sum(positions) if positions else each for each in (products, output_gradients))
+        return weight.square().sum(1) + bias.square().sum(1), (weight, bias)
+
+    def weighted_gradient_sum(
+        self, output_gradients: Tensor, cache: Tensor, factors: Tensor | None, gradients: Parameters | None
+    ) -> Parameters:
+        """Weigh the records' gradients where they were formed, else those at the output."""
+        if gradients is not None:
+            return factors @ gradients[0], factors @ gradients[1]
+        output_gradients = scaled(output_gradients, factors)
+        others = (0, *range(2, cache.ndim))
+        return (output_gradients * cache).sum(others), output_gradients.sum(others)
+
+
+def _over_positions(channels: Tensor, axes: int) -> Tensor:
+    """Return a number a channel so that it broadcasts to (n, channels, ...) of so many axes."""
+    return channels.view(-1, *[1] * (axes - 2))
 
 
 class Flatten:
@@ -180,6 +227,33 @@ class MaxPoolLayer:
         """Pass gradients to the first maximum of each window, row by row, as torch does."""
         inputs, within, output = cache
         return self.columns.backward(self.rows.backward(output_gradients, within, output), inputs, within)
+
+
+class MeanPoolLayer:
+    """nn.AvgPool2d whose windows divide the image: means of windows that do not overlap."""
+
+    def __init__(self, layer: nn.AvgPool2d):
+        self.size = _pair(layer.kernel_size)
+
+    @staticmethod
+    def does(layer: nn.AvgPool2d, inputs: Tensor) -> bool:
+        """Return whether the layer's windows divide inputs (n, channels, height, width) and are divided by their
+        size."""
+        size = _pair(layer.kernel_size)
+        plain = _pair(layer.padding) == (0, 0) and _pair(layer.stride) == size and layer.divisor_override is None
+        return plain and all(length % each == 0 for length, each in zip(inputs.shape[2:], size, strict=True))
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, None]:
+        """Keep nothing: the gradient depends on no value."""
+        return functional.avg_pool2d(inputs, self.size), None
+
+    def backward(self, output_gradients: Tensor, cache: None) -> Tensor:
+        """Give each number of a window its part of the mean."""
+        share = output_gradients / math.prod(self.size)
+        n, channels, height, width = share.shape
+        rows = share.permute(0, 2, 3, 1)[:, :, None, :, None]
+        spread = rows.expand(n, height, self.size[0], width, self.size[1], channels)
+        return spread.reshape(n, height * self.size[0], width * self.size[1], channels).permute(0, 3, 1, 2)
 
 
 _JUST_BELOW = -torch.finfo(torch.float32).smallest_normal

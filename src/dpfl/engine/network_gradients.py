@@ -21,8 +21,10 @@ from dpfl.engine.layers import (
     Flatten,
     Layer,
     MaxPoolLayer,
+    MeanPoolLayer,
     Parameters,
     ReLU,
+    Scaling,
     Tanh,
     TrainedLayer,
     channels_last,
@@ -32,6 +34,7 @@ from dpfl.engine.linear_gradients import LinearGradients, is_linear
 from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import Batch, GradientRule, Loss, PerRecordGradients, clipping
 from dpfl.mechanisms.clipping import clip_factors
+from dpfl.models.scale_shift import ScaleShift
 
 MODELS_AT_ONCE = 2**20  # output numbers of first layers computed together
 BACKWARD_PASSES = 6  # an activation's value and gradient, each with the copies that are made on the way
@@ -190,10 +193,11 @@ def _logit_gradients(loss: Loss, logits: Tensor, y: Tensor) -> Tensor:
 def gradient_rule(module: nn.Module, loss: Loss, record: Tensor) -> GradientRule:
     """Return the fastest rule that is exact for `module`; `record` is one input of it, without batch axis.
 
-    LinearGradients for a single nn.Linear. LayerGradients for an nn.Sequential of nn.Linear on vectors, ungrouped and
-    zero-padded nn.Conv2d (both with bias), nn.MaxPool2d without padding, nn.Flatten, nn.ReLU, nn.Tanh and modules that
-    have a method derivative (dpfl.engine.layers.Activation). PerRecordGradients for any other module. Raises
-    InputError where the module has buffers.
+    LinearGradients for a single nn.Linear, after a ScaleShift or not. LayerGradients for an nn.Sequential of nn.Linear
+    on vectors, ungrouped and zero-padded nn.Conv2d (both with bias), ScaleShift, nn.MaxPool2d without padding,
+    nn.AvgPool2d whose windows divide the image, nn.Flatten, nn.ReLU, nn.Tanh and modules that have a method derivative
+    (dpfl.engine.layers.Activation). PerRecordGradients for any other module. Raises InputError where the module has
+    buffers.
     """
     layout = ParameterVector.of(module)
     if is_linear(module):
@@ -226,6 +230,10 @@ def _layer(module: nn.Module, inputs: Tensor, *, reads_batch: bool) -> Layer | T
     if type(module) is nn.Conv2d and module.bias is not None and module.groups == 1 and inputs.ndim == 4:
         known = module.padding_mode == "zeros" and not isinstance(module.padding, str)
         return Convolution(module, inputs.shape[2:], reads_batch=reads_batch) if known else None
+    if type(module) is ScaleShift:
+        return Scaling(module, inputs[0].numel())
+    if isinstance(module, nn.AvgPool2d) and MeanPoolLayer.does(module, inputs):
+        return MeanPoolLayer(module)
     if type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
         return Flatten()
     if isinstance(module, nn.MaxPool2d) and MaxPoolLayer.does(module):
@@ -237,4 +245,4 @@ def _layer(module: nn.Module, inputs: Tensor, *, reads_batch: bool) -> Layer | T
 
 def _is_trained(layer: Layer | TrainedLayer) -> bool:
     """Return whether a layer has parameters."""
-    return isinstance(layer, Dense | Convolution)
+    return isinstance(layer, Dense | Convolution | Scaling)

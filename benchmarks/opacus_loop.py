@@ -51,6 +51,10 @@ PIXELS = {  # mean and deviation of each channel
     "cifar10": ([0.4914, 0.4822, 0.4465], [0.2023, 0.1994, 0.2010]),
 }
 PIXELS |= {"digits": PIXELS["mnist"], "digits_rgb": PIXELS["cifar10"]}  # they stand in for these
+READING = {"batch_size": BATCH_SIZE, "delta": DELTA, "clip_norm": CLIP_NORM, "sampling": "poisson",
+           "plain_batches": "fixed", "client_records": "independent", "accountant": "prv", "network": "authors",
+           "pixels": "authors", "feature_norm": "learnt", "client_share": 0.1}  # fmt: skip
+"""The pipeline's names for what this loop does: runs with other settings are not compared."""
 DEVIATIONS = 2
 """The standard deviations of `compare`."""
 
@@ -248,18 +252,21 @@ def trained(cell: Cell, data: Path, cache: Path) -> dict[str, object]:
 def compared(loop: pd.DataFrame, pipeline: pd.DataFrame) -> list[dict[str, object]]:
     """Return a line for each cell of `loop`: both sides' accuracy, the means' difference and whether they agree.
 
-    Both tables have a row a run with the columns of Cell and accuracy_pct; pipeline's rows of other cells do not count.
+    Both tables have a row a run with the columns of Cell and accuracy_pct, `pipeline` also those of READING. Runs of
+    `pipeline` with other settings do not count, and a run that several tables hold counts once.
     """
-    keys = [each.name for each in fields(Cell) if each.name != "seed"]
+    names = [each.name for each in fields(Cell)]
+    keys = [name for name in names if name != "seed"]
+    pipeline = pipeline[(pipeline[list(READING)] == list(READING.values())).all(axis=1)].drop_duplicates(names)
     lines = []
     for key, runs in loop.groupby(keys):
-        ours = pipeline[(pipeline[keys] == key).all(1)]["accuracy_pct"].to_numpy()
+        ours = pipeline.loc[(pipeline[keys] == key).all(axis=1), "accuracy_pct"].to_numpy()
         theirs = runs["accuracy_pct"].to_numpy()
-        line = dict(zip(keys, key, strict=True)) | {"loop": theirs.tolist(), "pipeline": ours.tolist()}
+        line = dict(zip(keys, key, strict=True)) | {"loop": theirs.tolist(), "pipeline": ours.tolist(), "agree": None}
         if min(len(theirs), len(ours)) > 0 and len(theirs) + len(ours) > 2:
             test = ttest_ind(theirs, ours)
             line |= {"difference": theirs.mean() - ours.mean(), "deviations": test.statistic, "p": test.pvalue}
-        line["agree"] = bool(abs(line["deviations"]) <= DEVIATIONS) if "deviations" in line else None
+            line["agree"] = bool(abs(test.statistic) <= DEVIATIONS)
         lines.append(line)
     return lines
 
@@ -290,7 +297,7 @@ def main() -> int:
     given = parser().parse_args()
     if given.command == "train":
         torch.set_num_threads(1)
-        warnings.filterwarnings("ignore", module="opacus|torch")
+        warnings.filterwarnings("ignore", message="Secure RNG turned off|Full backward hook is firing")
         cell = Cell(**{each.name: getattr(given, each.name) for each in fields(Cell)})
         print(json.dumps(trained(cell, given.data, given.cache)), flush=True)
         return 0

@@ -80,11 +80,11 @@ def test_scales_and_shifts_have_autograds_passes_norms_and_sums(shape):
     cache = ours.cache_inputs(inputs.detach())
     torch.testing.assert_close(ours.forward(cache, parameters), output.detach())
     torch.testing.assert_close(ours.backward(d, cache, parameters), back)
-    squares, formed = ours.squared_gradient_norms(d, cache)
+    squares, formed = ours.squared_gradient_norms(d, cache, ())
     torch.testing.assert_close(squares, gradients.square().sum(1))
     for at_hand in (formed, None):
         torch.testing.assert_close(
-            torch.cat(ours.weighted_gradient_sum(d, cache, factors, at_hand)), factors @ gradients
+            torch.cat(ours.weighted_gradient_sum(d, cache, (), factors, at_hand)), factors @ gradients
         )
 
 
@@ -107,9 +107,9 @@ def test_tanh_in_single_precision_is_right_to_rounding_and_saturates():
 def test_dense_norms_and_sums_are_those_of_the_gradients():
     a, d, factors = _images(6, 4), _images(6, 3) + 1, torch.rand(6, dtype=torch.float64)
     gradients = torch.cat([d[:, :, None] * a[:, None, :], d[:, :, None]], 2)
-    squares, _ = Dense(nn.Linear(1, 1)).squared_gradient_norms(d, a)
+    squares, _ = Dense(nn.Linear(1, 1)).squared_gradient_norms(d, a, ())
     torch.testing.assert_close(squares, gradients.square().sum((1, 2)))
-    weight, bias = Dense(nn.Linear(1, 1)).weighted_gradient_sum(d, a, factors, None)
+    weight, bias = Dense(nn.Linear(1, 1)).weighted_gradient_sum(d, a, (), factors, None)
     expected = torch.tensordot(factors, gradients, 1)
     torch.testing.assert_close(torch.cat([weight, bias[:, None]], 1), expected)
 

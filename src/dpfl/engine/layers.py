@@ -18,8 +18,9 @@ from torch.nn import functional
 from dpfl.engine.matrix_products import product
 from dpfl.models.scale_shift import ScaleShift
 
-Parameters = tuple[Tensor, Tensor]
-"""A tensor for the weight and one for the bias of a trained layer: parameters, gradients or sums of gradients."""
+Parameters = tuple[Tensor, ...]
+"""A tensor for the weight and one for the bias of a trained layer: parameters, gradients or sums of gradients. A layer
+that scales and shifts its inputs first has four: scale, shift, weight, bias."""
 
 
 class Layer(Protocol):
@@ -35,6 +36,8 @@ class Layer(Protocol):
 class TrainedLayer(Protocol):
     """A step of the forward pass with weight and bias."""
 
+    tensors: int
+    """Tensors of its `Parameters`."""
     output_size: int
     """Output size per record."""
     memory_per_record: int
@@ -46,28 +49,53 @@ class TrainedLayer(Protocol):
         """Return the inputs and what follows from them alone: all models share it where they read the batch itself."""
 
     def forward(self, cache: Any, parameters: Parameters) -> Tensor:
-        """Return the output (n, ...); for weights and biases of several models in a row, outputs in a row."""
+        """Return the output (n, ...)."""
 
     def backward(self, output_gradients: Tensor, cache: Any, parameters: Parameters) -> Tensor:
         """Return the loss's gradients at the inputs from those at the output."""
 
-    def squared_gradient_norms(self, output_gradients: Tensor, cache: Any) -> tuple[Tensor, Parameters | None]:
+    def squared_gradient_norms(
+        self, output_gradients: Tensor, cache: Any, parameters: Parameters
+    ) -> tuple[Tensor, Parameters | None]:
         """Return the squared norm of each record's gradient (n,), and the gradients, for weight and bias each
         (n, numbers), where they were formed for it."""
 
     def weighted_gradient_sum(
-        self, output_gradients: Tensor, cache: Any, factors: Tensor | None, gradients: Parameters | None
+        self,
+        output_gradients: Tensor,
+        cache: Any,
+        parameters: Parameters,
+        factors: Tensor | None,
+        gradients: Parameters | None,
     ) -> Parameters:
-        """Return the sum of the records' gradients, each times its factor (n,) where there are factors; for several
-        models in a row, sums in a row."""
+        """Return the sum of the records' gradients, each times its factor (n,) where there are factors."""
 
 
-class Dense:
+class ReadsBatch(TrainedLayer, Protocol):
+    """A trained layer that can go through the passes for several models at once, where all read the same inputs.
+
+    Their weights are rows of one matrix, and so are their gradients.
+    """
+
+    def forward_all(self, cache: Any, parameters: Parameters) -> Tensor:
+        """Return all models' outputs (n, models, ...) from their parameters (models, ...)."""
+        weight, bias = parameters
+        return self.forward(cache, (weight.flatten(0, 1), bias.flatten())).unflatten(1, (len(weight), -1))
+
+    def sums_all(self, output_gradients: Tensor, cache: Any, parameters: Parameters) -> Tensor:
+        """Return the models' sums of gradients (models, numbers) from their gradients at the output in a row
+        (n, models * outputs, ...)."""
+        sums = self.weighted_gradient_sum(output_gradients, cache, (), None, None)
+        return torch.cat([part.reshape(len(parameters[0]), -1) for part in sums], 1)
+
+
+class Dense(ReadsBatch):
     """nn.Linear on vectors: g = d a^T, so |g|^2 = |a|^2 |d|^2, and the bias is a weight whose input is 1.
 
     Source: goodfellow2015.
     """
 
+    tensors = 2
     memory_per_record = 0
     forms_gradients = False
 
@@ -87,12 +115,14 @@ class Dense:
         """Multiply by the transposed weight."""
         return product(output_gradients, parameters[0])
 
-    def squared_gradient_norms(self, output_gradients: Tensor, cache: Tensor) -> tuple[Tensor, None]:
+    def squared_gradient_norms(
+        self, output_gradients: Tensor, cache: Tensor, parameters: Parameters
+    ) -> tuple[Tensor, None]:
         """Return (|a|^2 + 1) |d|^2."""
         return (cache.square().sum(1) + 1) * output_gradients.square().sum(1), None
 
     def weighted_gradient_sum(
-        self, output_gradients: Tensor, cache: Tensor, factors: Tensor | None, gradients: None
+        self, output_gradients: Tensor, cache: Tensor, parameters: Parameters, factors: Tensor | None, gradients: None
     ) -> Parameters:
         """Multiply once over the batch."""
         output_gradients = scaled(output_gradients, factors)
@@ -102,6 +132,7 @@ class Dense:
 class Scaling:
     """ScaleShift (dpfl.models.scale_shift): a record's gradient is (sum of d * x, sum of d) for each channel."""
 
+    tensors = 2
     forms_gradients = True
 
     def __init__(self, layer: ScaleShift, output_size: int):
@@ -120,7 +151,9 @@ class Scaling:
         """Scale."""
         return output_gradients * _over_positions(parameters[0], cache.ndim)
 
-    def squared_gradient_norms(self, output_gradients: Tensor, cache: Tensor) -> tuple[Tensor, Parameters]:
+    def squared_gradient_norms(
+        self, output_gradients: Tensor, cache: Tensor, parameters: Parameters
+    ) -> tuple[Tensor, Parameters]:
         """Form the gradients, which are no larger than the inputs."""
         positions = tuple(range(2, cache.ndim))
         products = output_gradients * cache
@@ -128,7 +161,12 @@ class Scaling:
         return weight.square().sum(1) + bias.square().sum(1), (weight, bias)
 
     def weighted_gradient_sum(
-        self, output_gradients: Tensor, cache: Tensor, factors: Tensor | None, gradients: Parameters | None
+        self,
+        output_gradients: Tensor,
+        cache: Tensor,
+        parameters: Parameters,
+        factors: Tensor | None,
+        gradients: Parameters | None,
     ) -> Parameters:
         """Weigh the records' gradients where they were formed, else those at the output."""
         if gradients is not None:

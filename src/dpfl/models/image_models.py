@@ -39,7 +39,7 @@ class ImageModel(StrEnum):
         return self in (ImageModel.SCATTER_LINEAR, ImageModel.SCATTER_CNN)
 
 
-class Network(StrEnum):
+class Architecture(StrEnum):
     """Networks: those of the authors' code, or those that the paper's text cites."""
 
     AUTHORS = "authors"
@@ -100,7 +100,7 @@ def build(
     model: ImageModel,
     image_shape: tuple[int, int, int],
     seed: int,
-    network: Network = Network.AUTHORS,
+    network: Architecture = Architecture.AUTHORS,
     feature_norm: FeatureNorm = FeatureNorm.LEARNT,
 ) -> nn.Module:
     """Return the trained part of `model` for images of that shape, at the initial weights of `seed`.
@@ -281,16 +281,16 @@ def _cited_scatter_cnn_colour(activation: Activation) -> list[nn.Module]:
 
 
 _CNN = {
-    (Network.AUTHORS, GREY): _authors_cnn_grey,
-    (Network.AUTHORS, COLOUR): _authors_cnn_colour,
-    (Network.CITED, GREY): _cited_cnn_grey,
-    (Network.CITED, COLOUR): _cited_cnn_colour,
+    (Architecture.AUTHORS, GREY): _authors_cnn_grey,
+    (Architecture.AUTHORS, COLOUR): _authors_cnn_colour,
+    (Architecture.CITED, GREY): _cited_cnn_grey,
+    (Architecture.CITED, COLOUR): _cited_cnn_colour,
 }
 _SCATTER_CNN = {
-    (Network.AUTHORS, GREY): _authors_scatter_cnn_grey,
-    (Network.AUTHORS, COLOUR): _authors_scatter_cnn_colour,
-    (Network.CITED, GREY): _cited_scatter_cnn_grey,
-    (Network.CITED, COLOUR): _cited_scatter_cnn_colour,
+    (Architecture.AUTHORS, GREY): _authors_scatter_cnn_grey,
+    (Architecture.AUTHORS, COLOUR): _authors_scatter_cnn_colour,
+    (Architecture.CITED, GREY): _cited_scatter_cnn_grey,
+    (Architecture.CITED, COLOUR): _cited_scatter_cnn_colour,
 }
 
 

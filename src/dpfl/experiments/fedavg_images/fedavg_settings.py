@@ -17,11 +17,11 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.data.partition import random_shares
 from dpfl.engine.batches import BatchSampler
 from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several, among
-from dpfl.models.image_models import FeatureNorm, ImageModel, Network, Pixels
+from dpfl.models.image_models import Architecture, FeatureNorm, ImageModel, Pixels
 
 
 class ClientRecords(StrEnum):
-    """How clients come by their shares of the training records."""
+    """Ways in which clients come by their shares of the training records."""
 
     INDEPENDENT = "independent"
     """Each client draws its own share of all records, so that clients overlap."""
@@ -74,7 +74,7 @@ class FedavgSettings(Settings):
     plain_batches: Choice[PlainBatches] = PlainBatches.FIXED
     client_records: Choice[ClientRecords] = ClientRecords.INDEPENDENT
     accountant: Choice[Accountant] = Accountant.PRV
-    network: Choice[Network] = Network.AUTHORS
+    network: Choice[Architecture] = Architecture.AUTHORS
     pixels: Choice[Pixels] = Pixels.AUTHORS
     feature_norm: Choice[FeatureNorm] = FeatureNorm.LEARNT
     measure: Choice[Metric] = Metric.NONE

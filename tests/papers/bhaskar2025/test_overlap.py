@@ -5,13 +5,13 @@ import pytest
 
 from dpfl.accounting import dpsgd
 from dpfl.data.partition import random_shares
-from dpfl.papers.bhaskar2025 import overlapping_clients
+from dpfl.papers.bhaskar2025 import overlap
 from dpfl.papers.bhaskar2025.tables import TABLES
 
 
 @pytest.fixture(scope="module")
 def mnist():
-    return overlapping_clients.budgets("mnist").set_index("clients")
+    return overlap.budgets("mnist").set_index("clients")
 
 
 def test_ten_clients_share_nothing_and_spend_the_budget(mnist):
@@ -35,7 +35,7 @@ def test_a_record_of_a_hundred_clients_spends_several_budgets(mnist):
 
 @pytest.mark.parametrize("clients", [25, 50, 100])
 def test_the_law_of_holders_is_that_of_the_partition(clients):
-    law = overlapping_clients.holders(clients, 0.1, 60_000)
+    law = overlap.holders(clients, 0.1, 60_000)
     counts = sum(np.bincount(share, minlength=60_000) for share in random_shares(60_000, clients, 0.1, seed=0))
     assert counts.mean() == pytest.approx(law.mean)
     seen = np.bincount(counts, minlength=clients + 1) / 60_000
@@ -47,12 +47,12 @@ def test_the_law_of_holders_is_that_of_the_partition(clients):
 
 
 def test_disjoint_clients_leave_records_out_where_they_do_not_cover_all():
-    law = overlapping_clients.holders(4, 0.1, 1000)
+    law = overlap.holders(4, 0.1, 1000)
     assert law.law == pytest.approx((0.6, 0.4)) and law.most == 1 and law.share_above_one == 0
 
 
 def test_the_mean_over_records_weighs_every_number(mnist):
-    run, law = overlapping_clients.training("mnist", 2.93), overlapping_clients.holders(25, 0.1, 60_000)
+    run, law = overlap.training("mnist", 2.93), overlap.holders(25, 0.1, 60_000)
     draws = np.random.default_rng(0).binomial(25, 0.1, 20_000)
     spent = [
         dpsgd.epsilon(

@@ -15,7 +15,7 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
 from dpfl.data import datasets
 from dpfl.engine.batches import BatchSampler
-from dpfl.papers.bhaskar2025.paper_runs import table_settings
+from dpfl.papers.bhaskar2025.published_cells import table_settings
 from dpfl.reporting.tables import TableLayout
 
 

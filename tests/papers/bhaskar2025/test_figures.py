@@ -6,7 +6,7 @@ import math
 import matplotlib.pyplot as plt
 import pytest
 
-from dpfl.papers.bhaskar2025.splits_figure import draw_splits, split_cells
+from dpfl.papers.bhaskar2025.figures import draw_splits, split_cells
 from dpfl.reporting.results import Results
 
 

@@ -33,7 +33,7 @@ CONFIG = {
     },
 }
 SETTINGS = ("--config", "results/demo/config.yaml")
-MADE = (("tables", "table_2"), ("figures", "splits"), ("figures", "identification"))
+MADE = (("tables", "table_2"), ("figures", "splits"), ("figures", "distances"))
 TRAIN, TEST = 700, 100
 
 

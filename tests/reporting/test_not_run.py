@@ -12,7 +12,7 @@ from dpfl.reporting.rules import Verdict
 FROM_RUNS = {
     "lowy2021": (["paired_differences", "mnist_differences", "theory_slopes"], ["figure_2", "mnist", "theory_rates"]),
     "vandijk2023": ([], ["asynchrony", "strategies"]),
-    "bhaskar2025": (["table_2", "identification"], ["identification", "initialisation", "distances"]),
+    "bhaskar2025": (["table_2", "last_column"], ["distances", "sampling"]),
     "asoodeh2021": (["rates"], ["price", "sampling", "frontier", "dimension", "five_papers"]),
     "asoodeh2020": ([], ["places", "utility"]),
 }

@@ -60,28 +60,3 @@ def test_all_276_published_cells_are_trained_and_268_of_them_without_the_dearest
 def test_cells_have_the_seeds_that_the_plan_names(cells, where, seeds):
     chosen = cells.query(where)
     assert len(chosen) and set(chosen["seeds"]) == {seeds}
-
-
-def test_the_central_model_is_tried_at_the_sampling_rate_of_a_client_in_all_its_twelve_cells():
-    sweeps = [sweep for sweep in expanded() if sweep.settings.get("study") == "central_model"]
-    published = published_cells().query("clients == 1")
-    tried = {(sweep.dataset, sweep.settings["model"]) for sweep in sweeps}
-    assert tried == set(published[["dataset", "model"]].itertuples(index=False, name=None)) and len(tried) == 12
-    for sweep in sweeps:
-        records = {"mnist": 60_000, "fashion_mnist": 60_000, "cifar10": 50_000}[sweep.dataset]
-        assert sweep.settings["clients"] == 1
-        assert -(-records // sweep.settings["batch_size"]) == -(-(records // 10) // 64)
-
-
-def test_the_divisor_is_tried_in_every_fashion_mnist_cell_of_models_with_a_bounded_activation():
-    sweeps = [sweep for sweep in expanded() if sweep.settings.get("study") == "tempered_sigmoid"]
-    tried = {
-        (sweep.settings["model"], sweep.seeds[0], cell["epsilon"], cell["local_epochs"])
-        for sweep in sweeps
-        for cell in sweep.cells
-    }
-    assert len(tried) == 2 * 3 * 18 and {model for model, *_ in tried} == {"cnn_tanh", "scatter_cnn"}
-    assert all(sweep.settings["tempered_sigmoid"] == [2, 0.5, 1] for sweep in sweeps)
-    # The other reading runs on the same seeds.
-    other = seeds_by_cell(expanded(seeds=[0, 1, 2], only={"dataset": ["fashion_mnist"], "study": ["none"]}))
-    assert (other.loc["fashion_mnist", ["cnn_tanh", "scatter_cnn"], :, :, :, 10] == 3).all()

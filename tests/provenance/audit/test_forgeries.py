@@ -51,7 +51,7 @@ def c_deleted_record_and_changed_table(it):
 
 def d_another_picture(it):
     picture = it.results / "figures" / "bhaskar2025_splits.svg"
-    picture.write_bytes(picture.with_name("bhaskar2025_identification.svg").read_bytes())
+    picture.write_bytes(picture.with_name("bhaskar2025_distances.svg").read_bytes())
     it.hide(picture)
 
 

@@ -80,7 +80,7 @@ def made(tmp_path_factory):
     results = Results(folder)
     tables.make("asoodeh2020", "errata", results, folder / "tables")
     figures.make("asoodeh2020", "figure_2", results, folder / "figures")
-    figures.make("bhaskar2025", "initialisation", results, folder / "figures")
+    figures.make("bhaskar2025", "distances", results, folder / "figures")
     put(table_2(), folder / "tables" / "bhaskar2025_table_2.csv")
     put(noise(), folder / "accounting" / "bhaskar2025.csv")
     for paper in ("asoodeh2020", "bhaskar2025"):

@@ -18,7 +18,7 @@ def named(parts, name):
 
 def test_only_finished_tables_and_figures_are_shown(parts):
     assert [each.name for each in parts.tables] == ["table_2"]
-    assert [each.name for each in parts.figures] == ["initialisation"]
+    assert [each.name for each in parts.figures] == ["distances"]
     assert len(parts.numbers) == 72
 
 
@@ -32,7 +32,7 @@ def test_printed_numbers_stand_beside_ours_a_row_each(parts):
 
 def test_the_papers_layout_is_kept_beside(parts):
     laid_out = named(parts, "table_2").as_laid_out
-    assert "(1, 20)" in laid_out.columns and len(laid_out.rows) == 3 * 12
+    assert "(E, R)" in laid_out.columns and len(laid_out.rows) == 3 * 6
 
 
 def test_rows_of_checks_are_coloured_by_their_outcome(made, tmp_path):
@@ -53,7 +53,7 @@ def test_headings_are_shown_once_and_forbid_sorting(made):
 
 
 def test_a_figure_without_runs_gives_its_reason_instead_of_a_picture(parts):
-    figure = named(parts, "initialisation")
+    figure = named(parts, "distances")
     assert figure.not_run and figure.picture == ""
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pandas as pd
 
-from dpfl.papers.bhaskar2025 import side_claims
-from dpfl.papers.bhaskar2025.published_cells import LEVEL
-from dpfl.papers.bhaskar2025.side_claims import stand_in
+from dpfl.papers.bhaskar2025.distances import FIRST, NOISELESS
+from dpfl.papers.bhaskar2025.published_cells import LEVEL, table_settings
 from dpfl.reporting.cases import Case, difference, from_interval
 from dpfl.reporting.claims import Check
 from dpfl.reporting.notes import budget_name, model_name
-from dpfl.reporting.results import Results
+from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.rules import ClaimEvidence
 
 COLUMN = ["dataset", "model", "epsilon"]
@@ -167,19 +167,147 @@ def scatter_linear_most_robust(results: Results) -> ClaimEvidence:
     return ClaimEvidence(cases, missing=columns - len(cases))
 
 
+def stand_in(row: pd.Series) -> str:
+    """Return the name of the data of a row where they stand in for others."""
+    return str(row["ran_on"]) if str(row["stand_in"]) == "True" else ""
+
+
+def noise_free_distances(results: Results) -> pd.DataFrame:
+    """Return the measured distances to the noise-free run."""
+    distances = results.figure("bhaskar2025", "distances")
+    return distances[distances["reference"] == NOISELESS]
+
+
+def more_clients_distance(results: Results) -> ClaimEvidence:
+    """Return the powers of k with which the average's distance to the noise-free run goes, at E = 1."""
+    law = noise_free_distances(results)
+    law = law[law["local_epochs"] == 1]
+    cases = []
+    for (ran_on, model, round), line in law.groupby(["ran_on", "model", "round"]):
+        if line["clients"].nunique() > 1:
+            name = f"{ran_on}, {model_name(model)}, after the {round} round"
+            cases.append(fitted_power(name, line))
+    return ClaimEvidence(cases)
+
+
+def fitted_power(name: str, line: pd.DataFrame) -> Case:
+    """Return the case of the power of k of a line of distances, its error from those of the points (delta method)."""
+    logs = np.log(line["clients"].to_numpy(dtype=float))
+    weights = (logs - logs.mean()) / ((logs - logs.mean()) ** 2).sum()
+    points = [
+        from_interval("", row.runs, row.distance, row.distance_interval, level=LEVEL) for row in line.itertuples()
+    ]
+    errors = np.array([point.error / point.estimate for point in points])
+    return Case(
+        name,
+        float(weights @ np.log(line["distance"])),
+        float(np.sqrt(((weights * errors) ** 2).sum())),
+        int(line["runs"].min()),
+        int(line["runs"].min()) - 1,
+        target=-0.5,
+        stand_in=stand_in(line.iloc[0]),
+    )
+
+
+def theorem2_bound(column: str) -> Check:
+    """Return the check of the clients' distances to their noise-free runs against a bound, by its column."""
+
+    def check(results: Results) -> ClaimEvidence:
+        cells = noise_free_distances(results)
+        cells = cells[cells["round"] == FIRST]
+        # Until the first average nothing depends on how many clients there are, each with a tenth of the records.
+        cells = cells.sort_values("clients").drop_duplicates(["ran_on", "model", "epsilon", "local_epochs"])
+        return ClaimEvidence(
+            [
+                from_interval(
+                    f"{row['ran_on']}, {model_name(row['model'])}, ε = {row['epsilon']:g}, E = {row['local_epochs']:g}",
+                    row["runs"],
+                    row["local_distance"],
+                    row["local_distance_interval"],
+                    level=LEVEL,
+                    target=row[column],
+                    stand_in=stand_in(row),
+                )
+                for _, row in cells.iterrows()
+            ]
+        )
+
+    return check
+
+
+def budget_kept(results: Results) -> ClaimEvidence:
+    """Hold the proven epsilon of every private cell at most its budget, and lower bounds that exceed it against it.
+
+    An upper bound above the budget refutes nothing: such a case has no error that is known. Canaries count only
+    where their lower bound exceeds what is claimed, except on runs that are known to be broken.
+    """
+    numbers = (2, 3, 4, 5)
+    cells = pd.concat([results.table("bhaskar2025", f"table_{number}").assign(number=number) for number in numbers])
+    cells = cells.query("epsilon < inf and runs > 0")
+    cases = []
+    for (number, ran_on, epsilon, sampling), group in cells.groupby(["number", "ran_on", "epsilon", "sampling"]):
+        proven, refuted = float(group["epsilon_proven"].max()), float(group["epsilon_refuted"].max())
+        name = f"Table {number}, {ran_on}, ε = {epsilon:g}, {sampling.replace('_', ' ')}, {len(group)} cells"
+        if refuted > epsilon:
+            cases.append(Case(f"{name}: at least", refuted, target=epsilon))
+        else:
+            cases.append(Case(name, proven, error=0.0 if proven <= epsilon else math.nan, target=epsilon))
+    found = [(row["refuted"], canary(row)) for row in canaries(results)] if cases else []
+    return ClaimEvidence(
+        cases + [case for refuted, case in found if refuted], beside=[case for refuted, case in found if not refuted]
+    )
+
+
+def canaries(results: Results) -> list[dict]:
+    """Return the rows of the table of canaries, except runs known to be broken; none where none was run."""
+    try:
+        rows = results.table("bhaskar2025", "canaries")
+    except NotRunError:
+        return []
+    return rows[~rows["known_bad"].astype(bool)].to_dict("records")
+
+
+def canary(row: dict) -> Case:
+    """Return the case of a lower bound that canaries give."""
+    name = f"canaries on {row['dataset']}, ε = {row['epsilon']:g}, seed {row['seed']}: at least"
+    stand_in = row["dataset"] if row["stand_in_for"] else ""
+    return Case(name, row["epsilon_lower_bound"], target=row["claimed_epsilon"], stand_in=stand_in)
+
+
+def budget_kept_overlap(results: Results) -> ClaimEvidence:
+    """Hold epsilon of a record that is with the mean number of clients at most a client's budget.
+
+    Beside it ten clients, whose data are disjoint.
+    """
+    cases = [
+        (
+            row.clients,
+            Case(
+                f"{row.dataset}, k = {row.clients}, {math.ceil(row.holders_mean)} clients hold a record",
+                row.epsilon_typical_pld,
+                target=row.epsilon,
+            ),
+        )
+        for row in results.table("bhaskar2025", "overlap").itertuples(index=False)
+    ]
+    disjoint = table_settings(2)["clients"]
+    return ClaimEvidence(
+        [case for clients, case in cases if clients > disjoint],
+        beside=[case for clients, case in cases if clients <= disjoint],
+    )
+
+
 CLAIMS: dict[str, Check] = {
     "one_local_epoch": one_local_epoch,
     "one_local_epoch_printed": one_local_epoch_printed,
     "more_clients": more_clients,
     "more_clients_central": more_clients_central,
-    "more_clients_distance": side_claims.more_clients_distance,
+    "more_clients_distance": more_clients_distance,
     "scatter_linear_best": scatter_linear_best,
     "scatter_linear_robust": scatter_linear_robust,
     "scatter_linear_most_robust": scatter_linear_most_robust,
-    "initialisation": side_claims.initialisation,
-    "initialisation_print": side_claims.initialisation_print,
-    "theorem2_bound": side_claims.theorem2_bound("bound_momentum"),
-    "theorem2_bound_epochs": side_claims.theorem2_bound("bound_epochs"),
-    "budget_kept": side_claims.budget_kept,
-    "budget_kept_overlap": side_claims.budget_kept_overlap,
+    "theorem2_bound": theorem2_bound("bound_momentum"),
+    "theorem2_bound_epochs": theorem2_bound("bound_epochs"),
+    "budget_kept": budget_kept,
+    "budget_kept_overlap": budget_kept_overlap,
 }

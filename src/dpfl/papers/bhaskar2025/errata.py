@@ -16,7 +16,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from dpfl.accounting import dpsgd
 from dpfl.catalog import load
 from dpfl.data import datasets
-from dpfl.papers.bhaskar2025.paper_runs import published_cells
+from dpfl.papers.bhaskar2025.published_cells import published_cells
 from dpfl.reporting.errata import Numbers
 from dpfl.reporting.notes import data_name, model_name
 

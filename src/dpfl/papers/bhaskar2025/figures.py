@@ -1,22 +1,127 @@
-"""The figures: accuracy against the split, candidates, initialisation, distances, samplers."""
+"""The figures: accuracy against the split (Tables 2 to 4), every run a point, and those of the studies."""
 
 from __future__ import annotations
 
-from dpfl.papers.bhaskar2025.candidate_figure import draw_candidates
-from dpfl.papers.bhaskar2025.distance_figure import draw_distances
-from dpfl.papers.bhaskar2025.distances import distance_cells
-from dpfl.papers.bhaskar2025.identification import candidate_cells
-from dpfl.papers.bhaskar2025.initialisation import initialisation_cells
-from dpfl.papers.bhaskar2025.initialisation_figure import draw_initialisation
-from dpfl.papers.bhaskar2025.sampling_figure import draw_sampling
-from dpfl.papers.bhaskar2025.sampling_study import sampling_cells
-from dpfl.papers.bhaskar2025.splits_figure import draw_splits, split_cells
+import json
+import math
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from dpfl.papers.bhaskar2025.distances import distance_cells, draw_distances
+from dpfl.papers.bhaskar2025.published_cells import (
+    BIMODAL_PCT,
+    CELL,
+    PUBLISHED,
+    data_lines,
+    each_once,
+    measured_cells,
+    runs_of,
+)
+from dpfl.papers.bhaskar2025.sampling import draw_sampling, sampling_cells
+from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.notes import count_range, model_name
+from dpfl.reporting.results import Results
+
+_BUDGETS = (("no privacy", style.BLUE, "o"), ("larger ε", style.ORANGE, "s"), ("smaller ε", style.RED, "^"))
+
+
+def split_cells(results: Results) -> pd.DataFrame:
+    """Return the cells of Tables 2 to 4 (see `measured_cells`) with one more column, run_accuracies_pct: the accuracies
+    of the runs as JSON, least first. Datasets of which nothing ran are left out, but where nothing ran at all."""
+    cells = pd.concat([measured_cells(results, table) for table in (2, 3, 4)])
+    runs, key = each_once(runs_of(results, PUBLISHED)), ["dataset", *CELL]
+    accuracies = runs.groupby(key)["accuracy_pct"].agg(lambda values: json.dumps(sorted(values))).reset_index()
+    cells = cells.merge(accuracies.rename(columns={"accuracy_pct": "run_accuracies_pct"}), on=key, how="left")
+    cells["run_accuracies_pct"] = cells["run_accuracies_pct"].fillna("[]")
+    ran = cells[cells["runs"] > 0]["dataset"].unique()
+    return cells[cells["dataset"].isin(ran)] if len(ran) else cells
+
+
+def draw_splits(cells: pd.DataFrame) -> Figure:
+    """Draw one row per dataset and one column per model."""
+    datasets, models = list(cells["dataset"].unique()), list(cells["model"].unique())
+    figure, axes = style.panels(
+        len(models), len(datasets), width=10, height=2.7, squeeze=False, sharex=True, sharey="row"
+    )
+    for row, dataset in zip(axes, datasets, strict=True):
+        of_dataset = cells[cells["dataset"] == dataset]
+        for axis, model in zip(row, models, strict=True):
+            _panel(axis, of_dataset[of_dataset["model"] == model], comparable=not of_dataset["stand_in"].any())
+            axis.set_title(_title(model, of_dataset[of_dataset["model"] == model]), fontsize=9)
+        shown = ["most_pct"] if of_dataset["stand_in"].any() else ["published_accuracy_pct", "most_pct"]
+        most = of_dataset[shown].max(axis=None)
+        row[0].set_ylim(0, 10 * math.ceil(most / 10) + 2)
+        row[0].set_ylabel(f"{_data_name(of_dataset)}\naccuracy (%)")
+    for axis in axes[-1]:
+        axis.set_xlabel("local epochs E")
+    figure.legend(handles=_keys(cells), loc="outside upper center", ncols=5, fontsize=8)
+    style.footer(figure, _footer(cells))
+    return figure
+
+
+def _title(model: str, cells: pd.DataFrame) -> str:
+    """Return the name of a model with the number of runs that its cells have, where there are any."""
+    ran = cells.loc[cells["runs"] > 0, "runs"]
+    return model_name(model) + (f", n = {count_range(ran)}" if len(ran) else "")
+
+
+def _panel(axis: Axes, cells: pd.DataFrame, comparable: bool) -> None:
+    """Draw the three budgets of a model: runs as points, medians as a line, published values hollow if comparable."""
+    for epsilon, (_, colour, marker) in zip(cells["epsilon"].unique(), _BUDGETS, strict=True):
+        line = cells[cells["epsilon"] == epsilon].sort_values("local_epochs")
+        runs = [json.loads(text) for text in line["run_accuracies_pct"]]
+        ran = [(epochs, values) for epochs, values in zip(line["local_epochs"], runs, strict=True) if values]
+        look = {"color": colour, "marker": marker, "linestyle": "none", "markersize": 3, "alpha": 0.45}
+        axis.plot([at for at, values in ran for _ in values], [value for _, values in ran for value in values], **look)
+        middle = [
+            pd.Series(values).median() if max(values) - min(values) < BIMODAL_PCT else math.nan for _, values in ran
+        ]
+        axis.plot([epochs for epochs, _ in ran], middle, color=colour, linestyle="-")
+        if comparable:
+            hollow = {"markerfacecolor": "none", "linestyle": ":", "linewidth": 0.8, "markersize": 5.5}
+            axis.plot(line["local_epochs"], line["published_accuracy_pct"], color=colour, marker=marker, **hollow)
+    if not (cells["runs"] > 0).any():
+        style.mark_not_run(axis)
+    axis.set_xscale("log")
+    style.ticks_at(axis, cells["local_epochs"])
+
+
+def _keys(cells: pd.DataFrame) -> list[Line2D]:
+    """Return what colours and markers mean; published values only where some are drawn."""
+    keys = [Line2D([], [], color=colour, marker=marker, label=name) for name, colour, marker in _BUDGETS]
+    grey = {"color": style.BLACK, "marker": "o"}
+    keys.append(Line2D([], [], **grey, linestyle="none", markersize=3, alpha=0.5, label="a run"))
+    if not cells.groupby("dataset")["stand_in"].any().all():
+        keys.append(Line2D([], [], **grey, linestyle=":", markerfacecolor="none", linewidth=0.8, label="published"))
+    return keys
+
+
+def _data_name(cells: pd.DataFrame) -> str:
+    """Return the name of the data that ran, with its budgets."""
+    ran = cells.loc[cells["runs"] > 0, "ran_on"]
+    name = data_lines(ran.iloc[0] if len(ran) else cells["dataset"].iloc[0])
+    budgets = sorted((epsilon for epsilon in cells["epsilon"].unique() if not math.isinf(epsilon)), reverse=True)
+    return f"{name}\nε = {', '.join(f'{epsilon:g}' for epsilon in budgets)}"
+
+
+def _footer(cells: pd.DataFrame) -> str:
+    """Say what the marks mean, how many runs there are, and what is not comparable."""
+    ran = cells[cells["runs"] > 0]
+    if ran.empty:
+        return "Hollow: published. Nothing was run at this scale."
+    notes = " ".join(sorted(set(ran["data_note"]) - {""}))
+    stand_in = " Stand-in data are not comparable: nothing published beside them." if ran["stand_in"].any() else ""
+    line = f"line: their median, broken where runs lie over {BIMODAL_PCT:g} points apart"
+    points = "Points: our runs, n a cell, each drawn in place of an interval"
+    return f"E · R = 20. {points}; {line}.{stand_in} {notes}".strip()
+
 
 FIGURES = {
     "splits": FigureRecipe(split_cells, draw_splits),
-    "identification": FigureRecipe(candidate_cells, draw_candidates),
-    "initialisation": FigureRecipe(initialisation_cells, draw_initialisation),
     "distances": FigureRecipe(distance_cells, draw_distances),
     "sampling": FigureRecipe(sampling_cells, draw_sampling),
 }

@@ -1,53 +1,102 @@
-"""The 276 published cells of Tables 2 to 5, each with the runs that reproduce it and two prediction intervals.
+"""The 276 published cells of Tables 2 to 5, and the runs that reproduce each of them.
 
-The paper says that each is a mean of ten runs (5.2). Some scatter more than such means do
-(dpfl.papers.bhaskar2025.single_runs), so each cell is compared on both readings, as a mean of ten and as a single run.
+Runs are entries of grid.yaml (dpfl.experiments.fedavg_images). An entry without a `study` trains published cells. The
+paper says that a printed value is a mean of ten runs (5.2). Each is compared on two readings, as such a mean and as a
+single run, each with a 95 % prediction interval that our own runs give.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
+from dpfl.accounting import dpsgd
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.samplers import Sampling
 from dpfl.catalog import load
-from dpfl.papers.bhaskar2025 import central_model
-from dpfl.papers.bhaskar2025.paper_runs import (
-    CELL,
-    LEVEL,
-    PRIVACY,
-    PUBLISHED_RUNS,
-    all_runs,
-    each_once,
-    published_cells,
-    table_settings,
-    with_settings,
-)
+from dpfl.reporting.canary_table import EXPERIMENT
+from dpfl.reporting.notes import count_range, data_name
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
 
+CELL = ["model", "epsilon", "local_epochs", "rounds", "clients"]
+PUBLISHED_RUNS = 10
+LEVEL = 0.95  # of every interval
 ROUNDING_PCT = 0.005  # published values have two decimals
 INSIDE, OUTSIDE, UNDECIDED = "inside", "outside", "undecided"
 WIDE_PCT = 10.0  # half-width of a prediction interval beyond which a value inside says nothing
 CHANCE_PCT = 12.0  # accuracy that one answer to everything does not exceed: the largest of ten classes has 11.35 %
+BIMODAL_PCT = 20.0  # points between the least and the most accurate run of a cell, beyond which a mean says nothing
+PUBLISHED = ""
+"""The `study` of runs that belong to published cells."""
+_STATED = ["noise_multiplier", "delta", "epsilon_proven", "epsilon_refuted", "sampling", "sample_rate", "steps"]
+_OPTIMISER = ["batch_size", "learning_rate", "momentum"]
+_RUN = ["dataset", "stand_in_for", "data_note", "seed", "status", "accuracy_pct", "local_accuracy_pct", *CELL]
 
 
-def chosen_runs(results: Results) -> tuple[pd.DataFrame, central_model.CentralDecision]:
-    """Return the runs behind the published cells, each once, and what is decided on the central model.
+def table_settings(table: int) -> dict[str, Any]:
+    """Return what published table 2, 3, 4 or 5 is of, as paper.yaml says it: clients, dataset and splits, or split."""
+    return load("bhaskar2025").tables[f"table_{table}"]["settings"]
 
-    They have the settings of paper.yaml; those of the central model (one client) keep the clients' sampling rate once
-    the study `central_model` has decided so.
+
+def published_cells() -> pd.DataFrame:
+    """Return one row per published cell: table, dataset, model, epsilon, local_epochs, rounds, clients,
+    published_accuracy_pct; 72 rows for each of Tables 2 to 4, 60 for Table 5.
     """
-    settings, everything = load("bhaskar2025").settings, all_runs(results)
-    decision = central_model.decide(central_model.central_cells(results))
-    runs = with_settings(everything, settings)
-    if decision.reading is central_model.CentralReading.RATE:
-        rate = with_settings(everything, {**settings, "batch_size": central_model.RATE_BATCH})
-        runs = pd.concat([runs[runs["clients"] != 1], rate[rate["clients"] == 1]])
-    return each_once(runs), decision
+    rows = []
+    for table in (2, 3, 4):
+        settings = table_settings(table)
+        for model, budgets in load("bhaskar2025").tables[f"table_{table}"]["published_accuracy_pct"].items():
+            for epsilon, accuracies in budgets.items():
+                for (local_epochs, rounds), accuracy in zip(settings["splits"], accuracies, strict=True):
+                    cell = (model, epsilon, local_epochs, rounds, settings["clients"])
+                    rows.append((table, settings["dataset"], *cell, accuracy))
+    settings = table_settings(5)
+    for dataset, models in load("bhaskar2025").tables["table_5"]["published_accuracy_pct"].items():
+        epsilon = models["epsilon"]
+        for model in [name for name in models if name != "epsilon"]:
+            for clients, accuracy in zip(settings["clients"], models[model], strict=True):
+                rows.append((5, dataset, model, epsilon, *settings["split"], clients, accuracy))
+    return pd.DataFrame(rows, columns=["table", "dataset", *CELL, "published_accuracy_pct"])
+
+
+def runs_of(results: Results, *studies: str) -> pd.DataFrame:
+    """Return the runs of these studies (`PUBLISHED`: of published cells), a row a run; of all where none is named.
+
+    Two more columns: ran_on (the dataset) and stand_in. `dataset` names the published data that a stand-in was run for.
+    Runs with canaries, those that clip without noise (references of distances) and those of uneven rounds are left
+    out: they belong to no cell. Without any run there are columns and no rows.
+    """
+    runs = results.runs("bhaskar2025")
+    if "experiment" in runs:
+        runs = runs[runs["experiment"] != EXPERIMENT].drop(columns="experiment").dropna(axis="columns", how="all")
+    if runs.empty:
+        accounted = [f"privacy_{name}" for name in _STATED]
+        settings = load("bhaskar2025").settings
+        return pd.DataFrame(columns=[*_RUN, *accounted, *settings, "study", ORIGIN, "ran_on", "stand_in"])
+    if "clip" in runs:
+        runs = runs[~(runs["clip"].eq(True) & np.isinf(runs["epsilon"]))]
+    runs = runs[runs["local_epochs"] > 0]
+    local = runs.get("local_accuracy_pct", math.nan)
+    study = runs["study"].fillna(PUBLISHED) if "study" in runs else PUBLISHED
+    runs = runs.assign(ran_on=runs["dataset"], stand_in=runs["stand_in_for"] != "", local_accuracy_pct=local)
+    runs["dataset"] = runs["stand_in_for"].where(runs["stand_in"], runs["dataset"])
+    runs["study"] = study
+    return runs[runs["study"].isin(studies)] if studies else runs
+
+
+def each_once(runs: pd.DataFrame, *settings: str) -> pd.DataFrame:
+    """Return every run once: it is known by `settings`, cell and seed, whichever entries of the grid asked for it."""
+    return runs.drop_duplicates([*settings, "dataset", *CELL, "seed"])
 
 
 def measured_cells(results: Results, table: int) -> pd.DataFrame:
-    """Return the cells of one published table with what was measured for each by `chosen_runs`.
+    """Return the cells of one published table with what the runs without a study give for each.
 
     Added columns: ran_on (the dataset, "" where nothing ran), stand_in, data_note, runs, diverged (runs that reached
     numbers that are none), at_chance (runs no better than one answer to everything), accuracy_pct (mean over all
@@ -55,23 +104,22 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     average; nan where not measured), interval_pct (half-width of the 95 % interval by Student's t; nan below two
     runs), difference_pct (ours minus published; nan for stand-in data, which are not comparable), prediction_pct and
     prediction (see `prediction_half_width`, `predicted`) were the published value a mean of ten runs, and
-    prediction_single_pct and prediction_single were it a single run, noise_multiplier, delta, epsilon_proven,
-    epsilon_refuted, sampling, batch_size; in Tables 2 to 4 over_first_pct, over_first_runs and over_first_interval_pct
-    (mean advantage over (1, 20), seeds that both ran, half-width); in Table 5 central_reading (of the cells of one
-    client: what `central_model.decide` says, else ""), origins.
+    prediction_single_pct and prediction_single were it a single run, noise_multiplier, delta, epsilon_proven and
+    epsilon_refuted (for one record replaced by nothing, zero_out), epsilon_add_remove (`add_remove`), sampling,
+    sample_rate, steps, batch_size, learning_rate, momentum, origins; in Tables 2 to 4 over_first_pct, over_first_runs
+    and over_first_interval_pct (mean advantage over (1, 20), seeds that both ran, half-width).
     """
-    runs, decision = chosen_runs(results)
+    runs = each_once(runs_of(results, PUBLISHED))
     published = published_cells().query("table == @table")
     cells = published.merge(_summary(runs), on=["dataset", *CELL], how="left")
     if table < 5:
         cells = cells.merge(_over_first(runs), on=["dataset", *CELL], how="left")
-    else:
-        cells["central_reading"] = np.where(cells["clients"] == 1, decision.reading.value, "")
     counts = ["runs", "diverged", "at_chance"]
     cells[counts] = cells[counts].fillna(0).astype(int)
     cells["stand_in"] = cells["stand_in"].eq(True)
     text = ["ran_on", "data_note", "sampling", ORIGINS]
     cells[text] = cells[text].fillna("")
+    cells["epsilon_add_remove"] = [add_remove(cell) for cell in cells.to_dict("records")]
     cells["interval_pct"] = half_width(cells["sd_pct"], cells["runs"], LEVEL)
     cells["difference_pct"] = (cells["accuracy_pct"] - cells["published_accuracy_pct"]).where(~cells["stand_in"])
     for name, printed_runs in (("prediction", PUBLISHED_RUNS), ("prediction_single", 1)):
@@ -83,8 +131,8 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
 
 def _summary(runs: pd.DataFrame) -> pd.DataFrame:
     """Return what the runs of each cell give: columns as `measured_cells` says."""
-    lost = (runs["accuracy_pct"] < CHANCE_PCT) & (runs["status"] != "diverged")
-    runs = runs.assign(at_chance=lost)
+    runs = runs.reindex(columns=dict.fromkeys([*runs.columns, *(f"privacy_{name}" for name in _STATED), *_OPTIMISER]))
+    runs["at_chance"] = (runs["accuracy_pct"] < CHANCE_PCT) & (runs["status"] != "diverged")
     return runs.groupby(["dataset", *CELL], as_index=False).agg(
         ran_on=("ran_on", "first"),
         stand_in=("stand_in", "first"),
@@ -97,8 +145,8 @@ def _summary(runs: pd.DataFrame) -> pd.DataFrame:
         least_pct=("accuracy_pct", "min"),
         most_pct=("accuracy_pct", "max"),
         local_accuracy_pct=("local_accuracy_pct", "mean"),
-        batch_size=("batch_size", "first"),
-        **{name.removeprefix("privacy_"): (name, "first") for name in PRIVACY},
+        **{name: (name, "first") for name in _OPTIMISER},
+        **{name: (f"privacy_{name}", "first") for name in _STATED},
         **{ORIGINS: (ORIGIN, " ".join)},
     )
 
@@ -114,6 +162,29 @@ def _over_first(runs: pd.DataFrame) -> pd.DataFrame:
     over = known.agg(over_first_pct=("over", "mean"), over_first_runs=("over", "size"), sd=("over", "std"))
     over["over_first_interval_pct"] = half_width(over.pop("sd"), over["over_first_runs"], LEVEL)
     return over
+
+
+def add_remove(cell: dict[str, Any]) -> float:
+    """Return epsilon under the paper's Definition 1, one record added or removed, by PLD.
+
+    For Poisson batches with privacy at the sampling rate and steps that ran; nan for any other cell.
+    """
+    facts = [cell[name] for name in ("noise_multiplier", "sample_rate", "steps", "delta")]
+    if cell["sampling"] != Sampling.POISSON.value or math.isinf(cell["epsilon"]) or not all(map(_above_0, facts)):
+        return math.nan
+    return _spent(*map(float, facts))
+
+
+def _above_0(value: object) -> bool:
+    """Return whether a fact of a run is a number above 0."""
+    return isinstance(value, float | int) and value > 0
+
+
+@cache
+def _spent(noise_multiplier: float, sample_rate: float, steps: float, delta: float) -> float:
+    """Return `add_remove`, once for all cells that share it."""
+    run = {"noise_multiplier": noise_multiplier, "sample_rate": sample_rate, "steps": steps, "delta": delta}
+    return float(dpsgd.epsilon(**run, accountant="pld", neighbouring=Neighbouring.ADD_OR_REMOVE))
 
 
 def prediction_half_width(sd: pd.Series, runs: pd.Series, printed_runs: int = PUBLISHED_RUNS) -> pd.Series:
@@ -132,3 +203,19 @@ def predicted(difference: pd.Series, prediction: pd.Series) -> pd.Series:
     inside = difference.abs() <= prediction + ROUNDING_PCT
     where = inside.map({True: INSIDE, False: OUTSIDE}).mask(inside & (prediction > WIDE_PCT), UNDECIDED)
     return where.where(known, "")
+
+
+def numbers(values: Iterable[float], form: str) -> list[str]:
+    """Return numbers as text; a dash for a missing one."""
+    return ["–" if pd.isna(value) else form.format(value) for value in values]
+
+
+def runs_text(cells: pd.DataFrame) -> str:
+    """Return how many runs each of the cells that ran has, as "1 run" or "2 to 10 runs"."""
+    runs = cells.loc[cells["runs"] > 0, "runs"]
+    return f"{count_range(runs)} run{'s' if runs.max() > 1 else ''}"
+
+
+def data_lines(dataset: str) -> str:
+    """Return the name of a dataset for the side of a panel: what it stands in for on a line of its own."""
+    return data_name(dataset).replace(" (", "\n(")

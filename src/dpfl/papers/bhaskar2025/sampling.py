@@ -1,0 +1,242 @@
+"""What provable batches cost: three ways to draw them under the same noise, their accuracy and what each epsilon is."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dpfl.accounting.samplers import Sampling
+from dpfl.papers.bhaskar2025.published_cells import LEVEL, each_once, runs_of, runs_text, table_settings
+from dpfl.reporting import style
+from dpfl.reporting.bounds import at_least, at_most
+from dpfl.reporting.notes import count_range, data_name, model_name
+from dpfl.reporting.results import ORIGIN, ORIGINS, Results
+from dpfl.reporting.standing import standing
+from dpfl.reporting.statistics import half_width
+from dpfl.reporting.tables import TableLayout
+
+SAMPLERS = {
+    Sampling.SHUFFLED.value: "shuffled epochs",
+    Sampling.POISSON.value: "Poisson",
+    Sampling.BALLS_IN_BINS.value: "balls in bins",
+}
+"""The samplers compared, that of practice first: the others are set against it."""
+EVERY_SPLIT = "all"
+_WHERE = ["dataset", "ran_on", "stand_in", "data_note", "model", "epsilon"]
+_SPLIT = ["local_epochs", "rounds"]
+_STATED = ["noise_multiplier", "delta", "epsilon_proven", "epsilon_refuted"]
+_COLUMNS = [*_WHERE, "split", "sampling", "runs", "accuracy_pct", "interval_pct"]
+_COLUMNS += ["over_shuffled_pct", "over_shuffled_interval_pct", *_STATED, ORIGINS]
+_LOOKS = {
+    Sampling.SHUFFLED.value: (style.RED, "s"),
+    Sampling.POISSON.value: (style.BLUE, "o"),
+    Sampling.BALLS_IN_BINS.value: (style.GREEN, "^"),
+}
+
+
+def sampling_cells(results: Results) -> pd.DataFrame:
+    """Return a row for each budget, split and sampler, from the seeds that ran with all three samplers.
+
+    Columns: dataset, ran_on, stand_in, data_note, model, epsilon (the claim that sets the noise), split ("(E, R)", or
+    "all": the mean over the splits, seed by seed), sampling, runs, accuracy_pct and interval_pct (mean and half-width
+    of its 95 % interval), over_shuffled_pct and over_shuffled_interval_pct (advantage over shuffled epochs, seed by
+    seed), noise_multiplier, delta, epsilon_proven, epsilon_refuted, origins.
+    """
+    runs = runs_of(results, "sampling").query("epsilon < inf")
+    runs = runs[(runs["clients"] == table_settings(2)["clients"]) & runs["sampling"].isin(SAMPLERS)]
+    runs = each_once(runs, "sampling")
+    sampled = runs.groupby([*_WHERE, *_SPLIT, "seed"])["sampling"].transform("nunique")
+    runs = runs[sampled == len(SAMPLERS)]
+    if runs.empty:
+        return pd.DataFrame(columns=_COLUMNS)
+    splits = [f"({epochs}, {rounds})" for epochs, rounds in zip(runs["local_epochs"], runs["rounds"], strict=True)]
+    runs = runs.assign(split=splits)
+    cells = pd.concat([_summary(runs), _summary(_over_splits(runs))])
+    cells["place"] = [_epochs(split) for split in cells["split"]]
+    cells["order"] = cells["sampling"].map(list(SAMPLERS).index)
+    by, ascending = ["dataset", "model", "epsilon", "place", "order"], [True, True, False, True, True]
+    return cells.sort_values(by, ascending=ascending, ignore_index=True)[_COLUMNS]
+
+
+def _epochs(split: str) -> int:
+    """Return the local epochs of a split, by which it is put in order; all splits come last."""
+    return 10**6 if split == EVERY_SPLIT else int(split.strip("()").split(",")[0])
+
+
+def _over_splits(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean over the splits of each seed that ran all of them, as if it were a run."""
+    splits = runs.groupby(_WHERE)["split"].transform("nunique")
+    own = runs.groupby([*_WHERE, "sampling", "seed"])["split"].transform("nunique")
+    stated = {f"privacy_{name}": (f"privacy_{name}", "first") for name in _STATED}
+    by = runs[own == splits].groupby([*_WHERE, "sampling", "seed"], as_index=False)
+    means = by.agg(accuracy_pct=("accuracy_pct", "mean"), **stated, **{ORIGIN: (ORIGIN, " ".join)})
+    return means.assign(split=EVERY_SPLIT)
+
+
+def _summary(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of runs with a split each."""
+    shuffled = runs.loc[runs["sampling"] == Sampling.SHUFFLED.value, [*_WHERE, "split", "seed", "accuracy_pct"]]
+    runs = runs.merge(shuffled, on=[*_WHERE, "split", "seed"], suffixes=("", "_shuffled"), validate="m:1")
+    runs["over"] = runs["accuracy_pct"] - runs["accuracy_pct_shuffled"]
+    cells = runs.groupby([*_WHERE, "split", "sampling"], as_index=False).agg(
+        runs=("seed", "size"),
+        accuracy_pct=("accuracy_pct", "mean"),
+        sd=("accuracy_pct", "std"),
+        over_shuffled_pct=("over", "mean"),
+        over_sd=("over", "std"),
+        **{name: (f"privacy_{name}", "first") for name in _STATED},
+        **{ORIGINS: (ORIGIN, " ".join)},
+    )
+    cells["interval_pct"] = half_width(cells.pop("sd"), cells["runs"], LEVEL)
+    cells["over_shuffled_interval_pct"] = half_width(cells.pop("over_sd"), cells["runs"], LEVEL)
+    return cells
+
+
+def sampling_page(cells: pd.DataFrame) -> TableLayout:
+    """Lay the cells out for a reader, a heading for each dataset, model and budget."""
+    epsilons = cells[["epsilon", "epsilon_proven", "epsilon_refuted"]]
+    body = pd.DataFrame(
+        {
+            "(E, R)": cells["split"].replace(EVERY_SPLIT, "mean of all splits"),
+            "Batches": cells["sampling"].map(SAMPLERS),
+            "Seeds": cells["runs"].map(str),
+            "Accuracy": _with_interval(cells["accuracy_pct"], cells["interval_pct"], "{:.2f}"),
+            "Over shuffled": [
+                "–" if row.sampling == Sampling.SHUFFLED.value else text
+                for row, text in zip(
+                    cells.itertuples(),
+                    _with_interval(cells["over_shuffled_pct"], cells["over_shuffled_interval_pct"], "{:+z.2f}"),
+                    strict=True,
+                )
+            ],
+            "ε claimed": cells["epsilon"].map("{:g}".format),
+            "ε proven": [at_most(epsilon, places=2) for epsilon in cells["epsilon_proven"]],
+            "ε at least": [at_least(epsilon, places=2) for epsilon in cells["epsilon_refuted"]],
+            "Claim": [str(standing(*known)) for known in epsilons.itertuples(index=False)],
+        }
+    )
+    headings = [
+        f"{data_name(row.ran_on)}, {model_name(row.model)}, noise for ε = {row.epsilon:g}" for row in cells.itertuples()
+    ]
+    return TableLayout(body, _notes(cells), headings)
+
+
+def _with_interval(values: pd.Series, intervals: pd.Series, form: str) -> list[str]:
+    """Return numbers with the half-widths of their intervals, where there are some."""
+    halves = ["" if math.isnan(half) else f" ± {half:.2f}" for half in intervals]
+    return [form.format(value) + half for value, half in zip(values, halves, strict=True)]
+
+
+def _notes(cells: pd.DataFrame) -> list[str]:
+    """Say what provable batches cost, what the columns are, and what ran."""
+    if cells.empty:
+        return ["No seed ran with all three samplers at this scale."]
+    overall = cells[(cells["split"] == EVERY_SPLIT) & (cells["sampling"] != Sampling.SHUFFLED.value)]
+    notes = [_cost(group) for _, group in overall.groupby(["ran_on", "model", "epsilon"], sort=False)]
+    notes.append(
+        "The same noise three times: calibrated for Poisson batches to the ε claimed. ε proven: what an accountant "
+        "proves for these batches; ε at least: what a worst pair of neighbours spends, both against an observer of "
+        "every step who knows n, for one record replaced by nothing (zero out), at "
+        f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(cells['delta'])))}. A claim below ε at least is false."
+    )
+    notes.append(
+        f"Accuracy in per cent; over shuffled: difference in points, on the seeds that ran with all three (so many: "
+        f"{count_range(cells['runs'])}); ± 95 % by Student's t, each row on its own."
+    )
+    notes += sorted(set(cells["data_note"]) - {""})
+    return notes
+
+
+def _cost(group: pd.DataFrame) -> str:
+    """Say of one budget what batches with a proof cost in accuracy against shuffled ones."""
+    texts = _with_interval(group["over_shuffled_pct"], group["over_shuffled_interval_pct"], "{:+z.2f}")
+    parts = [
+        f"{SAMPLERS[row.sampling]} {text} points (proven ε {at_most(row.epsilon_proven, places=2)})"
+        for row, text in zip(group.itertuples(), texts, strict=True)
+    ]
+    first = group.iloc[0]
+    where = f"{data_name(first['ran_on'])}, {model_name(first['model'])}, ε = {first['epsilon']:g}"
+    return f"What provable batches cost, {where}, mean of all splits, against shuffled epochs: {'; '.join(parts)}."
+
+
+def draw_sampling(cells: pd.DataFrame) -> Figure:
+    """Draw one row per dataset, model and budget: what is known of epsilon, and accuracy over shuffled epochs."""
+    rows = list(cells.groupby(["ran_on", "model", "epsilon"], sort=False))
+    figure, axes = style.panels(2, len(rows), width=9, height=2.5, squeeze=False, sharex="col")
+    for (left, right), ((ran_on, model, epsilon), group) in zip(axes, rows, strict=True):
+        _epsilons(left, group)
+        low, high = _limits(cells)
+        style.ticks_at(left, [tick for tick in (0.5, 1, 2, 5, 10, 20, 50) if low <= tick <= high])
+        left.set_title(f"{data_name(ran_on)}\n{model_name(model)}, ε = {epsilon:g} claimed", fontsize=9)
+        _differences(right, group)
+        right.set_title("accuracy at this noise", fontsize=9)
+    axes[0][0].set_xlim(*_limits(cells))
+    figure.legend(*axes[0][1].get_legend_handles_labels(), loc="outside upper right", ncols=2, fontsize=8)
+    axes[-1][0].set_xlabel("ε: from what is exceeded to what is proven")
+    axes[-1][1].set_xlabel("accuracy less that of shuffled epochs (points)")
+    style.footer(figure, _footer(cells))
+    return figure
+
+
+def _epsilons(axis: Axes, cells: pd.DataFrame) -> None:
+    """Draw for each sampler the span in which its epsilon lies, and the claim."""
+    claimed = cells["epsilon"].iloc[0]
+    axis.axvline(claimed, color=style.BLACK, linestyle="--", linewidth=1)
+    for height, sampling in enumerate(reversed(SAMPLERS)):
+        row, (colour, marker) = cells[cells["sampling"] == sampling].iloc[0], _LOOKS[sampling]
+        ends = [row["epsilon_refuted"], row["epsilon_proven"]]
+        axis.plot(ends, [height] * 2, color=colour, marker=marker, linestyle="-", linewidth=3)
+        proven = "not proven" if math.isinf(ends[1]) else f"proven {at_most(ends[1])}"
+        words = f"at least {at_least(ends[0])}, {proven}" if ends[1] > 1.05 * ends[0] else proven
+        # beside the claim, never across it
+        far = claimed < ends[0] and 4 * claimed < ends[1] < math.inf
+        at, side = (ends[1], "right") if far else (ends[0], "left" if ends[0] > claimed else "right")
+        axis.annotate(words, (at, height), (0, 8), textcoords="offset points", ha=side, color=colour, fontsize=8)
+    axis.set_yticks(range(len(SAMPLERS)), labels=list(reversed(SAMPLERS.values())))
+    axis.set_ylim(-0.5, len(SAMPLERS) - 0.3)
+    axis.set_xscale("log")
+
+
+def _limits(cells: pd.DataFrame) -> tuple[float, float]:
+    """Return the ends of the axis of epsilons: left of the least there is room for its name."""
+    finite = cells[["epsilon", "epsilon_refuted", "epsilon_proven"]].to_numpy(float)
+    finite = finite[(finite > 0) & (finite < math.inf)]
+    return finite.min() / 3, 1.3 * finite.max()
+
+
+def _differences(axis: Axes, cells: pd.DataFrame) -> None:
+    """Draw the paired differences to shuffled epochs, by split and over all splits, with their intervals."""
+    splits = list(dict.fromkeys(cells["split"]))[::-1]
+    for shift, sampling in ((0.13, Sampling.POISSON.value), (-0.13, Sampling.BALLS_IN_BINS.value)):
+        line, (colour, marker) = cells[cells["sampling"] == sampling], _LOOKS[sampling]
+        heights = [splits.index(split) + shift for split in line["split"]]
+        half = line["over_shuffled_interval_pct"]
+        look = {"color": colour, "marker": marker, "linestyle": "none", "label": SAMPLERS[sampling]}
+        axis.errorbar(line["over_shuffled_pct"], heights, xerr=half, **look)
+    axis.axvline(0, color=_LOOKS[Sampling.SHUFFLED.value][0], linewidth=1.2)
+    axis.set_yticks(range(len(splits)), labels=["mean" if split == EVERY_SPLIT else split for split in splits])
+    axis.set_ylabel("(E, R)")
+
+
+def _beside_zero(cells: pd.DataFrame) -> str:
+    """Say how many of the intervals that are drawn leave out 0."""
+    compared = cells[(cells["sampling"] != Sampling.SHUFFLED.value) & cells["over_shuffled_interval_pct"].notna()]
+    without = compared["over_shuffled_pct"].abs() > compared["over_shuffled_interval_pct"]
+    return f"each on its own; {int(without.sum())} of {len(compared)} leave out 0"
+
+
+def _footer(cells: pd.DataFrame) -> str:
+    """Say what the marks and bars mean, and on what data they are."""
+    stand_in = " Stand-in data." if cells["stand_in"].any() else ""
+    bars = (
+        f"bars: 95 % interval of the difference, {_beside_zero(cells)}"
+        if cells["runs"].max() > 1
+        else "no bars for one run"
+    )
+    return (
+        f"ε against an observer of every step, one record replaced by nothing, δ = {cells['delta'].iloc[0]:g}; dashed: "
+        f"the claim. Accuracy: {runs_text(cells)} a sampler on the same seeds; {bars}; 0: shuffled epochs.{stand_in}"
+    )

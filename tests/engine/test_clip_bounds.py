@@ -115,7 +115,7 @@ def test_no_record_adds_more_than_the_clip_norm(name, precision, seed, size, sha
 def test_nor_to_a_linear_model(scales, precision, seed, size, share):
     """What one record adds to the bias is its scaled gradient itself; the rest follows from that."""
     first = [ScaleShift(256)] if scales else []
-    module, rule, weights, batch = _problem(
+    _, rule, weights, batch = _problem(
         lambda: nn.Sequential(nn.Flatten(), *first, nn.Linear(256, 5)), precision, seed, size
     )
     assert isinstance(rule, LinearGradients)
@@ -158,8 +158,8 @@ def test_nor_where_any_module_is_differentiated_record_by_record(precision, seed
 
 
 def _adversary(dtype):
-    """A convolution of one pixel a window, 512 channels and filters, on 16 positions that are alike, whose Gram matrices
-    lose what they can: next to 1, every further square is just too small to be added."""
+    """A convolution of one pixel a window, 512 channels and filters, on 16 positions that are alike, whose Gram
+    matrices lose what they can: next to the first square, every other is just too small to be added."""
     layer = Convolution(nn.Conv2d(512, 512, 1, device="meta"), (4, 4), reads_batch=False)
     layer.by_gram = True
     lost = math.sqrt(unit(dtype)) * (1 - 2**-10)

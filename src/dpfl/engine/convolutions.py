@@ -79,7 +79,8 @@ class Convolution(ReadsBatch):
         if cache.windows is None:
             return functional.conv2d(cache.inputs, channels_last(weight), bias, *self.geometry)
         filters = weight.permute(0, 2, 3, 1).flatten(1)
-        return product(cache.windows, filters.T).add_(bias).unflatten(1, self.size).permute(0, 3, 1, 2)
+        output = product(cache.windows, filters.T, stacked=self.reads_batch).add_(bias)
+        return output.unflatten(1, self.size).permute(0, 3, 1, 2)
 
     def backward(self, output_gradients: Tensor, cache: ConvolutionCache, parameters: Parameters) -> Tensor:
         """Convolve with the transposed filters."""
@@ -118,7 +119,8 @@ class Convolution(ReadsBatch):
         bias = output_gradients.sum((0, 2, 3))
         if windows is not None:
             windows = windows.flatten(0, 1).to(output_gradients.dtype)
-            return self._as_weight(product(_rows(output_gradients).flatten(0, 1).T, windows)), bias
+            rows = _rows(output_gradients).flatten(0, 1)
+            return self._as_weight(product(rows.T, windows, stacked=self.reads_batch)), bias
         inputs = inputs.to(output_gradients.dtype)
         empty = channels_last(output_gradients.new_empty(output_gradients.shape[1], *self.shape[1:]))
         return self._torch_backward(output_gradients, inputs, empty, (False, True, False))[1], bias
@@ -252,16 +254,22 @@ class ScaledConvolution(ReadsBatch):
         return tuple(sums)
 
     def sums_all(
-        self, output_gradients: Tensor, cache: ConvolutionCache, parameters: Parameters, formed: list[Parameters | None]
+        self,
+        output_gradients: list[Tensor],
+        cache: ConvolutionCache,
+        parameters: Parameters,
+        formed: list[Parameters | None],
     ) -> Tensor:
         """Sum the gradients of the folded filters of all models; for scale and shift, take the sums that are known."""
-        folded, bias = self.joint.weighted_gradient_sum(accurate(output_gradients), cache, (), None, None)
-        models = len(parameters[0])
-        sums = self._unfolded(folded.unflatten(0, (models, -1)), bias.view(models, -1), *parameters)
+        models, (_, _, weight, bias) = len(formed), parameters
+        folded = self.joint.sums_all(output_gradients, cache, (), formed)
+        folded, sums = folded.split([folded.shape[1] - bias.shape[1], bias.shape[1]], 1)
+        folded = folded.reshape(models, weight.shape[1], -1, *weight.shape[3:])
+        parts = self._unfolded(folded, sums, *parameters)
         for model, known in enumerate(formed):
             if known is not None:
-                sums[0][model], sums[1][model] = known
-        return torch.cat([part.flatten(1) for part in sums], 1)
+                parts[0][model], parts[1][model] = known
+        return torch.cat([part.flatten(1) for part in parts], 1)
 
     @staticmethod
     def _unfolded(folded: Tensor, sums: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, _: Tensor) -> Parameters:

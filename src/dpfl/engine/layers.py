@@ -89,13 +89,21 @@ class ReadsBatch(TrainedLayer, Protocol):
         return self.forward(cache, (weight.flatten(0, 1), bias.flatten())).unflatten(1, (len(weight), -1))
 
     def sums_all(
-        self, output_gradients: Tensor, cache: Any, parameters: Parameters, formed: list[Parameters | None]
+        self,
+        output_gradients: list[Tensor],
+        cache: Any,
+        parameters: Parameters,
+        formed: list[Parameters | None],
     ) -> Tensor:
-        """Return the models' sums of gradients (models, numbers) from their scaled gradients at the output in a row
-        (n, models * outputs, ...). `formed`: for each model the sums of the gradients that were formed for its norms.
+        """Return the models' sums of gradients (models, numbers) from the scaled gradients at each model's output.
+
+        `formed`: for each model the sums of the gradients that were formed for its norms. A bias is summed for each
+        model alone: how torch adds depends on how many there are.
         """
-        sums = self.weighted_gradient_sum(accurate(output_gradients), cache, (), None, None)
-        return torch.cat([part.reshape(len(parameters[0]), -1) for part in sums], 1)
+        output_gradients = [accurate(each) for each in output_gradients]
+        weight, _ = self.weighted_gradient_sum(torch.cat(output_gradients, 1), cache, (), None, None)
+        biases = [each.sum((0, *range(2, each.ndim))) for each in output_gradients]
+        return torch.cat([weight.reshape(len(biases), -1), torch.stack(biases)], 1)
 
 
 class Dense(ReadsBatch):

@@ -24,8 +24,8 @@ from dpfl.models.scale_shift import ScaleShift
 class LinearGradients:
     """Compute gradients of a module that `is_linear`.
 
-    The other models of a stack may change a model's sums in the last bits: the matrix library rounds a row according to
-    its position and to the number of rows.
+    With oneDNN (dpfl.engine.matrix_products) a model's sums have the same bits alone and in any stack; other libraries
+    round a row according to its position and to the number of rows.
     """
 
     def __init__(self, module: nn.Module, loss: Loss, precision: torch.dtype | None = None):
@@ -44,18 +44,18 @@ class LinearGradients:
         matrix = matrix.unflatten(1, (self.output_size, self.input_size))
         seen = matrix * scaling[0][:, None, :] if scaling else matrix  # by x itself
         low = self.precision or x.dtype
-        scores = product(seen.reshape(-1, self.input_size).to(low), x.to(low).T).to(x.dtype)
+        scores = product(seen.reshape(-1, self.input_size).to(low), x.to(low).T, stacked=True).to(x.dtype)
         if scaling:
             bias = bias + torch.linalg.vecdot(matrix, scaling[1][:, None, :])
         logits = scores.unflatten(0, (len(weights), self.output_size)) + bias[:, :, None]
         gradients = self.logit_gradients(logits, y)
         squares = self._squares(gradients, matrix, scaling, x, clip_norms)
         scaled = gradients * (sure_factors(squares, clip_norms[:, None]) * present)[:, None, :]
-        sums = product(scaled.flatten(0, 1), x).view_as(matrix)
+        sums = product(scaled.flatten(0, 1), x, stacked=True).view_as(matrix)
         totals = scaled.sum(2)
         if not scaling:
             return torch.cat([sums.flatten(1), totals], dim=1)
-        shift = (totals[:, None, :] @ matrix)[:, 0]
+        shift = (totals[:, :, None] * matrix).sum(1)
         scale = (sums * matrix).sum(1)
         sums = torch.addcmul(totals[:, :, None] * scaling[1][:, None, :], sums, scaling[0][:, None, :])
         return torch.cat([scale, shift, sums.flatten(1), totals], dim=1)
@@ -79,7 +79,7 @@ class LinearGradients:
             own = (each[clipped] for each in (gradients, matrix, *scaling))
             found[clipped] = self._scaled_squares(*own, x, squares)
         for model in clipped:
-            found[model] += squared_norms(product(gradients[model].T, matrix[model]).mul_(lengths))
+            found[model] += squared_norms(product(gradients[model].T, matrix[model], stacked=True).mul_(lengths))
         return found
 
     def _scaled_squares(
@@ -89,12 +89,13 @@ class LinearGradients:
 
         |error| <= gamma of the magnitudes, which are the squares of s x and t, and |d|^2 |W|^2 (|x|^2 + 1).
         """
-        seen, moved = product(scale.square(), squares.T), squared_norms(shift)[:, None]
-        crossed = 2 * product(scale * shift, x.T)
-        read = seen + crossed + moved + rounding(2 * self.input_size + 8, x.dtype) * (seen + moved)
         sizes = matrix.square().sum(1)
-        through = product(sizes, squares.T) + sizes.sum(1, keepdim=True)
-        lost = rounding(3 * (self.output_size + 8), x.dtype) * through
+        # a row more: one alone would be multiplied by another routine
+        seen, through = product(torch.cat([scale.square(), sizes]), squares.T, stacked=True).chunk(2)
+        crossed = 2 * product(torch.cat([scale * shift, shift[:1]]), x.T, stacked=True)[:-1]
+        moved = squared_norms(shift)[:, None]
+        read = seen + crossed + moved + rounding(2 * self.input_size + 8, x.dtype) * (seen + moved)
+        lost = rounding(3 * (self.output_size + 8), x.dtype) * (through + sizes.sum(1, keepdim=True))
         return gradients.square().sum(1) * (read + 1 + lost)
 
     def record_bytes(self, record: Tensor) -> int:

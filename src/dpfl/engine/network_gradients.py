@@ -56,8 +56,9 @@ class LayerGradients:
 
     On a CPU models follow one another, so that one model's activations stay in the processor's cache; but a first layer
     that reads the batch itself and does not form gradients is one layer of many outputs for all models together, as far
-    as those fit there: matrix libraries multiply few wide matrices faster than many narrow ones. Other models of the
-    stack may then change a model's sums in the last bits. On other devices models go together, by vmap.
+    as those fit there: matrix libraries multiply few wide matrices faster than many narrow ones. With oneDNN
+    (dpfl.engine.matrix_products) a model's sums have the same bits alone and in any stack; other libraries may change
+    the last ones. On other devices models go together, by vmap.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class LayerGradients:
             records = passed.gradients[0]
             formed.append(None if records is None else tuple(passed.factors @ each for each in records))
             others.append(self._sum(passed, own, self.trained[1:]))
-        sums = first.sums_all(torch.cat(first_gradients, 1), shared, views[: first.tensors], formed)
+        sums = first.sums_all(first_gradients, shared, views[: first.tensors], formed)
         return torch.cat([sums, torch.stack(others)], 1)
 
     def _passes(

@@ -1,6 +1,6 @@
 import pytest
 
-from dpfl.data.image_shapes import COLOUR
+from dpfl.data.datasets import COLOUR
 from dpfl.models.image_models import ImageModel, build
 from dpfl.pipeline import cost_timing
 from dpfl.pipeline.cost import UnitCost, WorkCount, table

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dpfl.engine import clip_bounds, convolutions, matrix_products
-from dpfl.engine.clip_bounds import rounding, squared_norms, sure_factors, unit
+from dpfl.engine.clip_bounds import norm_roundings, rounding, squared_norms, sure_factors, unit
 from dpfl.engine.convolutions import Convolution, ConvolutionCache
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.layers import channels_last, scaled
@@ -189,7 +189,7 @@ def test_without_the_margin_that_record_would_exceed_its_clip_norm(monkeypatch):
 
     def added():
         squares, _ = layer.squared_gradient_norms(images, layer.cache_inputs(images), ())
-        factor = sure_factors(squares, torch.tensor(1.0))
+        factor = sure_factors(squares, torch.tensor(1.0), layer.roundings)
         d = scaled(images, factor).double()
         weight, bias = layer.weighted_gradient_sum(d, _double(layer.cache_inputs(images)), (), None, None)
         return float((weight.square().sum() + bias.square().sum()).sqrt())
@@ -203,7 +203,7 @@ def test_without_the_margin_that_record_would_exceed_its_clip_norm(monkeypatch):
 def test_factors_rounded_to_bfloat16_would_let_a_record_weigh_1_0038_clip_norms():
     """As the first prototype did: why nothing is rounded to bfloat16 once its norm is taken."""
     d, clip_norm = torch.full((1, 100), 1.5).bfloat16(), (1 + 2**-8 + 2**-12) * 10
-    factor = sure_factors(squared_norms(d.float()), torch.tensor(clip_norm))
+    factor = sure_factors(squared_norms(d.float()), torch.tensor(clip_norm), norm_roundings(100))
     kept = scaled(d, factor)
     rounded = kept.bfloat16()
     assert kept.double().norm() <= clip_norm
@@ -216,7 +216,9 @@ def test_squared_norms_keep_their_word(numbers, seed):
     draw = torch.Generator().manual_seed(seed)
     vectors = torch.rand(3, numbers, generator=draw)
     exact = vectors.double().square().sum(1)
-    assert ((squared_norms(vectors).double() / exact - 1).abs() <= rounding(300, torch.float32)).all()
+    allowed = rounding(norm_roundings(numbers), torch.float32)
+    assert ((squared_norms(vectors).double() / exact - 1).abs() <= allowed).all()
+    assert norm_roundings(numbers) <= 2 * (clip_bounds.BLOCK + 4)
 
 
 def test_roundings_are_highams():

@@ -3,19 +3,32 @@
 docs/clipping_precision.md has the lemma. In short: what one record adds to a sum is, in real numbers, a product of
 numbers that the computer holds: its factor times a gradient that was formed, or its scaled gradients at a layer's
 output times the layer's inputs. Every layer returns an upper bound on the squared norm of just that, but for a relative
-error of `RELATIVE_TERMS` roundings, which `sure_factors` divides out of all records alike.
+error of a known number of roundings, which `sure_factors` divides out of all records alike.
 """
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 import torch
 from torch import Tensor
 
 from dpfl.mechanisms.clipping import clip_factors
 
-RELATIVE_TERMS = 1024
-"""Roundings that a squared norm may have gone through: sums of this many terms at most, or of blocks of them."""
-BLOCK = 256  # numbers whose squares are summed at once
+
+class Precision(StrEnum):
+    """What values and gradients of a model are computed in; norms, sums, noise and weights are single precision."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+    @property
+    def passes(self) -> torch.dtype:
+        """The type of values and gradients."""
+        return getattr(torch, self)
+
+
+BLOCK = 64  # numbers whose squares are summed at once
 
 
 def unit(dtype: torch.dtype) -> float:
@@ -37,22 +50,41 @@ def accurate(values: Tensor) -> Tensor:
 
 
 def squared_norms(vectors: Tensor) -> Tensor:
-    """Return |g|^2 of each of `vectors` (n, numbers), in their precision, with an error of fewer than RELATIVE_TERMS
-    roundings up to 180,000 numbers: squares are summed in blocks, then over blocks."""
+    """Return |g|^2 of each of `vectors` (n, numbers), in their precision, with an error of `norm_roundings(numbers)`
+    roundings: squares are summed in blocks, then over blocks, so that the error does not grow with their number."""
     numbers = vectors.shape[1]
-    if numbers <= BLOCK:
-        return vectors.square().sum(1)
-    whole = numbers - numbers % BLOCK
-    blocks = torch.linalg.vector_norm(vectors[:, :whole].unflatten(1, (-1, BLOCK)), dim=2).square().sum(1)
-    return blocks + vectors[:, whole:].square().sum(1)
+    whole = numbers - numbers % BLOCK if numbers > BLOCK else 0
+    rest = vectors[:, whole:].square().sum(1)
+    if not whole:
+        return rest
+    blocks = torch.linalg.vector_norm(vectors[:, :whole].unflatten(1, (-1, BLOCK)), dim=2).square()
+    return _sum(blocks) + rest
 
 
-def sure_factors(squares: Tensor, clip_norm: Tensor) -> Tensor:
-    """Return factors, in (0, 1], for records whose squared norms are at most `squares` (1 + gamma) with gamma =
-    rounding(RELATIVE_TERMS); the clip norm C broadcasts to them, infinity means no clipping.
+def _sum(numbers: Tensor) -> Tensor:
+    """Return the sums over the second axis of (n, numbers), in blocks as `squared_norms`."""
+    while numbers.shape[1] > BLOCK:
+        whole = numbers.shape[1] - numbers.shape[1] % BLOCK
+        blocks = numbers[:, :whole].unflatten(1, (-1, BLOCK)).sum(2)
+        numbers = torch.cat([blocks, numbers[:, whole:].sum(1, keepdim=True)], 1)
+    return numbers.sum(1)
+
+
+def norm_roundings(numbers: int) -> int:
+    """Return how many roundings a squared norm of so many numbers may have gone through (`squared_norms`): a square, a
+    root and a square again, and the sums of each level of blocks."""
+    roundings = 4
+    while numbers > BLOCK:
+        roundings, numbers = roundings + BLOCK, numbers // BLOCK + 1
+    return roundings + numbers
+
+
+def sure_factors(squares: Tensor, clip_norm: Tensor, roundings: int) -> Tensor:
+    """Return factors, in (0, 1], for records whose squared norms are at most `squares` (1 + gamma), gamma that of so
+    many roundings; the clip norm C broadcasts to them, infinity means no clipping.
 
     Formal guarantee: a factor times the norm is at most C, for the real numbers that the factor and the norm stand for,
     also after each product of the factor and a number has been rounded once.
     """
-    excess = (1 + rounding(RELATIVE_TERMS, squares.dtype)) ** 0.5 * (1 + rounding(8, squares.dtype))
+    excess = (1 + rounding(roundings, squares.dtype)) ** 0.5 * (1 + rounding(8, squares.dtype))
     return clip_factors(squares.sqrt() * excess, clip_norm)

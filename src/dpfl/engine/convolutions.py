@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl.engine.clip_bounds import accurate, rounding, squared_norms
+from dpfl.engine.clip_bounds import accurate, norm_roundings, rounding, squared_norms
 from dpfl.engine.layers import Parameters, ReadsBatch, channels_last, scaled
 from dpfl.engine.matrix_products import product
 
@@ -61,6 +61,7 @@ class Convolution(ReadsBatch):
         self.by_gram = (0 if reads_batch else gram) + positions * filters < 0.75 * window * filters
         numbers = layer.in_channels + sum(self.kernel) if self.by_pixels else window
         self.gram_roundings = numbers + filters + 2 * positions + 16
+        self.roundings = norm_roundings(window * filters)
         self.forms_gradients, self.output_size = not self.by_gram, positions * filters
         self.windows = positions * window
         self.memory_per_record = self.windows + (2 * positions**2 if self.by_gram else window * filters)
@@ -202,7 +203,7 @@ class ScaledConvolution(ReadsBatch):
         self.own = Convolution(layer, size, reads_batch=False)
         self.own.by_gram = True
         pixels = math.prod(size) * layer.in_channels
-        self.output_size = self.joint.output_size
+        self.output_size, self.roundings = self.joint.output_size, norm_roundings(layer.in_channels)
         self.memory_per_record = self.joint.windows + self.own.windows + 2 * math.prod(self.own.size) ** 2 + 2 * pixels
 
     def cache_inputs(self, inputs: Tensor) -> ConvolutionCache:
@@ -231,12 +232,12 @@ class ScaledConvolution(ReadsBatch):
         filters, _ = self.own.squared_gradient_norms(d, read, (weight, bias))
         back = self.own.backward(d, ConvolutionCache(inputs, None, None), (weight, bias))
         of_scale, of_shift = (back * inputs).sum((2, 3)), back.sum((2, 3))
-        # scaling and shifting has rounded what `own` reads: |error| <= gamma |d| |a|, by Cauchy and Schwarz
+        # scaling and shifting has rounded what `own` reads: by at most gamma |d| |a|, by Cauchy and Schwarz
         pixels, offsets = inputs[0, 0].numel(), math.prod(self.own.kernel)
         sizes = 2 * (inputs.square().sum((2, 3)) @ scale.square() + pixels * shift.square().sum())
-        reach = squared_norms(d.flatten(1)) * offsets * sizes
-        norms = squared_norms(of_scale) + squared_norms(of_shift) + filters + rounding(6, d.dtype) * reach
-        return norms, (of_scale, of_shift)
+        reach = (squared_norms(d.flatten(1)) * offsets * sizes).sqrt()
+        filters = (filters.sqrt() + rounding(4, d.dtype) * reach).square()
+        return squared_norms(of_scale) + squared_norms(of_shift) + filters, (of_scale, of_shift)
 
     def weighted_gradient_sum(
         self,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl.engine.clip_bounds import accurate, squared_norms
+from dpfl.engine.clip_bounds import accurate, norm_roundings, squared_norms
 from dpfl.engine.matrix_products import product
 from dpfl.models.scale_shift import ScaleShift
 
@@ -44,6 +44,8 @@ class TrainedLayer(Protocol):
     """Tensors of its `Parameters`."""
     output_size: int
     """Output size per record."""
+    roundings: int
+    """Roundings of the squared norms, as dpfl.engine.clip_bounds.sure_factors takes them."""
     memory_per_record: int
     """Approximate numbers stored per record, on top of the layer's output and the gradients there."""
     forms_gradients: bool
@@ -118,6 +120,7 @@ class Dense(ReadsBatch):
 
     def __init__(self, layer: nn.Linear):
         self.output_size = layer.out_features
+        self.roundings = norm_roundings(layer.in_features) + norm_roundings(layer.out_features)
 
     def cache_inputs(self, inputs: Tensor) -> Tensor:
         """Return the inputs."""
@@ -154,6 +157,7 @@ class Scaling:
 
     def __init__(self, layer: ScaleShift, output_size: int):
         self.output_size, self.memory_per_record = output_size, 2 * layer.channels
+        self.roundings = norm_roundings(layer.channels)
 
     def cache_inputs(self, inputs: Tensor) -> Tensor:
         """Return the inputs."""

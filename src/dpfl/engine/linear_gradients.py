@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad
 
-from dpfl.engine.clip_bounds import rounding, squared_norms, sure_factors
+from dpfl.engine.clip_bounds import norm_roundings, rounding, squared_norms, sure_factors
 from dpfl.engine.matrix_products import product
 from dpfl.engine.per_record_gradients import Batch, Loss, clipping
 from dpfl.models.scale_shift import ScaleShift
@@ -33,6 +33,7 @@ class LinearGradients:
         layer, self.scales = parts[-1], type(parts[0]) is ScaleShift
         self.loss, self.input_size, self.output_size = loss, layer.in_features, layer.out_features
         self.precision = precision
+        self.roundings = norm_roundings(self.input_size) + self.output_size + 16
         numbers = self.output_size * self.input_size, self.output_size
         self.numbers = (self.input_size, self.input_size, *numbers) if self.scales else numbers
 
@@ -50,7 +51,7 @@ class LinearGradients:
         logits = scores.unflatten(0, (len(weights), self.output_size)) + bias[:, :, None]
         gradients = self.logit_gradients(logits, y)
         squares = self._squares(gradients, matrix, scaling, x, clip_norms)
-        scaled = gradients * (sure_factors(squares, clip_norms[:, None]) * present)[:, None, :]
+        scaled = gradients * (sure_factors(squares, clip_norms[:, None], self.roundings) * present)[:, None, :]
         sums = product(scaled.flatten(0, 1), x, stacked=True).view_as(matrix)
         totals = scaled.sum(2)
         if not scaling:
@@ -89,14 +90,14 @@ class LinearGradients:
 
         |error| <= gamma of the magnitudes, which are the squares of s x and t, and |d|^2 |W|^2 (|x|^2 + 1).
         """
+        exact, scale, shift = x.double(), scale.double(), shift.double()
+        seen, moved = _rows(scale.square(), exact.square()), shift.square().sum(1, keepdim=True)
+        crossed = 2 * _rows(scale * shift, exact)
+        read = seen + crossed + moved + rounding(2 * self.input_size + 8, torch.float64) * (seen + moved)
         sizes = matrix.square().sum(1)
-        # a row more: one alone would be multiplied by another routine
-        seen, through = product(torch.cat([scale.square(), sizes]), squares.T, stacked=True).chunk(2)
-        crossed = 2 * product(torch.cat([scale * shift, shift[:1]]), x.T, stacked=True)[:-1]
-        moved = squared_norms(shift)[:, None]
-        read = seen + crossed + moved + rounding(2 * self.input_size + 8, x.dtype) * (seen + moved)
+        through = product(torch.cat([sizes, sizes[:1]]), squares.T, stacked=True)[:-1]  # why two: see _rows
         lost = rounding(3 * (self.output_size + 8), x.dtype) * (through + sizes.sum(1, keepdim=True))
-        return gradients.square().sum(1) * (read + 1 + lost)
+        return gradients.square().sum(1) * (read.to(x.dtype) + 1 + lost)
 
     def record_bytes(self, record: Tensor) -> int:
         """Count the input, its square and a gradient there, and a few numbers an output."""
@@ -112,6 +113,11 @@ class LinearGradients:
             return self.loss(logits.transpose(1, 2).flatten(0, 1), labels).sum()
 
         return grad(total)(logits)
+
+
+def _rows(left: Tensor, right: Tensor) -> Tensor:
+    """Return left @ right^T, each row as it is alone: a product of one row would be left to another routine."""
+    return torch.stack([torch.mv(right, row) for row in left])
 
 
 def is_linear(module: nn.Module) -> bool:

@@ -31,6 +31,14 @@ def product(left: Tensor, right: Tensor, *, stacked: bool = False) -> Tensor:
         setting.fp32_precision = before
 
 
+def multiplies_bfloat16(device: str) -> bool:
+    """Return whether a device has instructions for it; a GPU of torch's, or this processor. Without them it is slow."""
+    if device != "cpu":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    has = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(has.get(each, False) for each in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
 @cache
 def _keeps_precision() -> bool:
     """Return whether torch knows this processor to have nothing that oneDNN could round for."""

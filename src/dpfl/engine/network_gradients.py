@@ -72,6 +72,8 @@ class LayerGradients:
         self.layers, self.loss, self.layout, self.activations = layers, loss, layout, activations
         self.precision = precision
         self.trained = [number for number, layer in enumerate(layers) if _is_trained(layer)]
+        # those of one layer, and of adding up what a layer's tensors and all layers give
+        self.roundings = max(layers[number].roundings for number in self.trained) + len(self.trained) + 4
 
     def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
         """Cache what all models share about the batch, then pass through one model after the other."""
@@ -147,7 +149,8 @@ class LayerGradients:
             each: self.layers[each].squared_gradient_norms(gradients[each], caches[each], parameters[each])
             for each in self.trained
         }
-        factors = sure_factors(sum(squares for squares, _ in norms.values()), clip_norm) * present
+        factors = sure_factors(sum(squares for squares, _ in norms.values()), clip_norm, self.roundings)
+        factors = factors * present
         return BackwardPass(gradients, caches, {number: formed for number, (_, formed) in norms.items()}, factors)
 
     def _sum(self, passed: BackwardPass, parameters: dict[int, Parameters], trained: list[int]) -> Tensor:

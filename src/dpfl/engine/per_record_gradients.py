@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from dpfl.engine.clip_bounds import accurate, squared_norms, sure_factors
+from dpfl.engine.clip_bounds import accurate, norm_roundings, squared_norms, sure_factors
 from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.errors import InputError
 
@@ -73,7 +73,8 @@ class PerRecordGradients:
         formed = vmap(grad(self._record_loss), (None, 0, 0))(self.layout.views(weights), x, y)
         gradients = {name: accurate(gradient) for name, gradient in formed.items()}
         squares = sum(squared_norms(gradient[..., None].flatten(1)) for gradient in gradients.values())
-        factors = sure_factors(squares, clip_norm) * present
+        roundings = norm_roundings(self.layout.size) + len(gradients)
+        factors = sure_factors(squares, clip_norm, roundings) * present
         return self.layout.flatten({name: torch.tensordot(factors, g, 1) for name, g in gradients.items()})
 
     def _plain_sum(self, weights: Tensor, batch: Batch) -> Tensor:

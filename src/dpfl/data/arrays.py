@@ -1,4 +1,8 @@
-"""Decode the verified raw files of a dataset into the arrays that every later stage reads."""
+"""Decode the verified raw files of a dataset into the arrays that every later stage reads, or make a stand-in's.
+
+Raw files are decoded strictly: whatever is not exactly of the format is refused. A new format is one function in
+DECODERS. Stand-ins are small data inside scikit-learn, for runs without a download.
+"""
 
 from __future__ import annotations
 

@@ -140,6 +140,7 @@ def digest(name: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+# Shapes of images and of their scattering features, which models, features and the plan's costs share.
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 """Channels, height and width of the images that the papers' models read."""
 

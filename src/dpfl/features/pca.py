@@ -1,4 +1,7 @@
-"""Principal components of images, exact and the same on every machine but for the last digits of the eigenvectors."""
+"""Principal components of images: exact, or of private inputs by a second-moment matrix released once with noise.
+
+The exact ones are the same on every machine but for the last digits of the eigenvectors.
+"""
 
 from __future__ import annotations
 

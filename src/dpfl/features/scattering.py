@@ -1,7 +1,8 @@
 """ScatterNet features: the second-order scattering transform (J = 2, L = 8) of square images.
 
-Morlet wavelets act in the Fourier domain; every last low-pass, with its subsampling and cropping, is linear and acts as
-one matrix product for all images of a chunk.
+Morlet wavelets and the Gaussian low-pass act in the Fourier domain; every last low-pass, with its subsampling and
+cropping, is linear and acts as one matrix product for all images of a chunk. Source of the wavelets: bruna2013, section
+2.1, with the parameters of kymatio 0.3 (andreux2020), whose features the papers used.
 """
 
 from __future__ import annotations

@@ -83,14 +83,14 @@ class Case:
 class Stack:
     """Private training here, of the models of a sweep or of one."""
 
-    def __init__(self, case: Case, noise: float, clip_norms: tuple[float, ...]):
+    def __init__(self, case: Case, noise: float, clip_norms: tuple[float, ...], precision: torch.dtype = torch.float32):
         module, self.data = case.module(), case.data()
         self.layout, self.steps = ParameterVector.of(module), 0
         initial = self.layout.flatten({name: value.detach() for name, value in module.named_parameters()})
         self.weights = initial.repeat(1, len(clip_norms), 1)
         self.velocity = torch.zeros_like(self.weights)
         record = self.data[0][0]
-        gradients = StackedGradients(gradient_rule(module, cross_entropy, record), record, MEMORY_BYTES)
+        gradients = StackedGradients(gradient_rule(module, cross_entropy, record, precision), record, MEMORY_BYTES)
         norms = torch.tensor(clip_norms)
         self.sgd = SGD(gradients, StackedHyperparameters(norms, torch.full_like(norms, noise)), LEARNING_RATE, MOMENTUM)
         self.models = len(clip_norms)

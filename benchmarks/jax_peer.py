@@ -15,6 +15,8 @@ from jax import numpy as jnp
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from dpfl.models.scale_shift import ScaleShift
+
 
 class Jax:
     """Training of one model, a torch one that is given layer by layer."""
@@ -85,6 +87,12 @@ def _forward(layers: Sequence[nn.Module], weights: list, x: Any) -> Any:
         elif isinstance(layer, nn.MaxPool2d):
             window, stride = (1, 1, layer.kernel_size, layer.kernel_size), (1, 1, layer.stride, layer.stride)
             x = lax.reduce_window(x, -jnp.inf, lax.max, window, stride, "VALID")
+        elif isinstance(layer, nn.AvgPool2d):
+            window = (1, 1, layer.kernel_size, layer.kernel_size)
+            x = lax.reduce_window(x, 0.0, lax.add, window, window, "VALID") / layer.kernel_size**2
+        elif isinstance(layer, ScaleShift):
+            axes = (layer.channels, *[1] * (x.ndim - 2))
+            x = x * left.pop(0).reshape(axes) + left.pop(0).reshape(axes)
         elif isinstance(layer, nn.Flatten):
             x = x.reshape(1, -1)
         else:

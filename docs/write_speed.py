@@ -14,12 +14,14 @@ MEASURED, PAGE = ROOT / "benchmarks" / "peers.jsonl", ROOT / "docs" / "speed.md"
 BLOCK = re.compile(r"(?<=<!-- measured -->\n).*?(?=<!-- end of measured -->)", re.DOTALL)
 PROGRAMS = {
     "ours": "a sweep here",
+    "ours_bfloat16": "a sweep here, bfloat16",
     "ours_alone": "one model here",
     "opacus": "Opacus, hooks",
     "opacus_ghost": "Opacus, ghost clipping",
     "opacus_fast": "Opacus, fast clipping",
     "jax": "JAX, vmap and jit",
     "plain": "SGD without privacy",
+    "plain_bfloat16": "SGD without privacy, bfloat16",
 }
 MODELS = {
     "scatter_linear": "ScatterNet + linear",
@@ -36,28 +38,32 @@ def tables(lines: list[str]) -> str:
     cases: dict[str, dict[str, dict]] = {}
     for each in measured:
         cases.setdefault(each["case"], {})[each["program"]] = each
+    programs = {name: shown for name, shown in PROGRAMS.items() if name in next(iter(cases.values()))}
+    sets = f" ({', '.join(on['instructions'])})" if "instructions" in on else ""
     text = (
-        f"Measured on: {on['cpu']}, one thread; Python {on['python']}, torch {on['torch']}, Opacus {on['opacus']}, "
-        f"JAX {on['jax']}.\n\nRecords a second of processor time; in brackets how many times as many a sweep here "
-        "has.\n\n"
+        f"Measured on: {on['cpu']}{sets}, one thread; Python {on['python']}, torch {on['torch']}, "
+        f"Opacus {on['opacus']}, JAX {on['jax']}.\n\n"
+        "Records a second of processor time; in brackets how many times as many a sweep here "
+        "has in the same precision.\n\n"
     )
-    speeds = {name: f"{{records_per_second:,.0f}}{'' if name == 'ours' else ' ({ratio:.2g})'}" for name in PROGRAMS}
+    ours = ("ours", "ours_bfloat16")
+    speeds = {name: f"{{records_per_second:,.0f}}{'' if name in ours else ' ({ratio:.2g})'}" for name in programs}
     text += _table(cases, speeds)
     text += (
         "\nShare of a core's peak: the operations of one forward and backward pass, over those of a large matrix "
         "product\nor convolution in the same time.\n\n"
     )
-    text += _table(cases, dict.fromkeys(PROGRAMS, "{share_of_peak:.0%}"))
+    text += _table(cases, dict.fromkeys(programs, "{share_of_peak:.0%}"))
     text += "\nMemory at the peak above that at rest, MB; a sweep here holds 18 models (grey) or 3 (colour).\n\n"
-    return text + _table(cases, dict.fromkeys(PROGRAMS, "{peak_memory_mb:,.0f}"))
+    return text + _table(cases, dict.fromkeys(programs, "{peak_memory_mb:,.0f}"))
 
 
 def _table(cases: dict[str, dict[str, dict]], shown: dict[str, str]) -> str:
     """Return a Markdown table, a row a model and kind of images, a column a program."""
-    rows = [["model", "images", *PROGRAMS.values()], ["---", "---", *["---:"] * len(PROGRAMS)]]
+    rows = [["model", "images", *(PROGRAMS[name] for name in shown)], ["---", "---", *["---:"] * len(shown)]]
     for case, found in cases.items():
         model, _, images = case.rpartition("_")
-        rows.append([MODELS[model], IMAGES[images], *(shown[name].format(**found[name]) for name in PROGRAMS)])
+        rows.append([MODELS[model], IMAGES[images], *(text.format(**found[name]) for name, text in shown.items())])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

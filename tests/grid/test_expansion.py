@@ -173,3 +173,16 @@ def test_a_list_that_the_grid_does_not_have_is_named(cells, monkeypatch):
     monkeypatch.setattr(expansion, "load", lambda key: paper_of(grid))
     with pytest.raises(InputError, match=f"{cells['epsilon']}.*insurance"):
         expansion.expand(resolved(papers=["bhaskar2025"]))
+
+
+def test_the_configuration_s_precision_is_a_setting_of_the_sweeps_that_have_one():
+    """A setting, and no resource: it decides the numbers, and so a run's identity."""
+    base, other = (
+        expansion.expand(resolved(training={"precision": precision}, papers=["bhaskar2025", "lowy2021"]))
+        for precision in (None, "bfloat16")
+    )
+    assert {sweep.settings.get("precision") for sweep in base} == {"float32", None}
+    for one, two in zip(base, other, strict=True):
+        assert "precision" not in two.resources
+        assert two.settings == one.settings | ({"precision": "bfloat16"} if "precision" in one.settings else {})
+        assert (one.digest() == two.digest()) is ("precision" not in one.settings)

@@ -189,12 +189,38 @@ class Stopped(Exception):
 
 @pytest.mark.parametrize("stop_at", [1, *(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4, 7)), 6])
 def test_a_resumed_run_ends_with_the_same_bytes(folders, calibration, tmp_path, stop_at):
+    _resume(folders, calibration, tmp_path, stop_at, measure="distances")
+
+
+def test_a_resumed_run_in_bfloat16_ends_with_the_same_bytes(folders, calibration, tmp_path):
+    table = _resume(folders, calibration, tmp_path, 3, precision="bfloat16")
+    single = fedavg_images.train(_sweep(precision="float32"), folders, calibration, None, _silent)
+    assert set(table["precision"]) == {"bfloat16"} and set(single["precision"]) == {"float32"}
+    assert (table["accuracy_pct_by_round"] != single["accuracy_pct_by_round"]).any()
+
+
+def test_a_processor_without_bfloat16_is_named_before_it_starts(folders, calibration, monkeypatch, caplog):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True}, raising=False)
+
+    def stop(done, total):
+        raise Stopped
+
+    for precision, said in (("float32", False), ("bfloat16", True)):
+        caplog.clear()
+        with pytest.raises(Stopped):
+            fedavg_images.train(_sweep(precision=precision), folders, calibration, None, stop)
+        assert ("no bfloat16 instructions" in caplog.text) is said
+
+
+def _resume(folders, calibration, tmp_path, stop_at, **settings):
+    """Stop a sweep, resume it, and ask again; return its table."""
+
     def stop(done, total):
         if done == stop_at:
             raise Stopped
 
     checkpoint = tmp_path / "run.checkpoint"
-    sweep = _sweep(measure="distances")
+    sweep = _sweep(**settings)
     whole = fedavg_images.train(sweep, folders, calibration, None, _silent)
     with pytest.raises(Stopped):
         fedavg_images.train(sweep, folders, calibration, checkpoint, stop)
@@ -207,6 +233,7 @@ def test_a_resumed_run_ends_with_the_same_bytes(folders, calibration, tmp_path, 
     )
     assert seen[-1] == 8
     assert again.to_csv() == whole.to_csv()
+    return whole
 
 
 def test_a_checkpoint_of_other_settings_is_not_used(folders, calibration, tmp_path, caplog):

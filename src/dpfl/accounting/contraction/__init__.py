@@ -24,7 +24,11 @@ from dpfl.accounting.contraction.pnsgd_fixed_order import (
     pnsgd_laplace_delta,
     pnsgd_laplace_pure_epsilon,
 )
-from dpfl.accounting.contraction.pnsgd_stopping import pnsgd_random_stop_bound, pnsgd_random_stop_delta
+from dpfl.accounting.contraction.pnsgd_stopping import (
+    pnsgd_random_stop_bound,
+    pnsgd_random_stop_delta,
+    pnsgd_random_stop_renyi_delta,
+)
 from dpfl.accounting.contraction.renyi_comparators import (
     iteration_renyi,
     pnsgd_renyi_coefficient,
@@ -60,6 +64,7 @@ __all__ = [
     "pnsgd_laplace_pure_epsilon",
     "pnsgd_random_stop_bound",
     "pnsgd_random_stop_delta",
+    "pnsgd_random_stop_renyi_delta",
     "pnsgd_renyi_coefficient",
     "pnsgd_renyi_delta",
     "pnsgd_renyi_optimal_shift_coefficient",

@@ -76,10 +76,10 @@ def pnsgd_random_stop_renyi_delta(epsilon: ArrayLike, *, n: ArrayLike, sigma: Ar
 
     H_n is the harmonic number. An order alpha is allowed where alpha (alpha - 1) <= sigma^2/(2 L^2): there the
     divergence of every model is at most 1/(alpha - 1), and that of their mixture at most twice the mean, (2/n) sum_k 2
-    alpha L^2/(k sigma^2). delta is the least e^((alpha-1)(alpha kappa - epsilon)), 1 where none is smaller.
-    Convex losses, steps of at most 2/beta, any convex set, bounded or not. Raises ValueError naming the argument.
-    Formal guarantee: (epsilon, delta)-DP for replacing any record while the stopping time stays secret. Source:
-    feldman2018 Theorem 26, which asoodeh2020 names after its Theorem 5 (derived here from the bound for each model and the weak
+    alpha L^2/(k sigma^2). delta is the least e^((alpha-1)(alpha kappa - epsilon)), 1 where none is smaller. Convex
+    losses, steps of at most 2/beta, any convex set, bounded or not. Raises ValueError naming the argument. Formal
+    guarantee: (epsilon, delta)-DP for replacing any record while the stopping time stays secret. Source: feldman2018
+    Theorem 26, which asoodeh2020 names after its Theorem 5 (derived here from the bound for each model and the weak
     convexity of the divergence, with H_n; the printed constant is not among our sources); mironov2017, Proposition 3.
     """
     epsilon = reals("epsilon", epsilon, at_least=0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpfl.accounting.contraction.contraction_factor import contraction_factor
-from dpfl.accounting.contraction.excess_risk import average_iterate_rate, last_iterate_rate
+from dpfl.accounting.contraction.excess_risk import average_iterate_rate, convex_iterate_rate, last_iterate_rate
 from dpfl.accounting.contraction.federated import (
     federated_delta,
     federated_delta_relaxed,
@@ -43,6 +43,7 @@ __all__ = [
     "average_iterate_rate",
     "contraction_coefficient",
     "contraction_factor",
+    "convex_iterate_rate",
     "federated_delta",
     "federated_delta_relaxed",
     "federated_delta_strongly_convex",

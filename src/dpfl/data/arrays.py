@@ -29,9 +29,10 @@ def build_arrays(dataset: str, out_folder: Path, raw_folder: Path | None = None)
     Raises InputError for an unknown dataset, a missing or malformed file, or a folder that cannot be written.
     """
     entry = datasets.load(dataset)
-    decode = decoders.DECODERS.get(entry.decoder)
+    decode = getattr(decoders, f"decode_{entry.decoder}", None)
     if decode is None:
-        raise InputError(f"dataset {dataset}: no decoder {entry.decoder!r}; known: {', '.join(decoders.DECODERS)}")
+        known = ", ".join(name.removeprefix("decode_") for name in vars(decoders) if name.startswith("decode_"))
+        raise InputError(f"dataset {dataset}: no decoder {entry.decoder!r}; known: {known}")
     files = [_raw(entry, file, raw_folder) for file in entry.official_files]
     arrays = decode(entry, [path for _, path in files])
     notes = [note for note in (entry.note, *(source.note for source, _ in files)) if note]

@@ -1,4 +1,8 @@
-"""Decode raw files strictly: refuse whatever is not exactly of the format. A new format is one function in DECODERS."""
+"""Decode raw files strictly: refuse whatever is not exactly of the format.
+
+The decoder `x` of an entry in datasets.yaml is the function `decode_x` of the entry and of the paths of its raw files,
+if any; it returns the arrays. Editing one makes the data of its own datasets anew alone.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import io
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -125,7 +129,7 @@ def _bytes(path: Path) -> bytes:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _idx(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+def decode_idx(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
     """Return the arrays of four IDX files: train images, train labels, test images, test labels."""
     arrays = {}
     shape = entry.image_shape[1:]
@@ -140,26 +144,30 @@ def _idx(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
     return arrays
 
 
-def _cifar(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+def decode_cifar_binary(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
     """Return the arrays of binary batches, of which the last is the test set."""
     batches = [cifar(_bytes(path), entry.classes, str(path)) for path in paths]
     train_x, train_y = (np.concatenate(parts) for parts in zip(*batches[:-1], strict=True))
     return {"train_x": train_x, "train_y": train_y, "test_x": batches[-1][0], "test_y": batches[-1][1]}
 
 
-def _csv(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+def decode_csv(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
     """Return the arrays of one CSV file."""
     [path] = paths
     x, y = csv_table(_bytes(path), entry.columns, entry.target, str(path))
     return {"x": x, "y": y}
 
 
-DECODERS: dict[str, Callable[[Dataset, Sequence[Path]], dict[str, NDArray]]] = {
-    "idx": _idx,
-    "cifar_binary": _cifar,
-    "csv": _csv,
-    "scikit_learn_digits": lambda entry, _: stand_ins.digits(entry),
-    "scikit_learn_diabetes": lambda entry, _: stand_ins.diabetes(),
-    "none": lambda *_: {},
-}
-"""Functions of an entry and the paths of its raw files, if any, that return its arrays, by decoder name."""
+def decode_scikit_learn_digits(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+    """Return the arrays of the digits that ship inside scikit-learn."""
+    return stand_ins.digits(entry)
+
+
+def decode_scikit_learn_diabetes(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+    """Return the arrays of the diabetes table that ships inside scikit-learn."""
+    return stand_ins.diabetes()
+
+
+def decode_none(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+    """Return no arrays: every run draws its own records."""
+    return {}

@@ -111,7 +111,7 @@ def test_the_renyi_guarantee_of_the_stop_is_the_best_of_the_orders_allowed(n, ep
 
 def test_the_renyi_guarantee_of_the_stop_at_its_edges():
     values = pnsgd_random_stop_renyi_delta([0.0, 1.0], n=10, sigma=1.0, lipschitz=0.0)
-    assert values.tolist() == [1.0, 0.0]
+    assert values.tolist() == [0.0, 0.0]
     assert pnsgd_random_stop_renyi_delta(0.0, n=10, sigma=1.0, lipschitz=1.0) == 1.0
     assert pnsgd_random_stop_renyi_delta(50.0, n=10, sigma=1e-200, lipschitz=1e200) == 1.0
     with pytest.raises(ValueError, match="sigma"):

@@ -90,5 +90,5 @@ def pnsgd_random_stop_renyi_delta(epsilon: ArrayLike, *, n: ArrayLike, sigma: Ar
         most = 0.5 + np.sqrt(0.25 + 0.5 / square)
         order = np.minimum(most, np.maximum(0.5 + 0.5 * epsilon / kappa, 1.0))
         exponent = np.where(order > 1.0, (order - 1.0) * (order * kappa - epsilon), 0.0)
-    nothing = np.where(epsilon > 0.0, -np.inf, 0.0)  # without a gradient the two laws are one
-    return exponential(np.minimum(np.where(square > 0.0, exponent, nothing), 0.0))
+    # without a gradient the two laws are one
+    return np.where(square > 0.0, exponential(np.minimum(exponent, 0.0)), 0.0)

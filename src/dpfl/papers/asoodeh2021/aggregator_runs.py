@@ -44,10 +44,14 @@ def slopes(results: Results) -> pd.DataFrame:
     Columns: study, TASK, against ("users" or "sigma^2"), fixed (what else a line shares, in words), expected, points,
     runs, slope (mean of the seeds' slopes), interval.
     """
-    return pd.concat([_noise_slopes(study(results, "price")), *(_rate_slopes(results, name) for name in SCHEDULES)])
+    rows = [
+        *_noise_slopes(study(results, "price")),
+        *(each for name in SCHEDULES for each in _rate_slopes(results, name)),
+    ]
+    return pd.DataFrame(rows, columns=RATES)
 
 
-def _noise_slopes(runs: pd.DataFrame) -> pd.DataFrame:
+def _noise_slopes(runs: pd.DataFrame) -> list[tuple]:
     """Return the exponents of the noise's excess risk: a run's less that of the noiseless run with the same seed,
     users and batches.
 
@@ -55,7 +59,7 @@ def _noise_slopes(runs: pd.DataFrame) -> pd.DataFrame:
     model and hides what the noise would cost.
     """
     if runs.empty:
-        return pd.DataFrame(columns=RATES)
+        return []
     cell = [*TASK, "users", "seed"]
     silent = runs[runs["noise_std"] == 0].set_index(cell)["excess_risk"]
     noisy = runs[runs["noise_std"] > 0].copy()
@@ -67,18 +71,18 @@ def _noise_slopes(runs: pd.DataFrame) -> pd.DataFrame:
     for against, fixed, word, expected in (("users", "noise_std", "sigma", -1.0), ("sigma^2", "users", "users", 1.0)):
         for (*task, value), line in noisy.groupby([*TASK, fixed]):
             rows += _fitted(["price", *task, against, f"{word} = {value:g}", expected], line, against, "share")
-    return pd.DataFrame(rows, columns=RATES)
+    return rows
 
 
 SCHEDULES = {"example": "sigma^2 = sqrt(n), over ln T", "convex": "sigma = {noise_std:g}"}
 """Studies whose excess risk should fall as T to the power -1/2, and what a line of theirs shares."""
 
 
-def _rate_slopes(results: Results, name: str) -> pd.DataFrame:
+def _rate_slopes(results: Results, name: str) -> list[tuple]:
     """Return the exponents of the whole excess risk in the number of users; the example's is over ln T."""
     runs = study(results, name)
     if runs.empty:
-        return pd.DataFrame(columns=RATES)
+        return []
     over = np.log(runs["rounds"]) if name == "example" else 1.0
     runs = runs.assign(
         rate=runs["excess_risk"] / over, fixed=[SCHEDULES[name].format(**run) for _, run in runs.iterrows()]
@@ -86,7 +90,7 @@ def _rate_slopes(results: Results, name: str) -> pd.DataFrame:
     rows = []
     for (*task, fixed), line in runs.groupby([*TASK, "fixed"]):
         rows += _fitted([name, *task, "users", fixed, -0.5], line, "users", "rate")
-    return pd.DataFrame(rows, columns=RATES)
+    return rows
 
 
 def _fitted(key: list, line: pd.DataFrame, against: str, value: str) -> list[tuple]:

@@ -122,16 +122,13 @@ def beats_rdp_late_most(results: Results) -> ClaimEvidence:
         ),
     }
     by_record = dict(list(_against_renyi(results, "figure_2").groupby("i")))
-
-    def compared(measure: str, gain) -> list[Case]:
-        gains = {i: gain(rows) for i, rows in by_record.items()}
-        return [
-            Case(f"{measure}, record {late} over record {early}", gains[late], target=gains[early])
-            for early, late in itertools.pairwise(sorted(gains))
-        ]
-
-    counted = [case for measure, gain in shown.items() for case in compared(measure, gain)]
-    return ClaimEvidence(counted, beside=compared("median orders of magnitude in delta", _orders))
+    cases = [
+        Case(f"{measure}, record {late} over record {early}", gain(by_record[late]), target=gain(by_record[early]))
+        for measure, gain in shown.items()
+        for early, late in itertools.pairwise(sorted(by_record))
+    ]
+    orders = [Case(f"median orders of magnitude in delta, record {i}", _orders(rows)) for i, rows in by_record.items()]
+    return ClaimEvidence(cases, beside=orders)
 
 
 def convex_small_epsilon(results: Results) -> ClaimEvidence:

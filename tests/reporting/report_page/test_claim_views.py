@@ -34,6 +34,11 @@ def test_claims_come_with_verdict_cases_and_places(made):
     assert "published" not in views[0].cases.columns, "a column that says nothing is left out"
 
 
+def test_a_page_that_the_paper_no_longer_has_is_no_place(changed):
+    folder = changed("claims/asoodeh2020.csv", lambda table: table.assign(places="tables/checks figures/figure_2"))
+    assert [place.name for place in claim_views(folder, "asoodeh2020")[0].places] == ["figure_2"]
+
+
 def test_the_tally_follows_the_order_of_the_verdicts(made):
     views = claim_views(made[0], "asoodeh2020")
     assert [(style.word, count) for style, count in tally([*views[2:], views[4]])] == [

@@ -91,4 +91,4 @@ def pnsgd_random_stop_renyi_delta(epsilon: ArrayLike, *, n: ArrayLike, sigma: Ar
         order = np.minimum(most, np.maximum(0.5 + 0.5 * epsilon / kappa, 1.0))
         exponent = np.where(order > 1.0, (order - 1.0) * (order * kappa - epsilon), 0.0)
     # without a gradient the two laws are one
-    return np.where(square > 0.0, exponential(np.minimum(exponent, 0.0)), 0.0)
+    return np.where(square > 0.0, exponential(np.minimum(exponent, 0.0)), 0.0)[()]

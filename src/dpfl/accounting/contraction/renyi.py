@@ -33,10 +33,10 @@ def linear_renyi_delta(epsilon: Array, kappa: Array, conversion: str) -> Array:
     epsilon, kappa = np.broadcast_arrays(epsilon, kappa)
     positive = np.where(kappa > 0.0, kappa, 1.0)
     if conversion is Conversion.TIGHT:
-        return np.where(kappa > 0.0, _tight(epsilon, positive), 0.0)
+        return np.where(kappa > 0.0, _tight(epsilon, positive), 0.0)[()]
     excess = np.maximum(epsilon - positive, 0.0)
     with np.errstate(over="ignore"):
-        return np.where(kappa > 0.0, exponential(-(0.25 * excess / positive) * excess), 0.0)
+        return np.where(kappa > 0.0, exponential(-(0.25 * excess / positive) * excess), 0.0)[()]
 
 
 def _tight(epsilon: Array, kappa: Array) -> Array:

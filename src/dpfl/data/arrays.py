@@ -2,8 +2,8 @@
 
 Raw files are decoded strictly: whatever is not exactly of the format is refused. The decoder `x` of an entry in
 datasets.yaml is the function `decode_x` of the entry and of the paths of its raw files, if any; it returns the arrays.
-Editing one makes the data of its own datasets anew alone. Stand-ins are small data inside scikit-learn, for runs without
-a download.
+Editing one makes the data of its own datasets anew alone. Stand-ins are small data inside scikit-learn, for runs
+without a download.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def test_linear_losses_estimate_a_mean(mu, signal):
     drawn = synthetic_problems.draw(problem, 3)
     mean = problem.means(3).mean(axis=0)
     assert np.linalg.norm(mean) == pytest.approx(2.0 * signal)
-    np.testing.assert_allclose(drawn.x.mean(axis=0), mean, atol=4 * 2.0 / math.sqrt(24000))
+    np.testing.assert_allclose(drawn.x.mean(axis=0), mean, atol=8 / np.sqrt(24000))
     np.testing.assert_allclose(np.linalg.norm(drawn.x, axis=1), 2.0)
     best, _ = synthetic_problems.population_optimum(problem, 3)
 

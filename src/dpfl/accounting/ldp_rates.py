@@ -68,11 +68,12 @@ def one_pass_convex_rate(
 ) -> Array:
     """Return beta D^2 / n^2 + L D sqrt(d ln(1/delta)) / (epsilon sqrt(M n)), of excess population risk.
 
-    Source: lowy2021 (6), Theorem 2.2 for convex losses and clients of any laws, one pass of R = n rounds.
+    `smoothness` may be 0 here. Source: lowy2021 (6), Theorem 2.2 for convex losses and clients of any laws, one pass of
+    R = n rounds.
     """
     scale, m, n, d = _scale(lipschitz, radius), *_sizes(clients_per_round, records, features)
     budget, logarithm = _budget(epsilon, delta, 1.0)
-    curved = _above("smoothness", smoothness) * _above("radius", radius) ** 2
+    curved = reals("smoothness", smoothness, at_least=0) * _above("radius", radius) ** 2
     return curved / n**2 + scale * np.sqrt(d * logarithm) / (budget * np.sqrt(m * n))
 
 

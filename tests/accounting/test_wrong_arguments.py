@@ -121,7 +121,10 @@ DIFFERENT = {
     "hidden_state.diameter": (1.0, (*OR_INFINITE, 0)),
     **{f"ldp_rates.{name}": (1.0, POSITIVE) for name in ("lipschitz", "radius", "strong_convexity", "epsilon")},
     "ldp_rates.clients_per_round": (1000, POSITIVE),
-    **{f"ldp_rates.{name}.smoothness": (1.0, NONNEGATIVE) for name in ("one_pass_convex_rate", "shuffled_convex_rounds")},
+    **{
+        f"ldp_rates.{name}.smoothness": (1.0, NONNEGATIVE)
+        for name in ("one_pass_convex_rate", "shuffled_convex_rounds")
+    },
     "ldp_rates.round_epsilon": (1.0, POSITIVE),
     "ldp_rates.round_delta": (0.01, INSIDE),
     "hidden_state.lipschitz": (1.0, POSITIVE),

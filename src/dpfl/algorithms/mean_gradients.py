@@ -72,7 +72,6 @@ class MeanGradients:
         self._everyone = protocol.participation.sizes == (self.clients,)
         self._order = self._one_pass_order() if protocol.sampling is Sampling.FIXED else None
         self._own = self._moments(self._x, self._y) if protocol.sampling is Sampling.FULL and self._quadratic else None
-        self._places = np.arange(len(self._twin))[:, None, None, None], np.arange(self.clients)[:, None]
         self._number, self._block = -1, None
 
     def at(self, weights: Array, round: int) -> Array:
@@ -102,10 +101,16 @@ class MeanGradients:
         records = self._records(number, size)
         if not self._quadratic:
             return _Block(noise, None, None, records, share)
-        x, y = (np.stack([part[(*self._places, each)] for each in records]) for part in (self._x, self._y))
         flat, batch = (*records.shape[:3], self.clients * records.shape[-1]), records.shape[-1]
+        x = self._taken(self._x, records).reshape(*flat, features)
+        y = np.ones(flat[-1]) if isinstance(self.protocol.loss, Linear) else self._taken(self._y, records).reshape(flat)
         weights = None if share is None else np.repeat(share[: len(records)], batch, axis=-1) / batch
-        return _Block(noise, *self._moments(x.reshape(*flat, features), y.reshape(flat), weights), None, None)
+        return _Block(noise, *self._moments(x, y, weights), None, None)
+
+    def _taken(self, part: Array, records: NDArray[np.int64]) -> Array:
+        """Return x or y of records (..., trials, repetitions, clients, K), by one index: it is where the time goes."""
+        first = np.arange(len(self._twin))[:, None, None, None] * self.clients + np.arange(self.clients)[:, None]
+        return part.reshape(-1, *part.shape[3:]).take(first * self.records + records, axis=0)
 
     def _per_seed(self, draw: Callable[[int], NDArray]) -> NDArray:
         """Return draw(seed) of every trial, its rounds first: (rounds, trials, ...)."""
@@ -150,9 +155,12 @@ class MeanGradients:
 
     def _moments(self, x: Array, y: Array, weights: Array | None = None) -> tuple[Array | None, Array]:
         """Return the mean of x x^T, None where the loss is linear, and that of y x, over the records' axis."""
-        weighted = x / x.shape[-2] if weights is None else x * weights[..., None]
-        pull = np.squeeze(y[..., None, :] @ weighted, axis=-2)
-        return None if isinstance(self.protocol.loss, Linear) else np.swapaxes(x, -1, -2) @ weighted, pull
+        weighted = y / x.shape[-2] if weights is None else y * weights
+        pull = np.squeeze(weighted[..., None, :] @ x, axis=-2)
+        if isinstance(self.protocol.loss, Linear):
+            return None, pull
+        shares = x / x.shape[-2] if weights is None else x * weights[..., None]
+        return np.swapaxes(x, -1, -2) @ shares, pull
 
     def _full_moments(self, share: Array | None) -> tuple[Array | None, Array]:
         """Return a block's curvature and pull of full batches: the clients' own moments, in their shares."""
@@ -167,7 +175,7 @@ class MeanGradients:
         if self.protocol.sampling is Sampling.FULL:
             x, y = self._x[:, None], self._y[:, None]
         else:
-            x, y = (part[(*self._places, block.records[place])] for part in (self._x, self._y))
+            x, y = (self._taken(part, block.records[place]) for part in (self._x, self._y))
         x, y = x.reshape(*x.shape[:2], -1, x.shape[-1]), y.reshape(*y.shape[:2], -1)
         slopes = self.protocol.loss.derivative(glm.scores(weights, x), y[..., None])
         batch = x.shape[-2] // self.clients

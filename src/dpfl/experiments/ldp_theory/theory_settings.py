@@ -361,7 +361,7 @@ class TheoryCell(Settings):
         if mu == 0:
             gamma = accelerated_sgd.step_scale(**bounds, rounds=self.steps, diameter=problem.radius)
             return [Restart(self.steps, np.array([float(gamma)]))]
-        if self.rounds is None and self.rounds_factor == 1:
+        if self.theorem is Theorem.ERM and self.rounds is None and self.rounds_factor == 1:
             rounds = self.stage_rounds
         else:
             run = {"smoothness": self.smoothness, "strong_convexity": mu}

@@ -244,8 +244,8 @@ def slopes_page(fits: pd.DataFrame) -> TableLayout:
     seeds = int(fits["seeds"].min())
     notes = [f"±: 90 % interval by the jackknife over {seeds} or more seeds. Synthetic data."]
     notes += [
-        "Rates with constant 1. In the power of risk over rate the logarithms of the theorem's noise and of the step size "
-        "are counted in the rate; in their range they are not."
+        "Rates with constant 1. In the power of risk over rate the logarithms of the theorem's noise and of the step "
+        "size are counted in the rate; in their range they are not."
     ]
     return TableLayout(body, notes)
 

@@ -58,7 +58,7 @@ def shown(stored, figure: str, rows: list[dict]):
 
 
 def test_acceleration_is_read_at_the_theorems_rounds(stored):
-    """At 16 rounds the risk is 0.1 and Algorithm 1 has 0.05 more; at 4, where Algorithm 2 gains more, nothing counts."""
+    """At 16 rounds the risk is 0.1, and Algorithm 1 has 0.05 more; 4, where Algorithm 2 gains more, do not count."""
     row = {"task": "a task", "seeds": 8, "epsilon": 1.0, "difference_interval": 0.02, "theorem": False}
     row |= {"more_minus_this": math.nan, "more_interval": math.nan, "more_rounds": 64}
     fast = {**row, "curve": "accelerated", "rounds": 16}

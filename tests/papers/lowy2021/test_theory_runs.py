@@ -24,7 +24,7 @@ def test_a_power_is_found_exactly(power, constant):
 
 
 def test_a_power_against_numbers_and_against_other_risks():
-    """Against numbers their own power is taken off; against risks of the same seeds what both share of chance is too."""
+    """Against numbers their own power is taken off; against risks of the same seeds their shared chance is too."""
     axis, rng = np.array([2.0, 4.0, 16.0]), np.random.default_rng(1)
     chance = 1 + 0.3 * rng.random((3, 9))
     risks = axis[:, None] ** -2.0 * chance

@@ -7,7 +7,7 @@ import math
 from dataclasses import fields, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -98,7 +98,7 @@ class TheoryCell(Settings):
 
     `participants` lists equally likely numbers M_r of clients that take part (empty: all); epsilon (inf: no noise) and
     delta are asked for by `trust`. `rounds` null: those of `theorem`, times `rounds_factor`; neither is read for one
-    pass, which has one a record. `sharpness` b smooths a loss with a kink (0: not at all; "theorem": as much as costs
+    pass, which has one a record. `sharpness` b smooths a loss with a kink (0: not at all; null: as much as costs
     the rate of Theorem 2.3). clip_norm L bounds the gradients of the class of problems, at least the problem's own
     bound, so that nothing has to be clipped (null: that bound).
     """
@@ -123,7 +123,7 @@ class TheoryCell(Settings):
     rounds: Count | None
     participants: Several[int]
     repetitions: Count
-    sharpness: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["theorem"]
+    sharpness: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
     clip_norm: Positive | None
     theorem: Choice[Theorem] | None = None
     rounds_factor: Count = 1
@@ -245,14 +245,14 @@ class TheoryCell(Settings):
     @cached_property
     def loss(self) -> Loss:
         """The loss that the clients differentiate."""
-        if not self.sharpness:
+        if self.sharpness == 0:
             return self.problem.loss
         return Smoothed(self.problem.loss, self.sharpness_number)
 
     @cached_property
     def sharpness_number(self) -> float:
         """b of the smoothing, 0 without."""
-        if self.sharpness != "theorem":
+        if self.sharpness is not None:
             return float(self.sharpness)
         return sharpness_for(self._erm_rate(), self.problem.loss.lipschitz)
 

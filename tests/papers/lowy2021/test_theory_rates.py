@@ -23,16 +23,16 @@ CLAIMS = {
 
 
 def rows_of(study: str, noise: str, extra: float = 0.0, **changes) -> list[dict]:
-    """Risks of 3 times the rate with its logarithms, times the axis' value to the power `extra`; an easier member."""
+    """Risks of 3 times both terms, times the axis' value to the power `extra`; and those of an easier member."""
     rows = []
     for axis, values in VALUES.items():
         for value in values:
             run = {"study": study, "noise": noise, "axis": axis, **SIZES, "strong_convexity": 0.5, **changes}
             run |= {axis: value, "step_logarithm": 2.0 + math.log(value)}
             run["mean_inverse_participants"] = 1 / run["clients"]
-            each, logarithms = theory_rates.rate(study, pd.Series({"radius": 1.0, "smoothness": 0.5, **run}))
+            both = theory_rates.terms(study, pd.Series({"radius": 1.0, "smoothness": 0.5, **run}))
             for signal, share in ((0.5, 1.0), (0.25, 0.3)):
-                rows.append({**run, "signal": signal, "excess_risk": 3 * share * each * logarithms * value**extra})
+                rows.append({**run, "signal": signal, "excess_risk": 3 * share * sum(both) * value**extra})
     return rows
 
 
@@ -42,22 +42,36 @@ def test_a_risk_that_scales_as_the_rate_does_holds_and_one_that_does_not_is_refu
     for extra, verdict in ((0.0, Verdict.AS_STATED), (-0.5 * sign, Verdict.AS_STATED), (0.5 * sign, Verdict.REFUTED)):
         results = made_up(rows_of(study, noise, extra))
         points = written(results, figure)
-        assert points["power"].tolist() == pytest.approx([extra] * len(points), abs=0.03)
+        if not extra:
+            assert points["shape"].tolist() == pytest.approx(points["excess_risk"].tolist(), rel=0.03)
         assert judged(claim, results).verdict is verdict, extra
 
 
-def test_the_rate_of_a_run_by_hand():
+def test_a_constant_that_makes_one_term_the_larger_does_not_refute_a_rate(made_up, written, judged):
+    """Risks of 300 times the private term of (4): the quotient with the whole rate grows with d, and (4) holds."""
+    rows = [{**row, "excess_risk": 300 * theory_rates.terms("rates_convex", pd.Series({"radius": 1.0, **row}))[1]}
+            for row in rows_of("rates_convex", "theorem")]  # fmt: skip
+    results = made_up(rows)
+    points = written(results, "theory_rates")
+    features = points[points["axis"] == "features"].sort_values("value")
+    assert (features["excess_risk"] / (features["statistical"] + features["private"])).is_monotonic_increasing
+    assert judged("convex_rate", results).verdict is Verdict.AS_STATED
+
+
+def test_the_terms_of_a_run_by_hand():
     """(4) with its logarithm's root, and (5) with both logarithms; the least noise has none of Theorem 2.1's."""
     own = {**SIZES, "radius": 0.5, "clip_norm": 2.0, "strong_convexity": 0.1, "smoothness": 3.0, "noise": "theorem"}
     run = pd.Series({**own, "mean_inverse_participants": 1 / 700, "step_logarithm": 6.0})
     log, noise = math.log(2 / 1e-13), math.log(2.5 * 2**15 / 1e-13)
-    convex, strongly = (theory_rates.rate(name, run) for name in ("rates_convex", "rates_strongly_convex"))
-    assert convex == pytest.approx((2 * 0.5 / math.sqrt(700) * (1 / 4 + math.sqrt(4 * log) / 32), math.sqrt(noise)))
-    assert strongly == pytest.approx((4 / 0.1 / 700 * (1 / 16 + 4 * log / 32**2), 6 * noise))
+    scale, square = 2 * 0.5 / math.sqrt(700), 4 / 0.1 / 700
+    private = scale * math.sqrt(4 * log) / 32, square * 4 * log / 32**2
+    assert theory_rates.terms("rates_convex", run) == pytest.approx((scale / 4, private[0] * math.sqrt(noise)))
+    strongly = theory_rates.terms("rates_strongly_convex", run)
+    assert strongly == pytest.approx((6 * square / 16, 6 * private[1] * noise))
+    assert theory_rates.terms("rates_one_pass_convex", run)[0] == pytest.approx(3 * 0.5**2 / 16**2)
     run["noise"] = "tight"
-    assert theory_rates.rate("rates_convex", run)[1] == 1.0
-    assert theory_rates.rate("rates_strongly_convex", run)[1] == 6.0
-    assert theory_rates.rate("bounds_convex", run) == pytest.approx((1 / math.sqrt(11200) + 2 / 32 / math.sqrt(700), 1))
+    assert theory_rates.terms("rates_convex", run) == pytest.approx((scale / 4, private[0]))
+    assert theory_rates.terms("bounds_convex", run) == pytest.approx((1 / math.sqrt(11200), 2 / 32 / math.sqrt(700)))
 
 
 @pytest.mark.parametrize(
@@ -114,11 +128,11 @@ def test_the_figures_and_the_table_show_every_axis(made_up, drawn):
     assert len(points) == 3 * sum(map(len, VALUES.values()))
     figure = theory.FIGURES["theory_rates"].draw(points)
     labels = {text.get_text() for text in figure.legends[0].get_texts()}
-    assert labels == {"the theorem's noise", "(4), scaled to them", "least noise", "(5), scaled to them"}
+    assert labels == {"the theorem's noise", "terms of (4), scaled", "least noise", "terms of (5), scaled"}
     slopes = theory.TABLES["theory_slopes"]
     page = slopes.page(slopes.data(results))
     assert page.body["equation"].tolist() == ["(4)"] * 8 + ["(5)"] * 4
-    assert page.body["of risk over rate"].str.startswith(("+0.0", "-0.0")).all()
+    assert page.body["risk over rate"].str.match(r"(2\.9|3)\S* to (2\.9|3)").all()
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(0.0, Verdict.AS_STATED), (0.5, Verdict.REFUTED)])

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from scipy.optimize import nnls
 
 from dpfl.accounting import gaussian_dp, ldp_rates
 from dpfl.papers.lowy2021.theory_runs import FAMILY, by_seed, interval, ratio, seeds_text, slope, study, worst
@@ -24,16 +25,20 @@ DELTA_SHARE = 0.01
 """Most that delta (n N)^2 may be where the o(1/(n N)^2) of Theorem 3.1 is taken to be met."""
 
 
+_NO_PRIVACY = 1e12
+"""Epsilon at which the private term of a rate is nothing beside the other."""
+
+
 @dataclass(frozen=True)
 class Study:
-    """A study and its equation: the rate, and which of the logarithms that a tilde hides are counted in it."""
+    """A study and its equation: the rate, and which of the logarithms that a tilde hides are counted in its terms."""
 
     equation: int
     problem: str
     rate: str
     arguments: tuple[str, ...]
     noise_power: float = 0.0
-    """Power of ln(2.5 R/delta), the logarithm of Theorem 2.1's noise, in the risk under that noise."""
+    """Power of ln(2.5 R/delta), the logarithm of Theorem 2.1's noise, in the private term under that noise."""
     has_step: bool = False
     """True where the risk has the logarithm of the step size for mu > 0."""
 
@@ -59,16 +64,23 @@ FREE = {"free_convex": CONVEX, "free_strongly_convex": STRONGLY}
 _FIGURES = {"theory_rates": (4, 5), "theory_one_pass_rates": (6, 7), "theory_lower_bounds": (10, 11)}
 
 
-def rate(name: str, run: pd.Series) -> tuple[float, float]:
-    """Return the rate that a study is about at the settings of a run, and the logarithms that are counted in it."""
+def terms(name: str, run: pd.Series) -> tuple[float, float]:
+    """Return the statistical and the private term of the rate that a study is about, at the settings of a run.
+
+    The statistical one is what is left without privacy, beta D^2/n^2 or the exponential for one pass. Both with their
+    logarithms: that of the step size in both, that of Theorem 2.1's noise in the private one under that noise.
+    """
     about, names = STUDIES[name], {"lipschitz": "clip_norm"}
     given = {each: run[names.get(each, each)] for each in about.arguments if each != "clients_per_round"}
     if "clients_per_round" in about.arguments:
         given["clients_per_round"] = 1.0 / run["mean_inverse_participants"]
-    logarithms = run["step_logarithm"] if about.has_step else 1.0
+    rate = getattr(ldp_rates, about.rate)
+    free = float(rate(**{**given, "epsilon": _NO_PRIVACY}))
+    private = float(rate(**given)) - free
     if run["noise"] == "theorem":
-        logarithms *= math.log(2.5 * run["rounds"] / run["delta"]) ** about.noise_power
-    return float(getattr(ldp_rates, about.rate)(**given)), float(logarithms)
+        private *= math.log(2.5 * run["rounds"] / run["delta"]) ** about.noise_power
+    step = run["step_logarithm"] if about.has_step else 1.0
+    return free * step, private * step
 
 
 def lower_bound_applies(run: pd.Series) -> bool:
@@ -87,9 +99,11 @@ def lower_bound_applies(run: pd.Series) -> bool:
 def points(results: Results, studies: tuple[str, ...] = tuple(STUDIES)) -> pd.DataFrame:
     """Return one row per point of the studies: study, axis, value, noise, seeds, excess_risk, interval, start_risk.
 
-    excess_risk is the worst of the family, start_risk that of w = 0 on the same problem. rate, logarithms: see `rate`.
-    risk_power and rate_power are fitted powers of the axis; power, with power_interval, is that of the risk over the
-    rate with its logarithms. applies: whether Theorem 3.1 speaks of the point (true for other studies).
+    excess_risk is the worst of the family, start_risk that of w = 0 on the same problem; statistical and private are
+    the `terms` of the rate. risk_power, with risk_interval, statistical_power and private_power are the fitted powers
+    of the axis, nan for a term that is nothing. shape is the sum of the terms with the two constants, 0 or above, that
+    bring it nearest to the study's risks under this noise. applies: whether Theorem 3.1 speaks of the point (true for
+    other studies).
     """
     runs = study(results, tuple(studies))
     rows = []
@@ -97,18 +111,28 @@ def points(results: Results, studies: tuple[str, ...] = tuple(STUDIES)) -> pd.Da
         table = worst(by_seed(group, [axis, FAMILY])).sort_index()
         places, risks = table.index.get_level_values(0).to_numpy(), table.to_numpy()
         own = [group[(group[axis] == value) & (group[FAMILY] == member)].iloc[0] for value, member in table.index]
-        rates = np.array([rate(name, run) for run in own])
-        power, half = slope(places, risks, rates.prod(axis=1))
-        fits = {"power": power, "power_interval": half, "risk_power": slope(places, risks)[0]}
-        fits["rate_power"] = slope(places, rates[:, :1])[0]
-        for value, run, mean, bar, (each, logarithms) in zip(
-            places, own, table.mean(axis=1), interval(table), rates, strict=True
+        each = np.array([terms(name, run) for run in own])
+        power, half = slope(places, risks)
+        fits = {"risk_power": power, "risk_interval": half}
+        for place, term in enumerate(("statistical", "private")):
+            there = np.all(each[:, place] > 1e-9 * each.sum(axis=1))
+            fits[f"{term}_power"] = slope(places, each[:, [place]])[0] if there else math.nan
+        for value, run, mean, bar, (statistical, private) in zip(
+            places, own, table.mean(axis=1), interval(table), each, strict=True
         ):
             row = {"study": name, "axis": axis, "value": float(value), "noise": noise, "seeds": risks.shape[1]}
             row |= {"excess_risk": mean, "interval": bar, "start_risk": run["start_risk"]}
-            row |= {"rate": each, "logarithms": logarithms, **fits}
+            row |= {"statistical": statistical, "private": private, **fits}
             rows.append({**row, "applies": lower_bound_applies(run) if name.startswith("bounds") else True})
-    return pd.DataFrame(rows)
+    data = pd.DataFrame(rows)
+    return data.assign(shape=data.groupby(["study", "noise"], sort=False)["excess_risk"].transform(_shape, data=data))
+
+
+def _shape(risks: pd.Series, data: pd.DataFrame) -> pd.Series:
+    """Return the sum of both terms that is nearest to these risks, in shares of them, with constants of 0 or above."""
+    both = data.loc[risks.index, ["statistical", "private"]].to_numpy()
+    constants, _ = nnls(both / risks.to_numpy()[:, None], np.ones(len(risks)))
+    return pd.Series(both @ constants, index=risks.index)
 
 
 def free(results: Results) -> pd.DataFrame:
@@ -139,7 +163,7 @@ def free(results: Results) -> pd.DataFrame:
 
 
 def draw(data: pd.DataFrame) -> Figure:
-    """Draw one row per study and one column per axis, logarithmic, with the rate as a line through the points."""
+    """Draw one row per study and one column per axis, logarithmic, with the rate's terms, scaled, as a line."""
     studies = [name for name in STUDIES if (data["study"] == name).any()]
     axes_names = [axis for axis in AXES if (data["axis"] == axis).any()]
     figure, axes = style.panels(len(axes_names), len(studies), width=10.5, height=3.0, squeeze=False)
@@ -154,7 +178,7 @@ def draw(data: pd.DataFrame) -> Figure:
         row[0].set_ylabel(f"excess population risk\n({STUDIES[name].problem})")
     handles = {label: h for a in axes.flat for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
-    note = f"{seeds_text(data)} Titles: power of risk over rate, ± 90 % interval."
+    note = f"{seeds_text(data)} Titles: power of the risk, ± 90 % interval."
     if any(name.startswith("bounds") for name in studies):
         note += f" Theorem 3.1 speaks of {int(data['applies'].sum())} of {len(data)} points."
     style.footer(figure, note)
@@ -173,12 +197,12 @@ def _panel(panel, data: pd.DataFrame) -> None:
             rows["value"], rows["excess_risk"], rows["interval"], marker=style.MARKERS[number], linestyle="none",
             label=label, **look,
         )  # fmt: skip
-        shape = rows["rate"] * rows["logarithms"]
-        scale = math.exp(np.mean(np.log(rows["excess_risk"] / shape)))
-        name = f"({equation}), scaled to them" if not texts else None
-        panel.plot(rows["value"], scale * shape, style.DASHES[number], linewidth=0.9, label=name, **look)
+        name = f"terms of ({equation}), scaled"
+        panel.plot(rows["value"], rows["shape"], style.DASHES[number], linewidth=0.9, label=name, **look)
         first = rows.iloc[0]
-        texts.append(f"{label}: {first['power']:+.2f} ± {first['power_interval']:.2f}")
+        texts.append(f"{label}: {first['risk_power']:+.2f} ± {first['risk_interval']:.2f}")
+    known = [first[f"{term}_power"] for term in ("statistical", "private") if not math.isnan(first[f"{term}_power"])]
+    texts.append(f"terms of ({equation}): {' and '.join(f'{power:+.2f}' for power in known)}")
     panel.set(xscale="log", yscale="log")
     style.ticks_at(panel, data["value"])
     panel.set_title("\n".join(texts), fontsize=7)
@@ -211,10 +235,10 @@ def draw_free(data: pd.DataFrame) -> Figure:
 def slopes(results: Results) -> pd.DataFrame:
     """Return one row per fitted power of all studies."""
     data, keys = points(results), ["study", "axis", "noise"]
-    columns = [*keys, "seeds", "risk_power", "rate_power", "power", "power_interval"]
+    columns = [*keys, "seeds", "risk_power", "risk_interval", "statistical_power", "private_power"]
     fits = data.drop_duplicates(keys)[columns].reset_index(drop=True)
-    worse = data.assign(worse=data["excess_risk"] > data["start_risk"], over=data["excess_risk"] / data["rate"])
-    groups = worse.groupby(keys, sort=False)
+    over = data["excess_risk"] / (data["statistical"] + data["private"])
+    groups = data.assign(worse=data["excess_risk"] > data["start_risk"], over=over).groupby(keys, sort=False)
     counts = groups["worse"].agg(["sum", "size"]).reset_index(drop=True)
     ends = groups["over"].agg(["min", "max"]).reset_index(drop=True)
     return fits.assign(
@@ -224,17 +248,19 @@ def slopes(results: Results) -> pd.DataFrame:
 
 def slopes_page(fits: pd.DataFrame) -> TableLayout:
     """Lay the powers out."""
+    powers = {
+        f"{name} term": fits[f"{name}_power"].map(lambda power: "" if math.isnan(power) else f"{power:+.2f}")
+        for name in ("statistical", "private")
+    }
+    pairs = zip(fits["risk_power"], fits["risk_interval"], strict=True)
     body = pd.DataFrame(
         {
             "equation": fits["study"].map(lambda name: f"({STUDIES[name].equation})"),
             "problem": fits["study"].map(lambda name: STUDIES[name].problem),
             "axis": fits["axis"].map(AXES),
             "noise": fits["noise"].map(NOISES),
-            "power of the risk": fits["risk_power"].map("{:+.2f}".format),
-            "of the rate": fits["rate_power"].map("{:+.2f}".format),
-            "of risk over rate": [
-                f"{s:+.2f} ± {i:.2f}" for s, i in zip(fits["power"], fits["power_interval"], strict=True)
-            ],
+            "power in the risk": [f"{power:+.2f} ± {half:.2f}" for power, half in pairs],
+            **powers,
             "risk over rate": [
                 f"{low:.3g} to {high:.3g}" for low, high in zip(fits["least_ratio"], fits["largest_ratio"], strict=True)
             ],
@@ -244,8 +270,8 @@ def slopes_page(fits: pd.DataFrame) -> TableLayout:
     seeds = int(fits["seeds"].min())
     notes = [f"±: 90 % interval by the jackknife over {seeds} or more seeds. Synthetic data."]
     notes += [
-        "Rates with constant 1. In the power of risk over rate the logarithms of the theorem's noise and of the step "
-        "size are counted in the rate; in their range they are not."
+        "Rates with constant 1, and with the logarithms of the theorem's noise (in the private term) and of the step "
+        "size, which the paper's notation hides."
     ]
     return TableLayout(body, notes)
 

@@ -1,4 +1,4 @@
-"""Rules of CONTRIBUTING that no linter knows: short files and functions, one name a class, how docstrings begin."""
+"""Rules of CONTRIBUTING that no linter knows: one name a class, docstrings and how they begin."""
 
 import ast
 import re
@@ -8,7 +8,6 @@ from importlib.util import find_spec
 
 import pytest
 
-FILE_LINES, FUNCTION_LINES = 320, 40
 QUESTION = re.compile(r"(What|Whether|How|Which|Where|Why)\b")
 TWICE = {"Gaussian", "Guarantee"}
 """Classes of dpfl.accounting.tradeoff, named before: a new name there would be new training code."""
@@ -43,20 +42,6 @@ def is_module(package, name):
 
 def nodes(trees, *kinds):
     return [(file, node) for file, tree in trees.items() for node in ast.walk(tree) if isinstance(node, kinds)]
-
-
-def test_files_are_short(repository):
-    files = [file for part in ("src", "tests", "docs", "benchmarks") for file in (repository / part).rglob("*.py")]
-    assert not [file for file in files if len(file.read_text().splitlines()) >= FILE_LINES]
-
-
-def test_functions_are_short_without_their_docstrings(trees):
-    def lines(function):
-        body = function.body[1:] if ast.get_docstring(function) else function.body
-        return body[-1].end_lineno - body[0].lineno + 1 if body else 0
-
-    functions = nodes(trees, ast.FunctionDef, ast.AsyncFunctionDef)
-    assert not [(file, each.name) for file, each in functions if lines(each) >= FUNCTION_LINES]
 
 
 def test_no_two_classes_have_one_name(trees):

@@ -9,44 +9,47 @@ from torch import nn
 from dpfl.accounting.samplers import Sampling
 from dpfl.attacks.canary_gradients import CanaryGradients, ClientRun, image_scores
 from dpfl.attacks.one_run import coins
-from dpfl.engine.linear_gradients import LinearGradients
+from dpfl.engine.network_gradients import gradient_rule
 
 CLASSES, FEATURES, CANARIES = 3, 4, 5
 
 
 def rule(included):
-    """The gradients of a linear model on 4 features and 5 canaries."""
-    module = nn.Linear(FEATURES + CANARIES, CLASSES)
+    """The gradients of a linear model on 4 features, without and with 5 canaries."""
 
     def loss(logits, y):
         return nn.functional.cross_entropy(logits, y, reduction="none")
 
-    inner = LinearGradients(module, loss)
-    return inner, CanaryGradients(inner, CLASSES, FEATURES, torch.tensor(included))
+    inner = gradient_rule(model(), loss, torch.zeros(FEATURES))
+    return inner, CanaryGradients(inner, CLASSES, torch.tensor(included))
+
+
+def model():
+    """A linear model that starts at 0."""
+    module = nn.Linear(FEATURES, CLASSES)
+    nn.init.zeros_(module.weight), nn.init.zeros_(module.bias)
+    return module
 
 
 def batch(labels, present=None):
     """A batch of random records; those of canaries have inputs 0."""
     torch.manual_seed(0)
     y = torch.tensor(labels)
-    x = torch.randn(16, FEATURES + CANARIES)[: len(y)]
-    x[:, FEATURES:] = 0
+    x = torch.randn(16, FEATURES)[: len(y)]
     x[y >= CLASSES] = 0
     return x, y, torch.tensor(present or [1.0] * len(labels))
 
 
 def test_a_canary_that_is_in_pulls_by_the_clip_norm_and_nothing_else_changes():
     inner, own = rule([1.0, 0.0, 1.0, 1.0, 1.0])
-    weights = torch.randn(2, (FEATURES + CANARIES + 1) * CLASSES)
+    size = (FEATURES + 1) * CLASSES
+    weights = torch.randn(2, size + CANARIES)
     clips = torch.tensor([0.5, 2.0])
-    without = inner.clipped_sums(weights, batch([0, 2, 1]), clips)
+    without = inner.clipped_sums(weights[:, :size], batch([0, 2, 1]), clips)
     # Records: three real, canary 0 (in), canary 1 (out), canary 2 twice (in, and once not present).
     sums = own.clipped_sums(weights, batch([0, 2, 1, 3, 4, 5, 5], [1.0] * 6 + [0.0]), clips)
-    expected = without.clone()
-    expected[:, FEATURES] += clips
-    expected[:, FEATURES + 2] += clips
-    torch.testing.assert_close(sums[:, : FEATURES + CANARIES], expected[:, : FEATURES + CANARIES])
-    torch.testing.assert_close(sums[:, FEATURES + CANARIES :], expected[:, FEATURES + CANARIES :])
+    torch.testing.assert_close(sums[:, :size], without)
+    torch.testing.assert_close(sums[:, size:], clips[:, None] * torch.tensor([1.0, 0, 1, 0, 0]))
 
 
 def run(noise, **changes):
@@ -59,7 +62,7 @@ def run(noise, **changes):
 def test_without_noise_and_momentum_a_score_is_the_number_of_steps_times_step_and_clip_norm():
     included = np.array([1, 0, 1, 0, 1])
     inputs, labels = torch.randn(7, FEATURES), torch.randint(0, CLASSES, (7,))
-    scores = image_scores(run((0.0, 0.0)), inputs, labels, CLASSES, included)
+    scores = image_scores(run((0.0, 0.0)), model(), inputs, labels, CLASSES, included)
     # 12 records in two batches of 6: each is in one a epoch, and a step is 0.25 * 2 / 6.
     np.testing.assert_allclose(scores, np.tile(included * 2 * 0.25 * 2.0 / 6, (2, 1)), atol=1e-6)
 
@@ -67,7 +70,7 @@ def test_without_noise_and_momentum_a_score_is_the_number_of_steps_times_step_an
 def test_noise_hides_canaries_by_its_size():
     bits = coins(0, 200)
     inputs, labels = torch.zeros(10, FEATURES), torch.zeros(10, dtype=torch.int64)
-    scores = image_scores(run((0.3, 30.0), batch_size=210, epochs=1), inputs, labels, CLASSES, bits)
+    scores = image_scores(run((0.3, 30.0), batch_size=210, epochs=1), model(), inputs, labels, CLASSES, bits)
     far, near = (own[bits == 1].mean() - own[bits == 0].mean() for own in scores / 0.25 * 210 / 2)
     # Differences of two means of about 100 normal scores: 1 +- 0.3/sqrt(50), 1 +- 30/sqrt(50); six deviations.
     assert abs(far - 1) < 6 * 0.3 / math.sqrt(50) and abs(near - 1) < 6 * 30 / math.sqrt(50)

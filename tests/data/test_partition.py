@@ -56,6 +56,14 @@ def test_the_share_of_a_client_depends_on_its_address_alone():
     assert not np.array_equal(few[0], few[1])
 
 
+def test_shares_that_fit_may_be_independent_all_the_same():
+    """The draws are those of overlapping shares, so the statistical test below is of them too."""
+    shares = random_shares(1000, 3, 0.1, 4, independent=True)
+    many = random_shares(1000, 20, 0.1, 4)
+    assert all(np.array_equal(a, b) for a, b in zip(shares, many[:3], strict=True))
+    assert len(set(np.concatenate(random_shares(1000, 10, 0.1, 4, independent=True)).tolist())) < 1000
+
+
 def test_overlapping_shares_are_independent_and_uniform():
     """Two clients of half of 2,000 records share Hypergeometric(2000, 1000, 1000) of them: 500 +- 11.2.
 

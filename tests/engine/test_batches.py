@@ -44,7 +44,8 @@ def test_shuffled_and_thrown_epochs_use_every_record_once(sampler):
 def test_batches_of_a_fixed_size_have_it(sampler):
     sizes = [len(batch) for batch in drawn(sampler)]
     whole = sizes if sampler.sampling is Sampling.FIXED else sizes[:-1]
-    assert set(whole) <= {sampler.divisor} and max(sizes) == sampler.divisor
+    size = min(sampler.batch_size, sampler.public_records)
+    assert set(whole) <= {size} and max(sizes) == size
 
 
 @settings(max_examples=100, deadline=None)
@@ -59,10 +60,21 @@ def test_neighbours_with_n_and_n_minus_1_records_have_one_rate_one_divisor_and_t
 def test_the_papers_setting():
     for kind in KINDS:
         sampler = BatchSampler(kind, 64, 6000)
-        assert (sampler.steps_per_epoch, sampler.divisor) == (94, 64)
+        assert (sampler.steps_per_epoch, sampler.divisor) == (94, 64 if kind is Sampling.FIXED else 63)
     opacus = DPDataLoader.from_data_loader(DataLoader(TensorDataset(torch.zeros(6000)), batch_size=64))
     assert BatchSampler(Sampling.POISSON, 64, 6000).sample_rate == opacus.sample_rate == 1 / 94
     assert BatchSampler(Sampling.BALLS_IN_BINS, 64, 6000).sample_rate == 1 / 94
+    for records, batch_size in ((6000, 64), (5000, 64), (60_000, 640), (6400, 64), (50, 64), (90, 64)):
+        loader = DataLoader(TensorDataset(torch.zeros(records)), batch_size=batch_size)
+        expected = int(records * DPDataLoader.from_data_loader(loader).sample_rate + 1e-9)  # as PrivacyEngine has it
+        assert BatchSampler(Sampling.POISSON, batch_size, records).divisor == expected
+
+
+def test_a_fixed_order_is_the_same_in_every_epoch_and_only_for_batches_that_are_cut():
+    fixed = BatchSampler(Sampling.SHUFFLED, 8, 20, fixed_order=True)
+    assert drawn(fixed, 1) == drawn(fixed, 2, seed=9) == [list(range(8)), list(range(8, 16)), list(range(16, 20))]
+    with pytest.raises(ValueError, match="fixed_order"):
+        BatchSampler(Sampling.POISSON, 8, 20, fixed_order=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

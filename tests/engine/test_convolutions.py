@@ -18,10 +18,10 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("by_gram", [True, False])
+@pytest.mark.parametrize(("by_gram", "by_pixels"), [(True, True), (True, False), (False, False)])
 @pytest.mark.parametrize("reads_batch", [True, False])
 @pytest.mark.parametrize("few", [0, 10**6])
-def test_every_route_gives_autograds_passes_norms_and_sums(monkeypatch, name, by_gram, reads_batch, few):
+def test_every_route_gives_autograds_passes_norms_and_sums(monkeypatch, name, by_gram, by_pixels, reads_batch, few):
     monkeypatch.setattr(convolutions, "WINDOW_NUMBERS_CACHED", few)
     monkeypatch.setattr(convolutions, "WINDOW_NUMBERS_AT_ONCE", 600)  # several parts of the records
     torch.manual_seed(0)
@@ -38,18 +38,18 @@ def test_every_route_gives_autograds_passes_norms_and_sums(monkeypatch, name, by
     factors = torch.rand(7, dtype=torch.float64)
 
     ours = Convolution(layer, inputs.shape[2:], reads_batch=reads_batch)
-    ours.by_gram = by_gram
+    ours.by_gram, ours.by_pixels = by_gram, by_pixels
     parameters, d = (layer.weight.detach(), layer.bias.detach()), channels_last(output_gradients)
     cache = ours.cache_inputs(channels_last(inputs.detach()))
     assert (cache.gram is not None) == (by_gram and reads_batch)
-    squares, gradients = ours.squared_gradient_norms(d, cache)
+    squares, gradients = ours.squared_gradient_norms(d, cache, ())
     assert (gradients is None) == by_gram
     close = {"rtol": 0, "atol": 1e-11}
     torch.testing.assert_close(ours.forward(cache, parameters), output.detach(), **close)
     torch.testing.assert_close(ours.backward(d, cache, parameters), back, **close)
     torch.testing.assert_close(squares, norms, **close)
     for at_hand in (gradients, None):
-        weight, bias = ours.weighted_gradient_sum(d, cache, factors, at_hand)
+        weight, bias = ours.weighted_gradient_sum(d, cache, (), factors, at_hand)
         torch.testing.assert_close(weight, torch.tensordot(factors, weights, 1), **close)
         torch.testing.assert_close(bias, torch.tensordot(factors, biases, 1), **close)
 

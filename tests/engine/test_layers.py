@@ -2,8 +2,19 @@ import pytest
 import torch
 from torch import nn
 
-from dpfl.engine.layers import Activation, Dense, Flatten, MaxPoolLayer, ReLU, Tanh, channels_last
+from dpfl.engine.layers import (
+    Activation,
+    Dense,
+    Flatten,
+    MaxPoolLayer,
+    MeanPoolLayer,
+    ReLU,
+    Scaling,
+    Tanh,
+    channels_last,
+)
 from dpfl.models.image_models import TemperedSigmoid
+from dpfl.models.scale_shift import ScaleShift
 
 
 def _images(*shape: int) -> torch.Tensor:
@@ -38,6 +49,45 @@ def test_only_plain_windows_are_pooled():
         assert not MaxPoolLayer.does(nn.MaxPool2d(3, **other))
 
 
+@pytest.mark.parametrize("size", [2, 4, (2, 4), (1, 8)])
+def test_mean_pooling_is_torchs(size):
+    for dtype in (torch.float32, torch.float64):
+        images = channels_last(_images(3, 5, 4, 8).to(dtype))
+        _compare(MeanPoolLayer(nn.AvgPool2d(size)), nn.AvgPool2d(size), images, 1e-6)
+
+
+def test_means_are_taken_of_windows_that_divide_the_image_alone():
+    images = _images(1, 2, 4, 6)
+    assert MeanPoolLayer.does(nn.AvgPool2d(2), images)
+    for other in ({"padding": 1}, {"stride": 1}, {"divisor_override": 3}):
+        assert not MeanPoolLayer.does(nn.AvgPool2d(2, **other), images)
+    assert not MeanPoolLayer.does(nn.AvgPool2d(3), images)
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (7, 5, 3), (7, 5, 2, 3)])
+def test_scales_and_shifts_have_autograds_passes_norms_and_sums(shape):
+    layer = ScaleShift(5).double()
+    parameters = tuple(_images(2, 5))
+    for parameter, value in zip(layer.parameters(), parameters, strict=True):
+        parameter.data.copy_(value)
+    inputs, factors = _images(*shape).requires_grad_(), torch.rand(7, dtype=torch.float64)
+    output = layer(inputs)
+    d = torch.randn_like(output)
+    (back,) = torch.autograd.grad(output, inputs, d, retain_graph=True)
+    records = [torch.autograd.grad(output[i], layer.parameters(), d[i], retain_graph=True) for i in range(7)]
+    gradients = torch.stack([torch.cat(each) for each in records])
+    ours = Scaling(layer, inputs[0].numel())
+    cache = ours.cache_inputs(inputs.detach())
+    torch.testing.assert_close(ours.forward(cache, parameters), output.detach())
+    torch.testing.assert_close(ours.backward(d, cache, parameters), back)
+    squares, formed = ours.squared_gradient_norms(d, cache, ())
+    torch.testing.assert_close(squares, gradients.square().sum(1))
+    for at_hand in (formed, None):
+        torch.testing.assert_close(
+            torch.cat(ours.weighted_gradient_sum(d, cache, (), factors, at_hand)), factors @ gradients
+        )
+
+
 def test_activations_and_flatten_are_torchs():
     inputs = _images(3, 4, 5, 6)
     _compare(Tanh(), nn.Tanh(), 3 * inputs, 1e-15)
@@ -57,9 +107,9 @@ def test_tanh_in_single_precision_is_right_to_rounding_and_saturates():
 def test_dense_norms_and_sums_are_those_of_the_gradients():
     a, d, factors = _images(6, 4), _images(6, 3) + 1, torch.rand(6, dtype=torch.float64)
     gradients = torch.cat([d[:, :, None] * a[:, None, :], d[:, :, None]], 2)
-    squares, _ = Dense(nn.Linear(1, 1)).squared_gradient_norms(d, a)
+    squares, _ = Dense(nn.Linear(1, 1)).squared_gradient_norms(d, a, ())
     torch.testing.assert_close(squares, gradients.square().sum((1, 2)))
-    weight, bias = Dense(nn.Linear(1, 1)).weighted_gradient_sum(d, a, factors, None)
+    weight, bias = Dense(nn.Linear(1, 1)).weighted_gradient_sum(d, a, (), factors, None)
     expected = torch.tensordot(factors, gradients, 1)
     torch.testing.assert_close(torch.cat([weight, bias[:, None]], 1), expected)
 

@@ -6,26 +6,37 @@ from torch.func import functional_call
 from dpfl.data.image_shapes import COLOUR, GREY
 from dpfl.errors import InputError
 from dpfl.models.image_models import (
-    TANH,
+    PIXEL_CONSTANTS,
+    Architecture,
     ChannelsLastMaxPool,
+    FeatureNorm,
     ImageModel,
-    Normalisation,
-    TemperedSigmoid,
+    Pixels,
     build,
     image_model,
     prepare,
     softmax_regression,
 )
+from dpfl.models.scale_shift import ScaleShift
 
+AUTHORS, CITED = Architecture
 PARAMETERS = {
-    (ImageModel.CNN_RELU, GREY): 26_010,  # printed by Papernot et al. 2021
-    (ImageModel.CNN_TANH, GREY): 26_010,
-    (ImageModel.SCATTER_LINEAR, GREY): 81 * 7 * 7 * 10 + 10,
-    (ImageModel.SCATTER_CNN, GREY): (81 * 9 + 1) * 16 + (16 * 9 + 1) * 32 + (512 + 1) * 32 + (32 + 1) * 10,
-    (ImageModel.CNN_RELU, COLOUR): 550_570,
-    (ImageModel.CNN_TANH, COLOUR): 550_570,
-    (ImageModel.SCATTER_LINEAR, COLOUR): 243 * 8 * 8 * 10 + 10,
-    (ImageModel.SCATTER_CNN, COLOUR): (243 * 9 + 1) * 64 + (64 * 9 + 1) * 64 + (1024 + 1) * 10,
+    (AUTHORS, ImageModel.CNN_RELU, GREY): 10_650,  # of the authors' code, like all of AUTHORS
+    (AUTHORS, ImageModel.CNN_TANH, GREY): 10_650,
+    (AUTHORS, ImageModel.SCATTER_LINEAR, GREY): 7_938 + 3969 * 10 + 10,
+    (AUTHORS, ImageModel.SCATTER_CNN, GREY): 162 + (729 + 1) * 16 + (144 + 1) * 32 + (128 + 1) * 32 + (32 + 1) * 10,
+    (AUTHORS, ImageModel.CNN_RELU, COLOUR): 605_226,
+    (AUTHORS, ImageModel.CNN_TANH, COLOUR): 605_226,
+    (AUTHORS, ImageModel.SCATTER_LINEAR, COLOUR): 31_104 + 15_552 * 10 + 10,
+    (AUTHORS, ImageModel.SCATTER_CNN, COLOUR): 486 + (2187 + 1) * 64 + (576 + 1) * 64 + (256 + 1) * 10,
+    (CITED, ImageModel.CNN_RELU, GREY): 26_010,  # printed by Papernot et al. 2021
+    (CITED, ImageModel.CNN_TANH, GREY): 26_010,
+    (CITED, ImageModel.SCATTER_LINEAR, GREY): 7_938 + 3969 * 10 + 10,
+    (CITED, ImageModel.SCATTER_CNN, GREY): 162 + (729 + 1) * 16 + (144 + 1) * 32 + (512 + 1) * 32 + (32 + 1) * 10,
+    (CITED, ImageModel.CNN_RELU, COLOUR): 550_570,
+    (CITED, ImageModel.CNN_TANH, COLOUR): 550_570,
+    (CITED, ImageModel.SCATTER_LINEAR, COLOUR): 31_104 + 15_552 * 10 + 10,
+    (CITED, ImageModel.SCATTER_CNN, COLOUR): 486 + (2187 + 1) * 64 + (576 + 1) * 64 + (1024 + 1) * 10,
 }
 
 
@@ -35,10 +46,10 @@ def _inputs(model: ImageModel, shape: tuple[int, int, int], count: int = 3) -> t
     return torch.randn(count, *fed, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize(("model", "shape"), PARAMETERS)
-def test_size_output_and_functional_use(model, shape):
-    module = build(model, shape, seed=0)
-    assert sum(parameter.numel() for parameter in module.parameters()) == PARAMETERS[model, shape]
+@pytest.mark.parametrize(("network", "model", "shape"), PARAMETERS)
+def test_size_output_and_functional_use(network, model, shape):
+    module = build(model, shape, 0, network)
+    assert sum(parameter.numel() for parameter in module.parameters()) == PARAMETERS[network, model, shape]
     assert not list(module.buffers())
     inputs = _inputs(model, shape)
     logits = module(inputs)
@@ -50,28 +61,51 @@ def test_size_output_and_functional_use(model, shape):
 def test_initial_weights_are_addressed_and_leave_the_global_generator_alone():
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    addresses = ((1, 0), (1, 0), (2, 0), (1, 1))
-    drawn = [build(ImageModel.CNN_TANH, GREY, *address).parameters() for address in addresses]
+    drawn = [build(ImageModel.CNN_TANH, GREY, seed).parameters() for seed in (1, 1, 2)]
     assert torch.equal(torch.get_rng_state(), before)
-    for first, again, seed, client in zip(*drawn, strict=True):
+    for first, again, other in zip(*drawn, strict=True):
         assert torch.equal(first, again)
-        assert not torch.equal(first, seed)
-        assert not torch.equal(first, client)
+        assert not torch.equal(first, other)
 
 
-def test_tempered_sigmoid_follows_its_formula_is_tanh_at_its_default_and_used_elsewhere():
-    x = torch.linspace(-30, 30, 1001, dtype=torch.float64)
-    torch.testing.assert_close(TemperedSigmoid(*TANH)(x), torch.tanh(x), rtol=0, atol=1e-15)
-    expected = 1.58 / (1 + torch.exp(-3.0 * x)) - 0.71
-    torch.testing.assert_close(TemperedSigmoid(1.58, 3.0, 0.71)(x), expected, rtol=0, atol=1e-14)
+def test_a_learnt_norm_is_a_scale_and_a_shift_before_the_rest_and_a_fixed_one_is_not_there():
+    for shape, channels in ((GREY, 81), (COLOUR, 243)):
+        learnt, fixed = (
+            [each.numel() for each in build(ImageModel.SCATTER_CNN, shape, 0, feature_norm=norm).parameters()]
+            for norm in FeatureNorm
+        )
+        assert learnt == [channels, channels, *fixed]
 
-    def kinds(**other):
-        return {type(each) for each in build(ImageModel.CNN_TANH, GREY, seed=0, **other).modules()}
 
-    assert nn.Tanh in kinds() and TemperedSigmoid not in kinds()
-    assert TemperedSigmoid in kinds(tempered_sigmoid=(1.58, 3.0, 0.71))
-    with pytest.raises(InputError, match="tempered_sigmoid"):
-        kinds(tempered_sigmoid=(0, 2, 1))
+@pytest.mark.parametrize("model", [ImageModel.SCATTER_LINEAR, ImageModel.SCATTER_CNN])
+@pytest.mark.parametrize("shape", [GREY, COLOUR])
+def test_prepared_features_and_the_learnt_norm_are_torchs_group_norm(model, shape):
+    """SN + linear has its norm on the flattened vector, as in the authors' code: the groups are the same numbers."""
+    features = (5 + 3 * _inputs(model, shape)).abs()
+    module = build(model, shape, 0)
+    own = next(each for each in module.modules() if isinstance(each, ScaleShift))
+    with torch.no_grad():
+        own.weight.uniform_(0.5, 2), own.bias.uniform_(-1, 1)
+    norm = nn.GroupNorm(27, own.channels)
+    norm.load_state_dict(own.state_dict())
+    flat = features.flatten(1) if model is ImageModel.SCATTER_LINEAR else features
+    expected = norm(flat * 255)
+    prepared = prepare(model, features, "mnist")
+    prepared = prepared.flatten(1) if model is ImageModel.SCATTER_LINEAR else prepared
+    torch.testing.assert_close(own(prepared), expected, rtol=0, atol=2e-5)
+
+
+def test_the_grey_cnn_has_relu_after_its_dense_layer_whatever_its_activation():
+    kinds = [type(each) for each in build(ImageModel.CNN_TANH, GREY, 0)]
+    assert kinds.count(nn.Tanh) == 2 and kinds.count(nn.ReLU) == 1
+    assert nn.ReLU not in {type(each) for each in build(ImageModel.CNN_TANH, GREY, 0, Architecture.CITED)}
+
+
+def test_average_pools_stand_after_the_activation():
+    """There the order matters: mean(tanh) is another function than tanh(mean)."""
+    kinds = [type(each) for each in build(ImageModel.CNN_TANH, COLOUR, 0)]
+    pools = [place for place, kind in enumerate(kinds) if kind is nn.AvgPool2d]
+    assert [kinds[place - 1] for place in pools] == [nn.Tanh] * 3 + [nn.Conv2d]
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -87,33 +121,40 @@ def test_pooling_has_the_values_and_slopes_of_torch(stride):
     assert torch.equal(ours[1], slope[0])
 
 
-def test_prepare_scales_pixels_and_normalises_every_channel_of_every_record_alone():
+def test_pixels_are_standardised_by_the_constants_of_the_code_or_lie_between_0_and_1():
     pixels = torch.tensor([[[[0, 255], [51, 102]]]], dtype=torch.uint8)
-    expected = torch.tensor([[[[0, 1], [0.2, 0.4]]]])
-    torch.testing.assert_close(prepare(ImageModel.CNN_RELU, pixels), expected)
-    features = 5 + 3 * _inputs(ImageModel.SCATTER_CNN, COLOUR)
-    prepared = prepare(ImageModel.SCATTER_CNN, features)
-    torch.testing.assert_close(prepared.mean((2, 3)), torch.zeros(3, 243), rtol=0, atol=1e-5)
-    torch.testing.assert_close(prepared.var((2, 3), unbiased=False), torch.ones(3, 243), rtol=0, atol=1e-3)
-    layer = nn.GroupNorm(243, 243, affine=False)
-    torch.testing.assert_close(prepared, layer(features), rtol=0, atol=1e-6)
-    assert torch.equal(prepared[1:2], prepare(ImageModel.SCATTER_CNN, features[1:2]))
+    unit = torch.tensor([[[[0, 1], [0.2, 0.4]]]])
+    read = prepare(ImageModel.CNN_RELU, pixels, "mnist", Pixels.UNIT_INTERVAL)
+    torch.testing.assert_close(read, unit)
+    torch.testing.assert_close(prepare(ImageModel.CNN_RELU, pixels, "mnist"), (unit - 0.1307) / 0.3081)
+    torch.testing.assert_close(prepare(ImageModel.CNN_TANH, pixels, "fashion_mnist"), 2 * unit - 1)
+    colours = prepare(ImageModel.CNN_TANH, pixels.repeat(1, 3, 1, 1), "cifar10")
+    for channel, (mean, deviation) in enumerate(zip(*PIXEL_CONSTANTS["cifar10"], strict=True)):
+        torch.testing.assert_close(colours[:, channel], (unit[:, 0] - mean) / deviation)
+    with pytest.raises(InputError, match="pixels: authors has constants for mnist, fashion_mnist, cifar10, not for x"):
+        prepare(ImageModel.CNN_TANH, pixels, "x")
 
 
-def test_other_normalisations_are_group_norms_of_one_record():
+def test_features_are_normalised_by_group_or_by_channel_each_record_alone():
     features = 5 + 3 * _inputs(ImageModel.SCATTER_CNN, COLOUR)
-    for normalisation, groups in ((Normalisation.GROUPS27, 27), (Normalisation.STANDARDISED, 1)):
-        prepared = prepare(ImageModel.SCATTER_CNN, features, normalisation).unflatten(1, (groups, -1)).flatten(2)
-        torch.testing.assert_close(prepared.mean(2), torch.zeros(3, groups), rtol=0, atol=1e-5)
-        torch.testing.assert_close(prepared.var(2, unbiased=False), torch.ones(3, groups), rtol=0, atol=1e-3)
-    assert torch.equal(prepare(ImageModel.SCATTER_CNN, features, Normalisation.NONE), features)
-    pixels = torch.randint(256, (3, 1, 28, 28), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    for normalisation in (Normalisation.CHANNEL, Normalisation.GROUPS27, Normalisation.NONE):
-        assert torch.equal(prepare(ImageModel.CNN_TANH, pixels, normalisation), pixels / 255)
-    standardised = prepare(ImageModel.CNN_TANH, pixels, Normalisation.STANDARDISED)
-    torch.testing.assert_close(standardised.mean((1, 2, 3)), torch.zeros(3), rtol=0, atol=1e-5)
-    with pytest.raises(InputError, match="normalisation: 8 channels do not make 27 groups"):
-        prepare(ImageModel.SCATTER_CNN, torch.ones(1, 8, 2, 2), Normalisation.GROUPS27)
+    for norm, groups in ((FeatureNorm.LEARNT, 27), (FeatureNorm.FIXED, 243)):
+        prepared = prepare(ImageModel.SCATTER_CNN, features, "cifar10", feature_norm=norm)
+        grouped = prepared.unflatten(1, (groups, -1)).flatten(2)
+        torch.testing.assert_close(grouped.mean(2), torch.zeros(3, groups), rtol=0, atol=1e-5)
+        torch.testing.assert_close(grouped.var(2, unbiased=False), torch.ones(3, groups), rtol=0, atol=1e-3)
+        assert torch.equal(prepared[1:2], prepare(ImageModel.SCATTER_CNN, features[1:2], "cifar10", feature_norm=norm))
+    with pytest.raises(InputError, match="feature_norm: 8 channels do not make 27 groups"):
+        prepare(ImageModel.SCATTER_CNN, torch.ones(1, 8, 2, 2), "mnist")
+
+
+def test_features_of_raw_pixels_are_255_times_as_large():
+    """Faint features tell: the group norm adds 1e-5 to a variance, which those of pixels in [0, 1] can be below."""
+    features = 1e-3 * _inputs(ImageModel.SCATTER_CNN, GREY)
+    for pixels, scale in ((Pixels.AUTHORS, 255), (Pixels.UNIT_INTERVAL, 1)):
+        expected = nn.GroupNorm(27, 81, affine=False)(scale * features)
+        read = prepare(ImageModel.SCATTER_CNN, features, "mnist", pixels)
+        torch.testing.assert_close(read, expected, rtol=0, atol=1e-5)
+    assert read.abs().max() < 1.5
 
 
 def test_refuses_unknown_models_and_shapes():

@@ -4,6 +4,7 @@ from scipy import stats
 from torch import nn
 
 from dpfl.models.initial_weights import initialised
+from dpfl.models.scale_shift import ScaleShift
 
 
 def build():
@@ -27,14 +28,23 @@ def test_weights_have_the_law_of_torchs_own():
 def test_an_address_decides_every_weight_and_torchs_generator_is_left_alone():
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    drawn = [initialised(build, *address).parameters() for address in ((1, 0), (1, 0), (2, 0), (1, 1))]
+    drawn = [initialised(build, seed).parameters() for seed in (1, 1, 2)]
     assert torch.equal(torch.get_rng_state(), before)
-    for first, again, seed, client in zip(*drawn, strict=True):
+    for first, again, other in zip(*drawn, strict=True):
         assert torch.equal(first, again)
-        assert not torch.equal(first, seed) and not torch.equal(first, client)
+        assert not torch.equal(first, other)
         assert first.dtype is torch.float32 and first.requires_grad
 
 
 def test_layers_of_an_unknown_law_are_named():
     with pytest.raises(ValueError, match="LayerNorm"):
         initialised(lambda: nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)), 0)
+
+
+def test_scales_begin_at_one_and_shifts_at_zero_and_draw_nothing():
+    scaled, plain = (
+        initialised(lambda first=first: nn.Sequential(*first, nn.Linear(4, 3)), seed=0)
+        for first in ([ScaleShift(4)], [])
+    )
+    assert (scaled[0].weight == 1).all() and (scaled[0].bias == 0).all()
+    assert torch.equal(scaled[1].weight, plain[0].weight)

@@ -27,8 +27,8 @@ from dpfl.accounting.roots import least_noise
 if TYPE_CHECKING:
     from opacus.accountants.accountant import IAccountant
 
-OPACUS_EPSILON_TOLERANCE = 1e-3
-"""Most that Opacus's bisection may stop below the target."""
+OPACUS_EPSILON_TOLERANCE = 0.01
+"""Most that Opacus's bisection may stop below the target: its own default."""
 PLD_EPSILON_TOLERANCE = 4e-6
 """Most that the PLD calibration may stop below the target, relative to it."""
 PRV_EPSILON_ERROR = 0.01
@@ -84,7 +84,7 @@ def noise_multiplier(
 ) -> float | NDArray[np.float64]:
     """Return the least noise multiplier that spends at most `target_epsilon`; array arguments broadcast.
 
-    "rdp" and "prv" are the answers of Opacus's get_noise_multiplier, a bisection that stops within 1e-3 below
+    "rdp" and "prv" are the answers of Opacus's get_noise_multiplier, a bisection that stops within 0.01 below
     the target; "pld" stops within 4e-6 of it, relative, and answers 0.05 where less noise would do as well.
     `target_epsilon` > 0, `sample_rate` in (0, 1], integer `steps` >= 1, `delta` in (0, 1), `neighbouring` as for
     `epsilon`. Guarantee: with that noise `epsilon` by the same accountant, under `neighbouring`, is at most

@@ -78,8 +78,8 @@ class FederatedAveraging:
 
     `shares[client]`: indices of its records in `train` (inputs, labels); `test` likewise. `samplers[client]` draws its
     batches, from no more records than are public.
-    `initial` (clients, parameters): each client's model before the first round; later rounds start at the plain mean
-    over clients, whatever their sizes, with no momentum. The noise multipliers of `variants` have shape
+    `initial` (parameters,): the model before the first round; later rounds start at the plain mean over clients,
+    whatever their sizes, with no momentum. The noise multipliers of `variants` have shape
     (clients, variants). Variants share batches and base noise, and the epochs before their first difference: as long as
     two with the same law have averaged at the same times, one is trained for both. All tensors are on one device.
     `measure`: fill `State.measured`.
@@ -104,9 +104,9 @@ class FederatedAveraging:
     measure: bool = False
 
     def start(self) -> State:
-        """Return the state before training: every variant at its client's initial model."""
+        """Return the state before training: every client's variants at the initial model."""
         variants = len(self.schedule.local_epochs)
-        weights = self.initial[:, None].repeat(1, variants, 1)
+        weights = self.initial.repeat(len(self.shares), variants, 1)
         lists = [[] for _ in range(variants)]
         return State(0, weights, torch.zeros_like(weights), lists, [False] * variants, [{} for _ in range(variants)])
 

@@ -14,11 +14,13 @@ from dpfl.randomness import generator
 _ROUNDING = 1e-9
 
 
-def random_shares(records: int, clients: int, share: float | Sequence[float], seed: int) -> list[NDArray[np.int64]]:
+def random_shares(
+    records: int, clients: int, share: float | Sequence[float], seed: int, *, independent: bool = False
+) -> list[NDArray[np.int64]]:
     """Return, for each client, the indices of its floor(share * records) records, each index at most once.
 
-    `share` is one number for all clients or one a client. Where the shares add up to more than 1 the clients overlap:
-    each draws its own share of all records, independently, from the address (seed, "partition", client). Otherwise
+    `share` is one number for all clients or one a client. If `independent`, or if the shares add up to more than 1, the
+    clients overlap: each draws its own share of all records from the address (seed, "partition", client). Otherwise
     they are disjoint slices of one permutation, from client 0's address.
 
     Raises ValueError unless records and clients are integers of at least 1, there is a share a client, each in (0, 1],
@@ -32,7 +34,7 @@ def random_shares(records: int, clients: int, share: float | Sequence[float], se
     sizes = [int(each * records + _ROUNDING) for each in shares]
     if 0 in sizes:
         raise ValueError(f"share must give each client at least one of the {records} records, got {min(shares)}")
-    if sum(shares) > 1 + _ROUNDING:
+    if independent or sum(shares) > 1 + _ROUNDING:
         return [generator(seed, "partition", client).permutation(records)[:size] for client, size in enumerate(sizes)]
     order = generator(seed, "partition").permutation(records)
     return np.split(order[: sum(sizes)], np.cumsum(sizes)[:-1])

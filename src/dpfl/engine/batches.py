@@ -23,6 +23,7 @@ class BatchSampler:
     - POISSON: every step takes each record by its own coin of sample_rate, so a batch has any size, zero included.
     - BALLS_IN_BINS: each record falls into one of the epoch's steps, uniformly and by itself: used once an epoch.
     - SHUFFLED: a permutation cut into batches of batch_size, the last one maybe shorter: each record once an epoch.
+      With `fixed_order` every epoch has the same batches, cut from the order in which the client holds its records.
     - FIXED: every step takes min(batch_size, public_records) records, uniform without replacement.
 
     public_records: the number n of records that the client is known to hold. It is a constant of the setting, not a
@@ -31,18 +32,21 @@ class BatchSampler:
     same for both. Raises ValueError for another sampling, and numbers below 1.
 
     Formal guarantee: the noise of SGD over the clipped sum of a batch is the Gaussian mechanism on the named sampler,
-    to the removal (zero out) of a record. What it spends: dpfl.accounting.
+    to the removal (zero out) of a record. What it spends: dpfl.accounting. A fixed order is for training without noise.
     """
 
     sampling: Sampling
     batch_size: int
     public_records: int
+    fixed_order: bool = False
 
     def __post_init__(self) -> None:
         integer("batch_size", self.batch_size, at_least=1)
         integer("public_records", self.public_records, at_least=1)
         if self.sampling not in _BY_EPOCH:
             raise ValueError(f"sampling is {self.sampling}; it must be one of {', '.join(_BY_EPOCH)}")
+        if self.fixed_order and self.sampling is not Sampling.SHUFFLED:
+            raise ValueError(f"fixed_order: only {Sampling.SHUFFLED} have an order, not {self.sampling}")
 
     @property
     def steps_per_epoch(self) -> int:
@@ -51,8 +55,13 @@ class BatchSampler:
 
     @property
     def divisor(self) -> int:
-        """The number that a noisy sum is divided by, min(batch_size, n): never the size of a batch that was drawn."""
-        return min(self.batch_size, self.public_records)
+        """The number that a noisy sum is divided by: the whole part of the expected batch, n * sample_rate.
+
+        It never depends on the size of a batch that was drawn. Source: Opacus's expected_batch_size.
+        """
+        if self.sampling is Sampling.FIXED:
+            return min(self.batch_size, self.public_records)
+        return self.public_records // self.steps_per_epoch
 
     @property
     def sample_rate(self) -> float:
@@ -87,7 +96,8 @@ class BatchSampler:
         if self.sampling is Sampling.FIXED:
             return [draw.choice(slots, self.divisor, replace=False) for _ in range(steps)]
         if self.sampling is Sampling.SHUFFLED:
-            return np.split(draw.permutation(slots), range(self.batch_size, slots, self.batch_size))
+            order = np.arange(slots) if self.fixed_order else draw.permutation(slots)
+            return np.split(order, range(self.batch_size, slots, self.batch_size))
         bins = draw.integers(steps, size=slots)
         return np.split(np.argsort(bins, kind="stable"), np.cumsum(np.bincount(bins, minlength=steps))[:-1])
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl.engine.layers import Parameters, channels_last, scaled
+from dpfl.engine.layers import Parameters, ReadsBatch, channels_last, scaled
 from dpfl.engine.matrix_products import product
 
 WINDOW_NUMBERS_CACHED = 2**13  # of a record's windows: few enough for a batch of them to stay in a CPU's cache
+WINDOW_NUMBERS_SHARED = 2**15  # where all models read them
 WINDOW_NUMBERS_AT_ONCE = 2**19  # of the windows that are unfolded at a time on a CPU, for the same reason
 
 
@@ -24,7 +25,7 @@ class ConvolutionCache(NamedTuple):
     gram: Tensor | None
 
 
-class Convolution:
+class Convolution(ReadsBatch):
     """nn.Conv2d with one group and zero padding.
 
     With U (positions, window) the windows of a record's input, one a position and as long as a filter, and D
@@ -33,13 +34,17 @@ class Convolution:
     - products: form D^T U for each record, which costs positions * window * filters multiplications. The sums are then
       weighted sums of these. Best for small filters on many positions, as in the first layers.
     - Gram: |D^T U|^2 = <U U^T, D D^T> (Bu et al. 2022, bu2022) costs positions^2 * (window + filters), of which U U^T
-      is shared by all models where the layer reads the batch. The sums then take one pass over the full batch, of
+      is shared by all models where the layer reads the batch. Windows overlap, so U U^T costs less: with X (pixels,
+      channels) the padded input, its entry for two positions is the sum, over the offsets within a window, of the
+      entries of X X^T for the two pixels there. The sums then take one pass over the full batch, of
       as many multiplications as the products; but no record stores as many numbers as there are weights, and writing
       and reading those takes about as long. Best for large filters on few positions, as in the last layers.
 
     The cheaper norm decides; the Gram route needs a lead of a quarter because its products are small. Windows are
     stored for all passes where models share them or where they are few; elsewhere torch convolves without them.
     """
+
+    tensors = 2
 
     def __init__(self, layer: nn.Conv2d, size: torch.Size, *, reads_batch: bool):
         """`size`: height and width of the inputs, which are the batch itself where the layer `reads_batch`."""
@@ -49,18 +54,20 @@ class Convolution:
         self.size = tuple((n + 2 * pad - apart * (k - 1) - 1) // step + 1 for n, k, step, pad, apart in spans)
         positions = math.prod(self.size)
         filters, window = len(layer.weight), layer.weight[0].numel()
-        gram = positions * (filters if reads_batch else window + filters)
-        self.by_gram = gram < 0.75 * window * filters
+        pixels = math.prod(n + 2 * pad for n, pad in zip(size, layer.padding, strict=True))
+        self.by_pixels = pixels**2 * layer.in_channels < positions**2 * window
+        gram = min(pixels**2 * layer.in_channels, positions**2 * window) / positions
+        self.by_gram = (0 if reads_batch else gram) + positions * filters < 0.75 * window * filters
         self.forms_gradients, self.output_size = not self.by_gram, positions * filters
         self.windows = positions * window
         self.memory_per_record = self.windows + (2 * positions**2 if self.by_gram else window * filters)
 
     def cache_inputs(self, inputs: Tensor) -> ConvolutionCache:
         """Unfold the windows where they are stored, and multiply them where all models share the result."""
-        if self.by_gram and self.reads_batch:
-            return ConvolutionCache(inputs, None, self._gram(self._unfold(inputs)))
+        few = self.windows <= (WINDOW_NUMBERS_SHARED if self.reads_batch else WINDOW_NUMBERS_CACHED)
+        windows = self._unfold(inputs) if few else None
         return ConvolutionCache(
-            inputs, self._unfold(inputs) if self.reads_batch or self.windows <= WINDOW_NUMBERS_CACHED else None, None
+            inputs, windows, self._gram(inputs, windows) if self.by_gram and self.reads_batch else None
         )
 
     def forward(self, cache: ConvolutionCache, parameters: Parameters) -> Tensor:
@@ -77,20 +84,25 @@ class Convolution:
         return self._torch_backward(output_gradients, cache.inputs, weight, (True, False, False))[0]
 
     def squared_gradient_norms(
-        self, output_gradients: Tensor, cache: ConvolutionCache
+        self, output_gradients: Tensor, cache: ConvolutionCache, parameters: Parameters
     ) -> tuple[Tensor, Parameters | None]:
         """Return norms by products or Gram matrices; the bias is a weight whose window is 1 everywhere."""
         inputs, windows, gram = cache
         rows = _rows(output_gradients)
         if self.by_gram:
             if gram is None:
-                gram = self._gram(self._unfold(inputs) if windows is None else windows)
+                gram = self._gram(inputs, windows)
             return (gram * product(rows, rows.transpose(1, 2))).sum((1, 2)), None
         weight, bias = self._products(rows, cache).flatten(1), rows.sum(1)
         return torch.linalg.vector_norm(weight, dim=1).square() + bias.square().sum(1), (weight, bias)
 
     def weighted_gradient_sum(
-        self, output_gradients: Tensor, cache: ConvolutionCache, factors: Tensor | None, gradients: Parameters | None
+        self,
+        output_gradients: Tensor,
+        cache: ConvolutionCache,
+        parameters: Parameters,
+        factors: Tensor | None,
+        gradients: Parameters | None,
     ) -> Parameters:
         """Weigh the records' gradients where they were formed, else those at the output."""
         inputs, windows, _ = cache
@@ -105,17 +117,40 @@ class Convolution:
 
     def _unfold(self, inputs: Tensor) -> Tensor:
         """Return U of every record, (n, positions, window); a window lists its rows, columns, then channels."""
-        stride, (height, width), (down, right) = self.geometry
-        images = inputs.permute(0, 2, 3, 1)
-        if height or width:
-            images = functional.pad(images, (0, 0, width, width, height, height))
+        stride, _, (down, right) = self.geometry
+        images = self._padded(inputs)
         reach = (self.kernel[0] - 1) * down + 1, (self.kernel[1] - 1) * right + 1
         windows = images.unfold(1, reach[0], stride[0]).unfold(2, reach[1], stride[1])[..., ::down, ::right]
         return windows.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(1, 2)
 
-    def _gram(self, windows: Tensor) -> Tensor:
-        """Return U U^T + 1 of every record."""
-        return product(windows, windows.transpose(1, 2)) + 1
+    def _gram(self, inputs: Tensor, windows: Tensor | None) -> Tensor:
+        """Return U U^T + 1 of every record, (n, positions, positions)."""
+        if not self.by_pixels:
+            windows = self._unfold(inputs) if windows is None else windows
+            return product(windows, windows.transpose(1, 2)) + 1
+        images = self._padded(inputs)
+        size, pixels = images.shape[1:3], images.flatten(1, 2)
+        products = product(pixels, pixels.transpose(1, 2)).view(-1, *size, *size)
+        for axis in (0, 1):  # first over the rows of a window, then over its columns
+            products = self._over_offsets(products, axis)
+        return products.flatten(3, 4).flatten(1, 2) + 1
+
+    def _over_offsets(self, products: Tensor, axis: int) -> Tensor:
+        """Sum products of pixels (n, rows, columns, rows, columns) over the offsets of a window along one axis."""
+        stride, _, dilation = (each[axis] for each in self.geometry)
+        total, reach = 0, stride * (self.size[axis] - 1) + 1
+        for offset in range(self.kernel[axis]):
+            here = slice(offset * dilation, offset * dilation + reach, stride)
+            index = [slice(None)] * 5
+            index[1 + axis], index[3 + axis] = here, here
+            total = total + products[tuple(index)]
+        return total
+
+    def _padded(self, inputs: Tensor) -> Tensor:
+        """Return the images with their padding, (n, height, width, channels)."""
+        height, width = self.geometry[1]
+        images = inputs.permute(0, 2, 3, 1)
+        return functional.pad(images, (0, 0, width, width, height, height)) if height or width else images
 
     def _products(self, rows: Tensor, cache: ConvolutionCache) -> Tensor:
         """Return D^T U of every record, (n, filters, window)."""
@@ -133,6 +168,91 @@ class Convolution:
         """Return torch's own backward pass, for inputs, weight, bias."""
         arguments = gradients, inputs, weight, None, *self.geometry, False, (0, 0), 1, wanted
         return torch.ops.aten.convolution_backward(*arguments)
+
+
+class ScaledConvolution(ReadsBatch):
+    """ScaleShift (dpfl.models.scale_shift), then nn.Conv2d, on the batch itself: scale and shift fold into the filters.
+
+    With filters W, scale s and shift t it is the convolution of the batch and a channel of ones by the filters
+    (s_c W_c for each channel c, sum_c t_c W_c), so that all models read one input; padding is 0 in the channel of ones
+    too. The gradients of s, t and W follow from that of these filters, and sum over records as it does. Norms need
+    the gradient at the scaled input, for s and t, and its Gram matrix, for W.
+    """
+
+    tensors = 4
+    forms_gradients = False
+
+    def __init__(self, layer: nn.Conv2d, size: torch.Size):
+        """`size`: height and width of the inputs."""
+        options = layer.stride, layer.padding, layer.dilation
+        seen = nn.Conv2d(layer.in_channels + 1, layer.out_channels, layer.kernel_size, *options, device="meta")
+        self.joint = Convolution(seen, size, reads_batch=True)
+        self.joint.by_gram = False
+        self.own = Convolution(layer, size, reads_batch=False)
+        self.own.by_gram = True
+        pixels = math.prod(size) * layer.in_channels
+        self.output_size = self.joint.output_size
+        self.memory_per_record = self.joint.windows + self.own.windows + 2 * math.prod(self.own.size) ** 2 + 2 * pixels
+
+    def cache_inputs(self, inputs: Tensor) -> ConvolutionCache:
+        """Add the channel of ones."""
+        ones = torch.ones_like(inputs[:, :1])
+        return self.joint.cache_inputs(channels_last(torch.cat([inputs, ones], 1)))
+
+    def forward(self, cache: ConvolutionCache, parameters: Parameters) -> Tensor:
+        """Convolve by the folded filters."""
+        return self.forward_all(cache, tuple(each[None] for each in parameters))[:, 0]
+
+    def forward_all(self, cache: ConvolutionCache, parameters: Parameters) -> Tensor:
+        """Convolve by the folded filters of all models."""
+        scale, shift, weight, bias = parameters
+        scale, shift = (_over_filters(each) for each in (scale, shift))
+        folded = torch.cat([weight * scale, (weight * shift).sum(2, keepdim=True)], 2)
+        return self.joint.forward_all(cache, (folded, bias))
+
+    def squared_gradient_norms(
+        self, output_gradients: Tensor, cache: ConvolutionCache, parameters: Parameters
+    ) -> tuple[Tensor, None]:
+        """Add the norms for the filters, by Gram matrices, and those for scale and shift."""
+        scale, shift, weight, bias = parameters
+        inputs = cache.inputs[:, :-1]
+        scaling = scale[:, None, None], shift[:, None, None]
+        read = ConvolutionCache(torch.addcmul(scaling[1], inputs, scaling[0]), None, None)
+        filters, _ = self.own.squared_gradient_norms(output_gradients, read, (weight, bias))
+        back = self.own.backward(output_gradients, ConvolutionCache(inputs, None, None), (weight, bias))
+        return filters + (back * inputs).sum((2, 3)).square().sum(1) + back.sum((2, 3)).square().sum(1), None
+
+    def weighted_gradient_sum(
+        self,
+        output_gradients: Tensor,
+        cache: ConvolutionCache,
+        parameters: Parameters,
+        factors: Tensor | None,
+        gradients: None,
+    ) -> Parameters:
+        """Sum the gradients of the folded filters."""
+        sums = self.joint.weighted_gradient_sum(output_gradients, cache, (), factors, None)
+        return tuple(each[0] for each in self._unfolded(*(each[None] for each in (*sums, *parameters))))
+
+    def sums_all(self, output_gradients: Tensor, cache: ConvolutionCache, parameters: Parameters) -> Tensor:
+        """Sum the gradients of the folded filters of all models."""
+        folded, bias = self.joint.weighted_gradient_sum(output_gradients, cache, (), None, None)
+        models = len(parameters[0])
+        sums = self._unfolded(folded.unflatten(0, (models, -1)), bias.view(models, -1), *parameters)
+        return torch.cat([part.flatten(1) for part in sums], 1)
+
+    @staticmethod
+    def _unfolded(folded: Tensor, sums: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, _: Tensor) -> Parameters:
+        """Return the gradients of scale, shift, weight and bias (models, ...) from those of folded filters."""
+        seen, ones = folded[:, :, :-1], folded[:, :, -1:]
+        gradients = torch.addcmul(ones * _over_filters(shift), seen, _over_filters(scale))
+        return (weight * seen).sum((1, 3, 4)), (weight * ones).sum((1, 3, 4)), gradients, sums
+
+
+def _over_filters(channels: Tensor) -> Tensor:
+    """Return a number a channel (models, channels) so that it broadcasts to filters (models, filters, channels, height,
+    width)."""
+    return channels[:, None, :, None, None]
 
 
 def _rows(gradients: Tensor) -> Tensor:

@@ -8,15 +8,19 @@ convolves and pools best.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from dpfl.engine.matrix_products import product
+from dpfl.models.scale_shift import ScaleShift
 
-Parameters = tuple[Tensor, Tensor]
-"""A tensor for the weight and one for the bias of a trained layer: parameters, gradients or sums of gradients."""
+Parameters = tuple[Tensor, ...]
+"""A tensor for the weight and one for the bias of a trained layer: parameters, gradients or sums of gradients. A layer
+that scales and shifts its inputs first has four: scale, shift, weight, bias."""
 
 
 class Layer(Protocol):
@@ -32,6 +36,8 @@ class Layer(Protocol):
 class TrainedLayer(Protocol):
     """A step of the forward pass with weight and bias."""
 
+    tensors: int
+    """Tensors of its `Parameters`."""
     output_size: int
     """Output size per record."""
     memory_per_record: int
@@ -43,28 +49,53 @@ class TrainedLayer(Protocol):
         """Return the inputs and what follows from them alone: all models share it where they read the batch itself."""
 
     def forward(self, cache: Any, parameters: Parameters) -> Tensor:
-        """Return the output (n, ...); for weights and biases of several models in a row, outputs in a row."""
+        """Return the output (n, ...)."""
 
     def backward(self, output_gradients: Tensor, cache: Any, parameters: Parameters) -> Tensor:
         """Return the loss's gradients at the inputs from those at the output."""
 
-    def squared_gradient_norms(self, output_gradients: Tensor, cache: Any) -> tuple[Tensor, Parameters | None]:
+    def squared_gradient_norms(
+        self, output_gradients: Tensor, cache: Any, parameters: Parameters
+    ) -> tuple[Tensor, Parameters | None]:
         """Return the squared norm of each record's gradient (n,), and the gradients, for weight and bias each
         (n, numbers), where they were formed for it."""
 
     def weighted_gradient_sum(
-        self, output_gradients: Tensor, cache: Any, factors: Tensor | None, gradients: Parameters | None
+        self,
+        output_gradients: Tensor,
+        cache: Any,
+        parameters: Parameters,
+        factors: Tensor | None,
+        gradients: Parameters | None,
     ) -> Parameters:
-        """Return the sum of the records' gradients, each times its factor (n,) where there are factors; for several
-        models in a row, sums in a row."""
+        """Return the sum of the records' gradients, each times its factor (n,) where there are factors."""
 
 
-class Dense:
+class ReadsBatch(TrainedLayer, Protocol):
+    """A trained layer that can go through the passes for several models at once, where all read the same inputs.
+
+    Their weights are rows of one matrix, and so are their gradients.
+    """
+
+    def forward_all(self, cache: Any, parameters: Parameters) -> Tensor:
+        """Return all models' outputs (n, models, ...) from their parameters (models, ...)."""
+        weight, bias = parameters
+        return self.forward(cache, (weight.flatten(0, 1), bias.flatten())).unflatten(1, (len(weight), -1))
+
+    def sums_all(self, output_gradients: Tensor, cache: Any, parameters: Parameters) -> Tensor:
+        """Return the models' sums of gradients (models, numbers) from their gradients at the output in a row
+        (n, models * outputs, ...)."""
+        sums = self.weighted_gradient_sum(output_gradients, cache, (), None, None)
+        return torch.cat([part.reshape(len(parameters[0]), -1) for part in sums], 1)
+
+
+class Dense(ReadsBatch):
     """nn.Linear on vectors: g = d a^T, so |g|^2 = |a|^2 |d|^2, and the bias is a weight whose input is 1.
 
     Source: goodfellow2015.
     """
 
+    tensors = 2
     memory_per_record = 0
     forms_gradients = False
 
@@ -84,16 +115,70 @@ class Dense:
         """Multiply by the transposed weight."""
         return product(output_gradients, parameters[0])
 
-    def squared_gradient_norms(self, output_gradients: Tensor, cache: Tensor) -> tuple[Tensor, None]:
+    def squared_gradient_norms(
+        self, output_gradients: Tensor, cache: Tensor, parameters: Parameters
+    ) -> tuple[Tensor, None]:
         """Return (|a|^2 + 1) |d|^2."""
         return (cache.square().sum(1) + 1) * output_gradients.square().sum(1), None
 
     def weighted_gradient_sum(
-        self, output_gradients: Tensor, cache: Tensor, factors: Tensor | None, gradients: None
+        self, output_gradients: Tensor, cache: Tensor, parameters: Parameters, factors: Tensor | None, gradients: None
     ) -> Parameters:
         """Multiply once over the batch."""
         output_gradients = scaled(output_gradients, factors)
         return product(output_gradients.T, cache), output_gradients.sum(0)
+
+
+class Scaling:
+    """ScaleShift (dpfl.models.scale_shift): a record's gradient is (sum of d * x, sum of d) for each channel."""
+
+    tensors = 2
+    forms_gradients = True
+
+    def __init__(self, layer: ScaleShift, output_size: int):
+        self.output_size, self.memory_per_record = output_size, 2 * layer.channels
+
+    def cache_inputs(self, inputs: Tensor) -> Tensor:
+        """Return the inputs."""
+        return inputs
+
+    def forward(self, cache: Tensor, parameters: Parameters) -> Tensor:
+        """Scale and shift."""
+        weight, bias = (_over_positions(each, cache.ndim) for each in parameters)
+        return torch.addcmul(bias, cache, weight)
+
+    def backward(self, output_gradients: Tensor, cache: Tensor, parameters: Parameters) -> Tensor:
+        """Scale."""
+        return output_gradients * _over_positions(parameters[0], cache.ndim)
+
+    def squared_gradient_norms(
+        self, output_gradients: Tensor, cache: Tensor, parameters: Parameters
+    ) -> tuple[Tensor, Parameters]:
+        """Form the gradients, which are no larger than the inputs."""
+        positions = tuple(range(2, cache.ndim))
+        products = output_gradients * cache
+        weight, bias = (each.sum(positions) if positions else each for each in (products, output_gradients))
+        return weight.square().sum(1) + bias.square().sum(1), (weight, bias)
+
+    def weighted_gradient_sum(
+        self,
+        output_gradients: Tensor,
+        cache: Tensor,
+        parameters: Parameters,
+        factors: Tensor | None,
+        gradients: Parameters | None,
+    ) -> Parameters:
+        """Weigh the records' gradients where they were formed, else those at the output."""
+        if gradients is not None:
+            return factors @ gradients[0], factors @ gradients[1]
+        output_gradients = scaled(output_gradients, factors)
+        others = (0, *range(2, cache.ndim))
+        return (output_gradients * cache).sum(others), output_gradients.sum(others)
+
+
+def _over_positions(channels: Tensor, axes: int) -> Tensor:
+    """Return a number a channel so that it broadcasts to (n, channels, ...) of so many axes."""
+    return channels.view(-1, *[1] * (axes - 2))
 
 
 class Flatten:
@@ -180,6 +265,33 @@ class MaxPoolLayer:
         """Pass gradients to the first maximum of each window, row by row, as torch does."""
         inputs, within, output = cache
         return self.columns.backward(self.rows.backward(output_gradients, within, output), inputs, within)
+
+
+class MeanPoolLayer:
+    """nn.AvgPool2d whose windows divide the image: means of windows that do not overlap."""
+
+    def __init__(self, layer: nn.AvgPool2d):
+        self.size = _pair(layer.kernel_size)
+
+    @staticmethod
+    def does(layer: nn.AvgPool2d, inputs: Tensor) -> bool:
+        """Return whether the layer's windows divide inputs (n, channels, height, width) and are divided by their
+        size."""
+        size = _pair(layer.kernel_size)
+        plain = _pair(layer.padding) == (0, 0) and _pair(layer.stride) == size and layer.divisor_override is None
+        return plain and all(length % each == 0 for length, each in zip(inputs.shape[2:], size, strict=True))
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, None]:
+        """Keep nothing: the gradient depends on no value."""
+        return functional.avg_pool2d(inputs, self.size), None
+
+    def backward(self, output_gradients: Tensor, cache: None) -> Tensor:
+        """Give each number of a window its part of the mean."""
+        share = output_gradients / math.prod(self.size)
+        n, channels, height, width = share.shape
+        rows = share.permute(0, 2, 3, 1)[:, :, None, :, None]
+        spread = rows.expand(n, height, self.size[0], width, self.size[1], channels)
+        return spread.reshape(n, height * self.size[0], width * self.size[1], channels).permute(0, 3, 1, 2)
 
 
 _JUST_BELOW = -torch.finfo(torch.float32).smallest_normal

@@ -8,21 +8,24 @@ its output. One pass in each direction gives every a and d of the batch; each la
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from dpfl.engine.convolutions import Convolution
+from dpfl.engine.convolutions import Convolution, ScaledConvolution
 from dpfl.engine.layers import (
     Activation,
     Dense,
     Flatten,
     Layer,
     MaxPoolLayer,
+    MeanPoolLayer,
     Parameters,
     ReLU,
+    Scaling,
     Tanh,
     TrainedLayer,
     channels_last,
@@ -32,6 +35,7 @@ from dpfl.engine.linear_gradients import LinearGradients, is_linear
 from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import Batch, GradientRule, Loss, PerRecordGradients, clipping
 from dpfl.mechanisms.clipping import clip_factors
+from dpfl.models.scale_shift import ScaleShift
 
 MODELS_AT_ONCE = 2**20  # output numbers of first layers computed together
 BACKWARD_PASSES = 6  # an activation's value and gradient, each with the copies that are made on the way
@@ -94,21 +98,23 @@ class LayerGradients:
 
     def _clipped_sum(self, parameters: Sequence[Tensor], clip_norm: Tensor | None, batch: Batch, shared: Any) -> Tensor:
         """Return one model's sum. No clip norm: no norms."""
-        return self._sum(self._passes(self._in_pairs(parameters), clip_norm, batch, shared), self.trained)
+        own = self._by_layer(parameters)
+        return self._sum(self._passes(own, clip_norm, batch, shared), own, self.trained)
 
     def _with_one_first_layer(
         self, views: list[Tensor], bounds: list[Tensor | None], batch: Batch, shared: Any
     ) -> Tensor:
         """Return the sums of models whose first layers go forward together, and are summed together at the end."""
-        first, models = self.layers[0], len(bounds)
-        outputs = first.forward(shared, (views[0].flatten(0, 1), views[1].flatten())).unflatten(1, (models, -1))
+        first = self.layers[0]
+        outputs = first.forward_all(shared, views[: first.tensors])
         first_gradients, others = [], []
         for parameters, bound, output in zip(_by_model(views), bounds, outputs.unbind(1), strict=True):
-            passed = self._passes(self._in_pairs(parameters), bound, batch, shared, output)
+            own = self._by_layer(parameters)
+            passed = self._passes(own, bound, batch, shared, output)
             first_gradients.append(scaled(passed.output_gradients[0], passed.factors))
-            others.append(self._sum(passed, self.trained[1:]))
-        sums = first.weighted_gradient_sum(torch.cat(first_gradients, 1), shared, None, None)
-        return torch.cat([*(part.reshape(models, -1) for part in sums), torch.stack(others)], 1)
+            others.append(self._sum(passed, own, self.trained[1:]))
+        sums = first.sums_all(torch.cat(first_gradients, 1), shared, views[: first.tensors])
+        return torch.cat([sums, torch.stack(others)], 1)
 
     def _passes(
         self, parameters: dict[int, Parameters], clip_norm: Tensor | None, batch: Batch, shared: Any,
@@ -123,24 +129,31 @@ class LayerGradients:
         gradients = self._backward(_logit_gradients(self.loss, logits, y), parameters, caches)
         if clip_norm is None:
             return BackwardPass(gradients, caches, dict.fromkeys(self.trained), present)
-        norms = {each: self.layers[each].squared_gradient_norms(gradients[each], caches[each]) for each in self.trained}
+        norms = {
+            each: self.layers[each].squared_gradient_norms(gradients[each], caches[each], parameters[each])
+            for each in self.trained
+        }
         factors = clip_factors(sum(squares for squares, _ in norms.values()).sqrt(), clip_norm) * present
         return BackwardPass(gradients, caches, {number: formed for number, (_, formed) in norms.items()}, factors)
 
-    def _sum(self, passed: BackwardPass, trained: list[int]) -> Tensor:
+    def _sum(self, passed: BackwardPass, parameters: dict[int, Parameters], trained: list[int]) -> Tensor:
         """Return one model's scaled gradients of some layers, summed over records, as one vector."""
         sums = [
             self.layers[each].weighted_gradient_sum(
-                passed.output_gradients[each], passed.caches[each], passed.factors, passed.gradients[each]
+                passed.output_gradients[each],
+                passed.caches[each],
+                parameters[each],
+                passed.factors,
+                passed.gradients[each],
             )
             for each in trained
         ]
-        return torch.cat([part.flatten() for weight_and_bias in sums for part in weight_and_bias])
+        return torch.cat([part.flatten() for tensors in sums for part in tensors])
 
-    def _in_pairs(self, parameters: Sequence[Tensor]) -> dict[int, Parameters]:
-        """Return weight and bias of each trained layer."""
+    def _by_layer(self, parameters: Sequence[Tensor]) -> dict[int, Parameters]:
+        """Return the parameters of each trained layer."""
         each = iter(parameters)
-        return dict(zip(self.trained, zip(each, each, strict=True), strict=True))
+        return {number: tuple(islice(each, self.layers[number].tensors)) for number in self.trained}
 
     def _forward(
         self, x: Tensor, parameters: dict[int, Parameters], shared: Any, output: Tensor | None
@@ -190,16 +203,18 @@ def _logit_gradients(loss: Loss, logits: Tensor, y: Tensor) -> Tensor:
 def gradient_rule(module: nn.Module, loss: Loss, record: Tensor) -> GradientRule:
     """Return the fastest rule that is exact for `module`; `record` is one input of it, without batch axis.
 
-    LinearGradients for a single nn.Linear. LayerGradients for an nn.Sequential of nn.Linear on vectors, ungrouped and
-    zero-padded nn.Conv2d (both with bias), nn.MaxPool2d without padding, nn.Flatten, nn.ReLU, nn.Tanh and modules that
-    have a method derivative (dpfl.engine.layers.Activation). PerRecordGradients for any other module. Raises
-    InputError where the module has buffers.
+    LinearGradients for a single nn.Linear, after a ScaleShift or not. LayerGradients for an nn.Sequential of nn.Linear
+    on vectors, ungrouped and zero-padded nn.Conv2d (both with bias), ScaleShift, nn.MaxPool2d without padding,
+    nn.AvgPool2d whose windows divide the image, nn.Flatten, nn.ReLU, nn.Tanh and modules that have a method derivative
+    (dpfl.engine.layers.Activation). PerRecordGradients for any other module. Raises InputError where the module has
+    buffers.
     """
     layout = ParameterVector.of(module)
     if is_linear(module):
         return LinearGradients(module, loss)
     layers, activations, x = [], 0, record[None]
-    for part in _in_order(module):
+    parts = _in_order(module)
+    for part in parts:
         layer = _layer(part, x, reads_batch=not layers)
         if layer is None:
             return PerRecordGradients(module, loss)
@@ -207,7 +222,11 @@ def gradient_rule(module: nn.Module, loss: Loss, record: Tensor) -> GradientRule
             x = part(x)
         layers.append(layer)
         activations += x.numel()
-    if 2 * sum(map(_is_trained, layers)) != len(layout.names):  # a layer that the pass meets twice
+    if [Scaling, Convolution] == [type(layer) for layer in layers[:2]]:
+        layers[:2] = [ScaledConvolution(parts[1], record.shape[1:])]
+    if sum(layer.tensors for layer in layers if _is_trained(layer)) != len(
+        layout.names
+    ):  # a layer that the pass meets twice
         return PerRecordGradients(module, loss)
     return LayerGradients(layers, loss, layout, activations)
 
@@ -226,6 +245,10 @@ def _layer(module: nn.Module, inputs: Tensor, *, reads_batch: bool) -> Layer | T
     if type(module) is nn.Conv2d and module.bias is not None and module.groups == 1 and inputs.ndim == 4:
         known = module.padding_mode == "zeros" and not isinstance(module.padding, str)
         return Convolution(module, inputs.shape[2:], reads_batch=reads_batch) if known else None
+    if type(module) is ScaleShift:
+        return Scaling(module, inputs[0].numel())
+    if isinstance(module, nn.AvgPool2d) and MeanPoolLayer.does(module, inputs):
+        return MeanPoolLayer(module)
     if type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
         return Flatten()
     if isinstance(module, nn.MaxPool2d) and MaxPoolLayer.does(module):
@@ -237,4 +260,4 @@ def _layer(module: nn.Module, inputs: Tensor, *, reads_batch: bool) -> Layer | T
 
 def _is_trained(layer: Layer | TrainedLayer) -> bool:
     """Return whether a layer has parameters."""
-    return isinstance(layer, Dense | Convolution)
+    return hasattr(layer, "tensors")

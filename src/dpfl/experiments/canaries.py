@@ -30,21 +30,22 @@ from dpfl.attacks.one_run import coins, epsilon_lower_bound, right_guesses
 from dpfl.attacks.one_run_fdp import mu_lower_bound
 from dpfl.attacks.threshold_choice import strongest_test
 from dpfl.attacks.worst_pair import WorstPair
+from dpfl.data.image_shapes import CLASSES
 from dpfl.data.loading import load_description, load_images, load_table
 from dpfl.data.non_iid_blocks import split
-from dpfl.data.partition import random_shares
 from dpfl.engine.batches import BatchSampler
 from dpfl.engine.federated_rounds import Clipping
 from dpfl.errors import InputError
 from dpfl.experiments import ldp_regression
 from dpfl.experiments.fedavg_images import fedavg_noise
 from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings
+from dpfl.experiments.fedavg_images.image_training import inputs_of
 from dpfl.experiments.ldp_regression import RegressionSettings
 from dpfl.experiments.shared.ldp_settings import LdpAlgorithm, LdpCell
 from dpfl.experiments.shared.run_table import calibrated, run_table
 from dpfl.experiments.shared.settings import Count, Settings
 from dpfl.grid.sweep import Folders, Sweep
-from dpfl.models.image_models import ImageModel, prepare
+from dpfl.models.image_models import ImageModel, build
 
 CONFIDENCE = 0.95
 TRIALS = 1024
@@ -196,11 +197,8 @@ def _image_scores(
     if settings.model is not ImageModel.SCATTER_LINEAR:
         raise InputError(f"model: {settings.model} has no canaries; they are for scatter_linear")
     data = load_images(folders.arrays)
-    share = random_shares(len(data.train_y), settings.clients, settings.client_share, seed)[0]
-    rows = np.sort(share[: _real(calibration, included)])
-    features = np.load(folders.features / "train_x.npy", mmap_mode="r", allow_pickle=False)
-    inputs = prepare(settings.model, torch.from_numpy(np.array(features[rows])), settings.normalisation).flatten(1)
-    labels = torch.from_numpy(data.train_y[rows])
+    rows = np.sort(settings.shares(len(data.train_y), seed)[0][: _real(calibration, included)])
+    inputs, labels = inputs_of(settings, folders, data, "train", rows)
     epochs = {sum(FedavgCell.of(cell).local_epochs) for cell in sweep.cells}
     if len(epochs) > 1:
         raise InputError(f"local_epochs: cells with canaries train for one number of epochs, not {sorted(epochs)}")
@@ -208,7 +206,8 @@ def _image_scores(
         settings.batch_size, settings.sampling, epochs.pop(), settings.learning_rate, settings.momentum,
         settings.clip_norm, tuple(calibration["noise_multiplier"]), seed,
     )  # fmt: skip
-    return image_scores(run, inputs, labels, int(data.train_y.max()) + 1, included)
+    module = build(settings.model, data.train_x.shape[1:], seed, settings.network, settings.feature_norm)
+    return image_scores(run, module, inputs, labels, CLASSES, included)
 
 
 def _message_scores(

@@ -1,4 +1,7 @@
-"""Image models of bhaskar2025, four kinds, each for 28 x 28 grey and 32 x 32 colour images.
+"""Image models of bhaskar2025, four kinds, each for 28 x 28 grey and 32 x 32 colour images, in two readings.
+
+The paper's text cites networks and leaves settings open; its authors' public code fixes them, and differs from the
+cited networks. `network`, `pixels` and `feature_norm` choose between the two, one by one.
 
 The part that is trained is a torch module without buffers; the part before it is fixed and the same for every model of
 a kind, so it is applied once to the dataset (`prepare`) instead of in every step.
@@ -6,7 +9,6 @@ a kind, so it is applied once to the dataset (`prepare`) instead of in every ste
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -14,9 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl.data.image_shapes import CLASSES, COEFFICIENTS, COLOUR, GREY, SUBSAMPLING
+from dpfl.data.image_shapes import CLASSES, COEFFICIENTS, COLOUR, GREY, feature_shape
 from dpfl.errors import InputError
 from dpfl.models.initial_weights import initialised
+from dpfl.models.scale_shift import ScaleShift
+
+GROUPS = 27
+"""Groups of the group norm in the authors' code: 3 channels of grey scattering features each, 9 of colour ones."""
 
 
 class ImageModel(StrEnum):
@@ -29,50 +35,45 @@ class ImageModel(StrEnum):
 
     @property
     def reads_features(self) -> bool:
-        """True where the model reads scattering features; the others read pixels in [0, 1]."""
+        """True if the model reads scattering features; the others read pixels."""
         return self in (ImageModel.SCATTER_LINEAR, ImageModel.SCATTER_CNN)
 
 
-class Normalisation(StrEnum):
-    """Normalisations of one record's features, or pixels, before training."""
+class Architecture(StrEnum):
+    """Networks: those of the authors' code, or those that the paper's text cites."""
 
-    CHANNEL = "channel"
-    GROUPS27 = "groups27"
-    NONE = "none"
-    STANDARDISED = "standardised"
-
-    def groups(self, model: ImageModel, channels: int) -> int:
-        """Return the number of channel groups that lose their mean and are divided by their deviation; 0 for none.
-
-        Features: a group a channel, 27 groups, none, or one group of everything. Pixels know only two ways: one group
-        of everything (standardised), else they stay as they are.
-        """
-        if self is Normalisation.STANDARDISED:
-            return 1
-        if self is Normalisation.NONE or not model.reads_features:
-            return 0
-        return channels if self is Normalisation.CHANNEL else 27
+    AUTHORS = "authors"
+    CITED = "cited"
 
 
-TANH = (2.0, 2.0, 1.0)
-"""Scale, inverse temperature and offset at which the tempered sigmoid is tanh."""
+class Pixels(StrEnum):
+    """Scale of what models and scattering read.
+
+    AUTHORS: CNNs read pixels standardised by constants of the data set (PIXEL_CONSTANTS), the scattering transform
+    reads raw pixels from 0 to 255. UNIT_INTERVAL: both read pixels in [0, 1].
+    """
+
+    AUTHORS = "authors"
+    UNIT_INTERVAL = "unit_interval"
 
 
-class TemperedSigmoid(nn.Module):
-    """The bounded activation s * sigmoid(temp * x) - o of papernot2021; nn.Tanh is it at (2, 2, 1)."""
+class FeatureNorm(StrEnum):
+    """Group norm of the scattering features.
 
-    def __init__(self, s: float, temp: float, o: float):
-        super().__init__()
-        self.s, self.temp, self.o = s, temp, o
+    LEARNT: 27 groups, then a scale and a shift that are trained with the rest. FIXED: a group a channel, and nothing
+    is learnt.
+    """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Map x of any shape, element by element."""
-        return self.s * torch.sigmoid(self.temp * x) - self.o
+    LEARNT = "learnt"
+    FIXED = "fixed"
 
-    def derivative(self, output: Tensor) -> Tensor:
-        """Return the derivative where the activation took the value `output`."""
-        sigmoid = (output + self.o) / self.s
-        return self.s * self.temp * sigmoid * (1 - sigmoid)
+
+PIXEL_CONSTANTS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "mnist": ((0.1307,), (0.3081,)),
+    "fashion_mnist": ((0.5,), (0.5,)),
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+}
+"""Mean and deviation by channel, of pixels in [0, 1], by which the authors' code standardises each data set."""
 
 
 class ChannelsLastMaxPool(nn.MaxPool2d):
@@ -99,57 +100,135 @@ def build(
     model: ImageModel,
     image_shape: tuple[int, int, int],
     seed: int,
-    client: int = 0,
-    tempered_sigmoid: tuple[float, float, float] = TANH,
+    network: Architecture = Architecture.AUTHORS,
+    feature_norm: FeatureNorm = FeatureNorm.LEARNT,
 ) -> nn.Module:
-    """Return the trained part of `model` for images of that shape, at the initial weights of (`seed`, `client`).
+    """Return the trained part of `model` for images of that shape, at the initial weights of `seed`.
 
     The module maps prepared inputs (n, ...) to logits (n, 10). Initial weights: dpfl.models.initial_weights.
-    `tempered_sigmoid`: scale, inverse temperature and offset of the activation, where the model has a bounded one.
-    Pooling stands before the activation: both are monotone, so the order changes no value, only the cost.
-    Raises InputError for another shape than (1, 28, 28) and (3, 32, 32), and for a sigmoid that does not rise.
-    Source: bhaskar2025, section on models.
+    Max-pooling stands before the activation: both are monotone, so the order changes no value, only the cost. Average
+    pools stand after it, as in the code, for there the order matters.
+    Raises InputError for another shape than (1, 28, 28) and (3, 32, 32).
+    Source: bhaskar2025, section on models; the authors' code; papernot2021 and tramer2021 for the cited networks.
     """
-    if tuple(image_shape) not in (GREY, COLOUR):
-        raise InputError(f"images are {tuple(image_shape)}, should be {GREY} or {COLOUR} for the models of bhaskar2025")
-    if min(tempered_sigmoid[:2]) <= 0:
-        raise InputError(f"tempered_sigmoid: {list(tempered_sigmoid)} should have a scale and a temperature above 0")
-    build_layers = _SCATTER if model.reads_features else _CNN
-    activation: Callable[[], nn.Module] = functools.partial(TemperedSigmoid, *tempered_sigmoid)
-    if model is ImageModel.CNN_RELU or tempered_sigmoid == TANH:
+    shape = tuple(image_shape)
+    if shape not in (GREY, COLOUR):
+        raise InputError(f"images are {shape}, should be {GREY} or {COLOUR} for the models of bhaskar2025")
+
+    def layers() -> nn.Module:
         activation = nn.ReLU if model is ImageModel.CNN_RELU else nn.Tanh
-    if model is ImageModel.SCATTER_LINEAR:
-        return initialised(functools.partial(_linear, image_shape), seed, client)
-    return initialised(functools.partial(build_layers[tuple(image_shape)], activation), seed, client)
+        if not model.reads_features:
+            return nn.Sequential(*_CNN[network, shape](activation))
+        channels, height, width = feature_shape(shape)
+        learnt = feature_norm is FeatureNorm.LEARNT
+        if model is ImageModel.SCATTER_CNN:
+            own = [ScaleShift(channels)] if learnt else []
+            return nn.Sequential(*own, *_SCATTER_CNN[network, shape](activation))
+        features = channels * height * width
+        own = [ScaleShift(features)] if learnt else []
+        return nn.Sequential(nn.Flatten(), *own, nn.Linear(features, CLASSES))
+
+    return initialised(layers, seed)
 
 
-def prepare(model: ImageModel, inputs: Tensor, normalisation: Normalisation = Normalisation.CHANNEL) -> Tensor:
-    """Return what the trained part reads, as float32: pixels, by default in [0, 1], or normalised scattering features.
+def prepare(
+    model: ImageModel,
+    inputs: Tensor,
+    dataset: str,
+    pixels: Pixels = Pixels.AUTHORS,
+    feature_norm: FeatureNorm = FeatureNorm.LEARNT,
+) -> Tensor:
+    """Return what the trained part reads, as float32: scaled pixels, or group-normalised scattering features.
 
-    Pixels: uint8 (n, channels, height, width). Features: float (n, 81 * channels, ...). Normalising is a group norm
-    without learnt scale: by default each channel of each record's features loses its own mean and is divided by its
-    own deviation. The rule looks at one record only and has no parameters, so it costs no privacy and may be applied
-    before training. Raises InputError where the channels do not divide into groups of one size.
+    Pixels: uint8 (n, channels, height, width). Features: float (n, 81 * channels, ...) of pixels in [0, 1]; the
+    scattering transform is homogeneous, so those of raw pixels are 255 times as large. `dataset` names the pixel
+    constants: a data set, or for a stand-in the data set that it stands in for. The rule looks at one record only and
+    has no parameters, so it costs no privacy and may be applied before training.
+    Raises InputError if the data set has no constants, and if the channels do not divide into 27 groups.
+    Source: the authors' code of bhaskar2025.
     """
-    scaled = inputs.float() if model.reads_features else inputs.float() / 255
-    groups = normalisation.groups(model, inputs.shape[1])
-    if groups == 0:
-        return scaled
+    if not model.reads_features:
+        return _standardised(inputs.float() / 255, dataset) if pixels is Pixels.AUTHORS else inputs.float() / 255
+    scaled = inputs.float() * 255 if pixels is Pixels.AUTHORS else inputs.float()
+    groups = GROUPS if feature_norm is FeatureNorm.LEARNT else inputs.shape[1]
     if inputs.shape[1] % groups:
-        raise InputError(f"normalisation: {inputs.shape[1]} channels do not make {groups} groups")
+        raise InputError(f"feature_norm: {inputs.shape[1]} channels do not make {groups} groups; set it to fixed")
     return functional.group_norm(scaled, groups)
 
 
-def _linear(image_shape: tuple[int, int, int]) -> nn.Module:
-    """One dense layer on the scattering features."""
-    channels, height, width = image_shape
-    features = channels * COEFFICIENTS * (height // SUBSAMPLING) * (width // SUBSAMPLING)
-    return nn.Sequential(nn.Flatten(), nn.Linear(features, CLASSES))
+def _standardised(pixels: Tensor, dataset: str) -> Tensor:
+    """Return pixels (n, channels, height, width) in [0, 1] less the data set's mean, over its deviation."""
+    if dataset not in PIXEL_CONSTANTS:
+        known = ", ".join(PIXEL_CONSTANTS)
+        raise InputError(f"pixels: authors has constants for {known}, not for {dataset}; set it to unit_interval")
+    mean, deviation = (pixels.new_tensor(each)[:, None, None] for each in PIXEL_CONSTANTS[dataset])
+    return (pixels - mean) / deviation
 
 
-def _cnn_grey(activation: Callable[[], nn.Module]) -> nn.Module:
+Activation = Callable[[], nn.Module]
+
+
+def _authors_cnn_grey(activation: Activation) -> list[nn.Module]:
+    """10,650 parameters; the activation after the first dense layer is ReLU in both models."""
+    return [
+        nn.Conv2d(1, 16, 8, stride=2),
+        ChannelsLastMaxPool(2),
+        activation(),
+        nn.Conv2d(16, 32, 4, stride=2, padding=1),
+        ChannelsLastMaxPool(2),
+        activation(),
+        nn.Flatten(),
+        nn.Linear(32, 32),
+        nn.ReLU(),
+        nn.Linear(32, CLASSES),
+    ]
+
+
+def _authors_cnn_colour(activation: Activation) -> list[nn.Module]:
+    """All convolutional: eight convolutions, average pools, and the mean over the last map; 605,226 parameters."""
+    layers: list[nn.Module] = []
+    channels = COLOUR[0]
+    for width in (32, 64, 128):
+        layers += [nn.Conv2d(channels, width, 3, padding=1), activation()]
+        layers += [nn.Conv2d(width, width, 3, padding=1), activation(), nn.AvgPool2d(2)]
+        channels = width
+    layers += [nn.Conv2d(channels, 256, 3, padding=1), activation(), nn.Conv2d(256, CLASSES, 3, padding=1)]
+    return [*layers, nn.AvgPool2d(4), nn.Flatten()]
+
+
+def _authors_scatter_cnn_grey(activation: Activation) -> list[nn.Module]:
+    """20,778 parameters, without scale and shift of the features."""
+    return [
+        nn.Conv2d(COEFFICIENTS, 16, 3, stride=2, padding=1),
+        ChannelsLastMaxPool(2, stride=1),
+        activation(),
+        nn.Conv2d(16, 32, 3, padding=1),
+        ChannelsLastMaxPool(2, stride=1),
+        activation(),
+        nn.Flatten(),
+        nn.Linear(128, 32),
+        activation(),
+        nn.Linear(32, CLASSES),
+    ]
+
+
+def _authors_scatter_cnn_colour(activation: Activation) -> list[nn.Module]:
+    """179,530 parameters, without scale and shift of the features."""
+    return [
+        nn.Conv2d(COLOUR[0] * COEFFICIENTS, 64, 3, padding=1),
+        ChannelsLastMaxPool(2),
+        activation(),
+        nn.Conv2d(64, 64, 3, padding=1),
+        ChannelsLastMaxPool(2),
+        activation(),
+        nn.Flatten(),
+        nn.Linear(256, CLASSES),
+    ]
+
+
+def _cited_cnn_grey(activation: Activation) -> list[nn.Module]:
     """The small network of papernot2021: 26,010 parameters."""
-    return nn.Sequential(
+    return [
         nn.Conv2d(1, 16, 8, stride=2, padding=3),
         ChannelsLastMaxPool(2, stride=1),
         activation(),
@@ -160,10 +239,10 @@ def _cnn_grey(activation: Callable[[], nn.Module]) -> nn.Module:
         nn.Linear(512, 32),
         activation(),
         nn.Linear(32, CLASSES),
-    )
+    ]
 
 
-def _cnn_colour(activation: Callable[[], nn.Module]) -> nn.Module:
+def _cited_cnn_colour(activation: Activation) -> list[nn.Module]:
     """The large network of papernot2021: three pairs of convolutions, 550,570 parameters."""
     layers: list[nn.Module] = []
     channels = COLOUR[0]
@@ -171,12 +250,12 @@ def _cnn_colour(activation: Callable[[], nn.Module]) -> nn.Module:
         layers += [nn.Conv2d(channels, width, 3, padding=1), activation()]
         layers += [nn.Conv2d(width, width, 3, padding=1), ChannelsLastMaxPool(2), activation()]
         channels = width
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(2048, 128), activation(), nn.Linear(128, CLASSES))
+    return [*layers, nn.Flatten(), nn.Linear(2048, 128), activation(), nn.Linear(128, CLASSES)]
 
 
-def _scatter_cnn_grey(activation: Callable[[], nn.Module]) -> nn.Module:
+def _cited_scatter_cnn_grey(activation: Activation) -> list[nn.Module]:
     """The network of tramer2021 on grey scattering features: 33,066 parameters."""
-    return nn.Sequential(
+    return [
         nn.Conv2d(COEFFICIENTS, 16, 3, stride=2, padding=1),
         activation(),
         nn.Conv2d(16, 32, 3, padding=1),
@@ -185,12 +264,12 @@ def _scatter_cnn_grey(activation: Callable[[], nn.Module]) -> nn.Module:
         nn.Linear(512, 32),
         activation(),
         nn.Linear(32, CLASSES),
-    )
+    ]
 
 
-def _scatter_cnn_colour(activation: Callable[[], nn.Module]) -> nn.Module:
+def _cited_scatter_cnn_colour(activation: Activation) -> list[nn.Module]:
     """The network of tramer2021 on colour scattering features: 187,210 parameters."""
-    return nn.Sequential(
+    return [
         nn.Conv2d(COLOUR[0] * COEFFICIENTS, 64, 3, padding=1),
         ChannelsLastMaxPool(2),
         activation(),
@@ -198,11 +277,21 @@ def _scatter_cnn_colour(activation: Callable[[], nn.Module]) -> nn.Module:
         activation(),
         nn.Flatten(),
         nn.Linear(1024, CLASSES),
-    )
+    ]
 
 
-_CNN = {GREY: _cnn_grey, COLOUR: _cnn_colour}
-_SCATTER = {GREY: _scatter_cnn_grey, COLOUR: _scatter_cnn_colour}
+_CNN = {
+    (Architecture.AUTHORS, GREY): _authors_cnn_grey,
+    (Architecture.AUTHORS, COLOUR): _authors_cnn_colour,
+    (Architecture.CITED, GREY): _cited_cnn_grey,
+    (Architecture.CITED, COLOUR): _cited_cnn_colour,
+}
+_SCATTER_CNN = {
+    (Architecture.AUTHORS, GREY): _authors_scatter_cnn_grey,
+    (Architecture.AUTHORS, COLOUR): _authors_scatter_cnn_colour,
+    (Architecture.CITED, GREY): _cited_scatter_cnn_grey,
+    (Architecture.CITED, COLOUR): _cited_scatter_cnn_colour,
+}
 
 
 def softmax_regression(features: int, classes: int) -> nn.Linear:

@@ -3,10 +3,13 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
+from dpfl.data.loading import load_images
 from dpfl.errors import InputError
 from dpfl.experiments import fedavg_images
-from dpfl.experiments.fedavg_images.image_training import DISTANCES
+from dpfl.experiments.fedavg_images.fedavg_settings import FedavgSettings
+from dpfl.experiments.fedavg_images.image_training import DISTANCES, inputs_of
 from dpfl.features.scattering import build_features
 from dpfl.grid.sweep import Folders, Sweep
 
@@ -21,7 +24,7 @@ SETTINGS = {
     "learning_rate": 0.3,
     "momentum": 0.5,
     "sampling": "shuffled_epochs",
-    "initialisation": "common",
+    "plain_batches": "shuffled",
 }
 MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 0.5}
 CELLS = (
@@ -69,8 +72,8 @@ def test_the_run_table_is_complete_and_models_learn(folders, calibration):
         by_round = json.loads(row["accuracy_pct_by_round"])
         assert len(by_round) == row["rounds"]
         assert by_round[-1] == row["accuracy_pct"]
-    # chance is 10 %; 35 % of 100 test records by guessing: false alarm 1e-10
-    assert (table["accuracy_pct"] > 35).all()
+    # chance is 10 %; more than 25 % of 100 test records by guessing, in one of six runs: false alarm 2e-5
+    assert (table["accuracy_pct"] > 25).all()
     assert {"privacy_epsilon_proven", "privacy_note", "noise_multiplier", "clip_norm", "paper"} <= set(table.columns)
 
 
@@ -150,18 +153,34 @@ def test_distances_are_measured_where_they_are_asked_for(folders, description, c
     assert "local_accuracy_pct" not in fedavg_images.train(_sweep(seeds=(0,)), folders, calibration, None, _silent)
 
 
-def test_clients_may_start_apart_and_sigmoids_may_be_tempered(folders, calibration):
-    cell, row, settings = CELLS[2:], calibration[2:], {"model": "cnn_tanh"}
+@pytest.mark.parametrize(
+    ("model", "other"),
+    [
+        ("cnn_tanh", {"network": "cited"}),
+        ("cnn_tanh", {"pixels": "unit_interval"}),
+        ("cnn_tanh", {"client_records": "disjoint"}),
+        ("cnn_tanh", {"plain_batches": "fixed"}),
+        ("scatter_linear", {"feature_norm": "fixed"}),
+        ("scatter_cnn", {"network": "cited"}),
+    ],
+)
+def test_each_reading_of_an_open_setting_trains_another_model(folders, calibration, model, other):
+    cell, row = CELLS[2:], calibration[2:]
     tables = [
-        fedavg_images.train(_sweep(cell, (0,), **settings, **other), folders, row, None, _silent)["accuracy_pct"].iloc[
-            0
-        ]
-        for other in ({}, {"initialisation": "per_client"}, {"tempered_sigmoid": [2, 2, 1]})
+        fedavg_images.train(_sweep(cell, (0,), model=model, learning_rate=0.1, **each), folders, row, None, _silent)
+        for each in ({}, other)
     ]
-    assert tables[0] == tables[2]
-    assert tables[0] != tables[1]
-    tempered = _sweep(cell, (0,), **settings, tempered_sigmoid=[1.58, 3.0, 0.71])
-    assert fedavg_images.train(tempered, folders, row, None, _silent)["status"].tolist() == ["finished"]
+    assert [set(table["status"]) for table in tables] == [{"finished"}] * 2
+    assert tables[0]["accuracy_pct"].iloc[0] != tables[1]["accuracy_pct"].iloc[0]
+
+
+@pytest.mark.parametrize(("model", "pixels"), [("cnn_tanh", "authors"), ("scatter_linear", "unit_interval")])
+def test_inputs_of_some_rows_are_those_rows_of_all_inputs(folders, model, pixels):
+    settings = FedavgSettings.of(SETTINGS, {"model": model, "pixels": pixels}, MACHINE)
+    data, rows = load_images(folders.arrays), np.array([3, 4, 90])
+    inputs, labels = inputs_of(settings, folders, data, "train")
+    some, own = inputs_of(settings, folders, data, "train", rows)
+    assert torch.equal(some, inputs[rows]) and torch.equal(own, labels[rows])
 
 
 class Stopped(Exception):

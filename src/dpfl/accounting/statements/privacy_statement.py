@@ -73,7 +73,7 @@ class PrivacyStatement:
         Raises ValueError as the class and the mechanism's accountant do.
         """
         if noise_multiplier == 0:
-            mechanism, note = NoNoise(), "no noise is added: no privacy guarantee"
+            mechanism, note = NoNoise(), "; ".join(filter(None, ["no noise is added: no privacy guarantee", note]))
         run = {"noise_multiplier": noise_multiplier, "steps": steps, "delta": delta, "neighbouring": neighbouring}
         return cls(
             mechanism=mechanism,

@@ -14,9 +14,8 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import BallsInBins, Poisson, Sampler, Sampling, ShuffledEpochs
 from dpfl.accounting.statements.mechanism import Gaussian
 from dpfl.accounting.statements.privacy_statement import PrivacyStatement
-from dpfl.data.partition import random_shares
 from dpfl.engine.batches import BatchSampler
-from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings
+from dpfl.experiments.fedavg_images.fedavg_settings import Accountant, ClientRecords, FedavgCell, FedavgSettings
 from dpfl.grid.sweep import Sweep
 
 NOISE_BY_CLIENT = "privacy_noise_multiplier_by_client"
@@ -35,8 +34,7 @@ def calibrate(sweep: Sweep, description: dict[str, Any]) -> pd.DataFrame:
     Raises InputError for settings that cannot be used. Source: bhaskar2025, section on experiments.
     """
     settings = FedavgSettings.of(sweep.settings, sweep.resources)
-    shares = random_shares(description["records"]["train"], settings.clients, settings.client_share, sweep.seeds[0])
-    sizes = [len(share) for share in shares]
+    sizes = [len(share) for share in settings.shares(description["records"]["train"], sweep.seeds[0])]
     rows = []
     for given in sweep.cells:
         cell = FedavgCell.of(given)
@@ -70,7 +68,7 @@ def _statement(
     settings: FedavgSettings, cell: FedavgCell, sizes: list[int], records: int, noise_multiplier: float
 ) -> PrivacyStatement:
     """Return the statement of a client with `records` records."""
-    batches = BatchSampler(cell.sampling(settings), settings.batch_size, records)
+    batches = cell.batches(settings, records)
     return PrivacyStatement.of(
         Gaussian(),
         _sampler(batches),
@@ -80,7 +78,7 @@ def _statement(
         noise_multiplier=noise_multiplier,
         steps=sum(cell.local_epochs) * batches.steps_per_epoch,
         delta=settings.delta,
-        note=_note(settings, sizes),
+        note=_note(settings, cell, sizes),
     )
 
 
@@ -90,12 +88,15 @@ def _sampler(batches: BatchSampler) -> Sampler:
         return Poisson(batches.sample_rate)
     if batches.sampling is Sampling.BALLS_IN_BINS:
         return BallsInBins(batches.steps_per_epoch)
-    return ShuffledEpochs(batches.divisor, batches.public_records)
+    return ShuffledEpochs(min(batches.batch_size, batches.public_records), batches.public_records)
 
 
-def _note(settings: FedavgSettings, sizes: list[int]) -> str:
+def _note(settings: FedavgSettings, cell: FedavgCell, sizes: list[int]) -> str:
     """Say how the guarantee relates to what is done."""
-    note = f"divisor {min(settings.batch_size, *sizes)}; the noise is calibrated for Poisson sampling"
+    if not cell.clips:
+        return "every epoch has the same batches" if cell.batches(settings, min(sizes)).fixed_order else ""
+    note = f"divisor {cell.batches(settings, min(sizes)).divisor}; the noise is calibrated for Poisson sampling"
+    note += f" by {_ACCOUNTANTS[settings.accountant]}"
     if settings.sampling is not Sampling.POISSON:
         note += f", the batches are {settings.sampling}"
     if len(set(sizes)) > 1:
@@ -103,10 +104,21 @@ def _note(settings: FedavgSettings, sizes: list[int]) -> str:
             f"; clients hold {min(sizes)} to {max(sizes)} records, each has the noise that meets the budget at its own "
             "sampling rate, and what is said here is the smallest client's"
         )
-    holders = sum(settings.client_share)
-    if holders > 1 + 1e-9:
+    if settings.clients > 1 and (settings.client_records is ClientRecords.INDEPENDENT or _overlap(settings)):
         note += (
-            f"; one client's budget: clients overlap, a record is with {holders:.3g} of them on average and spends "
-            "the composition of their budgets"
+            "; one client's budget: clients overlap, a record is with "
+            f"{sum(settings.client_share):.3g} of them on average and spends the composition of its holders' budgets"
         )
     return note
+
+
+_ACCOUNTANTS = {
+    Accountant.PRV: "Opacus's PRV accountant",
+    Accountant.RDP: "Opacus's RDP accountant",
+    Accountant.PLD: "the PLD accountant",
+}
+
+
+def _overlap(settings: FedavgSettings) -> bool:
+    """Return whether disjoint shares are impossible."""
+    return sum(settings.client_share) > 1 + 1e-9

@@ -8,26 +8,41 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from dpfl.accounting.samplers import Sampling
+from dpfl.data.partition import random_shares
+from dpfl.engine.batches import BatchSampler
 from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several, among
-from dpfl.models.image_models import TANH, ImageModel, Normalisation
+from dpfl.models.image_models import Architecture, FeatureNorm, ImageModel, Pixels
 
 
-class Initialisation(StrEnum):
-    """Start of the clients' first round; every later one starts at the average."""
+class ClientRecords(StrEnum):
+    """Ways in which clients come by their shares of the training records."""
 
-    COMMON = "common"
-    PER_CLIENT = "per_client"
+    INDEPENDENT = "independent"
+    """Each client draws its own share of all records, so that clients overlap."""
+    DISJOINT = "disjoint"
+    """Slices of one permutation, as long as the shares add up to at most 1."""
+
+
+class PlainBatches(StrEnum):
+    """Order of the batches of cells that do not clip."""
+
+    FIXED = "fixed"
+    """The same batches in every epoch."""
+    SHUFFLED = "shuffled"
+    """A fresh permutation in every epoch."""
 
 
 class Accountant(StrEnum):
     """Calibration of the noise, see dpfl.accounting.dpsgd."""
 
-    RDP = "rdp"  # Opacus's own default at the time: the paper does not name one, and its numbers fit
     PRV = "prv"
+    RDP = "rdp"
     PLD = "pld"
 
 
@@ -41,8 +56,8 @@ class Metric(StrEnum):
 class FedavgSettings(Settings):
     """A sweep's settings and resources. `client_share`: one number, or one a client; a single client has all records.
 
-    `sampling` draws the batches of cells that clip; plain SGD, which has no guarantee to prove, shuffles epochs.
-    tempered_sigmoid: scale, inverse temperature and offset; (2, 2, 1) is tanh.
+    Defaults are those of the authors' code. `sampling` draws the batches of cells that clip, `plain_batches` says how
+    those of plain SGD, which has no guarantee to prove, follow one another.
     """
 
     model: Choice[ImageModel]
@@ -56,10 +71,12 @@ class FedavgSettings(Settings):
     sampling: Annotated[Choice[Sampling], among(Sampling.POISSON, Sampling.BALLS_IN_BINS, Sampling.SHUFFLED)] = (
         Sampling.POISSON
     )
-    initialisation: Choice[Initialisation] = Initialisation.COMMON
-    accountant: Choice[Accountant] = Accountant.RDP
-    normalisation: Choice[Normalisation] = Normalisation.CHANNEL
-    tempered_sigmoid: Annotated[tuple[float, float, float], Field(strict=False)] = TANH
+    plain_batches: Choice[PlainBatches] = PlainBatches.FIXED
+    client_records: Choice[ClientRecords] = ClientRecords.INDEPENDENT
+    accountant: Choice[Accountant] = Accountant.PRV
+    network: Choice[Architecture] = Architecture.AUTHORS
+    pixels: Choice[Pixels] = Pixels.AUTHORS
+    feature_norm: Choice[FeatureNorm] = FeatureNorm.LEARNT
     measure: Choice[Metric] = Metric.NONE
     device: str
     threads: Count
@@ -85,6 +102,11 @@ class FedavgSettings(Settings):
         if value != "cpu" and not torch.cuda.is_available():
             raise ValueError(f"device: {value} is not there; set training.device to cpu")
         return value
+
+    def shares(self, records: int, seed: int) -> list[NDArray[np.int64]]:
+        """Return each client's indices into the `records` training records."""
+        independent = self.client_records is ClientRecords.INDEPENDENT
+        return random_shares(records, self.clients, self.client_share, seed, independent=independent)
 
     @property
     def memory_bytes(self) -> float:
@@ -130,9 +152,12 @@ class FedavgCell(Settings):
         """True where noise is added."""
         return not math.isinf(self.epsilon)
 
-    def sampling(self, settings: FedavgSettings) -> Sampling:
-        """Return how the cell's batches are drawn."""
-        return settings.sampling if self.clips else Sampling.SHUFFLED
+    def batches(self, settings: FedavgSettings, records: int) -> BatchSampler:
+        """Return the sampler of the cell's batches, for a client with `records` records."""
+        if self.clips:
+            return BatchSampler(settings.sampling, settings.batch_size, records)
+        fixed = settings.plain_batches is PlainBatches.FIXED
+        return BatchSampler(Sampling.SHUFFLED, settings.batch_size, records, fixed_order=fixed)
 
     def columns(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the cell that was `given` as table columns: its keys, rounds, and local_epochs_by_round (JSON list).

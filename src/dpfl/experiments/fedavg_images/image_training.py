@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from dpfl.accounting.samplers import Sampling
 from dpfl.algorithms.fedavg import FederatedAveraging, Schedule, State
 from dpfl.data.loading import ImageData, load_images
-from dpfl.data.partition import random_shares
 from dpfl.engine import checkpoints
 from dpfl.engine.batches import BatchSampler
 from dpfl.engine.cross_entropy import cross_entropy
@@ -29,7 +28,7 @@ from dpfl.engine.per_record_gradients import StackedGradients
 from dpfl.engine.sgd import StackedHyperparameters
 from dpfl.errors import InputError
 from dpfl.experiments.fedavg_images.fedavg_noise import NOISE_BY_CLIENT
-from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings, Initialisation, Metric
+from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings, Metric
 from dpfl.experiments.shared.run_table import calibrated, run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.image_models import build, prepare
@@ -62,10 +61,11 @@ def train(
     settings = FedavgSettings.of(sweep.settings, sweep.resources)
     torch.set_num_threads(settings.threads)
     data = load_images(folders.arrays)
-    inputs = {part: _inputs(settings, folders, data, part) for part in ("train", "test")}
+    inputs = {part: inputs_of(settings, folders, data, part) for part in ("train", "test")}
     columns = [FedavgCell.of(cell).columns(cell) for cell in sweep.cells]
     noise = calibrated(calibration, columns)
-    jobs = [(seed, stack) for seed in sweep.seeds for stack in stacks(settings, sweep)]
+    sizes = [len(share) for share in settings.shares(len(data.train_y), sweep.seeds[0])]
+    jobs = [(seed, stack) for seed in sweep.seeds for stack in stacks(settings, sweep, sizes)]
     epochs = [max(stack.schedule.epochs) for _, stack in jobs]
     digest = _digest(sweep, calibration, data)
     restored = checkpoints.load(checkpoint, digest) if checkpoint else None
@@ -98,25 +98,26 @@ class CellStack:
     """The cells, by index in their sweep, that share batches and are trained together."""
 
     cells: tuple[int, ...]
-    sampling: Sampling
+    samplers: tuple[BatchSampler, ...]
+    """The sampler of each client."""
     schedule: Schedule
     clips: tuple[bool, ...]
 
 
-def stacks(settings: FedavgSettings, sweep: Sweep) -> list[CellStack]:
-    """Return a sweep's cells by how they draw their batches."""
+def stacks(settings: FedavgSettings, sweep: Sweep, sizes: Sequence[int]) -> list[CellStack]:
+    """Return a sweep's cells by how they draw their batches, for clients with so many records."""
     cells = [FedavgCell.of(cell) for cell in sweep.cells]
-    found: dict[Sampling, list[int]] = {}
+    found: dict[tuple[BatchSampler, ...], list[int]] = {}
     for index, cell in enumerate(cells):
-        found.setdefault(cell.sampling(settings), []).append(index)
+        found.setdefault(tuple(cell.batches(settings, size) for size in sizes), []).append(index)
     return [
         CellStack(
             tuple(indices),
-            sampling,
+            samplers,
             Schedule(tuple(cells[index].local_epochs for index in indices)),
             tuple(cells[index].clips for index in indices),
         )
-        for sampling, indices in found.items()
+        for samplers, indices in found.items()
     ]
 
 
@@ -131,23 +132,31 @@ def _result(settings: FedavgSettings, result: dict[str, Any], index: int) -> dic
     }
 
 
-def _inputs(settings: FedavgSettings, folders: Folders, data: ImageData, part: str) -> tuple[Tensor, Tensor]:
-    """Return what the model reads and the labels of one part of the data, on the device."""
-    labels = torch.from_numpy(np.array(getattr(data, f"{part}_y"))).to(settings.device)
+def inputs_of(
+    settings: FedavgSettings, folders: Folders, data: ImageData, part: str, rows: NDArray[np.int64] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return what the model reads and the labels of one part of the data, or of some of its rows, on the device.
+
+    Raises InputError if the scattering features are missing or of another data set.
+    """
+    rows = np.arange(len(getattr(data, f"{part}_y"))) if rows is None else rows
+    labels = torch.from_numpy(getattr(data, f"{part}_y")[rows]).to(settings.device)
     source = getattr(data, f"{part}_x")
     if settings.model.reads_features:
         path = folders.features / f"{part}_x.npy"
         if not path.is_file():
             raise InputError(f"{path}: no such file; compute the scattering features first (dpfl features)")
-        source = np.load(path, mmap_mode="r", allow_pickle=False)
-    if len(source) != len(labels):
-        raise InputError(
-            f"{folders.features}: {len(source)} {part} features, should be {len(labels)}; compute them anew"
-        )
-    inputs = torch.empty(source.shape, dtype=torch.float32, device=settings.device)
-    for start in range(0, len(source), RECORDS_AT_ONCE):
-        rows = slice(start, start + RECORDS_AT_ONCE)
-        inputs[rows] = prepare(settings.model, torch.from_numpy(np.array(source[rows])), settings.normalisation)
+        images, source = len(source), np.load(path, mmap_mode="r", allow_pickle=False)
+        if len(source) != images:
+            raise InputError(
+                f"{folders.features}: {len(source)} {part} features, should be {images}; compute them anew"
+            )
+    inputs = torch.empty((len(rows), *source.shape[1:]), dtype=torch.float32, device=settings.device)
+    dataset = data.description["stand_in_for"] or data.description["name"]
+    for start in range(0, len(rows), RECORDS_AT_ONCE):
+        chunk = slice(start, start + RECORDS_AT_ONCE)
+        raw = torch.from_numpy(np.asarray(source[rows[chunk]]))
+        inputs[chunk] = prepare(settings.model, raw, dataset, settings.pixels, settings.feature_norm)
     return inputs, labels
 
 
@@ -160,18 +169,13 @@ def _federation(
     seed: int,
 ) -> FederatedAveraging:
     """Return the federation of one stack and seed, its clients' shares and its initial model drawn."""
-    shares = random_shares(len(data.train_y), settings.clients, settings.client_share, seed)
+    shares = settings.shares(len(data.train_y), seed)
     accounted = int(calibration["privacy_records"].iloc[0])
     if any(len(share) < accounted for share in shares):
         raise InputError(f"a client has fewer than the {accounted} records that the noise was calibrated for")
-    apart = settings.initialisation is Initialisation.PER_CLIENT
-    modules = [
-        build(settings.model, data.train_x.shape[1:], seed, client, settings.tempered_sigmoid)
-        for client in range(settings.clients if apart else 1)
-    ]
-    layout = ParameterVector.of(modules[0])
-    initial = torch.stack([layout.flatten(dict(module.named_parameters())).detach() for module in modules])
-    module = modules[0].to(settings.device)
+    module = build(settings.model, data.train_x.shape[1:], seed, settings.network, settings.feature_norm)
+    initial = ParameterVector.of(module).flatten(dict(module.named_parameters())).detach()
+    module = module.to(settings.device)
     rule = gradient_rule(module, cross_entropy, inputs["train"][0][0])
     return FederatedAveraging(
         module=module,
@@ -179,10 +183,10 @@ def _federation(
         variants=_variants(settings, calibration, stack),
         schedule=stack.schedule,
         shares=shares,
-        initial=initial.expand(settings.clients, -1).to(settings.device),
+        initial=initial.to(settings.device),
         train=inputs["train"],
         test=inputs["test"],
-        samplers=tuple(BatchSampler(stack.sampling, settings.batch_size, len(share)) for share in shares),
+        samplers=stack.samplers,
         learning_rate=settings.learning_rate,
         momentum=settings.momentum,
         seed=seed,

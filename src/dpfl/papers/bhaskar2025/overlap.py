@@ -142,7 +142,7 @@ def overlap_page(data: pd.DataFrame) -> TableLayout:
             "Records with no client": _percent(data["share_none"]),
             "with two or more": _percent(data["share_several"]),
             "ε of a record, mean": [at_most(value, places=2) for value in data["epsilon_mean"]],
-            "of a quarter, at least": _with_number(data, "quarter"),
+            "of the upper quarter, from": _with_number(data, "quarter"),
             "of the record with the most": _with_number(data, "most"),
             "Records above the printed ε": _percent(data["share_above"]),
         }

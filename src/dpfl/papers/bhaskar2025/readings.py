@@ -26,7 +26,7 @@ from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout
 
-STUDIES = ("readings", "readings_all")
+STUDY = "readings"
 CODE = {
     "network": "authors",
     "pixels": "authors",
@@ -61,7 +61,7 @@ def reading_cells(results: Results) -> pd.DataFrame:
     seed) and effect_interval_pct (half-width of its 95 % interval), published_accuracy_pct (nan on stand-in data),
     origins. Differences that a cell does not have (the accountant without privacy, the order with it) have no row.
     """
-    runs = runs_of(results, PUBLISHED, *STUDIES)
+    runs = runs_of(results, PUBLISHED, STUDY)
     if runs.empty or not set(CODE) <= set(runs.columns):
         return pd.DataFrame(columns=_COLUMNS)
     reference = _reference(runs)
@@ -101,12 +101,12 @@ def _reference(runs: pd.DataFrame) -> dict[str, object]:
 
 
 def _difference(run: dict[str, object], reference: dict[str, object]) -> str:
-    """Return which difference a run switches: "" for none, "all" in the study of all; else no key of `NAMES`."""
-    if run["study"] == "readings_all":
-        return "all"
+    """Return which difference a run switches: "" for none, "all" for several, "absent" if its cell has none of it."""
     switched = [name for name, value in reference.items() if run[name] != value]
     absent = "accountant" if math.isinf(float(run["epsilon"])) else "plain_batches"
-    return "absent" if switched == [absent] else " and ".join(switched)
+    if len(switched) > 1:
+        return "all"
+    return "absent" if switched == [absent] else "".join(switched)
 
 
 def _is_bimodal(cell: object) -> bool:

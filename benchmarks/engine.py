@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.data.image_shapes import CLASSES, COLOUR, GREY, feature_shape
+from dpfl.data.datasets import CLASSES, COLOUR, GREY, feature_shape
 from dpfl.engine.batches import BatchSampler
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.network_gradients import gradient_rule

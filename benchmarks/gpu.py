@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from dpfl import gpu
-from dpfl.data.image_shapes import COLOUR, GREY, feature_shape
+from dpfl.data.datasets import COLOUR, GREY, feature_shape
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.network_gradients import gradient_rule
 from dpfl.engine.parameter_vector import ParameterVector

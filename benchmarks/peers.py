@@ -45,7 +45,7 @@ from jax_peer import Jax
 from numpy.typing import NDArray
 from torch import nn
 
-from dpfl.data.image_shapes import COLOUR, GREY
+from dpfl.data.datasets import COLOUR, GREY
 from dpfl.models.image_models import ImageModel
 from dpfl.provenance.environment import host, software
 

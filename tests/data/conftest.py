@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from dpfl import catalog
-from dpfl.data import download
+from dpfl.data import fetch
 
 
 @dataclasses.dataclass
@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(download, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(fetch, "_PAUSE_SECONDS", 0.0)
     web = Server()
     thread = threading.Thread(target=web.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

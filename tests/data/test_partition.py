@@ -1,11 +1,16 @@
 """Partitions: sizes, overlap, and addresses."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from dpfl.data.partition import random_shares
+from dpfl.data.loading import TableData
+from dpfl.data.partition import DigitPairs, Split, client_blocks, random_shares, split
+from dpfl.errors import InputError
 
 
 @settings(max_examples=50, deadline=None)
@@ -97,3 +102,117 @@ def test_overlapping_shares_are_independent_and_uniform():
 def test_wrong_arguments_are_named(arguments, name):
     with pytest.raises(ValueError, match=f"^{name} must"):
         random_shares(*arguments)
+
+
+@pytest.fixture
+def table() -> TableData:
+    """A table of 62 records and three columns: blocks of 21, 21 and 20."""
+    rng = np.random.default_rng(8)
+    x = np.column_stack([rng.normal(40, 12, 62), rng.integers(0, 2, 62), rng.integers(0, 4, 62)]).astype(float)
+    y = x @ np.array([0.1, 5.0, 1.0]) + rng.normal(size=62)
+    return TableData(description={}, columns=("age", "sex", "region"), x=x, y=y)
+
+
+def test_trials_differ_and_every_split_holds_each_record_once(table):
+    trials = [split(table, 3, [], seed) for seed in range(3)]
+    for trial in trials:
+        assert list(trial.starts) == [0, 16, 32, 48] and len(trial.test_y) == 14
+        assert sorted([*trial.train_y, *trial.test_y]) == sorted(table.y)
+        blocks = [trial.train_y[start:stop] for start, stop in itertools.pairwise(trial.starts)]
+        assert all(low.max() <= high.min() for low, high in itertools.pairwise(blocks))
+    assert not np.array_equal(trials[0].train_y, trials[1].train_y)
+
+
+def test_every_record_is_held_back_equally_often(table):
+    """Exact binomial tail of 2,000 trials at 5 in 21 for the record seen least and most; false alarm below 1e-6."""
+    lowest = np.sort(table.y)[:21]
+    held = np.zeros(21)
+    for seed in range(2000):
+        held += np.isin(lowest, split(table, 3, [], seed).test_y)
+    low, high = stats.binom.ppf([1e-8, 1 - 1e-8], 2000, 5 / 21)
+    assert low <= held.min() and held.max() <= high
+
+
+def test_standardised_columns_have_mean_0_and_deviation_1_in_every_clients_training_records(table):
+    trial = split(table, 3, ["age", "region"], seed=2)
+    for start, stop in itertools.pairwise(trial.starts):
+        own = trial.train_x[start:stop, [1, 3]]
+        np.testing.assert_allclose(own.mean(axis=0), 0.0, atol=1e-12)
+        np.testing.assert_allclose(own.std(axis=0), 1.0, rtol=1e-12)
+    assert set(trial.train_x[:, 0]) == {1.0} and set(trial.train_x[:, 2]) == {0.0, 1.0}
+
+
+def test_a_client_without_records_is_named():
+    with pytest.raises(InputError, match="client 31"):
+        client_blocks(62, 40)
+
+
+@pytest.mark.parametrize(
+    ("standardise", "named"), [(["height"], "no column height"), (["age", "region"], "region is constant")]
+)
+def test_columns_that_cannot_be_standardised_are_named(table, standardise, named):
+    table.x[:, 2] = 3.0
+    with pytest.raises(InputError, match=named):
+        split(table, 3, standardise, 0)
+
+
+LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 60))
+
+
+def pairs(split: Split, digits: int = 10, images_per_digit: int = 12) -> DigitPairs:
+    """The clients of 600 images, 60 of each digit."""
+    return DigitPairs.of(LABELS, digits, images_per_digit, split)
+
+
+@pytest.mark.parametrize("split", list(Split))
+def test_clients_hold_their_own_two_digits(split):
+    own = pairs(split)
+    assert own.clients == [(even, odd) for even in (0, 2, 4, 6, 8) for odd in (1, 3, 5, 7, 9)]
+    for client, hand in zip(own.clients, own.deal(3), strict=True):
+        assert len(hand) == 24 and set(LABELS[hand]) == set(client)
+
+
+def test_the_published_split_draws_with_replacement_from_the_first_images():
+    own = pairs(Split.PUBLISHED)
+    first = np.concatenate([np.flatnonzero(digit == LABELS)[:12] for digit in range(10)])
+    hands = own.deal(0)
+    assert set(np.concatenate(hands)) <= set(first) and np.array_equal(own.dealt, np.sort(first))
+    assert all(len(set(hand)) < 24 for hand in hands)
+    # An image is drawn by its client with probability 1 - (1 - 1/24)^24 = 0.64: 500 trials of 24 images of client 0.
+    held = np.mean([len(set(own.deal(seed)[0])) / 24 for seed in range(500)])
+    assert abs(held - (1 - (1 - 1 / 24) ** 24)) < 0.02  # more than 5 standard errors
+
+
+def test_the_disjoint_split_shares_no_image():
+    own = pairs(Split.DISJOINT)
+    hands = own.deal(7)
+    everything = np.concatenate(hands)
+    assert len(everything) == len(set(everything)) == 600
+    for (one, left), (other, right) in itertools.combinations(zip(own.clients, hands, strict=True), 2):
+        assert not set(left) & set(right), (one, other)
+    assert any(not np.array_equal(a, b) for a, b in zip(hands, own.deal(8), strict=True))
+
+
+@pytest.mark.parametrize("split", list(Split))
+def test_trials_hold_back_a_fifth_and_name_even_digits_1(split):
+    own = pairs(split, digits=4)
+    x = np.arange(600.0)[:, None]
+    trial = own.trial(x, seed=1)
+    assert list(trial.starts) == [0, 19, 38, 57, 76] and len(trial.test_y) == 4 * 5
+    for part, target in ((trial.train_x, trial.train_y), (trial.test_x, trial.test_y)):
+        labels = LABELS[part[:, 0].astype(int)]
+        assert np.array_equal(target, np.where(labels % 2 == 0, 1.0, -1.0))
+    own_digits = [set(LABELS[trial.train_x[a:b, 0].astype(int)]) for a, b in itertools.pairwise(trial.starts)]
+    assert own_digits == [{0, 1}, {0, 3}, {2, 1}, {2, 3}]
+    shared = set(trial.train_x[:, 0]) & set(trial.test_x[:, 0])
+    assert bool(shared) == (split is Split.PUBLISHED)
+
+
+def test_what_cannot_be_dealt_is_named():
+    with pytest.raises(InputError, match=r"needs 65 training images of digit 0, there are 60"):
+        pairs(Split.DISJOINT, images_per_digit=13)
+    with pytest.raises(InputError, match="images_per_digit: 61"):
+        pairs(Split.PUBLISHED, images_per_digit=61)
+    for digits in (0, 1, 3):
+        with pytest.raises(InputError, match=f"digits is {digits}"):
+            pairs(Split.PUBLISHED, digits=digits)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpfl.data.image_shapes import COLOUR, GREY
+from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine import convolutions
 from dpfl.engine.convolutions import Convolution
 from dpfl.engine.layers import channels_last

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.func import vmap
 
-from dpfl.data.image_shapes import COLOUR, GREY
+from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.linear_gradients import LinearGradients
 from dpfl.engine.network_gradients import LayerGradients, gradient_rule

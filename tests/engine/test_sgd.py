@@ -9,7 +9,7 @@ from opacus.optimizers import DPOptimizer
 from scipy import stats
 from torch import nn
 
-from dpfl.data.image_shapes import COLOUR, GREY
+from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.network_gradients import gradient_rule
 from dpfl.engine.parameter_vector import ParameterVector

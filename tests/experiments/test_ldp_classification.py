@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from dpfl.data.digit_pairs import DigitPairs, Split
 from dpfl.data.loading import load_images
+from dpfl.data.partition import DigitPairs, Split
 from dpfl.engine.federated_rounds import Hyperparameters, Trials
 from dpfl.errors import InputError
 from dpfl.experiments import ldp_classification

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.data import non_iid_blocks
+from dpfl.data import partition
 from dpfl.data.loading import TableData, load_table
 from dpfl.engine.federated_rounds import Participation, Protocol
 from dpfl.errors import InputError
@@ -155,7 +155,7 @@ def test_baselines_against_scikit_learn(folders):
     from sklearn.linear_model import LinearRegression
 
     table = load_table(folders.arrays)
-    trial = non_iid_blocks.split(table, 3, ["age"], seed=3)
+    trial = partition.split(table, 3, ["age"], seed=3)
     columns = ldp_regression.Regression(None, table, ["age"]).references(trial)
     fitted = [each.fit(trial.train_x[:, 1:], trial.train_y) for each in (DummyRegressor(), LinearRegression())]
     for name, regressor in zip(("mean_predictor_test_loss", "least_squares_test_loss"), fitted, strict=True):

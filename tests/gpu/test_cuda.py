@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from dpfl import gpu
-from dpfl.data.image_shapes import COLOUR, GREY
+from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.network_gradients import gradient_rule
 from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import StackedGradients

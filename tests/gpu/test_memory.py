@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpfl.data.image_shapes import COLOUR, GREY
+from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.network_gradients import gradient_rule
 from dpfl.engine.per_record_gradients import StackedGradients
 from dpfl.errors import InputError

@@ -36,7 +36,7 @@ def test_a_capped_entry_takes_only_its_own_seeds_from_the_configuration():
 
 def test_names_say_which_setting_a_candidate_changes():
     names = {sweep.name for sweep in expansion.expand(resolved(scale="paper", papers=["bhaskar2025"]))}
-    assert {"identification_mnist_scatter_linear_k10_b32_seed0", "distances_mnist_scatter_linear_k25_seed0"} <= names
+    assert {"readings_mnist_scatter_linear_k10_rdp_seed0", "distances_mnist_scatter_linear_k25_seed0"} <= names
 
 
 def test_a_part_tells_two_entries_with_the_same_axes_apart():

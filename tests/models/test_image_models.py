@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from dpfl.data.image_shapes import COLOUR, GREY
+from dpfl.data.datasets import COLOUR, GREY
 from dpfl.errors import InputError
 from dpfl.models.image_models import (
     PIXEL_CONSTANTS,

@@ -1,6 +1,6 @@
 import pytest
 
-from dpfl.data.image_shapes import COLOUR
+from dpfl.data.datasets import COLOUR
 from dpfl.models.image_models import ImageModel, build
 from dpfl.pipeline import cost_timing
 from dpfl.pipeline.cost import UnitCost, WorkCount, table
@@ -10,7 +10,7 @@ def test_a_measured_kind_is_timed_and_counted():
     found = cost_timing.measure(["fedavg_images/scatter_linear/grey", "pnsgd/mnist"], seconds=0.4)
     assert list(found) == ["fedavg_images/scatter_linear/grey"]
     unit = found["fedavg_images/scatter_linear/grey"]
-    assert unit.parameters == 39_700 and 0 < unit.seconds(WorkCount(1, 64)) - unit.fixed_seconds < 60
+    assert unit.parameters == 47_638 and 0 < unit.seconds(WorkCount(1, 64)) - unit.fixed_seconds < 60
     assert unit.step_seconds >= 0 and unit.record_seconds > 0
 
 

@@ -128,7 +128,7 @@ EDITS = {
         ({"features", "train", *AFTER_RUNS}, {"bhaskar2025"}),
     ),
     "how data are unpacked": (
-        "src/dpfl/data/stand_ins.py",
+        "src/dpfl/data/arrays.py",
         append(CODE),
         ({"arrays", "features", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
     ),

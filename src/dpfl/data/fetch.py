@@ -1,12 +1,21 @@
-"""Fetch a file from the first source that has it: verified and complete, or not there at all."""
+"""Fetch a file from the first source that has it: verified and complete, or not there at all.
+
+Downloads go by pooch, with limits that pooch lacks: on size, on the rate and on the time of a transfer. Bytes are
+decompressed as they stream, counted and hashed, and kept only if they are the wanted ones.
+"""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import logging
 import lzma
 import os
+import re
 import stat
 import tarfile
+import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,15 +25,217 @@ from typing import BinaryIO, cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+import pooch
+import requests
 from filelock import FileLock
 
 from dpfl.data import datasets
 from dpfl.data.datasets import Archive, Dataset, Source
-from dpfl.data.download import Unreachable, download
-from dpfl.data.verify import Refused, decompressed, holds, store
 from dpfl.errors import InputError
-from dpfl.files import file_sha256
+from dpfl.files import file_sha256, replacing
 from dpfl.progress import ProgressCallback
+
+_CHUNK_BYTES = 1 << 20
+_GZIP_MAGIC, _XZ_MAGIC = b"\x1f\x8b", b"\xfd7zXZ\x00"
+
+
+class Refused(Exception):
+    """A source that cannot be used; the message is the reason in a few words."""
+
+
+def holds(path: Path, size: int, sha256: str) -> bool:
+    """Return whether `path` is a file of `size` bytes with that SHA-256. Raises OSError where it cannot be read."""
+    if not path.is_file() or path.stat().st_size != size:
+        return False
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == sha256
+
+
+def decompressed(stream: BinaryIO) -> BinaryIO:
+    """Return a seekable `stream` as its content: gzip and xz are known by their first bytes, not by name."""
+    head = stream.read(len(_XZ_MAGIC))
+    stream.seek(0)
+    if head.startswith(_GZIP_MAGIC):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
+    if head == _XZ_MAGIC:
+        return cast(BinaryIO, lzma.LZMAFile(stream))
+    return stream
+
+
+def store(content: BinaryIO, wanted: Source, target: Path, progress: ProgressCallback) -> None:
+    """Write `content` to `target`, complete and verified, or leave `target` as it was.
+
+    Reading stops at the first byte beyond `wanted.bytes`, whatever a compressed stream would still unfold to.
+    Raises Refused where the content is damaged or not the wanted one, InputError where it cannot be written.
+    """
+    digest, size = hashlib.sha256(), 0
+    with replacing(target) as temporary, temporary.open("wb") as out:
+        for chunk in chunks(content):
+            size += len(chunk)
+            if size > wanted.bytes:
+                raise Refused(f"longer than the expected {wanted.bytes} bytes of sha256 {wanted.sha256}")
+            digest.update(chunk)
+            out.write(chunk)
+            progress(size, wanted.bytes)
+        if digest.hexdigest() != wanted.sha256:
+            raise Refused(
+                f"found sha256 {digest.hexdigest()} ({size} bytes), expected {wanted.sha256} ({wanted.bytes} bytes)"
+            )
+
+
+def chunks(content: BinaryIO) -> Iterator[bytes]:
+    """Yield `content` piece by piece. Raises Refused where it is truncated, damaged or cannot be read."""
+    while True:
+        try:
+            chunk = content.read(_CHUNK_BYTES)
+        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, tarfile.TarError) as error:
+            raise Refused(f"damaged or truncated: {error}") from None
+        except OSError as error:
+            raise Refused(f"cannot be read: {error.strerror or error}") from None
+        if not chunk:
+            return
+        yield chunk
+
+
+LEAST_BYTES_A_SECOND = 50_000
+"""Mean rate below which a transfer is given up: the largest archive, 170 MB, has an hour."""
+_ATTEMPTS = 3
+_PAUSE_SECONDS = 0.25
+_CONNECT_SECONDS = 10.0
+_DOWNLOADED_BYTES = 1 << 14
+_TRANSIENT_STATUS = frozenset({408, 429, 500, 502, 503, 504})
+
+
+class Unreachable(Refused):
+    """A server that did not answer: nothing else on it is worth trying."""
+
+
+class _Transient(Refused):
+    """A failure that another attempt may not meet."""
+
+
+@dataclass
+class _Sink:
+    """The file as pooch writes to it: bounded in size, reporting progress, closed to a transfer that was given up."""
+
+    out: BinaryIO
+    limit: int
+    progress: ProgressCallback
+    expected: int
+    received: int = 0
+    has_answer: bool = False
+    is_abandoned: bool = False
+
+    def write(self, data: bytes) -> None:
+        if self.is_abandoned:
+            raise Refused("given up")
+        if self.received + len(data) > self.limit:
+            raise Refused(f"longer than {self.limit} bytes, which the file cannot be")
+        self.out.write(data)
+        self.received += len(data)
+        self.progress(self.received, self.expected)
+
+    def flush(self) -> None:
+        self.out.flush()
+
+    def take_answer(self, response: requests.Response, **_) -> None:
+        """Note the length that an answer's header names."""
+        self.has_answer = True
+        length = response.headers.get("Content-Length", "")
+        self.expected = int(length) if length.isdecimal() else self.limit
+
+
+def download(url: str, target: Path, limit: int, timeout_seconds: float, progress: ProgressCallback) -> None:
+    """Write the bytes at `url`, at most `limit`, to `target`. Nothing is verified here.
+
+    Every `timeout_seconds` must bring 16 KiB (or the rest), and the transfer may take `timeout_seconds` and the time of
+    `limit` bytes at LEAST_BYTES_A_SECOND. Server errors and broken transfers are tried again a few times.
+    Raises Unreachable where the server does not answer, Refused where what came is of no use, and OSError where
+    `target` cannot be written; `target` may then have any content.
+    """
+    for attempt in range(_ATTEMPTS):
+        time.sleep(attempt * _PAUSE_SECONDS)
+        try:
+            _attempt(url, target, limit, timeout_seconds, progress)
+            return
+        except _Transient:
+            if attempt == _ATTEMPTS - 1:
+                raise
+
+
+def _attempt(url: str, target: Path, limit: int, timeout_seconds: float, progress: ProgressCallback) -> None:
+    """Make one attempt. It runs in a thread of its own, for a read that waits for a byte looks at no clock."""
+    errors: list[Exception] = []
+    with target.open("wb") as out:
+        sink = _Sink(out, limit, progress, limit)
+        downloader = pooch.HTTPDownloader(
+            chunk_size=_DOWNLOADED_BYTES,
+            headers={"Accept-Encoding": "identity"},
+            timeout=(min(timeout_seconds, _CONNECT_SECONDS), timeout_seconds),
+            hooks={"response": sink.take_answer},
+        )
+
+        def transfer() -> None:
+            try:
+                downloader(url, sink, None)
+            except (OSError, ValueError, Refused) as error:  # the errors of requests are OSErrors
+                errors.append(error)
+
+        worker = threading.Thread(target=transfer, daemon=True)
+        worker.start()
+        _watch(worker, sink, timeout_seconds)
+    if errors:
+        raise _reason(errors[0], timeout_seconds) from None
+
+
+def _watch(worker: threading.Thread, sink: _Sink, timeout_seconds: float) -> None:
+    """Wait for a transfer to end. Raises Refused, and leaves it to itself, where it takes too long."""
+    until = time.monotonic() + timeout_seconds + sink.limit / LEAST_BYTES_A_SECOND
+    received = 0
+    while True:
+        worker.join(max(0.0, min(timeout_seconds, until - time.monotonic())))
+        if not worker.is_alive():
+            return
+        if sink.received == received or time.monotonic() >= until:
+            sink.is_abandoned = True
+            if not sink.has_answer:
+                raise Unreachable(f"the server cannot be reached (no answer for {timeout_seconds:g} seconds)")
+            if sink.received == received:
+                raise Refused(f"too slow: fewer than {_DOWNLOADED_BYTES} bytes in {timeout_seconds:g} seconds")
+            raise Refused(f"too slow: {sink.received} bytes at fewer than {LEAST_BYTES_A_SECOND} a second")
+        received = sink.received
+
+
+def _reason(error: Exception, timeout_seconds: float) -> Exception:
+    """Return what an attempt's error means: another attempt, another source, or an error of the disk as it is."""
+    if isinstance(error, requests.HTTPError):
+        status = error.response.status_code
+        return (_Transient if status in _TRANSIENT_STATUS else Refused)(f"HTTP {status}")
+    if isinstance(error, requests.ConnectTimeout):
+        return Unreachable("the server cannot be reached (timeout)")
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return _Transient("the transfer broke off")
+    if isinstance(error, requests.Timeout) or (
+        isinstance(error, requests.ConnectionError) and "timed out" in str(error)
+    ):
+        return Refused(f"no byte for {timeout_seconds:g} seconds")
+    if isinstance(error, requests.ConnectionError):
+        return Unreachable(_cause(error))
+    if isinstance(error, requests.RequestException | ValueError):
+        return Refused(f"unusable answer: {_one_line(error)}")
+    return error
+
+
+def _cause(error: requests.ConnectionError) -> str:
+    """Return why a server could not be reached, in a few words: the operating system's, where it has some."""
+    words = re.search(r"\[Errno -?\d+\] ([^)'\"]+)", str(error))
+    return f"the server cannot be reached ({words[1] if words else _one_line(error)})"
+
+
+def _one_line(error: Exception) -> str:
+    """Return an error's text on one line, cut where it is long."""
+    return " ".join(str(error).split())[:160]
+
 
 _LOG = logging.getLogger(__name__)
 _SUFFIXES = ("", ".gz", ".xz")
@@ -69,7 +280,7 @@ def fetch(
     Tried in this order: what is already there; `mirror` (as dpfl.data.fetch.configured gives it) at
     <mirror>/<dataset's folder>/<file>, plain, .gz or .xz; there again an accepted variant of the file, under its own
     name; then the table's addresses. The name of the path that is returned tells which one it was.
-    `timeout_seconds` bounds how long a server may send next to nothing (dpfl.data.download); `progress(done, total)`
+    `timeout_seconds` bounds how long a server may send next to nothing (dpfl.data.fetch); `progress(done, total)`
     counts bytes of the step in hand.
 
     Raises InputError, one line, where the names are wrong, where nothing can be written, or where

@@ -1,13 +1,23 @@
-"""Random partitions of the training records among clients."""
+"""Divide the training records among clients: at random, in blocks of a sorted table, by pairs of digits.
+
+Blocks are heterogeneous clients: contiguous blocks of a table sorted by its target, split into train and test in each
+trial, the protocol of lowy2021's insurance regression (Fig. 2). Pairs are the protocol of its MNIST experiment, and a
+corrected one: client (e, o) classifies its even digit e against its odd digit o, so ten digits make 25 clients.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.accounting.arguments import integer, real
+from dpfl.data.loading import TableData
+from dpfl.errors import InputError
 from dpfl.randomness import generator
 
 # Ten shares of 0.1 add up to 1, though their float product may exceed 1 by a rounding error.
@@ -38,3 +48,156 @@ def random_shares(
         return [generator(seed, "partition", client).permutation(records)[:size] for client, size in enumerate(sizes)]
     order = generator(seed, "partition").permutation(records)
     return np.split(order[: sum(sizes)], np.cumsum(sizes)[:-1])
+
+
+Array = NDArray[np.float64]
+
+TEST_SHARE = 0.2
+"""Part of a client's records that a trial tests on, rounded up."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One split of all clients' records: x (records, features), y; client c trains on starts[c] to starts[c+1] - 1."""
+
+    train_x: Array
+    train_y: Array
+    test_x: Array
+    test_y: Array
+    starts: NDArray[np.int64]
+
+
+def client_blocks(records: int, clients: int) -> list[range]:
+    """Return every client's places in the order of the target: contiguous blocks of ceil(records / clients).
+
+    Raises InputError where a client is left with fewer than two records, one to train and one to test on.
+    """
+    size = math.ceil(records / clients)
+    blocks = [range(size * client, max(size * client, min(size * (client + 1), records))) for client in range(clients)]
+    for client, block in enumerate(blocks):
+        if len(block) < 2:
+            raise InputError(
+                f"clients: {clients} blocks of {size} out of {records} records leave client {client} with "
+                f"{len(block)}; every client needs 2 or more, so take fewer clients"
+            )
+    return blocks
+
+
+def held_back(records: int) -> int:
+    """Return the number of a client's records on which a trial tests."""
+    return math.ceil(TEST_SHARE * records)
+
+
+def split(table: TableData, clients: int, standardise: list[str], seed: int) -> Trial:
+    """Return the trial `seed`: a fresh split of every client's records, drawn without regard to the other clients.
+
+    The columns named in `standardise` are shifted and scaled by mean and standard deviation of the client's own
+    training records. Raises InputError for a column that is unknown, or constant where it is to be scaled.
+    """
+    names = list(table.columns)
+    unknown = [name for name in standardise if name not in names]
+    if unknown:
+        raise InputError(f"standardise: the table has no column {unknown[0]}; it has {', '.join(names)}")
+    columns = [1 + names.index(name) for name in standardise]
+    x = np.column_stack([np.ones(len(table.y)), table.x])
+    order = np.argsort(table.y, kind="stable")
+    train, test = [], []
+    for client, block in enumerate(client_blocks(len(order), clients)):
+        places = generator(seed, "split", client).permutation(order[block.start : block.stop])
+        test.append(places[: held_back(len(places))])
+        train.append(places[held_back(len(places)) :])
+        for name, column in zip(standardise, columns, strict=True):
+            own = x[train[-1], column]
+            if np.ptp(own) == 0:
+                raise InputError(f"standardise: {name} is constant among the training records of client {client}")
+            x[places, column] = (x[places, column] - own.mean()) / own.std()
+    y = np.asarray(table.y, dtype=np.float64)
+    training, testing = np.concatenate(train), np.concatenate(test)
+    return Trial(x[training], y[training], x[testing], y[testing], starts=np.cumsum([0, *map(len, train)]))
+
+
+Places = NDArray[np.int64]
+
+_DEAL_STEP = 1
+"""A digit's images are dealt to its clients at step 1 of the address at whose step 0 a client's are split."""
+
+
+class Split(StrEnum):
+    """Ways to assign images to clients."""
+
+    PUBLISHED = "published"
+    """Draws with replacement from images that all clients of a digit share: test images are trained on as well."""
+    DISJOINT = "disjoint"
+    """Every image is assigned to one client at most, to train or to test on."""
+
+
+@dataclass(frozen=True)
+class DigitPairs:
+    """The clients of digits 0 to digits - 1, and the images that each digit deals to them.
+
+    A client has `images_per_digit` of either digit before the split. `pools[digit]` are the places, among all images,
+    that may be dealt: the digit's first images_per_digit, or as many for each of its clients (DISJOINT).
+    """
+
+    images_per_digit: int
+    split: Split
+    pools: tuple[Places, ...]
+
+    @classmethod
+    def of(cls, labels: Places, digits: int, images_per_digit: int, split: Split) -> DigitPairs:
+        """Return the clients; raises InputError where a digit has too few images, or digits is odd or below 2."""
+        if digits < 2 or digits % 2:
+            raise InputError(f"digits is {digits}; as many even as odd digits make pairs: take 2, 4, 6, 8 or 10")
+        needed = images_per_digit * (digits // 2 if split is Split.DISJOINT else 1)
+        pools = []
+        for digit in range(digits):
+            places = np.flatnonzero(labels == digit)
+            if len(places) < needed:
+                raise InputError(
+                    f"images_per_digit: {images_per_digit} ({split} split) needs {needed} training images of digit "
+                    f"{digit}, there are {len(places)}"
+                )
+            pools.append(places[:needed])
+        return cls(images_per_digit, split, tuple(pools))
+
+    @property
+    def clients(self) -> list[tuple[int, int]]:
+        """The (even, odd) digits of every client, even outside."""
+        digits = range(len(self.pools))
+        return [(even, odd) for even in digits[::2] for odd in digits[1::2]]
+
+    @property
+    def dealt(self) -> Places:
+        """All places that any trial deals, in ascending order."""
+        return np.sort(np.concatenate(self.pools))
+
+    def deal(self, seed: int) -> list[Places]:
+        """Return the places of every client; a trial tests on the first of them."""
+        each = self.images_per_digit
+        if self.split is Split.PUBLISHED:
+            both = [np.concatenate([self.pools[even], self.pools[odd]]) for even, odd in self.clients]
+            return [
+                pool[generator(seed, "split", client).integers(len(pool), size=len(pool))]
+                for client, pool in enumerate(both)
+            ]
+        hands = [
+            generator(seed, "split", digit, step=_DEAL_STEP).permutation(pool).reshape(-1, each)
+            for digit, pool in enumerate(self.pools)
+        ]
+        places = [np.concatenate([hands[even][odd // 2], hands[odd][even // 2]]) for even, odd in self.clients]
+        return [generator(seed, "split", client).permutation(own) for client, own in enumerate(places)]
+
+    def trial(self, x: Array, seed: int) -> Trial:
+        """Return the trial `seed` of features x (images, d); targets are 1 for the even digit, -1 for the odd one.
+
+        A fifth of every client's records, rounded up, is for testing; there is no constant column.
+        """
+        even = np.zeros(len(x))
+        for digit, pool in enumerate(self.pools):
+            even[pool] = 1.0 if digit % 2 == 0 else -1.0
+        cut = held_back(2 * self.images_per_digit)
+        hands = self.deal(seed)
+        test = np.concatenate([hand[:cut] for hand in hands])
+        train = np.concatenate([hand[cut:] for hand in hands])
+        starts = np.arange(len(hands) + 1) * (2 * self.images_per_digit - cut)
+        return Trial(x[train], even[train], x[test], even[test], starts)

@@ -30,9 +30,9 @@ from dpfl.attacks.one_run import coins, epsilon_lower_bound, right_guesses
 from dpfl.attacks.one_run_fdp import mu_lower_bound
 from dpfl.attacks.threshold_choice import strongest_test
 from dpfl.attacks.worst_pair import WorstPair
-from dpfl.data.image_shapes import CLASSES
+from dpfl.data.datasets import CLASSES
 from dpfl.data.loading import load_description, load_images, load_table
-from dpfl.data.non_iid_blocks import split
+from dpfl.data.partition import split
 from dpfl.engine.batches import BatchSampler
 from dpfl.engine.federated_rounds import Clipping
 from dpfl.errors import InputError

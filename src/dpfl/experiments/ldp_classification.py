@@ -19,9 +19,8 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
 
-from dpfl.data.digit_pairs import DigitPairs, Split
 from dpfl.data.loading import ImageData, load_images
-from dpfl.data.non_iid_blocks import Trial, held_back
+from dpfl.data.partition import DigitPairs, Split, Trial, held_back
 from dpfl.experiments.shared import ldp_training
 from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpCell, LdpPlan, LdpSettings
 from dpfl.experiments.shared.settings import Choice, Count

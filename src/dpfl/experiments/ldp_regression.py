@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from dpfl.data.loading import TableData, load_table
-from dpfl.data.non_iid_blocks import Trial, client_blocks, held_back, split
+from dpfl.data.partition import Trial, client_blocks, held_back, split
 from dpfl.errors import InputError
 from dpfl.experiments.shared import ldp_training
 from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpCell, LdpPlan, LdpSettings

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl.data.image_shapes import CLASSES, COEFFICIENTS, COLOUR, GREY, feature_shape
+from dpfl.data.datasets import CLASSES, COEFFICIENTS, COLOUR, GREY, feature_shape
 from dpfl.errors import InputError
 from dpfl.models.initial_weights import initialised
 from dpfl.models.scale_shift import ScaleShift

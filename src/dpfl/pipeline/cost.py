@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.data import datasets
-from dpfl.data.image_shapes import feature_shape
+from dpfl.data.datasets import feature_shape
 from dpfl.engine.memory_budget import CPU_GB
 from dpfl.grid.sweep import Sweep
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from dpfl import gpu
-from dpfl.data.image_shapes import CLASSES, COLOUR, GREY, feature_shape
+from dpfl.data.datasets import CLASSES, COLOUR, GREY, feature_shape
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.memory_budget import GPU_SHARE
 from dpfl.engine.network_gradients import gradient_rule

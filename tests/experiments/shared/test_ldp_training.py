@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.data.non_iid_blocks import Trial
+from dpfl.data.partition import Trial
 from dpfl.engine.federated_rounds import Hyperparameters
 from dpfl.errors import InputError
 from dpfl.experiments.shared import ldp_training

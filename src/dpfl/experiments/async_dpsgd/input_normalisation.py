@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpfl.features.private_pca import noisy_second_moments, principal_components
+from dpfl.features.pca import noisy_second_moments, principal_components
 from dpfl.mechanisms.private_moments import Moments, noisy_moments
 from dpfl.randomness import generator
 
@@ -59,7 +59,7 @@ def prepare(
 
     Each client clips its records to CLIPPED_SHARE of the largest norm and adds noise sigma (over the sensitivity; 0
     takes exact statistics), addressed by (seed, "preparation", client).
-    Formal guarantee: that of one client's release, see dpfl.mechanisms.private_moments and dpfl.features.private_pca.
+    Formal guarantee: that of one client's release, see dpfl.mechanisms.private_moments and dpfl.features.pca.
     """
     if preparation is InputNormalisation.NONE:
         return train, test

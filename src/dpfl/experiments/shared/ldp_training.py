@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from dpfl.data.non_iid_blocks import Trial
+from dpfl.data.partition import Trial
 from dpfl.engine.federated_rounds import Hyperparameters, Trials
 from dpfl.experiments.shared.ldp_noise import statement
 from dpfl.experiments.shared.ldp_settings import RUN, LdpPlan

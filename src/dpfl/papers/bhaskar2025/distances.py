@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, StrMethodFormatter
 from scipy.special import gammaln
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.data.image_shapes import COLOUR, GREY
+from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.batches import BatchSampler
 from dpfl.papers.bhaskar2025.published_cells import LEVEL, PUBLISHED, data_lines, each_once, runs_of, runs_text
 from dpfl.reporting import style

@@ -17,7 +17,7 @@ from scipy import stats
 from dpfl.accounting import dpsgd
 from dpfl.catalog import load
 from dpfl.data import datasets
-from dpfl.data.image_shapes import CLASSES, GREY, feature_shape
+from dpfl.data.datasets import CLASSES, GREY, feature_shape
 from dpfl.data.partition import random_shares
 from dpfl.papers.bhaskar2025.distances import noise_norm, parameters
 from dpfl.papers.bhaskar2025.published_cells import published_cells

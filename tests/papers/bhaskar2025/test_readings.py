@@ -130,3 +130,12 @@ def test_without_runs_the_page_says_so(tmp_path, as_runs, rows_of_runs):
         cells = reading_cells(results)
         assert cells.empty and readings_page(cells).notes[0].startswith("No difference was run")
     assert isinstance(reading_cells(Results(tmp_path)), pd.DataFrame)
+
+
+def test_a_split_that_a_model_lacks_leaves_its_marks_out(as_runs, rows_of_runs):
+    few = "table == 2 and model == 'cnn_tanh' and local_epochs == 1"
+    published = rows_of_runs(f"({LINEAR}) or ({few})", range(2))
+    tables = [study(rows_of_runs, "pixels", 1, query, seeds=range(2)) for query in (LINEAR, few)]
+    figure = draw_readings(reading_cells(as_runs(published, *tables)))
+    assert len(figure.axes) == 6
+    plt.close(figure)

@@ -247,12 +247,12 @@ def _round(points: float) -> float:
 
 
 def open_page(cells: pd.DataFrame) -> TableLayout:
-    """Lay the candidates out for a reader, a heading a data set, with what the rules decide."""
+    """Lay the candidates out for a reader, a heading for each data set that ran, with what the rules decide."""
     lines, headings = [], []
     decisions = {str(name): decide_rate(own) for name, own in cells.groupby("dataset", sort=False)}
     for dataset, decision in decisions.items():
         own = cells[cells["dataset"] == dataset]
-        for candidate in CANDIDATES:
+        for candidate in CANDIDATES if own["distance_pct"].notna().any() else ():
             rows = _of(own, candidate)
             line = {"Rate, momentum, order": str(candidate)}
             for (model, epsilon), column in rows.groupby(["model", "epsilon"]):
@@ -269,11 +269,11 @@ def open_page(cells: pd.DataFrame) -> TableLayout:
 
 def _heading(cells: pd.DataFrame) -> str:
     """Return the heading of a data set: what is counted, by how many seeds."""
-    dataset, ran = cells["dataset"].iloc[0], cells.loc[cells["stand_in"], "ran_on"]
+    dataset = cells["dataset"].iloc[0]
     splits = ", ".join(str(split) for split in COUNTED[dataset].splits)
     seeds = cells["seeds"].iloc[0]
-    stand_in = f"; {data_name(ran.iloc[0])} ran, which counts for nothing" if len(ran) else ""
-    return f"{data_name(dataset)}, splits {splits}, {seeds} {'seed' if seeds == 1 else 'seeds'}{stand_in}"
+
+    return f"{data_name(dataset)}, splits {splits}, {seeds} {'seed' if seeds == 1 else 'seeds'}"
 
 
 def _off(cell: object) -> str:
@@ -313,6 +313,8 @@ def _notes(cells: pd.DataFrame, decisions: Mapping[str, RateDecision]) -> list[s
         f"further than the tolerance (points: {tolerances}) and than the half-width of the 95 % prediction interval of "
         "a mean of ten runs from our seeds. With privacy the order of plain batches changes nothing."
     )
+    if stand_ins := sorted(set(cells.loc[cells["stand_in"], "ran_on"])):
+        notes.append(f"Stand-in data ({', '.join(stand_ins)}) count for nothing.")
     return notes
 
 

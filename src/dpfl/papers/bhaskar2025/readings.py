@@ -109,10 +109,10 @@ def _difference(run: dict[str, object], reference: dict[str, object]) -> str:
     return "absent" if switched == [absent] else "".join(switched)
 
 
-def _is_bimodal(cell: object) -> bool:
-    """Return whether the runs of one side lie so far apart that their mean is none of them."""
-    spreads = (cell.code_most_pct - cell.code_least_pct, cell.text_most_pct - cell.text_least_pct)
-    return max(spreads) > BIMODAL_PCT
+def _bimodal(cells: pd.DataFrame) -> pd.Series:
+    """Return in which cells the runs of one side lie so far apart that their mean is none of them."""
+    code, text = (cells[f"{side}_most_pct"] - cells[f"{side}_least_pct"] for side in ("code", "text"))
+    return (code > BIMODAL_PCT) | (text > BIMODAL_PCT)
 
 
 def readings_page(cells: pd.DataFrame) -> TableLayout:
@@ -122,9 +122,9 @@ def readings_page(cells: pd.DataFrame) -> TableLayout:
     for (ran_on, model, epsilon, difference), group in cells.groupby(by, sort=False):
         line = {"ε": "none" if math.isinf(epsilon) else f"{epsilon:g}", "Switched": NAMES[difference]}
         line["Seeds"] = " to ".join(dict.fromkeys(str(number) for number in (group["runs"].min(), group["runs"].max())))
-        for cell in group.itertuples():
+        for cell, bimodal in zip(group.itertuples(), _bimodal(group), strict=True):
             split = f"({cell.local_epochs}, {cell.rounds})"
-            line[split] = _shown(cell)
+            line[split] = _shown(cell, bimodal)
             [line[f"{split} published"]] = numbers([cell.published_accuracy_pct], "{:.2f}")
         lines.append(line)
         headings.append(f"{data_name(ran_on)}, {model_name(model)}")
@@ -139,9 +139,9 @@ def _split_order(column: str) -> tuple[int, bool]:
     return int(column[1 : column.index(",")]), column.endswith("published")
 
 
-def _shown(cell: object) -> str:
+def _shown(cell: object, bimodal: bool) -> str:
     """Return one cell: accuracy by the code, by the switched reading, and their difference."""
-    if _is_bimodal(cell):
+    if bimodal:
         sides = [(cell.code_least_pct, cell.code_most_pct), (cell.text_least_pct, cell.text_most_pct)]
         return " → ".join(f"{least:.2f} to {most:.2f}" for least, most in sides)
     half = "" if math.isnan(cell.effect_interval_pct) else f" ± {cell.effect_interval_pct:.2f}"
@@ -166,7 +166,7 @@ def _notes(cells: pd.DataFrame) -> list[str]:
 
 def _sum(name: str, cells: pd.DataFrame) -> str:
     """Return what one difference changes, over its cells with a mean, as a sentence."""
-    steady = cells[[not _is_bimodal(cell) for cell in cells.itertuples()]]
+    steady = cells[~_bimodal(cells)]
     start = f"{name[0].upper()}{name[1:]}: {len(steady)} {'cell' if len(steady) == 1 else 'cells'} with a mean"
     if steady.empty:
         return f"{start}."
@@ -221,7 +221,7 @@ def _panel(axis: Axes, cells: pd.DataFrame, order: list[str], looks: dict[tuple[
     """Draw one model and budget: effects with their intervals, and on top what is left to explain."""
     for place, (split, (colour, marker)) in enumerate(looks.items()):
         own = cells[(cells["local_epochs"] == split[0]) & (cells["rounds"] == split[1])]
-        own = own[[not _is_bimodal(cell) for cell in own.itertuples()]]
+        own = own[~_bimodal(own)]
         shift = 0.18 * ((len(looks) - 1) / 2 - place)
         heights = [order.index(name) + shift for name in own["difference"]]
         look = {"color": colour, "marker": marker, "linestyle": "none"}
@@ -241,7 +241,7 @@ def _panel(axis: Axes, cells: pd.DataFrame, order: list[str], looks: dict[tuple[
 
 def _footer(cells: pd.DataFrame) -> str:
     """Say what marks and bars are, from how many runs, and what is left out."""
-    wide = sum(_is_bimodal(cell) for cell in cells.itertuples())
+    wide = int(_bimodal(cells).sum())
     left = f" Left out: {wide} with runs over {BIMODAL_PCT:g} points apart." if wide else ""
     bars = "bars: 95 % interval, paired by seed" if cells["runs"].max() > 1 else "no bars for one run"
     stand_in = " Stand-in data: nothing published beside them." if cells["stand_in"].eq(True).any() else ""

@@ -181,6 +181,7 @@ def _optimisers(ran: pd.DataFrame) -> list[str]:
     optimisers = known.groupby(["batch_size", "learning_rate", "momentum"], sort=False)
     for (batch_size, rate, momentum), group in optimisers:
         where = dict.fromkeys(f"{data_name(row.ran_on)} {model_name(row.model)}" for row in group.itertuples())
+        where = ["all cells"] if len(group) == len(ran) else where
         central = " (one client)" if set(group["clients"]) == {1} else ""
         notes.append(
             f"Batch size {batch_size:g}, learning rate {rate:g}, momentum {momentum:g}{central}: {', '.join(where)}."

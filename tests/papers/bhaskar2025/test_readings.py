@@ -121,7 +121,9 @@ def test_stand_ins_have_no_published_values(as_runs, rows_of_runs, as_stand_in):
     assert set(page.body["(1, 20) published"]) == {"–"} and "(digits) are not comparable" in " ".join(page.notes)
     assert "±" not in page.body.to_string() and "Median distance" not in page.notes[0]
     figure = draw_readings(cells)
-    assert "no bars for one run" in figure.get_supxlabel().replace("\n", " ")
+    footer = figure.get_supxlabel().replace("\n", " ")
+    assert "no bars for one run" in footer and "Hollow" not in footer
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [NAMES["pixels"]]
     plt.close(figure)
 
 

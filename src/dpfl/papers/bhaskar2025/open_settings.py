@@ -29,7 +29,7 @@ from dpfl.papers.bhaskar2025.published_cells import (
 )
 from dpfl.reporting import style
 from dpfl.reporting.notes import budget_name, count_range, data_name, model_name
-from dpfl.reporting.results import ORIGIN, ORIGINS, Results
+from dpfl.reporting.results import ORIGIN, ORIGINS, NotRunError, Results
 from dpfl.reporting.tables import TableLayout
 
 STUDY = "open_settings"
@@ -356,8 +356,9 @@ _SPLITS = ((style.BLUE, "o"), (style.ORANGE, "s"), (style.RED, "^"))
 
 def draw_open(cells: pd.DataFrame) -> Figure:
     """Draw a row of panels per data set that ran, a column per model and budget; a line a candidate, a mark a split."""
-    ran = cells[(cells["runs"] > 0) & ~cells["stand_in"]]["dataset"].unique()
-    datasets = [name for name in cells["dataset"].unique() if name in ran] or list(cells["dataset"].unique())
+    datasets = list(cells.loc[cells["distance_pct"].notna(), "dataset"].unique())
+    if not datasets:
+        raise NotRunError("nothing that the rules count was run on real data at this scale")
     figure, axes = style.panels(4, len(datasets), width=11, height=2.9, squeeze=False, sharex=True, sharey="row")
     for row, dataset in zip(axes, datasets, strict=True):
         own = cells[cells["dataset"] == dataset]
@@ -377,7 +378,7 @@ def draw_open(cells: pd.DataFrame) -> Figure:
         row[-1].legend(handles=keys, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     for axis in axes[-1]:
         axis.set_xlabel("ours less published (points)")
-    style.footer(figure, _footer(cells[cells["dataset"].isin(ran)]))
+    style.footer(figure, _footer(cells[cells["dataset"].isin(datasets)]))
     return figure
 
 
@@ -406,9 +407,8 @@ def _panel(axis: Axes, cells: pd.DataFrame) -> None:
 
 def _footer(cells: pd.DataFrame) -> str:
     """Say what the marks are, and from how many runs."""
+
     ran = cells.loc[cells["distance_pct"].notna(), "runs"]
-    if ran.empty:
-        return "Nothing that the rules count was run on real data at this scale."
     return (
         f"Learning rate, momentum and order of batches without privacy. A mark: the mean of n = {count_range(ran)} "
         "less the published value. Green: near enough to count as explained, whatever the seeds. ●: smallest median "

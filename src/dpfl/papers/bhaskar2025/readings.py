@@ -196,6 +196,7 @@ def draw_readings(cells: pd.DataFrame) -> Figure:
     rows = list(cells.groupby(["ran_on", "model"], sort=False))
     columns = max(group["epsilon"].nunique() for _, group in rows)
     figure, axes = style.panels(columns, len(rows), width=10.5, height=2.3, squeeze=False, sharex=True, sharey="row")
+    top = ["published less ours"] if cells["published_accuracy_pct"].notna().any() else []
     splits = sorted({(row.local_epochs, row.rounds) for row in cells.itertuples()})
     looks = dict(zip(splits, _SPLITS, strict=False))
     for row, ((ran_on, model), group) in zip(axes, rows, strict=True):
@@ -206,8 +207,8 @@ def draw_readings(cells: pd.DataFrame) -> Figure:
             axis.set_title(f"{model_name(model)}, {budget_name(epsilon)}", fontsize=9)
         for axis in row[len(budgets) :]:
             axis.set_axis_off()
-        labels = [*(NAMES[name] for name in order), "published less ours"]
-        row[0].set_yticks(range(len(order) + 1), labels=labels, fontsize=7.5)
+        labels = [*(NAMES[name] for name in order), *top]
+        row[0].set_yticks(range(len(labels)), labels=labels, fontsize=7.5)
         row[0].set_ylabel(data_lines(ran_on), fontsize=8.5)
     for axis in axes[-1]:
         axis.set_xlabel("change of accuracy (points)")
@@ -236,7 +237,7 @@ def _panel(axis: Axes, cells: pd.DataFrame, order: list[str], looks: dict[tuple[
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.set_xticks([], minor=True)
     axis.set_xlim(-110, 110)
-    axis.set_ylim(-0.6, len(order) + 0.6)
+    axis.set_ylim(-0.6, len(order) + (0.6 if cells["published_accuracy_pct"].notna().any() else -0.4))
 
 
 def _footer(cells: pd.DataFrame) -> str:
@@ -244,8 +245,9 @@ def _footer(cells: pd.DataFrame) -> str:
     wide = int(_bimodal(cells).sum())
     left = f" Left out: {wide} with runs over {BIMODAL_PCT:g} points apart." if wide else ""
     bars = "bars: 95 % interval, paired by seed" if cells["runs"].max() > 1 else "no bars for one run"
+    hollow = " Hollow: published less ours." if cells["published_accuracy_pct"].notna().any() else ""
     stand_in = " Stand-in data: nothing published beside them." if cells["stand_in"].eq(True).any() else ""
     return (
         f"Accuracy with one reading switched less that of the authors' code, {runs_text(cells)} a mark; {bars}. The "
-        f"axis is linear up to {_LINEAR_PCT:g} point, logarithmic beyond. Hollow: published less ours.{left}{stand_in}"
+        f"axis is linear up to {_LINEAR_PCT:g} point, logarithmic beyond.{hollow}{left}{stand_in}"
     )

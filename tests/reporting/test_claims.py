@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -5,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from dpfl.catalog import keys, load, module
+from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.reporting import claims
 from dpfl.reporting.cases import ALPHA, LEVEL, Case, ClaimKind, from_values
@@ -103,8 +105,8 @@ def test_a_question_of_ours_is_said_to_be_one_and_answered():
 @pytest.mark.parametrize("key", keys())
 def test_every_claim_of_a_paper_declares_a_rule_with_its_reason(key):
     for name, claim in load(key).claims.items():
-        assert claim["text"] and claim["settled_by"] and len(claim["because"]) > 5, name
-    require_usable(key, module(key, "claims").CLAIMS)
+        assert said(claim) and claim["settled_by"] and len(claim["because"]) > 5, name
+    require_usable(key)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +131,64 @@ def test_checks_that_are_missing_or_return_something_else_are_named(paper, tmp_p
     paper.code.CLAIMS["shown"] = lambda results: [Case("first", 1.0)]
     with pytest.raises(InputError, match=r"p/claims\.py: shown returned a list; it must return a ClaimEvidence"):
         evaluate("p", Results(tmp_path))
-    del paper.code.CLAIMS
-    with pytest.raises(InputError, match=r"p/claims\.py has no CLAIMS"):
+    del paper.code.CLAIMS["shown"]
+    with pytest.raises(InputError, match=r"p/claims\.yaml: shown needs a function of this name in claims\.py"):
+        evaluate("p", Results(tmp_path))
+
+
+def whole(claim, **changes):
+    """Return an entry in the one-place form."""
+    rule = {name: value for name, value in RULE.items() if name != "places"}
+    return {"sentence": f"{claim} < 1", "source": "Theorem 1", "settings": "one case", **rule, **changes}
+
+
+def below_one(first: float, second: float) -> Case:
+    return Case(f"{first:g} and {second:g}", 1 - first * second)
+
+
+def reading(results: Results) -> ClaimEvidence:
+    results.figure("p", "rise")
+    return ClaimEvidence([Case("another", float(results.table("p", "risk")["risk"].iloc[0]))])
+
+
+@pytest.fixture
+def one_place(paper, tmp_path):
+    """The paper with a claim of each kind in the one-place form, its functions, and what they read."""
+    cases = [{"first": [0.0, 0.5], "second": [0.5, 2.0]}, {"first": 0.1, "second": 0.2}]
+    paper.claims = {"below_one": whole("below", cases=cases), "reading": whole("read")}
+    paper.code = SimpleNamespace(__name__=__name__, below_one=below_one, reading=reading)
+    for place in ("figures/p_rise", "tables/p_risk"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{place}.csv").write_text("risk\n0.5\n")
+    return paper
+
+
+def test_a_claim_in_one_place_makes_its_cases_from_its_settings(one_place, tmp_path):
+    verdicts, evidence = evaluate("p", Results(tmp_path))
+    rows = evidence[evidence["claim"] == "below_one"]
+    assert dict(zip(rows["case"], rows["estimate"], strict=True)) == {
+        "0 and 0.5": 1.0, "0 and 2": 1.0, "0.5 and 0.5": 0.75, "0.5 and 2": 0.0, "0.1 and 0.2": 0.98,
+    }  # fmt: skip
+    first, second = verdicts.to_dict("records")
+    assert (first["verdict"], first["places"]) == ("refuted", "")
+    assert (first["text"], first["settings"]) == ("below < 1 (Theorem 1)", "one case")
+    assert (second["verdict"], second["places"]) == ("as stated", "figures/rise tables/risk")
+
+
+@pytest.mark.parametrize(
+    ("slip", "said"),
+    [
+        (lambda p: p.claims["reading"].pop("settings"), r"claims.yaml: reading lacks settings"),
+        (lambda p: delattr(p.code, "reading"), r"claims.yaml: reading needs a function of this name"),
+        (lambda p: p.claims.pop("reading"), r"claims.py: reading makes cases, but claims.yaml has no claim"),
+        (lambda p: p.claims["reading"].update(pending="later"), r"claims.py: reading has cases, but claims.yaml says"),
+        (lambda p: p.claims["below_one"]["cases"][1].pop("second"), r"below_one: cases: .*missing.*'second'"),
+        (lambda p: setattr(p.code, "below_one", lambda first, second: 1.0), r"below_one returned a float; with cases"),
+    ],
+)
+def test_a_slip_in_a_claim_in_one_place_is_named(one_place, tmp_path, slip, said):
+    slip(one_place)
+    with pytest.raises(InputError, match=said):
         evaluate("p", Results(tmp_path))
 
 

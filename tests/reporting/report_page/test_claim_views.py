@@ -28,6 +28,7 @@ def test_claims_come_with_verdict_cases_and_places(made):
     views = claim_views(made[0], "asoodeh2020")
     assert [view.verdict.word for view in views] == WORDS
     assert [(place.kind, place.name) for place in views[0].places] == [("table", "errata"), ("figure", "figure_2")]
+    assert views[1].settings == "In setting 1."
     assert views[0].part_of == "" and views[1].part_of == views[0].text
     assert [row.style for row in views[0].cases.rows] == ["c-fails", "c-holds"]
     assert "published" not in views[0].cases.columns, "a column that says nothing is left out"

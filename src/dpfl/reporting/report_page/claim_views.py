@@ -72,6 +72,7 @@ class ClaimView:
 
     key: str
     text: str
+    settings: str
     asked_here: bool
     part_of: str
     verdict: VerdictStyle
@@ -109,6 +110,7 @@ def _view(
     return ClaimView(
         key=row["claim"],
         text=with_signs(row["text"]),
+        settings=with_signs(row.get("settings", "")),
         asked_here=row["asked_here"],
         part_of=with_signs(texts.get(row["of"], "")) if row["of"] != row["claim"] else "",
         verdict=(ANSWERS if row["asked_here"] else STYLES)[Verdict(row["verdict"])],

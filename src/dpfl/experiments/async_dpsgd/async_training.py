@@ -141,7 +141,7 @@ def train(
     for place, plan in enumerate(plans):
         alone = place if plan.network.max_distance is not None else None  # its weights decide its order of events
         stacks.setdefault((plan.shared, alone), []).append(place)
-    inputs = (_features(data.train_x), _features(data.test_x))
+    inputs = (features(data.train_x), features(data.test_x))
     digest = _digest(sweep, calibration, data)
     restored = checkpoints.load(checkpoint, digest) if checkpoint else None
     finished: list[list[dict[str, Any]]] = restored["finished"] if restored else []
@@ -159,7 +159,12 @@ def train(
         for index, result in zip(cells, stack, strict=True)
     }
     noise = calibrated(calibration, sweep.cells)
-    return run_table(sweep, data.description, noise, results, [_columns(_given(sweep, cell)) for cell in sweep.cells])
+    return run_table(sweep, data.description, noise, results, [_columns(given(sweep, cell)) for cell in sweep.cells])
+
+
+def batch_rule(preparation: InputNormalisation) -> Callable[[Tensor], Tensor] | None:
+    """Return how a batch's inputs are normalised in training: by themselves, or not at all."""
+    return partial(normalised, axis=0) if preparation is InputNormalisation.BATCH else None
 
 
 def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,10 +174,10 @@ def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plans(sweep: Sweep, records: int) -> list[AsyncCell]:
     """Return the plan of each cell."""
-    return [AsyncCell.of(AsyncSettings.of(_given(sweep, cell)), records) for cell in sweep.cells]
+    return [AsyncCell.of(AsyncSettings.of(given(sweep, cell)), records) for cell in sweep.cells]
 
 
-def _given(sweep: Sweep, cell: Mapping[str, Any]) -> dict[str, Any]:
+def given(sweep: Sweep, cell: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with a cell's on top, and with those of its scenario between; raises InputError."""
     chosen = ScenarioSettings.of(sweep.settings, cell)
     scenarios, name = chosen.scenarios, chosen.scenario
@@ -184,7 +189,7 @@ def _given(sweep: Sweep, cell: Mapping[str, Any]) -> dict[str, Any]:
     return {**sweep.settings, **scenarios[name], **cell}
 
 
-def _features(images: np.ndarray) -> Tensor:
+def features(images: np.ndarray) -> Tensor:
     """Return images (n, channels, height, width) as pooled pixels (n, features) in [0, 1]."""
     return functional.avg_pool2d(torch.from_numpy(np.array(images)).float() / 255, POOLED).flatten(1)
 
@@ -213,7 +218,7 @@ def _stack(
         sampling=own.sampling,
         seed=seed,
         judges=plan.mixing is Mixing.JUDGED,
-        normalise=partial(normalised, axis=0) if own.preparation is InputNormalisation.BATCH else None,
+        normalise=batch_rule(own.preparation),
     )
     postures, course = _postures(plans, noise), {"lengths": lengths, "epochs": own.epochs}
     if plan.network.max_distance is None:

@@ -163,7 +163,7 @@ def test_calibration_is_the_audited_algorithm_s(scheduled):
 
 ASYNCHRONOUS = {
     "dataset": "digits", "study": "canaries", "clients": 30, "batch_size": 8, "epochs": 1, "canaries": 60,
-    "trials": 200,
+    "trials": 500,
 }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ PANELS = {
     "update_loss": "updates lost (%)",
     "speed_spread": "fastest / slowest client",
     "window": "server's window (rounds)",
-    "participation": "clients asked in a window (%)",
+    "participation": "clients asked (%)",
 }
 _COUNTS = ["rounds", "updates_lost_pct", "staleness_rounds", "interrupted_pct", "simulated_rounds", "clients"]
 _LINES = {"": "-", "reordered": "--", "waits": "-.", "near": ":"}
@@ -87,7 +87,7 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
             axis.set_xlabel(label)
             if panel != "delay":
                 axis.set_ylim(-reach, max(reach / 4, 0.5))
-        line[0].set_ylabel(f"{data_name(*task)}\ndifference to synchronous (points)")
+        line[0].set_ylabel(f"{data_name(*task)}\ndifference (points)")
         line[0].set_xscale("symlog", linthresh=1)
         delays = rows.loc[rows["panel"] == "delay", "x"]
         line[0].set_xlim(-0.2, 1.5 * delays.max())

@@ -24,7 +24,7 @@ class Scaling(StrEnum):
 
 
 class Mixing(StrEnum):
-    """How the server weighs the clients."""
+    """Weights that the server gives the clients."""
 
     UNIFORM = "uniform"
     JUDGED = "judged"

@@ -176,7 +176,7 @@ class ClientPrivacy:
 
     @property
     def _leak(self) -> str:
-        """Why no guarantee holds, where none does."""
+        """Reason that no guarantee holds, where none does; empty else."""
         if self.preparation is InputNormalisation.BATCH:
             return _BATCH_NORM
         return _LEAKS if self.preparation.is_exact else ""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dpfl.engine.clip_bounds import accurate, norm_roundings, rounding, squared_norms
 from dpfl.engine.layers import Parameters, ReadsBatch, channels_last, scaled
 from dpfl.engine.matrix_products import product
 
@@ -58,6 +59,9 @@ class Convolution(ReadsBatch):
         self.by_pixels = pixels**2 * layer.in_channels < positions**2 * window
         gram = min(pixels**2 * layer.in_channels, positions**2 * window) / positions
         self.by_gram = (0 if reads_batch else gram) + positions * filters < 0.75 * window * filters
+        numbers = layer.in_channels + sum(self.kernel) if self.by_pixels else window
+        self.gram_roundings = numbers + filters + 2 * positions + 16
+        self.roundings = norm_roundings(window * filters)
         self.forms_gradients, self.output_size = not self.by_gram, positions * filters
         self.windows = positions * window
         self.memory_per_record = self.windows + (2 * positions**2 if self.by_gram else window * filters)
@@ -72,15 +76,16 @@ class Convolution(ReadsBatch):
 
     def forward(self, cache: ConvolutionCache, parameters: Parameters) -> Tensor:
         """Multiply windows and filters, or convolve by torch."""
-        weight, bias = parameters
+        weight, bias = (each.to(cache.inputs.dtype) for each in parameters)
         if cache.windows is None:
             return functional.conv2d(cache.inputs, channels_last(weight), bias, *self.geometry)
         filters = weight.permute(0, 2, 3, 1).flatten(1)
-        return product(cache.windows, filters.T).add_(bias).unflatten(1, self.size).permute(0, 3, 1, 2)
+        output = product(cache.windows, filters.T, stacked=self.reads_batch).add_(bias)
+        return output.unflatten(1, self.size).permute(0, 3, 1, 2)
 
     def backward(self, output_gradients: Tensor, cache: ConvolutionCache, parameters: Parameters) -> Tensor:
         """Convolve with the transposed filters."""
-        weight = channels_last(parameters[0])
+        weight = channels_last(parameters[0].to(output_gradients.dtype))
         return self._torch_backward(output_gradients, cache.inputs, weight, (True, False, False))[0]
 
     def squared_gradient_norms(
@@ -90,11 +95,14 @@ class Convolution(ReadsBatch):
         inputs, windows, gram = cache
         rows = _rows(output_gradients)
         if self.by_gram:
-            if gram is None:
-                gram = self._gram(inputs, windows)
-            return (gram * product(rows, rows.transpose(1, 2))).sum((1, 2)), None
-        weight, bias = self._products(rows, cache).flatten(1), rows.sum(1)
-        return torch.linalg.vector_norm(weight, dim=1).square() + bias.square().sum(1), (weight, bias)
+            rows, gram = accurate(rows), self._gram(inputs, windows) if gram is None else gram
+            between = product(rows, rows.transpose(1, 2))
+            norms = (gram * between).sum(2).sum(1)
+            # |error| <= gamma (sum over positions of |u||d|)^2, and scaling d adds its rounding, relative to the same
+            reach = (gram.diagonal(dim1=1, dim2=2) * between.diagonal(dim1=1, dim2=2)).sqrt().sum(1).square()
+            return norms + rounding(self.gram_roundings, rows.dtype) * reach, None
+        weight, bias = accurate(self._products(rows, cache).flatten(1)), accurate(rows).sum(1)
+        return squared_norms(weight) + squared_norms(bias), (weight, bias)
 
     def weighted_gradient_sum(
         self,
@@ -111,7 +119,10 @@ class Convolution(ReadsBatch):
         output_gradients = scaled(output_gradients, factors)
         bias = output_gradients.sum((0, 2, 3))
         if windows is not None:
-            return self._as_weight(product(_rows(output_gradients).flatten(0, 1).T, windows.flatten(0, 1))), bias
+            windows = windows.flatten(0, 1).to(output_gradients.dtype)
+            rows = _rows(output_gradients).flatten(0, 1)
+            return self._as_weight(product(rows.T, windows, stacked=self.reads_batch)), bias
+        inputs = inputs.to(output_gradients.dtype)
         empty = channels_last(output_gradients.new_empty(output_gradients.shape[1], *self.shape[1:]))
         return self._torch_backward(output_gradients, inputs, empty, (False, True, False))[1], bias
 
@@ -126,9 +137,9 @@ class Convolution(ReadsBatch):
     def _gram(self, inputs: Tensor, windows: Tensor | None) -> Tensor:
         """Return U U^T + 1 of every record, (n, positions, positions)."""
         if not self.by_pixels:
-            windows = self._unfold(inputs) if windows is None else windows
+            windows = accurate(self._unfold(inputs) if windows is None else windows)
             return product(windows, windows.transpose(1, 2)) + 1
-        images = self._padded(inputs)
+        images = self._padded(accurate(inputs))
         size, pixels = images.shape[1:3], images.flatten(1, 2)
         products = product(pixels, pixels.transpose(1, 2)).view(-1, *size, *size)
         for axis in (0, 1):  # first over the rows of a window, then over its columns
@@ -175,8 +186,9 @@ class ScaledConvolution(ReadsBatch):
 
     With filters W, scale s and shift t it is the convolution of the batch and a channel of ones by the filters
     (s_c W_c for each channel c, sum_c t_c W_c), so that all models read one input; padding is 0 in the channel of ones
-    too. The gradients of s, t and W follow from that of these filters, and sum over records as it does. Norms need
-    the gradient at the scaled input, for s and t, and its Gram matrix, for W.
+    too. The gradient of W follows from that of these filters, and sums over records as it does; its norm needs the Gram
+    matrix of the scaled input. Those of s and t are small: they are formed for each record from the gradient at the
+    scaled input, and follow from the filters' where nothing is clipped.
     """
 
     tensors = 4
@@ -191,7 +203,7 @@ class ScaledConvolution(ReadsBatch):
         self.own = Convolution(layer, size, reads_batch=False)
         self.own.by_gram = True
         pixels = math.prod(size) * layer.in_channels
-        self.output_size = self.joint.output_size
+        self.output_size, self.roundings = self.joint.output_size, norm_roundings(layer.in_channels)
         self.memory_per_record = self.joint.windows + self.own.windows + 2 * math.prod(self.own.size) ** 2 + 2 * pixels
 
     def cache_inputs(self, inputs: Tensor) -> ConvolutionCache:
@@ -215,12 +227,17 @@ class ScaledConvolution(ReadsBatch):
     ) -> tuple[Tensor, None]:
         """Add the norms for the filters, by Gram matrices, and those for scale and shift."""
         scale, shift, weight, bias = parameters
-        inputs = cache.inputs[:, :-1]
-        scaling = scale[:, None, None], shift[:, None, None]
-        read = ConvolutionCache(torch.addcmul(scaling[1], inputs, scaling[0]), None, None)
-        filters, _ = self.own.squared_gradient_norms(output_gradients, read, (weight, bias))
-        back = self.own.backward(output_gradients, ConvolutionCache(inputs, None, None), (weight, bias))
-        return filters + (back * inputs).sum((2, 3)).square().sum(1) + back.sum((2, 3)).square().sum(1), None
+        inputs, d = accurate(cache.inputs[:, :-1]), accurate(output_gradients)
+        read = ConvolutionCache(torch.addcmul(shift[:, None, None], inputs, scale[:, None, None]), None, None)
+        filters, _ = self.own.squared_gradient_norms(d, read, (weight, bias))
+        back = self.own.backward(d, ConvolutionCache(inputs, None, None), (weight, bias))
+        of_scale, of_shift = (back * inputs).sum((2, 3)), back.sum((2, 3))
+        # scaling and shifting has rounded what `own` reads: by at most gamma |d| |a|, by Cauchy and Schwarz
+        pixels, offsets = inputs[0, 0].numel(), math.prod(self.own.kernel)
+        sizes = 2 * (inputs.square().sum((2, 3)) @ scale.square() + pixels * shift.square().sum())
+        reach = (squared_norms(d.flatten(1)) * offsets * sizes).sqrt()
+        filters = (filters.sqrt() + rounding(4, d.dtype) * reach).square()
+        return squared_norms(of_scale) + squared_norms(of_shift) + filters, (of_scale, of_shift)
 
     def weighted_gradient_sum(
         self,
@@ -228,18 +245,32 @@ class ScaledConvolution(ReadsBatch):
         cache: ConvolutionCache,
         parameters: Parameters,
         factors: Tensor | None,
-        gradients: None,
+        gradients: Parameters | None,
     ) -> Parameters:
-        """Sum the gradients of the folded filters."""
+        """Sum the gradients of the folded filters, and those of scale and shift where they were formed."""
         sums = self.joint.weighted_gradient_sum(output_gradients, cache, (), factors, None)
-        return tuple(each[0] for each in self._unfolded(*(each[None] for each in (*sums, *parameters))))
+        sums = [each[0] for each in self._unfolded(*(each[None] for each in (*sums, *parameters)))]
+        if gradients is not None:
+            sums[:2] = (factors @ each for each in gradients)
+        return tuple(sums)
 
-    def sums_all(self, output_gradients: Tensor, cache: ConvolutionCache, parameters: Parameters) -> Tensor:
-        """Sum the gradients of the folded filters of all models."""
-        folded, bias = self.joint.weighted_gradient_sum(output_gradients, cache, (), None, None)
-        models = len(parameters[0])
-        sums = self._unfolded(folded.unflatten(0, (models, -1)), bias.view(models, -1), *parameters)
-        return torch.cat([part.flatten(1) for part in sums], 1)
+    def sums_all(
+        self,
+        output_gradients: list[Tensor],
+        cache: ConvolutionCache,
+        parameters: Parameters,
+        formed: list[Parameters | None],
+    ) -> Tensor:
+        """Sum the gradients of the folded filters of all models; for scale and shift, take the sums that are known."""
+        models, (_, _, weight, bias) = len(formed), parameters
+        folded = self.joint.sums_all(output_gradients, cache, (), formed)
+        folded, sums = folded.split([folded.shape[1] - bias.shape[1], bias.shape[1]], 1)
+        folded = folded.reshape(models, weight.shape[1], -1, *weight.shape[3:])
+        parts = self._unfolded(folded, sums, *parameters)
+        for model, known in enumerate(formed):
+            if known is not None:
+                parts[0][model], parts[1][model] = known
+        return torch.cat([part.flatten(1) for part in parts], 1)
 
     @staticmethod
     def _unfolded(folded: Tensor, sums: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, _: Tensor) -> Parameters:

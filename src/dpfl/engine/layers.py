@@ -4,6 +4,9 @@ Written by hand instead of taken from autograd: small models take a millisecond 
 half. A layer works on one model and a batch of records that do not mix, and everything in it works under vmap.
 Images have shape (n, channels, height, width), in single precision with the channels last in memory, where a CPU
 convolves and pools best.
+
+Values and gradients may be bfloat16 while parameters, norms and sums are single precision. Nothing is rounded to
+bfloat16 once its norm is taken, so that the norm is that of what is summed (dpfl.engine.clip_bounds).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from dpfl.engine.clip_bounds import accurate, norm_roundings, squared_norms
 from dpfl.engine.matrix_products import product
 from dpfl.models.scale_shift import ScaleShift
 
@@ -40,6 +44,8 @@ class TrainedLayer(Protocol):
     """Tensors of its `Parameters`."""
     output_size: int
     """Output size per record."""
+    roundings: int
+    """Roundings of the squared norms, as dpfl.engine.clip_bounds.sure_factors takes them."""
     memory_per_record: int
     """Approximate numbers stored per record, on top of the layer's output and the gradients there."""
     forms_gradients: bool
@@ -57,8 +63,9 @@ class TrainedLayer(Protocol):
     def squared_gradient_norms(
         self, output_gradients: Tensor, cache: Any, parameters: Parameters
     ) -> tuple[Tensor, Parameters | None]:
-        """Return the squared norm of each record's gradient (n,), and the gradients, for weight and bias each
-        (n, numbers), where they were formed for it."""
+        """Return a bound on the squared norm of what each record adds to a sum at factor 1 (n,), as
+        dpfl.engine.clip_bounds.sure_factors takes it; and the gradients, for weight and bias each (n, numbers), where
+        they were formed for it. Both in the precision of the parameters."""
 
     def weighted_gradient_sum(
         self,
@@ -68,7 +75,8 @@ class TrainedLayer(Protocol):
         factors: Tensor | None,
         gradients: Parameters | None,
     ) -> Parameters:
-        """Return the sum of the records' gradients, each times its factor (n,) where there are factors."""
+        """Return the sum of the records' gradients, each times its factor (n,), in the precision of the factors. No
+        factors: the plain sum, in the precision of the passes."""
 
 
 class ReadsBatch(TrainedLayer, Protocol):
@@ -82,11 +90,22 @@ class ReadsBatch(TrainedLayer, Protocol):
         weight, bias = parameters
         return self.forward(cache, (weight.flatten(0, 1), bias.flatten())).unflatten(1, (len(weight), -1))
 
-    def sums_all(self, output_gradients: Tensor, cache: Any, parameters: Parameters) -> Tensor:
-        """Return the models' sums of gradients (models, numbers) from their gradients at the output in a row
-        (n, models * outputs, ...)."""
-        sums = self.weighted_gradient_sum(output_gradients, cache, (), None, None)
-        return torch.cat([part.reshape(len(parameters[0]), -1) for part in sums], 1)
+    def sums_all(
+        self,
+        output_gradients: list[Tensor],
+        cache: Any,
+        parameters: Parameters,
+        formed: list[Parameters | None],
+    ) -> Tensor:
+        """Return the models' sums of gradients (models, numbers) from the scaled gradients at each model's output.
+
+        `formed`: for each model the sums of the gradients that were formed for its norms. A bias is summed for each
+        model alone: how torch adds depends on how many there are.
+        """
+        output_gradients = [accurate(each) for each in output_gradients]
+        weight, _ = self.weighted_gradient_sum(torch.cat(output_gradients, 1), cache, (), None, None)
+        biases = [each.sum((0, *range(2, each.ndim))) for each in output_gradients]
+        return torch.cat([weight.reshape(len(biases), -1), torch.stack(biases)], 1)
 
 
 class Dense(ReadsBatch):
@@ -101,6 +120,7 @@ class Dense(ReadsBatch):
 
     def __init__(self, layer: nn.Linear):
         self.output_size = layer.out_features
+        self.roundings = norm_roundings(layer.in_features) + norm_roundings(layer.out_features)
 
     def cache_inputs(self, inputs: Tensor) -> Tensor:
         """Return the inputs."""
@@ -108,25 +128,25 @@ class Dense(ReadsBatch):
 
     def forward(self, cache: Tensor, parameters: Parameters) -> Tensor:
         """Multiply by the weight."""
-        weight, bias = parameters
+        weight, bias = (each.to(cache.dtype) for each in parameters)
         return product(cache, weight.T).add_(bias)
 
     def backward(self, output_gradients: Tensor, cache: Tensor, parameters: Parameters) -> Tensor:
         """Multiply by the transposed weight."""
-        return product(output_gradients, parameters[0])
+        return product(output_gradients, parameters[0].to(cache.dtype))
 
     def squared_gradient_norms(
         self, output_gradients: Tensor, cache: Tensor, parameters: Parameters
     ) -> tuple[Tensor, None]:
         """Return (|a|^2 + 1) |d|^2."""
-        return (cache.square().sum(1) + 1) * output_gradients.square().sum(1), None
+        return (squared_norms(accurate(cache)) + 1) * squared_norms(accurate(output_gradients)), None
 
     def weighted_gradient_sum(
         self, output_gradients: Tensor, cache: Tensor, parameters: Parameters, factors: Tensor | None, gradients: None
     ) -> Parameters:
         """Multiply once over the batch."""
         output_gradients = scaled(output_gradients, factors)
-        return product(output_gradients.T, cache), output_gradients.sum(0)
+        return product(output_gradients.T, cache.to(output_gradients.dtype)), output_gradients.sum(0)
 
 
 class Scaling:
@@ -137,6 +157,7 @@ class Scaling:
 
     def __init__(self, layer: ScaleShift, output_size: int):
         self.output_size, self.memory_per_record = output_size, 2 * layer.channels
+        self.roundings = norm_roundings(layer.channels)
 
     def cache_inputs(self, inputs: Tensor) -> Tensor:
         """Return the inputs."""
@@ -144,21 +165,22 @@ class Scaling:
 
     def forward(self, cache: Tensor, parameters: Parameters) -> Tensor:
         """Scale and shift."""
-        weight, bias = (_over_positions(each, cache.ndim) for each in parameters)
+        weight, bias = (_over_positions(each.to(cache.dtype), cache.ndim) for each in parameters)
         return torch.addcmul(bias, cache, weight)
 
     def backward(self, output_gradients: Tensor, cache: Tensor, parameters: Parameters) -> Tensor:
         """Scale."""
-        return output_gradients * _over_positions(parameters[0], cache.ndim)
+        return output_gradients * _over_positions(parameters[0].to(cache.dtype), cache.ndim)
 
     def squared_gradient_norms(
         self, output_gradients: Tensor, cache: Tensor, parameters: Parameters
     ) -> tuple[Tensor, Parameters]:
         """Form the gradients, which are no larger than the inputs."""
         positions = tuple(range(2, cache.ndim))
+        output_gradients = accurate(output_gradients)
         products = output_gradients * cache
         weight, bias = (each.sum(positions) if positions else each for each in (products, output_gradients))
-        return weight.square().sum(1) + bias.square().sum(1), (weight, bias)
+        return squared_norms(weight) + squared_norms(bias), (weight, bias)
 
     def weighted_gradient_sum(
         self,
@@ -209,7 +231,7 @@ class ReLU:
 class Tanh:
     """nn.Tanh; in single precision as 2 sigmoid(2x) - 1, which takes a quarter of the time on a CPU.
 
-    It differs by rounding of numbers near 1.
+    It differs by rounding of numbers near 1. In bfloat16 torch's own is as fast.
     """
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -331,7 +353,7 @@ class _Maxima:
 
 
 def scaled(gradients: Tensor, factors: Tensor | None) -> Tensor:
-    """Return gradients (n, ...), each record's times its factor (n,), if there are factors."""
+    """Return gradients (n, ...), each record's times its factor (n,), if there are factors, in their precision."""
     return gradients if factors is None else gradients * factors.view(-1, *[1] * (gradients.ndim - 1))
 
 

@@ -15,23 +15,25 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad
 
+from dpfl.engine.clip_bounds import norm_roundings, rounding, squared_norms, sure_factors
 from dpfl.engine.matrix_products import product
 from dpfl.engine.per_record_gradients import Batch, Loss, clipping
-from dpfl.mechanisms.clipping import clip_factors
 from dpfl.models.scale_shift import ScaleShift
 
 
 class LinearGradients:
     """Compute gradients of a module that `is_linear`.
 
-    The other models of a stack may change a model's sums in the last bits: the matrix library rounds a row according to
-    its position and to the number of rows.
+    With oneDNN (dpfl.engine.matrix_products) a model's sums have the same bits alone and in any stack; other libraries
+    round a row according to its position and to the number of rows.
     """
 
-    def __init__(self, module: nn.Module, loss: Loss):
+    def __init__(self, module: nn.Module, loss: Loss, precision: torch.dtype | None = None):
         parts = _parts(module)
         layer, self.scales = parts[-1], type(parts[0]) is ScaleShift
         self.loss, self.input_size, self.output_size = loss, layer.in_features, layer.out_features
+        self.precision = precision
+        self.roundings = norm_roundings(self.input_size) + self.output_size + 16
         numbers = self.output_size * self.input_size, self.output_size
         self.numbers = (self.input_size, self.input_size, *numbers) if self.scales else numbers
 
@@ -42,18 +44,19 @@ class LinearGradients:
         *scaling, matrix, bias = weights.split(self.numbers, dim=1)
         matrix = matrix.unflatten(1, (self.output_size, self.input_size))
         seen = matrix * scaling[0][:, None, :] if scaling else matrix  # by x itself
-        scores = product(seen.reshape(-1, self.input_size), x.T)
+        low = self.precision or x.dtype
+        scores = product(seen.reshape(-1, self.input_size).to(low), x.to(low).T, stacked=True).to(x.dtype)
         if scaling:
-            bias = bias + (matrix @ scaling[1][:, :, None])[..., 0]
+            bias = bias + torch.linalg.vecdot(matrix, scaling[1][:, None, :])
         logits = scores.unflatten(0, (len(weights), self.output_size)) + bias[:, :, None]
         gradients = self.logit_gradients(logits, y)
         squares = self._squares(gradients, matrix, scaling, x, clip_norms)
-        scaled = gradients * (clip_factors(squares.sqrt(), clip_norms[:, None]) * present)[:, None, :]
-        sums = product(scaled.flatten(0, 1), x).view_as(matrix)
+        scaled = gradients * (sure_factors(squares, clip_norms[:, None], self.roundings) * present)[:, None, :]
+        sums = product(scaled.flatten(0, 1), x, stacked=True).view_as(matrix)
         totals = scaled.sum(2)
         if not scaling:
             return torch.cat([sums.flatten(1), totals], dim=1)
-        shift = (totals[:, None, :] @ matrix)[:, 0]
+        shift = (totals[:, :, None] * matrix).sum(1)
         scale = (sums * matrix).sum(1)
         sums = torch.addcmul(totals[:, :, None] * scaling[1][:, None, :], sums, scaling[0][:, None, :])
         return torch.cat([scale, shift, sums.flatten(1), totals], dim=1)
@@ -61,20 +64,40 @@ class LinearGradients:
     def _squares(
         self, gradients: Tensor, matrix: Tensor, scaling: list[Tensor], x: Tensor, clip_norms: Tensor
     ) -> Tensor:
-        """Return the squared norms of the records' gradients (models, n); anything where nothing is clipped."""
-        squares, at_logits = x.square(), gradients.square().sum(1)
+        """Return bounds on the squared norms of what records add (models, n), as `sure_factors` takes them; 0 where
+        nothing is clipped."""
         if not scaling:
-            return at_logits * (squares.sum(1) + 1)
-        scale, shift = scaling
-        read = scale.square() @ squares.T + 2 * (scale * shift) @ x.T + shift.square().sum(1, keepdim=True)
-        found = at_logits * (read + 1)
-        if x.device.type != "cpu":
-            return found + ((gradients.transpose(1, 2) @ matrix).square() * (squares + 1)).sum(2)
+            return gradients.square().sum(1) * (squared_norms(x) + 1)
+        squares = x.square()
         lengths = (squares + 1).sqrt()
-        for model, clips in enumerate(clipping(clip_norms)):
-            if clips:
-                found[model] += product(gradients[model].T, matrix[model]).mul_(lengths).square_().sum(1)
+        if x.device.type != "cpu":
+            return self._scaled_squares(gradients, matrix, *scaling, x, squares) + (
+                (gradients.transpose(1, 2) @ matrix) * lengths
+            ).square().sum(2)
+        found = gradients.new_zeros(len(gradients), len(x))
+        clipped = [model for model, clips in enumerate(clipping(clip_norms)) if clips]
+        if clipped:
+            own = (each[clipped] for each in (gradients, matrix, *scaling))
+            found[clipped] = self._scaled_squares(*own, x, squares)
+        for model in clipped:
+            found[model] += squared_norms(product(gradients[model].T, matrix[model], stacked=True).mul_(lengths))
         return found
+
+    def _scaled_squares(
+        self, gradients: Tensor, matrix: Tensor, scale: Tensor, shift: Tensor, x: Tensor, squares: Tensor
+    ) -> Tensor:
+        """Return |d|^2 (|s x + t|^2 + 1), and what rounding may take from it and from the squares of s e x and t e.
+
+        |error| <= gamma of the magnitudes, which are the squares of s x and t, and |d|^2 |W|^2 (|x|^2 + 1).
+        """
+        exact, scale, shift = x.double(), scale.double(), shift.double()
+        seen, moved = _rows(scale.square(), exact.square()), shift.square().sum(1, keepdim=True)
+        crossed = 2 * _rows(scale * shift, exact)
+        read = seen + crossed + moved + rounding(2 * self.input_size + 8, torch.float64) * (seen + moved)
+        sizes = matrix.square().sum(1)
+        through = product(torch.cat([sizes, sizes[:1]]), squares.T, stacked=True)[:-1]  # why two: see _rows
+        lost = rounding(3 * (self.output_size + 8), x.dtype) * (through + sizes.sum(1, keepdim=True))
+        return gradients.square().sum(1) * (read.to(x.dtype) + 1 + lost)
 
     def record_bytes(self, record: Tensor) -> int:
         """Count the input, its square and a gradient there, and a few numbers an output."""
@@ -90,6 +113,11 @@ class LinearGradients:
             return self.loss(logits.transpose(1, 2).flatten(0, 1), labels).sum()
 
         return grad(total)(logits)
+
+
+def _rows(left: Tensor, right: Tensor) -> Tensor:
+    """Return left @ right^T, each row as it is alone: a product of one row would be left to another routine."""
+    return torch.stack([torch.mv(right, row) for row in left])
 
 
 def is_linear(module: nn.Module) -> bool:

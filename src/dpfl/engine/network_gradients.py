@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
+from dpfl.engine.clip_bounds import accurate, sure_factors
 from dpfl.engine.convolutions import Convolution, ScaledConvolution
 from dpfl.engine.layers import (
     Activation,
@@ -34,7 +35,6 @@ from dpfl.engine.layers import (
 from dpfl.engine.linear_gradients import LinearGradients, is_linear
 from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.engine.per_record_gradients import Batch, GradientRule, Loss, PerRecordGradients, clipping
-from dpfl.mechanisms.clipping import clip_factors
 from dpfl.models.scale_shift import ScaleShift
 
 MODELS_AT_ONCE = 2**20  # output numbers of first layers computed together
@@ -43,12 +43,12 @@ BACKWARD_PASSES = 6  # an activation's value and gradient, each with the copies 
 
 class BackwardPass(NamedTuple):
     """Results of one model's two passes: the loss's gradients at each trained layer's output, every layer's cache, the
-    records' gradients where norms formed them, and the factor that scales each record (n,)."""
+    records' gradients where norms formed them, and the factor that scales each record (n,), if any does."""
 
     output_gradients: dict[int, Tensor]
     caches: list[Any]
     gradients: dict[int, Parameters | None]
-    factors: Tensor
+    factors: Tensor | None
 
 
 class LayerGradients:
@@ -56,13 +56,24 @@ class LayerGradients:
 
     On a CPU models follow one another, so that one model's activations stay in the processor's cache; but a first layer
     that reads the batch itself and does not form gradients is one layer of many outputs for all models together, as far
-    as those fit there: matrix libraries multiply few wide matrices faster than many narrow ones. Other models of the
-    stack may then change a model's sums in the last bits. On other devices models go together, by vmap.
+    as those fit there: matrix libraries multiply few wide matrices faster than many narrow ones. With oneDNN
+    (dpfl.engine.matrix_products) a model's sums have the same bits alone and in any stack; other libraries may change
+    the last ones. On other devices models go together, by vmap.
     """
 
-    def __init__(self, layers: list[Layer | TrainedLayer], loss: Loss, layout: ParameterVector, activations: int):
+    def __init__(
+        self,
+        layers: list[Layer | TrainedLayer],
+        loss: Loss,
+        layout: ParameterVector,
+        activations: int,
+        precision: torch.dtype | None = None,
+    ):
         self.layers, self.loss, self.layout, self.activations = layers, loss, layout, activations
+        self.precision = precision
         self.trained = [number for number, layer in enumerate(layers) if _is_trained(layer)]
+        # those of one layer, and of adding up what a layer's tensors and all layers give
+        self.roundings = max(layers[number].roundings for number in self.trained) + len(self.trained) + 4
 
     def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
         """Cache what all models share about the batch, then pass through one model after the other."""
@@ -88,7 +99,7 @@ class LayerGradients:
 
     def _shared_cache(self, batch: Batch) -> tuple[Batch, Any]:
         """Return the batch, and the cache of a first layer that reads it: all models share it."""
-        batch = channels_last(batch[0]), *batch[1:]
+        batch = channels_last(batch[0].to(self.precision or batch[0].dtype)), *batch[1:]
         return batch, self.layers[0].cache_inputs(batch[0]) if self.trained[0] == 0 else None
 
     def record_bytes(self, record: Tensor) -> int:
@@ -107,13 +118,15 @@ class LayerGradients:
         """Return the sums of models whose first layers go forward together, and are summed together at the end."""
         first = self.layers[0]
         outputs = first.forward_all(shared, views[: first.tensors])
-        first_gradients, others = [], []
+        first_gradients, formed, others = [], [], []
         for parameters, bound, output in zip(_by_model(views), bounds, outputs.unbind(1), strict=True):
             own = self._by_layer(parameters)
             passed = self._passes(own, bound, batch, shared, output)
             first_gradients.append(scaled(passed.output_gradients[0], passed.factors))
+            records = passed.gradients[0]
+            formed.append(None if records is None else tuple(passed.factors @ each for each in records))
             others.append(self._sum(passed, own, self.trained[1:]))
-        sums = first.sums_all(torch.cat(first_gradients, 1), shared, views[: first.tensors])
+        sums = first.sums_all(first_gradients, shared, views[: first.tensors], formed)
         return torch.cat([sums, torch.stack(others)], 1)
 
     def _passes(
@@ -126,14 +139,18 @@ class LayerGradients:
         """
         x, y, present = batch
         logits, caches = self._forward(x, parameters, shared, output)
-        gradients = self._backward(_logit_gradients(self.loss, logits, y), parameters, caches)
+        at_logits = _logit_gradients(self.loss, accurate(logits), y)
         if clip_norm is None:
-            return BackwardPass(gradients, caches, dict.fromkeys(self.trained), present)
+            at_logits = scaled(at_logits, present)
+        gradients = self._backward(at_logits.to(logits.dtype), parameters, caches)
+        if clip_norm is None:
+            return BackwardPass(gradients, caches, dict.fromkeys(self.trained), None)
         norms = {
             each: self.layers[each].squared_gradient_norms(gradients[each], caches[each], parameters[each])
             for each in self.trained
         }
-        factors = clip_factors(sum(squares for squares, _ in norms.values()).sqrt(), clip_norm) * present
+        factors = sure_factors(sum(squares for squares, _ in norms.values()), clip_norm, self.roundings)
+        factors = factors * present
         return BackwardPass(gradients, caches, {number: formed for number, (_, formed) in norms.items()}, factors)
 
     def _sum(self, passed: BackwardPass, parameters: dict[int, Parameters], trained: list[int]) -> Tensor:
@@ -148,7 +165,7 @@ class LayerGradients:
             )
             for each in trained
         ]
-        return torch.cat([part.flatten() for tensors in sums for part in tensors])
+        return accurate(torch.cat([part.flatten() for tensors in sums for part in tensors]))
 
     def _by_layer(self, parameters: Sequence[Tensor]) -> dict[int, Parameters]:
         """Return the parameters of each trained layer."""
@@ -200,8 +217,11 @@ def _logit_gradients(loss: Loss, logits: Tensor, y: Tensor) -> Tensor:
         return torch.autograd.grad(loss(values, y).sum(), values)[0]
 
 
-def gradient_rule(module: nn.Module, loss: Loss, record: Tensor) -> GradientRule:
+def gradient_rule(module: nn.Module, loss: Loss, record: Tensor, precision: torch.dtype | None = None) -> GradientRule:
     """Return the fastest rule that is exact for `module`; `record` is one input of it, without batch axis.
+
+    `precision`: what values and gradients are computed in, torch.bfloat16 or the record's own; norms and sums keep the
+    precision of the weights.
 
     LinearGradients for a single nn.Linear, after a ScaleShift or not. LayerGradients for an nn.Sequential of nn.Linear
     on vectors, ungrouped and zero-padded nn.Conv2d (both with bias), ScaleShift, nn.MaxPool2d without padding,
@@ -211,13 +231,13 @@ def gradient_rule(module: nn.Module, loss: Loss, record: Tensor) -> GradientRule
     """
     layout = ParameterVector.of(module)
     if is_linear(module):
-        return LinearGradients(module, loss)
+        return LinearGradients(module, loss, precision)
     layers, activations, x = [], 0, record[None]
     parts = _in_order(module)
     for part in parts:
         layer = _layer(part, x, reads_batch=not layers)
         if layer is None:
-            return PerRecordGradients(module, loss)
+            return PerRecordGradients(module, loss, precision)
         with torch.no_grad():
             x = part(x)
         layers.append(layer)
@@ -227,8 +247,8 @@ def gradient_rule(module: nn.Module, loss: Loss, record: Tensor) -> GradientRule
     if sum(layer.tensors for layer in layers if _is_trained(layer)) != len(
         layout.names
     ):  # a layer that the pass meets twice
-        return PerRecordGradients(module, loss)
-    return LayerGradients(layers, loss, layout, activations)
+        return PerRecordGradients(module, loss, precision)
+    return LayerGradients(layers, loss, layout, activations, precision)
 
 
 def _in_order(module: nn.Module) -> list[nn.Module]:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from dpfl.engine.clip_bounds import accurate, norm_roundings, squared_norms, sure_factors
 from dpfl.engine.parameter_vector import ParameterVector
 from dpfl.errors import InputError
-from dpfl.mechanisms.clipping import clip_factors
 
 _log = logging.getLogger(__name__)
 
@@ -49,10 +49,14 @@ Batch = tuple[Tensor, Tensor, Tensor]
 
 
 class PerRecordGradients:
-    """Compute each record's gradient by vmap: for any module without buffers, at the cost of storing them all."""
+    """Compute each record's gradient by vmap: for any module without buffers, at the cost of storing them all.
 
-    def __init__(self, module: nn.Module, loss: Loss):
+    `precision`: what the module and its gradients are computed in, if not the weights' own.
+    """
+
+    def __init__(self, module: nn.Module, loss: Loss, precision: torch.dtype | None = None):
         self.module, self.loss, self.layout = module, loss, ParameterVector.of(module)
+        self.precision = precision
 
     def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
         """Clip over the full parameter vector, then sum; the models follow one another."""
@@ -65,20 +69,27 @@ class PerRecordGradients:
 
     def _clipped_sum(self, weights: Tensor, batch: Batch, clip_norm: Tensor) -> Tensor:
         """Return the sum of one model that clips."""
-        x, y, present = batch
-        gradients = vmap(grad(self._record_loss), (None, 0, 0))(self.layout.views(weights), x, y)
-        squares = sum(gradient[..., None].flatten(1).square().sum(1) for gradient in gradients.values())
-        factors = clip_factors(squares.sqrt(), clip_norm) * present
+        weights, x, y, present = self._cast(weights, batch)
+        formed = vmap(grad(self._record_loss), (None, 0, 0))(self.layout.views(weights), x, y)
+        gradients = {name: accurate(gradient) for name, gradient in formed.items()}
+        squares = sum(squared_norms(gradient[..., None].flatten(1)) for gradient in gradients.values())
+        roundings = norm_roundings(self.layout.size) + len(gradients)
+        factors = sure_factors(squares, clip_norm, roundings) * present
         return self.layout.flatten({name: torch.tensordot(factors, g, 1) for name, g in gradients.items()})
 
     def _plain_sum(self, weights: Tensor, batch: Batch) -> Tensor:
         """Return the sum of one model that does not clip: the gradient of the summed loss."""
-        x, y, present = batch
+        weights, x, y, present = self._cast(weights, batch)
 
         def total(parameters: dict[str, Tensor]) -> Tensor:
-            return (self.loss(functional_call(self.module, parameters, (x,)), y) * present).sum()
+            return (self.loss(accurate(functional_call(self.module, parameters, (x,))), y) * present).sum()
 
-        return self.layout.flatten(grad(total)(self.layout.views(weights)))
+        return accurate(self.layout.flatten(grad(total)(self.layout.views(weights))))
+
+    def _cast(self, weights: Tensor, batch: Batch) -> tuple[Tensor, ...]:
+        """Return weights, inputs, labels and presence, the first two in the precision of the passes."""
+        x, y, present = batch
+        return weights.to(self.precision or weights.dtype), x.to(self.precision or x.dtype), y, present
 
     def record_bytes(self, record: Tensor) -> int:
         """Count three copies of the gradient, and values and gradients of every activation."""
@@ -86,7 +97,7 @@ class PerRecordGradients:
 
     def _record_loss(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         """Return the loss of one record."""
-        return self.loss(functional_call(self.module, parameters, (x[None],)), y[None])[0]
+        return self.loss(accurate(functional_call(self.module, parameters, (x[None],))), y[None])[0]
 
 
 class StackedGradients:

@@ -35,7 +35,7 @@ from dpfl.attacks.threshold_choice import strongest_test
 from dpfl.attacks.worst_pair import WorstPair
 from dpfl.data.datasets import CLASSES
 from dpfl.data.loading import load_description, load_images, load_table
-from dpfl.data.partition import split
+from dpfl.data.partition import random_shares, split
 from dpfl.engine.batches import BatchSampler
 from dpfl.engine.federated_rounds import Clipping
 from dpfl.errors import InputError

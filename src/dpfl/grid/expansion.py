@@ -95,6 +95,8 @@ def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, A
     """Return the sweeps of one complete entry (`_entries`): the product of its sweep axes, seeds in groups."""
     part = [entry["part"]] if "part" in entry else []
     only, lists = config["only"], paper.grid.get("lists", {})
+    resources = dict(config["training"])
+    precision = resources.pop("precision")  # a setting: it decides the numbers
     seeds = _seeds(entry["seeds"], config["seeds"])
     group = entry["seeds"]["per_sweep"]
     sweeps = []
@@ -104,6 +106,8 @@ def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, A
         if twice := [cell for number, cell in enumerate(cells) if cell in cells[:number]]:
             raise InputError(f"{paper.key}/grid.yaml: cells name {twice[0]} twice, and its runs would count twice")
         settings = {**paper.settings, **entry.get("settings", {}), **axes}
+        if precision is not None and "precision" in settings:
+            settings["precision"] = precision
         if not cells or not _kept({axis: settings[axis] for axis in settings.keys() - cells[0]}, only):
             continue
         _require_dataset(paper, settings)
@@ -111,7 +115,7 @@ def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, A
             name = "_".join([*(_label(axis, value) for axis, value in axes.items()), *part, _seed_label(chosen)])
             if len(name) > LONGEST_NAME:
                 raise InputError(f"the file name {name[:40]}... is too long: choose fewer seeds, or consecutive ones")
-            sweeps.append(Sweep(paper.key, entry["experiment"], name, settings, cells, chosen, config["training"]))
+            sweeps.append(Sweep(paper.key, entry["experiment"], name, settings, cells, chosen, resources))
     return sweeps
 
 

@@ -21,7 +21,8 @@ def clip_factors(norms: Norms, clip_norm: Norms | float) -> Norms:
     to it, and infinity means no clipping: every factor is exactly 1. Source: abadi2016, Algorithm
     1. Opacus divides C by norm + 1e-6 instead, which shrinks vectors near the ball's surface a little more.
 
-    Formal guarantee: a scaled vector has norm min(norm, C), up to rounding, so adding or removing one moves a sum by at
+    Formal guarantee: a scaled vector has norm min(norm, C), up to rounding (which dpfl.engine.clip_bounds divides out),
+    so adding or removing one moves a sum by at
     most C, and replacing one by at most 2C. A zero vector stays zero, and a vector in the ball keeps every bit. One
     with an infinite entry or nan cannot be scaled into the ball: its factor is nan, which marks every entry of a sum,
     and the caller leaves it out (`clip_vectors`; for sums dpfl.engine.per_record_gradients.without_overflow).

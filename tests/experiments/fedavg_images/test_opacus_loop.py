@@ -53,6 +53,8 @@ MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 1.0}
 STEPS = 3
 ROUNDING = 1e-5
 """Distance, relative to how far the weights moved, that float32 explains in a few steps."""
+MARGINS = {"scatter_linear": 0, "cnn_relu": 3e-5, "cnn_tanh": 3e-5, "scatter_cnn": 6e-4}
+"""By how much a clipped record may be shorter here: what rounding could add is divided out (clipping_precision.md)."""
 SEEDS = range(8)
 MEASURES = ("accuracy_pct", "training_loss", "update_norm")
 LEVEL = 0.01 / (len(MODELS) * len(MEASURES))
@@ -110,10 +112,10 @@ def of_vector(loop, model, dataset, weights):
     return module
 
 
-def same_move(one, other, start):
+def same_move(one, other, start, rounding=ROUNDING):
     """Whether two models moved alike; the weights themselves are stored to a relative `eps`."""
     stored = torch.finfo(torch.float32).eps * other.norm()
-    return bool((one - other).norm() < ROUNDING * (other - start).norm() + stored)
+    return bool((one - other).norm() < rounding * (other - start).norm() + stored)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -167,16 +169,16 @@ def _logits_and_steps(loop, both, dataset, model, private):
     return (logits, weights[0, 0]), (before, vector(module)), start
 
 
-def _agree(found):
+def _agree(found, margin):
     (ours, after), (theirs, their_after), start = found
     assert (ours - theirs).abs().max() < ROUNDING * theirs.abs().max()
-    assert same_move(after, their_after, start)
+    assert same_move(after, their_after, start, ROUNDING + margin)
 
 
 @pytest.mark.parametrize("private", [True, False], ids=["clipped", "plain"])
 @pytest.mark.parametrize("model", ["scatter_linear", "cnn_relu"])
 def test_steps_are_opacus_own(loop, both, model, private):
-    _agree(_logits_and_steps(loop, both, "digits", model, private))
+    _agree(_logits_and_steps(loop, both, "digits", model, private), MARGINS[model] if private else 0)
 
 
 @pytest.mark.slow
@@ -184,7 +186,7 @@ def test_steps_are_opacus_own(loop, both, model, private):
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("dataset", SHAPES)
 def test_steps_of_every_model_are_opacus_own(loop, both, dataset, model, private):
-    _agree(_logits_and_steps(loop, both, dataset, model, private))
+    _agree(_logits_and_steps(loop, both, dataset, model, private), MARGINS[model] if private else 0)
 
 
 def _noise_multipliers(loop, clients, records, share, epsilon):

@@ -15,6 +15,7 @@ from dpfl.accounting.samplers import BallsInBins, Poisson, Sampler, Sampling, Sh
 from dpfl.accounting.statements.mechanism import Gaussian
 from dpfl.accounting.statements.privacy_statement import PrivacyStatement
 from dpfl.engine.batches import BatchSampler
+from dpfl.engine.clip_bounds import Precision
 from dpfl.experiments.fedavg_images.fedavg_settings import Accountant, ClientRecords, FedavgCell, FedavgSettings
 from dpfl.grid.sweep import Sweep
 
@@ -99,6 +100,8 @@ def _note(settings: FedavgSettings, cell: FedavgCell, sizes: list[int]) -> str:
     note += f" by {_ACCOUNTANTS[settings.accountant]}"
     if settings.sampling is not Sampling.POISSON:
         note += f", the batches are {settings.sampling}"
+    if settings.precision is Precision.BFLOAT16:
+        note += "; gradients are bfloat16, their norms and clipped sums float32"
     if len(set(sizes)) > 1:
         note += (
             f"; clients hold {min(sizes)} to {max(sizes)} records, each has the noise that meets the budget at its own "

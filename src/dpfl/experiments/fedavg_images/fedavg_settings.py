@@ -16,6 +16,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from dpfl.accounting.samplers import Sampling
 from dpfl.data.partition import random_shares
 from dpfl.engine.batches import BatchSampler
+from dpfl.engine.clip_bounds import Precision
 from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several, among
 from dpfl.models.image_models import Architecture, FeatureNorm, ImageModel, Pixels
 
@@ -77,6 +78,7 @@ class FedavgSettings(Settings):
     network: Choice[Architecture] = Architecture.AUTHORS
     pixels: Choice[Pixels] = Pixels.AUTHORS
     feature_norm: Choice[FeatureNorm] = FeatureNorm.LEARNT
+    precision: Choice[Precision] = Precision.FLOAT32
     measure: Choice[Metric] = Metric.NONE
     device: str
     threads: Count

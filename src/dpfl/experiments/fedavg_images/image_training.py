@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from dpfl.algorithms.fedavg import FederatedAveraging, Schedule, State
 from dpfl.data.loading import ImageData, load_images
 from dpfl.engine import checkpoints
 from dpfl.engine.batches import BatchSampler
+from dpfl.engine.clip_bounds import Precision
 from dpfl.engine.cross_entropy import cross_entropy
+from dpfl.engine.matrix_products import multiplies_bfloat16
 from dpfl.engine.model_distances import NOISELESS, UNCLIPPED_NOISELESS
 from dpfl.engine.network_gradients import gradient_rule
 from dpfl.engine.parameter_vector import ParameterVector
@@ -32,6 +35,8 @@ from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSet
 from dpfl.experiments.shared.run_table import calibrated, run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.image_models import build, prepare
+
+_log = logging.getLogger(__name__)
 
 RECORDS_AT_ONCE = 1000  # prepared together: bounds the memory beside the prepared data themselves
 DISTANCES = [f"{whose}distance_to_{kind}" for kind in (UNCLIPPED_NOISELESS, NOISELESS) for whose in ("", "local_")]
@@ -60,6 +65,8 @@ def train(
     """
     settings = FedavgSettings.of(sweep.settings, sweep.resources)
     torch.set_num_threads(settings.threads)
+    if settings.precision is Precision.BFLOAT16 and not multiplies_bfloat16(settings.device):
+        _log.warning("precision: this machine has no bfloat16 instructions, so that float32 would be quicker")
     data = load_images(folders.arrays)
     inputs = {part: inputs_of(settings, folders, data, part) for part in ("train", "test")}
     columns = [FedavgCell.of(cell).columns(cell) for cell in sweep.cells]
@@ -176,7 +183,7 @@ def _federation(
     module = build(settings.model, data.train_x.shape[1:], seed, settings.network, settings.feature_norm)
     initial = ParameterVector.of(module).flatten(dict(module.named_parameters())).detach()
     module = module.to(settings.device)
-    rule = gradient_rule(module, cross_entropy, inputs["train"][0][0])
+    rule = gradient_rule(module, cross_entropy, inputs["train"][0][0], settings.precision.passes)
     return FederatedAveraging(
         module=module,
         gradients=StackedGradients(rule, inputs["train"][0][0], settings.memory_bytes),

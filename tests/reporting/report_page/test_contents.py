@@ -31,7 +31,7 @@ def test_stated_settings_come_before_inferred_ones_with_their_reason(page):
     settings = page.papers[1].settings
     assert [bool(each.reason) for each in settings] == sorted(bool(each.reason) for each in settings)
     reasons = {each.name: each.reason for each in settings}
-    assert reasons["momentum"] == "" and "not stated" in reasons["batch_size"]
+    assert reasons["momentum"] == "" and "authors' code" in reasons["batch_size"]
 
 
 def test_a_reason_for_all_settings_reaches_each(made):

@@ -136,7 +136,7 @@ DIFFERENT = {
     "poisson_gaussian.delta": (0.01, (*INSIDE, 1e-291)),
     "contraction.federated_sigma.lipschitz": (1.0, POSITIVE),
     "contraction.federated_suffix_stop_delta.alpha": (0.5, INSIDE),
-    "contraction.last_iterate_rate.sigma": (1.0, NONNEGATIVE),
+    **dict.fromkeys([f"contraction.{name}_iterate_rate.sigma" for name in ("last", "convex")], (1.0, NONNEGATIVE)),
     "contraction.average_iterate_rate.smoothness": (1.0, NONNEGATIVE),
     "contraction.hockey_stick.p": ([0.5, 0.5], NONNEGATIVE),
     "contraction.federated_harmonic_delta.smoothness": (None, UNTOUCHED),

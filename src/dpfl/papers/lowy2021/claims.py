@@ -16,6 +16,9 @@ from dpfl.papers.lowy2021.theory_claims import (
     acceleration_more_rounds as acceleration_more_rounds,
 )
 from dpfl.papers.lowy2021.theory_claims import (
+    acceleration_smooth as acceleration_smooth,
+)
+from dpfl.papers.lowy2021.theory_claims import (
     availability as availability,
 )
 from dpfl.papers.lowy2021.theory_claims import (

@@ -77,6 +77,17 @@ def test_gradients_equal_a_plain_loop(trials, sizes, loss, sampling, batch):
             np.testing.assert_allclose(found[trial, repetition, :, model], total, rtol=1e-10, atol=1e-12)
 
 
+def test_targets_of_one_are_targets(trials):
+    """They are not looked up: the gradients are those of the same targets in another trial's company."""
+    ones = replace(trials, y=np.ones_like(trials.y))
+    mixed = replace(trials, y=np.where(np.arange(3)[:, None] == 1, trials.y, 1.0))
+    protocol = replace(PROTOCOL, loss=Linear())
+    weights = np.zeros((3, 2, 2, 2))
+    first, second = (MeanGradients(each, POINTS, protocol).at(weights, 1) for each in (ones, mixed))
+    np.testing.assert_allclose(first[[0, 2]], second[[0, 2]], rtol=1e-13)
+    assert not np.allclose(first[1], second[1])
+
+
 def test_the_noise_has_the_law_of_a_mean_of_messages(trials):
     """Its mean square is noise_std^2 E[1/M_r]: clients send independent noise, and the server takes the mean."""
     for sizes, inverse in (((3,), 1 / 3), ((1, 3), 2 / 3)):

@@ -29,6 +29,7 @@ THEORY = {
     "smoothness": 0.5,
     "mean_inverse_participants": 0.125,
     "scale": 1.0,
+    "condition": 1.0,
     "clients": 8,
     "records": 64,
     "features": 4,

@@ -10,13 +10,19 @@ from dpfl.papers.lowy2021 import theory, theory_acceleration
 from dpfl.reporting.rules import Status, Verdict
 
 
+@pytest.mark.parametrize("claim", ["acceleration", "acceleration_smooth"])
 @pytest.mark.parametrize(("speed", "verdict"), [(2.0, Verdict.AS_STATED), (0.5, Verdict.REFUTED)])
-def test_acceleration_follows_the_paired_difference_at_the_theorems_rounds(made_up, drawn, judged, speed, verdict):
+def test_acceleration_follows_the_paired_difference_at_the_theorems_rounds(
+    made_up, drawn, judged, claim, speed, verdict
+):
     """Algorithm 2 with the risk of `speed` times as many rounds; the theorem's R is 64, and Algorithm 1 has 4 R too."""
-    theorem = {"study": "acceleration_theorem", "theorem": 2.3}
+    smooth = claim == "acceleration_smooth"
+    kind = {"kind": "least_squares" if smooth else "absolute"}
+    task = "least squares, convex" if smooth else "absolute loss, condition 1"
+    theorem = {"study": "acceleration_theorem", "theorem": 2.3, **kind}
     rows = [
         {"algorithm": algorithm, "rounds": rounds, "epsilon": epsilon, "excess_risk": risk}
-        | ({"study": "acceleration"} if rounds < 64 else theorem)
+        | ({"study": "acceleration", **kind} if rounds < 64 else theorem)
         for epsilon in (1.0, math.inf)
         for rounds in (4, 16, 64)
         for algorithm, risk in (("minibatch", 1 / rounds), ("accelerated", 1 / (speed * rounds)))
@@ -27,18 +33,20 @@ def test_acceleration_follows_the_paired_difference_at_the_theorems_rounds(made_
     assert points["plain_minus_this"].notna().sum() == 6
     assert set(points.loc[points["theorem"], "rounds"]) == {64}
     figure = theory.FIGURES["theory_acceleration"].draw(points)
-    lost = "nowhere" if speed > 1 else "least squares, convex: R = 4, 16, 64"
+    lost = "nowhere" if speed > 1 else f"{task}: R = 4, 16, 64"
     assert figure.get_supxlabel().replace("\n", " ").endswith(f"interval of the difference: {lost}.")
     one_seed = points.assign(difference_interval=math.nan)
     assert "Algorithm 2" not in theory.FIGURES["theory_acceleration"].draw(one_seed).get_supxlabel()
-    judgement = judged("acceleration", results)
+    judgement = judged(claim, results)
     assert judgement.verdict is verdict
     [case, *beside] = judgement.cases
-    assert case.case.case == "least squares, convex, 64 rounds"
+    assert case.case.case == f"{task}, 64 rounds"
     assert case.case.estimate == pytest.approx(speed - 1, abs=0.05)  # as a share of Algorithm 2's risk
     assert len(beside) == 2 and {each.status for each in beside} == {Status.BESIDE}
     [longer] = judged("acceleration_more_rounds", results).cases
-    assert longer.case.case == "least squares, convex, 64 rounds against 256"
+    assert longer.case.case == f"{task}, 64 rounds against 256"
+    other = "acceleration" if smooth else "acceleration_smooth"
+    assert judged(other, results).verdict is Verdict.NOT_RUN
     assert longer.case.estimate == pytest.approx(speed / 4 - 1, abs=0.02)
 
 
@@ -62,7 +70,7 @@ def test_the_difference_is_to_the_better_algorithm_1(made_up, better):
         ]
     )
     points = theory_acceleration.data(results).set_index("curve")
-    assert set(points["task"]) == {"absolute loss, not smooth"} and len(points) == 3
+    assert set(points["task"]) == {"absolute loss, condition 1"} and len(points) == 3
     assert points.filter(like="minibatch", axis=0)["plain_minus_this"].isna().all()
     runs = results.runs("lowy2021").set_index("seed")
     fast = runs.loc[runs["algorithm"] == "accelerated", "excess_risk"]

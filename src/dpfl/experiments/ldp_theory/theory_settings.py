@@ -70,7 +70,7 @@ class Theorem(StrEnum):
     """A trusted shuffler; whoever is trusted, the rounds are the same."""
 
 
-class Batches(StrEnum):
+class RecordDraws(StrEnum):
     """Records of a client in a round."""
 
     FULL = "full"
@@ -127,7 +127,7 @@ class TheoryCell(Settings):
     clip_norm: Positive | None
     theorem: Choice[Theorem] | None = None
     rounds_factor: Count = 1
-    batches: Choice[Batches] = Batches.FULL
+    batches: Choice[RecordDraws] = RecordDraws.FULL
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -137,7 +137,7 @@ class TheoryCell(Settings):
                 raise ValueError("rounds is None; it must be a whole number, at least 1, but for one_pass or a theorem")
             if not self.private:
                 raise ValueError(f"epsilon is {self.epsilon}; the rounds of theorem {self.theorem} depend on it")
-        if self.batches is Batches.DRAWN and (self.theorem is None or self.noise is TheoryNoise.TIGHT):
+        if self.batches is RecordDraws.DRAWN and (self.theorem is None or self.noise is TheoryNoise.TIGHT):
             raise ValueError("batches 'drawn' goes with a theorem, and with noise 'theorem'")
         if not self.problem.lipschitz <= self.bound:
             raise ValueError(f"clip_norm is {self.bound:g}; gradients reach {self.problem.lipschitz:g} here")
@@ -270,7 +270,7 @@ class TheoryCell(Settings):
         records = self.problem.records
         if self.algorithm is Algorithm.ONE_PASS:
             return 1
-        if self.batches is Batches.FULL:
+        if self.batches is RecordDraws.FULL:
             return records
         if self.theorem is Theorem.ERM:
             clients = self._sizes["clients_per_round"]
@@ -280,10 +280,10 @@ class TheoryCell(Settings):
 
     @property
     def sampling(self) -> Sampling:
-        """How a client's records are drawn."""
+        """Ways to draw a client's records."""
         if self.algorithm is Algorithm.ONE_PASS:
             return Sampling.FIXED
-        return Sampling.FULL if self.batches is Batches.FULL else Sampling.WITH_REPLACEMENT
+        return Sampling.FULL if self.batches is RecordDraws.FULL else Sampling.WITH_REPLACEMENT
 
     @property
     def protocol(self) -> Protocol:
@@ -393,7 +393,9 @@ class TheoryCell(Settings):
         """Return the sampler of a client's records."""
         if self.algorithm is Algorithm.ONE_PASS:
             return ShuffledEpochs(1, self.problem.records)
-        return FullBatch() if self.batches is Batches.FULL else WithReplacement(self.batch_size, self.problem.records)
+        if self.batches is RecordDraws.FULL:
+            return FullBatch()
+        return WithReplacement(self.batch_size, self.problem.records)
 
     def _mechanism(self) -> Mechanism:
         """Return what hides a client's record from those that it does not trust."""

@@ -28,7 +28,7 @@ from dpfl.models import synthetic_problems
 from dpfl.models.glm import Array
 from dpfl.models.synthetic_problems import Problem
 
-STACK_BYTES = 2**27
+STACK_BYTES = 2**28
 """Rough limit of one stack's records; a sweep with more seeds runs them one stack after the other."""
 
 

@@ -1,4 +1,4 @@
-"""How the central model of Table 5 was trained: three readings, and a rule from before the runs that decides.
+"""Three readings of how the central model of Table 5 was trained, and a rule from before the runs that decides.
 
 The central model is one client with the whole training set. grid.yaml has the rule in words, committed before any run.
 """

@@ -1,4 +1,4 @@
-"""How far the reproduction is from Tables 2 to 5: by data set and model, and over all."""
+"""Distance of the reproduction from Tables 2 to 5: by data set and model, and over all."""
 
 from __future__ import annotations
 

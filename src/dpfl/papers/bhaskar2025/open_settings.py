@@ -1,4 +1,4 @@
-"""Which learning rate, momentum and order of batches trained the pixel CNNs: rules from before the runs decide.
+"""Learning rate, momentum and order of batches of the pixel CNNs: rules from before the runs decide.
 
 Text (0.3, 0.5) and code (0.1, 0.9 by default for pixel CNNs) disagree on the rate, and the authors' two programs on the
 order of batches without privacy. grid.yaml has the rules in words, committed before any of the runs.

@@ -1,4 +1,4 @@
-"""What one record spends when each client draws its data independently, beside what one client's messages spend."""
+"""Epsilon of one record when each client draws its data independently, beside what one client's messages spend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each difference between the paper's text and its authors' code changes: each switched back alone, and all."""
+"""Effect of each difference between the paper's text and its authors' code: each switched back alone, and all."""
 
 from __future__ import annotations
 

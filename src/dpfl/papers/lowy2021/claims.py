@@ -8,55 +8,8 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from dpfl.papers.lowy2021 import theory_claims
 from dpfl.papers.lowy2021.comparisons import TASK
-from dpfl.papers.lowy2021.theory_claims import (
-    acceleration as acceleration,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    acceleration_more_rounds as acceleration_more_rounds,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    availability as availability,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    availability_not_mean as availability_not_mean,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    convex_lower_bound as convex_lower_bound,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    convex_rate as convex_rate,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    one_pass as one_pass,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    one_pass_falls as one_pass_falls,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    one_pass_learns as one_pass_learns,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    one_pass_rate as one_pass_rate,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    privacy_for_free as privacy_for_free,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    shuffle as shuffle,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    shuffle_beats_local as shuffle_beats_local,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    shuffle_by_accountant as shuffle_by_accountant,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    strongly_convex_lower_bound as strongly_convex_lower_bound,
-)
-from dpfl.papers.lowy2021.theory_claims import (
-    strongly_convex_rate as strongly_convex_rate,
-)
 from dpfl.papers.lowy2021.trial_statistics import noise_name
 from dpfl.reporting.bounds import at_most
 from dpfl.reporting.cases import Case, from_interval
@@ -226,3 +179,21 @@ mnist_minibatch_beats_local = _mnist(_published)
 mnist_least_noise = _mnist(_least_noise)
 mnist_beats_nonprivate_local = _mnist_against_free(_published)
 mnist_beats_nonprivate_least_noise = _mnist_against_free(_least_noise)
+
+acceleration = theory_claims.acceleration
+acceleration_more_rounds = theory_claims.acceleration_more_rounds
+acceleration_smooth = theory_claims.acceleration_smooth
+availability = theory_claims.availability
+availability_not_mean = theory_claims.availability_not_mean
+convex_lower_bound = theory_claims.convex_lower_bound
+convex_rate = theory_claims.convex_rate
+one_pass = theory_claims.one_pass
+one_pass_falls = theory_claims.one_pass_falls
+one_pass_learns = theory_claims.one_pass_learns
+one_pass_rate = theory_claims.one_pass_rate
+privacy_for_free = theory_claims.privacy_for_free
+shuffle = theory_claims.shuffle
+shuffle_beats_local = theory_claims.shuffle_beats_local
+shuffle_by_accountant = theory_claims.shuffle_by_accountant
+strongly_convex_lower_bound = theory_claims.strongly_convex_lower_bound
+strongly_convex_rate = theory_claims.strongly_convex_rate

@@ -24,8 +24,10 @@ _TASKS = {
     ("least_squares", False): "least squares, convex",
     ("least_squares", True): "least squares, strongly convex",
     ("logistic", False): "logistic regression, convex",
-    ("absolute", False): "absolute loss, not smooth",
+    ("absolute", False): "absolute loss, condition {condition:g}",
 }
+NOT_SMOOTH = "absolute loss"
+"""Begins the names of the problems that Theorem 2.3, as the main text has it, is about."""
 _COLUMNS = 3
 
 
@@ -38,7 +40,8 @@ def data(results: Results) -> pd.DataFrame:
     """
     runs = study(results, STUDIES)
     strong = runs["strong_convexity"] > 0
-    tasks = [_TASKS[pair] for pair in zip(runs["kind"], strong, strict=True)]
+    named = zip(runs["kind"], strong, runs["condition"], strict=True)
+    tasks = [_TASKS[kind, strongly].format(condition=condition) for kind, strongly, condition in named]
     noise = [", the theorem's noise" if noise == "theorem" else "" for noise in runs["noise"]]
     runs["task"] = [task + more for task, more in zip(tasks, noise, strict=True)]
     runs["curve"] = runs["algorithm"] + (runs["sharpness"] > 0).map({True: "_smoothed", False: ""})

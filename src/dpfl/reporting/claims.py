@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from dpfl.catalog import Paper, load, module
+from dpfl.catalog import load, module
 from dpfl.errors import InputError
 from dpfl.files import write_atomically
 from dpfl.reporting.cases import ALPHA, LEVEL, Case, ClaimKind
@@ -56,7 +56,7 @@ def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
     Verdicts: paper, claim, of (the claim that it is a part of, or itself), text (the sentence with its source),
     settings (where the paper says it, and what was run instead), asked_here (by us), verdict, reason (a sentence),
     cases, hold, within_margin, fail, open, missing (counts), case (the deciding one) with NUMBERS, scope, kind, margin,
-    unit, alpha, level, because, settled_by, places (what its function read, as "tables/checks figures/price").
+    unit, alpha, level, because, settled_by, places (what its function read, as "tables/errata figures/price").
     Evidence: paper, claim, case, status, NUMBERS, within (the range that the claim allows, in words), stand_in; the
     deciding case first.
 
@@ -70,8 +70,7 @@ def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
         reader = _Reader(results, paper)
         judgement = _judgement(paper, key, claim, reader)
         judgement = as_far_as_run(judgement, rule_of(claim), paper, claim, results)
-        places = claim.get("places", reader.places)
-        verdicts.append(_verdict_row(paper, key, claim, judgement) | {"places": " ".join(places)})
+        verdicts.append(_verdict_row(paper, key, claim, judgement) | {"places": " ".join(reader.places)})
         rows = [_case_row(each, rule_of(claim)) for each in judgement.cases]
         evidence += [{"paper": paper, "claim": key, **row} for row in rows]
     columns = ["paper", "claim", "case", "status", *NUMBERS, "within", "stand_in"]
@@ -107,9 +106,7 @@ def check_of(paper: str, key: str) -> Check | None:
     Raises InputError where claims.py has no such function, or one that does not take a case's arguments.
     """
     claim = load(paper).claims[key]
-    code, place = module(paper, "claims"), f"{paper}/claims.py: {key}"
-    known = vars(code) if "sentence" in claim else getattr(code, "CLAIMS", {})
-    function = known.get(key)
+    function, place = getattr(module(paper, "claims"), key, None), f"{paper}/claims.py: {key}"
     if "pending" in claim:
         if function is not None:
             raise InputError(f"{place} has cases, but claims.yaml says that the claim is pending")
@@ -167,7 +164,7 @@ def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judg
         "claim": key,
         "of": claim.get("of", key),
         "text": said(claim),
-        "settings": claim.get("settings", ""),
+        "settings": claim["settings"],
         "asked_here": bool(claim.get("asked_here", False)),
         "verdict": str(judgement.verdict),
         "reason": judgement.reason,
@@ -189,8 +186,8 @@ def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judg
 
 def said(claim: Mapping[str, Any]) -> str:
     """Return the sentence of a claim with its source; a question of ours says that it is none of the paper's claims."""
-    sentence = f"{claim['sentence']} ({claim['source']})" if "sentence" in claim else claim["text"]
-    return f"{'Not a claim of the paper: ' if claim.get('asked_here') else ''}{sentence}"
+    asked = "Not a claim of the paper: " if claim.get("asked_here") else ""
+    return f"{asked}{claim['sentence']} ({claim['source']})"
 
 
 ANSWERS = {Verdict.AS_STATED: "yes", Verdict.WEAKER: "in part", Verdict.REFUTED: "no"}
@@ -255,25 +252,22 @@ def require_usable(paper: str) -> None:
 
     Every function of claims.py that makes cases needs its claim; `of` names a claim, `runs` those of some sweep.
     """
-    facts = load(paper)
-    for key, claim in facts.claims.items():
+    claims = load(paper).claims
+    for key, claim in claims.items():
         where = f"{paper}/claims.yaml: {key}"
-        _require_form(where, claim, facts)
         _require_rule(where, claim)
-        if claim.get("of", key) not in facts.claims:
+        if claim.get("of", key) not in claims:
             raise InputError(f"{where}: of is {claim['of']!r}, which is no claim of the paper")
         check_of(paper, key)
     for name in _makers(paper):
-        if name not in facts.claims:
+        if name not in claims:
             raise InputError(f"{paper}/claims.py: {name} makes cases, but claims.yaml has no claim of this name")
-    require_sweeps(paper, facts.claims)
+    require_sweeps(paper, claims)
 
 
 def _makers(paper: str) -> list[str]:
     """Return the names of the public functions of claims.py that say that they make cases."""
     code = module(paper, "claims")
-    if hasattr(code, "CLAIMS"):
-        return list(code.CLAIMS)
     own = {name: value for name, value in vars(code).items() if getattr(value, "__module__", "") == code.__name__}
     makers = ("Case", "ClaimEvidence")
     return [
@@ -281,21 +275,6 @@ def _makers(paper: str) -> list[str]:
         for name, value in own.items()
         if not name.startswith("_") and str(getattr(value, "__annotations__", {}).get("return")) in makers
     ]
-
-
-def _require_form(where: str, claim: Mapping[str, Any], facts: Paper) -> None:
-    """Raise InputError unless an entry has the form of a claim: its sentence with source and settings.
-
-    The older form, `text` and `places`, is read until every paper has the new one.
-    """
-    needed = ("source", "settings") if "sentence" in claim else ("text", "places")
-    for name in needed:
-        if name not in claim:
-            raise InputError(f"{where} lacks {name}")
-    for place in claim.get("places", []):
-        part, _, page = place.partition("/")
-        if part not in ("tables", "figures") or page not in getattr(facts, part):
-            raise InputError(f"{where}: places names {place}, which is no table or figure of the paper")
 
 
 def _require_rule(where: str, claim: Mapping[str, Any]) -> None:

@@ -14,8 +14,7 @@ from scipy.stats import norm
 from dpfl.accounting import contraction
 from dpfl.papers.asoodeh2021.exact_federated import ExactFederatedSgd
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
-from dpfl.reporting.cases import LEVEL, Case
-from dpfl.reporting.evidence import interval_cases
+from dpfl.reporting.cases import LEVEL, Case, interval_cases
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
 

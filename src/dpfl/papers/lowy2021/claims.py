@@ -12,9 +12,8 @@ from dpfl.papers.lowy2021 import theory_claims
 from dpfl.papers.lowy2021.comparisons import TASK
 from dpfl.papers.lowy2021.trial_statistics import noise_name
 from dpfl.reporting.bounds import at_most
-from dpfl.reporting.cases import Case, from_interval
+from dpfl.reporting.cases import Case, from_interval, interval_cases
 from dpfl.reporting.claims import Check
-from dpfl.reporting.evidence import interval_cases
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
 from dpfl.reporting.statistics import LEVEL

@@ -9,8 +9,7 @@ import pandas as pd
 from dpfl.papers.lowy2021.theory_acceleration import NOT_SMOOTH
 from dpfl.papers.lowy2021.theory_rates import FREE, NOISES, STUDIES
 from dpfl.papers.lowy2021.theory_runs import slope
-from dpfl.reporting.cases import Case
-from dpfl.reporting.evidence import interval_cases
+from dpfl.reporting.cases import Case, interval_cases
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
 

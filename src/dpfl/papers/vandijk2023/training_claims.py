@@ -15,8 +15,7 @@ from dpfl.papers.vandijk2023.reference_run import KEY, epsilon_of, settings
 from dpfl.papers.vandijk2023.seed_statistics import LEVEL
 from dpfl.papers.vandijk2023.strategy_figures import STRATEGIES
 from dpfl.papers.vandijk2023.training_figures import LINE_NAMES
-from dpfl.reporting.cases import Case, difference
-from dpfl.reporting.evidence import interval_cases
+from dpfl.reporting.cases import Case, difference, interval_cases
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
 

@@ -52,7 +52,7 @@ def papers(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("claims.yaml", "  pending:", "  waiting:", "claims.yaml: unknown key optimal.waiting"),
         ("claims.yaml", "  scope: for all\n", "", "claims.yaml: noise_costs lacks scope"),
         ("claims.yaml", "optimal:", "noise_costs:", "key 'noise_costs' occurs twice"),
-        ("claims.yaml", "[tables/risk]", "[3]", "noise_costs.places.0 is 3; it must be a text"),
+        ("claims.yaml", "  runs:", "  cases: []\n  runs:", "noise_costs.cases is []; it must be a list of at least 1"),
         ("claims.yaml", "{study: [risk]}", "risk", "noise_costs.runs is 'risk'; it must be keys and values"),
         ("claims.yaml", "{study: [risk]}", "{study: risk}", "noise_costs.runs.study is 'risk'; it must be a list"),
         ("claims.yaml", "unit: of excess risk", "asked_here: maybe", "asked_here is 'maybe'; it must be true or false"),
@@ -110,21 +110,18 @@ def test_a_paper_needs_neither_a_grid_nor_errata(papers):
         ("unit: of excess risk", "margin: .nan", "margin is nan, not a number"),
         ("unit: of excess risk", "margin: wide", "margin is 'wide'; it must be a number"),
         ("unit: of excess risk", "of: costs", "of is 'costs', which is no claim"),
-        ("tables/risk", "tables/risks", "claims.yaml: noise_costs: places names tables/risks"),
+        ("source: Section 4", "", "claims.yaml: noise_costs lacks source"),
     ],
 )
 def test_the_rule_of_a_claim_must_be_known(papers, monkeypatch, tmp_path, right, wrong, named):
     path = papers / "claims.yaml"
     path.write_text(path.read_text().replace(right, wrong, 1))
-    monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS={"noise_costs": None}))
+    monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(__name__="c", noise_costs=print))
     with pytest.raises(InputError, match=re.escape(named)):
         claims.evaluate(KEY, Results(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("checks", "named"), [({"riskk": None}, "checks riskk, which"), ({}, "noise_costs needs a check")]
-)
-def test_claims_and_checks_must_match(papers, monkeypatch, tmp_path, checks, named):
-    monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS=checks))
-    with pytest.raises(InputError, match=named):
+def test_a_claim_needs_its_function(papers, monkeypatch, tmp_path):
+    monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(__name__="c"))
+    with pytest.raises(InputError, match=r"noise_costs needs a function of this name in claims\.py"):
         claims.evaluate(KEY, Results(tmp_path))

@@ -20,7 +20,7 @@ from dpfl.errors import InputError, schema_fault
 PAPERS = Path(__file__).parent / "papers"
 DATASETS = Path(__file__).parent / "data" / "datasets.yaml"
 _MODULES = ("tables", "figures", "claims")
-"""Modules that every paper has; TABLES, FIGURES and CLAIMS are {} where paper.yaml and claims.yaml name none."""
+"""Modules that every paper has; TABLES and FIGURES are {} where paper.yaml names none."""
 _SCHEMA = Path(__file__).parents[2] / "workflow" / "schemas" / "paper.schema.yaml"
 
 

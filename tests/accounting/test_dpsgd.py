@@ -129,10 +129,9 @@ def test_opacus_calibration_is_opacus_own(accountant):
         sample_rate=0.02,
         steps=200,
         accountant=accountant,
-        epsilon_tolerance=1e-3,
     )
     assert ours == theirs
-    assert 0.9 - 1e-3 <= dpsgd.epsilon(noise_multiplier=ours, **RUN, accountant=accountant) <= 0.9
+    assert 0.9 - 0.01 <= dpsgd.epsilon(noise_multiplier=ours, **RUN, accountant=accountant) <= 0.9
 
 
 @pytest.mark.parametrize("target", [1e-3, 0.05, 1.0, 8.0])

@@ -50,3 +50,15 @@ def test_where_the_least_noise_is_at_an_end_or_nowhere():
         1, abs=1
     )
     assert least_noise(lambda x: 1.0, 0.0, slope=-1.0, room=1e-6, high=5.0, known=True, tries=1) == 5.0
+
+
+def test_a_jump_is_halved_to_its_last_bit():
+    assert least_noise(lambda x: 1.0 - 2 * (x >= 0.3), 0.0, slope=-1.0, room=1e-6, tries=200) == 0.3
+
+
+def test_an_infinite_excess_is_left_by_finite_steps():
+    def excess(x: float) -> float:
+        return math.inf if x < 2 else -math.inf if x > 6 else 4 - x
+
+    for start in (-3.0, 9.0):
+        assert least_noise(excess, start, slope=-1.0, room=1e-6, tries=60) == pytest.approx(4, abs=1e-6)

@@ -13,6 +13,7 @@ from dpfl import accounting
 PLUMBING = {
     *("arguments", "elementwise", "roots", "contraction.stable_arithmetic"),
     *("contraction.rounds.read_rounds", "contraction.rounds.read_users", "contraction.rounds.non_negative"),
+    "contraction.rounds.whole_rounds",
     "statements.mechanism.encode",
 }
 # A key of the bibliography or of a paper, another function or module, or that it is worked out here.

@@ -15,6 +15,7 @@ from dpfl.accounting import (
     gaussian_dp,
     hidden_state,
     isrl_dp,
+    ldp_rates,
     poisson_gaussian,
     shuffling,
     tradeoff,
@@ -29,7 +30,8 @@ from dpfl.papers.asoodeh2021 import printed_formulas as asoodeh2021
 from dpfl.papers.vandijk2023 import printed_formulas as vandijk2023
 
 PLACES = (
-    *(contraction, shuffling, tradeoff, conversions, dpsgd, gaussian_dp, isrl_dp, published_noise, hidden_state),
+    *(contraction, shuffling, tradeoff, conversions, dpsgd, gaussian_dp, isrl_dp, ldp_rates, published_noise),
+    hidden_state,
     *(federated_release, pnsgd_orders, segments, gaussian_rounds, poisson_gaussian),
     *(asoodeh2020, asoodeh2021, vandijk2023),
 )
@@ -63,7 +65,7 @@ ARGUMENTS = {
     **dict.fromkeys(("permuted", "random_stop", "tight"), (False, UNTOUCHED)),
     **dict.fromkeys(("n", "records"), (4, COUNT)),
     "order": (2, POSITIVE),
-    "dimension": (1, COUNT),
+    **dict.fromkeys(("dimension", "features"), (1, COUNT)),
     "m": (2, COUNT),
     "knots": (11, COUNT),
     "eta": (0.1, POSITIVE),
@@ -117,6 +119,14 @@ DIFFERENT = {
     "convex_problem.lipschitz": (1.0, POSITIVE),
     "convex_problem.records": (4, tuple(value for value in COUNT if value is not None)),
     "hidden_state.diameter": (1.0, (*OR_INFINITE, 0)),
+    **{f"ldp_rates.{name}": (1.0, POSITIVE) for name in ("lipschitz", "radius", "strong_convexity", "epsilon")},
+    "ldp_rates.clients_per_round": (1000, POSITIVE),
+    **{
+        f"ldp_rates.{name}.smoothness": (1.0, NONNEGATIVE)
+        for name in ("one_pass_convex_rate", "shuffled_convex_rounds")
+    },
+    "ldp_rates.round_epsilon": (1.0, POSITIVE),
+    "ldp_rates.round_delta": (0.01, INSIDE),
     "hidden_state.lipschitz": (1.0, POSITIVE),
     "hidden_state.steps": (2, STEPS),
     "hidden_state.neighbouring": ("zero_out", CHOICE),
@@ -126,7 +136,7 @@ DIFFERENT = {
     "poisson_gaussian.delta": (0.01, (*INSIDE, 1e-291)),
     "contraction.federated_sigma.lipschitz": (1.0, POSITIVE),
     "contraction.federated_suffix_stop_delta.alpha": (0.5, INSIDE),
-    "contraction.last_iterate_rate.sigma": (1.0, NONNEGATIVE),
+    **dict.fromkeys([f"contraction.{name}_iterate_rate.sigma" for name in ("last", "convex")], (1.0, NONNEGATIVE)),
     "contraction.average_iterate_rate.smoothness": (1.0, NONNEGATIVE),
     "contraction.hockey_stick.p": ([0.5, 0.5], NONNEGATIVE),
     "contraction.federated_harmonic_delta.smoothness": (None, UNTOUCHED),

@@ -41,6 +41,7 @@ networks = st.builds(
     update_loss=st.sampled_from([0.0, 0.3]),
     broadcast_loss=st.sampled_from([0.0, 0.6]),
     window=st.sampled_from([0.25, 1.0, 3.3]),
+    participation=st.sampled_from([1.0, 0.6, 0.2]),
     max_staleness=st.sampled_from([None, 1, 3]),
 )
 
@@ -188,3 +189,55 @@ def test_a_client_that_never_reports_is_named():
 def test_waiting_for_broadcasts_that_never_come_is_refused():
     with pytest.raises(InputError, match="broadcast_loss"):
         Network(broadcast_loss=1.0, max_staleness=3)
+
+
+def test_the_server_asks_a_fresh_subset_of_the_clients_in_every_window():
+    program = run(Network(participation=0.5), clients=6, rounds=40, epochs=4)
+    steps = [operation.updates for operation in program.operations if isinstance(operation, ServerStep)]
+    assert all(len(updates) == 3 for updates in steps[:60])  # until the first client is done
+    asked = np.array([[client in dict(updates) for client in range(6)] for updates in steps[:60]])
+    assert len({tuple(row) for row in asked}) > 10
+    assert asked.mean(0) == pytest.approx(0.5, abs=4.5 * np.sqrt(0.25 / 60))  # false-alarm rate 4e-5
+    assert sum(len(updates) for updates in steps) == 6 * 40  # everybody makes all rounds, later
+    assert program.simulated_rounds >= 80
+
+
+class Counting:
+    """Models whose distance is the number of rounds since the last model came in."""
+
+    def __init__(self, clients):
+        self.rounds = [0] * clients
+
+    def carry_out(self, operation):
+        if isinstance(operation, EndRound):
+            self.rounds[operation.client] += 1
+        if isinstance(operation, Interrupt):
+            self.rounds[operation.client] = 0
+
+    def distance(self, client):
+        return self.rounds[client]
+
+
+@pytest.mark.parametrize("loss", [0.5, 0.9])
+def test_a_client_too_far_from_the_last_model_waits_for_the_next(loss):
+    """If a round is a unit of distance, the guard on distance is the guard on silence."""
+    common = {"broadcast_loss": loss, "jitter": 1.0}
+    silent = run(Network(**common, max_staleness=3), rounds=30)
+    far = simulate(
+        Network(**common, max_distance=2.5), clients=3, lengths=[Fraction(1)] * 30, epochs=2, seed=0,
+        models=Counting(3),
+    )  # fmt: skip
+    free = run(Network(**common), rounds=30)
+    assert far.operations == silent.operations != free.operations
+
+
+def test_the_same_model_again_frees_a_client_that_waits():
+    """All updates are late, so the server has nothing new: its old model ends the wait, in place of the client's."""
+    network = Network(delay=20.0, max_distance=0.5)
+    program = simulate(network, clients=2, lengths=[Fraction(1)] * 3, epochs=1, seed=0, models=Counting(2))
+    assert [each.version for each in program.operations if isinstance(each, Interrupt)][:2] == [0, 0]
+
+
+def test_models_are_asked_only_where_the_order_depends_on_them():
+    with pytest.raises(ValueError, match="models"):
+        run(Network(max_distance=1.0))

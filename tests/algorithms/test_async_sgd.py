@@ -18,12 +18,23 @@ from dpfl.algorithms.async_events import (
     ServerStep,
     simulate,
 )
-from dpfl.algorithms.async_sgd import Federation, NoiseSchedule, replay, round_batch
+from dpfl.algorithms.async_sgd import (
+    AdaptiveClip,
+    Federation,
+    NoiseSchedule,
+    clipped_mean,
+    gradient_norms,
+    judged_weights,
+    replay,
+    round_batch,
+    run_guarded,
+)
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.linear_gradients import LinearGradients
 from dpfl.mechanisms.noise import base_noise
 from dpfl.mechanisms.sparsification import largest_entries
 from dpfl.models.image_models import softmax_regression
+from dpfl.randomness import generator
 
 CLIENTS, RECORDS, ROUNDS, BATCH = 3, 12, 6, 4
 INFINITE = float("inf")
@@ -47,7 +58,7 @@ def federation(sampling=Sampling.FIXED, mix=(1 / 3, 1 / 3, 1 / 3)):
     )
 
 
-def postures(clips, stds, *, arsinh=INFINITE, kept=1.0, steps=0.3, rounds=ROUNDS):
+def postures(clips, stds, *, arsinh=INFINITE, kept=1.0, steps=0.3, rounds=ROUNDS, batch_clip=False, adaptive=None):
     """The same in every round but for step sizes, which fall."""
 
     def each(values):
@@ -56,8 +67,9 @@ def postures(clips, stds, *, arsinh=INFINITE, kept=1.0, steps=0.3, rounds=ROUNDS
     falling = torch.linspace(1, 0.5, rounds, dtype=torch.float64)[:, None]
     count = len(clips)
     return NoiseSchedule(
-        each(clips), each(stds), each([arsinh] * count), steps * falling.repeat(1, count), (kept,) * count
-    )
+        each(clips), each(stds), each([arsinh] * count), steps * falling.repeat(1, count),
+        kept_shares=(kept,) * count, batch_clips=(batch_clip,) * count, adaptive_clips=(adaptive,) * count,
+    )  # fmt: skip
 
 
 def run(network=None, own=None, federated=None, seed=7):
@@ -209,3 +221,139 @@ def test_a_record_that_cannot_be_clipped_adds_nothing():
     expected = run(federated=replace(broken, rule=WithoutBroken(broken.rule))).weights
     assert expected.isfinite().all()
     torch.testing.assert_close(run(federated=broken).weights, expected, rtol=0, atol=1e-14)
+
+
+def observed(own, federated=None, network=None):
+    """The noisy sums of a run, by (client, round)."""
+    federated, seen = federated or federation(), {}
+    lengths = [Fraction(1)] * ROUNDS
+    program = simulate(network or Network(), clients=len(federated.shares), lengths=lengths, epochs=2, seed=7)
+    replay(
+        federated,
+        program,
+        own,
+        lambda: None,
+        lambda client, number, sums: seen.update({(client, number): sums.clone()}),
+    )
+    return seen
+
+
+def test_an_observer_is_given_what_a_client_releases():
+    federated = federation()
+    seen = observed(postures([0.7], [0.5]), federated)
+    assert sorted(seen) == [(client, number) for client in range(CLIENTS) for number in range(ROUNDS)]
+    expected = noisy_sum(federated, federated.module, 1, 0, 0.7, 0.5)
+    torch.testing.assert_close(seen[1, 0][0], expected, rtol=0, atol=1e-12)
+
+
+def first_batch(federated, client=0):
+    share = federated.shares[client]
+    rows = share[round_batch(len(share), BATCH, Sampling.FIXED, seed=7, client=client, round=0)]
+    return tuple(each[rows] for each in federated.train)
+
+
+def test_batch_clipping_clips_the_mean_and_adds_its_noise_to_that():
+    federated = federation()
+    x, y = first_batch(federated)
+    loss = nn.functional.cross_entropy(federated.module(x), y)
+    mean = torch.cat([part.flatten() for part in torch.autograd.grad(loss, list(federated.module.parameters()))])
+    assert float(mean.norm()) > 0.1
+    expected = BATCH * (mean * 0.1 / mean.norm() + 0.2 * noise(0, 0))
+    seen = observed(postures([0.1], [0.2], batch_clip=True), federated)
+    torch.testing.assert_close(seen[0, 0][0], expected, rtol=0, atol=1e-12)
+
+
+def test_no_record_moves_a_clipped_mean_by_more_than_two_clip_norms():
+    draw = torch.Generator().manual_seed(0)
+    sums = torch.randn(200, 18, generator=draw, dtype=torch.float64) * torch.logspace(-3, 9, 200)[:, None]
+    sums[3, 2], sums[4, 0] = float("nan"), float("inf")
+    clipped = clipped_mean(sums, BATCH, torch.full((200,), 0.3, dtype=torch.float64)) / BATCH
+    assert float(torch.cdist(clipped, clipped).max()) <= 0.6 * (1 + 1e-9)
+    assert not clipped[3].any() and not clipped[4].any()
+    torch.testing.assert_close(clipped[0], sums[0] / BATCH)  # short ones stay
+
+
+def test_norms_in_closed_form_are_those_of_autograd():
+    federated = federation()
+    x, y = federated.train
+    weights = 0.1 * torch.arange(36, dtype=torch.float64).reshape(2, 18)
+    found = gradient_norms(federated.rule, weights, x, y)
+    for variant in (0, 1):
+        model = set_to(federated.module, weights[variant])
+        expected = [float(clipped(model, *record, INFINITE).norm()) for record in zip(x, y, strict=True)]
+        torch.testing.assert_close(found[variant], torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("count_std", [0.0, 5.0])
+def test_an_adaptive_clip_norm_follows_the_noisy_share_of_short_gradients(count_std):
+    federated = federation()
+    own = postures([1.0], [0.5], adaptive=AdaptiveClip(0.3, 0.4, count_std))
+    seen = observed(own, federated, Network(window=float(ROUNDS)))  # no model comes back: a client by itself
+    weights, clip = torch.zeros(18, dtype=torch.float64), 1.0
+    for number in range(ROUNDS):
+        model = set_to(federated.module, weights)
+        update = noisy_sum(federated, model, 2, number, clip, 0.5 * clip)
+        torch.testing.assert_close(seen[2, number][0], update, rtol=0, atol=1e-10)
+        share = federated.shares[2]
+        rows = share[round_batch(len(share), BATCH, Sampling.FIXED, seed=7, client=2, round=number)]
+        norms = [
+            float(clipped(model, federated.train[0][row], federated.train[1][row], INFINITE).norm()) for row in rows
+        ]
+        count = sum(norm <= clip for norm in norms) + count_std * generator(7, "noise", 2, number, 1).standard_normal()
+        clip *= np.exp(-0.4 * (count / BATCH - 0.3))
+        weights = weights - own.step_sizes[number] * update / BATCH
+    assert abs(clip - 1) > 0.05
+
+
+def test_batch_normalisation_sees_the_whole_batch():
+    federated = replace(federation(), normalise=lambda x: (x - x.mean(0)) / x.std(0))
+    x, y = first_batch(federated)
+    x = (x - x.mean(0)) / x.std(0)
+    expected = 0.5 * noise(0, 0) + sum(clipped(federated.module, *each, 0.7) for each in zip(x, y, strict=True))
+    late = Network(speed_spread=2.0, window=0.25)  # models come in within rounds, so batches are done in parts
+    for network in (Network(), late):
+        torch.testing.assert_close(observed(postures([0.7], [0.5], steps=0.0), federated, network)[0, 0][0], expected)
+
+
+def test_the_server_judges_clients_by_the_directions_of_their_messages():
+    draw = torch.Generator().manual_seed(0)
+    good = torch.ones(500)
+    heard = torch.stack([good + torch.randn(500, generator=draw) for _ in range(3)] + [-good])[:, None]
+    weights = judged_weights(heard)[:, 0]
+    assert weights[3] == 0 and float(weights.sum()) == pytest.approx(1)
+    assert (weights[:3] > 0.25).all()
+    assert judged_weights(torch.zeros(4, 2, 5)).eq(0.25).all()
+
+
+def test_judged_mixing_steps_by_the_weights_of_what_was_sent():
+    federated, own = replace(federation(), judges=True), postures([0.7], [0.5])
+    ends = run(Network(window=float(ROUNDS)), own, federated).weights[0]
+    sums = observed(own, federated, Network(window=float(ROUNDS)))
+    sent = torch.stack([
+        sum(own.step_sizes[number] * sums[client, number][0] / BATCH for number in range(ROUNDS))
+        for client in range(CLIENTS)
+    ])  # fmt: skip
+    weights = judged_weights(sent[:, None])[:, 0]
+    torch.testing.assert_close(ends, -(weights[:, None] * sent).sum(0), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("network", [Network(), Network(delay=1.5, jitter=1.0, broadcast_loss=0.3)])
+def test_a_guard_that_never_bites_changes_nothing(network):
+    federated, own = federation(), postures([0.7], [0.5])
+    expected = run(network, own, federated)
+    guard = replace(network, max_distance=1e9)
+    trained, program = run_guarded(federated, guard, own, lambda: None, lengths=[Fraction(1)] * ROUNDS, epochs=2)
+    torch.testing.assert_close(trained.weights, expected.weights, rtol=0, atol=0)
+    assert trained.accuracy_pct == expected.accuracy_pct and program.simulated_rounds > 0
+
+
+def test_a_client_starts_no_round_too_far_from_the_last_model():
+    federated, own = federation(), postures([0.7], [0.5])
+    guard = Network(delay=2.0, max_distance=1e-9)
+    _, program = run_guarded(federated, guard, own, lambda: None, lengths=[Fraction(1)] * ROUNDS, epochs=2)
+    for client in range(CLIENTS):
+        kinds = [each for each in program.operations if getattr(each, "client", None) == client]
+        starts = [place for place, each in enumerate(kinds) if isinstance(each, GradientEvent) and each.start == 0]
+        assert all(isinstance(kinds[place - 1], Interrupt) for place in starts[1:])
+    with pytest.raises(ValueError, match="2 variants"):
+        run_guarded(federated, guard, postures([0.7] * 2, [0.5] * 2), print, lengths=[Fraction(1)], epochs=1)

@@ -182,3 +182,17 @@ def test_a_message_without_a_length_is_its_noise_alone(trials, points, clipping)
         noise = minibatch_sgd.NoisyGradients(trials, quiet, PROTOCOL).at(np.zeros(gradients.shape), 0)
     np.testing.assert_allclose(step[..., :2], noise[..., :2], rtol=0, atol=1e-10)
     assert np.isnan(step[..., 2:]).all()
+
+
+def test_the_weighted_mean_is_the_printed_sum():
+    """sum_r gamma_r w_r / sum_r gamma_r with gamma_r = (1 - mu eta)^-(r + 1), a model's own eta."""
+    rng = np.random.default_rng(2)
+    iterates, steps, mu = rng.normal(size=(40, 1, 1, 3, 2)), np.array([0.5, 0.01]), 0.8
+    gamma = (1 - mu * steps) ** -(np.arange(40)[:, None] + 1.0)
+    expected = np.einsum("rabdm,rm->abdm", iterates, gamma) / gamma.sum(axis=0)
+    np.testing.assert_allclose(minibatch_sgd.weighted_mean(iterates, mu, steps), expected, rtol=1e-12)
+    np.testing.assert_allclose(minibatch_sgd.weighted_mean(iterates, 0.0, steps), iterates.mean(axis=0), rtol=1e-12)
+    with pytest.raises(ValueError, match="step_size"):
+        minibatch_sgd.weighted_mean(iterates, 2.0, steps)
+    with pytest.raises(ValueError, match="iterates"):
+        minibatch_sgd.weighted_mean([], mu, steps)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, kstest, norm
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.canary_messages import MessageRun, _log_law, message_scores
+from dpfl.attacks.canary_messages import MessageRun, log_law, message_scores
 from dpfl.engine.federated_rounds import Clipping
 
 FALSE_ALARM = 1e-6
@@ -19,7 +19,7 @@ RUN = MessageRun(3, 10, Sampling.FIXED, Clipping.RECORD, 2.0, (0.0,), 1)
 def test_the_law_of_a_message_is_the_mixture_s(drawn):
     seen, shift = np.array([-1.0, 0.0, 2.5]), 1.3
     mixture = (1 - drawn) * norm.pdf(seen) + drawn * norm.pdf(seen, shift)
-    np.testing.assert_allclose(_log_law(seen, np.array(shift), drawn), np.log(mixture / norm.pdf(seen)), atol=1e-12)
+    np.testing.assert_allclose(log_law(seen, np.array(shift), drawn), np.log(mixture / norm.pdf(seen)), atol=1e-12)
 
 
 @pytest.mark.parametrize("clipping", list(Clipping))

@@ -79,7 +79,7 @@ def fetched(monkeypatch) -> list[Path]:
     files = [store(folder / "a.gz", "a"), folder / "b_variant.gz"]
     files[1].write_text("b")
     StageRecorder("data fetch", ("dpfl.files",), {}).write(record_path(folder / "b.gz"), [files[1]])
-    monkeypatch.setattr(datasets, "load", lambda name: SimpleNamespace(official_files=["a.gz", "b.gz"]))
+    monkeypatch.setattr(datasets, "load", lambda name: SimpleNamespace(official_files=["a.gz", "b.gz"], decoder="idx"))
     monkeypatch.setattr(datasets, "digest", lambda name: "of the entry")
     monkeypatch.setattr(
         arrays,

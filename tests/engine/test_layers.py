@@ -3,12 +3,12 @@ import torch
 from torch import nn
 
 from dpfl.engine.layers import (
+    ChannelScale,
     Dense,
     Flatten,
     MaxPoolLayer,
     MeanPoolLayer,
     ReLU,
-    Scaling,
     Tanh,
     channels_last,
 )
@@ -74,7 +74,7 @@ def test_scales_and_shifts_have_autograds_passes_norms_and_sums(shape):
     (back,) = torch.autograd.grad(output, inputs, d, retain_graph=True)
     records = [torch.autograd.grad(output[i], layer.parameters(), d[i], retain_graph=True) for i in range(7)]
     gradients = torch.stack([torch.cat(each) for each in records])
-    ours = Scaling(layer, inputs[0].numel())
+    ours = ChannelScale(layer, inputs[0].numel())
     cache = ours.cache_inputs(inputs.detach())
     torch.testing.assert_close(ours.forward(cache, parameters), output.detach())
     torch.testing.assert_close(ours.backward(d, cache, parameters), back)

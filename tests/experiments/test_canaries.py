@@ -159,3 +159,29 @@ def test_calibration_is_the_audited_algorithm_s(scheduled):
 
     own = fedavg_noise.calibrate(image_sweep(SCHEDULES), {"records": {"train": 800}})
     pd.testing.assert_frame_equal(scheduled, own)
+
+
+ASYNCHRONOUS = {
+    "dataset": "digits", "study": "canaries", "clients": 30, "batch_size": 8, "epochs": 1, "canaries": 60,
+    "trials": 500,
+}  # fmt: skip
+
+
+def asynchronous(digits, cells):
+    """Train asynchronously with canaries; return calibration and run table."""
+    machine = {"device": "cpu", "threads": 1, "memory_gb": 1}
+    given = {**load("vandijk2023").settings, **ASYNCHRONOUS}
+    sweep = Sweep("vandijk2023", "canaries", "x_seed0", given, tuple(cells), (0,), machine)
+    noise = canaries.calibrate(sweep, load_description(digits.arrays))
+    return noise, canaries.train(sweep, digits, noise, None, lambda done, total: None)
+
+
+def test_asynchronous_claims_stand_and_batch_normalisation_breaks_that_of_plain_inputs(digits):
+    kinds = {"reordered_8": "none", "late_16_near": "none", "synchronous": "batch_normalised"}
+    cells = [{"scenario": name, "preparation": kind, "epsilon": 1.0} for name, kind in kinds.items()]
+    noise, runs = asynchronous(digits, cells)
+    assert noise["privacy_epsilon_proven"].nunique() == 1 and runs["claimed_epsilon"].lt(1.0001).all()
+    assert runs["known_bad"].tolist() == [False, False, True]
+    assert (runs["epsilon_lower_bound"] > runs["claimed_epsilon"]).tolist() == [False, False, True]
+    assert runs["scenario"].tolist() == [cell["scenario"] for cell in cells]
+    assert runs["guesses"].eq(30).all() and "strategies" not in runs

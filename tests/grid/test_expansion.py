@@ -67,7 +67,8 @@ def test_only_restricts_sweeps_and_cells():
 def test_only_restricts_what_an_entry_sets_once_for_all_its_sweeps():
     """The model of asoodeh2021 and the clients of vandijk2023 are settings of their entries, and no axes."""
     models = expansion.expand(resolved(papers=["asoodeh2021"], only={"model": ["synthetic_logistic"]}))
-    assert {sweep.settings["study"] for sweep in models if "model" in sweep.settings} == {"dimension"}
+    studies = {sweep.settings["study"] for sweep in models if "model" in sweep.settings}
+    assert studies == {"dimension", "example", "convex"}
     clients = expansion.expand(resolved(papers=["vandijk2023", "bhaskar2025"], only={"clients": [10]}))
     assert {sweep.paper for sweep in clients} == {"bhaskar2025"}
 

@@ -107,3 +107,41 @@ def test_unknown_optima_are_refused():
     separable = replace(BASE, kind=Kind.LOGISTIC, target_noise=1e-6, records=3)
     with pytest.raises(ValueError, match="Newton"):
         synthetic_problems.empirical_optimum(separable, synthetic_problems.draw(separable, 0))
+
+
+@pytest.mark.parametrize(("mu", "signal"), [(0.0, 0.3), (2.0, 0.9)])
+def test_linear_losses_estimate_a_mean(mu, signal):
+    """E x is as stated, no record is longer than |x|, and the excess is F(w) - F(w*) by its definition."""
+    problem = Problem("linear", 6, 4000, 3, 1.5, scale=2.0, signal=signal, strong_convexity=mu)
+    drawn = synthetic_problems.draw(problem, 3)
+    mean = problem.means(3).mean(axis=0)
+    assert np.linalg.norm(mean) == pytest.approx(2.0 * signal)
+    np.testing.assert_allclose(drawn.x.mean(axis=0), mean, atol=8 / np.sqrt(24000))
+    np.testing.assert_allclose(np.linalg.norm(drawn.x, axis=1), 2.0)
+    best, _ = synthetic_problems.population_optimum(problem, 3)
+
+    def risk(weights):
+        return -mean @ weights + mu / 2 * np.sum(weights**2, axis=0)
+
+    others = np.random.default_rng(0).normal(size=(3, 50))
+    others *= 1.5 / np.maximum(1.5, np.linalg.norm(others, axis=0))
+    excess = synthetic_problems.population_excess(problem, 3, others)
+    np.testing.assert_allclose(excess, risk(others) - risk(best), atol=1e-12)
+    assert np.all(excess >= 0) and np.linalg.norm(best) <= 1.5 * (1 + 1e-12)
+
+
+def test_linear_losses_of_different_clients_have_the_same_mean():
+    problem = Problem("linear", 8, 5, 2, 1.0, signal=0.1, spread=0.3)
+    means = problem.means(4)
+    assert np.linalg.norm(means.mean(axis=0)) == pytest.approx(0.1)
+    assert synthetic_problems.heterogeneity(problem, 4) == pytest.approx(np.mean(np.sum(means**2, axis=1)))
+    assert np.ptp(means, axis=0).min() > 0.1
+    with pytest.raises(ValueError, match="linear"):
+        synthetic_problems.empirical_optimum(problem, synthetic_problems.draw(problem, 4))
+
+
+@pytest.mark.parametrize("changes", [{"signal": 1.1}, {"signal": 0.0}, {"signal": 0.5, "spread": 0.3}, {"radius": 0.2}])
+def test_linear_losses_out_of_range(changes):
+    own = {"kind": "linear", "clients": 2, "records": 2, "features": 2, "radius": 1.0, "signal": 0.5}
+    with pytest.raises(ValueError, match="signal"):
+        Problem(**{**own, "strong_convexity": 1.0, **changes})

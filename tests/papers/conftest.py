@@ -15,7 +15,7 @@ from dpfl.data.loading import load_description
 from dpfl.experiments import protocol
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders, Sweep
-from dpfl.reporting.claims import rule_of
+from dpfl.reporting.claims import check_of, rule_of
 from dpfl.reporting.results import Results, write_csv
 from dpfl.reporting.rules import Judgement, judge
 
@@ -62,7 +62,7 @@ def judged(key: str) -> Callable[[str, Results], Judgement]:
     """Return a function (claim, results) that judges a claim of the paper by the rule that its claims.yaml declares."""
 
     def give(claim: str, results: Results) -> Judgement:
-        return judge(module(key, "claims").CLAIMS[claim](results), rule_of(load(key).claims[claim]))
+        return judge(check_of(key, claim)(results), rule_of(load(key).claims[claim]))
 
     return give
 

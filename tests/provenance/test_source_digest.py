@@ -2,6 +2,7 @@ import shutil
 
 import pytest
 
+from dpfl.data import datasets
 from dpfl.experiments import protocol
 from dpfl.provenance import source_digest
 
@@ -105,6 +106,65 @@ def test_another_folder_with_the_same_code_has_the_same_digest(package, tmp_path
     other = tmp_path_factory.mktemp("checkout") / "dpfl"
     shutil.copytree(root, other)
     assert source_digest.source_digest("dpfl.a", root=other) == digest()
+
+
+TWO = """import re
+from dpfl.c import x
+from dpfl.sub.b import f
+
+LIMIT = 3
+
+
+def helper(n):
+    return n * x
+
+
+def one(n):
+    return helper(n) + LIMIT
+
+
+def two(n):
+    return f(n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "changed"),
+    [
+        ("two", "helper(n) + LIMIT", "helper(n) - LIMIT", {"one"}),
+        ("two", "n * x", "n + x", {"one"}),
+        ("two", "LIMIT = 3", "LIMIT = 4", {"one"}),
+        ("c", "1", "2", {"one"}),
+        ("two", "return f(n)", "return f(2 * n)", {"two"}),
+        ("sub/b", "LIMIT: int = 3", "LIMIT: int = 4", {"two"}),
+        ("two", "import re", "import os", set()),
+    ],
+)
+def test_a_function_of_a_module_counts_with_what_it_uses_alone(package, file, old, new, changed):
+    root, _ = package
+    (root / "two.py").write_text(TWO)
+
+    def digests():
+        for each in (source_digest.source_digest, source_digest._text, source_digest._imports):
+            each.cache_clear()
+        return {name: source_digest.source_digest(f"dpfl.two:{name}", root=root) for name in ("one", "two")}
+
+    before, path = digests(), root / f"{file}.py"
+    path.write_text(path.read_text().replace(old, new, 1))
+    after = digests()
+    assert {name for name in before if before[name] != after[name]} == changed
+    with pytest.raises(ModuleNotFoundError, match=r"dpfl\.two has no three"):
+        source_digest.source_digest("dpfl.two:three", root=root)
+
+
+def test_each_dataset_answers_for_its_own_decoder():
+    by_decoder = {}
+    for name in datasets.names():
+        by_decoder.setdefault(datasets.load(name).decoder, set()).add(
+            source_digest.source_digest(*datasets.modules(name))
+        )
+    assert all(len(digests) == 1 for digests in by_decoder.values())
+    assert len(set.union(*by_decoder.values())) == len(by_decoder) > 4
 
 
 @pytest.mark.parametrize("experiment", protocol.names())

@@ -1,6 +1,7 @@
 import pandas as pd
 
 from dpfl.reporting.canary_table import canaries, canaries_page
+from dpfl.reporting.report_page.parts import parts_of
 from dpfl.reporting.results import Results, write_csv
 
 
@@ -58,3 +59,11 @@ def test_where_nothing_ran_there_are_no_rows(tmp_path):
     for nothing in (Results(tmp_path, {}), results(tmp_path, runs().query("experiment != 'canaries'"))):
         table = canaries(nothing, "lowy2021")
         assert table.empty and canaries_page(table).body.empty
+
+
+def test_a_row_of_the_report_has_the_colour_of_what_became_of_its_claim(tmp_path):
+    path = tmp_path / "results" / "demo" / "tables" / "lowy2021_canaries.csv"
+    path.parent.mkdir(parents=True)
+    write_csv(canaries(results(tmp_path, runs()), "lowy2021"), path)
+    [table] = parts_of(path.parents[1], "lowy2021").tables
+    assert [row.style for row in table.grid.rows] == ["c-holds", "c-fails"]

@@ -1,12 +1,13 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpfl.reporting.cases import ALPHA, LEVEL, Case, difference, from_interval, from_values
+from dpfl.reporting.cases import ALPHA, LEVEL, Case, difference, from_interval, from_values, interval_cases
 
 numbers = st.floats(-5, 5)
 errors = st.floats(0.01, 3)
@@ -75,3 +76,10 @@ def test_the_difference_of_separate_runs_is_welchs():
     single = difference("case", from_values("", one), from_values("", [1.0]))
     assert math.isnan(single.error)
     assert difference("case", Case("", 3.0), Case("", 1.0)).interval() == (2.0, 2.0)
+
+
+def test_a_row_is_the_case_of_its_interval_and_names_the_data_that_stand_in():
+    data = pd.DataFrame({"dataset": ["a", "b"], "stand_in_for": ["", "c"], "seeds": [3, 1], "mean": [2.0, 4.0]})
+    one, other = interval_cases(data, "on {dataset}", data["mean"] / 2, data["mean"], runs="seeds", target=1.0)
+    assert one == from_interval("on a", 3, 1.0, 2.0, level=0.9, target=1.0)
+    assert (other.case, other.n, other.stand_in) == ("on b", 1, "b") and np.isnan(other.error)

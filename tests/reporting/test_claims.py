@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -5,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from dpfl.catalog import keys, load, module
+from dpfl.catalog import keys, load, require_valid
 from dpfl.errors import InputError
 from dpfl.reporting import claims
 from dpfl.reporting.cases import ALPHA, LEVEL, Case, ClaimKind, from_values
@@ -13,13 +15,18 @@ from dpfl.reporting.claims import NUMBERS, answer, evaluate, files, range_text, 
 from dpfl.reporting.results import NotRunError, Results, read_csv
 from dpfl.reporting.rules import ClaimEvidence, Scope, Verdict
 
-RULE = {"scope": "for all", "kind": "difference", "because": "b", "settled_by": "s", "places": ["tables/risk"]}
+RULE = {"scope": "for all", "kind": "difference", "because": "b", "settled_by": "s"}
 VALUES = [1.0, 1.2, 0.9]
 SCHEMA = Path(__file__).parents[2] / "workflow" / "schemas" / "paper.schema.yaml"
 
 
 def not_run(results: Results) -> ClaimEvidence:
     raise NotRunError("no run of it")
+
+
+def whole(claim, **changes):
+    """Return an entry of claims.yaml."""
+    return {"sentence": f"{claim} < 1", "source": "Theorem 1", "settings": "one case", **RULE, **changes}
 
 
 CHECKS = {
@@ -34,10 +41,10 @@ CHECKS = {
 @pytest.fixture
 def paper(monkeypatch):
     """A paper with four claims and its checks, which may be changed."""
-    entries = {name: {"text": f"{name} < 1", **RULE} for name in CHECKS}
+    entries = {name: whole(name) for name in CHECKS}
     entries["denied"] |= {"of": "shown", "margin": 0.5, "unit": "points"}
-    entries["waiting"] = {"text": "w", **RULE, "pending": "No bound is computed."}
-    made = SimpleNamespace(claims=entries, tables={"risk": {}}, figures={}, code=SimpleNamespace(CLAIMS=dict(CHECKS)))
+    entries["waiting"] = whole("waiting", pending="No bound is computed.")
+    made = SimpleNamespace(claims=entries, code=SimpleNamespace(__name__=__name__, **CHECKS))
     monkeypatch.setattr(claims, "load", lambda key: made)
     monkeypatch.setattr(claims, "module", lambda key, name: made.code)
     return made
@@ -95,7 +102,8 @@ def test_a_part_of_a_question_of_ours_is_one_too(key):
 
 
 def test_a_question_of_ours_is_said_to_be_one_and_answered():
-    assert said({"text": "it helps", "asked_here": True}) == "Not a claim of the paper: it helps"
+    asked = whole("it", sentence="Does it help?", asked_here=True)
+    assert said(asked) == "Not a claim of the paper: Does it help? (Theorem 1)"
     assert [answer(verdict, True) for verdict in Verdict] == ["yes", "in part", "no", "undecided", "not run"]
     assert [answer(verdict, False) for verdict in Verdict] == list(Verdict)
 
@@ -103,8 +111,8 @@ def test_a_question_of_ours_is_said_to_be_one_and_answered():
 @pytest.mark.parametrize("key", keys())
 def test_every_claim_of_a_paper_declares_a_rule_with_its_reason(key):
     for name, claim in load(key).claims.items():
-        assert claim["text"] and claim["settled_by"] and len(claim["because"]) > 5, name
-    require_usable(key, module(key, "claims").CLAIMS)
+        assert said(claim) and claim["settled_by"] and len(claim["because"]) > 5, name
+    require_usable(key)
 
 
 @pytest.mark.parametrize(
@@ -126,12 +134,69 @@ def test_a_rule_that_cannot_say_no_is_refused(paper, tmp_path, changes, said):
 
 
 def test_checks_that_are_missing_or_return_something_else_are_named(paper, tmp_path):
-    paper.code.CLAIMS["shown"] = lambda results: [Case("first", 1.0)]
+    paper.code.shown = lambda results: [Case("first", 1.0)]
     with pytest.raises(InputError, match=r"p/claims\.py: shown returned a list; it must return a ClaimEvidence"):
         evaluate("p", Results(tmp_path))
-    del paper.code.CLAIMS
-    with pytest.raises(InputError, match=r"p/claims\.py has no CLAIMS"):
+    del paper.code.shown
+    with pytest.raises(InputError, match=r"p/claims\.yaml: shown needs a function of this name in claims\.py"):
         evaluate("p", Results(tmp_path))
+
+
+def below_one(first: float, second: float) -> Case:
+    return Case(f"{first:g} and {second:g}", 1 - first * second)
+
+
+def reading(results: Results) -> ClaimEvidence:
+    results.figure("p", "rise")
+    return ClaimEvidence([Case("another", float(results.table("p", "risk")["risk"].iloc[0]))])
+
+
+@pytest.fixture
+def both_kinds(paper, tmp_path):
+    """The paper with a claim that has cases and one that reads results, its functions, and what they read."""
+    cases = [{"first": [0.0, 0.5], "second": [0.5, 2.0]}, {"first": 0.1, "second": 0.2}]
+    paper.claims = {"below_one": whole("below", cases=cases), "reading": whole("read")}
+    paper.code = SimpleNamespace(__name__=__name__, below_one=below_one, reading=reading)
+    for place in ("figures/p_rise", "tables/p_risk"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{place}.csv").write_text("risk\n0.5\n")
+    return paper
+
+
+def test_a_claim_makes_its_cases_from_its_settings_or_from_what_it_reads(both_kinds, tmp_path):
+    verdicts, evidence = evaluate("p", Results(tmp_path))
+    rows = evidence[evidence["claim"] == "below_one"]
+    assert dict(zip(rows["case"], rows["estimate"], strict=True)) == {
+        "0 and 0.5": 1.0, "0 and 2": 1.0, "0.5 and 0.5": 0.75, "0.5 and 2": 0.0, "0.1 and 0.2": 0.98,
+    }  # fmt: skip
+    first, second = verdicts.to_dict("records")
+    assert (first["verdict"], first["places"]) == ("refuted", "")
+    assert (first["text"], first["settings"]) == ("below < 1 (Theorem 1)", "one case")
+    assert (second["verdict"], second["places"]) == ("as stated", "figures/rise tables/risk")
+
+
+@pytest.mark.parametrize(
+    ("slip", "said"),
+    [
+        (lambda p: delattr(p.code, "reading"), r"claims.yaml: reading needs a function of this name"),
+        (lambda p: p.claims.pop("reading"), r"claims.py: reading makes cases, but claims.yaml has no claim"),
+        (lambda p: p.claims["reading"].update(pending="later"), r"claims.py: reading has cases, but claims.yaml says"),
+        (lambda p: p.claims["below_one"]["cases"][1].pop("second"), r"below_one: cases: .*missing.*'second'"),
+        (lambda p: setattr(p.code, "below_one", lambda first, second: 1.0), r"below_one returned a float; with cases"),
+    ],
+)
+def test_a_slip_in_a_claim_is_named(both_kinds, tmp_path, slip, said):
+    slip(both_kinds)
+    with pytest.raises(InputError, match=said):
+        evaluate("p", Results(tmp_path))
+
+
+@pytest.mark.parametrize("key", ["sentence", "source", "settings"])
+def test_a_claim_without_its_sentence_source_or_settings_is_refused(key):
+    require_valid("p/claims.yaml", {"shown": whole("shown")}, "claims.yaml")
+    lacking = {name: value for name, value in whole("shown").items() if name != key}
+    with pytest.raises(InputError, match=f"p/claims.yaml: shown lacks {key}"):
+        require_valid("p/claims.yaml", {"shown": lacking}, "claims.yaml")
 
 
 def test_the_schema_knows_the_scopes_and_kinds_of_the_rules():

@@ -1,5 +1,4 @@
 import shutil
-from types import SimpleNamespace
 
 import pytest
 
@@ -21,9 +20,8 @@ def made(tmp_path_factory):
     tables.make(PAPER, "errata", results, folder / "tables")
     for name in ("random_stopping", "utility"):
         figures.make(PAPER, name, results, folder / "figures")
-    checks = dict.fromkeys(load(PAPER).claims, lambda results: ClaimEvidence([Case("case", 1.0)]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS=checks))
+        patch.setattr(claims, "check_of", lambda paper, key: lambda results: ClaimEvidence([Case("case", 1.0)]))
         claims.write(PAPER, claims.evaluate(PAPER, results), folder / "claims")
     return folder
 

@@ -1,11 +1,10 @@
-"""Evidence for the claims, from the data of the table."""
+"""Cases of the claims: for each that is not pending the function of its key, from the data of the table."""
 
 from __future__ import annotations
 
 import itertools
 
 from dpfl.reporting.cases import difference, from_interval
-from dpfl.reporting.claims import Check
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
 from dpfl.reporting.statistics import LEVEL
@@ -25,6 +24,3 @@ def noise_costs(results: Results) -> ClaimEvidence:
             for less, more in itertools.pairwise(means)
         ]
     )
-
-
-CLAIMS: dict[str, Check] = {"noise_costs": noise_costs}

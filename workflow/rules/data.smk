@@ -42,6 +42,6 @@ rule arrays:
     params:
         entry=lambda wildcards: datasets.digest(wildcards.dataset),
         command=own_digest("dpfl.cli.app", "dpfl.cli.data_commands"),
-        code=source_digest("dpfl.data.arrays"),
+        code=lambda wildcards: source_digest(*datasets.modules(wildcards.dataset)),
     shell:
         "dpfl data arrays --dataset {wildcards.dataset:q} --config {resources.config:q} 2> {log:q}"

@@ -24,6 +24,7 @@ Modules
     contraction     hidden-state bounds of asoodeh2020 and asoodeh2021
     shuffling       records shuffled by a trusted shuffler: clones, privacy blanket
     isrl_dp         lowy2021: record-level privacy of silos
+    ldp_rates       lowy2021: its rates (4) to (13), and the rounds of its theorems
     conversions     between notions of privacy
     statements      mechanisms, and privacy statements: all that an epsilon rests on
     claims          claims of others: files, logs, events of dp_accounting, an accountant for Opacus; `dpfl check`

@@ -50,11 +50,13 @@ def least_noise(
 
     `excess`: of ln noise, ln of what is spent over the target, nearly straight; -inf where nothing is spent. Secant
     steps from `start` and its `slope` < 0, to where it is `aim` (half of `room` below 0), none `longer` than that, no
-    slope flatter than `flattest`; halving where a step leaves the bracket. Returns `low` where even that is not in
-    excess, the least x found in no excess after `tries` looks, and None where there is none (`known`: there is one, at
-    `high`). Source: the secant rule.
+    slope flatter than `flattest`, a step of 1 where the excess is infinite and `longest` too; halving where a step
+    leaves the bracket. Returns `low` where even that is not in excess, the least x found in no excess after `tries`
+    looks or where the bracket has no number inside, and None where there is none (`known`: there is one, at `high`).
+    Source: the secant rule.
     """
     aim = -room / 2 if aim is None else aim
+    far = longest if math.isfinite(longest) else 1.0
     here, safe, last = min(max(start, low), high), high if known else None, None
     above, below = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)  # in excess, and not
     for _ in range(tries):
@@ -70,7 +72,9 @@ def least_noise(
         if last is not None and math.isfinite(value):
             slope = min((value - last[1]) / (here - last[0]), flattest)
         last = (here, value) if math.isfinite(value) else None
-        step = min(max((aim - value) / slope, -longest), longest)
-        there = min(max(here + step, low), high)
+        step = (aim - value) / slope if math.isfinite(value) else math.copysign(far, value)
+        there = min(max(here + min(max(step, -longest), longest), low), high)
         here = there if above < there < below else (above + below) / 2
+        if not above < here < below:
+            break
     return safe

@@ -10,25 +10,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol as Interface
 
 import numpy as np
 
-from dpfl.engine.federated_rounds import Aggregate, Hyperparameters, Protocol, mean_of_last
+from dpfl.algorithms.minibatch_sgd import NoisyGradientSource
+from dpfl.engine.federated_rounds import Aggregate, mean_of_last
 from dpfl.mechanisms.projection import project
 from dpfl.models.glm import Array
-
-
-class NoisyGradientSource(Interface):
-    """Source of a round's noisy gradient: minibatch_sgd.NoisyGradients, or one_pass_sgd.OneRecordGradients."""
-
-    points: Hyperparameters
-    protocol: Protocol
-    shape: tuple[int, ...]
-    """(trials, repetitions, features, models)."""
-
-    def at(self, weights: Array, round: int) -> Array:
-        """Return the participants' mean noisy gradient at `weights`, both of that shape."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol as Interface
 
 import numpy as np
 
@@ -19,6 +20,18 @@ from dpfl.engine.federated_rounds import (
 from dpfl.mechanisms.clipping import clip_factors
 from dpfl.mechanisms.projection import project
 from dpfl.models.glm import Array, FactoredRecords, clipped_gradient_sums
+
+
+class NoisyGradientSource(Interface):
+    """Source of a round's noisy gradient: NoisyGradients, or mean_gradients.MeanGradients."""
+
+    points: Hyperparameters
+    protocol: Protocol
+    shape: tuple[int, ...]
+    """(trials, repetitions, features, models)."""
+
+    def at(self, weights: Array, round: int) -> Array:
+        """Return the participants' mean noisy gradient at `weights`, both of that shape."""
 
 
 class NoisyGradients:
@@ -86,15 +99,41 @@ def minibatch_sgd(trials: Trials, points: Hyperparameters, protocol: Protocol) -
     step_size times the messages' sum or mean, then projects. The array is overwritten by the next round.
     Source: lowy2021 Algorithm 1. Raises ValueError where the protocol does not fit the trials.
     """
-    gradients = NoisyGradients(trials, points, protocol)
-    weights = np.zeros(gradients.shape)
-    for round in range(protocol.rounds):
+    return descend(NoisyGradients(trials, points, protocol))
+
+
+def descend(gradients: NoisyGradientSource) -> Iterator[Array]:
+    """Yield the server's model after every round of Algorithm 1 on these gradients, as `minibatch_sgd` does."""
+    points, weights = gradients.points, np.zeros(gradients.shape)
+    for round in range(gradients.protocol.rounds):
         step = gradients.at(weights, round)
         step *= points.step_size
         weights -= step
         if points.projected:
             weights[:] = project(weights, points.radius)
         yield weights
+
+
+def weighted_mean(iterates: Iterable[Array], strong_convexity: float, step_size: Array) -> Array:
+    """Return sum_r gamma_r w_r / sum_r gamma_r over all iterates, with gamma_r = (1 - mu eta)^-(r + 1).
+
+    mu `strong_convexity` >= 0, eta `step_size` (models,), with mu eta < 1; for mu = 0 it is the plain mean, and the
+    larger mu eta is, the more the last iterates count. It is computed as a running mean, so that nothing overflows.
+    Source: lowy2021 Algorithm 1, whose output it is, after stich2019 (reference 67 there), for constant steps.
+    Raises ValueError for mu eta of 1 or more, and without an iterate.
+    """
+    decay = 1.0 - strong_convexity * np.asarray(step_size, dtype=np.float64)
+    if np.any(decay <= 0):
+        raise ValueError(f"step_size is {step_size}; times strong_convexity {strong_convexity} it must be below 1")
+    mean: Array | None = None
+    total = np.zeros_like(decay)
+    for weights in iterates:
+        total = decay * total + 1.0  # sum_k gamma_k / gamma_r
+        mean = weights.copy() if mean is None else mean
+        mean += (weights - mean) / total
+    if mean is None:
+        raise ValueError("iterates is empty; there is nothing to average")
+    return mean
 
 
 def averaged_minibatch_sgd(

@@ -60,7 +60,7 @@ def message_scores(run: MessageRun, x: NDArray, y: NDArray, included: NDArray) -
     for weights in minibatch_sgd(trials, points, protocol):
         here = weights[0, 0, features:, :].T.copy()
         observed = (here - before) / (_STEP_SIZE * np.maximum(points.noise_std, 1e-12)[:, None])
-        scores += _log_law(observed, shift, drawn) - _log_law(observed, -shift, drawn)
+        scores += log_law(observed, shift, drawn) - log_law(observed, -shift, drawn)
         before = here
     return scores
 
@@ -73,7 +73,7 @@ def _pull(run: MessageRun, share: float) -> float:
     return run.clip_norm / math.sqrt(max(1.0, run.batch_size * share))
 
 
-def _log_law(observed: NDArray, shift: NDArray, drawn: float) -> NDArray:
+def log_law(observed: NDArray, shift: NDArray, drawn: float) -> NDArray:
     """Return the log density of (1 - drawn) N(0, 1) + drawn N(shift, 1) at `observed`, relative to N(0, 1)."""
     return np.logaddexp(
         math.log1p(-drawn) if drawn < 1 else -math.inf, math.log(drawn) + shift * observed - shift**2 / 2

@@ -49,7 +49,7 @@ def data_arrays(dataset: DatasetOption, config: ConfigOption = DEFAULT_CONFIG) -
     folder = Path(configuration.read(config)["data"]["folder"])
     out, raw = Folders.of(folder, dataset).arrays, folder / "raw" / dataset
     settings = {"dataset": dataset, "entry": datasets.digest(dataset)}
-    stage = StageRecorder("data arrays", ("dpfl.data.arrays",), settings)
+    stage = StageRecorder("data arrays", datasets.modules(dataset), settings)
     fetched = [read_record(record_path(raw / file)) for file in datasets.load(dataset).official_files]
     stage.reads(Path(output["path"]) for record in fetched for output in record["outputs"])
     arrays.build_arrays(dataset, out, raw)

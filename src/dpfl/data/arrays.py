@@ -1,7 +1,9 @@
 """Decode the verified raw files of a dataset into the arrays that every later stage reads, or make a stand-in's.
 
-Raw files are decoded strictly: whatever is not exactly of the format is refused. A new format is one function in
-DECODERS. Stand-ins are small data inside scikit-learn, for runs without a download.
+Raw files are decoded strictly: whatever is not exactly of the format is refused. The decoder `x` of an entry in
+datasets.yaml is the function `decode_x` of the entry and of the paths of its raw files, if any; it returns the arrays.
+Editing one makes the data of its own datasets anew alone. Stand-ins are small data inside scikit-learn, for runs
+without a download.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 import re
 import shutil
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -136,7 +138,7 @@ def _bytes(path: Path) -> bytes:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _idx(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+def decode_idx(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
     """Return the arrays of four IDX files: train images, train labels, test images, test labels."""
     arrays = {}
     shape = entry.image_shape[1:]
@@ -151,29 +153,33 @@ def _idx(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
     return arrays
 
 
-def _cifar(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+def decode_cifar_binary(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
     """Return the arrays of binary batches, of which the last is the test set."""
     batches = [cifar(_bytes(path), entry.classes, str(path)) for path in paths]
     train_x, train_y = (np.concatenate(parts) for parts in zip(*batches[:-1], strict=True))
     return {"train_x": train_x, "train_y": train_y, "test_x": batches[-1][0], "test_y": batches[-1][1]}
 
 
-def _csv(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+def decode_csv(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
     """Return the arrays of one CSV file."""
     [path] = paths
     x, y = csv_table(_bytes(path), entry.columns, entry.target, str(path))
     return {"x": x, "y": y}
 
 
-DECODERS: dict[str, Callable[[Dataset, Sequence[Path]], dict[str, NDArray]]] = {
-    "idx": _idx,
-    "cifar_binary": _cifar,
-    "csv": _csv,
-    "scikit_learn_digits": lambda entry, _: digits(entry),
-    "scikit_learn_diabetes": lambda entry, _: diabetes(),
-    "none": lambda *_: {},
-}
-"""Functions of an entry and the paths of its raw files, if any, that return its arrays, by decoder name."""
+def decode_scikit_learn_digits(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+    """Return the arrays of the digits that ship inside scikit-learn."""
+    return digits(entry)
+
+
+def decode_scikit_learn_diabetes(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+    """Return the arrays of the diabetes table that ships inside scikit-learn."""
+    return diabetes()
+
+
+def decode_none(entry: Dataset, paths: Sequence[Path]) -> dict[str, NDArray]:
+    """Return no arrays: every run draws its own records."""
+    return {}
 
 
 def build_arrays(dataset: str, out_folder: Path, raw_folder: Path | None = None) -> Path:
@@ -187,9 +193,10 @@ def build_arrays(dataset: str, out_folder: Path, raw_folder: Path | None = None)
     Raises InputError for an unknown dataset, a missing or malformed file, or a folder that cannot be written.
     """
     entry = datasets.load(dataset)
-    decode = DECODERS.get(entry.decoder)
+    decode = globals().get(f"decode_{entry.decoder}")
     if decode is None:
-        raise InputError(f"dataset {dataset}: no decoder {entry.decoder!r}; known: {', '.join(DECODERS)}")
+        known = ", ".join(name.removeprefix("decode_") for name in globals() if name.startswith("decode_"))
+        raise InputError(f"dataset {dataset}: no decoder {entry.decoder!r}; known: {known}")
     files = [_raw(entry, file, raw_folder) for file in entry.official_files]
     arrays = decode(entry, [path for _, path in files])
     notes = [note for note in (entry.note, *(source.note for source, _ in files)) if note]

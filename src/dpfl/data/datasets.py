@@ -53,11 +53,12 @@ class Source:
 class Dataset:
     """An entry of datasets.yaml.
 
-    `decoder` names the function of dpfl.data.arrays that makes the arrays; "none" makes a description only. Images have
-    a `shape` (channels, height, width) and `classes`, tables `columns`, each with its categories in the order of their
-    codes (none: a number), and a `target`. `records` counts those of a part: train and test, or all of a table.
-    `stand_in_for` names the dataset whose place it takes; `note` then appears wherever its numbers do. `mirror_folder`
-    is the folder of its `files` in a mirror; a dataset without files is not published: a stand-in, or drawn.
+    `decoder` x names the function decode_x of dpfl.data.arrays that makes the arrays; "none" makes a description
+    only. Images have a `shape` (channels, height, width) and `classes`, tables `columns`, each with its categories in
+    the order of their codes (none: a number), and a `target`. `records` counts those of a part: train and test, or all
+    of a table. `stand_in_for` names the dataset whose place it takes; `note` then appears wherever its numbers do.
+    `mirror_folder` is the folder of its `files` in a mirror; a dataset without files is not published: a stand-in, or
+    drawn.
     """
 
     name: str
@@ -138,6 +139,11 @@ def digest(name: str) -> str:
     }
     text = json.dumps({**entry, "files": files})  # in its order, which is that of columns and files
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def modules(name: str) -> tuple[str, ...]:
+    """Return the code that makes a dataset's arrays, as source_digest takes it: of the decoders its own alone."""
+    return "dpfl.data.arrays:build_arrays", f"dpfl.data.arrays:decode_{load(name).decoder}"
 
 
 # Shapes of images and of their scattering features, which models, features and the plan's costs share.

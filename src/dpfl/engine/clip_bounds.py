@@ -17,7 +17,7 @@ from dpfl.mechanisms.clipping import clip_factors
 
 
 class Precision(StrEnum):
-    """What values and gradients of a model are computed in; norms, sums, noise and weights are single precision."""
+    """Arithmetic of a model's values and gradients; norms, sums, noise and weights are single precision."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"

@@ -149,7 +149,7 @@ class Dense(ReadsBatch):
         return product(output_gradients.T, cache.to(output_gradients.dtype)), output_gradients.sum(0)
 
 
-class Scaling:
+class ChannelScale:
     """ScaleShift (dpfl.models.scale_shift): a record's gradient is (sum of d * x, sum of d) for each channel."""
 
     tensors = 2
@@ -243,22 +243,6 @@ class Tanh:
     def backward(self, output_gradients: Tensor, cache: Tensor) -> Tensor:
         """Multiply by 1 - tanh^2."""
         return torch.ops.aten.tanh_backward(output_gradients, cache)
-
-
-class Activation:
-    """Apply a module without parameters that works element by element and has a method `derivative(output)`."""
-
-    def __init__(self, layer: nn.Module):
-        self.layer = layer
-
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep the output."""
-        output = self.layer(inputs)
-        return output, output
-
-    def backward(self, output_gradients: Tensor, cache: Tensor) -> Tensor:
-        """Apply the chain rule."""
-        return output_gradients * self.layer.derivative(cache)
 
 
 class MaxPoolLayer:

@@ -18,7 +18,7 @@ from torch.func import grad, vmap
 from dpfl.engine.clip_bounds import accurate, sure_factors
 from dpfl.engine.convolutions import Convolution, ScaledConvolution
 from dpfl.engine.layers import (
-    Activation,
+    ChannelScale,
     Dense,
     Flatten,
     Layer,
@@ -26,7 +26,6 @@ from dpfl.engine.layers import (
     MeanPoolLayer,
     Parameters,
     ReLU,
-    Scaling,
     Tanh,
     TrainedLayer,
     channels_last,
@@ -225,9 +224,8 @@ def gradient_rule(module: nn.Module, loss: Loss, record: Tensor, precision: torc
 
     LinearGradients for a single nn.Linear, after a ScaleShift or not. LayerGradients for an nn.Sequential of nn.Linear
     on vectors, ungrouped and zero-padded nn.Conv2d (both with bias), ScaleShift, nn.MaxPool2d without padding,
-    nn.AvgPool2d whose windows divide the image, nn.Flatten, nn.ReLU, nn.Tanh and modules that have a method derivative
-    (dpfl.engine.layers.Activation). PerRecordGradients for any other module. Raises InputError where the module has
-    buffers.
+    nn.AvgPool2d whose windows divide the image, nn.Flatten, nn.ReLU and nn.Tanh. PerRecordGradients for any other
+    module. Raises InputError where the module has buffers.
     """
     layout = ParameterVector.of(module)
     if is_linear(module):
@@ -242,7 +240,7 @@ def gradient_rule(module: nn.Module, loss: Loss, record: Tensor, precision: torc
             x = part(x)
         layers.append(layer)
         activations += x.numel()
-    if [Scaling, Convolution] == [type(layer) for layer in layers[:2]]:
+    if [ChannelScale, Convolution] == [type(layer) for layer in layers[:2]]:
         layers[:2] = [ScaledConvolution(parts[1], record.shape[1:])]
     if sum(layer.tensors for layer in layers if _is_trained(layer)) != len(
         layout.names
@@ -266,15 +264,13 @@ def _layer(module: nn.Module, inputs: Tensor, *, reads_batch: bool) -> Layer | T
         known = module.padding_mode == "zeros" and not isinstance(module.padding, str)
         return Convolution(module, inputs.shape[2:], reads_batch=reads_batch) if known else None
     if type(module) is ScaleShift:
-        return Scaling(module, inputs[0].numel())
+        return ChannelScale(module, inputs[0].numel())
     if isinstance(module, nn.AvgPool2d) and MeanPoolLayer.does(module, inputs):
         return MeanPoolLayer(module)
     if type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1):
         return Flatten()
     if isinstance(module, nn.MaxPool2d) and MaxPoolLayer.does(module):
         return MaxPoolLayer(module)
-    if hasattr(module, "derivative") and not list(module.parameters()):
-        return Activation(module)
     return {nn.ReLU: ReLU, nn.Tanh: Tanh}.get(type(module), lambda: None)()
 
 

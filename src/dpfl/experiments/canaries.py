@@ -1,13 +1,14 @@
 """Attacks on training, as an entry of the training grid: lower bounds on epsilon beside the one that is claimed.
 
-With the setting `model`, a client of fedavg_images trains, else one of ldp_regression; noise and claim are theirs. Each
-is attacked twice: by many trainings on gradients that the attacker chooses, and by one on the real records with
-`canaries` among them, where half of them are guessed about, a quarter on each side.
+With the setting `model`, a client of fedavg_images trains, with `scenario` the clients of async_dpsgd, else one of
+ldp_regression; noise and claim are theirs. Each is attacked twice: by many trainings on gradients that the attacker
+chooses, and by one on the real records with `canaries` among them, where half of them are guessed about, a quarter on
+each side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
+from dpfl.attacks.asynchronous_messages import PAIR as CHOSEN
+from dpfl.attacks.asynchronous_messages import AsyncMessageRun, canary_scores, chosen_law, chosen_observations
 from dpfl.attacks.canary_gradients import ClientRun, image_scores
 from dpfl.attacks.canary_messages import MessageRun, message_scores
 from dpfl.attacks.claimed_training import ClaimedTraining
@@ -32,11 +35,14 @@ from dpfl.attacks.threshold_choice import strongest_test
 from dpfl.attacks.worst_pair import WorstPair
 from dpfl.data.datasets import CLASSES
 from dpfl.data.loading import load_description, load_images, load_table
-from dpfl.data.partition import split
+from dpfl.data.partition import random_shares, split
 from dpfl.engine.batches import BatchSampler
 from dpfl.engine.federated_rounds import Clipping
 from dpfl.errors import InputError
 from dpfl.experiments import ldp_regression
+from dpfl.experiments.async_dpsgd import async_training
+from dpfl.experiments.async_dpsgd.async_settings import AsyncSettings
+from dpfl.experiments.async_dpsgd.input_normalisation import InputNormalisation
 from dpfl.experiments.fedavg_images import fedavg_noise
 from dpfl.experiments.fedavg_images.fedavg_settings import FedavgCell, FedavgSettings
 from dpfl.experiments.fedavg_images.image_training import inputs_of
@@ -63,14 +69,27 @@ class CanarySettings(Settings):
     canaries: Count
 
 
+class TrialSettings(Settings):
+    """The setting that is added where async_dpsgd is audited: trainings on chosen records in each world."""
+
+    trials: Count
+
+
 def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return the noise of each cell, as the audited algorithm calibrates it where every record is clipped.
 
-    With clipping: mean the noise stays that of clipping: record, which the claim is made for: the known-bad variant.
+    With clipping: mean the noise stays that of clipping: record, which the claim is made for: a known-bad variant. So
+    does it with preparation: batch_normalised, where the claim is that of plain inputs.
     Raises InputError where settings cannot be used.
     """
     if _is_image(sweep):
         return fedavg_noise.calibrate(sweep, description)
+    if _is_asynchronous(sweep):
+        plain = [
+            {name: "none" if name == "preparation" else value for name, value in cell.items()} for cell in sweep.cells
+        ]
+        table = async_training.calibrate(replace(sweep, cells=tuple(plain)), description)
+        return table.assign(preparation=[cell["preparation"] for cell in sweep.cells])
     return ldp_regression.calibrate(replace(sweep, settings={**sweep.settings, "clipping": "record"}), description)
 
 
@@ -100,25 +119,56 @@ def train(
     for done, seed in enumerate(sweep.seeds):
         progress(done, len(sweep.seeds))
         included = coins(seed, CanarySettings.of(sweep.settings).canaries)
-        score, attack = (_image_scores, _image_attacks) if _is_image(sweep) else (_message_scores, _message_attacks)
-        scores = score(sweep, folders, calibration, seed, included)
-        attacks = attack(sweep, calibration, seed)
+        attack = _asynchronous if _is_asynchronous(sweep) else _images if _is_image(sweep) else _messages
+        scores, attacks = attack(sweep, folders, calibration, seed, included)
         for index, (own, found) in enumerate(zip(scores, attacks, strict=True)):
             claim = {
                 "claimed_epsilon": noise[index]["privacy_epsilon_proven"],
-                "known_bad": not _is_image(sweep) and RegressionSettings.of(sweep.settings).clipping is Clipping.MEAN,
+                "known_bad": _is_known_bad(sweep, sweep.cells[index]),
             }
             results[index, seed] = claim | found | _one_run(noise[index]["privacy_delta"], own, included)
     settings = [
         {**sweep.settings, **cell, "batch_size": int(own.get("batch_size", sweep.settings["batch_size"]))}
         for cell, own in zip(sweep.cells, noise, strict=True)
     ]
+    for lists in ("scenarios", "strategies"):  # of the whole paper
+        settings = [{name: value for name, value in each.items() if name != lists} for each in settings]
     return run_table(sweep, load_description(folders.arrays), noise, results, settings)
+
+
+def _is_known_bad(sweep: Sweep, cell: Mapping[str, Any]) -> bool:
+    """Return whether a cell's claim is known to be false."""
+    if _is_asynchronous(sweep):
+        return cell["preparation"] == InputNormalisation.BATCH
+    return not _is_image(sweep) and RegressionSettings.of(sweep.settings).clipping is Clipping.MEAN
+
+
+def _is_asynchronous(sweep: Sweep) -> bool:
+    """Return whether asynchronous DP-SGD is audited."""
+    return "scenario" in sweep.settings
 
 
 def _is_image(sweep: Sweep) -> bool:
     """Return whether an image model is audited."""
     return "model" in sweep.settings
+
+
+Attacked = tuple[Sequence[NDArray[np.float64]], list[dict[str, Any]]]
+"""Of every cell, the scores of the canaries, and the columns of the bounds from chosen records."""
+
+
+def _images(
+    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+) -> Attacked:
+    """Attack an image model."""
+    return _image_scores(sweep, folders, calibration, seed, included), _image_attacks(sweep, calibration, seed)
+
+
+def _messages(
+    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+) -> Attacked:
+    """Attack the messages of minibatch SGD."""
+    return _message_scores(sweep, folders, calibration, seed, included), _message_attacks(sweep, calibration, seed)
 
 
 def _image_attacks(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
@@ -226,6 +276,35 @@ def _message_scores(
         run = _message_run(sweep, calibration, clients * seed + client)
         scores.append(message_scores(run, trial.train_x[rows], trial.train_y[rows], own))
     return np.concatenate(scores, axis=1)
+
+
+def _asynchronous(
+    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+) -> Attacked:
+    """Return the scores of the canaries of every cell, and what runs on chosen records show of it.
+
+    Every cell has randomness of its own: a client's batches and noise do not depend on the network, so with the same
+    seed the messages on chosen records would be the same in every scenario.
+    """
+    torch.set_num_threads(int(sweep.resources["threads"]))
+    data, scores, found = load_images(folders.arrays), [], []
+    inputs, labels = async_training.features(data.train_x), torch.from_numpy(np.array(data.train_y))
+    trials = TrialSettings.of(sweep.settings).trials
+    rows = zip(sweep.cells, calibration.to_dict("records"), strict=True)
+    for index, (cell, noise) in enumerate(rows):
+        given = AsyncSettings.of(async_training.given(sweep, cell))
+        plan = async_training.AsyncCell.of(given, len(labels))
+        own, records = plan.posture, plan.posture.records
+        run = AsyncMessageRun(
+            network=plan.network, rounds=own.rounds, epochs=own.epochs, batch_size=own.batch_size,
+            clip_norm=own.clip_norm, noise_multiplier=noise["noise_multiplier"], learning_rate=plan.learning_rate,
+            seed=len(sweep.cells) * seed + index, normalise=async_training.batch_rule(own.preparation),
+        )  # fmt: skip
+        shares = [share[:records] for share in random_shares(len(labels), plan.clients, 1 / plan.clients, seed)]
+        scores.append(canary_scores(run, inputs, labels, shares, included, async_training.CLASSES))
+        seen = chosen_observations(run, records, trials)
+        found.append(_two_worlds(chosen_law(run, records), tuple(seen), CHOSEN, noise["privacy_delta"]))
+    return scores, found
 
 
 def _message_run(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> MessageRun:

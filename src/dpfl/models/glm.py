@@ -86,6 +86,22 @@ class Absolute:
 
 
 @dataclass(frozen=True)
+class Linear:
+    """-y s, targets 1: its mean loss is the scalar product with minus the mean record, so that it estimates a mean."""
+
+    lipschitz: float = 1.0
+    smoothness: float = 0.0
+
+    def value(self, scores: Array, targets: Array) -> Array:
+        """Return -y s."""
+        return -targets * scores
+
+    def derivative(self, scores: Array, targets: Array) -> Array:
+        """Return -y."""
+        return np.broadcast_to(-targets, np.broadcast_shapes(np.shape(scores), np.shape(targets)))
+
+
+@dataclass(frozen=True)
 class Hinge:
     """max(0, 1 - y s), targets -1 or 1: support vectors; convex, not smooth."""
 

@@ -1,8 +1,8 @@
 """Convex problems whose best model is known: linear models of clients, alike or different, drawn by address.
 
-A record's features are x_j = +-sqrt(h_j) with independent fair signs, so |x|^2 = sum h_j for every record and
-E x x^T = diag(h): bounds hold exactly, and so does the population risk of least squares. Nothing is stored; a draw
-depends on (seed, client) alone.
+A record's features are x_j = +-sqrt(h_j) with independent signs, so |x|^2 = sum h_j for every record and bounds hold
+exactly. The signs are fair, so that E x x^T = diag(h) and the population risk of least squares is known, but for linear
+losses, whose whole signal is in the signs. Nothing is stored; a draw depends on (seed, client) alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from dpfl.models import glm
-from dpfl.models.glm import Absolute, Array, Logistic, Loss, Square
+from dpfl.models.glm import Absolute, Array, Linear, Logistic, Loss, Square
 from dpfl.randomness import generator
 
 _RECORDS_STEP = 1
@@ -35,17 +35,23 @@ class Kind(StrEnum):
     """y = 1 with probability sigmoid(sharpness x . w_i), else -1, sharpness 1 / target_noise; Logistic."""
     ABSOLUTE = "absolute"
     """y = x . w_i without noise, so that the clients' common w is best on any records; Absolute."""
+    LINEAR = "linear"
+    """y = 1 and E x_j = sqrt(h_j) (signal + spread sqrt(d) u_ij), u_i a unit vector a client less their mean; Linear.
+    With mu > 0 the loss is mu/2 |w - x/mu|^2 but for a constant. lowy2021's Theorem 3.1 asks for such losses: one that
+    is beta-smooth for every beta, another that is mu-smooth and mu-strongly convex."""
 
 
 LOSSES: dict[Kind, Loss] = {Kind.LEAST_SQUARES: Square(), Kind.LOGISTIC: Logistic(), Kind.ABSOLUTE: Absolute()}
+LOSSES |= {Kind.LINEAR: Linear()}
 
 
 @dataclass(frozen=True)
 class Problem:
     """A federation's law. `scale` = |x|; `condition` >= 1, the ratio of the largest to the smallest h_j, in geometric
-    steps; `signal` = |w|, along (1, ..., 1); `spread` = |w_i - w| of each client, whose h is then turned by as many
-    places as its number; `strong_convexity` mu >= 0, to which lambda/2 |w|^2 lifts least squares (the others have
-    lambda = mu); `radius` D of the ball of models. Raises ValueError naming the field out of range.
+    steps; `signal` = |w|, along (1, ..., 1), and for linear losses |E x| / |x|; `spread` = |w_i - w| of each client,
+    whose h is then turned by as many places as its number (of linear losses: see Kind; nothing is turned);
+    `strong_convexity` mu >= 0, to which lambda/2 |w|^2 lifts least squares (the others have lambda = mu); `radius` D of
+    the ball of models. Raises ValueError naming the field out of range.
     """
 
     kind: Kind
@@ -67,12 +73,21 @@ class Problem:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; it must be above 0 and finite")
         if not self.condition >= 1:
             raise ValueError(f"condition is {self.condition!r}; it must be at least 1")
-        if not 0 <= self.signal <= self.radius:
+        if self.kind is Kind.LINEAR:
+            self._check_linear()
+        elif not 0 <= self.signal <= self.radius:
             raise ValueError(f"signal is {self.signal!r}; the best model must lie in the ball of radius {self.radius}")
-        if self.spread < 0 or (self.spread and self.kind is not Kind.LEAST_SQUARES):
-            raise ValueError(f"spread is {self.spread!r}; it must be 0, or above with kind 'least_squares'")
+        if self.spread < 0 or (self.spread and self.kind not in (Kind.LEAST_SQUARES, Kind.LINEAR)):
+            raise ValueError(f"spread is {self.spread!r}; it must be 0, or above with kind 'least_squares' or 'linear'")
         if self.strong_convexity < 0 or self.regularisation < 0:
             raise ValueError(f"strong_convexity is {self.strong_convexity!r}; it must be 0, or at least the data's own")
+
+    def _check_linear(self) -> None:
+        """Raise ValueError where signs have no such mean, or the best model of mu > 0 is not inside the ball."""
+        if not 0 < self.signal + 2.0 * self.spread * math.sqrt(self.features) <= 1:  # |u_i - mean u| <= 2
+            raise ValueError(f"signal is {self.signal!r}; it must be above 0, with 2 spread sqrt(features) at most 1")
+        if self.strong_convexity and self.signal * self.scale > self.strong_convexity * self.radius:
+            raise ValueError(f"signal is {self.signal!r}; the best model must lie in the ball of radius {self.radius}")
 
     @property
     def loss(self) -> Loss:
@@ -106,16 +121,26 @@ class Problem:
 
     def spectra(self) -> Array:
         """Return every client's h, shape (clients, features)."""
-        turns = range(self.clients) if self.spread else [0] * self.clients
+        turns = range(self.clients) if self.spread and self.kind is not Kind.LINEAR else [0] * self.clients
         return np.stack([np.roll(self.spectrum, turn) for turn in turns])
 
     def models(self, seed: int) -> Array:
         """Return every client's w_i, shape (clients, features)."""
         shared = np.full(self.features, self.signal / math.sqrt(self.features))
+        return shared + self.spread * self._directions(seed)
+
+    def means(self, seed: int) -> Array:
+        """Return every client's E x of linear losses, shape (clients, features); their mean has norm signal |x|."""
+        away = self._directions(seed)
+        away = away - away.mean(axis=0)
+        return np.sqrt(self.spectrum) * (self.signal + self.spread * math.sqrt(self.features) * away)
+
+    def _directions(self, seed: int) -> Array:
+        """Return a unit vector of each client, zeros where the clients are alike; shape (clients, features)."""
         if not self.spread:
-            return np.tile(shared, (self.clients, 1))
+            return np.zeros((self.clients, self.features))
         away = np.stack([generator(seed, "partition", c).standard_normal(self.features) for c in range(self.clients)])
-        return shared + self.spread * away / np.linalg.norm(away, axis=1, keepdims=True)
+        return away / np.linalg.norm(away, axis=1, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -128,7 +153,8 @@ class Drawn:
 
 def draw(problem: Problem, seed: int) -> Drawn:
     """Return the records of every client, each by the address (seed, "partition", client)."""
-    models, spectra = problem.models(seed), problem.spectra()
+    linear = problem.kind is Kind.LINEAR
+    models, spectra = problem.means(seed) if linear else problem.models(seed), problem.spectra()
     parts = [
         _client(problem, weights, spectrum, generator(seed, "partition", client, step=_RECORDS_STEP))
         for client, (weights, spectrum) in enumerate(zip(models, spectra, strict=True))
@@ -138,13 +164,20 @@ def draw(problem: Problem, seed: int) -> Drawn:
 
 
 def population_optimum(problem: Problem, seed: int) -> tuple[Array, Array]:
-    """Return w*, and the diagonal of the Hessian of F, each (features,), of least squares with its lambda.
+    """Return w*, and the diagonal of the Hessian of F, each (features,), of least squares and linear losses.
 
-    F(w) - F(w*) = sum_j hessian_j (w_j - w*_j)^2 / 2 for every w: w* has no larger norm than the clients' largest, and
-    it must be inside the ball. Raises ValueError for another kind, and where it does not.
+    Where mu is above 0, and for least squares without, w* is free of the ball: it has no larger norm than the clients'
+    largest. For linear losses without mu it is on the sphere. Raises ValueError for another kind, and where w* is not
+    in the ball.
     """
+    if problem.kind is Kind.LINEAR:
+        mean, mu = problem.means(seed).mean(axis=0), problem.strong_convexity
+        best = mean / mu if mu else problem.radius * mean / np.linalg.norm(mean)
+        return best, np.full(problem.features, mu)
     if problem.kind is not Kind.LEAST_SQUARES:
-        raise ValueError(f"kind is {problem.kind.value!r}; the population risk is known for 'least_squares' alone")
+        raise ValueError(
+            f"kind is {problem.kind.value!r}; the population risk is known for 'least_squares' and 'linear' alone"
+        )
     models, spectra = problem.models(seed), problem.spectra()
     hessian = spectra.mean(axis=0) + problem.regularisation
     best = (spectra * models).mean(axis=0) / hessian
@@ -155,10 +188,26 @@ def population_optimum(problem: Problem, seed: int) -> tuple[Array, Array]:
     return best, hessian
 
 
+def population_excess(problem: Problem, seed: int, weights: Array) -> Array:
+    """Return F(w) - F(w*) >= 0, shape (..., models), for weights (..., features, models) in the ball.
+
+    It is sum_j hessian_j (w_j - w*_j)^2 / 2, and for linear losses without mu, whose w* is on the sphere, the scalar
+    product of the mean record with w* - w. Raises ValueError as `population_optimum` does.
+    """
+    best, hessian = population_optimum(problem, seed)
+    away = weights - best[:, None]
+    if problem.kind is Kind.LINEAR and problem.strong_convexity == 0:
+        return -np.einsum("d,...dm->...m", problem.means(seed).mean(axis=0), away)
+    return np.einsum("d,...dm->...m", hessian, np.square(away)) / 2.0
+
+
 def heterogeneity(problem: Problem, seed: int) -> float:
-    """Return v*^2 = mean over the clients of |grad F_i(w*)|^2, of least squares; lowy2021's measure."""
+    """Return v*^2 = mean over the clients of |grad F_i(w*)|^2, as `population_optimum` knows w*; lowy2021's measure."""
     best, _ = population_optimum(problem, seed)
-    pulls = problem.spectra() * (best - problem.models(seed)) + problem.regularisation * best
+    if problem.kind is Kind.LINEAR:
+        pulls = problem.strong_convexity * best - problem.means(seed)
+    else:
+        pulls = problem.spectra() * (best - problem.models(seed)) + problem.regularisation * best
     return float(np.mean(np.sum(pulls**2, axis=1)))
 
 
@@ -171,6 +220,8 @@ def empirical_optimum(problem: Problem, drawn: Drawn) -> Array:
     """
     if problem.kind is Kind.ABSOLUTE:
         return problem.models(0)[0]
+    if problem.kind is Kind.LINEAR:
+        raise ValueError("kind is 'linear'; its risk is that of the population")
     free = _newton(problem, drawn, problem.regularisation)
     if np.linalg.norm(free) <= problem.radius:
         return free
@@ -189,7 +240,11 @@ def objective(problem: Problem, weights: Array, x: Array, y: Array) -> Array:
 
 
 def _client(problem: Problem, weights: Array, spectrum: Array, source: np.random.Generator) -> tuple[Array, Array]:
-    """One client's records."""
+    """One client's records; `weights` is its model, or its mean record where the loss is linear."""
+    if problem.kind is Kind.LINEAR:
+        root = np.sqrt(spectrum)
+        positive = source.random((problem.records, problem.features)) < (1.0 + weights / root) / 2.0
+        return np.where(positive, root, -root), np.ones(problem.records)
     signs = source.integers(0, 2, size=(problem.records, problem.features)) * 2.0 - 1.0
     chance = source.random(problem.records)
     x = signs * np.sqrt(spectrum)

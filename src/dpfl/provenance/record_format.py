@@ -25,7 +25,7 @@ _SOURCE = {"modules": list, "digest": str, "commit": str | None}
 _SOFTWARE = {"python": str, "torch": str, "lock": str | None, "not_as_locked": dict, "container": str | None}
 _HOST = {"device": str, "threads": int, "cpu": str, "blas": list}
 _COMMIT = re.compile("[0-9a-f]{40}")
-_MODULE = re.compile(r"dpfl(\.\w+)*")
+_MODULE = re.compile(r"dpfl(\.\w+)*(:\w+)?")
 _LONGEST_SECONDS = 1e9
 """Of a stage: thirty years."""
 _FIRST_YEAR, _LAST_YEAR = 2000, 2200

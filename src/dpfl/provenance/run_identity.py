@@ -36,7 +36,7 @@ _DECIDES_NO_NUMBER = ("title", "licence", "licence_url", "mirror_folder", "files
 
 def run_identity(sweep: Sweep) -> dict[str, str]:
     """Return what decides a sweep's run table, versions and noise apart: settings, cells and seeds; data; code."""
-    made = ("dpfl.data.arrays", *(("dpfl.features.scattering",) if sweep.needs_features else ()))
+    made = (*datasets.modules(sweep.dataset), *(("dpfl.features.scattering",) if sweep.needs_features else ()))
     return {
         "sweep": sweep.digest(),
         "dataset": _data_digest(sweep.dataset),

@@ -14,8 +14,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-GROUND = ("errors", "files", "progress", "catalog", "grid", "provenance", "pipeline", "cli", "data.datasets")
-"""Modules and packages of dpfl that a digest leaves out where others import them; what they read is hashed itself."""
+GROUND = (
+    "errors",
+    "files",
+    "progress",
+    "catalog",
+    "grid",
+    "provenance",
+    "pipeline",
+    "cli",
+    "data.datasets",
+)
+"""Modules and packages of dpfl that a digest leaves out where others import them: what they read is hashed itself."""
 
 CALIBRATION = ("dpsgd", "guarantees", "isrl_dp", "poisson_gaussian", "privacy_profiles", "shuffling", "statements")
 """Modules of the accountants that reach a run by its calibration alone, whose noise is hashed by value."""
@@ -29,6 +39,7 @@ _FOR_ANNOTATIONS = ("__future__", "typing", "collections.abc")
 def source_digest(*modules: str, root: Path = _ROOT, calibrated: bool = False) -> str:
     """Return a hash of the named dpfl modules and of every dpfl module that they import, directly or not.
 
+    A name "module:function" stands for that function of a module and what it uses there, not for the whole module.
     `calibrated`: without CALIBRATION and what only those import. The syntax trees are hashed, in a form that does not
     depend on the version of Python or on the folder. `root`: the folder of the package, another commit's for example.
     Raises ModuleNotFoundError for a module that is not dpfl's.
@@ -76,10 +87,45 @@ def _path(module: str, root: Path) -> Path | None:
 @cache
 def _text(module: str, root: Path) -> str:
     """Return the text of a module: what follows from it is computed once, for most commits have most modules alike."""
+    module, _, function = module.partition(":")
     path = _path(module, root)
     if path is None:
         raise ModuleNotFoundError(f"{module} is no module of dpfl")
-    return path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    return _used_by(function, module, text) if function else text
+
+
+def _used_by(function: str, module: str, text: str) -> str:
+    """Return the text of the definitions and imports of a module that a function of it needs, in their order."""
+    homes = {name: node for node in ast.parse(text).body for name in _defined(node)}
+    if function not in homes:
+        raise ModuleNotFoundError(f"{module} has no {function}")
+    needed, waiting = set(), [function]
+    while waiting:
+        name = waiting.pop()
+        if name in homes and name not in needed:
+            needed.add(name)
+            waiting += [each.id for each in ast.walk(homes[name]) if isinstance(each, ast.Name)]
+    nodes = sorted({homes[name] for name in needed}, key=lambda node: node.lineno)
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            node.names = [alias for alias in node.names if _bound(alias) in needed]
+    return "\n".join(map(ast.unparse, nodes))
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    """Return the names that a statement of a module binds."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [_bound(alias) for alias in node.names]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+
+
+def _bound(alias: ast.alias) -> str:
+    """Return the name that an import binds."""
+    return alias.asname or alias.name.partition(".")[0]
 
 
 @cache

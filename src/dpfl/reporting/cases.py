@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+import pandas as pd
 from scipy import special, stats
+
+from dpfl.reporting.statistics import LEVEL as BAR_LEVEL
 
 LEVEL = 0.95
 """Of every interval in the evidence, whatever level the paper's own bars have: 1 - ALPHA, so that an interval excludes
@@ -101,6 +104,30 @@ def from_interval(
     freedom = n - 1
     error = float(half_width / stats.t.ppf(0.5 + level / 2, freedom)) if n >= 2 else math.nan
     return Case(case, float(estimate), error, int(n), freedom, **facts)
+
+
+def interval_cases(
+    rows: pd.DataFrame,
+    named: str,
+    estimate: pd.Series,
+    half_width: pd.Series,
+    *,
+    runs: str = "runs",
+    level: float = BAR_LEVEL,
+    target: pd.Series | float = 0.0,
+) -> list[Case]:
+    """Return the case of every row: the mean of as many runs as its column `runs` says, with its interval at `level`.
+
+    `named` is the format of a case's name, from the row's columns. A row with a `stand_in_for` is of stand-in data.
+    """
+    numbers = zip(estimate, half_width, np.broadcast_to(target, len(rows)), strict=True)
+    return [
+        from_interval(
+            named.format(**row), row[runs], value, half, level=level, target=wanted,
+            stand_in=row["dataset"] if row.get("stand_in_for") else "",
+        )
+        for row, (value, half, wanted) in zip(rows.to_dict("records"), numbers, strict=True)
+    ]  # fmt: skip
 
 
 def from_values(case: str, values: Iterable[float], **facts: float | str | ClaimKind | None) -> Case:

@@ -1,10 +1,16 @@
-"""Claims stage: a verdict on each claim of a paper, computed from this scale's tables and figures' data."""
+"""Claims stage: a verdict on each claim of a paper.
+
+A claim is one entry of the paper's claims.yaml (its sentence, settings, rule and computed cases) and the function of
+its key in the paper's claims.py, which makes its cases. CONTRIBUTING.md, Add a paper, has the form.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +19,7 @@ import pandas as pd
 from dpfl.catalog import load, module
 from dpfl.errors import InputError
 from dpfl.files import write_atomically
-from dpfl.reporting.cases import ALPHA, LEVEL, ClaimKind
+from dpfl.reporting.cases import ALPHA, LEVEL, Case, ClaimKind
 from dpfl.reporting.notes import percent
 from dpfl.reporting.results import NotRunError, Results, read_csv, write_table
 from dpfl.reporting.rules import (
@@ -32,6 +38,7 @@ from dpfl.reporting.run_progress import as_far_as_run, require_sweeps
 from dpfl.reporting.tables import TableLayout, html_page
 
 Check = Callable[[Results], ClaimEvidence]
+"""Gives the evidence for a claim from the data of the finished tables and figures."""
 
 NUMBERS = ("n", "estimate", "low", "high", "target", "p_value", "adjusted_p", "published")
 """Columns of a case in both files: runs behind it, its number with its interval at LEVEL, what the claim compares it
@@ -46,40 +53,102 @@ def rule_of(claim: Mapping[str, Any]) -> Rule:
 def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the verdicts on a paper's claims, a row a claim, and the evidence for them, a row a case.
 
-    Verdicts: paper, claim, of (the claim that it is a part of, or itself), text, asked_here (by us), verdict,
-    reason (a sentence), cases, hold, within_margin, fail, open, missing (counts), case (the deciding one) with NUMBERS,
-    scope, kind, margin, unit, alpha, level, because, settled_by, places (where the evidence stands, as "tables/checks
-    figures/price").
+    Verdicts: paper, claim, of (the claim that it is a part of, or itself), text (the sentence with its source),
+    settings (where the paper says it, and what was run instead), asked_here (by us), verdict, reason (a sentence),
+    cases, hold, within_margin, fail, open, missing (counts), case (the deciding one) with NUMBERS, scope, kind, margin,
+    unit, alpha, level, because, settled_by, places (what its function read, as "tables/errata figures/price").
     Evidence: paper, claim, case, status, NUMBERS, within (the range that the claim allows, in words), stand_in; the
     deciding case first.
 
     A verdict that runs decide of which a part is still to come is undecided, unless they cannot change it
-    (`run_progress.as_far_as_run`). A claim without a check in the paper's claims.py is not run, with the reason in
-    claims.yaml. Raises InputError for a claim with neither, and for a check without a claim.
+    (`run_progress.as_far_as_run`). A claim that is `pending` is not run, with that reason. Raises InputError where
+    `require_usable` does, and for a function that returns something else than evidence.
     """
-    checks: dict[str, Check] | None = getattr(module(paper, "claims"), "CLAIMS", None)
-    if checks is None:
-        raise InputError(f"{paper}/claims.py has no CLAIMS: a check for each claim, by its key in claims.yaml")
-    require_usable(paper, checks)
+    require_usable(paper)
     verdicts, evidence = [], []
     for key, claim in load(paper).claims.items():
-        judgement = _judgement(f"{paper}/claims.py: {key}", claim, checks.get(key), results)
+        reader = _Reader(results, paper)
+        judgement = _judgement(paper, key, claim, reader)
         judgement = as_far_as_run(judgement, rule_of(claim), paper, claim, results)
-        verdicts.append(_verdict_row(paper, key, claim, judgement))
+        verdicts.append(_verdict_row(paper, key, claim, judgement) | {"places": " ".join(reader.places)})
         rows = [_case_row(each, rule_of(claim)) for each in judgement.cases]
         evidence += [{"paper": paper, "claim": key, **row} for row in rows]
     columns = ["paper", "claim", "case", "status", *NUMBERS, "within", "stand_in"]
     return pd.DataFrame(verdicts), pd.DataFrame(evidence, columns=columns)
 
 
-def _judgement(place: str, claim: Mapping[str, Any], check: Check | None, results: Results) -> Judgement:
-    """Return the judgement on one claim, whose check is at `place`."""
+class _Reader(Results):
+    """Results that note in `places` which tables and figures of a paper were read."""
+
+    def __init__(self, results: Results, paper: str) -> None:
+        super().__init__(results.folder, results.run_tables)
+        object.__setattr__(self, "places", [])
+        object.__setattr__(self, "_paper", paper)
+
+    def table(self, paper: str, name: str) -> pd.DataFrame:
+        self._note(paper, f"tables/{name}")
+        return super().table(paper, name)
+
+    def figure(self, paper: str, name: str) -> pd.DataFrame:
+        self._note(paper, f"figures/{name}")
+        return super().figure(paper, name)
+
+    def _note(self, paper: str, place: str) -> None:
+        if paper == self._paper and place not in self.places:
+            self.places.append(place)
+
+
+def check_of(paper: str, key: str) -> Check | None:
+    """Return the function that gives the evidence for a claim; None where the claim is pending.
+
+    It is the function of the claim's key in the paper's claims.py. Where the claim has `cases`, that function is called
+    for each of them (`each_of`) and returns its Case; else it is called with the results and returns ClaimEvidence.
+    Raises InputError where claims.py has no such function, or one that does not take a case's arguments.
+    """
+    claim = load(paper).claims[key]
+    function, place = getattr(module(paper, "claims"), key, None), f"{paper}/claims.py: {key}"
+    if "pending" in claim:
+        if function is not None:
+            raise InputError(f"{place} has cases, but claims.yaml says that the claim is pending")
+        return None
+    if not callable(function):
+        raise InputError(f"{paper}/claims.yaml: {key} needs a function of this name in claims.py, or a key pending")
+    if "cases" not in claim:
+        return function
+    sets = [arguments for each in claim["cases"] for arguments in each_of(each)]
+    for arguments in sets:
+        try:
+            signature(function).bind(**arguments)
+        except TypeError as slip:
+            raise InputError(f"{paper}/claims.yaml: {key}: cases: its function in claims.py: {slip}") from None
+    return lambda results: ClaimEvidence([_case(place, function(**arguments)) for arguments in sets])
+
+
+def each_of(arguments: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield every combination of the values of a mapping; a value that is not a list is the same in all of them."""
+    lists = [value if isinstance(value, list) else [value] for value in arguments.values()]
+    for values in itertools.product(*lists):
+        yield dict(zip(arguments, values, strict=True))
+
+
+def _case(place: str, case: object) -> Case:
+    """Return the case that the function at `place` made."""
+    if not isinstance(case, Case):
+        raise InputError(f"{place} returned a {type(case).__name__}; with cases in claims.yaml it must return a Case")
+    return case
+
+
+def _judgement(paper: str, key: str, claim: Mapping[str, Any], results: Results) -> Judgement:
+    """Return the judgement on one claim."""
+    check = check_of(paper, key)
     if check is None:
         return Judgement(Verdict.NOT_RUN, claim["pending"])
     try:
         evidence = check(results)
         if not isinstance(evidence, ClaimEvidence):
-            raise InputError(f"{place} returned a {type(evidence).__name__}; it must return a ClaimEvidence")
+            raise InputError(
+                f"{paper}/claims.py: {key} returned a {type(evidence).__name__}; it must return a ClaimEvidence"
+            )
         return judge(evidence, rule_of(claim))
     except NotRunError as reason:
         return Judgement(Verdict.NOT_RUN, f"{str(reason)[:1].upper()}{str(reason)[1:]}.")
@@ -95,6 +164,7 @@ def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judg
         "claim": key,
         "of": claim.get("of", key),
         "text": said(claim),
+        "settings": claim["settings"],
         "asked_here": bool(claim.get("asked_here", False)),
         "verdict": str(judgement.verdict),
         "reason": judgement.reason,
@@ -111,13 +181,13 @@ def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judg
         "level": LEVEL,
         "because": claim["because"],
         "settled_by": claim["settled_by"],
-        "places": " ".join(claim["places"]),
     }
 
 
 def said(claim: Mapping[str, Any]) -> str:
-    """Return the text of a claim; a question of ours says that it is none of the paper's claims."""
-    return f"{'Not a claim of the paper: ' if claim.get('asked_here') else ''}{claim['text']}"
+    """Return the sentence of a claim with its source; a question of ours says that it is none of the paper's claims."""
+    asked = "Not a claim of the paper: " if claim.get("asked_here") else ""
+    return f"{asked}{claim['sentence']} ({claim['source']})"
 
 
 ANSWERS = {Verdict.AS_STATED: "yes", Verdict.WEAKER: "in part", Verdict.REFUTED: "no"}
@@ -177,26 +247,34 @@ def range_text(low: float, high: float) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-def require_usable(paper: str, checks: Mapping[str, Check]) -> None:
-    """Raise InputError unless every check has its claim, and every claim a rule that can say no, and a check or reason.
+def require_usable(paper: str) -> None:
+    """Raise InputError unless every claim has a rule that can say no, and a function in claims.py or a key pending.
 
-    The places of its evidence have to be tables and figures of the paper, and its `runs` those of some sweep.
+    Every function of claims.py that makes cases needs its claim; `of` names a claim, `runs` those of some sweep.
     """
-    facts = load(paper)
-    if astray := [name for name in checks if name not in facts.claims]:
-        raise InputError(f"{paper}/claims.py checks {astray[0]}, which claims.yaml does not have")
-    for key, claim in facts.claims.items():
+    claims = load(paper).claims
+    for key, claim in claims.items():
         where = f"{paper}/claims.yaml: {key}"
-        if key not in checks and "pending" not in claim:
-            raise InputError(f"{where} needs a check in CLAIMS of claims.py, or a key pending")
         _require_rule(where, claim)
-        if claim.get("of", key) not in facts.claims:
+        if claim.get("of", key) not in claims:
             raise InputError(f"{where}: of is {claim['of']!r}, which is no claim of the paper")
-        for place in claim["places"]:
-            part, _, page = place.partition("/")
-            if part not in ("tables", "figures") or page not in getattr(facts, part):
-                raise InputError(f"{where}: places names {place}, which is no table or figure of the paper")
-    require_sweeps(paper, facts.claims)
+        check_of(paper, key)
+    for name in _makers(paper):
+        if name not in claims:
+            raise InputError(f"{paper}/claims.py: {name} makes cases, but claims.yaml has no claim of this name")
+    require_sweeps(paper, claims)
+
+
+def _makers(paper: str) -> list[str]:
+    """Return the names of the public functions of claims.py that say that they make cases."""
+    code = module(paper, "claims")
+    own = {name: value for name, value in vars(code).items() if getattr(value, "__module__", "") == code.__name__}
+    makers = ("Case", "ClaimEvidence")
+    return [
+        name
+        for name, value in own.items()
+        if not name.startswith("_") and str(getattr(value, "__annotations__", {}).get("return")) in makers
+    ]
 
 
 def _require_rule(where: str, claim: Mapping[str, Any]) -> None:

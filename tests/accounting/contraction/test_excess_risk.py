@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpfl.accounting.contraction import average_iterate_rate, last_iterate_rate
+from dpfl.accounting.contraction import average_iterate_rate, convex_iterate_rate, last_iterate_rate
 
 ROUNDS, DIMENSION = 2000, 100
 
@@ -63,3 +63,34 @@ def test_average_iterate_rate_in_numbers():
     optimisation = 2 * 5 * ((1 + 2 * 0.5) ** 2 + 9) * np.log(2) / (0.5 * 10)
     assert average_iterate_rate(dimension=6, **case) == pytest.approx(optimisation + 6 * 8.5 / 10, rel=1e-14)
     assert average_iterate_rate(dimension=1, **case) == pytest.approx(optimisation + 8.5 / 10, rel=1e-14)
+
+
+def test_average_iterate_rate_says_what_it_needs():
+    case = {"eta": 1.0, "sigma": 1.0, "dimension": 1, "lipschitz": 1.0, "smoothness": 1.0, "radius": 1.0}
+    case |= {"gradient_bound": 1.0, "strong_convexity": 1.0}
+    with pytest.raises(ValueError, match="m must divide n, so that every round has m users, got n = 10 and m = 3"):
+        average_iterate_rate(n=10, m=3, **case)
+    with pytest.raises(ValueError, match=r"m must be at most n/2, for log\(n/m\) is 0 with one round"):
+        average_iterate_rate(n=10, m=10, **case)
+
+
+@pytest.mark.parametrize(("rounds", "m", "sigma"), [(50, 1, 0.0), (50, 1, 1.0), (800, 1, 1.0), (800, 4, 2.0)])
+def test_the_rate_without_strong_convexity_covers_simulated_runs(rounds, m, sigma):
+    """F(w) = E |x' w - 1| over unit x along axes, subgradients of norm 1, unit ball; the bound is within 8-fold."""
+    dimension, seeds, rng = 5, 60, np.random.default_rng(1)
+    case = {"n": rounds * m, "m": m, "sigma": sigma, "dimension": dimension, "lipschitz": 1.0, "radius": 1.0}
+    eta = 1 / np.sqrt((1 + dimension * sigma**2 / m) * rounds)
+    optimum = np.full(dimension, 1 / np.sqrt(dimension))
+    risk = lambda w: np.abs(w - 1).mean(axis=-1)  # noqa: E731
+    w, excess = np.zeros((seeds, dimension)), []
+    for _ in range(rounds):
+        axes = rng.integers(0, dimension, (seeds, m))
+        slopes = np.sign(np.take_along_axis(w, axes, 1) - 1)
+        step = np.zeros_like(w)
+        np.add.at(step, (np.arange(seeds)[:, None], axes), slopes / m)
+        w = w - eta * (step + sigma / np.sqrt(m) * rng.standard_normal(w.shape))
+        w /= np.maximum(1.0, np.linalg.norm(w, axis=1, keepdims=True))
+        excess.append(risk(w) - risk(optimum))
+    bound = convex_iterate_rate(eta=eta, **case)
+    assert bound / 8 < np.mean(excess) < bound
+    assert bound == pytest.approx(np.sqrt((1 + dimension * sigma**2 / m) / rounds) * (1 + 1 / (2 * rounds)), rel=1e-12)

@@ -5,8 +5,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
 
-from dpfl.accounting.contraction import pnsgd_gaussian_delta, pnsgd_random_stop_bound, pnsgd_random_stop_delta, theta
+from dpfl.accounting.contraction import (
+    pnsgd_gaussian_delta,
+    pnsgd_random_stop_bound,
+    pnsgd_random_stop_delta,
+    pnsgd_random_stop_renyi_delta,
+    theta,
+)
 
 WEAK = {
     "n": 40,
@@ -60,3 +68,51 @@ def test_no_influence_means_no_divergence():
     case = {**WEAK, "lipschitz": 0.0}
     assert pnsgd_random_stop_bound(1.0, **case) == 0.0
     assert pnsgd_random_stop_delta(1.0, i=1, **case) == 0.0
+
+
+def stopped_density(sign, y, n, sigma):
+    """Density at y of the stopped model of n linear losses from 0, eta = L = 1, no projection, first slope +-1."""
+    taus = np.arange(1, n + 1)
+    return norm.pdf(y, sign, sigma * np.sqrt(taus)).mean()
+
+
+@pytest.mark.parametrize(("n", "sigma"), [(2, 2.0), (5, 3.0), (12, 8.0)])
+@pytest.mark.parametrize("epsilon", [0.05, 0.3])
+def test_the_renyi_guarantee_of_the_stop_covers_a_mixture_that_is_integrated(n, sigma, epsilon):
+    far = 9 * sigma * np.sqrt(n)
+
+    def integral(function):
+        densities = lambda y: (stopped_density(sign, y, n, sigma) for sign in (1, -1))  # noqa: E731
+        return quad(lambda y: function(*densities(y)), -far, far, points=(-1, 0, 1), limit=200)[0]
+
+    kappa = 4 * float(mp.harmonic(n)) / (n * sigma**2)
+    most = 0.5 + np.sqrt(0.25 + sigma**2 / 2)
+    for order in (1.01, (1 + most) / 2, most):
+        spent = np.log(integral(lambda p, q, order=order: p**order * q ** (1 - order))) / (order - 1)
+        assert order * kappa / 8 < spent <= order * kappa
+    exact = integral(lambda p, q: max(p - np.exp(epsilon) * q, 0))
+    assert exact < pnsgd_random_stop_renyi_delta(epsilon, n=n, sigma=sigma, lipschitz=1.0) <= 1
+
+
+@given(st.integers(1, 10**6), st.floats(0, 5), st.floats(0.01, 100), st.floats(0.01, 10))
+@settings(max_examples=60, deadline=None)
+def test_the_renyi_guarantee_of_the_stop_is_the_best_of_the_orders_allowed(n, epsilon, sigma, lipschitz):
+    delta = float(pnsgd_random_stop_renyi_delta(epsilon, n=n, sigma=sigma, lipschitz=lipschitz))
+    square = mp.mpf(lipschitz) ** 2 / mp.mpf(sigma) ** 2
+    kappa = 4 * square * mp.harmonic(n) / n
+    most = mp.mpf(1) / 2 + mp.sqrt(mp.mpf(1) / 4 + 1 / (2 * square))
+    assert most * (most - 1) == pytest.approx(1 / (2 * square))
+    orders = [1 + (most - 1) * mp.mpf(k) / 400 for k in range(401)]
+    tried = min(mp.exp((order - 1) * (order * kappa - epsilon)) for order in orders)
+    assert delta <= float(tried) * (1 + 1e-9)
+    nearest = min(max((1 + epsilon / kappa) / 2, 1), most)
+    assert delta == pytest.approx(float(min(mp.exp((nearest - 1) * (nearest * kappa - epsilon)), 1)), rel=1e-8)
+
+
+def test_the_renyi_guarantee_of_the_stop_at_its_edges():
+    values = pnsgd_random_stop_renyi_delta([0.0, 1.0], n=10, sigma=1.0, lipschitz=0.0)
+    assert values.tolist() == [0.0, 0.0]
+    assert pnsgd_random_stop_renyi_delta(0.0, n=10, sigma=1.0, lipschitz=1.0) == 1.0
+    assert pnsgd_random_stop_renyi_delta(50.0, n=10, sigma=1e-200, lipschitz=1e200) == 1.0
+    with pytest.raises(ValueError, match="sigma"):
+        pnsgd_random_stop_renyi_delta(1.0, n=10, sigma=0.0, lipschitz=1.0)

@@ -146,3 +146,13 @@ def test_sampling_rate_and_noise_are_the_same_for_neighbours_that_zero_a_record_
     found = Gaussian().guarantee(Poisson(rate), neighbouring=Neighbouring.ZERO_OUT, **run)
     whole = Gaussian().guarantee(FullBatch(), neighbouring=Neighbouring.ZERO_OUT, **run)
     assert found.lower <= found.upper <= whole.upper * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("scale", "delta", "said"), [(0.5, 1e-5, "arsinh_scale"), (2.0, 2e-3, "delta"), (math.inf, 1e-12, "delta")]
+)
+def test_segments_that_no_accountant_covers_have_nothing_proven(scale, delta, said):
+    run = {"noise_multiplier": 4.0, "steps": 5, "neighbouring": Neighbouring.REPLACE_ONE}
+    covered = Segmented((Segment(5, 2.0, 0.1),)).guarantee(FixedBatches(10, 100), delta=1e-5, **run)
+    refused = Segmented((Segment(5, 2.0, 0.1, scale),)).guarantee(FixedBatches(10, 100), delta=delta, **run)
+    assert 0 < covered.upper < math.inf == refused.upper and said in refused.upper_by

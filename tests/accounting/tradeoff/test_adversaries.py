@@ -95,3 +95,11 @@ def test_groups_reach_the_mixture_and_the_closed_forms():
 def test_groups_are_refused_where_they_have_no_closed_answer(adversary):
     with pytest.raises(ValueError, match=r"^group_size "):
         dpsgd_guarantee(**RUN, adversary=adversary, group_size=2)
+
+
+def test_the_composed_adversary_refuses_a_delta_that_rounding_may_hide():
+    run = {"n": 100, "m": 10, "epochs": 2, "sigma": 2.0}
+    assert dpsgd_guarantee(**run, adversary="A0").epsilon(1e-10) > dpsgd_guarantee(**run, adversary="A0").epsilon(1e-9)
+    with pytest.raises(ValueError, match=r"^delta must be at least 1e-10, got 1e-11$"):
+        dpsgd_guarantee(**run, adversary="A0").epsilon([1e-5, 1e-11])
+    assert dpsgd_guarantee(**run, adversary="A1").epsilon(1e-11) > 0

@@ -1,6 +1,6 @@
 """Adversary A1: the mixture against 50-digit sums, a simulated test, and enumeration of batches."""
 
-from itertools import product
+from itertools import permutations, product
 
 import mpmath as mp
 import numpy as np
@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.tradeoff import RevealedMixture, from_delta, h_mu, revealed, revealed_renyi, shuffled_mu
+from dpfl.accounting.tradeoff import (
+    RevealedMixture,
+    from_delta,
+    h_mu,
+    revealed,
+    revealed_renyi,
+    revealed_shuffled,
+    shuffled_mu,
+)
 
 ALPHAS = np.concatenate([[0.0, 1e-12, 1e-6], np.linspace(0.005, 0.995, 100), [1 - 1e-6, 1.0]])
 
@@ -83,6 +91,67 @@ def test_group_counts_against_enumeration(group_size):
     for weight, mu in zip(mixture.weights, mixture.mus, strict=True):
         assert np.isclose(weight, np.mean(np.isclose(totals, mu**2)), rtol=1e-12)
     assert np.isclose(mixture.weights.sum(), 1, rtol=1e-14)
+
+
+@pytest.mark.parametrize("group_size", [1, 2, 3])
+def test_shuffled_group_counts_against_all_orders(group_size):
+    """All orders of 6 records in batches of 2 over 2 epochs: mu^2 sigma^2 is the sum of squared counts."""
+    orders = np.array(list(permutations(range(6)))).reshape(-1, 3, 2)
+    squares = ((orders < group_size).sum(2) ** 2).sum(1)
+    totals = np.add.outer(squares, squares).ravel()
+    mixture = revealed_shuffled(n=6, m=2, epochs=2, sigma=2.0, group_size=group_size)
+    for weight, mu in zip(mixture.weights, mixture.mus, strict=True):
+        assert np.isclose(weight, np.mean(np.isclose(totals, 4 * mu**2)), rtol=1e-12)
+    assert np.isclose(mixture.weights.sum(), 1, rtol=1e-14)
+
+
+def test_two_shuffled_records_share_a_batch_more_often_than_the_root_of_g_allows():
+    """E = 20, N/m = 24, sigma = 1.6: epochs in which two records meet are Bin(E, (m - 1)/(n - 1)), at 50 digits; and
+    every round simulated, 20 000 runs. G of sqrt(gE)/sigma gives less at epsilon = 15."""
+    n, m, epochs, sigma, runs = 6000, 250, 20, 1.6, 20_000
+    found = float(revealed_shuffled(n=n, m=m, epochs=epochs, sigma=sigma, group_size=2).delta(15.0))
+    with mp.workdps(50):
+        meet, exact = mp.mpf(m - 1) / (n - 1), mp.mpf(0)
+        for k in range(epochs + 1):
+            mu = mp.sqrt(2 * epochs + 2 * k) / mp.mpf("1.6")
+            theta = mp.ncdf(mu / 2 - 15 / mu) - mp.exp(15) * mp.ncdf(-mu / 2 - 15 / mu)
+            exact += mp.binomial(epochs, k) * meet**k * (1 - meet) ** (epochs - k) * theta
+    assert found == pytest.approx(float(exact), rel=1e-11)
+    assert found > 1.3 * gaussian_dp.delta(15.0, shuffled_mu(epochs, sigma, 2))
+    draw = np.random.default_rng(0)
+    losses = np.zeros(runs)
+    for _ in range(epochs):
+        order = np.argpartition(draw.random((runs, 48)), 1, axis=1)  # two of 48 slots, 2 a batch, stand for n and m
+        first, second = order[:, 0] // 2, order[:, 1] // 2
+        meet_here = draw.random(runs) < (m - 1) / (n - 1)
+        second = np.where(meet_here, first, np.where(second == first, (first + 1) % 24, second))
+        shifts = np.zeros((runs, 24))
+        np.add.at(shifts, (np.arange(runs), first), 1)
+        np.add.at(shifts, (np.arange(runs), second), 1)
+        seen = shifts + sigma * draw.standard_normal(shifts.shape)
+        losses += ((seen * shifts - shifts**2 / 2) / sigma**2).sum(1)
+    gains = np.clip(1 - np.exp(15 - losses), 0, None)
+    assert abs(gains.mean() - found) < 5 * gains.std() / np.sqrt(runs)
+
+
+def test_one_shuffled_record_is_used_once_an_epoch():
+    mixture = revealed_shuffled(n=6000, m=16, epochs=20, sigma=1.6)
+    assert mixture.weights.tolist() == [1.0] and mixture.mus[0] == pytest.approx(shuffled_mu(20, 1.6))
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"m": 4}, "m"),
+        ({"m": 7}, "m"),
+        ({"group_size": 0}, "group_size"),
+        ({"sigma": 0.0}, "sigma"),
+        ({"epochs": 0}, "epochs"),
+    ],
+)
+def test_bad_arguments_of_shuffling_are_named(changed, name):
+    with pytest.raises(ValueError, match=rf"^{name} "):
+        revealed_shuffled(**{"n": 6, "m": 2, "epochs": 1, "sigma": 1.0, **changed})
 
 
 def test_groups_grow_like_the_root_of_their_size():

@@ -89,3 +89,18 @@ def test_arguments_out_of_range_are_named():
 def test_more_noise_spends_less():
     spent = [segments_epsilon([Segment(30, sigma, 0.2)], DELTA) for sigma in (0.7, 1.0, 2.0, 5.0)]
     assert np.all(np.diff(spent) < 0)
+
+
+@pytest.mark.parametrize(
+    ("segment", "delta", "said"),
+    [
+        (Segment(10, 2.0, 0.1), 1e-11, "delta must be at least 1e-10, got 1e-11"),
+        (Segment(10, 2.0, 0.1, arsinh_scale=0.9), 1e-5, "arsinh_scale must be at least 1, got 0.9"),
+        (Segment(10, 2.0, 0.1, arsinh_scale=2.0), 2e-3, "delta with arsinh noise must be at most 0.001, got 0.002"),
+    ],
+)
+def test_what_no_case_covers_is_refused(segment, delta, said):
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        segments_epsilon([Segment(5, 3.0, 0.1), segment], delta)
+    assert segments_epsilon([Segment(5, 3.0, 0.1, arsinh_scale=1.0)], 1e-3) > 0
+    assert segments_epsilon([Segment(5, 3.0, 0.1)], 2e-3) > 0

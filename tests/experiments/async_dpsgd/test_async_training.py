@@ -1,6 +1,7 @@
 import json
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -142,6 +143,32 @@ def test_runs_learn_and_say_everything(folders):
     assert not [column for column in table if "seconds" in column]
 
 
+def test_what_the_chapter_describes_trains_and_keeps_the_statement(folders):
+    """Guards, subsets, judged weights, adaptive clip norms, clipped means and layers: one epsilon, other models."""
+    cells = [{"epsilon": 4.0, "scenario": "synchronous"} | changed for changed in (
+        {}, {"max_distance": 0.05, "broadcast_loss": 0.5}, {"participation": 0.4}, {"mixing": "judged"},
+        {"strategy": "adaptive_clip"}, {"strategy": "batch_clip"}, {"preparation": "layer_normalised"},
+    )]  # fmt: skip
+    table = trained(folders, sweep(cells, seeds=(0,)))
+    assert (table["status"] == "finished").all() and table["privacy_epsilon_proven"].nunique() == 1
+    assert table["accuracy_pct"].nunique() == len(cells)
+    guarded, asked = table.iloc[1], table.iloc[2]
+    assert (guarded["max_distance"], asked["participation"]) == (0.05, 0.4)
+    assert asked["simulated_rounds"] > 2 * table["simulated_rounds"][0]
+    leaking = trained(folders, sweep([cells[0] | {"preparation": "batch_normalised"}], seeds=(0,)))
+    assert math.isinf(leaking["privacy_epsilon_proven"].item())
+
+
+def test_clients_with_random_labels_are_the_first_and_weigh_less_if_judged(folders):
+    labels, shares = np.arange(300) % 10, np.split(np.random.default_rng(0).permutation(300), 5)
+    changed = async_training._labels(labels.copy(), shares, 0.4, 3)
+    assert [float((changed[share] == labels[share]).mean()) > 0.5 for share in shares] == [False] * 2 + [True] * 3
+    assert (async_training._labels(labels.copy(), shares, 0.0, 3) == labels).all()
+    cells = [{"mixing": mixing, "mislabelled": 0.6, "epsilon": math.inf} for mixing in ("uniform", "judged")]
+    equal, judged = trained(folders, sweep(cells, seeds=(0,), clients=5, epochs=1, learning_rate=2.0))["accuracy_pct"]
+    assert judged > equal
+
+
 def test_a_cell_is_the_same_alone_and_in_any_company(folders):
     # One cell alone may round differently in the stacked products: accuracies move by single records.
     whole = trained(folders).set_index(["scenario", "epsilon", "seed"])["accuracy_pct"]
@@ -202,6 +229,12 @@ def test_a_diverging_run_says_so(folders):
         ({"sampling": "poisson", "strategy": "falling_noise"}, "fixed size only"),
         ({"sampling": "poisson", "preparation": "dp_pca"}, "fixed size only"),
         ({"preparation_share": 1.0}, "preparation_share"),
+        ({"participation": 0.0}, "participation: is 0"),
+        ({"max_distance": -1.0}, "max_distance: is -1"),
+        ({"mixing": "best"}, "mixing"),
+        ({"mislabelled": 1.0}, "mislabelled"),
+        ({"delta": "2/N"}, "delta"),
+        ({"sampling": "poisson", "neighbouring": "zero_out", "strategy": "batch_clip"}, "fixed size only"),
     ],
 )
 def test_settings_that_cannot_be_used_are_one_line(changed, words):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.experiments.async_dpsgd.input_normalisation import InputNormalisation, prepare
+from dpfl.experiments.async_dpsgd.input_normalisation import InputNormalisation, normalised, prepare
 
 
 def data(features=12):
@@ -41,3 +41,21 @@ def test_noise_is_addressed_and_fades_with_sigma(preparation):
     assert torch.equal(noisy, prepared(preparation, sigma=0.3)[0])
     assert not torch.equal(noisy, prepared(preparation, sigma=0.3, seed=1)[0])
     assert (prepared(preparation, sigma=1e-6)[0] - exact).abs().max() < 1e-3 < (noisy - exact).abs().max()
+
+
+def test_a_layer_normalised_record_depends_on_itself_alone():
+    train, test, shares = data()
+    other = train.clone()
+    other[3] += 1.0
+    one, two = (prepare(InputNormalisation.LAYER, x, test, shares, sigma=0.0, components=4, seed=0)[0]
+                for x in (train, other))  # fmt: skip
+    assert torch.equal(one[:3], two[:3]) and torch.equal(one[4:], two[4:])
+    torch.testing.assert_close(one[0], (train[0] - train[0].mean()) / max(float(train[0].std(correction=0)), 0.1))
+
+
+def test_batch_normalisation_is_left_to_the_batches_in_training():
+    train, test = prepared(InputNormalisation.BATCH)
+    assert torch.equal(train, data()[0])
+    torch.testing.assert_close(test, prepared(InputNormalisation.NORMALISED_EXACTLY)[1], rtol=1e-3, atol=1e-3)
+    batch = normalised(data()[0][:8], 0)
+    torch.testing.assert_close(batch.mean(0), torch.zeros(12), rtol=0, atol=1e-5)

@@ -126,6 +126,36 @@ def test_risk_of_gradient_descent_by_a_plain_loop(folders):
     assert table["start_risk"].item() == pytest.approx(h @ best**2 / 2)
 
 
+def test_a_family_of_linear_losses_is_one_stack_and_equals_a_plain_loop(folders, monkeypatch):
+    """Without noise, on full batches: the weighted mean of the iterates of w -> Pi[w - eta (mu w - mean record)]."""
+    family = [{"signal": signal, "epsilon": math.inf} for signal in (0.9, 0.3)]
+    own = {"kind": "linear", "condition": 1.0, "strong_convexity": 1.0, "clip_norm": 2.0, "spread": 0.0}
+    stacks = []
+    whole = theory_training._outputs
+    monkeypatch.setattr(theory_training, "_outputs", lambda *given: stacks.append(len(given[0])) or whole(*given))
+    table = trained(folders, cells=family, seeds=(3,), **own)
+    assert stacks == [2]
+    for signal, risk in zip((0.9, 0.3), table["excess_risk"], strict=True):
+        problem = synthetic_problems.Problem("linear", 5, 16, 2, 1.0, signal=signal, strong_convexity=1.0)
+        pull, best = synthetic_problems.draw(problem, 3).x.mean(axis=0), np.full(2, signal / math.sqrt(2))
+        step = 0.5  # 1/(2 mu): without noise the logarithm does not bind
+        weights, total, above = np.zeros(2), np.zeros(2), 0.0
+        for r in range(6):
+            weights = weights - step * (weights - pull)
+            weights /= max(1.0, np.linalg.norm(weights))
+            gamma = (1 - step) ** -(r + 1.0)
+            total, above = total + gamma * weights, above + gamma
+        assert risk == pytest.approx(np.sum((total / above - best) ** 2) / 2, rel=1e-10)
+
+
+def test_the_table_says_what_the_step_and_the_rounds_rest_on(folders):
+    cell = {"noise": "theorem", "epsilon": 2.0, "batches": "drawn"}
+    own = {"rounds": None, "theorem": "2.1", "spread": 0.0, "strong_convexity": 0.4}
+    row = trained(folders, cells=[cell], seeds=(0,), **own).iloc[0]
+    assert row["theorem"] == "2.1" and row["rounds"] == row["privacy_steps"] > 80 and row["batch_size"] == 1
+    assert row["step_logarithm"] > 0 and row["smoothness"] > 0.4 and row["mean_inverse_participants"] == 0.2
+
+
 def test_empirical_risk_is_never_negative(folders):
     kinds = {"least_squares": 0.0, "logistic": 0.0, "absolute": 8.0}
     for kind, sharpness in kinds.items():

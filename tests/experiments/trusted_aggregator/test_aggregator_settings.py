@@ -126,5 +126,10 @@ def test_bounds_are_the_corollaries_where_they_apply():
     known = last_iterate_rate(n=1200, m=10, sigma=0.5, dimension=50, **constants)
     assert excess_bound(chosen, 0.5, 50) == pytest.approx(float(known), rel=1e-12)
     assert excess_bound(run(release="random", epsilon=None, noise_std=0.5), 0.5, 50) > 0
+    constant = run(draw="new_users", release="random", step=0.05, epsilon=None, noise_std=0.5)
+    # rho^2/(2 eta T) + (1 + 1/T) eta (G^2 + d sigma^2/m)/2 with T = 120 and G = 1 + 0.1 * 2
+    by_hand = 4 / (2 * 0.05 * 120) + (1 + 1 / 120) * 0.05 * (1.44 + 50 * 0.25 / 10) / 2
+    assert excess_bound(constant, 0.5, 50) == pytest.approx(by_hand, rel=1e-12)
+    assert math.isnan(excess_bound(run(release="random", batch_size=1200, epsilon=None, noise_std=0.5), 0.5, 50))
     for without in (run(draw="fresh"), run(step=1.0), run(release="all")):
         assert math.isnan(excess_bound(without, 0.5, 50))

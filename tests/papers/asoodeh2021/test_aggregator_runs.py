@@ -40,7 +40,24 @@ def test_points_that_the_ball_holds_are_not_fitted(tmp_path):
         write_csv(table.assign(idle_excess_risk=0.07), stream)
     kept = aggregator_runs.slopes(results)
     assert len(kept) == 3
-    assert kept[kept["against"] == "users"]["fixed"].max() < 0.4
+    assert set(kept[kept["against"] == "users"]["fixed"]) == {"sigma = 0.1", "sigma = 0.2"}
+
+
+@pytest.mark.parametrize(("study", "power"), [("example", -0.5), ("convex", -0.5), ("convex", -1.0)])
+def test_rates_are_the_exponents_of_the_whole_risk_and_the_examples_is_over_the_logarithm(tmp_path, study, power):
+    rows = []
+    for seed in range(4):
+        for users in (1000, 4000, 16000):
+            risk = (1 + seed) * users**power * (np.log(users) if study == "example" else 1)
+            noise = {"noise_std": users**0.25 if study == "example" else 0.5, "rounds": users, "excess_risk": risk}
+            task = {"dataset": "synthetic", "stand_in_for": "", "batch_size": 1, "study": study, "seed": seed}
+            rows.append({**task, **noise, "users": users})
+    path = tmp_path / "runs.csv"
+    with path.open("w") as stream:
+        write_csv(pd.DataFrame(rows), stream)
+    [row] = aggregator_runs.slopes(Results(tmp_path, {KEY: (path,)})).to_dict("records")
+    assert row["slope"] == pytest.approx(power, abs=1e-9) and (row["study"], row["expected"]) == (study, -0.5)
+    assert (row["points"], row["runs"]) == (3, 4) and ("ln T" in row["fixed"]) == (study == "example")
 
 
 def test_tables_of_nothing_have_their_columns(without_runs):

@@ -1,9 +1,12 @@
+"""What a record spends: the law of its clients against draws of the partition, and compositions by another route."""
+
 import math
 
 import numpy as np
 import pytest
 
 from dpfl.accounting import dpsgd
+from dpfl.catalog import load
 from dpfl.data.partition import random_shares
 from dpfl.papers.bhaskar2025 import overlap
 from dpfl.papers.bhaskar2025.tables import TABLES
@@ -14,58 +17,59 @@ def mnist():
     return overlap.budgets("mnist").set_index("clients")
 
 
-def test_ten_clients_share_nothing_and_spend_the_budget(mnist):
+def test_a_quarter_of_the_records_lies_with_two_or_more_of_ten_clients(mnist):
     ten = mnist.loc[10]
-    assert ten["holders_mean"] == 1 and ten["holders_most"] == 1 and ten["share_above_one"] == 0
-    assert ten["epsilon_mean_rdp"] == ten["epsilon_typical_rdp"] == ten["epsilon_most_rdp"] <= 2.93
-    assert ten["epsilon_typical_pld"] == pytest.approx(2.64, abs=0.01)
-    assert ten["noise_multiplier"] == pytest.approx(1.007, abs=1e-3)
+    # Binomial(10, 0.1): 0.9^10 and 1 - 0.9^10 - 0.9^9.
+    assert ten["share_none"] == pytest.approx(0.34868, abs=1e-5)
+    assert ten["share_several"] == pytest.approx(0.26390, abs=1e-5) and ten["holders_quarter"] == 2
+    assert ten["epsilon_client"] <= 2.93 < ten["epsilon_quarter"] and ten["share_above"] == pytest.approx(
+        ten["share_several"]
+    )
+    assert ten["noise_multiplier"] == pytest.approx(0.9595, abs=1e-3)  # Opacus's PRV at these settings
 
 
-def test_a_record_of_a_hundred_clients_spends_several_budgets(mnist):
-    hundred = mnist.loc[100]
-    assert hundred["holders_mean"] == 10
-    assert hundred["epsilon_typical_pld"] == pytest.approx(9.49, abs=0.01)  # as in the errata
+def test_more_clients_spend_more_of_a_record_and_not_of_a_client(mnist):
     rows = mnist.sort_index()
-    for name in ("mean_rdp", "typical_rdp", "typical_pld", "most_rdp", "most_pld"):
-        assert rows[f"epsilon_{name}"].is_monotonic_increasing, name
-    assert (rows["epsilon_typical_pld"] < rows["epsilon_typical_rdp"]).all()
-    assert (rows["epsilon_most_rdp"] >= rows["epsilon_mean_rdp"]).all()
+    assert rows["epsilon_client"].nunique() == 1
+    for name in ("epsilon_mean", "epsilon_quarter", "epsilon_most", "share_above"):
+        assert rows[name].is_monotonic_increasing, name
+    assert rows.loc[100, "holders_mean"] == 10 and rows.loc[100, "holders_quarter"] == 12
 
 
-@pytest.mark.parametrize("clients", [25, 50, 100])
+def test_a_composition_is_that_of_opacus(mnist):
+    run = overlap.training("mnist", 2.93)
+    opacus = dpsgd.epsilon(
+        noise_multiplier=run.noise_multiplier, sample_rate=1 / 94, steps=2 * 20 * 94, delta=1e-5, accountant="prv"
+    )
+    assert overlap.spent(run, 2) == pytest.approx(opacus, abs=0.02) and overlap.spent(run, 0) == 0
+
+
+@pytest.mark.parametrize("clients", [10, 25, 100])
 def test_the_law_of_holders_is_that_of_the_partition(clients):
     law = overlap.holders(clients, 0.1, 60_000)
-    counts = sum(np.bincount(share, minlength=60_000) for share in random_shares(60_000, clients, 0.1, seed=0))
+    shares = random_shares(60_000, clients, 0.1, seed=0, independent=True)
+    counts = sum(np.bincount(share, minlength=60_000) for share in shares)
     assert counts.mean() == pytest.approx(law.mean)
     seen = np.bincount(counts, minlength=clients + 1) / 60_000
     # Each share of records has a deviation below sqrt(0.25 / 60000) = 0.002: 5 of them, at most 26 numbers.
     assert np.abs(seen - law.law).max() < 0.0103
-    assert (counts > 1).mean() == pytest.approx(law.share_above_one, abs=0.0103)
+    assert (counts >= law.quarter).mean() > 0.24 and (counts > law.quarter).mean() < 0.25
     assert abs(counts.max() - law.most) <= 2
     assert math.fsum(law.law) == pytest.approx(1)
 
 
-def test_disjoint_clients_leave_records_out_where_they_do_not_cover_all():
-    law = overlap.holders(4, 0.1, 1000)
-    assert law.law == pytest.approx((0.6, 0.4)) and law.most == 1 and law.share_above_one == 0
-
-
 def test_the_mean_over_records_weighs_every_number(mnist):
-    run, law = overlap.training("mnist", 2.93), overlap.holders(25, 0.1, 60_000)
+    run = overlap.training("mnist", 2.93)
     draws = np.random.default_rng(0).binomial(25, 0.1, 20_000)
-    spent = [
-        dpsgd.epsilon(
-            noise_multiplier=run.noise_multiplier, sample_rate=run.sample_rate, steps=int(number) * run.steps,
-            delta=run.delta, accountant="rdp",
-        ) for number in range(draws.max() + 1)
-    ]  # fmt: skip
+    spent = np.array([overlap.spent(run, number) for number in range(draws.max() + 1)])
     # Deviation of the mean of 20000 draws: below 2.1/141 = 0.015; five of them.
-    assert mnist.loc[25, "epsilon_mean_rdp"] == pytest.approx(np.array(spent)[draws].mean(), abs=0.075)
-    assert len(law.law) == 26
+    assert mnist.loc[25, "epsilon_mean"] == pytest.approx(spent[draws].mean(), abs=0.075)
 
 
-def test_the_page_shows_both_accountants(mnist):
+def test_the_page_has_the_client_and_the_record_side_by_side(mnist):
     page = TABLES["overlap"].page(mnist.reset_index())
-    assert page.body["ε at the mean number"].iloc[-1] == "10.24 / 9.49"
-    assert page.body["Records with two or more"].iloc[0] == "0.0 %"
+    row = page.body.iloc[0]
+    assert (row["k"], row["ε printed"], row["with two or more"]) == ("10", "2.93", "26.4 %")
+    assert float(row["ε of a client (Claim 1)"]) <= 2.93 and row["of the upper quarter, from"].endswith(" (2)")
+    assert row["Records above the printed ε"] == "26.4 %"
+    assert load("bhaskar2025").settings["client_records"] == "independent"

@@ -286,3 +286,17 @@ def test_a_run_that_diverged_is_not_called_constant_as_well(as_runs, rows_of_run
 def test_cells_without_spread_forgive_only_the_rounding_of_the_print():
     sides = predicted(pd.Series([0.004, 0.006]), pd.Series([0.0, 0.0]))
     assert list(sides) == [INSIDE, OUTSIDE] and cells_module.ROUNDING_PCT == 0.005
+
+
+def test_the_lead_of_one_local_epoch_is_over_the_best_other_split_of_each_seed(as_runs, rows_of_runs):
+    query = "table == 2 and model == 'scatter_linear' and epsilon == 1.2 and local_epochs in [1, 2, 4]"
+    runs = rows_of_runs(query, range(3))
+    runs["accuracy_pct"] = [96.0, 95.0, 95.5, 96.0, 96.5, 95.0, 96.0, 95.0, 95.2]  # leads 0.5, -0.5, 0.8
+    more = rows_of_runs(f"{query} and local_epochs == 1", [3])  # a seed without the other splits
+    cells = measured_cells(as_runs(runs, more), 2).query("runs > 0").set_index("local_epochs")
+    first = cells.loc[1]
+    leads = np.array([0.5, -0.5, 0.8])
+    assert first["lead_pct"] == pytest.approx(leads.mean()) and first["lead_runs"] == 3 and first["lead_splits"] == 2
+    half = stats.t.ppf(0.975, 2) * leads.std(ddof=1) / math.sqrt(3)
+    assert first["lead_interval_pct"] == pytest.approx(half)
+    assert cells.loc[[2, 4], "lead_pct"].isna().all()

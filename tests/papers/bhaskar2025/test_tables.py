@@ -67,7 +67,7 @@ def test_a_page_names_stand_in_noise_and_number_of_runs(as_runs, rows_of_runs, a
         "zero out at most 2.637, at least 2.344; add or remove at most 2.64",
         "poisson batches",
         "of 10 runs",
-        "Batch size 64, learning rate 0.3, momentum 0.5: Digits",
+        "Batch size 64, learning rate 0.3, momentum 0.5: all cells.",
         "The printed ε holds.",
     ):
         assert words in notes, words

@@ -22,7 +22,14 @@ THEORY = {
     "spread": 0.0,
     "strong_convexity": 0.0,
     "sharpness": 0.0,
+    "signal": 0.5,
+    "theorem": math.nan,
+    "rounds_factor": 1,
+    "step_logarithm": 1.0,
+    "smoothness": 0.5,
+    "mean_inverse_participants": 0.125,
     "scale": 1.0,
+    "condition": 1.0,
     "clients": 8,
     "records": 64,
     "features": 4,
@@ -78,7 +85,7 @@ def _runs(task, metric, gap, epsilon_proven, price):
                 free = algorithm == "local" and math.isinf(epsilon)
                 measures = {metric: measured + free, "train_loss": 4.0}
                 references = {f"mean_predictor_{metric}": 20.0 + noise[seed], f"least_squares_{metric}": 4.5}
-                references[f"minimiser_{metric}"] = 4.5
+                references |= {f"minimiser_{metric}": 4.5, "v_star_squared": 6.5e7}
                 spent = {"records": 356, "steps": 35, "delta": 1e-5, "sampling": "with_replacement"}
                 spent |= {"clip_norm": 10.0, "sampler": encode(WithReplacement(batch_size=37, records=356))}
                 spent["epsilon_proven"] = math.inf if math.isinf(epsilon) else epsilon_proven

@@ -1,4 +1,4 @@
-"""Rates of Algorithm 1: planted powers, the worst of a family, and the lower bound as printed."""
+"""Rates: planted powers and their verdicts, the rate of a run by hand, the worst of a family, and privacy for free."""
 
 import math
 
@@ -6,74 +6,148 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from dpfl.accounting import gaussian_dp
 from dpfl.papers.lowy2021 import theory, theory_rates
+from dpfl.reporting.rules import Status, Verdict
+
+SIZES = {"clients": 700, "records": 16, "epsilon": 2.0, "features": 4, "rounds": 2**15, "delta": 1e-13}
+SIZES |= {"noise_multiplier": 2 * math.sqrt(2**15) / float(gaussian_dp.mu(2.0, 1e-13)), "clip_norm": 1.0}
+VALUES = {"clients": (700, 1400, 2800), "records": (8, 16), "epsilon": (1.0, 2.0, 4.0), "features": (2, 4, 8)}
+CLAIMS = {
+    "convex_rate": ("rates_convex", "theory_rates", "theorem", 1),
+    "strongly_convex_rate": ("rates_strongly_convex", "theory_rates", "theorem", 1),
+    "one_pass_rate": ("rates_one_pass_convex", "theory_one_pass_rates", "theorem", 1),
+    "convex_lower_bound": ("bounds_convex", "theory_lower_bounds", "tight", -1),
+    "strongly_convex_lower_bound": ("bounds_strongly_convex", "theory_lower_bounds", "tight", -1),
+}
 
 
-def rate_rows() -> list[dict]:
-    """Risks that fall exactly as the theorems say; a second, easier member of the convex family."""
+def rows_of(study: str, noise: str, extra: float = 0.0, **changes) -> list[dict]:
+    """Risks of 3 times both terms, times the axis' value to the power `extra`; and those of an easier member."""
     rows = []
-    for name, exponents in theory_rates.EXPONENTS.items():
-        for axis, exponent in exponents.items():
-            for value in (4, 8, 16):
-                risk = 0.1 * value**exponent
-                for scale in (1.0, 0.5):
-                    own = {"study": name, "axis": axis, axis: value, "scale": scale, "excess_risk": risk * scale}
-                    rows.append(own)
+    for axis, values in VALUES.items():
+        for value in values:
+            run = {"study": study, "noise": noise, "axis": axis, **SIZES, "strong_convexity": 0.5, **changes}
+            run |= {axis: value, "step_logarithm": 2.0 + math.log(value)}
+            run["mean_inverse_participants"] = 1 / run["clients"]
+            both = theory_rates.terms(study, pd.Series({"radius": 1.0, "smoothness": 0.5, **run}))
+            for signal, share in ((0.5, 1.0), (0.25, 0.3)):
+                rows.append({**run, "signal": signal, "excess_risk": 3 * share * sum(both) * value**extra})
     return rows
 
 
-def test_rates_and_slopes(made_up, drawn):
-    results = made_up(rate_rows())
-    points = drawn(results, "theory_rates")
-    assert len(points) == 2 * 5 * 3
-    assert (points["slope"] - points["exponent"]).abs().max() < 0.03
-    assert not points["lower_bound_applies"].any()
-    slopes = theory.TABLES["theory_slopes"]
-    page = slopes.page(slopes.data(results))
-    assert len(page.body) == 10
-    assert page.body["worse than w = 0"].iloc[0] == "0 of 3"
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_risk_that_scales_as_the_rate_does_holds_and_one_that_does_not_is_refuted(made_up, written, judged, claim):
+    study, figure, noise, sign = CLAIMS[claim]
+    for extra, verdict in ((0.0, Verdict.AS_STATED), (-0.5 * sign, Verdict.AS_STATED), (0.5 * sign, Verdict.REFUTED)):
+        results = made_up(rows_of(study, noise, extra))
+        points = written(results, figure)
+        if not extra:
+            assert points["shape"].tolist() == pytest.approx(points["excess_risk"].tolist(), rel=0.03)
+        assert judged(claim, results).verdict is verdict, extra
 
 
-def test_the_lower_bound_as_printed():
-    row = pd.Series({"rounds": 1, "epsilon": 0.01, "clients": 1000, "records": 64, "features": 4, "delta": 1e-6})
-    row["clip_norm"], row["radius"] = 2.0, 1.0
-    assert theory_rates.lower_bound("rates_convex", row) == pytest.approx(2 * 2 / (0.01 * 64 * math.sqrt(1000)))
-    assert theory_rates.lower_bound("rates_strongly_convex", row) == pytest.approx(2 * 4 / (0.64**2 * 1000))
-    assert theory_rates.lower_bound("rates_convex", row.replace(1000, 1)) == 2.0
-    assert theory_rates.lower_bound_applies(row)
-    assert not theory_rates.lower_bound_applies(row.replace(0.01, 0.1))  # a round spends more than 1/n
-    assert not theory_rates.lower_bound_applies(row.replace(1000, 100))  # 16 ln(2/(1e-6 64)) = 166 clients
+def test_a_constant_that_makes_one_term_the_larger_does_not_refute_a_rate(made_up, written, judged):
+    """Risks of 300 times the private term of (4): the quotient with the whole rate grows with d, and (4) holds."""
+    rows = [{**row, "excess_risk": 300 * theory_rates.terms("rates_convex", pd.Series({"radius": 1.0, **row}))[1]}
+            for row in rows_of("rates_convex", "theorem")]  # fmt: skip
+    results = made_up(rows)
+    points = written(results, "theory_rates")
+    features = points[points["axis"] == "features"].sort_values("value")
+    assert (features["excess_risk"] / (features["statistical"] + features["private"])).is_monotonic_increasing
+    assert judged("convex_rate", results).verdict is Verdict.AS_STATED
+
+
+def test_the_terms_of_a_run_by_hand():
+    """(4) with its logarithm's root, and (5) with both logarithms; the least noise has none of Theorem 2.1's."""
+    own = {**SIZES, "radius": 0.5, "clip_norm": 2.0, "strong_convexity": 0.1, "smoothness": 3.0, "noise": "theorem"}
+    run = pd.Series({**own, "mean_inverse_participants": 1 / 700, "step_logarithm": 6.0})
+    log, noise = math.log(2 / 1e-13), math.log(2.5 * 2**15 / 1e-13)
+    scale, square = 2 * 0.5 / math.sqrt(700), 4 / 0.1 / 700
+    private = scale * math.sqrt(4 * log) / 32, square * 4 * log / 32**2
+    assert theory_rates.terms("rates_convex", run) == pytest.approx((scale / 4, private[0] * math.sqrt(noise)))
+    strongly = theory_rates.terms("rates_strongly_convex", run)
+    assert strongly == pytest.approx((6 * square / 16, 6 * private[1] * noise))
+    assert theory_rates.terms("rates_one_pass_convex", run)[0] == pytest.approx(3 * 0.5**2 / 16**2)
+    run["noise"] = "tight"
+    assert theory_rates.terms("rates_convex", run) == pytest.approx((scale / 4, private[0]))
+    assert theory_rates.terms("bounds_convex", run) == pytest.approx((1 / math.sqrt(11200), 2 / 32 / math.sqrt(700)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "speaks"),
+    [
+        ({}, True),
+        ({"clients": 500}, False),
+        ({"rounds": 50}, False),
+        ({"records": 300}, False),
+        ({"delta": 1e-9}, False),
+    ],
+)
+def test_where_theorem_3_1_speaks(changes, speaks):
+    """Too few clients; rounds that spend over 1/n each; with 300 records that too; a delta over 0.01 / (n N)^2."""
+    run = SIZES | changes
+    run["noise_multiplier"] = 2 * math.sqrt(run["rounds"]) / float(gaussian_dp.mu(run["epsilon"], run["delta"]))
+    assert theory_rates.lower_bound_applies(pd.Series(run)) is speaks
+
+
+def test_an_axis_of_which_the_theorem_does_not_speak_stands_beside(made_up, written, judged):
+    results = made_up(rows_of("bounds_convex", "tight", clients=500))
+    written(results, "theory_lower_bounds")
+    judgement = judged("convex_lower_bound", results)
+    counted = {each.case.case for each in judgement.cases if each.status is not Status.BESIDE}
+    assert counted == {"convex, worst of the family, clients, least noise"}
 
 
 def test_a_point_is_the_worst_member_at_its_own_place(made_up):
     """The member that is the easier one elsewhere is the worst with 8 records."""
     row = {"study": "rates_convex", "axis": "records"}
-    risks = {(4, 1.0): 0.4, (4, 0.5): 0.2, (8, 1.0): 0.2, (8, 0.5): 0.3}
-    starts = {4: 0.45, 8: 0.25}
+    risks = {(4, 0.5): 0.4, (4, 0.25): 0.2, (8, 0.5): 0.2, (8, 0.25): 0.3}
+    starts = {0.5: 0.45, 0.25: 0.25}
     results = made_up(
         [
-            {**row, "records": n, "scale": scale, "excess_risk": risk, "start_risk": starts[n] * scale}
-            for (n, scale), risk in risks.items()
+            {**row, "records": n, "signal": signal, "excess_risk": risk, "start_risk": starts[signal]}
+            for (n, signal), risk in risks.items()
         ]
     )
-    points = theory_rates.data(results).set_index("value")
-    for records, worst, start in ((4, 1.0, 0.45), (8, 0.5, 0.25)):
-        own = results.runs("lowy2021").query(f"records == {records} and scale == {worst}")["excess_risk"]
+    points = theory_rates.points(results).set_index("value")
+    for records, worst in ((4, 0.5), (8, 0.25)):
+        own = results.runs("lowy2021").query(f"records == {records} and signal == {worst}")["excess_risk"]
         low, high = stats.t.interval(0.9, 7, loc=own.mean(), scale=stats.sem(own))
         point = points.loc[records]
         assert (point["excess_risk"], point["interval"]) == pytest.approx((own.mean(), (high - low) / 2))
-        assert point["start_risk"] == pytest.approx(start) and point["seeds"] == 8
+        assert point["start_risk"] == pytest.approx(starts[worst]) and point["seeds"] == 8
     fits = theory_rates.slopes(results)
     assert fits[["worse_than_start", "points"]].values.tolist() == [[1, 2]]
 
 
-@pytest.mark.parametrize(("power", "within"), [(-1.0, "interval"), (-0.6, "0.40")])
-def test_the_page_says_how_far_a_slope_is_from_the_theorem(made_up, power, within):
-    """By the theorem the convex risk falls as 1 / records; another power must show."""
-    rows = [
-        {"study": "rates_convex", "axis": "records", "records": n, "excess_risk": 0.1 * n**power} for n in (4, 8, 1024)
-    ]
-    page = theory_rates.slopes_page(theory_rates.slopes(made_up(rows)))
-    [line] = page.body.to_dict("records")
-    assert line["within"] == within and line["theorem"] == "-1" and line["fitted slope"].startswith(f"{power:+.2f} ±")
-    assert "over 8 seeds" in page.notes[0]
+def test_the_figures_and_the_table_show_every_axis(made_up, drawn):
+    rows = rows_of("rates_convex", "theorem") + rows_of("rates_convex", "tight")
+    results = made_up([*rows, *rows_of("rates_strongly_convex", "theorem")])
+    points = drawn(results, "theory_rates")
+    assert len(points) == 3 * sum(map(len, VALUES.values()))
+    figure = theory.FIGURES["theory_rates"].draw(points)
+    labels = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert labels == {"the theorem's noise", "terms of (4), scaled", "least noise", "terms of (5), scaled"}
+    slopes = theory.TABLES["theory_slopes"]
+    page = slopes.page(slopes.data(results))
+    assert page.body["equation"].tolist() == ["(4)"] * 8 + ["(5)"] * 4
+    assert page.body["risk over rate"].str.match(r"(2\.9|3)\S* to (2\.9|3)").all()
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(0.0, Verdict.AS_STATED), (0.5, Verdict.REFUTED)])
+def test_privacy_is_free_where_the_ratio_does_not_grow(made_up, drawn, judged, power, verdict):
+    """Private over non-private risk of 4 n^power; the private worst member is not the other one's."""
+    rows = []
+    for n in (4, 16, 64):
+        for signal, private, free in ((0.5, 1.0, 0.1), (0.25, 0.2, 0.25)):
+            row = {"study": "free_convex", "axis": "records", "records": n, "features": 4, "signal": signal}
+            rows.append({**row, "epsilon": math.sqrt(4 / n), "excess_risk": private * n**power / n})
+            rows.append({**row, "epsilon": math.inf, "excess_risk": free / n})
+    results = made_up(rows)
+    points = drawn(results, "theory_free")
+    assert points["ratio"].tolist() == pytest.approx([4 * n**power for n in (4, 16, 64)], rel=0.03)
+    judgement = judged("privacy_for_free", results)
+    assert judgement.verdict is verdict
+    assert judgement.cases[0].case.estimate == pytest.approx(power, abs=0.02)
+    assert sum(each.status is Status.BESIDE for each in judgement.cases) == 3

@@ -23,6 +23,18 @@ def test_a_power_is_found_exactly(power, constant):
     assert half == pytest.approx(0.0, abs=1e-9)  # a factor shared by a seed's settings leaves the slope alone
 
 
+def test_a_power_against_numbers_and_against_other_risks():
+    """Against numbers their own power is taken off; against risks of the same seeds their shared chance is too."""
+    axis, rng = np.array([2.0, 4.0, 16.0]), np.random.default_rng(1)
+    chance = 1 + 0.3 * rng.random((3, 9))
+    risks = axis[:, None] ** -2.0 * chance
+    alone, half = theory_runs.slope(axis, risks)
+    over, same = theory_runs.slope(axis, risks, axis**-0.5)
+    assert over == pytest.approx(alone + 0.5) and same == pytest.approx(half)
+    shared, none = theory_runs.slope(axis, risks, axis[:, None] ** -0.5 * chance)
+    assert shared == pytest.approx(-1.5) and none == pytest.approx(0.0, abs=1e-9)
+
+
 def test_the_slopes_interval_covers():
     """2,000 fits of noisy powers: 90 % intervals cover in 90 % +- 4 % (six standard errors of the count)."""
     rng, axis = np.random.default_rng(0), np.array([1.0, 2.0, 4.0, 8.0])
@@ -51,11 +63,12 @@ def test_the_worst_of_a_family_is_chosen_by_its_mean():
             for n, scale, risks in ((8, 1.0, (1, 2)), (8, 0.5, (5, 0)), (16, 1.0, (3, 3)), (16, 0.5, (0, 1)))
             for seed, risk in enumerate(risks)
         ],
-        columns=["records", "scale", "seed", "excess_risk"],
+        columns=["records", "signal", "seed", "excess_risk"],
     )
-    worst = theory_runs.worst(theory_runs.by_seed(runs, ["records", "scale"]))
-    assert worst.loc[8].tolist() == [5, 0]
-    assert worst.loc[16].tolist() == [3, 3]
+    worst = theory_runs.worst(theory_runs.by_seed(runs, ["records", "signal"]))
+    assert worst.loc[(8, 0.5)].tolist() == [5, 0]
+    assert worst.loc[(16, 1.0)].tolist() == [3, 3]
+    assert len(worst) == 2
 
 
 def test_a_seed_that_a_setting_lacks_is_left_out():
@@ -72,11 +85,12 @@ def test_ratio_of_paired_risks():
 
 def test_a_study_that_was_not_run_is_named(tmp_path):
     with pytest.raises(InputError, match="shuffle"):
-        theory_runs.study(Results(tmp_path, {}), "shuffle")
+        theory_runs.study(Results(tmp_path, {}), ("shuffle",))
     rows = pd.DataFrame({"experiment": ["ldp_theory", "ldp_theory", "other"], "study": ["shuffle", "rates_x", "nan"]})
     rows["status"] = ["finished", "diverged", "finished"]
     with (tmp_path / "runs.csv").open("w") as stream:
         write_csv(rows, stream)
     results = Results(tmp_path, {"lowy2021": (tmp_path / "runs.csv",)})
-    assert len(theory_runs.study(results, "shuffle")) == 1
-    assert theory_runs.study(results, "rates_").empty
+    assert len(theory_runs.study(results, ("shuffle",))) == 1
+    assert theory_runs.study(results, ("rates_x",)).empty
+    assert len(theory_runs.study(results)) == 1

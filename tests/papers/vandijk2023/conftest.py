@@ -1,5 +1,6 @@
 """Run tables of made-up runs: what decides a verdict can be set, everything else is as training writes it."""
 
+import json
 import math
 from collections.abc import Callable
 
@@ -10,7 +11,10 @@ import pytest
 from dpfl.catalog import load
 from dpfl.reporting.results import Results, write_csv
 
-NETWORK = ("speed_spread", "delay", "jitter", "update_loss", "broadcast_loss", "window", "max_staleness")
+NETWORK = (
+    "speed_spread", "delay", "jitter", "update_loss", "broadcast_loss", "window", "participation", "max_staleness",
+    "max_distance",
+)  # fmt: skip
 
 
 SCATTER = (1, -1, -1, 1)  # of the seeds; their mean is zero
@@ -24,18 +28,22 @@ def rows(study: str, cell: dict, accuracy: float, spent: float, noise: float, st
         **settings["scenarios"][cell.get("scenario", "synchronous")],
     }
     given = {**{name: settings[name] for name in ("strategy", "preparation", "scenario", "epsilon", "scaling")}, **cell}
+    given.setdefault("learning_rate", 4.0)
+    given.setdefault("batch_size", 250)
     given |= {name: np.nan if value is None else value for name, value in network.items()}
     common = {"dataset": "mnist", "stand_in_for": stand_in_for, "study": study, "noise_multiplier": noise, "clients": 7}
     counts = {name: 0.0 for name in ("updates_lost_pct", "simulated_rounds", "staleness_rounds", "interrupted_pct")}
-    privacy = {"privacy_epsilon_proven": spent, "privacy_steps": 240}
+    epochs = given.get("epochs", 10)
+    privacy = {"privacy_epsilon_proven": spent, "privacy_steps": 24 * epochs, "privacy_records": 6000}
     return [
         {
             **common,
             **given,
             **counts,
-            **privacy,
+            **(privacy | {name: value for name, value in cell.items() if name in privacy}),
             "seed": seed,
-            "accuracy_pct": accuracy + 0.3 * seed + 0.001 * number * sign,
+            "accuracy_pct": (own := accuracy + 0.3 * seed + 0.001 * number * sign),
+            "accuracy_pct_by_epoch": json.dumps([10.0] * (epochs - 1) + [own]),
         }
         for seed, sign in enumerate(SCATTER)
     ]
@@ -60,7 +68,10 @@ def asynchrony_runs() -> Callable[..., list[tuple]]:
     """Return a function that gives runs of the asynchrony experiment; `cost` maps a scenario to points lost."""
 
     def make(cost: dict[str, float], spent: dict[str, float] | None = None) -> list[tuple]:
-        names = ("synchronous", "late_4", "late_64", "reordered_16", "dropped_90", "dropped_98_guarded", "lost_50")
+        names = (
+            "synchronous", "late_4", "late_16", "late_64", "reordered_16", "dropped_90", "dropped_98",
+            "dropped_98_guarded", "lost_50", "late_16_near", "dropped_98_near", "asked_50", "asked_20",
+        )  # fmt: skip
         cells = [{"scenario": name, "epsilon": epsilon} for name in names for epsilon in (2.0, math.inf)]
         spends = spent or {}
         return [

@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import pytest
 from scipy import stats
 
+from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon
 from dpfl.papers.vandijk2023.strategy_figures import (
     PREPARATIONS,
     STRATEGIES,
@@ -47,7 +48,7 @@ def test_preparation_shows_every_input(trained):
     runs = [("preparation", {"preparation": name, "epsilon": 2.0}, 80.0, 2.0, 1.5) for name in PREPARATIONS]
     data = preparation_data(trained(runs))
     text = drawn(draw_preparation, data)
-    assert len(data) == 5 and "leaks" in text
+    assert len(data) == 7 and "leaks" in text and "layer normalisation" in text
 
 
 def dots(axis) -> dict[tuple[str, str], float]:
@@ -111,12 +112,21 @@ def test_the_best_cell_of_each_map_is_framed_and_a_column_has_its_epsilon(traine
         columns, rows = (
             [label.get_text() for label in labels] for labels in (axis.get_xticklabels(), axis.get_yticklabels())
         )
-        assert rows[round(frame.get_y() + 0.5)] == f"{clip:g}"
-        assert columns == ["16\n2.1", "32\n4.1"]  # rounded up, as a bound is
+        assert rows[round(frame.get_y() + 0.5)] == f"{clip:g}, η = 4"
+        # rounded up, as a bound is; then at delta = 1/(10 N)
+        assert [label.split("\n")[:2] for label in columns] == [["16", "2.1"], ["32", "4.1"]]
+        assert all(float(label.split("\n")[2]) > 0 for label in columns)
         assert columns[round(frame.get_x() + 0.5)].startswith(f"{size}\n")
     plt.close(figure)
     framed = data[data["accuracy_pct"] > 80].set_index(["sigma", "batch_size", "clip_norm"])
     assert framed["difference_pct"].to_dict() == pytest.approx({(1.0, 16, 1.0): 0, (2.0, 32, 0.1): 30}, abs=0.01)
+
+
+def test_the_other_delta_of_the_grid_is_that_of_its_own_rounds(trained):
+    cell = {"batch_size": 250, "clip_norm": 1.0, "sigma": 2.0, "epochs": 5}
+    data = grid_data(trained([("settings_grid", cell, 60.0, 2.0, 2.0)]))
+    expected = segments_epsilon([Segment(120, 2.0, 250 / 6000)], 1 / 60_000)
+    assert data["epsilon_tenth"].item() == pytest.approx(expected, rel=1e-9)
 
 
 def test_one_seed_has_no_standard_deviation(trained):

@@ -7,7 +7,9 @@ import pytest
 from dpfl.papers.vandijk2023 import training_figures
 from dpfl.papers.vandijk2023.figures import FIGURES
 
-TRAINED = ("asynchrony", "batch_scaling", "samplers", "strategies", "settings_grid", "preparation")
+TRAINED = (
+    "asynchrony", "batch_scaling", "samplers", "strategies", "settings_grid", "preparation", "delay_loop", "mixing",
+)  # fmt: skip
 
 
 def drawn(name, results):
@@ -27,13 +29,43 @@ def test_an_experiment_that_was_left_out_has_an_empty_table(trained, name):
 
 def test_asynchrony_puts_each_scenario_into_its_panel(trained, asynchrony_runs):
     data, text = drawn("asynchrony", trained(asynchrony_runs({"late_64": 10.0})))
-    delay = data[(data["panel"] == "delay") & (data["epsilon"] == 2.0)].set_index("scenario")
-    assert delay["x"].to_dict() == {"synchronous": 0.0, "late_4": 4.0, "late_64": 64.0, "reordered_16": 16.0}
-    assert delay["line"].to_dict()["reordered_16"] == "reordered" and delay.loc["late_64", "difference_pct"] == -10
-    broadcasts = data[data["panel"] == "broadcast_loss"].drop_duplicates("scenario").set_index("scenario")
-    assert broadcasts["x"].to_dict() == pytest.approx({"synchronous": 0, "dropped_90": 90, "dropped_98_guarded": 98})
-    assert broadcasts.loc["dropped_98_guarded", "line"] == "waits"
+    rows = data[data["epsilon"] == 2.0].set_index(["panel", "scenario"])
+    names = {"late_4": 4, "late_16": 16, "late_16_near": 16, "late_64": 64, "reordered_16": 16, "synchronous": 0}
+    assert rows.loc["delay", "x"].to_dict() == names
+    assert rows.loc["delay", "line"].to_dict() == dict.fromkeys(names, "") | {
+        "reordered_16": "reordered", "late_16_near": "near"
+    }  # fmt: skip
+    assert rows.loc[("delay", "late_64"), "difference_pct"] == -10
+    lost = {"dropped_90": 90, "dropped_98": 98, "dropped_98_guarded": 98, "dropped_98_near": 98, "synchronous": 0}
+    assert rows.loc["broadcast_loss", "x"].to_dict() == pytest.approx(lost)
+    assert rows.loc[("broadcast_loss", "dropped_98_guarded"), "line"] == "waits"
+    assert rows.loc["participation", "x"].to_dict() == {"synchronous": 100, "asked_50": 50, "asked_20": 20}
     assert set(data["rounds"]) == {240} and "4 seeds" in text and "7 clients." in text
+
+
+def test_a_delayed_run_is_compared_with_the_synchronous_one_of_its_steps_epoch_by_epoch(trained):
+    steps = {"epochs": 2, "learning_rate": 4.0, "epsilon": 2.0}
+    runs = [
+        ("delay_loop", {"scenario": "synchronous", **steps}, 80.0, 2.0, 1.0),
+        ("delay_loop", {"scenario": "late_16", **steps}, 70.0, 2.0, 1.0),
+        ("delay_loop", {"scenario": "synchronous", **steps, "epochs": 3}, 95.0, 2.0, 1.0),
+        ("delay_loop", {"scenario": "synchronous", **steps, "learning_rate": 1.0}, 99.0, 2.0, 1.0),
+    ]
+    data, text = drawn("delay_loop", trained(runs))
+    late = data[data["scenario"] == "late_16"].set_index("epoch")
+    assert late["difference_pct"].to_dict() == pytest.approx({1: 0, 2: -10}, abs=1e-9)
+    assert late["closings"].tolist() == [48 / 32] * 2 and "delay 16, 2 epochs, step 4" in text
+
+
+def test_mixing_names_weights_and_labels(trained):
+    cells = [
+        {"mixing": mixing, "mislabelled": share, "epsilon": 2.0}
+        for mixing in ("uniform", "judged")
+        for share in (0, 0.3)
+    ]
+    data, text = drawn("mixing", trained([("mixing", cell, 80 + 10 * cell["mislabelled"], 2.0, 1.0) for cell in cells]))
+    assert "judged weights, some clients mislabelled" in text and "30% of the clients" in text
+    assert data["difference_pct"].abs().max() == pytest.approx(0, abs=0.01)  # paired within a share
 
 
 def test_the_axis_of_delays_has_a_tick_at_each_delay_that_was_run(trained, asynchrony_runs):

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpfl.catalog import load
 from dpfl.provenance.audit.recompute import recompute
 from dpfl.provenance.record import published_digest
 from dpfl.reporting import claims
@@ -18,10 +17,8 @@ PAPER = "asoodeh2020"
 @pytest.fixture
 def judged(tmp_path, monkeypatch):
     """A folder with verdicts of made-up cases, and the record of their stage."""
-    checks = dict.fromkeys(
-        load(PAPER).claims, lambda results: ClaimEvidence([from_values("three runs", [1.0, 1.2, 0.9])])
-    )
-    monkeypatch.setattr(claims, "module", lambda key, name: SimpleNamespace(CLAIMS=checks))
+    made_up = ClaimEvidence([from_values("three runs", [1.0, 1.2, 0.9])])
+    monkeypatch.setattr(claims, "check_of", lambda paper, key: lambda results: made_up)
     folder = tmp_path / "results" / "demo"
     paths = claims.write(PAPER, claims.evaluate(PAPER, Results(folder)), folder / "claims")
     record = {

@@ -28,9 +28,15 @@ def test_claims_come_with_verdict_cases_and_places(made):
     views = claim_views(made[0], "asoodeh2020")
     assert [view.verdict.word for view in views] == WORDS
     assert [(place.kind, place.name) for place in views[0].places] == [("table", "errata"), ("figure", "figure_2")]
+    assert views[1].settings == "In setting 1."
     assert views[0].part_of == "" and views[1].part_of == views[0].text
     assert [row.style for row in views[0].cases.rows] == ["c-fails", "c-holds"]
     assert "published" not in views[0].cases.columns, "a column that says nothing is left out"
+
+
+def test_a_page_that_the_paper_no_longer_has_is_no_place(changed):
+    folder = changed("claims/asoodeh2020.csv", lambda table: table.assign(places="tables/checks figures/figure_2"))
+    assert [place.name for place in claim_views(folder, "asoodeh2020")[0].places] == ["figure_2"]
 
 
 def test_the_tally_follows_the_order_of_the_verdicts(made):

@@ -23,7 +23,7 @@ def test_the_data_are_named_with_what_they_stand_in_for(page):
 def test_errata_are_no_ordinary_table(page):
     first, second = page.papers
     assert first.errata.name == "errata" and not first.parts.tables
-    assert first.errata_counts == "3 wrong, 2 loose" and second.errata_counts == ""
+    assert first.errata_counts == "3 wrong, 2 loose, 1 unclear" and second.errata_counts == ""
     assert second.errata is None and [part.name for part in second.parts.tables] == ["table_2"]
 
 
@@ -31,7 +31,7 @@ def test_stated_settings_come_before_inferred_ones_with_their_reason(page):
     settings = page.papers[1].settings
     assert [bool(each.reason) for each in settings] == sorted(bool(each.reason) for each in settings)
     reasons = {each.name: each.reason for each in settings}
-    assert reasons["momentum"] == "" and "not stated" in reasons["batch_size"]
+    assert reasons["momentum"] == "" and "authors' code" in reasons["batch_size"]
 
 
 def test_a_reason_for_all_settings_reaches_each(made):

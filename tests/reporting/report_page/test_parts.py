@@ -35,17 +35,6 @@ def test_the_papers_layout_is_kept_beside(parts):
     assert "(E, R)" in laid_out.columns and len(laid_out.rows) == 3 * 6
 
 
-def test_rows_of_checks_are_coloured_by_their_outcome(made, tmp_path):
-    folder = tmp_path / "results" / "demo"
-    (folder / "tables").mkdir(parents=True)
-    rows = ["claim,case,relation,ours,independent,tolerance", "laplace,a,equals,1,1,0.1", "laplace,b,equals,1,2,0.1"]
-    (folder / "tables" / "asoodeh2020_checks.csv").write_text("\n".join(rows) + "\n")
-    grid = named(parts_of(folder, "asoodeh2020"), "checks").grid
-    assert {dict(zip(grid.columns, row.cells, strict=True))["Case"]: row.style for row in grid.rows} == {
-        "a": "c-holds", "b": "c-fails"
-    }  # fmt: skip
-
-
 def test_headings_are_shown_once_and_forbid_sorting(made):
     grid = named(parts_of(made[0], "asoodeh2020"), "errata").grid
     headings = [row.heading for row in grid.rows if row.heading]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpfl.accounting.contraction.contraction_factor import contraction_factor
-from dpfl.accounting.contraction.excess_risk import average_iterate_rate, last_iterate_rate
+from dpfl.accounting.contraction.excess_risk import average_iterate_rate, convex_iterate_rate, last_iterate_rate
 from dpfl.accounting.contraction.federated import (
     federated_delta,
     federated_delta_relaxed,
@@ -24,7 +24,11 @@ from dpfl.accounting.contraction.pnsgd_fixed_order import (
     pnsgd_laplace_delta,
     pnsgd_laplace_pure_epsilon,
 )
-from dpfl.accounting.contraction.pnsgd_stopping import pnsgd_random_stop_bound, pnsgd_random_stop_delta
+from dpfl.accounting.contraction.pnsgd_stopping import (
+    pnsgd_random_stop_bound,
+    pnsgd_random_stop_delta,
+    pnsgd_random_stop_renyi_delta,
+)
 from dpfl.accounting.contraction.renyi_comparators import (
     iteration_renyi,
     pnsgd_renyi_coefficient,
@@ -39,6 +43,7 @@ __all__ = [
     "average_iterate_rate",
     "contraction_coefficient",
     "contraction_factor",
+    "convex_iterate_rate",
     "federated_delta",
     "federated_delta_relaxed",
     "federated_delta_strongly_convex",
@@ -60,6 +65,7 @@ __all__ = [
     "pnsgd_laplace_pure_epsilon",
     "pnsgd_random_stop_bound",
     "pnsgd_random_stop_delta",
+    "pnsgd_random_stop_renyi_delta",
     "pnsgd_renyi_coefficient",
     "pnsgd_renyi_delta",
     "pnsgd_renyi_optimal_shift_coefficient",

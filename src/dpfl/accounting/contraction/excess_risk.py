@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpfl.accounting.arguments import integer, real, reals
-from dpfl.accounting.contraction.rounds import read_rounds, read_users
+from dpfl.accounting.contraction.rounds import read_rounds, read_users, whole_rounds
 from dpfl.accounting.contraction.stable_arithmetic import Array
 
 
@@ -61,11 +61,14 @@ def average_iterate_rate(
 
     Bounds the mean over t of E F(W_t), less min F, for losses of linear predictors under users drawn without
     replacement: `lipschitz` L and `smoothness` beta of the scalar loss, `radius` rho of the ball, ||grad f_i|| <=
-    `gradient_bound` G, `strong_convexity` lambda > 0; `constant` is the paper's unnamed universal c. For n/m >= 2;
-    m divides n. Source: asoodeh2021 Corollary 2 with batches, the dimension d put in.
+    `gradient_bound` G, `strong_convexity` lambda > 0; `constant` is the paper's unnamed universal c. The paper writes
+    (L + mu B)^2 and defines neither mu nor B: read as beta and rho, which its source calls so. m divides n, and n/m >=
+    2, for log(1) = 0 bounds nothing. Source: asoodeh2021 Corollary 2 with batches, the dimension d put in.
     """
     rounds = read_rounds(n, m, eta, sigma)
     count = rounds.whole_count()
+    if count < 2:
+        raise ValueError(f"m must be at most n/2, for log(n/m) is 0 with one round, got n = {n} and m = {m}")
     dimension = integer("dimension", dimension, at_least=1)
     slope = real("lipschitz", lipschitz, at_least=0.0)
     slope += real("smoothness", smoothness, at_least=0.0) * real("radius", radius, at_least=0.0)
@@ -74,3 +77,21 @@ def average_iterate_rate(
     optimisation /= real("strong_convexity", strong_convexity, above=0.0) * count
     noise = np.broadcast_to(rounds.eta * rounds.sigma**2, count).sum()
     return float(optimisation + dimension * noise / rounds.n)
+
+
+def convex_iterate_rate(
+    *, n: int, m: int, eta: float, sigma: float, dimension: int, lipschitz: float, radius: float
+) -> float:
+    """Return rho^2/(2 eta T) + (1 + 1/T) eta (L^2 + d sigma^2/m)/2: the rate without strong convexity.
+
+    Bounds the mean over t = 1..T of E F(W_t), less min F in the ball, for a convex F whose users' losses have gradients
+    of at most `lipschitz` L, users drawn independently, W_0 in the centre of the ball of `radius` rho, constant `eta` >
+    0 and `sigma` >= 0, T = n/m rounds; m divides n. With eta = rho/(G sqrt(T)), G^2 = L^2 + d sigma^2/m, it is rho
+    G/sqrt(T) but for 1/T of its half. Raises ValueError naming the argument. Source: shalevshwartz2014, Theorem 14.8,
+    for W_1..W_T; the rate that asoodeh2021 names at the end of its section IV.
+    """
+    count = whole_rounds(n, m)
+    step, noise = real("eta", eta, above=0.0), real("sigma", sigma, at_least=0.0)
+    square = real("lipschitz", lipschitz, at_least=0.0) ** 2
+    square += integer("dimension", dimension, at_least=1) * noise**2 / m
+    return real("radius", radius, at_least=0.0) ** 2 / (2 * step * count) + (1 + 1 / count) * step * square / 2

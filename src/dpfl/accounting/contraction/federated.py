@@ -26,9 +26,8 @@ def federated_delta(
 
     Formal guarantee: (epsilon, delta)-DP for convex, `lipschitz`-Lipschitz, beta-smooth losses when every eta_t <=
     2/beta and every round has m users: floor(n/m) rounds where m does not divide n. A scalar eta and sigma use the
-    closed form at T = n/m, integer or not; schedules use the sum with T their length, of which a last round of
-    fewer users is not covered, as each of its users moves the mean by more. At n = m this is theta(2L/(sqrt(n)
-    sigma)). Source: asoodeh2021 Theorem 2.
+    closed form at T = n/m, integer or not; schedules use the sum with T = floor(n/m). At n = m this is
+    theta(2L/(sqrt(n) sigma)). Source: asoodeh2021 Theorem 2.
     """
     rounds = read_rounds(n, m, eta, sigma)
     lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)

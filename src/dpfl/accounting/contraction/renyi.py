@@ -23,22 +23,20 @@ class Conversion(StrEnum):
 def linear_renyi_delta(epsilon: Array, kappa: Array, conversion: str) -> Array:
     """delta at `epsilon` from D_alpha <= alpha kappa for every order alpha > 1.
 
-    "mironov": exp(-(epsilon - kappa)^2/(4 kappa)), 1 where epsilon <= kappa "tight": the minimum over
-    alpha of e^((alpha-1)(alpha kappa - epsilon)) (1 - 1/alpha)^alpha/(alpha - 1). Arguments are not checked but
-    `conversion` (ValueError). Formal guarantee: (epsilon, delta)-DP where the divergences are bounded so in both orders
-    of the neighbours. Source: asoodeh2020 eq. (15); tight: canonne2020, Proposition 12.
+    "mironov": exp(-(epsilon - kappa)^2/(4 kappa)), 1 where epsilon <= kappa. "tight": the minimum over alpha of
+    e^((alpha-1)(alpha kappa - epsilon)) (1 - 1/alpha)^alpha/(alpha - 1). 0 at kappa = 0, where the two laws are one, by
+    either. Arguments are not checked but `conversion` (ValueError). Formal guarantee: (epsilon, delta)-DP where the
+    divergences are bounded so in both orders of the neighbours. Source: asoodeh2020 eq. (15); tight: canonne2020,
+    Proposition 12.
     """
     conversion = member("conversion", Conversion, conversion)
     epsilon, kappa = np.broadcast_arrays(epsilon, kappa)
+    positive = np.where(kappa > 0.0, kappa, 1.0)
     if conversion is Conversion.TIGHT:
-        return _tight(epsilon, kappa)
-    excess = np.maximum(epsilon - kappa, 0.0)
+        return np.where(kappa > 0.0, _tight(epsilon, positive), 0.0)[()]
+    excess = np.maximum(epsilon - positive, 0.0)
     with np.errstate(over="ignore"):
-        # at kappa = 0 the two laws are equal: the exponent is -inf for any excess
-        exponent = np.divide(
-            0.25 * excess, kappa, out=np.full(kappa.shape, np.inf), where=(kappa > 0.0) & (excess > 0.0)
-        )
-        return exponential(-np.where(excess > 0.0, exponent * np.where(excess > 0.0, excess, 1.0), 0.0))
+        return np.where(kappa > 0.0, exponential(-(0.25 * excess / positive) * excess), 0.0)[()]
 
 
 def _tight(epsilon: Array, kappa: Array) -> Array:

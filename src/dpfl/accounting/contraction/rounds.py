@@ -43,9 +43,7 @@ class Rounds:
 
     def whole_count(self) -> int:
         """T where a theorem needs T = n/m exactly. Raises ValueError naming m."""
-        if self.n % self.m:
-            raise ValueError(f"m must divide n for a uniform stopping round, got n = {self.n} and m = {self.m}")
-        return self.n // self.m
+        return whole_rounds(self.n, self.m)
 
     def head(self, lipschitz: float) -> Array:
         """2L/(sqrt(m) sigma_t): what the record moves its own round by, in units of that round's noise."""
@@ -58,20 +56,19 @@ class Rounds:
 
 
 def read_rounds(n: int, m: int, eta: ArrayLike, sigma: ArrayLike) -> Rounds:
-    """Check users, batch and schedules: eta and sigma are positive scalars or share a length T with T m close to n.
+    """Check users, batch and schedules: eta and sigma are positive scalars or share the length T = n/m, rounded down.
 
-    Where m does not divide n, T may be n/m rounded either way; rounded up, a last round of fewer than m users is not
-    covered by what is proven of rounds of m. Raises ValueError naming the argument.
+    A schedule with one round more is refused: fewer than m users are left for it, each of whom moves the mean by more,
+    and nothing is proven of such a round. Raises ValueError naming the argument.
     """
     n, m = read_users(n, m)
     schedules = {"eta": reals("eta", eta, above=0.0), "sigma": reals("sigma", sigma, above=0.0)}
-    allowed = (n // m, -(-n // m))
+    rounds = n // m
     for name, schedule in schedules.items():
-        if schedule.ndim > 1 or (schedule.ndim and schedule.size not in allowed):
-            raise ValueError(f"{name} must be one number or n/m = {n / m:g} of them, got shape {schedule.shape}")
-    sizes = {schedule.size for schedule in schedules.values() if schedule.ndim}
-    if len(sizes) > 1:
-        raise ValueError(f"sigma must have as many rounds as eta, got {sorted(sizes)}")
+        if schedule.ndim > 1 or (schedule.ndim and schedule.size != rounds):
+            one_more = n % m and schedule.shape == (rounds + 1,)
+            left = f": the last round would have {n % m} users, not m" if one_more else ""
+            raise ValueError(f"{name} must be one number or n/m = {rounds} of them, got shape {schedule.shape}{left}")
     return Rounds(n, m, **schedules)
 
 
@@ -81,6 +78,14 @@ def read_users(n: int, m: int) -> tuple[int, int]:
     if m > n:
         raise ValueError(f"m must be at most n = {n}, got {m}")
     return n, m
+
+
+def whole_rounds(n: int, m: int) -> int:
+    """Return T = n/m. Raises ValueError naming m where it does not divide n, or as `read_users` does."""
+    n, m = read_users(n, m)
+    if n % m:
+        raise ValueError(f"m must divide n, so that every round has m users, got n = {n} and m = {m}")
+    return n // m
 
 
 def non_negative(**values: float) -> tuple[float, ...]:

@@ -34,7 +34,7 @@ def power(log_base: Array, exponent: Array) -> Array:
 
 
 def probability(log_value: Array) -> Array:
-    """exp, at most 1: rounding, or a schedule of ceil(n/m) rounds, may lift a sum of probabilities above it."""
+    """exp, at most 1: rounding, or a T = n/m that is no integer, may lift a sum of probabilities above it."""
     return exponential(np.minimum(log_value, 0.0))
 
 

@@ -154,7 +154,10 @@ class Segmented:
         """Return C_p of every round, composed; batches of fixed size, one record replaced."""
         if neighbouring is not Neighbouring.REPLACE_ONE or not isinstance(sampler, FixedBatches):
             return _nothing("segments are accounted for with batches of fixed size and one record replaced")
-        return Guarantee(segments_epsilon(self.segments, delta), 0.0, "C_p of each round, composed", "nothing")
+        try:
+            return Guarantee(segments_epsilon(self.segments, delta), 0.0, "C_p of each round, composed", "nothing")
+        except ValueError as refusal:  # a delta or an arsinh scale that no accountant here covers
+            return _nothing(str(refusal))
 
     def __str__(self) -> str:
         laws = sorted({segment.arsinh_scale for segment in self.segments})

@@ -24,7 +24,7 @@ from dpfl.accounting.tradeoff.arsinh import arsinh_delta, arsinh_guarantee, arsi
 from dpfl.accounting.tradeoff.curves import Curve, epsilon_delta
 from dpfl.accounting.tradeoff.duality import conjugate, delta_of, double_conjugate, from_delta, group, inverse
 from dpfl.accounting.tradeoff.privacy_loss import PrivacyLoss, composed, from_pld, gaussian_tails, subsampled_tails
-from dpfl.accounting.tradeoff.revealed import RevealedMixture, revealed, revealed_renyi
+from dpfl.accounting.tradeoff.revealed import RevealedMixture, revealed, revealed_renyi, revealed_shuffled
 from dpfl.accounting.tradeoff.subsampling import poisson_renyi, subsample
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "poisson_renyi",
     "revealed",
     "revealed_renyi",
+    "revealed_shuffled",
     "shuffled_mu",
     "subsample",
     "subsampled_delta",

@@ -13,7 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.tradeoff.approximations import clt_mu, h_bar_mu, h_mu
-from dpfl.accounting.tradeoff.privacy_loss import PrivacyLoss, composed, gaussian_tails, subsampled_tails
+from dpfl.accounting.tradeoff.privacy_loss import (
+    LEAST_DELTA,
+    PrivacyLoss,
+    composed,
+    gaussian_tails,
+    subsampled_tails,
+)
 from dpfl.accounting.tradeoff.revealed import revealed
 
 
@@ -92,10 +98,10 @@ def dpsgd_guarantee(
     """The same run as an object that answers tradeoff(alpha), delta(epsilon) and epsilon(delta).
 
     `group_size` records may differ at once for A1, h and h_bar; for A0 and clt take `group` of the curve. A0, A1 and
-    clt need a whole number of rounds, epochs n/m. Guarantee, batches of fixed size: with one record replaced the run
-    is A0's curve-DP, down to a delta of 1e-10, below which rounding in the composition may hide losses; A1's holds for
-    the one who knows more; h, h_bar and clt approximate and guarantee nothing.
-    Other arguments as `dpsgd`. Raises ValueError naming the argument. Source: vandijk2023 sections 4.4, 4.5 and 4.7.
+    clt need a whole number of rounds, epochs n/m. Guarantee, batches of fixed size: with one record replaced the run is
+    A0's curve-DP, for a delta of `LEAST_DELTA` and more: its epsilon(delta) refuses a smaller one. A1's holds for the
+    one who knows more; h, h_bar and clt approximate and guarantee nothing. Other arguments as `dpsgd`. Raises
+    ValueError naming the argument. Source: vandijk2023 sections 4.4, 4.5 and 4.7.
     """
     adversary = member("adversary", Adversary, adversary)
     n, m, epochs = integer("n", n, at_least=1), integer("m", m, at_least=1), integer("epochs", epochs, at_least=1)
@@ -107,7 +113,7 @@ def dpsgd_guarantee(
     match adversary:
         case Adversary.A0:
             tails = subsampled_tails(gaussian_tails(1 / sigma), m / n)
-            return PrivacyLoss.of(composed(tails, _rounds(n, m, epochs)))
+            return PrivacyLoss.of(composed(tails, _rounds(n, m, epochs)), LEAST_DELTA)
         case Adversary.A1:
             return revealed(n=n, m=m, rounds=_rounds(n, m, epochs), sigma=sigma, group_size=group_size)
         case Adversary.H:

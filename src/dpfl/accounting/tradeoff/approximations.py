@@ -18,7 +18,8 @@ _NODES, _WEIGHTS = roots_legendre(40)
 def shuffled_mu(epochs: ArrayLike, sigma: ArrayLike, group_size: ArrayLike = 1) -> NDArray[np.float64]:
     """sqrt(g E)/sigma: E epochs of shuffled batches. Exact for g = 1, where every record is used E times.
 
-    For g > 1 it assumes that the group's records fall into different batches. epochs, group_size >= 1, sigma > 0;
+    For g > 1 it assumes that the group's records fall into different batches; where they may share one, the guarantee
+    is weaker (`revealed_shuffled`). epochs, group_size >= 1, sigma > 0;
     shapes broadcast. Guarantee: for g = 1 mu-Gaussian DP with one record replaced. Raises ValueError naming the
     argument. Source: vandijk2023 section 4.7.
     """

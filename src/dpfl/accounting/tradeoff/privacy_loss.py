@@ -18,6 +18,9 @@ from dpfl.accounting.subsampled_profiles import amplified_epsilon
 Tails = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 """The law of the privacy loss of a symmetric pair (P, Q): epsilon >= 0 to (P[loss > epsilon], Q[loss > epsilon])."""
 
+LEAST_DELTA = 1e-10
+"""Least delta of a composed distribution: rounding in the composition, some 1e-15 of mass, may hide losses below it."""
+
 _TAIL_MASS = 1e-18  # what the loss grid leaves out, over all rounds; it is counted as infinite loss
 _GRID = 200_000  # most cells of one round's loss grid, and (fourfold) of the composed one
 _LARGEST_EPSILON = 700.0  # e^epsilon stays finite
@@ -154,20 +157,21 @@ class _Half:
 
 @dataclass(frozen=True)
 class PrivacyLoss:
-    """A pair (P, Q) known through the laws of its privacy loss in both directions.
+    """A pair (P, Q) known through the laws of its privacy loss in both directions, down to a delta of `least_delta`.
 
     Source: vandijk2023 section 4; dong2022, Proposition 2.12.
     """
 
     p_against_q: _Half
     q_against_p: _Half
+    least_delta: float = 0.0
 
     @classmethod
-    def of(cls, pld: PrivacyLossDistribution) -> PrivacyLoss:
+    def of(cls, pld: PrivacyLossDistribution, least_delta: float = 0.0) -> PrivacyLoss:
         """P is the upper distribution of the remove direction of a dp_accounting distribution, Q its lower one."""
         if not isinstance(pld, PrivacyLossDistribution):
             raise ValueError(f"pld must be a dp_accounting PrivacyLossDistribution, got {type(pld).__name__}")
-        return cls(_Half.of(pld._pmf_remove), _Half.of(pld._pmf_add))
+        return cls(_Half.of(pld._pmf_remove), _Half.of(pld._pmf_add), least_delta)
 
     def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:
         """T(P, Q)(alpha); see `from_pld`."""
@@ -187,8 +191,8 @@ class PrivacyLoss:
         return np.maximum(self.p_against_q.delta(epsilon), self.q_against_p.delta(epsilon))[()]
 
     def epsilon(self, delta: ArrayLike) -> NDArray[np.float64]:
-        """The smallest epsilon >= 0 that covers both directions at `delta` in [0, 1]."""
-        delta = reals("delta", delta, at_least=0, at_most=1)
+        """The smallest epsilon >= 0 that covers both directions at `delta` in [`least_delta`, 1]."""
+        delta = reals("delta", delta, at_least=self.least_delta, at_most=1)
         return np.maximum(self.p_against_q.epsilon(delta), self.q_against_p.epsilon(delta))[()]
 
 

@@ -13,6 +13,7 @@ from scipy.optimize import brentq
 from dpfl.accounting.arguments import integer, real
 from dpfl.accounting.tradeoff.arsinh import arsinh_tails
 from dpfl.accounting.tradeoff.privacy_loss import (
+    LEAST_DELTA,
     PrivacyLoss,
     Tails,
     connected_dots,
@@ -30,6 +31,8 @@ LEFT_OUT = 1e-4
 """Share of delta that the loss grid's ends may leave out; it is counted as lost."""
 LONGEST_LOSS = 60.0
 """Largest loss on a grid of `INTERVAL`: where the losses reach farther, privacy is weak and the grid is coarser."""
+ARSINH_DELTA = 1e-3
+"""Largest delta up to which arsinh noise was tried against moves over several axes."""
 SIGMA_TOLERANCE = 1e-4
 SIGMAS = (0.2, 1000.0)
 
@@ -67,16 +70,18 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
 
     Every round is C_p of its noise, as adversary A0 sees it, and the rounds compose: an upper bound by connecting the
     dots of the losses, above what they spend by less than 2e-3 of it where no round loses more than `LONGEST_LOSS`.
-    Arsinh noise: for the full move of the sum, along one axis only. A move spread evenly over more axes spent less in
-    every case tried with delta up to 1e-3, more in some above that; a shorter one may spend more where arsinh_scale
-    is below 1.
-    `delta` in (0, 1), at least one round in all. Raises ValueError naming the argument. Guarantee, for `delta` of 1e-10
-    and more: (epsilon, `delta`)-DP with one record replaced, but for what is said of arsinh noise. Below that rounding
-    in the composition, some 1e-15 of mass, may hide losses: use `accounting.guarantee`. Source: vandijk2023, sections
-    4.4 and 5.2.
+    `delta` in [`LEAST_DELTA`, 1), at least one round in all; below it rounding in the composition, some 1e-15 of mass,
+    may hide losses: use `accounting.guarantee`. Arsinh noise is accounted for the full move of the sum along one axis,
+    with delta up to `ARSINH_DELTA` and arsinh_scale of 1 and more: a move spread evenly over more axes spent less in
+    every case tried there and more in some above that delta, and a shorter move may spend more below that scale.
+    Raises ValueError naming the argument. Guarantee: (epsilon, `delta`)-DP with one record replaced, for arsinh noise
+    as far as it was tried. Source: vandijk2023, sections 4.4 and 5.2.
     """
-    failure = real("delta", delta, above=0, below=1)
+    failure = real("delta", delta, at_least=LEAST_DELTA, below=1)
     runs = [segment for segment in segments if segment.rounds]
+    if any(np.isfinite(segment.arsinh_scale) for segment in runs):
+        real("arsinh_scale", min(segment.arsinh_scale for segment in runs), at_least=1, infinite=True)
+        real("delta with arsinh noise", delta, at_most=ARSINH_DELTA)
     if not runs:
         raise ValueError("segments must have at least one round in all, got none")
     left_out = LEFT_OUT * failure
@@ -97,9 +102,9 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
 def segments_sigma(run: Callable[[float], Sequence[Segment]], target_epsilon: float, delta: float) -> float:
     """Return the least sigma for which the segments `run(sigma)` spend at most `target_epsilon`, within 1e-4 of it.
 
-    `target_epsilon` > 0, `delta` in (0, 1); `run` must give less epsilon for more sigma. Guarantee: that of
-    `segments_epsilon`, (target_epsilon, delta)-DP with one record replaced. Raises ValueError naming the argument,
-    target_epsilon also where no sigma from 0.2 to 1000 meets it. Source: `segments_epsilon` solved for sigma.
+    `target_epsilon` > 0, `delta` as for `segments_epsilon`; `run` must give less epsilon for more sigma. Guarantee:
+    that of `segments_epsilon`, (target_epsilon, delta)-DP with one record replaced. Raises ValueError naming the
+    argument, target_epsilon also where no sigma from 0.2 to 1000 meets it. Source: `segments_epsilon` solved for sigma.
     """
     target = real("target_epsilon", target_epsilon, above=0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -23,6 +23,14 @@ class Scaling(StrEnum):
     ROUNDS = "rounds"
 
 
+class Mixing(StrEnum):
+    """Weights that the server gives the clients."""
+
+    UNIFORM = "uniform"
+    JUDGED = "judged"
+    """By what they sent: dpfl.algorithms.async_sgd.judged_weights."""
+
+
 class ScenarioSettings(Settings):
     """The scenario of a cell, and by name the fields of the network that each scenario sets."""
 
@@ -34,7 +42,9 @@ class AsyncSettings(Settings):
     """Settings of a cell with its scenario's.
 
     sigma takes the place of epsilon, and grows with the batch by batch_factor. `strategy` names one of `strategies`.
-    The bounds of speed_spread to max_staleness are those of algorithms.async_events.Network.
+    delta may be "1/N" or "1/(10 N)", N the number of a client's records, as section 3.2 has it. mislabelled: the share
+    of the clients whose training labels are replaced by uniform draws; mixing: how the server weighs the clients.
+    The bounds of speed_spread to max_distance are those of algorithms.async_events.Network.
     """
 
     clients: Count
@@ -45,7 +55,7 @@ class AsyncSettings(Settings):
     sampling: Annotated[Choice[Sampling], among(Sampling.FIXED, Sampling.POISSON)]
     neighbouring: Choice[Neighbouring]
     clip_norm: Positive
-    delta: Probability
+    delta: Probability | Literal["1/N", "1/(10 N)"]
     epsilon: Epsilon
     sigma: Positive | None
     learning_rate: Positive
@@ -61,4 +71,8 @@ class AsyncSettings(Settings):
     update_loss: float
     broadcast_loss: float
     window: float
+    participation: float
     max_staleness: Count | None
+    max_distance: float | None
+    mixing: Choice[Mixing]
+    mislabelled: Annotated[float, Field(ge=0, lt=1)]

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,28 +23,30 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpfl.algorithms.async_events import Network, Program, simulate
-from dpfl.algorithms.async_sgd import Federation, NoiseSchedule, replay
+from dpfl.algorithms.async_sgd import Federation, NoiseSchedule, replay, run_guarded
 from dpfl.data.loading import ImageData, load_images
 from dpfl.data.partition import random_shares
 from dpfl.engine import checkpoints
 from dpfl.engine.cross_entropy import cross_entropy
 from dpfl.engine.linear_gradients import LinearGradients
 from dpfl.errors import InputError
-from dpfl.experiments.async_dpsgd.async_settings import AsyncSettings, Scaling, ScenarioSettings
+from dpfl.experiments.async_dpsgd.async_settings import AsyncSettings, Mixing, Scaling, ScenarioSettings
 from dpfl.experiments.async_dpsgd.client_privacy import ClientPrivacy
-from dpfl.experiments.async_dpsgd.input_normalisation import prepare
+from dpfl.experiments.async_dpsgd.input_normalisation import InputNormalisation, normalised, prepare
 from dpfl.experiments.async_dpsgd.schedules import step_sizes
 from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.models.image_models import softmax_regression
 from dpfl.progress import step_counter
+from dpfl.randomness import generator
 
 POOLED = 2
 CLASSES = 10
 COLUMNS = (
     "study", "scenario", "clients", "batch_size", "epochs", "sampling", "neighbouring", "delta", "clip_norm",
     "learning_rate", "step_decay", "strategy", "preparation", "batch_factor", "scaling", "epsilon", "sigma",
-    "speed_spread", "delay", "jitter", "update_loss", "broadcast_loss", "window", "max_staleness",
+    "speed_spread", "delay", "jitter", "update_loss", "broadcast_loss", "window", "participation", "max_staleness",
+    "max_distance", "mixing", "mislabelled",
 )  # fmt: skip
 """Settings in a run table; None becomes nan."""
 COUNTS = ("updates_lost_pct", "simulated_rounds", "staleness_rounds", "interrupted_pct")
@@ -59,6 +62,8 @@ class AsyncCell:
     learning_rate: float
     step_decay: float
     components: int
+    mixing: Mixing
+    mislabelled: float
 
     @classmethod
     def of(cls, given: AsyncSettings, records: int) -> AsyncCell:
@@ -74,6 +79,8 @@ class AsyncCell:
             # With as many rounds, a times the epochs: the step sizes of the rounds stay the same.
             step_decay=given.step_decay / (factor if scaling is Scaling.ROUNDS else 1),
             components=given.components,
+            mixing=given.mixing,
+            mislabelled=given.mislabelled,
         )
 
     @property
@@ -89,6 +96,8 @@ class AsyncCell:
             own.preparation,
             own.preparation_sigma(),
             self.components,
+            self.mixing,
+            self.mislabelled,
         )
 
 
@@ -130,8 +139,9 @@ def train(
     plans = _plans(sweep, len(data.train_y))
     stacks: dict[tuple, list[int]] = {}
     for place, plan in enumerate(plans):
-        stacks.setdefault(plan.shared, []).append(place)
-    inputs = (_features(data.train_x), _features(data.test_x))
+        alone = place if plan.network.max_distance is not None else None  # its weights decide its order of events
+        stacks.setdefault((plan.shared, alone), []).append(place)
+    inputs = (features(data.train_x), features(data.test_x))
     digest = _digest(sweep, calibration, data)
     restored = checkpoints.load(checkpoint, digest) if checkpoint else None
     finished: list[list[dict[str, Any]]] = restored["finished"] if restored else []
@@ -149,7 +159,12 @@ def train(
         for index, result in zip(cells, stack, strict=True)
     }
     noise = calibrated(calibration, sweep.cells)
-    return run_table(sweep, data.description, noise, results, [_columns(_given(sweep, cell)) for cell in sweep.cells])
+    return run_table(sweep, data.description, noise, results, [_columns(given(sweep, cell)) for cell in sweep.cells])
+
+
+def batch_rule(preparation: InputNormalisation) -> Callable[[Tensor], Tensor] | None:
+    """Return how a batch's inputs are normalised in training: by themselves, or not at all."""
+    return partial(normalised, axis=0) if preparation is InputNormalisation.BATCH else None
 
 
 def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,10 +174,10 @@ def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plans(sweep: Sweep, records: int) -> list[AsyncCell]:
     """Return the plan of each cell."""
-    return [AsyncCell.of(AsyncSettings.of(_given(sweep, cell)), records) for cell in sweep.cells]
+    return [AsyncCell.of(AsyncSettings.of(given(sweep, cell)), records) for cell in sweep.cells]
 
 
-def _given(sweep: Sweep, cell: Mapping[str, Any]) -> dict[str, Any]:
+def given(sweep: Sweep, cell: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with a cell's on top, and with those of its scenario between; raises InputError."""
     chosen = ScenarioSettings.of(sweep.settings, cell)
     scenarios, name = chosen.scenarios, chosen.scenario
@@ -174,7 +189,7 @@ def _given(sweep: Sweep, cell: Mapping[str, Any]) -> dict[str, Any]:
     return {**sweep.settings, **scenarios[name], **cell}
 
 
-def _features(images: np.ndarray) -> Tensor:
+def features(images: np.ndarray) -> Tensor:
     """Return images (n, channels, height, width) as pooled pixels (n, features) in [0, 1]."""
     return functional.avg_pool2d(torch.from_numpy(np.array(images)).float() / 255, POOLED).flatten(1)
 
@@ -187,23 +202,30 @@ def _stack(
     plan = plans[0]
     own, shares = plan.posture, random_shares(len(data.train_y), plan.clients, 1 / plan.clients, seed)
     lengths = [Fraction(size, own.batch_size) for size in own.course.batch_sizes]
-    program = simulate(plan.network, clients=plan.clients, lengths=lengths, epochs=own.epochs, seed=seed)
     train, test = prepare(
         own.preparation, *inputs, shares, sigma=own.preparation_sigma(), components=plan.components, seed=seed
     )
     module = softmax_regression(train.shape[1], CLASSES)
+    labels = _labels(np.array(data.train_y), shares, plan.mislabelled, seed)
     federation = Federation(
         module=module,
         rule=LinearGradients(module, cross_entropy),
         shares=shares,
-        train=(train, torch.from_numpy(np.array(data.train_y))),
+        train=(train, torch.from_numpy(labels)),
         test=(test, torch.from_numpy(np.array(data.test_y))),
         mix=(1 / plan.clients,) * plan.clients,
         batch_sizes=own.course.batch_sizes,
         sampling=own.sampling,
         seed=seed,
+        judges=plan.mixing is Mixing.JUDGED,
+        normalise=batch_rule(own.preparation),
     )
-    trained = replay(federation, program, _postures(plans, noise), tick)
+    postures, course = _postures(plans, noise), {"lengths": lengths, "epochs": own.epochs}
+    if plan.network.max_distance is None:
+        program = simulate(plan.network, clients=plan.clients, seed=seed, **course)
+        trained = replay(federation, program, postures, tick)
+    else:
+        trained, program = run_guarded(federation, plan.network, postures, tick, **course)
     return [
         {
             "status": "finished" if bool(torch.isfinite(weights).all()) else "diverged",
@@ -213,6 +235,13 @@ def _stack(
         }
         for weights, by_epoch in zip(trained.weights, trained.accuracy_pct, strict=True)
     ]
+
+
+def _labels(labels: np.ndarray, shares: list[np.ndarray], mislabelled: float, seed: int) -> np.ndarray:
+    """Replace the labels of the first clients, that share of them, by uniform draws addressed by (seed, client)."""
+    for client in range(round(mislabelled * len(shares))):
+        labels[shares[client]] = generator(seed, "split", client).integers(CLASSES, size=len(shares[client]))
+    return labels
 
 
 def _counts(program: Program) -> dict[str, float]:
@@ -226,7 +255,7 @@ def _postures(plans: list[AsyncCell], noise: np.ndarray) -> NoiseSchedule:
     for plan, multiplier in zip(plans, noise, strict=True):
         own, strategy = plan.posture, plan.posture.strategy
         clip_norms = own.clip_norm * strategy.clip(own.course)
-        stds = multiplier * strategy.noise(own.course) * clip_norms
+        stds = multiplier * strategy.noise(own.course) * strategy.sum_noise * clip_norms
         columns.append(
             (
                 clip_norms if own.private else np.full(own.rounds, np.inf),
@@ -236,7 +265,16 @@ def _postures(plans: list[AsyncCell], noise: np.ndarray) -> NoiseSchedule:
             )
         )
     parts = (torch.from_numpy(np.stack(part, axis=1)).float() for part in zip(*columns, strict=True))
-    return NoiseSchedule(*parts, kept_shares=tuple(plan.posture.strategy.kept_share for plan in plans))
+    own = [plan.posture for plan in plans]
+    return NoiseSchedule(
+        *parts,
+        kept_shares=tuple(each.strategy.kept_share for each in own),
+        batch_clips=tuple(each.strategy.batch_clip for each in own),
+        adaptive_clips=tuple(
+            each.strategy.adaptive_clip(multiplier / each.sensitivity) if each.private else None
+            for each, multiplier in zip(own, noise, strict=True)
+        ),
+    )
 
 
 def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:

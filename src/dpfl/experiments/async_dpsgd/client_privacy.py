@@ -24,6 +24,9 @@ from dpfl.experiments.async_dpsgd.schedules import BatchSchedule, Strategy
 _ASYNCHRONY = "delay, loss, order and interrupts are post-processing and change nothing"
 _ONE_AXIS = "arsinh noise: for moves of the sum along one axis, no proof for others"
 _LEAKS = "inputs prepared with exact statistics of the records, which no guarantee covers"
+_BATCH_NORM = "batch normalisation: each clipped gradient depends on the whole batch, which no guarantee covers"
+_COUNTED = "the clip norm follows a noisy count, part of each round's Gaussian mechanism"
+_BATCH_CLIP = "the batch's mean gradient is clipped, with its own sensitivity of 2C"
 _CHOSEN = "the choice of settings by accuracy is not accounted for"
 
 
@@ -74,7 +77,7 @@ class ClientPrivacy:
             sampling=given.sampling,
             neighbouring=given.neighbouring,
             clip_norm=given.clip_norm,
-            delta=given.delta,
+            delta=_delta(given.delta, records),
             epsilon=given.epsilon,
             sigma=None if given.sigma is None else given.sigma * factor,
             strategy=strategy,
@@ -89,8 +92,16 @@ class ClientPrivacy:
         """Raise InputError for what has no accounting."""
         if self.sampling is Sampling.POISSON and self.preparation.is_private:
             raise InputError("preparation: is accounted for batches of fixed size only")
-        if self.sampling is Sampling.POISSON and self.segments(self.strategy, 1.0) != [self._segment]:
-            raise InputError("strategy: segments and arsinh noise are accounted for batches of fixed size only")
+        own = self.strategy
+        special = own.batch_clip or own.adaptive_quantile is not None
+        if self.sampling is Sampling.POISSON and (special or self.segments(own, 1.0) != [self._segment]):
+            raise InputError(
+                "strategy: segments, arsinh noise, batch clipping and adaptive clip norms are accounted for batches of "
+                "fixed size only"
+            )
+        plain = not own.batch_clip and math.isinf(own.arsinh_scale) and set(own.noise(self.course)) == {1.0}
+        if own.adaptive_quantile is not None and not plain:
+            raise InputError("strategy: adaptive_quantile goes with records clipped one by one and one Gaussian noise")
 
     @cached_property
     def course(self) -> BatchSchedule:
@@ -137,13 +148,19 @@ class ClientPrivacy:
         return release + strategy.segments(self.course, sigma=sigma, records=self.records)
 
     def round_sigma(self) -> float:
-        """Return the run's sigma: the one given, or the least that meets epsilon; 0 without privacy."""
+        """Return the run's sigma: the one given, or the least that meets epsilon; 0 without privacy.
+
+        Raises InputError where nothing is proven at the run's delta and noise law.
+        """
         if not self.private:
             return 0.0
         if self.sigma is not None:
             return self.sigma
         if self.sampling is Sampling.FIXED:
-            return segments_sigma(partial(self.segments, self.budget), self.epsilon, self.delta)
+            try:
+                return segments_sigma(partial(self.segments, self.budget), self.epsilon, self.delta)
+            except ValueError as refusal:
+                raise InputError(f"{refusal}, for batches of fixed size") from None
         run = {"target_epsilon": self.epsilon, "steps": self.rounds, "delta": self.delta}
         return noise_multiplier(self.sampler, **run, neighbouring=self.neighbouring) / self.sensitivity
 
@@ -159,9 +176,16 @@ class ClientPrivacy:
         mechanism = Segmented(tuple(self.segments(self.strategy, sigma)))
         stated = PrivacyStatement.of(mechanism, self.sampler, **run, **noise)
         guarantee, note = stated.guarantee, self._note(stated.guarantee.upper)
-        if self.preparation.is_exact:
-            guarantee = replace(guarantee, upper=math.inf, upper_by=_LEAKS)
+        if self._leak:
+            guarantee = replace(guarantee, upper=math.inf, upper_by=self._leak)
         return replace(stated, guarantee=guarantee, note=note)
+
+    @property
+    def _leak(self) -> str:
+        """Reason that no guarantee holds, where none does; empty else."""
+        if self.preparation is InputNormalisation.BATCH:
+            return _BATCH_NORM
+        return _LEAKS if self.preparation.is_exact else ""
 
     def _note(self, spent: float) -> str:
         """Say how the accounting relates to what is done."""
@@ -176,11 +200,20 @@ class ClientPrivacy:
             parts.append(_ONE_AXIS)
         if self.preparation.is_private:
             parts.append(f"with the preparation's sigma of {self.preparation_sigma():.4g}")
-        if self.preparation.is_exact:
-            parts.append(f"{_LEAKS}; the updates alone spend {spent:.3g}")
+        if self.strategy.adaptive_quantile is not None:
+            parts.append(_COUNTED)
+        if self.strategy.batch_clip:
+            parts.append(_BATCH_CLIP)
+        if self._leak:
+            parts.append(f"{self._leak}; the updates alone would spend {spent:.3g}")
         if self.sigma is not None:
             parts.append(_CHOSEN)
         return "; ".join(parts)
+
+
+def _delta(given: float | str, records: int) -> float:
+    """Return delta, in records of a client where it is given so (vandijk2023, section 3.2)."""
+    return {"1/N": 1 / records, "1/(10 N)": 1 / (10 * records)}[given] if isinstance(given, str) else given
 
 
 def _strategy(name: str, known: Mapping[str, Strategy]) -> Strategy:

@@ -21,13 +21,17 @@ LEAST_DEVIATION = 0.1
 
 
 class InputNormalisation(StrEnum):
-    """Normalisations of inputs; exact statistics leak."""
+    """Normalisations of inputs; exact statistics leak, and so do those of a batch. A record's own cost nothing."""
 
     NONE = "none"
     NORMALISED = "normalised"
     NORMALISED_EXACTLY = "normalised_exactly"
     DP_PCA = "dp_pca"
     EXACT_PCA = "exact_pca"
+    LAYER = "layer_normalised"
+    """Each record by the mean and deviation of its own features."""
+    BATCH = "batch_normalised"
+    """In training by the means and deviations of the record's batch, in tests by those of all training records."""
 
     @property
     def is_private(self) -> bool:
@@ -58,11 +62,17 @@ def prepare(
     """Return train and test inputs (n, features), entries in [0, 1], prepared with the mean of the clients' statistics.
 
     Each client clips its records to CLIPPED_SHARE of the largest norm and adds noise sigma (over the sensitivity; 0
-    takes exact statistics), addressed by (seed, "preparation", client).
-    Formal guarantee: that of one client's release, see dpfl.mechanisms.private_moments and dpfl.features.pca.
+    takes exact statistics), addressed by (seed, "preparation", client). BATCH leaves the training inputs to
+    `normalised`, batch by batch.
+    Formal guarantee: that of one client's release, see dpfl.mechanisms.private_moments and dpfl.features.pca;
+    LAYER releases nothing and keeps every guarantee, for a record's input depends on that record alone; none for BATCH.
     """
     if preparation is InputNormalisation.NONE:
         return train, test
+    if preparation is InputNormalisation.LAYER:
+        return normalised(train, 1), normalised(test, 1)
+    if preparation is InputNormalisation.BATCH:
+        return train, normalised(test, 0, by=train)
     features = train.shape[1]
     normalises = preparation in (InputNormalisation.NORMALISED, InputNormalisation.NORMALISED_EXACTLY)
     statistics = []
@@ -83,3 +93,14 @@ def prepare(
         return moments.normalise(train, LEAST_DEVIATION), moments.normalise(test, LEAST_DEVIATION)
     directions = principal_components(mean, components)
     return train @ directions, test @ directions
+
+
+def normalised(inputs: Tensor, axis: int, *, by: Tensor | None = None) -> Tensor:
+    """Return inputs (n, features) less the mean over an axis of `by` (themselves, if None), over its deviation there.
+
+    Deviations below LEAST_DEVIATION count as that. Source: vandijk2023, section 2.7: over records (axis 0) batch
+    normalisation, over a record's features (axis 1) layer normalisation.
+    """
+    source = inputs if by is None else by
+    deviation = source.std(axis, correction=0, keepdim=True).clamp(min=LEAST_DEVIATION)
+    return (inputs - source.mean(axis, keepdim=True)) / deviation

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from dpfl.accounting.tradeoff.segments import Segment
+from dpfl.algorithms.async_sgd import AdaptiveClip
 from dpfl.errors import InputError
 from dpfl.experiments.shared.settings import Positive, Settings, Several
 
@@ -30,6 +31,11 @@ class BatchSchedule:
         return len(self.batch_sizes)
 
 
+COUNT_SHARE = 0.1
+"""Share of a round's 1/sigma^2 that an adaptive clip norm's count spends: the sum has 1/sqrt(0.9) times the noise."""
+ADAPTIVE_RATE = 0.2
+"""Rate of adaptive clip norms; that and the share of 0.1 or less follow andrew2021, section 3."""
+
 Factors = Annotated[Several[Positive], Field(min_length=1)]
 
 
@@ -39,8 +45,11 @@ class Strategy(Settings):
     batch_factors multiply the batch size, in segments of whole epochs: an epoch then has more or fewer rounds.
     last_epoch: sigma / sqrt(E + 1) in the last of E epochs, times what the segments say. arsinh_scale: a over sigma of
     the noise a arsinh(N/a), infinite for Gaussian noise. kept_share: what compression keeps of an update's entries.
+    batch_clip: clip the mean gradient of a batch in place of each record's. adaptive_quantile: the clip norm follows
+    this quantile of the records' gradient norms, by a count that spends COUNT_SHARE of each round's 1/sigma^2 (the sum
+    has the rest); None leaves it alone.
     budget_of: the strategy whose sigma is taken over, for a run that may spend more; None meets the budget itself.
-    Nothing here looks at data or models, so the guarantee is known before the run (vandijk2023, section 5.2).
+    The guarantee is known before the run, whatever data and models do (vandijk2023, section 5.2).
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -51,6 +60,8 @@ class Strategy(Settings):
     last_epoch: bool = False
     arsinh_scale: Annotated[float, Field(gt=0)] = math.inf
     kept_share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    batch_clip: bool = False
+    adaptive_quantile: Annotated[float, Field(ge=0, le=1)] | None = None
     budget_of: str | None = None
 
     def course(self, *, records: int, batch_size: int, epochs: int) -> BatchSchedule:
@@ -77,6 +88,17 @@ class Strategy(Settings):
             last = course.epochs[-1]
             factors[np.equal(course.epochs, last)] /= math.sqrt(last + 2)
         return factors
+
+    @property
+    def sum_noise(self) -> float:
+        """Noise of a round's sum over what the round's sigma says, the rest being spent on a count."""
+        return 1.0 if self.adaptive_quantile is None else 1 / math.sqrt(1 - COUNT_SHARE)
+
+    def adaptive_clip(self, sigma: float) -> AdaptiveClip | None:
+        """Return how the clip norm follows the gradients in a run with this sigma, over the sensitivity."""
+        if self.adaptive_quantile is None:
+            return None
+        return AdaptiveClip(self.adaptive_quantile, ADAPTIVE_RATE, sigma / math.sqrt(COUNT_SHARE))
 
     def segments(self, course: BatchSchedule, *, sigma: float, records: int) -> list[Segment]:
         """Return what an accountant has to compose: runs of rounds with one sigma and one share of the records."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, Self
@@ -12,9 +12,9 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from dpfl.accounting import gaussian_dp, isrl_dp
+from dpfl.accounting import gaussian_dp, isrl_dp, ldp_rates
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.samplers import FullBatch, Sampling, ShuffledEpochs
+from dpfl.accounting.samplers import FullBatch, Sampler, Sampling, ShuffledEpochs, WithReplacement
 from dpfl.accounting.shuffling import gaussian_rounds
 from dpfl.accounting.statements.mechanism import Gaussian, Mechanism, ShuffledGaussian, SummedGaussian
 from dpfl.accounting.statements.privacy_statement import PrivacyStatement
@@ -24,7 +24,7 @@ from dpfl.engine.federated_rounds import Aggregate, Hyperparameters, Participati
 from dpfl.errors import InputError
 from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several
 from dpfl.models.glm import Loss
-from dpfl.models.smoothing import Smoothed
+from dpfl.models.smoothing import Smoothed, sharpness_for
 from dpfl.models.synthetic_problems import Kind, Problem
 
 
@@ -59,6 +59,26 @@ class Trust(StrEnum):
     """Only what the server releases is private: the central model, whose noise is split among the clients."""
 
 
+class Theorem(StrEnum):
+    """Theorem of lowy2021 that sets the rounds R, and K where batches are drawn."""
+
+    SCO = "2.1"
+    """Clients of one law, Algorithm 1."""
+    ERM = "2.3"
+    """Empirical risk, Algorithm 2; Algorithm 1 gets as many rounds."""
+    SHUFFLED = "4.1"
+    """A trusted shuffler; whoever is trusted, the rounds are the same."""
+
+
+class RecordDraws(StrEnum):
+    """Records of a client in a round."""
+
+    FULL = "full"
+    """All of them: K = n, which every theorem's condition on K allows, but not drawn."""
+    DRAWN = "drawn"
+    """K drawn with replacement, the least that the theorem allows."""
+
+
 class Risk(StrEnum):
     """Risk whose excess is measured."""
 
@@ -67,6 +87,8 @@ class Risk(StrEnum):
 
 
 _PROBLEM = tuple(field.name for field in fields(Problem))
+_MOST_ROUNDS = 10**7
+"""Rounds at which the search for Algorithm 2's stages is given up."""
 Real = int | float
 """A number that the run table repeats as it is given."""
 
@@ -75,9 +97,10 @@ class TheoryCell(Settings):
     """A run: the fields of Problem, the algorithm and its noise.
 
     `participants` lists equally likely numbers M_r of clients that take part (empty: all); epsilon (inf: no noise) and
-    delta are asked for by `trust`; `rounds` is not read for one pass, which has one a record; `sharpness` b smooths a
-    loss with a kink (0: not at all); clip_norm L bounds the gradients of the class of problems, at least the problem's
-    own bound, so that clipping is idle (null: that bound).
+    delta are asked for by `trust`. `rounds` null: those of `theorem`, times `rounds_factor`; neither is read for one
+    pass, which has one a record. `sharpness` b smooths a loss with a kink (0: not at all; null: as much as costs
+    the rate of Theorem 2.3). clip_norm L bounds the gradients of the class of problems, at least the problem's own
+    bound, so that nothing has to be clipped (null: that bound).
     """
 
     kind: Choice[Kind]
@@ -100,14 +123,22 @@ class TheoryCell(Settings):
     rounds: Count | None
     participants: Several[int]
     repetitions: Count
-    sharpness: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    sharpness: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
     clip_norm: Positive | None
+    theorem: Choice[Theorem] | None = None
+    rounds_factor: Count = 1
+    batches: Choice[RecordDraws] = RecordDraws.FULL
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         """Raise ValueError for what cannot be run, or has no accounting."""
         if self.rounds is None and self.algorithm is not Algorithm.ONE_PASS:
-            raise ValueError("rounds is None; it must be a whole number, at least 1, but for one_pass")
+            if self.theorem is None:
+                raise ValueError("rounds is None; it must be a whole number, at least 1, but for one_pass or a theorem")
+            if not self.private:
+                raise ValueError(f"epsilon is {self.epsilon}; the rounds of theorem {self.theorem} depend on it")
+        if self.batches is RecordDraws.DRAWN and (self.theorem is None or self.noise is TheoryNoise.TIGHT):
+            raise ValueError("batches 'drawn' goes with a theorem, and with noise 'theorem'")
         if not self.problem.lipschitz <= self.bound:
             raise ValueError(f"clip_norm is {self.bound:g}; gradients reach {self.problem.lipschitz:g} here")
         if self.participation.most > self.clients:
@@ -117,6 +148,8 @@ class TheoryCell(Settings):
                 raise ValueError(f"trust {self.trust.value!r} goes with noise 'tight' and full batches")
             if self.participation.sizes != (self.clients,):
                 raise ValueError(f"trust {self.trust.value!r} is accounted for when all clients take part")
+        if self.problem.kind is Kind.LINEAR and self.risk is Risk.EMPIRICAL:
+            raise ValueError("kind 'linear' goes with risk 'population'")
         if math.isinf(self.loss.smoothness) and self.algorithm is not Algorithm.MINIBATCH:
             raise ValueError("sharpness is 0: Algorithm 2 needs a smooth loss, so choose one above 0")
         return self
@@ -131,10 +164,78 @@ class TheoryCell(Settings):
         """Law of the clients that take part in a round."""
         return Participation(self.participants or (self.clients,))
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """Rounds of the run, R."""
-        return self.records if self.algorithm is Algorithm.ONE_PASS else self.rounds
+        if self.algorithm is Algorithm.ONE_PASS:
+            return self.records
+        if self.rounds is not None:
+            return self.rounds
+        if self.theorem is Theorem.ERM and self.problem.strong_convexity:
+            return sum(self.stage_rounds) * self.rounds_factor
+        return math.ceil(self._theorem_rounds()) * self.rounds_factor
+
+    @property
+    def _constants(self) -> dict[str, float]:
+        """L, D and mu, where it is above 0, as the rates' functions take them."""
+        known = {"lipschitz": self.bound, "radius": self.problem.radius}
+        return known | ({"strong_convexity": self.problem.strong_convexity} if self.problem.strong_convexity else {})
+
+    @property
+    def _sizes(self) -> dict[str, float]:
+        """M, n, d and epsilon, as the rates' functions take them."""
+        sizes = {"clients_per_round": 1.0 / self.participation.mean_inverse, "epsilon": self.epsilon}
+        return sizes | {"records": self.problem.records, "features": self.problem.features}
+
+    def _theorem_rounds(self) -> float:
+        """Return R of `theorem`, a real number."""
+        sizes, strong = self._sizes, self.problem.strong_convexity > 0
+        if self.theorem is Theorem.SCO:
+            if strong:
+                return float(ldp_rates.iid_strongly_convex_rounds(**self._constants, **sizes))
+            return float(ldp_rates.iid_convex_rounds(**sizes))
+        sizes["clients"] = self.problem.clients
+        if self.theorem is Theorem.ERM:
+            return float(ldp_rates.erm_convex_rounds(**sizes, batch_size=self.batch_size))
+        rounds = ldp_rates.shuffled_strongly_convex_rounds if strong else ldp_rates.shuffled_convex_rounds
+        return float(rounds(**self._constants, smoothness=self.smoothness, **sizes))
+
+    @cached_property
+    def stage_rounds(self) -> tuple[int, ...]:
+        """R_k of Algorithm 2's stages for mu > 0, whose noise is calibrated to their sum.
+
+        As many stages as halve the gap L D to the rate of Theorem 2.3, or as the noise allows: more rounds need more
+        noise, and that again more rounds. Raises InputError where it does not allow one.
+        """
+        problem = self.problem
+        gap, goal = self.bound * problem.radius, self._erm_rate()
+        best: tuple[int, ...] = ()
+        for stages in range(1, max(1, math.ceil(math.log2(gap / goal))) + 1):
+            rounds: tuple[int, ...] = (1,) * stages
+            while (total := sum(rounds)) < _MOST_ROUNDS:
+                each = accelerated_sgd.shrinking_rounds(
+                    smoothness=self.smoothness,
+                    strong_convexity=problem.strong_convexity,
+                    gradient_deviation=self.gradient_deviation(self._multiplier(total)),
+                    gap=gap,
+                    stages=stages,
+                )
+                if sum(each) == total:
+                    break
+                rounds = each
+            if total >= _MOST_ROUNDS:
+                break
+            best = rounds
+        if not best:
+            raise InputError(f"theorem {self.theorem}: no stage of Algorithm 2 halves its gap with this much noise")
+        return best
+
+    def _erm_rate(self) -> float:
+        """Return the rate of Theorem 2.3, with constant 1."""
+        strong = self.problem.strong_convexity > 0
+        rate = ldp_rates.erm_strongly_convex_rate if strong else ldp_rates.erm_convex_rate
+        constants = {name: value for name, value in self._constants.items() if not (strong and name == "radius")}
+        return float(rate(**constants, **self._sizes, delta=self.delta))
 
     @property
     def bound(self) -> float:
@@ -144,7 +245,16 @@ class TheoryCell(Settings):
     @cached_property
     def loss(self) -> Loss:
         """The loss that the clients differentiate."""
-        return Smoothed(self.problem.loss, self.sharpness) if self.sharpness else self.problem.loss
+        if self.sharpness == 0:
+            return self.problem.loss
+        return Smoothed(self.problem.loss, self.sharpness_number)
+
+    @cached_property
+    def sharpness_number(self) -> float:
+        """b of the smoothing, 0 without."""
+        if self.sharpness is not None:
+            return float(self.sharpness)
+        return sharpness_for(self._erm_rate(), self.problem.loss.lipschitz)
 
     @property
     def private(self) -> bool:
@@ -153,44 +263,57 @@ class TheoryCell(Settings):
 
     @property
     def batch_size(self) -> int:
-        """K: all records of a client, or 1."""
-        return 1 if self.algorithm is Algorithm.ONE_PASS else self.problem.records
+        """K: all records of a client, 1 in one pass, or where they are drawn the least that the theorem allows.
+
+        Theorem 2.3's R falls with K until its other term is as large, which K = epsilon n / sqrt(d M) reaches.
+        """
+        records = self.problem.records
+        if self.algorithm is Algorithm.ONE_PASS:
+            return 1
+        if self.batches is RecordDraws.FULL:
+            return records
+        if self.theorem is Theorem.ERM:
+            clients = self._sizes["clients_per_round"]
+            return min(records, math.ceil(self.epsilon * records / math.sqrt(self.problem.features * clients)))
+        budget = {"epsilon": self.epsilon, "delta": self.delta, "rounds": self.steps}
+        return min(records, max(1, math.ceil(_checked(isrl_dp.least_batch_advanced, **budget, records=records))))
+
+    @property
+    def sampling(self) -> Sampling:
+        """Ways to draw a client's records."""
+        if self.algorithm is Algorithm.ONE_PASS:
+            return Sampling.FIXED
+        return Sampling.FULL if self.batches is RecordDraws.FULL else Sampling.WITH_REPLACEMENT
 
     @property
     def protocol(self) -> Protocol:
         """Protocol for dpfl.algorithms."""
-        averaged = self.steps if self.problem.strong_convexity == 0 else max(1, self.steps // 2)
         return Protocol(
             loss=self.loss,
             rounds=self.steps,
             participation=self.participation,
             batch_size=self.batch_size,
             repetitions=self.repetitions,
-            last_iterates=averaged,
-            sampling=Sampling.FIXED if self.algorithm is Algorithm.ONE_PASS else Sampling.FULL,
+            sampling=self.sampling,
             aggregate=Aggregate.MEAN,
         )
 
     def stack_key(self) -> tuple:
-        """Return what runs must share to be trained as one stack."""
-        return (
-            self.problem,
-            self.algorithm,
-            self.risk,
-            self.steps,
-            self.participation,
-            self.repetitions,
-            self.sharpness,
-        )
+        """Return what runs must share to be trained as one stack: linear losses may differ in their signal alone."""
+        alike = replace(self.problem, signal=1e-9) if self.problem.kind is Kind.LINEAR else self.problem
+        own = (self.algorithm, self.risk, self.steps, self.participation, self.repetitions, self.sharpness)
+        return (alike, *own, self.batch_size)
 
     def gradient_deviation(self, noise_multiplier: float) -> float:
         """Return V, the root of the mean squared deviation of a round's gradient: noise, records and clients drawn.
 
-        V^2 = E[1/M_r] (d sigma^2 + L^2 where records are drawn, or not all clients take part).
+        V^2 = E[1/M_r] (d sigma^2 + L^2/K where K records are drawn, and L^2 where not all clients take part).
         """
         noise = noise_multiplier * self.bound / self.batch_size
-        drawn = self.algorithm is Algorithm.ONE_PASS or self.participation.sizes != (self.problem.clients,)
-        square = self.problem.features * noise**2 + (self.bound**2 if drawn else 0.0)
+        drawn = 1.0 / self.batch_size if self.sampling is not Sampling.FULL else 0.0
+        if self.participation.sizes != (self.problem.clients,):
+            drawn = 1.0
+        square = self.problem.features * noise**2 + drawn * self.bound**2
         return math.sqrt(self.participation.mean_inverse * square)
 
     def points(self, noise_multiplier: float) -> Hyperparameters:
@@ -201,20 +324,25 @@ class TheoryCell(Settings):
         return Hyperparameters(*(np.array([value]) for value in (*columns, *ball)))
 
     def step_size(self, noise_multiplier: float) -> float:
-        """Return Algorithm 1's step: min{1/(4 beta), D/(V sqrt R)} for mu = 0, with L^2 in V^2 where there is a kink;
+        """Return Algorithm 1's step: min{1/(4 beta), D/(V sqrt R)} for mu = 0, with L^2 in V^2 where beta is 0 or inf;
         min{1/(2 beta), ln(max{2, (mu D)^2 R/V^2})/(mu R)} for mu > 0, as lowy2021's proofs choose it."""
-        problem, rounds = self.problem, self.steps
-        smoothness = self.smoothness
+        problem, rounds, smoothness = self.problem, self.steps, self.smoothness
         deviation = self.gradient_deviation(noise_multiplier)
-        if math.isinf(smoothness):
-            deviation = math.hypot(deviation, self.bound)
         if problem.strong_convexity == 0:
+            straight = not 0 < smoothness < math.inf
+            deviation = math.hypot(deviation, self.bound) if straight else deviation
             widest = problem.radius / (deviation * math.sqrt(rounds)) if deviation else math.inf
-            return min(1.0 / (4.0 * smoothness), widest) if math.isfinite(smoothness) else widest
-        mu = problem.strong_convexity
-        square = max(deviation**2, 1e-12 * (mu * problem.radius) ** 2)
-        logarithm = math.log(max(2.0, (mu * problem.radius) ** 2 * rounds / square))
-        return min(1.0 / (2.0 * smoothness), logarithm / (mu * rounds))
+            return widest if straight else min(1.0 / (4.0 * smoothness), widest)
+        logarithm = self.step_logarithm(noise_multiplier)
+        return min(1.0 / (2.0 * smoothness), logarithm / (problem.strong_convexity * rounds))
+
+    def step_logarithm(self, noise_multiplier: float) -> float:
+        """Return ln(max{2, (mu D)^2 R/V^2}) of Algorithm 1's step for mu > 0, which its risk has too; 1 for mu = 0."""
+        if self.problem.strong_convexity == 0:
+            return 1.0
+        pull = (self.problem.strong_convexity * self.problem.radius) ** 2
+        square = max(self.gradient_deviation(noise_multiplier) ** 2, 1e-12 * pull)
+        return math.log(max(2.0, pull * self.steps / square))
 
     @property
     def smoothness(self) -> float:
@@ -222,14 +350,22 @@ class TheoryCell(Settings):
         return self.loss.smoothness * self.problem.curvature + self.problem.regularisation
 
     def stages(self, noise_multiplier: float) -> list[Restart]:
-        """Return Algorithm 2's stages: one for mu = 0, else as many as the rounds allow, each halving the gap LD."""
+        """Return Algorithm 2's stages: one for mu = 0, else each halves the gap L D.
+
+        Their rounds are the R_k of `stage_rounds` where the rounds are those of the theorem, else each about twice the
+        last within the rounds given.
+        """
         problem, deviation = self.problem, self.gradient_deviation(noise_multiplier)
         bounds = {"smoothness": self.smoothness, "gradient_deviation": deviation}
         mu = problem.strong_convexity
         if mu == 0:
             gamma = accelerated_sgd.step_scale(**bounds, rounds=self.steps, diameter=problem.radius)
             return [Restart(self.steps, np.array([float(gamma)]))]
-        rounds = accelerated_sgd.affordable_rounds(smoothness=self.smoothness, strong_convexity=mu, rounds=self.steps)
+        if self.theorem is Theorem.ERM and self.rounds is None and self.rounds_factor == 1:
+            rounds = self.stage_rounds
+        else:
+            run = {"smoothness": self.smoothness, "strong_convexity": mu}
+            rounds = accelerated_sgd.affordable_rounds(**run, rounds=self.steps)
         gap = self.bound * problem.radius
         stages = []
         for k, each in enumerate(rounds):
@@ -243,15 +379,23 @@ class TheoryCell(Settings):
         records = self.problem.records
         return PrivacyStatement.of(
             self._mechanism(),
-            ShuffledEpochs(1, records) if self.algorithm is Algorithm.ONE_PASS else FullBatch(),
+            self._sampler(),
             neighbouring=Neighbouring.REPLACE_ONE,
             records=records,
             clip_norm=self.bound,
-            noise_multiplier=self._noise_multiplier() if self.private else 0.0,
+            noise_multiplier=self._multiplier(self.steps) if self.private else 0.0,
             steps=self.steps,
             delta=self.delta,
             note=f"asked for epsilon {self.epsilon:g}, noise '{self.noise.value}', trust in {self.trust.value}",
         )
+
+    def _sampler(self) -> Sampler:
+        """Return the sampler of a client's records."""
+        if self.algorithm is Algorithm.ONE_PASS:
+            return ShuffledEpochs(1, self.problem.records)
+        if self.batches is RecordDraws.FULL:
+            return FullBatch()
+        return WithReplacement(self.batch_size, self.problem.records)
 
     def _mechanism(self) -> Mechanism:
         """Return what hides a client's record from those that it does not trust."""
@@ -260,36 +404,41 @@ class TheoryCell(Settings):
             return ShuffledGaussian(clients, self.problem.features)
         return SummedGaussian(clients) if self.trust is Trust.SERVER else Gaussian()
 
-    def columns(self) -> dict[str, Any]:
-        """Return the run's settings as table columns."""
+    def columns(self, noise_multiplier: float) -> dict[str, Any]:
+        """Return the run's settings as table columns, and what its step size rests on with this noise."""
         own = {name: getattr(self.problem, name) for name in _PROBLEM}
-        names = ("algorithm", "noise", "trust", "risk", "epsilon", "delta", "rounds", "repetitions", "sharpness")
-        rest = {name: getattr(self, name) for name in names} | {"rounds": self.steps}
+        names = ("algorithm", "noise", "trust", "risk", "epsilon", "delta", "repetitions", "theorem", "batches")
+        rest = {name: getattr(self, name) for name in names} | {
+            "rounds": self.steps,
+            "sharpness": self.sharpness_number,
+        }
         sizes = json.dumps(list(self.participation.sizes))
         more = {"participants": sizes, "mean_inverse_participants": self.participation.mean_inverse}
+        more |= {"clip_norm": self.bound, "batch_size": self.batch_size, "rounds_factor": self.rounds_factor}
+        more |= {"smoothness": self.smoothness, "step_logarithm": self.step_logarithm(noise_multiplier)}
         texts = {name: str(value) if isinstance(value, StrEnum) else value for name, value in {**own, **rest}.items()}
-        return {**texts, **more, "clip_norm": self.bound, "batch_size": self.batch_size}
+        return {**texts, **more}
 
-    def _noise_multiplier(self) -> float:
-        """sigma K / L of a client's message."""
+    def _multiplier(self, rounds: int) -> float:
+        """Return sigma K / L of a client's message in a run of so many rounds; 0 without privacy."""
+        if not self.private:
+            return 0.0
         if self.algorithm is Algorithm.ONE_PASS:
             if self.noise is TheoryNoise.TIGHT:
                 return 2.0 / float(gaussian_dp.mu(self.epsilon, self.delta))
             variance = isrl_dp.one_pass_variance
             return math.sqrt(_checked(variance, epsilon=self.epsilon, delta=self.delta, lipschitz=1.0))
-        budget = {"epsilon": self.epsilon, "delta": self.delta, "rounds": self.steps}
+        budget = {"epsilon": self.epsilon, "delta": self.delta, "rounds": rounds}
         if self.noise is TheoryNoise.THEOREM:
-            records = self.problem.records
             variance = isrl_dp.advanced_composition_variance
-            return records * math.sqrt(_checked(variance, **budget, lipschitz=1.0, records=records))
+            square = _checked(variance, **budget, lipschitz=1.0, records=self.problem.records)
+            return self.batch_size * math.sqrt(square)
         if self.trust is Trust.NOBODY:
             return gaussian_rounds.local_noise_multiplier(**budget)
         if self.trust is Trust.SERVER:
             return gaussian_rounds.central_noise_multiplier(**budget, clients=self.problem.clients)
         crowd = {"clients": self.problem.clients, "dimension": self.problem.features}
-        return gaussian_rounds.noise_multiplier(
-            target_epsilon=self.epsilon, delta=self.delta, rounds=self.steps, **crowd
-        )
+        return gaussian_rounds.noise_multiplier(target_epsilon=self.epsilon, delta=self.delta, rounds=rounds, **crowd)
 
 
 def _checked(make: Any, *values: Any, **named: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from dpfl.accounting.contraction import average_iterate_rate, last_iterate_rate
+from dpfl.accounting.contraction import average_iterate_rate, convex_iterate_rate, last_iterate_rate
 from dpfl.accounting.contraction.federated_release import release_epsilon, release_sigma, round_sigma
 from dpfl.accounting.isrl_dp import composed_sigma
 from dpfl.accounting.neighbouring import Neighbouring
@@ -154,19 +154,22 @@ def privacy(run: AggregatorCell, noise_std: float) -> dict[str, Any]:
 
 
 def excess_bound(run: AggregatorCell, noise_std: float, dimension: int) -> float:
-    """Return the paper's bound on the excess risk, the dimension put in; nan where neither corollary applies.
+    """Return the paper's bound on the excess risk, the dimension put in; nan where it states none.
 
-    Corollary 1 for the last model of new users, Corollary 2 (its unnamed constant taken as 1) for a random stop.
+    Corollary 1 for the last model of new users, Corollary 2 (its unnamed constant taken as 1) for a random stop of one
+    pass, both with harmonic steps; the rate without strong convexity for a random stop of new users at a constant step.
     """
-    if run.step != HARMONIC or not run.draw.once:
-        return math.nan
     gradient = LIPSCHITZ + run.regularisation * run.radius
-    shared = {"n": run.users, "m": run.batch_size, "dimension": dimension, "gradient_bound": gradient}
+    shared = {"n": run.users, "m": run.batch_size, "dimension": dimension}
+    if run.step != HARMONIC:
+        if run.draw is UserSampling.NEW_USERS and run.release == "random":
+            return convex_iterate_rate(eta=run.step, sigma=noise_std, lipschitz=gradient, radius=run.radius, **shared)
+        return math.nan
     if run.draw is UserSampling.NEW_USERS and run.release == "last":
-        constants = {"smoothness": run.smoothness, "strong_convexity": run.regularisation}
+        constants = {"smoothness": run.smoothness, "strong_convexity": run.regularisation, "gradient_bound": gradient}
         return float(last_iterate_rate(sigma=noise_std, gradient_variance=LIPSCHITZ**2, **constants, **shared))
-    if run.draw is UserSampling.ONE_PASS and run.release == "random" and noise_std > 0:
-        loss = {"lipschitz": LIPSCHITZ, "smoothness": CURVATURE, "radius": run.radius}
+    if run.draw is UserSampling.ONE_PASS and run.release == "random" and noise_std > 0 and run.rounds > 1:
+        loss = {"lipschitz": LIPSCHITZ, "smoothness": CURVATURE, "radius": run.radius, "gradient_bound": gradient}
         convex = {"strong_convexity": run.regularisation}
         return average_iterate_rate(eta=run.step_sizes, sigma=noise_std, **loss, **convex, **shared)
     return math.nan

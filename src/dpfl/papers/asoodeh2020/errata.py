@@ -11,8 +11,7 @@ from scipy.stats import laplace, norm
 
 from dpfl.accounting import contraction
 from dpfl.accounting.contraction.interval_kernels import DiscretisedInterval
-from dpfl.papers.asoodeh2020.checks import stopped
-from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd
+from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd, stopped_delta
 from dpfl.papers.asoodeh2020.figures import parameters, routes
 from dpfl.papers.asoodeh2020.printed_formulas import iteration_renyi_as_printed, pnsgd_laplace_pure_epsilon_as_printed
 from dpfl.reporting.errata import Numbers
@@ -77,4 +76,4 @@ def vacuous_stopping(sigma: float, eta: float) -> Numbers:
     """Compare Theorem 5's last step with the sum before it and with an exact run."""
     values = parameters("figure_2")[1] | {"sigma": sigma, "eta": eta}
     corrected = contraction.pnsgd_random_stop_delta(0.0, i=1, **values)
-    return Numbers(contraction.pnsgd_random_stop_bound(0.0, **values), corrected, stopped(values, 0.0, 1))
+    return Numbers(contraction.pnsgd_random_stop_bound(0.0, **values), corrected, stopped_delta(values, 0.0, 1))

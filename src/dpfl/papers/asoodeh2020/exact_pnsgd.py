@@ -7,9 +7,11 @@ never raises a divergence, and treating the mass of a cell as sitting in its mid
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import norm
 
 from dpfl.accounting.contraction import hockey_stick
 from dpfl.accounting.contraction.interval_kernels import Array, DiscretisedInterval, NoiseLaw
@@ -57,3 +59,21 @@ class ExactPnsgd:
         """
         p, q = np.tensordot(weights, self.states(len(weights) - 1), axes=1)
         return float(hockey_stick(p, q, epsilon))
+
+
+def gaussian_pnsgd(values: Mapping[str, float], curvature: float = 0.0) -> ExactPnsgd:
+    """Return the algorithm with Gaussian noise for the keywords of `contraction.pnsgd_gaussian_delta`."""
+    return ExactPnsgd(
+        eta=values["eta"],
+        noise=norm(scale=values["eta"] * values["sigma"]),
+        lipschitz=values["lipschitz"],
+        diameter=values["diameter"],
+        curvature=curvature,
+        strong_convexity=values["strong_convexity"],
+    )
+
+
+def stopped_delta(values: Mapping[str, float], epsilon: float, i: int) -> float:
+    """Return the exact delta of record i when the algorithm stops after a uniform number of 1..n records."""
+    weights = np.full(values["n"] - i + 1, 1 / values["n"])
+    return gaussian_pnsgd(values).mixed_delta(epsilon, weights)

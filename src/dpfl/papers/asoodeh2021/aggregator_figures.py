@@ -123,7 +123,9 @@ def draw_sampling(data: pd.DataFrame) -> Figure:
     axes[0][0].set_ylabel("excess risk")
     axes[1][0].set_ylabel("without less with\nreplacement")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    style.footer(figure, f"Below: differences paired by seed with their 90 % interval. {data_note(data)}")
+    usual, most = data["runs"].min(), data["runs"].max()
+    seeds = f"{usual} seeds" if usual == most else f"{usual} seeds, {most} for the random stop without noise"
+    style.footer(figure, f"Below: differences paired by seed with their 90 % interval, {seeds}. {data_note(data)}")
     return figure
 
 

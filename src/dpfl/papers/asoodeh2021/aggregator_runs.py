@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from dpfl.reporting.results import ORIGINS, Results, origins
@@ -34,18 +35,31 @@ def mean_risks(results: Results) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def slopes(results: Results) -> pd.DataFrame:
-    """Return the fitted exponents of the noise's excess risk, one row per line of points.
+RATES = ["study", *TASK, "against", "fixed", "expected", "points", "runs", "slope", "interval", ORIGINS]
 
-    The noise's share is a run's excess risk less that of the noiseless run with the same seed, users and batches.
-    Columns: TASK, against ("users" or "sigma^2"), fixed (the other's value), expected, points, runs, slope (mean of the
-    seeds' slopes), interval. Only points where the mean excess risk is below that of w = 0 count: beyond, the
-    projection on the ball limits the model and hides what the noise would cost.
+
+def slopes(results: Results) -> pd.DataFrame:
+    """Return the fitted exponents that the paper states, one row per line of points.
+
+    Columns: study, TASK, against ("users" or "sigma^2"), fixed (what else a line shares, in words), expected, points,
+    runs, slope (mean of the seeds' slopes), interval.
     """
-    columns = [*TASK, "against", "fixed", "expected", "points", "runs", "slope", "interval", ORIGINS]
-    runs = study(results, "price")
+    rows = [
+        *_noise_slopes(study(results, "price")),
+        *(each for name in SCHEDULES for each in _rate_slopes(results, name)),
+    ]
+    return pd.DataFrame(rows, columns=RATES)
+
+
+def _noise_slopes(runs: pd.DataFrame) -> list[tuple]:
+    """Return the exponents of the noise's excess risk: a run's less that of the noiseless run with the same seed,
+    users and batches.
+
+    Only points where the mean excess risk is below that of w = 0 count: beyond, the projection on the ball limits the
+    model and hides what the noise would cost.
+    """
     if runs.empty:
-        return pd.DataFrame(columns=columns)
+        return []
     cell = [*TASK, "users", "seed"]
     silent = runs[runs["noise_std"] == 0].set_index(cell)["excess_risk"]
     noisy = runs[runs["noise_std"] > 0].copy()
@@ -54,13 +68,38 @@ def slopes(results: Results) -> pd.DataFrame:
     mean = noisy.groupby([*TASK, "noise_std", "users"])["excess_risk"].transform("mean")
     noisy = noisy[mean < noisy["idle_excess_risk"]]
     rows = []
-    for against, fixed, expected in (("users", "noise_std", -1.0), ("sigma^2", "users", 1.0)):
+    for against, fixed, word, expected in (("users", "noise_std", "sigma", -1.0), ("sigma^2", "users", "users", 1.0)):
         for (*task, value), line in noisy.groupby([*TASK, fixed]):
-            if line[against].nunique() >= FEWEST:
-                fits = [slope(own[against], own["share"]) for _, own in line.groupby("seed")]
-                summary = (*mean_interval(fits), origins(line))
-                rows.append((*task, against, value, expected, line[against].nunique(), *summary))
-    return pd.DataFrame(rows, columns=columns)
+            rows += _fitted(["price", *task, against, f"{word} = {value:g}", expected], line, against, "share")
+    return rows
+
+
+SCHEDULES = {"example": "sigma^2 = sqrt(n), over ln T", "convex": "sigma = {noise_std:g}"}
+"""Studies whose excess risk should fall as T to the power -1/2, and what a line of theirs shares."""
+
+
+def _rate_slopes(results: Results, name: str) -> list[tuple]:
+    """Return the exponents of the whole excess risk in the number of users; the example's is over ln T."""
+    runs = study(results, name)
+    if runs.empty:
+        return []
+    over = np.log(runs["rounds"]) if name == "example" else 1.0
+    runs = runs.assign(
+        rate=runs["excess_risk"] / over, fixed=[SCHEDULES[name].format(**run) for _, run in runs.iterrows()]
+    )
+    rows = []
+    for (*task, fixed), line in runs.groupby([*TASK, "fixed"]):
+        rows += _fitted([name, *task, "users", fixed, -0.5], line, "users", "rate")
+    return rows
+
+
+def _fitted(key: list, line: pd.DataFrame, against: str, value: str) -> list[tuple]:
+    """Return the row of one line of points: the mean of its seeds' exponents; none where it has too few points."""
+    points = line[against].nunique()
+    if points < FEWEST:
+        return []
+    fits = [slope(own[against], own[value]) for _, own in line.groupby("seed")]
+    return [(*key, points, *mean_interval(fits), origins(line))]
 
 
 def replacement(results: Results) -> pd.DataFrame:

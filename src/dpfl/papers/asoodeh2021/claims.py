@@ -1,32 +1,47 @@
-"""Evidence for the paper's claims, from the data of its figures and of its tables of checks and rates."""
+"""Cases of the paper's claims: theorems against other forms and the exact algorithm, and what the runs show."""
 
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
+from dpfl.accounting import contraction
+from dpfl.papers.asoodeh2021.exact_federated import ExactFederatedSgd
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
-from dpfl.reporting.cases import LEVEL, Case
-from dpfl.reporting.claims import Check
-from dpfl.reporting.evidence import checked, checks_of, interval_cases
+from dpfl.reporting.cases import LEVEL, Case, interval_cases
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
 
 KEY = "asoodeh2021"
-RUN = "exact run"
+LIPSCHITZ = 1.0
+"""L of every setting that arithmetic decides."""
 
 
-def shares(results: Results, panel: str) -> pd.DataFrame:
-    """Return delta by epsilon (rows) and share of users a round (columns) of a panel of Figure 2."""
-    data = results.figure(KEY, "figure_2")
-    rows = data[(data["form"] == CLOSED_FORM) & (data["panel"] == panel)]
-    return rows.pivot(index="epsilon", columns="q", values="delta").sort_index(axis=1)
+def theorem2(epsilon: float, **setting: float) -> Case:
+    """Hold the exact delta of the last model against Theorem 2."""
+    exact = _one_dimension(setting).delta(epsilon)
+    bound = contraction.federated_delta(epsilon, lipschitz=LIPSCHITZ, **setting)
+    return Case(_named(setting, epsilon), exact, target=float(bound))
+
+
+def closed_form(epsilon: float, **setting: float) -> Case:
+    """Hold Theorem 2's sum over rounds against its closed form."""
+    closed, summed = (
+        float(contraction.federated_delta(epsilon, lipschitz=LIPSCHITZ, **form))
+        for form in (setting, _scheduled(setting))
+    )
+    return Case(_named(setting, epsilon), summed, target=closed)
 
 
 def participation(results: Results) -> ClaimEvidence:
     """Hold delta below that of the next smaller published share, at the epsilon where it falls least."""
-    deltas = shares(results, "published")
+    deltas = _shares(results, "published")
     cases = []
     for fewer, more in itertools.pairwise(deltas.columns):
         falls = 1 - deltas[more] / deltas[fewer]
@@ -36,7 +51,7 @@ def participation(results: Results) -> ClaimEvidence:
 
 def participation_any_share(results: Results) -> ClaimEvidence:
     """Hold delta below that of the next smaller share, for shares that the paper does not draw."""
-    deltas = shares(results, "other shares")
+    deltas = _shares(results, "other shares")
     return ClaimEvidence(
         [
             Case(f"q = {fewer:g} to {more:g}, epsilon = {epsilon:g}", 1 - row[more] / row[fewer])
@@ -46,17 +61,27 @@ def participation_any_share(results: Results) -> ClaimEvidence:
     )
 
 
-def exponents(against: str) -> Check:
-    """Return the check of the exponent of the noise's excess risk in "sigma^2" or in "users"."""
-    fixed = "sigma" if against == "users" else "users"
+def strongly_convex(epsilon: float, **setting: float) -> Case:
+    """Return the share of Theorem 2's delta that strong convexity saves."""
+    loss = {"smoothness": 1.0, "strong_convexity": 0.5}
+    better = contraction.federated_delta_strongly_convex(epsilon, lipschitz=LIPSCHITZ, **setting, **loss)
+    plain = contraction.federated_delta(epsilon, lipschitz=LIPSCHITZ, **setting)
+    return Case(_named(setting, epsilon), float(1 - better / plain))
 
-    def check(results: Results) -> ClaimEvidence:
-        rates = results.table(KEY, "rates")
-        rows = rates[rates["against"] == against]
-        name = f"{{dataset}}, m = {{batch_size:g}}, {fixed} = {{fixed:g}}"
-        return ClaimEvidence(interval_cases(rows, name, rows["slope"], rows["interval"], target=rows["expected"]))
 
-    return check
+def harmonic_bound(form: str, m: int, sigma: float, radius: float, epsilon: float) -> Case:
+    """Hold Theorem 2's sum with harmonic steps against (11)'s second line, or that against theta."""
+    setting = {"n": 100, "m": m, "sigma": sigma, "lipschitz": LIPSCHITZ}
+    closed = contraction.federated_harmonic_bound(epsilon, radius=radius, strong_convexity=1.0, **setting)
+    if form == "sum":
+        held, bound = (
+            contraction.federated_harmonic_delta(epsilon, radius=radius, strong_convexity=1.0, **setting),
+            closed,
+        )
+    else:
+        held, bound = closed, contraction.federated_unamplified_delta(epsilon, **setting)
+    case = f"{form}, n = 100, m = {m}, sigma = {sigma}, radius = {radius}, lambda = 1, epsilon = {epsilon}"
+    return Case(case, float(held), target=float(bound))
 
 
 def price_bound(results: Results) -> ClaimEvidence:
@@ -100,43 +125,122 @@ def without_replacement(results: Results) -> ClaimEvidence:
     )
 
 
-def suffix_stopping(results: Results) -> ClaimEvidence:
-    """Compare delta with the stop within the last rounds alone with that of Corollary 3: the share that it saves."""
-    rows = checks_of(results, KEY, "suffix_stopping")
-    cases = [Case(row.case, 1 - row.independent / row.ours) for row in rows.itertuples(index=False)]
-    data = results.figure(KEY, "sampling")
-    risks = [
-        Case(
-            f"excess risk of one pass: {row.dataset}, m = {row.batch_size:g}, sigma = {row.noise_std:g}, "
-            f"{row.release.replace('_', ' ')}",
-            row.one_pass,
-        )
-        for row in data.itertuples(index=False)
-    ]
-    return ClaimEvidence(cases, beside=risks)
+def random_stopping(held: str, epsilon: float, **setting: Any) -> Case:
+    """Hold the exact delta of the stopped model against Corollary 3's sum, or the sum against (12)."""
+    given = _scheduled(setting) if isinstance(setting["eta"], str) else setting
+    double_sum = float(contraction.federated_random_stop_delta(epsilon, lipschitz=LIPSCHITZ, **given))
+    if held == "exact run":
+        exact = _one_dimension(setting).stopped_delta(epsilon)
+        return Case(f"exact stopped run: {_named(setting, epsilon)}", exact, target=double_sum)
+    bound = float(contraction.federated_random_stop_bound(epsilon, lipschitz=LIPSCHITZ, **given))
+    return Case(f"sum below (12): {_named(setting, epsilon)}", double_sum, target=bound)
 
 
-def relaxed_looser(results: Results) -> ClaimEvidence:
+def suffix_stopping(epsilon: float, alpha: float, **setting: float) -> Case:
+    """Return the share of (12) that is saved with the stop within the last rounds alone."""
+    every = contraction.federated_random_stop_bound(epsilon, lipschitz=LIPSCHITZ, **setting)
+    suffix = contraction.federated_suffix_stop_delta(epsilon, lipschitz=LIPSCHITZ, alpha=alpha, **setting)
+    return Case(f"alpha = {alpha}: {_named(setting, epsilon)}", float(1 - suffix / every))
+
+
+def suffix_growing_noise(epsilon: float, alpha: float) -> Case:
+    """Return the share of Corollary 3's delta that is saved so where the noise grows."""
+    values = {"n": 8, "m": 1, "eta": 0.5, "sigma": np.sqrt(np.arange(1, 9)), "radius": 0.25, "lipschitz": LIPSCHITZ}
+    every = contraction.federated_random_stop_delta(epsilon, **values)
+    suffix = contraction.federated_suffix_stop_delta(epsilon, alpha=alpha, **values)
+    return Case(f"alpha = {alpha}, sigma_t = sqrt(t), epsilon = {epsilon}", float(1 - suffix / every))
+
+
+def averaged_model(n: int, epsilon: float) -> Case:
+    """Return how far the exact delta of the average of all models is above Theorem 2's."""
+    setting = {"n": n, "m": 1, "eta": 1.0, "sigma": 1.0, "radius": 0.25}
+    bound = contraction.federated_delta(epsilon, lipschitz=LIPSCHITZ, **setting)
+    return Case(_named(setting, epsilon), _one_dimension(setting, cells=40).averaged_delta(epsilon) - float(bound))
+
+
+def example_privacy(n: int, m: int, radius: float, epsilon: float) -> Case:
+    """Hold the formula displayed after (12) against (12) with the least of the steps 1/t, sigma^2 = sqrt(n)."""
+    rounds, sigma = n // m, n**0.25
+    link = _theta(epsilon, 2 * radius * n**0.75 / math.sqrt(m))
+    partial = np.cumsum(link ** np.arange(rounds))
+    displayed = _theta(epsilon, 2 * LIPSCHITZ / (math.sqrt(m) * sigma)) * partial.sum() / rounds**2
+    setting = {"n": n, "m": m, "eta": 1 / np.arange(1.0, rounds + 1), "sigma": sigma, "radius": radius}
+    bound = contraction.federated_random_stop_bound(epsilon, lipschitz=LIPSCHITZ, **setting)
+    case = f"n = {n}, m = {m}, radius = {radius}, lambda = 1, epsilon = {epsilon}"
+    return Case(case, float(displayed), target=float(bound))
+
+
+def relaxed(epsilon: float, **setting: float) -> Case:
+    """Hold the exact delta of the last model, other losses concave, against the relaxed bound."""
+    curvature = -LIPSCHITZ / setting["radius"]
+    exact = _one_dimension(setting, curvature=curvature).delta(epsilon)
+    bound = contraction.federated_delta_relaxed(epsilon, lipschitz=LIPSCHITZ, **setting)
+    return Case(_named(setting, epsilon), exact, target=float(bound))
+
+
+def relaxed_looser(epsilon: float, **setting: float) -> Case:
     """Return how many times larger the relaxed bound is than Theorem 2."""
-    rows = checks_of(results, KEY, "relaxed")
-    rows = rows[~rows["case"].str.startswith(RUN)]
-    return ClaimEvidence(
-        [Case(row.case, row.ours / row.independent, target=1.0) for row in rows.itertuples(index=False)]
+    loose, tight = (
+        contraction.federated_delta_relaxed(epsilon, lipschitz=LIPSCHITZ, **setting),
+        contraction.federated_delta(epsilon, lipschitz=LIPSCHITZ, **setting),
+    )
+    return Case(_named(setting, epsilon), float(loose / tight), target=1.0)
+
+
+def _named(setting: dict[str, Any], epsilon: float) -> str:
+    """Return a setting as text."""
+    return ", ".join(f"{name} = {value}" for name, value in (setting | {"epsilon": epsilon}).items())
+
+
+def _scheduled(setting: dict[str, Any]) -> dict[str, Any]:
+    """Return a setting with eta and sigma as schedules of n/m rounds; "1/t" and "0.9 + t/10" are such."""
+    t = np.arange(1, setting["n"] // setting["m"] + 1)
+    written = {"1/t": 1 / t, "0.9 + t/10": 0.9 + t / 10}
+    return setting | {
+        name: written[setting[name]] if isinstance(setting[name], str) else np.full(len(t), setting[name])
+        for name in ("eta", "sigma")
+    }
+
+
+def _one_dimension(setting: dict[str, float], curvature: float = 0.0, cells: int = 300) -> ExactFederatedSgd:
+    """Return the one-dimensional algorithm in a setting."""
+    etas = [setting["eta"]] * (setting["n"] // setting["m"])
+    return ExactFederatedSgd(
+        m=setting["m"],
+        etas=etas,
+        sigma=setting["sigma"],
+        lipschitz=LIPSCHITZ,
+        radius=setting["radius"],
+        curvature=curvature,
+        cells=cells,
     )
 
 
-CLAIMS: dict[str, Check] = {
-    "theorem2": checked(KEY, "theorem2", RUN),
-    "closed_form": checked(KEY, "theorem2", RUN, but=True),
-    "participation": participation,
-    "participation_any_share": participation_any_share,
-    "price_of_privacy": exponents("sigma^2"),
-    "price_in_users": exponents("users"),
-    "price_bound": price_bound,
-    "price_by_dimension": price_by_dimension,
-    "without_replacement": without_replacement,
-    "random_stopping": checked(KEY, "random_stopping"),
-    "suffix_stopping": suffix_stopping,
-    "relaxed": checked(KEY, "relaxed", RUN),
-    "relaxed_looser": relaxed_looser,
-}
+def _theta(epsilon: float, r: float) -> float:
+    """Return theta(r) straight from (6)."""
+    return float(norm.sf(epsilon / r - r / 2) - math.exp(epsilon) * norm.sf(epsilon / r + r / 2))
+
+
+def _shares(results: Results, panel: str) -> pd.DataFrame:
+    """Return delta by epsilon (rows) and share of users a round (columns) of a panel of Figure 2."""
+    data = results.figure(KEY, "figure_2")
+    rows = data[(data["form"] == CLOSED_FORM) & (data["panel"] == panel)]
+    return rows.pivot(index="epsilon", columns="q", values="delta").sort_index(axis=1)
+
+
+def _exponents(study: str, against: str) -> Callable[[Results], ClaimEvidence]:
+    """Return the function that makes the cases of an exponent that the runs of a study show."""
+
+    def cases(results: Results) -> ClaimEvidence:
+        rates = results.table(KEY, "rates")
+        rows = rates[(rates["study"] == study) & (rates["against"] == against)]
+        name = "{dataset}, m = {batch_size:g}, {fixed}"
+        return ClaimEvidence(interval_cases(rows, name, rows["slope"], rows["interval"], target=rows["expected"]))
+
+    return cases
+
+
+price_of_privacy = _exponents("price", "sigma^2")
+price_in_users = _exponents("price", "users")
+example_rate = _exponents("example", "users")
+convex_rate = _exponents("convex", "users")

@@ -60,3 +60,30 @@ class ExactFederatedSgd:
         """
         p, q = self.models().mean(axis=(0, 1))
         return float(hockey_stick(p, q, epsilon))
+
+    def averaged_delta(self, epsilon: float) -> float:
+        """Return delta at `epsilon` of the average of all models, from a start in the middle, all other losses 0.
+
+        Unlike `models` this follows every model from round 1 on: the average is of one path. Its sum lives on the grid
+        of the interval's points, in units of half a cell.
+        """
+        interval = DiscretisedInterval(-self.radius, self.radius, self.cells)
+        places = np.concatenate([[0], np.arange(1, 2 * self.cells, 2), [2 * self.cells]])
+        rounds = len(self.etas)
+        noises = [norm(scale=eta * self.sigma / np.sqrt(self.m)) for eta in self.etas]
+
+        def averages(t: int, sign: int) -> Array:
+            """The law of the sum of all models when user i is in round t."""
+            law = np.zeros((len(places), 2 * self.cells * rounds + 1))
+            for s, (eta, noise) in enumerate(zip(self.etas, noises, strict=True)):
+                shift = -sign * eta * self.lipschitz / self.m if s == t else 0.0
+                if s == 0:
+                    moved = np.zeros_like(law)
+                    moved[:, 0] = interval.projected(np.array([shift]), noise)[0]
+                else:
+                    moved = interval.projected(interval.points + shift, noise).T @ law
+                law = np.stack([np.roll(row, place) for row, place in zip(moved, places, strict=True)])
+            return law.sum(axis=0)
+
+        p, q = (np.mean([averages(t, sign) for t in range(rounds)], axis=0) for sign in (1, -1))
+        return float(hockey_stick(p, q, epsilon))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,12 @@ def users(rate: float) -> int:
 
 
 def whole_rounds(epsilon: np.ndarray | float, m: int, rounds: int) -> np.ndarray:
-    """Return Theorem 2's delta with `rounds` rounds of m users, whether or not they are all users."""
+    """Return Theorem 2's sum over `rounds` rounds of m users at Figure 2, be they all users or not."""
     values = parameters()
-    schedules = {name: np.full(rounds, values[name]) for name in ("eta", "sigma")}
-    return contraction.federated_delta(epsilon, m=m, **values | schedules)
+    head = 2 * values["lipschitz"] / (math.sqrt(m) * values["sigma"])
+    link = 2 * values["radius"] * math.sqrt(m) / (values["eta"] * values["sigma"])
+    kept = sum(contraction.theta(epsilon, link) ** later for later in range(rounds))
+    return m / values["n"] * contraction.theta(epsilon, head) * kept
 
 
 def one_round(epsilon: np.ndarray | float, m: int) -> np.ndarray:

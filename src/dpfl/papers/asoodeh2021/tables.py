@@ -1,13 +1,11 @@
-"""Tables: the errata, the theorems against other forms and exact runs, and the exponents that the runs show."""
+"""Tables: the errata, and the exponents that the runs show."""
 
 from __future__ import annotations
 
 import pandas as pd
 
 from dpfl.papers.asoodeh2021.aggregator_runs import slopes
-from dpfl.papers.asoodeh2021.checks import all_checks
 from dpfl.reporting.errata import errata_recipe
-from dpfl.reporting.evidence import checks_page, table
 from dpfl.reporting.notes import count_range, stand_ins
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
@@ -16,13 +14,11 @@ def rates_page(data: pd.DataFrame) -> TableLayout:
     """Lay the exponents out for a reader."""
     body = pd.DataFrame(
         {
+            "Study": data["study"],
             "Data": data["dataset"],
             "m": data["batch_size"].map("{:g}".format),
             "Against": data["against"],
-            "At": [
-                f"{'sigma' if against == 'users' else 'users'} = {fixed:g}"
-                for against, fixed in zip(data["against"], data["fixed"], strict=True)
-            ],
+            "At": data["fixed"],
             "Exponent": [
                 f"{value:.3f} ± {half:.3f}" for value, half in zip(data["slope"], data["interval"], strict=True)
             ],
@@ -37,6 +33,5 @@ def rates_page(data: pd.DataFrame) -> TableLayout:
 
 TABLES = {
     "errata": errata_recipe("asoodeh2021"),
-    "checks": TableRecipe(lambda results: table(all_checks()), checks_page),
     "rates": TableRecipe(slopes, rates_page),
 }

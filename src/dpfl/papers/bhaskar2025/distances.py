@@ -1,4 +1,4 @@
-"""How far noise drives the parameters: distances to the run without it, Appendix A's bound and the 1/sqrt(k) law."""
+"""Parameters driven by noise: distances to the run without it, Appendix A's bound and the 1/sqrt(k) law."""
 
 from __future__ import annotations
 

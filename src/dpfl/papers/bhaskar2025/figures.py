@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from dpfl.papers.bhaskar2025.distances import distance_cells, draw_distances
+from dpfl.papers.bhaskar2025.open_settings import draw_open, open_cells
 from dpfl.papers.bhaskar2025.published_cells import (
     BIMODAL_PCT,
     CELL,
@@ -20,6 +21,7 @@ from dpfl.papers.bhaskar2025.published_cells import (
     measured_cells,
     runs_of,
 )
+from dpfl.papers.bhaskar2025.readings import draw_readings, reading_cells
 from dpfl.papers.bhaskar2025.sampling import draw_sampling, sampling_cells
 from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
@@ -122,6 +124,8 @@ def _footer(cells: pd.DataFrame) -> str:
 
 FIGURES = {
     "splits": FigureRecipe(split_cells, draw_splits),
+    "readings": FigureRecipe(reading_cells, draw_readings),
+    "open_settings": FigureRecipe(open_cells, draw_open),
     "distances": FigureRecipe(distance_cells, draw_distances),
     "sampling": FigureRecipe(sampling_cells, draw_sampling),
 }

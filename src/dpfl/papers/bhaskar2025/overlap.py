@@ -1,4 +1,4 @@
-"""Budget of a record when the data of more than ten clients overlap: what Table 5 leaves out."""
+"""Epsilon of one record when each client draws its data independently, beside what one client's messages spend."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ from dpfl.catalog import load
 from dpfl.data import datasets
 from dpfl.engine.batches import BatchSampler
 from dpfl.papers.bhaskar2025.published_cells import table_settings
+from dpfl.reporting.bounds import at_most
+from dpfl.reporting.notes import data_name
 from dpfl.reporting.tables import TableLayout
+
+QUARTER = 0.25
+"""The share of the records for which a row says what they spend at least."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +36,21 @@ class Training:
 
 @dataclass(frozen=True)
 class Holders:
-    """Number of clients that a record is with: the mean, the most (median over draws), the share with two or more."""
+    """Number of clients that hold a record.
 
-    mean: float
-    most: int
-    share_above_one: float
+    law: the probability of 0, 1, ..., k clients; mean; quarter: so many or more hold a quarter of the records; most:
+    the most of any record (median over draws).
+    """
+
     law: tuple[float, ...]
-    """Probability of 0, 1, ..., k clients."""
+    mean: float
+    quarter: int
+    most: int
 
 
 @cache
 def training(dataset: str, epsilon: float) -> Training:
-    """Return a client's training on its share of `dataset`, calibrated as the runs of Table 5 are."""
+    """Return a client's training on its share of `dataset`, calibrated to `epsilon` as the published cells are."""
     settings, (local_epochs, rounds) = load("bhaskar2025").settings, table_settings(5)["split"]
     records = round(settings["client_share"] * datasets.load(dataset).training_records)
     sampler = BatchSampler(Sampling(settings["sampling"]), settings["batch_size"], records)
@@ -53,36 +61,45 @@ def training(dataset: str, epsilon: float) -> Training:
 
 
 @cache
-def spent(run: Training, holders: int, accountant: str) -> float:
-    """Return epsilon of a record that is with `holders` clients: the composition of all their steps."""
+def spent(run: Training, holders: int) -> float:
+    """Return epsilon by PLD of a record that `holders` clients hold: the composition of all their steps.
+
+    At the delta of the run for the whole composition; the same under add_or_remove and zero_out, whose dominating pair
+    is one for Poisson batches at a given rate.
+    """
     if holders == 0:
         return 0.0
-    return float(dpsgd.epsilon(**{**asdict(run), "steps": holders * run.steps}, accountant=accountant))
+    return float(dpsgd.epsilon(**{**asdict(run), "steps": holders * run.steps}, accountant="pld"))
 
 
 def holders(clients: int, share: float, records: int) -> Holders:
-    """Return the law of the number of `clients` that hold a record of `records`, each client a random `share`.
+    """Return the law of the number of `clients` that hold a record of `records`: Binomial(clients, share).
 
-    Disjoint where clients * share <= 1 (dpfl.data.partition.random_shares), else binomial. `most` is the median of
-    the largest number over all records, taken as independent. Shares are in (0, 1].
+    Each client draws a `share` in (0, 1] of the records, independently of the others. `most` is the median of the
+    largest number over all records, taken as independent.
     """
-    if clients * share <= 1 + 1e-9:
-        return Holders(clients * share, 1, 0.0, (1 - min(1.0, clients * share), min(1.0, clients * share)))
     numbers = np.arange(clients + 1)
     law = stats.binom.pmf(numbers, clients, share)
+    at_least = stats.binom.sf(numbers - 1, clients, share)
     below = records * stats.binom.logcdf(numbers, clients, share)
-    most = int(numbers[below >= math.log(0.5)][0])
-    return Holders(clients * share, most, float(1 - law[0] - law[1]), tuple(law.tolist()))
+    return Holders(
+        law=tuple(law.tolist()),
+        mean=clients * share,
+        quarter=int(numbers[at_least >= QUARTER][-1]),
+        most=int(numbers[below >= math.log(0.5)][0]),
+    )
 
 
 def budgets(*names: str) -> pd.DataFrame:
-    """Return a row for each dataset and number of clients above 1 of Table 5: what a record spends, delta as stated.
+    """Return a row for each dataset and number of clients above 1 of Table 5: what a client and what a record spends.
 
-    `names`: the datasets, all of the table where none is named.
+    `names`: the datasets, all of the table if none is named.
 
-    Columns: dataset, epsilon (the budget of one client), delta, noise_multiplier, clients, holders_mean, holders_most,
-    share_above_one, epsilon_mean_rdp (mean over records), epsilon_typical_rdp, epsilon_typical_pld (a record with the
-    mean number of clients, rounded up), epsilon_most_rdp, epsilon_most_pld (one with the most).
+    Columns: dataset, epsilon (printed, the budget of one client), delta, noise_multiplier, clients, share_none and
+    share_several (of the records: with no client, with two or more), holders_mean, holders_quarter, holders_most
+    (`Holders`), epsilon_client (Claim 1: proven of all that one client sends), epsilon_mean (of a record, mean over
+    records), epsilon_quarter (that a quarter of the records spend at least), epsilon_most (of the record with the
+    most), share_above (of the records: that spend more than printed). Epsilons are by PLD.
     """
     settings, published = load("bhaskar2025").settings, load("bhaskar2025").tables["table_5"]["published_accuracy_pct"]
     rows = []
@@ -91,7 +108,7 @@ def budgets(*names: str) -> pd.DataFrame:
         run = training(dataset, epsilon)
         for clients in (number for number in table_settings(5)["clients"] if number > 1):
             law = holders(clients, settings["client_share"], datasets.load(dataset).training_records)
-            typical = math.ceil(law.mean)
+            likely = {number: chance for number, chance in enumerate(law.law) if chance > 1e-12}
             rows.append(
                 {
                     "dataset": dataset,
@@ -99,50 +116,56 @@ def budgets(*names: str) -> pd.DataFrame:
                     "delta": run.delta,
                     "noise_multiplier": run.noise_multiplier,
                     "clients": clients,
+                    "share_none": law.law[0],
+                    "share_several": 1 - law.law[0] - law.law[1],
                     "holders_mean": law.mean,
+                    "holders_quarter": law.quarter,
                     "holders_most": law.most,
-                    "share_above_one": law.share_above_one,
-                    "epsilon_mean_rdp": _mean_epsilon(run, law),
-                    "epsilon_typical_rdp": spent(run, typical, "rdp"),
-                    "epsilon_typical_pld": spent(run, typical, "pld"),
-                    "epsilon_most_rdp": spent(run, law.most, "rdp"),
-                    "epsilon_most_pld": spent(run, law.most, "pld"),
+                    "epsilon_client": spent(run, 1),
+                    "epsilon_mean": sum(chance * spent(run, number) for number, chance in likely.items()),
+                    "epsilon_quarter": spent(run, law.quarter),
+                    "epsilon_most": spent(run, law.most),
+                    "share_above": sum(chance for number, chance in likely.items() if spent(run, number) > epsilon),
                 }
             )
     return pd.DataFrame(rows)
-
-
-def _mean_epsilon(run: Training, law: Holders) -> float:
-    """Return the mean over records of epsilon by RDP; numbers of clients that hardly occur weigh nothing."""
-    likely = [(number, chance) for number, chance in enumerate(law.law) if chance > 1e-12]
-    return sum(chance * spent(run, number, "rdp") for number, chance in likely)
 
 
 def overlap_page(data: pd.DataFrame) -> TableLayout:
     """Lay the budgets out for a reader."""
     body = pd.DataFrame(
         {
-            "Data": data["dataset"],
-            "ε of a client": data["epsilon"].map("{:g}".format),
+            "Data": data["dataset"].map(data_name),
             "k": data["clients"].map(str),
-            "Clients of a record, mean": data["holders_mean"].map("{:g}".format),
-            "most": data["holders_most"].map(str),
-            "Records with two or more": (100 * data["share_above_one"]).map("{:.1f} %".format),
-            "ε, mean over records": data["epsilon_mean_rdp"].map("{:.2f}".format),
-            "ε at the mean number": _both(data, "typical"),
-            "ε at the most": _both(data, "most"),
+            "ε printed": data["epsilon"].map("{:g}".format),
+            "ε of a client (Claim 1)": [at_most(value, places=2) for value in data["epsilon_client"]],
+            "Records with no client": _percent(data["share_none"]),
+            "with two or more": _percent(data["share_several"]),
+            "ε of a record, mean": [at_most(value, places=2) for value in data["epsilon_mean"]],
+            "of the upper quarter, from": _with_number(data, "quarter"),
+            "of the record with the most": _with_number(data, "most"),
+            "Records above the printed ε": _percent(data["share_above"]),
         }
     )
+    deltas = ", ".join(f"{delta:g}" for delta in sorted(set(data["delta"])))
     notes = [
-        f"δ = {', '.join(f'{delta:g}' for delta in sorted(set(data['delta'])))} for the whole composition; ε by RDP, "
-        "and by PLD after the stroke. The mean number is rounded up for its ε.",
-        "The most: the median, over draws of the clients' shares, of the largest number of clients of any record.",
-        "Accounted for Poisson batches and for a server that sees what every client sends; add or remove one record.",
+        "Each client draws its tenth of the records independently, so the number of clients that hold a record is "
+        "binomial. ε of a client: of all that one client sends, for a record that only this client holds. ε of a "
+        "record: of what all its clients send, their steps composed; in brackets how many clients. A record without a "
+        "client spends nothing.",
+        f"By PLD, δ = {deltas} for the whole composition; Poisson batches; a server that sees what every client sends. "
+        "The same under zero out and under add or remove (the paper's Definition 1) at a given sampling rate.",
+        "The record with the most: the median, over draws of the clients' shares, of the largest number of any record.",
     ]
     return TableLayout(body, notes)
 
 
-def _both(data: pd.DataFrame, which: str) -> pd.Series:
-    """Return epsilon by both accountants as text."""
-    rdp, pld = (data[f"epsilon_{which}_{name}"].map("{:.2f}".format) for name in ("rdp", "pld"))
-    return rdp + " / " + pld
+def _percent(shares: pd.Series) -> list[str]:
+    """Return shares as per cents."""
+    return [f"{100 * share:.1f} %" for share in shares]
+
+
+def _with_number(data: pd.DataFrame, which: str) -> list[str]:
+    """Return an epsilon with the number of clients that it is for."""
+    pairs = zip(data[f"epsilon_{which}"], data[f"holders_{which}"], strict=True)
+    return [f"{at_most(epsilon, places=2)} ({number})" for epsilon, number in pairs]

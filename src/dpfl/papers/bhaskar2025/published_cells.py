@@ -107,13 +107,15 @@ def measured_cells(results: Results, table: int) -> pd.DataFrame:
     prediction_single_pct and prediction_single were it a single run, noise_multiplier, delta, epsilon_proven and
     epsilon_refuted (for one record replaced by nothing, zero_out), epsilon_add_remove (`add_remove`), sampling,
     sample_rate, steps, batch_size, learning_rate, momentum, origins; in Tables 2 to 4 over_first_pct, over_first_runs
-    and over_first_interval_pct (mean advantage over (1, 20), seeds that both ran, half-width).
+    and over_first_interval_pct (mean advantage over (1, 20), seeds that both ran, half-width), and lead_pct, lead_runs,
+    lead_interval_pct and lead_splits (`_leads`; nan but for (1, 20)).
     """
     runs = each_once(runs_of(results, PUBLISHED))
     published = published_cells().query("table == @table")
     cells = published.merge(_summary(runs), on=["dataset", *CELL], how="left")
     if table < 5:
         cells = cells.merge(_over_first(runs), on=["dataset", *CELL], how="left")
+        cells = cells.merge(_leads(runs), on=["dataset", *CELL], how="left")
     counts = ["runs", "diverged", "at_chance"]
     cells[counts] = cells[counts].fillna(0).astype(int)
     cells["stand_in"] = cells["stand_in"].eq(True)
@@ -162,6 +164,27 @@ def _over_first(runs: pd.DataFrame) -> pd.DataFrame:
     over = known.agg(over_first_pct=("over", "mean"), over_first_runs=("over", "size"), sd=("over", "std"))
     over["over_first_interval_pct"] = half_width(over.pop("sd"), over["over_first_runs"], LEVEL)
     return over
+
+
+def _leads(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return for each column's cell (1, 20) by how much it leads the best other split of the same seed.
+
+    Columns: the cell's, lead_pct (mean over the seeds that ran all splits of the column that any seed ran), lead_runs
+    (these seeds), lead_interval_pct (half-width) and lead_splits (the other splits).
+    """
+    local_epochs, rounds = table_settings(5)["split"]
+    rows = []
+    for key, column in runs.groupby(["dataset", "model", "epsilon", "clients"], sort=False):
+        wide = column.pivot(index="seed", columns="local_epochs", values="accuracy_pct").dropna()
+        if local_epochs not in wide or wide.shape[1] < 2 or wide.empty:
+            continue
+        lead = wide[local_epochs] - wide.drop(columns=local_epochs).max(axis=1)
+        half = half_width(lead.std(), len(lead), LEVEL)
+        rows.append((*key, local_epochs, rounds, lead.mean(), len(lead), half, wide.shape[1] - 1))
+    measured = ["lead_pct", "lead_runs", "lead_interval_pct", "lead_splits"]
+    place = ["dataset", "model", "epsilon", "clients", "local_epochs", "rounds"]
+    found = pd.DataFrame(rows, columns=[*place, *measured])
+    return found.astype({name: runs[name].dtype for name in place}) if rows else found.astype(runs[place].dtypes)
 
 
 def add_remove(cell: dict[str, Any]) -> float:

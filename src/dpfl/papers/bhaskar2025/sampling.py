@@ -1,4 +1,4 @@
-"""What provable batches cost: three ways to draw them under the same noise, their accuracy and what each epsilon is."""
+"""Cost of provable batches: three ways to draw them under the same noise, their accuracy and what each epsilon is."""
 
 from __future__ import annotations
 

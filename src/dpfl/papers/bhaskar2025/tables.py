@@ -8,6 +8,9 @@ from functools import partial
 
 import pandas as pd
 
+from dpfl.papers.bhaskar2025.central_model import central_cells, central_page
+from dpfl.papers.bhaskar2025.distance_summary import distance_page, distance_summary
+from dpfl.papers.bhaskar2025.open_settings import open_cells, open_page
 from dpfl.papers.bhaskar2025.overlap import budgets, overlap_page
 from dpfl.papers.bhaskar2025.published_cells import (
     BIMODAL_PCT,
@@ -20,6 +23,7 @@ from dpfl.papers.bhaskar2025.published_cells import (
     measured_cells,
     numbers,
 )
+from dpfl.papers.bhaskar2025.readings import reading_cells, readings_page
 from dpfl.papers.bhaskar2025.sampling import sampling_cells, sampling_page
 from dpfl.reporting.bounds import at_least, at_most
 from dpfl.reporting.canary_table import canaries, canaries_page
@@ -177,6 +181,7 @@ def _optimisers(ran: pd.DataFrame) -> list[str]:
     optimisers = known.groupby(["batch_size", "learning_rate", "momentum"], sort=False)
     for (batch_size, rate, momentum), group in optimisers:
         where = dict.fromkeys(f"{data_name(row.ran_on)} {model_name(row.model)}" for row in group.itertuples())
+        where = ["all cells"] if len(group) == len(ran) else where
         central = " (one client)" if set(group["clients"]) == {1} else ""
         notes.append(
             f"Batch size {batch_size:g}, learning rate {rate:g}, momentum {momentum:g}{central}: {', '.join(where)}."
@@ -286,7 +291,11 @@ TABLES = {
     "errata": errata_recipe("bhaskar2025"),
     **{f"table_{number}": _published_table(number, split_page) for number in (2, 3, 4)},
     "table_5": _published_table(5, clients_page),
+    "distance_summary": TableRecipe(distance_summary, distance_page),
     "last_column": TableRecipe(last_column, last_column_page),
+    "readings": TableRecipe(reading_cells, readings_page),
+    "open_settings": TableRecipe(open_cells, open_page),
+    "central_model": TableRecipe(central_cells, central_page),
     "sampling": TableRecipe(sampling_cells, sampling_page),
     "overlap": TableRecipe(lambda results: budgets(), overlap_page),
     "canaries": TableRecipe(partial(canaries, paper="bhaskar2025"), canaries_page),

@@ -1,4 +1,5 @@
-"""Evidence for the claims of lowy2021 about its two experiments and its noise."""
+"""Evidence for the claims of lowy2021, a function a claim: here its two experiments and its noise, and in theory_claims
+its theorems."""
 
 from __future__ import annotations
 
@@ -11,9 +12,8 @@ from dpfl.papers.lowy2021 import theory_claims
 from dpfl.papers.lowy2021.comparisons import TASK
 from dpfl.papers.lowy2021.trial_statistics import noise_name
 from dpfl.reporting.bounds import at_most
-from dpfl.reporting.cases import Case, from_interval
+from dpfl.reporting.cases import Case, from_interval, interval_cases
 from dpfl.reporting.claims import Check
-from dpfl.reporting.evidence import interval_cases
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
 from dpfl.reporting.statistics import LEVEL
@@ -23,7 +23,7 @@ FREE_FROM = 12.5
 Rows = Callable[[pd.DataFrame], pd.Series]
 
 
-def insurance(rows: Rows) -> Check:
+def _insurance(rows: Rows) -> Check:
     """Return the check of the paired differences on the insurance data in the rows that are selected.
 
     The number is what local SGD's test loss has in excess of minibatch SGD's, as a share of it.
@@ -33,12 +33,12 @@ def insurance(rows: Rows) -> Check:
         data = results.table("lowy2021", "paired_differences")
         data = data[data["epsilon"] < math.inf]
         chosen = rows(data)
-        return ClaimEvidence(insurance_cases(data[chosen]), beside=insurance_cases(data[~chosen]))
+        return ClaimEvidence(_insurance_cases(data[chosen]), beside=_insurance_cases(data[~chosen]))
 
     return check
 
 
-def insurance_cases(data: pd.DataFrame) -> list[Case]:
+def _insurance_cases(data: pd.DataFrame) -> list[Case]:
     """Return a case a row: by how much local SGD's loss is larger, as a share of minibatch SGD's.
 
     The name says what each of them is proven to spend at most, which in the authors' protocol is far from the budget.
@@ -51,59 +51,59 @@ def insurance_cases(data: pd.DataFrame) -> list[Case]:
     return interval_cases(data.assign(noise=noises, **spent), name, share, half, runs="trials")
 
 
-def authors_protocol(data: pd.DataFrame) -> pd.Series:
+def _authors_protocol(data: pd.DataFrame) -> pd.Series:
     """Select the authors' protocol: Theorem 2.1's noise, the mean gradient of a batch clipped."""
     return (data["noise"] == "advanced_composition") & (data["clipping"] == "mean")
 
 
-def least_noise(data: pd.DataFrame) -> pd.Series:
+def _least_noise(data: pd.DataFrame) -> pd.Series:
     """Select the least noise that an accountant allows, every record clipped: a budget that is kept."""
     return data["noise"] == "tight"
 
 
-def mnist(rows: Rows) -> Check:
+def _mnist(rows: Rows) -> Check:
     """Return the check of the paired differences on MNIST in the rows that are selected, in points of test error."""
 
     def check(results: Results) -> ClaimEvidence:
         data = results.table("lowy2021", "mnist_differences")
         data = data[data["epsilon"] < math.inf]
         chosen = rows(data)
-        others = data[~chosen & ~(published(data) | least_noise(data))]
-        return ClaimEvidence(mnist_cases(data[chosen], ""), beside=mnist_cases(others, ""))
+        others = data[~chosen & ~(_published(data) | _least_noise(data))]
+        return ClaimEvidence(_mnist_cases(data[chosen], ""), beside=_mnist_cases(others, ""))
 
     return check
 
 
-def mnist_against_free(rows: Rows) -> Check:
+def _mnist_against_free(rows: Rows) -> Check:
     """Return the check of minibatch SGD at FREE_FROM and above against local SGD without privacy."""
 
     def check(results: Results) -> ClaimEvidence:
         data = results.table("lowy2021", "mnist_differences")
         large = data[(data["epsilon"] >= FREE_FROM) & (data["epsilon"] < math.inf)]
-        return ClaimEvidence(mnist_cases(large[rows(large)], "free_"))
+        return ClaimEvidence(_mnist_cases(large[rows(large)], "free_"))
 
     return check
 
 
-def mnist_cases(data: pd.DataFrame, prefix: str) -> list[Case]:
+def _mnist_cases(data: pd.DataFrame, prefix: str) -> list[Case]:
     """Return a case a row, from the columns <prefix>difference and <prefix>interval."""
     rows = data.assign(noise=data["noise"].map(noise_name))
     name = "M = {participating:g}, R = {rounds:g}, ε = {epsilon:g}, {noise}, {split} split"
     return interval_cases(rows, name, rows[f"{prefix}difference"], rows[f"{prefix}interval"], runs="trials")
 
 
-def published(data: pd.DataFrame) -> pd.Series:
+def _published(data: pd.DataFrame) -> pd.Series:
     """Select MNIST as the authors' script has it: its noise, its split."""
     return (data["noise"] == "moments") & (data["split"] == "published")
 
 
-def prices(results: Results) -> dict[tuple, pd.DataFrame]:
+def _prices(results: Results) -> dict[tuple, pd.DataFrame]:
     """Return minibatch SGD's price of privacy by (dataset, stand-in, N, noise, clipping), sorted by budget."""
     data = results.table("lowy2021", "price").query("algorithm == 'minibatch'")
     return {key: task.sort_values("epsilon") for key, task in data.groupby([*TASK, "noise", "clipping"], sort=False)}
 
 
-def price_share(row: pd.Series, case: str) -> Case:
+def _price_share(row: pd.Series, case: str) -> Case:
     """Return a price as a share of the loss without privacy."""
     free = row["free_test_loss"]
     name = f"{case}, ε = {row['epsilon']:g}"
@@ -118,8 +118,8 @@ def price_shrinks(results: Results) -> ClaimEvidence:
     privacy, so that it is positive, and errors added up as if they were independent are cautious.
     """
     cases = []
-    for (_, _, clients, noise, clipping), task in prices(results).items():
-        first, last = (price_share(task.iloc[index], "") for index in (0, -1))
+    for (_, _, clients, noise, clipping), task in _prices(results).items():
+        first, last = (_price_share(task.iloc[index], "") for index in (0, -1))
         low, high = task["epsilon"].iloc[[0, -1]]
         cases.append(
             Case(
@@ -134,7 +134,7 @@ def price_shrinks(results: Results) -> ClaimEvidence:
     return ClaimEvidence(cases)
 
 
-def price_vanishes(noise: str) -> Check:
+def _price_vanishes(noise: str) -> Check:
     """Return the check of the price at the largest budget with one noise, every record clipped.
 
     The smaller budgets are shown beside it, and the authors' protocol, which clips means.
@@ -142,10 +142,10 @@ def price_vanishes(noise: str) -> Check:
 
     def check(results: Results) -> ClaimEvidence:
         cases, beside = [], []
-        for (_, _, clients, name, clipping), task in prices(results).items():
+        for (_, _, clients, name, clipping), task in _prices(results).items():
             if name == noise:
                 place = f"N = {clients}{', means clipped' if clipping == 'mean' else ''}"
-                *smaller, last = (price_share(row, place) for _, row in task.iterrows())
+                *smaller, last = (_price_share(row, place) for _, row in task.iterrows())
                 (cases if clipping == "record" else beside).append(last)
                 beside += smaller
         return ClaimEvidence(cases, beside=beside)
@@ -170,24 +170,29 @@ def noise_suffices(results: Results) -> ClaimEvidence:
     return ClaimEvidence(spent("advanced_composition"), beside=spent("moments"))
 
 
-CLAIMS: dict[str, Check] = {
-    "insurance_minibatch_beats_local": insurance(authors_protocol),
-    "insurance_least_noise": insurance(least_noise),
-    "price_shrinks": price_shrinks,
-    "price_vanishes": price_vanishes("advanced_composition"),
-    "price_vanishes_least_noise": price_vanishes("tight"),
-    "mnist_minibatch_beats_local": mnist(published),
-    "mnist_least_noise": mnist(least_noise),
-    "mnist_beats_nonprivate_local": mnist_against_free(published),
-    "mnist_beats_nonprivate_least_noise": mnist_against_free(least_noise),
-    "noise_suffices": noise_suffices,
-    "acceleration": theory_claims.acceleration,
-    "one_pass": theory_claims.one_pass,
-    "one_pass_falls": theory_claims.one_pass_falls,
-    "one_pass_learns": theory_claims.one_pass_learns,
-    "shuffle": theory_claims.shuffle,
-    "shuffle_by_accountant": theory_claims.shuffle_by_accountant,
-    "shuffle_beats_local": theory_claims.shuffle_beats_local,
-    "availability": theory_claims.availability,
-    "availability_not_mean": theory_claims.availability_not_mean,
-}
+insurance_minibatch_beats_local = _insurance(_authors_protocol)
+insurance_least_noise = _insurance(_least_noise)
+price_vanishes = _price_vanishes("advanced_composition")
+price_vanishes_least_noise = _price_vanishes("tight")
+mnist_minibatch_beats_local = _mnist(_published)
+mnist_least_noise = _mnist(_least_noise)
+mnist_beats_nonprivate_local = _mnist_against_free(_published)
+mnist_beats_nonprivate_least_noise = _mnist_against_free(_least_noise)
+
+acceleration = theory_claims.acceleration
+acceleration_more_rounds = theory_claims.acceleration_more_rounds
+acceleration_smooth = theory_claims.acceleration_smooth
+availability = theory_claims.availability
+availability_not_mean = theory_claims.availability_not_mean
+convex_lower_bound = theory_claims.convex_lower_bound
+convex_rate = theory_claims.convex_rate
+one_pass = theory_claims.one_pass
+one_pass_falls = theory_claims.one_pass_falls
+one_pass_learns = theory_claims.one_pass_learns
+one_pass_rate = theory_claims.one_pass_rate
+privacy_for_free = theory_claims.privacy_for_free
+shuffle = theory_claims.shuffle
+shuffle_beats_local = theory_claims.shuffle_beats_local
+shuffle_by_accountant = theory_claims.shuffle_by_accountant
+strongly_convex_lower_bound = theory_claims.strongly_convex_lower_bound
+strongly_convex_rate = theory_claims.strongly_convex_rate

@@ -21,12 +21,6 @@ MNIST_TASK = ["dataset", "stand_in_for", "split", "participating", "rounds"]
 """Columns that identify a classification task."""
 
 
-def regression(results: Results) -> pd.DataFrame:
-    """Return the regression's runs with every record clipped."""
-    runs = trials(results, REGRESSION)
-    return runs[runs["clipping"] == "record"]
-
-
 def paired_differences(results: Results) -> pd.DataFrame:
     """Return one row per (task, noise, clipping, epsilon): mean test losses, local minus minibatch, tests, spending.
 

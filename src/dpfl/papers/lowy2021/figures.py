@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpfl.papers.lowy2021 import theory
-from dpfl.papers.lowy2021.comparisons import MNIST_TASK, TASK, mnist_pairs, regression
-from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, NOISES, trials
+from dpfl.papers.lowy2021.comparisons import MNIST_TASK, TASK, mnist_pairs
+from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, NOISES, REGRESSION, trials
 from dpfl.reporting import style
 from dpfl.reporting.bounds import at_most
 from dpfl.reporting.figures import FigureRecipe
@@ -30,11 +30,22 @@ _LEGEND_INCHES = 2.7
 
 
 def _figure_2(results: Results) -> pd.DataFrame:
-    """Return one row per curve's point: task, noise, algorithm, epsilon, epsilon_spent, trials, test_loss, interval.
+    """Return one row per curve's point: task, noise, clipping, algorithm, epsilon, epsilon_spent, trials, test_loss,
+    interval, and v_star_squared, the task's mean of v*^2.
 
-    An algorithm's epsilon of inf is its version without privacy; the baselines have it too.
+    An algorithm's epsilon of inf is its version without privacy; the baselines have it too. With clipping "mean" the
+    runs are those of the authors' protocol.
     """
-    return _points(regression(results), [*TASK, "noise"], "test_loss", list(_BASELINES))
+    runs = trials(results, REGRESSION)
+    points = _points(runs, [*TASK, "noise", "clipping"], "test_loss", list(_BASELINES))
+    heterogeneity = runs.drop_duplicates([*TASK, "seed"]).groupby(TASK)["v_star_squared"].mean().reset_index()
+    return points.merge(heterogeneity, on=TASK, validate="many_to_one")
+
+
+def _spent_figure(results: Results) -> pd.DataFrame:
+    """Return the points of `_figure_2` at which every record is clipped."""
+    points = _figure_2(results)
+    return points[points["clipping"] == "record"].drop(columns=["clipping", "v_star_squared"])
 
 
 def _mnist(results: Results) -> pd.DataFrame:
@@ -64,20 +75,30 @@ def _points(runs: pd.DataFrame, task: list[str], metric: str, baselines: list[st
 
 
 def _draw_figure_2(points: pd.DataFrame) -> Figure:
-    """Draw one row of panels per task, one panel per noise."""
-    tasks, noises = list(points.groupby(TASK, sort=False)), _noises(points)
+    """Draw one row of panels per task: the authors' protocol first, then one panel per noise with records clipped."""
+    tasks, columns = list(points.groupby(TASK, sort=False)), _columns(points)
     figure, axes = style.panels(
-        len(noises), len(tasks), width=3.5 * len(noises) + 0.5, height=3.1, squeeze=False, sharex=True, sharey="row"
+        len(columns), len(tasks), width=2.9 * len(columns) + 0.5, height=3.1, squeeze=False, sharex=True, sharey="row"
     )
     for row, ((dataset, stand_in_for, clients), task) in zip(axes, tasks, strict=True):
-        for axis, noise in zip(row, noises, strict=True):
-            _panel(axis, task[task["noise"] == noise], "test_loss", _BASELINES)
-            axis.set_title(f"{data_name(dataset, stand_in_for)}, N = {clients}\n{NOISES[noise]}", fontsize=9)
+        for axis, (noise, clipping) in zip(row, columns, strict=True):
+            _panel(axis, task[(task["noise"] == noise) & (task["clipping"] == clipping)], "test_loss", _BASELINES)
+            what = "authors' protocol" if clipping == "mean" else NOISES[noise]
+            axis.set_title(what if axis is not row[0] else f"{data_name(dataset, stand_in_for)}, N = {clients}\n{what}",
+                           fontsize=9)  # fmt: skip
+        marked = f"v*² = {task['v_star_squared'].iloc[0]:.2g}"
+        row[0].text(0.97, 0.95, marked, transform=row[0].transAxes, ha="right", va="top", fontsize=9)
         _label_loss(row[0])
     for axis in axes[-1]:
         axis.set_xlabel("privacy budget ε asked for")
     _finish(figure, axes[0][0], points, f"ε spent, at most, as a share of ε asked for: {_spent_ranges(points)}.")
     return figure
+
+
+def _columns(points: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return the (noise, clipping) among the points, the authors' protocol first."""
+    known = set(zip(points["noise"], points["clipping"], strict=True))
+    return sorted(known, key=lambda pair: (pair[1] != "mean", list(NOISES).index(pair[0])))
 
 
 def _label_loss(axis) -> None:
@@ -91,13 +112,15 @@ def _spent_ranges(points: pd.DataFrame) -> str:
     """Return for each noise what share of the budget asked for it spends at most, least to largest, as text."""
     private = points[(points["epsilon"] < math.inf) & points["algorithm"].isin(_NAMES)]
     texts = []
-    for noise in _noises(private):
-        shares = private.loc[private["noise"] == noise, "epsilon_spent"] / private["epsilon"]
+    for noise, clipping in _columns(private):
+        chosen = (private["noise"] == noise) & (private["clipping"] == clipping)
+        shares = private.loc[chosen, "epsilon_spent"] / private["epsilon"]
         low, high = (
             at_most(share, 2) if share < _MOST_SPENT else f"over {_MOST_SPENT:g}"
             for share in (shares.min(), shares.max())
         )
-        texts.append(f"{NOISES[noise]} {low}" + (f" to {high}" if high != low else ""))
+        name = "authors' protocol" if clipping == "mean" else NOISES[noise]
+        texts.append(f"{name} {low}" + (f" to {high}" if high != low else ""))
     return "; ".join(texts)
 
 
@@ -227,7 +250,7 @@ def _finish(figure: Figure, axis, points: pd.DataFrame, remark: str) -> None:
 
 FIGURES = {
     "figure_2": FigureRecipe(_figure_2, _draw_figure_2),
-    "figure_2_spent": FigureRecipe(_figure_2, _draw_spent),
+    "figure_2_spent": FigureRecipe(_spent_figure, _draw_spent),
     "mnist": FigureRecipe(_mnist, _draw_mnist),
     **theory.FIGURES,
 }

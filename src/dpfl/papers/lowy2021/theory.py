@@ -14,7 +14,7 @@ from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.tables import TableRecipe
 
 FIGURES = {
-    "theory_rates": FigureRecipe(theory_rates.data, theory_rates.draw),
+    **theory_rates.FIGURES,
     theory_acceleration.FIGURE: FigureRecipe(theory_acceleration.data, theory_acceleration.draw),
     theory_one_pass.FIGURE: FigureRecipe(theory_one_pass.data, theory_one_pass.draw),
     theory_shuffle.FIGURE: FigureRecipe(theory_shuffle.data, theory_shuffle.draw),

@@ -23,7 +23,7 @@ def data(results: Results) -> pd.DataFrame:
     In rows of random laws also the ratio of the risk to that of the fixed M_r with the same mean of 1/M_r
     (same_inverse_ratio), and to that with the same mean (same_mean_ratio), with intervals; nan where none was run.
     """
-    runs = study(results, "availability")
+    runs = study(results, ("availability",))
     risks = by_seed(runs, ["participants"])
     bars = interval(risks)
     laws = {text: json.loads(text) for text in risks.index}

@@ -6,37 +6,129 @@ import math
 
 import pandas as pd
 
+from dpfl.papers.lowy2021.theory_acceleration import NOT_SMOOTH
+from dpfl.papers.lowy2021.theory_rates import FREE, NOISES, STUDIES
 from dpfl.papers.lowy2021.theory_runs import slope
-from dpfl.reporting.cases import Case, from_interval
-from dpfl.reporting.evidence import interval_cases
+from dpfl.reporting.cases import Case, interval_cases
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimEvidence
-from dpfl.reporting.statistics import LEVEL
 
 POINT = "{problem}, {axis} = {value:g}"
 """Name of a point of the one-pass study."""
 
 
-def acceleration(results: Results) -> ClaimEvidence:
-    """Compare Algorithm 1 with Algorithm 2 where the latter is at its best, with as many rounds, a case a problem.
+def rate_cases(
+    results: Results, figure: str, studies: tuple[str, ...], noise: str, *, lower: bool = False
+) -> ClaimEvidence:
+    """Return the power of the risk on each axis, a case a study and axis, under one noise.
 
-    The number is what Algorithm 1 has in excess of Algorithm 2's risk, as a share of it. Beside it: how many rounds
-    Algorithm 1 needs for that risk (infinite where it never gets there).
+    Its target is the larger power of the rate's terms, for a `lower` bound the smaller one: what a sum of both with any
+    constants allows. Beside it: the same under the other noise, where it was run, and the least and largest quotient of
+    risk and rate. An axis with a point of which the theorem does not speak stands beside too.
     """
+    points = results.figure("lowy2021", figure)
+    points = points[points["study"].isin(studies)]
+    speaks = points.groupby(["study", "axis"])["applies"].transform("all")
+    both = points[["statistical_power", "private_power"]]
+    points = points.assign(
+        problem=points["study"].map(lambda name: STUDIES[name].problem),
+        noise_name=points["noise"].map(NOISES),
+        counts=(points["noise"] == noise) & speaks,
+        allowed=both.min(axis=1) if lower else both.max(axis=1),
+    )
+    fits = points.dropna(subset="risk_power").drop_duplicates(["study", "axis", "noise"])
+    text = "{problem}, {axis}, {noise_name}"
+    counted, others = (
+        interval_cases(
+            each, text, each["risk_power"], each["risk_interval"], runs="seeds", target=each["allowed"].to_numpy()
+        )
+        for each in (fits[fits["counts"]], fits[~fits["counts"]])
+    )
+    over = points["excess_risk"] / (points["statistical"] + points["private"])
+    ends = over.groupby([points["problem"], points["noise_name"]], sort=False).agg(["min", "max"])
+    quotients = [
+        Case(f"{end} risk over the rate: {problem}, {noise_name}", row[column])
+        for (problem, noise_name), row in ends.iterrows()
+        for end, column in (("least", "min"), ("largest", "max"))
+    ]
+    return ClaimEvidence(counted, beside=[*others, *quotients])
+
+
+def convex_rate(results: Results) -> ClaimEvidence:
+    """Hold the risk against (4)."""
+    return rate_cases(results, "theory_rates", ("rates_convex",), "theorem")
+
+
+def strongly_convex_rate(results: Results) -> ClaimEvidence:
+    """Hold the risk against (5)."""
+    return rate_cases(results, "theory_rates", ("rates_strongly_convex",), "theorem")
+
+
+def one_pass_rate(results: Results) -> ClaimEvidence:
+    """Hold the risk against (6)."""
+    return rate_cases(results, "theory_one_pass_rates", ("rates_one_pass_convex",), "theorem")
+
+
+def convex_lower_bound(results: Results) -> ClaimEvidence:
+    """Hold the risk against (10)."""
+    return rate_cases(results, "theory_lower_bounds", ("bounds_convex",), "tight", lower=True)
+
+
+def strongly_convex_lower_bound(results: Results) -> ClaimEvidence:
+    """Hold the risk against (11)."""
+    return rate_cases(results, "theory_lower_bounds", ("bounds_strongly_convex",), "tight", lower=True)
+
+
+def privacy_for_free(results: Results) -> ClaimEvidence:
+    """Return the power of private over non-private risk on each axis; beside it the ratio itself at every point."""
+    points = results.figure("lowy2021", "theory_free")
+    points = points.assign(problem=points["study"].map(FREE))
+    fits = points.dropna(subset="power").drop_duplicates(["study", "axis"])
+    return ClaimEvidence(
+        interval_cases(fits, "{problem}, {axis}", fits["power"], fits["power_interval"], runs="seeds"),
+        beside=interval_cases(
+            points, "private over non-private risk: {problem}, {axis} = {value:g}", points["ratio"],
+            points["ratio_interval"], runs="seeds", target=1.0,
+        ),
+    )  # fmt: skip
+
+
+def accelerated(results: Results) -> pd.DataFrame:
+    """Return the private points of Algorithm 2."""
     points = results.figure("lowy2021", "theory_acceleration")
-    private = points[points["epsilon"] < math.inf]
-    cases, beside = [], []
-    for task, group in private.groupby("task", sort=False):
-        fast = group[group["curve"].str.startswith("accelerated") & group["plain_minus_this"].notna()]
-        if fast.empty:
-            continue
-        best = fast.loc[fast["excess_risk"].idxmin()]
-        gap, half = (best[name] / best["excess_risk"] for name in ("plain_minus_this", "difference_interval"))
-        cases.append(from_interval(f"{task}, {best['rounds']:g} rounds", best["seeds"], gap, half, level=LEVEL))
-        plain = group[group["curve"].str.startswith("minibatch") & (group["excess_risk"] <= best["excess_risk"])]
-        needed = float(plain["rounds"].min()) if len(plain) else math.inf
-        beside.append(Case(f"rounds that Algorithm 1 needs: {task}", needed, target=float(best["rounds"])))
-    return ClaimEvidence(cases, beside=beside)
+    return points[(points["epsilon"] < math.inf) & points["curve"].str.startswith("accelerated")]
+
+
+def acceleration(results: Results) -> ClaimEvidence:
+    """Compare Algorithm 1 with Algorithm 2 in as many rounds, at the theorem's R a case a loss that is not smooth."""
+    return ahead(results, smooth=False)
+
+
+def acceleration_smooth(results: Results) -> ClaimEvidence:
+    """Compare Algorithm 1 with Algorithm 2 in as many rounds, at the theorem's R a case a smooth problem."""
+    return ahead(results, smooth=True)
+
+
+def ahead(results: Results, *, smooth: bool) -> ClaimEvidence:
+    """Return what Algorithm 1 has in excess of Algorithm 2's risk in as many rounds, as a share of it, by problem.
+
+    The theorem's R is a case; other rounds stand beside.
+    """
+    fast = accelerated(results).dropna(subset="plain_minus_this")
+    fast = fast[fast["task"].str.startswith(NOT_SMOOTH) != smooth]
+    share, half = (fast[name] / fast["excess_risk"] for name in ("plain_minus_this", "difference_interval"))
+    cases = interval_cases(fast, "{task}, {rounds:g} rounds", share, half, runs="seeds")
+    pairs = list(zip(cases, fast["theorem"], strict=True))
+    return ClaimEvidence([each for each, at in pairs if at], beside=[each for each, at in pairs if not at])
+
+
+def acceleration_more_rounds(results: Results) -> ClaimEvidence:
+    """Compare Algorithm 2 in the theorem's R rounds with Algorithm 1 in the most that were run, a case a problem."""
+    fast = accelerated(results)
+    fast = fast[fast["theorem"]].dropna(subset="more_minus_this")
+    share, half = (fast[name] / fast["excess_risk"] for name in ("more_minus_this", "more_interval"))
+    text = "{task}, {rounds:g} rounds against {more_rounds:g}"
+    return ClaimEvidence(interval_cases(fast, text, share, half, runs="seeds"))
 
 
 def one_pass_points(results: Results) -> pd.DataFrame:
@@ -87,7 +179,10 @@ def shuffled(results: Results) -> pd.DataFrame:
 
 
 def shuffle(results: Results) -> ClaimEvidence:
-    """Compare the theorem's noise with the central one's in the settings where its condition on M holds, if any."""
+    """Compare the least noise with a shuffler with the central one's where the theorem's condition on M holds.
+
+    Beside it: the constant C of the theorem's noise at which that would be this noise, and the clients it asks for.
+    """
     rows = shuffled(results)
     meets = rows["clients"] >= rows["least_reports"]
     fewest = rows.loc[rows["least_reports"].idxmin()]
@@ -96,8 +191,12 @@ def shuffle(results: Results) -> ClaimEvidence:
         f"and for more where there are more; no setting that was run has over {rows['clients'].max():g}."
     )
     least = [Case(f"clients that the theorem asks for, M = {r.clients:g}, R = {r.rounds:g}", r.least_reports)
-             for r in rows.itertuples(index=False)]  # fmt: skip
-    return ClaimEvidence(shuffle_cases(rows[meets]), beside=least, absent=absent)
+             for r in rows[~meets].itertuples(index=False)]  # fmt: skip
+    implied = [
+        Case(f"C that the noise implies, M = {row.clients:g}, R = {row.rounds:g}", row.implied_constant)
+        for row in rows[meets].itertuples(index=False)
+    ]
+    return ClaimEvidence(shuffle_cases(rows[meets]), beside=[*implied, *least], absent=absent)
 
 
 def shuffle_cases(rows: pd.DataFrame) -> list[Case]:
@@ -109,11 +208,12 @@ def shuffle_cases(rows: pd.DataFrame) -> list[Case]:
 
 
 def shuffle_by_accountant(results: Results) -> ClaimEvidence:
-    """Compare the least noise that an accountant allows with a shuffler with the central model's.
+    """Compare the least noise with a shuffler with the central model's where the theorem's condition on M fails.
 
     Beside it: by how much shuffling divides a client's noise, and the power of M with which the noise falls.
     """
     rows = shuffled(results)
+    rows = rows[rows["clients"] < rows["least_reports"]]
     divides = [
         Case(
             f"a client's local noise over its shuffled one, M = {row.clients:g}, R = {row.rounds:g}",

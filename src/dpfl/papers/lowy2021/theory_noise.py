@@ -17,7 +17,7 @@ _SETTING = ["study", "algorithm", "epsilon", "delta", "records", "rounds"]
 
 def data(results: Results) -> pd.DataFrame:
     """Return one row per private setting of an untrusting study: both noise multipliers, and what either spends."""
-    runs = study(results, "")
+    runs = study(results)
     chosen = (runs["trust"] == "nobody") & (runs["noise"] == "tight") & (runs["epsilon"] < math.inf)
     rows = runs[chosen].drop_duplicates(_SETTING)[[*_SETTING, "noise_multiplier", "privacy_epsilon_proven"]]
     rows = rows.rename(columns={"noise_multiplier": "tight", "privacy_epsilon_proven": "tight_spends"})

@@ -21,7 +21,7 @@ _LABELS = {"clients": "clients M = N", "records": "records n = rounds", "epsilon
 def data(results: Results) -> pd.DataFrame:
     """Return one row per point: problem, axis, value, clients (alike, different), noise, seeds, excess_risk, interval,
     start_risk, v_star_squared, the curve's fit and exponent, and the paired ratio different/alike with its interval."""
-    runs = study(results, "one_pass")
+    runs = study(results, ("one_pass",))
     runs["problem"] = (runs["strong_convexity"] > 0).map({True: "strongly convex", False: "convex"})
     runs["federation"] = (runs["spread"] > 0).map({True: "different", False: "alike"})
     rows = []

@@ -1,140 +1,286 @@
-"""Excess risk of Algorithm 1 against clients, records, epsilon, features and rounds, with the theorems' exponents."""
+"""Risk against the rates of Theorems 2.1, 2.2 and 3.1, each in its theorem's settings, and privacy for free."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from scipy.optimize import nnls
 
-from dpfl.papers.lowy2021.theory_runs import FAMILY, by_seed, interval, seeds_text, slope, study, worst
+from dpfl.accounting import gaussian_dp, ldp_rates
+from dpfl.papers.lowy2021.theory_runs import FAMILY, by_seed, interval, ratio, seeds_text, slope, study, worst
 from dpfl.reporting import style
-from dpfl.reporting.results import Results
+from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.tables import TableLayout
 
-STUDIES = {"rates_convex": "convex, worst of the family", "rates_strongly_convex": "strongly convex"}
+CONVEX, STRONGLY = "convex, worst of the family", "strongly convex"
 AXES = {"clients": "clients M = N", "records": "records n a client", "epsilon": "ε", "features": "features d"}
-AXES |= {"rounds": "rounds R"}
-EXPONENTS = {
-    "rates_convex": {"clients": -0.5, "records": -1.0, "epsilon": -1.0, "features": 0.5, "rounds": 0.0},
-    "rates_strongly_convex": {"clients": -1.0, "records": -2.0, "epsilon": -2.0, "features": 1.0, "rounds": 0.0},
+NOISES = {"theorem": "the theorem's noise", "tight": "least noise"}
+DELTA_SHARE = 0.01
+"""Most that delta (n N)^2 may be where the o(1/(n N)^2) of Theorem 3.1 is taken to be met."""
+
+
+_NO_PRIVACY = 1e12
+"""Epsilon at which the private term of a rate is nothing beside the other."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study and its equation: the rate, and which of the logarithms that a tilde hides are counted in its terms."""
+
+    equation: int
+    problem: str
+    rate: str
+    arguments: tuple[str, ...]
+    noise_power: float = 0.0
+    """Power of ln(2.5 R/delta), the logarithm of Theorem 2.1's noise, in the private term under that noise."""
+    has_step: bool = False
+    """True where the risk has the logarithm of the step size for mu > 0."""
+
+
+_LOCAL = ("lipschitz", "clients_per_round", "records", "features", "epsilon", "delta")
+_LOWER = ("lipschitz", "radius", "clients", "records", "features", "epsilon")
+_ONE_PASS = (*_LOCAL, "radius", "smoothness")
+STUDIES = {
+    "rates_convex": Study(4, CONVEX, "iid_convex_rate", (*_LOCAL, "radius"), noise_power=0.5),
+    "rates_strongly_convex": Study(
+        5, STRONGLY, "iid_strongly_convex_rate", (*_LOCAL, "strong_convexity"), noise_power=1.0, has_step=True
+    ),
+    "rates_one_pass_convex": Study(6, CONVEX, "one_pass_convex_rate", _ONE_PASS),
+    "rates_one_pass_strongly_convex": Study(
+        7, STRONGLY, "one_pass_strongly_convex_rate", (*_ONE_PASS, "strong_convexity")
+    ),
+    "bounds_convex": Study(10, CONVEX, "lower_bound_convex", _LOWER),
+    "bounds_strongly_convex": Study(
+        11, STRONGLY, "lower_bound_strongly_convex", (*_LOWER, "strong_convexity"), has_step=True
+    ),
 }
-"""Of the private term of Theorem 2.1 (equations 4 and 5), without logarithms; R has none once it is large enough."""
-NOISES = {"tight": "tight noise", "theorem": "noise of Theorem 2.1"}
+FREE = {"free_convex": CONVEX, "free_strongly_convex": STRONGLY}
+_FIGURES = {"theory_rates": (4, 5), "theory_one_pass_rates": (6, 7), "theory_lower_bounds": (10, 11)}
 
 
-def lower_bound(study_name: str, row: pd.Series) -> float:
-    """Return the private term of Theorem 3.1, equations 10 and 11, with constant 1: only its slope says anything."""
-    scale = row["clip_norm"] * row["radius"]
-    ratio = row["features"] / (row["epsilon"] * row["records"]) ** 2 / row["clients"]
-    return scale * min(1.0, math.sqrt(ratio) if study_name == "rates_convex" else ratio)
+def terms(name: str, run: pd.Series) -> tuple[float, float]:
+    """Return the statistical and the private term of the rate that a study is about, at the settings of a run.
+
+    The statistical one is what is left without privacy, beta D^2/n^2 or the exponential for one pass. Both with their
+    logarithms: that of the step size in both, that of Theorem 2.1's noise in the private one under that noise.
+    """
+    about, names = STUDIES[name], {"lipschitz": "clip_norm"}
+    given = {each: run[names.get(each, each)] for each in about.arguments if each != "clients_per_round"}
+    if "clients_per_round" in about.arguments:
+        given["clients_per_round"] = 1.0 / run["mean_inverse_participants"]
+    rate = getattr(ldp_rates, about.rate)
+    free = float(rate(**{**given, "epsilon": _NO_PRIVACY}))
+    private = float(rate(**given)) - free
+    if run["noise"] == "theorem":
+        private *= math.log(2.5 * run["rounds"] / run["delta"]) ** about.noise_power
+    step = run["step_logarithm"] if about.has_step else 1.0
+    return free * step, private * step
 
 
-def lower_bound_applies(row: pd.Series) -> bool:
-    """Return whether Theorem 3.1's conditions hold: a round spends 1/n at most, and N >= 16 ln(2/(delta n))."""
-    round_epsilon = row["epsilon"] / math.sqrt(row["rounds"])
-    enough = row["clients"] >= 16.0 * math.log(2.0 / (row["delta"] * row["records"]))
-    return bool(round_epsilon <= 1.0 / row["records"] and enough)
+def lower_bound_applies(run: pd.Series) -> bool:
+    """Return whether Theorem 3.1 speaks of a run of full batches, each round spending delta / R of delta."""
+    each = run["delta"] / run["rounds"]
+    speaks = ldp_rates.lower_bound_applies(
+        clients=run["clients"],
+        records=run["records"],
+        epsilon=run["epsilon"],
+        round_epsilon=max(float(gaussian_dp.epsilon(each, 2.0 / run["noise_multiplier"])), 1e-12),
+        round_delta=each,
+    )
+    return bool(speaks and run["delta"] * (run["records"] * run["clients"]) ** 2 <= DELTA_SHARE)
 
 
-def data(results: Results) -> pd.DataFrame:
-    """Return one row per point: study, axis, value, noise, seeds, excess_risk, interval, start_risk, fit and bound."""
-    runs = study(results, "rates_")
+def points(results: Results, studies: tuple[str, ...] = tuple(STUDIES)) -> pd.DataFrame:
+    """Return one row per point of the studies: study, axis, value, noise, seeds, excess_risk, interval, start_risk.
+
+    excess_risk is the worst of the family, start_risk that of w = 0 on the same problem; statistical and private are
+    the `terms` of the rate. risk_power, with risk_interval, statistical_power and private_power are the fitted powers
+    of the axis, nan for a term that is nothing. shape is the sum of the terms with the two constants, 0 or above, that
+    bring it nearest to the study's risks under this noise. applies: whether Theorem 3.1 speaks of the point (true for
+    other studies).
+    """
+    runs = study(results, tuple(studies))
     rows = []
     for (name, axis, noise), group in runs.groupby(["study", "axis", "noise"], sort=False):
-        risks = worst(by_seed(group, [axis, FAMILY])).sort_index()
-        fitted, half = slope(risks.index.to_numpy(), risks.to_numpy())
-        bars = interval(risks)
-        for value, seeds in risks.iterrows():
-            first = group[group[axis] == value].iloc[0]
-            start = group.loc[group[axis] == value, "start_risk"].max()
+        table = worst(by_seed(group, [axis, FAMILY])).sort_index()
+        places, risks = table.index.get_level_values(0).to_numpy(), table.to_numpy()
+        own = [group[(group[axis] == value) & (group[FAMILY] == member)].iloc[0] for value, member in table.index]
+        each = np.array([terms(name, run) for run in own])
+        power, half = slope(places, risks)
+        fits = {"risk_power": power, "risk_interval": half}
+        for place, term in enumerate(("statistical", "private")):
+            there = np.all(each[:, place] > 1e-9 * each.sum(axis=1))
+            fits[f"{term}_power"] = slope(places, each[:, [place]])[0] if there else math.nan
+        for value, run, mean, bar, (statistical, private) in zip(
+            places, own, table.mean(axis=1), interval(table), each, strict=True
+        ):
+            row = {"study": name, "axis": axis, "value": float(value), "noise": noise, "seeds": risks.shape[1]}
+            row |= {"excess_risk": mean, "interval": bar, "start_risk": run["start_risk"]}
+            row |= {"statistical": statistical, "private": private, **fits}
+            rows.append({**row, "applies": lower_bound_applies(run) if name.startswith("bounds") else True})
+    data = pd.DataFrame(rows)
+    return data.assign(shape=data.groupby(["study", "noise"], sort=False)["excess_risk"].transform(_shape, data=data))
+
+
+def _shape(risks: pd.Series, data: pd.DataFrame) -> pd.Series:
+    """Return the sum of both terms that is nearest to these risks, in shares of them, with constants of 0 or above."""
+    both = data.loc[risks.index, ["statistical", "private"]].to_numpy()
+    constants, _ = nnls(both / risks.to_numpy()[:, None], np.ones(len(risks)))
+    return pd.Series(both @ constants, index=risks.index)
+
+
+def free(results: Results) -> pd.DataFrame:
+    """Return one row per point of the free studies: study, axis, value, seeds, private, non_private (worst risks),
+    start_risk, ratio with ratio_interval, power (the ratio's, of the axis) with power_interval, epsilon."""
+    runs = study(results, tuple(FREE))
+    rows = []
+    for (name, axis), group in runs.groupby(["study", "axis"], sort=False):
+        private = group["epsilon"] < math.inf
+        if private.all() or not private.any():
+            raise NotRunError(f"no run of {name} with and without privacy in this configuration")
+        tables = [worst(by_seed(group[which], [axis, FAMILY])).sort_index() for which in (private, ~private)]
+        ours, theirs = (table.droplevel(FAMILY) for table in tables)
+        shared = ours.index.intersection(theirs.index)
+        seeds = ours.columns.intersection(theirs.columns)
+        ours, theirs = ours.loc[shared, seeds], theirs.loc[shared, seeds]
+        power, half = slope(shared.to_numpy(), ours.to_numpy(), theirs.to_numpy())
+        for value in shared:
+            first = group[private & (group[axis] == value)].iloc[0]
+            quotient, bar = ratio(ours.loc[value], theirs.loc[value])
+            row = {"study": name, "axis": axis, "value": float(value), "seeds": len(seeds)}
+            row |= {"private": ours.loc[value].mean(), "non_private": theirs.loc[value].mean()}
+            row |= {"ratio": quotient, "ratio_interval": bar, "power": power, "power_interval": half}
             rows.append(
-                {
-                    "study": name,
-                    "axis": axis,
-                    "value": float(value),
-                    "noise": noise,
-                    "seeds": len(seeds),
-                    "excess_risk": seeds.mean(),
-                    "interval": bars[value],
-                    "start_risk": start,
-                    "slope": fitted,
-                    "slope_interval": half,
-                    "exponent": EXPONENTS[name][axis],
-                    "lower_bound": lower_bound(name, first),
-                    "lower_bound_applies": lower_bound_applies(first),
-                }
+                {**row, "epsilon": first["epsilon"], "features": first["features"], "records": first["records"]}
             )
     return pd.DataFrame(rows)
 
 
-def draw(points: pd.DataFrame) -> Figure:
-    """Draw one row per study and one column per axis, logarithmic."""
-    studies = [name for name in STUDIES if (points["study"] == name).any()]
-    axes_names = [axis for axis in AXES if (points["axis"] == axis).any()]
-    figure, axes = style.panels(len(axes_names), len(studies), width=11, height=3.1, squeeze=False)
+def draw(data: pd.DataFrame) -> Figure:
+    """Draw one row per study and one column per axis, logarithmic, with the rate's terms, scaled, as a line."""
+    studies = [name for name in STUDIES if (data["study"] == name).any()]
+    axes_names = [axis for axis in AXES if (data["axis"] == axis).any()]
+    figure, axes = style.panels(len(axes_names), len(studies), width=10.5, height=3.0, squeeze=False)
     for row, name in zip(axes, studies, strict=True):
         for panel, axis in zip(row, axes_names, strict=True):
-            _panel(panel, points[(points["study"] == name) & (points["axis"] == axis)])
+            rows = data[(data["study"] == name) & (data["axis"] == axis)]
+            if rows.empty:
+                panel.set_axis_off()
+                continue
+            _panel(panel, rows)
             panel.set_xlabel(AXES[axis])
-        row[0].set_ylabel(f"excess population risk\n({STUDIES[name]})")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    note = f"{seeds_text(points)} Slopes: ± 90 % interval. "
-    applies = int(points["lower_bound_applies"].sum())
-    note += f"Theorem 3.1's conditions hold at {applies} of {len(points)} points."
+        row[0].set_ylabel(f"excess population risk\n({STUDIES[name].problem})")
+    handles = {label: h for a in axes.flat for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    note = f"{seeds_text(data)} Titles: power of the risk, ± 90 % interval."
+    if any(name.startswith("bounds") for name in studies):
+        note += f" Theorem 3.1 speaks of {int(data['applies'].sum())} of {len(data)} points."
     style.footer(figure, note)
     return figure
 
 
-def _panel(panel, points: pd.DataFrame) -> None:
+def _panel(panel, data: pd.DataFrame) -> None:
     """Draw one axis of one study."""
-    texts = []
+    texts, equation = [], STUDIES[data["study"].iloc[0]].equation
     for number, (noise, label) in enumerate(NOISES.items()):
-        rows = points[points["noise"] == noise].sort_values("value")
+        rows = data[data["noise"] == noise].sort_values("value")
         if rows.empty:
             continue
-        look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
-        panel.errorbar(rows["value"], rows["excess_risk"], rows["interval"], label=label, **look)
+        look = {"color": style.COLOURS[number]}
+        panel.errorbar(
+            rows["value"], rows["excess_risk"], rows["interval"], marker=style.MARKERS[number], linestyle="none",
+            label=label, **look,
+        )  # fmt: skip
+        name = f"terms of ({equation}), scaled"
+        panel.plot(rows["value"], rows["shape"], style.DASHES[number], linewidth=0.9, label=name, **look)
         first = rows.iloc[0]
-        name = "tight" if noise == "tight" else "theorem's"
-        texts.append(f"slope {first['slope']:+.2f} ± {first['slope_interval']:.2f} ({name})")
-    rows = points[points["noise"] == points["noise"].iloc[0]].sort_values("value")
-    panel.plot(rows["value"], rows["start_risk"], ":", color=style.GREEN, label="w = 0, which spends nothing")
-    panel.plot(
-        rows["value"], rows["lower_bound"], "-", color=style.BLACK, linewidth=0.8, label="Theorem 3.1, constant 1"
-    )
+        texts.append(f"{label}: {first['risk_power']:+.2f} ± {first['risk_interval']:.2f}")
+    known = [first[f"{term}_power"] for term in ("statistical", "private") if not math.isnan(first[f"{term}_power"])]
+    texts.append(f"terms of ({equation}): {' and '.join(f'{power:+.2f}' for power in known)}")
     panel.set(xscale="log", yscale="log")
-    style.ticks_at(panel, rows["value"])
-    exponent = rows["exponent"].iloc[0]
-    panel.set_title("\n".join([*texts, f"claimed {f'{exponent:+g}' if exponent else '0'}"]), fontsize=7)
+    style.ticks_at(panel, data["value"])
+    panel.set_title("\n".join(texts), fontsize=7)
+
+
+def draw_free(data: pd.DataFrame) -> Figure:
+    """Draw the ratio of private to non-private risk, one panel per axis."""
+    axes_names = list(dict.fromkeys(data["axis"]))
+    figure, axes = style.panels(len(axes_names), width=8.5, height=3.4, squeeze=False, sharey=True)
+    for panel, axis in zip(axes[0], axes_names, strict=True):
+        texts = []
+        for number, (name, label) in enumerate(FREE.items()):
+            rows = data[(data["study"] == name) & (data["axis"] == axis)].sort_values("value")
+            if rows.empty:
+                continue
+            look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "label": label}
+            panel.errorbar(rows["value"], rows["ratio"], rows["ratio_interval"], linestyle=style.DASHES[number], **look)
+            first = rows.iloc[0]
+            texts.append(f"{label.split(',')[0]}: power {first['power']:+.2f} ± {first['power_interval']:.2f}")
+        panel.set(xscale="log", yscale="log", xlabel=AXES[axis])
+        panel.set_title("\n".join(texts), fontsize=8)
+        style.ticks_at(panel, data.loc[data["axis"] == axis, "value"])
+    axes[0][0].set_ylabel("risk with privacy over\nrisk without")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    edge = (data["features"] / data["epsilon"] ** 2 / data["records"]).agg(["min", "max"])
+    style.footer(figure, f"{seeds_text(data)} d/ε² = {edge['min']:.3g} to {edge['max']:.3g} times n at every point.")
+    return figure
 
 
 def slopes(results: Results) -> pd.DataFrame:
-    """Return one row per fitted slope."""
-    columns = ["study", "axis", "noise", "seeds", "slope", "slope_interval", "exponent"]
-    points = data(results)
-    fits = points.drop_duplicates(["study", "axis", "noise"])[columns]
-    worse = points.assign(worse=points["excess_risk"] > points["start_risk"])
-    counts = worse.groupby(["study", "axis", "noise"], sort=False)["worse"].agg(["sum", "size"]).reset_index(drop=True)
-    return fits.reset_index(drop=True).assign(worse_than_start=counts["sum"], points=counts["size"])
+    """Return one row per fitted power of all studies."""
+    data, keys = points(results), ["study", "axis", "noise"]
+    columns = [*keys, "seeds", "risk_power", "risk_interval", "statistical_power", "private_power"]
+    fits = data.drop_duplicates(keys)[columns].reset_index(drop=True)
+    over = data["excess_risk"] / (data["statistical"] + data["private"])
+    groups = data.assign(worse=data["excess_risk"] > data["start_risk"], over=over).groupby(keys, sort=False)
+    counts = groups["worse"].agg(["sum", "size"]).reset_index(drop=True)
+    ends = groups["over"].agg(["min", "max"]).reset_index(drop=True)
+    return fits.assign(
+        least_ratio=ends["min"], largest_ratio=ends["max"], worse_than_start=counts["sum"], points=counts["size"]
+    )
 
 
 def slopes_page(fits: pd.DataFrame) -> TableLayout:
-    """Lay the slopes out."""
-    gap = np.abs(fits["slope"] - fits["exponent"])
+    """Lay the powers out."""
+    powers = {
+        f"{name} term": fits[f"{name}_power"].map(lambda power: "" if math.isnan(power) else f"{power:+.2f}")
+        for name in ("statistical", "private")
+    }
+    pairs = zip(fits["risk_power"], fits["risk_interval"], strict=True)
     body = pd.DataFrame(
         {
-            "problem": fits["study"].map(STUDIES),
+            "equation": fits["study"].map(lambda name: f"({STUDIES[name].equation})"),
+            "problem": fits["study"].map(lambda name: STUDIES[name].problem),
             "axis": fits["axis"].map(AXES),
             "noise": fits["noise"].map(NOISES),
-            "fitted slope": [f"{s:+.2f} ± {i:.2f}" for s, i in zip(fits["slope"], fits["slope_interval"], strict=True)],
-            "theorem": fits["exponent"].map("{:+g}".format),
-            "within": np.where(gap <= fits["slope_interval"], "interval", gap.map("{:.2f}".format)),
+            "power in the risk": [f"{power:+.2f} ± {half:.2f}" for power, half in pairs],
+            **powers,
+            "risk over rate": [
+                f"{low:.3g} to {high:.3g}" for low, high in zip(fits["least_ratio"], fits["largest_ratio"], strict=True)
+            ],
             "worse than w = 0": [f"{w} of {p}" for w, p in zip(fits["worse_than_start"], fits["points"], strict=True)],
         }
     )
     seeds = int(fits["seeds"].min())
-    return TableLayout(
-        body, [f"±: 90 % interval by the jackknife over {seeds} seeds. Synthetic data; tight noise is exact."]
-    )
+    notes = [f"±: 90 % interval by the jackknife over {seeds} or more seeds. Synthetic data."]
+    notes += [
+        "Rates with constant 1, and with the logarithms of the theorem's noise (in the private term) and of the step "
+        "size, which the paper's notation hides."
+    ]
+    return TableLayout(body, notes)
+
+
+def _figure(equations: tuple[int, ...]) -> FigureRecipe:
+    """Return the figure of the studies about these equations."""
+    names = tuple(name for name, each in STUDIES.items() if each.equation in equations)
+    return FigureRecipe(partial(points, studies=names), draw)
+
+
+FIGURES = {name: _figure(equations) for name, equations in _FIGURES.items()}
+FIGURES |= {"theory_free": FigureRecipe(free, draw_free)}

@@ -13,16 +13,17 @@ from dpfl.reporting.results import NotRunError, Results
 from dpfl.reporting.statistics import half_width, t_quantile
 
 EXPERIMENT = "ldp_theory"
-FAMILY = "scale"
+FAMILY = "signal"
 """Problems that differ in it make up a family; the theorems speak of the worst of one."""
 
 
-def study(results: Results, name: str) -> pd.DataFrame:
-    """Return the finished runs of the studies whose name starts with `name`; raises NotRunError if there is none."""
+def study(results: Results, names: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the finished runs of the studies `names` (all, if empty); raises NotRunError if there is none."""
     runs = results.runs("lowy2021", experiment=EXPERIMENT)
-    runs = runs[runs["study"].astype(str).str.startswith(name)] if len(runs) else runs
+    runs = runs[runs["study"].isin(list(names))] if len(runs) and names else runs
     if runs.empty:
-        raise NotRunError(f"no run of lowy2021's theory studies{f' {name}*' if name else ''} in this configuration")
+        told = f" {', '.join(names)}" if names else ""
+        raise NotRunError(f"no run of lowy2021's theory studies{told} in this configuration")
     return runs[runs["status"] == "finished"].reset_index(drop=True)
 
 
@@ -35,7 +36,7 @@ def worst(table: pd.DataFrame) -> pd.DataFrame:
     """Return, of a `by_seed` table whose index ends in FAMILY, the member with the largest mean in each setting."""
     means = table.mean(axis=1)
     keys = [name for name in table.index.names if name != FAMILY]
-    return table.loc[means.groupby(level=keys, sort=False).idxmax().to_list()].droplevel(FAMILY)
+    return table.loc[means.groupby(level=keys, sort=False).idxmax().to_list()]
 
 
 def interval(table: pd.DataFrame) -> pd.Series:
@@ -43,24 +44,33 @@ def interval(table: pd.DataFrame) -> pd.Series:
     return half_width(table.std(axis=1), table.shape[1])
 
 
-def slope(axis: Sequence[float], risks: np.ndarray) -> tuple[float, float]:
+def slope(axis: Sequence[float], risks: np.ndarray, against: np.ndarray | None = None) -> tuple[float, float]:
     """Return the slope of log mean risk by log axis, and the half-width of its 90 % interval.
 
-    risks (settings, seeds). Least squares through the means; the interval is the jackknife's over the seeds, by
+    risks (settings, seeds); with `against`, (settings,) numbers or the (settings, seeds) risks of the same seeds, of
+    the log of their quotient. Least squares through the means; the interval is the jackknife's over the seeds, by
     Student's t, so it holds the runs' chance and not the curve's departure from a power. nan below two settings.
     """
     logs, count = np.log(np.asarray(axis, dtype=np.float64)), risks.shape[1]
+    below = np.ones((len(logs), 1)) if against is None else np.asarray(against).reshape(len(logs), -1)
     if len(logs) < 2 or np.any(risks.mean(axis=1) <= 0):
         return math.nan, math.nan
     centred = logs - logs.mean()
 
-    def fit(values: np.ndarray) -> float:
-        return float(centred @ np.log(values.mean(axis=1)) / (centred @ centred))
+    def fit(values: np.ndarray, others: np.ndarray) -> float:
+        heights = np.log(values.mean(axis=1)) - np.log(others.mean(axis=1))
+        return float(centred @ heights / (centred @ centred))
 
-    exponent = fit(risks)
+    exponent = fit(risks, below)
     if count < 3:
         return exponent, math.nan
-    left = np.array([fit(np.delete(risks, seed, axis=1)) for seed in range(count)])
+    fixed = below.shape[1] == 1
+    left = np.array(
+        [
+            fit(np.delete(risks, seed, axis=1), below if fixed else np.delete(below, seed, axis=1))
+            for seed in range(count)
+        ]
+    )
     error = math.sqrt((count - 1) / count * float(np.sum((left - left.mean()) ** 2)))
     return exponent, float(t_quantile(count)) * error
 

@@ -20,10 +20,11 @@ _NAMES = {"nobody": "nobody trusted (local)", "shuffler": "shuffler trusted", "s
 def data(results: Results) -> pd.DataFrame:
     """Return one row per (trust, clients, rounds): noise_multiplier, epsilon and what is spent, risk with its interval.
 
-    nobody_minus_this: the paired difference of risks, with its interval. implied_constant: the C with which Theorem
-    4.1's noise would be this one. least_reports: the clients that the theorem asks for.
+    theorem: whether the rounds are those of Theorem 4.1. nobody_minus_this: the paired difference of risks, with its
+    interval. implied_constant: the C with which Theorem 4.1's noise would be this one. least_reports: the clients that
+    the theorem asks for.
     """
-    runs = study(results, "shuffle")
+    runs = study(results, ("shuffle", "shuffle_theorem"))
     rows = []
     for (clients, rounds), group in runs.groupby(["clients", "rounds"], sort=False):
         risks = by_seed(group, ["trust"])
@@ -36,6 +37,7 @@ def data(results: Results) -> pd.DataFrame:
                     "trust": trust,
                     "clients": clients,
                     "rounds": rounds,
+                    "theorem": bool(pd.notna(first["theorem"])),
                     "epsilon": first["epsilon"],
                     "delta": first["delta"],
                     "epsilon_spent": first["privacy_epsilon_proven"],
@@ -54,14 +56,15 @@ def data(results: Results) -> pd.DataFrame:
 
 
 def draw(points: pd.DataFrame) -> Figure:
-    """Draw noise on the left and risk on the right, against the clients; the most rounds solid, others faint."""
+    """Draw noise on the left and risk on the right, against the clients; the theorem's rounds solid, others faint."""
     figure, axes = style.panels(2, width=9.0, height=3.6)
-    most = points["rounds"].max()
+    lines = points["rounds"].where(~points["theorem"], math.inf)
+    most = lines.max()
     for number, (trust, name) in enumerate(_NAMES.items()):
-        for rounds, line in points[points["trust"] == trust].groupby("rounds", sort=False):
+        for rounds, line in points[points["trust"] == trust].groupby(lines, sort=False):
             line = line.sort_values("clients")
             look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
-            look |= {"alpha": 1.0, "label": f"{name}, R = {rounds:g}"} if rounds == most else {"alpha": 0.3}
+            look |= {"alpha": 1.0, "label": f"{name}, {_rounds_text(rounds)}"} if rounds == most else {"alpha": 0.3}
             axes[0].plot(line["clients"], line["noise_multiplier"], **look)
             axes[1].errorbar(line["clients"], line["excess_risk"], line["interval"], **look)
     axes[1].axhline(points["start_risk"].mean(), color=style.BLACK, linestyle=":", label="w = 0")
@@ -69,11 +72,19 @@ def draw(points: pd.DataFrame) -> Figure:
         panel.set(xscale="log", yscale="log", xlabel="clients M = N", ylabel=label)
         style.ticks_at(panel, points["clients"])
     figure.legend(*axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    others = ", ".join(f"{rounds:g}" for rounds in sorted(set(points["rounds"])) if rounds < most)
-    first = points.iloc[0]
-    text = f" ε = {first['epsilon']:g}, δ = {first['delta']:g} in each trust model."
-    style.footer(figure, seeds_text(points) + text + (f" Faint: R = {others}." if others else ""))
+    others = ", ".join(_rounds_text(rounds) for rounds in sorted(set(lines)) if rounds < most)
+    budgets = points.drop_duplicates(["epsilon", "delta"])
+    asked = " or ".join(f"ε = {row.epsilon:g}, δ = {row.delta:g}" for row in budgets.itertuples())
+    sizes = ", ".join(f"{n:g}" for n in sorted(set(points.loc[points["theorem"], "clients"])))
+    text = f" {asked} in each trust model." + (f" Faint: {others}." if others else "")
+    text += f" With {sizes} clients: 8 records each, elsewhere 64." if sizes and others else ""
+    style.footer(figure, seeds_text(points) + text)
     return figure
+
+
+def _rounds_text(rounds: float) -> str:
+    """Return a line's number of rounds as text, inf for the theorem's own."""
+    return f"R = {rounds:g}" if math.isfinite(rounds) else "R of Theorem 4.1"
 
 
 def _constant(run: pd.Series) -> float:

@@ -73,6 +73,18 @@ def concentrated(adversary: str, order: int) -> Numbers:
     return Numbers(printed, corrected, independent, {"sigma": sigma})
 
 
+def shuffled_group(epsilon: float) -> Numbers:
+    """Compare delta of two records under shuffling with that of G of sqrt(gE)/sigma."""
+    values, sigma = run(), settings("errata_sigma")
+    epochs, delta = values["epochs"], gaussian_dp.delta
+    exact = tradeoff.revealed_shuffled(n=values["n"], m=values["m"], epochs=epochs, sigma=sigma, group_size=2)
+    met = np.arange(epochs + 1)
+    weights = binom.pmf(met, epochs, (values["m"] - 1) / (values["n"] - 1))
+    independent = weights @ delta(epsilon, np.sqrt(2 * epochs + 2 * met) / sigma)
+    stated = delta(epsilon, tradeoff.shuffled_mu(epochs, sigma, 2))
+    return Numbers(float(stated), float(exact.delta(epsilon)), float(independent), {"sigma": sigma})
+
+
 def whose_accountant() -> Numbers:
     """Compare the composed C_p with what Poisson batches spend."""
     values, sigma = run(), settings("errata_sigma")

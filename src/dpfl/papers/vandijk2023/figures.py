@@ -12,6 +12,8 @@ FIGURES = {
     "fixed_against_poisson": FigureRecipe(sampling_figures.sampler_data, sampling_figures.draw_samplers),
     "last_epoch_noise": FigureRecipe(epoch_figures.last_epoch_data, epoch_figures.draw_last_epoch),
     "asynchrony": FigureRecipe(training_figures.asynchrony_data, training_figures.draw_asynchrony),
+    "delay_loop": FigureRecipe(training_figures.delay_data, training_figures.draw_delay),
+    "mixing": FigureRecipe(strategy_figures.mixing_data, strategy_figures.draw_mixing),
     "batch_scaling": FigureRecipe(training_figures.scaling_data, training_figures.draw_scaling),
     "samplers": FigureRecipe(training_figures.samplers_data, training_figures.draw_samplers_trained),
     "strategies": FigureRecipe(strategy_figures.strategies_data, strategy_figures.draw_strategies),

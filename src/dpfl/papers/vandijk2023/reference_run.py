@@ -14,7 +14,7 @@ KEY = "vandijk2023"
 def settings(name: str) -> Any:
     """Return delta, or a number of the analysed run."""
     paper = load(KEY)
-    return paper.settings[name] if name == "delta" else paper.tables["checks"]["settings"][name]
+    return paper.settings[name] if name == "delta" else paper.tables["errata"]["settings"][name]
 
 
 def run() -> dict[str, int]:

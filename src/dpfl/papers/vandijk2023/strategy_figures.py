@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon
 from dpfl.papers.vandijk2023.reference_run import KEY
 from dpfl.papers.vandijk2023.seed_statistics import DATA, LEVEL, counted_runs, summarise
 from dpfl.reporting import style
 from dpfl.reporting.bounds import at_most
-from dpfl.reporting.notes import data_name
+from dpfl.reporting.notes import budget_name, data_name
 from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import half_width
 
@@ -29,6 +30,8 @@ STRATEGIES = {
     "arsinh_4": "arsinh noise, a = 4σ",
     "sparse_10": "10 % of entries sent",
     "sparse_1": "1 % of entries sent",
+    "adaptive_clip": "clip norm follows the median",
+    "batch_clip": "batch mean clipped",
 }
 PREPARATIONS = {
     "none": "pixels",
@@ -36,6 +39,8 @@ PREPARATIONS = {
     "normalised_exactly": "normalised exactly (leaks)",
     "dp_pca": "private PCA",
     "exact_pca": "exact PCA (leaks)",
+    "layer_normalised": "layer normalisation",
+    "batch_normalised": "batch normalisation (leaks)",
 }
 
 
@@ -72,6 +77,31 @@ def draw_preparation(data: pd.DataFrame) -> Figure:
     return _dots(data, "preparation", PREPARATIONS, "test accuracy (%)", text, differences=False)
 
 
+MIXTURES = {
+    "uniform, all true": "equal weights, all labels true",
+    "judged, all true": "judged weights, all labels true",
+    "uniform, some random": "equal weights, some clients mislabelled",
+    "judged, some random": "judged weights, some clients mislabelled",
+}
+
+
+def mixing_data(results: Results) -> pd.DataFrame:
+    """Return one row per point: mixing, mislabelled, epsilon, measures; differences to equal weights."""
+    runs = results.runs(KEY, study="mixing")
+    return summarise(runs, ["mixing", "mislabelled", "epsilon"], {"mixing": "uniform"}, ["mislabelled", "epsilon"])
+
+
+def draw_mixing(data: pd.DataFrame) -> Figure:
+    """Draw accuracy with equal and judged weights, with and without mislabelled clients."""
+    labels = data["mislabelled"].gt(0).map({False: "all true", True: "some random"})
+    share = data["mislabelled"].max()
+    text = f"Mislabelled: {share:.0%} of the clients have uniformly random labels"
+    return _dots(
+        data.assign(mixture=data["mixing"] + ", " + labels), "mixture", MIXTURES, "test accuracy (%)", text,
+        differences=False,
+    )  # fmt: skip
+
+
 def _dots(data: pd.DataFrame, key: str, names: dict[str, str], label: str, text: str, *, differences: bool) -> Figure:
     """Draw one panel per dataset, one line of dots per name, one colour per epsilon."""
     tasks = list(data.groupby(DATA, sort=False))
@@ -83,7 +113,7 @@ def _dots(data: pd.DataFrame, key: str, names: dict[str, str], label: str, text:
         _dots_panel(axis, rows, key, shown, differences=differences)
         axis.set(xlabel=label, title=data_name(*task))
     axes[0][0].set_yticks(range(len(shown)), [names[name] for name in shown])
-    axes[0][0].set_ylabel("strategy" if differences else "inputs")
+    axes[0][0].set_ylabel(key if key != "preparation" else "inputs")
     axes[0][0].invert_yaxis()
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     style.footer(figure, f"{counted_runs(data)}\n{text}.")
@@ -98,30 +128,42 @@ def _dots_panel(axis: Axes, rows: pd.DataFrame, key: str, shown: list[str], *, d
         selected = rows[rows["epsilon"] == epsilon]
         positions = selected[key].map(shown.index) + 0.22 * (number - (len(budgets) - 1) / 2)
         look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": "none"}
-        axis.errorbar(selected[values], positions, xerr=selected[bars].fillna(0), label=f"ε = {epsilon:g}", **look)
+        axis.errorbar(selected[values], positions, xerr=selected[bars].fillna(0), label=budget_name(epsilon), **look)
     if differences:
         axis.axvline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
 
 
 def grid_data(results: Results) -> pd.DataFrame:
-    """Return one row per point: sigma, clip_norm, batch_size, the measures; differences to a clip norm of 1."""
+    """Return one row per point: sigma, clip_norm, learning_rate, batch_size, the measures, epsilon_tenth.
+
+    Differences are to a clip norm of 1. privacy_epsilon_proven is at delta = 1/N, epsilon_tenth at 1/(10 N), N the
+    records of a client.
+    """
     runs = results.runs(KEY, study="settings_grid")
-    keys = ["sigma", "clip_norm", "batch_size"]
-    return summarise(runs, keys, {"clip_norm": 1.0}, ["sigma", "batch_size"])
+    keys = ["sigma", "clip_norm", "learning_rate", "batch_size", "privacy_steps", "privacy_records"]
+    data = summarise(runs, keys, {"clip_norm": 1.0}, ["sigma", "batch_size"])
+    columns = (data[name] for name in ("privacy_steps", "sigma", "batch_size", "privacy_records"))
+    rows = list(zip(*columns, strict=True))
+    spent = {
+        (steps, sigma, size, records): segments_epsilon([Segment(steps, sigma, size / records)], 1 / (10 * records))
+        for steps, sigma, size, records in set(rows)
+    }
+    return data.assign(epsilon_tenth=[spent[row] for row in rows])
 
 
 def draw_grid(data: pd.DataFrame) -> Figure:
     """Draw one map of clip norm against batch size for each noise, with the epsilon of each column."""
     tasks, sigmas = list(data.groupby(DATA, sort=False)), sorted(data["sigma"].unique())
-    figure, axes = style.panels(len(sigmas), len(tasks), width=3.4 * len(sigmas) + 0.8, height=3.0, squeeze=False)
+    figure, axes = style.panels(len(sigmas), len(tasks), width=3.6 * len(sigmas) + 1.2, height=4.4, squeeze=False)
     for line, (task, rows) in zip(axes, tasks, strict=True):
         low, high = rows["accuracy_pct"].min(), rows["accuracy_pct"].max()
         for axis, sigma in zip(line, sigmas, strict=True):
             picture = _grid_panel(axis, rows[rows["sigma"] == sigma], low, high)
-            axis.set(title=f"{data_name(*task)}, σ = {sigma:g}", xlabel="batch size m (its ε below)")
-        line[0].set_ylabel("clip norm C")
+            axis.set(title=f"{data_name(*task)}, σ = {sigma:g}", xlabel="batch size m (ε at δ = 1/N and 1/(10 N))")
+        line[0].set_ylabel("clip norm C, step size η")
         figure.colorbar(picture, ax=list(line), label="test accuracy (%)", shrink=0.8)
-    style.footer(figure, f"Framed: the best cell of a map. {_spread_text(data)}")
+    records = " or ".join(f"{count:g}" for count in sorted(data["privacy_records"].unique()))
+    style.footer(figure, f"N = {records} records a client. Framed: the best cell of a map. {_spread_text(data)}")
     return figure
 
 
@@ -139,8 +181,8 @@ def _spread_text(data: pd.DataFrame) -> str:
 
 def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float):
     """Draw one map; return the picture for the colour bar."""
-    table = rows.pivot(index="clip_norm", columns="batch_size", values="accuracy_pct")
-    spent = rows.drop_duplicates("batch_size").set_index("batch_size")["privacy_epsilon_proven"]
+    table = rows.pivot(index=["clip_norm", "learning_rate"], columns="batch_size", values="accuracy_pct")
+    spent = rows.drop_duplicates("batch_size").set_index("batch_size")
     picture = axis.imshow(table, origin="lower", aspect="auto", cmap="cividis", vmin=low, vmax=high)
     for (y, x), value in np.ndenumerate(table.to_numpy()):
         colour = "white" if value < (low + high) / 2 else "black"
@@ -148,7 +190,11 @@ def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float):
     best = np.unravel_index(np.nanargmax(table.to_numpy()), table.shape)
     frame = {"fill": False, "edgecolor": style.RED, "linewidth": 2.0}
     axis.add_patch(Rectangle((best[1] - 0.5, best[0] - 0.5), 1, 1, **frame))
-    axis.set_xticks(range(len(table.columns)), [f"{m}\n{at_most(spent[m], 2)}" for m in table.columns])
-    axis.set_yticks(range(len(table.index)), [f"{c:g}" for c in table.index])
+    two = [
+        f"{m}\n{at_most(spent.loc[m, 'privacy_epsilon_proven'], 2)}\n{at_most(spent.loc[m, 'epsilon_tenth'], 2)}"
+        for m in table.columns
+    ]
+    axis.set_xticks(range(len(two)), two)
+    axis.set_yticks(range(len(table.index)), [f"{c:g}, η = {step:g}" for c, step in table.index])
     axis.grid(False)
     return picture

@@ -1,13 +1,29 @@
-"""Tables: the errata, and statements on trade-off functions by two routes."""
+"""Tables: the errata, and attacks on what asynchronous clients send."""
 
 from __future__ import annotations
 
-from dpfl.papers.vandijk2023.checks import all_checks
-from dpfl.reporting.errata import errata_recipe
-from dpfl.reporting.evidence import checks_page, table
-from dpfl.reporting.tables import TableRecipe
+import pandas as pd
 
-TABLES = {
-    "errata": errata_recipe("vandijk2023"),
-    "checks": TableRecipe(lambda results: table(all_checks()), checks_page),
-}
+from dpfl.papers.vandijk2023.reference_run import KEY
+from dpfl.reporting.canary_table import EXPERIMENT, canaries, canaries_page
+from dpfl.reporting.errata import errata_recipe
+from dpfl.reporting.results import Results
+from dpfl.reporting.tables import TableLayout, TableRecipe
+
+
+def attacks_data(results: Results) -> pd.DataFrame:
+    """Return one row per attacked run, as every paper's table of canaries, with scenario and preparation."""
+    runs = results.runs(KEY, experiment=EXPERIMENT).reindex(columns=["scenario", "preparation"])
+    return canaries(results, KEY).assign(**{name: runs[name].to_numpy() for name in runs})
+
+
+def attacks_page(data: pd.DataFrame) -> TableLayout:
+    """Lay the table out with the network in place of what is clipped."""
+    layout = canaries_page(data)
+    names = data["scenario"].where(data["preparation"] == "none", data["scenario"] + ", " + data["preparation"])
+    body = layout.body.drop(columns=["what is clipped", "noise"])
+    body.insert(1, "network", names.str.replace("_", " "))
+    return TableLayout(body, layout.notes)
+
+
+TABLES = {"errata": errata_recipe(KEY), "canaries": TableRecipe(attacks_data, attacks_page)}

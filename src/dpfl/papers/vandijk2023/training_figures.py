@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -21,10 +23,16 @@ PANELS = {
     "update_loss": "updates lost (%)",
     "speed_spread": "fastest / slowest client",
     "window": "server's window (rounds)",
+    "participation": "clients asked (%)",
 }
 _COUNTS = ["rounds", "updates_lost_pct", "staleness_rounds", "interrupted_pct", "simulated_rounds", "clients"]
-_LINES = {"": "-", "reordered": "--", "waits": "-."}
-LINE_NAMES = {"": "", "reordered": ", messages overtake each other", "waits": ", waits after 2 silent rounds"}
+_LINES = {"": "-", "reordered": "--", "waits": "-.", "near": ":"}
+LINE_NAMES = {
+    "": "",
+    "reordered": ", messages overtake each other",
+    "waits": ", waits after 2 silent rounds",
+    "near": ", waits if too far",
+}
 SCALINGS = {
     "epochs": "same epochs and step size",
     "step_size": "same epochs, a times the step size",
@@ -48,14 +56,17 @@ def asynchrony_data(results: Results) -> pd.DataFrame:
     if runs.empty:
         return pd.DataFrame(columns=columns)
     rows = rows.merge(runs.groupby([*DATA, *keys], as_index=False)[_COUNTS].mean(), on=[*DATA, *keys])
-    network = runs.drop_duplicates("scenario").set_index("scenario")[[*PANELS, "jitter", "max_staleness"]]
+    network = runs.drop_duplicates("scenario").set_index("scenario")[
+        [*PANELS, "jitter", "max_staleness", "max_distance"]
+    ]
     plain, parts = network.loc["synchronous"], []
     for panel in PANELS:
         for name, settings in network.iterrows():
             if name != "synchronous" and settings[panel] == plain[panel]:
                 continue
-            line = "reordered" if settings["jitter"] > 0 else "waits" if settings["max_staleness"] > 0 else ""
-            x = settings[panel] * (100 if panel.endswith("loss") else 1)
+            guard = "waits" if settings["max_staleness"] > 0 else "near" if settings["max_distance"] > 0 else ""
+            line = "reordered" if settings["jitter"] > 0 else guard
+            x = settings[panel] * (100 if panel.endswith("loss") or panel == "participation" else 1)
             parts.append(rows[rows["scenario"] == name].assign(panel=panel, x=x, line=line))
     return pd.concat(parts, ignore_index=True)[columns]
 
@@ -66,7 +77,7 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
     Delays cost up to all of the accuracy: they have an axis of their own, the other kinds share a finer one.
     """
     tasks = list(data.groupby(DATA, sort=False))
-    figure, axes = style.panels(len(PANELS), len(tasks), width=12.5, height=2.8, squeeze=False)
+    figure, axes = style.panels(len(PANELS), len(tasks), width=15, height=2.8, squeeze=False)
     others = data[data["panel"] != "delay"]
     reach = 1.1 * (others["difference_pct"].abs() + others["difference_interval_pct"].fillna(0)).max()
     for line, (task, rows) in zip(axes, tasks, strict=True):
@@ -76,14 +87,15 @@ def draw_asynchrony(data: pd.DataFrame) -> Figure:
             axis.set_xlabel(label)
             if panel != "delay":
                 axis.set_ylim(-reach, max(reach / 4, 0.5))
-        line[0].set_ylabel(f"{data_name(*task)}\ndifference to synchronous (points)")
+        line[0].set_ylabel(f"{data_name(*task)}\ndifference (points)")
         line[0].set_xscale("symlog", linthresh=1)
         delays = rows.loc[rows["panel"] == "delay", "x"]
         line[0].set_xlim(-0.2, 1.5 * delays.max())
         style.ticks_at(line[0], delays)
-        for axis in line[3:]:
+        for axis in line[3:5]:
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_formatter("{x:g}")
+        line[5].invert_xaxis()
     handles = {
         label: handle for axis in axes[0] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
@@ -111,6 +123,44 @@ def _asynchrony_panel(axis: Axes, rows: pd.DataFrame) -> None:
                 marker = style.MARKERS[list(_LINES).index(kind)]
                 values = (selected["x"], selected["difference_pct"], selected["difference_interval_pct"].fillna(0))
                 axis.errorbar(*values, marker=marker, label=budget + LINE_NAMES[kind], **look)
+
+
+def delay_data(results: Results) -> pd.DataFrame:
+    """Return one row per run and epoch: dataset, scenario, epochs, learning_rate, closings, epoch, the measures.
+
+    `closings`: rounds over twice the delay, of the whole run; differences are to the synchronous run with the same
+    epochs and steps, at the same epoch.
+    """
+    runs = results.runs(KEY, study="delay_loop")
+    keys = ["scenario", "epochs", "learning_rate", "closings", "epoch"]
+    if len(runs):
+        closings = (runs["privacy_steps"] / (2 * runs["delay"])).where(runs["delay"] > 0, 0.0)
+        runs = runs.assign(closings=closings, accuracy_pct=runs["accuracy_pct_by_epoch"].map(json.loads))
+        runs = runs.explode("accuracy_pct")
+        runs["epoch"] = runs.groupby(["dataset", "seed", *keys[:3]]).cumcount() + 1
+        runs["accuracy_pct"] = runs["accuracy_pct"].astype(float)
+    within = ["epochs", "learning_rate", "epoch"]
+    return summarise(runs, keys, {"scenario": "synchronous"}, within)
+
+
+def draw_delay(data: pd.DataFrame) -> Figure:
+    """Draw accuracy over the closings of the loop: a panel a dataset, a line a delayed run, what it lost at its end."""
+    tasks = list(data[data["scenario"] != "synchronous"].groupby(DATA, sort=False))
+    figure, axes = style.panels(len(tasks), width=1 + 5 * len(tasks), height=3.6, squeeze=False)
+    for axis, (task, rows) in zip(axes[0], tasks, strict=True):
+        runs = rows.groupby(["scenario", "epochs", "learning_rate", "closings"], sort=False)
+        for number, ((scenario, epochs, step, closings), run) in enumerate(runs):
+            label = f"delay {scenario.removeprefix('late_')}, {epochs:g} epochs, step {step:g}"
+            look = {"color": style.COLOURS[number], "linestyle": style.DASHES[number % len(style.DASHES)]}
+            values = (run["difference_pct"], run["difference_interval_pct"].fillna(0))
+            axis.errorbar(closings * run["epoch"] / epochs, *values, label=label, markersize=3, elinewidth=0.7, **look)
+        axis.axhline(0, color=style.BLACK, linewidth=0.8, linestyle="-")
+        axis.set(title=data_name(*task), xlabel="closings of the loop: rounds / (2 delay)")
+    axes[0][0].set_ylabel("difference to synchronous (points)")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    text = "Differences within a seed to the synchronous run with the same steps, after the same epoch."
+    style.footer(figure, f"{counted_runs(data)} {text}")
+    return figure
 
 
 def scaling_data(results: Results) -> pd.DataFrame:

@@ -72,6 +72,7 @@ class ClaimView:
 
     key: str
     text: str
+    settings: str
     asked_here: bool
     part_of: str
     verdict: VerdictStyle
@@ -109,6 +110,7 @@ def _view(
     return ClaimView(
         key=row["claim"],
         text=with_signs(row["text"]),
+        settings=with_signs(row.get("settings", "")),
         asked_here=row["asked_here"],
         part_of=with_signs(texts.get(row["of"], "")) if row["of"] != row["claim"] else "",
         verdict=(ANSWERS if row["asked_here"] else STYLES)[Verdict(row["verdict"])],
@@ -117,7 +119,7 @@ def _view(
         rule=f"{row['scope']}, {row['kind']}",
         settled_by=with_signs(f"{row['settled_by']}. {row['because']}"),
         cases=_cases(cases, row["unit"]) if cases is not None else None,
-        places=tuple(_place(folder, paper, place) for place in row["places"].split()),
+        places=tuple(each for place in row["places"].split() if (each := _place(folder, paper, place))),
         trace=trace,
     )
 
@@ -212,12 +214,14 @@ def _cases(cases: pd.DataFrame, unit: str) -> TextTable:
     return TextTable(tuple(titles), tuple(rows))
 
 
-def _place(folder: Path, paper: str, place: str) -> Place:
-    """Return the table or figure that a place names, as "tables/checks"."""
+def _place(folder: Path, paper: str, place: str) -> Place | None:
+    """Return the table or figure that a place names, as "figures/price"; None where today's paper has no such one."""
     part, _, name = place.partition("/")
+    known = getattr(load(paper), part)
+    if name not in known:  # verdicts of an earlier version
+        return None
     is_there = (folder / part / f"{paper}_{name}.csv").is_file()
-    title = with_signs(getattr(load(paper), part)[name]["title"])
-    return Place(part.removesuffix("s"), name, title, is_there)
+    return Place(part.removesuffix("s"), name, with_signs(known[name]["title"]), is_there)
 
 
 def tally(known: Iterable[ClaimView]) -> list[tuple[VerdictStyle, int]]:

@@ -21,9 +21,8 @@ LONGEST_OPEN = 14
 """Rows of a table that is shown unfolded."""
 _LARGEST_SVG = 250_000
 """Bytes beyond which the PNG is embedded in place of the SVG, where it is smaller."""
-_OUTCOMES = ("Holds", "within", "claim")
-"""Columns of outcomes, by their titles in the layouts of tables."""
-_OUTCOME_STYLES = {"yes": "c-holds", "no": "c-fails", "stands": "c-holds", "refuted": "c-fails"}
+_OUTCOME_STYLES = {"stands": "c-holds", "refuted": "c-fails"}
+"""Styles of rows by what stands in the column `claim` of a table of attacks."""
 _MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
@@ -122,9 +121,8 @@ def _laid_out(page: TableLayout, conditions: list[str]) -> TextTable:
 
 
 def _style(columns: Iterable[str], cells: Iterable[object]) -> str:
-    """Return the style of a row that says yes or no in a column of outcomes, "" for others."""
-    outcomes = (str(cell) for column, cell in zip(columns, cells, strict=True) if column in _OUTCOMES)
-    return next((_OUTCOME_STYLES[text] for text in outcomes if text in _OUTCOME_STYLES), "")
+    """Return the style of a row that says what attacks did to a claim, "" for others."""
+    return _OUTCOME_STYLES.get(str(dict(zip(columns, cells, strict=True)).get("claim")), "")
 
 
 def _figure(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:

@@ -1,0 +1,166 @@
+"""Three readings of how the central model of Table 5 was trained, and a rule from before the runs that decides.
+
+The central model is one client with the whole training set. grid.yaml has the rule in words, committed before any run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dpfl.papers.bhaskar2025.published_cells import CELL, PUBLISHED, each_once, numbers, published_cells, runs_of
+from dpfl.reporting.notes import data_name, model_name
+from dpfl.reporting.results import ORIGIN, ORIGINS, Results
+from dpfl.reporting.tables import TableLayout
+
+STUDY = "central_model"
+READINGS = {
+    "program": "batch 64, federated program",
+    "older": "batch 64, older program's defaults",
+    "rate": "batch 640, the clients' sampling rate",
+}
+"""The candidates; the first is shipped unless the rule chooses another."""
+RATE_BATCH = 640
+OLDER_RATE = (0.1, 0.9)  # learning rate and momentum of the older central program; its clip norm is 0.1 for ScatterNet
+COUNTED = (
+    ("fashion_mnist", "scatter_cnn"),
+    ("fashion_mnist", "scatter_linear"),
+    ("cifar10", "scatter_cnn"),
+    ("cifar10", "scatter_linear"),
+    ("mnist", "scatter_cnn"),
+)
+_KEY = ["dataset", *CELL, "seed"]
+_USED = ["study", "batch_size", "learning_rate", "momentum", "accuracy_pct", "ran_on", "stand_in", ORIGIN]
+
+
+def central_cells(results: Results) -> pd.DataFrame:
+    """Return a row for each central model of Table 5, from the seeds that ran with all three readings.
+
+    Columns: dataset, model, epsilon, ran_on, stand_in, runs, published_accuracy_pct, <reading>_pct (mean accuracy) and
+    <reading>_distance_pct (to the published value; nan on stand-in data) for each of `READINGS`, counted (by the rule),
+    origins.
+    """
+    runs = runs_of(results, PUBLISHED, STUDY).reindex(columns=[*_KEY, *_USED])
+    runs = runs[runs["clients"] == 1]
+    runs = each_once(runs.assign(reading=[reading_of(run) for run in runs.to_dict("records")]), "reading")
+    complete = runs.groupby(_KEY)["reading"].transform("nunique") == len(READINGS)
+    by = ["dataset", *CELL]
+    cells = published_cells().query("table == 5 and clients == 1")
+    shared = (
+        runs[complete]
+        .groupby(by, as_index=False)
+        .agg(
+            ran_on=("ran_on", "first"),
+            stand_in=("stand_in", "first"),
+            runs=("seed", "nunique"),
+            **{ORIGINS: (ORIGIN, " ".join)},
+        )
+    )
+    cells = cells.merge(shared.astype(cells[by].dtypes.to_dict()), on=by, how="left")
+    cells["runs"] = cells["runs"].fillna(0).astype(int)
+    cells["stand_in"] = cells["stand_in"].eq(True)
+    cells[["ran_on", ORIGINS]] = cells[["ran_on", ORIGINS]].fillna("")
+    for reading in READINGS:
+        own = runs[complete & (runs["reading"] == reading)].groupby(by)["accuracy_pct"].mean()
+        keys = cells[by].itertuples(index=False, name=None)
+        cells[f"{reading}_pct"] = [own.get(key, math.nan) for key in keys]
+        distance = (cells[f"{reading}_pct"] - cells["published_accuracy_pct"]).abs()
+        cells[f"{reading}_distance_pct"] = distance.where(~cells["stand_in"])
+    cells["counted"] = [key in COUNTED for key in zip(cells["dataset"], cells["model"], strict=True)]
+    return cells.drop(columns=["table", "local_epochs", "rounds", "clients"])
+
+
+def reading_of(run: Mapping[str, object]) -> str:
+    """Return the reading that a run of one client belongs to: by its batch size, learning rate and momentum."""
+    if run["batch_size"] == RATE_BATCH:
+        return "rate"
+    older = (run["learning_rate"], run["momentum"]) == OLDER_RATE
+    return "older" if older and run["study"] == STUDY else "program"
+
+
+@dataclass(frozen=True)
+class CentralDecision:
+    """Outcome of the rule: counted cells without all readings, each reading's median distance, in how many of the
+    counted cells each is the nearest, whether the rule chooses one, and the reading that is shipped."""
+
+    missing: tuple[str, ...]
+    counted: int
+    medians_pct: Mapping[str, float]
+    nearest: Mapping[str, int]
+    chosen: bool
+    shipped: str
+
+
+def decide(cells: pd.DataFrame) -> CentralDecision:
+    """Return what the rule says of `central_cells`.
+
+    The reading with the smallest median distance over the counted cells is chosen if it is the nearest in more than
+    half of them; else, and while counted cells are missing, the federated program's is shipped.
+    """
+    counted = cells[cells["counted"]]
+    distances = counted[[f"{reading}_distance_pct" for reading in READINGS]].set_axis(list(READINGS), axis="columns")
+    missing = tuple(
+        f"{data_name(row.dataset)}, {model_name(row.model)}"
+        for row, lacks in zip(counted.itertuples(), distances.isna().any(axis=1), strict=True)
+        if lacks
+    )
+    ran = distances.dropna()
+    medians = {reading: float(ran[reading].median()) for reading in READINGS}
+    nearest = {reading: int((ran.idxmin(axis=1) == reading).sum()) if len(ran) else 0 for reading in READINGS}
+    default = next(iter(READINGS))
+    best = min(READINGS, key=medians.__getitem__) if len(ran) else default
+    chosen = not missing and 2 * nearest[best] > len(counted)
+    return CentralDecision(missing, len(counted), medians, nearest, chosen, best if chosen else default)
+
+
+def central_page(cells: pd.DataFrame) -> TableLayout:
+    """Lay the cells out for a reader, with what is decided."""
+    body = pd.DataFrame(
+        {
+            "Data": [data_name(name) for name in cells["ran_on"].where(cells["ran_on"] != "", cells["dataset"])],
+            "Model": cells["model"].map(model_name),
+            "ε": cells["epsilon"].map("{:g}".format),
+            "Seeds": cells["runs"].map(str).replace("0", "not run all ways"),
+            "Published": numbers(cells["published_accuracy_pct"].where(~cells["stand_in"]), "{:.2f}"),
+            **{name[0].upper() + name[1:]: _with_distance(cells, reading) for reading, name in READINGS.items()},
+            "Counts": cells["counted"].map({True: "yes", False: "no"}),
+        }
+    )
+    notes = [
+        verdict(decide(cells)),
+        "Accuracy in per cent over the seeds that ran all three ways, and in brackets its distance to the published "
+        "value in points. The older central program's defaults are a learning rate of 0.1, momentum 0.9 and, for "
+        "ScatterNet, a clip norm of 0.1.",
+    ]
+    if stand_ins := sorted(set(cells.loc[cells["stand_in"], "ran_on"])):
+        notes.append(f"Stand-in data ({', '.join(stand_ins)}) are not comparable and count for nothing.")
+    return TableLayout(body, notes)
+
+
+def _with_distance(cells: pd.DataFrame, reading: str) -> list[str]:
+    """Return the accuracy of a reading with its distance, where it ran."""
+    pairs = zip(cells[f"{reading}_pct"], cells[f"{reading}_distance_pct"], strict=True)
+    return [
+        "–" if math.isnan(value) else f"{value:.2f}" + ("" if math.isnan(distance) else f" ({distance:.2f})")
+        for value, distance in pairs
+    ]
+
+
+def verdict(decision: CentralDecision) -> str:
+    """Return what is decided, with its numbers."""
+    score = "; ".join(
+        f"{name}: median {decision.medians_pct[reading]:.2f} points, nearest in {decision.nearest[reading]}"
+        for reading, name in READINGS.items()
+    )
+    shipped = READINGS[decision.shipped]
+    if decision.missing:
+        return (
+            f"Undecided: {len(decision.missing)} of {decision.counted} counted cells have yet to run all ways "
+            f"({'; '.join(decision.missing)}). The default is shipped: {shipped}."
+        )
+    nearest = "has the smallest median and is the nearest in more than half of the cells"
+    why = f"it {nearest}" if decision.chosen else f"no reading {nearest}"
+    return f"Of {decision.counted} counted cells: {score}. Shipped: {shipped} ({why})."

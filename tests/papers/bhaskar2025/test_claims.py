@@ -3,8 +3,10 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from dpfl.catalog import load
+from dpfl.papers.bhaskar2025 import claims
 from dpfl.papers.bhaskar2025.figures import FIGURES
 from dpfl.papers.bhaskar2025.tables import TABLES
 from dpfl.reporting.results import Results, write_csv
@@ -142,15 +144,18 @@ def test_theorem_3_holds_for_the_variance_of_the_whole_vector_alone(tables, judg
     case = named["10650 parameters (of the authors' grey CNN), k = 100, l/(beta sigma) = 10"]
     assert (np.linalg.norm(draws, axis=1) >= 10).mean() == pytest.approx(case.estimate, abs=0.01)
     assert judgement.count(Status.HOLDS) == 4  # a single parameter
+    for function in (claims.utility_bound, claims.utility_bound_parameters):  # the same for one parameter, a normal one
+        case = function(1, "one", clients=10, ratio=0.5)
+        assert (case.estimate, case.target) == pytest.approx((2 * norm.sf(0.5 * math.sqrt(10)), 0.4))
 
 
 def test_what_was_not_run_is_not_run(tables, judged):
     results = tables(runs=0)
     store(results.folder, "figures", "distances", FIGURES["distances"].data(Results(results.folder)))
-    claims = load("bhaskar2025").claims
-    computed = {key for key, claim in claims.items() if "cases" in claim or key.endswith("_printed")}
+    entries = load("bhaskar2025").claims
+    computed = {key for key, claim in entries.items() if "cases" in claim or key.endswith("_printed")}
     assert len(computed) == 5
-    for claim in set(claims) - computed - {"budget_kept_overlap"}:
+    for claim in set(entries) - computed - {"budget_kept_overlap"}:
         assert judged(claim, results).verdict is Verdict.NOT_RUN, claim
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from dpfl.errors import InputError
 
@@ -105,8 +105,9 @@ def is_folder_inside(folder: Path, *folders: Path) -> bool:
         return False
 
 
-def read_bytes(path: Path, most: int = LONGEST_PAGE) -> bytes:
-    """Return the content of a regular file of at most `most` bytes.
+@contextmanager
+def opened(path: Path, most: int) -> Iterator[BinaryIO]:
+    """Yield a regular file of at most `most` bytes, opened to be read.
 
     Raises InputError, one line, where it is missing, a link, folder, pipe or device, longer, or cannot be read.
     """
@@ -117,16 +118,25 @@ def read_bytes(path: Path, most: int = LONGEST_PAGE) -> bytes:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise InputError(f"{path} is no regular file: delete it and run make again")
-            content = stream.read(most + 1) if found.st_size <= most else b""
-            if max(found.st_size, len(content)) > most:
+            if found.st_size > most:
                 raise InputError(f"{path} has more than {most} bytes, so it is none of ours: delete it")
-            return content
+            yield stream
     except FileNotFoundError:
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
+    except PermissionError:
+        raise InputError(f"{path} cannot be read: its permissions forbid it") from None
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV):
             raise InputError(f"{path} is no regular file: delete it and run make again") from None
+        if error.errno is None:  # of the content, as a damaged archive's
+            raise
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_bytes(path: Path, most: int = LONGEST_PAGE) -> bytes:
+    """Return the content of a regular file of at most `most` bytes; raises InputError as `opened` does."""
+    with opened(path, most) as stream:
+        return stream.read(most)
 
 
 def parse_json(text: str | bytes) -> Any:

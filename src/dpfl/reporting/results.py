@@ -6,7 +6,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -14,7 +14,7 @@ from typing import IO
 import pandas as pd
 
 from dpfl.errors import InputError
-from dpfl.files import read_bytes, replacing
+from dpfl.files import opened, replacing
 
 
 class NotRunError(InputError):
@@ -28,9 +28,9 @@ ORIGINS = "origins"
 """Column of tables and figures: the origins of the runs that a row was made of, separated by spaces. `dpfl trace` goes
 by it."""
 _LONGEST_TABLE = 1 << 26
-_MOST_ROWS = 1 << 18
+_MOST_ROWS = 1 << 20
 _MOST_CELLS = 1 << 22
-"""Bytes, rows and cells beyond which a file is no table of ours, which have a twentieth at most: a small file can be
+"""Bytes, rows and cells beyond which a file is no table of ours, which have a fifth at most: a small file can be
 packed so that it fills all memory."""
 
 
@@ -142,11 +142,10 @@ def table_text(path: Path) -> io.StringIO:
     Raises InputError where the file is missing, damaged, no regular file, or has more bytes, rows or cells than any
     table of ours.
     """
-    content = read_bytes(path, _LONGEST_TABLE)
     try:
-        if path.suffix == ".gz":
-            with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
-                content = stream.read(_LONGEST_TABLE + 1)
+        unpacked = gzip.open if path.suffix == ".gz" else nullcontext
+        with opened(path, _LONGEST_TABLE) as packed, unpacked(packed) as stream:
+            content = stream.read(_LONGEST_TABLE + 1)
         rows, cells = content.count(b"\n"), content.count(b",")
         if len(content) > _LONGEST_TABLE or rows > _MOST_ROWS or rows + cells > _MOST_CELLS:
             raise InputError(

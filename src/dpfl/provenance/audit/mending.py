@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
-from dpfl.files import has_bytes, is_inside, is_regular
+from dpfl.files import has_bytes, is_folder_inside, is_regular
 from dpfl.provenance.audit.completeness import ENDED
 from dpfl.provenance.manifest import MANIFEST
 from dpfl.provenance.record_format import EarlierFormatError, read_record
@@ -32,7 +32,7 @@ def remove_damaged_pages(folder: Path) -> list[Path]:
     """
     removed = _removed([path for path in _written_at_every_run(folder) if not is_regular(path)], folder)
     records = sorted(path for kind in _PAGES for path in (folder / kind).glob("*.record.json"))
-    for place in (path for path in records if is_inside(path, folder) or path.is_symlink()):
+    for place in (path for path in records if is_folder_inside(path.parent, folder)):
         try:
             record = read_record(place)
         except EarlierFormatError:

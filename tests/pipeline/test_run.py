@@ -104,7 +104,7 @@ def test_ctrl_c_is_said_once_by_the_command_line(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "Snakefile").touch()
     fake = tmp_path / "python"
-    fake.write_text("#!/bin/sh\necho 'dpfl: interrupted; run the same command'\nsleep 1\nkill -INT $PPID\nsleep 0.2\nexit 1\n")
+    fake.write_text("#!/bin/sh\necho 'dpfl: interrupted; run the same'\nsleep 1\nkill -INT $PPID\nsleep 0.2\nexit 1\n")
     fake.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(fake))
     assert run.run([], again="make demo") == 130

@@ -27,6 +27,7 @@ from dpfl.provenance import manifest
 from dpfl.provenance.audit.file_hashes import audit
 from dpfl.provenance.audit.findings import Audit
 from dpfl.provenance.audit.release import check_signature
+from dpfl.provenance.audit.report_pages import _first_difference
 from dpfl.provenance.audit.run_tables import against_itself, check_epsilons, check_runs
 from dpfl.provenance.audit.verify_results import verify_results
 from dpfl.provenance.record_format import read_record
@@ -211,6 +212,11 @@ def test_a_statement_of_a_release_without_end_is_refused(chain):
     endless(Path("s.json"))
     with pytest.raises(InputError, match=r"s\.json has more than"):
         check_signature(Audit(), RESULTS, Path("s.json"), Path("keys"))
+
+
+def test_a_page_without_end_differs_in_its_first_line(tmp_path):
+    endless(tmp_path / "README.md")
+    assert _first_difference("right\n", tmp_path / "README.md") == 1
 
 
 @pytest.mark.parametrize("name", ["claims.json", "log.csv", "log.jsonl"])

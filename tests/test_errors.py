@@ -84,3 +84,8 @@ def test_controls_are_escaped_and_letters_kept(text, escaped):
 
 def test_an_input_error_is_a_value_error():
     assert issubclass(InputError, ValueError) and str(InputError("one line")) == "one line"
+
+
+@pytest.mark.parametrize("character", "\u200b\u200f\u061c\ufeff\u00ad\u2060\U000e0041")
+def test_a_character_that_is_not_seen_is_escaped(character):
+    assert printable(f"a{character}b") == f"a{character.encode('unicode_escape').decode()}b"

@@ -9,7 +9,11 @@ _KINDS = {
     "array": "a list", "object": "keys and values", "string": "a text", "integer": "an integer", "number": "a number",
     "boolean": "true or false", "null": "null",
 }  # fmt: skip
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    r"\U000e0000-\U000e007f]"
+)
+"""Control characters, line ends, and characters that are not seen or turn the direction of a text."""
 
 
 class InputError(ValueError):
@@ -20,7 +24,8 @@ class InputError(ValueError):
 
 
 def printable(text: str) -> str:
-    """Return a text on one line, with control characters and lone surrogates escaped as \\xNN or \\uNNNN."""
+    """Return a text on one line, with control characters, invisible ones and lone surrogates escaped as \\xNN or
+    \\uNNNN."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 

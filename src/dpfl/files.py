@@ -1,19 +1,32 @@
-"""Write files completely or not at all, hash them, and refuse what is no regular file."""
+"""Write files completely or not at all; read, parse and hash what a stranger may have written, behind limits.
+
+Whatever is packed, shown, compared or parsed is a regular file (`is_regular`) that lies in the project (`is_inside`),
+is no longer than files of its kind (`read_bytes`), and as JSON no deeper than ours (`parse_json`).
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from dpfl.errors import InputError
 
 _PARTIAL = ".partial"
+LONGEST_PAGE = 1 << 26
+"""Bytes of a page, a picture or a code file that is read whole; the longest of ours has a tenth."""
+_DEEPEST_JSON = 64
+"""Levels of a JSON text; ours have six. Python prints a few hundred, and fails beyond."""
+_LARGEST_INTEGER = 1 << 63
+_MOST_DIGITS = 19
 
 
 @contextmanager
@@ -77,18 +90,116 @@ def is_regular(path: Path) -> bool:
         return False
 
 
+def is_inside(path: Path, *folders: Path) -> bool:
+    """Return whether `path` is a regular file that resolves below one of `folders`: no folder on its way is a link that
+    leads out of them."""
+    return is_regular(path) and is_folder_inside(path.parent, *folders)
+
+
+def is_folder_inside(folder: Path, *folders: Path) -> bool:
+    """Return whether `folder`, there or not, resolves to one of `folders` or to a place below."""
+    try:
+        place = folder.resolve()
+        return any(place.is_relative_to(each.resolve()) for each in folders)
+    except (OSError, RuntimeError):  # a circle of links
+        return False
+
+
+@contextmanager
+def opened(path: Path, most: int) -> Iterator[BinaryIO]:
+    """Yield a regular file of at most `most` bytes, opened to be read.
+
+    Raises InputError, one line, where it is missing, a link, folder, pipe or device, longer, or cannot be read.
+    """
+    try:
+        # A pipe is not waited for, and a link that has come into the place of a file since is not followed.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as stream:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise InputError(f"{path} is no regular file: delete it and run make again")
+            if found.st_size > most:
+                raise InputError(f"{path} has more than {most} bytes, so it is none of ours: delete it")
+            yield stream
+    except FileNotFoundError:
+        raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
+    except PermissionError:
+        raise InputError(f"{path} cannot be read: its permissions forbid it") from None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV):
+            raise InputError(f"{path} is no regular file: delete it and run make again") from None
+        if error.errno is None:  # of the content, as a damaged archive's
+            raise
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_bytes(path: Path, most: int = LONGEST_PAGE) -> bytes:
+    """Return the content of a regular file of at most `most` bytes; raises InputError as `opened` does."""
+    with opened(path, most) as stream:
+        return stream.read(most)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return what a JSON text says.
+
+    Raises ValueError, one line, for a text that is no JSON, or that nothing of ours is: nested deeper than 64 levels,
+    or with an integer of more than 64 bits, which take long to print or cannot be made a float.
+    """
+    try:
+        value = json.loads(text, parse_int=_integer)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
+    level, depth = [value], 0
+    while level := [inner for outer in level for inner in _parts(outer)]:
+        depth += 1
+        if depth > _DEEPEST_JSON:
+            raise ValueError(f"the JSON is nested deeper than {_DEEPEST_JSON} levels")
+    return value
+
+
+def _integer(digits: str) -> int:
+    """Return an integer of a JSON text; raises ValueError for one of more than 64 bits."""
+    if len(digits) > _MOST_DIGITS + 1 or not -_LARGEST_INTEGER <= int(digits) < _LARGEST_INTEGER:
+        raise ValueError(f"the integer {digits[:_MOST_DIGITS]}... of the JSON has more than 64 bits")
+    return int(digits)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """Return the values inside a list or an object."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
 def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file, as 64 hexadecimal digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def has_bytes(path: Path, stated: Mapping[str, Any]) -> bool:
+    """Return whether `path` is a regular file with the size `bytes` and the hash `sha256` that a record states.
+
+    One of another size is not read. Raises OSError where it cannot be read.
+    """
+    return is_regular(path) and path.stat().st_size == stated["bytes"] and file_sha256(path) == stated["sha256"]
+
+
 _FORMAT = b"dpfl sealed 1"
+_LONGEST_LINE = 80
 
 
 def with_checksum(content: bytes) -> bytes:
     """Prefix bytes with the format's name and their SHA-256, a line each, to detect corruption."""
     return b"\n".join((_FORMAT, hashlib.sha256(content).hexdigest().encode(), content))
+
+
+def is_intact_sealed(path: Path) -> bool:
+    """Return whether a file has what `with_checksum` stored, unchanged, without holding it in memory.
+
+    Raises OSError where it cannot be read.
+    """
+    with path.open("rb") as stream:
+        name, checksum = (stream.readline(_LONGEST_LINE).removesuffix(b"\n") for _ in range(2))
+        return name == _FORMAT and hashlib.file_digest(stream, "sha256").hexdigest().encode() == checksum
 
 
 def checked_content(stored: bytes) -> bytes | None:

@@ -14,6 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 _LOG_EVERY_SECONDS = 15.0
 _LINE = re.compile(r".+: \d+ of \d+ \w+")
+_LEFT = re.compile(r".+: \d+ of \d+ \w+, about (\d+(?:\.\d+)?) (s|min|h) left")
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 ProgressCallback = Callable[[int, int], None]
 
@@ -53,6 +55,12 @@ def step_counter(progress: ProgressCallback, total: int, done: int = 0) -> Calla
 def is_progress(line: str) -> bool:
     """Return whether a line of a log is one that a progress callback wrote."""
     return _LINE.match(line) is not None
+
+
+def seconds_left_in(line: str) -> float | None:
+    """Return the time left that a line of a progress callback states; None where it states none."""
+    stated = _LEFT.fullmatch(line.strip())
+    return float(stated[1]) * _SECONDS[stated[2]] if stated else None
 
 
 def _log_lines(title: str, unit: str) -> ProgressCallback:

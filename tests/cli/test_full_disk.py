@@ -73,3 +73,29 @@ def test_a_run_that_failed_on_a_full_disk_says_so_at_its_end(project, monkeypatc
     monkeypatch.setattr(pipeline_run, "_wait", lambda process: (process.kill(), process.wait(), 1)[-1])
     assert pipeline_run.run(["--cores", "1"], again="make demo") == 1
     assert f"dpfl: the disk of {project} is full: make room first" in capsys.readouterr().err.splitlines()
+
+
+def test_features_that_do_not_fit_on_the_disk_are_one_line(tmp_path, monkeypatch):
+    """A write to memory that has no room on the disk ends the process by SIGBUS, without a word."""
+    from dpfl.data.arrays import build_arrays
+    from dpfl.errors import InputError
+    from dpfl.features import scattering
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    build_arrays("digits", tmp_path / "arrays")
+    monkeypatch.setattr(scattering.os, "posix_fallocate", full, raising=False)
+    with pytest.raises(InputError, match=r"cannot write .*train_x.*No space left"):
+        scattering.build_features(tmp_path / "arrays", tmp_path / "features", lambda done, total: None)
+    assert not list((tmp_path / "features").iterdir())
+
+
+@pytest.mark.parametrize(("name", "value", "status"), [("MPLBACKEND", "nosuch", 0), ("SOURCE_DATE_EPOCH", "abc", 2)])
+def test_a_variable_that_drawing_cannot_use_is_no_traceback(name, value, status):
+    code = "import sys; from dpfl.cli import main\ntry: main()\n"
+    code += "except SystemExit as end: import matplotlib; sys.exit(end.code)"
+    environment = {**os.environ, name: value}
+    done = subprocess.run([sys.executable, "-c", code, "--version"], env=environment, capture_output=True, text=True)
+    assert done.returncode == status and "Traceback" not in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == (status != 0)

@@ -36,7 +36,29 @@ def test_a_running_job_is_named_and_takes_from_its_own_time():
     progress = after([*STATS, *FIRST])
     assert progress.line(0.0).endswith("; now: arrays digits")
     assert progress.seconds_left(4.0) == pytest.approx(116.0)
-    assert progress.seconds_left(1000.0) == pytest.approx(110.0), "a late job does not lend its time to others"
+
+
+@pytest.mark.parametrize("seconds", [1.0, 15.0, 19.9, 25.0, 60.0, 119.0])
+def test_on_a_machine_half_as_fast_the_time_in_all_is_right_within_a_factor_of_two(seconds):
+    """One job of 60 s, which takes 120 s here and says nothing in its log."""
+    progress = RunProgress({"train bhaskar2025 digits_seed0": 60.0}, 1)
+    after([*STATS, *SECOND], progress=progress)
+    assert 60.0 <= seconds + progress.seconds_left(seconds) <= 240.0
+
+
+def test_a_late_job_has_time_left_and_slows_what_is_expected_of_the_others():
+    progress = after([*STATS, *FIRST])
+    left = [progress.seconds_left(now) for now in (9.0, 20.0, 1000.0)]
+    assert left[0] == pytest.approx(111.0) and left[0] < left[1] < left[2] < 1110.0
+
+
+def test_the_time_that_a_job_states_in_its_log_is_used_and_tells_the_speed(tmp_path):
+    log = tmp_path / "features.log"
+    log.write_text("features of digits: 100 of 400 images, about 90 s left\n")
+    lines = ["rule features:", f"    log: {log}", "    jobid: 4", "    wildcards: dataset=digits"]
+    progress = after([*STATS, *lines])
+    # 30 s of 120: it takes 120 where 30 were expected, so the 10, 60 and 20 s of the others are four times as long
+    assert progress.seconds_left(30.0) == pytest.approx(90 + 4 * 90, rel=0.02)
 
 
 def test_a_slow_machine_is_seen_after_the_first_job():

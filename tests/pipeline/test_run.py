@@ -97,3 +97,25 @@ def test_the_command_to_continue_is_the_one_that_was_given(repository, tmp_path,
     monkeypatch.setattr(run, "run", lambda arguments, again, **_: told.append(again) or 0)
     assert CliRunner().invoke(app, ["run", *options]).exit_code == 0
     assert told == [again]
+
+
+def test_ctrl_c_is_said_once_by_the_command_line(tmp_path, monkeypatch, capfd):
+    """Stages and the engine say it as well, each in its own words: nothing of that is repeated."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Snakefile").touch()
+    fake = tmp_path / "python"
+    fake.write_text("#!/bin/sh\necho 'dpfl: interrupted; run the same'\nsleep 1\nkill -INT $PPID\nsleep 0.2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    assert run.run([], again="make demo") == 130
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["a {b", "a}"])
+def test_a_brace_in_the_path_is_one_line(tmp_path, monkeypatch, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "Snakefile").touch()
+    monkeypatch.chdir(folder)
+    with pytest.raises(InputError, match="brace in its path"):
+        run.run([], again="make demo")

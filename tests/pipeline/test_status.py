@@ -194,3 +194,20 @@ def test_a_queue_that_does_not_answer_is_named(sweep, tmp_path, queue, monkeypat
     assert "a run is in progress here" in status.lines(resolved)
     (tmp_path / "down").touch()
     assert any("in progress here; squeue fails" in line for line in status.lines(resolved))
+
+
+def test_a_finished_run_is_not_looked_for_in_another_folder(tmp_path, monkeypatch):
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    put(project / "Snakefile")
+    put(project / "results/demo/config.yaml", "scale: demo\n")
+    put(tmp_path / "mine.yaml", "scale: demo\n")
+    monkeypatch.chdir(elsewhere)
+    for config, words in (
+        (project / "results/demo/config.yaml", str(project)),
+        (tmp_path / "mine.yaml", "not of a pro"),
+    ):
+        with pytest.raises(InputError, match=words):
+            CliRunner().invoke(app, ["status", "--config", str(config)], catch_exceptions=False)
+    monkeypatch.chdir(project)
+    assert CliRunner().invoke(app, ["status", "--config", "results/demo/config.yaml"]).exit_code == 0

@@ -1,7 +1,9 @@
 import getpass
 import hashlib
 import os
+import shutil
 import socket
+import subprocess
 
 import pytest
 
@@ -49,3 +51,54 @@ def test_a_source_tree_without_git_takes_its_commit_from_the_environment(tmp_pat
     record._commit.cache_clear()
     assert record._commit() == {"commit": named if stated else None, "dirty": None}
     record._commit.cache_clear()
+
+
+def _git(folder, *words):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    own = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    done = subprocess.run(["git", "-C", folder, *own, *words], env=clean, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def _repository(folder):
+    """A repository with one commit, which is not that of the source tree; returns the commit."""
+    folder.mkdir()
+    (folder / "file").write_text(folder.name)
+    _git(folder, "init", "-q")
+    _git(folder, "add", ".")
+    _git(folder, "commit", "-qm", "another")
+    return _git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A function that makes a folder the source tree of this process."""
+
+    def at(folder):
+        place = folder / "src" / "dpfl" / "provenance" / "record.py"
+        place.parent.mkdir(parents=True)
+        shutil.copy(record.__file__, place)
+        monkeypatch.setattr(record, "__file__", str(place))
+        record._commit.cache_clear()
+
+    monkeypatch.delenv(record.COMMIT, raising=False)
+    yield at
+    record._commit.cache_clear()
+
+
+def test_the_variables_of_a_hook_make_no_other_repository_the_source_tree(tree, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    commit, own = _repository(other), _repository(tmp_path / "own")
+    tree(tmp_path / "own")
+    for name, value in (("GIT_DIR", other / ".git"), ("GIT_WORK_TREE", other), ("GIT_INDEX_FILE", other / "index")):
+        monkeypatch.setenv(name, str(value))
+    assert commit != own and record._commit() == {"commit": own, "dirty": True}
+
+
+def test_an_archive_inside_another_repository_has_no_commit_of_it(tree, tmp_path, monkeypatch):
+    _repository(tmp_path / "other")
+    tree(tmp_path / "other" / "unpacked")
+    assert record._commit() == {"commit": None, "dirty": None}
+    record._commit.cache_clear()
+    monkeypatch.setenv(record.COMMIT, "ab" * 20)
+    assert record._commit()["commit"] == "ab" * 20

@@ -111,3 +111,56 @@ def test_a_table_that_lacks_its_columns_is_one_line(foreign):
     (folder / "tables" / "bhaskar2025_table_2.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match=r"a table of bhaskar2025 .* cannot be shown"):
         build(folder, folder / "config.yaml")
+
+
+ACTIVE = {
+    "script": "<script>1</script>",
+    "handler": '<g onload="alert(1)"/>',
+    "link": '<a href="javascript:alert(1)"><g/></a>',
+    "foreign": '<foreignObject><p xmlns="http://www.w3.org/1999/xhtml"/></foreignObject>',
+    "address": '<image href="https://example.org/x.png"/>',
+    "old address": '<use xmlns:x="http://www.w3.org/1999/xlink" x:href="https://example.org/x.svg#a"/>',
+    "animation": '<set attributeName="href" to="javascript:alert(1)"/>',
+    "style": "<style>@import url(https://example.org/x.css);</style>",
+    "fill": '<path style="fill: url(https://example.org/x.svg#a)"/>',
+    "html": '<iframe xmlns="http://www.w3.org/1999/xhtml" src="x"/>',
+    "stylesheet": '<?xml-stylesheet href="https://example.org/x.css"?>',
+    "cut off": "<g>",
+}
+
+
+@pytest.mark.parametrize("kind", ACTIVE)
+def test_a_picture_that_holds_more_than_drawing_is_refused(foreign, kind):
+    folder, _ = foreign
+    inside = '<defs><style>*{a: b}</style></defs><path style="fill: url(#a)" clip-path="url(#b)"/><use href="#c"/>'
+    picture, head = (
+        folder / "figures" / "bhaskar2025_splits.svg",
+        engine_report._DECLARATION + '<svg xmlns="http://www.w3.org/2000/svg">',
+    )
+    picture.write_text(f"{head}{inside}</svg>")
+    assert build(folder, folder / "config.yaml")[1]
+    picture.write_text(f"{head}{inside}{ACTIVE[kind]}</svg>")
+    with pytest.raises(InputError, match="holds more than drawing"):
+        build(folder, folder / "config.yaml")
+
+
+def test_the_captions_of_a_stranger_are_written_again(foreign):
+    folder, _ = foreign
+    (folder / "figures" / "bhaskar2025_splits.csv").write_text("not_run\nx\n")
+    caption = folder / "figures" / "bhaskar2025_splits.rst"
+    caption.write_text("`click <javascript:alert(1)>`_\n")
+    build(folder, folder / "config.yaml")
+    assert "javascript" not in caption.read_text() and "bhaskar2025_splits.csv" in caption.read_text()
+
+
+def test_every_picture_of_ours_is_a_drawing(tmp_path):
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots()
+    axes.imshow([[0, 1], [1, 0]])
+    axes.fill_between([0, 1], 1, hatch="/")
+    axes.plot([0, 1], [1, 0], marker="o", label="a @ b")
+    axes.legend()
+    figure.savefig(tmp_path / "a.svg")
+    pyplot.close(figure)
+    engine_report._require_drawing(tmp_path / "a.svg")

@@ -26,6 +26,7 @@ try:
     for sweep in SWEEPS.values():
         module_name(sweep.experiment)
     fetch.configured(CONFIG["data"]["mirror"])
+    patterns.require_no_brace(Path(CONFIG["data"]["folder"]).absolute())
     files.require_writable(Path("results"), Path(CONFIG["data"]["folder"]))
 except InputError as error:
     print(f"dpfl: {printable(str(error))}", file=sys.stderr)

@@ -73,7 +73,10 @@ def main() -> None:
         from dpfl.pipeline.orphans import end_with_controller
 
         end_with_controller()
+    os.environ["MPLBACKEND"] = "agg"  # every figure is a file
     try:
+        if not os.environ.get("SOURCE_DATE_EPOCH", "0").isdecimal():
+            raise InputError("SOURCE_DATE_EPOCH is no number of seconds since 1970: unset it, or set it to one")
         _run()
     except OSError as error:
         if error.errno in _FORBIDDEN and error.filename:

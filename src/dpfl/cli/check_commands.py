@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dpfl.accounting.claims.claim import Claim
     from dpfl.accounting.claims.run_logs import Entry
 
+_LARGEST_FILE = 1 << 25
+"""Bytes of claims or a log: a million steps, one a row."""
 _OF_A_LOG = ("sampler", "delta", "claimed_epsilon")
 
 
@@ -72,6 +74,8 @@ def _claims(file: Path, options: dict[str, str | float]) -> list[Claim]:
 
     if file.exists() and not file.is_file():
         raise InputError(f"{file} is a folder or no regular file")  # a pipe could be waited for without end
+    if file.exists() and file.stat().st_size > _LARGEST_FILE:
+        raise InputError(f"{file} has {file.stat().st_size} bytes: claims and logs have at most {_LARGEST_FILE}")
     if file.suffix in (".csv", ".jsonl"):
         return [_logged(file, read_rows(file), options)]
     content = read_json(file)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dpfl.provenance.audit.rerun import Choice
 
 _LINE_WIDTH = 2000
-_UNUSABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError, ArithmeticError, OSError)
-"""What recomputing raises on files that hashes have found to be damaged."""
+_UNUSABLE = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError, OSError, RecursionError)
+"""What recomputing raises on files that hold other things than ours."""
 Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
 Reruns = Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")]
 RerunSeed = Annotated[int | None, typer.Option("--seed", min=0, help="draw what an earlier --rerun drew")]
@@ -156,15 +156,20 @@ def _require_effect(
 
 
 def _recompute(report: Audit, folder: Path, quick: bool, rerun: Choice | None) -> None:
-    """Add what recomputing finds; where files are damaged, note that not all could be recomputed."""
+    """Add what recomputing finds. Where files are damaged, a note says that not all could be recomputed; where none is
+    by its hash, what stopped it is a finding."""
+    from dpfl.provenance.audit.findings import Finding, one_line
     from dpfl.provenance.audit.verify_results import verify_results
 
     try:
         verify_results(report, folder, quick=quick, rerun=rerun)
     except _UNUSABLE as error:
-        if not report.findings:
+        if report.findings:
+            report.notes.append(f"not all could be recomputed from damaged files: {one_line(error)}")
+        elif isinstance(error, InputError):
             raise
-        report.notes.append(f"not all could be recomputed from damaged files: {' '.join(str(error).split())}")
+        else:
+            report.findings.append(Finding(str(folder), f"holds what no stage of ours writes: {one_line(error)}"))
 
 
 def _seal(folder: Path) -> None:

@@ -114,6 +114,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """
     from dpfl.pipeline.lock import only_run
     from dpfl.provenance.audit.mending import remove_damaged_pages
+    from dpfl.provenance.trace import require_no_linked_folder
     from dpfl.reporting.report_page import project_readme
     from dpfl.reporting.report_page.contents import contents
     from dpfl.reporting.report_page.render import write
@@ -121,6 +122,7 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     resolved = configuration.read(config)
     folder = results_folder(resolved)
     _require_runs(folder)
+    require_no_linked_folder(folder)
     with only_run(what="dpfl pages"):
         remove_damaged_pages(folder)
         # A process for each paper: a stage reads the records of a folder once (input_checks), and they change here.
@@ -183,6 +185,7 @@ def _sealed(folder: Path) -> int:
 @app.command(epilog="Example: dpfl report --config results/demo/config.yaml")
 def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Make results/<scale>/report.html with every table, figure and verdict, README.md and the engine's own report."""
+    from dpfl.provenance.trace import require_no_linked_folder
     from dpfl.reporting.engine_report import build
     from dpfl.reporting.report_page.contents import contents
     from dpfl.reporting.report_page.render import write
@@ -190,6 +193,7 @@ def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
 
     resolved = configuration.read(config)
     folder = results_folder(resolved)
+    require_no_linked_folder(folder)
     build(folder, config)
     page = contents(folder, resolved)
     full, _ = write(folder, page)

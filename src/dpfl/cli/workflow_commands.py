@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from dpfl.errors import InputError
 from dpfl.files import require_writable
 from dpfl.grid import configuration
 from dpfl.grid.strict_yaml import load_mapping
-from dpfl.pipeline import cost
+from dpfl.pipeline import cost, patterns
 
 if TYPE_CHECKING:
     from dpfl.grid.sweep import Sweep
@@ -105,6 +106,7 @@ def run(
     sweeps = expansion.expand(resolved)
     configured(resolved["data"]["mirror"])
     where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"])
+    patterns.require_no_brace(Path(resolved["data"]["folder"]).absolute())
     require_writable(Path("results"), Path(resolved["data"]["folder"]))
     uses_gpus = not where.on_cluster and resolved["training"]["device"] == "cuda"
     gpus = _gpus(profile) if uses_gpus else []
@@ -175,12 +177,23 @@ def status(
     """Show which stages are done; which sweeps run, wait, failed or can be resumed; and the time left."""
     from dpfl.pipeline.status import lines
 
+    _require_here(config)
     resolved = configuration.overlaid(config, None, scale)  # refuses a scale that does not exist
     last = Path("results") / resolved["scale"] / "config.yaml"
     if scale and config == DEFAULT_CONFIG and last.is_file():
         resolved = configuration.read(last)
     for line in lines(resolved):
         print(line)
+
+
+def _require_here(config: Path) -> None:
+    """Raise InputError where a configuration is that of a project elsewhere: the results here are none of its."""
+    here, place = Path.cwd(), Path(os.path.abspath(config)).parent
+    root = next((folder for folder in (place, *place.parents) if (folder / "Snakefile").is_file()), None)
+    if root is not None and root != here:
+        raise InputError(f"{config} is of the project in {root}: run dpfl status there")
+    if root is None and not place.is_relative_to(here):
+        raise InputError(f"{config} is not of a project here: run dpfl status in the folder of the project")
 
 
 @app.command(epilog="Example: dpfl gpu")

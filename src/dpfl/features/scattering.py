@@ -8,6 +8,7 @@ cropping, is linear and acts as one matrix product for all images of a chunk. So
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -138,6 +139,16 @@ def _low_pass_matrix(low: Tensor, factor: int) -> Tensor:
     return response[:, 1:-1, 1:-1].flatten(1).contiguous()
 
 
+def _reserve(path: Path) -> None:
+    """Reserve the space of a file that is written as memory: on a disk that fills up later, a write ends the process.
+
+    Raises OSError where the disk has no room.
+    """
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as stream:
+            os.posix_fallocate(stream.fileno(), 0, path.stat().st_size)
+
+
 def build_features(arrays_folder: Path, out_folder: Path, progress: Callable[[int, int], None]) -> None:
     """Write the scattering features of a dataset's train_x and test_x, pixels scaled to [0, 1], to `out_folder`.
 
@@ -153,6 +164,7 @@ def build_features(arrays_folder: Path, out_folder: Path, progress: Callable[[in
         shape = (len(images), images.shape[1] * COEFFICIENTS, side, side)
         with replacing(out_folder / f"{name}.npy") as unfinished:
             features = np.lib.format.open_memmap(unfinished, mode="w+", dtype=np.float32, shape=shape)
+            _reserve(unfinished)
             for start in range(0, len(images), CHUNK_IMAGES):
                 pixels = torch.from_numpy(images[start : start + CHUNK_IMAGES].astype(np.float32)) / 255
                 features[start : start + CHUNK_IMAGES] = scatter(pixels).numpy()

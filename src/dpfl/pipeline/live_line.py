@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from dpfl.progress import duration
+from dpfl.progress import duration, seconds_left_in
 
 ENGINE_LOG = Path(".snakemake") / "engine.log"
 """Lines of Snakemake's last run."""
@@ -29,20 +30,28 @@ _STARTS = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
 _TOTAL = re.compile(r"^total +(\d+)$")
 _STEPS = re.compile(r"^(\d+) of (\d+) steps")
 _FINISHED = re.compile(r"^Finished jobid: (\d+)")
-_FIELD = re.compile(r"^    (jobid|wildcards): (.*)$")
+_FIELD = re.compile(r"^    (log|jobid|wildcards): (.*)$")
+_LATE, _LATEST = 1.5, 3.0
+"""A job that takes longer than it should is taken to be at two thirds of its time; at most so many times that time tell
+how slow the machine is, for the job may wait for something else."""
+_TAIL = 4096
+_INTERRUPTED = "dpfl: interrupted"
+"""Of a stage, at Ctrl-C: the run itself says it once."""
 
 
 class RunProgress:
     """Progress of a run, read from the engine's log line by line.
 
     `expected`: seconds of each job on one core, by rule and wildcards ("train <paper> <sweep>", "features <dataset>");
-    `at_once`: jobs that run side by side.
+    `at_once`: jobs that run side by side. The machine's speed is learnt from jobs that have ended, from those whose
+    logs say how long they will take, and from those that take longer than they should.
     """
 
     def __init__(self, expected: Mapping[str, float], at_once: int) -> None:
         self.done, self.total = 0, 0
         self._expected, self._at_once = dict(expected), at_once
-        self._rule, self._job = "", ""
+        self._rule, self._job, self._log = "", "", ""
+        self._logs: dict[str, Path] = {}
         self._names: dict[str, str] = {}
         self._running: dict[str, float] = {}
         self._spent = self._earned = 0.0
@@ -50,7 +59,7 @@ class RunProgress:
     def read(self, line: str, now: float) -> None:
         """Take in one line of the log; `now` is the time in seconds on any clock."""
         if started := _STARTS.match(line):
-            self._rule, self._job = started[1], ""
+            self._rule, self._job, self._log = started[1], "", ""
         elif field := _FIELD.match(line):
             self._field(field[1], field[2], now)
         elif finished := _FINISHED.match(line):
@@ -62,9 +71,12 @@ class RunProgress:
 
     def _field(self, name: str, value: str, now: float) -> None:
         """Take in a field of the job that starts."""
-        if name == "jobid":
+        if name == "log":
+            self._log = value.split(", ")[0]
+        elif name == "jobid":
             self._job = value
             self._names[value] = self._rule
+            self._logs[value] = Path(self._log)
             self._running[value] = now
         elif self._job:
             values = (part.partition("=")[2] for part in value.split(", "))
@@ -77,11 +89,30 @@ class RunProgress:
             self._earned += self._expected.pop(self._names[job], _UNKNOWN_SECONDS)
 
     def seconds_left(self, now: float) -> float:
-        """Return the time until all jobs are done, from what they should take and the speed of those that are done."""
-        speed = self._spent / self._earned if self._earned else 1.0
-        running = {self._names[job]: now - since for job, since in self._running.items()}
-        left = {name: max(seconds * speed - running.get(name, 0.0), 0.0) for name, seconds in self._expected.items()}
-        return max(sum(left.values()) / self._at_once, max(left.values(), default=0.0))
+        """Return the time until all jobs are done, from what they should take, what they say, and the machine's speed.
+
+        A job that is late and says nothing is taken to need half as long again as it has run: its time left grows until
+        it ends.
+        """
+        ran = {self._names[job]: now - since for job, since in self._running.items()}
+        said = {self._names[job]: _said_left(self._logs[job]) for job in self._running}
+        speed = self._slowdown(ran, said)
+        left = []
+        for name, expected in self._expected.items():
+            rest = max(expected * speed - ran.get(name, 0.0), 0.0) or ran.get(name, 0.0) * (_LATE - 1)
+            left.append(rest if said.get(name) is None else said[name])
+        return max(sum(left) / self._at_once, max(left, default=0.0))
+
+    def _slowdown(self, ran: Mapping[str, float], said: Mapping[str, float | None]) -> float:
+        """Return how many times as long as expected the jobs take on this machine."""
+        spent, earned = self._spent, self._earned
+        for name, seconds in ran.items():
+            expected, rest = self._expected.get(name, _UNKNOWN_SECONDS), said[name]
+            if rest is not None and seconds > 0:
+                spent, earned = spent + seconds, earned + expected * seconds / (seconds + rest)
+            elif rest is None and seconds > expected * (self._spent / self._earned if self._earned else 1.0):
+                spent, earned = spent + min(seconds, _LATEST * expected), earned + expected / _LATE
+        return spent / earned if earned else 1.0
 
     def line(self, now: float) -> str:
         """Return the line that a reader sees."""
@@ -89,6 +120,19 @@ class RunProgress:
         left = f", about {duration(max(60.0, self.seconds_left(now)))} left" if self._expected else ""
         names = list(dict.fromkeys(self._names[job] for job in self._running))
         return f"dpfl: {counted}{left}{'; now: ' if names else ''}{', '.join(names)}"
+
+
+def _said_left(log: Path) -> float | None:
+    """Return the time left that the last line of a job's log states, less the time since; None where it states none."""
+    try:
+        with log.open("rb") as stream:
+            found = os.fstat(stream.fileno())
+            stream.seek(max(found.st_size - _TAIL, 0))
+            lines = stream.read(_TAIL).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    left = seconds_left_in(lines[-1]) if lines else None
+    return None if left is None else max(left - (time.time() - found.st_mtime), 0.0)
 
 
 def is_on_slurm() -> bool:
@@ -128,7 +172,7 @@ def _watch(log: Path, progress: RunProgress, stream: IO[str], ended: threading.E
             is_last, now = ended.wait(_POLL_SECONDS), time.monotonic()
             for line in lines:
                 progress.read(line.rstrip("\n"), now)
-                if line.startswith(_OURS):
+                if line.startswith(_OURS) and not line.startswith(_INTERRUPTED):
                     stream.write(f"{_CLEAR if stream.isatty() else ''}{line}")
             if stream.isatty():
                 width = shutil.get_terminal_size().columns - 1

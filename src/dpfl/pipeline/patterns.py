@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
+
+from dpfl.errors import InputError
+
+
+def require_no_brace(folder: Path) -> None:
+    """Raise InputError where the path of the project or of its data has a brace: Snakemake takes it for a wildcard."""
+    if {"{", "}"} & set(str(folder)):
+        raise InputError(f"{folder} has a brace in its path, which Snakemake takes for a wildcard: rename the folder")
 
 
 def any_of(words: Iterable[str]) -> str:

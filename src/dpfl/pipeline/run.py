@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dpfl.errors import InputError
 from dpfl.grid.sweep import Sweep
-from dpfl.pipeline import orphans
+from dpfl.pipeline import orphans, patterns
 from dpfl.pipeline.batch_training import put_all_back, put_back
 from dpfl.pipeline.ending import Ending
 from dpfl.pipeline.engine_options import engine_options
@@ -30,6 +30,10 @@ _LEAST_BYTES = 1 << 20
 _LAST_ENGINE_LINES = 15
 _FAILED = re.compile(r"^(?:Error in|RuleException in) rule (\w+)", re.MULTILINE)
 _LOG = re.compile(r"^ +log: (.+?)(?: \(check log file\(s\) for error details\))?$", re.MULTILINE)
+
+
+_INTERRUPTED = 130
+"""Exit status of a run that Ctrl-C has ended, as shells have it."""
 
 
 def run(
@@ -54,6 +58,7 @@ def run(
     """
     if not Path("Snakefile").is_file():
         raise InputError("no Snakefile here: run dpfl in the folder of the project")
+    patterns.require_no_brace(Path.cwd())
     snakemake = [sys.executable, "-m", "snakemake"]
     if engine_options(arguments).is_dry_run:
         return subprocess.run([*snakemake, *forced(), *arguments], check=False).returncode
@@ -77,6 +82,8 @@ def run(
             status = _wait(process)
         if results is not None and status >= 0:
             _put_back_after_the_last_job(sweeps, results, status)
+        if status == _INTERRUPTED:
+            return status  # the command line says so, once
         if status:
             _explain_failure(status, set(_LOGS.glob("*.snakemake.log")) - before, again)
         else:
@@ -132,12 +139,14 @@ def _last_lines(path: Path, count: int) -> list[str]:
 
 
 def _wait(process: subprocess.Popen) -> int:
-    """Wait for Snakemake; pass SIGTERM on to it, each time it comes, and cancel its SLURM jobs from then on.
+    """Wait for Snakemake; return its status, 130 where it failed after Ctrl-C.
+
+    Pass SIGTERM on to it, each time it comes, and cancel its SLURM jobs from then on.
 
     Snakemake then waits for the end of its jobs. One that SLURM has forgotten never ends: where Snakemake waits for
     nothing that there is, it is killed.
     """
-    ending = Ending()
+    ending, interrupts = Ending(), []
 
     def forward(number: int, _frame: object) -> None:
         ending.begin()
@@ -145,11 +154,12 @@ def _wait(process: subprocess.Popen) -> int:
 
     # Ctrl-C in a terminal reaches the entire process group: only a SIGTERM has to be passed on.
     old = {signal.SIGTERM: signal.signal(signal.SIGTERM, forward)}
-    old[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    old[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, _frame: interrupts.append(number))
     try:
         while True:
             try:
-                return process.wait(_POLL_SECONDS)
+                status = process.wait(_POLL_SECONDS)
+                return _INTERRUPTED if status and interrupts else status
             except subprocess.TimeoutExpired:
                 if ending.is_in_vain(process.pid):
                     print("dpfl: Snakemake waits for jobs that are in no queue any more; it is killed", file=sys.stderr)

@@ -2,13 +2,15 @@
 
 Profiles: Process, Workflow and Provenance Run Crate 0.5 (https://w3id.org/ro/wfrun). The crate contains the workflow,
 its code and lock file, the configuration, the manifest and everything below results/<scale> that a record names: it can
-be run from. Data too large for it are named with their SHA-256, licence and address.
+be run from. Data too large for it are named with their SHA-256, licence and address. Each packed file is a regular file
+of the project: a crate is given to others, and a link may lead to what is not meant for them.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +19,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rocrate.model.computationalworkflow import ComputationalWorkflow
 from rocrate.model.contextentity import ContextEntity
 from rocrate.model.entity import Entity
@@ -26,7 +27,8 @@ from rocrate.rocrate import ROCrate
 from dpfl import __version__
 from dpfl.data import datasets
 from dpfl.errors import InputError
-from dpfl.files import file_sha256, is_regular, record_path, replacing
+from dpfl.files import has_bytes, is_inside, is_regular, read_bytes, record_path, replacing
+from dpfl.grid.strict_yaml import load_mapping
 from dpfl.provenance import manifest
 from dpfl.provenance.environment import DECIDING
 from dpfl.provenance.record_format import METADATA
@@ -58,6 +60,8 @@ _ENDINGS = {
     ".svg": "image/svg+xml",
     ".yaml": "application/yaml",
 }
+_PASSING = {"__pycache__"}
+_NOBODY = "The dpfl authors"
 _AGE = (1980, 1, 1, 0, 0, 0)  # of every member: the same run gives the same bytes
 
 
@@ -74,16 +78,16 @@ def write(folder: Path) -> tuple[Path, bool]:
     """Write <folder>.crate.zip for results/<scale>; return its path and whether it had to be written.
 
     The same results give the same bytes; an up-to-date crate is left. Raises InputError where `folder` is not of the
-    project here, no record or a damaged one is below it, or the manifest does not list them as they are: a stage ran
-    by hand, and nothing has checked it.
+    project here, no record or a damaged one is below it, the manifest does not list them as they are (a stage ran by
+    hand, and nothing has checked it), or a file to be packed is a link.
     """
     if not Path("Snakefile").is_file() or scale_folder(folder).parents[1] != Path.cwd():
         raise InputError(f"{folder} is not of a project here: run dpfl crate in its folder, where the Snakefile is")
     path = Path("results", f"{scale_folder(folder).name}.crate.zip")
     described = _described(Path("results", scale_folder(folder).name))
     text = json.dumps(described.crate.metadata.generate(), indent=1, sort_keys=True) + "\n"
-    content = packed({METADATA: text.encode()} | {name: Path(name).read_bytes() for name in sorted(described.members)})
-    if is_regular(path) and path.stat().st_size == len(content) and path.read_bytes() == content:
+    content = packed({METADATA: text.encode()} | dict(sorted(described.members.items())))
+    if has_bytes(path, {"bytes": len(content), "sha256": sha256(content).hexdigest()}):
         return path, False
     with replacing(path) as temporary:
         temporary.write_bytes(content)
@@ -124,11 +128,11 @@ def _described(folder: Path) -> _Crate:
 
 @dataclass
 class _Crate:
-    """A crate that grows record by record; `members` are the files inside."""
+    """A crate that grows record by record; `members` are the files inside, with their content."""
 
     folder: Path
     crate: ROCrate = field(default_factory=lambda: ROCrate(version="1.1"))
-    members: set[str] = field(default_factory=set)
+    members: dict[str, bytes] = field(default_factory=dict)
     files: dict[tuple[str, str], Entity] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
     tools: dict[str, Entity] = field(default_factory=dict)
@@ -141,9 +145,6 @@ class _Crate:
 
     def __post_init__(self) -> None:
         """Describe the crate, its authors and licence; add the workflow's files."""
-        citation = Path("CITATION.cff")
-        about = yaml.safe_load(citation.read_text(encoding="utf-8")) if citation.exists() else {}
-        authors = about.get("authors") or [{"name": "The dpfl authors"}]
         root = self.crate.root_dataset
         root["name"] = f"dpfl, scale {self.folder.name}"
         root["description"] = (
@@ -151,16 +152,16 @@ class _Crate:
             "verdicts, each with the record of what it was made from"
         )
         root["license"] = self._entity(_LICENCE, "CreativeWork", name="MIT License", identifier=_LICENCE)
-        self.author = self._entity("#authors", "Organization", name=authors[0]["name"])
+        self.author = self._entity("#authors", "Organization", name=_first_author())
         root["author"] = self.author
         root["publisher"] = self.author
         self.crate.metadata.extra_contexts.append("https://w3id.org/ro/terms/workflow-run/context")
         root["conformsTo"] = [self._entity(url, "CreativeWork", name=n, version=v) for url, n, v in _PROFILES]
         results = Path("results", self.folder.name)
-        shipped = sorted(path for place in (*_CODE, results / SOURCES) for path in Path(place).rglob("*.*"))
+        shipped = sorted(path for place in (*_CODE, results / SOURCES) for path in Path(place).rglob("*"))
         for path in (*map(Path, _ABOUT), results / manifest.MANIFEST, *shipped):
-            if path.is_file() and "__pycache__" not in path.parts:
-                self._include(str(path), file_sha256(path), path.stat().st_size)
+            if os.path.lexists(path) and not _is_folder(path) and not _PASSING & set(path.parts):
+                self._include(str(path))
 
     def add(self, record: dict[str, Any]) -> None:
         """Add one stage's record: what it read, what it wrote, with which settings and software."""
@@ -195,7 +196,7 @@ class _Crate:
         self.controls.append(self._entity(f"#start-{identifier}", "ControlAction", **control))
         own_record = record_path(Path(outputs[0]["path"]))
         if self._is_here(str(own_record)) and is_regular(own_record):
-            self._include(str(own_record), file_sha256(own_record), own_record.stat().st_size)
+            self._include(str(own_record))
 
     def close(self) -> None:
         """Add the workflow, its run as a whole, and the engine that ran it."""
@@ -225,8 +226,8 @@ class _Crate:
     def _workflow(self) -> Entity:
         """Add the Snakefile with its steps, and the versions that it ran with."""
         properties = {"name": "dpfl", "version": __version__, "license": _LICENCE}
-        properties["sha256"] = file_sha256(Path("Snakefile"))
-        self.members.add("Snakefile")
+        self.members["Snakefile"] = self._content("Snakefile")
+        properties["sha256"] = sha256(self.members["Snakefile"]).hexdigest()
         workflow = self.crate.add_workflow(
             "Snakefile", "Snakefile", main=True, lang="snakemake", properties=properties, cls=_Workflow
         )
@@ -266,8 +267,8 @@ class _Crate:
             facts = {"name": path, "sha256": digest, "contentSize": str(entry["bytes"])}
             facts |= self._dataset_facts(Path(path))
             address = _public_address(Path(path))
-            if self._is_here(path) and is_regular(Path(path)) and file_sha256(Path(path)) == digest:
-                entity = self._include(path, digest, entry["bytes"])
+            if self._is_here(path) and has_bytes(Path(path), entry):
+                entity = self._include(path)
             elif address:
                 entity = self.crate.add_file(address, properties=facts)
             else:
@@ -299,16 +300,37 @@ class _Crate:
         """Return whether a file belongs to this scale's results and is there."""
         return path.startswith(f"results/{self.folder.name}/") and Path(path).exists()
 
-    def _include(self, path: str, digest: str, size: int) -> Entity:
+    def _content(self, path: str) -> bytes:
+        """Return the content of a file to be packed; raises InputError where it is no regular file of the project."""
+        if not is_inside(Path(path), Path(), Path("results", self.folder.name)):
+            raise InputError(f"{path} is no regular file of the project (a link may lead anywhere): put the file there")
+        return read_bytes(Path(path))
+
+    def _include(self, path: str) -> Entity:
         """Add a file to the crate, and return its entity."""
-        self.members.add(path)
-        facts = {"name": path, "sha256": digest, "contentSize": str(size)}
+        content = self.members[path] = self._content(path)
+        facts = {"name": path, "sha256": sha256(content).hexdigest(), "contentSize": str(len(content))}
         facts["encodingFormat"] = _ENDINGS.get(Path(path).suffix, "text/plain")
         return self.crate.add_file(path, path, properties=facts)
 
     def _entity(self, key: str, kind: str, /, **properties: Any) -> Entity:
         """Add an entity that is no file."""
         return self.crate.add(ContextEntity(self.crate, key, {"@type": kind, **properties}))
+
+
+def _is_folder(path: Path) -> bool:
+    """Return whether a path is a folder, and no link to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def _first_author() -> str:
+    """Return the first author of CITATION.cff."""
+    citation = Path("CITATION.cff")
+    if not is_regular(citation):
+        return _NOBODY
+    authors = load_mapping(citation).get("authors")
+    is_list = isinstance(authors, list) and authors and isinstance(authors[0], dict)
+    return str(authors[0].get("name", _NOBODY)) if is_list else _NOBODY
 
 
 def _public_address(path: Path) -> str | None:

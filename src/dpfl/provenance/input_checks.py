@@ -28,10 +28,11 @@ def _checked(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)")
     if not is_regular(path):
         raise InputError(f"{path} is no regular file: delete it and run make again")
-    entry = {"path": os.path.relpath(path), "bytes": path.stat().st_size, "sha256": file_sha256(path)}
-    written = _outputs(path.parent).get(path.name)
-    if written is None or (written["sha256"], written["bytes"]) == (entry["sha256"], entry["bytes"]):
-        return entry
+    written, size = _outputs(path.parent).get(path.name), path.stat().st_size
+    if written is None or written["bytes"] == size:
+        entry = {"path": os.path.relpath(path), "bytes": size, "sha256": file_sha256(path)}
+        if written is None or written["sha256"] == entry["sha256"]:
+            return entry
     raise InputError(
         f"{path} is not what its record says: it is damaged or was edited; "
         "have it made again with dpfl audit --rebuild results/<scale>, then run make again"

@@ -6,19 +6,22 @@ The records of the data are kept with it.
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
-from dpfl.files import file_sha256, is_regular, write_atomically
-from dpfl.grid import configuration, expansion
-from dpfl.provenance.record_format import read_record
-from dpfl.provenance.trace import SOURCES, lineage
+from dpfl.files import file_sha256, is_inside, is_regular, parse_json, read_bytes, write_atomically
+from dpfl.grid import expansion
+from dpfl.provenance.record_format import LONGEST_RECORD, read_record
+from dpfl.provenance.trace import SOURCES, configuration_of, lineage
 
 MANIFEST = "manifest.json"
 FORMAT = "dpfl-manifest/2"
 _DIGEST = re.compile("[0-9a-f]{64}")
+_LONGEST_MANIFEST = 1 << 24
+"""Bytes of a manifest; that of the paper's results has a hundredth."""
 
 
 def write(folder: Path) -> Path:
@@ -33,7 +36,7 @@ def write(folder: Path) -> Path:
     path = folder / MANIFEST
     listed = {"format": FORMAT, "scale": folder.absolute().name}
     text = _as_text(listed | {"not_run": not_run_below(folder), "records": records_below(folder)})
-    if not (is_regular(path) and path.read_bytes() == text.encode()):
+    if not (is_regular(path) and path.stat().st_size == len(text.encode()) and read_bytes(path) == text.encode()):
         write_atomically(path, text)
     return path
 
@@ -56,21 +59,23 @@ def not_run_below(folder: Path) -> list[str]:
 
     None where there is no config.yaml: no run has begun there. Raises InputError for a damaged one.
     """
-    config = folder / "config.yaml"
-    if not is_regular(config):
+    if not is_regular(folder / "config.yaml"):
         return []
-    return [f"{sweep.paper}/{sweep.name}" for sweep in expansion.not_run(configuration.read(config), folder)]
+    return [f"{sweep.paper}/{sweep.name}" for sweep in expansion.not_run(configuration_of(folder), folder)]
 
 
 def _content(folder: Path) -> dict[str, Any]:
     """Return what <folder>/manifest.json says, checked."""
     path = folder / MANIFEST
     if not is_regular(path):
-        raise InputError(f"{path} is no regular file: dpfl audit --seal writes it")
+        problem = "is no regular file" if os.path.lexists(path) else "is not there"
+        raise InputError(f"{path} {problem}: make writes it, and so does dpfl audit --seal")
     try:
-        text = path.read_text(encoding="utf-8")
-        listed = json.loads(text)
-    except (OSError, ValueError, RecursionError):
+        text = read_bytes(path, _LONGEST_MANIFEST).decode("utf-8")
+        listed = parse_json(text)
+    except InputError:
+        raise
+    except ValueError:
         raise InputError(f"{path} is damaged or unreadable") from None
     if not isinstance(listed, dict) or (listed.get("format"), listed.get("scale")) != (FORMAT, folder.absolute().name):
         raise InputError(f"{path} is no manifest of format {FORMAT} of this folder")
@@ -93,15 +98,20 @@ def require_current(folder: Path) -> None:
 
 
 def records_below(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of every record below `folder`, by its path there."""
-    places = sorted(path for path in folder.rglob("*.record.json") if is_regular(path))
-    return {path.relative_to(folder).as_posix(): file_sha256(path) for path in places}
+    """Return the SHA-256 of every record below `folder`, by its path there; "" for one that is larger than any."""
+    places = sorted(path for path in folder.rglob("*.record.json") if is_inside(path, folder))
+    return {path.relative_to(folder).as_posix(): _record_sha256(path) for path in places}
+
+
+def _record_sha256(path: Path) -> str:
+    """Return the SHA-256 of a record, "" where it is larger than any."""
+    return file_sha256(path) if path.stat().st_size <= LONGEST_RECORD else ""
 
 
 def _copy_data_records(folder: Path) -> None:
     """Copy the records of the stages before the results below <folder>/sources; remove copies that nothing needs."""
     root, copies, needed = folder.parents[1], folder / SOURCES, set()
-    for place, record in lineage(folder):
+    for place, record in lineage(folder, own=True):
         if isinstance(record, InputError):
             raise record
         if place.is_relative_to(folder):
@@ -109,7 +119,7 @@ def _copy_data_records(folder: Path) -> None:
         copy = copies / place.relative_to(root)
         needed.add(copy)
         if is_regular(place) and not (is_regular(copy) and read_record(copy)["outputs"] == record["outputs"]):
-            write_atomically(copy, place.read_text(encoding="utf-8"))
+            write_atomically(copy, read_bytes(place, LONGEST_RECORD).decode("utf-8"))
     for path in copies.rglob("*.record.json"):
         if path not in needed and is_regular(path):
             path.unlink()

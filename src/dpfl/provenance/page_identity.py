@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
-from dpfl.files import file_sha256, is_regular, record_path
+from dpfl.files import file_sha256, has_bytes, record_path
 from dpfl.provenance.record import published_digest
 from dpfl.provenance.record_format import read_record
 from dpfl.provenance.source_digest import is_current
@@ -36,5 +36,4 @@ def is_page_current(csv: Path, paper: str, inputs: Iterable[Path]) -> bool:
 
 def _is_intact(csv: Path, output: dict[str, Any]) -> bool:
     """Return whether an output of the stage that wrote `csv` is there with the bytes that its record states."""
-    path = csv.with_name(Path(output["path"]).name)
-    return is_regular(path) and file_sha256(path) == output["sha256"]
+    return has_bytes(csv.with_name(Path(output["path"]).name), output)

@@ -102,13 +102,15 @@ def published_digest(paper: str) -> str:
 def _commit() -> dict[str, Any]:
     """Return the commit of the source tree and whether it had changes.
 
-    Outside a git checkout: the commit that DPFL_COMMIT names, if any, whose code the audit compares with the digest.
+    Where the source tree is no git checkout of its own: the commit that DPFL_COMMIT names, if any, whose code the audit
+    compares with the digest.
     Asked for once, as the code of a process is loaded once.
     """
     here = Path(__file__).parent
-    commit = git(here, "rev-parse", "HEAD")
+    tree = here.parents[2]
+    commit = git(tree, "rev-parse", "HEAD")
     if commit is None:
         named = os.environ.get(COMMIT, "")
         return {"commit": named if _HASH.fullmatch(named) else None, "dirty": None}
-    changes = git(here, "status", "--porcelain", "--", str(here.parent))
+    changes = git(tree, "status", "--porcelain", "--", str(here.parent))
     return {"commit": commit.decode().strip(), "dirty": bool(changes)}

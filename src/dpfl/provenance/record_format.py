@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
-from dpfl.files import is_regular
+from dpfl.files import parse_json, read_bytes
 
 FORMAT = "dpfl-record/2"
 _EARLIER = "dpfl-record/1"
@@ -18,6 +18,10 @@ METADATA = "ro-crate-metadata.json"
 """Where a crate describes itself."""
 
 _LONGEST_NAME, _LONGEST_PATH = 255, 2000
+LONGEST_RECORD = 1 << 22
+"""Bytes of a record; the longest of ours has a hundredth."""
+_MOST_FILES = 10_000
+"""Inputs or outputs of a stage; the most of ours has a hundredth."""
 _PARTS = {"stage": str, "started": str, "settings": dict, "seeds": list, "inputs": list, "outputs": list}
 _PARTS |= {"source": dict, "software": dict, "host": dict, "seconds": int | float}
 _FILE = {"path": str, "bytes": int, "sha256": str}
@@ -39,18 +43,15 @@ class EarlierFormatError(InputError):
 def read_record(path: Path) -> dict[str, Any]:
     """Return the record at `path`.
 
-    Raises InputError where it is missing, no regular file, no record of this format, or incomplete; where its time is
-    none that a run can have; and where it names a file outside the project: an absolute path, or one with `..`. Raises
-    EarlierFormatError for a record that dpfl 0.1 wrote.
+    Raises InputError where it is missing, no regular file, no record of this format, incomplete, or larger than any
+    record; where its time is none that a run can have; and where it names a file outside the project: an absolute path,
+    or one with `..`. Raises EarlierFormatError for a record that dpfl 0.1 wrote.
     """
-    if path.exists() and not is_regular(path):
-        raise InputError(f"{path} is no regular file: delete it and run make again")
+    content = read_bytes(path, LONGEST_RECORD)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parse_json(content.decode("utf-8"))
         json.dumps(record, ensure_ascii=False).encode()  # fails for a lone surrogate, which is no text
-    except FileNotFoundError:
-        raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
-    except (ValueError, RecursionError, OSError):
+    except ValueError:
         raise InputError(f"{path} is damaged or unreadable: delete it and run make again") from None
     if isinstance(record, dict) and record.get("format") == _EARLIER:
         raise EarlierFormatError(f"{path} {_of_an_earlier_version(record)}")
@@ -80,9 +81,15 @@ def _is_complete(record: dict[str, Any]) -> bool:
         and _has(record["software"], _SOFTWARE)
         and _has(record["host"], _HOST)
         and 0 <= record["seconds"] <= _LONGEST_SECONDS
-        and bool(record["outputs"])
-        and all(_has(file, _FILE) and _names_a_file(file["path"]) for file in record["inputs"] + record["outputs"])
+        and 0 < len(record["outputs"]) <= _MOST_FILES
+        and len(record["inputs"]) <= _MOST_FILES
+        and all(map(_is_a_file, record["inputs"] + record["outputs"]))
     )
+
+
+def _is_a_file(entry: Any) -> bool:
+    """Return whether an entry names a file of the project, with its size and hash."""
+    return _has(entry, _FILE) and entry["bytes"] >= 0 and _names_a_file(entry["path"])
 
 
 def _has(part: Any, kinds: dict[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from dpfl.catalog import dataset_entries
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.experiments.protocol import module_name
-from dpfl.files import file_sha256, is_regular, record_path
+from dpfl.files import has_bytes, is_regular, record_path
 from dpfl.grid.expansion import noise_table, run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.cell_trace import NOISE, same_noise, value_of
@@ -151,8 +151,8 @@ def is_calibrated(sweeps: Iterable[Sweep], table: Path) -> bool:
 
 def _is_as_recorded(table: Path) -> bool:
     """Return whether a table has the bytes that its record, which is readable, states."""
-    written = {Path(each["path"]).name: each["sha256"] for each in read_record(record_path(table))["outputs"]}
-    return written.get(table.name) == file_sha256(table)
+    written = {Path(each["path"]).name: each for each in read_record(record_path(table))["outputs"]}
+    return table.name in written and has_bytes(table, written[table.name])
 
 
 def _states(table: Path, identity: Mapping[str, str]) -> bool:

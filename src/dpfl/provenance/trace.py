@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
+from dpfl.files import is_folder_inside, is_regular
 from dpfl.grid import configuration, expansion
 from dpfl.provenance.record_format import read_record
 
@@ -60,47 +61,77 @@ def scale_folder(folder: Path) -> Path:
     return place
 
 
+def configuration_of(folder: Path) -> dict[str, Any]:
+    """Return the configuration that results/<scale> were made with; raises InputError where there is none, or a link
+    in its place."""
+    path = folder / "config.yaml"
+    if os.path.lexists(path) and not is_regular(path):
+        raise InputError(f"{path} is no regular file, so it was not read: a link may lead anywhere")
+    return configuration.read(path)
+
+
+def require_no_linked_folder(folder: Path) -> None:
+    """Raise InputError for a link to a folder below results/<scale>, or in the place of its configuration.
+
+    What reads results by their names, to show or to recompute them, asks first: it would read what the link leads to.
+    """
+    for place, folders, _ in os.walk(folder):
+        if linked := next((name for name in sorted(folders) if Path(place, name).is_symlink()), None):
+            raise InputError(f"{Path(place, linked)} is a link to a folder, which is not followed: delete it")
+    if (folder / "config.yaml").is_symlink():
+        raise InputError(f"{folder / 'config.yaml'} is no regular file, so it was not read: a link may lead anywhere")
+
+
 def lineage(
-    folder: Path, *, shipped: bool = False, data: Iterable[Path] = ()
+    folder: Path, *, shipped: bool = False, data: Iterable[Path] = (), own: bool = False
 ) -> Iterator[tuple[Path, dict[str, Any] | InputError]]:
     """Yield every record below `folder` (results/<scale> of some project) and those of the stages before, each once.
 
     `data`: further folders of the project whose records belong, though no result may have read from them yet.
     Where a stage before has no record here, the copy below <folder>/sources is read; its path is that of the original.
     With `shipped` the copy comes first: the answer is the same with or without data.
-    An InputError takes the place of a record that cannot be read. Raises InputError where there is no record.
+    A folder behind a link that leads out of the project is not opened, unless the project is the caller's `own`, whose
+    data may lie on another disk. An InputError takes the place of a record that cannot be read. Raises InputError where
+    there is no record.
     """
     place = scale_folder(folder)
     root, copies = place.parents[1], place / SOURCES
     waiting = [path for path in sorted(place.rglob("*.record.json")) if not path.is_relative_to(copies)]
     if not waiting:
         raise InputError(f"no record below {folder}: nothing is known of it; name results/<scale>")
-    waiting += [place for each in data for place in _records_in(each, root, copies)]
+    roots = () if own else (root, scale_folder(folder))
+    waiting += [place for each in data for place in _records_in(each, root, copies, roots)]
     seen: set[Path] = set()
     while waiting:
         place = waiting.pop()
         if place not in seen:
             seen.add(place)
             try:
-                record = read_record(_original_or_copy(place, root, copies, shipped))
+                record = read_record(_original_or_copy(place, root, copies, shipped, roots))
             except InputError as error:
                 yield place, error
                 continue
             yield place, record
             for source in sorted({Path(entry["path"]).parent for entry in record["inputs"]}):
-                waiting += _records_in(source, root, copies)
+                waiting += _records_in(source, root, copies, roots)
 
 
-def _records_in(source: Path, root: Path, copies: Path) -> list[Path]:
-    """Return where the records of a folder of the project belong, those included of which there are copies alone."""
-    names = {each.name for place in (root, copies) for each in (place / source).glob("*.record.json")}
+def _records_in(source: Path, root: Path, copies: Path, roots: tuple[Path, ...]) -> list[Path]:
+    """Return where the records of a folder of the project belong, those included of which there are copies alone.
+
+    `roots`: folders that nothing outside of is opened; none for no such limit.
+    """
+    places = [place / source for place in (root, copies)]
+    here = [place for place in places if not roots or is_folder_inside(place, *roots)]
+    names = {each.name for place in here for each in place.glob("*.record.json")}
     return [root / source / name for name in sorted(names)]
 
 
-def _original_or_copy(place: Path, root: Path, copies: Path, shipped: bool) -> Path:
+def _original_or_copy(place: Path, root: Path, copies: Path, shipped: bool, roots: tuple[Path, ...]) -> Path:
     """Return the path to read a record from: its own, else that of its copy; with `shipped` the other way round."""
     copy = copies / place.relative_to(root)
-    return copy if os.path.lexists(copy) and (shipped or not os.path.lexists(place)) else place
+    is_here = os.path.lexists(place) and (not roots or is_folder_inside(place.parent, *roots))
+    return copy if os.path.lexists(copy) and (shipped or not is_here) else place
 
 
 def readable_records(folder: Path, data: Iterable[Path] = ()) -> dict[Path, dict[str, Any]]:
@@ -111,7 +142,7 @@ def readable_records(folder: Path, data: Iterable[Path] = ()) -> dict[Path, dict
 def data_folders(folder: Path) -> list[Path]:
     """Return the folders below the project that the configuration of results/<scale> has data in; [] without one."""
     try:
-        config = configuration.read(folder / "config.yaml")
+        config = configuration_of(folder)
     except InputError:
         return []
     names = sorted({sweep.dataset for sweep in expansion.expand(config)})
@@ -145,22 +176,25 @@ def trace(path: Path, without: Collection[str] = ()) -> Node:
     record = writers(root / Path(name).parent)[Path(name).name]
     entries = [entry for entry in record["outputs"] if entry["path"] == name]
     parts = Path(name).parts
-    copies = root.joinpath(*parts[:2], SOURCES) if parts[0] == "results" else root / SOURCES
-    return _node(_Project(root, copies, without), entries, record, set())
+    results = root.joinpath(*parts[:2]) if parts[0] == "results" else root / parts[0]
+    return _node(_Project(root, results, results / SOURCES, without), entries, record, set())
 
 
 @dataclass(frozen=True)
 class _Project:
-    """The folder in which stages ran, where the copies of data records are, and the files to leave out."""
+    """The folder in which stages ran, the results or data that are traced, where the copies of data records are, and
+    the files to leave out."""
 
     root: Path
+    results: Path
     copies: Path
     without: Collection[str]
 
     def maker(self, path: Path) -> dict[str, Any] | None:
-        """Return the record of the stage that wrote a file, or its copy."""
-        own = writers(self.root / path.parent).get(path.name)
-        return own or writers(self.copies / path.parent).get(path.name)
+        """Return the record of the stage that wrote a file, or its copy; nothing outside the project is opened."""
+        places = [place / path.parent for place in (self.root, self.copies)]
+        here = (place for place in places if is_folder_inside(place, self.root, self.results))
+        return next((found for place in here if (found := writers(place).get(path.name))), None)
 
 
 def _node(

@@ -5,7 +5,6 @@ Records and run tables are input from strangers: in tree and picture their texts
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from datetime import datetime, timedelta
@@ -17,7 +16,7 @@ from rich.tree import Tree
 
 from dpfl.data import datasets
 from dpfl.errors import InputError, printable
-from dpfl.files import is_regular, record_path, replacing
+from dpfl.files import is_folder_inside, parse_json, read_bytes, record_path, replacing
 from dpfl.provenance.cell_trace import Row, is_recorded, run_key
 from dpfl.provenance.trace import CLOCKS, DATA_KINDS, Node
 from dpfl.reporting.bounds import at_least, at_most
@@ -154,7 +153,7 @@ def statement(run: Row) -> str:
     stated = {name.removeprefix("privacy_"): value for name, value in run.items() if name.startswith("privacy_")}
     try:
         return _statement(stated) if stated else "no privacy guarantee"
-    except (KeyError, ValueError, TypeError, RecursionError):
+    except (KeyError, ValueError, TypeError, ArithmeticError):
         return _DAMAGED
 
 
@@ -168,7 +167,7 @@ def _statement(stated: Row) -> str:
         bounds += f", ε >= {at_least(refuted)} by {stated['refuted_by']}"
     return (
         f"{bounds}, at δ = {float(stated['delta']):.3g}; "
-        f"{json.loads(stated['mechanism'])['kind']}, {stated['sampling']}, "
+        f"{parse_json(stated['mechanism'])['kind']}, {stated['sampling']}, "
         f"{stated['neighbouring']}, {stated['observer']}; n = {stated['records']}, "
         f"q = {float(stated['sample_rate']):.4g}, C = {stated['clip_norm']}, "
         f"σ = {float(stated['noise_multiplier']):.5g}, {stated['steps']} steps; {stated['note']}"
@@ -187,7 +186,7 @@ def licence_of(node: Node, root: Path) -> str:
     if kind is None or len(parts) < kind + 2:
         return ""
     description = Path(*parts[:kind], "arrays", parts[kind + 1], "description.json")
-    if os.path.lexists(root / description):
+    if os.path.lexists(root / description) and is_folder_inside((root / description).parent, root):
         return _described_licence(root / description) or f"not known: {description} is damaged"
     try:
         return datasets.load(parts[kind + 1]).licence
@@ -197,11 +196,9 @@ def licence_of(node: Node, root: Path) -> str:
 
 def _described_licence(description: Path) -> str:
     """Return the licence that a description of data states; "" where it is damaged."""
-    if not is_regular(description) or description.stat().st_size > _LARGEST_DESCRIPTION:
-        return ""
     try:
-        licence = json.loads(description.read_text(encoding="utf-8"))["licence"]
-    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        licence = parse_json(read_bytes(description, _LARGEST_DESCRIPTION))["licence"]
+    except (ValueError, KeyError, TypeError):
         return ""
     return printable(licence) if isinstance(licence, str) else ""
 

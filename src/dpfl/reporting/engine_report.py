@@ -1,35 +1,53 @@
 """The workflow engine's own report, made again when a table, figure or verdict is newer than it.
 
-Results may come from strangers: no text of theirs is taken for markup. Tables and verdicts are written again from their
-CSV files, captions cannot include files or HTML, and pictures are shown as images, which run no script.
+Results may come from strangers: no text of theirs is taken for markup. Tables, verdicts and captions are written again,
+from their CSV files and paper.yaml; captions cannot include files or HTML. The engine shows a picture as a document, in
+which a script would run: one that holds anything but drawing is refused.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 from dpfl.catalog import keys, load
 from dpfl.errors import InputError
-from dpfl.files import is_regular, replacing
-from dpfl.reporting import claims, tables
+from dpfl.files import is_regular, read_bytes, replacing
+from dpfl.reporting import captions, claims, tables
 from dpfl.reporting.results import showing
 
 PAGE = "workflow.html"
 _PARTS = ("tables/*.html", "figures/*.svg", "claims/*.html")
 _DOCUTILS = "[general]\nfile_insertion_enabled: off\nraw_enabled: off\n"
 """What docutils, which renders captions, reads from the file that DOCUTILSCONFIG names."""
+_SVG = "{http://www.w3.org/2000/svg}"
+_DRAWING = {
+    "svg", "g", "defs", "style", "metadata", "title", "path", "rect", "circle", "ellipse", "line", "polyline",
+    "polygon", "text", "tspan", "use", "image", "clipPath", "mask", "pattern", "marker", "linearGradient",
+    "radialGradient", "stop",
+}  # fmt: skip
+_DESCRIBING = ("{http://purl.org/dc/", "{http://creativecommons.org/", "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}")
+"""Namespaces of what matplotlib writes into <metadata>."""
+_INSIDE = re.compile(r"#|data:image/png;base64,")
+"""What the address of a picture's part begins with."""
+_LEADS_OUT = re.compile(r"@|url\((?!\s*['\"]?#)", re.IGNORECASE)
+"""In a style: a rule that loads, or an address outside the picture."""
+_DECLARATION = '<?xml version="1.0" encoding="utf-8" standalone="no"?>'
+"""Of matplotlib's pictures; in another encoding a browser may read other elements."""
+_END = 1 << 10
 
 
 def build(folder: Path, config: Path) -> tuple[Path, bool]:
     """Return <folder>/workflow.html and whether it had to be made. Run it in the folder of the Snakefile.
 
-    Raises InputError where there is nothing to report yet, where a part is no regular file or its CSV is damaged, and
-    where Snakemake cannot make the report.
+    Raises InputError where there is nothing to report yet, where a part is no regular file or its CSV is damaged, where
+    a picture holds more than drawing, and where Snakemake cannot make the report.
     """
     report = folder / PAGE
     parts = [path for pattern in _PARTS for path in folder.glob(pattern)]
@@ -39,7 +57,9 @@ def build(folder: Path, config: Path) -> tuple[Path, bool]:
         return report, False
     if odd := [path for path in parts if not is_regular(path)]:
         raise InputError(f"{odd[0]} is no regular file: delete it and run make again")
-    _write_tables(folder)
+    for path in (path for path in parts if path.suffix == ".svg"):
+        _require_drawing(path)
+    _write_again(folder)
     with tempfile.TemporaryDirectory() as scratch:
         made, settings = Path(scratch) / PAGE, Path(scratch) / "docutils.conf"
         command = [sys.executable, "-m", "snakemake", "--configfile", str(config), "--report", str(made)]
@@ -54,19 +74,52 @@ def build(folder: Path, config: Path) -> tuple[Path, bool]:
     return report, True
 
 
-def _write_tables(folder: Path) -> None:
-    """Write the HTML of every table and of the verdicts from its CSV, where that is there."""
+def _require_drawing(path: Path) -> None:
+    """Raise InputError for an SVG file with a script, a link, a handler, or an address outside it."""
+    try:
+        text = read_bytes(path).decode("utf-8").removeprefix(_DECLARATION)
+        elements = [] if "<?" in text or "<!ENTITY" in text else list(ElementTree.fromstring(text).iter())
+    except (ElementTree.ParseError, ValueError):
+        elements = []
+    if not elements or not all(map(_is_drawing, elements)):
+        raise InputError(f"{path} holds more than drawing, or is no SVG: delete it and run make pages")
+
+
+def _is_drawing(element: ElementTree.Element) -> bool:
+    """Return whether an element draws or describes, without a handler or an address outside the picture."""
+    known = element.tag.startswith(_DESCRIBING) or element.tag.removeprefix(_SVG) in _DRAWING
+    styles = (element.text or "") if element.tag == f"{_SVG}style" else ""
+    return known and not _LEADS_OUT.search(styles) and all(_is_inert(*each) for each in element.attrib.items())
+
+
+def _is_inert(name: str, value: str) -> bool:
+    """Return whether an attribute is no handler and has no address outside the picture."""
+    if name.startswith(_DESCRIBING):
+        return True
+    is_inside = not name.endswith("href") or _INSIDE.match(value) is not None
+    return is_inside and not name.lower().startswith("on") and not _LEADS_OUT.search(value)
+
+
+def _write_again(folder: Path) -> None:
+    """Write the captions, and the HTML of every table and of the verdicts from its CSV, where that is there."""
     for key in keys():
         verdicts = folder / "claims" / f"{key}.csv"
-        pages = {name: folder / "tables" / f"{key}_{name}.csv" for name in load(key).tables}
         with showing(folder, key):
-            for name, csv in pages.items():
-                if is_regular(csv):
-                    tables.write_pages(key, name, csv, [".html"])
+            for kind in ("tables", "figures"):
+                for name in getattr(load(key), kind):
+                    csv = folder / kind / f"{key}_{name}.csv"
+                    if is_regular(csv):
+                        captions.write(kind, key, name, csv)
+                        if kind == "tables":
+                            tables.write_pages(key, name, csv, [".html"])
             if is_regular(verdicts):
                 claims.write_page(key, verdicts)
 
 
 def _is_complete(report: Path) -> bool:
     """Return whether a report is there to its end: one of 0 bytes, or cut off, is made anew."""
-    return is_regular(report) and report.read_bytes().rstrip().endswith(b"</html>")
+    if not is_regular(report):
+        return False
+    with report.open("rb") as stream:
+        stream.seek(max(report.stat().st_size - _END, 0))
+        return stream.read(_END).rstrip().endswith(b"</html>")

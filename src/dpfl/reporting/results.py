@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -15,7 +14,7 @@ from typing import IO
 import pandas as pd
 
 from dpfl.errors import InputError
-from dpfl.files import is_regular, replacing
+from dpfl.files import opened, replacing
 
 
 class NotRunError(InputError):
@@ -28,9 +27,11 @@ ORIGIN = "origin"
 ORIGINS = "origins"
 """Column of tables and figures: the origins of the runs that a row was made of, separated by spaces. `dpfl trace` goes
 by it."""
-_LONGEST_TABLE = 1 << 28
-"""Bytes beyond which a file is no table of ours, the largest of which has a hundredth: a small file can be packed so
-that it fills all memory."""
+_LONGEST_TABLE = 1 << 26
+_MOST_ROWS = 1 << 20
+_MOST_CELLS = 1 << 22
+"""Bytes, rows and cells beyond which a file is no table of ours, which have a fifth at most: a small file can be
+packed so that it fills all memory."""
 
 
 def not_run_table(reason: NotRunError) -> pd.DataFrame:
@@ -138,20 +139,20 @@ def read_csv(path: Path) -> pd.DataFrame:
 def table_text(path: Path) -> io.StringIO:
     """Return the text of a CSV, packed by gzip where its name ends so.
 
-    Raises InputError where the file is missing, damaged, longer than any table, or no regular file.
+    Raises InputError where the file is missing, damaged, no regular file, or has more bytes, rows or cells than any
+    table of ours.
     """
-    if os.path.lexists(path) and not is_regular(path):
-        raise InputError(f"{path} is no regular file: delete it and run make again")
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
+        unpacked = gzip.open if path.suffix == ".gz" else nullcontext
+        with opened(path, _LONGEST_TABLE) as packed, unpacked(packed) as stream:
             content = stream.read(_LONGEST_TABLE + 1)
-        if len(content) > _LONGEST_TABLE:
-            raise InputError(f"{path} is no table: it has more than {_LONGEST_TABLE >> 20} MiB; delete it")
+        rows, cells = content.count(b"\n"), content.count(b",")
+        if len(content) > _LONGEST_TABLE or rows > _MOST_ROWS or rows + cells > _MOST_CELLS:
+            raise InputError(
+                f"{path} is no table: it has more than {_LONGEST_TABLE >> 20} MiB, {_MOST_ROWS} rows or {_MOST_CELLS} "
+                "cells; delete it"
+            )
         return io.StringIO(content.decode(), newline="")
-    except FileNotFoundError:
-        raise InputError(f"{path} is not there: an earlier stage has to write it (run make)") from None
-    except PermissionError:
-        raise InputError(f"{path} cannot be read: its permissions forbid it") from None
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} is no table: {' '.join(str(error).split())}; delete it and run make again") from None
 

@@ -12,10 +12,11 @@ from typing import Any
 from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, is_regular, record_path
-from dpfl.grid import configuration, expansion
+from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance import manifest
 from dpfl.provenance.audit.findings import Audit, Finding
+from dpfl.provenance.trace import configuration_of
 
 ENDED = "audit.txt"
 """What the last step of a run writes."""
@@ -141,7 +142,7 @@ def _check_not_run(report: Audit, folder: Path, sealed: bool) -> None:
     if not is_regular(folder / "config.yaml"):
         return
     try:
-        config = configuration.read(folder / "config.yaml")
+        config = configuration_of(folder)
     except InputError as error:
         place = os.path.relpath(folder / "config.yaml", folder.parents[1])
         report.findings.append(Finding(place, f"is no configuration, so that what was not run is not known: {error}"))

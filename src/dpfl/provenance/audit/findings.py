@@ -20,12 +20,20 @@ class Finding:
     remove: tuple[Path, ...] = ()
 
 
+def one_line(error: Exception) -> str:
+    """Return an error for a message: its kind where that is not a ValueError's, and what it says, at most 200
+    characters."""
+    words = " ".join(str(error).split())
+    return (words if isinstance(error, ValueError) else f"{type(error).__name__}: {words}")[:200]
+
+
 @dataclass
 class Audit:
     """The result of an audit: the hash of every file by its recorded path, the findings, and absent inputs.
 
-    `recorded` is the hash that each file's own record states; `not_made` lists derived pages that are absent. `checked`
-    counts further checks, by kind; `notes` say what could not be checked, and why.
+    `recorded` is the hash that each file's own record states; `not_made` lists derived pages that are absent, `linked`
+    data behind a link that leads out of the project. `checked` counts further checks, by kind; `notes` say what could
+    not be checked, and why.
     """
 
     hashes: dict[str, str] = field(default_factory=dict)
@@ -33,6 +41,7 @@ class Audit:
     findings: list[Finding] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     not_made: list[str] = field(default_factory=list)
+    linked: list[str] = field(default_factory=list)
     checked: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -47,6 +56,7 @@ class Audit:
         self.findings += other.findings
         self.absent += [name for name in other.absent if name not in self.absent]
         self.not_made += [name for name in other.not_made if name not in self.not_made]
+        self.linked += [name for name in other.linked if name not in self.linked]
         self.notes += [note for note in other.notes if note not in self.notes]
         for kind, number in other.checked.items():
             self.count(kind, number)
@@ -59,6 +69,9 @@ class Audit:
         lines = [f"{finding.path} {finding.problem}" for finding in self.findings] + self.notes
         if self.absent:
             lines.append(f"not on this machine, so not checked: {len(self.absent)} files, as {self.absent[0]}")
+        if self.linked:
+            some = f"{len(self.linked)} files, as {self.linked[0]}"
+            lines.append(f"behind a link that leads out of the project, so not opened: {some}")
         if self.not_made:
             lines.append(f"not made here (make pages): {len(self.not_made)} files, as {self.not_made[0]}")
         lines += [f"{count} {kind} checked" for kind, count in self.checked.items()]

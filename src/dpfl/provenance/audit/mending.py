@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
-from dpfl.files import file_sha256, is_regular
+from dpfl.files import has_bytes, is_folder_inside, is_regular
 from dpfl.provenance.audit.completeness import ENDED
 from dpfl.provenance.manifest import MANIFEST
 from dpfl.provenance.record_format import EarlierFormatError, read_record
@@ -31,7 +31,8 @@ def remove_damaged_pages(folder: Path) -> list[Path]:
     that is not below `folder`.
     """
     removed = _removed([path for path in _written_at_every_run(folder) if not is_regular(path)], folder)
-    for place in sorted(path for kind in _PAGES for path in (folder / kind).glob("*.record.json")):
+    records = sorted(path for kind in _PAGES for path in (folder / kind).glob("*.record.json"))
+    for place in (path for path in records if is_folder_inside(path.parent, folder)):
         try:
             record = read_record(place)
         except EarlierFormatError:
@@ -56,7 +57,7 @@ def _is_intact(path: Path, stated: dict[str, Any]) -> bool:
     if path.suffix in DERIVED and not os.path.lexists(path):
         return True
     try:
-        return is_regular(path) and file_sha256(path) == stated["sha256"]
+        return has_bytes(path, stated)
     except OSError:
         return False
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from dpfl import __version__
 from dpfl.errors import InputError
-from dpfl.files import file_sha256, is_regular, write_atomically
+from dpfl.files import is_regular, parse_json, read_bytes, write_atomically
 from dpfl.provenance import manifest
 from dpfl.provenance.audit.findings import Audit, Finding
 
@@ -21,6 +22,8 @@ NAMESPACE = "dpfl-release"
 """What the signature is for (ssh-keygen -n): one made for another purpose is not accepted."""
 _TYPE = "https://in-toto.io/Statement/v1"
 _PREDICATE = "urn:dpfl:release:1"
+_LONGEST = 1 << 20
+"""Bytes of a statement, its signature or a list of keys."""
 
 
 def sign(folder: Path, key: Path) -> Path:
@@ -50,10 +53,11 @@ def check_signature(report: Audit, folder: Path, statement: Path, signers: Path)
     for path in (statement, signature, signers):
         if not is_regular(path):
             raise InputError(f"{path} is no regular file: a release has a statement, its .sig, and keys that you trust")
+        read_bytes(path, _LONGEST)  # ssh-keygen would read on
     found = _ssh_keygen("find-principals", "-f", str(signers), "-s", str(signature))
     signer = (found.stdout.decode("utf-8", "replace").split() or [""])[0]
     options = ("-f", str(signers), "-I", signer, "-n", NAMESPACE, "-s", str(signature))
-    content = statement.read_bytes()
+    content = read_bytes(statement, _LONGEST)
     if found.returncode or _ssh_keygen("verify", *options, content=content).returncode:
         report.findings.append(Finding(str(statement), f"has no valid signature by a key of {signers}"))
         return
@@ -73,7 +77,7 @@ def _statement(folder: Path) -> dict[str, Any]:
     """Return the statement about the manifest of results/<scale>."""
     name = f"results/{folder.absolute().name}/{manifest.MANIFEST}"
     path = folder / manifest.MANIFEST
-    digest = file_sha256(path) if is_regular(path) else ""
+    digest = sha256(read_bytes(path)).hexdigest() if is_regular(path) else ""
     return {
         "_type": _TYPE,
         "subject": [{"name": name, "digest": {"sha256": digest}}],
@@ -85,8 +89,8 @@ def _statement(folder: Path) -> dict[str, Any]:
 def _subject(content: bytes) -> Any:
     """Return what a statement is about, None where it is none."""
     try:
-        return json.loads(content)["subject"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return parse_json(content)["subject"]
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl.errors import InputError
-from dpfl.files import is_regular
+from dpfl.files import is_regular, read_bytes
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.reporting.report_page.contents import Page, contents
 from dpfl.reporting.report_page.render import html, markdown
@@ -28,7 +28,8 @@ def check_report_pages(report: Audit, folder: Path, config: Mapping[str, Any]) -
     if not there:
         return
     root = folder.absolute().parents[1]
-    if not all(path.is_dir() or is_regular(path) for kind in _READ for path in (folder / kind).rglob("*")):
+    entries = [path for kind in _READ for path in (folder / kind).rglob("*")]
+    if not all(is_regular(path) or (path.is_dir() and not path.is_symlink()) for path in entries):
         report.notes.append(f"not compared with the results, among which are irregular files: {SHORT} and {FULL}")
         return
     try:
@@ -56,7 +57,10 @@ def _has_pictures(folder: Path, page: Page) -> bool:
 
 def _first_difference(right: str, path: Path) -> int:
     """Return the number of the first line of a page that is another than the right text's, 0 where all agree."""
-    content = path.read_bytes()
+    try:
+        content = read_bytes(path)
+    except InputError:
+        return 1
     if content == right.encode():
         return 0
     pairs = zip_longest(right.encode().split(b"\n"), content.split(b"\n"))

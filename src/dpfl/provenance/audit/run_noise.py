@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpfl.errors import InputError
-from dpfl.files import file_sha256, is_regular, record_path
+from dpfl.files import has_bytes, is_regular, record_path
 from dpfl.grid.expansion import noise_table
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit.second_accountant import PRIVACY
@@ -70,8 +70,8 @@ def _differs(table: Path, path: Path, part: str) -> bool:
     except InputError:
         return False
     name = f"/{path.parent.name}/{path.name}"
-    hashes = [entry["sha256"] for entry in entries if entry["path"].endswith(name)]
-    return bool(hashes) and is_regular(path) and file_sha256(path) not in hashes
+    stated = [entry for entry in entries if entry["path"].endswith(name)]
+    return bool(stated) and is_regular(path) and not any(has_bytes(path, entry) for entry in stated)
 
 
 def against_noise(runs: list[Row], noise: list[Row], *, earlier: bool = False) -> list[str]:

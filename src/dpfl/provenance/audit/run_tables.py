@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from dpfl.files import is_regular, record_path
+from dpfl.errors import InputError
+from dpfl.files import is_regular, parse_json, record_path
 from dpfl.grid.expansion import run_table
 from dpfl.grid.sweep import Sweep
-from dpfl.provenance.audit.findings import Audit, Finding
+from dpfl.provenance.audit.findings import Audit, Finding, one_line
 from dpfl.provenance.audit.run_noise import NoiseCheck, distinguishing
 from dpfl.provenance.audit.second_accountant import PRIVACY, StatedPrivacy, interval
-from dpfl.provenance.cell_trace import Row, read_rows, same, value_of
+from dpfl.provenance.cell_trace import Row, number_in, read_rows, same, value_of
 
 _BY_ROUND = "_by_round"
-_UNREADABLE = (KeyError, ValueError, ArithmeticError)
+_UNREADABLE = (LookupError, ValueError, ArithmeticError, TypeError, AttributeError)
+"""What a table raises that holds other texts than ours, whose hashes agree: each is a finding of the table."""
 _NAMED = 3
 """Sweeps or families that a note names."""
 
@@ -44,12 +45,19 @@ def check_runs(
             continue
         family = sweep.paper, sweep.family
         last[family] = max(last.get(family, 0), *sweep.seeds)
-        runs = read_rows(path)
-        report.count("runs", len(runs))
-        stated, problems = _stated(runs, sweep)
-        known |= {each: path for each in stated if each not in known}
-        problems += noise.problems(path, sweep, runs)
-        for problem in dict.fromkeys(against_grid(runs, sweep) + against_itself(runs) + problems):
+        problems: list[str] = []
+        try:
+            runs = read_rows(path)
+            report.count("runs", len(runs))
+            stated, problems = _stated(runs, sweep)
+            known |= {each: path for each in stated if each not in known}
+            problems += noise.problems(path, sweep, runs)
+            problems = against_grid(runs, sweep) + against_itself(runs) + problems
+        except InputError as error:
+            problems.append(f"cannot be read: {error}")
+        except _UNREADABLE as error:
+            problems.append(f"holds what no run table of ours holds: {one_line(error)}")
+        for problem in dict.fromkeys(problems):
             report.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
     report.notes += noise.notes()
     _note_missing(report, root, missing, last, all_seeds)
@@ -66,7 +74,7 @@ def _stated(runs: list[Row], sweep: Sweep) -> tuple[dict[StatedPrivacy, None], l
         try:
             stated[StatedPrivacy.of(run, sweep.settings)] = None
         except _UNREADABLE as error:
-            problems.append(f"has a privacy statement that cannot be read: {error}")
+            problems.append(f"has a privacy statement that cannot be read: {one_line(error)}")
     return stated, problems
 
 
@@ -132,10 +140,22 @@ def against_itself(runs: list[Row]) -> list[str]:
     problems = []
     for final in (name for name in measured if f"{name}{_BY_ROUND}" in measured):
         for run in (run for run in runs if run["status"] == "finished"):
-            last = json.loads(run[f"{final}{_BY_ROUND}"])[-1]
-            if not same(run[final], str(last)):
+            last = _last(run[f"{final}{_BY_ROUND}"])
+            if last is None:
+                problems.append(f"{final}{_BY_ROUND} of seed {run.get('seed')} is no list of numbers")
+            elif not same(run[final], str(last)):
                 problems.append(f"{final} of seed {run.get('seed')} is {run[final]}, after its last round {last}")
     return problems
+
+
+def _last(cell: str) -> float | None:
+    """Return the last number of a list by round, None for a cell that is no list of numbers."""
+    try:
+        values = parse_json(cell)
+    except ValueError:
+        return None
+    is_list = isinstance(values, list) and values and all(number_in(str(value)) is not None for value in values)
+    return values[-1] if is_list else None
 
 
 def check_epsilons(root: Path, known: Iterable[tuple[StatedPrivacy, Path]]) -> Audit:
@@ -143,9 +163,10 @@ def check_epsilons(root: Path, known: Iterable[tuple[StatedPrivacy, Path]]) -> A
     report, unknown, bounded = Audit(), set(), set()
     for stated, path in known:
         try:
+            title = stated.title
             between = {which: interval(stated, which) for which in stated.epsilons}
         except _UNREADABLE as error:
-            problem = f"has a privacy statement that no accountant can follow: {error}"
+            problem = f"has a privacy statement that no accountant can follow: {one_line(error)}"
             report.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
             continue
         for which, limits in between.items():
@@ -160,9 +181,9 @@ def check_epsilons(root: Path, known: Iterable[tuple[StatedPrivacy, Path]]) -> A
                 )
                 report.findings.append(Finding(str(path.relative_to(root)), problem, (path, record_path(path))))
             if limits.wide and which != "refuted":
-                bounded.add(f"'{stated.title}' by {limits.accountant}")
+                bounded.add(f"'{title}' by {limits.accountant}")
         if between and not any(between.values()):
-            unknown.add(stated.title)
+            unknown.add(title)
     report.notes += [f"no second accountant here for statements of '{mechanism}'" for mechanism in sorted(unknown)]
     report.notes += [f"epsilon could only be bounded for statements of {each}" for each in sorted(bounded)]
     return report

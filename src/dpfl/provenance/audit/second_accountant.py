@@ -17,6 +17,7 @@ import numpy as np
 
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import FixedBatches, WithReplacement
+from dpfl.files import parse_json
 from dpfl.provenance.audit import independent_epsilon
 from dpfl.provenance.audit.hidden_state import Hidden
 from dpfl.provenance.audit.independent_epsilon import EpsilonInterval
@@ -78,7 +79,7 @@ class StatedPrivacy:
     @property
     def title(self) -> str:
         """The kinds of mechanism and sampler."""
-        return f"{json.loads(self.mechanism)['kind']}, {json.loads(self.sampler)['kind']}"
+        return f"{parse_json(self.mechanism)['kind']}, {parse_json(self.sampler)['kind']}"
 
     @property
     def drawn(self) -> int:
@@ -125,7 +126,7 @@ def interval(stated: StatedPrivacy, which: str) -> EpsilonInterval | None:
 
 def _proven(stated: StatedPrivacy) -> EpsilonInterval | None:
     """Return where an upper bound has to be, by the kind of the mechanism."""
-    mechanism = json.loads(stated.mechanism)
+    mechanism = parse_json(stated.mechanism)
     kind, move = mechanism["kind"], _MOVES[Neighbouring(stated.neighbouring)]
     run = {"noise_multiplier": stated.noise_multiplier, "steps": stated.steps, "delta": stated.delta}
     if kind == "Gaussian":
@@ -148,7 +149,7 @@ def _proven(stated: StatedPrivacy) -> EpsilonInterval | None:
 
 def _gaussian(stated: StatedPrivacy, run: dict[str, Any], move: float) -> EpsilonInterval | None:
     """Return the interval of Gaussian noise, by the kind of the sampler."""
-    sampler = json.loads(stated.sampler)["kind"]
+    sampler = parse_json(stated.sampler)["kind"]
     replaces = stated.neighbouring == Neighbouring.REPLACE_ONE
     if sampler == "Poisson":
         rate = {"sample_rate": stated.sample_rate}
@@ -169,7 +170,7 @@ _REPLACED = {kind.__name__: kind.sampling for kind in (FixedBatches, WithReplace
 
 def _replaced(stated: StatedPrivacy, run: dict[str, Any], kind: str = "") -> EpsilonInterval | None:
     """Return the interval of batches of a fixed size with one record replaced; `kind` is "mean_" for clipped means."""
-    sampler = json.loads(stated.sampler)
+    sampler = parse_json(stated.sampler)
     if sampler["kind"] not in _REPLACED:
         return None
     sizes = {"batch_size": sampler["batch_size"], "records": sampler["records"]}
@@ -203,7 +204,7 @@ def _hidden(stated: StatedPrivacy) -> Hidden:
 def _steps(stated: StatedPrivacy) -> tuple[independent_epsilon.AuditedSteps, ...]:
     """Return the releases of a run of vandijk2023: its preparation, and rounds whose noise and batches change as the
     strategy says, in parts of equal length."""
-    facts, strategy = dict(stated.facts), json.loads(stated.strategy)
+    facts, strategy = dict(stated.facts), parse_json(stated.strategy)
     factor = int(float(facts["batch_factor"]))
     epochs = int(float(facts["epochs"])) * (factor if facts["scaling"] == "rounds" else 1)
     sizes = int(float(facts["batch_size"])) * factor * _parts(strategy.get("batch_factors", [1.0]), epochs)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfl.errors import InputError
-from dpfl.grid import configuration, expansion
+from dpfl.grid import expansion
 from dpfl.provenance.audit import recompute
 from dpfl.provenance.audit.commits import check_commits
 from dpfl.provenance.audit.findings import Audit
@@ -21,7 +21,7 @@ from dpfl.provenance.audit.report_pages import check_report_pages
 from dpfl.provenance.audit.run_tables import check_epsilons, check_runs
 from dpfl.provenance.record_format import read_record
 from dpfl.provenance.run_identity import is_trained_here
-from dpfl.provenance.trace import readable_records
+from dpfl.provenance.trace import configuration_of, readable_records, require_no_linked_folder
 
 if TYPE_CHECKING:
     from dpfl.provenance.audit.rerun import Choice
@@ -36,10 +36,11 @@ def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: C
     `rerun` chooses again.
 
     A `quick` audit draws no pictures and recomputes nothing that took longer than `QUICK_SECONDS`; it says so.
-    Raises InputError where the configuration is missing.
+    Raises InputError where the configuration is missing, and for a link to a folder, which is not followed.
     """
+    require_no_linked_folder(folder)
     root = folder.absolute().parents[1]
-    config = configuration.read(folder / "config.yaml")
+    config = configuration_of(folder)
     sweeps = expansion.expand(config)
     statements = check_runs(report, root, folder.name, sweeps, all_seeds=config["seeds"] is not None)
     records = readable_records(folder).values()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from dpfl.files import is_regular, record_path
+from dpfl.files import parse_json, read_bytes, record_path
 
 
 def untraced_runs(folder: Path, paper: str) -> str:
@@ -23,7 +22,7 @@ def untraced_runs(folder: Path, paper: str) -> str:
 def _has_commit(record: Path) -> bool:
     """Return whether a record names the commit of an unchanged tree."""
     try:
-        source = json.loads(record.read_text(encoding="utf-8"))["source"] if is_regular(record) else {}
+        source = parse_json(read_bytes(record))["source"]
         return bool(source["commit"]) and not source.get("dirty")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return False

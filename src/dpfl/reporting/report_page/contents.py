@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 from dpfl import __version__
 from dpfl.catalog import Paper, dataset_entries, load
 from dpfl.errors import InputError
-from dpfl.files import file_sha256, is_regular
+from dpfl.files import is_regular, read_bytes
 from dpfl.grid import expansion
 from dpfl.reporting.errata import ErratumKind
 from dpfl.reporting.report_page import epsilons
@@ -187,7 +188,7 @@ def contents(folder: Path, config: Mapping[str, Any]) -> Page:
             [statement for view in views for statement in view.statements],
         ),
         version=__version__,
-        manifest_sha256=file_sha256(manifest) if is_regular(manifest) else "",
+        manifest_sha256=hashlib.sha256(read_bytes(manifest)).hexdigest() if is_regular(manifest) else "",
         engine_page="workflow.html" if (folder / "workflow.html").is_file() else "",
         folder=f"results/{config['scale']}",
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpfl.catalog import load, recipe
-from dpfl.files import is_regular
+from dpfl.files import is_regular, read_bytes
 from dpfl.reporting.report_page.agreement import PrintedNumber, Summary, printed_numbers, summary
 from dpfl.reporting.report_page.printed_table import printed_table, said_once
 from dpfl.reporting.report_page.text_table import Row, TextTable
@@ -150,7 +150,7 @@ def picture_uri(csv: Path) -> str:
 
     The SVG is taken, unless it is large and the PNG is smaller.
     """
-    known = {suffix: path.read_bytes() for suffix in _MEDIA_TYPES if is_regular(path := csv.with_suffix(suffix))}
+    known = {suffix: read_bytes(path) for suffix in _MEDIA_TYPES if is_regular(path := csv.with_suffix(suffix))}
     if not known:
         return ""
     suffix, content = next(iter(known.items()))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from dpfl.files import file_sha256, is_regular, record_path
+from dpfl.files import is_regular, read_bytes, record_path
 
 _SIGN = "="
 """Of the conditions of `dpfl trace --where`: a value that has it cannot be asked for."""
@@ -30,7 +31,7 @@ class Trace:
 def trace_of(csv: Path, root: Path) -> Trace:
     """Return the origin of a CSV file below `root`, the folder of the project."""
     record = record_path(csv)
-    digest = file_sha256(record) if is_regular(record) else ""
+    digest = hashlib.sha256(read_bytes(record)).hexdigest() if is_regular(record) else ""
     return Trace(csv.absolute().relative_to(root.absolute()).as_posix(), digest)
 
 

@@ -130,3 +130,10 @@ def test_what_cannot_be_used_is_one_line(check, name, text, options, message):
     assert status == 2
     assert message in errors
     assert len(errors.strip().splitlines()) == 1
+
+
+def test_many_phases_are_counted_in_one_cell(check):
+    """Every other step another noise: what is joined is what is alike, not what is adjacent."""
+    log = "noise_multiplier,sample_rate,num_steps\n" + "1.0,0.01,1\n1.2,0.01,1\n" * 60
+    _, rows, _ = check("log.csv", log, "--sampler=poisson", "--delta=1e-5", "--claimed-epsilon=3")
+    assert (rows[0]["sampler"], rows[0]["steps"]) == ("120 phases, 2 kinds", "120")

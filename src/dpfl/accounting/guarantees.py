@@ -13,7 +13,7 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.noise_search import corrected_search, no_less, search
 from dpfl.accounting.observer import HidesSteps, Observer
 from dpfl.accounting.sampler_bounds import EpsilonBound, Run
-from dpfl.accounting.sampler_phases import phases_lower, phases_upper
+from dpfl.accounting.sampler_phases import phases_interval
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, Sampler, ShuffledEpochs
 
 
@@ -140,12 +140,13 @@ def guarantee_of_phases(
             observer=observer,
             convex=convex,
         )
-    upper = phases_upper(runs)
+    everything = convex is None and all(_sees_all(run, view) for run in runs) and (view is Observer.EVERY_STEP)
+    lower, upper = phases_interval(runs, both=everything)
     if convex is not None:
         upper = min(upper, _hidden_phases(runs, convex))
         return Guarantee(upper.epsilon, 0.0, upper.by, f"nothing is known for {view.value}")
-    everything = all(_sees_all(run, view) for run in runs) and (view is Observer.EVERY_STEP)
-    lower = phases_lower(runs) if everything else EpsilonBound(0.0, f"nothing is known for {view.value}")
+    if not everything:
+        lower = EpsilonBound(0.0, f"nothing is known for {view.value}")
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
 
 

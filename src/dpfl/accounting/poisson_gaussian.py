@@ -23,7 +23,7 @@ from scipy.special import ndtri_exp
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.loss_composition import UNIT, Cells
-from dpfl.accounting.loss_search import LossSearch
+from dpfl.accounting.loss_search import LossSearch, Part
 from dpfl.accounting.neighbouring import Neighbouring
 
 Array = NDArray[np.float64]
@@ -36,6 +36,8 @@ CLOSED_FORM_ERROR = 1e-10
 _LEFT_OUT = 1e-9  # share of delta that the ends of the losses may contain
 WIDE = 3e-4
 """Relative width of the interval above which one step is looked at."""
+_ROUGHER = 5
+"""By which factor the mesh of a rough law is coarser: the trapezoid rule sums smooth densities to the last digits."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 SMOOTH = 0.06
 """Change of ln density in a cell of the quadrature: three nodes then err by its sixth power over 2e6, 2e-14."""
@@ -162,7 +164,7 @@ def _interval(
         if count == 1:
             bounds = _one_step(step, failure, unsampled[1])
         else:
-            bounds = _search(step, count, failure).interval(upper, both=both)
+            bounds = LossSearch([part_of(step, count, failure)], failure).interval(upper, both=both)
             if both and bounds[1] - bounds[0] > WIDE * bounds[1]:  # one step spends no more than many
                 bounds = max(bounds[0], _one_step(step, failure, unsampled[1])[0]), bounds[1]
         lower, upper = max(lower, bounds[0]), max(upper, bounds[1])
@@ -207,14 +209,18 @@ def _quadrature(mesh: Array) -> tuple[Array, Array]:
     return mesh[:-1, None] + half * (1 + _NODES), half * _WEIGHTS
 
 
-def _search(step: Step, steps: int, delta: float) -> LossSearch:
-    """Return the search for epsilon of that many steps."""
-    log_tail = math.log(delta) + math.log(_LEFT_OUT / 2) - math.log(steps)
+def part_of(step: Step, steps: int, delta: float, together: int | None = None) -> Part:
+    """Return that many such steps, of `together` steps in all whose epsilon at `delta` is asked for.
+
+    Source: the integrals of the losses' law, cell by cell.
+    """
+    log_tail = math.log(delta) + math.log(_LEFT_OUT / 2) - math.log(together or steps)
     far = step.far(log_tail)
     x = step.mesh(-far, far)
+    x = np.linspace(-far, far, 2 + x.size // _ROUGHER)
     losses, logs = step.loss_and_log_density(x)
     cells = partial(_cells, step, far, 2 * math.exp(log_tail))
-    return LossSearch(cells, losses, logs + math.log(x[1] - x[0]), steps=steps, delta=delta)
+    return Part(cells, losses, logs + math.log(x[1] - x[0]), steps)
 
 
 def _cells(step: Step, far: float, lost: float, interval: float) -> Cells:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
 import numpy as np
@@ -23,12 +23,14 @@ from dpfl.accounting.samplers import (
     WithReplacement,
 )
 
+NEVER_USED = "the record is used with a chance of at most delta"
 UNAMPLIFIED = "Gaussian DP of every use of the record, no amplification"
 _BY_RECORD = Poisson | BallsInBins
 _LARGEST_LOSS = 650.0
 _LEAST_NOISE = 0.1  # of the worst pair of shuffled epochs: below it losses are no floats
 _LARGEST_MU = 1e100
-_SHARES = (0.02, 0.3, 0.7, 0.98)
+SHARES = (0.02, 0.3, 0.7, 0.98)
+"""Shares of delta that a removal may have where a replacement is a removal, then an addition."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,8 @@ def upper(run: Run, *, rough: bool = False) -> EpsilonBound:
     mu = unamplified_mu(run)
     if math.isinf(mu) and isinstance(run.sampler, ShuffledEpochs):
         return EpsilonBound(math.inf, "nothing is proven: the number of steps changes with the record")
-    if _chance_of_use(run) <= run.delta:
-        return EpsilonBound(0.0, "the record is used with a chance of at most delta")
+    if chance_of_use(run) <= run.delta:
+        return EpsilonBound(0.0, NEVER_USED)
     plain = unamplified(mu, run.delta)
     match run.sampler:
         case FullBatch() | ShuffledEpochs():
@@ -144,7 +146,11 @@ def lower(run: Run) -> EpsilonBound:
             epsilon = _poisson(run, run.noise_multiplier / 2, Neighbouring.ADD_OR_REMOVE)[0]
             return EpsilonBound(epsilon, "optimistic PLD of the pair: others -C, the record +C or another -C")
         case FixedBatches() | WithReplacement():
-            once = EpsilonBound(_used_once(run), "optimistic PLD of the best pair, several uses counted as one")
+            as_one = counted_once(run)
+            once = EpsilonBound(
+                _poisson(as_one, as_one.noise_multiplier, as_one.neighbouring)[0],
+                "optimistic PLD of the best pair, several uses counted as one",
+            )
             if _beyond_floats(run):
                 return once
             best = EpsilonBound(_best_pair(run), "optimistic PLD of the best pair: others -C or 0, the record +C")
@@ -193,21 +199,17 @@ def _best_pair(run: Run) -> float:
     return fixed_batches.smallest_epsilon(run.noise_multiplier, *uses(run), run.steps, run.delta, run.neighbouring)
 
 
-def _used_once(run: Run) -> float:
-    """As if all uses in a step were one: Poisson sampling, which has a sharper accountant where uses are rare.
+def counted_once(run: Run) -> Run:
+    """Return the run as if all uses in a step were one: Poisson samples, which the run dominates in both orders.
 
-    Its events are above a threshold, which more uses only make likelier, and as likely without the record: the pair of
-    all uses dominates it.
+    Poisson sampling has a sharper accountant where uses are rare. Its events are above a threshold, which more uses
+    only make likelier, and as likely without the record: the pair of all uses dominates it.
+    Source: derived here.
     """
-    sampler, noise = run.sampler, run.noise_multiplier
-    once = Run(sampler, noise, 1, run.delta, run.neighbouring)
-    return epsilon_interval(
-        noise_multiplier=noise if run.neighbouring is Neighbouring.ZERO_OUT else noise / 2,
-        sample_rate=_chance_of_use(once),
-        steps=run.steps,
-        delta=run.delta,
-        neighbouring=Neighbouring.ADD_OR_REMOVE,
-    )[0]
+    rate, noise = chance_of_use(replace(run, steps=1)), run.noise_multiplier
+    if run.neighbouring is not Neighbouring.ZERO_OUT:
+        noise /= 2
+    return replace(run, sampler=Poisson(rate), noise_multiplier=noise, neighbouring=Neighbouring.ADD_OR_REMOVE)
 
 
 def _poisson(run: Run, noise_multiplier: float, neighbouring: Neighbouring) -> tuple[float, float]:
@@ -223,8 +225,11 @@ def _poisson(run: Run, noise_multiplier: float, neighbouring: Neighbouring) -> t
     )
 
 
-def _chance_of_use(run: Run) -> float:
-    """The chance that the record is used at all, or 1; every bound of delta is at most that."""
+def chance_of_use(run: Run) -> float:
+    """Return the chance that the record is used at all, or 1; every bound of delta is at most that.
+
+    Source: elementary.
+    """
     match run.sampler:
         case Poisson(sample_rate=rate):
             missed = math.log1p(-rate)
@@ -279,7 +284,7 @@ def _bins_upper(run: Run, rough: bool) -> EpsilonBound:
     if run.neighbouring is not Neighbouring.REPLACE_ONE:
         return EpsilonBound(max(epsilon_above(remove, run.delta), epsilon_above(add, run.delta)), by)
     epsilon = math.inf
-    for share in _SHARES:
+    for share in SHARES:
         first = epsilon_above(remove, share * run.delta)
         if first < 600:
             epsilon = min(epsilon, first + epsilon_above(add, max((1 - share) * run.delta * math.exp(-first), 1e-300)))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dpfl.accounting.claims.run_logs import Entry
 
 _OF_A_LOG = ("sampler", "delta", "claimed_epsilon")
+_MOST_NAMED = 4
+"""Phases that are named one by one."""
 _CHECKPOINTS = (".pth", ".pt", ".ckpt", ".pkl", ".npz")
 _STATE_AS_JSON = "write the state alone, as json.dumps(engine.accountant.state_dict()), to a .json file"
 
@@ -127,6 +129,9 @@ def _option(name: str) -> str:
 
 
 def _drawn(claim: Claim) -> str:
-    """Return the samplers of a claim, in the order of its phases, equal neighbours once."""
+    """Return the samplers of a claim, in the order of its phases, equal neighbours once; many phases are counted."""
     names = [str(phase.sampler) for phase in claim.phases]
+    if len(names) > _MOST_NAMED:
+        kinds = len({phase[:2] for phase in claim.phases})
+        return f"{len(names)} phases, {kinds} kind{'s' * (kinds > 1)}"
     return ", then ".join(name for at, name in enumerate(names) if at == 0 or name != names[at - 1])

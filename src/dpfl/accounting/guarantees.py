@@ -14,7 +14,17 @@ from dpfl.accounting.noise_search import corrected_search, no_less, search
 from dpfl.accounting.observer import HidesSteps, Observer
 from dpfl.accounting.sampler_bounds import EpsilonBound, Run
 from dpfl.accounting.sampler_phases import phases_interval
-from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, Sampler, ShuffledEpochs
+from dpfl.accounting.samplers import (
+    BallsInBins,
+    FixedBatches,
+    FullBatch,
+    Poisson,
+    Sampler,
+    ShuffledEpochs,
+    WithReplacement,
+)
+
+_LEAST_NOISE = 1e-300  # the inverse of less is beyond floats
 
 
 @dataclass(frozen=True)
@@ -203,8 +213,14 @@ def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, ne
         raise ValueError(f"sampler must be one of this package's samplers, got {sampler!r}")
     sampler = _in_plain_numbers(sampler)
     relation = member("neighbouring", Neighbouring, neighbouring)
-    sigma = real("noise_multiplier", noise_multiplier, above=0)
+    sigma = real("noise_multiplier", real("noise_multiplier", noise_multiplier, above=0), at_least=_LEAST_NOISE)
     count = integer("steps", steps)
+    if isinstance(sampler, WithReplacement) and sampler.records == 1:
+        if relation is Neighbouring.ADD_OR_REMOVE:
+            raise ValueError("records must be at least 2 under add_or_remove: one record fewer leaves none to draw")
+        sampler, sigma = FullBatch(), sigma / sampler.batch_size  # every slot is the record's
+    if isinstance(sampler, ShuffledEpochs) and count == 1 and sampler.batch_size < sampler.records:
+        sampler = FixedBatches(sampler.batch_size, sampler.records)  # the first batch of a permutation
     if isinstance(sampler, FixedBatches) and sampler.batch_size == sampler.records:
         if relation is Neighbouring.ADD_OR_REMOVE:
             raise ValueError("batch_size must be below records under add_or_remove: one record fewer is no batch")

@@ -298,7 +298,7 @@ def _spectrum(tilted: Sequence[_Tilted], size: int) -> tuple[NDArray[np.intp], N
         of_one = np.maximum(np.abs(one), 1e-300)
         log_size += each.steps * np.log(of_one)
         angle += each.steps * (np.angle(one) + turn)
-        share += each.steps / of_one
+        share += np.minimum(each.steps / np.maximum(of_one, 1e-280), 1e300)
         alive = log_size > _CUT_OFF
         if not alive.all():
             kept, log_size, angle, share = (part[alive] for part in (kept, log_size, angle, share))

@@ -4,7 +4,13 @@ The dominating pairs, in units of the noise's deviation, with q = `sample_rate` 
 remove  (1 - q) N(0, 1) + q N(a, 1)  against  N(0, 1),
 add     N(0, 1)  against  (1 - q) N(0, 1) + q N(a, 1),
 replace (1 - q) N(0, 1) + q N(a, 1)  against  (1 - q) N(0, 1) + q N(-a, 1).
-add_or_remove and zero_out spend the larger of the first two (zhu2022, Theorem 11), replace_one the third.
+add_or_remove and zero_out spend the larger of the first two (zhu2022, Theorem 11), replace_one the third (as
+in koskela2020, for a substituted record). That the third dominates is derived here. A record that is drawn adds x to
+the sum, another one x', of norms at most 1, so with c = (g - 1)(1 - q) the hockey stick at g >= 1 is the integral of
+[q N(a x) - g q N(a x') - c N(0)]_+. Reflect x' at a hyperplane through 0 that has x and x' on one side: at a point z
+and its image, q N(a x) and the rest were ordered alike and are ordered oppositely now, which only adds to the two terms
+[.]_+, and N(0) stays. One such reflection turns x' to where it is opposite to x. On that line the term is above 0
+beyond a threshold, so that moving x outwards adds, and moving x' outwards takes away less. For g < 1 exchange the two.
 """
 
 from __future__ import annotations
@@ -212,7 +218,7 @@ def _quadrature(mesh: Array) -> tuple[Array, Array]:
 def part_of(step: Step, steps: int, delta: float, together: int | None = None) -> Part:
     """Return that many such steps, of `together` steps in all whose epsilon at `delta` is asked for.
 
-    Source: the integrals of the losses' law, cell by cell.
+    Source: derived, the integrals of the loss's law cell by cell.
     """
     log_tail = math.log(delta) + math.log(_LEFT_OUT / 2) - math.log(together or steps)
     far = step.far(log_tail)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, shuffled_epochs
 from dpfl.accounting.composed_epsilon import epsilon_above, epsilon_below
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.poisson_gaussian import epsilon_interval
+from dpfl.accounting.poisson_gaussian import epsilon_interval, epsilon_upper
 from dpfl.accounting.samplers import (
     BallsInBins,
     FixedBatches,
@@ -107,11 +107,10 @@ def upper(run: Run, *, rough: bool = False) -> EpsilonBound:
         case FullBatch() | ShuffledEpochs():
             return plain
         case Poisson():
-            return EpsilonBound(
-                _poisson(run, run.noise_multiplier, run.neighbouring)[1], "pessimistic PLD of Poisson sampling"
-            )
+            epsilon = epsilon_upper(**_setting(run, run.noise_multiplier, run.neighbouring))
+            return EpsilonBound(epsilon, "pessimistic PLD of Poisson sampling")
         case FixedBatches() if run.neighbouring is Neighbouring.ADD_OR_REMOVE:
-            epsilon = _poisson(run, run.noise_multiplier / 2, run.neighbouring)[1]
+            epsilon = epsilon_upper(**_setting(run, run.noise_multiplier / 2, run.neighbouring))
             return EpsilonBound(epsilon, "pessimistic PLD of the Poisson pair at half the noise")
         case FixedBatches() | WithReplacement() if _beyond_floats(run):
             return plain
@@ -140,15 +139,16 @@ def lower(run: Run) -> EpsilonBound:
             return EpsilonBound(epsilon, "exact: Gaussian DP")
         case Poisson():
             return EpsilonBound(
-                _poisson(run, run.noise_multiplier, run.neighbouring)[0], "optimistic PLD of Poisson sampling"
+                epsilon_interval(**_setting(run, run.noise_multiplier, run.neighbouring))[0],
+                "optimistic PLD of Poisson sampling",
             )
         case FixedBatches() if run.neighbouring is not Neighbouring.ZERO_OUT:
-            epsilon = _poisson(run, run.noise_multiplier / 2, Neighbouring.ADD_OR_REMOVE)[0]
+            epsilon = epsilon_interval(**_setting(run, run.noise_multiplier / 2, Neighbouring.ADD_OR_REMOVE))[0]
             return EpsilonBound(epsilon, "optimistic PLD of the pair: others -C, the record +C or another -C")
         case FixedBatches() | WithReplacement():
             as_one = counted_once(run)
             once = EpsilonBound(
-                _poisson(as_one, as_one.noise_multiplier, as_one.neighbouring)[0],
+                epsilon_interval(**_setting(as_one, as_one.noise_multiplier, as_one.neighbouring))[0],
                 "optimistic PLD of the best pair, several uses counted as one",
             )
             if _beyond_floats(run):
@@ -212,17 +212,12 @@ def counted_once(run: Run) -> Run:
     return replace(run, sampler=Poisson(rate), noise_multiplier=noise, neighbouring=Neighbouring.ADD_OR_REMOVE)
 
 
-def _poisson(run: Run, noise_multiplier: float, neighbouring: Neighbouring) -> tuple[float, float]:
-    """The interval of Poisson sampling at the sampler's rate."""
+def _setting(run: Run, noise_multiplier: float, neighbouring: Neighbouring) -> dict[str, Any]:
+    """Return the arguments of Poisson sampling at the sampler's rate."""
     sampler = run.sampler
     rate = sampler.sample_rate if isinstance(sampler, Poisson) else sampler.batch_size / sampler.records
-    return epsilon_interval(
-        noise_multiplier=noise_multiplier,
-        sample_rate=rate,
-        steps=run.steps,
-        delta=run.delta,
-        neighbouring=neighbouring,
-    )
+    settings = {"noise_multiplier": noise_multiplier, "sample_rate": rate, "neighbouring": neighbouring}
+    return {**settings, "steps": run.steps, "delta": run.delta}
 
 
 def chance_of_use(run: Run) -> float:
@@ -254,23 +249,23 @@ def uses(run: Run) -> tuple[NDArray[np.float64], float]:
 
 
 def _shuffled_lower(run: Run) -> EpsilonBound:
-    """The worst pair of shuffled epochs, those that are complete."""
+    """The worst pair of shuffled epochs, those that are complete; of the first one if none is."""
     sampler, epochs = run.sampler, run.steps // run.sampler.steps_per_epoch
     if math.isinf(unamplified_mu(run)):
         return EpsilonBound(math.inf, "the number of steps tells the data sets apart")
-    if epochs == 0:
-        return EpsilonBound(0.0, "no epoch is complete")
     if sampler.steps_per_epoch == 1:
         return lower(Run(FullBatch(), run.noise_multiplier, run.steps, run.delta, run.neighbouring))
     epsilon = shuffled_epochs.worst_pair_epsilon(
         noise_multiplier=max(run.noise_multiplier, _LEAST_NOISE),  # more noise spends less
         batch_size=sampler.batch_size,
         records=sampler.records,
-        epochs=epochs,
+        epochs=max(epochs, 1),
         delta=run.delta,
         neighbouring=run.neighbouring,
+        seen=None if epochs else run.steps,
     )
-    return EpsilonBound(epsilon, "worst pair of Chua et al. 2024, largest step of an epoch, optimistic PLD")
+    seen = "an epoch" if epochs else "the begun epoch"
+    return EpsilonBound(epsilon, f"worst pair of Chua et al. 2024, largest step of {seen}, optimistic PLD")
 
 
 def _bins_upper(run: Run, rough: bool) -> EpsilonBound:

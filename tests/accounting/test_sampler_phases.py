@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.guarantees import Phase, guarantee, guarantee_of_phases
+from dpfl.accounting.guarantees import Phase, delta_of_phases, guarantee, guarantee_of_phases
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.sampler_bounds import Run, unamplified_mu
 from dpfl.accounting.sampler_phases import phases_interval
@@ -142,7 +142,8 @@ def test_a_run_that_is_cut_gives_what_the_whole_gives(sampler, relation, cuts):
     between = Phase(FullBatch(), 1e6, 1)
     parts = [Phase(sampler, noise, steps) for steps in cuts]
     other = [Phase(sampler, noise * (1 + 1e-7 * at), steps) for at, steps in enumerate(cuts)]
-    for phases in (parts, [parts[0], between, *parts[1:]], other):
+    coins = Phase(Poisson(0.5), 1e6, 1)  # so that the parts are composed on a grid
+    for phases in (parts, [parts[0], between, *parts[1:]], [coins, *parts], other):
         found = guarantee_of_phases(phases, **question)
         assert found.upper == pytest.approx(whole.upper, rel=1e-3)
         assert found.lower == pytest.approx(whole.lower, rel=1e-3)
@@ -198,3 +199,40 @@ def test_a_schedule_of_noise_has_a_narrow_interval():
     exact = brentq(lambda epsilon: math.log(spent(epsilon) / 1e-5), 0.5, 10)
     assert found.lower <= exact * (1 + 3e-4) and exact <= found.upper * (1 + 3e-4)
     assert found.upper / found.lower < 1.001
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0, 8.0])
+def test_delta_of_full_batches_is_the_closed_form(epsilon):
+    low, high = delta_of_phases([Phase(FullBatch(), 2.0, 3)], epsilon=epsilon)
+    exact = norm.cdf(math.sqrt(3) / 4 - 2 * epsilon / math.sqrt(3))
+    exact -= math.exp(epsilon) * norm.cdf(-math.sqrt(3) / 4 - 2 * epsilon / math.sqrt(3))
+    assert low <= exact * (1 + 1e-9) and exact <= high * (1 + 1e-9)
+    assert low == pytest.approx(exact, rel=2e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0])
+def test_delta_of_two_coins_is_the_integral_over_one_of_the_others_profile(epsilon):
+    """Two Poisson steps, the larger order, summed on a plane."""
+    low, high = delta_of_phases([Phase(Poisson(0.2), 1.0, 1), Phase(Poisson(0.1), 0.8, 1)], epsilon=epsilon)
+    x = np.linspace(-9, 11, 3001)
+    step = x[1] - x[0]
+    none = norm.pdf(x) * step
+    one, two = ((1 - rate) * none + rate * norm.pdf(x, 1 / noise) * step for rate, noise in ((0.2, 1.0), (0.1, 0.8)))
+    p, q = np.outer(one, two), np.outer(none, none)
+    exact = max(np.maximum(a - math.exp(epsilon) * b, 0).sum() for a, b in ((p, q), (q, p)))
+    assert low <= exact * (1 + 1e-5) and exact <= high * (1 + 1e-5)
+    assert high / low < 1.001
+
+
+@pytest.mark.parametrize("relation", [ZERO, REPLACE, ADD])
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: type(sampler).__name__)
+def test_delta_at_epsilon_is_the_inverse_of_epsilon_at_delta(sampler, relation):
+    """Where epsilon at 1e-4 has these ends, delta has its ends about 1e-4 there; the ends never cross."""
+    run = [Phase(sampler, 6.0 if isinstance(sampler, FullBatch | ShuffledEpochs) else 1.3, 80)]
+    found = guarantee_of_phases(run, delta=DELTA, neighbouring=relation)
+    by_two = isinstance(sampler, BallsInBins) and relation is REPLACE
+    above = delta_of_phases(run, epsilon=found.upper, neighbouring=relation)
+    below = delta_of_phases(run, epsilon=found.lower, neighbouring=relation)
+    assert above[1] * (100 if by_two else 1) >= 0.999 * DELTA and above[1] <= (3 if by_two else 1.001) * DELTA
+    assert 0.95 * DELTA <= below[0] <= 1.001 * DELTA
+    assert all(low <= high for low, high in (above, below))

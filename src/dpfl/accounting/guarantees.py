@@ -13,7 +13,7 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.noise_search import corrected_search, no_less, search
 from dpfl.accounting.observer import HidesSteps, Observer
 from dpfl.accounting.sampler_bounds import EpsilonBound, Run
-from dpfl.accounting.sampler_phases import phases_interval
+from dpfl.accounting.sampler_phases import phases_delta, phases_interval
 from dpfl.accounting.samplers import (
     BallsInBins,
     FixedBatches,
@@ -25,6 +25,7 @@ from dpfl.accounting.samplers import (
 )
 
 _LEAST_NOISE = 1e-300  # the inverse of less is beyond floats
+_SMALLEST_DELTA = 1e-15
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,35 @@ def guarantee_of_phases(
     if not everything:
         lower = EpsilonBound(0.0, f"nothing is known for {view.value}")
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
+
+
+def delta_of_phases(
+    phases: Sequence[Phase], *, epsilon: float, neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT
+) -> tuple[float, float]:
+    """Return (lower, upper) bounds on delta at `epsilon` >= 0 of `phases` one after another, every step seen.
+
+    Guarantee: the run is (epsilon, upper)-DP under `neighbouring`, and not (epsilon, d)-DP for any d < lower. At
+    epsilon 0 that is the largest advantage of a test, its true less its false positive rate, for the worst data. The
+    upper end is at least some 1e-24 where losses reach further than the grid.
+    Source: `guarantee_of_phases`. Raises ValueError naming the argument.
+
+    >>> from dpfl.accounting import Phase, Poisson, delta_of_phases
+    >>> run = [Phase(Poisson(1 / 94), noise_multiplier=1.0072, steps=1880)]
+    >>> lower, upper = delta_of_phases(run, epsilon=2.6424)
+    >>> lower <= 1.0002e-5 and upper >= 0.9998e-5
+    True
+
+    Edge case: no step.
+
+    >>> delta_of_phases([Phase(Poisson(0.1), 1.0, 0)], epsilon=0)
+    (0.0, 0.0)
+    """
+    if not isinstance(phases, Sequence) or not phases or not all(isinstance(phase, Phase) for phase in phases):
+        raise ValueError(f"phases must be one Phase or more, as a list, got {phases!r}")
+    at = real("epsilon", epsilon, at_least=0)
+    runs = [_run(phase.sampler, phase.noise_multiplier, phase.steps, _SMALLEST_DELTA, neighbouring) for phase in phases]
+    runs = [run for run in runs if run.steps]
+    return phases_delta(runs, at) if runs else (0.0, 0.0)
 
 
 def noise_multiplier(

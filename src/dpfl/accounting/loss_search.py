@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import erfcx
 
-from dpfl.accounting.loss_composition import STEEPEST, UNIT, Cells, Composition, optimistic, pessimistic
+from dpfl.accounting.loss_composition import STEEPEST, UNIT, Cells, Composition, GridLaw, optimistic, pessimistic
 
 Array = NDArray[np.float64]
 
@@ -21,6 +21,7 @@ LARGEST_DELTA = 1 - 1e-9
 """A larger delta is answered for this one."""
 _FITS, _DOUBT = 2, 1e-5  # fits of tilt and grid at most; allowance for rounding above which they are repeated
 _PLACES, _MOST_CELLS, _CELLS_TOGETHER = 1 << 21, 1 << 18, 17_000_000
+_MANY, _COARSER = 50, 6.0
 _ENDLESS = 1e200
 _NEAR = {"rtol": 1e-3, "disp": False}
 """How brentq looks for a tilt: any is valid, so one that it has not settled on will do."""
@@ -67,6 +68,10 @@ class LossSearch:
             return 0.0, known
         tilt, centre, std = self._saddle()
         lower, upper = 0.0, math.inf
+        if known > 0 and len(self.parts) > _MANY:  # a coarse grid may show it too, at a fraction of the work
+            law = self._composed(pessimistic, _COARSER * self._grid_step(tilt, centre, std), tilt)
+            if law.log_delta_above(known) <= log_delta:
+                return 0.0, known
         for _ in range(_FITS):
             step = self._grid_step(tilt, centre, std)
             cells = [(part.cells(step), part.steps) for part in self.parts]
@@ -86,6 +91,17 @@ class LossSearch:
             tilt, centre, std = self._saddle_at(upper)
         rounding = 8 * UNIT * sum(part.steps * float(np.abs(part.losses).max()) for part in self.parts)
         return max(0.0, lower - rounding), upper + rounding if upper else 0.0
+
+    def delta_interval(self, epsilon: float) -> tuple[float, float]:
+        """Return (lower, upper) ends of delta at `epsilon` >= 0. Guarantee: that of loss_composition."""
+        tilt, _, std = self._saddle_at(epsilon)
+        step = self._grid_step(tilt, epsilon, std)
+        above, below = (self._composed(rounding, step, tilt) for rounding in (pessimistic, optimistic))
+        return math.exp(below.log_delta_below(epsilon)), min(math.exp(above.log_delta_above(epsilon)), 1.0)
+
+    def _composed(self, rounding: Callable[[Cells], GridLaw], step: float, tilt: float) -> Composition:
+        """Return the sum of all losses, each rounded to a grid of that step."""
+        return Composition(((rounding(part.cells(step)), part.steps) for part in self.parts), tilt)
 
     def _moments(self, tilt: float) -> tuple[float, float, float]:
         """Return ln E[e^(tilt S)], and mean and deviation of S under that tilt, up to quadrature."""

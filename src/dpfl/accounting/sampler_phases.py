@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpfl.accounting import balls_in_bins, fixed_batches, shuffled_epochs
+from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, shuffled_epochs
 from dpfl.accounting.composed_epsilon import epsilon_below
 from dpfl.accounting.loss_composition import GridLaw
 from dpfl.accounting.loss_search import LossSearch, Part
@@ -38,6 +38,8 @@ from dpfl.accounting.sampler_bounds import (
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
 _ROUGH_CELLS, _LOOSE = 20_000, 2e-3
+_SPLITS = (0.35, 0.45, 0.5, 0.55, 0.65)
+"""Shares of epsilon that a removal may have where delta of a replacement is asked for."""
 _BY_EPOCH = BallsInBins | ShuffledEpochs
 _REPLACED: tuple[Order, Order] = ("replace", "replace")
 _MOVED: tuple[Order, Order] = ("remove", "add")
@@ -74,7 +76,7 @@ def phases_interval(runs: Sequence[Run], *, both: bool = True) -> tuple[EpsilonB
         above = EpsilonBound(0.0, NEVER_USED)
     elif any(map(_beyond_floats, joined)):
         above = plain
-    elif both and all(map(_is_exact, joined)):
+    elif both and all(map(_is_exact, runs)):
         ends = _interval([_above(run) for run in joined], joined[0], both=True)
         below = EpsilonBound(ends[0], _COMPOSED_BELOW)
         if ends[0] < ends[1] * (1 - _LOOSE):  # any one of them spends no more than all
@@ -86,6 +88,38 @@ def phases_interval(runs: Sequence[Run], *, both: bool = True) -> tuple[EpsilonB
         if joined[0].neighbouring is Neighbouring.REPLACE_ONE and any(map(_by_two, joined)):
             above = min(above, _removal_and_addition(joined))
     return _below(runs) if both else nothing, above
+
+
+def phases_delta(runs: Sequence[Run], epsilon: float) -> tuple[float, float]:
+    """Return (lower, upper) ends of delta at `epsilon` >= 0 of the runs, one after another.
+
+    The delta of each run only sets how far its grid reaches; a small one is best. Guarantee: the runs are (`epsilon`,
+    upper)-DP, and not (`epsilon`, d)-DP for any d < lower, against an observer of every step.
+    Source: zhu2022 (composition of dominating pairs); the pairs are those of `sampler_bounds`.
+    """
+    joined, both_orders = _joined(runs), (0, 1)
+    mu = math.hypot(*map(unamplified_mu, runs))
+    upper_end = 1.0 if math.isinf(mu) else min(float(gaussian_dp.delta(epsilon, mu)) * (1 + 1e-10), 1.0)
+    upper_end = min(upper_end, 1 - math.prod(1 - chance_of_use(run) for run in joined))
+    if math.isinf(mu) or any(map(_beyond_floats, joined)):
+        return 0.0, upper_end
+    above = [_above(run) for run in joined]
+    found = [_search(above, order, runs[0].delta).delta_interval(epsilon) for order in both_orders]
+    upper_end = min(upper_end, max(high for _, high in found))
+    replaced = joined[0].neighbouring is Neighbouring.REPLACE_ONE
+    if replaced and any(map(_by_two, joined)) and all(map(_is_by_record, joined)):
+        moved = [_above(replace(run, neighbouring=Neighbouring.ADD_OR_REMOVE)) for run in joined]
+        for first in (share * epsilon for share in (_SPLITS if epsilon else (0.0,))):
+            removed = _search(moved, 0, runs[0].delta).delta_interval(first)[1]
+            added = _search(moved, 1, runs[0].delta).delta_interval(epsilon - first)[1]
+            upper_end = min(upper_end, removed + math.exp(min(first, 700.0)) * added)
+    if all(map(_is_exact, runs)):
+        return min(max(low for low, _ in found), upper_end), upper_end
+    below = [source for run in _joined(runs, complete=True) if (source := _source_below(run)) is not None]
+    if not below:
+        return 0.0, upper_end
+    lower_end = max(_search(below, order, runs[0].delta).delta_interval(epsilon)[0] for order in both_orders)
+    return min(lower_end, upper_end), upper_end
 
 
 def _below(runs: Sequence[Run]) -> EpsilonBound:
@@ -105,7 +139,7 @@ def _removal_and_addition(runs: Sequence[Run]) -> EpsilonBound:
     Only where every record is drawn for itself: elsewhere one record fewer changes how the others are drawn.
     """
     by = "a removal, then an addition: pessimistic PLDs of the phases, composed"
-    if not all(isinstance(run.sampler, Poisson | BallsInBins | FullBatch) for run in runs):
+    if not all(map(_is_by_record, runs)):
         return EpsilonBound(math.inf, by)
     sources = [_above(replace(run, neighbouring=Neighbouring.ADD_OR_REMOVE)) for run in runs]
     epsilon, delta = math.inf, runs[0].delta
@@ -154,6 +188,11 @@ def _amplifies(run: Run) -> bool:
 def _by_two(run: Run) -> bool:
     """Return whether the run amplifies, a replacement in two moves only."""
     return isinstance(run.sampler, BallsInBins) and run.noise_multiplier >= balls_in_bins.LEAST_NOISE
+
+
+def _is_by_record(run: Run) -> bool:
+    """Return whether every record is drawn for itself, or all are used."""
+    return isinstance(run.sampler, Poisson | BallsInBins | FullBatch)
 
 
 def _is_exact(run: Run) -> bool:

@@ -125,7 +125,7 @@ def test_a_calibrated_noise_was_looked_at():
     generator = np.random.default_rng(46)
     for _ in range(12):
         target, steps = float(10 ** generator.uniform(-1, 1)), int(generator.integers(1, 60))
-        sampler = FixedBatches(int(generator.integers(1, 30)), 100)
+        sampler = FixedBatches(int(generator.integers(30, 95)), 100)
         noise = noise_multiplier(sampler, target_epsilon=target, steps=steps, delta=1e-5)
         assert (
             guarantee(sampler, noise_multiplier=noise, steps=steps, delta=1e-5, observer="round_ends").upper <= target

@@ -106,6 +106,15 @@ class Step:
         width = SMOOTH / max(1.0, abs(low), abs(high), self.shift)
         return np.linspace(low, high, 2 + int(min((high - low) / width, 2e5)))
 
+    def part(self, steps: int, delta: float, together: int | None = None) -> Part:
+        """Return `steps` such steps, of `together` in all whose epsilon at `delta` is asked for."""
+        log_tail = math.log(delta) + math.log(_LEFT_OUT / 2) - math.log(together or steps)
+        far = self.far(log_tail)
+        x = np.linspace(-far, far, 2 + self.mesh(-far, far).size // _ROUGHER)
+        losses, logs = self.loss_and_log_density(x)
+        cells = partial(_cells, self, far, 2 * math.exp(log_tail))
+        return Part(cells, losses, logs + math.log(x[1] - x[0]), steps)
+
 
 def epsilon_interval(
     *,
@@ -170,7 +179,7 @@ def _interval(
         if count == 1:
             bounds = _one_step(step, failure, unsampled[1])
         else:
-            bounds = LossSearch([part_of(step, count, failure)], failure).interval(upper, both=both)
+            bounds = LossSearch([step.part(count, failure)], failure).interval(upper, both=both)
             if both and bounds[1] - bounds[0] > WIDE * bounds[1]:  # one step spends no more than many
                 bounds = max(bounds[0], _one_step(step, failure, unsampled[1])[0]), bounds[1]
         lower, upper = max(lower, bounds[0]), max(upper, bounds[1])
@@ -213,20 +222,6 @@ def _quadrature(mesh: Array) -> tuple[Array, Array]:
     """Return nodes and weights, shape (cells, 3), of Gauss-Legendre quadrature in the cells of `mesh`."""
     half = np.diff(mesh)[:, None] / 2
     return mesh[:-1, None] + half * (1 + _NODES), half * _WEIGHTS
-
-
-def part_of(step: Step, steps: int, delta: float, together: int | None = None) -> Part:
-    """Return that many such steps, of `together` steps in all whose epsilon at `delta` is asked for.
-
-    Source: derived, the integrals of the loss's law cell by cell.
-    """
-    log_tail = math.log(delta) + math.log(_LEFT_OUT / 2) - math.log(together or steps)
-    far = step.far(log_tail)
-    x = step.mesh(-far, far)
-    x = np.linspace(-far, far, 2 + x.size // _ROUGHER)
-    losses, logs = step.loss_and_log_density(x)
-    cells = partial(_cells, step, far, 2 * math.exp(log_tail))
-    return Part(cells, losses, logs + math.log(x[1] - x[0]), steps)
 
 
 def _cells(step: Step, far: float, lost: float, interval: float) -> Cells:

@@ -19,7 +19,7 @@ from dpfl.accounting.composed_epsilon import epsilon_below
 from dpfl.accounting.loss_composition import GridLaw
 from dpfl.accounting.loss_search import LossSearch, Part
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.poisson_gaussian import Order, Step, part_of
+from dpfl.accounting.poisson_gaussian import Order, Step
 from dpfl.accounting.profile_laws import regrid
 from dpfl.accounting.sampler_bounds import (
     NEVER_USED,
@@ -232,9 +232,7 @@ def _search(sources: Sequence[Source], order: int, delta: float) -> LossSearch:
 
 def _steps(shift: float, rate: float, steps: int, orders: tuple[Order, Order] = _MOVED) -> Source:
     """Return Gaussian steps on Poisson samples."""
-    return Source(
-        lambda order, delta, together: part_of(Step(shift, rate, orders[order]), steps, delta, together), steps
-    )
+    return Source(lambda order, delta, together: Step(shift, rate, orders[order]).part(steps, delta, together), steps)
 
 
 def _laws(laws: tuple[GridLaw, GridLaw], steps: int) -> Source:

@@ -120,6 +120,18 @@ ANSWERS = {
         delta=2.5e-10,
         neighbouring="replace_one",
     ),
+    "phases_replaced": lambda: guarantee_of_phases(
+        [Phase(Poisson(0.01), 1.0, 300), Phase(Poisson(0.02), 1.2, 200)], delta=1e-5, neighbouring="replace_one"
+    ),
+    "poisson_calibration_at_1e-10": lambda: noise_multiplier(
+        Poisson(1.949e-4), target_epsilon=1.3985, steps=15_817, delta=1.36e-10
+    ),
+    "with_replacement_hundred_million_steps": lambda: guarantee(
+        WithReplacement(64, 6016), noise_multiplier=100.0, steps=10**8, delta=1e-5
+    ),
+    "poisson_three_hundred_million_steps": lambda: guarantee(
+        Poisson(0.01), noise_multiplier=100.0, steps=3 * 10**8, delta=1e-5
+    ),
     "pld_1880_steps": lambda: dpsgd.epsilon(noise_multiplier=1.0072, sample_rate=1 / 94, steps=1880, delta=1e-5),
     "pld_ten_million_steps": lambda: dpsgd.epsilon(noise_multiplier=100.0, sample_rate=0.01, steps=10**7, delta=1e-5),
     "pld_sigma_0.05": lambda: dpsgd.epsilon(noise_multiplier=0.05, sample_rate=0.01, steps=1000, delta=1e-5),
@@ -154,9 +166,19 @@ def answers() -> Iterator[dict]:
     yield {"name": "median_seconds", "ratio": float(np.median(taken)), "target": "<= 0.3"}
 
 
+def schedules() -> Iterator[dict]:
+    """3,000 steps with a noise each: seconds and width of the interval, relative to 5 s and 0.1 %: at most 1."""
+    phases = [Phase(Poisson(0.01), 1.5 * 0.9998**step, 1) for step in range(3000)]
+    start = time.process_time()
+    found = guarantee_of_phases(phases, delta=1e-5)
+    yield {"name": "schedule_over_5_s", "ratio": (time.process_time() - start) / 5, "target": "<= 1"}
+    yield {"name": "schedule_width_over_0.1_percent", "ratio": (found.upper / found.lower - 1) / 1e-3, "target": "<= 1"}
+
+
 def results() -> Iterator[dict]:
     """Every benchmark, the quick ones first."""
     yield from answers()
+    yield from schedules()
     yield theta_against_two_normal_tails()
     yield long_schedule()
     yield from calibrations()

@@ -153,7 +153,7 @@ def _kind(accountant: object) -> str:
 
 
 def flower() -> Iterator[Claim]:
-    """What Flower's LocalDpMod is given as epsilon, and the noise and clipping of the messages that it sends."""
+    """What Flower's LocalDpMod is given as epsilon, with the noise of its messages, and what its accountant says."""
     logging.disable(logging.INFO)
     made_by, delta, clip_norm = f"flwr {version('flwr')} LocalDpMod", 1e-5, 1.0
     cases = [(0.5, 2.0), (1.0, 2.0), (8.0, 2.0), (10.0, 2.0), (1.0, 1.0)]
@@ -164,6 +164,52 @@ def flower() -> Iterator[Claim]:
         name = f"{made_by}: epsilon {epsilon:g}, sensitivity {sensitivity:g} x clipping_norm"
         for relation in ("replace_one", "zero_out") if sensitivity == clip_norm else ("replace_one",):
             yield {"name": name, **message, **claimed, "neighbouring": relation}
+    yield from _flower_accountant()
+
+
+def _flower_accountant() -> Iterator[Claim]:
+    """What Flower's RdpAccountant says of rounds whose noise is relative to the clipping norm of one client's update.
+
+    The strategies add noise_multiplier x clipping_norm / num_sampled_clients to the mean of num_sampled_clients
+    updates, and let no accountant in but one without amplification: `compute_stdv` says the first, the constructor the
+    second. Their cohort has a fixed size.
+    """
+    from flwr.supercore.differential_privacy import compute_stdv
+    from flwr.supercore.privacy_accounting import NeighboringRelation, SamplingMethod
+
+    if compute_stdv(3.0, 5.0, 50) != 3.0 * 5.0 / 50:
+        raise SystemExit("the strategies' noise is not noise_multiplier x clipping_norm / num_sampled_clients")
+    made_by, delta, added = f"flwr {version('flwr')}", 1e-5, NeighboringRelation.ADD_OR_REMOVE_ONE
+    for rounds in (1, 10):
+        epsilon = _flower_epsilon(added, SamplingMethod.NO_AMPLIFICATION, 1.0, (50, 100), rounds, delta)
+        name = f"{made_by} fixed clipping strategy: no amplification, {rounds} round{'s' * (rounds > 1)} of 50 of 100"
+        said = {"noise_multiplier": 1.0, "steps": rounds, "delta": delta, "epsilon": epsilon}
+        fixed = {"sampler": "fixed_without_replacement", "batch_size": 50, "records": 100}
+        yield {"name": name, **fixed, **said, "neighbouring": "add_or_remove"}
+        yield {"name": name, "sampler": "full_batch", **said, "neighbouring": "zero_out"}
+    epsilon = _flower_epsilon(added, SamplingMethod.POISSON, 1.0, (50, 1000), 200, delta)
+    yield _poisson_claim(f"{made_by} RdpAccountant: poisson", [(1.0, 50 / 1000, 200)], delta, epsilon)
+    replaced = NeighboringRelation.REPLACE_ONE
+    epsilon = _flower_epsilon(replaced, SamplingMethod.WITHOUT_REPLACEMENT, 1.0, (50, 1000), 200, delta)
+    for reading, scale in (("z over one client's norm", 1.0), ("z over the sensitivity, 2 norms", 2.0)):
+        yield {
+            "name": f"{made_by} RdpAccountant: without replacement, {reading}",
+            "sampler": "fixed_without_replacement", "batch_size": 50, "records": 1000,
+            "noise_multiplier": scale, "steps": 200, "delta": delta, "epsilon": epsilon, "neighbouring": "replace_one",
+        }  # fmt: skip
+
+
+def _flower_epsilon(
+    relation: Any, sampling: Any, noise: float, cohort: tuple[int, int], rounds: int, delta: float
+) -> float:
+    """Return epsilon of that many rounds, each of so many clients of so many, by Flower's accountant."""
+    from flwr.supercore.privacy_accounting import GaussianPrivacyEvent, PrivacyConfig
+    from flwr.supercore.privacy_accounting.rdp_accountant import RdpAccountant
+
+    size, clients = cohort
+    accountant = RdpAccountant(PrivacyConfig(delta, clients, relation, sampling))
+    accountant.compose(GaussianPrivacyEvent(noise, size, clients), rounds)
+    return accountant.get_epsilon(delta)
 
 
 def _flower_noise(clip_norm: float, sensitivity: float, epsilon: float, delta: float) -> float:

@@ -162,3 +162,25 @@ def test_two_steps_against_a_plain_double_sum(relation, delta):
             spent = max(spent, sum(rows))
         assert sign * (spent / delta - 1) > -2e-4
         assert abs(spent / delta - 1) < 5e-3
+
+
+def test_no_replacement_spends_more_than_the_pair_of_opposites():
+    """A record x and another one x', in the plane, summed over a grid: none exceeds x = -x', of norm 1."""
+    z = np.linspace(-6, 6, 241)
+    first, second = np.meshgrid(z, z)
+    cell = (z[1] - z[0]) ** 2 / (2 * np.pi)
+
+    def spent(record, other, growth, rate=0.3, shift=1.4):
+        here, there, none = (
+            np.exp(-((first - shift * x) ** 2 + (second - shift * y) ** 2) / 2) for x, y in (record, other, (0, 0))
+        )
+        p, q = (1 - rate) * none + rate * here, (1 - rate) * none + rate * there
+        return float(np.maximum(p - growth * q, 0).sum() * cell)
+
+    generator = np.random.default_rng(0)
+    for growth in (0.4, 0.9, 1.0, 1.3, 3.0):
+        most = spent((1, 0), (-1, 0), growth)
+        for _ in range(12):
+            turn, length = generator.uniform(0, 2 * np.pi, 2), generator.uniform(0.3, 1, 2)
+            record, other = ((r * np.cos(a), r * np.sin(a)) for r, a in zip(length, turn, strict=True))
+            assert spent(record, other, growth) <= most * (1 + 1e-9)

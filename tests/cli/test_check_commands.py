@@ -73,9 +73,47 @@ def test_a_log_is_checked_as_its_batches_were_drawn(check, options, verdict):
         assert status == int(verdict == "refuted")
 
 
+EPOCHS = "noise_multiplier,sample_rate\n" + "1.0,0.0625\n" * 3
+OF_EPOCHS = ["--sampler=poisson", "--delta=1e-5", "--claimed-epsilon=2.8062"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("log.csv", EPOCHS, "does not say how many steps a row is"),
+        ("log.csv", EPOCHS.replace("rate", "rate,epoch", 1).replace("25\n", "25,1\n"), "'epoch' is not of a log"),
+        ("log.jsonl", '{"noise_multiplier": 1, "sample_rate": 0.0625, "batches": 16}\n', "'batches' is not of a log"),
+        ("s.json", '{"history": [[1, 0.0625, 3]], "rounds": 3, "local_epochs": 16}', "'rounds', 'local_epochs' is not"),
+        ("s.json", '{"history": [[1, 0.0625, 16], [1, 0.0625, 32], [1, 0.0625, 48]]}', "(96 together)"),
+        ("s.json", '{"privacy_accountant_state_dict": {"history": [[1, 0.0625, 16]]}}', "write the state alone"),
+        ("run.pth", "", "is a checkpoint, not text: write the state alone"),
+        ("log.csv", "sigma,q\n1,0.1\n", "has no column noise_multiplier"),
+    ],
+)
+def test_no_verdict_rests_on_a_guessed_number_of_steps(check, name, text, message):
+    status, rows, errors = check(name, text, *OF_EPOCHS)
+    assert (status, rows) == (2, []) and message in errors and len(errors.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        (EPOCHS, "--steps-per-row=16"),
+        ("noise_multiplier,sample_rate,num_steps\n1,0.0625,16\n1,0.0625,32\n1,0.0625,48\n", "--num-steps=cumulative"),
+    ],
+)
+def test_three_epochs_are_refuted_as_their_48_steps(check, text, option):
+    """3.2405: dp_accounting's PLD of 48 steps at rate 1/16 and noise 1, delta 1e-5."""
+    status, rows, _ = check("log.csv", text, *OF_EPOCHS, option)
+    assert (status, rows[0]["verdict"], rows[0]["steps"]) == (1, "refuted", "48")
+    assert float(rows[0]["proven"]) == pytest.approx(3.2405, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "options", "message"),
     [
+        ("claims.json", claims(POISSON), ["--steps-per-row", "1"], "leave out --steps-per-row"),
+        ("s.json", '{"history": [[1, 0.1, 3]]}', ["--steps-per-row", "1"], "leave out --steps-per-row"),
         ("log.csv", LOG, [], "does not say --sampler and --delta and --claimed-epsilon"),
         ("log.csv", LOG, ["--sampler=poisson", "--delta=2", CLAIMED], "delta must be below 1"),
         ("log.csv", LOG, ["--sampler=poisson", "--delta=.1", CLAIMED, "--records=3"], "leave out --records"),
@@ -92,3 +130,10 @@ def test_what_cannot_be_used_is_one_line(check, name, text, options, message):
     assert status == 2
     assert message in errors
     assert len(errors.strip().splitlines()) == 1
+
+
+def test_many_phases_are_counted_in_one_cell(check):
+    """Every other step another noise: what is joined is what is alike, not what is adjacent."""
+    log = "noise_multiplier,sample_rate,num_steps\n" + "1.0,0.01,1\n1.2,0.01,1\n" * 60
+    _, rows, _ = check("log.csv", log, "--sampler=poisson", "--delta=1e-5", "--claimed-epsilon=3")
+    assert (rows[0]["sampler"], rows[0]["steps"]) == ("120 phases, 2 kinds", "120")

@@ -3,6 +3,7 @@
 One call for all samplers
     guarantee(sampler, noise_multiplier=, steps=, delta=)   what is proven: an upper and a lower epsilon, and by what
     guarantee_of_phases(phases, delta=)                     the same for phases of different settings
+    delta_of_phases(phases, epsilon=)                       delta at an epsilon, both ends; at 0 a test's advantage
     noise_multiplier(sampler, target_epsilon=, steps=, delta=)   the least noise that keeps a target
     Guarantee, Phase                                        their answer, and a phase
 Samplers
@@ -51,6 +52,7 @@ __all__ = [
     "Poisson",
     "ShuffledEpochs",
     "WithReplacement",
+    "delta_of_phases",
     "guarantee",
     "guarantee_of_phases",
     "noise_multiplier",

@@ -116,11 +116,21 @@ def smallest_epsilon(
     record at most once, the pair with silent others is that of Poisson samples, and left to its sharper accountant.
     Source: derived here, by the pairs of the module.
     """
-    pairs = [(2, 0)]
-    if neighbouring is Neighbouring.ZERO_OUT:
-        pairs = [(2, 1), (1, 0)] if weights.size > 2 else [(2, 1)]
-    laws = [law for pair in pairs for law in pair_laws(1 / noise_multiplier, weights, pair, steps, delta, beyond)]
+    shift = 1 / noise_multiplier
+    laws = [
+        law for pair in pairs(weights, neighbouring) for law in pair_laws(shift, weights, pair, steps, delta, beyond)
+    ]
     return max(epsilon_below([(law, steps)], delta) for law in laws)
+
+
+def pairs(weights: Array, neighbouring: Neighbouring) -> list[tuple[int, int]]:
+    """Return the pairs of the module, as `pair_laws` takes them, of which one spends most under the relation.
+
+    Source: derived here; see the module.
+    """
+    if neighbouring is not Neighbouring.ZERO_OUT:
+        return [(2, 0)]
+    return [(2, 1), (1, 0)] if weights.size > 2 else [(2, 1)]
 
 
 def pair_laws(

@@ -13,8 +13,19 @@ from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.noise_search import corrected_search, no_less, search
 from dpfl.accounting.observer import HidesSteps, Observer
 from dpfl.accounting.sampler_bounds import EpsilonBound, Run
-from dpfl.accounting.sampler_phases import phases_lower, phases_upper
-from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, Sampler, ShuffledEpochs
+from dpfl.accounting.sampler_phases import phases_delta, phases_interval
+from dpfl.accounting.samplers import (
+    BallsInBins,
+    FixedBatches,
+    FullBatch,
+    Poisson,
+    Sampler,
+    ShuffledEpochs,
+    WithReplacement,
+)
+
+_LEAST_NOISE = 1e-300  # the inverse of less is beyond floats
+_SMALLEST_DELTA = 1e-15
 
 
 @dataclass(frozen=True)
@@ -140,13 +151,43 @@ def guarantee_of_phases(
             observer=observer,
             convex=convex,
         )
-    upper = phases_upper(runs)
+    everything = convex is None and all(_sees_all(run, view) for run in runs) and (view is Observer.EVERY_STEP)
+    lower, upper = phases_interval(runs, both=everything)
     if convex is not None:
         upper = min(upper, _hidden_phases(runs, convex))
         return Guarantee(upper.epsilon, 0.0, upper.by, f"nothing is known for {view.value}")
-    everything = all(_sees_all(run, view) for run in runs) and (view is Observer.EVERY_STEP)
-    lower = phases_lower(runs) if everything else EpsilonBound(0.0, f"nothing is known for {view.value}")
+    if not everything:
+        lower = EpsilonBound(0.0, f"nothing is known for {view.value}")
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
+
+
+def delta_of_phases(
+    phases: Sequence[Phase], *, epsilon: float, neighbouring: Neighbouring | str = Neighbouring.ZERO_OUT
+) -> tuple[float, float]:
+    """Return (lower, upper) bounds on delta at `epsilon` >= 0 of `phases` one after another, every step seen.
+
+    Guarantee: the run is (epsilon, upper)-DP under `neighbouring`, and not (epsilon, d)-DP for any d < lower. At
+    epsilon 0 that is the largest advantage of a test, its true less its false positive rate, for the worst data. The
+    upper end is at least some 1e-24 where losses reach further than the grid.
+    Source: `guarantee_of_phases`. Raises ValueError naming the argument.
+
+    >>> from dpfl.accounting import Phase, Poisson, delta_of_phases
+    >>> run = [Phase(Poisson(1 / 94), noise_multiplier=1.0072, steps=1880)]
+    >>> lower, upper = delta_of_phases(run, epsilon=2.6424)
+    >>> lower <= 1.0002e-5 and upper >= 0.9998e-5
+    True
+
+    Edge case: no step.
+
+    >>> delta_of_phases([Phase(Poisson(0.1), 1.0, 0)], epsilon=0)
+    (0.0, 0.0)
+    """
+    if not isinstance(phases, Sequence) or not phases or not all(isinstance(phase, Phase) for phase in phases):
+        raise ValueError(f"phases must be one Phase or more, as a list, got {phases!r}")
+    at = real("epsilon", epsilon, at_least=0)
+    runs = [_run(phase.sampler, phase.noise_multiplier, phase.steps, _SMALLEST_DELTA, neighbouring) for phase in phases]
+    runs = [run for run in runs if run.steps]
+    return phases_delta(runs, at) if runs else (0.0, 0.0)
 
 
 def noise_multiplier(
@@ -202,8 +243,14 @@ def _run(sampler: Sampler, noise_multiplier: float, steps: int, delta: float, ne
         raise ValueError(f"sampler must be one of this package's samplers, got {sampler!r}")
     sampler = _in_plain_numbers(sampler)
     relation = member("neighbouring", Neighbouring, neighbouring)
-    sigma = real("noise_multiplier", noise_multiplier, above=0)
+    sigma = real("noise_multiplier", real("noise_multiplier", noise_multiplier, above=0), at_least=_LEAST_NOISE)
     count = integer("steps", steps)
+    if isinstance(sampler, WithReplacement) and sampler.records == 1:
+        if relation is Neighbouring.ADD_OR_REMOVE:
+            raise ValueError("records must be at least 2 under add_or_remove: one record fewer leaves none to draw")
+        sampler, sigma = FullBatch(), sigma / sampler.batch_size  # every slot is the record's
+    if isinstance(sampler, ShuffledEpochs) and count == 1 and sampler.batch_size < sampler.records:
+        sampler = FixedBatches(sampler.batch_size, sampler.records)  # the first batch of a permutation
     if isinstance(sampler, FixedBatches) and sampler.batch_size == sampler.records:
         if relation is Neighbouring.ADD_OR_REMOVE:
             raise ValueError("batch_size must be below records under add_or_remove: one record fewer is no batch")

@@ -11,7 +11,7 @@ bounded and counted on the safe side.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.signal import lfilter
-from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
 
@@ -166,12 +165,19 @@ def convex(masses: Array, step: float) -> Array:
 
 
 class _Tilted(NamedTuple):
-    """The tilted `masses` above 0 of one step's losses, their `places` on its grid, and how many `steps` there are."""
+    """The tilted `masses` of one step's losses, `origin` + (`first` + i) step, and how many `steps` there are.
+
+    The first and the last mass are above 0; none is below.
+    """
 
     masses: Array
-    losses: Array
-    places: NDArray[np.intp]
+    origin: float
+    first: int
     steps: int
+
+    def losses(self, step: float) -> Array:
+        """Return the losses, shape (k,)."""
+        return self.origin + np.arange(self.first, self.first + self.masses.size) * step
 
 
 class Composition:
@@ -180,35 +186,40 @@ class Composition:
     Source: koskela2020 (transform), with the tilt and its bounds derived here.
     """
 
-    def __init__(self, phases: Sequence[tuple[GridLaw, int]], tilt: float) -> None:
+    def __init__(self, phases: Iterable[tuple[GridLaw, int]], tilt: float) -> None:
         """phases: (law, steps), all on grids of one step. Raises ValueError naming `phases` where they are not."""
-        self.tilt, self.step = tilt, phases[0][0].step
-        if any(law.step != self.step for law, _ in phases):
-            raise ValueError("phases must be on grids of the same step")
-        self.lost = sum(steps * law.lost for law, steps in phases)
-        self.origin = sum(steps * law.origin for law, steps in phases)
-        self.log_mass = self.error = 0.0
+        self.tilt, self.step = tilt, math.nan
+        self.lost = self.origin = self.log_mass = self.error = 0.0
         tilted = []
         for law, steps in phases:
+            if tilted and law.step != self.step:
+                raise ValueError("phases must be on grids of the same step")
+            self.step = law.step
+            self.lost += steps * law.lost
+            self.origin += steps * law.origin
+            losses = law.losses
             with np.errstate(divide="ignore"):
-                logs = np.log(law.masses) + tilt * law.losses
-            log_mass = float(logsumexp(logs))
+                logs = np.log(law.masses) + tilt * losses
+            top = float(logs.max())
+            masses = np.exp(logs - top)
+            total = float(masses.sum())
+            log_mass = top + math.log(total)
             self.log_mass += steps * log_mass
-            masses = np.exp(logs - log_mass)
             support = np.flatnonzero(masses)
-            tilted.append(_Tilted(masses[support], law.losses[support], support, steps))
-            self.error += steps * (MASS_ERROR + 4 * UNIT * (tilt * float(np.abs(law.losses).max()) + abs(log_mass) + 1))
+            first, last = int(support[0]), int(support[-1]) + 1
+            tilted.append(_Tilted(masses[first:last] / total, law.origin, first, steps))
+            farthest = max(abs(float(losses[0])), abs(float(losses[-1])))
+            self.error += steps * (MASS_ERROR + 4 * UNIT * (tilt * farthest + abs(log_mass) + 1))
         self._transform(tilted)
 
     def _transform(self, tilted: list[_Tilted]) -> None:
         """Set the tilted masses of the sum at `first` + i, in steps from `origin`, and the bounds of their errors."""
-        exponents, growths = _growths(tilted, self.step)
+        exponents, growths, mean = _growths(tilted, self.step)
         room = -math.log(WRAPPED)
         top = min((growths[1] + room) / exponents)
         bottom = max(-(growths[0] + room) / exponents)
         size = next_fast_len(min(MOST_PLACES, max(64, math.ceil((top - bottom) / self.step) + 2)), real=True)
         # Where the places do not reach from bottom to top, the mean is inside, and near the end that it is nearer to.
-        mean = sum(each.steps * float(each.masses @ each.losses) for each in tilted)
         share = min(max((mean - bottom) / (top - bottom), 0.0), 1.0)
         self.first = math.floor((bottom + share * (top - bottom) - self.origin) / self.step) - int(share * size)
         self.bottom = self.origin + self.first * self.step
@@ -216,16 +227,10 @@ class Composition:
         below = min(growths[0] + exponents * self.bottom)
         above = min(growths[1] - exponents * (self.bottom + (size - 1) * self.step))
         self.tails = math.exp(min(below, 0.0)), math.exp(min(above, 0.0))
-        ones = [rfft(np.bincount(each.places % size, each.masses, minlength=size)) for each in tilted]
-        sizes = [np.maximum(np.abs(one), 1e-300) for one in ones]
-        log_size = sum(each.steps * np.log(of_one) for each, of_one in zip(tilted, sizes, strict=True))
-        kept = np.flatnonzero(log_size > _CUT_OFF)  # most frequencies of many steps are nothing
-        angle = sum(each.steps * np.angle(one[kept]) for each, one in zip(tilted, ones, strict=True))
+        kept, values, blur = _spectrum(tilted, size)
         spectrum = np.zeros(size // 2 + 1, dtype=complex)
-        spectrum[kept] = np.exp(log_size[kept] + 1j * angle)
-        share = sum(each.steps / of_one[kept] for each, of_one in zip(tilted, sizes, strict=True))
+        spectrum[kept] = values
         self.masses = np.roll(irfft(spectrum, size), -(self.first % size))
-        blur = float(np.linalg.norm((share + 1) * np.exp(log_size[kept])))
         # Half a spectrum's norm becomes that of the masses by sqrt(2 / size); what is cut off is below e^_CUT_OFF each.
         self.rounding = TRANSFORM_ERROR * UNIT * math.log2(size) * blur * math.sqrt(2 / size) + 1e-33 * size
 
@@ -275,25 +280,53 @@ class Composition:
         return self.error + 4 * UNIT * (abs(self.log_mass) + self.tilt * abs(epsilon))
 
 
-def _growths(tilted: Sequence[_Tilted], step: float) -> tuple[Array, Array]:
-    """Return exponents (m,) that fit the sum's deviation, and ln E[e^(-+ exponent S)] under the tilted law, (2, m).
+def _spectrum(tilted: Sequence[_Tilted], size: int) -> tuple[NDArray[np.intp], NDArray[np.complex128], float]:
+    """Return the frequencies of the sum that are not next to nothing, its spectrum there, and the norm of its blur.
+
+    The blur is the spectrum's size times the sum of steps / |spectrum of a step|: what a relative error of one step's
+    transform becomes. The product only falls as steps are added, so a frequency that is left is left for good.
+    """
+    kept: NDArray[np.intp] = np.arange(size // 2 + 1)
+    log_size, angle, share = (np.zeros(kept.size) for _ in range(3))
+    for each in tilted:
+        if each.first + each.masses.size <= size:
+            one = rfft(each.masses, size)[kept]
+            turn = (each.first * kept) % size * (-2 * math.pi / size)
+        else:
+            places = np.arange(each.first, each.first + each.masses.size) % size
+            one, turn = rfft(np.bincount(places, each.masses, minlength=size))[kept], 0.0
+        of_one = np.maximum(np.abs(one), 1e-300)
+        log_size += each.steps * np.log(of_one)
+        angle += each.steps * (np.angle(one) + turn)
+        share += np.minimum(each.steps / np.maximum(of_one, 1e-280), 1e300)
+        alive = log_size > _CUT_OFF
+        if not alive.all():
+            kept, log_size, angle, share = (part[alive] for part in (kept, log_size, angle, share))
+    blur = float(np.linalg.norm((share + 1) * np.exp(log_size)))
+    return kept, np.exp(log_size + 1j * angle), blur
+
+
+def _growths(tilted: Sequence[_Tilted], step: float) -> tuple[Array, Array, float]:
+    """Return exponents (m,) that fit the sum's deviation, ln E[e^(-+ exponent S)] of the tilted law, (2, m), and E S.
 
     The deviation counts as one `step` at least.
     """
-    variance = 0.0
+    variance = total = 0.0
     for each in tilted:
-        mean = float(each.masses @ each.losses)
-        variance += each.steps * float(each.masses @ (each.losses - mean) ** 2)
+        losses = each.losses(step)
+        mean = float(each.masses @ losses)
+        total += each.steps * mean
+        variance += each.steps * float(each.masses @ (losses - mean) ** 2)
     exponents = np.array(_EXPONENTS) / max(math.sqrt(variance), step)
-    return exponents, np.array([[_growth(tilted, sign * k) for k in exponents] for sign in (-1, 1)])
-
-
-def _growth(tilted: Sequence[_Tilted], exponent: float) -> float:
-    """Return ln E[e^(exponent S)] under the tilted law."""
-    total = 0.0
+    longest = max(each.masses.size for each in tilted)
+    # e^(-exponent i step): a stretch of it, turned around for exponents above 0, serves every law.
+    falls = np.exp(np.maximum(-exponents[:, None] * step * np.arange(longest), -745.0))
+    growths = np.zeros((2, exponents.size))
     for each in tilted:
-        shift = exponent * each.losses
-        largest = float(shift.max())
+        size = each.masses.size
         # Far from the largest the masses may underflow: 1e-320 stands for zero.
-        total += each.steps * (largest + math.log(max(float(each.masses @ np.exp(shift - largest)), 1e-320)))
-    return total
+        ends = each.origin + each.first * step, each.origin + (each.first + size - 1) * step
+        down, up = falls[:, :size] @ each.masses, falls[:, :size] @ each.masses[::-1]
+        growths[0] += each.steps * (-exponents * ends[0] + np.log(np.maximum(down, 1e-320)))
+        growths[1] += each.steps * (exponents * ends[1] + np.log(np.maximum(up, 1e-320)))
+    return exponents, growths, total

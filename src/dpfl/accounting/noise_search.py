@@ -71,7 +71,7 @@ def search(
     Source: the secant rule.
     """
     high, low, step = math.log(enough), -math.inf, 0.7
-    best, points, ends = high, [], [math.inf, 0.0]
+    best, points, ends = None, [], [math.inf, 0.0]
     least = math.log(LEAST_NOISE)
     here = max(min(math.log(likely), high - 1e-3), least)
     for _ in range(60):
@@ -80,7 +80,7 @@ def search(
             return LEAST_NOISE if value else 0.0
         if value <= target:
             high, ends[1] = min(here, high), value
-            best = high
+            best = math.exp(high)  # what was looked at, to the last bit
             if value >= target * (1 - tolerance):
                 break
         else:
@@ -93,7 +93,7 @@ def search(
             break
         here = max(_next([] if stalled and low > -math.inf else points, low, high, step), least)
         step *= 2
-    return math.exp(best)
+    return no_less(spent, target, enough) if best is None else best
 
 
 def _next(points: list[tuple[float, float, float]], low: float, high: float, step: float) -> float:

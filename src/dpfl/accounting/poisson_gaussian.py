@@ -4,7 +4,13 @@ The dominating pairs, in units of the noise's deviation, with q = `sample_rate` 
 remove  (1 - q) N(0, 1) + q N(a, 1)  against  N(0, 1),
 add     N(0, 1)  against  (1 - q) N(0, 1) + q N(a, 1),
 replace (1 - q) N(0, 1) + q N(a, 1)  against  (1 - q) N(0, 1) + q N(-a, 1).
-add_or_remove and zero_out spend the larger of the first two (zhu2022, Theorem 11), replace_one the third.
+add_or_remove and zero_out spend the larger of the first two (zhu2022, Theorem 11), replace_one the third (as
+in koskela2020, for a substituted record). That the third dominates is derived here. A record that is drawn adds x to
+the sum, another one x', of norms at most 1, so with c = (g - 1)(1 - q) the hockey stick at g >= 1 is the integral of
+[q N(a x) - g q N(a x') - c N(0)]_+. Reflect x' at a hyperplane through 0 that has x and x' on one side: at a point z
+and its image, q N(a x) and the rest were ordered alike and are ordered oppositely now, which only adds to the two terms
+[.]_+, and N(0) stays. One such reflection turns x' to where it is opposite to x. On that line the term is above 0
+beyond a threshold, so that moving x outwards adds, and moving x' outwards takes away less. For g < 1 exchange the two.
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ from scipy.special import ndtri_exp
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.loss_composition import UNIT, Cells
-from dpfl.accounting.loss_search import LossSearch
+from dpfl.accounting.loss_search import LossSearch, Part
 from dpfl.accounting.neighbouring import Neighbouring
 
 Array = NDArray[np.float64]
@@ -36,6 +42,8 @@ CLOSED_FORM_ERROR = 1e-10
 _LEFT_OUT = 1e-9  # share of delta that the ends of the losses may contain
 WIDE = 3e-4
 """Relative width of the interval above which one step is looked at."""
+_ROUGHER = 5
+"""By which factor the mesh of a rough law is coarser: the trapezoid rule sums smooth densities to the last digits."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 SMOOTH = 0.06
 """Change of ln density in a cell of the quadrature: three nodes then err by its sixth power over 2e6, 2e-14."""
@@ -97,6 +105,15 @@ class Step:
         """Return points from `low` to `high` so near that density and loss change by a few percent in between."""
         width = SMOOTH / max(1.0, abs(low), abs(high), self.shift)
         return np.linspace(low, high, 2 + int(min((high - low) / width, 2e5)))
+
+    def part(self, steps: int, delta: float, together: int | None = None) -> Part:
+        """Return `steps` such steps, of `together` in all whose epsilon at `delta` is asked for."""
+        log_tail = math.log(delta) + math.log(_LEFT_OUT / 2) - math.log(together or steps)
+        far = self.far(log_tail)
+        x = np.linspace(-far, far, 2 + self.mesh(-far, far).size // _ROUGHER)
+        losses, logs = self.loss_and_log_density(x)
+        cells = partial(_cells, self, far, 2 * math.exp(log_tail))
+        return Part(cells, losses, logs + math.log(x[1] - x[0]), steps)
 
 
 def epsilon_interval(
@@ -162,7 +179,7 @@ def _interval(
         if count == 1:
             bounds = _one_step(step, failure, unsampled[1])
         else:
-            bounds = _search(step, count, failure).interval(upper, both=both)
+            bounds = LossSearch([step.part(count, failure)], failure).interval(upper, both=both)
             if both and bounds[1] - bounds[0] > WIDE * bounds[1]:  # one step spends no more than many
                 bounds = max(bounds[0], _one_step(step, failure, unsampled[1])[0]), bounds[1]
         lower, upper = max(lower, bounds[0]), max(upper, bounds[1])
@@ -205,16 +222,6 @@ def _quadrature(mesh: Array) -> tuple[Array, Array]:
     """Return nodes and weights, shape (cells, 3), of Gauss-Legendre quadrature in the cells of `mesh`."""
     half = np.diff(mesh)[:, None] / 2
     return mesh[:-1, None] + half * (1 + _NODES), half * _WEIGHTS
-
-
-def _search(step: Step, steps: int, delta: float) -> LossSearch:
-    """Return the search for epsilon of that many steps."""
-    log_tail = math.log(delta) + math.log(_LEFT_OUT / 2) - math.log(steps)
-    far = step.far(log_tail)
-    x = step.mesh(-far, far)
-    losses, logs = step.loss_and_log_density(x)
-    cells = partial(_cells, step, far, 2 * math.exp(log_tail))
-    return LossSearch(cells, losses, logs + math.log(x[1] - x[0]), steps=steps, delta=delta)
 
 
 def _cells(step: Step, far: float, lost: float, interval: float) -> Cells:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple, assert_never
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, shuffled_epochs
 from dpfl.accounting.composed_epsilon import epsilon_above, epsilon_below
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.poisson_gaussian import epsilon_interval
+from dpfl.accounting.poisson_gaussian import epsilon_interval, epsilon_upper
 from dpfl.accounting.samplers import (
     BallsInBins,
     FixedBatches,
@@ -23,12 +23,14 @@ from dpfl.accounting.samplers import (
     WithReplacement,
 )
 
+NEVER_USED = "the record is used with a chance of at most delta"
 UNAMPLIFIED = "Gaussian DP of every use of the record, no amplification"
 _BY_RECORD = Poisson | BallsInBins
 _LARGEST_LOSS = 650.0
 _LEAST_NOISE = 0.1  # of the worst pair of shuffled epochs: below it losses are no floats
 _LARGEST_MU = 1e100
-_SHARES = (0.02, 0.3, 0.7, 0.98)
+SHARES = (0.02, 0.3, 0.7, 0.98)
+"""Shares of delta that a removal may have where a replacement is a removal, then an addition."""
 
 
 @dataclass(frozen=True)
@@ -98,18 +100,17 @@ def upper(run: Run, *, rough: bool = False) -> EpsilonBound:
     mu = unamplified_mu(run)
     if math.isinf(mu) and isinstance(run.sampler, ShuffledEpochs):
         return EpsilonBound(math.inf, "nothing is proven: the number of steps changes with the record")
-    if _chance_of_use(run) <= run.delta:
-        return EpsilonBound(0.0, "the record is used with a chance of at most delta")
+    if chance_of_use(run) <= run.delta:
+        return EpsilonBound(0.0, NEVER_USED)
     plain = unamplified(mu, run.delta)
     match run.sampler:
         case FullBatch() | ShuffledEpochs():
             return plain
         case Poisson():
-            return EpsilonBound(
-                _poisson(run, run.noise_multiplier, run.neighbouring)[1], "pessimistic PLD of Poisson sampling"
-            )
+            epsilon = epsilon_upper(**_setting(run, run.noise_multiplier, run.neighbouring))
+            return EpsilonBound(epsilon, "pessimistic PLD of Poisson sampling")
         case FixedBatches() if run.neighbouring is Neighbouring.ADD_OR_REMOVE:
-            epsilon = _poisson(run, run.noise_multiplier / 2, run.neighbouring)[1]
+            epsilon = epsilon_upper(**_setting(run, run.noise_multiplier / 2, run.neighbouring))
             return EpsilonBound(epsilon, "pessimistic PLD of the Poisson pair at half the noise")
         case FixedBatches() | WithReplacement() if _beyond_floats(run):
             return plain
@@ -138,13 +139,18 @@ def lower(run: Run) -> EpsilonBound:
             return EpsilonBound(epsilon, "exact: Gaussian DP")
         case Poisson():
             return EpsilonBound(
-                _poisson(run, run.noise_multiplier, run.neighbouring)[0], "optimistic PLD of Poisson sampling"
+                epsilon_interval(**_setting(run, run.noise_multiplier, run.neighbouring))[0],
+                "optimistic PLD of Poisson sampling",
             )
         case FixedBatches() if run.neighbouring is not Neighbouring.ZERO_OUT:
-            epsilon = _poisson(run, run.noise_multiplier / 2, Neighbouring.ADD_OR_REMOVE)[0]
+            epsilon = epsilon_interval(**_setting(run, run.noise_multiplier / 2, Neighbouring.ADD_OR_REMOVE))[0]
             return EpsilonBound(epsilon, "optimistic PLD of the pair: others -C, the record +C or another -C")
         case FixedBatches() | WithReplacement():
-            once = EpsilonBound(_used_once(run), "optimistic PLD of the best pair, several uses counted as one")
+            as_one = counted_once(run)
+            once = EpsilonBound(
+                epsilon_interval(**_setting(as_one, as_one.noise_multiplier, as_one.neighbouring))[0],
+                "optimistic PLD of the best pair, several uses counted as one",
+            )
             if _beyond_floats(run):
                 return once
             best = EpsilonBound(_best_pair(run), "optimistic PLD of the best pair: others -C or 0, the record +C")
@@ -193,38 +199,32 @@ def _best_pair(run: Run) -> float:
     return fixed_batches.smallest_epsilon(run.noise_multiplier, *uses(run), run.steps, run.delta, run.neighbouring)
 
 
-def _used_once(run: Run) -> float:
-    """As if all uses in a step were one: Poisson sampling, which has a sharper accountant where uses are rare.
+def counted_once(run: Run) -> Run:
+    """Return the run as if all uses in a step were one: Poisson samples, which the run dominates in both orders.
 
-    Its events are above a threshold, which more uses only make likelier, and as likely without the record: the pair of
-    all uses dominates it.
+    Poisson sampling has a sharper accountant where uses are rare. Its events are above a threshold, which more uses
+    only make likelier, and as likely without the record: the pair of all uses dominates it.
+    Source: derived here.
     """
-    sampler, noise = run.sampler, run.noise_multiplier
-    once = Run(sampler, noise, 1, run.delta, run.neighbouring)
-    return epsilon_interval(
-        noise_multiplier=noise if run.neighbouring is Neighbouring.ZERO_OUT else noise / 2,
-        sample_rate=_chance_of_use(once),
-        steps=run.steps,
-        delta=run.delta,
-        neighbouring=Neighbouring.ADD_OR_REMOVE,
-    )[0]
+    rate, noise = chance_of_use(replace(run, steps=1)), run.noise_multiplier
+    if run.neighbouring is not Neighbouring.ZERO_OUT:
+        noise /= 2
+    return replace(run, sampler=Poisson(rate), noise_multiplier=noise, neighbouring=Neighbouring.ADD_OR_REMOVE)
 
 
-def _poisson(run: Run, noise_multiplier: float, neighbouring: Neighbouring) -> tuple[float, float]:
-    """The interval of Poisson sampling at the sampler's rate."""
+def _setting(run: Run, noise_multiplier: float, neighbouring: Neighbouring) -> dict[str, Any]:
+    """Return the arguments of Poisson sampling at the sampler's rate."""
     sampler = run.sampler
     rate = sampler.sample_rate if isinstance(sampler, Poisson) else sampler.batch_size / sampler.records
-    return epsilon_interval(
-        noise_multiplier=noise_multiplier,
-        sample_rate=rate,
-        steps=run.steps,
-        delta=run.delta,
-        neighbouring=neighbouring,
-    )
+    settings = {"noise_multiplier": noise_multiplier, "sample_rate": rate, "neighbouring": neighbouring}
+    return {**settings, "steps": run.steps, "delta": run.delta}
 
 
-def _chance_of_use(run: Run) -> float:
-    """The chance that the record is used at all, or 1; every bound of delta is at most that."""
+def chance_of_use(run: Run) -> float:
+    """Return the chance that the record is used at all, or 1; every bound of delta is at most that.
+
+    Source: elementary.
+    """
     match run.sampler:
         case Poisson(sample_rate=rate):
             missed = math.log1p(-rate)
@@ -249,23 +249,23 @@ def uses(run: Run) -> tuple[NDArray[np.float64], float]:
 
 
 def _shuffled_lower(run: Run) -> EpsilonBound:
-    """The worst pair of shuffled epochs, those that are complete."""
+    """The worst pair of shuffled epochs, those that are complete; of the first one if none is."""
     sampler, epochs = run.sampler, run.steps // run.sampler.steps_per_epoch
     if math.isinf(unamplified_mu(run)):
         return EpsilonBound(math.inf, "the number of steps tells the data sets apart")
-    if epochs == 0:
-        return EpsilonBound(0.0, "no epoch is complete")
     if sampler.steps_per_epoch == 1:
         return lower(Run(FullBatch(), run.noise_multiplier, run.steps, run.delta, run.neighbouring))
     epsilon = shuffled_epochs.worst_pair_epsilon(
         noise_multiplier=max(run.noise_multiplier, _LEAST_NOISE),  # more noise spends less
         batch_size=sampler.batch_size,
         records=sampler.records,
-        epochs=epochs,
+        epochs=max(epochs, 1),
         delta=run.delta,
         neighbouring=run.neighbouring,
+        seen=None if epochs else run.steps,
     )
-    return EpsilonBound(epsilon, "worst pair of Chua et al. 2024, largest step of an epoch, optimistic PLD")
+    seen = "an epoch" if epochs else "the begun epoch"
+    return EpsilonBound(epsilon, f"worst pair of Chua et al. 2024, largest step of {seen}, optimistic PLD")
 
 
 def _bins_upper(run: Run, rough: bool) -> EpsilonBound:
@@ -279,7 +279,7 @@ def _bins_upper(run: Run, rough: bool) -> EpsilonBound:
     if run.neighbouring is not Neighbouring.REPLACE_ONE:
         return EpsilonBound(max(epsilon_above(remove, run.delta), epsilon_above(add, run.delta)), by)
     epsilon = math.inf
-    for share in _SHARES:
+    for share in SHARES:
         first = epsilon_above(remove, share * run.delta)
         if first < 600:
             epsilon = min(epsilon, first + epsilon_above(add, max((1 - share) * run.delta * math.exp(-first), 1e-300)))

@@ -1,54 +1,204 @@
-"""Composition of runs with different settings: the laws of their losses, brought to one grid and added."""
+"""Composition of runs with different settings: the laws of their losses, cut on one grid and added.
+
+The order of the parts changes nothing, so those of one sampler and one noise multiplier are counted together, wherever
+they stand; uses of the record without amplification are one Gaussian.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from dpfl.accounting import balls_in_bins, fixed_batches, shuffled_epochs
-from dpfl.accounting.composed_epsilon import Phases, epsilon_above, epsilon_below
-from dpfl.accounting.loss_composition import GridLaw, optimistic, pessimistic
+from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, shuffled_epochs
+from dpfl.accounting.composed_epsilon import epsilon_below
+from dpfl.accounting.loss_composition import GridLaw
+from dpfl.accounting.loss_search import LossSearch, Part
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.profile_laws import regrid, step_of_sum
-from dpfl.accounting.sampler_bounds import EpsilonBound, Run, beyond_floats, lower, unamplified, unamplified_mu, uses
+from dpfl.accounting.poisson_gaussian import Order, Step
+from dpfl.accounting.profile_laws import regrid
+from dpfl.accounting.sampler_bounds import (
+    NEVER_USED,
+    SHARES,
+    EpsilonBound,
+    Run,
+    beyond_floats,
+    chance_of_use,
+    counted_once,
+    lower,
+    unamplified,
+    unamplified_mu,
+    upper,
+    uses,
+)
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
-_PLACES, _MOST_CELLS = 1 << 15, 1 << 19
-_UNAMPLIFIED = FullBatch | ShuffledEpochs
-Laws = tuple[tuple[GridLaw, GridLaw], int]
-"""The laws of one part of a run in both orders, with the record against without and back; and how often it recurs."""
+_ROUGH_CELLS, _LOOSE = 20_000, 2e-3
+_SPLITS = (0.35, 0.45, 0.5, 0.55, 0.65)
+"""Shares of epsilon that a removal may have where delta of a replacement is asked for."""
+_BY_EPOCH = BallsInBins | ShuffledEpochs
+_REPLACED: tuple[Order, Order] = ("replace", "replace")
+_MOVED: tuple[Order, Order] = ("remove", "add")
+_COMPOSED_ABOVE, _COMPOSED_BELOW = (
+    "pessimistic PLDs of the phases, composed",
+    "optimistic PLDs of the phases' worst pairs, composed",
+)
 
 
-def phases_upper(runs: Sequence[Run]) -> EpsilonBound:
-    """Return an epsilon that the runs, one after another, guarantee at their delta.
+class Source(NamedTuple):
+    """`steps` equal losses: `part` returns them for the order 0 or 1, a delta, and the number of steps in all."""
 
-    The Gaussian DP of all uses of the record where some loss is too large for float64: amplification is then next to
-    nothing. Source: zhu2022 (composition of dominating pairs); the pairs are those of `sampler_bounds`.
+    part: Callable[[int, float, int], Part]
+    steps: int
+
+
+def phases_interval(runs: Sequence[Run], *, both: bool = True) -> tuple[EpsilonBound, EpsilonBound]:
+    """Return epsilons that the runs, one after another, exceed and guarantee at their delta; the first 0 unless `both`.
+
+    The first one is for some data, against an observer of every step: at least that of any one part, to which the rest
+    only adds. The second is the Gaussian DP of all uses of the record where some loss is too large for float64:
+    amplification is then next to nothing. Runs of one setting are `lower` and `upper` of all their steps.
+    Source: zhu2022 (composition of dominating pairs); the pairs are those of `sampler_bounds`.
     """
     delta, plain = runs[0].delta, unamplified(math.hypot(*map(unamplified_mu, runs)), runs[0].delta)
+    nothing = EpsilonBound(0.0, "not asked for")
     if math.isinf(plain.epsilon):
-        return EpsilonBound(math.inf, "nothing is proven for one of the phases")
-    if all(isinstance(run.sampler, _UNAMPLIFIED) for run in runs) or any(map(_beyond_floats, runs)):
-        return plain
-    parts = [_above(run) for run in runs]
-    epsilon = max(epsilon_above(_one_grid(parts, order, pessimistic), delta) for order in (0, 1))
-    return min(EpsilonBound(epsilon, "pessimistic PLDs of the phases, composed"), plain)
+        above = EpsilonBound(math.inf, "nothing is proven for one of the phases")
+        return _below(runs) if both else nothing, above
+    joined = _joined(runs)
+    if len(joined) == 1:
+        above = min(upper(joined[0]), plain)
+    elif math.prod(1 - chance_of_use(run) for run in joined) >= 1 - delta:
+        above = EpsilonBound(0.0, NEVER_USED)
+    elif any(map(_beyond_floats, joined)):
+        above = plain
+    elif both and all(map(_is_exact, runs)):
+        ends = _interval([_above(run) for run in joined], joined[0], both=True)
+        below = EpsilonBound(ends[0], _COMPOSED_BELOW)
+        if ends[0] < ends[1] * (1 - _LOOSE):  # any one of them spends no more than all
+            below = max(below, *map(lower, joined))
+        return below, min(EpsilonBound(ends[1], _COMPOSED_ABOVE), plain)
+    else:
+        end = _interval([_above(run) for run in joined], joined[0], both=False)[1]
+        above = min(EpsilonBound(end, _COMPOSED_ABOVE), plain)
+        if joined[0].neighbouring is Neighbouring.REPLACE_ONE and any(map(_by_two, joined)):
+            above = min(above, _removal_and_addition(joined))
+    return _below(runs) if both else nothing, above
 
 
-def phases_lower(runs: Sequence[Run]) -> EpsilonBound:
-    """Return an epsilon that the runs exceed at their delta for some data, against an observer of every step.
+def phases_delta(runs: Sequence[Run], epsilon: float) -> tuple[float, float]:
+    """Return (lower, upper) ends of delta at `epsilon` >= 0 of the runs, one after another.
 
-    At least that of any one phase, to which the rest only adds. Phases whose losses are too large for float64 count by
-    themselves. Source: derived here, by composing the worst pairs of `sampler_bounds`.
+    The delta of each run only sets how far its grid reaches; a small one is best. Guarantee: the runs are (`epsilon`,
+    upper)-DP, and not (`epsilon`, d)-DP for any d < lower, against an observer of every step.
+    Source: zhu2022 (composition of dominating pairs); the pairs are those of `sampler_bounds`.
     """
+    joined, both_orders = _joined(runs), (0, 1)
+    mu = math.hypot(*map(unamplified_mu, runs))
+    upper_end = 1.0 if math.isinf(mu) else min(float(gaussian_dp.delta(epsilon, mu)) * (1 + 1e-10), 1.0)
+    upper_end = min(upper_end, 1 - math.prod(1 - chance_of_use(run) for run in joined))
+    if math.isinf(mu) or any(map(_beyond_floats, joined)):
+        return 0.0, upper_end
+    above = [_above(run) for run in joined]
+    found = [_search(above, order, runs[0].delta).delta_interval(epsilon) for order in both_orders]
+    upper_end = min(upper_end, max(high for _, high in found))
+    replaced = joined[0].neighbouring is Neighbouring.REPLACE_ONE
+    if replaced and any(map(_by_two, joined)) and all(map(_is_by_record, joined)):
+        moved = [_above(replace(run, neighbouring=Neighbouring.ADD_OR_REMOVE)) for run in joined]
+        for first in (share * epsilon for share in (_SPLITS if epsilon else (0.0,))):
+            removed = _search(moved, 0, runs[0].delta).delta_interval(first)[1]
+            added = _search(moved, 1, runs[0].delta).delta_interval(epsilon - first)[1]
+            upper_end = min(upper_end, removed + math.exp(min(first, 700.0)) * added)
+    if all(map(_is_exact, runs)):
+        return min(max(low for low, _ in found), upper_end), upper_end
+    below = [source for run in _joined(runs, complete=True) if (source := _source_below(run)) is not None]
+    if not below:
+        return 0.0, upper_end
+    lower_end = max(_search(below, order, runs[0].delta).delta_interval(epsilon)[0] for order in both_orders)
+    return min(lower_end, upper_end), upper_end
+
+
+def _below(runs: Sequence[Run]) -> EpsilonBound:
+    """Return what the runs exceed."""
+    runs = _joined(runs, complete=True)
     alone = max(map(lower, runs))
-    parts = [part for part in map(_below, (run for run in runs if not _beyond_floats(run))) if part is not None]
-    if not parts:
+    sources = [source for run in runs if not _beyond_floats(run) and (source := _source_below(run)) is not None]
+    if len(runs) == 1 or not sources:
         return alone
-    epsilon = max(epsilon_below(_one_grid(parts, order, optimistic), runs[0].delta) for order in (0, 1))
-    return max(EpsilonBound(epsilon, "optimistic PLDs of the phases' worst pairs, composed"), alone)
+    end = _interval(sources, runs[0], both=True, orders=(0, 1))[0]
+    return max(EpsilonBound(end, _COMPOSED_BELOW), alone)
+
+
+def _removal_and_addition(runs: Sequence[Run]) -> EpsilonBound:
+    """A replacement as a removal and an addition, one after the other (hockey-stick triangle).
+
+    Only where every record is drawn for itself: elsewhere one record fewer changes how the others are drawn.
+    """
+    by = "a removal, then an addition: pessimistic PLDs of the phases, composed"
+    if not all(map(_is_by_record, runs)):
+        return EpsilonBound(math.inf, by)
+    sources = [_above(replace(run, neighbouring=Neighbouring.ADD_OR_REMOVE)) for run in runs]
+    epsilon, delta = math.inf, runs[0].delta
+    for share in SHARES:
+        first = _search(sources, 0, share * delta).interval(0.0, both=False)[1]
+        if first < 600:
+            rest = max((1 - share) * delta * math.exp(-first), 1e-300)
+            epsilon = min(epsilon, first + _search(sources, 1, rest).interval(0.0, both=False)[1])
+    return EpsilonBound(epsilon, by)
+
+
+def _joined(runs: Sequence[Run], *, complete: bool = False) -> list[Run]:
+    """Return the runs with those of one setting counted together, and all uses without amplification as one Gaussian.
+
+    An epoch that is cut short counts as complete. If `complete` ones count alone, it stands for itself, and so do
+    shuffled epochs, of which a floor is known.
+    """
+    counts: dict[Run, int] = {}
+    mus: list[float] = []
+    cut: list[Run] = []
+    for run in runs:
+        steps = run.steps
+        if isinstance(run.sampler, FullBatch) or not (complete or _amplifies(run)):
+            mus.append(unamplified_mu(run))
+            continue
+        if isinstance(run.sampler, _BY_EPOCH):
+            bins = run.sampler.steps_per_epoch
+            steps = steps // bins * bins if complete else -(-steps // bins) * bins
+            if steps < run.steps:
+                cut.append(replace(run, steps=run.steps - steps))
+        if steps:
+            one = replace(run, steps=1)
+            counts[one] = counts.get(one, 0) + steps
+    joined = [replace(run, steps=steps) for run, steps in counts.items()] + cut
+    if mus:
+        reach = 2.0 if runs[0].neighbouring is Neighbouring.REPLACE_ONE else 1.0
+        joined.append(replace(runs[0], sampler=FullBatch(), noise_multiplier=reach / math.hypot(*mus), steps=1))
+    return joined
+
+
+def _amplifies(run: Run) -> bool:
+    """Return whether a proof of amplification is known for the run."""
+    return _by_two(run) or not isinstance(run.sampler, BallsInBins | FullBatch | ShuffledEpochs)
+
+
+def _by_two(run: Run) -> bool:
+    """Return whether the run amplifies, a replacement in two moves only."""
+    return isinstance(run.sampler, BallsInBins) and run.noise_multiplier >= balls_in_bins.LEAST_NOISE
+
+
+def _is_by_record(run: Run) -> bool:
+    """Return whether every record is drawn for itself, or all are used."""
+    return isinstance(run.sampler, Poisson | BallsInBins | FullBatch)
+
+
+def _is_exact(run: Run) -> bool:
+    """Return whether the pair that dominates the run occurs."""
+    fixed = isinstance(run.sampler, FixedBatches) and run.neighbouring is Neighbouring.ADD_OR_REMOVE
+    return fixed or isinstance(run.sampler, FullBatch | Poisson)
 
 
 def _beyond_floats(run: Run) -> bool:
@@ -63,63 +213,90 @@ def _beyond_floats(run: Run) -> bool:
     return beyond_floats(move, count, run.delta)
 
 
-def _one_grid(parts: Sequence[Laws], order: int, rounding) -> Phases:
-    """Bring one order of the parts to the multiples of one step: the finest among them, or what their sum needs.
-
-    The sum's deviation has no more than _PLACES places there, unless so many steps need more, and no law more than
-    _MOST_CELLS.
-    """
-    steps = sum(count for _, count in parts)
-    variance = sum(count * float(laws[order].masses @ laws[order].losses ** 2) for laws, count in parts) / steps
-    enough = min(step_of_sum(variance, steps), math.sqrt(steps * variance) / _PLACES)
-    width = max(laws[order].step * laws[order].masses.size for laws, _ in parts)
-    step = max(min(laws[order].step for laws, _ in parts), enough, width / _MOST_CELLS)
-    return [(rounding(regrid(laws[order], step)), count) for laws, count in parts]
+def _interval(
+    sources: Sequence[Source], run: Run, *, both: bool, orders: Sequence[int] | None = None
+) -> tuple[float, float]:
+    """Return the ends of epsilon at the run's delta; a replacement spends the same in both orders, if not said."""
+    lowest = highest = 0.0
+    for order in orders or ((0,) if run.neighbouring is Neighbouring.REPLACE_ONE else (0, 1)):
+        low, high = _search(sources, order, run.delta).interval(highest, both=both)
+        lowest, highest = max(lowest, low), max(highest, high)
+    return lowest, highest
 
 
-def _above(run: Run) -> Laws:
-    """Return laws that dominate a part of the run, for which something is proven."""
+def _search(sources: Sequence[Source], order: int, delta: float) -> LossSearch:
+    """Return the search for epsilon of all sources."""
+    together = sum(source.steps for source in sources)
+    return LossSearch([source.part(order, delta, together) for source in sources], delta)
+
+
+def _steps(shift: float, rate: float, steps: int, orders: tuple[Order, Order] = _MOVED) -> Source:
+    """Return Gaussian steps on Poisson samples."""
+    return Source(lambda order, delta, together: Step(shift, rate, orders[order]).part(steps, delta, together), steps)
+
+
+def _laws(laws: tuple[GridLaw, GridLaw], steps: int) -> Source:
+    """Return steps whose laws are known in both orders."""
+
+    def part(order: int, delta: float, together: int) -> Part:
+        law = laws[order]
+        width = law.step * law.masses.size
+        rough = regrid(law, max(law.step, width / _ROUGH_CELLS))
+        masses = rough.masses()
+        support = np.flatnonzero(masses > 0)
+        losses = rough.origin + support * rough.step
+        return Part(partial(regrid, law), losses, np.log(masses[support]), steps, law.step)
+
+    return Source(part, steps)
+
+
+def _above(run: Run) -> Source:
+    """Return losses that dominate a part of the run, for which something is proven."""
     mu, replaced = unamplified_mu(run), run.neighbouring is Neighbouring.REPLACE_ONE
+    noise, steps = run.noise_multiplier, run.steps
     match run.sampler:
-        case BallsInBins(steps_per_epoch=bins) if not replaced and run.noise_multiplier >= balls_in_bins.LEAST_NOISE:
-            epochs, bins = math.ceil(run.steps / bins), min(bins, balls_in_bins.MOST_BINS)
-            noise = min(run.noise_multiplier, balls_in_bins.MOST_NOISE)
-            return balls_in_bins.laws_above(noise, bins, epochs, run.delta), epochs
-        case Poisson(sample_rate=rate) if not replaced:
-            return fixed_batches.poisson_laws_above(run.noise_multiplier, rate, run.steps, run.delta), run.steps
-        case Poisson(sample_rate=rate):  # C_q of a move by 2, in both orders, dominates one by -1 and one by 1
-            law = fixed_batches.law_above(run.noise_multiplier, np.array([1 - rate, rate]), 0.0, run.steps, run.delta)
-            return (law, law), run.steps
+        case BallsInBins(steps_per_epoch=bins) if not replaced:
+            epochs, bins = math.ceil(steps / bins), min(bins, balls_in_bins.MOST_BINS)
+            return _laws(
+                balls_in_bins.laws_above(min(noise, balls_in_bins.MOST_NOISE), bins, epochs, run.delta), epochs
+            )
+        case Poisson(sample_rate=rate):
+            return _steps(1 / noise, rate, steps, _REPLACED if replaced else _MOVED)
         case FixedBatches(batch_size=size, records=records) if run.neighbouring is Neighbouring.ADD_OR_REMOVE:
-            laws = fixed_batches.poisson_laws_above(run.noise_multiplier / 2, size / records, run.steps, run.delta)
-            return laws, run.steps
+            return _steps(2 / noise, size / records, steps)
         case FixedBatches() | WithReplacement():
-            law = fixed_batches.law_above(run.noise_multiplier, *uses(run), run.steps, run.delta)
-            return (law, law), run.steps
-    law = fixed_batches.law_above(2 / mu, np.array([0.0, 1.0]), 0.0, 1, run.delta)
-    return (law, law), 1
+            law = fixed_batches.law_above(noise, *uses(run), steps, run.delta)
+            return _laws((law, law), steps)
+    return _steps(mu, 1.0, 1)
 
 
-def _below(run: Run) -> Laws | None:
-    """Return laws that a part of the run dominates, or None where no epoch is complete."""
+def _source_below(run: Run) -> Source | None:
+    """Return losses that a part of the run dominates, or None where nothing is known."""
     sigma, steps, delta, relation = run.noise_multiplier, run.steps, run.delta, run.neighbouring
     match run.sampler:
-        case FullBatch():
-            laws = fixed_batches.pair_laws(unamplified_mu(run), np.array([0.0, 1.0]), (1, 0), 1, delta)
-            return laws, 1
-        case Poisson(sample_rate=rate):  # a replaced record may become a zero
-            return fixed_batches.pair_laws(1 / sigma, np.array([1 - rate, rate]), (1, 0), steps, delta), steps
+        case FullBatch() | Poisson():
+            return _above(run)
+        case FixedBatches(batch_size=size, records=records) if relation is not Neighbouring.ZERO_OUT:
+            return _steps(2 / sigma, size / records, steps)
         case FixedBatches() | WithReplacement():
-            pair = (2, 1) if relation is Neighbouring.ZERO_OUT else (2, 0)
             weights, beyond = uses(run)
-            return fixed_batches.pair_laws(1 / sigma, weights, pair, steps, delta, beyond), steps
+            best, laws = 0.0, None
+            for pair in fixed_batches.pairs(weights, relation):
+                found = fixed_batches.pair_laws(1 / sigma, weights, pair, steps, delta, beyond)
+                epsilon = max(epsilon_below([(law, steps)], delta) for law in found)
+                if epsilon > best:
+                    best, laws = epsilon, found
+            once = counted_once(run)
+            if laws is None or lower(run).epsilon > best:
+                return _steps(1 / once.noise_multiplier, once.sampler.sample_rate, steps)
+            return _laws(laws, steps)
         case BallsInBins(steps_per_epoch=bins):
             epochs = steps // bins
             if epochs == 0 or not balls_in_bins.in_range(sigma, bins):
                 return None
-            return balls_in_bins.laws_below(sigma, bins, epochs, delta), epochs
+            return _laws(balls_in_bins.laws_below(sigma, bins, epochs, delta), epochs)
         case ShuffledEpochs(batch_size=size, records=records):
             epochs = steps // run.sampler.steps_per_epoch
             if epochs == 0 or run.sampler.steps_per_epoch == 1 or math.isinf(unamplified_mu(run)):
                 return None
-            return shuffled_epochs.epoch_laws(sigma, size, records, epochs, delta, relation), epochs
+            return _laws(shuffled_epochs.epoch_laws(sigma, size, records, epochs, delta, relation), epochs)

@@ -7,9 +7,12 @@ shifted by it: the record's batch, uniform over the records' positions, then has
 steps and Phi_m the distribution function of N(m, sigma^2), its distribution function is Phi_0^(T-1) Phi_m, with m = 2
 against m = 1 (zero_out) or m = 0 (replace_one). Under add_or_remove n records are compared with n - 1: if both make T
 steps, only the last batch differs in size, and the first T - 1 batches of B are full in both. Their largest step has
-distribution function (1 - w) Phi_0^(T-1) + w Phi_0^(T-2) Phi_2, w = (T - 1) B / n, against Phi_0^(T-1). Any event of
-that statistic is a line under the privacy profile, so cutting it into cells only loses; the epochs are independent, so
-they compose.
+distribution function (1 - w) Phi_0^(T-1) + w Phi_0^(T-2) Phi_2, w = (T - 1) B / n, against Phi_0^(T-1).
+Of an epoch that is cut short after s < T steps the observer keeps the largest of those: the record is in one of them
+with chance w = s B / n, so P has the distribution function (1 - w) Phi_0^s + w Phi_0^(s-1) Phi_2, and Q the same with
+its m. One step alone is a batch without replacement: `fixed_batches`.
+Any event of that statistic is a line under the privacy profile, so cutting it into cells only loses; the epochs are
+independent, so they compose.
 
 Upper bound: given all permutations, a zeroed record moves one step per epoch by 1, a replaced one by 2: Gaussian DP
 with mu = sqrt(E)/sigma and 2 sqrt(E)/sigma. A removed record would shift all batches behind it; but a uniform
@@ -53,36 +56,56 @@ def unamplified_mu(noise_multiplier: float, steps: int, epochs: int, neighbourin
 
 
 def worst_pair_epsilon(
-    *, noise_multiplier: float, batch_size: int, records: int, epochs: int, delta: float, neighbouring: Neighbouring
+    *,
+    noise_multiplier: float,
+    batch_size: int,
+    records: int,
+    epochs: int,
+    delta: float,
+    neighbouring: Neighbouring,
+    seen: int | None = None,
 ) -> float:
     """Return an epsilon that `epochs` shuffled epochs exceed at `delta`, by the module's pair and statistic.
 
-    Guarantee: the run is not (e, delta)-DP under `neighbouring` for any e below, against an observer of every step.
+    `seen`: the steps of the one epoch, if it is cut short. Guarantee: the run is not (e, delta)-DP under `neighbouring`
+    for any e below, against an observer of every step.
     Rounding is bounded and counted on the safe side. Arguments are not checked; at least two steps per epoch.
     Source: chua2024 (the pair); the statistic is derived in the module.
     """
-    laws = epoch_laws(noise_multiplier, batch_size, records, epochs, delta, neighbouring)
+    laws = epoch_laws(noise_multiplier, batch_size, records, epochs, delta, neighbouring, seen)
     return max(epsilon_below([(law, epochs)], delta) for law in laws)
 
 
 def epoch_laws(
-    noise_multiplier: float, batch_size: int, records: int, epochs: int, delta: float, neighbouring: Neighbouring
+    noise_multiplier: float,
+    batch_size: int,
+    records: int,
+    epochs: int,
+    delta: float,
+    neighbouring: Neighbouring,
+    seen: int | None = None,
 ) -> tuple[GridLaw, GridLaw]:
     """Return laws, P||Q and Q||P, below that of one epoch's loss; `epochs` and `delta` only set the grid.
+
+    `seen`: after how many steps, fewer than an epoch has, it is cut short.
 
     Source: derived in the module.
     """
     shift, steps = 1 / noise_multiplier, math.ceil(records / batch_size)
-    share = (steps - 1) * batch_size / records
+    none_fewer = neighbouring is not Neighbouring.ADD_OR_REMOVE
+    share = 1.0 if none_fewer else (steps - 1) * batch_size / records
+    if seen is not None:
+        share = seen * batch_size / records
+    steps = steps if seen is None else seen if none_fewer else seen + 1  # the last one of an epoch is not compared
 
     def log_below(z: Array, other: bool) -> Array:
         """The logarithm of the largest step's distribution function: of Q if `other`, else of P."""
         none = log_ndtr(z)
-        if neighbouring is Neighbouring.ADD_OR_REMOVE:
-            moved = np.log1p(share * np.expm1(log_ndtr(z - 2 * shift) - none))
-            return (steps - 1) * none + (0.0 if other else 1.0) * moved
         mean = 2.0 if not other else 1.0 if neighbouring is Neighbouring.ZERO_OUT else 0.0
-        return (steps - 1) * none + log_ndtr(z - mean * shift)
+        moved = log_ndtr(z - mean * shift) - none
+        if share < 1:
+            moved = np.log1p(share * np.expm1(moved))
+        return (steps if none_fewer else steps - 1) * none + moved
 
     log_tail = math.log(delta) - math.log(epochs) - 7
     far = -float(ndtri_exp(log_tail - math.log(steps)))

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _LARGEST_FILE = 1 << 25
 """Bytes of claims or a log: a million steps, one a row."""
 _OF_A_LOG = ("sampler", "delta", "claimed_epsilon")
+_MOST_NAMED = 4
+"""Phases that are named one by one."""
+_CHECKPOINTS = (".pth", ".pt", ".ckpt", ".pkl", ".npz")
+_STATE_AS_JSON = "write the state alone, as json.dumps(engine.accountant.state_dict()), to a .json file"
 
 
 @app.command(
@@ -36,6 +40,8 @@ def check(
     steps_per_epoch: Annotated[int | None, typer.Option(help="of a log, for balls_in_bins")] = None,
     neighbouring: Annotated[str | None, typer.Option(help=f"of a log: {', '.join(Neighbouring)}")] = None,
     observer: Annotated[str | None, typer.Option(help=f"of a log: {', '.join(Observer)}")] = None,
+    steps_per_row: Annotated[int | None, typer.Option(help="of a log without num_steps")] = None,
+    num_steps: Annotated[str | None, typer.Option(help="of a log: num_steps is per_row or cumulative")] = None,
 ) -> None:
     """Print for each claim of a file: proven, refuted or unknown, and why, as one line of a table; 1 if any refuted."""
     from dpfl.accounting.claims.claim import ClaimVerdict
@@ -44,10 +50,11 @@ def check(
     options = {
         "sampler": sampler, "delta": delta, "claimed_epsilon": claimed_epsilon, "batch_size": batch_size,
         "records": records, "steps_per_epoch": steps_per_epoch, "neighbouring": neighbouring, "observer": observer,
+        "steps_per_row": steps_per_row, "num_steps": num_steps,
     }  # fmt: skip
     refuted = False
     claims = _claims(file, {name: value for name, value in options.items() if value is not None})
-    typer.echo("claim | sampler | neighbouring | observer | claimed | verdict | proven | at least | why")
+    typer.echo("claim | sampler | steps | neighbouring | observer | claimed | verdict | proven | at least | why")
     for claim in claims:
         try:
             found = verdict_on(claim)
@@ -56,6 +63,7 @@ def check(
         cells = [
             printable(claim.name).replace("|", r"\x7c"),
             _drawn(claim),
+            str(sum(int(phase.steps) for phase in claim.phases)),
             str(claim.neighbouring),
             str(claim.observer),
             f"{claim.epsilon:.6g}",
@@ -76,13 +84,24 @@ def _claims(file: Path, options: dict[str, str | float]) -> list[Claim]:
         raise InputError(f"{file} is a folder or no regular file")  # a pipe could be waited for without end
     if file.exists() and file.stat().st_size > _LARGEST_FILE:
         raise InputError(f"{file} has {file.stat().st_size} bytes: claims and logs have at most {_LARGEST_FILE}")
+    counts = {name: options.pop(name) for name in ("steps_per_row", "num_steps") if name in options}
     if file.suffix in (".csv", ".jsonl"):
-        return [_logged(file, read_rows(file), options)]
+        return [_logged(file, read_rows(file, **counts), options)]
+    if file.suffix in _CHECKPOINTS:
+        raise InputError(f"{file} is a checkpoint, not text: {_STATE_AS_JSON}")
     content = read_json(file)
     if isinstance(content, dict) and "history" in content:
-        return [_logged(file, history_of(content, file), options)]
-    if options:
-        raise InputError(f"{file} is no log: its claims say all themselves; leave out --{_option(min(options))}")
+        if "steps_per_row" in counts:
+            raise InputError(f"{file} is an accountant's state, which has num_steps: leave out --steps-per-row")
+        return [_logged(file, history_of(content, file, **counts), options)]
+    if isinstance(content, dict) and "schema" not in content:
+        for key, inner in content.items():
+            if isinstance(inner, dict) and "history" in inner:
+                raise InputError(f"{file} has an accountant's state within {printable(key)!r}: {_STATE_AS_JSON}")
+    if {**options, **counts}:
+        raise InputError(
+            f"{file} is no log: its claims say all themselves; leave out --{_option(min({**options, **counts}))}"
+        )
     return claims_of(content, file)
 
 
@@ -114,6 +133,9 @@ def _option(name: str) -> str:
 
 
 def _drawn(claim: Claim) -> str:
-    """Return the samplers of a claim, in the order of its phases, equal neighbours once."""
+    """Return the samplers of a claim, in the order of its phases, equal neighbours once; many phases are counted."""
     names = [str(phase.sampler) for phase in claim.phases]
+    if len(names) > _MOST_NAMED:
+        kinds = len({phase[:2] for phase in claim.phases})
+        return f"{len(names)} phases, {kinds} kind{'s' * (kinds > 1)}"
     return ", then ".join(name for at, name in enumerate(names) if at == 0 or name != names[at - 1])

@@ -57,6 +57,13 @@ def test_a_rate_out_of_range_is_named():
         from_dp_event(events.PoissonSampledDpEvent(1.5, GAUSSIAN))
 
 
+@pytest.mark.parametrize("count", [-3, 2.5, "3", True])
+def test_a_count_that_is_none_is_refused(count):
+    """-3 steps and 10 more were 7."""
+    with pytest.raises(ValueError, match="count"):
+        from_dp_event(events.ComposedDpEvent([events.SelfComposedDpEvent(STEP, count), STEP]))
+
+
 @settings(max_examples=2, deadline=None)
 @given(
     st.lists(

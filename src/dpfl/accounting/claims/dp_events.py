@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dp_accounting import dp_event as events
 
+from dpfl.accounting.arguments import integer
 from dpfl.accounting.guarantees import Phase
 from dpfl.accounting.samplers import FixedBatches, FullBatch, Poisson, Sampler, WithReplacement
 
@@ -21,7 +22,8 @@ def from_dp_event(event: events.DpEvent) -> tuple[Phase, ...]:
     An event says nothing of the neighbouring relation: name it to `guarantee_of_phases`. Both libraries measure
     noise_multiplier by the norm bound of one record's contribution. The order of phases does not change a guarantee.
     Source: the definition of each event in dp_accounting's dp_event.py.
-    Raises ValueError naming the event that is not known, and ValueError of the sampler whose field is out of range.
+    Raises ValueError naming the event that is not known, a count that is no whole number of at least 0, and the field
+    of a sampler that is out of range.
 
     >>> import dp_accounting
     >>> from dpfl.accounting.claims.dp_events import from_dp_event
@@ -41,7 +43,7 @@ def _flat(event: events.DpEvent, count: int) -> Iterator[tuple[Sampler, float, i
         case events.NoOpDpEvent():
             return
         case events.SelfComposedDpEvent(event=inner, count=times):
-            yield from _flat(inner, count * times)
+            yield from _flat(inner, count * integer("count", times))
         case events.ComposedDpEvent(events=parts):
             for part in parts:
                 yield from _flat(part, count)

@@ -19,6 +19,7 @@ from opacus.accountants import IAccountant, register_accountant
 from dpfl.accounting.claims.run_logs import poisson_phases
 from dpfl.accounting.guarantees import guarantee_of_phases
 from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.observer import Observer
 
 MECHANISM = "dpfl_pld"
 """Its name in Opacus's registry."""
@@ -52,12 +53,13 @@ class CertifiedAccountant(IAccountant):
             return math.inf
         if not self.history:
             return 0.0
-        found = guarantee_of_phases(poisson_phases(self.history), delta=delta, neighbouring=Neighbouring.ADD_OR_REMOVE)
-        return found.upper
+        # The upper end is every observer's; for one of the model alone no lower end is computed, half of the work.
+        question = {"delta": delta, "neighbouring": Neighbouring.ADD_OR_REMOVE, "observer": Observer.LAST_ITERATE}
+        return guarantee_of_phases(poisson_phases(self.history), **question).upper
 
     def __len__(self) -> int:
-        """Return the number of entries of the history, as Opacus's accountants do."""
-        return len(self.history)
+        """Return the number of steps so far, as `IAccountant` defines it; Opacus's own accountants count entries."""
+        return sum(steps for _, _, steps in self.history)
 
     @classmethod
     def mechanism(cls) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 QUESTION = re.compile(r"(What|Whether|How|Which|Where|Why)\b")
 TWICE = {"Gaussian", "Guarantee"}
-"""Classes of dpfl.accounting.tradeoff, named before: a new name there would be new training code."""
+"""Classes of dpfl.accounting.tradeoff, named before."""
 
 
 @pytest.fixture(scope="module")

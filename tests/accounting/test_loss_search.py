@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from dpfl.accounting.loss_composition import Cells
-from dpfl.accounting.loss_search import LossSearch, Part
+from dpfl.accounting.loss_search import LossPart, LossSearch
 
 LEVEL = 0.2
 
@@ -23,7 +23,7 @@ def search(steps: int, delta: float) -> LossSearch:
         below[0], above[-1] = 1 - truth, truth
         return Cells(-LEVEL, 2 * LEVEL / count, below, above, 0.0)
 
-    return LossSearch([Part(cells, np.array([-LEVEL, LEVEL]), np.log([1 - truth, truth]), steps)], delta)
+    return LossSearch([LossPart(cells, np.array([-LEVEL, LEVEL]), np.log([1 - truth, truth]), steps)], delta)
 
 
 def exact_epsilon(steps: int, delta: float) -> float:

@@ -13,8 +13,8 @@ from scipy.stats import binom, norm
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.sampler_bounds import (
     Run,
-    _chance_of_use,
     beyond_floats,
+    chance_of_use,
     likely_noise,
     lower,
     unamplified,
@@ -114,7 +114,7 @@ def test_fixed_batches_with_a_record_that_is_zeroed_lie_above_its_best_pair():
     ],
 )
 def test_the_chance_of_any_use_in_100_steps(sampler, chance):
-    assert _chance_of_use(Run(sampler, 0.5, 100, 1e-6, ZERO)) == pytest.approx(chance, rel=1e-12, abs=0)
+    assert chance_of_use(Run(sampler, 0.5, 100, 1e-6, ZERO)) == pytest.approx(chance, rel=1e-12, abs=0)
 
 
 def test_a_record_that_is_hardly_ever_used_spends_nothing():

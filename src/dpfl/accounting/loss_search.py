@@ -27,7 +27,7 @@ _NEAR = {"rtol": 1e-3, "disp": False}
 """How brentq looks for a tilt: any is valid, so one that it has not settled on will do."""
 
 
-class Part(NamedTuple):
+class LossPart(NamedTuple):
     """`steps` independent losses of one law.
 
     `losses` and `log_masses` (k,), ascending: the law of one loss, roughly, for tilt and grid only. `cells` cuts the
@@ -53,7 +53,7 @@ class LossSearch:
     Source: derived; the tilt is that of the saddle point (alghamdi2023).
     """
 
-    def __init__(self, parts: Sequence[Part], delta: float) -> None:
+    def __init__(self, parts: Sequence[LossPart], delta: float) -> None:
         self.parts, self.delta = parts, min(delta, LARGEST_DELTA)
         self.steps = sum(part.steps for part in parts)
 

@@ -29,7 +29,7 @@ from scipy.special import ndtri_exp
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.arguments import integer, member, real
 from dpfl.accounting.loss_composition import UNIT, Cells
-from dpfl.accounting.loss_search import LossSearch, Part
+from dpfl.accounting.loss_search import LossPart, LossSearch
 from dpfl.accounting.neighbouring import Neighbouring
 
 Array = NDArray[np.float64]
@@ -106,14 +106,14 @@ class Step:
         width = SMOOTH / max(1.0, abs(low), abs(high), self.shift)
         return np.linspace(low, high, 2 + int(min((high - low) / width, 2e5)))
 
-    def part(self, steps: int, delta: float, together: int | None = None) -> Part:
+    def part(self, steps: int, delta: float, together: int | None = None) -> LossPart:
         """Return `steps` such steps, of `together` in all whose epsilon at `delta` is asked for."""
         log_tail = math.log(delta) + math.log(_LEFT_OUT / 2) - math.log(together or steps)
         far = self.far(log_tail)
         x = np.linspace(-far, far, 2 + self.mesh(-far, far).size // _ROUGHER)
         losses, logs = self.loss_and_log_density(x)
         cells = partial(_cells, self, far, 2 * math.exp(log_tail))
-        return Part(cells, losses, logs + math.log(x[1] - x[0]), steps)
+        return LossPart(cells, losses, logs + math.log(x[1] - x[0]), steps)
 
 
 def epsilon_interval(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfl.accounting.loss_composition import Cells
-from dpfl.accounting.loss_search import LossSearch, Part
+from dpfl.accounting.loss_search import LossPart, LossSearch
 
 Array = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ def _search(cells: Callable[[float], Cells], coarse: Cells, steps: int, delta: f
     masses = coarse.masses()
     losses = coarse.origin + np.arange(masses.size) * coarse.step
     support = masses > 0
-    return LossSearch([Part(cells, losses[support], np.log(masses[support]), steps)], delta)
+    return LossSearch([LossPart(cells, losses[support], np.log(masses[support]), steps)], delta)
 
 
 def _of_profile(profile: Callable[[Array], Array], largest: float, count: int) -> Cells:

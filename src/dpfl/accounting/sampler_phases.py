@@ -17,7 +17,7 @@ import numpy as np
 from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, shuffled_epochs
 from dpfl.accounting.composed_epsilon import epsilon_below
 from dpfl.accounting.loss_composition import GridLaw
-from dpfl.accounting.loss_search import LossSearch, Part
+from dpfl.accounting.loss_search import LossPart, LossSearch
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.poisson_gaussian import Order, Step
 from dpfl.accounting.profile_laws import regrid
@@ -49,10 +49,10 @@ _COMPOSED_ABOVE, _COMPOSED_BELOW = (
 )
 
 
-class Source(NamedTuple):
+class PhaseSource(NamedTuple):
     """`steps` equal losses: `part` returns them for the order 0 or 1, a delta, and the number of steps in all."""
 
-    part: Callable[[int, float, int], Part]
+    part: Callable[[int, float, int], LossPart]
     steps: int
 
 
@@ -214,7 +214,7 @@ def _beyond_floats(run: Run) -> bool:
 
 
 def _interval(
-    sources: Sequence[Source], run: Run, *, both: bool, orders: Sequence[int] | None = None
+    sources: Sequence[PhaseSource], run: Run, *, both: bool, orders: Sequence[int] | None = None
 ) -> tuple[float, float]:
     """Return the ends of epsilon at the run's delta; a replacement spends the same in both orders, if not said."""
     lowest = highest = 0.0
@@ -224,7 +224,7 @@ def _interval(
     return lowest, highest
 
 
-def _search(sources: Sequence[Source], order: int, delta: float) -> LossSearch:
+def _search(sources: Sequence[PhaseSource], order: int, delta: float) -> LossSearch:
     """Return the search for epsilon of all sources."""
     together = sum(source.steps for source in sources)
     return LossSearch([source.part(order, delta, together) for source in sources], delta)
@@ -232,22 +232,24 @@ def _search(sources: Sequence[Source], order: int, delta: float) -> LossSearch:
 
 def _steps(shift: float, rate: float, steps: int, orders: tuple[Order, Order] = _MOVED) -> Source:
     """Return Gaussian steps on Poisson samples."""
-    return Source(lambda order, delta, together: Step(shift, rate, orders[order]).part(steps, delta, together), steps)
+    return PhaseSource(
+        lambda order, delta, together: Step(shift, rate, orders[order]).part(steps, delta, together), steps
+    )
 
 
 def _laws(laws: tuple[GridLaw, GridLaw], steps: int) -> Source:
     """Return steps whose laws are known in both orders."""
 
-    def part(order: int, delta: float, together: int) -> Part:
+    def part(order: int, delta: float, together: int) -> LossPart:
         law = laws[order]
         width = law.step * law.masses.size
         rough = regrid(law, max(law.step, width / _ROUGH_CELLS))
         masses = rough.masses()
         support = np.flatnonzero(masses > 0)
         losses = rough.origin + support * rough.step
-        return Part(partial(regrid, law), losses, np.log(masses[support]), steps, law.step)
+        return LossPart(partial(regrid, law), losses, np.log(masses[support]), steps, law.step)
 
-    return Source(part, steps)
+    return PhaseSource(part, steps)
 
 
 def _above(run: Run) -> Source:
@@ -270,7 +272,7 @@ def _above(run: Run) -> Source:
     return _steps(mu, 1.0, 1)
 
 
-def _source_below(run: Run) -> Source | None:
+def _source_below(run: Run) -> PhaseSource | None:
     """Return losses that a part of the run dominates, or None where nothing is known."""
     sigma, steps, delta, relation = run.noise_multiplier, run.steps, run.delta, run.neighbouring
     match run.sampler:

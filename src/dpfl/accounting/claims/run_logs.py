@@ -31,7 +31,7 @@ _MECHANISMS = ("rdp", "prv", "gdp", "dpfl_pld")
 
 
 class StepCount(StrEnum):
-    """What the num_steps of a row counts."""
+    """Unit of the num_steps of a row."""
 
     PER_ROW = "per_row"
     """The steps of that row."""

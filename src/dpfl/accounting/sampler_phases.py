@@ -230,14 +230,14 @@ def _search(sources: Sequence[PhaseSource], order: int, delta: float) -> LossSea
     return LossSearch([source.part(order, delta, together) for source in sources], delta)
 
 
-def _steps(shift: float, rate: float, steps: int, orders: tuple[Order, Order] = _MOVED) -> Source:
+def _steps(shift: float, rate: float, steps: int, orders: tuple[Order, Order] = _MOVED) -> PhaseSource:
     """Return Gaussian steps on Poisson samples."""
     return PhaseSource(
         lambda order, delta, together: Step(shift, rate, orders[order]).part(steps, delta, together), steps
     )
 
 
-def _laws(laws: tuple[GridLaw, GridLaw], steps: int) -> Source:
+def _laws(laws: tuple[GridLaw, GridLaw], steps: int) -> PhaseSource:
     """Return steps whose laws are known in both orders."""
 
     def part(order: int, delta: float, together: int) -> LossPart:
@@ -252,7 +252,7 @@ def _laws(laws: tuple[GridLaw, GridLaw], steps: int) -> Source:
     return PhaseSource(part, steps)
 
 
-def _above(run: Run) -> Source:
+def _above(run: Run) -> PhaseSource:
     """Return losses that dominate a part of the run, for which something is proven."""
     mu, replaced = unamplified_mu(run), run.neighbouring is Neighbouring.REPLACE_ONE
     noise, steps = run.noise_multiplier, run.steps

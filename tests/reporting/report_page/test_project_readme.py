@@ -38,7 +38,7 @@ def test_verdicts_and_lines_are_replaced_and_nothing_else(made):
     text = updated(README, page)
     assert rows(text)["asoodeh2020"] == "1 as stated, 1 weaker than stated, 1 refuted, 1 undecided, 1 not run"
     assert rows(text)["lowy2021"] == rows(README)["lowy2021"]
-    assert "0 of 26 sweeps run. Claims: 2 as stated, 2 weaker than stated, 2 refuted" in text.replace("\n", " ")
+    assert "0 of 27 sweeps run. Claims: 2 as stated, 2 weaker than stated, 2 refuted" in text.replace("\n", " ")
     assert "5 of 72 printed numbers run" in text.replace("\n", " ")
     assert "Printed numbers with no run of ours, Bhaskar 2025: Table 2, MNIST, " in text.replace("\n", " ")
     assert "Epsilons that are stated, Bhaskar 2025: 1 kept, 1 refuted, 1 open." in text.replace("\n", " ")

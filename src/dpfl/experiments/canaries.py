@@ -128,7 +128,7 @@ def train(
             }
             results[index, seed] = claim | found | _one_run(noise[index]["privacy_delta"], own, included)
     settings = [
-        {**sweep.settings, **cell, "batch_size": int(own.get("batch_size", sweep.settings["batch_size"]))}
+        {**sweep.settings, **cell, "batch_size": _batch_size(sweep, own)}
         for cell, own in zip(sweep.cells, noise, strict=True)
     ]
     for lists in ("scenarios", "strategies"):  # of the whole paper
@@ -146,6 +146,12 @@ def _is_known_bad(sweep: Sweep, cell: Mapping[str, Any]) -> bool:
 def _is_asynchronous(sweep: Sweep) -> bool:
     """Return whether asynchronous DP-SGD is audited."""
     return "scenario" in sweep.settings
+
+
+def _batch_size(sweep: Sweep, noise: Mapping[str, Any]) -> int:
+    """Return the batch that a cell's calibration chose, or the sweep's: a paper's noise table has gaps for others."""
+    chosen = noise.get("batch_size")
+    return int(sweep.settings["batch_size"] if chosen is None or pd.isna(chosen) else chosen)
 
 
 def _is_image(sweep: Sweep) -> bool:

@@ -80,3 +80,13 @@ def test_what_is_no_regular_file_is_refused_without_being_opened(written, kind):
     {"link": lambda: stray.symlink_to(written), "folder": stray.mkdir, "pipe": lambda: os.mkfifo(stray)}[kind]()
     with pytest.raises(InputError, match=r"stray\.csv is no regular file"):
         input_checks.check([stray])
+
+
+def test_a_process_that_changes_its_folder_reads_the_records_there(written, tmp_path, monkeypatch):
+    [before] = input_checks.check([written.relative_to(tmp_path)])
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    (other / "out.csv").write_text("longer than what the first folder's record says\n")
+    [after] = input_checks.check([written.relative_to(tmp_path)])
+    assert after["bytes"] > before["bytes"]

@@ -15,10 +15,15 @@ import pytest
 CONFIG = """\
 papers: [{papers}]
 seeds: [0]
-only: {{dataset: [digits], model: [cnn_relu], clients: {clients}}}
+only: {{dataset: [digits], model: [cnn_relu], clients: {clients}, study: [{studies}]}}
 training: {{memory_gb: 0.5}}
 """
 CLIENTS = {"bhaskar2025": 10, "vandijk2023": 4}
+# bhaskar2025 has one sweep, which is trained alone; vandijk2023 has six short ones, which are one batch.
+STUDIES = {
+    "bhaskar2025": ("none",),
+    "vandijk2023": ("settings_grid", "asynchrony", "batch_scaling", "preparation", "strategies", "samplers"),
+}
 COPIED = ("Snakefile", "config.yaml", "workflow", "environment.yml")
 SITE = (
     "slurm_account: null\nslurm_extra: null\npartitions: {}\nmemory_mb_per_node: 6000\nlongest_minutes: 60\njobs: 20\n"
@@ -65,7 +70,8 @@ def place(repository):
         site = folder / "workflow" / "profiles" / "slurm" / "site.yaml"
         site.write_text(f"{SITE}cores_per_node: {os.cpu_count()}\n")
         clients = [CLIENTS[paper] for paper in papers]
-        (folder / "tiny.yaml").write_text(CONFIG.format(papers=", ".join(papers), clients=clients))
+        studies = ", ".join(study for paper in papers for study in STUDIES[paper])
+        (folder / "tiny.yaml").write_text(CONFIG.format(papers=", ".join(papers), clients=clients, studies=studies))
         return folder
 
     return copy

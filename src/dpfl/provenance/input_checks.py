@@ -28,7 +28,7 @@ def _checked(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not there: an earlier stage has to write it (run make)")
     if not is_regular(path):
         raise InputError(f"{path} is no regular file: delete it and run make again")
-    written, size = _outputs(path.parent).get(path.name), path.stat().st_size
+    written, size = _outputs(path.parent.absolute()).get(path.name), path.stat().st_size
     if written is None or written["bytes"] == size:
         entry = {"path": os.path.relpath(path), "bytes": size, "sha256": file_sha256(path)}
         if written is None or written["sha256"] == entry["sha256"]:
@@ -41,7 +41,10 @@ def _checked(path: Path) -> dict[str, Any]:
 
 @cache
 def _outputs(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return, by file name, the outputs that the records of a folder list; a stage reads the records once."""
+    """Return, by file name, the outputs that the records of a folder list; a stage reads the records once.
+
+    `folder` is absolute: a process that changes its working folder must not find the records of the one before.
+    """
     outputs = {}
     for record in sorted(folder.glob("*.record.json")):
         for output in read_record(record)["outputs"]:

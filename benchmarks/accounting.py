@@ -24,7 +24,7 @@ from dpfl.accounting import (
     dpsgd,
     guarantee,
     guarantee_of_phases,
-    isrl_dp,
+    local_privacy,
     noise_multiplier,
 )
 from dpfl.accounting.contraction import federated_delta, theta
@@ -143,10 +143,10 @@ ANSWERS = {
     "pld_calibration_at_1e-4": lambda: dpsgd.noise_multiplier(
         target_epsilon=1e-4, sample_rate=0.01, steps=100, delta=1e-5, accountant="pld"
     ),
-    "local_without_replacement": lambda: isrl_dp.epsilon(
+    "local_without_replacement": lambda: local_privacy.epsilon(
         noise_multiplier=2.0, batch_size=10, records=100, steps=35, delta=1e-12, sampling=Sampling.FIXED
     ),
-    "known_1000_slots": lambda: isrl_dp.with_replacement_known_epsilon(
+    "known_1000_slots": lambda: local_privacy.with_replacement_known_epsilon(
         noise_multiplier=100.0, batch_size=1000, records=1000, steps=35, delta=1e-6
     ),
     "clones_billion_reports": lambda: clones_epsilon(10**9, 1.0, 1e-6),

@@ -23,13 +23,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from dpfl.accounting.samplers import Sampling
 from dpfl.data.datasets import CLASSES, COLOUR, GREY, feature_shape
 from dpfl.engine.batches import BatchSampler
-from dpfl.engine.cross_entropy import cross_entropy
-from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import ParameterVector
-from dpfl.engine.per_record_gradients import StackedGradients
+from dpfl.engine.networks import ImageModel, build
+from dpfl.engine.noise import base_noise
+from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, cross_entropy, gradient_rule
 from dpfl.engine.sgd import SGD, StackedHyperparameters
-from dpfl.mechanisms.noise import base_noise
-from dpfl.models.image_models import ImageModel, build
 from dpfl.randomness import generator
 
 RECORDS, BATCH = 6000, 64

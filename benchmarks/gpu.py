@@ -27,16 +27,13 @@ import torch
 
 from dpfl import gpu
 from dpfl.data.datasets import COLOUR, GREY, feature_shape
-from dpfl.engine.cross_entropy import cross_entropy
-from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import ParameterVector
-from dpfl.engine.per_record_gradients import StackedGradients
+from dpfl.engine.networks import ImageModel, build
+from dpfl.engine.noise import base_noise
+from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, cross_entropy, gradient_rule
 from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.grid import configuration, expansion
-from dpfl.mechanisms.noise import base_noise
-from dpfl.models.image_models import ImageModel, build
 from dpfl.pipeline.cost import cost_key, work_of
-from dpfl.pipeline.cost_timing import KINDS, flops_of_a_record
+from dpfl.pipeline.cost_fitting import KINDS, flops_of_a_record
 from dpfl.randomness import generator
 
 BATCH, CLIENTS, MODELS = 64, 10, 18

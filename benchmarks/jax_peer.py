@@ -15,7 +15,7 @@ from jax import numpy as jnp
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dpfl.models.scale_shift import ScaleShift
+from dpfl.engine.networks import ScaleShift
 
 
 class Jax:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dpfl.convex import ldp_classification, ldp_regression
 from dpfl.data import datasets
 from dpfl.data.arrays import write_dataset
-from dpfl.experiments import ldp_classification, ldp_regression
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders, Sweep
 

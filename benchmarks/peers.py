@@ -50,9 +50,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dpfl.data.datasets import COLOUR, GREY
-from dpfl.models.image_models import ImageModel
-from dpfl.models.scale_shift import ScaleShift
-from dpfl.provenance.environment import host, software
+from dpfl.engine.networks import ImageModel, ScaleShift
+from dpfl.provenance.record import host, software
 
 STEPS, ROUNDS = {GREY: 10, COLOUR: 2}, 7
 RULE = {"clip_norm": CLIP_NORM, "divisor": BATCH, "learning_rate": LEARNING_RATE, "momentum": MOMENTUM}

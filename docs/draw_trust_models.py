@@ -12,9 +12,9 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from dpfl.accounting.contraction.federated_release import release_sigma, round_sigma
-from dpfl.accounting.shuffling import gaussian_rounds
-from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ
+from dpfl.accounting import shuffling
+from dpfl.accounting.contraction.federated import release_sigma, round_sigma
+from dpfl.convex.logistic_task import CURVATURE, LIPSCHITZ
 from dpfl.reporting import style
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -51,8 +51,8 @@ STATES = {
 def noise() -> tuple[float, ...]:
     """Return the noise_std of a round's mean gradient over the clip norm, in the order of SEEN."""
     budget = {"epsilon": EPSILON, "delta": DELTA}
-    message = gaussian_rounds.local_noise_multiplier(**budget, rounds=1)
-    mixed = gaussian_rounds.noise_multiplier(
+    message = shuffling.local_noise_multiplier(**budget, rounds=1)
+    mixed = shuffling.noise_multiplier(
         target_epsilon=EPSILON, delta=DELTA, clients=ROUND, rounds=1, dimension=DIMENSION
     )
     summed = round_sigma(EPSILON, DELTA, m=ROUND, lipschitz=1.0) / math.sqrt(ROUND)

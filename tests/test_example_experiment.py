@@ -8,13 +8,12 @@ import pytest
 import yaml
 from scipy import stats
 
-from dpfl import experiments
+from dpfl import convex, experiments
 from dpfl.accounting import Neighbouring
 from dpfl.catalog import require_valid
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description, load_table
 from dpfl.errors import InputError
-from dpfl.experiments import protocol
 from dpfl.grid.sweep import Folders, Sweep
 
 SEEDS = tuple(range(400))
@@ -23,10 +22,12 @@ SEEDS = tuple(range(400))
 @pytest.fixture
 def experiment(repository, monkeypatch):
     """The example, found as if it stood in the package."""
-    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(repository / "docs" / "examples")])
-    protocol.names.cache_clear()
-    yield protocol.load("noisy_mean")
-    protocol.names.cache_clear()
+    monkeypatch.setattr(convex, "__path__", [*convex.__path__, str(repository / "docs" / "examples")])
+    for cached in (experiments.names, experiments.homes):
+        cached.cache_clear()
+    yield experiments.load("noisy_mean")
+    for cached in (experiments.names, experiments.homes):
+        cached.cache_clear()
 
 
 @pytest.fixture
@@ -50,9 +51,9 @@ def folders(tmp_path):
 
 
 def test_the_example_keeps_the_contract_and_its_budget(experiment, sweep, folders):
-    protocol.require_known(sweep)
+    experiments.require_known(sweep)
     noise = experiment.calibrate(sweep, load_description(folders.arrays))
-    protocol.require_calibrated(sweep, noise)
+    experiments.require_calibrated(sweep, noise)
     assert noise["privacy_epsilon_proven"].tolist() == pytest.approx([math.inf, 1.0, 0.1], rel=1e-3)
     assert set(noise["privacy_neighbouring"]) == {Neighbouring.REPLACE_ONE}
     # Twenty releases of a mean that one record moves by twice the clip norm are mu-GDP with mu = 2 sqrt(20) / sigma.
@@ -63,7 +64,7 @@ def test_the_example_keeps_the_contract_and_its_budget(experiment, sweep, folder
         )
         assert delta == pytest.approx(1e-5, rel=1e-3)
     runs = experiment.train(sweep, folders, noise, None, lambda done, total: None)
-    protocol.require_trained(sweep, runs)
+    experiments.require_trained(sweep, runs)
     # No target is clipped, so the error is noise alone: sigma C / n over the root of the releases.
     for row, (_, own) in zip(noise.itertuples(), runs.groupby("epsilon", sort=False), strict=True):
         expected = row.noise_multiplier * 350 / len(load_table(folders.arrays).y) / math.sqrt(20)
@@ -74,6 +75,6 @@ def test_the_example_keeps_the_contract_and_its_budget(experiment, sweep, folder
 def test_a_slip_in_its_settings_is_one_line(experiment, sweep):
     sweep.settings["realeases"] = sweep.settings.pop("releases")
     with pytest.raises(InputError, match="noisy_mean reads no setting realeases; releases is one"):
-        protocol.require_known(sweep)
+        experiments.require_known(sweep)
     with pytest.raises(InputError, match="releases is missing in the settings"):
         experiment.calibrate(sweep, {"records": {"all": 442}})

@@ -16,11 +16,10 @@ import numpy as np
 import pandas as pd
 
 from dpfl.accounting import FullBatch, Neighbouring, noise_multiplier
-from dpfl.accounting.statements.mechanism import Gaussian
-from dpfl.accounting.statements.privacy_statement import PrivacyStatement
+from dpfl.accounting.statements import Gaussian, PrivacyStatement
 from dpfl.data.loading import load_table
-from dpfl.experiments.shared.run_table import calibrated, run_table
-from dpfl.experiments.shared.settings import Count, Epsilon, Positive, Probability, Settings
+from dpfl.grid.run_table import calibrated, run_table
+from dpfl.grid.settings import Count, Epsilon, Positive, Probability, Settings
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.progress import ProgressCallback, step_counter
 from dpfl.randomness import generator

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfl.accounting.arguments import integer, integers, member, real, reals
 from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.numerics import integer, integers, member, real, reals
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from dpfl.accounting.balls_in_bins import laws_above, laws_below
-from dpfl.accounting.composed_epsilon import epsilon_above, epsilon_below
+from dpfl.accounting.composition import epsilon_above, epsilon_below
 
 # (order, bins, noise multiplier, epochs, low, high) at delta 1e-5: an own computation by repeated convolution on
 # geometric grids, confirmed by Monte Carlo on simulated normals; arXiv 2412.16802 has the pair.

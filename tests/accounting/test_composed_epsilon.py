@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.composed_epsilon import epsilon_above, epsilon_below
+from dpfl.accounting.composition import (
+    LossGrid,
+    epsilon_above,
+    epsilon_below,
+    from_atoms,
+    from_points,
+    optimistic,
+    pessimistic,
+    regrid,
+)
 from dpfl.accounting.fixed_batches import law_above, pair_laws
-from dpfl.accounting.loss_composition import optimistic, pessimistic
-from dpfl.accounting.profile_laws import LossGrid, from_atoms, from_points, regrid
 
 ALWAYS = np.array([0.0, 1.0])
 

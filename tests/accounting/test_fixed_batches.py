@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 from dpfl.accounting import FixedBatches, Poisson, WithReplacement, guarantee
-from dpfl.accounting.composed_epsilon import epsilon_above, epsilon_below
+from dpfl.accounting.composition import epsilon_above, epsilon_below
 from dpfl.accounting.fixed_batches import law_above, pair_laws, poisson_laws_above, smallest_epsilon, uses
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.poisson_gaussian import epsilon_interval

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.contraction import theta
-from dpfl.papers.vandijk2023.printed_formulas import renyi_as_printed
+from dpfl.papers.vandijk2023.errata import renyi_as_printed
 
 ALPHAS = np.concatenate([[0.0, 1e-300, 1e-100, 1e-16, 1e-8], np.linspace(0.001, 0.999, 101), [1 - 1e-12, 1.0]])
 MUS = st.floats(1e-3, 30)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dpfl.accounting import gaussian_dp, noise_search, sampler_bounds
+from dpfl.accounting import gaussian_dp, guarantees, sampler_accountants
 from dpfl.accounting.guarantees import Phase, guarantee, guarantee_of_phases, noise_multiplier
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
@@ -182,13 +182,13 @@ def test_noise_multiplier_meets_its_target(sampler, target):
 @pytest.mark.slow
 def test_many_bins_are_calibrated_by_few_evaluations(monkeypatch):
     """20,000 bins: two or three certified answers, of about a CPU second each; the search itself is on rough grids."""
-    taken, upper = [], sampler_bounds.upper
+    taken, upper = [], sampler_accountants.upper
 
     def counted(run, *, rough=False):
         taken.append(rough)
         return upper(run, rough=rough)
 
-    monkeypatch.setattr(sampler_bounds, "upper", counted)
+    monkeypatch.setattr(sampler_accountants, "upper", counted)
     noise = noise_multiplier(BallsInBins(20_000), target_epsilon=1.0, steps=200_000, delta=1e-5)
     assert taken.count(False) <= 3 and len(taken) <= 20
     spent = guarantee(BallsInBins(20_000), noise_multiplier=noise, steps=200_000, delta=1e-5)
@@ -205,7 +205,7 @@ def test_a_record_that_is_used_a_little_oftener_than_delta_needs_noise():
     noise = noise_multiplier(Poisson(1.5e-5), target_epsilon=1, **run)
     assert guarantee(Poisson(1.5e-5), noise_multiplier=noise, **run).upper == pytest.approx(1, rel=1e-4)
     least = noise_multiplier(FixedBatches(5, 10), target_epsilon=1e7, steps=1, delta=1e-5)
-    assert least == noise_search.LEAST_NOISE  # less would do; without any the record is seen
+    assert least == guarantees.LEAST_NOISE  # less would do; without any the record is seen
 
 
 def test_phases_of_one_setting_are_one_run():

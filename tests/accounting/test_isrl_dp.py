@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from dpfl.accounting import dpsgd, gaussian_dp, isrl_dp
+from dpfl.accounting import dpsgd, gaussian_dp, local_privacy
 from dpfl.accounting.samplers import Sampling
 
 ROUNDS = 35
@@ -22,8 +22,8 @@ def run(n: int, epsilon: float, variance) -> tuple[float, float]:
 @pytest.mark.parametrize(("epsilon", "spent"), [(0.125, 0.0023), (1, 0.024), (3, 0.081), (10, 0.30)])
 def test_the_theorem_suffices_and_is_33_to_56_times_loose(epsilon, spent):
     n = 356
-    delta, sigma = run(n, epsilon, isrl_dp.advanced_composition_variance)
-    ours = isrl_dp.epsilon(
+    delta, sigma = run(n, epsilon, local_privacy.advanced_composition_variance)
+    ours = local_privacy.epsilon(
         noise_multiplier=sigma * n, batch_size=n, records=n, steps=ROUNDS, delta=delta, sampling=Sampling.FULL
     )
     assert ours == pytest.approx(spent, rel=0.03)
@@ -32,17 +32,17 @@ def test_the_theorem_suffices_and_is_33_to_56_times_loose(epsilon, spent):
 
 def test_the_later_script_spends_more_than_it_promises():
     n, batch, promised = 356, 65, 3.0
-    delta, sigma = run(n, promised, isrl_dp.moments_variance)
+    delta, sigma = run(n, promised, local_privacy.moments_variance)
     settings_ = {"noise_multiplier": sigma * batch, "batch_size": batch, "records": n, "steps": ROUNDS, "delta": delta}
-    known = isrl_dp.with_replacement_known_epsilon(**settings_)
+    known = local_privacy.with_replacement_known_epsilon(**settings_)
     assert known == pytest.approx(3.67, abs=0.005)
-    assert isrl_dp.epsilon(**settings_, sampling=Sampling.FIXED) > promised
-    assert isrl_dp.epsilon(**settings_, sampling=Sampling.WITH_REPLACEMENT) > known
+    assert local_privacy.epsilon(**settings_, sampling=Sampling.FIXED) > promised
+    assert local_privacy.epsilon(**settings_, sampling=Sampling.WITH_REPLACEMENT) > known
 
 
 def test_local_sgd_is_far_outside_the_later_script():
     n, local_steps = 356, 65
-    bound = isrl_dp.largest_moments_epsilon(batch_size=1, steps=local_steps * ROUNDS, records=n)
+    bound = local_privacy.largest_moments_epsilon(batch_size=1, steps=local_steps * ROUNDS, records=n)
     assert bound == pytest.approx(4 * local_steps * ROUNDS / n**2)
     assert bound < 0.1
 
@@ -50,26 +50,26 @@ def test_local_sgd_is_far_outside_the_later_script():
 @pytest.mark.slow
 def test_clipping_the_mean_spends_a_thousand():
     n = 446
-    delta, sigma = run(n, 1.0, isrl_dp.moments_variance)
-    batch = math.floor(isrl_dp.least_batch_moments(epsilon=1.0, rounds=ROUNDS, records=n))
+    delta, sigma = run(n, 1.0, local_privacy.moments_variance)
+    batch = math.floor(local_privacy.least_batch_moments(epsilon=1.0, rounds=ROUNDS, records=n))
     arguments = {"batch_size": batch, "records": n, "steps": ROUNDS, "delta": delta}
-    spent = isrl_dp.clipped_mean_epsilon(sigma_over_lipschitz=sigma, **arguments)
+    spent = local_privacy.clipped_mean_epsilon(sigma_over_lipschitz=sigma, **arguments)
     assert 1000 < spent < 1500
-    assert isrl_dp.epsilon(noise_multiplier=sigma * batch, sampling=Sampling.FIXED, **arguments) < 2
+    assert local_privacy.epsilon(noise_multiplier=sigma * batch, sampling=Sampling.FIXED, **arguments) < 2
 
 
 @pytest.mark.parametrize(("batch", "records", "sigma"), [(10, 10, 1.0), (5, 10, 1.0), (50, 100, 2.0)])
 def test_a_clipped_mean_of_a_fixed_batch_turns_with_the_chance_that_it_holds_the_record(batch, records, sigma):
     """One step, by the divergence of N(0, 1) and its mixture with N(2/sigma, 1), in closed form."""
     arguments = {"batch_size": batch, "records": records, "steps": 1, "delta": 1e-5, "sigma_over_lipschitz": sigma}
-    spent = isrl_dp.clipped_mean_epsilon(**arguments, sampling=Sampling.FIXED)
+    spent = local_privacy.clipped_mean_epsilon(**arguments, sampling=Sampling.FIXED)
     rate, mu = batch / records, 2 / sigma
     inner = math.log1p(math.expm1(spent) / rate)
     assert rate * gaussian_dp.delta(inner, mu) == pytest.approx(1e-5, rel=1e-3)
-    assert spent > isrl_dp.clipped_mean_epsilon(**arguments)
+    assert spent > local_privacy.clipped_mean_epsilon(**arguments)
     for sampling in (Sampling.FULL, "fixed"):
         with pytest.raises(ValueError, match="sampling must be FIXED or WITH_REPLACEMENT"):
-            isrl_dp.clipped_mean_epsilon(**arguments, sampling=sampling)
+            local_privacy.clipped_mean_epsilon(**arguments, sampling=sampling)
 
 
 def test_group_privacy_needs_the_exponential():
@@ -86,32 +86,32 @@ def test_group_privacy_needs_the_exponential():
 )
 def test_batch_sizes_of_the_scripts(n, largest, advanced, moments):
     if advanced:
-        floor = isrl_dp.least_batch_advanced(epsilon=largest, delta=1 / n**2, rounds=ROUNDS, records=n)
+        floor = local_privacy.least_batch_advanced(epsilon=largest, delta=1 / n**2, rounds=ROUNDS, records=n)
         assert math.floor(floor) == advanced
     if moments:
-        assert math.floor(isrl_dp.least_batch_moments(epsilon=largest, rounds=ROUNDS, records=n)) == moments
+        assert math.floor(local_privacy.least_batch_moments(epsilon=largest, rounds=ROUNDS, records=n)) == moments
 
 
 @settings(max_examples=25, deadline=None)
 @given(epsilon=st.floats(0.01, 1), delta=st.floats(1e-12, 0.1), lipschitz=st.floats(0.1, 100))
 def test_one_pass_noise_suffices(epsilon, delta, lipschitz):
-    sigma = math.sqrt(isrl_dp.one_pass_variance(epsilon=epsilon, delta=delta, lipschitz=lipschitz))
+    sigma = math.sqrt(local_privacy.one_pass_variance(epsilon=epsilon, delta=delta, lipschitz=lipschitz))
     assert gaussian_dp.delta(epsilon, 2 * lipschitz / sigma) <= delta
 
 
 def test_one_pass_noise_is_refused_above_one():
     with pytest.raises(ValueError, match="epsilon"):
-        isrl_dp.one_pass_variance(epsilon=1.5, delta=1e-5, lipschitz=1.0)
+        local_privacy.one_pass_variance(epsilon=1.5, delta=1e-5, lipschitz=1.0)
 
 
 def test_formulas_are_the_printed_ones_and_broadcast():
     epsilon = np.array([[0.5], [2.0]])
     n = np.array([100, 200, 400])
-    ours = isrl_dp.advanced_composition_variance(epsilon=epsilon, delta=1e-5, lipschitz=3.0, rounds=35, records=n)
+    ours = local_privacy.advanced_composition_variance(epsilon=epsilon, delta=1e-5, lipschitz=3.0, rounds=35, records=n)
     assert ours == pytest.approx(256 * 9 * 35 * np.log(2.5 * 35 / 1e-5) * np.log(2e5) / (n * epsilon) ** 2)
-    moments = isrl_dp.moments_variance(epsilon=epsilon, delta=1e-5, lipschitz=3.0, rounds=35, records=n)
+    moments = local_privacy.moments_variance(epsilon=epsilon, delta=1e-5, lipschitz=3.0, rounds=35, records=n)
     assert moments == pytest.approx(8 * 9 * 35 * np.log(1e5) / (n * epsilon) ** 2)
-    assert isrl_dp.one_pass_variance(epsilon=0.5, delta=1e-5, lipschitz=3.0) == pytest.approx(
+    assert local_privacy.one_pass_variance(epsilon=0.5, delta=1e-5, lipschitz=3.0) == pytest.approx(
         8 * 9 * math.log(1.25e5) / 0.25
     )
 
@@ -125,21 +125,21 @@ def mixture_delta(epsilon: float, noise_multiplier: float, rate: float) -> float
 
 def test_one_step_without_replacement_is_the_mixture():
     arguments = {"noise_multiplier": 2.0, "batch_size": 10, "records": 100, "steps": 1, "delta": 1e-4}
-    ours = isrl_dp.epsilon(**arguments, sampling=Sampling.FIXED)
+    ours = local_privacy.epsilon(**arguments, sampling=Sampling.FIXED)
     assert mixture_delta(ours, 2.0, 0.1) == pytest.approx(1e-4, rel=3e-5)
     assert mixture_delta(ours, 2.0, 0.1) <= 1e-4
 
 
 def test_many_steps_without_replacement_cover_the_poisson_mixture():
     arguments = {"steps": 30, "delta": 1e-5}
-    ours = isrl_dp.epsilon(noise_multiplier=3.0, batch_size=10, records=100, sampling=Sampling.FIXED, **arguments)
+    ours = local_privacy.epsilon(noise_multiplier=3.0, batch_size=10, records=100, sampling=Sampling.FIXED, **arguments)
     half = dpsgd.epsilon(noise_multiplier=1.5, sample_rate=0.1, **arguments)
     assert half <= ours <= 1.15 * half
 
 
 def test_with_replacement_one_step_is_the_group_profile():
     noise, batch, n, delta = 4.0, 8, 50, 1e-5
-    ours = isrl_dp.epsilon(
+    ours = local_privacy.epsilon(
         noise_multiplier=noise, batch_size=batch, records=n, steps=1, delta=delta, sampling=Sampling.WITH_REPLACEMENT
     )
     rate = 1 - (1 - 1 / n) ** batch
@@ -151,8 +151,8 @@ def test_with_replacement_one_step_is_the_group_profile():
 def test_the_known_loss_lies_below_the_bound_and_above_a_simulation():
     noise, batch, n, steps, delta, runs = 3.0, 6, 20, 5, 1e-2, 200_000
     arguments = {"noise_multiplier": noise, "batch_size": batch, "records": n, "steps": steps, "delta": delta}
-    known = isrl_dp.with_replacement_known_epsilon(**arguments)
-    assert known <= isrl_dp.epsilon(**arguments, sampling=Sampling.WITH_REPLACEMENT)
+    known = local_privacy.with_replacement_known_epsilon(**arguments)
+    assert known <= local_privacy.epsilon(**arguments, sampling=Sampling.WITH_REPLACEMENT)
     draw, mu, loss = np.random.default_rng(2), 2 / noise, np.zeros(runs)
     weights = binom.pmf(np.arange(batch + 1), batch, 1 / n)
     for _ in range(steps):
@@ -171,7 +171,7 @@ def test_one_step_of_little_noise_against_80_digits(noise):
     """epsilon at delta in the hundreds and thousands: e^epsilon overflows, the loss does not."""
     batch, n, delta = 10, 100, 1e-5
     run = {"noise_multiplier": noise, "batch_size": batch, "records": n, "steps": 1, "delta": delta}
-    known = isrl_dp.with_replacement_known_epsilon(**run)
+    known = local_privacy.with_replacement_known_epsilon(**run)
     with mp.workdps(80):
         shifts = [2 * j / mp.mpf(noise) for j in range(batch + 1)]
         weights = [mp.binomial(batch, j) * mp.mpf(n - 1) ** (batch - j) / mp.mpf(n) ** batch for j in range(batch + 1)]
@@ -187,7 +187,7 @@ def test_one_step_of_little_noise_against_80_digits(noise):
             low, high = (middle, high) if spent(middle)[0] > delta else (low, middle)
         exact = float(spent(low)[1])
     assert known == pytest.approx(exact, rel=1e-3)
-    assert known <= isrl_dp.epsilon(**run, sampling=Sampling.WITH_REPLACEMENT)
+    assert known <= local_privacy.epsilon(**run, sampling=Sampling.WITH_REPLACEMENT)
 
 
 GOOD = {"noise_multiplier": 2.0, "batch_size": 10, "records": 100, "steps": 3, "delta": 1e-5}
@@ -195,29 +195,29 @@ GOOD = {"noise_multiplier": 2.0, "batch_size": 10, "records": 100, "steps": 3, "
 
 def test_full_batches_of_fewer_records_are_refused():
     with pytest.raises(ValueError, match="batch_size"):
-        isrl_dp.epsilon(**GOOD, sampling=Sampling.FULL)
+        local_privacy.epsilon(**GOOD, sampling=Sampling.FULL)
 
 
 def test_local_epsilon_rises_as_delta_falls():
     deltas = 10.0 ** -np.arange(9.0, 40.0, 10.0)
     run = {"noise_multiplier": 2.0, "batch_size": 10, "records": 100, "steps": 35}
     for sampling in (Sampling.FIXED, Sampling.WITH_REPLACEMENT):
-        spent = isrl_dp.epsilon(**run, delta=deltas, sampling=sampling)
+        spent = local_privacy.epsilon(**run, delta=deltas, sampling=sampling)
         assert np.all(np.diff(spent) > 0)
     # Without replacement the pair dominates that of Poisson batches and is dominated by that of full ones.
-    spent = isrl_dp.epsilon(**run, delta=deltas, sampling=Sampling.FIXED)
+    spent = local_privacy.epsilon(**run, delta=deltas, sampling=Sampling.FIXED)
     assert np.all(spent >= dpsgd.epsilon(noise_multiplier=1.0, sample_rate=0.1, steps=35, delta=deltas) * (1 - 1e-5))
     assert np.all(spent <= gaussian_dp.epsilon(deltas, math.sqrt(35)))
 
 
 def test_a_thousand_slots_are_about_their_root_mean_square():
     run = {"noise_multiplier": 100.0, "batch_size": 1000, "records": 1000, "steps": 35, "delta": 1e-6}
-    known = isrl_dp.with_replacement_known_epsilon(**run)
+    known = local_privacy.with_replacement_known_epsilon(**run)
     # A thousand Poisson(1) multiplicities: about the Gaussian of their root mean square, and below the upper bound.
     assert known == pytest.approx(float(gaussian_dp.epsilon(1e-6, 2 * math.sqrt(35) / 100)), rel=0.2)
-    assert known <= isrl_dp.epsilon(**run, sampling=Sampling.WITH_REPLACEMENT)
+    assert known <= local_privacy.epsilon(**run, sampling=Sampling.WITH_REPLACEMENT)
 
 
 def test_no_noise_is_looked_for_where_nothing_may_be_spent():
     with pytest.raises(ValueError, match="epsilon"):
-        isrl_dp.composed_sigma(0.0, 1e-5, 100, 100, 4, Sampling.FULL)
+        local_privacy.composed_sigma(0.0, 1e-5, 100, 100, 4, Sampling.FULL)

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpfl.accounting import gaussian_dp, isrl_dp, ldp_rates
+from dpfl.accounting import gaussian_dp, local_privacy
 
 # The print's own letters; k is K. One string a formula, so that a slip of the module is not copied.
 PRINTED = {
@@ -49,7 +49,7 @@ SETTINGS = [
 
 def given(name: str, setting: dict) -> dict:
     """The arguments of a function from the print's letters."""
-    return {each: setting[LETTERS[each]] for each in inspect.signature(getattr(ldp_rates, name)).parameters}
+    return {each: setting[LETTERS[each]] for each in inspect.signature(getattr(local_privacy, name)).parameters}
 
 
 def printed(name: str, setting: dict) -> mpmath.mpf:
@@ -60,21 +60,23 @@ def printed(name: str, setting: dict) -> mpmath.mpf:
 
 
 def test_every_public_function_has_a_printed_formula():
-    functions = {name for name, f in vars(ldp_rates).items() if inspect.isfunction(f) and f.__module__ == "dpfl.accounting.ldp_rates"}  # fmt: skip # noqa: E501
-    assert {name for name in functions if not name.startswith("_")} - {"lower_bound_applies"} == set(PRINTED)
+    rates = [n for n in vars(local_privacy) if n.startswith("lower_bound") or n.endswith(("_rate", "_rounds"))]
+    assert {name for name in rates if not name.startswith("_")} - {"lower_bound_applies"} == set(PRINTED)
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=range(len(SETTINGS)))
 @pytest.mark.parametrize("name", PRINTED)
 def test_as_printed(name, setting):
-    assert getattr(ldp_rates, name)(**given(name, setting)) == pytest.approx(float(printed(name, setting)), rel=1e-13)
+    assert getattr(local_privacy, name)(**given(name, setting)) == pytest.approx(
+        float(printed(name, setting)), rel=1e-13
+    )
 
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_arrays_broadcast(name):
     arguments = {each: np.array([s[LETTERS[each]] for s in SETTINGS]) for each in given(name, SETTINGS[0])}
     expected = [float(printed(name, setting)) for setting in SETTINGS]
-    np.testing.assert_allclose(getattr(ldp_rates, name)(**arguments), expected, rtol=1e-13)
+    np.testing.assert_allclose(getattr(local_privacy, name)(**arguments), expected, rtol=1e-13)
 
 
 def test_each_branch_of_a_minimum_and_a_maximum_is_in_the_settings():
@@ -90,30 +92,32 @@ def test_the_centre_of_the_first_grid():
     """Issue 42: Theorem 2.1's R is 4,096 for 16 clients of 256 records, and Theorem 2.3's about 1,450 with 8 features,
     epsilon 4 and the least K at which the rounds are no more than the batches need."""
     centre = {"clients_per_round": 16, "records": 256}
-    assert ldp_rates.iid_convex_rounds(**centre, features=4, epsilon=1.0) == 4096
+    assert local_privacy.iid_convex_rounds(**centre, features=4, epsilon=1.0) == 4096
     erm = {**centre, "clients": 16, "features": 8, "epsilon": 4.0}
-    assert ldp_rates.erm_convex_rounds(**erm, batch_size=91) == pytest.approx(1448.15, abs=0.01)
-    assert ldp_rates.erm_convex_rounds(**erm, batch_size=90) > 1449
+    assert local_privacy.erm_convex_rounds(**erm, batch_size=91) == pytest.approx(1448.15, abs=0.01)
+    assert local_privacy.erm_convex_rounds(**erm, batch_size=90) > 1449
 
 
 def test_tight_upper_and_lower_bounds_differ_by_the_logarithm_alone():
     """Text after (11): they match up to logarithms, and to mu D / L in the strongly convex case."""
     shared = {"lipschitz": 2.0, "radius": 0.5, "records": 64, "features": 4, "epsilon": 2.0}
-    upper = ldp_rates.iid_convex_rate(**shared, clients_per_round=700, delta=2 / math.e)
-    assert upper == pytest.approx(ldp_rates.lower_bound_convex(**shared, clients=700), rel=1e-12)
+    upper = local_privacy.iid_convex_rate(**shared, clients_per_round=700, delta=2 / math.e)
+    assert upper == pytest.approx(local_privacy.lower_bound_convex(**shared, clients=700), rel=1e-12)
     strong = {**shared, "strong_convexity": 4.0}  # mu D = L
-    lower = ldp_rates.lower_bound_strongly_convex(**strong, clients=700)
+    lower = local_privacy.lower_bound_strongly_convex(**strong, clients=700)
     del strong["radius"]
-    assert ldp_rates.iid_strongly_convex_rate(**strong, clients_per_round=700, delta=2 / math.e) == pytest.approx(lower)
+    assert local_privacy.iid_strongly_convex_rate(**strong, clients_per_round=700, delta=2 / math.e) == pytest.approx(
+        lower
+    )
 
 
 def test_where_the_lower_bound_speaks():
     good = {"clients": 700, "records": 16, "epsilon": 2.0, "round_epsilon": 1 / 16, "round_delta": 1e-17}
-    assert ldp_rates.lower_bound_applies(**good)
+    assert local_privacy.lower_bound_applies(**good)
     least = 16 * math.log(2 / 16e-17)  # 593 clients
     for wrong in ({"round_epsilon": 0.0626}, {"clients": math.floor(least)}, {"epsilon": 26.5}):
-        assert not ldp_rates.lower_bound_applies(**{**good, **wrong})
-    assert ldp_rates.lower_bound_applies(**{**good, "clients": math.ceil(least)})
+        assert not local_privacy.lower_bound_applies(**{**good, **wrong})
+    assert local_privacy.lower_bound_applies(**{**good, "clients": math.ceil(least)})
 
 
 def test_a_round_of_full_batches_can_be_private_enough_for_the_lower_bound():
@@ -121,4 +125,4 @@ def test_a_round_of_full_batches_can_be_private_enough_for_the_lower_bound():
     rounds, delta = 2**15, 1e-13
     move = float(gaussian_dp.mu(4.0, delta)) / math.sqrt(rounds)
     assert gaussian_dp.epsilon(delta / rounds, move) < 1 / 32
-    assert isrl_dp.least_batch_advanced(epsilon=4.0, delta=delta, rounds=rounds, records=32) < 1
+    assert local_privacy.least_batch_advanced(epsilon=4.0, delta=delta, rounds=rounds, records=32) < 1

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
 
-from dpfl.accounting.lognormal_sums import Grid, Rounding, law_of_sum, lowest, one_term
+from dpfl.accounting.balls_in_bins import Grid, Rounding, law_of_sum, lowest, one_term
 
 
 def _call(x: float, spread: float) -> float:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from dpfl.accounting import loss_composition
-from dpfl.accounting.loss_composition import Cells, Composition, GridLaw, optimistic, pessimistic
+from dpfl.accounting import composition
+from dpfl.accounting.composition import Cells, Composition, GridLaw, optimistic, pessimistic
 
 
 def profile(losses: np.ndarray, masses: np.ndarray, epsilon: np.ndarray) -> np.ndarray:
@@ -107,7 +107,7 @@ def test_grids_of_different_steps_are_refused():
 @pytest.mark.parametrize("tilt", [0.05, 0.3, 2.0])
 def test_a_sum_that_the_places_do_not_reach_across_is_bounded(tilt, jump, monkeypatch):
     """What wraps around the ends may be above epsilon, below the grid as well: against the law of the sum itself."""
-    monkeypatch.setattr(loss_composition, "MOST_PLACES", 1 << 10)
+    monkeypatch.setattr(composition, "MOST_PLACES", 1 << 10)
     steps, chance, rare = 60, 0.7, 1e-6
     often, once = np.zeros(201), np.zeros(100 * jump + 1)
     often[[0, 200]] = 1 - chance, chance

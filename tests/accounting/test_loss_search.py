@@ -7,8 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from dpfl.accounting.loss_composition import Cells
-from dpfl.accounting.loss_search import LossPart, LossSearch
+from dpfl.accounting.composition import Cells, LossPart, LossSearch
 
 LEVEL = 0.2
 

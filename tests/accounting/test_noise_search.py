@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.noise_search import LEAST_NOISE, TOLERANCE, corrected_search, no_less, search
+from dpfl.accounting.guarantees import LEAST_NOISE, TOLERANCE, corrected_search, no_less, search
 
 FIRST_LOOK = st.floats(-2.3, 2.3)  # ln of the first look over the root
 POWERS = st.floats(0.6, 8)  # the steepest: a record whose chance of use is just above delta

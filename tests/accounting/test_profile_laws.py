@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dpfl.accounting.gaussian_divergence import theta
-from dpfl.accounting.loss_composition import GridLaw
-from dpfl.accounting.profile_laws import (
+from dpfl.accounting.composition import (
     ATOM_ERROR,
+    GridLaw,
     LossGrid,
     fitting_grid,
     from_atoms,
@@ -21,6 +20,7 @@ from dpfl.accounting.profile_laws import (
     regrid,
     step_of_sum,
 )
+from dpfl.accounting.gaussian_dp import theta
 
 MU = 1.3
 EPSILONS = np.linspace(-6, 6, 97)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.accounting.roots import least_noise, root
+from dpfl.accounting.numerics import least_noise, root
 
 
 @settings(max_examples=50, deadline=None)

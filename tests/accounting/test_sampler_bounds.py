@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.sampler_bounds import (
+from dpfl.accounting.sampler_accountants import (
     Run,
     beyond_floats,
     chance_of_use,

@@ -10,11 +10,9 @@ from scipy.stats import norm
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.guarantees import Phase, delta_of_phases, guarantee, guarantee_of_phases
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.sampler_bounds import Run, unamplified_mu
-from dpfl.accounting.sampler_phases import phases_interval
+from dpfl.accounting.sampler_accountants import Run, phases_interval, unamplified_mu
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
-from dpfl.provenance.audit.mgf_inversion import InvertedComposition
-from dpfl.provenance.audit.step_profiles import poisson_replaced
+from dpfl.provenance.audit.numbers import InvertedComposition, poisson_replaced
 
 
 def phases_lower(phases):

@@ -8,7 +8,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import ndtr
 
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.shuffled_epochs import unamplified_mu, worst_pair_epsilon
+from dpfl.accounting.shuffled_batches import unamplified_mu, worst_pair_epsilon
 
 # (relation, sigma, records, batch, epochs, delta, low, high): the same pair and statistic by another implementation,
 # confirmed by Monte Carlo with an exponential tilt.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.accounting.subsampled_profiles import amplified_epsilon, poisson_add_delta, subsampled_delta
+from dpfl.accounting.poisson_gaussian import amplified_epsilon, poisson_add_delta, subsampled_delta
 
 
 def slow(*cases) -> list:

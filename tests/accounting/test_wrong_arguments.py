@@ -10,31 +10,90 @@ from dp_accounting.pld.privacy_loss_distribution import identity
 
 from dpfl.accounting import (
     contraction,
-    conversions,
     dpsgd,
     gaussian_dp,
     hidden_state,
-    isrl_dp,
-    ldp_rates,
+    local_privacy,
     poisson_gaussian,
     shuffling,
     tradeoff,
 )
-from dpfl.accounting.contraction import federated_release, pnsgd_orders
-from dpfl.accounting.hidden_state.convex_problem import ConvexProblem
+from dpfl.accounting.contraction import federated, pnsgd
+from dpfl.accounting.hidden_state import ConvexProblem
 from dpfl.accounting.samplers import SAMPLERS, Sampling
-from dpfl.accounting.shuffling import gaussian_rounds, published_noise
-from dpfl.accounting.tradeoff import segments
-from dpfl.papers.asoodeh2020 import printed_formulas as asoodeh2020
-from dpfl.papers.asoodeh2021 import printed_formulas as asoodeh2021
-from dpfl.papers.vandijk2023 import printed_formulas as vandijk2023
+from dpfl.accounting.tradeoff import curves
+from dpfl.papers.asoodeh2020 import errata as asoodeh2020
+from dpfl.papers.asoodeh2021 import errata as asoodeh2021
+from dpfl.papers.vandijk2023 import errata as vandijk2023
 
-PLACES = (
-    *(contraction, shuffling, tradeoff, conversions, dpsgd, gaussian_dp, isrl_dp, ldp_rates, published_noise),
-    hidden_state,
-    *(federated_release, pnsgd_orders, segments, gaussian_rounds, poisson_gaussian),
-    *(asoodeh2020, asoodeh2021, vandijk2023),
-)
+# What is tried, by a name of its subject: the names of a module, or those that are listed.
+PLACES = {
+    **{
+        place.__name__.rsplit(".", 1)[-1]: (place, place.__all__)
+        for place in (contraction, shuffling, tradeoff, hidden_state)
+    },
+    "conversions": (
+        dpsgd,
+        (
+            "zcdp_to_epsilon",
+            "tcdp_to_epsilon",
+            "rdp_to_epsilon",
+            "loss_tail",
+            "gaussian_zcdp",
+            "advanced_composition",
+            "group_delta",
+            "group_delta_bound",
+        ),
+    ),
+    "dpsgd": (dpsgd, ("epsilon", "noise_multiplier")),
+    "gaussian_dp": (gaussian_dp, ("delta", "epsilon", "mu", "tradeoff", "compose", "group", "renyi", "loss_exceeds")),
+    "isrl_dp": (
+        local_privacy,
+        (
+            "advanced_composition_variance",
+            "moments_variance",
+            "one_pass_variance",
+            "least_batch_advanced",
+            "least_batch_moments",
+            "largest_moments_epsilon",
+            "epsilon",
+            "clipped_mean_epsilon",
+            "with_replacement_known_epsilon",
+            "composed_sigma",
+        ),
+    ),
+    "ldp_rates": (
+        local_privacy,
+        (
+            *tuple(name for name in vars(local_privacy) if name.endswith(("_rate", "_rounds")) and name[0] != "_"),
+            "lower_bound_convex",
+            "lower_bound_strongly_convex",
+            "lower_bound_applies",
+        ),
+    ),
+    "published_noise": (shuffling, ("least_reports", "shuffled_noise_variance")),
+    "gaussian_rounds": (
+        shuffling,
+        ("local_noise_multiplier", "central_noise_multiplier", "epsilon", "noise_multiplier"),
+    ),
+    "federated_release": (
+        federated,
+        (
+            "step_diameter",
+            "federated_release_delta",
+            "release_epsilon",
+            "round_epsilon",
+            "release_sigma",
+            "round_sigma",
+        ),
+    ),
+    "pnsgd_orders": (pnsgd, ("place_deltas", "worst_epsilon", "calibrated_scale", "step_epsilon")),
+    "segments": (curves, ("segments_epsilon", "segments_sigma")),
+    "poisson_gaussian": (poisson_gaussian, ("epsilon_interval", "epsilon_upper")),
+    "asoodeh2020_printed": (asoodeh2020, ("iteration_renyi_as_printed", "pnsgd_laplace_pure_epsilon_as_printed")),
+    "asoodeh2021_printed": (asoodeh2021, ("federated_harmonic_delta_as_printed",)),
+    "printed_formulas": (vandijk2023, ("group_delta_as_printed", "renyi_as_printed", "epsilon_delta_as_printed")),
+}
 CLASSES = (*SAMPLERS.values(), ConvexProblem)
 
 # What no argument that is a number may be, and what each kind of argument may not be beside it.
@@ -93,8 +152,8 @@ ARGUMENTS = {
     "diameter_over_shift": (1.0, (*OR_INFINITE, 0)),
     "steps_per_epoch": (2, COUNT),
     "batches": ("cyclic", CHOICE),
-    "run": (lambda sigma: [segments.Segment(2, sigma, 0.1)], UNTOUCHED),
-    "segments": ([segments.Segment(2, 1.0, 0.1)], ([],)),
+    "run": (lambda sigma: [curves.Segment(2, sigma, 0.1)], UNTOUCHED),
+    "segments": ([curves.Segment(2, 1.0, 0.1)], ([],)),
     "pld": (identity(), (None, 1.0, "pld")),
 }
 DIFFERENT = {
@@ -115,9 +174,9 @@ DIFFERENT = {
     **dict.fromkeys([f"conversions.{name}.delta" for name in ("group_delta", "group_delta_bound")], (0.01, SHARE)),
     "conversions.advanced_composition.delta": (0.01, SHARE),
     "gaussian_rounds.clients": (2, COUNT),
-    "convex_problem.diameter": (1.0, (*OR_INFINITE, 0)),
-    "convex_problem.lipschitz": (1.0, POSITIVE),
-    "convex_problem.records": (4, tuple(value for value in COUNT if value is not None)),
+    "hidden_state.ConvexProblem.diameter": (1.0, (*OR_INFINITE, 0)),
+    "hidden_state.ConvexProblem.lipschitz": (1.0, POSITIVE),
+    "hidden_state.ConvexProblem.records": (4, tuple(value for value in COUNT if value is not None)),
     "hidden_state.diameter": (1.0, (*OR_INFINITE, 0)),
     **{f"ldp_rates.{name}": (1.0, POSITIVE) for name in ("lipschitz", "radius", "strong_convexity", "epsilon")},
     "ldp_rates.clients_per_round": (1000, POSITIVE),
@@ -204,14 +263,10 @@ def functions():
     """All public functions: (module.function, function)."""
     for found in CLASSES:
         yield f"{found.__module__.rsplit('.', 1)[-1]}.{found.__name__}", found
-    for place in PLACES:
-        module = place.__name__.rsplit(".", 1)[-1]
-        for name in getattr(place, "__all__", vars(place)):
-            found = getattr(place, name)
-            if not inspect.isfunction(found) or name.startswith("_"):
-                continue
-            if hasattr(place, "__all__") or found.__module__ == place.__name__:
-                yield f"{module}.{name}", found
+    for subject, (place, names) in PLACES.items():
+        for name in names:
+            if inspect.isfunction(found := getattr(place, name)):
+                yield f"{subject}.{name}", found
 
 
 def arguments(name, function):
@@ -246,7 +301,7 @@ def test_a_wrong_argument_is_named(name):
                 pytest.fail(f"{argument} = {value!r} is taken")
 
 
-SLOW = ("shuffling.blanket_rounds_epsilon", "gaussian_rounds.noise_multiplier")  # many lattices
+SLOW = ("shuffling.blanket_rounds_epsilon", "shuffling.noise_multiplier")  # many lattices
 
 
 @pytest.mark.parametrize("name", [pytest.param(f, marks=[pytest.mark.slow] * (f in SLOW)) for f in FUNCTIONS])

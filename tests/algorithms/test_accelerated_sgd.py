@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms import accelerated_sgd
-from dpfl.algorithms.accelerated_sgd import Restart
-from dpfl.algorithms.minibatch_sgd import NoisyGradients
-from dpfl.engine.federated_rounds import Aggregate, Hyperparameters, Participation, Protocol, Trials, participants
-from dpfl.models.glm import Square
+from dpfl.convex import accelerated_sgd
+from dpfl.convex.accelerated_sgd import Restart
+from dpfl.convex.federated_rounds import Aggregate, Hyperparameters, Participation, Protocol, Trials, participants
+from dpfl.convex.minibatch_sgd import NoisyGradients
+from dpfl.convex.problems import Square
 from dpfl.randomness import generator
 
 FULL = Protocol(Square(), 6, Participation((3,)), 5, repetitions=2, sampling=Sampling.FULL, aggregate=Aggregate.MEAN)

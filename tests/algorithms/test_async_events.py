@@ -5,15 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.algorithms.async_events import (
-    EndRound,
-    EvaluateEvent,
-    GradientEvent,
-    Interrupt,
-    Network,
-    ServerStep,
-    simulate,
-)
+from dpfl.asynchronous.events import EndRound, EvaluateEvent, GradientEvent, Interrupt, Network, ServerStep, simulate
 from dpfl.errors import InputError
 
 

@@ -8,7 +8,19 @@ import torch
 from torch import nn
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms.async_events import (
+from dpfl.asynchronous.async_sgd import (
+    AdaptiveClip,
+    Federation,
+    NoiseSchedule,
+    clipped_mean,
+    gradient_norms,
+    judged_weights,
+    largest_entries,
+    replay,
+    round_batch,
+    run_guarded,
+)
+from dpfl.asynchronous.events import (
     EndRound,
     EvaluateEvent,
     GradientEvent,
@@ -18,22 +30,9 @@ from dpfl.algorithms.async_events import (
     ServerStep,
     simulate,
 )
-from dpfl.algorithms.async_sgd import (
-    AdaptiveClip,
-    Federation,
-    NoiseSchedule,
-    clipped_mean,
-    gradient_norms,
-    judged_weights,
-    replay,
-    round_batch,
-    run_guarded,
-)
-from dpfl.engine.cross_entropy import cross_entropy
-from dpfl.engine.linear_gradients import LinearGradients
-from dpfl.mechanisms.noise import base_noise
-from dpfl.mechanisms.sparsification import largest_entries
-from dpfl.models.image_models import softmax_regression
+from dpfl.engine.networks import softmax_regression
+from dpfl.engine.noise import base_noise
+from dpfl.engine.per_record_gradients import LinearGradients, cross_entropy
 from dpfl.randomness import generator
 
 CLIENTS, RECORDS, ROUNDS, BATCH = 3, 12, 6, 4

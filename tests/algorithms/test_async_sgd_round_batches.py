@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms.async_sgd import round_batch
+from dpfl.asynchronous.async_sgd import round_batch
 from dpfl.errors import InputError
 
 

@@ -3,10 +3,9 @@
 import numpy as np
 from scipy.special import expit
 
-from dpfl.algorithms.convex_fedavg import deal_records
-from dpfl.algorithms.delayed_sgd import delayed_sgd
-from dpfl.algorithms.projected_sgd import ProjectedHyperparameters
-from dpfl.models.glm import FactoredRecords, Logistic, Square
+from dpfl.convex.problems import FactoredRecords, Logistic, Square
+from dpfl.convex.projected_sgd import ProjectedHyperparameters
+from dpfl.convex.trust_models import deal_records, delayed_sgd
 from dpfl.randomness import generator
 
 SEEDS = (1, 6)

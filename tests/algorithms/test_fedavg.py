@@ -7,14 +7,12 @@ import torch
 from torch import nn
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms.fedavg import FederatedAveraging, Schedule
 from dpfl.engine.batches import BatchSampler
-from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import ParameterVector
-from dpfl.engine.per_record_gradients import StackedGradients
+from dpfl.engine.noise import base_noise
+from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, gradient_rule
 from dpfl.engine.sgd import StackedHyperparameters
-from dpfl.experiments.fedavg_images.image_training import cross_entropy
-from dpfl.mechanisms.noise import base_noise
+from dpfl.images.fedavg import FederatedAveraging, Schedule
+from dpfl.images.fedavg_images import cross_entropy
 
 INFINITE = float("inf")
 

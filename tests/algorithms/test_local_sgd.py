@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpfl.algorithms import local_sgd
-from dpfl.algorithms.local_sgd import averaged_local_sgd
-from dpfl.algorithms.minibatch_sgd import averaged_minibatch_sgd
-from dpfl.engine.federated_rounds import Hyperparameters, Participation, Protocol, Trials, participants
-from dpfl.models.glm import Logistic, Square
+from dpfl.convex import local_sgd
+from dpfl.convex.federated_rounds import Hyperparameters, Participation, Protocol, Trials, participants
+from dpfl.convex.local_sgd import averaged_local_sgd
+from dpfl.convex.minibatch_sgd import averaged_minibatch_sgd
+from dpfl.convex.problems import Logistic, Square
 from dpfl.randomness import generator
 
 FALSE_ALARM = 1e-6

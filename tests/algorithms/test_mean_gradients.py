@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms import accelerated_sgd, mean_gradients
-from dpfl.algorithms.accelerated_sgd import Restart
-from dpfl.algorithms.mean_gradients import BLOCK, MeanGradients
-from dpfl.engine.federated_rounds import Aggregate, Hyperparameters, Participation, Protocol, Trials
-from dpfl.models.glm import Linear, Logistic, Square
+from dpfl.convex import accelerated_sgd, mean_gradients
+from dpfl.convex.accelerated_sgd import Restart
+from dpfl.convex.federated_rounds import Aggregate, Hyperparameters, Participation, Protocol, Trials
+from dpfl.convex.mean_gradients import BLOCK, MeanGradients
+from dpfl.convex.problems import Linear, Logistic, Square
 from dpfl.randomness import generator
 
 CLIENTS, RECORDS, ROUNDS = 3, 5, 5

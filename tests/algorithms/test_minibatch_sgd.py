@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms import minibatch_sgd
-from dpfl.engine.federated_rounds import (
+from dpfl.convex import minibatch_sgd
+from dpfl.convex.federated_rounds import (
     Aggregate,
     Clipping,
     Hyperparameters,
@@ -18,7 +18,7 @@ from dpfl.engine.federated_rounds import (
     Trials,
     participants,
 )
-from dpfl.models.glm import Logistic, Square
+from dpfl.convex.problems import Logistic, Square
 from dpfl.randomness import generator
 
 FALSE_ALARM = 1e-6

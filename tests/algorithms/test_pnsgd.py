@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 from scipy import stats
 
-from dpfl.algorithms.pnsgd import _orders, ordered_records
-from dpfl.algorithms.projected_sgd import BLOCK
-from dpfl.models.glm import FactoredRecords
+from dpfl.convex.pnsgd import _orders, ordered_records
+from dpfl.convex.problems import FactoredRecords
+from dpfl.convex.projected_sgd import BLOCK
 
 FALSE_ALARM = 1e-6
 TARGETS = np.arange(60.0) / 7

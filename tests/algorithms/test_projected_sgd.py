@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import expit
 
-from dpfl.accounting.contraction.pnsgd_orders import Law
-from dpfl.algorithms.pnsgd import ordered_records
-from dpfl.algorithms.projected_sgd import (
+from dpfl.accounting.contraction.pnsgd import Law
+from dpfl.convex.pnsgd import ordered_records
+from dpfl.convex.problems import FactoredRecords, Logistic, Square
+from dpfl.convex.projected_sgd import (
     BLOCK,
     ProjectedHyperparameters,
     UserSampling,
@@ -18,7 +19,6 @@ from dpfl.algorithms.projected_sgd import (
     models_at,
     projected_sgd,
 )
-from dpfl.models.glm import FactoredRecords, Logistic, Square
 
 FALSE_ALARM = 1e-6
 """Chance that a correct sampler fails one of the statistical tests below (their seeds are fixed)."""

@@ -1,7 +1,7 @@
 import numpy as np
 from scipy import stats
 
-from dpfl.algorithms.projected_sgd import stratified_stops
+from dpfl.convex.projected_sgd import stratified_stops
 
 FALSE_ALARM = 1e-6
 

@@ -3,8 +3,8 @@ import pytest
 from scipy import stats
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.algorithms.projected_sgd import BLOCK, UserSampling, batches
-from dpfl.models.glm import FactoredRecords
+from dpfl.convex.problems import FactoredRecords
+from dpfl.convex.projected_sgd import BLOCK, UserSampling, batches
 
 FALSE_ALARM = 1e-6
 SEEDS = (0, 5, 9)

@@ -8,12 +8,12 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 
-from dpfl.algorithms import async_sgd
-from dpfl.algorithms.async_events import Network
-from dpfl.attacks.asynchronous_messages import AsyncMessageRun, canary_scores, chosen_law, chosen_observations
-from dpfl.attacks.distinguishers import log_likelihood_ratio, simulate
+from dpfl.asynchronous import async_sgd
+from dpfl.asynchronous.events import Network
+from dpfl.asynchronous.schedules import normalised
+from dpfl.attacks.lower_bounds import log_likelihood_ratio, simulate
+from dpfl.attacks.messages import AsyncMessageRun, canary_scores, chosen_law, chosen_observations
 from dpfl.attacks.one_run import coins, right_guesses
-from dpfl.experiments.async_dpsgd.input_normalisation import normalised
 
 RECORDS, BATCH, ROUNDS, TRIALS = 24, 4, 6, 300
 NETWORKS = {

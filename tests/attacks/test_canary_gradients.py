@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.canary_gradients import CanaryGradients, ClientRun, image_scores
+from dpfl.attacks.canaries import CanaryGradients, ClientRun, image_scores
 from dpfl.attacks.one_run import coins
-from dpfl.engine.network_gradients import gradient_rule
+from dpfl.engine.per_record_gradients import gradient_rule
 
 CLASSES, FEATURES, CANARIES = 3, 4, 5
 

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import binom, kstest, norm
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.canary_messages import MessageRun, log_law, message_scores
-from dpfl.engine.federated_rounds import Clipping
+from dpfl.attacks.messages import MessageRun, log_law, message_scores
+from dpfl.convex.federated_rounds import Clipping
 
 FALSE_ALARM = 1e-6
 """Chance that correct code fails one of the statistical tests below (their seeds are fixed)."""

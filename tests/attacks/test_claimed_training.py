@@ -9,7 +9,7 @@ from scipy.stats import ks_2samp
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
 from dpfl.attacks.claimed_training import ClaimedTraining
-from dpfl.attacks.distinguishers import log_likelihood_ratio, simulate
+from dpfl.attacks.lower_bounds import log_likelihood_ratio, simulate
 from dpfl.engine.batches import BatchSampler
 
 SETTINGS = {

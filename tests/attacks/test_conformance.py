@@ -3,7 +3,7 @@
 import pytest
 
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.attacks.conformance import CONFIDENCE, check
+from dpfl.attacks.claimed_training import CONFIDENCE, check
 from dpfl.attacks.planted_faults import SeedReused, poisson_claim
 
 CLAIMS = [

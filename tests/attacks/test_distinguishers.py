@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.distinguishers import (
+from dpfl.attacks.lower_bounds import (
     StepLaw,
     energy,
     epoch_maxima,

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.conformance import check
+from dpfl.attacks.claimed_training import check
 from dpfl.engine.batches import BatchSampler
 
 PAGE = Path(__file__).parents[2] / "docs/howto/trainer.md"

@@ -7,11 +7,11 @@ from scipy.stats import chi2, kstest
 from torch import nn
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.gradient_oracle import ChosenGradients, OracleTraining
+from dpfl.attacks.claimed_training import ChosenGradients, OracleTraining
 from dpfl.engine.batches import BatchSampler
+from dpfl.engine.noise import base_noise
 from dpfl.engine.per_record_gradients import PerRecordGradients, StackedGradients
 from dpfl.engine.sgd import SGD, StackedHyperparameters
-from dpfl.mechanisms.noise import base_noise
 
 
 class Linear(nn.Module):

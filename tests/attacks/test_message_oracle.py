@@ -7,10 +7,9 @@ import pytest
 from scipy.stats import ks_2samp
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.canary_messages import MessageRun
-from dpfl.attacks.distinguishers import log_likelihood_ratio, simulate
-from dpfl.attacks.message_oracle import message_law, message_observations, message_pair
-from dpfl.engine.federated_rounds import Clipping
+from dpfl.attacks.lower_bounds import log_likelihood_ratio, simulate
+from dpfl.attacks.messages import MessageRun, message_law, message_observations, message_pair
+from dpfl.convex.federated_rounds import Clipping
 
 RUN = MessageRun(3, 5, Sampling.FIXED, Clipping.RECORD, 2.0, (0.0,), 1)
 

@@ -8,7 +8,7 @@ from scipy.optimize import linprog
 from scipy.stats import binom
 
 from dpfl.attacks import one_run
-from dpfl.attacks.one_run_fdp import epsilon_delta_curve, gaussian_curve, mu_lower_bound, p_value
+from dpfl.attacks.one_run import curve_p_value, epsilon_delta_curve, gaussian_curve, mu_lower_bound
 
 
 def largest_tail(epsilon, delta, canaries, guesses, right):
@@ -29,7 +29,7 @@ def largest_tail(epsilon, delta, canaries, guesses, right):
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.0), (0.5, 0.0), (0.7, 1e-3), (2.0, 0.05)])
 @pytest.mark.parametrize(("canaries", "guesses", "right"), [(30, 30, 22), (40, 20, 17), (12, 6, 6)])
 def test_the_recursion_solves_the_linear_program(epsilon, delta, canaries, guesses, right):
-    found = p_value(epsilon_delta_curve(epsilon, delta), canaries=canaries, guesses=guesses, right=right)
+    found = curve_p_value(epsilon_delta_curve(epsilon, delta), canaries=canaries, guesses=guesses, right=right)
     assert found == pytest.approx(largest_tail(epsilon, delta, canaries, guesses, right), rel=1e-5)
 
 
@@ -37,8 +37,8 @@ def test_without_delta_it_is_hardly_looser_than_the_binomial_tail_and_with_delta
     for epsilon, right in ((0.0, 70), (0.5, 75), (1.5, 90)):
         exact = binom.sf(right - 1, 100, 1 / (1 + math.exp(-epsilon)))
         counts = {"canaries": 1000, "guesses": 100, "right": right}
-        assert exact <= p_value(epsilon_delta_curve(epsilon, 0), **counts) <= 1.1 * exact
-        ours = p_value(epsilon_delta_curve(epsilon, 1e-4), **counts)
+        assert exact <= curve_p_value(epsilon_delta_curve(epsilon, 0), **counts) <= 1.1 * exact
+        ours = curve_p_value(epsilon_delta_curve(epsilon, 1e-4), **counts)
         assert exact < ours < one_run.p_value(epsilon=epsilon, delta=1e-4, **counts)
 
 
@@ -50,7 +50,7 @@ def test_gaussian_mechanisms_are_refuted_no_oftener_than_stated(mu):
     scores = mu * bits + draw.standard_normal(bits.shape)
     counts = {"canaries": canaries, "guesses": 40}
     right = [one_run.right_guesses(*pair, 40) for pair in zip(scores, bits, strict=True)]
-    p_values = {v: p_value(gaussian_curve(mu), **counts, right=v) for v in set(right)}
+    p_values = {v: curve_p_value(gaussian_curve(mu), **counts, right=v) for v in set(right)}
     assert sum(p_values[v] <= 0.05 for v in right) <= 72
     assert mu_lower_bound(**counts, right=int(np.median(right))) > 0.2 * mu
 
@@ -58,7 +58,7 @@ def test_gaussian_mechanisms_are_refuted_no_oftener_than_stated(mu):
 def test_the_bound_on_mu_is_where_the_p_value_crosses_the_level():
     counts = {"canaries": 1000, "guesses": 100, "right": 93}
     mu = mu_lower_bound(**counts, confidence=0.99)
-    assert p_value(gaussian_curve(mu), **counts) == pytest.approx(0.01, rel=1e-3)
+    assert curve_p_value(gaussian_curve(mu), **counts) == pytest.approx(0.01, rel=1e-3)
     assert mu_lower_bound(canaries=1000, guesses=100, right=55) == 0
 
 
@@ -66,4 +66,4 @@ def test_the_bound_on_mu_is_where_the_p_value_crosses_the_level():
 def test_arguments_are_named(wrong):
     given = {"canaries": 50, "guesses": 20, "right": 10} | wrong
     with pytest.raises(ValueError, match=r"guesses|canaries"):
-        p_value(gaussian_curve(1.0), **given)
+        curve_p_value(gaussian_curve(1.0), **given)

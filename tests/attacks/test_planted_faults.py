@@ -4,7 +4,7 @@ import pytest
 
 from dpfl.accounting import dpsgd
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.attacks.conformance import check
+from dpfl.attacks.claimed_training import check
 from dpfl.attacks.planted_faults import planted_faults, poisson_claim
 
 TRIALS = {

@@ -6,12 +6,16 @@ import torch
 from dpfl.accounting import dpsgd, gaussian_dp
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.claimed_training import ClaimedTraining
-from dpfl.attacks.distinguishers import best_statistics, repeated_noise, simulate
-from dpfl.attacks.gradient_oracle import OracleTraining
-from dpfl.attacks.lower_bounds import gaussian_fit_mu, refuted_noise
+from dpfl.attacks.claimed_training import ClaimedTraining, OracleTraining
+from dpfl.attacks.lower_bounds import (
+    best_statistics,
+    gaussian_fit_mu,
+    refuted_noise,
+    repeated_noise,
+    simulate,
+    strongest_test,
+)
 from dpfl.attacks.planted_faults import poisson_claim
-from dpfl.attacks.threshold_choice import strongest_test
 from dpfl.engine.batches import BatchSampler
 from dpfl.randomness import address_key, generator
 

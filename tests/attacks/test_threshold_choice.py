@@ -5,9 +5,7 @@ import pytest
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.distinguishers import StepLaw, simulate, statistics, total
-from dpfl.attacks.lower_bounds import TestErrors
-from dpfl.attacks.threshold_choice import strongest_test
+from dpfl.attacks.lower_bounds import StepLaw, TestErrors, simulate, statistics, strongest_test, total
 
 LAW = StepLaw.of(Sampling.POISSON, 1.0, (1.0, 0.0), 1.0)
 DELTAS = np.array([1e-3, 0.01, 0.1])

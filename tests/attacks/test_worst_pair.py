@@ -3,7 +3,7 @@ import pytest
 
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.worst_pair import worst_pair
+from dpfl.attacks.lower_bounds import worst_pair
 
 
 @pytest.mark.parametrize(

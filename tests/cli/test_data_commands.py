@@ -13,7 +13,7 @@ from dpfl.data import arrays, datasets, fetch
 from dpfl.errors import InputError
 from dpfl.features import scattering
 from dpfl.files import record_path
-from dpfl.provenance import input_checks
+from dpfl.provenance import record as input_checks
 from dpfl.provenance.record import StageRecorder
 
 ARRAYS = Path("data/arrays/digits")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from dpfl.cli import app
 from dpfl.errors import InputError
 from dpfl.files import record_path
-from dpfl.provenance import input_checks, trace
+from dpfl.provenance import record, trace
 from dpfl.provenance.record import StageRecorder
 
 
@@ -21,7 +21,7 @@ def test_a_trace_as_json_steers_no_terminal_and_holds_what_was_recorded(tmp_path
     table.parent.mkdir(parents=True)
     table.write_text("x\n")
     StageRecorder("tables", ("dpfl.grid.expansion",), {"name": odd}).write(record_path(table), [table])
-    input_checks._outputs.cache_clear()
+    record._outputs.cache_clear()
     trace.writers.cache_clear()
     done = CliRunner().invoke(app, ["trace", str(table), "--json"])
     assert done.exit_code == 0 and done.stdout.isascii() and "\x1b" not in done.stdout
@@ -34,7 +34,7 @@ def test_a_run_table_is_traced_by_its_rows(tmp_path, monkeypatch):
     table.parent.mkdir(parents=True)
     table.write_bytes(gzip.compress(b"epsilon,seed,status\n1,0,finished\n2,0,finished\n"))
     StageRecorder("train", ("dpfl.grid.expansion",), {}).write(record_path(table), [table])
-    input_checks._outputs.cache_clear()
+    record._outputs.cache_clear()
     trace.writers.cache_clear()
     done = CliRunner().invoke(app, ["trace", str(table), "--where", "epsilon=2", "--json"])
     assert [row["epsilon"] for row in json.loads(done.stdout)["rows"]] == ["2"]

@@ -13,8 +13,9 @@ from dpfl.cli import app, report_commands
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration
-from dpfl.provenance import input_checks, manifest
-from dpfl.provenance.audit import file_hashes
+from dpfl.provenance import manifest
+from dpfl.provenance import record as input_checks
+from dpfl.provenance.audit import files
 from dpfl.provenance.record import StageRecorder
 from dpfl.reporting import claims, tables
 
@@ -123,7 +124,7 @@ def test_verdicts_are_read_from_the_pages_that_are_there_and_the_papers_own(proj
 def test_results_are_sealed_only_where_the_audit_finds_nothing(project, monkeypatch, capsys, findings):
     sealed = []
     found = SimpleNamespace(findings=findings, lines=lambda: ["first line", "last line"])
-    monkeypatch.setattr(file_hashes, "audit", lambda folder, sealed: found)
+    monkeypatch.setattr(files, "audit", lambda folder, sealed: found)
     monkeypatch.setattr(manifest, "write", sealed.append)
     DEMO.mkdir(parents=True)
     assert report_commands._sealed(DEMO) == len(findings)

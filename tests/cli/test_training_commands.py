@@ -56,7 +56,7 @@ def test_a_torch_that_finds_no_gpu_is_refused_in_one_line(command, monkeypatch):
 
 def test_a_setting_that_cannot_be_used_is_named_with_its_family(command, tmp_path, monkeypatch):
     sweep = SimpleNamespace(calibrate=lambda sweep, description: (_ for _ in ()).throw(InputError("rounds is 60.0")))
-    monkeypatch.setattr(training_commands.protocol, "load", lambda name: sweep)
+    monkeypatch.setattr(training_commands.experiments, "load", lambda name: sweep)
     build_arrays("digits", tmp_path / "data" / "arrays" / "digits")
     (tmp_path / "mine.yaml").write_text("only: {dataset: [digits]}\n")
     found = CliRunner().invoke(app, ["calibrate", "--paper", "asoodeh2020", "--config", "mine.yaml"]).exception

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpfl.cli import app, workflow_commands
-from dpfl.pipeline import cost, cost_timing, devices
+from dpfl.pipeline import cost, cost_fitting, devices
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_a_run_says_its_gpus_on_one_host_alone(repository, monkeypatch, tmp_path
 
 
 def test_a_measured_gpu_leaves_what_is_trained_on_the_processor(monkeypatch):
-    fast = {kind: unit.scaled(1e-3) for kind, unit in cost.table().items() if kind in cost_timing.KINDS}
-    monkeypatch.setattr(cost_timing, "measure", lambda kinds, seconds, device: fast)
+    fast = {kind: unit.scaled(1e-3) for kind, unit in cost.table().items() if kind in cost_fitting.KINDS}
+    monkeypatch.setattr(cost_fitting, "measure", lambda kinds, seconds, device: fast)
     on_gpu = workflow_commands._measured(cost.table(), "cuda")
     assert {kind: on_gpu[kind] for kind in cost.table()} == cost.table()
     assert all(on_gpu[cost.on_gpu(kind)] == unit for kind, unit in fast.items())

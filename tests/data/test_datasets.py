@@ -14,7 +14,7 @@ from dpfl.data.loading import load_table
 from dpfl.errors import InputError
 from dpfl.grid import configuration
 from dpfl.grid.sweep import Sweep
-from dpfl.pipeline import cost, other_stages
+from dpfl.pipeline import cost, plan
 
 PUBLISHED = ("mnist", "fashion_mnist", "cifar10", "insurance")
 
@@ -94,8 +94,8 @@ def test_an_entry_is_all_that_new_images_in_a_known_format_need(entries):
     ]
     assert cost.work_of(images_sweep("tiny")).steps == 5
     assert cost.estimate(images_sweep("tiny")).memory_mb > 1024
-    cheap, dear = (other_stages._features_seconds(name) for name in ("grey", "tiny"))
-    assert dear - other_stages.FEATURES_SECONDS == pytest.approx(3 * (cheap - other_stages.FEATURES_SECONDS))
+    cheap, dear = (plan._features_seconds(name) for name in ("grey", "tiny"))
+    assert dear - plan.FEATURES_SECONDS == pytest.approx(3 * (cheap - plan.FEATURES_SECONDS))
 
 
 IMAGES = {"title": "T", "decoder": "idx", "classes": 2, "records": {"train": 10, "test": 4}, "licence": "none"}
@@ -114,7 +114,7 @@ def test_unknown_names_get_one_line_with_the_known_ones(tmp_path):
         datasets.digest,
         lambda name: build_arrays(name, tmp_path / "out"),
         lambda name: cost.estimate(images_sweep(name)),
-        other_stages._features_seconds,
+        plan._features_seconds,
     ):
         with pytest.raises(InputError, match=r"'imagenet'; known: mnist, fashion_mnist, cifar10, insurance, digits"):
             ask("imagenet")

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from dpfl.models.scale_shift import ScaleShift
+from dpfl.engine.networks import ScaleShift
 
 
 def _grey(activation):

@@ -12,15 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpfl.engine import clip_bounds, convolutions, matrix_products
+from dpfl.engine import clip_bounds, layers
 from dpfl.engine.clip_bounds import norm_roundings, rounding, squared_norms, sure_factors, unit
-from dpfl.engine.convolutions import Convolution, ConvolutionCache
-from dpfl.engine.cross_entropy import cross_entropy
-from dpfl.engine.layers import channels_last, scaled
-from dpfl.engine.linear_gradients import LinearGradients
-from dpfl.engine.network_gradients import LayerGradients, gradient_rule
-from dpfl.engine.per_record_gradients import PerRecordGradients
-from dpfl.models.scale_shift import ScaleShift
+from dpfl.engine.layers import Convolution, ConvolutionCache, channels_last, scaled
+from dpfl.engine.networks import ScaleShift
+from dpfl.engine.per_record_gradients import (
+    LayerGradients,
+    LinearGradients,
+    PerRecordGradients,
+    cross_entropy,
+    gradient_rule,
+)
 
 NETWORKS = {
     "dense": lambda: nn.Sequential(nn.Flatten(), nn.Linear(256, 300), nn.Tanh(), nn.Linear(300, 5)),
@@ -169,22 +171,22 @@ def _adversary(dtype):
 
 
 def test_an_adversarial_record_comes_within_a_tenth_of_what_the_gram_matrices_bound(monkeypatch):
-    monkeypatch.setattr(matrix_products, "LARGE", 0)
+    monkeypatch.setattr(layers, "LARGE", 0)
     layer, images = _adversary(torch.float32)
     cache = layer.cache_inputs(images)
     bound, _ = layer.squared_gradient_norms(images, cache, ())
     exact = (images[0, :, 0, 0].double().square().sum() * (images[0, :, 0, 0].double().square().sum() + 1)) * 16**2
-    monkeypatch.setattr(convolutions, "rounding", lambda *_: 0.0)
+    monkeypatch.setattr(layers, "rounding", lambda *_: 0.0)
     taken, _ = layer.squared_gradient_norms(images, cache, ())
     lost, allowed = exact / taken.double() - 1, bound.double() / taken.double() - 1
     assert 0 < float(lost) <= float(allowed)
     # oneDNN adds in one row, as the bound fears; other libraries add in several, and lose less
-    assert float(lost) > (0.9 if matrix_products._keeps_precision() else 0.1) * float(allowed)
+    assert float(lost) > (0.9 if layers._keeps_precision() else 0.1) * float(allowed)
 
 
 def test_without_the_margin_that_record_would_exceed_its_clip_norm(monkeypatch):
-    monkeypatch.setattr(matrix_products, "LARGE", 0)
-    monkeypatch.setattr(matrix_products, "LARGE", 0)
+    monkeypatch.setattr(layers, "LARGE", 0)
+    monkeypatch.setattr(layers, "LARGE", 0)
     layer, images = _adversary(torch.float32)
 
     def added():
@@ -195,7 +197,7 @@ def test_without_the_margin_that_record_would_exceed_its_clip_norm(monkeypatch):
         return float((weight.square().sum() + bias.square().sum()).sqrt())
 
     assert added() <= 1
-    for module in (convolutions, clip_bounds):
+    for module in (layers, clip_bounds):
         monkeypatch.setattr(module, "rounding", lambda *_: 0.0)
     assert added() > 1 + 5e-6
 

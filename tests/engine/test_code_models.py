@@ -9,12 +9,15 @@ from opacus import GradSampleModule
 from torch import nn
 from torch.func import vmap
 
-from dpfl.engine.cross_entropy import cross_entropy
-from dpfl.engine.linear_gradients import LinearGradients
-from dpfl.engine.matrix_products import _keeps_precision
-from dpfl.engine.network_gradients import LayerGradients, gradient_rule
-from dpfl.engine.parameter_vector import aligned
-from dpfl.engine.per_record_gradients import PerRecordGradients
+from dpfl.engine.layers import _keeps_precision
+from dpfl.engine.per_record_gradients import (
+    LayerGradients,
+    LinearGradients,
+    PerRecordGradients,
+    aligned,
+    cross_entropy,
+    gradient_rule,
+)
 
 CLIP_NORMS = (0.1, float("inf"), 3.0, 1e6)
 

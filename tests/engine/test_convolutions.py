@@ -3,13 +3,11 @@ import torch
 from torch import nn
 
 from dpfl.data.datasets import COLOUR, GREY, feature_shape
-from dpfl.engine import convolutions
+from dpfl.engine import layers
 from dpfl.engine.clip_bounds import rounding
-from dpfl.engine.convolutions import Convolution
-from dpfl.engine.cross_entropy import cross_entropy
-from dpfl.engine.layers import channels_last
-from dpfl.engine.network_gradients import gradient_rule
-from dpfl.models.image_models import ImageModel, build
+from dpfl.engine.layers import Convolution, channels_last
+from dpfl.engine.networks import ImageModel, build
+from dpfl.engine.per_record_gradients import cross_entropy, gradient_rule
 
 LAYERS = {
     "plain": lambda: nn.Conv2d(2, 3, 3),
@@ -25,8 +23,8 @@ LAYERS = {
 @pytest.mark.parametrize("reads_batch", [True, False])
 @pytest.mark.parametrize("few", [0, 10**6])
 def test_every_route_gives_autograds_passes_norms_and_sums(monkeypatch, name, by_gram, by_pixels, reads_batch, few):
-    monkeypatch.setattr(convolutions, "WINDOW_NUMBERS_CACHED", few)
-    monkeypatch.setattr(convolutions, "WINDOW_NUMBERS_AT_ONCE", 600)  # several parts of the records
+    monkeypatch.setattr(layers, "WINDOW_NUMBERS_CACHED", few)
+    monkeypatch.setattr(layers, "WINDOW_NUMBERS_AT_ONCE", 600)  # several parts of the records
     torch.manual_seed(0)
     layer = LAYERS[name]().double()
     inputs = torch.randn(7, layer.in_channels, 6, 7, dtype=torch.float64, requires_grad=True)

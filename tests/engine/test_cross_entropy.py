@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
-from dpfl.engine.cross_entropy import cross_entropy
+from dpfl.engine.per_record_gradients import cross_entropy
 
 
 def by_autograd(logits, labels):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpfl.engine.evaluation import RECORDS_AT_ONCE, accuracy_pct
+from dpfl.engine.sgd import RECORDS_AT_ONCE, accuracy_pct
 
 
 def test_counts_correct_predictions_of_every_model_over_all_chunks():

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.engine.federated_rounds import (
+from dpfl.convex.federated_rounds import (
     Hyperparameters,
     Participation,
     Protocol,
@@ -17,7 +17,7 @@ from dpfl.engine.federated_rounds import (
     mean_of_last,
     participants,
 )
-from dpfl.models.glm import FactoredRecords, Square
+from dpfl.convex.problems import FactoredRecords, Square
 
 FALSE_ALARM = 1e-6
 """Chance that a correct sampler fails one of the statistical tests below (their seeds are fixed)."""

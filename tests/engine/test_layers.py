@@ -12,7 +12,7 @@ from dpfl.engine.layers import (
     Tanh,
     channels_last,
 )
-from dpfl.models.scale_shift import ScaleShift
+from dpfl.engine.networks import ScaleShift
 
 
 def _images(*shape: int) -> torch.Tensor:

@@ -2,11 +2,14 @@ import pytest
 import torch
 from torch import nn
 
-from dpfl.engine.cross_entropy import cross_entropy
-from dpfl.engine.linear_gradients import LinearGradients, is_linear
-from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import ParameterVector
-from dpfl.engine.per_record_gradients import PerRecordGradients
+from dpfl.engine.per_record_gradients import (
+    LinearGradients,
+    ParameterVector,
+    PerRecordGradients,
+    cross_entropy,
+    gradient_rule,
+    is_linear,
+)
 
 LINEAR = [nn.Linear(6, 3), nn.Sequential(nn.Flatten(), nn.Linear(6, 3)), nn.Sequential(nn.Linear(6, 3), nn.Identity())]
 OTHERS = [

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.engine import matrix_products
+from dpfl.engine import layers
 
 SIZE = st.integers(1, 200)
 ROUNDING = 2.0**-24
@@ -14,11 +14,7 @@ ROUNDING = 2.0**-24
 def deviation(left, right):
     """The largest error of the product, over the product of magnitudes."""
     exact = left.double() @ right.double()
-    return (
-        ((matrix_products.product(left, right) - exact).abs() / (left.double().abs() @ right.double().abs()))
-        .max()
-        .item()
-    )
+    return ((layers.product(left, right) - exact).abs() / (left.double().abs() @ right.double().abs())).max().item()
 
 
 @settings(deadline=None)
@@ -29,7 +25,7 @@ def test_no_product_is_rounded_to_less_than_single_precision(batch, rows, inner,
     left = left.transpose(1, 2) if transposed else left
     right = torch.randn(batch, inner, columns, generator=draws)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matrix_products, "LARGE", 0)
+        patch.setattr(layers, "LARGE", 0)
         assert deviation(left, right) <= inner * ROUNDING
         assert deviation(left[0], right[0]) <= inner * ROUNDING
 
@@ -37,10 +33,10 @@ def test_no_product_is_rounded_to_less_than_single_precision(batch, rows, inner,
 def test_the_setting_is_torch_s_own_again_afterwards(monkeypatch):
     setting = torch.backends.mkldnn.matmul
     before = setting.fp32_precision
-    monkeypatch.setattr(matrix_products, "_keeps_precision", lambda: True)
-    monkeypatch.setattr(matrix_products, "LARGE", 0)
+    monkeypatch.setattr(layers, "_keeps_precision", lambda: True)
+    monkeypatch.setattr(layers, "LARGE", 0)
     with pytest.raises(RuntimeError):
-        matrix_products.product(torch.ones(2, 3), torch.ones(2, 3))
+        layers.product(torch.ones(2, 3), torch.ones(2, 3))
     assert setting.fp32_precision == before
 
 
@@ -56,4 +52,4 @@ def test_the_setting_is_torch_s_own_again_afterwards(monkeypatch):
 )
 def test_processors_that_could_round_are_left_alone(monkeypatch, capabilities, keeps):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
-    assert matrix_products._keeps_precision.__wrapped__() is keeps
+    assert layers._keeps_precision.__wrapped__() is keeps

@@ -3,8 +3,7 @@ import math
 import pytest
 import torch
 
-from dpfl.engine.model_distances import distances, references
-from dpfl.engine.sgd import StackedHyperparameters
+from dpfl.engine.sgd import StackedHyperparameters, distances, references
 
 SCHEDULES = ((2, 1), (2, 1), (2, 1), (3,), (2, 1))
 VARIANTS = StackedHyperparameters(

@@ -6,11 +6,15 @@ from torch import nn
 from torch.func import vmap
 
 from dpfl.data.datasets import COLOUR, GREY
-from dpfl.engine.cross_entropy import cross_entropy
-from dpfl.engine.linear_gradients import LinearGradients
-from dpfl.engine.network_gradients import LayerGradients, gradient_rule
-from dpfl.engine.per_record_gradients import PerRecordGradients, StackedGradients
-from dpfl.models.image_models import ImageModel, build
+from dpfl.engine.networks import ImageModel, build
+from dpfl.engine.per_record_gradients import (
+    LayerGradients,
+    LinearGradients,
+    PerRecordGradients,
+    StackedGradients,
+    cross_entropy,
+    gradient_rule,
+)
 
 RECORD = torch.randn(2, 6, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
@@ -157,7 +161,7 @@ def test_first_layers_go_together_as_far_as_their_outputs_fit(at_once, monkeypat
     bounds = torch.tensor([0.1, torch.inf, 2.0, 0.5], dtype=torch.float64)
     whole, seen = rule.clipped_sums(weights, batch, bounds), []
     monkeypatch.setattr(
-        "dpfl.engine.network_gradients.MODELS_AT_ONCE", at_once * len(batch[0]) * rule.layers[0].output_size
+        "dpfl.engine.per_record_gradients.MODELS_AT_ONCE", at_once * len(batch[0]) * rule.layers[0].output_size
     )
     forward = rule.layers[0].forward
     monkeypatch.setattr(

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpfl.engine.parameter_vector import ParameterVector, aligned
+from dpfl.engine.per_record_gradients import ParameterVector, aligned
 from dpfl.errors import InputError
 
 

@@ -4,9 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from dpfl.engine.cross_entropy import cross_entropy
-from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.per_record_gradients import PerRecordGradients, StackedGradients, activations
+from dpfl.engine.per_record_gradients import (
+    PerRecordGradients,
+    StackedGradients,
+    activations,
+    cross_entropy,
+    gradient_rule,
+)
 from dpfl.errors import InputError
 
 RULES = {

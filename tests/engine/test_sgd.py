@@ -10,12 +10,15 @@ from scipy import stats
 from torch import nn
 
 from dpfl.data.datasets import COLOUR, GREY
-from dpfl.engine.cross_entropy import cross_entropy
-from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import ParameterVector
-from dpfl.engine.per_record_gradients import PerRecordGradients, StackedGradients
+from dpfl.engine.networks import ImageModel, build
+from dpfl.engine.per_record_gradients import (
+    ParameterVector,
+    PerRecordGradients,
+    StackedGradients,
+    cross_entropy,
+    gradient_rule,
+)
 from dpfl.engine.sgd import SGD, StackedHyperparameters
-from dpfl.models.image_models import ImageModel, build
 
 LEARNING_RATE, MOMENTUM, EXPECTED = 0.05, 0.5, 3  # at 0.3 the unclipped model is chaotic: rounding grows 1e6-fold
 STEPS = 20

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from dpfl.accounting import gaussian_dp
+from dpfl.attacks import canaries
 from dpfl.catalog import load
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
 from dpfl.errors import InputError
-from dpfl.experiments import canaries
 from dpfl.grid.sweep import Folders, Sweep
 
 REGRESSION = {
@@ -155,9 +155,9 @@ def test_what_canaries_cannot_be_put_into_is_named(toy, scheduled, settings, cel
 
 
 def test_calibration_is_the_audited_algorithm_s(scheduled):
-    from dpfl.experiments.fedavg_images import fedavg_noise
+    from dpfl.images import fedavg_images
 
-    own = fedavg_noise.calibrate(image_sweep(SCHEDULES), {"records": {"train": 800}})
+    own = fedavg_images.calibrate(image_sweep(SCHEDULES), {"records": {"train": 800}})
     pd.testing.assert_frame_equal(scheduled, own)
 
 

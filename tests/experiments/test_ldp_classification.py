@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from dpfl.convex import ldp_classification
+from dpfl.convex.federated_rounds import Hyperparameters, Trials
 from dpfl.data.loading import load_images
 from dpfl.data.partition import DigitPairs, Split
-from dpfl.engine.federated_rounds import Hyperparameters, Trials
 from dpfl.errors import InputError
-from dpfl.experiments import ldp_classification
 from dpfl.features.pca import PrincipalComponents
 from dpfl.grid.sweep import Folders, Sweep
 
@@ -84,7 +84,7 @@ def test_rows_are_the_best_points_errors(folders):
         trial = task.trial(seed)
         stack = Trials((seed,), trial.train_x[None], trial.train_y[None], trial.starts)
         points = Hyperparameters(np.exp([-3.0, -1.5, 0.0]), np.full(3, 3.0), np.zeros(3))
-        outputs = ldp_classification.ldp_training.RUN["minibatch"](stack, points, task.plan.protocol)[0]
+        outputs = ldp_classification.silo_jobs.RUN["minibatch"](stack, points, task.plan.protocol)[0]
         loss = np.zeros(3)
         errors = np.zeros(3)
         for point in range(3):

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpfl.convex import ldp_regression
+from dpfl.convex.federated_rounds import Participation, Protocol
+from dpfl.convex.problems import Square
 from dpfl.data import partition
 from dpfl.data.loading import TableData, load_table
-from dpfl.engine.federated_rounds import Participation, Protocol
 from dpfl.errors import InputError
-from dpfl.experiments import ldp_regression
 from dpfl.grid.sweep import Folders, Sweep
-from dpfl.models.glm import Square
 from dpfl.randomness import generator
 
 SETTINGS = {

@@ -6,12 +6,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from dpfl import experiments
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Poisson
-from dpfl.accounting.statements.mechanism import Gaussian
-from dpfl.accounting.statements.privacy_statement import PrivacyStatement
+from dpfl.accounting.statements import Gaussian, PrivacyStatement
 from dpfl.errors import InputError
-from dpfl.experiments import protocol
 from dpfl.grid import configuration, expansion
 
 
@@ -38,18 +37,18 @@ def table_of(sweep, count, **changes):
 
 
 def test_what_keeps_the_contract_passes(sweep):
-    protocol.require_calibrated(sweep, table_of(sweep, len(sweep.cells)))
-    protocol.require_trained(sweep, table_of(sweep, 2 * len(sweep.cells)))
+    experiments.require_calibrated(sweep, table_of(sweep, len(sweep.cells)))
+    experiments.require_trained(sweep, table_of(sweep, 2 * len(sweep.cells)))
 
 
 @pytest.mark.parametrize(
     ("check", "rows", "column", "said"),
     [
-        (protocol.require_calibrated, 1, "", "calibrate returned for asoodeh2021/.* 1 rows, should be 25"),
-        (protocol.require_calibrated, 25, "noise_multiplier", "without the column noise_multiplier"),
-        (protocol.require_trained, 25, "", "train returned for asoodeh2021/.* 25 rows, should be 50"),
-        (protocol.require_trained, 50, "users", "without the column users"),
-        (protocol.require_trained, 50, "status", "without the column status"),
+        (experiments.require_calibrated, 1, "", "calibrate returned for asoodeh2021/.* 1 rows, should be 25"),
+        (experiments.require_calibrated, 25, "noise_multiplier", "without the column noise_multiplier"),
+        (experiments.require_trained, 25, "", "train returned for asoodeh2021/.* 25 rows, should be 50"),
+        (experiments.require_trained, 50, "users", "without the column users"),
+        (experiments.require_trained, 50, "status", "without the column status"),
     ],
 )
 def test_what_breaks_the_contract_is_one_line(sweep, check, rows, column, said):
@@ -58,9 +57,9 @@ def test_what_breaks_the_contract_is_one_line(sweep, check, rows, column, said):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", [name for name in STATEMENT.columns() if name in protocol._STATEMENT])
+@pytest.mark.parametrize("name", [name for name in STATEMENT.columns() if name in experiments._STATEMENT])
 def test_a_run_that_does_not_state_its_privacy_is_refused(sweep, name):
-    for check, rows in ((protocol.require_calibrated, 25), (protocol.require_trained, 50)):
+    for check, rows in ((experiments.require_calibrated, 25), (experiments.require_trained, 50)):
         with pytest.raises(InputError, match=f"without the column {name}"):
             check(sweep, table_of(sweep, rows).drop(columns=name))
 
@@ -79,36 +78,36 @@ def test_a_run_that_does_not_state_its_privacy_is_refused(sweep, name):
 )
 def test_runs_that_say_nothing_are_refused(sweep, changes, said):
     with pytest.raises(InputError, match=said):
-        protocol.require_trained(sweep, table_of(sweep, 50, **changes))
+        experiments.require_trained(sweep, table_of(sweep, 50, **changes))
 
 
 def test_a_run_that_diverged_needs_no_number(sweep):
-    protocol.require_trained(sweep, table_of(sweep, 50, status="diverged", accuracy_pct=math.nan))
+    experiments.require_trained(sweep, table_of(sweep, 50, status="diverged", accuracy_pct=math.nan))
 
 
 def test_a_list_is_no_table(sweep):
     with pytest.raises(InputError, match="a list, should be a DataFrame"):
-        protocol.require_calibrated(sweep, [{}])
+        experiments.require_calibrated(sweep, [{}])
 
 
 def test_a_setting_that_nobody_reads_is_refused_with_the_one_that_was_meant(sweep):
-    protocol.load(sweep.experiment)
+    experiments.load(sweep.experiment)
     for changed in (
         replace(sweep, settings={**sweep.settings, "stopps": 3}),
         replace(sweep, cells=({**sweep.cells[0], "stopps": 3},)),
     ):
         with pytest.raises(InputError, match="trusted_aggregator reads no setting stopps; stops is one"):
-            protocol.require_known(changed)
+            experiments.require_known(changed)
 
 
 def test_a_setting_of_another_experiment_is_none_of_this_one(sweep):
-    protocol.load("async_dpsgd")
+    experiments.load("async_dpsgd")
     with pytest.raises(InputError, match="trusted_aggregator reads no setting max_staleness"):
-        protocol.require_known(replace(sweep, settings={**sweep.settings, "max_staleness": 3}))
+        experiments.require_known(replace(sweep, settings={**sweep.settings, "max_staleness": 3}))
 
 
 @pytest.mark.parametrize("scale", ["demo", "quick", "paper"])
 def test_every_setting_of_every_grid_is_read(scale):
     for sweep in expansion.expand(configuration.resolve({"scale": scale})):
-        protocol.load(sweep.experiment)
-        protocol.require_known(sweep)
+        experiments.load(sweep.experiment)
+        experiments.require_known(sweep)

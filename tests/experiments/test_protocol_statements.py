@@ -9,13 +9,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from dpfl import experiments
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import FixedBatches, Poisson
-from dpfl.accounting.statements.mechanism import Gaussian
-from dpfl.accounting.statements.privacy_statement import PrivacyStatement
+from dpfl.accounting.statements import Gaussian, PrivacyStatement
 from dpfl.catalog import dataset_entries
 from dpfl.engine.memory_budget import on_cpu
-from dpfl.experiments import protocol
 from dpfl.grid.configuration import resolve
 from dpfl.grid.expansion import expand
 from dpfl.grid.sweep import Sweep
@@ -66,14 +65,14 @@ KINDS = {kind(sweep): family for family, sweep in reversed(FAMILIES.items())}
 @pytest.mark.parametrize("family", KINDS.values(), ids="_".join)
 def test_no_kind_of_statement_of_the_demo_grid_gives_the_number_of_records_away(family):
     sweep = one_of_each(FAMILIES[family])
-    assert faults(protocol.load(sweep.experiment).calibrate, sweep) == []
+    assert faults(experiments.load(sweep.experiment).calibrate, sweep) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids="_".join)
 def test_no_statement_of_the_demo_grid_gives_the_number_of_records_away(family):
     sweep = FAMILIES[family]
-    assert faults(protocol.load(sweep.experiment).calibrate, sweep) == []
+    assert faults(experiments.load(sweep.experiment).calibrate, sweep) == []
 
 
 def stating(sampler: Callable[[int], Any], steps: Callable[[int], int], relation: Neighbouring, public: bool = True):

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 import yaml
 from harness import REPOSITORY, dpfl
 
-from dpfl.provenance import input_checks, manifest, trace
-from dpfl.provenance.audit.file_hashes import audit
+from dpfl.provenance import manifest, record, trace
+from dpfl.provenance.audit.files import audit
 from dpfl.provenance.audit.findings import Audit
 from dpfl.reporting.pages import DERIVED
 
@@ -52,7 +52,7 @@ def _make(folder: Path) -> None:
 
 def _audited() -> Audit:
     """Audit the files as a process of its own would."""
-    input_checks._outputs.cache_clear()
+    record._outputs.cache_clear()
     trace.writers.cache_clear()
     return audit(RESULTS)
 

@@ -8,12 +8,10 @@ from scipy import stats
 
 from dpfl import gpu
 from dpfl.data.datasets import COLOUR, GREY
-from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.parameter_vector import ParameterVector
-from dpfl.engine.per_record_gradients import StackedGradients
-from dpfl.experiments.fedavg_images.image_training import cross_entropy
-from dpfl.mechanisms.noise import base_noise
-from dpfl.models.image_models import ImageModel, build
+from dpfl.engine.networks import ImageModel, build
+from dpfl.engine.noise import base_noise
+from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, gradient_rule
+from dpfl.images.fedavg_images import cross_entropy
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
 

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dpfl.data.datasets import COLOUR, GREY
-from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.per_record_gradients import StackedGradients
+from dpfl.engine.networks import ImageModel, build
+from dpfl.engine.per_record_gradients import StackedGradients, gradient_rule
 from dpfl.errors import InputError
-from dpfl.experiments.fedavg_images.image_training import cross_entropy
-from dpfl.models.image_models import ImageModel, build
+from dpfl.images.fedavg_images import cross_entropy
 
 MODELS = [(model, shape) for model in ImageModel for shape in (GREY, COLOUR)]
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.grid.strict_yaml import load_mapping
+from dpfl.grid.configuration import load_mapping
 
 
 @pytest.mark.parametrize(

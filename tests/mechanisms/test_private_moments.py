@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from dpfl.mechanisms.private_moments import Moments, noisy_moments
+from dpfl.asynchronous.schedules import Moments, noisy_moments
 
 
 def images(records=60, features=8, seed=0):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from dpfl.mechanisms.projection import project
+from dpfl.mechanisms import project
 
 
 def test_inside_the_ball_nothing_moves_and_outside_the_norm_is_the_radius():

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.mechanisms.sparsification import largest_entries
+from dpfl.asynchronous.async_sgd import largest_entries
 
 
 @settings(max_examples=50, deadline=None)

@@ -6,14 +6,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.models import glm
+from dpfl.convex import problems
 
-LOSSES = [glm.Square(), glm.Logistic(), glm.Absolute(), glm.Hinge()]
+LOSSES = [problems.Square(), problems.Logistic(), problems.Absolute(), problems.Hinge()]
 TORCH = {
-    glm.Square: lambda s, y: (s - y) ** 2 / 2,
-    glm.Logistic: lambda s, y: torch.nn.functional.softplus(-y * s),
-    glm.Absolute: lambda s, y: (s - y).abs(),
-    glm.Hinge: lambda s, y: (1 - y * s).clamp(min=0),
+    problems.Square: lambda s, y: (s - y) ** 2 / 2,
+    problems.Logistic: lambda s, y: torch.nn.functional.softplus(-y * s),
+    problems.Absolute: lambda s, y: (s - y).abs(),
+    problems.Hinge: lambda s, y: (1 - y * s).clamp(min=0),
 }
 
 pytestmark = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
@@ -36,7 +36,7 @@ def autograd(loss, w: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float, 
 
 def test_losses_and_gradients_are_torchs(loss, stack):
     weights, x, y = stack
-    losses, gradients = glm.losses(loss, weights, x, y), glm.gradients(loss, weights, x, y)
+    losses, gradients = problems.losses(loss, weights, x, y), problems.gradients(loss, weights, x, y)
     for place in range(2):
         for which in range(3):
             value, gradient = autograd(loss, weights[place, :, which], x[place], y[place])
@@ -60,15 +60,15 @@ def test_values_stay_finite_far_out(loss, stack):
 
 def test_least_squares_has_no_gradient_left(loss, stack):
     _, x, y = stack
-    best = glm.least_squares(x[0], y[0])
-    np.testing.assert_allclose(glm.gradients(glm.Square(), best[:, None], x[0], y[0]), 0.0, atol=1e-14)
+    best = problems.least_squares(x[0], y[0])
+    np.testing.assert_allclose(problems.gradients(problems.Square(), best[:, None], x[0], y[0]), 0.0, atol=1e-14)
 
 
 def clipped_sums(loss, weights, x, y, clip_norm):
     """`clipped_gradient_sums` with its buffers made on the spot."""
-    records = glm.FactoredRecords.of(x, y)
+    records = problems.FactoredRecords.of(x, y)
     lengths = np.empty((*y.shape, weights.shape[-1]))
-    return glm.clipped_gradient_sums(loss, weights, records, clip_norm, lengths, np.empty_like(weights))
+    return problems.clipped_gradient_sums(loss, weights, records, clip_norm, lengths, np.empty_like(weights))
 
 
 def test_clipped_sums_are_the_sums_of_textbook_clipped_gradients(loss, stack):
@@ -128,5 +128,5 @@ def test_clipped_sums_stay_bounded_at_weights_that_are_not_finite(loss, stack):
     with np.errstate(invalid="ignore"):
         sums = clipped_sums(loss, weights, x, y, np.array([0.5, 2.0, np.inf]))
     assert (np.linalg.norm(sums, axis=1)[:, :2] <= 6 * np.array([0.5, 2.0]) * (1 + 1e-14)).all()
-    if isinstance(loss, glm.Square):
+    if isinstance(loss, problems.Square):
         assert not np.isfinite(sums[..., 2]).any()

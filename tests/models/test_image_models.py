@@ -4,20 +4,20 @@ from torch import nn
 from torch.func import functional_call
 
 from dpfl.data.datasets import COLOUR, GREY
-from dpfl.errors import InputError
-from dpfl.models.image_models import (
+from dpfl.engine.networks import (
     PIXEL_CONSTANTS,
     Architecture,
     ChannelsLastMaxPool,
     FeatureNorm,
     ImageModel,
     Pixels,
+    ScaleShift,
     build,
     image_model,
     prepare,
     softmax_regression,
 )
-from dpfl.models.scale_shift import ScaleShift
+from dpfl.errors import InputError
 
 AUTHORS, CITED = Architecture
 PARAMETERS = {

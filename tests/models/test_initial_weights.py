@@ -3,8 +3,7 @@ import torch
 from scipy import stats
 from torch import nn
 
-from dpfl.models.initial_weights import initialised
-from dpfl.models.scale_shift import ScaleShift
+from dpfl.engine.networks import ScaleShift, initialised
 
 
 def build():

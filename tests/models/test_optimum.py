@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpfl.models.glm import Logistic, Square, gradients
-from dpfl.models.optimum import TOLERANCE, minimum, risk
+from dpfl.convex.problems import TOLERANCE, Logistic, Square, gradients, minimum, risk
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(80, 4)) / 4

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from dpfl.models.glm import Absolute, Hinge, Square
-from dpfl.models.smoothing import Smoothed, sharpness_for
+from dpfl.convex.problems import Absolute, Hinge, Smoothed, Square, sharpness_for
 
 LOSSES = {"absolute": (Absolute(), (-2.0, 0.3, 2.0)), "hinge": (Hinge(), (-1.0, 1.0))}
 SHARPNESS = st.floats(0.1, 50.0)

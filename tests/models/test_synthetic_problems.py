@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpfl.models import synthetic_problems
-from dpfl.models.synthetic_problems import Kind, Problem
+from dpfl.convex import synthetic_problems
+from dpfl.convex.synthetic_problems import Kind, Problem
 
 BASE = Problem(Kind.LEAST_SQUARES, clients=4, records=50, features=3, radius=1.0, condition=5.0)
 FALSE_ALARM_DEVIATIONS = 6.0

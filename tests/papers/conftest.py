@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from dpfl import experiments
 from dpfl.catalog import load, module, recipe
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
-from dpfl.experiments import protocol
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.reporting.claims import check_of, rule_of
@@ -104,7 +104,7 @@ def trained(
         (folder / "runs").mkdir()
         for sweep in sweeps(key):
             small, folders = replace(sweep, cells=tuple(filter(kept, sweep.cells))), Folders.of(folder, sweep.dataset)
-            algorithm = protocol.load(small.experiment)
+            algorithm = experiments.load(small.experiment)
             calibration = algorithm.calibrate(small, load_description(folders.arrays))
             with (folder / "runs" / f"{small.name}.csv").open("w") as stream:
                 write_csv(algorithm.train(small, folders, calibration, None, lambda done, total: None), stream)

@@ -10,9 +10,8 @@ import pytest
 
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline.batch_training import BatchTraining, keep, kept_folder, put_all_back
-from dpfl.pipeline.orphans import CONTROLLER
-from dpfl.pipeline.time_limit import WATCHED
+from dpfl.pipeline.batches import BatchTraining, keep, kept_folder, put_all_back
+from dpfl.pipeline.process_cleanup import CONTROLLER, WATCHED
 
 RESULTS = Path("results/demo")
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from dpfl.pipeline.benchmark_files import read_benchmark
+from dpfl.pipeline.cost import read_benchmark
 
 NAN = math.nan
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.algorithms.fedavg import FederatedAveraging
 from dpfl.errors import InputError
-from dpfl.experiments import fedavg_images
 from dpfl.grid.sweep import Folders, Sweep
+from dpfl.images import fedavg_images
+from dpfl.images.fedavg import FederatedAveraging
 from dpfl.pipeline import client_division
 from dpfl.pipeline.client_division import clients_on, divided, shared
 
@@ -126,12 +126,12 @@ def test_a_killed_process_ends_the_training(folders, noise, epochs):
 
 
 def test_afterwards_federations_are_undivided_again():
-    from dpfl.experiments.fedavg_images import image_training
+    from dpfl.images import fedavg_images
 
     with pytest.raises(ZeroDivisionError), clients_on(4):
-        assert image_training.FederatedAveraging.keywords == {"cores": 4}
+        assert fedavg_images.FederatedAveraging.keywords == {"cores": 4}
         raise ZeroDivisionError
-    assert image_training.FederatedAveraging is FederatedAveraging
+    assert fedavg_images.FederatedAveraging is FederatedAveraging
 
 
 def test_clients_are_divided_evenly_and_all_of_them():

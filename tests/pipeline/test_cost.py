@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.algorithms.fedavg import FederatedAveraging, Schedule
 from dpfl.engine.sgd import StackedHyperparameters
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Sweep
+from dpfl.images.fedavg import FederatedAveraging, Schedule
 from dpfl.pipeline import cost
 
 MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 1}

@@ -5,7 +5,7 @@ import subprocess
 import psutil
 import pytest
 
-from dpfl.pipeline.ending import ASK_SECONDS, Ending
+from dpfl.pipeline.run import ASK_SECONDS, Ending
 
 NOBODY = 2**22 - 5  # a process id that is not there
 

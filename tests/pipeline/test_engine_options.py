@@ -3,7 +3,7 @@
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.pipeline.engine_options import engine_options
+from dpfl.pipeline.run import engine_options
 
 
 @pytest.mark.parametrize("option", ["--cores", "-c", "--core", "--jobs", "-j", "--local-cores"])

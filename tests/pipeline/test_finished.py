@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from dpfl.cli import app
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import finished, run
-from dpfl.pipeline.engine_options import engine_options
+from dpfl.pipeline import run, status
+from dpfl.pipeline.run import engine_options
 from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.run_identity import noise_identity
 
@@ -60,12 +60,12 @@ def asked(monkeypatch):
 
 
 def test_noise_is_made_anew_where_there_are_runs_and_it_is_of_other_code(config, calibrate, two):
-    assert finished.noise_made_anew(config) == [Path("results/demo/accounting/bhaskar2025.csv")]
+    assert status.noise_made_anew(config) == [Path("results/demo/accounting/bhaskar2025.csv")]
     table = calibrate("bhaskar2025")
-    assert finished.noise_made_anew(config) == []
+    assert status.noise_made_anew(config) == []
     place = record_path(table)
     place.write_text(place.read_text().replace('"code": "', '"code": "0'))
-    assert finished.noise_made_anew(config) == [table]
+    assert status.noise_made_anew(config) == [table]
 
 
 def test_a_run_calibrates_first_and_asks_then_what_is_left(config, calibrate, two, asked, monkeypatch):

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.pipeline import lock
+from dpfl.pipeline import run
 
 HOLDER = """
 import time
-from dpfl.pipeline.lock import only_run
+from dpfl.pipeline.run import only_run
 with only_run():
     print("held", flush=True)
     time.sleep(60)
@@ -35,42 +35,42 @@ def hold():
 
 def test_a_second_run_is_refused_and_told_who_is_at_work(folder):
     holder = hold()
-    with pytest.raises(InputError, match=rf"another run .*process {holder.pid}"), lock.only_run():
+    with pytest.raises(InputError, match=rf"another run .*process {holder.pid}"), run.only_run():
         pass
-    assert time.time() - lock.running_since() < 60
+    assert time.time() - run.running_since() < 60
     holder.kill()
     holder.wait()
-    assert lock.running_since() is None
-    with lock.only_run():
+    assert run.running_since() is None
+    with run.only_run():
         pass
 
 
 def test_a_folder_that_cannot_be_written_has_no_run(folder, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(InputError, match=r"\.snakemake cannot be written: .* read-only"), lock.only_run():
+    with pytest.raises(InputError, match=r"\.snakemake cannot be written: .* read-only"), run.only_run():
         pass
 
 
 def test_the_lock_lives_as_long_as_a_child_that_inherited_it(folder):
-    with lock.only_run() as descriptor:
+    with run.only_run() as descriptor:
         child = subprocess.Popen(["sleep", "60"], pass_fds=[descriptor])
-    assert lock.running_since() is not None
+    assert run.running_since() is not None
     child.kill()
     child.wait()
-    assert lock.running_since() is None
+    assert run.running_since() is None
 
 
 def test_a_snakemake_started_without_the_lock_is_a_run_and_one_inside_a_job_is_none(folder):
     asleep = [sys.executable, "-c", "import time; time.sleep(60)", "snakemake"]
     shell = ["sh", "-c", "sleep 60; : python -m snakemake --nolock"]
     in_a_job, its_shell, started = map(subprocess.Popen, ([*asleep, "--nolock"], shell, asleep))
-    while not lock._snakemakes(folder):
+    while not run._snakemakes(folder):
         time.sleep(0.05)
-    with pytest.raises(InputError, match=rf"another run .*process {started.pid}"), lock.only_run():
+    with pytest.raises(InputError, match=rf"another run .*process {started.pid}"), run.only_run():
         pass
     started.kill()
     started.wait()
-    with lock.only_run():
+    with run.only_run():
         pass
     for process in (in_a_job, its_shell):
         process.kill()
@@ -93,16 +93,16 @@ def test_a_snakemake_started_without_the_lock_is_a_run_and_one_inside_a_job_is_n
     ],
 )
 def test_which_commands_run_a_workflow(command, runs):
-    assert lock._runs_a_workflow(command.split()) is runs
+    assert run._runs_a_workflow(command.split()) is runs
 
 
 def test_snakemake_s_lock_is_stale_to_the_holder_of_ours(folder):
-    with lock.only_run():
-        assert not lock.is_stale()
+    with run.only_run():
+        assert not run.is_stale()
         (folder / ".snakemake" / "locks").mkdir()
         (folder / ".snakemake" / "locks" / "0.output.lock").write_text("results\n")
-        assert lock.is_stale()
+        assert run.is_stale()
 
 
 def test_no_run_was_ever_here(folder):
-    assert lock.running_since() is None
+    assert run.running_since() is None

@@ -5,11 +5,11 @@ import subprocess
 import sys
 import time
 
-from dpfl.pipeline.orphans import CONTROLLER, GONE, is_alive
+from dpfl.pipeline.process_cleanup import CONTROLLER, GONE, is_alive
 
 STAGE = """
 import signal, sys, time
-from dpfl.pipeline.orphans import end_with_controller
+from dpfl.pipeline.process_cleanup import end_with_controller
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 end_with_controller()
 print("started", flush=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline.other_stages import stages
+from dpfl.pipeline.plan import stages
 
 
 @pytest.fixture

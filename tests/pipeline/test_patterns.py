@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline.patterns import any_of, names
+from dpfl.pipeline.plan import any_of, names
 
 WORDS = st.sets(st.from_regex(r"[a-c]{0,2}(_[a-c0.]{0,2}){0,3}", fullmatch=True), max_size=12)
 

@@ -11,8 +11,8 @@ import pytest
 
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import ending, orphans, run
-from dpfl.pipeline.batch_training import keep, kept_folder
+from dpfl.pipeline import process_cleanup, run
+from dpfl.pipeline.batches import keep, kept_folder
 from dpfl.provenance.run_identity import is_finished
 
 RESULTS = Path("results/demo")
@@ -33,7 +33,7 @@ def batch(queue, tmp_path, monkeypatch, finish):
         f"#!/bin/sh\n[ -s {queue} ] || exit 1\nsed -i 's/RUNNING/COMPLETING/' {queue}\n"
         f"(sleep 1.5; {ends}) >/dev/null 2>&1 &\n"
     )
-    monkeypatch.setattr(orphans, "_ASK_SECONDS", 0.2)
+    monkeypatch.setattr(process_cleanup, "_ASK_SECONDS", 0.2)
     return sweep
 
 
@@ -73,7 +73,7 @@ def test_what_an_interrupted_batch_finished_stays(batch, tmp_path, monkeypatch):
 
 
 def test_copies_stay_where_the_queue_does_not_say_that_the_batch_has_ended(batch, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(orphans, "_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(process_cleanup, "_ANSWER_SECONDS", 0.3)
     at_work(tmp_path, monkeypatch, "touch down; exit 1")
     assert run.run([], again="make demo", results=RESULTS, sweeps=[batch]) == 1
     assert kept() and "squeue fails" in capfd.readouterr().err
@@ -92,7 +92,7 @@ def test_of_another_batch_system_copies_stay_until_a_run_ends_well(batch, tmp_pa
 
 
 def test_no_run_starts_next_to_jobs_that_may_live(batch, tmp_path, monkeypatch):
-    monkeypatch.setattr(orphans, "_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(process_cleanup, "_ANSWER_SECONDS", 0.3)
     snakemake(tmp_path, monkeypatch, "touch started")
     Path("down").touch()
     with pytest.raises(InputError, match="squeue fails"):
@@ -114,8 +114,8 @@ def terminate_when_there_is(name):
 @pytest.mark.timeout(120)
 def test_sigterm_cancels_the_jobs_and_waits_until_snakemake_has_seen_it(batch, tmp_path, monkeypatch, capfd):
     """Snakemake asks now and then whether its jobs have ended."""
-    monkeypatch.setattr(ending, "ASK_SECONDS", 0.2)
-    monkeypatch.setattr(ending, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr(run, "ASK_SECONDS", 0.2)
+    monkeypatch.setattr(run, "PATIENCE_SECONDS", 20.0)
     monkeypatch.setattr(run, "_POLL_SECONDS", 0.2)
     at_work(tmp_path, monkeypatch, "trap '' TERM; touch ready; while [ -s jobs ]; do sleep 0.1; done; sleep 2; exit 1")
     terminate_when_there_is("ready")
@@ -127,8 +127,8 @@ def test_sigterm_cancels_the_jobs_and_waits_until_snakemake_has_seen_it(batch, t
 def test_a_snakemake_that_waits_for_forgotten_jobs_ends_after_sigterm(queue, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     Path("Snakefile").touch()
-    monkeypatch.setattr(ending, "ASK_SECONDS", 0.1)
-    monkeypatch.setattr(ending, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(run, "ASK_SECONDS", 0.1)
+    monkeypatch.setattr(run, "PATIENCE_SECONDS", 1.0)
     monkeypatch.setattr(run, "_POLL_SECONDS", 0.2)
     fake = tmp_path / "python"
     fake.write_text(f"#!{sys.executable}\nimport signal, time\nsignal.signal(15, signal.SIG_IGN)\n")

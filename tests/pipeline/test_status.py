@@ -13,8 +13,8 @@ from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.pipeline import batches, status
 from dpfl.pipeline.cost import estimate
-from dpfl.pipeline.orphans import GONE
-from dpfl.pipeline.other_stages import stages
+from dpfl.pipeline.plan import stages
+from dpfl.pipeline.process_cleanup import GONE
 from dpfl.pipeline.status import SweepState, sweep_status
 from dpfl.progress import duration
 
@@ -189,7 +189,7 @@ def test_a_job_that_slurm_has_forgotten_is_not_running(sweep, tmp_path, queue):
 
 def test_a_queue_that_does_not_answer_is_named(sweep, tmp_path, queue, monkeypatch):
     put(tmp_path / ".snakemake/engine.log", "SLURM run ID: 1-2-3\n")
-    monkeypatch.setattr(status.lock, "running_since", lambda: time.time() - 60)
+    monkeypatch.setattr(status.run, "running_since", lambda: time.time() - 60)
     resolved = configuration.resolve({"papers": ["bhaskar2025"], "only": {"model": ["scatter_linear"]}})
     assert "a run is in progress here" in status.lines(resolved)
     (tmp_path / "down").touch()

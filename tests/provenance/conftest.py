@@ -15,7 +15,7 @@ from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
 from dpfl.files import record_path
 from dpfl.provenance import crate as crates
-from dpfl.provenance import input_checks, manifest, trace
+from dpfl.provenance import manifest, record, trace
 from dpfl.provenance.record import StageRecorder
 from dpfl.reporting import figures
 
@@ -68,7 +68,7 @@ def chain(first_chain, tmp_path, monkeypatch):
 
 def forget():
     """Forget what this process knows of records: the stages run in processes of their own."""
-    input_checks._outputs.cache_clear()
+    record._outputs.cache_clear()
     trace.writers.cache_clear()
 
 

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.provenance import cell_trace
-from dpfl.provenance.cell_trace import conditions, rows_where, runs_behind, same
+from dpfl.provenance import trace
+from dpfl.provenance.trace import conditions, rows_where, runs_behind, same
 
 
 def run(**changes):
@@ -36,9 +36,9 @@ def test_a_run_asked_for_twice_counts_once():
 def test_rows_that_record_their_runs_are_traced_to_these_alone():
     tables = {f"results/demo/runs/p/{name}.csv.gz": [run(seed="0"), run(seed="1")] for name in ("a", "b")}
     rows = [{"epsilon": "2.93", "origins": "a:1 b:0"}]
-    kept = cell_trace._recorded(tables, rows)
+    kept = trace._recorded(tables, rows)
     assert [[each["seed"] for each in runs] for runs in kept.values()] == [["1"], ["0"]]
-    assert cell_trace.is_recorded(rows) and not cell_trace.is_recorded([{"epsilon": "2.93"}])
+    assert trace.is_recorded(rows) and not trace.is_recorded([{"epsilon": "2.93"}])
 
 
 def test_a_value_may_have_commas():

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import record_path
-from dpfl.provenance import input_checks, manifest
-from dpfl.provenance.audit.file_hashes import audit
+from dpfl.provenance import manifest, record
+from dpfl.provenance.audit.files import audit
 from dpfl.provenance.crate import packed, write
-from dpfl.provenance.record import StageRecorder
-from dpfl.provenance.record_format import METADATA
+from dpfl.provenance.record import METADATA, StageRecorder
 
 HERE = Path(__file__).parent
 VALIDATOR = Path(os.environ.get("DPFL_VALIDATOR", HERE.parents[1] / ".venv-validator")) / "bin" / "python"
@@ -113,7 +112,7 @@ def test_results_made_anew_since_are_a_note_and_no_finding(crate):
         "results/demo.crate.zip is of an earlier state of 2 files, as results/demo/manifest.json: "
         "renew it with dpfl crate results/demo"
     ]
-    input_checks._outputs.cache_clear()
+    record._outputs.cache_clear()
     assert write(Path("results/demo")) == (crate, True)
     assert audit(Path("results/demo")).notes == []
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.provenance.audit import file_hashes
-from dpfl.provenance.audit.file_hashes import audit
+from dpfl.provenance.audit import files
+from dpfl.provenance.audit.files import audit
 from dpfl.provenance.crate import write
 
 DAMAGED = [("results/demo.crate.zip", "is no crate, or a damaged one")]
@@ -22,7 +22,7 @@ def problems():
 @pytest.mark.parametrize("members", [1, 50])
 def test_a_crate_that_grows_beyond_measure_is_damaged_and_not_unpacked(crate, monkeypatch, declared, members):
     """100 MB of zeros in 100 kB; the archive says what is in it, or less."""
-    monkeypatch.setattr(file_hashes, "_LARGEST_CRATE", 4 << 20)
+    monkeypatch.setattr(files, "_LARGEST_CRATE", 4 << 20)
     with zipfile.ZipFile(crate, "a", zipfile.ZIP_DEFLATED) as archive:
         for number in range(members):
             archive.writestr(f"zeros {number}", bytes(100_000_000 // members))
@@ -46,7 +46,7 @@ def test_a_crate_in_a_compression_that_cannot_be_unpacked_by_pieces_is_damaged(c
 
 def test_a_description_beyond_measure_is_damaged(crate, monkeypatch):
     assert audit(Path("results/demo")).findings == []
-    monkeypatch.setattr(file_hashes, "_LARGEST_METADATA", 1000)
+    monkeypatch.setattr(files, "_LARGEST_METADATA", 1000)
     assert problems() == DAMAGED
 
 

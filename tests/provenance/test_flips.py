@@ -23,7 +23,7 @@ from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.provenance import manifest
 from dpfl.provenance.audit import verify_results
-from dpfl.provenance.audit.file_hashes import audit
+from dpfl.provenance.audit.files import audit
 from dpfl.provenance.record import StageRecorder
 
 TABLE = b"age,sex,bmi,children,smoker,region,charges\n19,female,27.9,0,yes,southwest,16884.924\n"

@@ -24,15 +24,13 @@ from dpfl.grid.configuration import read
 from dpfl.grid.expansion import expand, run_table
 from dpfl.provenance import crate as crates
 from dpfl.provenance import manifest
-from dpfl.provenance.audit.file_hashes import audit
+from dpfl.provenance.audit.files import _first_difference, audit
 from dpfl.provenance.audit.findings import Audit
+from dpfl.provenance.audit.records import against_itself, check_epsilons, check_runs
 from dpfl.provenance.audit.release import check_signature
-from dpfl.provenance.audit.report_pages import _first_difference
-from dpfl.provenance.audit.run_tables import against_itself, check_epsilons, check_runs
 from dpfl.provenance.audit.verify_results import verify_results
-from dpfl.provenance.record_format import read_record
-from dpfl.provenance.trace import lineage, trace
-from dpfl.provenance.trace_view import statement
+from dpfl.provenance.record import read_record
+from dpfl.provenance.trace import lineage, statement, trace
 from dpfl.reporting.results import table_text
 
 RESULTS = Path("results/demo")

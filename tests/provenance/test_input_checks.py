@@ -7,7 +7,7 @@ import pytest
 
 from dpfl.errors import InputError
 from dpfl.files import record_path
-from dpfl.provenance import input_checks
+from dpfl.provenance import record
 from dpfl.provenance.record import StageRecorder
 
 
@@ -15,7 +15,7 @@ from dpfl.provenance.record import StageRecorder
 def written(tmp_path, monkeypatch):
     """A file with its record, a second old."""
     monkeypatch.chdir(tmp_path)
-    input_checks._outputs.cache_clear()
+    record._outputs.cache_clear()
     path = tmp_path / "out.csv"
     path.write_text("b\n2\n")
     StageRecorder("train", ("dpfl.grid.expansion",)).write(record_path(path), [path])
@@ -34,31 +34,31 @@ def flip(path, *, keep_age):
 
 def test_an_untouched_file_is_described(written):
     sha256 = hashlib.sha256(b"b\n2\n").hexdigest()
-    assert input_checks.check([written]) == [{"path": "out.csv", "bytes": 4, "sha256": sha256}]
+    assert record.check([written]) == [{"path": "out.csv", "bytes": 4, "sha256": sha256}]
 
 
 def test_a_file_without_record_is_hashed(written):
     stray = written.with_name("stray.csv")
     stray.write_text("x")
-    assert input_checks.check([stray])[0]["sha256"] == hashlib.sha256(b"x").hexdigest()
+    assert record.check([stray])[0]["sha256"] == hashlib.sha256(b"x").hexdigest()
 
 
 def test_touching_is_no_change(written):
     written.touch()
-    assert input_checks.check([written])[0]["bytes"] == 4
+    assert record.check([written])[0]["bytes"] == 4
 
 
 def test_a_flipped_byte_in_a_newer_file_is_named(written):
     flip(written, keep_age=False)
     os.utime(written, ns=(2**62, 2**62))
     with pytest.raises(InputError, match=r"out\.csv is not what its record says.*--rebuild"):
-        input_checks.check([written])
+        record.check([written])
 
 
 def test_a_flipped_byte_under_an_old_date_is_found(written):
     flip(written, keep_age=True)
     with pytest.raises(InputError, match=r"out\.csv"):
-        input_checks.check([written])
+        record.check([written])
 
 
 def test_another_length_is_found_whatever_its_date(written):
@@ -66,12 +66,12 @@ def test_another_length_is_found_whatever_its_date(written):
     written.write_text("b\n")
     os.utime(written, ns=(age, age))
     with pytest.raises(InputError, match=r"out\.csv"):
-        input_checks.check([written])
+        record.check([written])
 
 
 def test_a_missing_file_is_named(written):
     with pytest.raises(InputError, match=r"gone\.csv is not there"):
-        input_checks.check([written.with_name("gone.csv")])
+        record.check([written.with_name("gone.csv")])
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
@@ -79,14 +79,14 @@ def test_what_is_no_regular_file_is_refused_without_being_opened(written, kind):
     stray = written.with_name("stray.csv")
     {"link": lambda: stray.symlink_to(written), "folder": stray.mkdir, "pipe": lambda: os.mkfifo(stray)}[kind]()
     with pytest.raises(InputError, match=r"stray\.csv is no regular file"):
-        input_checks.check([stray])
+        record.check([stray])
 
 
 def test_a_process_that_changes_its_folder_reads_the_records_there(written, tmp_path, monkeypatch):
-    [before] = input_checks.check([written.relative_to(tmp_path)])
+    [before] = record.check([written.relative_to(tmp_path)])
     other = tmp_path / "other"
     other.mkdir()
     monkeypatch.chdir(other)
     (other / "out.csv").write_text("longer than what the first folder's record says\n")
-    [after] = input_checks.check([written.relative_to(tmp_path)])
+    [after] = record.check([written.relative_to(tmp_path)])
     assert after["bytes"] > before["bytes"]

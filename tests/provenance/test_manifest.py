@@ -9,7 +9,7 @@ import yaml
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, record_path
 from dpfl.provenance import manifest, trace
-from dpfl.provenance.audit.file_hashes import audit
+from dpfl.provenance.audit.files import audit
 from dpfl.provenance.record import StageRecorder
 
 

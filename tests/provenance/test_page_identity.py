@@ -10,8 +10,8 @@ import pytest
 from dpfl.catalog import load
 from dpfl.cli import report_commands
 from dpfl.files import record_path
-from dpfl.provenance import manifest, page_identity
-from dpfl.provenance.audit import completeness
+from dpfl.provenance import manifest
+from dpfl.provenance.audit import files
 from dpfl.provenance.page_identity import is_page_current
 from dpfl.reporting.results import read_csv
 
@@ -31,7 +31,7 @@ def project(tiny_project, pipeline, tmp_path, monkeypatch):
     facts = replace(load(PAPER), tables={"table_2": load(PAPER).tables["table_2"]}, figures={})
     monkeypatch.setattr(report_commands, "load", lambda key: facts)
     monkeypatch.setattr(report_commands, "_judge", lambda *arguments, **options: [])
-    monkeypatch.setattr(completeness, "_check_pages", lambda *arguments: None)
+    monkeypatch.setattr(files, "_check_pages", lambda *arguments: None)
     monkeypatch.setattr(report_commands, "ProcessPoolExecutor", InThisProcess)
     results = tmp_path / "project" / "results" / "demo"
     shutil.rmtree(results / "figures")
@@ -60,10 +60,10 @@ def test_a_page_is_finished_until_inputs_files_or_the_paper_change(project, monk
     csv.with_suffix(".html").unlink()
     assert is_page_current(csv, PAPER, runs)
     with monkeypatch.context() as patch:
-        patch.setattr(page_identity, "published_digest", lambda paper: "another")
+        patch.setattr("dpfl.provenance.page_identity.published_digest", lambda paper: "another")
         assert not is_page_current(csv, PAPER, runs)
         patch.undo()
-        patch.setattr(page_identity, "is_current", lambda source: False)
+        patch.setattr("dpfl.provenance.page_identity.is_current", lambda source: False)
         assert not is_page_current(csv, PAPER, runs)
     text = csv.read_text()
     csv.write_text(text + "more")

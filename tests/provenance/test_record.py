@@ -9,8 +9,7 @@ import pytest
 
 from dpfl.files import record_path
 from dpfl.provenance import record
-from dpfl.provenance.record import StageRecorder
-from dpfl.provenance.record_format import read_record
+from dpfl.provenance.record import StageRecorder, read_record
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from dpfl.cli import app
 from dpfl.errors import InputError
 from dpfl.files import record_path
-from dpfl.provenance.record import StageRecorder
-from dpfl.provenance.record_format import EarlierFormatError, read_record
+from dpfl.provenance.record import EarlierFormatError, StageRecorder, read_record
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from dpfl.catalog import dataset_entries
-from dpfl.experiments.protocol import module_name
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
-from dpfl.provenance import environment, run_identity
+from dpfl.provenance import record as environment
+from dpfl.provenance import run_identity
 from dpfl.reporting.results import read_csv, write_csv
 
 
@@ -120,7 +120,7 @@ def test_a_run_is_of_this_code_whatever_its_accountants_were(finished):
     """The record's digest of all code differs after an edit of an accountant; that of the training code does not."""
     results, (sweep, _) = finished
     record = json.loads(record_path(expansion.run_table(results, sweep.paper, sweep.name)).read_text())
-    record["source"]["modules"] = [module_name(sweep.experiment)]
+    record["source"]["modules"] = [run_identity.training_code(sweep.experiment)]
     assert run_identity.is_trained_here(record | {"source": record["source"] | {"digest": "0" * 16}})
     assert not run_identity.is_trained_here(record | {"identity": record["identity"] | {"code": "0" * 16}})
     assert not run_identity.is_trained_here(record | {"identity": "none"})

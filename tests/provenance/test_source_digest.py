@@ -1,10 +1,16 @@
 import shutil
+import sys
+from dataclasses import replace
 
 import pytest
 
+from dpfl import experiments
 from dpfl.data import datasets
-from dpfl.experiments import protocol
-from dpfl.provenance import source_digest
+from dpfl.data.arrays import build_arrays
+from dpfl.data.loading import load_description
+from dpfl.grid import configuration, expansion
+from dpfl.grid.sweep import Folders
+from dpfl.provenance import run_identity, source_digest
 
 FILES = {
     "__init__": "__version__ = '1'\n",
@@ -30,6 +36,7 @@ def f(number: int = 1) -> int:
     """Return it."""
     if number > LIMIT:
         raise ValueError(f"number is {number}, above {LIMIT}")
+    Size()
     return number
 '''
 
@@ -40,7 +47,7 @@ def package(tmp_path):
     (tmp_path / "sub").mkdir()
     for name, text in {**FILES, "sub/b": B_CODE}.items():
         (tmp_path / f"{name}.py").write_text(text)
-    cached = (source_digest.source_digest, source_digest._text, source_digest._imports)
+    cached = CACHED
 
     def digest():
         for each in cached:
@@ -108,6 +115,12 @@ def test_another_folder_with_the_same_code_has_the_same_digest(package, tmp_path
     assert source_digest.source_digest("dpfl.a", root=other) == digest()
 
 
+CACHED = (
+    source_digest.source_digest,
+    source_digest._module,
+    source_digest._uses,
+    source_digest._statement_digest,
+)
 TWO = """import re
 from dpfl.c import x
 from dpfl.sub.b import f
@@ -145,7 +158,7 @@ def test_a_function_of_a_module_counts_with_what_it_uses_alone(package, file, ol
     (root / "two.py").write_text(TWO)
 
     def digests():
-        for each in (source_digest.source_digest, source_digest._text, source_digest._imports):
+        for each in CACHED:
             each.cache_clear()
         return {name: source_digest.source_digest(f"dpfl.two:{name}", root=root) for name in ("one", "two")}
 
@@ -167,13 +180,45 @@ def test_each_dataset_answers_for_its_own_decoder():
     assert len(set.union(*by_decoder.values())) == len(by_decoder) > 4
 
 
-@pytest.mark.parametrize("experiment", protocol.names())
+@pytest.mark.parametrize("experiment", experiments.names())
 def test_training_depends_on_the_packages_that_decide_its_numbers_alone(experiment):
-    names = source_digest.closure(protocol.module_name(experiment))
-    assert {"dpfl.randomness", "dpfl.accounting.gaussian_dp", "dpfl.experiments.shared.run_table"} <= names
-    packages = {name.split(".")[1] for name in names}
-    numeric = "accounting mechanisms data features models engine algorithms attacks experiments randomness"
+    names = source_digest.closure(run_identity.training_code(experiment), calibrated=True)
+    assert any(name.startswith("dpfl.grid.run_table:") for name in names)
+    modules = {name.partition(":")[0] for name in names}
+    assert modules & {"dpfl.randomness", "dpfl.engine.noise"}
+    packages = {name.split(".")[1] for name in modules}
+    numeric = "accounting mechanisms data features engine images convex asynchronous attacks grid randomness"
     assert packages <= set(numeric.split())
+    left_out = {f"dpfl.accounting.{name}" for name in source_digest.CALIBRATION} | {"dpfl.grid.expansion"}
+    assert not modules & left_out
+
+
+def test_what_a_training_calls_is_in_its_digest(tmp_path):
+    """Every function of dpfl that a small training enters, found by the interpreter's own trace of calls."""
+    code = run_identity.training_code("fedavg_images")
+    config = configuration.resolve({"scale": "demo", "papers": ["bhaskar2025"], "only": {"dataset": ["digits"]}})
+    sweep = next(each for each in expansion.expand(config) if each.name == "digits_cnn_tanh_k10_seed0")
+    sweep = replace(sweep, cells=sweep.cells[:2], resources={**sweep.resources, "memory_gb": 0.5})
+    folders = Folders.of(tmp_path, "digits")
+    build_arrays("digits", folders.arrays)
+    experiment = experiments.load("fedavg_images")
+    noise = experiment.calibrate(sweep, load_description(folders.arrays))
+    entered = set()
+
+    def enter(frame, event, _):
+        if event == "call" and (module := frame.f_globals.get("__name__", "")).startswith("dpfl."):
+            entered.add((module, frame.f_code.co_qualname.partition(".")[0]))
+
+    sys.setprofile(enter)
+    try:
+        experiment.train(sweep, folders, noise, None, lambda done, of: None)
+    finally:
+        sys.setprofile(None)
+    ground = tuple(f"dpfl.{name}" for name in source_digest.GROUND)
+    own = {(module, name) for module, name in entered if not module.startswith(ground)}
+    counted = {f"{module}:{name}" for module, name in own if not name.startswith(("<", "__"))}
+    assert len(counted) > 30
+    assert counted - source_digest.closure(code, calibrated=True) == set()
 
 
 def test_an_unknown_module_is_refused():

@@ -15,7 +15,8 @@ from rich.console import Console
 from dpfl.data import datasets
 from dpfl.errors import InputError, printable
 from dpfl.files import file_sha256, record_path
-from dpfl.provenance import input_checks, trace, trace_view
+from dpfl.provenance import record as input_checks
+from dpfl.provenance import trace
 from dpfl.provenance.record import StageRecorder
 
 
@@ -37,7 +38,7 @@ def many(chain):
 
 def test_the_data_name_every_file_with_its_hash(many, tmp_path):
     table, parts = many
-    facts = json.loads(json.dumps(trace_view.as_json(trace.trace(table), tmp_path)))
+    facts = json.loads(json.dumps(trace.as_json(trace.trace(table), tmp_path)))
     [stage] = facts["made_from"]
     files = [stage, *stage["also_read"]]
     assert [file["path"] for file in files] == [f"results/demo/{part.name}" for part in parts]
@@ -45,7 +46,7 @@ def test_the_data_name_every_file_with_its_hash(many, tmp_path):
 
 
 def test_the_name_of_a_file_is_bold_and_nothing_else_of_its_line(many, tmp_path):
-    label = trace_view.tree(trace.trace(many[0]), tmp_path, []).label
+    label = trace.tree(trace.trace(many[0]), tmp_path, []).label
     console = Console(width=5000, highlight=False, force_terminal=True, color_system="standard", no_color=True)
     with console.capture() as captured:
         console.print(label)
@@ -58,14 +59,14 @@ def test_a_picture_of_a_trace_takes_the_place_of_no_result(many, name):
     top = trace.trace(table)
     record_path(table.with_name("sum.csv.svg")).write_text("{}")
     with pytest.raises(InputError, match="--picture"):
-        trace_view.draw(top, table.parent / name)
+        trace.draw(top, table.parent / name)
 
 
 def test_a_picture_keeps_what_it_folds_in_two_columns_apart(monkeypatch):
-    monkeypatch.setattr(trace_view, "_MOST_IN_A_COLUMN", 2)
+    monkeypatch.setattr(trace, "_MOST_IN_A_COLUMN", 2)
     leaves = [trace.Node(f"data/leaf{number}", "0" * 64, None) for number in range(3)]
     middle = [trace.Node(f"runs/{number}", "0" * 64, None, made_from=[leaf]) for number, leaf in enumerate(leaves)]
-    columns, edges = trace_view._layers(trace.Node("tables/top", "0" * 64, None, made_from=middle))
+    columns, edges = trace._layers(trace.Node("tables/top", "0" * 64, None, made_from=middle))
     assert [column[-1] for column in columns.values()][1:] == [
         "and 2 more files,\n1 stage back",
         "and 2 more files,\n2 stages back",
@@ -74,18 +75,18 @@ def test_a_picture_keeps_what_it_folds_in_two_columns_apart(monkeypatch):
 
 
 def test_the_tree_folds_them(many, tmp_path):
-    top = trace_view.tree(trace.trace(many[0]), tmp_path, [{"epsilon": "2"}])
+    top = trace.tree(trace.trace(many[0]), tmp_path, [{"epsilon": "2"}])
     labels = [str(branch.label) for branch in top.children]
     assert "epsilon = 2" in labels[0] and "part0.csv and 3 more" in labels[2]
 
 
 def test_a_row_says_how_many_runs_are_shown_and_whether_they_are_its_own(many):
     node = trace.trace(many[0])
-    assert trace_view.runs_sentence(node, [{"origins": ""}]) == "made of no run, as the file records"
-    assert "no run agrees with it" in trace_view.runs_sentence(node, [{"epsilon": "2"}])
+    assert trace.runs_sentence(node, [{"origins": ""}]) == "made of no run, as the file records"
+    assert "no run agrees with it" in trace.runs_sentence(node, [{"epsilon": "2"}])
     node.runs = [{"epsilon": "2"}]
-    assert trace_view.runs_sentence(node, [{"origins": "a:0"}]) == "made of 1 run, as the file records"
-    assert "the file does not record which" in trace_view.runs_sentence(node, [{"epsilon": "2"}])
+    assert trace.runs_sentence(node, [{"origins": "a:0"}]) == "made of 1 run, as the file records"
+    assert "the file does not record which" in trace.runs_sentence(node, [{"epsilon": "2"}])
 
 
 def lines(folder, name):
@@ -93,7 +94,7 @@ def lines(folder, name):
     trace.writers.cache_clear()
     console = Console(width=500, highlight=False)
     with console.capture() as captured:
-        console.print(trace_view.tree(trace.trace(folder / name), folder.parents[1], []))
+        console.print(trace.tree(trace.trace(folder / name), folder.parents[1], []))
     return captured.get().splitlines()
 
 
@@ -130,7 +131,7 @@ def test_a_source_that_was_made_after_what_was_made_from_it_is_named(chain, chan
     words = {"younger": "is younger than results/demo/table.csv", "other bytes": "the bytes that were read are gone"}
     shown = [line for line in lines(chain, "table.csv") if any(each in line for each in words.values())]
     assert [words[change] in line for line in shown] == ([True] if change in words else [])
-    facts = trace_view.as_json(trace.trace(chain / "table.csv"), chain.parents[1])
+    facts = trace.as_json(trace.trace(chain / "table.csv"), chain.parents[1])
     assert ("warnings" in facts) is (change in words)
 
 
@@ -139,7 +140,7 @@ def test_a_statement_is_complete_and_one_without_noise_says_so():
             "delta": "1e-05", "mechanism": '{"kind": "Gaussian"}', "observer": "every_step",
             "sampling": "poisson", "neighbouring": "add_or_remove", "records": "6000", "sample_rate": "0.01",
             "clip_norm": "1.0", "noise_multiplier": "1.007", "steps": "1880", "note": "as accounted"}  # fmt: skip
-    line = trace_view.statement({f"privacy_{name}": value for name, value in told.items()})
+    line = trace.statement({f"privacy_{name}": value for name, value in told.items()})
     for word in (
         "ε <= 2.930 proven by PLD",
         "1e-05",
@@ -152,9 +153,9 @@ def test_a_statement_is_complete_and_one_without_noise_says_so():
         assert word in line
     assert "nothing" not in line
     rounded = told | {"epsilon_proven": "2.64228", "epsilon_refuted": "1.23499", "refuted_by": "a pair"}
-    line = trace_view.statement({f"privacy_{name}": value for name, value in rounded.items()})
+    line = trace.statement({f"privacy_{name}": value for name, value in rounded.items()})
     assert "ε <= 2.643 proven" in line and "ε >= 1.234 by a pair" in line
-    assert trace_view.statement({"privacy_noise_multiplier": "0"}) == "no privacy guarantee"
+    assert trace.statement({"privacy_noise_multiplier": "0"}) == "no privacy guarantee"
 
 
 @pytest.mark.parametrize("name", ["arrays", "features"])
@@ -197,21 +198,21 @@ def test_a_damaged_description_of_data_is_a_gap_in_the_view(chain, name, content
         description.write_bytes(content if isinstance(content, bytes) else content.encode())
     node = trace.Node(data.relative_to(root).as_posix(), "0" * 64, None)
     words = "not known: data/arrays/other/description.json is damaged"
-    assert trace_view.licence_of(node, root) == words
-    assert f"licence: {words}" in str(trace_view.tree(node, root, []).label)
-    assert trace_view.as_json(node, root)["licence"] == words
+    assert trace.licence_of(node, root) == words
+    assert f"licence: {words}" in str(trace.tree(node, root, []).label)
+    assert trace.as_json(node, root)["licence"] == words
 
 
 def test_a_licence_is_that_of_the_description_or_the_entry_or_unknown(chain):
     root = chain.parents[1]
     node = trace.Node("data/arrays/mnist/x.npy", "0" * 64, None)
-    assert trace_view.licence_of(node, root) == datasets.load("mnist").licence
+    assert trace.licence_of(node, root) == datasets.load("mnist").licence
     (root / "data/arrays/mnist").mkdir(parents=True)
     (root / "data/arrays/mnist/description.json").write_text('{"licence": "CC BY 4.0"}')
-    assert trace_view.licence_of(node, root) == "CC BY 4.0"
+    assert trace.licence_of(node, root) == "CC BY 4.0"
     (root / "data/arrays/mnist/description.json").write_text('{"licence": "CC\\ud800"}')
-    assert trace_view.licence_of(node, root) == "CC\\ud800"
-    assert trace_view.licence_of(trace.Node("data/raw/none/x.gz", "0" * 64, None), root) == ""
+    assert trace.licence_of(node, root) == "CC\\ud800"
+    assert trace.licence_of(trace.Node("data/raw/none/x.gz", "0" * 64, None), root) == ""
 
 
 RUN = {
@@ -258,7 +259,7 @@ def told_by(text):
 def test_recorded_texts_cannot_move_the_cursor_start_a_line_or_be_taken_for_markup(text):
     def shown(word):
         console = Console(width=5000, highlight=False, file=io.StringIO(), emoji=False)
-        console.print(trace_view.tree(told_by(word), Path(), [{word: word}]))
+        console.print(trace.tree(told_by(word), Path(), [{word: word}]))
         return console.file.getvalue()
 
     usual, odd = shown("word"), shown(text)
@@ -270,7 +271,7 @@ def test_recorded_texts_cannot_move_the_cursor_start_a_line_or_be_taken_for_mark
 
 @pytest.mark.parametrize("text", ["fig\x1b[31m\nfake line", "\u202egpj.exe", "$\\frac$", "$x$", "\x00"])
 def test_recorded_texts_are_no_markup_of_a_picture(tmp_path, text):
-    trace_view.draw(told_by(text), tmp_path / "trace.svg")
+    trace.draw(told_by(text), tmp_path / "trace.svg")
     drawn = (tmp_path / "trace.svg").read_text(encoding="utf-8")
     assert not {each for each in drawn if unicodedata.category(each) == "Cc"} - {"\n"} and "\u202e" not in drawn
     ElementTree.fromstring(drawn)
@@ -282,6 +283,6 @@ def test_recorded_texts_are_no_markup_of_a_picture(tmp_path, text):
      {"privacy_mechanism": "[" * 100_000}, {"privacy_noise_multiplier": None}],
 )  # fmt: skip
 def test_a_damaged_statement_is_a_gap_in_the_view(change):
-    assert trace_view.statement(RUN | change) == "privacy statement damaged: see dpfl audit"
+    assert trace.statement(RUN | change) == "privacy statement damaged: see dpfl audit"
     left_out = {name: value for name, value in RUN.items() if name not in change}
-    assert trace_view.statement(left_out) == "privacy statement damaged: see dpfl audit"
+    assert trace.statement(left_out) == "privacy statement damaged: see dpfl audit"

@@ -1,7 +1,7 @@
 import pandas as pd
 
 from dpfl.reporting.canary_table import canaries, canaries_page
-from dpfl.reporting.report_page.parts import parts_of
+from dpfl.reporting.report_page.contents import parts_of
 from dpfl.reporting.results import Results, write_csv
 
 

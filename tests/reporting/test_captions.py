@@ -1,11 +1,11 @@
 import pytest
 
 from dpfl.catalog import keys, load
-from dpfl.reporting import captions
+from dpfl.reporting import display_names
 
 
 def test_a_caption_names_the_page_its_data_and_its_record(tmp_path):
-    path = captions.write("figures", "lowy2021", "figure_2", tmp_path / "lowy2021_figure_2.csv")
+    path = display_names.write("figures", "lowy2021", "figure_2", tmp_path / "lowy2021_figure_2.csv")
     said = load("lowy2021").figures["figure_2"]
     text = path.read_text()
     assert path == tmp_path / "lowy2021_figure_2.rst"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpfl.reporting.cases import ALPHA, LEVEL, Case, difference, from_interval, from_values, interval_cases
+from dpfl.reporting.rules import ALPHA, LEVEL, Case, difference, from_interval, from_values, interval_cases
 
 numbers = st.floats(-5, 5)
 errors = st.floats(0.01, 3)

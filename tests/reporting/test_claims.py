@@ -10,10 +10,9 @@ import yaml
 from dpfl.catalog import keys, load, require_valid
 from dpfl.errors import InputError
 from dpfl.reporting import claims
-from dpfl.reporting.cases import ALPHA, LEVEL, Case, ClaimKind, from_values
 from dpfl.reporting.claims import NUMBERS, answer, evaluate, files, range_text, require_usable, said, write
 from dpfl.reporting.results import NotRunError, Results, read_csv
-from dpfl.reporting.rules import ClaimEvidence, Scope, Verdict
+from dpfl.reporting.rules import ALPHA, LEVEL, Case, ClaimEvidence, ClaimKind, Scope, Verdict, from_values
 
 RULE = {"scope": "for all", "kind": "difference", "because": "b", "settled_by": "s"}
 VALUES = [1.0, 1.2, 0.9]

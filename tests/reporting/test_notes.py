@@ -1,6 +1,6 @@
 import pandas as pd
 
-from dpfl.reporting.notes import count_range, data_name, data_note, stand_ins
+from dpfl.reporting.display_names import count_range, data_name, data_note, stand_ins
 
 DATA = pd.DataFrame(
     {"dataset": ["digits", "mnist", "digits"], "stand_in_for": ["mnist", "", "mnist"], "runs": [3, 2, 3]}

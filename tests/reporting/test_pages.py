@@ -4,10 +4,9 @@ import pytest
 
 from dpfl.catalog import load
 from dpfl.reporting import claims, figures, tables
-from dpfl.reporting.cases import Case
 from dpfl.reporting.pages import DERIVED, derive
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import ClaimEvidence
+from dpfl.reporting.rules import Case, ClaimEvidence
 
 PAPER = "asoodeh2020"
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dpfl.errors import InputError
-from dpfl.provenance.cell_trace import read_rows
+from dpfl.provenance.trace import read_rows
 from dpfl.reporting.results import Results, read_csv, write_csv, write_table
 
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpfl.reporting.cases import ALPHA, Case, ClaimKind, from_values
-from dpfl.reporting.rules import ClaimEvidence, Rule, Scope, Status, Verdict, judge
+from dpfl.reporting.rules import ALPHA, Case, ClaimEvidence, ClaimKind, Rule, Scope, Status, Verdict, from_values, judge
 
 REPEATS = 600
 CLAIMS = [Rule(scope, ClaimKind.DIFFERENCE) for scope in Scope]

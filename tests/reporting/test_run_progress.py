@@ -5,10 +5,9 @@ from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Sweep
-from dpfl.reporting.cases import ClaimKind
+from dpfl.reporting.claims import as_far_as_run, decides, require_sweeps
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import Judgement, Rule, Scope, Verdict
-from dpfl.reporting.run_progress import as_far_as_run, decides, require_sweeps
+from dpfl.reporting.rules import ClaimKind, Judgement, Rule, Scope, Verdict
 
 PAPER, CLAIM = "lowy2021", {"runs": {"study": ["shuffle", "availability"]}}
 CONFIG = {"scale": "demo", "papers": [PAPER]}

@@ -1,6 +1,6 @@
 import pytest
 
-from dpfl.reporting.signs import with_signs
+from dpfl.reporting.display_names import with_signs
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from dpfl.reporting.standing import Standing, standing
+from dpfl.reporting.display_names import Standing, standing
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline.batch_training import kept_folder
+from dpfl.pipeline.batches import kept_folder
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
 

@@ -22,8 +22,8 @@ CELLS, SEEDS = 2, 1
 
 def write(folder: Path) -> None:
     """Train one small sweep of every experiment, canaries of both kinds, and write its tables to `folder`."""
+    from dpfl import experiments
     from dpfl.data.arrays import build_arrays
-    from dpfl.experiments import protocol
     from dpfl.features.scattering import build_features
     from dpfl.grid import configuration, expansion
     from dpfl.grid.sweep import Folders
@@ -40,7 +40,7 @@ def write(folder: Path) -> None:
             build_arrays(sweep.dataset, folders.arrays)
         if sweep.needs_features and not folders.features.exists():
             build_features(folders.arrays, folders.features, lambda done, total: None)
-        _train(protocol.load(sweep.experiment), small, folders, folder / name)
+        _train(experiments.load(sweep.experiment), small, folders, folder / name)
 
 
 def _train(experiment, sweep, folders, output: Path) -> None:

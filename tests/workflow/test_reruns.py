@@ -118,7 +118,7 @@ EDITS = {
         ({"accounting", "train", *AFTER_RUNS}, {"bhaskar2025"}),
     ),
     "minibatch SGD's code": (
-        "src/dpfl/algorithms/minibatch_sgd.py",
+        "src/dpfl/convex/minibatch_sgd.py",
         append(CODE),
         ({"accounting", "train", *AFTER_RUNS}, {"lowy2021"}),
     ),
@@ -144,7 +144,7 @@ EDITS = {
         ({"accounting", "tables", "claims", "audit"}, set()),
     ),
     "the format of records": (
-        "src/dpfl/provenance/record_format.py",
+        "src/dpfl/provenance/record.py",
         replace('FORMAT = "dpfl-record/2"', 'FORMAT = "dpfl-record/3"'),
         ({"accounting", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
     ),

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from dpfl import experiments
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
 from dpfl.engine.memory_budget import on_cpu
-from dpfl.experiments import protocol
 from dpfl.features.scattering import build_features
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders
@@ -31,7 +31,7 @@ def sweeps():
     for sweep in expansion.expand(CONFIG):
         known = shortest.setdefault((sweep.experiment, sweep.paper), sweep)
         shortest[sweep.experiment, sweep.paper] = min(known, sweep, key=lambda each: cost.estimate(each).seconds)
-    assert {experiment for experiment, _ in shortest} == set(protocol.names())
+    assert {experiment for experiment, _ in shortest} == set(experiments.names())
     return list(shortest.values())
 
 
@@ -47,7 +47,7 @@ def project(sweeps, tmp_path_factory):
             build_arrays(sweep.dataset, folders.arrays)
         if sweep.needs_features and not folders.features.exists():
             build_features(folders.arrays, folders.features, lambda done, total: None)
-        rows = protocol.load(sweep.experiment).calibrate(on_cpu(sweep), load_description(folders.arrays))
+        rows = experiments.load(sweep.experiment).calibrate(on_cpu(sweep), load_description(folders.arrays))
         noise.setdefault(sweep.paper, []).append(rows.assign(family=sweep.family))
     for paper, tables in noise.items():
         write_table(pd.concat(tables), folder / "results/demo/accounting" / f"{paper}.csv")

@@ -10,7 +10,7 @@ import time
 import pandas as pd
 import pytest
 
-from dpfl.pipeline import lock
+from dpfl.pipeline import run as lock
 
 pytestmark = pytest.mark.workflow
 

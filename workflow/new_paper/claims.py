@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from dpfl.reporting.cases import difference, from_interval
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import ClaimEvidence
+from dpfl.reporting.rules import ClaimEvidence, difference, from_interval
 from dpfl.reporting.statistics import LEVEL
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dpfl.reporting.notes import stand_ins
+from dpfl.reporting.display_names import stand_ins
 from dpfl.reporting.results import Results
 from dpfl.reporting.statistics import summarised
 from dpfl.reporting.tables import TableLayout, TableRecipe

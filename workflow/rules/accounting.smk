@@ -12,7 +12,7 @@ rule accounting:
     benchmark:
         f"{RESULTS}/benchmarks/accounting_{{paper}}.tsv"
     wildcard_constraints:
-        paper=patterns.any_of(UNCALIBRATED),
+        paper=plan.any_of(UNCALIBRATED),
     conda:
         "../../environment.yml"
     resources:

@@ -14,9 +14,9 @@ from dpfl import files
 from dpfl.catalog import load
 from dpfl.data import datasets, fetch
 from dpfl.errors import InputError, printable
-from dpfl.experiments.protocol import module_name
+from dpfl.experiments import module_name
 from dpfl.grid import configuration, expansion
-from dpfl.pipeline import batches, cost, orphans, patterns
+from dpfl.pipeline import batches, cost, plan, process_cleanup
 from dpfl.provenance import run_identity
 from dpfl.provenance.source_digest import own_digest, source_digest
 
@@ -26,14 +26,14 @@ try:
     for sweep in SWEEPS.values():
         module_name(sweep.experiment)
     fetch.configured(CONFIG["data"]["mirror"])
-    patterns.require_no_brace(Path(CONFIG["data"]["folder"]).absolute())
+    plan.require_no_brace(Path(CONFIG["data"]["folder"]).absolute())
     files.require_writable(Path("results"), Path(CONFIG["data"]["folder"]))
 except InputError as error:
     print(f"dpfl: {printable(str(error))}", file=sys.stderr)
     sys.exit(2)
 
 # A stage ends with the Snakemake process that started it.
-os.environ[orphans.CONTROLLER] = str(os.getpid())
+os.environ[process_cleanup.CONTROLLER] = str(os.getpid())
 
 DATA = CONFIG["data"]["folder"]
 RESULTS = f"results/{CONFIG['scale']}"
@@ -113,7 +113,7 @@ localrules:
 # what a stage depends on is in its params, so that a change of the configuration reruns only what it touches.
 onstart:
     try:
-        orphans.cancel_left_behind(Path())
+        process_cleanup.cancel_left_behind(Path())
     except InputError as error:
         raise WorkflowError(str(error))
     files.write_atomically(Path(RESOLVED), yaml.safe_dump(CONFIG, sort_keys=False))
@@ -196,4 +196,4 @@ def data_of(sweep):
 
 def is_one_of(sweeps):
     """Return a pattern for the papers of these sweeps, where a path goes on with one of their names."""
-    return f"(?=({patterns.names(map('/'.join, sweeps))})[.]csv)[a-z0-9]+"
+    return f"(?=({plan.names(map('/'.join, sweeps))})[.]csv)[a-z0-9]+"

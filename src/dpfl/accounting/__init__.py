@@ -64,12 +64,12 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "ConvexProblem":
-        from dpfl.accounting.hidden_state.convex_problem import ConvexProblem
+        from dpfl.accounting.hidden_state import ConvexProblem
 
         return ConvexProblem
-    from dpfl.accounting import guarantees, neighbouring, observer, samplers
+    from dpfl.accounting import guarantees, neighbouring, samplers
 
-    homes = (samplers, guarantees, neighbouring, observer)
+    homes = (samplers, guarantees, neighbouring)
     return next(getattr(home, name) for home in homes if hasattr(home, name))
 
 

@@ -26,12 +26,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpfl.accounting.composed_epsilon import epsilon_below
-from dpfl.accounting.gaussian_divergence import theta
-from dpfl.accounting.loss_composition import GridLaw
+from dpfl.accounting.composition import GridLaw, epsilon_below, fitting_grid, from_atoms, from_points, grid_between
+from dpfl.accounting.gaussian_dp import theta
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.profile_laws import fitting_grid, from_atoms, from_points, grid_between
-from dpfl.accounting.subsampled_profiles import amplified_epsilon, poisson_add_delta, subsampled_delta
+from dpfl.accounting.poisson_gaussian import amplified_epsilon, poisson_add_delta, subsampled_delta
 
 Array = NDArray[np.float64]
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import NamedTuple
 
-from dpfl.accounting import gaussian_dp, sampler_bounds
-from dpfl.accounting.arguments import integer, member, real
-from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.noise_search import corrected_search, no_less, search
-from dpfl.accounting.observer import HidesSteps, Observer
-from dpfl.accounting.sampler_bounds import EpsilonBound, Run
-from dpfl.accounting.sampler_phases import phases_delta, phases_interval
+from dpfl.accounting import gaussian_dp, sampler_accountants
+from dpfl.accounting.neighbouring import HidesSteps, Neighbouring, Observer
+from dpfl.accounting.numerics import integer, least_noise, member, real
+from dpfl.accounting.sampler_accountants import EpsilonBound, Run, phases_delta, phases_interval
 from dpfl.accounting.samplers import (
     BallsInBins,
     FixedBatches,
@@ -23,6 +21,120 @@ from dpfl.accounting.samplers import (
     ShuffledEpochs,
     WithReplacement,
 )
+
+# The least noise that keeps a target, by few evaluations of what a noise spends.
+
+LEAST_NOISE, MOST_NOISE = 1e-3, 1e9
+"""Range of noise multipliers searched by `noise_multiplier`."""
+TOLERANCE = 1e-5
+"""Most that the upper bound at the noise returned may fall below its target, relative to it."""
+_JUMP = 1.003  # what is spent at the ends of a bracket of 1e-4: a larger ratio is a jump
+_STALLED = 0.5  # a look that leaves a larger share of the least distance so far is followed by halving
+_STEEPNESS = 1.3
+"""Approximate fall of ln epsilon per unit of ln noise, for the second look of a search."""
+
+
+def no_less(spent: Callable[[float], float], target: float, start: float) -> float:
+    """Return `start`, or a little more where rounding asks for it. Source: elementary."""
+    noise = start
+    while spent(noise) > target:
+        noise *= 1 + 1e-11
+    return noise
+
+
+def corrected_search(spent: Callable[..., float], target: float, enough: float, likely: float) -> float:
+    """Return what `search` does, by few evaluations of `spent`: `rough` ones show where to begin, and the slope.
+
+    Source: the secant rule.
+    """
+    rough = partial(spent, rough=True)
+    start = search(rough, target, enough, likely, tolerance=1e-3)
+    if start <= LEAST_NOISE:
+        return search(spent, target, enough, likely)
+    highest = math.log(enough)
+    here = min(math.log(start), highest - 1e-3)
+
+    def excess(x: float, spent: Callable[[float], float] = spent) -> float:
+        value = spent(math.exp(x))
+        return math.log(value / target) if value > 0 else -math.inf
+
+    slope = (excess(here + 1e-3, rough) - excess(here, rough)) / 1e-3
+    likely_one = -4 * _STEEPNESS <= slope <= -_STEEPNESS / 4  # rough answers may be uneven
+    try:
+        found = least_noise(
+            excess,
+            here,
+            slope=slope if likely_one else -2 * _STEEPNESS,
+            room=TOLERANCE,
+            longest=0.05,
+            low=math.log(LEAST_NOISE),
+            high=highest,
+            known=True,
+            tries=60,
+        )
+    except ZeroDivisionError:  # two looks at one place: a jump between neighbouring floats
+        return search(spent, target, enough, likely)
+    return no_less(spent, target, enough) if found is None else math.exp(found)  # None: enough but for rounding
+
+
+def search(
+    spent: Callable[[float], float], target: float, enough: float, likely: float, tolerance: float = TOLERANCE
+) -> float:
+    """Return noise that spends between (1 - tolerance) target and target: secants in logarithms, within a bracket.
+
+    `spent` falls; at the noise `enough` it is at most `target`; the search starts at `likely`. Where LEAST_NOISE is
+    enough, that is the answer; 0.0 where nothing is spent even there.
+    Source: the secant rule.
+    """
+    high, low, step = math.log(enough), -math.inf, 0.7
+    best, points, ends = None, [], [math.inf, 0.0]
+    least = math.log(LEAST_NOISE)
+    here = max(min(math.log(likely), high - 1e-3), least)
+    for _ in range(60):
+        value = spent(math.exp(here))
+        if here == least and value <= target:
+            return LEAST_NOISE if value else 0.0
+        if value <= target:
+            high, ends[1] = min(here, high), value
+            best = math.exp(high)  # what was looked at, to the last bit
+            if value >= target * (1 - tolerance):
+                break
+        else:
+            low, ends[0] = max(here, low), value
+        stalled = False
+        if 0 < value < math.inf:
+            stalled = bool(points) and abs(math.log(value / target)) > _STALLED * points[0][0]
+            points = sorted([*points, (abs(math.log(value / target)), here, math.log(value / target))])[:3]
+        if high - low < (1e-7 if ends[0] < _JUMP * ends[1] else 1e-4):
+            break
+        here = max(_next([] if stalled and low > -math.inf else points, low, high, step), least)
+        step *= 2
+    return no_less(spent, target, enough) if best is None else best
+
+
+def _next(points: list[tuple[float, float, float]], low: float, high: float, step: float) -> float:
+    """Return where to look next: by a curve through the nearest points if that is inside, else by halving."""
+    aim = math.log1p(-TOLERANCE / 2)
+    least = low if math.isfinite(low) else high - 8
+    for count in range(len(points), 0, -1):
+        guess = _through(points[:count], aim)
+        if least < guess < high:
+            return guess
+    return (low + high) / 2 if math.isfinite(low) else high - step
+
+
+def _through(points: list[tuple[float, float, float]], aim: float) -> float:
+    """Return where the curve through the points is `aim`, its place a polynomial of its value; NaN where it is none."""
+    if len(points) == 1:
+        return points[0][1] + (points[0][2] - aim) / _STEEPNESS
+    guess = 0.0
+    for _, place, value in points:
+        others = [other for _, _, other in points if other != value]
+        if len(others) < len(points) - 1:
+            return math.nan
+        guess += place * math.prod((aim - other) / (value - other) for other in others)
+    return guess
+
 
 _LEAST_NOISE = 1e-300  # the inverse of less is beyond floats
 _SMALLEST_DELTA = 1e-15
@@ -100,7 +212,7 @@ def guarantee(
             upper.epsilon * (1 - 1e-9), "a quadratic attains shifted interpolation without a set (bok2024)"
         )
     elif convex is None and _sees_all(run, view):
-        lower = sampler_bounds.lower(run)
+        lower = sampler_accountants.lower(run)
     return Guarantee(upper.epsilon, min(lower.epsilon, upper.epsilon), upper.by, lower.by)
 
 
@@ -224,14 +336,14 @@ def noise_multiplier(
     def spent(noise: float, *, rough: bool = False) -> float:
         return _upper(replace(run, noise_multiplier=noise), convex, rough=rough).epsilon
 
-    largest = sampler_bounds.unamplified_mu(replace(run, noise_multiplier=1.0))
+    largest = sampler_accountants.unamplified_mu(replace(run, noise_multiplier=1.0))
     if not math.isfinite(largest):
         raise ValueError(f"target_epsilon {target} is met by no noise: nothing is proven for this sampler and relation")
     # Without amplification the noise is a closed form, and enough.
     enough = largest / float(gaussian_dp.mu(target, run.delta)) * (1 + 1e-12)
     if isinstance(run.sampler, FullBatch | ShuffledEpochs):
         return no_less(spent, target, enough) if convex is None else search(spent, target, enough, enough)
-    likely = sampler_bounds.likely_noise(run, float(gaussian_dp.mu(target, run.delta)))
+    likely = sampler_accountants.likely_noise(run, float(gaussian_dp.mu(target, run.delta)))
     if isinstance(run.sampler, BallsInBins):
         return corrected_search(spent, target, enough, likely)
     return search(spent, target, enough, likely)
@@ -282,7 +394,7 @@ def _view(observer: Observer | str, convex: HidesSteps | None) -> Observer:
 
 def _upper(run: Run, convex: HidesSteps | None, *, rough: bool = False) -> EpsilonBound:
     """Return the lesser of the sampler's bound and that of the last iterate of a convex problem."""
-    everything = sampler_bounds.upper(run, rough=rough)
+    everything = sampler_accountants.upper(run, rough=rough)
     if convex is None:
         return everything
     setting = {"noise_multiplier": run.noise_multiplier, "steps": run.steps, "delta": run.delta}
@@ -310,7 +422,7 @@ def _hidden_phases(runs: Sequence[Run], convex: HidesSteps) -> EpsilonBound:
         if mu is None:
             raise ValueError(f"convex: no proof composes the last iterates of phases of {run.sampler}")
         mus.append(mu)
-    epsilon = sampler_bounds.unamplified(math.hypot(*mus), runs[0].delta).epsilon
+    epsilon = sampler_accountants.unamplified(math.hypot(*mus), runs[0].delta).epsilon
     return EpsilonBound(
         epsilon, "last iterates of the phases, shifted interpolation (bok2024), composed as Gaussian DP"
     )

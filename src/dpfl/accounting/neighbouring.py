@@ -1,8 +1,13 @@
-"""Neighbouring relations between data sets."""
+"""Observers: the parts of a run that an adversary sees, and what a proof about the last iterate must offer."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Protocol
+
+from dpfl.accounting.samplers import Sampler
+
+# Neighbouring relations between data sets.
 
 
 class Neighbouring(StrEnum):
@@ -14,3 +19,35 @@ class Neighbouring(StrEnum):
     """One record becomes another: a clipped sum moves by at most twice the clip norm."""
     ZERO_OUT = "zero_out"
     """One record's contribution becomes zero, the size stays: a clipped sum moves by at most the clip norm."""
+
+
+class Observer(StrEnum):
+    """Part of a run that the adversary sees."""
+
+    EVERY_STEP = "every_step"
+    """Every noisy gradient, or every iterate."""
+    LAST_ITERATE = "last_iterate"
+    """The model after the last step only."""
+    ROUND_ENDS = "round_ends"
+    """The models after the last step of each round, the last step of the run among them."""
+
+
+class HidesSteps(Protocol):
+    """A problem whose last iterate spends less than all iterates together, as `ConvexProblem`."""
+
+    @property
+    def attained(self) -> bool:
+        """True where a loss of the problem attains, under full batches, what `last_iterate` proves of it."""
+        ...
+
+    def last_iterate(
+        self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
+    ) -> tuple[float, str] | None:
+        """Return an epsilon of the last iterate and its proof; None where the sampler and relation have none."""
+        ...
+
+    def last_iterate_mu(
+        self, sampler: Sampler, *, noise_multiplier: float, steps: int, neighbouring: Neighbouring
+    ) -> float | None:
+        """Return a mu of Gaussian DP of the last iterate, wherever the first one is; None where there is no proof."""
+        ...

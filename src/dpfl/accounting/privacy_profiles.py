@@ -8,8 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfl.accounting.loss_composition import Cells
-from dpfl.accounting.loss_search import LossPart, LossSearch
+from dpfl.accounting.composition import Cells, LossPart, LossSearch
 
 Array = NDArray[np.float64]
 

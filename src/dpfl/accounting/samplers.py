@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, get_args
 
-from dpfl.accounting.arguments import integer, real
+from dpfl.accounting.numerics import integer, real
 
 
 class Sampling(StrEnum):

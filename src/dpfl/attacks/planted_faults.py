@@ -1,6 +1,6 @@
 """Ten wrong trainers, each different from the right one in one thing, and the claim that exposes each.
 
-They prove that dpfl.attacks.conformance finds what it should; a conformance kit can plant them anywhere.
+They prove that dpfl.attacks.claimed_training finds what it should; a conformance kit can plant them anywhere.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from torch import Tensor
 from dpfl.accounting import dpsgd
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
-from dpfl.attacks.claimed_training import ClaimedTraining
-from dpfl.attacks.gradient_oracle import ChosenGradients, OracleTraining, Trainer
+from dpfl.attacks.claimed_training import ChosenGradients, ClaimedTraining, OracleTraining, Trainer
 from dpfl.engine.batches import BatchSampler
-from dpfl.mechanisms.clipping import clip_factors
+from dpfl.mechanisms import clip_factors
 
 DELTAS = (1e-5, 1e-3, 1e-2, 0.05, 0.1, 0.2)
 """A claim is tried at each: small ones say most, large ones are refuted by the fewest trainings."""

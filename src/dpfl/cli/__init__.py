@@ -70,7 +70,7 @@ def main() -> None:
     # A scheduler's SIGTERM ends a stage as Ctrl-C does: temporary files are removed on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if PIPELINE:
-        from dpfl.pipeline.orphans import end_with_controller
+        from dpfl.pipeline.process_cleanup import end_with_controller
 
         end_with_controller()
     os.environ["MPLBACKEND"] = "agg"  # every figure is a file

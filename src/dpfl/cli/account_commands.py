@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.observer import HidesSteps, Observer
+from dpfl.accounting.neighbouring import HidesSteps, Neighbouring, Observer
 from dpfl.accounting.samplers import Sampler, Sampling
 from dpfl.cli.app import app
 from dpfl.errors import InputError
@@ -71,7 +70,7 @@ def _judged(
     claimed_epsilon: float | None,
 ) -> tuple[Sampler, Guarantee, bool]:  # fmt: skip
     """Return the sampler that the options state, what is proven of the run, and whether that refutes the claim."""
-    from dpfl.accounting.claims.claim import ClaimVerdict, judge, sampler_named
+    from dpfl.accounting.external_claims import ClaimVerdict, judge, sampler_named
     from dpfl.accounting.guarantees import guarantee
 
     convex = _convex(problem, fields["records"])

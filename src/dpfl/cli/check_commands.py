@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.observer import Observer
+from dpfl.accounting.neighbouring import Neighbouring, Observer
 from dpfl.accounting.samplers import Sampling
 from dpfl.cli.app import app
 from dpfl.errors import InputError, printable
 from dpfl.reporting.bounds import at_least, at_most
 
 if TYPE_CHECKING:
-    from dpfl.accounting.claims.claim import Claim
-    from dpfl.accounting.claims.run_logs import Entry
+    from dpfl.accounting.external_claims import Claim, Entry
 
 _LARGEST_FILE = 1 << 25
 """Bytes of claims or a log: a million steps, one a row."""
@@ -44,8 +42,8 @@ def check(
     num_steps: Annotated[str | None, typer.Option(help="of a log: num_steps is per_row or cumulative")] = None,
 ) -> None:
     """Print for each claim of a file: proven, refuted or unknown, and why, as one line of a table; 1 if any refuted."""
-    from dpfl.accounting.claims.claim import ClaimVerdict
-    from dpfl.accounting.claims.claim import check as verdict_on
+    from dpfl.accounting.external_claims import ClaimVerdict
+    from dpfl.accounting.external_claims import check as verdict_on
 
     options = {
         "sampler": sampler, "delta": delta, "claimed_epsilon": claimed_epsilon, "batch_size": batch_size,
@@ -77,8 +75,7 @@ def check(
 
 def _claims(file: Path, options: dict[str, str | float]) -> list[Claim]:
     """Read the claims of a file, or the one of a log and the options. Raises InputError."""
-    from dpfl.accounting.claims.claim_files import claims_of, read_json
-    from dpfl.accounting.claims.run_logs import history_of, read_rows
+    from dpfl.accounting.external_claims import claims_of, history_of, read_json, read_rows
 
     if file.exists() and not file.is_file():
         raise InputError(f"{file} is a folder or no regular file")  # a pipe could be waited for without end
@@ -107,8 +104,7 @@ def _claims(file: Path, options: dict[str, str | float]) -> list[Claim]:
 
 def _logged(file: Path, history: list[Entry], options: dict[str, str | float]) -> Claim:
     """Return the claim that the options make about a log. Raises InputError."""
-    from dpfl.accounting.claims.claim import Claim, sampler_named
-    from dpfl.accounting.claims.run_logs import phases_on, poisson_phases
+    from dpfl.accounting.external_claims import Claim, phases_on, poisson_phases, sampler_named
 
     missing = [f"--{_option(name)}" for name in _OF_A_LOG if name not in options]
     if missing:

@@ -12,8 +12,7 @@ from dpfl.files import record_path
 from dpfl.grid import configuration
 from dpfl.grid.sweep import Folders
 from dpfl.progress import progress_bar
-from dpfl.provenance.record import StageRecorder
-from dpfl.provenance.record_format import read_record
+from dpfl.provenance.record import StageRecorder, read_record
 
 data_app = typer.Typer(help="Fetch, verify and unpack the datasets; make the demo's stand-ins.", no_args_is_help=True)
 app.add_typer(data_app, name="data")

@@ -41,29 +41,22 @@ def trace(
     picture: Annotated[Path | None, typer.Option("--picture", help="draw the trace to this .svg or .png")] = None,
 ) -> None:
     """Show the sources of a file, a cell or a point: runs, noise, features, raw data and their licence."""
-    from dpfl.provenance import cell_trace
-    from dpfl.provenance import trace as records
+    from dpfl.provenance import trace as traces
 
-    top, rows = (
-        cell_trace.trace_cells(path, cell_trace.conditions(",".join(where))) if where else (records.trace(path), [])
-    )
-    root, _ = records.project_of(path)
+    top, rows = traces.trace_cells(path, traces.conditions(",".join(where))) if where else (traces.trace(path), [])
+    root, _ = traces.project_of(path)
     if picture:
-        from dpfl.provenance.trace_view import draw
-
-        draw(top, picture)
-    from dpfl.provenance import trace_view
-
+        traces.draw(top, picture)
     if as_json:
         # In ASCII: a recorded text may hold what steers a terminal, or half a character.
-        said = {"rows": rows, "runs_recorded": cell_trace.is_recorded(rows)} if rows else {"rows": rows}
-        print(json.dumps({**said, **trace_view.as_json(top, root)}, indent=1))
+        said = {"rows": rows, "runs_recorded": traces.is_recorded(rows)} if rows else {"rows": rows}
+        print(json.dumps({**said, **traces.as_json(top, root)}, indent=1))
     else:
         from rich.console import Console
 
         # Lines are wrapped for a terminal only, never in a file or a pipe.
         console = Console(highlight=False, width=None if sys.stdout.isatty() else _LINE_WIDTH)
-        console.print(trace_view.tree(top, root, rows))
+        console.print(traces.tree(top, root, rows))
 
 
 @app.command(epilog="Example: dpfl audit results/demo --rerun 5")
@@ -81,8 +74,8 @@ def audit(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="delete damaged files and what they gave")] = False,
 ) -> None:
     """Hash every file again, recompute every table, figure, verdict and epsilon; exit 1 with the findings."""
-    from dpfl.pipeline.lock import only_run
-    from dpfl.provenance.audit.file_hashes import audit as check
+    from dpfl.pipeline.run import only_run
+    from dpfl.provenance.audit.files import audit as check
     from dpfl.provenance.audit.release import check_signature
 
     if not (folder / "config.yaml").is_file() and (below := sorted(folder.glob("*/config.yaml"))):
@@ -190,7 +183,7 @@ def _choice(count: int, seed: int | None, cell: str, where: str) -> Choice | Non
     if not (count or cell):
         return None
     from dpfl.provenance.audit.rerun import Choice
-    from dpfl.provenance.cell_trace import conditions
+    from dpfl.provenance.trace import conditions
 
     return Choice(count, seed, cell, conditions(where) if where else {})
 

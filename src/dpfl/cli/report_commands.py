@@ -112,8 +112,8 @@ def pages(config: ConfigOption = DEFAULT_CONFIG) -> None:
     would stand. Finished pages stay, damaged ones are made anew; so are their LaTeX, HTML, SVG and PDF files, the
     manifest and report.html.
     """
-    from dpfl.pipeline.lock import only_run
-    from dpfl.provenance.audit.mending import remove_damaged_pages
+    from dpfl.pipeline.run import only_run
+    from dpfl.provenance.audit.files import remove_damaged_pages
     from dpfl.provenance.trace import require_no_linked_folder
     from dpfl.reporting.report_page import project_readme
     from dpfl.reporting.report_page.contents import contents
@@ -170,8 +170,7 @@ def _require_runs(folder: Path) -> None:
 def _sealed(folder: Path) -> int:
     """Check the files' hashes as the last step of a run does, and write the manifest; return the number of findings."""
     from dpfl.provenance import manifest
-    from dpfl.provenance.audit.completeness import ENDED
-    from dpfl.provenance.audit.file_hashes import audit
+    from dpfl.provenance.audit.files import ENDED, audit
 
     found = audit(folder, sealed=False)
     write_atomically(folder / ENDED, "\n".join(found.lines()) + "\n")
@@ -188,8 +187,7 @@ def report(config: ConfigOption = DEFAULT_CONFIG) -> None:
     from dpfl.provenance.trace import require_no_linked_folder
     from dpfl.reporting.engine_report import build
     from dpfl.reporting.report_page.contents import contents
-    from dpfl.reporting.report_page.render import write
-    from dpfl.reporting.report_page.short_lines import verdict_lines
+    from dpfl.reporting.report_page.render import verdict_lines, write
 
     resolved = configuration.read(config)
     folder = results_folder(resolved)

@@ -1,6 +1,6 @@
 """Commands that calibrate noise and train: `dpfl calibrate` and `dpfl train`.
 
-Both call the experiment that a sweep names; its contract is in dpfl.experiments.protocol.
+Both call the experiment that a sweep names; its contract is in dpfl.experiments.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from dpfl import gpu
+from dpfl import experiments, gpu
 from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results_folder
 from dpfl.errors import InputError
-from dpfl.experiments import protocol
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Folders, Sweep
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
-from dpfl.provenance.run_identity import noise_identity, noise_of, run_identity
+from dpfl.provenance.run_identity import calibration_code, noise_identity, noise_of, run_identity, training_code
 
 
 @app.command(epilog="Example: dpfl calibrate --paper bhaskar2025")
@@ -39,7 +38,7 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
     families = {sweep.family: sweep for sweep in sweeps}
     if not families:
         raise InputError(f"nothing of paper {paper} is trained at scale {resolved['scale']}")
-    modules = tuple(sorted({protocol.module_name(sweep.experiment) for sweep in families.values()}))
+    modules = tuple(sorted({calibration_code(sweep.experiment) for sweep in families.values()}))
     stage = StageRecorder("account", modules, {"paper": paper, "scale": resolved["scale"]})
     stage.identity = noise_identity(sweeps)
     folders = {s.dataset: Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in families.values()}
@@ -49,13 +48,13 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
     with progress_bar(f"noise of {paper}", unit="families") as progress:
         for done, (family, sweep) in enumerate(families.items()):
             progress(done, len(families))
-            experiment = protocol.load(sweep.experiment)
-            protocol.require_known(sweep)
+            experiment = experiments.load(sweep.experiment)
+            experiments.require_known(sweep)
             try:
                 rows = experiment.calibrate(on_cpu(sweep), descriptions[sweep.dataset])
             except InputError as error:  # experiments know settings, not whose
                 raise InputError(f"{paper}/{family}, {error}") from None
-            protocol.require_calibrated(sweep, rows)
+            experiments.require_calibrated(sweep, rows)
             tables.append(rows.assign(family=family))
         progress(len(families), len(families))
     output = expansion.noise_table(results_folder(resolved), paper)
@@ -90,13 +89,13 @@ def _train(resolved: dict[str, Any], job: Sweep, cores: int) -> None:
     from dpfl.engine.memory_budget import with_memory
     from dpfl.pipeline.client_division import clients_on
     from dpfl.pipeline.cost import can_divide
-    from dpfl.pipeline.time_limit import newest, requeue_before_limit
+    from dpfl.pipeline.process_cleanup import newest, requeue_before_limit
     from dpfl.reporting.results import read_csv, write_table
 
     if job.resources["device"] == "cuda":
         gpu.prepare()
-    experiment, code = protocol.load(job.experiment), protocol.module_name(job.experiment)
-    protocol.require_known(job)
+    experiment, code = experiments.load(job.experiment), training_code(job.experiment)
+    experiments.require_known(job)
     stage = StageRecorder("train", (code,), job.settings, job.seeds, job.resources["device"], job.resources["threads"])
     folders = Folders.of(Path(resolved["data"]["folder"]), job.dataset)
     noise = expansion.noise_table(results_folder(resolved), job.paper)
@@ -113,7 +112,7 @@ def _train(resolved: dict[str, Any], job: Sweep, cores: int) -> None:
     shown = progress_bar(f"{job.paper} {job.name}", unit="steps")
     with clients_on(processes), shown as progress:
         table = experiment.train(with_memory(job), folders, calibration, checkpoint, progress)
-    protocol.require_trained(job, table)
+    experiments.require_trained(job, table)
     output = expansion.run_table(results_folder(resolved), job.paper, job.name)
     write_table(table, output)
     stage.write(record_path(output), [output])
@@ -136,8 +135,8 @@ def train_batch(
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Train several sweeps side by side and report each; what is finished is not trained again. Exit 1 if one fails."""
-    from dpfl.pipeline.batch_training import BatchTraining
-    from dpfl.pipeline.time_limit import newest, requeue_before_limit
+    from dpfl.pipeline.batches import BatchTraining
+    from dpfl.pipeline.process_cleanup import newest, requeue_before_limit
 
     resolved = configuration.read(config)
     known = {f"{sweep.paper}/{sweep.name}": sweep for sweep in expansion.expand(resolved)}

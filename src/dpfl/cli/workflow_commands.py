@@ -14,8 +14,9 @@ from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, app
 from dpfl.errors import InputError
 from dpfl.files import require_writable
 from dpfl.grid import configuration
-from dpfl.grid.strict_yaml import load_mapping
-from dpfl.pipeline import cost, patterns
+from dpfl.grid.configuration import load_mapping
+from dpfl.pipeline import cost
+from dpfl.pipeline.plan import require_no_brace
 
 if TYPE_CHECKING:
     from dpfl.grid.sweep import Sweep
@@ -44,8 +45,8 @@ def plan(
     other experiments fitted to finished sweeps. --measure times this machine's training steps instead and scales the
     rest by the same factor; for training.device cuda it times the steps on the GPU, and leaves the rest.
     """
-    from dpfl.pipeline.finished import noise_made_anew
     from dpfl.pipeline.plan import lines, machines_of
+    from dpfl.pipeline.status import noise_made_anew
 
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
     units = cost.table()
@@ -62,21 +63,21 @@ def plan(
 
 def _measured(units: dict[str, cost.UnitCost], device: str) -> dict[str, cost.UnitCost]:
     """Return the units of this machine."""
-    from dpfl.pipeline import cost_timing
+    from dpfl.pipeline import cost_fitting
 
-    own = cost_timing.measure(cost_timing.KINDS, PROBE_SECONDS, device)
+    own = cost_fitting.measure(cost_fitting.KINDS, PROBE_SECONDS, device)
     if device == "cuda":
         return units | {cost.on_gpu(kind): unit for kind, unit in own.items()}
-    factor = cost_timing.slowdown(own, units)
+    factor = cost_fitting.slowdown(own, units)
     print(f"this machine takes {factor:.2f} times as long as the one that was measured")
     return {kind: unit.scaled(factor) for kind, unit in units.items()} | own
 
 
 def _fitted() -> dict[str, cost.UnitCost]:
     """Rewrite costs.csv, and return its units."""
-    from dpfl.pipeline import cost_fitting, cost_timing
+    from dpfl.pipeline import cost_fitting
 
-    known = cost.table() | cost_timing.measure(cost_timing.KINDS, 3 * PROBE_SECONDS)
+    known = cost.table() | cost_fitting.measure(cost_fitting.KINDS, 3 * PROBE_SECONDS)
     sweeps = list(cost_fitting.measured(Path("results")))
     units = cost_fitting.fit(known, sweeps)
     for each in sweeps:
@@ -97,8 +98,8 @@ def run(
     """Run the workflow to its end; continue where an earlier run stopped, however it stopped."""
     from dpfl.data.fetch import configured
     from dpfl.grid import expansion
-    from dpfl.pipeline.engine_options import engine_options
     from dpfl.pipeline.plan import machines_of
+    from dpfl.pipeline.run import engine_options
 
     if ours := engine_options(more or []).ours:
         raise InputError(f"{ours[0]} cannot stand after --: give dpfl run its own --scale, --config and --profile")
@@ -106,7 +107,7 @@ def run(
     sweeps = expansion.expand(resolved)
     configured(resolved["data"]["mirror"])
     where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"])
-    patterns.require_no_brace(Path(resolved["data"]["folder"]).absolute())
+    require_no_brace(Path(resolved["data"]["folder"]).absolute())
     require_writable(Path("results"), Path(resolved["data"]["folder"]))
     uses_gpus = not where.on_cluster and resolved["training"]["device"] == "cuda"
     gpus = _gpus(profile) if uses_gpus else []
@@ -133,21 +134,21 @@ def _run(
     resolved: dict[str, Any], sweeps: list[Sweep], where: Machines, options: list[str], more: list[str], again: str
 ) -> int:
     """Run Snakemake, for noise that is out of date first, for it decides what is trained; return its exit status."""
-    from dpfl.pipeline import finished
-    from dpfl.pipeline.engine_options import engine_options
     from dpfl.pipeline.plan import run_progress
+    from dpfl.pipeline.run import engine_options
     from dpfl.pipeline.run import run as run_workflow
+    from dpfl.pipeline.status import noise_made_anew, without_finished
 
     engine, results = engine_options([*options, *more]), Path("results") / resolved["scale"]
     asked = {"again": again, "results": results, "sweeps": sweeps, "forced": lambda: _forced(sweeps, results, where)}
-    if noise := finished.noise_made_anew(resolved):
+    if noise := noise_made_anew(resolved):
         print(f"dpfl: {_first(noise)}", file=sys.stderr)
         if not engine.is_dry_run:
             # Targets come before the user's options, which may take any number of words.
             words = [*options, *map(str, noise), *(word for word in more if word not in engine.targets)]
             if status := run_workflow(words, **asked, what="calibrating"):
                 return status
-    left = finished.without_finished(more, resolved)
+    left = without_finished(more, resolved)
     if left is None:
         return 0
     progress = None if engine.is_dry_run else run_progress(resolved, where)

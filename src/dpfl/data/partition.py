@@ -15,7 +15,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfl.accounting.arguments import integer, real
+from dpfl.accounting.numerics import integer, real
 from dpfl.data.loading import TableData
 from dpfl.errors import InputError
 from dpfl.randomness import generator

@@ -1,6 +1,6 @@
 """Stacked private training: many models at once, each with its own clip norm and noise, on shared batches.
 
-Any module of your own can be trained: where dpfl.engine.network_gradients has no faster rule for it, it is
+Any module of your own can be trained: where dpfl.engine.per_record_gradients has no faster rule for it, it is
 differentiated record by record. Three models, two of them private, through an epoch of one client's records:
 
     >>> import torch
@@ -8,11 +8,11 @@ differentiated record by record. Three models, two of them private, through an e
     >>> from dpfl.accounting.samplers import Sampling
     >>> from dpfl.engine.batches import BatchSampler
     >>> from dpfl.engine.per_record_gradients import StackedGradients
-    >>> from dpfl.engine.network_gradients import gradient_rule
-    >>> from dpfl.engine.parameter_vector import ParameterVector
-    >>> from dpfl.engine.cross_entropy import cross_entropy
+    >>> from dpfl.engine.per_record_gradients import gradient_rule
+    >>> from dpfl.engine.per_record_gradients import ParameterVector
+    >>> from dpfl.engine.per_record_gradients import cross_entropy
     >>> from dpfl.engine.sgd import SGD, StackedHyperparameters
-    >>> from dpfl.mechanisms.noise import base_noise
+    >>> from dpfl.engine.noise import base_noise
     >>> x, y = torch.arange(200.0).sin().reshape(100, 2), torch.arange(100) % 2
     >>> module = nn.Sequential(nn.Linear(2, 8), nn.SiLU(), nn.LayerNorm(8), nn.Linear(8, 2))
     >>> layout = ParameterVector.of(module)

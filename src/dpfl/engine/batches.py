@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfl.accounting.arguments import integer
+from dpfl.accounting.numerics import integer
 from dpfl.accounting.samplers import Sampling
-from dpfl.models.glm import Array
 from dpfl.randomness import generator
 
 _BY_EPOCH = (Sampling.POISSON, Sampling.BALLS_IN_BINS, Sampling.SHUFFLED, Sampling.FIXED)
@@ -104,7 +103,7 @@ class BatchSampler:
 
 def batch_and_noise(
     seed: int, client: int, round: int, step: int, records: int, batch_size: int, features: int
-) -> tuple[NDArray[np.int64], Array]:
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return one step's batch, `batch_size` of a client's `records`, and its standard normal noise (features,)."""
     rows = generator(seed, "batches", client, round, step).choice(records, batch_size, replace=False)
     return rows, generator(seed, "noise", client, round, step).standard_normal(features)

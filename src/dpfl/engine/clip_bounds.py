@@ -13,7 +13,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from dpfl.mechanisms.clipping import clip_factors
+from dpfl.mechanisms import clip_factors
 
 
 class Precision(StrEnum):

@@ -1,26 +1,68 @@
-"""Define the layers of a network, each with a forward and a backward pass and, if trained, per-record norms.
-
-Written by hand instead of taken from autograd: small models take a millisecond per batch, of which autograd would take
-half. A layer works on one model and a batch of records that do not mix, and everything in it works under vmap.
-Images have shape (n, channels, height, width), in single precision with the channels last in memory, where a CPU
-convolves and pools best.
-
-Values and gradients may be bfloat16 while parameters, norms and sums are single precision. Nothing is rounded to
-bfloat16 once its norm is taken, so that the norm is that of what is summed (dpfl.engine.clip_bounds).
-"""
+"""Compute per-record norms and clipped sums of convolutions."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl.engine.clip_bounds import accurate, norm_roundings, squared_norms
-from dpfl.engine.matrix_products import product
-from dpfl.models.scale_shift import ScaleShift
+from dpfl.engine.clip_bounds import accurate, norm_roundings, rounding, squared_norms
+from dpfl.engine.networks import ScaleShift
+
+# Multiply large matrices in single precision by the library with the wider vectors on a CPU.
+
+LARGE = 2**21  # multiplications; oneDNN takes 20 us to begin
+
+
+def product(left: Tensor, right: Tensor, *, stacked: bool = False) -> Tensor:
+    """Return left @ right; `stacked`: it is of several models, and each shall get the bits that it gets alone.
+
+    oneDNN adds the products of an entry one after the other, so that no entry depends on how many there are: MKL's do.
+
+    torch leaves products of single precision to MKL, which keeps AVX-512 to Intel's processors; oneDNN has it on all.
+    torch turns to oneDNN under a setting that permits rounding of the factors to bfloat16. oneDNN does that on
+    processors that multiply bfloat16 matrices in one instruction, where MKL would continue; elsewhere all stays in
+    single precision. For one thread at a time: the setting is the process's.
+    """
+    single = left.device.type == "cpu" and left.dtype is torch.float32
+    if not single or not (stacked or left.numel() * right.shape[-1] >= LARGE) or not _keeps_precision():
+        return left @ right
+    setting = torch.backends.mkldnn.matmul
+    before, setting.fp32_precision = setting.fp32_precision, "bf16"
+    try:
+        return left @ right
+    finally:
+        setting.fp32_precision = before
+
+
+def multiplies_bfloat16(device: str) -> bool:
+    """Return whether a device has instructions for it; a GPU of torch's, or this processor. Without them it is slow."""
+    if device != "cpu":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    has = getattr(torch.cpu, "get_capabilities", dict)()
+    return any(has.get(each, False) for each in ("avx512_bf16", "amx_bf16", "bf16"))
+
+
+@cache
+def _keeps_precision() -> bool:
+    """Return whether torch knows this processor to have nothing that oneDNN could round for."""
+    has = getattr(torch.cpu, "get_capabilities", dict)()
+    return has.get("avx512_f", False) and not any(has.get(each, True) for each in ("amx_tile", "amx_bf16", "avx10_2"))
+
+
+# Define the layers of a network, each with a forward and a backward pass and, if trained, per-record norms.
+#
+# Written by hand instead of taken from autograd: small models take a millisecond per batch, of which autograd would
+# take half. A layer works on one model and a batch of records that do not mix, and everything in it works under vmap.
+# Images have shape (n, channels, height, width), in single precision with the channels last in memory, where a CPU
+# convolves and pools best.
+#
+# Values and gradients may be bfloat16 while parameters, norms and sums are single precision. Nothing is rounded to
+# bfloat16 once its norm is taken, so that the norm is that of what is summed (dpfl.engine.clip_bounds).
 
 Parameters = tuple[Tensor, ...]
 """A tensor for the weight and one for the bias of a trained layer: parameters, gradients or sums of gradients. A layer
@@ -150,7 +192,7 @@ class Dense(ReadsBatch):
 
 
 class ChannelScale:
-    """ScaleShift (dpfl.models.scale_shift): a record's gradient is (sum of d * x, sum of d) for each channel."""
+    """ScaleShift (dpfl.engine.networks): a record's gradient is (sum of d * x, sum of d) for each channel."""
 
     tensors = 2
     forms_gradients = True
@@ -357,3 +399,281 @@ def channels_last(images: Tensor) -> Tensor:
 def _pair(number: int | tuple[int, int]) -> tuple[int, int]:
     """Return the numbers for both axes."""
     return number if isinstance(number, tuple) else (number, number)
+
+
+WINDOW_NUMBERS_CACHED = 2**13  # of a record's windows: few enough for a batch of them to stay in a CPU's cache
+WINDOW_NUMBERS_SHARED = 2**15  # where all models read them
+WINDOW_NUMBERS_AT_ONCE = 2**19  # of the windows that are unfolded at a time on a CPU, for the same reason
+
+
+class ConvolutionCache(NamedTuple):
+    """The inputs (n, channels, height, width); U and U U^T + 1 where keeping them is worth it."""
+
+    inputs: Tensor
+    windows: Tensor | None
+    gram: Tensor | None
+
+
+class Convolution(ReadsBatch):
+    """nn.Conv2d with one group and zero padding.
+
+    With U (positions, window) the windows of a record's input, one a position and as long as a filter, and D
+    (positions, filters) the gradients at its output, the weight's gradient is D^T U. Its norm takes one of two routes:
+
+    - products: form D^T U for each record, which costs positions * window * filters multiplications. The sums are then
+      weighted sums of these. Best for small filters on many positions, as in the first layers.
+    - Gram: |D^T U|^2 = <U U^T, D D^T> (Bu et al. 2022, bu2022) costs positions^2 * (window + filters), of which U U^T
+      is shared by all models where the layer reads the batch. Windows overlap, so U U^T costs less: with X (pixels,
+      channels) the padded input, its entry for two positions is the sum, over the offsets within a window, of the
+      entries of X X^T for the two pixels there. The sums then take one pass over the full batch, of
+      as many multiplications as the products; but no record stores as many numbers as there are weights, and writing
+      and reading those takes about as long. Best for large filters on few positions, as in the last layers.
+
+    The cheaper norm decides; the Gram route needs a lead of a quarter because its products are small. Windows are
+    stored for all passes where models share them or where they are few; elsewhere torch convolves without them.
+    """
+
+    tensors = 2
+
+    def __init__(self, layer: nn.Conv2d, size: torch.Size, *, reads_batch: bool):
+        """`size`: height and width of the inputs, which are the batch itself where the layer `reads_batch`."""
+        self.kernel, self.shape, self.reads_batch = layer.kernel_size, layer.weight.shape, reads_batch
+        self.geometry = layer.stride, layer.padding, layer.dilation
+        spans = zip(size, self.kernel, *self.geometry, strict=True)
+        self.size = tuple((n + 2 * pad - apart * (k - 1) - 1) // step + 1 for n, k, step, pad, apart in spans)
+        positions = math.prod(self.size)
+        filters, window = len(layer.weight), layer.weight[0].numel()
+        pixels = math.prod(n + 2 * pad for n, pad in zip(size, layer.padding, strict=True))
+        self.by_pixels = pixels**2 * layer.in_channels < positions**2 * window
+        gram = min(pixels**2 * layer.in_channels, positions**2 * window) / positions
+        self.by_gram = (0 if reads_batch else gram) + positions * filters < 0.75 * window * filters
+        numbers = layer.in_channels + sum(self.kernel) if self.by_pixels else window
+        self.gram_roundings = numbers + filters + 2 * positions + 16
+        self.roundings = norm_roundings(window * filters)
+        self.forms_gradients, self.output_size = not self.by_gram, positions * filters
+        self.windows = positions * window
+        self.memory_per_record = self.windows + (2 * positions**2 if self.by_gram else window * filters)
+
+    def cache_inputs(self, inputs: Tensor) -> ConvolutionCache:
+        """Unfold the windows where they are stored, and multiply them where all models share the result."""
+        few = self.windows <= (WINDOW_NUMBERS_SHARED if self.reads_batch else WINDOW_NUMBERS_CACHED)
+        windows = self._unfold(inputs) if few else None
+        return ConvolutionCache(
+            inputs, windows, self._gram(inputs, windows) if self.by_gram and self.reads_batch else None
+        )
+
+    def forward(self, cache: ConvolutionCache, parameters: Parameters) -> Tensor:
+        """Multiply windows and filters, or convolve by torch."""
+        weight, bias = (each.to(cache.inputs.dtype) for each in parameters)
+        if cache.windows is None:
+            return functional.conv2d(cache.inputs, channels_last(weight), bias, *self.geometry)
+        filters = weight.permute(0, 2, 3, 1).flatten(1)
+        output = product(cache.windows, filters.T, stacked=self.reads_batch).add_(bias)
+        return output.unflatten(1, self.size).permute(0, 3, 1, 2)
+
+    def backward(self, output_gradients: Tensor, cache: ConvolutionCache, parameters: Parameters) -> Tensor:
+        """Convolve with the transposed filters."""
+        weight = channels_last(parameters[0].to(output_gradients.dtype))
+        return self._torch_backward(output_gradients, cache.inputs, weight, (True, False, False))[0]
+
+    def squared_gradient_norms(
+        self, output_gradients: Tensor, cache: ConvolutionCache, parameters: Parameters
+    ) -> tuple[Tensor, Parameters | None]:
+        """Return norms by products or Gram matrices; the bias is a weight whose window is 1 everywhere."""
+        inputs, windows, gram = cache
+        rows = _rows(output_gradients)
+        if self.by_gram:
+            rows, gram = accurate(rows), self._gram(inputs, windows) if gram is None else gram
+            between = product(rows, rows.transpose(1, 2))
+            norms = (gram * between).sum(2).sum(1)
+            # |error| <= gamma (sum over positions of |u||d|)^2, and scaling d adds its rounding, relative to the same
+            reach = (gram.diagonal(dim1=1, dim2=2) * between.diagonal(dim1=1, dim2=2)).sqrt().sum(1).square()
+            return norms + rounding(self.gram_roundings, rows.dtype) * reach, None
+        weight, bias = accurate(self._products(rows, cache).flatten(1)), accurate(rows).sum(1)
+        return squared_norms(weight) + squared_norms(bias), (weight, bias)
+
+    def weighted_gradient_sum(
+        self,
+        output_gradients: Tensor,
+        cache: ConvolutionCache,
+        parameters: Parameters,
+        factors: Tensor | None,
+        gradients: Parameters | None,
+    ) -> Parameters:
+        """Weigh the records' gradients where they were formed, else those at the output."""
+        inputs, windows, _ = cache
+        if gradients is not None:
+            return self._as_weight(factors @ gradients[0]), factors @ gradients[1]
+        output_gradients = scaled(output_gradients, factors)
+        bias = output_gradients.sum((0, 2, 3))
+        if windows is not None:
+            windows = windows.flatten(0, 1).to(output_gradients.dtype)
+            rows = _rows(output_gradients).flatten(0, 1)
+            return self._as_weight(product(rows.T, windows, stacked=self.reads_batch)), bias
+        inputs = inputs.to(output_gradients.dtype)
+        empty = channels_last(output_gradients.new_empty(output_gradients.shape[1], *self.shape[1:]))
+        return self._torch_backward(output_gradients, inputs, empty, (False, True, False))[1], bias
+
+    def _unfold(self, inputs: Tensor) -> Tensor:
+        """Return U of every record, (n, positions, window); a window lists its rows, columns, then channels."""
+        stride, _, (down, right) = self.geometry
+        images = self._padded(inputs)
+        reach = (self.kernel[0] - 1) * down + 1, (self.kernel[1] - 1) * right + 1
+        windows = images.unfold(1, reach[0], stride[0]).unfold(2, reach[1], stride[1])[..., ::down, ::right]
+        return windows.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(1, 2)
+
+    def _gram(self, inputs: Tensor, windows: Tensor | None) -> Tensor:
+        """Return U U^T + 1 of every record, (n, positions, positions)."""
+        if not self.by_pixels:
+            windows = accurate(self._unfold(inputs) if windows is None else windows)
+            return product(windows, windows.transpose(1, 2)) + 1
+        images = self._padded(accurate(inputs))
+        size, pixels = images.shape[1:3], images.flatten(1, 2)
+        products = product(pixels, pixels.transpose(1, 2)).view(-1, *size, *size)
+        for axis in (0, 1):  # first over the rows of a window, then over its columns
+            products = self._over_offsets(products, axis)
+        return products.flatten(3, 4).flatten(1, 2) + 1
+
+    def _over_offsets(self, products: Tensor, axis: int) -> Tensor:
+        """Sum products of pixels (n, rows, columns, rows, columns) over the offsets of a window along one axis."""
+        stride, _, dilation = (each[axis] for each in self.geometry)
+        total, reach = 0, stride * (self.size[axis] - 1) + 1
+        for offset in range(self.kernel[axis]):
+            here = slice(offset * dilation, offset * dilation + reach, stride)
+            index = [slice(None)] * 5
+            index[1 + axis], index[3 + axis] = here, here
+            total = total + products[tuple(index)]
+        return total
+
+    def _padded(self, inputs: Tensor) -> Tensor:
+        """Return the images with their padding, (n, height, width, channels)."""
+        height, width = self.geometry[1]
+        images = inputs.permute(0, 2, 3, 1)
+        return functional.pad(images, (0, 0, width, width, height, height)) if height or width else images
+
+    def _products(self, rows: Tensor, cache: ConvolutionCache) -> Tensor:
+        """Return D^T U of every record, (n, filters, window)."""
+        if cache.windows is not None:
+            return product(rows.transpose(1, 2), cache.windows)
+        at_once = max(1, WINDOW_NUMBERS_AT_ONCE // self.windows) if rows.device.type == "cpu" else len(rows)
+        parts = zip(rows.split(at_once), cache.inputs.split(at_once), strict=True)
+        return torch.cat([product(d.transpose(1, 2), self._unfold(a)) for d, a in parts])
+
+    def _as_weight(self, gradient: Tensor) -> Tensor:
+        """Return a gradient in the order of windows, reordered as the layer's weight."""
+        return gradient.view(-1, *self.kernel, self.shape[1]).permute(0, 3, 1, 2)
+
+    def _torch_backward(self, gradients: Tensor, inputs: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]):
+        """Return torch's own backward pass, for inputs, weight, bias."""
+        arguments = gradients, inputs, weight, None, *self.geometry, False, (0, 0), 1, wanted
+        return torch.ops.aten.convolution_backward(*arguments)
+
+
+class ScaledConvolution(ReadsBatch):
+    """ScaleShift (dpfl.engine.networks), then nn.Conv2d, on the batch itself: scale and shift fold into the filters.
+
+    With filters W, scale s and shift t it is the convolution of the batch and a channel of ones by the filters
+    (s_c W_c for each channel c, sum_c t_c W_c), so that all models read one input; padding is 0 in the channel of ones
+    too. The gradient of W follows from that of these filters, and sums over records as it does; its norm needs the Gram
+    matrix of the scaled input. Those of s and t are small: they are formed for each record from the gradient at the
+    scaled input, and follow from the filters' where nothing is clipped.
+    """
+
+    tensors = 4
+    forms_gradients = False
+
+    def __init__(self, layer: nn.Conv2d, size: torch.Size):
+        """`size`: height and width of the inputs."""
+        options = layer.stride, layer.padding, layer.dilation
+        seen = nn.Conv2d(layer.in_channels + 1, layer.out_channels, layer.kernel_size, *options, device="meta")
+        self.joint = Convolution(seen, size, reads_batch=True)
+        self.joint.by_gram = False
+        self.own = Convolution(layer, size, reads_batch=False)
+        self.own.by_gram = True
+        pixels = math.prod(size) * layer.in_channels
+        self.output_size, self.roundings = self.joint.output_size, norm_roundings(layer.in_channels)
+        self.memory_per_record = self.joint.windows + self.own.windows + 2 * math.prod(self.own.size) ** 2 + 2 * pixels
+
+    def cache_inputs(self, inputs: Tensor) -> ConvolutionCache:
+        """Add the channel of ones."""
+        ones = torch.ones_like(inputs[:, :1])
+        return self.joint.cache_inputs(channels_last(torch.cat([inputs, ones], 1)))
+
+    def forward(self, cache: ConvolutionCache, parameters: Parameters) -> Tensor:
+        """Convolve by the folded filters."""
+        return self.forward_all(cache, tuple(each[None] for each in parameters))[:, 0]
+
+    def forward_all(self, cache: ConvolutionCache, parameters: Parameters) -> Tensor:
+        """Convolve by the folded filters of all models."""
+        scale, shift, weight, bias = parameters
+        scale, shift = (_over_filters(each) for each in (scale, shift))
+        folded = torch.cat([weight * scale, (weight * shift).sum(2, keepdim=True)], 2)
+        return self.joint.forward_all(cache, (folded, bias))
+
+    def squared_gradient_norms(
+        self, output_gradients: Tensor, cache: ConvolutionCache, parameters: Parameters
+    ) -> tuple[Tensor, None]:
+        """Add the norms for the filters, by Gram matrices, and those for scale and shift."""
+        scale, shift, weight, bias = parameters
+        inputs, d = accurate(cache.inputs[:, :-1]), accurate(output_gradients)
+        read = ConvolutionCache(torch.addcmul(shift[:, None, None], inputs, scale[:, None, None]), None, None)
+        filters, _ = self.own.squared_gradient_norms(d, read, (weight, bias))
+        back = self.own.backward(d, ConvolutionCache(inputs, None, None), (weight, bias))
+        of_scale, of_shift = (back * inputs).sum((2, 3)), back.sum((2, 3))
+        # scaling and shifting has rounded what `own` reads: by at most gamma |d| |a|, by Cauchy and Schwarz
+        pixels, offsets = inputs[0, 0].numel(), math.prod(self.own.kernel)
+        sizes = 2 * (inputs.square().sum((2, 3)) @ scale.square() + pixels * shift.square().sum())
+        reach = (squared_norms(d.flatten(1)) * offsets * sizes).sqrt()
+        filters = (filters.sqrt() + rounding(4, d.dtype) * reach).square()
+        return squared_norms(of_scale) + squared_norms(of_shift) + filters, (of_scale, of_shift)
+
+    def weighted_gradient_sum(
+        self,
+        output_gradients: Tensor,
+        cache: ConvolutionCache,
+        parameters: Parameters,
+        factors: Tensor | None,
+        gradients: Parameters | None,
+    ) -> Parameters:
+        """Sum the gradients of the folded filters, and those of scale and shift where they were formed."""
+        sums = self.joint.weighted_gradient_sum(output_gradients, cache, (), factors, None)
+        sums = [each[0] for each in self._unfolded(*(each[None] for each in (*sums, *parameters)))]
+        if gradients is not None:
+            sums[:2] = (factors @ each for each in gradients)
+        return tuple(sums)
+
+    def sums_all(
+        self,
+        output_gradients: list[Tensor],
+        cache: ConvolutionCache,
+        parameters: Parameters,
+        formed: list[Parameters | None],
+    ) -> Tensor:
+        """Sum the gradients of the folded filters of all models; for scale and shift, take the sums that are known."""
+        models, (_, _, weight, bias) = len(formed), parameters
+        folded = self.joint.sums_all(output_gradients, cache, (), formed)
+        folded, sums = folded.split([folded.shape[1] - bias.shape[1], bias.shape[1]], 1)
+        folded = folded.reshape(models, weight.shape[1], -1, *weight.shape[3:])
+        parts = self._unfolded(folded, sums, *parameters)
+        for model, known in enumerate(formed):
+            if known is not None:
+                parts[0][model], parts[1][model] = known
+        return torch.cat([part.flatten(1) for part in parts], 1)
+
+    @staticmethod
+    def _unfolded(folded: Tensor, sums: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, _: Tensor) -> Parameters:
+        """Return the gradients of scale, shift, weight and bias (models, ...) from those of folded filters."""
+        seen, ones = folded[:, :, :-1], folded[:, :, -1:]
+        gradients = torch.addcmul(ones * _over_filters(shift), seen, _over_filters(scale))
+        return (weight * seen).sum((1, 3, 4)), (weight * ones).sum((1, 3, 4)), gradients, sums
+
+
+def _over_filters(channels: Tensor) -> Tensor:
+    """Return a number a channel (models, channels) so that it broadcasts to filters (models, filters, channels, height,
+    width)."""
+    return channels[:, None, :, None, None]
+
+
+def _rows(gradients: Tensor) -> Tensor:
+    """Return D of every record, (n, positions, filters)."""
+    return gradients.permute(0, 2, 3, 1).flatten(1, 2)

@@ -1,16 +1,20 @@
-"""Train a stack of models for an epoch by SGD with momentum, private or not."""
+"""Measure distances between models with and without noise when a round ends."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
-from dpfl.engine.per_record_gradients import Batch, StackedGradients
+from dpfl.engine.per_record_gradients import Batch, ParameterVector, StackedGradients, aligned, is_out_of_memory
+
+# Train a stack of models for an epoch by SGD with momentum, private or not.
 
 
 @dataclass(frozen=True)
@@ -97,3 +101,85 @@ def _gather(data: tuple[Tensor, Tensor], chosen: list[NDArray[np.int64]]) -> tup
     flags = torch.from_numpy(present).to(inputs.device, inputs.dtype)
     x, y = (part.index_select(0, index.flatten()).unflatten(0, index.shape) for part in (inputs, labels))
     return (x, y, flags), flags.sum(1)
+
+
+# Measure the accuracy of trained models on test data.
+
+_log = logging.getLogger(__name__)
+
+RECORDS_AT_ONCE = 1000
+
+
+@torch.no_grad()
+def accuracy_pct(module: nn.Module, weights: Tensor, inputs: Tensor, labels: Tensor) -> list[float]:
+    """Return the share of correct predictions, in percent, of each model of `weights` (models, parameters).
+
+    `inputs` (n, ...) and `labels` (n,), n >= 1; raises ValueError where their lengths differ. A model whose outputs are
+    not numbers is measured like any other. Where memory runs out, fewer records go together, and the log says so.
+    """
+    if len(inputs) != len(labels):
+        raise ValueError(f"labels: {len(labels)} for {len(inputs)} inputs")
+    layout, at_once = ParameterVector.of(module), RECORDS_AT_ONCE
+    results: list[float] = []
+    for flat in aligned(weights):
+        parameters, correct, done = layout.views(flat), 0, 0
+        while done < len(labels):
+            here = slice(done, done + at_once)
+            try:
+                predicted = functional_call(module, parameters, (inputs[here],)).argmax(1)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or at_once == 1:
+                    raise
+                at_once //= 2
+                _log.warning("out of memory: %d records are evaluated together", at_once)
+                if weights.device.type == "cuda":
+                    torch.cuda.empty_cache()
+                continue
+            correct += int((predicted == labels[here]).sum())
+            done += at_once
+        results.append(100 * correct / len(labels))
+    return results
+
+
+UNCLIPPED_NOISELESS, NOISELESS = "plain", "noiseless"
+
+
+def references(variants: StackedHyperparameters, local_epochs: tuple[tuple[int, ...], ...]) -> list[dict[str, int]]:
+    """Return, for each variant, the variants with its schedule that a distance is measured to.
+
+    "plain": neither clips nor adds noise, the SGD that bhaskar2025, Appendix A, compares with. "noiseless": clips as
+    the private ones do and adds no noise, so that a distance to it is the work of noise alone. Variants share batches
+    and initial models, as the bound there supposes. A kind that is not in the stack is left out.
+    """
+    silent = (variants.noise_std == 0).reshape(-1, len(local_epochs)).all(0).tolist()
+    found: list[dict[str, int]] = []
+    for schedule in local_epochs:
+        kinds = {}
+        for variant, clips in enumerate(variants.clipped.tolist()):
+            if silent[variant] and local_epochs[variant] == schedule:
+                kinds.setdefault(NOISELESS if clips else UNCLIPPED_NOISELESS, variant)
+        found.append(kinds)
+    return found
+
+
+def distances(trained: Tensor, variants: list[int], kinds: list[dict[str, int]]) -> list[dict[str, float]]:
+    """Return the Euclidean distances of some variants' parameters, at the end of a round of theirs.
+
+    `trained` (clients, len(variants), parameters): what clients send; `variants`: their numbers; `kinds`: `references`
+    of all variants. For each variant and kind: distance_to_<kind>, between the averages over clients, and
+    local_distance_to_<kind>, the mean over clients of the distance between their own models.
+    """
+    found = []
+    for index, variant in enumerate(variants):
+        measured = {}
+        for kind, reference in kinds[variant].items():
+            difference = trained[:, index] - trained[:, variants.index(reference)]
+            measured[f"distance_to_{kind}"] = _norms(difference.mean(0)).item()
+            measured[f"local_distance_to_{kind}"] = _norms(difference).mean().item()
+        found.append(measured)
+    return found
+
+
+def _norms(vectors: Tensor) -> Tensor:
+    """Return Euclidean norms over the last axis, summed in float64."""
+    return torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float64)

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpfl.accounting.arguments import integer, real
+from dpfl.accounting.numerics import integer, real
 from dpfl.errors import InputError
-from dpfl.mechanisms.clipping import clip_vectors
+from dpfl.mechanisms import clip_vectors
 
 Array = NDArray[np.float64]
 

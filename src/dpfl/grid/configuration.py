@@ -3,17 +3,110 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
-from dpfl.catalog import dataset_entries, keys, validator
+from dpfl.catalog import UniqueKeys, dataset_entries, keys, validator
 from dpfl.errors import InputError, schema_fault
-from dpfl.grid.strict_yaml import load_mapping
+
+# Read a YAML file that a person wrote: every fault is one line that names the file.
+
+_MOST_BYTES = 1_000_000
+_MOST_BITS = 63
+_SHOWN = 20
+_OCTAL = re.compile(r"[-+]?0[0-7_]+")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+class _Loader(UniqueKeys, yaml.SafeLoader):
+    """PyYAML's safe loader without duplicate keys, aliases, merges, and numbers and texts that are not what they look
+    like."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Refuse aliases: a configuration needs none, and nested ones fill the memory."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(
+                None, None, "aliases (*name) are not allowed", self.peek_event().start_mark
+            )
+        return super().compose_node(parent, index)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Refuse merges (<<), which need aliases and hide which key wins."""
+        for key, _ in node.value:
+            if key.tag == "tag:yaml.org,2002:merge":
+                _refuse(key, "merges (<<) are not allowed")
+
+    def construct_scalar(self, node: yaml.Node) -> Any:
+        """Refuse half a character ("\\ud800"): no file has such a name, and no page can show it."""
+        text = super().construct_scalar(node)
+        if isinstance(text, str) and _SURROGATE.search(text):
+            _refuse(node, "a text holds half a character (a surrogate)")
+        return text
+
+    def construct_yaml_int(self, node: yaml.Node) -> int:
+        """Refuse integers of base 60 and 8 (1:30 is 90, 010 is 8), and more than 64 bits, which take long to print."""
+        if _OCTAL.fullmatch(node.value):
+            _refuse(node, f"{node.value[:_SHOWN]!r} is a number of base 8; write it in base 10")
+        _refuse_base_60(node)
+        value = super().construct_yaml_int(node)
+        if value.bit_length() > _MOST_BITS:
+            _refuse(node, f"{node.value[:_SHOWN]!r}... is an integer of more than 64 bits")
+        return value
+
+    def construct_yaml_float(self, node: yaml.Node) -> float:
+        """Refuse numbers of base 60, and those too large for a float: infinity is written .inf."""
+        _refuse_base_60(node)
+        value = super().construct_yaml_float(node)
+        if math.isinf(value) and "inf" not in node.value.lower():
+            _refuse(node, f"{node.value[:_SHOWN]!r} is too large for a number; infinity is .inf")
+        return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+
+
+def _refuse_base_60(node: yaml.Node) -> None:
+    """Refuse 1:30, which is 90."""
+    if ":" in node.value:
+        _refuse(node, f"{node.value[:_SHOWN]!r} is a number of base 60; write it in base 10, or a text in quotes")
+
+
+def _refuse(node: yaml.Node, reason: str) -> NoReturn:
+    """Raise the error of a value that is not taken."""
+    raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark)
+
+
+def load_mapping(path: Path) -> dict[str, Any]:
+    """Return the mapping in the YAML file at `path`; an empty file is an empty mapping.
+
+    Raises InputError, one line, where the file is missing, no file, too large, not UTF-8, not YAML, no mapping, has a
+    key twice or an alias, or a value that YAML takes for a date or number that cannot exist, or that is not what it
+    looks like (base 60 or 8, more than 64 bits, half a character).
+    """
+    if not path.is_file():
+        reason = "is a folder or no regular file" if path.exists() else "is not there"
+        raise InputError(f"{path} {reason}: name a configuration with --config, or run in the folder of config.yaml")
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise InputError(f"{path} has {path.stat().st_size} bytes: a configuration has at most {_MOST_BYTES}")
+        content = yaml.load(path.read_bytes().decode("utf-8"), _Loader)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise InputError(f"{path} is not YAML that can be used: {' '.join(str(error).split())[:300]}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise InputError(f"{path} must have keys and values, found {type(content).__name__}")
+    return content
+
 
 _SCHEMA = Path(__file__).parents[3] / "workflow" / "schemas" / "config.schema.yaml"
 

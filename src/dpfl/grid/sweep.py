@@ -29,8 +29,8 @@ class Sweep:
     """One training job: the runs that share data, model and batches, and are trained as one stack.
 
     `cells` are what is stacked (an epsilon of inf is training without privacy); every cell runs once a seed.
-    `experiment` is a key of dpfl.experiments; `resources` (device, threads, memory_gb) decide how fast it runs, not
-    which numbers are drawn.
+    `experiment` is a name that dpfl.experiments finds; `resources` (device, threads, memory_gb) decide how fast it
+    runs, not which numbers are drawn.
     """
 
     paper: str

@@ -19,10 +19,10 @@ from multiprocessing.queues import SimpleQueue
 import torch
 from torch import Tensor
 
-from dpfl.algorithms.fedavg import FederatedAveraging, State
 from dpfl.errors import InputError
-from dpfl.experiments.fedavg_images import image_training
-from dpfl.pipeline.orphans import CONTROLLER, end_with_controller
+from dpfl.images import fedavg_images
+from dpfl.images.fedavg import FederatedAveraging, State
+from dpfl.pipeline.process_cleanup import CONTROLLER, end_with_controller
 
 _JOIN_SECONDS = 10.0
 
@@ -33,13 +33,13 @@ def clients_on(cores: int) -> Iterator[None]:
 
     Not for training on a GPU, nor with more than one thread a process: threads do not survive a fork.
     """
-    undivided = image_training.FederatedAveraging
+    undivided = fedavg_images.FederatedAveraging
     if cores > 1:
-        image_training.FederatedAveraging = partial(DividedAveraging, cores=cores)
+        fedavg_images.FederatedAveraging = partial(DividedAveraging, cores=cores)
     try:
         yield
     finally:
-        image_training.FederatedAveraging = undivided
+        fedavg_images.FederatedAveraging = undivided
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,41 @@ from __future__ import annotations
 import csv
 import itertools
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpfl.data import datasets
 from dpfl.data.datasets import feature_shape
 from dpfl.engine.memory_budget import CPU_GB
 from dpfl.grid.sweep import Sweep
+
+# Read the files in which Snakemake says what a job took.
+
+
+class Benchmark(NamedTuple):
+    """Measurements of one job: time on the clock, processor time, which is sampled too rarely for short jobs, and the
+    largest resident memory; nan where there is none."""
+
+    seconds: float
+    processor_seconds: float
+    memory_mb: float
+
+
+def read_benchmark(path: Path) -> Benchmark:
+    """Return what Snakemake measured of a job; nan throughout where there is no such file."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    last = (list(csv.DictReader(text.splitlines(), delimiter="\t")) or [{}])[-1]
+    return Benchmark(*(_number(last.get(name) or "") for name in ("s", "cpu_time", "max_rss")))
+
+
+def _number(text: str) -> float:
+    """Return the number that a text says, nan for another word."""
+    return float(text) if re.fullmatch(r"\d+(\.\d*)?", text) else math.nan
+
 
 TABLE = Path(__file__).with_name("costs.csv")
 PREDICTION = 1 / 3  # of a gradient: one forward pass of about three passes

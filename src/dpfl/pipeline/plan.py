@@ -4,22 +4,120 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpfl.catalog import load
+from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.grid import expansion
-from dpfl.grid.strict_yaml import load_mapping
+from dpfl.grid.configuration import load_mapping
+from dpfl.grid.expansion import noise_table
 from dpfl.grid.sweep import Sweep
 from dpfl.pipeline import batches, site
 from dpfl.pipeline.batches import Batch
 from dpfl.pipeline.cost import Cost, UnitCost, beside, cores_of, estimate
 from dpfl.pipeline.live_line import RunProgress
-from dpfl.pipeline.other_stages import Stage, stages
 from dpfl.progress import duration
 from dpfl.provenance import run_identity
+
+# Patterns by which Snakemake's rules match some names only: short, for they are part of every path of a rule.
+
+
+def require_no_brace(folder: Path) -> None:
+    """Raise InputError where the path of the project or of its data has a brace: Snakemake takes it for a wildcard."""
+    if {"{", "}"} & set(str(folder)):
+        raise InputError(f"{folder} has a brace in its path, which Snakemake takes for a wildcard: rename the folder")
+
+
+def any_of(words: Iterable[str]) -> str:
+    """Return a pattern for exactly these words; it matches nothing where there are none."""
+    known = [re.escape(word) for word in words]
+    return "|".join(known) if known else "(?!)"
+
+
+def names(words: Iterable[str]) -> str:
+    """Return a pattern for exactly these names; those that differ behind their last underscore alone, as the seeds of a
+    sweep do, are written once.
+
+    Snakemake reads the pattern each time it fills in a path: with thousands of names it took most of a dry run.
+    """
+    ends: dict[str, list[str]] = {}
+    for word in words:
+        beginning, mark, end = word.rpartition("_")
+        ends.setdefault(beginning, []).append(mark + end)
+    beginnings: dict[tuple[str, ...], list[str]] = {}
+    for beginning, known in ends.items():
+        beginnings.setdefault(tuple(known), []).append(beginning)
+    return "|".join(f"({any_of(some)})({any_of(known)})" for known, some in beginnings.items()) or "(?!)"
+
+
+# Stages that do not train: the files that each leaves, and the time that it takes.
+
+# Processor seconds, as the demo and scale paper took them on the machine of costs.csv.
+ARRAYS_SECONDS, CLAIMS_SECONDS, END_SECONDS = 2.0, 2.5, 12.0  # END: audit, report and crate
+FEATURES_SECONDS, IMAGE_SECONDS = 8.0, 0.0018  # a job, and each grey image of 28 x 28
+ACCOUNTING_SECONDS, CELL_SECONDS = 4.0, 0.05  # a paper, and each cell whose noise is calibrated
+PAGES_SECONDS, PAGE_SECONDS = 3.0, 1.5  # a job that makes a paper's tables or figures, and each of them
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A job of the workflow that does not train: its rule, what it is for (a dataset or paper), files and time."""
+
+    rule: str
+    subject: str
+    outputs: tuple[Path, ...]
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        """Name in the engine's log: the rule and its wildcards."""
+        return f"{self.rule} {self.subject}".strip()
+
+    @property
+    def is_done(self) -> bool:
+        """True where all its files are there."""
+        return all(path.exists() for path in self.outputs)
+
+
+def stages(config: Mapping[str, Any], sweeps: Iterable[Sweep]) -> list[Stage]:
+    """Return the stages around training `sweeps`: data, features and noise of these, the pages of all papers."""
+    folder, data, known = Path("results") / config["scale"], Path(config["data"]["folder"]), list(sweeps)
+    prepared = []
+    for name in sorted({sweep.dataset for sweep in known}):
+        prepared.append(Stage("arrays", name, (data / "arrays" / name / "description.json",), ARRAYS_SECONDS))
+    for name in sorted({sweep.dataset for sweep in known if sweep.needs_features}):
+        output = data / "features" / name / "description.json"
+        prepared.append(Stage("features", name, (output,), _features_seconds(name)))
+    cells = {(sweep.paper, sweep.family): len(sweep.cells) for sweep in known}
+    for key in config["papers"]:
+        if count := sum(cells[owner, family] for owner, family in cells if owner == key):
+            seconds = ACCOUNTING_SECONDS + CELL_SECONDS * count
+            prepared.append(Stage("accounting", key, (noise_table(folder, key),), seconds))
+    return [*prepared, *_pages(folder, config["papers"])]
+
+
+def _pages(folder: Path, papers: Iterable[str]) -> list[Stage]:
+    """Return the stages that come after training."""
+    made, judged = [], []
+    for key in papers:
+        for kind in ("tables", "figures"):
+            outputs = tuple(folder / kind / f"{key}_{name}.csv" for name in getattr(load(key), kind))
+            made.append(Stage(f"{kind}_{key}", "", outputs, PAGES_SECONDS + PAGE_SECONDS * len(outputs)))
+        judged.append(Stage("claims", key, (folder / "claims" / f"{key}.csv",), CLAIMS_SECONDS))
+    return [*made, *judged, Stage("audit", "", (folder / "audit.txt",), END_SECONDS)]
+
+
+def _features_seconds(dataset: str) -> float:
+    """Return the time for the scattering features of a dataset."""
+    data = datasets.load(dataset)
+    images = data.training_records + data.test_records
+    return FEATURES_SECONDS + IMAGE_SECONDS * images * math.prod(data.image_shape) / 28**2
+
 
 PROFILES = Path("workflow") / "profiles"
 QUEUED_SECONDS = 25.0  # of a cluster's job: Snakemake starts three times in it, and is asked about it now and then

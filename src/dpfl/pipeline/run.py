@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -10,18 +11,194 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
+
+import psutil
 
 from dpfl.errors import InputError
+from dpfl.files import require_writable
 from dpfl.grid.sweep import Sweep
-from dpfl.pipeline import orphans, patterns
-from dpfl.pipeline.batch_training import put_all_back, put_back
-from dpfl.pipeline.ending import Ending
-from dpfl.pipeline.engine_options import engine_options
+from dpfl.pipeline import plan, process_cleanup
+from dpfl.pipeline.batches import put_all_back, put_back
 from dpfl.pipeline.live_line import ENGINE_LOG, RunProgress, shown
-from dpfl.pipeline.lock import is_stale, only_run
 from dpfl.progress import duration
-from dpfl.provenance.audit.mending import remove_damaged_pages
+from dpfl.provenance.audit.files import remove_damaged_pages
+
+# Allow one run of the workflow at a time in a folder, and detect the lock of a killed one.
+
+_LOCK = Path(".snakemake") / "dpfl.lock"
+_LOCKS = Path(".snakemake") / "locks"
+_PROGRAMS = ("snakemake", ".snakemake-wrapped", "__main__.py")
+_READ_ONLY = {"--dry-run", "--dryrun", "--summary", "--dag", "--rulegraph", "--report", "--lint", "--unlock"}
+_INSIDE_A_JOB = {"--nolock"}
+_DRY = re.compile(r"-[A-Za-z]*n[A-Za-z]*")  # -n, or together with others: -np
+
+
+@contextmanager
+def only_run(project: Path = Path(), what: str = "") -> Iterator[int]:
+    """Lock the project's folder for this run; yield the lock's file descriptor, for children to inherit.
+
+    `what` names a command that works on the results and is no run of the workflow.
+
+    The system releases the lock when the last process with the descriptor ends, however it ends: a Snakemake that
+    outlives `dpfl run` keeps it. (That is why it is not a filelock.FileLock, whose descriptor is private.) Raises
+    InputError where another run has the lock, or a Snakemake that was started without it works in the folder.
+    """
+    place = project / _LOCK
+    require_writable(place.parent)
+    place.parent.mkdir(exist_ok=True)
+    with place.open("a+", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            raise _at_work(stream.read().strip() or "unknown") from None
+        stream.truncate(0)
+        stream.write(", ".join(filter(None, [str(os.getpid()), what])))
+        stream.flush()
+        if others := _snakemakes(project.absolute()):
+            raise _at_work(others[0])
+        yield stream.fileno()
+
+
+def running_since() -> float | None:
+    """Return the start of the run that has the folder's lock, in seconds since 1970, or None where there is none."""
+    try:
+        with _LOCK.open(encoding="utf-8") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: the project may be read-only
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        is_run = "," not in _LOCK.read_text(encoding="utf-8")
+        return _LOCK.stat().st_mtime if is_run else None
+    return None
+
+
+def is_stale() -> bool:
+    """Return whether the folder has Snakemake's own lock: to the holder of the run lock, a killed run's."""
+    return any(_LOCKS.glob("*"))
+
+
+def _at_work(process: object) -> InputError:
+    return InputError(f"another run is at work in this folder (process {process}); wait for it, or end it")
+
+
+def _snakemakes(folder: Path) -> list[int]:
+    """Return the processes of this machine that control a run of Snakemake in `folder`.
+
+    One that a cluster's job runs does not count: it has no lock, and its controller may have been killed.
+    """
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline", "cwd", "status"])
+        if process.info["cwd"] == str(folder)
+        and _runs_a_workflow(process.info["cmdline"] or [])
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
+
+
+def _runs_a_workflow(command: list[str]) -> bool:
+    """Return whether a command is a Snakemake that changes files and does not belong to a job."""
+    called = any(Path(word).name in _PROGRAMS and "snakemake" in word for word in command[:4])
+    options = {word.split("=")[0] for word in command}
+    return called and options.isdisjoint(_READ_ONLY | _INSIDE_A_JOB) and not any(map(_DRY.fullmatch, command))
+
+
+# End a run that is asked to by SIGTERM: its SLURM jobs with it, and a Snakemake that waits for nothing.
+
+PATIENCE_SECONDS = 240.0
+"""Time that Snakemake has to see that its last job has ended: it asks SLURM every three minutes or more often."""
+ASK_SECONDS = 5.0
+
+
+class Ending:
+    """End of a run that is asked to end: Snakemake submits nothing more, but waits for its jobs."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._next, self._empty_since = clock, float("inf"), float("inf")
+
+    def begin(self) -> None:
+        """Begin to cancel jobs; call it at the first signal and at any other."""
+        self._next = min(self._next, self._clock())
+
+    def is_in_vain(self, snakemake: int) -> bool:
+        """Cancel the SLURM jobs that are left; return whether Snakemake, with this process id, waits for none.
+
+        It does where nothing of it has been in the queue or on this machine for PATIENCE_SECONDS: for a job that SLURM
+        has forgotten it would wait for ever. False before `begin`, without SLURM, and where the queue does not answer.
+        """
+        if (now := self._clock()) < self._next:
+            return False
+        self._next = now + ASK_SECONDS
+        jobs = process_cleanup.queued(Path())
+        if jobs:
+            process_cleanup.cancel(jobs)
+        if jobs != [] or not process_cleanup.has_submitted(Path()) or _has_stages(snakemake):
+            self._empty_since = float("inf")
+        else:
+            self._empty_since = min(self._empty_since, now)
+        return now - self._empty_since > PATIENCE_SECONDS
+
+
+def _has_stages(snakemake: int) -> bool:
+    """Return whether a stage of Snakemake runs on this machine."""
+    try:
+        return any(process_cleanup.is_alive(each.pid) for each in psutil.Process(snakemake).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return False
+
+
+# Read the words that a user passes on to Snakemake, with Snakemake's own parser, before anything starts.
+
+_CORES = ("cores", "jobs", "local_cores")
+OURS = ("config", "configfile", "profile", "snakefile", "directory")
+"""Options that `dpfl run` gives to Snakemake or that say what it works on: a second one would do so for the engine
+alone."""
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Options of a run of Snakemake: `targets` that it is to make, whether it only shows what it would do, and the
+    options among `OURS` that are given."""
+
+    targets: frozenset[str]
+    is_dry_run: bool
+    ours: tuple[str, ...]
+
+
+def engine_options(words: Sequence[str]) -> EngineOptions:
+    """Return what `words` say, in every spelling that Snakemake takes: attached (-c0), joined (-np), cut (--core).
+
+    Raises InputError, one line, for an option that Snakemake does not have, a value that it cannot read, and fewer
+    cores or jobs than one, for which it would wait for ever.
+    """
+    from snakemake.cli import get_argument_parser
+    from snakemake.exceptions import CliException
+
+    parser = get_argument_parser()
+    parser.error = _refuse  # it would print the usage of 150 options, and end the process
+    try:
+        known = parser.parse_args(list(words))
+    except InputError:
+        raise
+    except (CliException, ValueError) as error:
+        _refuse(str(error))
+    for name in _CORES:
+        number = getattr(known, name)
+        if number is not None and number < 1:
+            raise InputError(f"--{name.replace('_', '-')} must be at least 1, not {number}")
+    usual = parser.parse_args([])  # what the environment says (SNAKEMAKE_PROFILE) was not said in words
+    ours = tuple(f"--{name}" for name in OURS if getattr(known, name) != getattr(usual, name))
+    return EngineOptions(frozenset(known.targets), known.dryrun or known.executor == "dryrun", ours)
+
+
+def _refuse(reason: str) -> NoReturn:
+    """Raise InputError with what Snakemake says about its options."""
+    raise InputError(f"options for Snakemake cannot be used: {' '.join(reason.split())}") from None
+
 
 _LOGS = Path(".snakemake") / "log"
 _LAST_LINES = 5
@@ -58,7 +235,7 @@ def run(
     """
     if not Path("Snakefile").is_file():
         raise InputError("no Snakefile here: run dpfl in the folder of the project")
-    patterns.require_no_brace(Path.cwd())
+    plan.require_no_brace(Path.cwd())
     snakemake = [sys.executable, "-m", "snakemake"]
     if engine_options(arguments).is_dry_run:
         return subprocess.run([*snakemake, *forced(), *arguments], check=False).returncode
@@ -69,7 +246,7 @@ def run(
         if results is not None and (damaged := remove_damaged_pages(results)):
             print(f"dpfl: {len(damaged)} files of damaged pages are made anew, as {damaged[0]}", file=sys.stderr)
         # Before the copies go: a batch that is cancelled deletes the run tables that it has finished.
-        orphans.cancel_left_behind(Path())
+        process_cleanup.cancel_left_behind(Path())
         if results is not None:
             put_all_back(sweeps, results)
         before = set(_LOGS.glob("*.snakemake.log"))
@@ -97,12 +274,12 @@ def _put_back_after_the_last_job(sweeps: Sequence[Sweep], results: Path, status:
 
     Of another batch system than SLURM it is not known when jobs that were cancelled have ended: the copies stay.
     """
-    if status and not orphans.has_submitted(Path()):
+    if status and not process_cleanup.has_submitted(Path()):
         for sweep in sweeps:
             put_back(sweep, results)
         return
     try:
-        orphans.cancel_left_behind(Path(), "this run leaves")
+        process_cleanup.cancel_left_behind(Path(), "this run leaves")
     except InputError as error:
         print(f"dpfl: {error}; until then finished run tables are in checkpoints", file=sys.stderr)
     else:

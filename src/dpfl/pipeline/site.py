@@ -9,7 +9,7 @@ from typing import Any
 
 from dpfl.commands import output_of
 from dpfl.errors import InputError
-from dpfl.grid.strict_yaml import load_mapping
+from dpfl.grid.configuration import load_mapping
 
 DEFAULTS: dict[str, Any] = {
     "slurm_account": None,
@@ -160,7 +160,7 @@ def _longest_minutes(partitions: dict[str, dict[str, Any]]) -> int:
     """Return the longest time of a job: the largest of these partitions, else of the default one, by sinfo."""
     if stated := [limits["max_runtime"] for limits in partitions.values() if "max_runtime" in limits]:
         return max(stated)
-    from dpfl.pipeline.time_limit import parse_left
+    from dpfl.pipeline.process_cleanup import parse_left
 
     answer = output_of("sinfo", "--noheader", "--format=%P %l") or b""
     rows = (line.split() for line in answer.decode(errors="replace").splitlines())

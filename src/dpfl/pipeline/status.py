@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,17 +15,63 @@ from statistics import mean
 from typing import Any
 
 from dpfl.catalog import load
+from dpfl.files import record_path
 from dpfl.grid import expansion
 from dpfl.grid.sweep import Sweep
-from dpfl.pipeline import batches, lock, orphans
-from dpfl.pipeline.batch_training import kept_folder
-from dpfl.pipeline.benchmark_files import read_benchmark
-from dpfl.pipeline.cost import ATTEMPTS, estimate
+from dpfl.pipeline import batches, process_cleanup, run
+from dpfl.pipeline.batches import kept_folder
+from dpfl.pipeline.cost import ATTEMPTS, estimate, read_benchmark
 from dpfl.pipeline.live_line import is_on_slurm
-from dpfl.pipeline.orphans import GONE
-from dpfl.pipeline.other_stages import Stage, stages
+from dpfl.pipeline.plan import Stage, stages
+from dpfl.pipeline.process_cleanup import GONE
+from dpfl.pipeline.run import engine_options
 from dpfl.progress import duration, is_progress
+from dpfl.provenance import run_identity
 from dpfl.provenance.run_identity import is_finished
+
+# Ask before a run what of it is finished: noise that has to be calibrated anew first, targets that are there.
+
+
+def noise_made_anew(config: Mapping[str, Any]) -> list[Path]:
+    """Return the tables of noise that have to be made anew before it is known which sweeps are finished.
+
+    They are those of papers with run tables here, whose noise is not what today's code and configuration give. Where
+    it comes out the same, the runs stay finished.
+    """
+    folder, sweeps = Path("results") / config["scale"], expansion.expand(config)
+    tables = []
+    for paper in config["papers"]:
+        own = [sweep for sweep in sweeps if sweep.paper == paper]
+        table = expansion.noise_table(folder, paper)
+        has_runs = any(expansion.run_table(folder, paper, sweep.name).exists() for sweep in own)
+        if has_runs and not run_identity.is_calibrated(own, table):
+            tables.append(table)
+    return tables
+
+
+def without_finished(options: Sequence[str], config: Mapping[str, Any]) -> list[str] | None:
+    """Return Snakemake's options without the run tables and records that they name and that are finished, or None where
+    no target is left.
+
+    Each of those is named on standard error. No rule makes what is finished, so Snakemake would not know it.
+    """
+    folder = Path("results") / config["scale"]
+    done = {str(path) for path in _finished(expansion.expand(config), folder, set(map(os.path.normpath, options)))}
+    for target in sorted(done):
+        print(f"dpfl: {target} is finished: training it again would give the same", file=sys.stderr)
+    left = [word for word in options if os.path.normpath(word) not in done]
+    return left if not done or engine_options(left).targets else None
+
+
+def _finished(sweeps: Iterable[Sweep], folder: Path, named: set[str]) -> list[Path]:
+    found = []
+    for sweep in sweeps:
+        table = expansion.run_table(folder, sweep.paper, sweep.name)
+        files = [path for path in (table, record_path(table)) if str(path) in named]
+        if files and run_identity.is_finished(sweep, folder):
+            found += files
+    return found
+
 
 _TRAINING_RULES = ("train", "train_gpu")
 _RUNS, _WAITS = "RUNNING", "PENDING"  # as SLURM says it
@@ -86,7 +134,7 @@ def sweeps_on_nodes(sweeps: list[Sweep], folder: Path) -> dict[tuple[str, str], 
 
     None where the workflow is not on SLURM, or the queue does not answer.
     """
-    jobs = orphans.queued(Path())
+    jobs = process_cleanup.queued(Path())
     if jobs is None or not (jobs or is_on_slurm()):
         return None
     states = {comment: state for _, state, comment in jobs}
@@ -106,7 +154,7 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
     """
     folder = Path("results") / config["scale"]
     sweeps = expansion.expand(config)
-    since = lock.running_since()
+    since = run.running_since()
     on_nodes = sweeps_on_nodes(sweeps, folder) if since is not None else None
     open_sweeps: list[SweepStatus] = []
     seconds: dict[tuple[str, str], list[float]] = {}
@@ -139,7 +187,7 @@ def _run_in_progress(since: float | None) -> str:
     """Return whether a run is in progress, and where its states come from the times of logs alone, that they do."""
     if since is None:
         return "no run is in progress here"
-    unknown = is_on_slurm() and orphans.queued(Path()) is None
+    unknown = is_on_slurm() and process_cleanup.queued(Path()) is None
     by_logs = "; squeue fails, so sweeps are running by the times of their logs" if unknown else ""
     return f"a run is in progress here{by_logs}"
 

@@ -28,10 +28,9 @@ from dpfl import __version__
 from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import has_bytes, is_inside, is_regular, read_bytes, record_path, replacing
-from dpfl.grid.strict_yaml import load_mapping
+from dpfl.grid.configuration import load_mapping
 from dpfl.provenance import manifest
-from dpfl.provenance.environment import DECIDING
-from dpfl.provenance.record_format import METADATA
+from dpfl.provenance.record import DECIDING, METADATA
 from dpfl.provenance.trace import DATA_KINDS, SOURCES, lineage, scale_folder
 
 _WFRUN = "https://w3id.org/ro/wfrun/"

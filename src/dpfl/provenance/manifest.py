@@ -14,7 +14,7 @@ from typing import Any
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, is_inside, is_regular, parse_json, read_bytes, write_atomically
 from dpfl.grid import expansion
-from dpfl.provenance.record_format import LONGEST_RECORD, read_record
+from dpfl.provenance.record import LONGEST_RECORD, read_record
 from dpfl.provenance.trace import SOURCES, configuration_of, lineage
 
 MANIFEST = "manifest.json"

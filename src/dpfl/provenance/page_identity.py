@@ -9,8 +9,7 @@ from typing import Any
 
 from dpfl.errors import InputError
 from dpfl.files import file_sha256, has_bytes, record_path
-from dpfl.provenance.record import published_digest
-from dpfl.provenance.record_format import read_record
+from dpfl.provenance.record import published_digest, read_record
 from dpfl.provenance.source_digest import is_current
 from dpfl.reporting.pages import DERIVED
 

@@ -1,10 +1,4 @@
-"""Decide which stages are finished: by what their records say they were made from, wherever the files come from.
-
-A run table is finished where its record names the sweep, the data, the training code, the noise and versions that count
-as those of today. The accountants' code is not among them: it reaches a run by its noise. Times of files, Snakemake's
-own notes, the device, the folder and the machine do not count. The same holds for a paper's noise. Plan, dry run, run
-and status all ask here.
-"""
+"""Decide which tables, figures and verdicts are finished: made from today's inputs, by today's code and paper.yaml."""
 
 from __future__ import annotations
 
@@ -21,15 +15,21 @@ import pandas as pd
 from dpfl.catalog import dataset_entries
 from dpfl.data import datasets
 from dpfl.errors import InputError
-from dpfl.experiments.protocol import module_name
+from dpfl.experiments import module_name
 from dpfl.files import has_bytes, is_regular, record_path
 from dpfl.grid.expansion import noise_table, run_table
 from dpfl.grid.sweep import Sweep
-from dpfl.provenance.cell_trace import NOISE, same_noise, value_of
-from dpfl.provenance.environment import gives_these_numbers
-from dpfl.provenance.record_format import read_record
+from dpfl.provenance.record import gives_these_numbers, read_record
 from dpfl.provenance.source_digest import source_digest
+from dpfl.provenance.trace import NOISE, same_noise, value_of
 from dpfl.reporting.results import read_csv
+
+# Decide which stages are finished: by what their records say they were made from, wherever the files come from.
+#
+# A run table is finished where its record names the sweep, the data, the training code, the noise and versions that
+# count as those of today. The accountants' code is not among them: it reaches a run by its noise. Times of files,
+# Snakemake's own notes, the device, the folder and the machine do not count. The same holds for a paper's noise. Plan,
+# dry run, run and status all ask here.
 
 _DECIDES_NO_NUMBER = ("title", "licence", "licence_url", "mirror_folder", "files")
 
@@ -41,8 +41,18 @@ def run_identity(sweep: Sweep) -> dict[str, str]:
         "sweep": sweep.digest(),
         "dataset": _data_digest(sweep.dataset),
         "data_code": source_digest(*made),
-        "code": source_digest(module_name(sweep.experiment), calibrated=True),
+        "code": source_digest(training_code(sweep.experiment), calibrated=True),
     }
+
+
+def training_code(experiment: str) -> str:
+    """Return the function that trains, as source_digest takes it: what only calibrates decides no number of a run."""
+    return f"{module_name(experiment)}:train"
+
+
+def calibration_code(experiment: str) -> str:
+    """Return the function that calibrates, as source_digest takes it."""
+    return f"{module_name(experiment)}:calibrate"
 
 
 def noise_of(sweep: Sweep, table: Path) -> dict[str, str]:
@@ -73,7 +83,7 @@ def noise_identity(sweeps: Iterable[Sweep]) -> dict[str, str]:
     """Return what decides the noise of a paper's sweeps, versions apart: its code, and for each family of sweeps its
     settings, cells and data (not its seeds)."""
     sweeps = list(sweeps)
-    codes = sorted({module_name(sweep.experiment) for sweep in sweeps})
+    codes = sorted({calibration_code(sweep.experiment) for sweep in sweeps})
     families = {s.family: _digest([s.settings, s.cells, _data_digest(s.dataset)]) for s in sweeps}
     return {"code": source_digest(*codes), **families}
 

@@ -1,15 +1,18 @@
-"""Hash the code that a stage runs: the modules that it imports, by meaning instead of by text.
+"""Hash the code that a stage runs: the definitions that it uses, by meaning instead of by text.
 
-What counts: the syntax tree of every module that decides a number or a page. What does not: comments, docstrings, the
-words of error messages, annotations of functions, `__all__`, imports that only re-export a name, and the packages that
-carry the work without deciding its numbers (GROUND): files, messages, configuration, workflow, records, command line.
+What counts: the syntax tree of every definition that the named modules or functions use, directly or not, wherever it
+stands. Which file holds a definition does not count, so that a file can be split or folded without a change of digest;
+nor do comments, docstrings, the words of error messages, annotations of functions, `__all__`, unused imports, and the
+packages that carry the work without deciding its numbers (GROUND): files, messages, configuration, workflow, records,
+command line.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,10 @@ GROUND = (
     "files",
     "progress",
     "catalog",
-    "grid",
+    "grid.configuration",
+    "grid.expansion",
+    "grid.sweep",
+    "experiments",
     "provenance",
     "pipeline",
     "cli",
@@ -27,7 +33,19 @@ GROUND = (
 )
 """Modules and packages of dpfl that a digest leaves out where others import them: what they read is hashed itself."""
 
-CALIBRATION = ("dpsgd", "guarantees", "isrl_dp", "poisson_gaussian", "privacy_profiles", "shuffling", "statements")
+CALIBRATION = (
+    "balls_in_bins",
+    "composition",
+    "dpsgd",
+    "fixed_batches",
+    "guarantees",
+    "poisson_gaussian",
+    "privacy_profiles",
+    "sampler_accountants",
+    "shuffled_batches",
+    "shuffling",
+    "statements",
+)
 """Modules of the accountants that reach a run by its calibration alone, whose noise is hashed by value."""
 
 _ROOT = Path(__file__).parents[1]
@@ -37,34 +55,31 @@ _FOR_ANNOTATIONS = ("__future__", "typing", "collections.abc")
 
 @cache
 def source_digest(*modules: str, root: Path = _ROOT, calibrated: bool = False) -> str:
-    """Return a hash of the named dpfl modules and of every dpfl module that they import, directly or not.
+    """Return a hash of the named dpfl modules and of every definition of dpfl that they use, directly or not.
 
-    A name "module:function" stands for that function of a module and what it uses there, not for the whole module.
-    `calibrated`: without CALIBRATION and what only those import. The syntax trees are hashed, in a form that does not
+    A name "module:function" stands for that function of a module and what it uses, not for the whole module.
+    `calibrated`: without CALIBRATION and what only those use. The syntax trees are hashed, in a form that does not
     depend on the version of Python or on the folder. `root`: the folder of the package, another commit's for example.
-    Raises ModuleNotFoundError for a module that is not dpfl's.
+    Raises ModuleNotFoundError for a module that is not dpfl's and for a function that the module lacks.
     """
-    names = sorted(closure(*modules, root=root, calibrated=calibrated))
-    text = "\n".join(f"{name} {_tree_digest(_text(name, root))}" for name in names)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    found = (_statement_digest(*each, root) for each in _used(modules, root, _left_out(calibrated)))
+    return hashlib.sha256("\n".join(sorted(set(found))).encode()).hexdigest()[:16]
 
 
 def own_digest(*modules: str) -> str:
-    """Return a hash of the named modules alone, without what they import: of a command, say."""
-    return hashlib.sha256("\n".join(_tree_digest(_text(name, _ROOT)) for name in modules).encode()).hexdigest()[:16]
+    """Return a hash of the named modules alone, without what they use of others: of a command, say."""
+    return hashlib.sha256("\n".join(_canonical(_module(name, _ROOT).tree) for name in modules).encode()).hexdigest()[
+        :16
+    ]
 
 
 def closure(*modules: str, root: Path = _ROOT, calibrated: bool = False) -> set[str]:
-    """Return the named modules and all that they import, without GROUND, and without CALIBRATION if `calibrated`."""
-    left_out = tuple(f"dpfl.accounting.{name}." for name in CALIBRATION) if calibrated else ()
-    found: set[str] = set()
-    waiting = list(modules)
-    while waiting:
-        name = waiting.pop()
-        if name not in found and not f"{name}.".startswith(left_out):
-            found.add(name)
-            waiting.extend(_imports(name, root))
-    return found
+    """Return what the named modules or functions use, directly or not, as "module:definition", without GROUND, and
+    without CALIBRATION if `calibrated`."""
+    names = set()
+    for module, index in _used(modules, root, _left_out(calibrated)):
+        names |= {f"{module}:{name}" for name in _bound(_module(module, root).tree.body[index])}
+    return names
 
 
 def is_current(source: Mapping[str, Any]) -> bool:
@@ -75,6 +90,136 @@ def is_current(source: Mapping[str, Any]) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class _Module:
+    """A module's reduced syntax tree, and what each of its names stands for."""
+
+    tree: ast.Module
+    statements: Mapping[str, tuple[int, ...]]
+    """The statements that bind a name, by their places in the module."""
+    imported: Mapping[str, tuple[tuple[str, str], ...]]
+    """Module and name of what is imported from dpfl; "" for a module itself."""
+    always: tuple[int, ...]
+    """Statements that act when the module is imported, and definitions that a decorator of ours may register."""
+
+
+@cache
+def _module(name: str, root: Path) -> _Module:
+    """Return a module as it counts. Raises ModuleNotFoundError where there is none of this name."""
+    path = _path(name, root)
+    if path is None:
+        raise ModuleNotFoundError(f"{name} is no module of dpfl")
+    tree = _Reduced().visit(ast.parse(path.read_text(encoding="utf-8")))
+    statements: dict[str, tuple[int, ...]] = {}
+    imported: dict[str, tuple[tuple[str, str], ...]] = {}
+    for index, node in enumerate(tree.body):
+        for each in _bound(node):
+            statements[each] = (*statements.get(each, ()), index)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dpfl":
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                is_module = _path(whole, root) is not None
+                known = alias.asname or alias.name
+                target = (whole, "") if is_module else (node.module or "", alias.name)
+                imported[known] = (*imported.get(known, ()), target)
+    own = statements.keys() | imported.keys()
+    always = tuple(index for index, node in enumerate(tree.body) if _acts(node, own))
+    return _Module(tree, statements, imported, always)
+
+
+def _acts(node: ast.stmt, own: Set[str]) -> bool:
+    """Return whether a statement of a module acts when it is imported; `own`: the names that the module has of dpfl."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        named = (each for decorator in node.decorator_list for each in ast.walk(decorator))
+        return any(isinstance(each, ast.Name) and each.id in own for each in named)
+    return not isinstance(node, ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign)
+
+
+def _left_out(calibrated: bool) -> tuple[str, ...]:
+    """Return the starts of the names of modules that do not count."""
+    return (*_GROUND, *(f"dpfl.accounting.{name}." for name in CALIBRATION if calibrated))
+
+
+def _used(modules: tuple[str, ...], root: Path, left_out: tuple[str, ...]) -> set[tuple[str, int]]:
+    """Return (module, place) of every statement that the named modules or functions use, directly or not."""
+    used: set[tuple[str, int]] = set()
+    reached: set[str] = set()
+    waiting: list[tuple[str, str]] = []
+    for each in modules:
+        module, _, function = each.partition(":")
+        if function and function not in {*_module(module, root).statements, *_module(module, root).imported}:
+            raise ModuleNotFoundError(f"{module} has no {function}")
+        waiting += [(module, function)] if function else [(module, name) for name in _all_names(module, root)]
+        waiting.append((module, ""))
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        module, name = waiting.pop()
+        if (module, name) in seen or f"{module}.".startswith(left_out):
+            continue
+        seen.add((module, name))
+        facts = _module(module, root)
+        places = facts.statements.get(name, ())
+        if module not in reached:
+            reached.add(module)
+            places += facts.always
+        for home, other in facts.imported.get(name, ()):
+            waiting += [(home, other)] if other else [(home, each) for each in _all_names(home, root)]
+        for index in places:
+            if (module, index) not in used:
+                used.add((module, index))
+                waiting += _uses(module, index, root)
+    return used
+
+
+def _all_names(module: str, root: Path) -> list[str]:
+    """Return every name that a module binds or imports from dpfl."""
+    if f"{module}.".startswith(_GROUND):
+        return []
+    return [*_module(module, root).statements, *_module(module, root).imported]
+
+
+@cache
+def _uses(module: str, index: int, root: Path) -> tuple[tuple[str, str], ...]:
+    """Return (module, name) of what a statement names: of its own module, or an attribute of an imported one."""
+    facts, found, through = _module(module, root), [], set()
+    for node in ast.walk(facts.tree.body[index]):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            targets = facts.imported.get(node.value.id, ())
+            if targets and not any(name for _, name in targets) and node.value.id not in facts.statements:
+                through.add(id(node.value))
+                found += [(home, node.attr) for home, _ in targets]
+    for node in ast.walk(facts.tree.body[index]):
+        if isinstance(node, ast.Name) and id(node) not in through and node.id in {*facts.statements, *facts.imported}:
+            found.append((module, node.id))
+    return tuple(dict.fromkeys(found))
+
+
+@cache
+def _statement_digest(module: str, index: int, root: Path) -> str:
+    """Return the hash of one statement of a module, and of the outside imports that it names."""
+    tree = _module(module, root).tree
+    node = tree.body[index]
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    outside = sorted(
+        f"{getattr(each, 'module', None)} {alias.name} {alias.asname}"
+        for each in tree.body
+        if isinstance(each, ast.Import | ast.ImportFrom) and (getattr(each, "module", "") or "").split(".")[0] != "dpfl"
+        for alias in each.names
+        if (alias.asname or alias.name.partition(".")[0]) in names
+    )
+    return hashlib.sha256("\n".join([_canonical(node), *outside]).encode()).hexdigest()
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    """Return the names that a statement of a module binds, imports apart."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return []
+    return [each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
+
+
 def _path(module: str, root: Path) -> Path | None:
     """Return the file of a dpfl module, or None where the name is no module (an imported function, say)."""
     base = root.joinpath(*module.split(".")[1:])
@@ -82,56 +227,6 @@ def _path(module: str, root: Path) -> Path | None:
         if candidate.exists():
             return candidate
     return None
-
-
-@cache
-def _text(module: str, root: Path) -> str:
-    """Return the text of a module: what follows from it is computed once, for most commits have most modules alike."""
-    module, _, function = module.partition(":")
-    path = _path(module, root)
-    if path is None:
-        raise ModuleNotFoundError(f"{module} is no module of dpfl")
-    text = path.read_text(encoding="utf-8")
-    return _used_by(function, module, text) if function else text
-
-
-def _used_by(function: str, module: str, text: str) -> str:
-    """Return the text of the definitions and imports of a module that a function of it needs, in their order."""
-    homes = {name: node for node in ast.parse(text).body for name in _defined(node)}
-    if function not in homes:
-        raise ModuleNotFoundError(f"{module} has no {function}")
-    needed, waiting = set(), [function]
-    while waiting:
-        name = waiting.pop()
-        if name in homes and name not in needed:
-            needed.add(name)
-            waiting += [each.id for each in ast.walk(homes[name]) if isinstance(each, ast.Name)]
-    nodes = sorted({homes[name] for name in needed}, key=lambda node: node.lineno)
-    for node in nodes:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            node.names = [alias for alias in node.names if _bound(alias) in needed]
-    return "\n".join(map(ast.unparse, nodes))
-
-
-def _defined(node: ast.stmt) -> list[str]:
-    """Return the names that a statement of a module binds."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return [_bound(alias) for alias in node.names]
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
-
-
-def _bound(alias: ast.alias) -> str:
-    """Return the name that an import binds."""
-    return alias.asname or alias.name.partition(".")[0]
-
-
-@cache
-def _tree(text: str) -> ast.Module:
-    """Return a module's syntax tree, reduced to what can change a number."""
-    return _Reduced().visit(ast.parse(text))
 
 
 class _Reduced(ast.NodeTransformer):
@@ -209,12 +304,6 @@ def _is_ground(name: str) -> bool:
     return f"{name}.".startswith(_GROUND)
 
 
-@cache
-def _tree_digest(text: str) -> str:
-    """Return the hash of one module's syntax tree."""
-    return hashlib.sha256(_canonical(_tree(text)).encode()).hexdigest()
-
-
 def _canonical(node: object) -> str:
     """Return a syntax tree as text without its empty fields: newer versions of Python add some (type_params)."""
     if isinstance(node, ast.AST):
@@ -222,43 +311,3 @@ def _canonical(node: object) -> str:
         parts = (f"{name}={_canonical(value)}" for name, value in fields if value is not None and value != [])
         return f"{type(node).__name__}({', '.join(parts)})"
     return f"[{', '.join(map(_canonical, node))}]" if isinstance(node, list) else repr(node)
-
-
-@cache
-def _imports(module: str, root: Path) -> frozenset[str]:
-    """Return the dpfl modules that one module imports: of a package's re-exported name, the module that defines it."""
-    named = (_home(package, name, root) if name else [package] for package, name in _named(_text(module, root)))
-    return frozenset(each for homes in named for each in homes) - {module}
-
-
-@cache
-def _named(text: str) -> tuple[tuple[str, str], ...]:
-    """Return (module, name or nothing) of every import of dpfl's in a module."""
-    found = []
-    for node in ast.walk(_tree(text)):
-        if isinstance(node, ast.Import):
-            found += [(alias.name, "") for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            found += [(node.module or "", alias.name) for alias in node.names]
-    return tuple((module, name) for module, name in found if module.split(".")[0] == "dpfl")
-
-
-def _home(module: str, name: str, root: Path) -> Iterator[str]:
-    """Yield the modules that `from module import name` brings in."""
-    path = _path(module, root)
-    if _path(f"{module}.{name}", root) is not None:
-        yield f"{module}.{name}"
-    elif path is None or path.name != "__init__.py":
-        yield module
-    else:
-        exported = [
-            (node.module or "", alias.name)
-            for node in _tree(_text(module, root)).body
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-            if (alias.asname or alias.name) == name
-        ]
-        if exported:
-            yield from _home(*exported[-1], root)
-        else:
-            yield module

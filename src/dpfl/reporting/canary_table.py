@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dpfl.reporting.cases import LEVEL
-from dpfl.reporting.notes import percent
+from dpfl.reporting.display_names import percent
 from dpfl.reporting.results import Results
+from dpfl.reporting.rules import LEVEL
 from dpfl.reporting.tables import TableLayout
 
 EXPERIMENT = "canaries"
@@ -26,7 +26,7 @@ _COLUMNS = [
 def canaries(results: Results, paper: str) -> pd.DataFrame:
     """Return one row per run that was attacked; `noise` and `clipping` are "" where the paper has no such setting.
 
-    The columns are those of dpfl.experiments.canaries.train. `refuted`: whether epsilon_lower_bound, which assumes
+    The columns are those of dpfl.attacks.canaries.train. `refuted`: whether epsilon_lower_bound, which assumes
     nothing on the law of the run, is above what is claimed. Where none ran the table has no rows.
     """
     runs = results.runs(paper, experiment=EXPERIMENT)

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.files import is_regular, read_bytes, replacing
-from dpfl.reporting import captions, claims, tables
+from dpfl.reporting import claims, display_names, tables
 from dpfl.reporting.results import showing
 
 PAGE = "workflow.html"
@@ -109,7 +109,7 @@ def _write_again(folder: Path) -> None:
                 for name in getattr(load(key), kind):
                     csv = folder / kind / f"{key}_{name}.csv"
                     if is_regular(csv):
-                        captions.write(kind, key, name, csv)
+                        display_names.write(kind, key, name, csv)
                         if kind == "tables":
                             tables.write_pages(key, name, csv, [".html"])
             if is_regular(verdicts):

@@ -12,8 +12,8 @@ import pandas as pd
 
 from dpfl.catalog import load, module
 from dpfl.errors import InputError
-from dpfl.reporting.cases import LEVEL
 from dpfl.reporting.results import Results
+from dpfl.reporting.rules import LEVEL
 from dpfl.reporting.statistics import mean_interval
 from dpfl.reporting.tables import TableLayout, TableRecipe
 

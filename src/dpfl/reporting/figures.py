@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from dpfl.catalog import recipe
 from dpfl.errors import InputError
 from dpfl.files import replacing
-from dpfl.reporting import captions, style
+from dpfl.reporting import display_names, style
 from dpfl.reporting.results import NotRunError, Results, made_or_not_run, read_csv, refuse_not_run, write_table
 
 SUFFIXES = (".rst", ".svg", ".pdf", ".png")
@@ -44,7 +44,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
 def write_pictures(paper: str, name: str, csv: Path, suffixes: Collection[str] = SUFFIXES) -> list[Path]:
     """Write the caption and the pictures with these suffixes, drawn from the figure's CSV alone; return their paths."""
     made: FigureRecipe = recipe(paper, "figures", name)
-    paths = [captions.write("figures", paper, name, csv)] if ".rst" in suffixes else []
+    paths = [display_names.write("figures", paper, name, csv)] if ".rst" in suffixes else []
     with style.apply_style():
         try:
             figure = made.draw(_refuse_empty(refuse_not_run(read_csv(csv))))

@@ -11,7 +11,7 @@ from scipy import stats
 
 LEVEL = 0.90
 """Of an interval in tables and figures whose level is not given: that of the bars which lowy2021 prints, the only ones
-of the five papers. Claims are judged at one level, dpfl.reporting.cases.LEVEL, whatever bars a figure has."""
+of the five papers. Claims are judged at one level, dpfl.reporting.rules.LEVEL, whatever bars a figure has."""
 
 
 def t_quantile(count: pd.Series | int, level: float = LEVEL) -> pd.Series | float:
@@ -63,3 +63,6 @@ def holm(p_values: Iterable[float], to_come: int = 0) -> np.ndarray:
     steps = np.arange(len(order), 0, -1) + to_come
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps * p[order]))
     return adjusted
+
+
+"""Digits of a number that count: those beyond are the rounding of a float, and move no bound by a last digit."""

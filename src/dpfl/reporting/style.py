@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import NullLocator
 from PIL import Image
 
-from dpfl.reporting.signs import with_signs
+from dpfl.reporting.display_names import with_signs
 
 matplotlib.use("agg")
 

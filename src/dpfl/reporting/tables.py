@@ -13,10 +13,9 @@ import pandas as pd
 
 from dpfl.catalog import dataset_entries, load, recipe
 from dpfl.files import write_atomically
-from dpfl.reporting import captions
-from dpfl.reporting.notes import model_name
+from dpfl.reporting import display_names
+from dpfl.reporting.display_names import model_name, with_signs
 from dpfl.reporting.results import NotRunError, Results, made_or_not_run, read_csv, refuse_not_run, write_table
-from dpfl.reporting.signs import with_signs
 
 _KEY = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _SIGNED_ZERO = re.compile(r"(?<![\w.])[-+−](0(?:\.0+)?)(?![\d.])")
@@ -81,7 +80,7 @@ def write_pages(paper: str, name: str, csv: Path, suffixes: Collection[str] = SU
         ".md": markdown(page, title),
         ".tex": latex(page, title, f"{paper}_{name}"),
         ".html": html_page(page, title),
-        ".rst": captions.text("tables", paper, name, csv),
+        ".rst": display_names.text("tables", paper, name, csv),
     }
     paths = [csv.with_suffix(suffix) for suffix in texts if suffix in suffixes]
     for path in paths:

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 from scipy.stats import norm
 
-from dpfl.accounting.claims.claim import Claim, ClaimVerdict, check, judge, sampler_named
+from dpfl.accounting.external_claims import Claim, ClaimVerdict, check, judge, sampler_named
 from dpfl.accounting.guarantees import Guarantee, Phase
 from dpfl.accounting.samplers import SAMPLERS, FullBatch, Poisson, Sampling, ShuffledEpochs
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dpfl.accounting.claims import claim_files
-from dpfl.accounting.claims.claim import check
-from dpfl.accounting.claims.claim_files import SCHEMA, claims_of, read_json
+from dpfl.accounting import external_claims
+from dpfl.accounting.external_claims import SCHEMA, check, claims_of, read_json
 from dpfl.accounting.guarantees import Phase
 from dpfl.accounting.samplers import FullBatch, Poisson, ShuffledEpochs
 from dpfl.errors import InputError
@@ -19,7 +18,7 @@ FILE = Path("claims.json")
 
 
 def test_the_example_of_the_format_is_read():
-    text = claim_files.__doc__
+    text = external_claims.__doc__
     example = json.loads(text[text.index("{") : text.rindex("]}") + 2])
     first, second = claims_of(example, FILE)
     assert (first.name, first.epsilon, first.delta, first.neighbouring) == ("Table 2", 2.93, 1e-5, "zero_out")

@@ -7,7 +7,7 @@ from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.accounting.claims.dp_events import from_dp_event
+from dpfl.accounting.external_claims import from_dp_event
 from dpfl.accounting.guarantees import Phase, guarantee_of_phases
 from dpfl.accounting.samplers import FixedBatches, FullBatch, Poisson, WithReplacement
 

@@ -12,7 +12,7 @@ from opacus.accountants import PRVAccountant, RDPAccountant, create_accountant
 from opacus.accountants.utils import get_noise_multiplier
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpfl.accounting.claims.opacus_accountant import CertifiedAccountant, register
+from dpfl.accounting.external_claims import CertifiedAccountant, register
 from dpfl.accounting.guarantees import guarantee
 from dpfl.accounting.samplers import Poisson
 

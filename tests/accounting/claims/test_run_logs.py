@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from opacus.accountants import RDPAccountant
 
-from dpfl.accounting.claims.run_logs import Entry, history_of, phases_on, poisson_phases, read_rows
+from dpfl.accounting.external_claims import Entry, history_of, phases_on, poisson_phases, read_rows
 from dpfl.accounting.guarantees import Phase
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, Poisson, ShuffledEpochs
 from dpfl.errors import InputError

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.accounting.contraction import contraction_factor
-from dpfl.accounting.contraction.contraction_factor import log_contraction_factor
+from dpfl.accounting.contraction.kernels import log_contraction_factor
 
 
 @given(st.floats(1e-3, 10), st.floats(0, 1), st.floats(1e-6, 1))

@@ -8,7 +8,7 @@ from dpfl.accounting.contraction import (
     federated_harmonic_delta,
     federated_unamplified_delta,
 )
-from dpfl.papers.asoodeh2021.printed_formulas import federated_harmonic_delta_as_printed
+from dpfl.papers.asoodeh2021.errata import federated_harmonic_delta_as_printed
 
 CASE = {"n": 100, "m": 10, "sigma": 1.5, "lipschitz": 1.0, "radius": 1.0, "strong_convexity": 0.1}
 EPSILON = np.array([0.0, 0.5, 1.0, 4.0])

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from dpfl.accounting import contraction
-from dpfl.accounting.contraction.federated_release import (
+from dpfl.accounting.contraction.federated import (
     federated_release_delta,
     release_epsilon,
     release_sigma,

@@ -4,7 +4,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from dpfl.accounting.contraction.geometric import double_geometric, geometric
+from dpfl.accounting.contraction.kernels import double_geometric, geometric
 
 GAPS = ["1", "0.999", "0.5", "1e-3", "1.1e-7", "1e-9", "1e-17", "1e-200", "0"]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, laplace, norm
 
-from dpfl.accounting.contraction.interval_kernels import DiscretisedInterval
+from dpfl.accounting.contraction.kernels import DiscretisedInterval
 
 
 def test_a_projected_law_has_mass_one_and_piles_up_at_the_ends():

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import laplace
 
 from dpfl.accounting.contraction import laplace_divergence
-from dpfl.accounting.contraction.laplace import log_divergence
+from dpfl.accounting.contraction.kernels import log_divergence
 
 
 @pytest.mark.parametrize(("epsilon", "m1", "m2", "scale"), [(0.0, 0, 1, 1), (0.1, 3, 0, 0.5), (1.5, -1, 1, 1.2)])

@@ -14,7 +14,7 @@ from dpfl.accounting.contraction import (
     pnsgd_laplace_pure_epsilon,
     theta,
 )
-from dpfl.papers.asoodeh2020.printed_formulas import pnsgd_laplace_pure_epsilon_as_printed
+from dpfl.papers.asoodeh2020.errata import pnsgd_laplace_pure_epsilon_as_printed
 
 EPSILON = np.array([0.0, 0.1, 1.0, 4.0])
 

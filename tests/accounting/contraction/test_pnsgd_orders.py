@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import laplace, norm
 
 from dpfl.accounting import contraction
-from dpfl.accounting.contraction.pnsgd_orders import Law, calibrated_scale, place_deltas, step_epsilon, worst_epsilon
+from dpfl.accounting.contraction.pnsgd import Law, calibrated_scale, place_deltas, step_epsilon, worst_epsilon
 from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd
 
 THEORY = {"eta": 0.5, "lipschitz": 1.0, "smoothness": 0.5, "strong_convexity": 0.0, "diameter": 1.0}

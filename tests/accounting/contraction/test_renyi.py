@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from dpfl.accounting.contraction import theta
-from dpfl.accounting.contraction.renyi import linear_renyi_delta
+from dpfl.accounting.contraction.pnsgd import linear_renyi_delta
 
 
 def _objective(log_x: float, epsilon: float, kappa: float, tight: bool) -> float:

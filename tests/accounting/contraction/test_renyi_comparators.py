@@ -17,7 +17,7 @@ from dpfl.accounting.contraction import (
     pnsgd_shifted_gdp_delta,
     theta,
 )
-from dpfl.papers.asoodeh2020.printed_formulas import iteration_renyi_as_printed
+from dpfl.papers.asoodeh2020.errata import iteration_renyi_as_printed
 
 
 def test_coefficients_of_the_figures(figure_2, figure_3):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.accounting.contraction import rounds as module
-from dpfl.accounting.contraction.rounds import last_model, non_negative, read_rounds, read_users, stopped_model
+from dpfl.accounting.contraction import federated as module
+from dpfl.accounting.contraction.federated import last_model, non_negative, read_rounds, read_users, stopped_model
 
 
 def recursion(exact, epsilon, given, lipschitz, diameter):

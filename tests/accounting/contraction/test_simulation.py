@@ -25,8 +25,8 @@ from dpfl.accounting.contraction import (
     pnsgd_random_stop_delta,
     theta,
 )
-from dpfl.papers.asoodeh2020.printed_formulas import pnsgd_laplace_pure_epsilon_as_printed
-from dpfl.papers.asoodeh2021.printed_formulas import federated_harmonic_delta_as_printed
+from dpfl.papers.asoodeh2020.errata import pnsgd_laplace_pure_epsilon_as_printed
+from dpfl.papers.asoodeh2021.errata import federated_harmonic_delta_as_printed
 
 EPSILON = np.array([0.0, 0.1, 0.3, 0.6, 1.0, 2.0, 3.0])
 SLACK = 1 + 1e-4

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfl.accounting.contraction.stable_arithmetic import exponential, place, power, probability, ratio
+from dpfl.accounting.numerics import exponential, place, power, probability, ratio
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.accounting.hidden_state.absorption import best_restart, least_energy
+from dpfl.accounting.hidden_state import best_restart, least_energy
 
 FACTOR = st.one_of(st.just(1.0), st.just(0.0), st.floats(0.05, 1.0))
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.contraction.pnsgd_orders import Law, worst_epsilon
+from dpfl.accounting.contraction.pnsgd import Law, worst_epsilon
 from dpfl.accounting.hidden_state import Batches, Bound, last_iterate_epsilon, shifted_interpolation_mu
 
 RUN = {

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.hidden_state.shuffled_epochs import last_use, shuffled_delta, shuffled_epsilon
+from dpfl.accounting.hidden_state import last_use, shuffled_delta, shuffled_epsilon
 
 EPSILONS = (0.0, 0.1, 0.3, 1.0, 2.0)
 THRESHOLDS = np.linspace(-25, 25, 501)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.hidden_state.uniform_batches import RestartSplit, UniformSteps, restart_epsilon, split_epsilon
+from dpfl.accounting.hidden_state import RestartSplit, UniformSteps, restart_epsilon, split_epsilon
 
 THRESHOLDS = np.linspace(-60, 60, 2401)
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dpfl.accounting import gaussian_dp
-from dpfl.accounting.shuffling import blanket_delta, blanket_epsilon, blanket_rounds_epsilon, positive_part
+from dpfl.accounting import gaussian_dp, shuffling
+from dpfl.accounting.shuffling import blanket_delta, blanket_epsilon, blanket_rounds_epsilon
 
 
 def slow(*cases) -> list:
@@ -211,13 +211,13 @@ def test_an_answer_takes_few_lattices(n, mu, delta, monkeypatch):
 
     2e8 of them take about half a CPU second; for 10^8 reports they once were 5.6e8.
     """
-    work, transform = [], positive_part.rfft
+    work, transform = [], shuffling.rfft
 
     def counted(values):
         work.append(values.size * math.log2(values.size))
         return transform(values)
 
-    monkeypatch.setattr(positive_part, "rfft", counted)
+    monkeypatch.setattr(shuffling, "rfft", counted)
     assert blanket_epsilon(n, mu, delta) < gaussian_dp.epsilon(delta, mu)
     assert 0 < sum(work) < 2e8
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.shuffling.blanket_law import blanket_law
+from dpfl.accounting.shuffling import blanket_law
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 7, 50])

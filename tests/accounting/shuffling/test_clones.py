@@ -9,8 +9,8 @@ from mpmath import binomial, exp, mp, mpf
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from dpfl.accounting import gaussian_dp
-from dpfl.accounting.shuffling import clones, clones_delta, clones_epsilon, restricted_clones_epsilon
+from dpfl.accounting import gaussian_dp, shuffling
+from dpfl.accounting.shuffling import clones_delta, clones_epsilon, restricted_clones_epsilon
 
 
 def enumerated_delta(epsilon: float, n: int, epsilon0: float) -> float:
@@ -128,7 +128,7 @@ def test_extremes_stay_finite(arguments):
 
 def test_bins_of_clones_lie_above_single_ones_and_near(monkeypatch):
     single = [clones_epsilon(10**6, 1.0, delta) for delta in (1e-6, 1e-20)]
-    monkeypatch.setattr(clones, "_MOST_CLONES", 1000)
+    monkeypatch.setattr(shuffling, "_MOST_CLONES", 1000)
     for exact, binned in zip(single, (clones_epsilon(10**6, 1.0, delta) for delta in (1e-6, 1e-20)), strict=True):
         assert exact <= binned <= exact * (1 + 1e-5)
 

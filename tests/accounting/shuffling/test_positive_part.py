@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm, poisson
 
-from dpfl.accounting.shuffling.positive_part import Fineness, positive_part
+from dpfl.accounting.shuffling import Fineness, positive_part
 
 FINE = Fineness(1e-7, 1 << 18, 400)
 

@@ -2,19 +2,19 @@ import math
 
 import pytest
 
-from dpfl.accounting.shuffling import published_noise
+from dpfl.accounting import shuffling
 
 FEDERATION = {"clients_per_round": 25, "clients": 25, "rounds": 35, "delta": 1e-5}
 
 
 def test_no_experiment_of_the_paper_has_clients_enough_for_theorem_4_1():
-    assert math.ceil(published_noise.least_reports(**FEDERATION)) == 339
+    assert math.ceil(shuffling.least_reports(**FEDERATION)) == 339
     with pytest.raises(ValueError, match="clients_per_round"):
-        published_noise.shuffled_noise_variance(**FEDERATION, epsilon=1.0, lipschitz=1.0, records=100)
+        shuffling.shuffled_noise_variance(**FEDERATION, epsilon=1.0, lipschitz=1.0, records=100)
 
 
 def test_the_printed_variance():
-    ours = published_noise.shuffled_noise_variance(
+    ours = shuffling.shuffled_noise_variance(
         epsilon=2.0,
         delta=1e-5,
         lipschitz=3.0,

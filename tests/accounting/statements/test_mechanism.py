@@ -13,7 +13,7 @@ from scipy.stats import laplace, norm
 from dpfl.accounting import guarantee
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
-from dpfl.accounting.statements.mechanism import (
+from dpfl.accounting.statements import (
     ClippedMeanGaussian,
     Gaussian,
     Laplace,
@@ -24,7 +24,7 @@ from dpfl.accounting.statements.mechanism import (
     encode,
     sample_rate,
 )
-from dpfl.accounting.tradeoff.segments import Segment
+from dpfl.accounting.tradeoff.curves import Segment
 
 REPLACED = {"neighbouring": Neighbouring.REPLACE_ONE, "delta": 1e-5}
 SAMPLERS = [Poisson(0.1), FixedBatches(10, 100), WithReplacement(10, 100), ShuffledEpochs(10, 100), BallsInBins(10)]

@@ -5,11 +5,9 @@ import math
 import pytest
 
 from dpfl.accounting.guarantees import Guarantee
-from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.observer import Observer
+from dpfl.accounting.neighbouring import Neighbouring, Observer
 from dpfl.accounting.samplers import FullBatch, Poisson, ShuffledEpochs
-from dpfl.accounting.statements.mechanism import Gaussian
-from dpfl.accounting.statements.privacy_statement import PrivacyStatement
+from dpfl.accounting.statements import Gaussian, PrivacyStatement
 
 FIELDS = {
     "mechanism": Gaussian(),

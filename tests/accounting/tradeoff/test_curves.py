@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.tradeoff import Curve, PrivacyLoss, double_conjugate, epsilon_delta, inverse, subsample
-from dpfl.papers.vandijk2023.printed_formulas import epsilon_delta_as_printed
+from dpfl.papers.vandijk2023.errata import epsilon_delta_as_printed
 
 ALPHAS = np.linspace(0, 1, 201)
 NO_LEAK = Curve(np.array([0.0, 1.0]), np.array([1.0, 0.0]))

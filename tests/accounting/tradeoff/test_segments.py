@@ -8,9 +8,8 @@ from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.tradeoff import amplified_epsilon, arsinh_delta, arsinh_guarantee, dpsgd_guarantee
-from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon, segments_sigma
-from dpfl.provenance.audit.mgf_inversion import InvertedComposition
-from dpfl.provenance.audit.step_profiles import sampled_gaussian
+from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon, segments_sigma
+from dpfl.provenance.audit.numbers import InvertedComposition, sampled_gaussian
 
 DELTA = 1e-5
 

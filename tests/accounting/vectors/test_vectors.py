@@ -10,7 +10,7 @@ import pytest
 from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 
 from dpfl.accounting import guarantee
-from dpfl.accounting.claims.claim import sampler_named
+from dpfl.accounting.external_claims import sampler_named
 from dpfl.accounting.vectors import SCHEMA, Quantity, quantities
 
 QUANTITIES = quantities()

@@ -8,11 +8,11 @@ import torch
 
 from dpfl.accounting import dpsgd, gaussian_dp
 from dpfl.accounting.tradeoff import dpsgd_guarantee
-from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon
+from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
+from dpfl.asynchronous import async_dpsgd
+from dpfl.asynchronous.schedules import step_sizes
 from dpfl.catalog import load
 from dpfl.errors import InputError
-from dpfl.experiments.async_dpsgd import async_training
-from dpfl.experiments.async_dpsgd.schedules import step_sizes
 from dpfl.grid.sweep import Folders, Sweep
 
 MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 1}
@@ -36,13 +36,13 @@ def folders(bars) -> Folders:
 
 
 def calibrated(cells=CELLS, **settings) -> pd.DataFrame:
-    return async_training.calibrate(sweep(cells, **settings), {"records": {"train": 300}})
+    return async_dpsgd.calibrate(sweep(cells, **settings), {"records": {"train": 300}})
 
 
 def trained(folders, own=None, checkpoint=None, progress=lambda done, total: None) -> pd.DataFrame:
     own = own or sweep()
-    return async_training.train(
-        own, folders, async_training.calibrate(own, {"records": {"train": 300}}), checkpoint, progress
+    return async_dpsgd.train(
+        own, folders, async_dpsgd.calibrate(own, {"records": {"train": 300}}), checkpoint, progress
     )
 
 
@@ -84,7 +84,7 @@ def test_a_given_sigma_grows_with_the_batch():
 @pytest.mark.parametrize(("scaling", "rounds"), [("epochs", 4), ("step_size", 4), ("rounds", 8)])
 def test_larger_batches_keep_what_they_are_said_to_keep(scaling, rounds):
     own = sweep([{"batch_factor": factor, "scaling": scaling, "epsilon": math.inf} for factor in (1, 2)])
-    small, large = async_training._plans(own, 300)
+    small, large = async_dpsgd._plans(own, 300)
     assert (small.posture.rounds, large.posture.rounds) == (10, rounds)
     assert large.learning_rate == small.learning_rate * (2 if scaling == "step_size" else 1)
     steps = [step_sizes(plan.learning_rate, plan.step_decay, plan.posture.course) for plan in (small, large)]
@@ -161,9 +161,9 @@ def test_what_the_chapter_describes_trains_and_keeps_the_statement(folders):
 
 def test_clients_with_random_labels_are_the_first_and_weigh_less_if_judged(folders):
     labels, shares = np.arange(300) % 10, np.split(np.random.default_rng(0).permutation(300), 5)
-    changed = async_training._labels(labels.copy(), shares, 0.4, 3)
+    changed = async_dpsgd._labels(labels.copy(), shares, 0.4, 3)
     assert [float((changed[share] == labels[share]).mean()) > 0.5 for share in shares] == [False] * 2 + [True] * 3
-    assert (async_training._labels(labels.copy(), shares, 0.0, 3) == labels).all()
+    assert (async_dpsgd._labels(labels.copy(), shares, 0.0, 3) == labels).all()
     cells = [{"mixing": mixing, "mislabelled": 0.6, "epsilon": math.inf} for mixing in ("uniform", "judged")]
     equal, judged = trained(folders, sweep(cells, seeds=(0,), clients=5, epochs=1, learning_rate=2.0))["accuracy_pct"]
     assert judged > equal

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from dpfl.asynchronous.async_dpsgd import ClientPrivacy
+from dpfl.asynchronous.schedules import AsyncSettings
 from dpfl.catalog import load
 from dpfl.errors import InputError
-from dpfl.experiments.async_dpsgd.async_settings import AsyncSettings
-from dpfl.experiments.async_dpsgd.client_privacy import ClientPrivacy
 
 ENTRY = {"clients": 3, "batch_size": 20, "epochs": 2, "learning_rate": 0.5, "epsilon": 4.0}
 FIXED = {"sampling": "fixed_without_replacement", "neighbouring": "replace_one"}

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl.experiments.async_dpsgd.input_normalisation import InputNormalisation, normalised, prepare
+from dpfl.asynchronous.schedules import InputNormalisation, normalised, prepare
 
 
 def data(features=12):

@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 
+from dpfl.asynchronous.schedules import BatchSchedule, Strategy, step_sizes
 from dpfl.errors import InputError
-from dpfl.experiments.async_dpsgd.schedules import BatchSchedule, Strategy, step_sizes
-from dpfl.experiments.shared.settings import Settings
+from dpfl.grid.settings import Settings
 
 
 def course(rounds: int, epochs: int) -> BatchSchedule:

@@ -10,8 +10,8 @@ from opacus.accountants.utils import get_noise_multiplier
 from dpfl.accounting import dpsgd, gaussian_dp
 from dpfl.accounting.poisson_gaussian import epsilon_interval
 from dpfl.errors import InputError
-from dpfl.experiments.fedavg_images.fedavg_noise import NOISE_BY_CLIENT, calibrate
 from dpfl.grid.sweep import Sweep
+from dpfl.images.fedavg_images import NOISE_BY_CLIENT, calibrate
 
 SETTINGS = {
     "dataset": "digits",

@@ -4,16 +4,9 @@ import math
 import numpy as np
 import pytest
 
+from dpfl.engine.networks import Architecture, FeatureNorm, Pixels
 from dpfl.errors import InputError
-from dpfl.experiments.fedavg_images.fedavg_settings import (
-    Accountant,
-    ClientRecords,
-    FedavgCell,
-    FedavgSettings,
-    Metric,
-    PlainBatches,
-)
-from dpfl.models.image_models import Architecture, FeatureNorm, Pixels
+from dpfl.images.fedavg_images import Accountant, ClientRecords, FedavgCell, FedavgSettings, Metric, PlainBatches
 
 SETTINGS = {
     "model": "cnn_tanh",

@@ -7,11 +7,10 @@ import torch
 
 from dpfl.data.loading import load_images
 from dpfl.errors import InputError
-from dpfl.experiments import fedavg_images
-from dpfl.experiments.fedavg_images.fedavg_settings import FedavgSettings
-from dpfl.experiments.fedavg_images.image_training import DISTANCES, inputs_of
 from dpfl.features.scattering import build_features
 from dpfl.grid.sweep import Folders, Sweep
+from dpfl.images import fedavg_images
+from dpfl.images.fedavg_images import DISTANCES, FedavgSettings, inputs_of
 
 SETTINGS = {
     "dataset": "digits",

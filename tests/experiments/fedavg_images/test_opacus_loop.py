@@ -18,17 +18,14 @@ from torch.utils.data import DataLoader, TensorDataset
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description, load_images
 from dpfl.engine.batches import BatchSampler, Sampling
-from dpfl.engine.cross_entropy import cross_entropy
-from dpfl.engine.network_gradients import gradient_rule
-from dpfl.engine.per_record_gradients import StackedGradients
+from dpfl.engine.networks import ImageModel, build
+from dpfl.engine.per_record_gradients import StackedGradients, cross_entropy, gradient_rule
 from dpfl.engine.sgd import SGD, StackedHyperparameters
-from dpfl.experiments import fedavg_images
-from dpfl.experiments.fedavg_images.fedavg_settings import FedavgSettings
-from dpfl.experiments.fedavg_images.image_training import inputs_of
 from dpfl.features.scattering import build_features
 from dpfl.files import checked_content
 from dpfl.grid.sweep import Folders, Sweep
-from dpfl.models.image_models import ImageModel, build
+from dpfl.images import fedavg_images
+from dpfl.images.fedavg_images import FedavgSettings, inputs_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 MODELS = ["scatter_linear", "scatter_cnn", "cnn_tanh", "cnn_relu"]

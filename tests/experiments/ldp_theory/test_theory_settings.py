@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from dpfl.accounting import dpsgd, isrl_dp
+from dpfl.accounting import dpsgd, local_privacy
 from dpfl.accounting.samplers import FullBatch, Sampling, ShuffledEpochs, WithReplacement
+from dpfl.convex.ldp_theory import TheoryCell
 from dpfl.errors import InputError
-from dpfl.experiments.ldp_theory.theory_settings import TheoryCell
 
 SETTINGS = {
     "kind": "least_squares",
@@ -59,7 +59,7 @@ def test_the_theorems_noise_as_printed_and_what_it_spends():
     full = run(noise="theorem").statement()
     variance = 256 * 9 * math.log(2.5 * 9 / 1e-5) * math.log(2 / 1e-5) / (40 * 2.0) ** 2
     assert full.noise_multiplier == pytest.approx(40 * math.sqrt(variance))
-    full_batches = isrl_dp.epsilon(
+    full_batches = local_privacy.epsilon(
         noise_multiplier=full.noise_multiplier, batch_size=40, records=40, steps=9, delta=1e-5, sampling=Sampling.FULL
     )
     assert full.guarantee.upper == pytest.approx(float(full_batches))

@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpfl.convex import ldp_theory, synthetic_problems
 from dpfl.errors import InputError
-from dpfl.experiments.ldp_theory import theory_training
 from dpfl.grid.sweep import Folders, Sweep
-from dpfl.models import synthetic_problems
 from dpfl.reporting.results import read_csv, write_csv
 
 SETTINGS = {
@@ -68,8 +67,8 @@ def trained(folders: Folders, cells=CELLS, seeds=(0, 1, 5), progress=lambda done
     job = Sweep("lowy2021", "ldp_theory", "toy", {**SETTINGS, **changes}, tuple(cells), tuple(seeds))
     path = folders.arrays / "noise.csv"
     with path.open("w") as stream:
-        write_csv(theory_training.calibrate(job, {}), stream)
-    return theory_training.train(job, folders, read_csv(path), None, progress)
+        write_csv(ldp_theory.calibrate(job, {}), stream)
+    return ldp_theory.train(job, folders, read_csv(path), None, progress)
 
 
 def test_the_run_table(folders):
@@ -107,7 +106,7 @@ def test_neither_the_other_cells_nor_the_other_seeds_matter(folders):
 
 def test_small_stacks_change_nothing(folders, monkeypatch):
     whole = trained(folders)
-    monkeypatch.setattr(theory_training, "STACK_BYTES", 1)
+    monkeypatch.setattr(ldp_theory, "STACK_BYTES", 1)
     pd.testing.assert_frame_equal(trained(folders), whole)
 
 
@@ -131,8 +130,8 @@ def test_a_family_of_linear_losses_is_one_stack_and_equals_a_plain_loop(folders,
     family = [{"signal": signal, "epsilon": math.inf} for signal in (0.9, 0.3)]
     own = {"kind": "linear", "condition": 1.0, "strong_convexity": 1.0, "clip_norm": 2.0, "spread": 0.0}
     stacks = []
-    whole = theory_training._outputs
-    monkeypatch.setattr(theory_training, "_outputs", lambda *given: stacks.append(len(given[0])) or whole(*given))
+    whole = ldp_theory._outputs
+    monkeypatch.setattr(ldp_theory, "_outputs", lambda *given: stacks.append(len(given[0])) or whole(*given))
     table = trained(folders, cells=family, seeds=(3,), **own)
     assert stacks == [2]
     for signal, risk in zip((0.9, 0.3), table["excess_risk"], strict=True):
@@ -177,4 +176,4 @@ def test_a_shuffler_buys_risk(folders):
 def test_a_cell_without_noise_is_named(folders):
     job = Sweep("lowy2021", "ldp_theory", "toy", SETTINGS, CELLS, (0,))
     with pytest.raises(InputError, match="4 rows for 5 cells"):
-        theory_training.train(job, folders, theory_training.calibrate(job, {})[1:], None, lambda done, total: None)
+        ldp_theory.train(job, folders, ldp_theory.calibrate(job, {})[1:], None, lambda done, total: None)

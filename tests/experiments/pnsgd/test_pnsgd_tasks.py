@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from dpfl.experiments.pnsgd.pnsgd_tasks import MEAN_INK, LossConstants, load
-from dpfl.models.glm import gradients
+from dpfl.convex.pnsgd import MEAN_INK, LossConstants, load
+from dpfl.convex.problems import gradients
 
 
 @pytest.mark.parametrize(("model", "radius", "regularisation"), [(MEAN_INK, 0.5, 0.0), ("pooled_logistic", 2.0, 0.1)])

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpfl.convex import pnsgd
 from dpfl.data.loading import load_description, load_images
 from dpfl.errors import InputError
-from dpfl.experiments.pnsgd import pnsgd_training
 from dpfl.grid.sweep import Sweep
 from dpfl.randomness import generator
 
@@ -24,8 +24,8 @@ CELLS = tuple(
 
 def trained(digits, cells=CELLS, seeds=(0, 4), **settings) -> pd.DataFrame:
     sweep = Sweep("asoodeh2020", "pnsgd", "x_seeds", SETTINGS | settings, tuple(cells), seeds)
-    calibration = pnsgd_training.calibrate(sweep, load_description(digits.arrays))
-    return pnsgd_training.train(sweep, digits, calibration, None, lambda done, total: None)
+    calibration = pnsgd.calibrate(sweep, load_description(digits.arrays))
+    return pnsgd.train(sweep, digits, calibration, None, lambda done, total: None)
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.samplers import Sampling, WithReplacement
-from dpfl.engine.federated_rounds import Clipping
-from dpfl.experiments.shared.ldp_noise import EPSILON_TOLERANCE, ClientMessages, NoiseRule, noise_multiplier, statement
+from dpfl.convex.federated_rounds import Clipping
+from dpfl.convex.silo_jobs import EPSILON_TOLERANCE, ClientMessages, NoiseRule, noise_multiplier, statement
 
 MINIBATCH = ClientMessages(37, 356, 35, 1 / 356**2, Sampling.WITH_REPLACEMENT, Clipping.RECORD, batch_share=37 / 356)
 LOCAL = ClientMessages(1, 356, 37 * 35, 1 / 356**2, Sampling.WITH_REPLACEMENT, Clipping.RECORD, batch_share=37 / 356)

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.engine.federated_rounds import Clipping
+from dpfl.convex.federated_rounds import Clipping
+from dpfl.convex.problems import Square
+from dpfl.convex.silo_jobs import ClientCounts, LdpCell, LdpPlan, LdpSettings, noise_multiplier, statement
 from dpfl.errors import InputError
-from dpfl.experiments.shared.ldp_noise import noise_multiplier, statement
-from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpCell, LdpPlan, LdpSettings
-from dpfl.models.glm import Square
 
 SETTINGS = {
     "participating": 3,

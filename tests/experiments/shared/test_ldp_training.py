@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpfl.convex import silo_jobs
+from dpfl.convex.federated_rounds import Hyperparameters
+from dpfl.convex.problems import Square, least_squares, losses
+from dpfl.convex.silo_jobs import ClientCounts, LdpCell, LdpPlan, LdpSettings
 from dpfl.data.partition import Trial
-from dpfl.engine.federated_rounds import Hyperparameters
 from dpfl.errors import InputError
-from dpfl.experiments.shared import ldp_training
-from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpCell, LdpPlan, LdpSettings
 from dpfl.grid.sweep import Sweep
-from dpfl.models.glm import Square, least_squares, losses
 
 DESCRIPTION = {"stand_in_for": "insurance", "note": "a toy"}
 SETTINGS = {
@@ -69,7 +69,7 @@ def toy(job: Sweep) -> Toy:
 def trained(job: Sweep, progress=lambda done, total: None) -> pd.DataFrame:
     """Calibrate and train."""
     task = toy(job)
-    return ldp_training.train(task, job, DESCRIPTION, ldp_training.calibrate(task.plan, job.cells, ""), progress)
+    return silo_jobs.train_plan(task, job, DESCRIPTION, silo_jobs.calibrate_plan(task.plan, job.cells, ""), progress)
 
 
 def test_the_run_table_has_a_row_a_run_in_order():
@@ -95,7 +95,7 @@ def test_a_subset_of_cells_or_seeds_gives_the_same_rows():
 def test_small_stacks_give_the_same_rows(monkeypatch):
     told: list[tuple[int, int]] = []
     whole = trained(sweep())
-    monkeypatch.setattr(ldp_training, "STACK_BYTES", 1)
+    monkeypatch.setattr(silo_jobs, "STACK_BYTES", 1)
     parts = trained(sweep(), progress=lambda done, total: told.append((done, total)))
     pd.testing.assert_frame_equal(whole, parts, check_exact=True)
     assert told == [(done, 36) for done in range(1, 37)]  # 2 algorithms, 3 trials, 6 rounds
@@ -103,10 +103,10 @@ def test_small_stacks_give_the_same_rows(monkeypatch):
 
 def test_a_calibration_read_back_from_its_file_gives_the_same_rows():
     job = sweep()
-    calibration = ldp_training.calibrate(toy(job).plan, job.cells, "")
+    calibration = silo_jobs.calibrate_plan(toy(job).plan, job.cells, "")
     read = pd.read_csv(io.StringIO(calibration.to_csv(index=False)), keep_default_na=False, na_values=["nan", ""])
     first, second = (
-        ldp_training.train(toy(job), job, DESCRIPTION, each, lambda done, total: None).to_csv(index=False)
+        silo_jobs.train_plan(toy(job), job, DESCRIPTION, each, lambda done, total: None).to_csv(index=False)
         for each in (calibration, read)
     )
     assert first == second
@@ -121,13 +121,13 @@ def test_a_point_with_a_diverged_repetition_is_recorded_and_never_chosen():
     weights[:, :, 1] += 0.1
     weights[:, :, 2] += 1e6
     points = Hyperparameters(np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, np.inf]), np.zeros(3))
-    assert ldp_training.choose(task, trial, points, weights)["step_size"] == 1.0
+    assert silo_jobs.choose(task, trial, points, weights)["step_size"] == 1.0
     for poison in (np.nan, np.inf, 1e5):
         weights[1, 0, 0] = poison
-        chosen = ldp_training.choose(task, trial, points, weights)
+        chosen = silo_jobs.choose(task, trial, points, weights)
         assert (chosen["status"], chosen["step_size"], chosen["clip_norm"]) == ("finished", 2.0, 5.0)
         assert chosen["diverged_share"] == 0.5
-    lost = ldp_training.choose(task, trial, points, weights[:, :, 2:].repeat(2, axis=2))
+    lost = silo_jobs.choose(task, trial, points, weights[:, :, 2:].repeat(2, axis=2))
     assert lost["status"] == "diverged" and lost["diverged_share"] == 1.0
     assert all(math.isnan(lost[name]) for name in ("train_loss", "test_loss", "step_size", "clip_norm"))
 
@@ -138,7 +138,7 @@ def test_only_training_records_decide():
     rng = np.random.default_rng(0)
     weights, points = rng.normal(size=(2, 4, 6)), Hyperparameters(np.arange(1.0, 7.0), np.ones(6), np.ones(6))
     other = replace(trial, test_y=trial.test_y * -7.0)
-    one, two = (ldp_training.choose(task, each, points, weights) for each in (trial, other))
+    one, two = (silo_jobs.choose(task, each, points, weights) for each in (trial, other))
     assert one["step_size"] == two["step_size"] and one["test_loss"] != two["test_loss"]
 
 
@@ -150,6 +150,6 @@ def test_steps_that_all_diverge_are_a_row_and_no_crash():
 
 def test_a_calibration_of_another_sweep_is_refused():
     job = sweep()
-    calibration = ldp_training.calibrate(toy(job).plan, job.cells, "").iloc[1:]
+    calibration = silo_jobs.calibrate_plan(toy(job).plan, job.cells, "").iloc[1:]
     with pytest.raises(InputError, match=r"the calibration has \d rows for \d cells"):
-        ldp_training.train(toy(job), job, DESCRIPTION, calibration, lambda done, total: None)
+        silo_jobs.train_plan(toy(job), job, DESCRIPTION, calibration, lambda done, total: None)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from dpfl.convex.logistic_task import CURVATURE, LIPSCHITZ, LOSS, RegularisedRisk, accuracy_pct, load_task
 from dpfl.errors import InputError
-from dpfl.experiments.shared.logistic_task import CURVATURE, LIPSCHITZ, LOSS, RegularisedRisk, accuracy_pct, load_task
 from dpfl.grid.sweep import Folders
 
 X = np.random.default_rng(0).normal(size=(50, 3))

@@ -8,7 +8,7 @@ import pytest
 
 from dpfl.accounting.samplers import Sampling
 from dpfl.errors import InputError
-from dpfl.experiments.shared.run_table import as_columns, calibrated, run_table
+from dpfl.grid.run_table import as_columns, calibrated, run_table
 from dpfl.grid.sweep import Sweep
 
 CELLS = ({"epsilon": 2.0, "rounds": None}, {"epsilon": math.inf, "rounds": 3})

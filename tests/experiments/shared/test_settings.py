@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field, ValidationError, model_validator
 
 from dpfl.errors import InputError
-from dpfl.experiments.shared.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several, among
+from dpfl.grid.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several, among
 
 
 class Colour(StrEnum):

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
+from dpfl.convex.logistic_task import RegularisedRisk, SyntheticRecords, synthetic_description, synthetic_task
 from dpfl.errors import InputError
-from dpfl.experiments.shared.logistic_task import RegularisedRisk
-from dpfl.experiments.shared.synthetic_logistic import SyntheticRecords, synthetic_description, synthetic_task
 
 DESCRIPTION = {"name": "synthetic", "records": {}}
 SETTINGS = {"population": 4000, "features": 12, "radius": 2.0}

@@ -2,18 +2,11 @@ import math
 
 import pytest
 
-from dpfl.accounting import gaussian_dp, isrl_dp
+from dpfl.accounting import gaussian_dp, local_privacy
 from dpfl.accounting.contraction import pnsgd_gaussian_delta
 from dpfl.accounting.samplers import Sampling
+from dpfl.convex.trust_models import LOCAL, TRUST_MODEL, TrustAlgorithm, TrustCell, noise_std, privacy
 from dpfl.errors import InputError
-from dpfl.experiments.trust_models.trust_settings import (
-    LOCAL,
-    TRUST_MODEL,
-    TrustAlgorithm,
-    TrustCell,
-    noise_std,
-    privacy,
-)
 
 SETTINGS = {
     "model": "pooled_logistic",
@@ -76,7 +69,7 @@ def test_the_mean_of_the_messages_has_the_noise_of_its_clients():
 def test_a_clients_own_steps_compose(algorithm):
     chosen = plan(algorithm)
     draws = {"batch_size": 8, "records": 80, "steps": 20, "delta": 1e-4, "sampling": Sampling.FIXED}
-    spent = isrl_dp.epsilon(noise_multiplier=8 * noise_std(chosen), **draws)
+    spent = local_privacy.epsilon(noise_multiplier=8 * noise_std(chosen), **draws)
     assert 2.0 * (1 - 2e-3) <= spent <= 2.0
 
 

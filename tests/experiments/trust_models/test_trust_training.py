@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpfl.convex import trust_models
+from dpfl.convex.logistic_task import LOSS
+from dpfl.convex.problems import gradients
+from dpfl.convex.trust_models import TrustAlgorithm
 from dpfl.data.binary_classification import load_pooled
 from dpfl.data.loading import load_description
 from dpfl.errors import InputError
-from dpfl.experiments.shared.logistic_task import LOSS
-from dpfl.experiments.trust_models import trust_training
-from dpfl.experiments.trust_models.trust_settings import TrustAlgorithm
 from dpfl.grid.sweep import Sweep
-from dpfl.models.glm import gradients
 
 SETTINGS = {
     "dataset": "digits",
@@ -35,9 +35,9 @@ CELLS = tuple({"algorithm": each.value, "epsilon": math.inf, "step": 0.3} for ea
 
 def trained(digits, cells=CELLS, ticks=None, **settings) -> pd.DataFrame:
     sweep = Sweep("asoodeh2021", "trust_models", "x_seeds", SETTINGS | settings, tuple(cells), (0, 3))
-    calibration = trust_training.calibrate(sweep, load_description(digits.arrays))
+    calibration = trust_models.calibrate(sweep, load_description(digits.arrays))
     seen = [] if ticks is None else ticks
-    return trust_training.train(sweep, digits, calibration, None, lambda done, total: seen.append((done, total)))
+    return trust_models.train(sweep, digits, calibration, None, lambda done, total: seen.append((done, total)))
 
 
 def test_every_way_learns_without_noise(digits):

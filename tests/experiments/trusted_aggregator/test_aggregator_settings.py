@@ -4,16 +4,11 @@ import math
 import numpy as np
 import pytest
 
-from dpfl.accounting import isrl_dp
+from dpfl.accounting import local_privacy
 from dpfl.accounting.contraction import federated_harmonic_delta, last_iterate_rate
 from dpfl.accounting.samplers import Sampling
+from dpfl.convex.trusted_aggregator import AggregatorCell, calibrated_noise_std, excess_bound, privacy
 from dpfl.errors import InputError
-from dpfl.experiments.trusted_aggregator.aggregator_settings import (
-    AggregatorCell,
-    calibrated_noise_std,
-    excess_bound,
-    privacy,
-)
 
 CELL = {
     "model": "pooled_logistic",
@@ -86,7 +81,7 @@ def test_all_models_meet_it_as_one_gaussian_mechanism():
     chosen = run(release="all")
     columns = privacy(chosen, calibrated_noise_std(chosen))
     full = {"batch_size": 1, "records": 1, "steps": 1, "delta": 1e-5, "sampling": Sampling.FULL}
-    alone = isrl_dp.epsilon(noise_multiplier=columns["privacy_noise_multiplier"], **full)
+    alone = local_privacy.epsilon(noise_multiplier=columns["privacy_noise_multiplier"], **full)
     assert columns["privacy_epsilon_proven"] == pytest.approx(2.0, rel=1e-9) == alone
     assert math.isnan(columns["privacy_epsilon_contraction"])
 
@@ -96,7 +91,7 @@ def test_fresh_batches_meet_it_by_composition():
     sigma = calibrated_noise_std(chosen)
     columns = privacy(chosen, sigma)
     draws = {"batch_size": 10, "records": 1200, "steps": 120, "delta": 1e-5, "sampling": Sampling.FIXED}
-    spent = isrl_dp.epsilon(noise_multiplier=sigma * math.sqrt(10), **draws)
+    spent = local_privacy.epsilon(noise_multiplier=sigma * math.sqrt(10), **draws)
     assert 0.5 * (1 - 2e-3) <= spent <= 0.5 and columns["privacy_epsilon_proven"] == spent
     assert columns["privacy_sampling"] == "fixed_without_replacement"
     assert sigma < calibrated_noise_std(run(release="all", epsilon=0.5))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dpfl.accounting import contraction, gaussian_dp
-from dpfl.papers.asoodeh2020.bound_map import BOUNDS, bound_map, one_pass_epsilons
+from dpfl.papers.asoodeh2020.figures import BOUNDS, bound_map, one_pass_epsilons
 
 DELTA = 1e-5
 

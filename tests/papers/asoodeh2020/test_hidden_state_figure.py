@@ -1,7 +1,6 @@
 import matplotlib.pyplot as plt
 
-from dpfl.papers.asoodeh2020.bound_map import BOUNDS
-from dpfl.papers.asoodeh2020.hidden_state_figure import HIDDEN_STATE_FIGURES, LOOKS
+from dpfl.papers.asoodeh2020.figures import BOUNDS, HIDDEN_STATE_FIGURES, LOOKS
 
 
 def test_the_map_has_a_tile_for_each_setting_and_names_its_regions(results):

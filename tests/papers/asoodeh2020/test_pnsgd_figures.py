@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from dpfl.accounting.contraction import pnsgd_gaussian_delta
-from dpfl.papers.asoodeh2020.pnsgd_figures import RUN_FIGURES
+from dpfl.papers.asoodeh2020.figures import RUN_FIGURES
 
 KEY = "asoodeh2020"
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
-from dpfl.papers.asoodeh2020.printed_formulas import iteration_renyi_as_printed, pnsgd_laplace_pure_epsilon_as_printed
+from dpfl.papers.asoodeh2020.errata import iteration_renyi_as_printed, pnsgd_laplace_pure_epsilon_as_printed
 
 
 def test_the_distance_is_printed_without_its_square():

@@ -5,7 +5,7 @@ import pytest
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.contraction import theta
-from dpfl.papers.asoodeh2021.aggregator_figures import RUN_FIGURES
+from dpfl.papers.asoodeh2021.figures import RUN_FIGURES
 from dpfl.reporting import style
 
 KEY = "asoodeh2021"

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.papers.asoodeh2021 import aggregator_runs
+from dpfl.papers.asoodeh2021 import figures
 from dpfl.reporting.results import Results, read_csv, write_csv
 
 KEY = "asoodeh2021"
@@ -26,7 +26,7 @@ def made_up(tmp_path, power_users=-1.0, power_sigma=2.0, seeds=6) -> Results:
 
 @pytest.mark.parametrize(("users", "sigma"), [(-1.0, 2.0), (-0.5, 1.0)])
 def test_slopes_are_the_exponents_of_the_noise_alone(tmp_path, users, sigma):
-    table = aggregator_runs.slopes(made_up(tmp_path, users, sigma))
+    table = figures.slopes(made_up(tmp_path, users, sigma))
     fitted = table.groupby("against")["slope"].agg(["min", "max"])
     np.testing.assert_allclose(fitted.loc["users"], users, atol=1e-9)
     np.testing.assert_allclose(fitted.loc["sigma^2"], sigma / 2, atol=1e-9)
@@ -38,7 +38,7 @@ def test_points_that_the_ball_holds_are_not_fitted(tmp_path):
     table = read_csv(results.run_tables[KEY][0])
     with results.run_tables[KEY][0].open("w") as stream:
         write_csv(table.assign(idle_excess_risk=0.07), stream)
-    kept = aggregator_runs.slopes(results)
+    kept = figures.slopes(results)
     assert len(kept) == 3
     assert set(kept[kept["against"] == "users"]["fixed"]) == {"sigma = 0.1", "sigma = 0.2"}
 
@@ -55,24 +55,24 @@ def test_rates_are_the_exponents_of_the_whole_risk_and_the_examples_is_over_the_
     path = tmp_path / "runs.csv"
     with path.open("w") as stream:
         write_csv(pd.DataFrame(rows), stream)
-    [row] = aggregator_runs.slopes(Results(tmp_path, {KEY: (path,)})).to_dict("records")
+    [row] = figures.slopes(Results(tmp_path, {KEY: (path,)})).to_dict("records")
     assert row["slope"] == pytest.approx(power, abs=1e-9) and (row["study"], row["expected"]) == (study, -0.5)
     assert (row["points"], row["runs"]) == (3, 4) and ("ln T" in row["fixed"]) == (study == "example")
 
 
 def test_tables_of_nothing_have_their_columns(without_runs):
     for maker in (
-        aggregator_runs.mean_risks,
-        aggregator_runs.slopes,
-        aggregator_runs.replacement,
-        aggregator_runs.frontier,
+        figures.mean_risks,
+        figures.slopes,
+        figures.replacement,
+        figures.frontier,
     ):
         table = maker(without_runs)
         assert table.empty and len(table.columns) > 5
 
 
 def test_replacement_is_paired(results):
-    table = aggregator_runs.replacement(results)
+    table = figures.replacement(results)
     every = results.runs(KEY).query("study == 'sampling' and release == 'last' and noise_std == 0.5")
     wide = every.pivot(index="seed", columns="draw", values="excess_risk")
     row = table.query("release == 'last' and noise_std == 0.5").iloc[0]
@@ -81,11 +81,11 @@ def test_replacement_is_paired(results):
 
 
 def test_the_frontier_takes_the_best_point_of_each_way(results):
-    table = aggregator_runs.frontier(results)
+    table = figures.frontier(results)
     every = results.runs(KEY).query("study == 'frontier'")
     assert set(table["way"]) == {"hidden", "shown", "composed"}
     for row in table.itertuples():
-        pair = next(pair for pair, way in aggregator_runs.WAYS.items() if way == row.way)
+        pair = next(pair for pair, way in figures.WAYS.items() if way == row.way)
         own = every[(every["draw"] == pair[0]) & (every["release"] == pair[1]) & (every["epsilon"] == row.epsilon)]
         assert row.excess_risk == pytest.approx(own.groupby("step")["excess_risk"].mean().min(), rel=1e-12)
 

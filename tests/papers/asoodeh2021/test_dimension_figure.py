@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from dpfl.accounting.contraction import average_iterate_rate, last_iterate_rate
-from dpfl.papers.asoodeh2021.dimension_figure import PANELS, dimensions, draw
+from dpfl.papers.asoodeh2021.figures import PANELS, dimensions, draw_dimensions
 
 KEY = "asoodeh2021"
 
@@ -44,13 +44,13 @@ def test_bounds_are_the_corollaries_with_and_without_the_dimension(results):
 
 
 def test_the_picture_names_the_exponents(results):
-    figure = draw(results.figure(KEY, "dimension"))
+    figure = draw_dimensions(results.figure(KEY, "dimension"))
     assert [axis.get_xlabel() for axis in figure.axes] == ["features d"] * 2
     label, row = figure.axes[0].get_legend().get_texts()[1].get_text(), results.figure(KEY, "dimension")
     row = row[(row["draw"] == "new_users") & (row["noise_std"] > 0)].sort_values("noise_std").iloc[0]
     assert label.endswith(f": x = {row['exponent']:.2f} ± {row['exponent_interval']:.2f} (3 of 3 runs)")
     assert "has no x" not in figure.get_supxlabel()
-    fewer = draw(results.figure(KEY, "dimension").assign(exponent_runs=2)).get_supxlabel().replace("\n", " ")
+    fewer = draw_dimensions(results.figure(KEY, "dimension").assign(exponent_runs=2)).get_supxlabel().replace("\n", " ")
     assert "A run in which noise costs nothing at some d has no x." in fewer
     assert "3 runs a point on synthetic convex problems" in figure.get_supxlabel().replace("\n", " ")
     plt.close(figure)

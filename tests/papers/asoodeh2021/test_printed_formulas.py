@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy.stats import norm
 
-from dpfl.papers.asoodeh2021.printed_formulas import federated_harmonic_delta_as_printed
+from dpfl.papers.asoodeh2021.errata import federated_harmonic_delta_as_printed
 
 
 def theta(epsilon: float, r: float) -> float:

@@ -3,8 +3,8 @@ import math
 import matplotlib.pyplot as plt
 import pytest
 
-from dpfl.experiments.trust_models.trust_settings import TRUST_MODEL, TrustAlgorithm
-from dpfl.papers.asoodeh2021.trust_figure import NAMES, draw
+from dpfl.convex.trust_models import TRUST_MODEL, TrustAlgorithm
+from dpfl.papers.asoodeh2021.figures import NAMES, draw_trust
 
 KEY = "asoodeh2021"
 
@@ -26,7 +26,7 @@ def test_each_point_is_the_best_step(results):
 def test_each_way_is_named_with_its_accuracies_in_the_panel_of_its_trust(results):
     table = results.figure(KEY, "five_papers")
     private = set(table.query("epsilon < inf")["algorithm"])
-    figure = draw(table)
+    figure = draw_trust(table)
     for axis in figure.axes:
         words = [text.get_text() for text in axis.get_legend().get_texts()] if axis.get_legend() else []
         own = [

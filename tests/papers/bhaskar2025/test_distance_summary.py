@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from dpfl.papers.bhaskar2025.distance_summary import distance_page, distance_summary
-from dpfl.papers.bhaskar2025.published_cells import measured_cells
+from dpfl.papers.bhaskar2025.published_cells import distance_page, distance_summary, measured_cells
 from dpfl.reporting.results import Results
 
 

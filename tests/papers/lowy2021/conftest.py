@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dpfl.accounting import WithReplacement
-from dpfl.accounting.statements.mechanism import encode
+from dpfl.accounting.statements import encode
 from dpfl.papers.lowy2021 import theory
 from dpfl.reporting import style
 from dpfl.reporting.results import Results, read_csv, write_csv

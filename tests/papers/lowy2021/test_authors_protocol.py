@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpfl.experiments.shared.ldp_noise import noise_multiplier
-from dpfl.experiments.shared.ldp_settings import ClientCounts, LdpPlan, LdpSettings
+from dpfl.convex.problems import Square
+from dpfl.convex.silo_jobs import ClientCounts, LdpPlan, LdpSettings, noise_multiplier
 from dpfl.grid import configuration, expansion
-from dpfl.models.glm import Square
 from dpfl.papers.lowy2021 import authors_protocol
 from dpfl.papers.lowy2021.authors_protocol import AGREES, DIFFERS, DRAWS, UNDECIDED, agreement, reference
 from dpfl.papers.lowy2021.tables import TABLES

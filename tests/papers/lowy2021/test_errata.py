@@ -3,7 +3,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dpfl.accounting import isrl_dp
+from dpfl.accounting import local_privacy
 from dpfl.accounting.contraction import hockey_stick
 from dpfl.papers.lowy2021 import errata
 
@@ -30,9 +30,9 @@ def test_other_counts_of_records_spend_no_less():
     assert errata.batches() == (37, 65)
     for records, batch in ((446, 65), (356, 52)):
         delta = 1 / records**2
-        variance = isrl_dp.moments_variance(epsilon=3, delta=delta, lipschitz=1, rounds=35, records=records)
+        variance = local_privacy.moments_variance(epsilon=3, delta=delta, lipschitz=1, rounds=35, records=records)
         size = {"noise_multiplier": float(variance**0.5) * batch, "batch_size": batch, "records": records}
-        assert isrl_dp.with_replacement_known_epsilon(**size, steps=35, delta=delta) > 4.3
+        assert local_privacy.with_replacement_known_epsilon(**size, steps=35, delta=delta) > 4.3
 
 
 def test_clipping_the_mean_spends_a_thousand():

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpfl.papers.lowy2021 import theory, theory_acceleration
+from dpfl.papers.lowy2021 import theory
 from dpfl.reporting.rules import Status, Verdict
 
 
@@ -53,7 +53,7 @@ def test_acceleration_follows_the_paired_difference_at_the_theorems_rounds(
 def test_runs_with_the_theorems_noise_are_another_problem(made_up):
     rows = [{"study": "acceleration_noise", "noise": "theorem", "excess_risk": 0.2},
             {"study": "acceleration", "excess_risk": 0.1}]  # fmt: skip
-    tasks = set(theory_acceleration.data(made_up(rows))["task"])
+    tasks = set(theory.acceleration_data(made_up(rows))["task"])
     assert tasks == {"least squares, convex", "least squares, convex, the theorem's noise"}
 
 
@@ -69,7 +69,7 @@ def test_the_difference_is_to_the_better_algorithm_1(made_up, better):
             {**row, "algorithm": "accelerated", "sharpness": 5.0, "excess_risk": 0.15},
         ]
     )
-    points = theory_acceleration.data(results).set_index("curve")
+    points = theory.acceleration_data(results).set_index("curve")
     assert set(points["task"]) == {"absolute loss, condition 1"} and len(points) == 3
     assert points.filter(like="minibatch", axis=0)["plain_minus_this"].isna().all()
     runs = results.runs("lowy2021").set_index("seed")
@@ -92,5 +92,5 @@ def test_rounds_where_algorithm_2_loses_by_chance_are_not_named():
         for epsilon in (1.0, math.inf)
         for rounds, (gap, half) in ([*lost.items(), (256, (-9.0, 0.1))] if math.isinf(epsilon) else lost.items())
     ]
-    figure = theory_acceleration.draw(pd.DataFrame(rows))
+    figure = theory.draw_acceleration(pd.DataFrame(rows))
     assert figure.get_supxlabel().replace("\n", " ").endswith("difference: logistic regression, convex: R = 4, 64.")

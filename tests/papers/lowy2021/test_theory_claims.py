@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from dpfl.papers.lowy2021 import theory_claims
+from dpfl.papers.lowy2021 import claims as theory_claims
 from dpfl.reporting.rules import Verdict
 
 
@@ -17,7 +17,7 @@ def test_a_setting_on_two_axes_is_one_case(monkeypatch):
         for axis, points in {"clients": {8: 0.3, 16: 0.2}, "records": {128: 0.2, 256: 0.15}}.items()
         for value, risk in points.items()
     ]
-    monkeypatch.setattr(theory_claims, "one_pass_points", lambda _: pd.DataFrame(rows, columns=columns))
+    monkeypatch.setattr(theory_claims, "_one_pass_points", lambda _: pd.DataFrame(rows, columns=columns))
     for claim in (theory_claims.one_pass, theory_claims.one_pass_learns):
         assert [case.case for case in claim(None).cases] == [
             "convex, clients = 8", "convex, clients = 16", "convex, records = 256",

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpfl.papers.lowy2021 import theory, theory_noise
+from dpfl.papers.lowy2021 import theory, theory_rates
 
 
 def test_noise_by_formula_and_by_accounting(made_up):
@@ -34,7 +34,7 @@ def spent(mu: float, delta: float) -> float:
 @pytest.mark.parametrize(("algorithm", "releases"), [("minibatch", 16), ("accelerated", 16), ("one_pass", 1)])
 def test_what_the_formula_spends_counts_every_release_of_a_record(made_up, algorithm, releases):
     """Replacing a record moves a sum by two norm bounds: mu = 2 sqrt(releases) / noise."""
-    [row] = theory_noise.data(
+    [row] = theory_rates.noise_data(
         made_up([{"study": "acceleration", "algorithm": algorithm, "excess_risk": 1.0, "epsilon": 0.7}])
     ).to_dict("records")
     assert row["theorem_spends"] == pytest.approx(spent(2 * math.sqrt(releases) / row["theorem"], 1e-6), rel=1e-6)
@@ -46,12 +46,12 @@ def test_only_private_runs_with_tight_noise_that_trust_nobody_are_listed_and_eac
     others = [{"noise": "theorem"}, {"trust": "server"}, {"trust": "shuffler"}, {"epsilon": math.inf}]
     left_out = [{**row, "records": 256 + place, **other} for place, other in enumerate(others)]
     results = made_up([*left_out, row, {**row, "clients": 99}, {**row, "records": 128}])
-    assert theory_noise.data(results)[["records", "epsilon"]].values.tolist() == [[64, 1], [128, 1]]
+    assert theory_rates.noise_data(results)[["records", "epsilon"]].values.tolist() == [[64, 1], [128, 1]]
 
 
 def test_the_page_spans_what_a_study_has():
     rows = pd.DataFrame({"study": "shuffle", "algorithm": "one_pass", "epsilon": 2.0, "tight": [3.0, 4.0]})
     rows = rows.assign(theorem=12.0, tight_spends=[1.9, 2.0], theorem_spends=[0.5, 0.25])
-    [line] = theory_noise.page(rows).body.to_dict("records")
+    [line] = theory_rates.noise_page(rows).body.to_dict("records")
     assert (line["settings"], line["noise, tight"], line["noise, theorem"]) == ("2", "3 to 4", "12")
     assert (line["ε spent, theorem"], line["times looser"]) == ("0.25 to 0.5", "4 to 8")

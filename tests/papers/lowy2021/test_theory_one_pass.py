@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from dpfl.papers.lowy2021 import theory_one_pass
+from dpfl.papers.lowy2021 import theory
 from dpfl.reporting.rules import Verdict
 
 
@@ -57,7 +57,7 @@ def test_a_point_has_the_mean_of_its_own_federation_and_the_ratio_to_the_other(m
             for (clients, spread), risk in risks.items()
         ]
     )
-    points = theory_one_pass.data(results).set_index(["value", "federation"])
+    points = theory.one_pass_data(results).set_index(["value", "federation"])
     assert set(points["problem"]) == {"strongly convex"} and (points["exponent"] == -1.0).all() and len(points) == 4
     for (clients, spread), risk in risks.items():
         point = points.loc[(clients, "different" if spread else "alike")]
@@ -78,7 +78,7 @@ def test_a_panel_has_the_slope_of_tight_noise_on_clients_that_differ(made_up):
         for (spread, noise), power in powers.items()
         for records in (4, 16, 1024)
     ]  # fmt: skip
-    figure = theory_one_pass.draw(theory_one_pass.data(made_up(rows)))
+    figure = theory.draw_one_pass(theory.one_pass_data(made_up(rows)))
     [panel] = figure.axes
     assert panel.get_title().startswith("slope -0.50 ±") and panel.get_title().endswith("theorem: -0.5")
     assert len(panel.containers) == 4

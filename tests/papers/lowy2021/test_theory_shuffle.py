@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpfl.papers.lowy2021 import theory_shuffle
+from dpfl.papers.lowy2021 import theory
 from dpfl.reporting.rules import Verdict
 
 
@@ -22,7 +22,7 @@ def shuffle_rows(noise: float, clients: tuple[int, ...]) -> list[dict]:
 
 
 def test_the_constant_of_theorem_4_1(made_up):
-    points = theory_shuffle.data(made_up(shuffle_rows(1.2, (16, 64))))
+    points = theory.shuffle_data(made_up(shuffle_rows(1.2, (16, 64))))
     own = points[(points["trust"] == "shuffler") & (points["clients"] == 16)].iloc[0]
     logarithms = math.log(16 * 16 / 1e-6) * math.log(16 / 1e-6) * math.log(1e6)
     variance = own["implied_constant"] * 16 * 16 * logarithms / (64 * 16) ** 2  # Theorem 4.1 with L = 1, M = N = 16
@@ -54,7 +54,7 @@ def test_shuffling_has_to_beat_the_local_model(made_up, written, judged, noise, 
 
 def test_each_trust_model_is_compared_with_nobody_seed_by_seed(made_up):
     results = made_up(shuffle_rows(1.2, (16, 64)))
-    points = theory_shuffle.data(results).set_index(["clients", "trust"])
+    points = theory.shuffle_data(results).set_index(["clients", "trust"])
     assert len(points) == 6
     for clients in (16, 64):
         runs = results.runs("lowy2021").query("clients == @clients")
@@ -69,6 +69,6 @@ def test_each_trust_model_is_compared_with_nobody_seed_by_seed(made_up):
 
 def test_the_theorem_asks_for_a_logarithm_of_clients(made_up):
     """16 ln(18 R M / delta) for R = M = 16 and delta = 1e-6."""
-    points = theory_shuffle.data(made_up(shuffle_rows(1.2, (16, 64))))
+    points = theory.shuffle_data(made_up(shuffle_rows(1.2, (16, 64))))
     least = points.groupby("clients")["least_reports"].first()
     assert least.to_dict() == pytest.approx({m: 16 * math.log(18 * 16 * m / 1e-6) for m in (16, 64)})

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, REGRESSION, paired, trials
+from dpfl.papers.lowy2021.comparisons import CLASSIFICATION, REGRESSION, paired, trials
 from dpfl.reporting.results import NotRunError, Results
 
 

@@ -6,13 +6,13 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from dpfl.papers.vandijk2023.epoch_figures import DRAWN, draw_groups, group_data, guarantee, last_epoch_data
+from dpfl.papers.vandijk2023.accounting_figures import DRAWN, draw_groups, group_data, guarantee_of, last_epoch_data
 
 KEY = "vandijk2023"
 
 
 def test_a1_is_the_mixture_over_the_rounds_that_use_the_record():
-    exact = guarantee("A1", m=250, epochs=5, sigma=8.0)
+    exact = guarantee_of("A1", m=250, epochs=5, sigma=8.0)
     k, epsilon = np.arange(1, 121), 0.7
     r = np.sqrt(k) / 8.0
     thetas = norm.sf(epsilon / r - r / 2) - math.exp(epsilon) * norm.sf(epsilon / r + r / 2)
@@ -21,8 +21,8 @@ def test_a1_is_the_mixture_over_the_rounds_that_use_the_record():
 
 def test_full_batches_leave_nothing_to_chance():
     for name in ("A0", "A1"):
-        full = guarantee(name, m=6000, epochs=20, sigma=8.0)
-        simple = guarantee("shuffled", m=6000, epochs=20, sigma=8.0)
+        full = guarantee_of(name, m=6000, epochs=20, sigma=8.0)
+        simple = guarantee_of("shuffled", m=6000, epochs=20, sigma=8.0)
         assert float(full.epsilon(1e-5)) == pytest.approx(float(simple.epsilon(1e-5)), rel=1e-4)
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dpfl.papers.vandijk2023.printed_formulas import epsilon_delta_as_printed, group_delta_as_printed, renyi_as_printed
+from dpfl.papers.vandijk2023.errata import epsilon_delta_as_printed, group_delta_as_printed, renyi_as_printed
 
 
 def test_the_group_delta_grows_by_a_power_of_e_whatever_epsilon_is():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpfl.papers.vandijk2023.sampling_figures import CURVES, SAMPLERS, tradeoff_data
+from dpfl.papers.vandijk2023.accounting_figures import CURVES, SAMPLERS, tradeoff_data
 
 KEY = "vandijk2023"
 

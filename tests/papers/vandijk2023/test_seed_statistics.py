@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpfl.papers.vandijk2023.seed_statistics import MEASURES, counted_runs, summarise
-from dpfl.papers.vandijk2023.training_claims import differences
+from dpfl.papers.vandijk2023.claims import _differences
+from dpfl.papers.vandijk2023.training_figures import MEASURES, counted_runs, summarise
 
 
 def test_differences_are_taken_within_a_seed(trained):
@@ -24,7 +24,7 @@ def test_a_seed_that_the_baseline_lacks_gives_no_difference(trained):
     rows = rows[(rows["strategy"] != "constant") | (rows["seed"] != 3)]
     data = summarise(rows, ["strategy"], {"strategy": "constant"}, []).set_index("strategy")
     assert data.loc["arsinh_2", ["runs", "difference_runs"]].tolist() == [4, 3]
-    (case,) = differences(data.loc[["arsinh_2"]].reset_index(), "{strategy}")
+    (case,) = _differences(data.loc[["arsinh_2"]].reset_index(), "{strategy}")
     assert (case.n, case.freedom) == (3, 2)
 
 

@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import pytest
 from scipy import stats
 
-from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon
-from dpfl.papers.vandijk2023.strategy_figures import (
+from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
+from dpfl.papers.vandijk2023.training_figures import (
     PREPARATIONS,
     STRATEGIES,
     draw_grid,

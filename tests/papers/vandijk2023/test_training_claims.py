@@ -3,7 +3,7 @@ import math
 import pandas as pd
 import pytest
 
-from dpfl.papers.vandijk2023 import training_claims
+from dpfl.papers.vandijk2023 import claims
 from dpfl.papers.vandijk2023.figures import FIGURES
 from dpfl.reporting.results import write_csv
 from dpfl.reporting.rules import Status, Verdict
@@ -233,7 +233,7 @@ def test_what_fixed_batches_cost_in_accuracy_is_shown(trained):
     path.parent.mkdir(parents=True)
     with path.open("w") as stream:
         write_csv(FIGURES["samplers"].data(results), stream)
-    assert [case.estimate for case in training_claims.samplers_trained(results)] == [pytest.approx(3.0)]
+    assert [case.estimate for case in claims._samplers_trained(results)] == [pytest.approx(3.0)]
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,15 @@ import pytest
 
 from dpfl.catalog import load
 from dpfl.files import file_sha256
-from dpfl.provenance.audit import run_tables, verify_results
-from dpfl.provenance.audit.file_hashes import audit
+from dpfl.provenance.audit import records, verify_results
+from dpfl.provenance.audit.files import audit
 
 
 @pytest.fixture(scope="session", autouse=True)
 def remembered_intervals():
     """Ask the second accountant once about each statement: its answer is a pure function of it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_tables, "interval", cache(run_tables.interval))
+        patch.setattr(records, "interval", cache(records.interval))
         yield
 
 

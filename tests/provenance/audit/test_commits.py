@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from dpfl.provenance import environment
-from dpfl.provenance.audit.commits import check_commits
+from dpfl.provenance import record as environment
 from dpfl.provenance.audit.findings import Audit
+from dpfl.provenance.audit.records import check_commits
 from dpfl.provenance.source_digest import source_digest
 
 LOCK = "torch==2.13.0\nnumpy==2.4.6\nscipy==1.17.1\npandas==3.1.1\nmatplotlib==3.11.2\nopacus==1.6.0\n"

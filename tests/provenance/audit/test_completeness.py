@@ -10,7 +10,7 @@ import yaml
 from dpfl.catalog import load
 from dpfl.files import record_path
 from dpfl.provenance import manifest
-from dpfl.provenance.audit.file_hashes import audit
+from dpfl.provenance.audit.files import audit
 from dpfl.provenance.record import StageRecorder
 
 PAPER = "bhaskar2025"

@@ -8,7 +8,7 @@ import pytest
 
 from dpfl.errors import InputError
 from dpfl.files import record_path, with_checksum
-from dpfl.provenance.audit.file_hashes import audit
+from dpfl.provenance.audit.files import audit
 from dpfl.provenance.record import StageRecorder
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.accounting.contraction.federated_release import release_epsilon
-from dpfl.accounting.contraction.pnsgd_orders import Law, worst_epsilon
-from dpfl.provenance.audit.hidden_state import Hidden, hidden_epsilon
+from dpfl.accounting.contraction.federated import release_epsilon
+from dpfl.accounting.contraction.pnsgd import Law, worst_epsilon
+from dpfl.provenance.audit.numbers import Hidden, hidden_epsilon
 
 DELTA = 1e-5
 

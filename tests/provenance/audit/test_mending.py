@@ -6,7 +6,7 @@ import os
 import pytest
 
 from dpfl.files import record_path
-from dpfl.provenance.audit.mending import remove_damaged_pages
+from dpfl.provenance.audit.files import remove_damaged_pages
 from dpfl.provenance.record import StageRecorder
 
 

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.accounting import dpsgd, gaussian_dp, isrl_dp
+from dpfl.accounting import dpsgd, gaussian_dp, local_privacy
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Sampling
-from dpfl.accounting.tradeoff.segments import Segment, segments_epsilon
-from dpfl.provenance.audit.mgf_inversion import InvertedComposition
-from dpfl.provenance.audit.step_profiles import poisson_replaced, sampled_gaussian
+from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
+from dpfl.provenance.audit.numbers import InvertedComposition, poisson_replaced, sampled_gaussian
 
 
 def gaussian(shift):
@@ -38,7 +37,7 @@ def test_steps_of_two_kinds_compose_in_any_order():
 @pytest.mark.parametrize(("noise", "size", "records", "steps"), [(1.0, 500, 60000, 360), (1.2, 60, 2400, 120)])
 def test_batches_without_replacement_agree_with_a_convolved_grid(noise, size, records, steps):
     run = {"batch_size": size, "records": records, "steps": steps, "delta": 1e-5}
-    known = isrl_dp.epsilon(noise_multiplier=noise, **run, sampling=Sampling.FIXED)
+    known = local_privacy.epsilon(noise_multiplier=noise, **run, sampling=Sampling.FIXED)
     step = sampled_gaussian(np.array([2 / noise]), np.array([size / records]))
     assert InvertedComposition(((step, steps),), 1e-5).epsilon() == pytest.approx(float(known), rel=1e-4)
 

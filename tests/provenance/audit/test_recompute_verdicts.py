@@ -7,9 +7,8 @@ import pytest
 from dpfl.provenance.audit.recompute import recompute
 from dpfl.provenance.record import published_digest
 from dpfl.reporting import claims
-from dpfl.reporting.cases import from_values
 from dpfl.reporting.results import Results, read_csv, write_csv
-from dpfl.reporting.rules import ClaimEvidence
+from dpfl.reporting.rules import ClaimEvidence, from_values
 
 PAPER = "asoodeh2020"
 

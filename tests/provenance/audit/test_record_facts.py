@@ -6,7 +6,7 @@ import pytest
 
 from dpfl.grid import configuration, expansion
 from dpfl.provenance.audit.findings import Audit
-from dpfl.provenance.audit.record_facts import Context, check_records
+from dpfl.provenance.audit.records import Context, check_records
 
 CONFIG = configuration.resolve(
     {"papers": ["bhaskar2025"], "seeds": [0, 1], "only": {"model": ["scatter_linear"], "study": ["none"]}}
@@ -38,7 +38,7 @@ def record(stage, minute, outputs, inputs=(), settings=None, seeds=(), modules=(
 @pytest.fixture
 def honest():
     """The records of a small project by their first output."""
-    code = ["dpfl.experiments.fedavg_images"]
+    code = ["dpfl.images.fedavg_images:train"]
     pages = ["dpfl.papers.bhaskar2025.tables", "dpfl.reporting.tables"]
     made = [
         record("data arrays", 0, ARRAYS), record("features", 1, FEATURES, ARRAYS),

@@ -7,8 +7,8 @@ import pytest
 
 from dpfl.files import record_path
 from dpfl.grid.configuration import read
+from dpfl.provenance.audit.files import check_report_pages
 from dpfl.provenance.audit.findings import Audit
-from dpfl.provenance.audit.report_pages import check_report_pages
 from dpfl.reporting.report_page.contents import contents
 from dpfl.reporting.report_page.render import write
 

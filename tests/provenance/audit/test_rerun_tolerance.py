@@ -4,7 +4,7 @@ import pytest
 
 from dpfl.catalog import keys
 from dpfl.grid import configuration, expansion
-from dpfl.provenance.audit.rerun_tolerance import (
+from dpfl.provenance.audit.rerun import (
     FLOAT32,
     FLOAT32_EXPERIMENTS,
     FLOAT64,

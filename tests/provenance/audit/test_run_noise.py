@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpfl.provenance.audit.run_noise import against_noise, refutes_more
+from dpfl.provenance.audit.records import against_noise, refutes_more
 
 RUN = {"epsilon": "2.0", "seed": "0", "status": "finished", "noise_multiplier": "1.5", "privacy_delta": "1e-05"}
 ROW = {"epsilon": "2", "noise_multiplier": "1.50", "privacy_delta": "0.00001", "family": "s"}

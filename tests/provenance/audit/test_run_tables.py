@@ -9,7 +9,7 @@ import pytest
 from dpfl.grid.expansion import run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit.findings import Audit
-from dpfl.provenance.audit.run_tables import against_grid, against_itself, check_runs
+from dpfl.provenance.audit.records import against_grid, against_itself, check_runs
 from dpfl.reporting.results import write_table
 
 CELLS = ({"epsilon": 2.0, "split": [1, 2]}, {"epsilon": math.inf, "split": [1, 2]})

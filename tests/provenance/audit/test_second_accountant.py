@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from dpfl.experiments import protocol
+from dpfl import experiments
 from dpfl.grid import configuration, expansion
 from dpfl.grid.sweep import Sweep
-from dpfl.provenance.audit.run_tables import check_epsilons
-from dpfl.provenance.audit.second_accountant import StatedPrivacy, interval
+from dpfl.provenance.audit.numbers import StatedPrivacy, interval
+from dpfl.provenance.audit.records import check_epsilons
 
 STATED = {
     "mechanism": '{"kind": "Gaussian"}', "sampler": '{"kind": "Poisson", "sample_rate": 0.1}',
@@ -141,7 +141,7 @@ def written(algorithm, cell, **settings):
     sweep = Sweep(
         first.paper, algorithm, first.name, own, (cell,), (0,), {"device": "cpu", "threads": 1, "memory_gb": 1}
     )
-    noise = protocol.load(algorithm).calibrate(sweep, DESCRIPTION).iloc[0].to_dict()
+    noise = experiments.load(algorithm).calibrate(sweep, DESCRIPTION).iloc[0].to_dict()
     plain = {name: value for name, value in {**own, **cell, **noise}.items() if not isinstance(value, dict | list)}
     return {name: "nan" if value is None else str(value) for name, value in plain.items()}, own
 

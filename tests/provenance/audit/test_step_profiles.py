@@ -7,8 +7,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
-from dpfl.accounting.tradeoff.arsinh import arsinh_delta
-from dpfl.provenance.audit.step_profiles import laplace_log_delta, poisson_replaced, sampled_arsinh, sampled_gaussian
+from dpfl.accounting.tradeoff.privacy_loss import arsinh_delta
+from dpfl.provenance.audit.numbers import laplace_log_delta, poisson_replaced, sampled_arsinh, sampled_gaussian
 
 
 def mixture(sigma, weights, epsilon):

@@ -17,9 +17,9 @@ from dpfl.commands import git
 from dpfl.files import record_path
 from dpfl.grid.configuration import read
 from dpfl.grid.expansion import expand
-from dpfl.provenance.audit import commits
+from dpfl.provenance.audit import records as commits
 from dpfl.provenance.audit.findings import Audit
-from dpfl.provenance.audit.run_tables import check_runs
+from dpfl.provenance.audit.records import check_runs
 
 
 def change(path, column, value, where=slice(None)):

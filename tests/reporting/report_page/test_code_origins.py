@@ -2,7 +2,7 @@ import json
 import os
 
 from dpfl.files import record_path
-from dpfl.reporting.report_page.code_origins import untraced_runs
+from dpfl.reporting.report_page.contents import untraced_runs
 
 CLEAN = {"commit": "0" * 40, "dirty": False}
 

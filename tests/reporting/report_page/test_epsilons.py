@@ -2,8 +2,9 @@ import pandas as pd
 import pytest
 
 from dpfl.accounting.samplers import Sampling
-from dpfl.engine.federated_rounds import Clipping
-from dpfl.experiments.shared.ldp_noise import ClientMessages, NoiseRule, statement
+from dpfl.convex.federated_rounds import Clipping
+from dpfl.convex.silo_jobs import ClientMessages, NoiseRule, statement
+from dpfl.reporting.display_names import Standing
 from dpfl.reporting.report_page.epsilons import (
     OWN_BOUND,
     by_sampling,
@@ -12,7 +13,6 @@ from dpfl.reporting.report_page.epsilons import (
     statements,
     under_other_batches,
 )
-from dpfl.reporting.standing import Standing
 
 NOISE = "accounting/bhaskar2025.csv"
 

@@ -2,7 +2,7 @@ import base64
 
 import pytest
 
-from dpfl.reporting.report_page.parts import parts_of, picture_uri
+from dpfl.reporting.report_page.contents import parts_of, picture_uri
 from dpfl.reporting.results import not_run_table
 
 

@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from dpfl.reporting.report_page.agreement import printed_numbers
+from dpfl.reporting.report_page.agreement import gaps_in_words, printed_gaps, printed_numbers
 from dpfl.reporting.report_page.contents import contents
-from dpfl.reporting.report_page.printed_gaps import gaps_in_words, printed_gaps
 from dpfl.reporting.report_page.render import html
 
 

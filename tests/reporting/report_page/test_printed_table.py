@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpfl.reporting.report_page.agreement import Agreement, printed_numbers
-from dpfl.reporting.report_page.printed_table import in_words, printed_table, said_once
+from dpfl.reporting.report_page.agreement import Agreement, in_words, printed_numbers, printed_table, said_once
 
 SPLIT = {"local_epochs": "1", "rounds": "20"}
 

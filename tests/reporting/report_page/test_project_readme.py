@@ -6,9 +6,8 @@ import pytest
 from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.grid import configuration
-from dpfl.reporting.report_page.contents import contents
+from dpfl.reporting.report_page.contents import SweepCounts, contents
 from dpfl.reporting.report_page.project_readme import SCALE, updated
-from dpfl.reporting.report_page.sweep_counts import SweepCounts
 
 ROOT = Path(__file__).parents[3]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

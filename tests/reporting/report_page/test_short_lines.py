@@ -1,5 +1,5 @@
 from dpfl.reporting.report_page.contents import contents
-from dpfl.reporting.report_page.short_lines import verdict_lines
+from dpfl.reporting.report_page.render import verdict_lines
 
 
 def test_each_paper_has_one_line_with_its_verdicts(made):

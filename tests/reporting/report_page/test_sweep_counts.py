@@ -1,5 +1,5 @@
 from dpfl.grid import configuration, expansion
-from dpfl.reporting.report_page.sweep_counts import SweepCounts, sweep_counts, total
+from dpfl.reporting.report_page.contents import SweepCounts, sweep_counts, total
 
 CONFIG = configuration.resolve({"scale": "demo", "papers": ["asoodeh2020", "lowy2021"]})
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpfl.reporting.report_page.text_table import Row, TextTable
+from dpfl.reporting.report_page.agreement import Row, TextTable
 
 PLAIN = (Row(("a", "1")), Row(("b", "2")), Row(("c", "3")))
 

@@ -1,8 +1,8 @@
 import pandas as pd
 
 from dpfl.files import file_sha256
-from dpfl.provenance.cell_trace import conditions, rows_where
-from dpfl.reporting.report_page.traces import row_conditions, trace_of
+from dpfl.provenance.trace import conditions, rows_where
+from dpfl.reporting.report_page.claim_views import row_conditions, trace_of
 from dpfl.reporting.results import read_csv
 
 TABLE = "tables/bhaskar2025_table_2.csv"

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
-from dpfl.accounting.subsampled_profiles import amplified_epsilon, poisson_add_delta, subsampled_delta
-from dpfl.accounting.tradeoff.adversaries import (
+from dpfl.accounting.poisson_gaussian import amplified_epsilon, poisson_add_delta, subsampled_delta
+from dpfl.accounting.tradeoff.curves import (
     Adversary,
+    Curve,
     Gaussian,
     Guarantee,
+    clt_mu,
+    conjugate,
+    delta_of,
+    double_conjugate,
     dpsgd,
     dpsgd_guarantee,
-    poisson_guarantee,
-)
-from dpfl.accounting.tradeoff.approximations import (
-    clt_mu,
+    epsilon_delta,
+    from_delta,
+    group,
     h_bar_mu,
     h_mu,
+    inverse,
     last_epoch_mu,
     poisson_clt_mu,
+    poisson_guarantee,
+    poisson_renyi,
     shuffled_mu,
+    subsample,
     sufficient_sigma,
 )
-from dpfl.accounting.tradeoff.arsinh import arsinh_delta, arsinh_guarantee, arsinh_tails
-from dpfl.accounting.tradeoff.curves import Curve, epsilon_delta
-from dpfl.accounting.tradeoff.duality import conjugate, delta_of, double_conjugate, from_delta, group, inverse
-from dpfl.accounting.tradeoff.privacy_loss import PrivacyLoss, composed, from_pld, gaussian_tails, subsampled_tails
-from dpfl.accounting.tradeoff.revealed import RevealedMixture, revealed, revealed_renyi, revealed_shuffled
-from dpfl.accounting.tradeoff.subsampling import poisson_renyi, subsample
+from dpfl.accounting.tradeoff.privacy_loss import (
+    PrivacyLoss,
+    RevealedMixture,
+    arsinh_delta,
+    arsinh_guarantee,
+    arsinh_tails,
+    composed,
+    from_pld,
+    gaussian_tails,
+    revealed,
+    revealed_renyi,
+    revealed_shuffled,
+    subsampled_tails,
+)
 
 __all__ = [
     "Adversary",

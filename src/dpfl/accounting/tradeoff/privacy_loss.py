@@ -1,7 +1,8 @@
-"""Privacy-loss distributions: built from exact tails, composed, and read as trade-off curves."""
+"""Adversary A1, who sees how many differing records each round used: a mixture of Gaussians with a known label."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,11 +10,15 @@ import numpy as np
 from dp_accounting.pld.pld_pmf import DensePLDPmf, PLDPmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
+from scipy.special import comb, log_ndtr, logsumexp, ndtr, ndtri
+from scipy.stats import hypergeom
 
-from dpfl.accounting.arguments import integer, real, reals
-from dpfl.accounting.roots import root
-from dpfl.accounting.subsampled_profiles import amplified_epsilon
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.gaussian_dp import theta
+from dpfl.accounting.numerics import integer, real, reals, root
+from dpfl.accounting.poisson_gaussian import amplified_epsilon
+
+# Privacy-loss distributions: built from exact tails, composed, and read as trade-off curves.
 
 Tails = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 """The law of the privacy loss of a symmetric pair (P, Q): epsilon >= 0 to (P[loss > epsilon], Q[loss > epsilon])."""
@@ -206,3 +211,291 @@ def from_pld(pld: PrivacyLossDistribution, alpha: ArrayLike) -> NDArray[np.float
     alpha. Source: vandijk2023 section 4, the largest of its f_{epsilon,delta}, each direction for its own line.
     """
     return PrivacyLoss.of(pld).tradeoff(alpha)
+
+
+# Noise a arsinh(N/a), N Gaussian: lighter tails than N, and its privacy cost.
+
+
+def arsinh_guarantee(*, scale: float, sigma: float, p: float = 1.0, rounds: int = 1, shift: float = 1.0) -> PrivacyLoss:
+    """Return the guarantee of `rounds` subsampled rounds, noise scale * arsinh(N/scale), N ~ Normal(0, sigma^2).
+
+    The noisy value is a scalar that a record moves by `shift`. For scale >= sigma the density is log-concave
+    and smaller moves are covered too. In d dimensions the noise is not rotation invariant: this is the
+    guarantee for a move along one axis. scale >= shift/300, sigma and shift > 0, p in (0, 1].
+    Raises ValueError naming the argument. Source: vandijk2023 section 5.2.
+    """
+    return PrivacyLoss.of(composed(subsampled_tails(arsinh_tails(scale, sigma, shift), p), rounds))
+
+
+def arsinh_delta(epsilon: ArrayLike, *, scale: float, sigma: float, shift: float = 1.0) -> NDArray[np.float64]:
+    """The delta of one unsampled round at epsilon in [0, 700], any shape; exact up to the roots of the loss.
+
+    Arguments and errors as `arsinh_guarantee`.
+    Source: vandijk2023 section 5.2.
+    """
+    epsilon = reals("epsilon", epsilon, at_least=0, at_most=700)
+    upper, lower = arsinh_tails(scale, sigma, shift)(epsilon)
+    return np.maximum(upper - np.exp(epsilon) * lower, 0.0)[()]
+
+
+def arsinh_tails(scale: float, sigma: float, shift: float = 1.0) -> Tails:
+    """The law of the privacy loss of the noise against itself moved by `shift`; arguments as `arsinh_guarantee`.
+
+    The loss is odd about shift/2. Where scale < sigma it need not be monotone: from the left it falls from
+    +inf to a dip at -turn, rises to a hump at +turn and falls from there on, so it can exceed epsilon twice.
+    Source: derived from vandijk2023 section 5.2.
+    """
+    scale, sigma = real("scale", scale, above=0), real("sigma", sigma, above=0)
+    shift = real("shift", shift, above=0)
+    if scale < shift / 300:
+        raise ValueError(f"scale must be at least shift/300 = {shift / 300}, got {scale}")
+    noise = _ArsinhNoise(scale, sigma, shift)
+    turn = noise.turning_point()
+    hump = float(noise.loss(np.array(turn)))
+
+    def tails(epsilon: NDArray) -> tuple[NDArray, NDArray]:
+        epsilon = np.asarray(epsilon, dtype=np.float64)
+        far = noise.reach(epsilon)
+        left = root(lambda w, eps: noise.loss(w) - eps, np.minimum(-far, -turn), -turn, epsilon)
+        upper, lower = (np.array(noise.below(left + side)) for side in (shift / 2, -shift / 2))
+        twice = epsilon < hump
+        if np.any(twice):
+            eps = epsilon[twice]
+            rise = root(lambda w, eps: noise.loss(w) - eps, 0.0, turn, eps)
+            fall = root(lambda w, eps: noise.loss(w) - eps, turn, np.maximum(far[twice], turn), eps)
+            upper[twice] += noise.between(rise + shift / 2, fall + shift / 2)
+            lower[twice] += noise.between(rise - shift / 2, fall - shift / 2)
+        return upper, lower
+
+    return tails
+
+
+class _ArsinhNoise:
+    """The noise, and the loss of one move; w is the noisy value measured from the middle of the two hypotheses."""
+
+    def __init__(self, scale: float, sigma: float, shift: float) -> None:
+        self.scale, self.sigma, self.shift = scale, sigma, shift
+        self.steepness = scale**2 / (2 * sigma**2) * np.sinh(shift / scale)
+
+    def loss(self, w: NDArray) -> NDArray[np.float64]:
+        """ln f(w + shift/2) - ln f(w - shift/2)."""
+        high, low = (w + self.shift / 2) / self.scale, (w - self.shift / 2) / self.scale
+        return _log_cosh(high) - _log_cosh(low) - self.steepness * np.sinh(2 * w / self.scale)
+
+    def reach(self, epsilon: NDArray) -> NDArray[np.float64]:
+        """A distance beyond which the loss is certainly outside (-epsilon, epsilon)."""
+        return self.scale / 2 * np.arcsinh((epsilon + self.shift / self.scale) / self.steepness) * (1 + 1e-12)
+
+    def turning_point(self) -> float:
+        """The w >= 0 where the loss has its hump; 0 where it falls throughout."""
+        middle, ratio = np.cosh(self.shift / self.scale), 8 * self.sigma**2 / self.scale**2
+        height = ratio / (2 * (middle + np.sqrt(middle**2 + ratio)))
+        return float(self.scale / 2 * np.arccosh(height)) if height > 1 else 0.0
+
+    def below(self, y: NDArray) -> NDArray[np.float64]:
+        """The probability that the noise is below y."""
+        return ndtr(self.scale * np.sinh(y / self.scale) / self.sigma)
+
+    def between(self, low: NDArray, high: NDArray) -> NDArray[np.float64]:
+        """The probability that the noise is between; taken in the tail where both are, to keep digits."""
+        flip = np.where(low > 0, -1.0, 1.0)
+        return flip * (self.below(flip * high) - self.below(flip * low))
+
+
+def _log_cosh(x: NDArray) -> NDArray[np.float64]:
+    """ln cosh x, without overflow."""
+    return np.abs(x) + np.log1p(np.exp(-2 * np.abs(x))) - np.log(2.0)
+
+
+_LEAST_WEIGHT = 1e-200
+_TINY = 5e-324  # the smallest float64 above zero: keeps logarithms finite
+
+
+@dataclass(frozen=True)
+class RevealedMixture:
+    """Draw mu from `mus` with `weights`, reveal it to the adversary, who tests G_mu. Both shape (k,), mus >= 0.
+
+    His best test equalises the slopes of the components: one likelihood threshold s for all of them.
+    Source: vandijk2023 sections 4.5 and 4.7.
+    """
+
+    weights: NDArray[np.float64]
+    mus: NDArray[np.float64]
+
+    def delta(self, epsilon: ArrayLike) -> NDArray[np.float64]:
+        """sum_k w_k theta(epsilon, mu_k) at epsilon >= 0, any shape."""
+        epsilon = reals("epsilon", epsilon, at_least=0)
+        return (theta(epsilon[..., None], self.mus) @ self.weights)[()]
+
+    def epsilon(self, delta: ArrayLike) -> NDArray[np.float64]:
+        """The smallest epsilon >= 0 at which `delta` in [0, 1] is kept; inf at delta = 0."""
+        delta = reals("delta", delta, at_least=0, at_most=1)
+        at_zero = self.delta(0.0)
+        result = np.where((delta == 0) & (at_zero > 0), np.inf, 0.0)
+        open_ = (delta > 0) & (delta < at_zero)
+        highest = gaussian_dp.epsilon(delta[open_], np.max(self.mus))
+
+        def gap(epsilon: NDArray, target: NDArray) -> NDArray[np.float64]:
+            return np.log(np.maximum(self.delta(epsilon), _TINY)) - np.log(target)
+
+        result[open_] = root(gap, 0.0, highest, delta[open_])
+        return result[()]
+
+    def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:
+        """The least type II error at type I error `alpha` in [0, 1], any shape."""
+        alpha = reals("alpha", alpha, at_least=0, at_most=1)
+        used = self.mus > 0
+        unused = float(np.sum(self.weights[~used]))  # rounds without a trace of the record: pure guessing, slope -1
+        at_zero = float(self.weights[used] @ ndtr(-self.mus[used] / 2))
+        value = np.maximum(2 * at_zero + unused - alpha, 0.0)
+        small_alpha, large_alpha = (alpha > 0) & (alpha < at_zero), (alpha < 1) & (alpha > at_zero + unused)
+        value = np.where(alpha == 0, 1.0, np.where(alpha == 1, 0.0, value))
+        if np.any(used):
+            value[small_alpha] = self._early(alpha[small_alpha], unused)
+            value[large_alpha] = self._late(alpha[large_alpha], unused)
+        return np.clip(value, 0.0, 1 - alpha)[()]
+
+    def _early(self, alpha: NDArray, unused: float) -> NDArray[np.float64]:
+        """Steeper than -1: the threshold s > 0 with sum_k w_k Q(s/mu_k + mu_k/2) = alpha."""
+        log_w, mus = self._used()
+
+        def gap(s: NDArray, alpha: NDArray) -> NDArray[np.float64]:
+            return logsumexp(log_w + log_ndtr(-s[..., None] / mus - mus / 2), axis=-1) - np.log(alpha)
+
+        s = root(gap, 0.0, -np.max(mus) * ndtri(np.minimum(alpha, 0.5)), alpha)
+        return unused + ndtr(s[..., None] / mus - mus / 2) @ np.exp(log_w)
+
+    def _late(self, alpha: NDArray, unused: float) -> NDArray[np.float64]:
+        """Flatter than -1: the threshold -t < 0 with sum_k w_k Q(t/mu_k - mu_k/2) = 1 - alpha."""
+        log_w, mus = self._used()
+
+        def gap(t: NDArray, alpha: NDArray) -> NDArray[np.float64]:
+            shifted = t[..., None] / mus - mus / 2
+            above = np.log1p(-alpha) - logsumexp(log_w + log_ndtr(-shifted), axis=-1)
+            below = np.log(np.maximum(unused + ndtr(shifted) @ np.exp(log_w), _TINY)) - np.log(alpha)
+            return np.where(alpha < 0.5, below, above)
+
+        highest = np.max(mus * (ndtri(alpha)[..., None] + mus / 2), axis=-1)
+        t = root(gap, 0.0, np.maximum(highest, 0.0), alpha)
+        return np.exp(logsumexp(log_w + log_ndtr(-t[..., None] / mus - mus / 2), axis=-1))
+
+    def _used(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Logarithms of the weights, and the mus, of the components that are informative."""
+        used = self.mus > 0
+        return np.log(self.weights[used]), self.mus[used]
+
+
+def revealed(*, n: int, m: int, rounds: int, sigma: float, group_size: int = 1) -> RevealedMixture:
+    """The mixture that A1 faces after `rounds` batches of m out of n records, noise sigma sensitivities.
+
+    A round with j of the `group_size` differing records (hypergeometric) shifts the sum by at most j,
+    so mu = sqrt(sum of j^2 over rounds)/sigma; for one record the count is Bin(rounds, m/n).
+    Exact up to components of weight below 1e-200. Raises ValueError naming the argument.
+    Source: vandijk2023 sections 4.5 and 4.7.
+    """
+    sigma = real("sigma", sigma, above=0)
+    rounds = integer("rounds", rounds, at_least=1)
+    weights, squares = _power(_one_round(n, m, group_size), rounds)
+    return RevealedMixture(weights, np.sqrt(squares) / sigma)
+
+
+def revealed_shuffled(*, n: int, m: int, epochs: int, sigma: float, group_size: int = 1) -> RevealedMixture:
+    """The mixture that A1 faces where each epoch deals all n records into n/m batches: `revealed` for shuffling.
+
+    Of a group's records j_b fall into batch b, which shifts its sum by at most j_b: mu = sqrt(sum of j_b^2 over all
+    batches)/sigma, at least that of `shuffled_mu`, which a group meets only where no two of it share a batch. For one
+    record mu = sqrt(epochs)/sigma in every run. Exact up to components of weight below 1e-200 and, for m^g beyond
+    float64, refused. m must divide n. Raises ValueError naming the argument.
+    Guarantee: batches shuffled anew in each epoch, up to `group_size` records replaced, against A1 and so against
+    anyone who sees the rounds alone. Source: vandijk2023 section 4.7, counted exactly.
+    """
+    n, m = integer("n", n, at_least=1), integer("m", m, at_least=1)
+    group_size = integer("group_size", group_size, at_least=1)
+    sigma, epochs = real("sigma", sigma, above=0), integer("epochs", epochs, at_least=1)
+    if m > n or n % m:
+        raise ValueError(f"m must divide n = {n} into whole batches, got {m}")
+    if group_size > n or group_size * np.log10(n) > 300:
+        raise ValueError(f"group_size must be at most n = {n}, and n^group_size a float64, got {group_size}")
+    weights, squares = _power(_one_epoch(n, m, group_size), epochs)
+    return RevealedMixture(weights, np.sqrt(squares) / sigma)
+
+
+def _one_epoch(n: int, m: int, group_size: int) -> NDArray[np.float64]:
+    """The law of sum j_b^2, j_b the number of differing records in batch b of one epoch's n/m, over 0, 1, 2, ...
+
+    ways[j, s]: in how many ways some batches take j of the group with squares that sum to s; doubled batch by batch.
+    """
+    ways = np.zeros((group_size + 1, group_size**2 + 1))
+    counts = np.arange(group_size + 1)
+    ways[counts, counts**2] = comb(m, counts)
+
+    def join(one: NDArray, two: NDArray) -> NDArray:
+        both = np.zeros_like(ways)
+        for j, k in itertools.product(counts, counts):
+            if j + k <= group_size:
+                both[j + k] += np.convolve(one[j], two[k])[: both.shape[1]]
+        return both
+
+    batches, result, times = ways, None, n // m
+    while times:
+        if times & 1:
+            result = batches if result is None else join(result, batches)
+        times >>= 1
+        if times:
+            batches = join(batches, batches)
+    return result[group_size] / result[group_size].sum()
+
+
+def revealed_renyi(order: ArrayLike, *, n: int, m: int, rounds: int, sigma: float, group_size: int = 1) -> NDArray:
+    """Renyi divergence of order > 1 (any shape) that A1 sees, in closed form from one round's counts.
+
+    rounds ln(sum_j w_j e^{order (order - 1) j^2/(2 sigma^2)})/(order - 1), inf where it overflows: above order
+    E/(2 sigma^2), so subsampled batches are not E/(2 sigma^2)-zCDP, as section 4.7 has it. Arguments as `revealed`.
+    Guarantee: (order, this)-Renyi DP against A1. Raises ValueError naming the argument.
+    Source: derived from the law of the counts in vandijk2023 section 4.5.
+    """
+    order = reals("order", order, above=1)
+    sigma, rounds = real("sigma", sigma, above=0), integer("rounds", rounds, at_least=1)
+    one = _one_round(n, m, group_size)
+    squares = np.flatnonzero(one[1:]) + 1
+    # ln(1 + x) with x = sum_j w_j (e^growth_j - 1), which may be tiny or overflow.
+    with np.errstate(over="ignore", divide="ignore"):
+        growth = (order * (order - 1))[..., None] * squares / 2 / sigma / sigma
+        gain = logsumexp(growth + np.log(-np.expm1(-growth)), b=one[squares], axis=-1)
+    return (rounds * np.logaddexp(0.0, gain) / (order - 1))[()]
+
+
+def _one_round(n: int, m: int, group_size: int) -> NDArray[np.float64]:
+    """The law of j^2, j the number of differing records in one batch, as weights over 0, 1, 2, ..."""
+    n, m = integer("n", n, at_least=1), integer("m", m, at_least=1)
+    group_size = integer("group_size", group_size, at_least=1)
+    if m > n:
+        raise ValueError(f"m must be at most n = {n}, got {m}")
+    if group_size > n:
+        raise ValueError(f"group_size must be at most n = {n}, got {group_size}")
+    counts = np.arange(group_size + 1)
+    law = np.zeros(group_size**2 + 1)
+    law[counts**2] = hypergeom.pmf(counts, n, group_size, m)
+    return law
+
+
+def _power(law: NDArray, times: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The law of the sum of `times` independent draws: (weights, values), by repeated squaring.
+
+    Plain sums of products of positive numbers, no transform, so that every weight keeps its digits.
+    """
+    start, result, base_start, base = 0, np.ones(1), 0, law
+    while times:
+        if times & 1:
+            start, result = _trimmed(start + base_start, np.convolve(result, base))
+        times >>= 1
+        if times:
+            base_start, base = _trimmed(2 * base_start, np.convolve(base, base))
+    support = result > 0
+    return result[support], (start + np.arange(result.size))[support].astype(np.float64)
+
+
+def _trimmed(start: int, law: NDArray) -> tuple[int, NDArray[np.float64]]:
+    """Drop both ends of negligible weight."""
+    support = np.flatnonzero(law >= _LEAST_WEIGHT)
+    return start + int(support[0]), law[support[0] : support[-1] + 1]

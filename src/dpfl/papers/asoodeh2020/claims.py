@@ -11,12 +11,11 @@ from scipy import stats
 from scipy.integrate import quad
 
 from dpfl.accounting import contraction
-from dpfl.accounting.contraction.interval_kernels import DiscretisedInterval, NoiseLaw
+from dpfl.accounting.contraction.kernels import DiscretisedInterval, NoiseLaw
 from dpfl.papers.asoodeh2020.exact_pnsgd import ExactPnsgd, gaussian_pnsgd, stopped_delta
 from dpfl.randomness import generator
-from dpfl.reporting.cases import Case
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import ClaimEvidence
+from dpfl.reporting.rules import Case, ClaimEvidence
 
 KEY = "asoodeh2020"
 RECORDS = 40

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import norm
 
 from dpfl.accounting.contraction import hockey_stick
-from dpfl.accounting.contraction.interval_kernels import Array, DiscretisedInterval, NoiseLaw
+from dpfl.accounting.contraction.kernels import Array, DiscretisedInterval, NoiseLaw
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,346 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
 
-from dpfl.accounting import contraction
+from dpfl.accounting import contraction, gaussian_dp
+from dpfl.accounting.contraction.kernels import contraction_factor
+from dpfl.accounting.contraction.pnsgd import Law, linear_renyi_delta, place_deltas, pnsgd_renyi_coefficient
+from dpfl.accounting.hidden_state import REPLACEMENT, diameter_in_shifts, place_energy, step_contraction
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.numerics import by_element, integers, power, reals, root
 from dpfl.catalog import load
-from dpfl.papers.asoodeh2020.hidden_state_figure import HIDDEN_STATE_FIGURES
-from dpfl.papers.asoodeh2020.pnsgd_figures import RUN_FIGURES
+from dpfl.convex.pnsgd import MEAN_INK, LossConstants
 from dpfl.reporting import style
+from dpfl.reporting.display_names import data_note
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import Results
+from dpfl.reporting.statistics import mean_interval
+
+# Map of the smallest bound on the last iterate, over settings of asoodeh2020's one pass in a public order.
+
+Array = NDArray[np.float64]
+
+LATER_STEPS = (0, 1, 4, 20, 100)
+STRONG_CONVEXITIES = (0.0, 0.5)
+SIGMAS = tuple(np.geomspace(0.5, 32.0, 10))
+DIAMETERS = tuple(np.geomspace(0.1, 51.2, 10))
+"""5 x 2 x 10 x 10 = 1,000 settings."""
+BOUNDS = ("composition", "theorem_4", "shifted_interpolation", "proposition_1")
+"""Columns of `bound_map`; the first of those that tie is named smallest."""
+_TIE = 1e-9  # relative
+
+
+def one_pass_epsilons(
+    *,
+    later_steps: ArrayLike,
+    sigma: ArrayLike,
+    diameter: ArrayLike,
+    eta: ArrayLike,
+    smoothness: ArrayLike,
+    strong_convexity: ArrayLike,
+    delta: ArrayLike,
+    lipschitz: ArrayLike = 1.0,
+) -> dict[str, Array]:
+    """Return epsilon at `delta` in (0, 1) by each of BOUNDS for a record that `later_steps` >= 0 steps follow.
+
+    The pass w <- project(w - eta (grad f_i(w) + sigma Z)) takes one record per step in a public order; the record is
+    replaced. Shapes broadcast; the other arguments are those of `contraction.pnsgd_gaussian_delta`. Each bound is an
+    (epsilon, delta)-DP guarantee of the last iterate. Raises ValueError naming the argument.
+    Source: composition is the Gaussian mechanism (the record's own step); asoodeh2020 Theorem 4; asoodeh2020
+    Proposition 1, converted at its best order; bok2024, section 4.
+    """
+    later = integers("later_steps", later_steps, at_least=0)
+    sigma, diameter = reals("sigma", sigma, above=0), reals("diameter", diameter, above=0)
+    delta = reals("delta", delta, above=0, below=1)
+    first = REPLACEMENT * reals("lipschitz", lipschitz, above=0) / sigma
+    later, sigma, diameter, delta, first = np.broadcast_arrays(later, sigma, diameter, delta, first)
+    alone = np.asarray(gaussian_dp.epsilon(delta, first))
+    link = contraction_factor(eta, smoothness, strong_convexity) * diameter / (np.asarray(eta) * sigma)
+    loss = {"eta": eta, "smoothness": smoothness, "strong_convexity": strong_convexity}
+    kappa = pnsgd_renyi_coefficient(i=1, n=later + 1, sigma=sigma, lipschitz=lipschitz, **loss)
+    reach = kappa + 2 * np.sqrt(-kappa * np.log(delta))
+    shifts = diameter_in_shifts(
+        diameter, step_size=eta, lipschitz=lipschitz, batch_size=1, neighbouring=Neighbouring.REPLACE_ONE
+    )
+    energy = _energies(step_contraction(eta, smoothness, strong_convexity), later, shifts)
+    return {
+        "composition": alone,
+        "theorem_4": root(_theorem_4_gap, 0.0, alone, first, link, later, np.log(delta)),
+        "shifted_interpolation": np.asarray(gaussian_dp.epsilon(delta, np.sqrt(energy) * first)),
+        "proposition_1": root(_proposition_1_gap, 0.0, reach, kappa, np.log(delta)),
+    }
+
+
+def bound_map(*, delta: float = 1e-5) -> pd.DataFrame:
+    """Return a row for each of 1,000 settings of `one_pass_epsilons`: the setting, four epsilons, and `smallest`.
+
+    Columns: later_steps, strong_convexity, sigma, diameter (eta is 0.5, smoothness and lipschitz are 1), then BOUNDS
+    in epsilon at `delta`, and `smallest`, the bound with the least epsilon; among those within 1e-9 of it, relative,
+    the first of BOUNDS.
+    Raises ValueError naming the argument. Source: `one_pass_epsilons`.
+    """
+    names = ["later_steps", "strong_convexity", "sigma", "diameter"]
+    table = pd.DataFrame(list(product(LATER_STEPS, STRONG_CONVEXITIES, SIGMAS, DIAMETERS)), columns=names)
+    setting = {name: table[name].to_numpy() for name in names}
+    result = one_pass_epsilons(**setting, eta=0.5, smoothness=1.0, delta=delta)
+    epsilons = np.column_stack([result[name] for name in BOUNDS])
+    least = epsilons.min(axis=1, keepdims=True)
+    table[list(BOUNDS)] = epsilons
+    table["smallest"] = np.array(BOUNDS)[np.argmax(epsilons <= least * (1 + _TIE), axis=1)]
+    return table
+
+
+def _energies(contraction: Array, later: Array, diameter: Array) -> Array:
+    """mu^2 over that of the record's own step, for one use that `later` steps follow."""
+
+    def one(contraction: float, later: float, diameter: float) -> float:
+        return float(place_energy(contraction, 1, period=1, diameter=diameter, tail=int(later)))
+
+    return by_element(one, contraction=contraction, later=later, diameter=diameter)
+
+
+def _theorem_4_gap(epsilon: Array, first: Array, link: Array, later: Array, log_delta: Array) -> Array:
+    """ln delta of asoodeh2020 Theorem 4 less its target; falls in epsilon."""
+    log_later = power(gaussian_dp.log_divergence(epsilon, link), later)
+    return gaussian_dp.log_divergence(epsilon, first) + log_later - log_delta
+
+
+def _proposition_1_gap(epsilon: Array, kappa: Array, log_delta: Array) -> Array:
+    """ln delta of asoodeh2020 Proposition 1 at its best order less its target; falls in epsilon."""
+    return np.log(np.maximum(linear_renyi_delta(epsilon, kappa, "tight"), 1e-300)) - log_delta
+
+
+# Figure of the bound on the last iterate that is smallest, over settings of the paper's pass.
+
+LOOKS = {
+    "composition": ("no gain:\ncomposition", "#BBBBBB"),
+    "theorem_4": ("Theorem 4", style.SKY),
+    "proposition_1": ("Proposition 1", style.PURPLE),
+    "shifted_interpolation": ("shifted\ninterpolation", style.YELLOW),
+}
+"""Label and colour of each bound; the regions differ in lightness, too."""
+_LEAST_TILES = 8  # of a region that is labelled
+
+
+def bounds(results: Results) -> pd.DataFrame:
+    """Return `bound_map`: a row for each of 1,000 settings."""
+    return bound_map()
+
+
+def draw_bounds(data: pd.DataFrame) -> Figure:
+    """Draw a panel of tiles over noise and diameter for each number of later steps and strong convexity."""
+    convexities, later = sorted(data["strong_convexity"].unique()), sorted(data["later_steps"].unique())
+    figure, axes = style.panels(
+        len(later), len(convexities), width=11, height=2.5, sharex=True, sharey=True, squeeze=False
+    )
+    for row, convexity in zip(axes, convexities, strict=True):
+        for axis, steps in zip(row, later, strict=True):
+            rows = data[(data["strong_convexity"] == convexity) & (data["later_steps"] == steps)]
+            _tiles(axis, rows)
+            axis.set_title(f"{steps} later step{'s' if steps != 1 else ''}, rho = {convexity:g}", fontsize=9)
+        row[0].set_ylabel("diameter (units of L)")
+    for axis in axes[-1]:
+        axis.set_xlabel("noise sigma (units of L)")
+    style.footer(figure, f"{len(data):,} settings, one tile each; delta = 1e-5, eta = 0.5, beta = 1, L = 1.")
+    return figure
+
+
+def _tiles(axis: Axes, rows: pd.DataFrame) -> None:
+    """Draw one panel and write each region's name into it."""
+    table = rows.pivot(index="diameter", columns="sigma", values="smallest")
+    kinds = table.map(BOUNDS.index).to_numpy()
+    colours = ListedColormap([LOOKS[name][1] for name in BOUNDS])
+    axis.pcolormesh(
+        table.columns, table.index, kinds, cmap=colours, vmin=-0.5, vmax=len(BOUNDS) - 0.5, shading="nearest",
+        edgecolors="white", linewidth=0.4, rasterized=True,
+    )  # fmt: skip
+    axis.set(xscale="log", yscale="log")
+    axis.set_xticks([1, 10], ["1", "10"])
+    axis.set_yticks([0.1, 1, 10], ["0.1", "1", "10"])
+    axis.grid(visible=False)
+    for number, name in enumerate(BOUNDS):
+        cells = np.argwhere(kinds == number)
+        if len(cells) >= _LEAST_TILES:
+            height, width = _inside(cells)
+            where = (table.columns[width], table.index[height])
+            axis.annotate(LOOKS[name][0], where, ha="center", va="center", fontsize=7.5)
+
+
+def _inside(cells: np.ndarray) -> np.ndarray:
+    """Return the place that is nearest to the mean of its region."""
+    return cells[np.argmin(np.sum((cells - cells.mean(axis=0)) ** 2, axis=1))]
+
+
+HIDDEN_STATE_FIGURES = {"hidden_state_map": FigureRecipe(bounds, draw_bounds)}
+
+
+# Figures from runs of PNSGD: delta of each record by its place, and the utility of a pass.
 
 KEY = "asoodeh2020"
+PLACES = 40
+EPSILONS = np.linspace(0.0, 2.0, 41)
+SHOWN_EPSILON = 1.0
+VARIANTS = {
+    "last": "last model, public order",
+    "permuted": "last model, secret order",
+    "random": "random stop, public order",
+}
+LEAST = 1e-12
+"""Smaller deltas are not drawn."""
+POINT = ["dataset", "stand_in_for", "model", "users", "law", "order", "release", "epsilon"]
+
+
+def theory(run: pd.Series) -> dict[str, Any]:
+    """Return the keywords of the accounting functions of one run."""
+    constants = LossConstants.of(run["model"], run["radius"], 0.0)
+    return {
+        "n": int(run["users"]),
+        "eta": run["step"],
+        "scale": run["scale"],
+        "lipschitz": constants.lipschitz,
+        "smoothness": constants.smoothness,
+        "strong_convexity": constants.strong_convexity,
+        "diameter": 2.0 * constants.radius,
+    }
+
+
+def places(results: Results) -> pd.DataFrame:
+    """Return delta by place and epsilon at the noise of runs of the mean in public order.
+
+    The runs are those with the budget nearest to SHOWN_EPSILON and, among these, the largest step.
+    Columns: law, variant, n, step, scale, later (records behind the place), epsilon, delta.
+    """
+    columns = ["law", "variant", "n", "step", "scale", "later", "epsilon", "delta"]
+    runs = results.runs(KEY)
+    if not runs.empty:
+        runs = runs[(runs["model"] == MEAN_INK) & (runs["epsilon"] < math.inf)]
+        runs = runs[(runs["order"] == "sorted") & (runs["release"] == "last")]
+    if runs.empty:
+        return pd.DataFrame(columns=columns)
+    parts = []
+    for law, group in runs.groupby("law"):
+        away = (group["epsilon"] - SHOWN_EPSILON).abs()
+        run = group[away == away.min()].sort_values("step").iloc[-1]
+        values = theory(run)
+        later = np.unique(np.geomspace(1, values["n"], PLACES).round().astype(int)) - 1
+        for variant in VARIANTS if law == Law.GAUSSIAN else ("last",):
+            how = {"permuted": variant == "permuted", "random_stop": variant == "random"}
+            for epsilon in EPSILONS if variant == "last" else (SHOWN_EPSILON,):
+                deltas = place_deltas(float(epsilon), law=Law(law), **how, **values)[-1 - later]
+                row = {"law": law, "variant": variant, "n": values["n"], "step": run["step"], "scale": run["scale"]}
+                parts.append(pd.DataFrame({**row, "later": later, "epsilon": epsilon, "delta": deltas}))
+    return pd.concat(parts, ignore_index=True)[columns]
+
+
+def draw_places(data: pd.DataFrame) -> Figure:
+    """Draw two heat maps over (place, epsilon), and delta by place for three ways of releasing."""
+    maps = list(data[data["variant"] == "last"].groupby("law"))
+    figure, axes = style.panels(len(maps) + 1, height=3.7, width=11)
+    for axis, (law, rows) in zip(axes, maps, strict=False):
+        table = rows.pivot(index="epsilon", columns="later", values="delta")
+        exponents = np.log10(table.where(table >= LEAST))
+        # thousands of tiles as one picture within the drawing: they would be seven tenths of a megabyte
+        look = {"vmin": -12, "vmax": 0, "shading": "nearest", "rasterized": True}
+        mesh = axis.pcolormesh(table.columns + 1, table.index, exponents, **look)
+        first = rows.iloc[0]
+        noise = f"{law.capitalize()}, n = {first['n']:g}\nscale {first['scale']:.3g}, step {first['step']:g}"
+        axis.set(title=noise, xscale="log")
+        axis.set(xlabel="places from the end (1: last record)", ylabel="epsilon", xlim=(_shown_places(rows), 1))
+        axis.text(0.03, 0.96, "white: delta < 1e-12", transform=axis.transAxes, va="top", fontsize=8)
+        axis.grid(visible=False)
+    figure.colorbar(mesh, ax=axes[: len(maps)], label="delta, as a power of ten", shrink=0.9)
+    _by_place(axes[-1], data[(data["law"] == Law.GAUSSIAN) & np.isclose(data["epsilon"], SHOWN_EPSILON)])
+    return figure
+
+
+def _shown_places(rows: pd.DataFrame) -> float:
+    """Return how many places from the end a map shows: up to thrice the last with a delta to draw."""
+    last = rows.loc[rows["delta"] >= LEAST, "later"].max() + 1
+    return float(min(rows["n"].iloc[0], 3 * last)) if last == last else float(rows["n"].iloc[0])
+
+
+def _by_place(axis: Axes, rows: pd.DataFrame) -> None:
+    """Draw delta at SHOWN_EPSILON by place, one line per variant."""
+    axis.set_title("Gaussian, what evens it out")
+    if not (rows["delta"] >= LEAST).any():
+        axis.text(0.5, 0.5, f"no delta above {LEAST:g}", transform=axis.transAxes, ha="center", fontsize=8)
+        return
+    for number, (variant, name) in enumerate(VARIANTS.items()):
+        line = rows[rows["variant"] == variant].sort_values("later")
+        look = {"color": style.COLOURS[number], "linestyle": style.DASHES[number]}
+        axis.plot(line["later"] + 1, line["delta"].where(line["delta"] >= LEAST), label=name, **look)
+    axis.set(xscale="log", yscale="log", xlabel="places from the end", ylabel=f"delta at epsilon = {SHOWN_EPSILON:g}")
+    axis.set_xlim(rows["later"].max() + 1, 1)
+    axis.legend(fontsize=7)
+
+
+def utility(results: Results) -> pd.DataFrame:
+    """Return the best step of every (model, law, order, release, epsilon).
+
+    Columns: POINT, runs, excess_risk, interval, step, scale, least_step and most_step (the ends of the grid of steps).
+    """
+    columns = [*POINT, "runs", "excess_risk", "interval", "step", "scale", "least_step", "most_step"]
+    runs = results.runs(KEY)
+    if runs.empty:
+        return pd.DataFrame(columns=columns)
+    rows = []
+    for key, group in runs.groupby(POINT, sort=False):
+        step = group.groupby("step")["excess_risk"].mean().idxmin()
+        best = group[group["step"] == step]
+        ends = group["step"].min(), group["step"].max()
+        rows.append((*key, *mean_interval(best["excess_risk"]), step, best["scale"].iloc[0], *ends))
+    return pd.DataFrame(rows, columns=columns)
+
+
+def draw_utility(data: pd.DataFrame) -> Figure:
+    """Draw excess risk against epsilon, one panel per (model, law), one line per (order, release)."""
+    panels = list(data.groupby(["dataset", "model", "law"], sort=False))
+    figure, axes = style.panels(len(panels), height=3.8, width=4.1 * len(panels) + 0.4, squeeze=False)
+    for axis, ((_, model, law), rows) in zip(axes[0], panels, strict=True):
+        silent = []
+        for number, ((order, release), line) in enumerate(rows.groupby(["order", "release"])):
+            private = line[line["epsilon"] < math.inf].sort_values("epsilon")
+            name = f"{order}, {'last model' if release == 'last' else 'random stop'}"
+            look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
+            axis.errorbar(private["epsilon"], private["excess_risk"], private["interval"], label=name, **look)
+            for value in line.loc[line["epsilon"] == math.inf, "excess_risk"]:
+                axis.axhline(value, color=style.COLOURS[number], linestyle=":", linewidth=0.8)
+                silent.append((value, name.replace(" model", "").replace("random ", ""), style.COLOURS[number]))
+        budgets = set(rows["epsilon"]) - {math.inf}
+        title = f"{model.replace('_', ' ')}, {law.capitalize()} noise"
+        axis.set(title=title, xlabel="epsilon of the worst record", xscale="log", yscale="log")
+        style.ticks_at(axis, budgets)
+        style.name_lines(axis, axis.get_xlim()[1], silent, size=6.5)
+    axes[0][0].set_ylabel("excess risk")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=4, fontsize=8)
+    text = "Dotted, named at the margin: the same without noise."
+    style.footer(figure, f"{text} {_steps_at_ends(data)} {data_note(data)}")
+    return figure
+
+
+def _steps_at_ends(data: pd.DataFrame) -> str:
+    """Say at how many points the best step is an end of the grid: one beyond it might do better."""
+    private = data[data["epsilon"] < math.inf]
+    if private.empty:
+        return ""
+    least, most = (int((private["step"] == private[f"{end}_step"]).sum()) for end in ("least", "most"))
+    return f"Of the {len(private)} best steps with noise {least} are the smallest of their grid and {most} the largest."
+
+
+RUN_FIGURES = {"places": FigureRecipe(places, draw_places), "utility": FigureRecipe(utility, draw_utility)}
+
+
 ROUTES = {
     "theorem_4": ("Theorem 4 (the paper)", style.BLUE, "-"),
     "proposition_1": ("Renyi route, Proposition 1", style.RED, "--"),

@@ -14,9 +14,8 @@ from scipy.stats import norm
 from dpfl.accounting import contraction
 from dpfl.papers.asoodeh2021.exact_federated import ExactFederatedSgd
 from dpfl.papers.asoodeh2021.figures import CLOSED_FORM
-from dpfl.reporting.cases import LEVEL, Case, interval_cases
 from dpfl.reporting.results import Results
-from dpfl.reporting.rules import ClaimEvidence
+from dpfl.reporting.rules import LEVEL, Case, ClaimEvidence, interval_cases
 
 KEY = "asoodeh2021"
 LIPSCHITZ = 1.0

@@ -6,14 +6,33 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from dpfl.accounting import contraction
-from dpfl.accounting.contraction.interval_kernels import DiscretisedInterval
+from dpfl.accounting.contraction.federated import _harmonic_rounds, last_model, non_negative
+from dpfl.accounting.contraction.kernels import DiscretisedInterval
+from dpfl.accounting.numerics import Array, probability
 from dpfl.papers.asoodeh2021.figures import one_round, parameters, users, whole_rounds
-from dpfl.papers.asoodeh2021.printed_formulas import federated_harmonic_delta_as_printed
 from dpfl.randomness import generator
 from dpfl.reporting.errata import Numbers
+
+# Formulas of asoodeh2021 as printed, where they are wrong: for the table of errata and comparisons only.
+
+
+def federated_harmonic_delta_as_printed(
+    epsilon: ArrayLike, *, n: int, m: int, sigma: float, lipschitz: float, radius: float, strong_convexity: float
+) -> Array:
+    """Return the first line of eq. (11) as printed, link_j = 2 radius sqrt(lambda m j)/sigma. Not a guarantee.
+
+    It does not follow from Theorem 2 and falls below it where lambda j > 1. Source: asoodeh2021 Corollary 1.
+    """
+    steps = _harmonic_rounds(n, m, sigma, strong_convexity)
+    lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
+    # link_j = diameter sqrt(m)/(eta_j sigma) with eta_j = 1/(lambda j): the root of eta_j gives the printed argument
+    with np.errstate(over="ignore"):
+        diameter = 2.0 * radius * np.sqrt(steps.eta)
+    return probability(last_model(epsilon, steps, lipschitz, diameter))
 
 
 def plain_theta(epsilon: float, r: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import norm
 
 from dpfl.accounting.contraction import hockey_stick
-from dpfl.accounting.contraction.interval_kernels import Array, DiscretisedInterval
+from dpfl.accounting.contraction.kernels import Array, DiscretisedInterval
 
 
 @dataclass(frozen=True)

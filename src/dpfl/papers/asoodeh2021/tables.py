@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from dpfl.papers.asoodeh2021.aggregator_runs import slopes
+from dpfl.papers.asoodeh2021.figures import slopes
+from dpfl.reporting.display_names import count_range, stand_ins
 from dpfl.reporting.errata import errata_recipe
-from dpfl.reporting.notes import count_range, stand_ins
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 

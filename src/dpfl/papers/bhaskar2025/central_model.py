@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dpfl.papers.bhaskar2025.published_cells import CELL, PUBLISHED, each_once, numbers, published_cells, runs_of
-from dpfl.reporting.notes import data_name, model_name
+from dpfl.reporting.display_names import data_name, model_name
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.tables import TableLayout
 

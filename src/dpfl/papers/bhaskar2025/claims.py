@@ -11,10 +11,9 @@ from scipy import stats
 
 from dpfl.papers.bhaskar2025.distances import FIRST, NOISELESS
 from dpfl.papers.bhaskar2025.published_cells import LEVEL
-from dpfl.reporting.cases import Case, difference, from_interval
-from dpfl.reporting.notes import budget_name, model_name
+from dpfl.reporting.display_names import budget_name, model_name
 from dpfl.reporting.results import NotRunError, Results
-from dpfl.reporting.rules import ClaimEvidence
+from dpfl.reporting.rules import Case, ClaimEvidence, difference, from_interval
 
 _COLUMN = ["dataset", "model", "epsilon"]
 

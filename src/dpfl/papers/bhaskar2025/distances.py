@@ -17,7 +17,7 @@ from dpfl.data.datasets import COLOUR, GREY
 from dpfl.engine.batches import BatchSampler
 from dpfl.papers.bhaskar2025.published_cells import LEVEL, PUBLISHED, data_lines, each_once, runs_of, runs_text
 from dpfl.reporting import style
-from dpfl.reporting.notes import model_name
+from dpfl.reporting.display_names import model_name
 from dpfl.reporting.results import ORIGIN, ORIGINS, NotRunError, Results
 from dpfl.reporting.statistics import half_width
 
@@ -128,7 +128,7 @@ def _bounds(cell) -> tuple[float, float, float]:
 @cache
 def parameters(model: str, dataset: str) -> int:
     """Return the number of parameters that `model` trains on the images of a published dataset."""
-    from dpfl.models.image_models import build, image_model  # torch: seconds, for pages that may have no such runs
+    from dpfl.engine.networks import build, image_model  # torch: seconds, for pages that may have no such runs
 
     module = build(image_model(model), COLOUR if dataset == "cifar10" else GREY, seed=0)
     return sum(weights.numel() for weights in module.parameters())

@@ -21,8 +21,8 @@ from dpfl.data.datasets import CLASSES, GREY, feature_shape
 from dpfl.data.partition import random_shares
 from dpfl.papers.bhaskar2025.distances import noise_norm, parameters
 from dpfl.papers.bhaskar2025.published_cells import published_cells
+from dpfl.reporting.display_names import data_name, model_name
 from dpfl.reporting.errata import Numbers
-from dpfl.reporting.notes import data_name, model_name
 
 BUDGET, EPOCHS = 2.93, 20
 SMALL_ERROR = 1e-3  # of epsilon: the misprint of erratum 7 is 0.06 at gamma = 4
@@ -120,7 +120,7 @@ def relu_in_tanh() -> Numbers:
     """Count the ReLU layers of CNN + tanh for grey images: by the text, by the code, and in the network built here."""
     from torch import nn
 
-    from dpfl.models.image_models import build, image_model
+    from dpfl.engine.networks import build, image_model
 
     module = build(image_model("cnn_tanh"), GREY, seed=0)
     return Numbers(0, 1, sum(isinstance(each, nn.ReLU) for each in module.modules()))

@@ -24,8 +24,8 @@ from dpfl.papers.bhaskar2025.published_cells import (
 from dpfl.papers.bhaskar2025.readings import draw_readings, reading_cells
 from dpfl.papers.bhaskar2025.sampling import draw_sampling, sampling_cells
 from dpfl.reporting import style
+from dpfl.reporting.display_names import count_range, model_name
 from dpfl.reporting.figures import FigureRecipe
-from dpfl.reporting.notes import count_range, model_name
 from dpfl.reporting.results import Results
 
 _BUDGETS = (("no privacy", style.BLUE, "o"), ("larger ε", style.ORANGE, "s"), ("smaller ε", style.RED, "^"))

@@ -28,7 +28,7 @@ from dpfl.papers.bhaskar2025.published_cells import (
     runs_of,
 )
 from dpfl.reporting import style
-from dpfl.reporting.notes import budget_name, count_range, data_name, model_name
+from dpfl.reporting.display_names import budget_name, count_range, data_name, model_name
 from dpfl.reporting.results import ORIGIN, ORIGINS, NotRunError, Results
 from dpfl.reporting.tables import TableLayout
 

@@ -17,7 +17,7 @@ from dpfl.data import datasets
 from dpfl.engine.batches import BatchSampler
 from dpfl.papers.bhaskar2025.published_cells import table_settings
 from dpfl.reporting.bounds import at_most
-from dpfl.reporting.notes import data_name
+from dpfl.reporting.display_names import data_name
 from dpfl.reporting.tables import TableLayout
 
 QUARTER = 0.25

@@ -21,7 +21,7 @@ from dpfl.papers.bhaskar2025.published_cells import (
     runs_text,
 )
 from dpfl.reporting import style
-from dpfl.reporting.notes import budget_name, data_name, model_name
+from dpfl.reporting.display_names import budget_name, data_name, model_name
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout

@@ -12,9 +12,8 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.papers.bhaskar2025.published_cells import LEVEL, each_once, runs_of, runs_text, table_settings
 from dpfl.reporting import style
 from dpfl.reporting.bounds import at_least, at_most
-from dpfl.reporting.notes import count_range, data_name, model_name
+from dpfl.reporting.display_names import count_range, data_name, model_name, standing
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
-from dpfl.reporting.standing import standing
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout
 

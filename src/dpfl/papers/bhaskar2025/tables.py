@@ -9,7 +9,6 @@ from functools import partial
 import pandas as pd
 
 from dpfl.papers.bhaskar2025.central_model import central_cells, central_page
-from dpfl.papers.bhaskar2025.distance_summary import distance_page, distance_summary
 from dpfl.papers.bhaskar2025.open_settings import open_cells, open_page
 from dpfl.papers.bhaskar2025.overlap import budgets, overlap_page
 from dpfl.papers.bhaskar2025.published_cells import (
@@ -20,6 +19,8 @@ from dpfl.papers.bhaskar2025.published_cells import (
     PUBLISHED_RUNS,
     UNDECIDED,
     WIDE_PCT,
+    distance_page,
+    distance_summary,
     measured_cells,
     numbers,
 )
@@ -27,8 +28,8 @@ from dpfl.papers.bhaskar2025.readings import reading_cells, readings_page
 from dpfl.papers.bhaskar2025.sampling import sampling_cells, sampling_page
 from dpfl.reporting.bounds import at_least, at_most
 from dpfl.reporting.canary_table import canaries, canaries_page
+from dpfl.reporting.display_names import budget_cell, data_name, model_name
 from dpfl.reporting.errata import errata_recipe
-from dpfl.reporting.notes import budget_cell, data_name, model_name
 from dpfl.reporting.results import ORIGINS, Results
 from dpfl.reporting.tables import TableLayout, TableRecipe
 

@@ -12,10 +12,9 @@ import pandas as pd
 import yaml
 from scipy import stats
 
-from dpfl.papers.lowy2021.comparisons import TASK
-from dpfl.papers.lowy2021.trial_statistics import REGRESSION, stand_in_notes, trials
+from dpfl.papers.lowy2021.comparisons import REGRESSION, TASK, stand_in_notes, trials
 from dpfl.reporting.bounds import at_most
-from dpfl.reporting.notes import budget_cell, data_name, percent
+from dpfl.reporting.display_names import budget_cell, data_name, percent
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout
 

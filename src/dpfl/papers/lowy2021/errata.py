@@ -14,9 +14,9 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from dpfl.accounting import isrl_dp
+from dpfl.accounting import local_privacy
 from dpfl.accounting.samplers import Sampling
-from dpfl.accounting.shuffling.published_noise import least_reports
+from dpfl.accounting.shuffling import least_reports
 from dpfl.catalog import load
 from dpfl.randomness import generator
 from dpfl.reporting.errata import Numbers
@@ -36,13 +36,13 @@ def rounds() -> int:
 def batches() -> tuple[int, int]:
     """Return the scripts' K for the noise of advanced composition and for the later script's."""
     block = {"rounds": rounds(), "records": BLOCK}
-    advanced = isrl_dp.least_batch_advanced(epsilon=ADVANCED_LARGEST, delta=1 / BLOCK**2, **block)
-    return math.floor(advanced), math.floor(isrl_dp.least_batch_moments(epsilon=MOMENTS_LARGEST, **block))
+    advanced = local_privacy.least_batch_advanced(epsilon=ADVANCED_LARGEST, delta=1 / BLOCK**2, **block)
+    return math.floor(advanced), math.floor(local_privacy.least_batch_moments(epsilon=MOMENTS_LARGEST, **block))
 
 
 def deviation(epsilon: float, *, advanced: bool, steps: int) -> float:
     """Return sigma / L of Theorem 2.1 (`advanced`) or of the later script for `steps` noisy steps."""
-    variance = isrl_dp.advanced_composition_variance if advanced else isrl_dp.moments_variance
+    variance = local_privacy.advanced_composition_variance if advanced else local_privacy.moments_variance
     return math.sqrt(variance(epsilon=epsilon, delta=DELTA, lipschitz=1.0, rounds=steps, records=TRAINING))
 
 
@@ -71,7 +71,7 @@ def theorem_full(epsilon: float) -> Numbers:
     """Compare what Theorem 2.1's noise spends on full batches with what it is for."""
     sigma = deviation(epsilon, advanced=True, steps=rounds())
     size = {"noise_multiplier": sigma * TRAINING, "batch_size": TRAINING, "records": TRAINING}
-    spent = isrl_dp.epsilon(**size, steps=rounds(), delta=DELTA, sampling=Sampling.FULL)
+    spent = local_privacy.epsilon(**size, steps=rounds(), delta=DELTA, sampling=Sampling.FULL)
     exact = gaussian_epsilon(2 * math.sqrt(rounds()) / (sigma * TRAINING))
     return Numbers(epsilon, spent, exact, {"records": TRAINING, "rounds": rounds()})
 
@@ -81,7 +81,7 @@ def theorem_sampled(epsilon: float, interval: float) -> Numbers:
     batch, _ = batches()
     sigma = deviation(epsilon, advanced=True, steps=rounds())
     size = {"noise_multiplier": sigma * batch, "batch_size": batch, "records": TRAINING}
-    most = isrl_dp.epsilon(**size, steps=rounds(), delta=DELTA, sampling=Sampling.WITH_REPLACEMENT)
+    most = local_privacy.epsilon(**size, steps=rounds(), delta=DELTA, sampling=Sampling.WITH_REPLACEMENT)
     known = mixture_epsilon(sigma, batch, interval=interval)
     return Numbers(epsilon, most, known, {"records": TRAINING, "batch": batch})
 
@@ -90,7 +90,7 @@ def later_script(epsilon: float) -> Numbers:
     """Compare what the later script's noise is for with what one data set spends at the script's own K."""
     _, batch = batches()
     sigma = deviation(epsilon, advanced=False, steps=rounds())
-    known = isrl_dp.with_replacement_known_epsilon(
+    known = local_privacy.with_replacement_known_epsilon(
         noise_multiplier=sigma * batch, batch_size=batch, records=TRAINING, steps=rounds(), delta=DELTA
     )
     independent = mixture_epsilon(sigma, batch, interval=1e-2)
@@ -102,7 +102,7 @@ def later_script_locally(epsilon: float) -> Numbers:
     steps = batches()[1] * rounds()
     sigma = deviation(epsilon, advanced=False, steps=steps)
     run = {"steps": steps, "delta": DELTA}
-    known = isrl_dp.with_replacement_known_epsilon(noise_multiplier=sigma, batch_size=1, records=TRAINING, **run)
+    known = local_privacy.with_replacement_known_epsilon(noise_multiplier=sigma, batch_size=1, records=TRAINING, **run)
     subsampled = mixture_epsilon(sigma, 1, interval=1e-2, steps=steps)
     return Numbers(epsilon, known, subsampled, {"records": TRAINING, "steps": steps})
 
@@ -112,9 +112,9 @@ def later_script_range(epsilon: float) -> Numbers:
     steps = batches()[1] * rounds()
 
     def batch_less_one(budget: float) -> float:
-        return float(isrl_dp.least_batch_moments(epsilon=budget, rounds=steps, records=TRAINING)) - 1
+        return float(local_privacy.least_batch_moments(epsilon=budget, rounds=steps, records=TRAINING)) - 1
 
-    largest = isrl_dp.largest_moments_epsilon(batch_size=1, steps=steps, records=TRAINING)
+    largest = local_privacy.largest_moments_epsilon(batch_size=1, steps=steps, records=TRAINING)
     root = brentq(batch_less_one, 1e-6, epsilon, xtol=1e-12)
     return Numbers(epsilon, largest, root, {"records": TRAINING, "steps": steps})
 
@@ -124,7 +124,7 @@ def clipped_mean(epsilon: float, noise: str) -> Numbers:
     advanced = noise == "Theorem 2.1"
     batch = batches()[0 if advanced else 1]
     sigma = deviation(epsilon, advanced=advanced, steps=rounds())
-    most = isrl_dp.clipped_mean_epsilon(
+    most = local_privacy.clipped_mean_epsilon(
         sigma_over_lipschitz=sigma, batch_size=batch, records=TRAINING, steps=rounds(), delta=DELTA
     )
     return Numbers(epsilon, most, turned_mean_epsilon(2 / sigma, batch), {"records": TRAINING, "batch": batch})

@@ -8,12 +8,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpfl.papers.lowy2021 import theory
-from dpfl.papers.lowy2021.comparisons import MNIST_TASK, TASK, mnist_pairs
-from dpfl.papers.lowy2021.trial_statistics import CLASSIFICATION, NOISES, REGRESSION, trials
+from dpfl.papers.lowy2021.comparisons import CLASSIFICATION, MNIST_TASK, NOISES, REGRESSION, TASK, mnist_pairs, trials
 from dpfl.reporting import style
 from dpfl.reporting.bounds import at_most
+from dpfl.reporting.display_names import count_range, data_name
 from dpfl.reporting.figures import FigureRecipe
-from dpfl.reporting.notes import count_range, data_name
 from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import mean_interval
 

@@ -7,17 +7,25 @@ from functools import partial
 
 import pandas as pd
 
-from dpfl.experiments.ldp_classification import UNACCOUNTED
+from dpfl.convex.ldp_classification import UNACCOUNTED
 from dpfl.papers.lowy2021 import theory
 from dpfl.papers.lowy2021.authors_protocol import authors_page, authors_protocol
-from dpfl.papers.lowy2021.comparisons import TASK, mnist_differences, paired_differences, price
-from dpfl.papers.lowy2021.trial_statistics import NOISES, REGRESSION, noise_name, stand_in_notes, trials
+from dpfl.papers.lowy2021.comparisons import (
+    NOISES,
+    REGRESSION,
+    TASK,
+    mnist_differences,
+    noise_name,
+    paired_differences,
+    price,
+    stand_in_notes,
+    trials,
+)
 from dpfl.reporting.bounds import at_most
 from dpfl.reporting.canary_table import canaries, canaries_page
+from dpfl.reporting.display_names import Standing, budget_cell, standing
 from dpfl.reporting.errata import errata_recipe
-from dpfl.reporting.notes import budget_cell
 from dpfl.reporting.results import Results
-from dpfl.reporting.standing import Standing, standing
 from dpfl.reporting.tables import TableLayout, TableRecipe
 
 _TESTS = (

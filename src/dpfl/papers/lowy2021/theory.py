@@ -2,25 +2,369 @@
 
 from __future__ import annotations
 
-from dpfl.papers.lowy2021 import (
-    theory_acceleration,
-    theory_availability,
-    theory_noise,
-    theory_one_pass,
-    theory_rates,
-    theory_shuffle,
-)
+import json
+import math
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from dpfl.accounting.shuffling import least_reports
+from dpfl.papers.lowy2021 import theory_rates
+from dpfl.papers.lowy2021.comparisons import paired
+from dpfl.papers.lowy2021.theory_rates import by_seed, interval, ratio, seeds_text, slope, study
+from dpfl.reporting import style
 from dpfl.reporting.figures import FigureRecipe
+from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableRecipe
+
+# Algorithm 2 against Algorithm 1 at equal privacy: excess risk of runs of R rounds, each calibrated to its own R.
+
+ACCELERATION = "theory_acceleration"
+STUDIES = ("acceleration", "acceleration_theorem", "acceleration_noise")
+_CURVES = {
+    "minibatch": "Algorithm 1",
+    "minibatch_smoothed": "Algorithm 1, smoothed loss",
+    "accelerated": "Algorithm 2",
+    "accelerated_smoothed": "Algorithm 2",
+}
+_TASKS = {
+    ("least_squares", False): "least squares, convex",
+    ("least_squares", True): "least squares, strongly convex",
+    ("logistic", False): "logistic regression, convex",
+    ("absolute", False): "absolute loss, condition {condition:g}",
+}
+NOT_SMOOTH = "absolute loss"
+"""Begins the names of the problems that Theorem 2.3, as the main text has it, is about."""
+_COLUMNS = 3
+
+
+def acceleration_data(results: Results) -> pd.DataFrame:
+    """Return one row per point: task, curve, epsilon, rounds, theorem, seeds, excess_risk, interval, start_risk.
+
+    theorem: whether the rounds are those of Theorem 2.3. In rows of Algorithm 2 plain_minus_this is the paired
+    difference of the better Algorithm 1 in as many rounds, and more_minus_this that of the better one in more_rounds,
+    the most that were run; each with its interval, nan where there is none.
+    """
+    runs = study(results, STUDIES)
+    strong = runs["strong_convexity"] > 0
+    named = zip(runs["kind"], strong, runs["condition"], strict=True)
+    tasks = [_TASKS[kind, strongly].format(condition=condition) for kind, strongly, condition in named]
+    noise = [", the theorem's noise" if noise == "theorem" else "" for noise in runs["noise"]]
+    runs["task"] = [task + more for task, more in zip(tasks, noise, strict=True)]
+    runs["curve"] = runs["algorithm"] + (runs["sharpness"] > 0).map({True: "_smoothed", False: ""})
+    runs["of_theorem"] = runs["theorem"].notna() & (runs["rounds_factor"] == 1)
+    rows = []
+    for (task, epsilon), every in runs.groupby(["task", "epsilon"], sort=False):
+        table = by_seed(every, ["rounds", "curve"])
+        known = set(every.loc[every["of_theorem"], "rounds"])
+        most = every["rounds"].max()
+        for rounds, risks in table.groupby(level="rounds", sort=True):
+            risks = risks.droplevel("rounds")
+            bars, start = interval(risks), every.loc[every["rounds"] == rounds, "start_risk"].mean()
+            for curve, seeds in risks.iterrows():
+                point = {"task": task, "curve": curve, "epsilon": epsilon, "rounds": rounds, "theorem": rounds in known}
+                point |= {
+                    "seeds": len(seeds),
+                    "excess_risk": seeds.mean(),
+                    "interval": bars[curve],
+                    "start_risk": start,
+                }
+                fast = curve.startswith("accelerated")
+                point |= _against(seeds, risks if fast else None, "plain", "difference_interval")
+                later = table.loc[[most]].droplevel("rounds") if fast and most > rounds else None
+                rows.append({**point, **_against(seeds, later, "more", "more_interval"), "more_rounds": most})
+    return pd.DataFrame(rows)
+
+
+def _against(seeds: pd.Series, risks: pd.DataFrame | None, name: str, bar: str) -> dict[str, float]:
+    """Return the paired difference of the better Algorithm 1 among `risks`, less the `seeds` of Algorithm 2."""
+    plain = pd.Series(dtype=float) if risks is None else risks[risks.index.str.startswith("minibatch")].mean(axis=1)
+    if plain.empty:
+        return {f"{name}_minus_this": math.nan, bar: math.nan}
+    gap = paired(seeds, risks.loc[plain.idxmin()])
+    return {f"{name}_minus_this": gap["difference"], bar: gap["interval"]}
+
+
+def draw_acceleration(points: pd.DataFrame) -> Figure:
+    """Draw one panel per task; noisy runs with bars, runs without noise as thin lines."""
+    tasks = list(points.groupby("task", sort=False))
+    rows = -(-len(tasks) // _COLUMNS)
+    figure, axes = style.panels(min(_COLUMNS, len(tasks)), rows, width=10.5, height=3.2, squeeze=False)
+    for panel in axes.flat[len(tasks) :]:
+        panel.set_axis_off()
+    for panel, (task, group) in zip(axes.flat, tasks, strict=False):
+        for (curve, epsilon), line in group.groupby(["curve", "epsilon"], sort=False):
+            number = {"minibatch": 0, "minibatch_smoothed": 2}.get(curve, 1)
+            line = line.sort_values("rounds")
+            look = {"color": style.COLOURS[number], "label": _CURVES[curve]}
+            private = {"marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
+            if math.isinf(epsilon):
+                look["label"] += ", no noise"
+                panel.plot(line["rounds"], line["excess_risk"], ":", linewidth=1.0, **look)
+            else:
+                panel.errorbar(line["rounds"], line["excess_risk"], line["interval"], **private, **look)
+        for place in sorted(set(group.loc[group["theorem"], "rounds"])):
+            panel.axvline(place, color=style.BLACK, linestyle="-.", linewidth=0.7, label="R of Theorem 2.3")
+        panel.axhline(group["start_risk"].mean(), color=style.BLACK, linestyle="--", linewidth=0.8, label="w = 0")
+        panel.set(xscale="log", yscale="log", xlabel="rounds R")
+        panel.set_title(task, fontsize=9)
+        style.ticks_at(panel, group["rounds"])
+    for row in axes:
+        row[0].set_ylabel("excess empirical risk")
+    handles = {label: h for a in axes.flat for h, label in zip(*a.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
+    budgets = ", ".join(f"{e:g}" for e in sorted(set(points["epsilon"])) if math.isfinite(e))
+    text = f"{seeds_text(points)} Every private point spends ε = {budgets} over its own R rounds."
+    style.footer(figure, f"{text}\n{_lost_rounds(points)}")
+    return figure
+
+
+def _lost_rounds(points: pd.DataFrame) -> str:
+    """Say at which rounds Algorithm 2 lies above the better Algorithm 1 by more than the interval of the difference."""
+    compared = points[(points["epsilon"] < math.inf) & points["difference_interval"].notna()]
+    if compared.empty:
+        return ""
+    lost = compared[compared["plain_minus_this"] < -compared["difference_interval"]].sort_values("rounds")
+    rounds = {task: lost.loc[lost["task"] == task, "rounds"] for task in compared["task"].unique()}
+    texts = [f"{task}: R = {', '.join(f'{r:g}' for r in at)}" for task, at in rounds.items() if len(at)]
+    above = "With noise, Algorithm 2 lies above the better Algorithm 1, with as many rounds and the same seeds,"
+    return f"{above} by more than the 90 % interval of the difference: {'; '.join(texts) or 'nowhere'}."
+
+
+# Participation: test whether the mean of 1/M_r decides the risk, and not the mean of M_r.
+
+AVAILABILITY = "theory_availability"
+_TICKS = (0.025, 0.05, 0.1, 0.2, 0.5)
+
+
+def availability_data(results: Results) -> pd.DataFrame:
+    """Return one row per law of M_r: participants, law (fixed, random), mean_inverse, mean, seeds, risk, interval.
+
+    In rows of random laws also the ratio of the risk to that of the fixed M_r with the same mean of 1/M_r
+    (same_inverse_ratio), and to that with the same mean (same_mean_ratio), with intervals; nan where none was run.
+    """
+    runs = study(results, ("availability",))
+    risks = by_seed(runs, ["participants"])
+    bars = interval(risks)
+    laws = {text: json.loads(text) for text in risks.index}
+    rows = []
+    for text, sizes in laws.items():
+        inverse, mean = float(np.mean([1 / size for size in sizes])), float(np.mean(sizes))
+        row = {"participants": text, "law": "random" if len(sizes) > 1 else "fixed"}
+        row |= {"mean_inverse": inverse, "mean": mean, "seeds": risks.shape[1]}
+        row |= {"excess_risk": risks.loc[text].mean(), "interval": bars[text]}
+        row["start_risk"] = runs.loc[runs["participants"] == text, "start_risk"].mean()
+        for name, wanted in (("same_inverse", 1 / inverse), ("same_mean", mean)):
+            twin = json.dumps([round(wanted)])
+            known = len(sizes) > 1 and twin in laws and math.isclose(wanted, round(wanted), rel_tol=1e-9)
+            result = ratio(risks.loc[text], risks.loc[twin]) if known else (math.nan, math.nan)
+            row |= {f"{name}_ratio": result[0], f"{name}_ratio_interval": result[1]}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def draw_availability(points: pd.DataFrame) -> Figure:
+    """Draw the risk against the mean of 1/M_r on the left, against 1 over the mean of M_r on the right."""
+    figure, axes = style.panels(2, width=9.0, height=3.6, sharey=True)
+    names = {"fixed": "fixed Mᵣ", "random": "random Mᵣ"}
+    labels = ("mean of 1/Mᵣ", "1 / mean of Mᵣ")
+    for panel, axis, label in zip(axes, (points["mean_inverse"], 1 / points["mean"]), labels, strict=True):
+        for number, (law, name) in enumerate(names.items()):
+            rows = points.assign(place=axis)[points["law"] == law].sort_values("place")
+            look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "label": name}
+            look |= {"linestyle": "-" if law == "fixed" else "none", "fillstyle": "none" if law == "random" else "full"}
+            panel.errorbar(rows["place"], rows["excess_risk"], rows["interval"], markersize=6, **look)
+        panel.set(xscale="log", yscale="log", xlabel=label)
+        style.ticks_at(panel, _TICKS)
+    axes[0].set_ylabel("excess population risk")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    laws = "; ".join(f"one of {text.strip('[]')}" for text in points.loc[points["law"] == "random", "participants"])
+    style.footer(figure, f"{seeds_text(points)} Random Mᵣ: {laws}; each as likely.")
+    return figure
+
+
+# One-pass Algorithm 2: excess population risk with clients that are alike and with clients that differ.
+
+ONE_PASS = "theory_one_pass"
+EXPONENTS = {
+    "convex": {"clients": -0.5, "records": -0.5, "epsilon": -1.0},
+    "strongly convex": {"clients": -1.0, "records": -1.0, "epsilon": -2.0},
+}
+"""Of Theorem 2.2, equations 6 and 7: of their private terms."""
+_LABELS = {"clients": "clients M = N", "records": "records n = rounds", "epsilon": "ε"}
+
+
+def one_pass_data(results: Results) -> pd.DataFrame:
+    """Return one row per point: problem, axis, value, clients (alike, different), noise, seeds, excess_risk, interval,
+    start_risk, v_star_squared, the curve's fit and exponent, and the paired ratio different/alike with its interval."""
+    runs = study(results, ("one_pass",))
+    runs["problem"] = (runs["strong_convexity"] > 0).map({True: "strongly convex", False: "convex"})
+    runs["federation"] = (runs["spread"] > 0).map({True: "different", False: "alike"})
+    rows = []
+    for (problem, axis, noise), group in runs.groupby(["problem", "axis", "noise"], sort=False):
+        table = by_seed(group, ["federation", axis])
+        for federation, risks in table.groupby(level=0, sort=False):
+            risks = risks.droplevel(0).sort_index()
+            fitted, half = slope(risks.index.to_numpy(), risks.to_numpy())
+            bars = interval(risks)
+            for value, seeds in risks.iterrows():
+                selected = group[(group[axis] == value) & (group["federation"] == federation)]
+                against = ratio(table.loc[("different", value)], table.loc[("alike", value)])
+                rows.append(
+                    {
+                        "problem": problem,
+                        "axis": axis,
+                        "value": float(value),
+                        "federation": federation,
+                        "noise": noise,
+                        "seeds": len(seeds),
+                        "excess_risk": seeds.mean(),
+                        "interval": bars[value],
+                        "start_risk": selected["start_risk"].mean(),
+                        "v_star_squared": selected["v_star_squared"].mean(),
+                        "slope": fitted,
+                        "slope_interval": half,
+                        "exponent": EXPONENTS[problem][axis],
+                        "ratio": against[0],
+                        "ratio_interval": against[1],
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+def draw_one_pass(points: pd.DataFrame) -> Figure:
+    """Draw one row per problem and one column per axis, logarithmic; one curve per noise and federation."""
+    problems = list(dict.fromkeys(points["problem"]))
+    axes_names = [axis for axis in _LABELS if (points["axis"] == axis).any()]
+    figure, axes = style.panels(len(axes_names), len(problems), width=9.5, height=2.9, squeeze=False)
+    for row, problem in zip(axes, problems, strict=True):
+        for panel, axis in zip(row, axes_names, strict=True):
+            rows = points[(points["problem"] == problem) & (points["axis"] == axis)]
+            _panel(panel, rows)
+            panel.set_xlabel(_LABELS[axis])
+        row[0].set_ylabel(f"excess population risk\n({problem})")
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    text = "Slopes: clients that differ, tight noise, ± 90 % interval."
+    style.footer(figure, f"{seeds_text(points)} {text}")
+    return figure
+
+
+def _panel(panel, rows: pd.DataFrame) -> None:
+    """Draw one axis of one problem."""
+    looks = {("alike", "tight"): 0, ("different", "tight"): 1, ("alike", "theorem"): 2, ("different", "theorem"): 3}
+    for (federation, noise), number in looks.items():
+        line = rows[(rows["federation"] == federation) & (rows["noise"] == noise)].sort_values("value")
+        if line.empty:
+            continue
+        label = f"clients {federation}, {'tight noise' if noise == 'tight' else 'noise of Theorem 2.2'}"
+        look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
+        panel.errorbar(line["value"], line["excess_risk"], line["interval"], label=label, **look)
+    first = rows[(rows["federation"] == "different") & (rows["noise"] == "tight")].iloc[0]
+    panel.axhline(rows["start_risk"].mean(), color=style.BLACK, linestyle=":", label="w = 0, which spends nothing")
+    panel.set(xscale="log", yscale="log")
+    style.ticks_at(panel, rows["value"])
+    fitted = f"slope {first['slope']:+.2f} ± {first['slope_interval']:.2f}"
+    panel.set_title(f"{fitted}; theorem: {first['exponent']:+g}", fontsize=8)
+
+
+# Gain of a trusted shuffler: noise that clients need for one central budget, and the risk that it buys.
+
+SHUFFLE = "theory_shuffle"
+_NAMES = {"nobody": "nobody trusted (local)", "shuffler": "shuffler trusted", "server": "server trusted (central)"}
+
+
+def shuffle_data(results: Results) -> pd.DataFrame:
+    """Return one row per (trust, clients, rounds): noise_multiplier, epsilon and what is spent, risk with its interval.
+
+    theorem: whether the rounds are those of Theorem 4.1. nobody_minus_this: the paired difference of risks, with its
+    interval. implied_constant: the C with which Theorem 4.1's noise would be this one. least_reports: the clients that
+    the theorem asks for.
+    """
+    runs = study(results, ("shuffle", "shuffle_theorem"))
+    rows = []
+    for (clients, rounds), group in runs.groupby(["clients", "rounds"], sort=False):
+        risks = by_seed(group, ["trust"])
+        bars = interval(risks)
+        for trust, seeds in risks.iterrows():
+            first = group[group["trust"] == trust].iloc[0]
+            gap = paired(seeds, risks.loc["nobody"]) if trust != "nobody" else {}
+            rows.append(
+                {
+                    "trust": trust,
+                    "clients": clients,
+                    "rounds": rounds,
+                    "theorem": bool(pd.notna(first["theorem"])),
+                    "epsilon": first["epsilon"],
+                    "delta": first["delta"],
+                    "epsilon_spent": first["privacy_epsilon_proven"],
+                    "noise_multiplier": first["noise_multiplier"],
+                    "seeds": len(seeds),
+                    "excess_risk": seeds.mean(),
+                    "interval": bars[trust],
+                    "start_risk": first["start_risk"],
+                    "nobody_minus_this": gap.get("difference", math.nan),
+                    "difference_interval": gap.get("interval", math.nan),
+                    "implied_constant": _constant(first),
+                    "least_reports": _floor(first),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def draw_shuffle(points: pd.DataFrame) -> Figure:
+    """Draw noise on the left and risk on the right, against the clients; the theorem's rounds solid, others faint."""
+    figure, axes = style.panels(2, width=9.0, height=3.6)
+    lines = points["rounds"].where(~points["theorem"], math.inf)
+    most = lines.max()
+    for number, (trust, name) in enumerate(_NAMES.items()):
+        for rounds, line in points[points["trust"] == trust].groupby(lines, sort=False):
+            line = line.sort_values("clients")
+            look = {"color": style.COLOURS[number], "marker": style.MARKERS[number], "linestyle": style.DASHES[number]}
+            look |= {"alpha": 1.0, "label": f"{name}, {_rounds_text(rounds)}"} if rounds == most else {"alpha": 0.3}
+            axes[0].plot(line["clients"], line["noise_multiplier"], **look)
+            axes[1].errorbar(line["clients"], line["excess_risk"], line["interval"], **look)
+    axes[1].axhline(points["start_risk"].mean(), color=style.BLACK, linestyle=":", label="w = 0")
+    for panel, label in zip(axes, ("noise multiplier σn/L of a client", "excess population risk"), strict=True):
+        panel.set(xscale="log", yscale="log", xlabel="clients M = N", ylabel=label)
+        style.ticks_at(panel, points["clients"])
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    others = ", ".join(_rounds_text(rounds) for rounds in sorted(set(lines)) if rounds < most)
+    budgets = points.drop_duplicates(["epsilon", "delta"])
+    asked = " or ".join(f"ε = {row.epsilon:g}, δ = {row.delta:g}" for row in budgets.itertuples())
+    sizes = ", ".join(f"{n:g}" for n in sorted(set(points.loc[points["theorem"], "clients"])))
+    text = f" {asked} in each trust model." + (f" Faint: {others}." if others else "")
+    text += f" With {sizes} clients: 8 records each, elsewhere 64." if sizes and others else ""
+    style.footer(figure, seeds_text(points) + text)
+    return figure
+
+
+def _rounds_text(rounds: float) -> str:
+    """Return a line's number of rounds as text, inf for the theorem's own."""
+    return f"R = {rounds:g}" if math.isfinite(rounds) else "R of Theorem 4.1"
+
+
+def _constant(run: pd.Series) -> float:
+    """Return the C of Theorem 4.1's variance at which it is this run's, L = 1: sigma n / L is the noise multiplier."""
+    clients, rounds, delta = run["clients"], run["rounds"], run["delta"]
+    logarithms = math.log(rounds * clients / delta) * math.log(rounds / delta) * math.log(1 / delta)
+    return run["noise_multiplier"] ** 2 * clients * run["epsilon"] ** 2 / (rounds * logarithms)
+
+
+def _floor(run: pd.Series) -> float:
+    """Return the number of clients that Theorem 4.1 asks for."""
+    federation = {"clients_per_round": run["clients"], "clients": run["clients"]}
+    return float(least_reports(**federation, rounds=run["rounds"], delta=run["delta"]))
+
 
 FIGURES = {
     **theory_rates.FIGURES,
-    theory_acceleration.FIGURE: FigureRecipe(theory_acceleration.data, theory_acceleration.draw),
-    theory_one_pass.FIGURE: FigureRecipe(theory_one_pass.data, theory_one_pass.draw),
-    theory_shuffle.FIGURE: FigureRecipe(theory_shuffle.data, theory_shuffle.draw),
-    theory_availability.FIGURE: FigureRecipe(theory_availability.data, theory_availability.draw),
+    ACCELERATION: FigureRecipe(acceleration_data, draw_acceleration),
+    ONE_PASS: FigureRecipe(one_pass_data, draw_one_pass),
+    SHUFFLE: FigureRecipe(shuffle_data, draw_shuffle),
+    AVAILABILITY: FigureRecipe(availability_data, draw_availability),
 }
 TABLES = {
     "theory_slopes": TableRecipe(theory_rates.slopes, theory_rates.slopes_page),
-    "theory_noise": TableRecipe(theory_noise.data, theory_noise.page),
+    "theory_noise": TableRecipe(theory_rates.noise_data, theory_rates.noise_page),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,12 +12,151 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.optimize import nnls
 
-from dpfl.accounting import gaussian_dp, ldp_rates
-from dpfl.papers.lowy2021.theory_runs import FAMILY, by_seed, interval, ratio, seeds_text, slope, study, worst
+from dpfl.accounting import gaussian_dp, local_privacy
 from dpfl.reporting import style
+from dpfl.reporting.display_names import count_range
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import NotRunError, Results
+from dpfl.reporting.statistics import half_width, t_quantile
 from dpfl.reporting.tables import TableLayout
+
+# Summarise the theory studies' runs: mean risks with intervals, the worst of a family, fitted slopes.
+
+EXPERIMENT = "ldp_theory"
+FAMILY = "signal"
+"""Problems that differ in it make up a family; the theorems speak of the worst of one."""
+
+
+def study(results: Results, names: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the finished runs of the studies `names` (all, if empty); raises NotRunError if there is none."""
+    runs = results.runs("lowy2021", experiment=EXPERIMENT)
+    runs = runs[runs["study"].isin(list(names))] if len(runs) and names else runs
+    if runs.empty:
+        told = f" {', '.join(names)}" if names else ""
+        raise NotRunError(f"no run of lowy2021's theory studies{told} in this configuration")
+    return runs[runs["status"] == "finished"].reset_index(drop=True)
+
+
+def by_seed(runs: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Return one row per setting (index `keys`), one column per seed; seeds that a setting lacks are left out."""
+    return runs.pivot_table(index=list(keys), columns="seed", values="excess_risk", sort=False).dropna(axis=1)
+
+
+def worst(table: pd.DataFrame) -> pd.DataFrame:
+    """Return, of a `by_seed` table whose index ends in FAMILY, the member with the largest mean in each setting."""
+    means = table.mean(axis=1)
+    keys = [name for name in table.index.names if name != FAMILY]
+    return table.loc[means.groupby(level=keys, sort=False).idxmax().to_list()]
+
+
+def interval(table: pd.DataFrame) -> pd.Series:
+    """Return the half-width of the 90 % interval of each row's mean over the seeds, by Student's t."""
+    return half_width(table.std(axis=1), table.shape[1])
+
+
+def slope(axis: Sequence[float], risks: np.ndarray, against: np.ndarray | None = None) -> tuple[float, float]:
+    """Return the slope of log mean risk by log axis, and the half-width of its 90 % interval.
+
+    risks (settings, seeds); with `against`, (settings,) numbers or the (settings, seeds) risks of the same seeds, of
+    the log of their quotient. Least squares through the means; the interval is the jackknife's over the seeds, by
+    Student's t, so it holds the runs' chance and not the curve's departure from a power. nan below two settings.
+    """
+    logs, count = np.log(np.asarray(axis, dtype=np.float64)), risks.shape[1]
+    below = np.ones((len(logs), 1)) if against is None else np.asarray(against).reshape(len(logs), -1)
+    if len(logs) < 2 or np.any(risks.mean(axis=1) <= 0):
+        return math.nan, math.nan
+    centred = logs - logs.mean()
+
+    def fit(values: np.ndarray, others: np.ndarray) -> float:
+        heights = np.log(values.mean(axis=1)) - np.log(others.mean(axis=1))
+        return float(centred @ heights / (centred @ centred))
+
+    exponent = fit(risks, below)
+    if count < 3:
+        return exponent, math.nan
+    fixed = below.shape[1] == 1
+    left = np.array(
+        [
+            fit(np.delete(risks, seed, axis=1), below if fixed else np.delete(below, seed, axis=1))
+            for seed in range(count)
+        ]
+    )
+    error = math.sqrt((count - 1) / count * float(np.sum((left - left.mean()) ** 2)))
+    return exponent, float(t_quantile(count)) * error
+
+
+def ratio(left: pd.Series, right: pd.Series) -> tuple[float, float]:
+    """Return mean(left)/mean(right) over the seeds that both have, and the half-width of its 90 % interval.
+
+    The interval is the jackknife's: `slope` of two settings, whose log ratio it is, carried to the ratio.
+    """
+    both = pd.concat([right, left], axis=1).dropna().to_numpy().T
+    log_ratio, half = slope([1.0, math.e], both)
+    return math.exp(log_ratio), math.exp(log_ratio) * half
+
+
+def seeds_text(points: pd.DataFrame) -> str:
+    """Return what the bars are and how many seeds are behind each point."""
+    number = count_range(points["seeds"])
+    return f"Synthetic data. Means over {number} seeds; bars: 90 % interval of the mean (Student's t)."
+
+
+# The theory studies' noise twice: by the paper's formulas, and by the exact accounting that the tight runs use.
+
+_SETTING = ["study", "algorithm", "epsilon", "delta", "records", "rounds"]
+
+
+def noise_data(results: Results) -> pd.DataFrame:
+    """Return one row per private setting of an untrusting study: both noise multipliers, and what either spends."""
+    runs = study(results)
+    chosen = (runs["trust"] == "nobody") & (runs["noise"] == "tight") & (runs["epsilon"] < math.inf)
+    rows = runs[chosen].drop_duplicates(_SETTING)[[*_SETTING, "noise_multiplier", "privacy_epsilon_proven"]]
+    rows = rows.rename(columns={"noise_multiplier": "tight", "privacy_epsilon_proven": "tight_spends"})
+    formula = np.array([_formula(row) for row in rows.itertuples()])
+    uses = np.where(rows["algorithm"] == "one_pass", 1, rows["rounds"])
+    spent = gaussian_dp.epsilon(rows["delta"].to_numpy(), 2.0 * np.sqrt(uses) / formula)
+    return rows.assign(theorem=formula, theorem_spends=spent).reset_index(drop=True)
+
+
+def noise_page(rows: pd.DataFrame) -> TableLayout:
+    """Lay the ranges of each study, algorithm and budget out."""
+    body = []
+    for (name, algorithm, epsilon), group in rows.groupby(["study", "algorithm", "epsilon"], sort=False):
+        spends = group["theorem_spends"]
+        body.append(
+            {
+                "study": name.replace("_", " "),
+                "algorithm": algorithm.replace("_", " "),
+                "ε asked": f"{epsilon:g}",
+                "settings": str(len(group)),
+                "noise, tight": _range(group["tight"]),
+                "noise, theorem": _range(group["theorem"]),
+                "ε spent, tight": _range(group["tight_spends"]),
+                "ε spent, theorem": _range(spends),
+                "times looser": _range(epsilon / spends),
+            }
+        )
+    notes = [
+        "Noise multiplier: standard deviation over the norm bound of one record's share of a message, sigma K / L."
+    ]
+    notes += ["Full batches, or each record once: both accountings are exact for the mechanism that runs."]
+    return TableLayout(pd.DataFrame(body), notes)
+
+
+def _formula(row) -> float:
+    """Return the paper's sigma K / L: Theorem 2.2's for one pass, else Theorem 2.1's and 2.3's."""
+    budget = {"epsilon": row.epsilon, "delta": row.delta, "lipschitz": 1.0}
+    if row.algorithm == "one_pass":
+        return math.sqrt(local_privacy.one_pass_variance(**budget))
+    variance = local_privacy.advanced_composition_variance(**budget, rounds=row.rounds, records=row.records)
+    return row.records * math.sqrt(variance)
+
+
+def _range(values: pd.Series) -> str:
+    """Return one number, or two that span the values."""
+    low, high = f"{values.min():.3g}", f"{values.max():.3g}"
+    return low if low == high else f"{low} to {high}"
+
 
 CONVEX, STRONGLY = "convex, worst of the family", "strongly convex"
 AXES = {"clients": "clients M = N", "records": "records n a client", "epsilon": "ε", "features": "features d"}
@@ -74,7 +214,7 @@ def terms(name: str, run: pd.Series) -> tuple[float, float]:
     given = {each: run[names.get(each, each)] for each in about.arguments if each != "clients_per_round"}
     if "clients_per_round" in about.arguments:
         given["clients_per_round"] = 1.0 / run["mean_inverse_participants"]
-    rate = getattr(ldp_rates, about.rate)
+    rate = getattr(local_privacy, about.rate)
     free = float(rate(**{**given, "epsilon": _NO_PRIVACY}))
     private = float(rate(**given)) - free
     if run["noise"] == "theorem":
@@ -86,7 +226,7 @@ def terms(name: str, run: pd.Series) -> tuple[float, float]:
 def lower_bound_applies(run: pd.Series) -> bool:
     """Return whether Theorem 3.1 speaks of a run of full batches, each round spending delta / R of delta."""
     each = run["delta"] / run["rounds"]
-    speaks = ldp_rates.lower_bound_applies(
+    speaks = local_privacy.lower_bound_applies(
         clients=run["clients"],
         records=run["records"],
         epsilon=run["epsilon"],

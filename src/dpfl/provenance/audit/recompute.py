@@ -16,7 +16,7 @@ from dpfl.catalog import keys, recipe
 from dpfl.files import LONGEST_PAGE, file_sha256, has_bytes, is_inside, record_path
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record import published_digest
-from dpfl.reporting import captions, claims, figures, tables
+from dpfl.reporting import claims, display_names, figures, tables
 from dpfl.reporting.pages import DERIVED
 from dpfl.reporting.results import Results, made_or_not_run, read_csv, write_csv
 
@@ -123,7 +123,7 @@ def _undrawn(paper: str, name: str, results: Results, scratch: Path) -> list[Pat
     """Return the data of a figure and its caption, recomputed without drawing."""
     path = scratch / f"{paper}_{name}.csv"
     write_csv(made_or_not_run(recipe(paper, "figures", name).data, results), path)
-    return [path, captions.write("figures", paper, name, path)]
+    return [path, display_names.write("figures", paper, name, path)]
 
 
 def _compare(report: Audit, root: Path, there: Path, again: Path, record: dict[str, Any]) -> None:

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.provenance.audit import recompute
-from dpfl.provenance.audit.commits import check_commits
+from dpfl.provenance.audit.files import check_report_pages
 from dpfl.provenance.audit.findings import Audit
-from dpfl.provenance.audit.record_facts import Context, check_records
-from dpfl.provenance.audit.report_pages import check_report_pages
-from dpfl.provenance.audit.run_tables import check_epsilons, check_runs
-from dpfl.provenance.record_format import read_record
+from dpfl.provenance.audit.records import Context, check_commits, check_epsilons, check_records, check_runs
+from dpfl.provenance.record import read_record
 from dpfl.provenance.run_identity import is_trained_here
 from dpfl.provenance.trace import configuration_of, readable_records, require_no_linked_folder
 

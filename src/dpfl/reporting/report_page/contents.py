@@ -2,31 +2,273 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from dpfl import __version__
-from dpfl.catalog import Paper, dataset_entries, load
+from dpfl.catalog import Paper, dataset_entries, load, recipe
 from dpfl.errors import InputError
-from dpfl.files import is_regular, read_bytes
+from dpfl.files import is_regular, parse_json, read_bytes, record_path
 from dpfl.grid import expansion
+from dpfl.grid.sweep import Sweep
+from dpfl.reporting.display_names import Standing, data_name, model_name, with_signs
 from dpfl.reporting.errata import ErratumKind
 from dpfl.reporting.report_page import epsilons
-from dpfl.reporting.report_page.agreement import Summary, summary
-from dpfl.reporting.report_page.claim_views import ClaimView, VerdictStyle, claim_views, tally
-from dpfl.reporting.report_page.code_origins import untraced_runs
-from dpfl.reporting.report_page.parts import Part, Parts, parts_of
+from dpfl.reporting.report_page.agreement import (
+    PrintedGap,
+    PrintedNumber,
+    Row,
+    Summary,
+    TextTable,
+    gaps_in_words,
+    printed_gaps,
+    printed_numbers,
+    printed_table,
+    said_once,
+    summary,
+)
+from dpfl.reporting.report_page.claim_views import (
+    ClaimView,
+    Trace,
+    VerdictStyle,
+    claim_views,
+    row_conditions,
+    tally,
+    trace_of,
+)
 from dpfl.reporting.report_page.picture import Picture, lead_picture
-from dpfl.reporting.report_page.printed_gaps import PrintedGap, gaps_in_words, printed_gaps
-from dpfl.reporting.report_page.sweep_counts import SweepCounts, sweep_counts, total
-from dpfl.reporting.report_page.traces import Trace, trace_of
-from dpfl.reporting.results import read_csv, showing
-from dpfl.reporting.standing import Standing
+from dpfl.reporting.results import NotRunError, read_csv, refuse_not_run, showing
+from dpfl.reporting.tables import TableLayout, readable
+
+# Run tables that no commit accounts for, counted from the records next to them.
+
+
+def untraced_runs(folder: Path, paper: str) -> str:
+    """Return how many run tables of a paper in results/<scale> no commit accounts for, as a sentence; "" for none.
+
+    Those are the ones whose record names no commit, or a source tree with changes, or that have no readable record.
+    """
+    tables = sorted((folder / "runs" / paper).glob("*.csv.gz"))
+    count = sum(not _has_commit(record_path(table)) for table in tables)
+    if not count:
+        return ""
+    return f"{count} of {len(tables)} run tables were trained from a changed source tree or name no commit."
+
+
+def _has_commit(record: Path) -> bool:
+    """Return whether a record names the commit of an unchanged tree."""
+    try:
+        source = parse_json(read_bytes(record))["source"]
+        return bool(source["commit"]) and not source.get("dirty")
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return False
+
+
+# Counts of the training grid's sweeps: how many were run, of how many, and which were not.
+
+
+@dataclass(frozen=True)
+class SweepCounts:
+    """Sweeps of a part of the grid: `run` of `total`; `groups` has those of each data set, model and study."""
+
+    run: int
+    total: int
+    groups: tuple[tuple[str, int, int], ...] = ()
+
+    @property
+    def not_run(self) -> int:
+        """Number of sweeps that were not run."""
+        return self.total - self.run
+
+    @property
+    def open_groups(self) -> list[tuple[str, int, int]]:
+        """The groups (label, run, total) of which a part, or all, was not run."""
+        return [group for group in self.groups if group[1] < group[2]]
+
+    def sentence(self) -> str:
+        """Say how many sweeps were run, as "245 of 460 sweeps run"; "" for a part of the grid without sweeps."""
+        if not self.total:
+            return ""
+        return f"All {self.total} sweeps run." if not self.not_run else f"{self.run} of {self.total} sweeps run."
+
+
+def sweep_counts(folder: Path, config: Mapping[str, Any]) -> dict[str, SweepCounts]:
+    """Return the counts of each paper of a configuration, by its key; a sweep was run where its run table is there."""
+    missing = {(sweep.paper, sweep.name) for sweep in expansion.not_run(config, folder)}
+    sweeps = expansion.expand(config)
+    return {key: _counts([each for each in sweeps if each.paper == key], missing) for key in config["papers"]}
+
+
+def total(counts: Iterable[SweepCounts]) -> SweepCounts:
+    """Return the sums of several counts, without their groups."""
+    known = list(counts)
+    return SweepCounts(sum(each.run for each in known), sum(each.total for each in known))
+
+
+def _counts(sweeps: list[Sweep], missing: Collection[tuple[str, str]]) -> SweepCounts:
+    """Return the counts of one paper's sweeps."""
+    groups: dict[str, list[bool]] = {}
+    for sweep in sweeps:
+        groups.setdefault(_label(sweep), []).append((sweep.paper, sweep.name) not in missing)
+    of_groups = tuple((label, sum(run), len(run)) for label, run in groups.items())
+    return SweepCounts(sum(run for _, run, _ in of_groups), len(sweeps), of_groups)
+
+
+def _label(sweep: Sweep) -> str:
+    """Return the name of a sweep's group: data set, model, study."""
+    parts = [model_name(sweep.settings.get("model", "")), (sweep.settings.get("study") or "").replace("_", " ")]
+    return ", ".join([data_name(sweep.dataset), *filter(None, parts)])
+
+
+# Tables and figures of a paper as the page shows them: text for every cell, a data URI for every picture.
+
+LONGEST_OPEN = 14
+"""Rows of a table that is shown unfolded."""
+_LARGEST_SVG = 250_000
+"""Bytes beyond which the PNG is embedded in place of the SVG, where it is smaller."""
+_OUTCOME_STYLES = {"stands": "c-holds", "refuted": "c-fails"}
+"""Styles of rows by what stands in the column `claim` of a table of attacks."""
+_MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table or figure of a paper; `not_run` is the reason why it shows nothing, `said_once` what all rows share."""
+
+    kind: str
+    name: str
+    title: str
+    caption: str
+    trace: Trace
+    not_run: str = ""
+    notes: tuple[str, ...] = ()
+    grid: TextTable | None = None
+    said_once: str = ""
+    as_laid_out: TextTable | None = None
+    printed: Summary | None = None
+    picture: str = ""
+
+    @property
+    def is_long(self) -> bool:
+        """True where it is folded until a reader opens it."""
+        return self.grid is not None and len(self.grid.rows) > LONGEST_OPEN
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Tables and figures of a paper, in the order of paper.yaml, and its printed numbers."""
+
+    tables: tuple[Part, ...]
+    figures: tuple[Part, ...]
+    numbers: tuple[PrintedNumber, ...] = field(default=())
+
+
+def parts_of(folder: Path, paper: str) -> Parts:
+    """Return the finished tables and figures of a paper in results/<scale>."""
+    root, tables = folder.absolute().parents[1], load(paper).tables
+    numbers = [
+        number for name in tables for number in printed_numbers(paper, name, _csv(folder, "tables", paper, name))
+    ]
+    return Parts(
+        tuple(table for name in tables for table in _table(folder, paper, name, root)),
+        tuple(figure for name in load(paper).figures for figure in _figure(folder, paper, name, root)),
+        tuple(numbers),
+    )
+
+
+def _csv(folder: Path, kind: str, paper: str, name: str) -> Path:
+    """Return where the data of a table or figure are."""
+    return folder / kind / f"{paper}_{name}.csv"
+
+
+def _words(entry: Mapping[str, str]) -> dict[str, str]:
+    """Return title and caption of an entry of paper.yaml as a reader sees them."""
+    return {name: with_signs(entry[name]) for name in ("title", "caption")}
+
+
+def _table(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
+    """Yield a table, if its CSV is there."""
+    csv = _csv(folder, "tables", paper, name)
+    if not csv.is_file():
+        return
+    entry = load(paper).tables[name]
+    about = {"kind": "table", "name": name, **_words(entry)}
+    try:
+        data = refuse_not_run(read_csv(csv))
+    except NotRunError as reason:
+        yield Part(**about, trace=trace_of(csv, root), not_run=str(reason))
+        return
+    page: TableLayout = readable(recipe(paper, "tables", name).page(data))
+    conditions = row_conditions(data)
+    laid_out = _laid_out(page, conditions if len(page.body) == len(data) else [])
+    numbers = printed_numbers(paper, name, csv)
+    yield Part(
+        **about,
+        trace=trace_of(csv, root),
+        not_run="" if len(data) else "no run of this table in this configuration",
+        notes=tuple(page.notes),
+        grid=printed_table(numbers, conditions) if numbers else laid_out,
+        said_once=said_once(numbers) if numbers else "",
+        as_laid_out=laid_out if numbers else None,
+        printed=summary(numbers) if numbers else None,
+    )
+
+
+def _laid_out(page: TableLayout, conditions: list[str]) -> TextTable:
+    """Return a table's own layout."""
+    rows, number = [], 0
+    for heading, section in page.sections():
+        for first, cells in enumerate(section.itertuples(index=False)):
+            where = conditions[number] if conditions else ""
+            rows.append(Row(tuple(map(str, cells)), "" if first else heading, where, _style(section.columns, cells)))
+            number += 1
+    return TextTable(tuple(map(str, page.body.columns)), tuple(rows))
+
+
+def _style(columns: Iterable[str], cells: Iterable[object]) -> str:
+    """Return the style of a row that says what attacks did to a claim, "" for others."""
+    return _OUTCOME_STYLES.get(str(dict(zip(columns, cells, strict=True)).get("claim")), "")
+
+
+def _figure(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
+    """Yield a figure, if its CSV is there; a figure that was not run has no picture."""
+    csv = _csv(folder, "figures", paper, name)
+    if not csv.is_file():
+        return
+    entry, reason = load(paper).figures[name], ""
+    try:
+        reason = "" if len(refuse_not_run(read_csv(csv))) else "no run of this figure in this configuration"
+    except NotRunError as error:
+        reason = str(error)
+    yield Part(
+        "figure",
+        name,
+        **_words(entry),
+        trace=trace_of(csv, root),
+        not_run=reason,
+        picture="" if reason else picture_uri(csv),
+    )
+
+
+def picture_uri(csv: Path) -> str:
+    """Return the picture next to a figure's CSV as a data URI, "" where there is none.
+
+    The SVG is taken, unless it is large and the PNG is smaller.
+    """
+    known = {suffix: read_bytes(path) for suffix in _MEDIA_TYPES if is_regular(path := csv.with_suffix(suffix))}
+    if not known:
+        return ""
+    suffix, content = next(iter(known.items()))
+    if len(content) > _LARGEST_SVG:
+        suffix, content = min(known.items(), key=lambda item: len(item[1]))
+    return f"data:{_MEDIA_TYPES[suffix]};base64,{base64.b64encode(content).decode()}"
+
 
 ABOUT_SCALE = {
     "demo": "Scale demo: small runs on data that ship with scikit-learn. They show that every stage works; accuracies "

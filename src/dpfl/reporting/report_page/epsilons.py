@@ -12,8 +12,8 @@ from pathlib import Path
 import pandas as pd
 
 from dpfl.grid.expansion import noise_table
+from dpfl.reporting.display_names import Standing, standing
 from dpfl.reporting.results import read_csv
-from dpfl.reporting.standing import Standing, standing
 
 _STATEMENT = [
     "privacy_sampling", "privacy_neighbouring", "privacy_observer", "privacy_records", "privacy_steps",

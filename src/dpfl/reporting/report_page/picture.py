@@ -8,11 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from dpfl.reporting.report_page.agreement import JUDGED, Agreement, PrintedNumber
+from dpfl.reporting.display_names import Standing, with_signs
+from dpfl.reporting.report_page.agreement import JUDGED, Agreement, PrintedNumber, in_words
 from dpfl.reporting.report_page.epsilons import EpsilonStatement
-from dpfl.reporting.report_page.printed_table import in_words
-from dpfl.reporting.signs import with_signs
-from dpfl.reporting.standing import Standing
 
 SIZE = 340.0
 """Side of the square that the marks are in, in units of the picture."""

@@ -1,10 +1,11 @@
-"""Write the page and its short form: templates filled with contents, everything escaped, nothing from elsewhere."""
+"""Last lines of a run: one for each paper."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -12,6 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from dpfl.files import write_atomically
 from dpfl.reporting.report_page.contents import Page
 from dpfl.reporting.report_page.epsilons import counts, counts_in_words
+
+# Write the page and its short form: templates filled with contents, everything escaped, nothing from elsewhere.
 
 _COUNT_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -81,3 +84,12 @@ def _cell(text: str) -> str:
     for character in "\\`*_[]<>|#~":
         text = text.replace(character, f"\\{character}")
     return " ".join(text.split())
+
+
+def verdict_lines(page: Page) -> Iterator[str]:
+    """Yield a line for each paper: how many of its claims have which verdict, and how much of it was run."""
+    for view in page.papers:
+        counts = ", ".join(f"{count} {style.word}" for style, count in view.tally) or "no verdict yet"
+        printed = f"; {view.printed.sentence().rstrip('.')}" if view.printed.printed else ""
+        partly = f"; {view.sweeps.sentence().rstrip('.')}" if view.sweeps.not_run else ""
+        yield f"{view.short}: {counts}{printed}{partly}"

@@ -1,0 +1,791 @@
+"""Epsilon of a composition of losses on a grid, from above and from below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.optimize import brentq
+from scipy.signal import lfilter
+from scipy.special import erfcx
+
+# Privacy losses on an even grid from points or tangents of a privacy profile: certified above or below.
+#
+# The profile of a pair (P, Q) is f(x) = sup over events of P - x Q, convex in x = e^epsilon. A profile that is linear
+# between the grid points e^(j step) is that of losses on the grid, and a larger profile dominates, step by step and in
+# composition (zhu2022, Definition 7 and Theorem 10). Near x = 0 the profile is 1 - x + `put`; the put keeps its digits.
+
+Array = NDArray[np.float64]
+
+ATOM_ERROR = 1e-10
+MOST_LAW_PLACES = 200_000
+_MOST_OF_SUM = 3 << 19  # places that 16 deviations of the sum may take
+
+
+@dataclass(frozen=True)
+class LossGrid:
+    """Losses j `step` for `first` <= j <= `last`, with `first` < 0 < `last`."""
+
+    first: int
+    last: int
+    step: float
+
+    @property
+    def losses(self) -> Array:
+        """The losses, shape (last - first + 1,)."""
+        return np.arange(self.first, self.last + 1) * self.step
+
+    def middles(self) -> Array:
+        """The losses halfway between neighbours, shape (last - first,)."""
+        return self.losses[:-1] + self.step / 2
+
+
+def from_points(grid: LossGrid, values: Array) -> tuple[GridLaw, GridLaw]:
+    """Return the laws of the loss in both orders, P||Q and Q||P, that dominate a profile known at the grid points.
+
+    `values`, shape (points,): at losses below zero an upper bound of the put f(x) - 1 + x, from zero on of f.
+    Beyond the ends f counts as constant: that mass is lost, of infinite loss.
+    Source: doroshenko2022, Algorithm 1 (connecting the dots).
+    """
+    x = np.exp(grid.losses)
+    masses = convex(_kinks(grid, values), grid.step)
+    return _both_orders(grid, masses, float(values[-1]), float(values[0] / x[0]))
+
+
+def from_tangents(grid: LossGrid, p_side: Array, q_side: Array) -> tuple[GridLaw, GridLaw]:
+    """Return laws of the loss in both orders that are dominated by any pair with these events.
+
+    One event per cell of the grid, shape (points - 1,): where the cell's middle is above zero loss, P and Q of an event
+    (a loss above it); below zero, of the opposite event. Each is a line p - x q under the profile, or x q - p under
+    the put. At a grid point the lower of its two neighbours' lines is taken: the chords then stay under the profile. A
+    line that falls below 0 within its cell says 0 alone: a chord to 0 would be above it.
+    Source: derived here.
+    """
+    x, step = np.exp(grid.losses), grid.step
+    sign = np.where(grid.middles() > 0, 1.0, -1.0)
+    lower_end, upper_end = (sign * (p_side - q_side * ends) for ends in (x[:-1], x[1:]))
+    above = np.minimum(lower_end, upper_end) > 0
+    lower_end, upper_end = np.where(above, lower_end, 0.0), np.where(above, upper_end, 0.0)
+    # Around zero loss a put and a call meet: f = put + 1 - x.
+    values = np.minimum(np.append(lower_end, np.inf), np.append(np.inf, upper_end))
+    values[0] = values[-1] = 0.0
+    masses = convex(_kinks(grid, values), step)
+    return _both_orders(grid, masses, 0.0, 0.0)
+
+
+def from_atoms(grid: LossGrid, p_mass: Array, q_mass: Array, beyond: float = 0.0) -> tuple[GridLaw, GridLaw]:
+    """Return laws of the loss in both orders that are dominated by a pair with these masses of disjoint events.
+
+    `p_mass`, `q_mass`, shape (events,), relative error at most ATOM_ERROR; each law may have `beyond` more mass,
+    anywhere. Merging outcomes to events only loses.
+    Source: derived here, by `from_tangents`.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = np.log(p_mass) - np.log(q_mass)
+    order = np.argsort(loss[~np.isnan(loss)])
+    loss, p_mass, q_mass = (each[~np.isnan(loss)][order] for each in (loss, p_mass, q_mass))
+    index = np.searchsorted(loss, grid.middles(), side="right")
+    calls = grid.middles() > 0
+    p_side, q_side = (
+        np.where(calls, np.append(np.cumsum(mass[::-1])[::-1], 0.0)[index], np.append(0.0, np.cumsum(mass))[index])
+        for mass in (p_mass, q_mass)
+    )
+    sign = np.where(calls, 1.0, -1.0)
+    p_side, q_side = p_side * (1 - sign * ATOM_ERROR), q_side * (1 + sign * ATOM_ERROR)
+    return from_tangents(grid, p_side + beyond * ~calls, q_side + beyond * calls)
+
+
+def fitting_grid(p_mass: Array, q_mass: Array, steps: int) -> LossGrid:
+    """Return a grid that is fine enough for `steps` steps whose outcomes fall into events with these masses.
+
+    Source: `grid_between`.
+    """
+    both = (p_mass > 0) & (q_mass > 0)
+    loss = np.log(p_mass[both]) - np.log(q_mass[both])
+    variance = float(np.sum((p_mass + q_mass)[both] * loss**2)) / 2
+    low, high = max(-float(loss.min()), 0.0), max(float(loss.max()), 0.0)
+    return grid_between(low, high, variance, steps, min(MOST_LAW_PLACES, p_mass.size // 3))
+
+
+def grid_between(low: float, high: float, variance: float, steps: int, places: int = MOST_LAW_PLACES) -> LossGrid:
+    """Return a grid from the loss -`low` to `high` for `steps` steps of that `variance` of the loss.
+
+    Source: derived here.
+    """
+    step = max(min(math.sqrt(variance) / 30, step_of_sum(variance, steps)), (high + low) / places, 1e-300)
+    return LossGrid(-max(math.ceil(low / step), 2), max(math.ceil(high / step), 2), step)
+
+
+def step_of_sum(variance: float, steps: int) -> float:
+    """Return a grid step that is fine enough for the sum of `steps` >= 1 losses of this mean `variance`.
+
+    Moving a loss to the ends of its cell adds step^2/12 to its mean; that stays below 1e-5 of epsilon, or of 1; below
+    2e-4 of it for ten million steps, whose sum needs a coarser grid.
+    Source: derived here.
+    """
+    fine = min(1e-3, math.sqrt(6e-5 * (1 / steps + variance / 2)))
+    return max(fine, 16 * math.sqrt(steps * variance) / _MOST_OF_SUM)
+
+
+def regrid(law: GridLaw, step: float) -> Cells:
+    """Return the loss of `law` cut into cells of the multiples of `step`, for `pessimistic` or `optimistic`.
+
+    Source: doroshenko2022, Algorithm 1.
+    """
+    support = law.masses > 0
+    losses, masses = law.losses[support], law.masses[support]
+    first = math.floor(losses[0] / step)
+    index = np.floor(losses / step - first).astype(np.intp)
+    share = np.clip(np.expm1((first + index) * step - losses) / math.expm1(-step), 0.0, 1.0)
+    count = int(index[-1]) + 1
+    below, above = (np.bincount(index, part, count) for part in (masses * (1 - share), masses * share))
+    return Cells(first * step, step, below, above, law.lost)
+
+
+def _kinks(grid: LossGrid, values: Array) -> Array:
+    """P's mass at each grid point: the kinks of the piecewise linear profile through `values`, shape (points,)."""
+    x = np.exp(grid.losses)
+    slopes = np.diff(values) / (x[:-1] * math.expm1(grid.step))
+    left, right = np.append(-np.inf, slopes), np.append(slopes, 0.0)
+    left[0] = values[0] / x[0]  # from the put 0 at x = 0
+    # The point at zero joins both sides: its left slope is the put's, less 1.
+    zero = -grid.first
+    left[zero] -= 1.0
+    return (right - left) * x
+
+
+def _both_orders(grid: LossGrid, masses: Array, lost: float, lost_back: float) -> tuple[GridLaw, GridLaw]:
+    """The laws of P||Q and of Q||P behind P's masses on the grid."""
+    back = (masses * np.exp(-grid.losses))[::-1]
+    return (
+        GridLaw(grid.first * grid.step, grid.step, masses, lost),
+        GridLaw(-grid.last * grid.step, grid.step, back, lost_back),
+    )
+
+
+# Composition of privacy losses on an even grid, certified on both sides and exact at any delta.
+#
+# A pair of laws (P, Q) is known by P's mass at the losses ln(P/Q) on a grid. `pessimistic` and `optimistic` put a
+# continuous loss there so that the pair on the grid dominates the true one, or is dominated by it. `Composition` adds
+# the losses of many steps. It multiplies each mass by e^(tilt loss), as for a saddle point, so that the losses about
+# the epsilon asked for carry most of the mass: the rounding of the Fourier transform then is small next to delta, be
+# delta 1e-5 or 1e-200. What the transform may round, what wraps around its ends and what the grid leaves out is
+# bounded and counted on the safe side.
+
+UNIT = 2.0**-53
+MASS_ERROR = 1e-13
+"""Relative error allowed to each mass on the grid: quadrature and rounding stay below it."""
+TRANSFORM_ERROR = 8.0
+"""Rounding of a Fourier transform of n values, relative to its root mean square, in units of UNIT log2(n)."""
+MOST_PLACES = 1 << 22
+WRAPPED = 1e-12
+"""Tilted mass that may wrap around each end of the grid of the sum; what does is counted on the safe side."""
+KEPT = 0.5
+"""Share of the profile that lowering it by `optimistic` leaves at the upper end of a cell at least."""
+STEEPEST = 3000.0
+"""Most that a tilt may set between the logarithms of the weights of one step's smallest and largest loss."""
+_LARGEST_EXPONENT = 650.0
+_FAR = 60.0  # e^-_FAR of the tilted mass may be left out, and counts as rounding
+_CUT_OFF = -80.0
+_EXPONENTS = (0.6, 1.5, 3.0, 5.0, 7.4, 11.0, 30.0)
+
+
+class Cells(NamedTuple):
+    """A loss cut into even cells: cell i reaches from the loss `origin` + i `step` to the next.
+
+    `below`, `above` (k,): the shares of P's mass in a cell that go to its two ends so that P's and Q's mass stay.
+    `lost`: P's mass outside of the cells, at most. `atom` (3,): mass about grid point `place` that is not in the cells,
+    as it goes to the grid points `place` - 1, `place`, `place` + 1; merged, its loss is that of `place`.
+    Source: doroshenko2022, Algorithm 1.
+    """
+
+    origin: float
+    step: float
+    below: Array
+    above: Array
+    lost: float
+    atom: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    place: int = 1
+
+    def masses(self) -> Array:
+        """Return P's mass at the k + 1 grid points, without the atom's."""
+        return np.append(self.below, 0.0) + np.append(0.0, self.above)
+
+
+@dataclass(frozen=True)
+class GridLaw:
+    """P's `masses` (k,) at the losses `origin` + i `step`; `lost` bounds P's mass at losses without bound.
+
+    Source: doroshenko2022, section 3.
+    """
+
+    origin: float
+    step: float
+    masses: Array
+    lost: float = 0.0
+
+    @property
+    def losses(self) -> Array:
+        """The losses at which the masses are, shape (k,)."""
+        return self.origin + np.arange(self.masses.size) * self.step
+
+
+def pessimistic(cells: Cells) -> GridLaw:
+    """Return the law on the grid that dominates a loss, by connecting the dots of its privacy profile.
+
+    Guarantee: the pair on the grid dominates every pair whose loss has these `cells`.
+    Source: doroshenko2022, Algorithm 1.
+    """
+    masses = cells.masses()
+    masses[cells.place - 1 : cells.place + 2] += cells.atom
+    return GridLaw(cells.origin, cells.step, masses, cells.lost)
+
+
+def optimistic(cells: Cells) -> GridLaw:
+    """Return a law on the grid that the loss dominates; what is outside of the cells is dropped.
+
+    The profile f, convex in y = e^epsilon, is in each cell above the tangents at its two ends. Lowering f at the
+    grid points so far that each chord passes below the point where the two tangents meet gives a polygon below f,
+    and so does its convex hull, the profile of a pair on the grid. Guarantee: the true pair dominates it, and so it
+    does for products (zhu2022, Theorem 10, whose proof needs no unit mass).
+    Source: derived here; the error is of second order in the step, as that of connecting the dots. Where e^step is no
+    float, every loss is rounded down: the profile of each outcome falls.
+    """
+    if cells.step > _LARGEST_EXPONENT:
+        masses = np.append(cells.below + cells.above, 0.0)
+        masses[cells.place] += sum(cells.atom)
+        return GridLaw(cells.origin, cells.step, masses)
+    growth, decay = math.expm1(cells.step), -math.expm1(-cells.step)
+    masses = cells.masses()
+    masses[cells.place] += sum(cells.atom)  # merging outcomes is processing them
+    upper = cells.above * (1 - decay)
+    total = np.where(cells.below + upper > 0, cells.below + upper, 1.0)
+    where = upper / total  # the tangents meet at this share of the cell
+    change = np.diff(np.concatenate([[0.0], _lowering(masses, growth * cells.below * where, where, cells.step), [0.0]]))
+    masses = masses - change[1:] / growth + change[:-1] / decay
+    # The grid point before the first is not lowered: its kink is below 0, and the hull moves it to the first.
+    masses[0] -= change[0] / growth
+    return GridLaw(cells.origin, cells.step, convex(masses, cells.step))
+
+
+def _lowering(masses: Array, gap: Array, where: Array, step: float) -> Array:
+    """Return by how much to lower the profile at the grid points: in each cell by `gap` at its share `where`.
+
+    Evenly, where that leaves KEPT of the profile f and of f(y) - (1 - y), which both are positive: near an end of the
+    losses the other end of the cell goes down further, and only where both are too near to 0 the lower one gives way.
+    """
+    beyond = np.append(np.cumsum(masses[::-1])[::-1][1:], 0.0)
+    decay = -math.expm1(-step)
+    most_right = (1 - KEPT) * lfilter([decay], [1.0, decay - 1.0], beyond[::-1])[::-1][1:]
+    most_left = (1 - KEPT) * step * np.append(0.0, np.cumsum(np.cumsum(masses)))[:-2]
+    right, left = np.minimum(gap, most_right), np.minimum(gap, most_left)
+    for _ in range(2):
+        right = np.maximum(right, np.minimum(most_right, (gap - (1 - where) * left) / np.maximum(where, 1e-300)))
+        left = np.maximum(left, np.minimum(most_left, (gap - where * right) / np.maximum(1 - where, 1e-300)))
+    left = np.maximum(left, (gap - where * right) / np.maximum(1 - where, 1e-300))
+    return np.maximum(np.append(left, 0.0), np.append(0.0, right))
+
+
+def convex(masses: Array, step: float) -> Array:
+    """Take the convex hull of a profile that has the kinks `masses`, of P, at even losses: no kink stays negative.
+
+    Dropping a kink joins its neighbours by a chord: its mass goes to them so that P's and Q's mass stay.
+    Source: derived here, the lower convex hull of a piecewise linear function.
+    """
+    kinks = masses.tolist()
+    last = len(kinks) - 1
+    left, right = list(range(-1, last)), list(range(1, last + 2))
+    todo = np.flatnonzero(masses < 0).tolist()
+    while todo:
+        i = todo.pop()
+        mass, low, high = kinks[i], left[i], right[i]
+        if mass >= 0:
+            continue
+        kinks[i] = 0.0
+        if low >= 0:
+            right[low] = high
+        if high <= last:
+            left[high] = low
+        share = 1.0 if low < 0 else math.expm1((low - i) * step) / math.expm1((low - high) * step)
+        for neighbour, part in ((high, share), (low, 1.0 - share)):
+            if 0 <= neighbour <= last:
+                kinks[neighbour] += mass * part
+                todo.append(neighbour)
+    return np.array(kinks)
+
+
+class _Tilted(NamedTuple):
+    """The tilted `masses` of one step's losses, `origin` + (`first` + i) step, and how many `steps` there are.
+
+    The first and the last mass are above 0; none is below.
+    """
+
+    masses: Array
+    origin: float
+    first: int
+    steps: int
+
+    def losses(self, step: float) -> Array:
+        """Return the losses, shape (k,)."""
+        return self.origin + np.arange(self.first, self.first + self.masses.size) * step
+
+
+class Composition:
+    """The sum of the losses of independent steps, each law of `phases` that many times, under one tilt >= 0.
+
+    Source: koskela2020 (transform), with the tilt and its bounds derived here.
+    """
+
+    def __init__(self, phases: Iterable[tuple[GridLaw, int]], tilt: float) -> None:
+        """phases: (law, steps), all on grids of one step. Raises ValueError naming `phases` where they are not."""
+        self.tilt, self.step = tilt, math.nan
+        self.lost = self.origin = self.log_mass = self.error = 0.0
+        tilted = []
+        for law, steps in phases:
+            if tilted and law.step != self.step:
+                raise ValueError("phases must be on grids of the same step")
+            self.step = law.step
+            self.lost += steps * law.lost
+            self.origin += steps * law.origin
+            losses = law.losses
+            with np.errstate(divide="ignore"):
+                logs = np.log(law.masses) + tilt * losses
+            top = float(logs.max())
+            masses = np.exp(logs - top)
+            total = float(masses.sum())
+            log_mass = top + math.log(total)
+            self.log_mass += steps * log_mass
+            support = np.flatnonzero(masses)
+            first, last = int(support[0]), int(support[-1]) + 1
+            tilted.append(_Tilted(masses[first:last] / total, law.origin, first, steps))
+            farthest = max(abs(float(losses[0])), abs(float(losses[-1])))
+            self.error += steps * (MASS_ERROR + 4 * UNIT * (tilt * farthest + abs(log_mass) + 1))
+        self._transform(tilted)
+
+    def _transform(self, tilted: list[_Tilted]) -> None:
+        """Set the tilted masses of the sum at `first` + i, in steps from `origin`, and the bounds of their errors."""
+        exponents, growths, mean = _growths(tilted, self.step)
+        room = -math.log(WRAPPED)
+        top = min((growths[1] + room) / exponents)
+        bottom = max(-(growths[0] + room) / exponents)
+        size = next_fast_len(min(MOST_PLACES, max(64, math.ceil((top - bottom) / self.step) + 2)), real=True)
+        # Where the places do not reach from bottom to top, the mean is inside, and near the end that it is nearer to.
+        share = min(max((mean - bottom) / (top - bottom), 0.0), 1.0)
+        self.first = math.floor((bottom + share * (top - bottom) - self.origin) / self.step) - int(share * size)
+        self.bottom = self.origin + self.first * self.step
+        # Chernoff's bounds of the tilted mass below and above the grid.
+        below = min(growths[0] + exponents * self.bottom)
+        above = min(growths[1] - exponents * (self.bottom + (size - 1) * self.step))
+        self.tails = math.exp(min(below, 0.0)), math.exp(min(above, 0.0))
+        kept, values, blur = _spectrum(tilted, size)
+        spectrum = np.zeros(size // 2 + 1, dtype=complex)
+        spectrum[kept] = values
+        self.masses = np.roll(irfft(spectrum, size), -(self.first % size))
+        # Half a spectrum's norm becomes that of the masses by sqrt(2 / size); what is cut off is below e^_CUT_OFF each.
+        self.rounding = TRANSFORM_ERROR * UNIT * math.log2(size) * blur * math.sqrt(2 / size) + 1e-33 * size
+
+    def _gain(self, epsilon: float) -> tuple[float, float]:
+        """Return E[e^(-tilt (S - epsilon)) (1 - e^(epsilon - S))_+] under the tilted law, and its rounding at most."""
+        end = self.masses.size
+        ahead = (epsilon - self.bottom) / self.step  # beyond all integers where the step is tiny
+        start = min(max(0, math.floor(min(ahead, end)) + 1), end)
+        if self.tilt * self.step * (end - start) > _FAR:  # the masses are 1 together: what is beyond adds e^-_FAR
+            end = min(end, start + math.ceil(_FAR / (self.tilt * self.step)) + 1)
+        excess = np.maximum(self.bottom + np.arange(start, end) * self.step - epsilon, 0.0)
+        weights = np.exp(-self.tilt * excess) * -np.expm1(-excess)
+        rounding = self.rounding * float(np.linalg.norm(weights)) + 2 * math.exp(-_FAR)
+        return float(weights @ self.masses[start:end]), rounding
+
+    @property
+    def _peak(self) -> float:
+        """The largest weight in `_gain`."""
+        return math.exp(-self.tilt * math.log1p(1 / self.tilt)) / (1 + self.tilt) if self.tilt > 0 else 1.0
+
+    def _wrapped(self, epsilon: float) -> float:
+        """Return how much tilted mass above `epsilon` may be at other places, at most: below the grid too, if it is."""
+        return self.tails[1] + (self.tails[0] if epsilon < self.bottom else 0.0)
+
+    def log_delta_above(self, epsilon: float) -> float:
+        """Return ln of an upper bound of delta at `epsilon`, of laws that are pessimistic."""
+        gain, rounding = self._gain(epsilon)
+        gain = max(gain, 0.0) + rounding + self._wrapped(epsilon) * self._peak
+        with np.errstate(divide="ignore"):
+            log_gain = np.log(gain) + self.log_mass - self.tilt * epsilon + self._slack(epsilon)
+            return float(np.logaddexp(log_gain, np.log(self.lost)))
+
+    def log_delta_below(self, epsilon: float) -> float:
+        """Return ln of a lower bound of delta at `epsilon`, of laws that are optimistic; -inf where it is 0."""
+        gain, rounding = self._gain(epsilon)
+        gain -= rounding + sum(self.tails) * self._peak
+        return math.log(gain) + self.log_mass - self.tilt * epsilon - self._slack(epsilon) if gain > 0 else -math.inf
+
+    def doubt(self, epsilon: float) -> float:
+        """Return which share of delta at `epsilon` is allowance for rounding and for what wraps around, 0 to 1."""
+        gain, rounding = self._gain(epsilon)
+        rounding += self._wrapped(epsilon) * self._peak
+        return rounding / (max(gain, 0.0) + rounding) if rounding > 0 else 0.0
+
+    def _slack(self, epsilon: float) -> float:
+        """The error of ln delta by the rounding of masses and exponents."""
+        return self.error + 4 * UNIT * (abs(self.log_mass) + self.tilt * abs(epsilon))
+
+
+def _spectrum(tilted: Sequence[_Tilted], size: int) -> tuple[NDArray[np.intp], NDArray[np.complex128], float]:
+    """Return the frequencies of the sum that are not next to nothing, its spectrum there, and the norm of its blur.
+
+    The blur is the spectrum's size times the sum of steps / |spectrum of a step|: what a relative error of one step's
+    transform becomes. The product only falls as steps are added, so a frequency that is left is left for good.
+    """
+    kept: NDArray[np.intp] = np.arange(size // 2 + 1)
+    log_size, angle, share = (np.zeros(kept.size) for _ in range(3))
+    for each in tilted:
+        if each.first + each.masses.size <= size:
+            one = rfft(each.masses, size)[kept]
+            turn = (each.first * kept) % size * (-2 * math.pi / size)
+        else:
+            places = np.arange(each.first, each.first + each.masses.size) % size
+            one, turn = rfft(np.bincount(places, each.masses, minlength=size))[kept], 0.0
+        of_one = np.maximum(np.abs(one), 1e-300)
+        log_size += each.steps * np.log(of_one)
+        angle += each.steps * (np.angle(one) + turn)
+        share += np.minimum(each.steps / np.maximum(of_one, 1e-280), 1e300)
+        alive = log_size > _CUT_OFF
+        if not alive.all():
+            kept, log_size, angle, share = (part[alive] for part in (kept, log_size, angle, share))
+    blur = float(np.linalg.norm((share + 1) * np.exp(log_size)))
+    return kept, np.exp(log_size + 1j * angle), blur
+
+
+def _growths(tilted: Sequence[_Tilted], step: float) -> tuple[Array, Array, float]:
+    """Return exponents (m,) that fit the sum's deviation, ln E[e^(-+ exponent S)] of the tilted law, (2, m), and E S.
+
+    The deviation counts as one `step` at least.
+    """
+    variance = total = 0.0
+    for each in tilted:
+        losses = each.losses(step)
+        mean = float(each.masses @ losses)
+        total += each.steps * mean
+        variance += each.steps * float(each.masses @ (losses - mean) ** 2)
+    exponents = np.array(_EXPONENTS) / max(math.sqrt(variance), step)
+    longest = max(each.masses.size for each in tilted)
+    # e^(-exponent i step): a stretch of it, turned around for exponents above 0, serves every law.
+    falls = np.exp(np.maximum(-exponents[:, None] * step * np.arange(longest), -745.0))
+    growths = np.zeros((2, exponents.size))
+    for each in tilted:
+        size = each.masses.size
+        # Far from the largest the masses may underflow: 1e-320 stands for zero.
+        ends = each.origin + each.first * step, each.origin + (each.first + size - 1) * step
+        down, up = falls[:, :size] @ each.masses, falls[:, :size] @ each.masses[::-1]
+        growths[0] += each.steps * (-exponents * ends[0] + np.log(np.maximum(down, 1e-320)))
+        growths[1] += each.steps * (exponents * ends[1] + np.log(np.maximum(up, 1e-320)))
+    return exponents, growths, total
+
+
+# Epsilon of many steps of one pair of laws: the tilt and the grid that fit the answer, and the interval around it.
+
+TOLERANCE = 2e-6
+"""Share of epsilon that the grid may add to the upper end; the lower end gives away about twice as much."""
+LARGEST_DELTA = 1 - 1e-9
+"""A larger delta is answered for this one."""
+_FITS, _DOUBT = 2, 1e-5  # fits of tilt and grid at most; allowance for rounding above which they are repeated
+_PLACES, _MOST_CELLS, _CELLS_TOGETHER = 1 << 21, 1 << 18, 17_000_000
+_MANY, _COARSER = 50, 6.0
+_ENDLESS = 1e200
+_NEAR = {"rtol": 1e-3, "disp": False}
+"""How brentq looks for a tilt: any is valid, so one that it has not settled on will do."""
+
+
+class LossPart(NamedTuple):
+    """`steps` independent losses of one law.
+
+    `losses` and `log_masses` (k,), ascending: the law of one loss, roughly, for tilt and grid only. `cells` cuts the
+    true one into cells of about a given step: what the guarantees rest on. `least_step`: the finest that it can.
+    """
+
+    cells: Callable[[float], Cells]
+    losses: Array
+    log_masses: Array
+    steps: int
+    least_step: float = 0.0
+
+    @property
+    def width(self) -> float:
+        """The largest loss less the smallest."""
+        return float(self.losses[-1] - self.losses[0])
+
+
+class LossSearch:
+    """The search for epsilon at `delta` of independent losses: those of all `parts`.
+
+    Where they have more than one law, `cells` must answer for exactly the step that it is asked for.
+    Source: derived; the tilt is that of the saddle point (alghamdi2023).
+    """
+
+    def __init__(self, parts: Sequence[LossPart], delta: float) -> None:
+        self.parts, self.delta = parts, min(delta, LARGEST_DELTA)
+        self.steps = sum(part.steps for part in parts)
+
+    def interval(self, known: float, *, both: bool) -> tuple[float, float]:
+        """Return (lower, upper) ends of epsilon; the lower one is 0 unless `both` are asked for.
+
+        (0, `known`) where it is seen that epsilon is not above `known` > 0. Guarantee: that of
+        loss_composition, for the losses in `cells`.
+        """
+        log_delta = math.log(self.delta)
+        if known > 0 and self._chernoff(known) < log_delta - 1e-6:
+            return 0.0, known
+        tilt, centre, std = self._saddle()
+        lower, upper = 0.0, math.inf
+        if known > 0 and len(self.parts) > _MANY:  # a coarse grid may show it too, at a fraction of the work
+            law = self._composed(pessimistic, _COARSER * self._grid_step(tilt, centre, std), tilt)
+            if law.log_delta_above(known) <= log_delta:
+                return 0.0, known
+        for _ in range(_FITS):
+            step = self._grid_step(tilt, centre, std)
+            cells = [(part.cells(step), part.steps) for part in self.parts]
+            law = Composition(((pessimistic(each), steps) for each, steps in cells), tilt)
+            end = _root(lambda e, law=law: law.log_delta_above(e) - log_delta, centre, std, 1)
+            if math.isinf(end):  # what may wrap around outweighs delta, less so under a steeper tilt
+                tilt = max(4 * tilt, 1 / std)
+                continue
+            upper, doubt = min(upper, end), law.doubt(end)
+            if upper <= known:
+                return 0.0, known
+            if both:
+                law = Composition(((optimistic(each), steps) for each, steps in cells), tilt)
+                lower = max(lower, _root(lambda e, law=law: law.log_delta_below(e) - log_delta, upper, std, -1))
+            if abs(end - centre) < min(std, centre / 2) and not _DOUBT < doubt < 0.5:
+                break
+            tilt, centre, std = self._saddle_at(upper)
+        rounding = 8 * UNIT * sum(part.steps * float(np.abs(part.losses).max()) for part in self.parts)
+        return max(0.0, lower - rounding), upper + rounding if upper else 0.0
+
+    def delta_interval(self, epsilon: float) -> tuple[float, float]:
+        """Return (lower, upper) ends of delta at `epsilon` >= 0. Guarantee: that of loss_composition."""
+        tilt, _, std = self._saddle_at(epsilon)
+        step = self._grid_step(tilt, epsilon, std)
+        above, below = (self._composed(rounding, step, tilt) for rounding in (pessimistic, optimistic))
+        return math.exp(below.log_delta_below(epsilon)), min(math.exp(above.log_delta_above(epsilon)), 1.0)
+
+    def _composed(self, rounding: Callable[[Cells], GridLaw], step: float, tilt: float) -> Composition:
+        """Return the sum of all losses, each rounded to a grid of that step."""
+        return Composition(((rounding(part.cells(step)), part.steps) for part in self.parts), tilt)
+
+    def _moments(self, tilt: float) -> tuple[float, float, float]:
+        """Return ln E[e^(tilt S)], and mean and deviation of S under that tilt, up to quadrature."""
+        log_mass = mean = variance = 0.0
+        for part in self.parts:
+            logs = part.log_masses + tilt * part.losses
+            top = float(logs.max())
+            weights = np.exp(logs - top)
+            total = float(weights.sum())
+            middle = float(weights @ part.losses) / total
+            log_mass, mean = log_mass + part.steps * (top + math.log(total)), mean + part.steps * middle
+            variance += part.steps * float(weights @ (part.losses - middle) ** 2) / total
+        return log_mass, mean, math.sqrt(variance)
+
+    def _chernoff(self, epsilon: float) -> float:
+        """Return an upper bound of ln delta at `epsilon`: the least over some tilts."""
+
+        def bound(tilt: float) -> float:
+            return self._moments(tilt)[0] - tilt * epsilon
+
+        tilt = 1.0
+        while bound(2 * tilt) < bound(tilt) and tilt < 1e12:
+            tilt *= 2
+        return bound(tilt)
+
+    def _log_delta(self, tilt: float) -> float:
+        """Return ln delta where the sum is tilted to epsilon, as if the tilted sum were normal."""
+        log_mass, mean, std = self._moments(tilt)
+        argument = tilt * std / math.sqrt(2)
+        if std < 1e-3:
+            share = std / math.sqrt(2) * max(2 / math.sqrt(math.pi) - 2 * argument * float(erfcx(argument)), 1e-12)
+        else:
+            share = float(erfcx(argument) - erfcx(argument + std / math.sqrt(2)))
+        return log_mass - tilt * mean + math.log(max(share, 1e-300) / 2)
+
+    @property
+    def _steepest(self) -> float:
+        """A tilt under which the smallest loss weighs e^-STEEPEST of the largest."""
+        return STEEPEST / max(part.width for part in self.parts)
+
+    def _saddle(self) -> tuple[float, float, float]:
+        """Return the tilt under which the sum's mean is about epsilon, that mean and its deviation."""
+        log_delta = math.log(self.delta)
+        tilt = 0.0
+        if self._log_delta(0.0) > log_delta:
+            high, steepest = 1 / self._moments(0.0)[2], self._steepest
+            while self._log_delta(high) > log_delta and high < steepest:
+                high *= 2
+            # Where the largest loss decides, no tilt gets there, and any steep one will do.
+            ends = self._log_delta(high) <= log_delta
+            tilt = float(brentq(lambda t: self._log_delta(t) - log_delta, 0.0, high, **_NEAR)) if ends else steepest
+        _, mean, std = self._moments(tilt)
+        return tilt, mean, std
+
+    def _saddle_at(self, epsilon: float) -> tuple[float, float, float]:
+        """Return the tilt >= 0 under which the sum's mean is `epsilon`, or nearest to it, epsilon and the deviation."""
+        tilt = 0.0
+        if self._moments(0.0)[1] < epsilon:
+            high, steepest = 1 / self._moments(0.0)[2], self._steepest
+            while self._moments(high)[1] < epsilon and high < steepest:
+                high *= 2
+            ends = self._moments(high)[1] >= epsilon
+            tilt = float(brentq(lambda t: self._moments(t)[1] - epsilon, 0.0, high, **_NEAR)) if ends else steepest
+        return tilt, epsilon, self._moments(tilt)[2]
+
+    def _grid_step(self, tilt: float, centre: float, std: float) -> float:
+        """Return the grid's step that adds TOLERANCE of epsilon, about `centre`, if the grid's size allows."""
+        room = 12 * TOLERANCE * max(centre, 0.1 * std) / (self.steps * (tilt + 1))
+        widths = [part.width for part in self.parts]
+        least = max(max(widths) / _MOST_CELLS, sum(widths) / _CELLS_TOGETHER, *(part.least_step for part in self.parts))
+        return max(min(math.sqrt(room), std / 8), 18 * std / _PLACES, least)
+
+
+def _root(excess: Callable[[float], float], start: float, scale: float, side: int) -> float:
+    """Return a point >= 0 near the zero of the falling `excess`, on the side where it is <= 0 (1) or >= 0 (-1).
+
+    Within 1e-7 of the zero or so, looked for from `start` in steps of about `scale`; 0 where `excess` is <= 0 at 0, inf
+    where it stays above 0.
+    """
+    values: dict[float, float] = {}
+
+    def value(x: float) -> float:
+        if x not in values:
+            values[x] = max(excess(x), -1e4)
+        return values[x]
+
+    low = high = max(0.0, start)
+    width = scale / 8
+    if value(high) > 0 and value(_ENDLESS) > 0:
+        return math.inf
+    while value(high) > 0:
+        low, high, width = high, high + width, 4 * width
+    while low > 0 and value(low) <= 0:
+        low, high, width = max(0.0, low - width), low, 4 * width
+    if value(low) <= 0:
+        return 0.0
+    zero = float(brentq(value, low, high, xtol=1e-300, rtol=1e-7))
+    room = 1e-8
+    while side * value(zero) > 0:
+        zero, room = zero * (1 + side * room), 4 * room
+    return zero
+
+
+Phases = Sequence[tuple[GridLaw, int]]
+"""Laws of the loss on grids of one step, each with the number of times that it is composed."""
+
+_LEAST_TILT, _MOST_TILT, _LARGEST = 1e-6, 1e6, 1e7
+_ROOT = 1e-10
+_LEFT_OUT = ((1e-3, 0.5, 0.02), (0.05, 1.0, 0.1), (0.05, 1.0, 0.5))
+"""Shares of delta: where the allowance for rounding is between the first two, rare losses of the third are left out."""
+
+
+def epsilon_above(phases: Phases, delta: float) -> float:
+    """Return an upper bound of epsilon at `delta` in (0, 1) of `phases` whose laws are pessimistic; may be inf.
+
+    Guarantee: what the laws dominate is (this, delta)-DP in their order.
+    Source: `loss_composition` (`pessimistic`).
+    """
+    if sum(count * law.lost for law, count in phases) >= delta:
+        return math.inf
+    epsilon, doubt = _epsilon_and_doubt(phases, delta)
+    for least_doubt, most_doubt, share in _LEFT_OUT:
+        if not least_doubt < doubt <= most_doubt:
+            continue
+        # Rare large losses outweigh all others under a tilt that reaches epsilon: count them as without bound.
+        cut, doubt = _epsilon_and_doubt(_cut(phases, share * delta), delta)
+        epsilon = min(epsilon, cut)
+    return epsilon
+
+
+def _epsilon_and_doubt(phases: Phases, delta: float) -> tuple[float, float]:
+    """Return the upper bound under one tilt, and which share of delta there is allowance for rounding."""
+    log_delta = math.log(delta)
+    tilt, centre = _saddle(phases, log_delta)
+    sums = Composition(phases, tilt)
+    epsilon = _crossing(lambda epsilon: sums.log_delta_above(epsilon) - log_delta, centre)[1] * (1 + _ROOT)
+    return epsilon, sums.doubt(epsilon) if math.isfinite(epsilon) else 1.0
+
+
+def _cut(phases: Phases, mass: float) -> Phases:
+    """Return the laws without their largest losses, which are lost: at most `mass` in the composition."""
+    cut = []
+    for law, count in phases:
+        tail = np.cumsum(law.masses[::-1])[::-1]
+        keep = int(np.searchsorted(-tail, -mass / (count * len(phases))))  # from here on there is less than that
+        lost = float(tail[keep]) if keep < tail.size else 0.0
+        cut.append((replace(law, masses=law.masses[:keep], lost=law.lost + lost * (1 + 1e-9)), count))
+    return cut
+
+
+def epsilon_below(phases: Phases, delta: float) -> float:
+    """Return a lower bound of epsilon at `delta` in (0, 1) of `phases` whose laws are optimistic.
+
+    Guarantee: what dominates the laws is not (e, delta)-DP for any e below this.
+    Source: `loss_composition` (`optimistic`).
+    """
+    log_delta = math.log(delta)
+    tilt, centre = _saddle(phases, log_delta)
+    sums = Composition(phases, tilt)
+    return _crossing(lambda epsilon: sums.log_delta_below(epsilon) - log_delta, centre)[0] * (1 - _ROOT)
+
+
+def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
+    """Return the tilt whose sum, were it normal, had delta at its mean, and that mean: about epsilon."""
+    cut = [(law.losses[law.masses > 0], np.log(law.masses[law.masses > 0]), count) for law, count in phases]
+
+    def moments(tilt: float) -> tuple[float, float, float]:
+        log_mass = mean = variance = 0.0
+        for losses, logs, count in cut:
+            tilted = logs + tilt * losses
+            top = float(tilted.max())
+            weights = np.exp(tilted - top)
+            total = float(weights.sum())
+            middle = float(weights @ losses) / total
+            log_mass, mean = log_mass + count * (top + math.log(total)), mean + count * middle
+            variance += count * float(weights @ (losses - middle) ** 2) / total
+        return log_mass, mean, math.sqrt(variance)
+
+    def excess(log_tilt: float) -> float:
+        tilt = math.exp(log_tilt)
+        log_mass, mean, std = moments(tilt)
+        argument = tilt * std / math.sqrt(2)
+        share = float(erfcx(argument) - erfcx(argument + std / math.sqrt(2))) / 2
+        return log_mass - tilt * mean + math.log(max(share, 1e-300)) - log_delta
+
+    # Losses of 1e-9 need a steeper one.
+    widest = max(float(losses[-1] - losses[0]) for losses, _, _ in cut)
+    most = max(_MOST_TILT, STEEPEST / widest) if widest > 0 else _MOST_TILT
+    ends = (math.log(_LEAST_TILT), math.log(most))
+    if excess(ends[0]) <= 0:  # epsilon is about 0: one deviation, or what may wrap around would outweigh a tiny delta
+        tilt = 1 / max(moments(_LEAST_TILT)[2], 1 / most)
+    else:
+        tilt = math.exp(ends[1] if excess(ends[1]) > 0 else brentq(excess, *ends, xtol=0.02))
+    return tilt, moments(tilt)[1]
+
+
+def _crossing(excess: Callable[[float], float], centre: float) -> tuple[float, float]:
+    """Return two numbers between which the falling `excess` is 0, equal where it was found; 0 where it is never above.
+
+    Beyond _LARGEST nothing is looked for: the second is inf.
+    """
+    low = high = max(centre, 0.0)
+    width = 0.05 * max(high, 1e-3)
+    while excess(high) > 0:
+        low, high, width = high, high + width, 2 * width
+        if high > _LARGEST:
+            return low, math.inf
+    while low > 0 and excess(low) <= 0:
+        low, high, width = max(0.0, low - width), low, 2 * width
+    if excess(low) <= 0:
+        return 0.0, 0.0
+    found = float(brentq(lambda epsilon: max(excess(epsilon), -1e4), low, high, xtol=1e-300, rtol=_ROOT / 4))
+    return found, found

@@ -1,1 +1,0 @@
-"""The federated algorithms of the papers."""

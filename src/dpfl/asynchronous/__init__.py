@@ -1,0 +1,1 @@
+"""Asynchronous clients (vandijk2023): events, schedules of batches and noise, training, and each client's privacy."""

@@ -1,0 +1,427 @@
+"""Attacks on training, as an entry of the training grid: lower bounds on epsilon beside the one that is claimed.
+
+With the setting `model`, a client of fedavg_images trains, with `scenario` the clients of async_dpsgd, else one of
+ldp_regression; noise and claim are theirs. Each is attacked twice: by many trainings on gradients that the attacker
+chooses, and by one on the real records with `canaries` among them, where half of them are guessed about, a quarter on
+each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from dpfl.accounting import gaussian_dp
+from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.samplers import Sampling
+from dpfl.asynchronous import async_dpsgd
+from dpfl.asynchronous.schedules import AsyncSettings, InputNormalisation
+from dpfl.attacks.claimed_training import ClaimedTraining
+from dpfl.attacks.lower_bounds import StepLaw, WorstPair, best_statistics, gaussian_fit_mu, simulate, strongest_test
+from dpfl.attacks.messages import PAIR as CHOSEN
+from dpfl.attacks.messages import (
+    AsyncMessageRun,
+    MessageRun,
+    canary_scores,
+    chosen_law,
+    chosen_observations,
+    message_law,
+    message_observations,
+    message_pair,
+    message_scores,
+)
+from dpfl.attacks.one_run import coins, epsilon_lower_bound, mu_lower_bound, right_guesses
+from dpfl.convex import ldp_regression
+from dpfl.convex.federated_rounds import Clipping
+from dpfl.convex.ldp_regression import RegressionSettings
+from dpfl.convex.silo_jobs import LdpAlgorithm, LdpCell
+from dpfl.data.datasets import CLASSES
+from dpfl.data.loading import load_description, load_images, load_table
+from dpfl.data.partition import random_shares, split
+from dpfl.engine.batches import BatchSampler
+from dpfl.engine.networks import ImageModel, build
+from dpfl.engine.noise import base_noise
+from dpfl.engine.per_record_gradients import (
+    Batch,
+    GradientRule,
+    ParameterVector,
+    StackedGradients,
+    cross_entropy,
+    gradient_rule,
+)
+from dpfl.engine.sgd import SGD, StackedHyperparameters
+from dpfl.errors import InputError
+from dpfl.grid.run_table import calibrated, run_table
+from dpfl.grid.settings import Count, Settings
+from dpfl.grid.sweep import Folders, Sweep
+from dpfl.images import fedavg_images
+from dpfl.images.fedavg_images import FedavgCell, FedavgSettings, inputs_of
+
+# Canaries in private training: records that the worst adversary would choose, in with probability 1/2 each.
+#
+# Every canary has a direction of its own in which no other record's gradient points, and there it pulls as far as
+# clipping lets a record pull. What training adds up along that direction is its score.
+
+
+class CanaryGradients:
+    """The gradients of a model, where a record with a label from `classes` on is a canary.
+
+    The weights are the model's, then one for each canary, which the model does not read: the gradient of canary c is
+    clip_norm along weight c of these, where every other record's gradient is 0. Canaries that are `out` add nothing.
+    This is `zero_out` neighbouring, which has the dominating pair of add_or_remove.
+    """
+
+    def __init__(self, inner: GradientRule, classes: int, included: Tensor) -> None:
+        self.inner, self.classes, self.included = inner, classes, included
+
+    def clipped_sums(self, weights: Tensor, batch: Batch, clip_norms: Tensor) -> Tensor:
+        """Return the sums of the records, then those of the canaries; shape (variants, parameters + canaries)."""
+        x, y, present = batch
+        canary = y >= self.classes
+        labels = torch.where(canary, 0, y)
+        model = weights[:, : -len(self.included)].contiguous()
+        sums = self.inner.clipped_sums(model, (x, labels, present * ~canary), clip_norms)
+        drawn = torch.where(canary, y - self.classes, 0)
+        pulls = torch.zeros(len(self.included), dtype=x.dtype, device=x.device)
+        pulls.index_add_(0, drawn, self.included[drawn] * canary * present)
+        return torch.cat([sums, clip_norms[:, None] * pulls], 1)
+
+    def record_bytes(self, record: Tensor) -> int:
+        """As without canaries."""
+        return self.inner.record_bytes(record)
+
+
+@dataclass(frozen=True)
+class ClientRun:
+    """Settings of the audited run: DP-SGD on one client, as in dpfl.images.fedavg."""
+
+    batch_size: int
+    sampling: Sampling
+    epochs: int
+    learning_rate: float
+    momentum: float
+    clip_norm: float
+    noise_multipliers: tuple[float, ...]
+    seed: int
+
+
+def image_scores(
+    run: ClientRun, module: nn.Module, inputs: Tensor, labels: Tensor, classes: int, included: NDArray
+) -> NDArray:
+    """Train `module` from its weights on one client's records and the canaries; return scores, (noises, canaries).
+
+    inputs (records, ...) float32, labels (records,). The client has records + canaries records; every noise
+    multiplier of the run trains its own model, on the same batches and base noise. A score is the movement of the
+    canary's weight over all steps, which adds up what an observer of every step sees.
+    """
+    records, canaries = len(labels), len(included)
+    padded = torch.cat([inputs, inputs.new_zeros(canaries, *inputs.shape[1:])])
+    extended_labels = torch.cat([labels, classes + torch.arange(canaries)])
+    bits = torch.as_tensor(included, dtype=inputs.dtype)
+    rule = CanaryGradients(gradient_rule(module, cross_entropy, padded[0]), classes, bits)
+    count = len(run.noise_multipliers)
+    variants = StackedHyperparameters(
+        torch.full((count,), run.clip_norm), torch.tensor(run.noise_multipliers, dtype=torch.float32)
+    )
+    sgd = SGD(StackedGradients(rule, padded[0], 2**30), variants, run.learning_rate, run.momentum)
+    start = ParameterVector.of(module).flatten(dict(module.named_parameters())).detach()
+    weights = torch.cat([start, start.new_zeros(canaries)]).repeat(1, count, 1)
+    velocity = torch.zeros_like(weights)
+    sampler = BatchSampler(run.sampling, run.batch_size, records + canaries)
+    for epoch in range(1, run.epochs + 1):
+        batches = sampler.epoch(epoch, seed=run.seed, client=0)
+
+        def noise(group: int, step: int, epoch: int = epoch) -> Tensor:
+            address = {"seed": run.seed, "client": 0, "epoch": epoch, "step": step}
+            return base_noise(weights.shape[-1], **address, dtype=weights.dtype, device=weights.device)
+
+        sgd.epoch(weights, velocity, (padded, extended_labels), [batches], [sampler.divisor], noise)
+    return -weights[0, :, len(start) :].numpy().astype(np.float64)
+
+
+CONFIDENCE = 0.95
+TRIALS = 1024
+"""Trainings of an image model in each world."""
+MESSAGE_TRIALS = 4096
+"""Trainings of minibatch SGD in each world."""
+SIMULATED = 8192
+"""Simulated trainings in each world, by which the threshold is chosen."""
+SIMULATION_SEED = 2**32
+
+
+class CanarySettings(Settings):
+    """The setting that is added to those of the audited experiment: how many records are canaries."""
+
+    canaries: Count
+
+
+class TrialSettings(Settings):
+    """The setting that is added where async_dpsgd is audited: trainings on chosen records in each world."""
+
+    trials: Count
+
+
+def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the noise of each cell, as the audited algorithm calibrates it where every record is clipped.
+
+    With clipping: mean the noise stays that of clipping: record, which the claim is made for: a known-bad variant. So
+    does it with preparation: batch_normalised, where the claim is that of plain inputs.
+    Raises InputError where settings cannot be used.
+    """
+    if _is_image(sweep):
+        return fedavg_images.calibrate(sweep, description)
+    if _is_asynchronous(sweep):
+        plain = [
+            {name: "none" if name == "preparation" else value for name, value in cell.items()} for cell in sweep.cells
+        ]
+        table = async_dpsgd.calibrate(replace(sweep, cells=tuple(plain)), description)
+        return table.assign(preparation=[cell["preparation"] for cell in sweep.cells])
+    return ldp_regression.calibrate(replace(sweep, settings={**sweep.settings, "clipping": "record"}), description)
+
+
+def train(
+    sweep: Sweep,
+    folders: Folders,
+    calibration: pd.DataFrame,
+    checkpoint: Path | None,
+    progress: Callable[[int, int], None],
+) -> pd.DataFrame:
+    """Return the run table, a row a (cell, seed). `checkpoint` is not used: a seed takes minutes at most.
+
+    claimed_epsilon is that of the statement; every bound below holds at `confidence`, each by itself.
+    - epsilon_lower_bound: from `positives` trainings in each of two neighbouring worlds on gradients that the attacker
+      chooses (dpfl.attacks.lower_bounds, for the statement's sampler and relation; mates: whether the other records are
+      "hostile" or "silent"). `statistic` called true_positives of one world rightly and false_positives of the other
+      wrongly; its threshold was chosen on simulated trainings. Assumes nothing on the law of what is released.
+    - gaussian_fit_lower_bound: from the same scores, were they normal with one variance; it proves nothing otherwise.
+    - one_run_lower_bound: from one training on the real records with `canaries` among them, half of them guessed about
+      (`guesses`, of which right_guesses are right): Steinke, Nasr, Jagielski 2023.
+    - one_run_gaussian_lower_bound: from the same guesses, were the trade-off curve Gaussian: Mahloujifar, Melis,
+      Chaudhuri 2025.
+    Raises InputError where settings or data cannot be used.
+    """
+    noise = calibrated(calibration, sweep.cells)
+    results: dict[tuple[int, int], dict[str, Any]] = {}
+    for done, seed in enumerate(sweep.seeds):
+        progress(done, len(sweep.seeds))
+        included = coins(seed, CanarySettings.of(sweep.settings).canaries)
+        attack = _asynchronous if _is_asynchronous(sweep) else _images if _is_image(sweep) else _messages
+        scores, attacks = attack(sweep, folders, calibration, seed, included)
+        for index, (own, found) in enumerate(zip(scores, attacks, strict=True)):
+            claim = {
+                "claimed_epsilon": noise[index]["privacy_epsilon_proven"],
+                "known_bad": _is_known_bad(sweep, sweep.cells[index]),
+            }
+            results[index, seed] = claim | found | _one_run(noise[index]["privacy_delta"], own, included)
+    settings = [
+        {**sweep.settings, **cell, "batch_size": _batch_size(sweep, own)}
+        for cell, own in zip(sweep.cells, noise, strict=True)
+    ]
+    for lists in ("scenarios", "strategies"):  # of the whole paper
+        settings = [{name: value for name, value in each.items() if name != lists} for each in settings]
+    return run_table(sweep, load_description(folders.arrays), noise, results, settings)
+
+
+def _is_known_bad(sweep: Sweep, cell: Mapping[str, Any]) -> bool:
+    """Return whether a cell's claim is known to be false."""
+    if _is_asynchronous(sweep):
+        return cell["preparation"] == InputNormalisation.BATCH
+    return not _is_image(sweep) and RegressionSettings.of(sweep.settings).clipping is Clipping.MEAN
+
+
+def _is_asynchronous(sweep: Sweep) -> bool:
+    """Return whether asynchronous DP-SGD is audited."""
+    return "scenario" in sweep.settings
+
+
+def _batch_size(sweep: Sweep, noise: Mapping[str, Any]) -> int:
+    """Return the batch that a cell's calibration chose, or the sweep's: a paper's noise table has gaps for others."""
+    chosen = noise.get("batch_size")
+    return int(sweep.settings["batch_size"] if chosen is None or pd.isna(chosen) else chosen)
+
+
+def _is_image(sweep: Sweep) -> bool:
+    """Return whether an image model is audited."""
+    return "model" in sweep.settings
+
+
+Attacked = tuple[Sequence[NDArray[np.float64]], list[dict[str, Any]]]
+"""Of every cell, the scores of the canaries, and the columns of the bounds from chosen records."""
+
+
+def _images(
+    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+) -> Attacked:
+    """Attack an image model."""
+    return _image_scores(sweep, folders, calibration, seed, included), _image_attacks(sweep, calibration, seed)
+
+
+def _messages(
+    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+) -> Attacked:
+    """Attack the messages of minibatch SGD."""
+    return _message_scores(sweep, folders, calibration, seed, included), _message_attacks(sweep, calibration, seed)
+
+
+def _image_attacks(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
+    """Return what trainings on chosen gradients show of every cell, with the first client's sampler and noise."""
+    settings, found = FedavgSettings.of(sweep.settings, sweep.resources), []
+    if settings.sampling is Sampling.FIXED:
+        raise InputError(f"sampling: {settings.sampling} has no attack on an image model; take one by epochs or coins")
+    for cell, noise in zip(map(FedavgCell.of, sweep.cells), calibration.to_dict("records"), strict=True):
+        sampler = BatchSampler(settings.sampling, settings.batch_size, int(noise["privacy_records"]))
+        claim = ClaimedTraining(
+            sampler,
+            Neighbouring(noise["privacy_neighbouring"]),
+            sum(cell.local_epochs),
+            settings.clip_norm,
+            noise["noise_multiplier"],
+            ((noise["privacy_epsilon_proven"], noise["privacy_delta"]),),
+        )
+        seen = tuple(claim.seen(claim.conforming, TRIALS, world=world, seed=seed) for world in (0, 1))
+        found.append(_two_worlds(claim.law, seen, claim.pair, noise["privacy_delta"]))
+    return found
+
+
+def _message_attacks(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
+    """Return what messages of a client whose records the attacker chooses show of every cell."""
+    records = int(calibration["privacy_records"].iloc[0])
+    run = _message_run(sweep, calibration, seed)
+    seen = message_observations(run, records, MESSAGE_TRIALS)
+    deltas = calibration["privacy_delta"]
+    return [
+        _two_worlds(message_law(run, records, noise_std), tuple(worlds), message_pair(run), delta)
+        for noise_std, worlds, delta in zip(run.noise_stds, seen, deltas, strict=True)
+    ]
+
+
+def _two_worlds(
+    law: StepLaw, seen: tuple[NDArray[np.float64], NDArray[np.float64]], pair: WorstPair, delta: float
+) -> dict[str, Any]:
+    """Return the columns of the bounds from observations in two worlds."""
+    shape = (SIMULATED, *seen[0].shape[1:])
+    design = tuple(simulate(law, shape, world=world, seed=SIMULATION_SEED) for world in (0, 1))
+    tried = best_statistics(law)
+    evidence = strongest_test(design, seen, tried, ((0.0, delta),), CONFIDENCE)
+    scores = (tried[evidence.statistic](each) for each in seen)
+    return {
+        "mates": "hostile" if pair.mates else "silent",
+        "statistic": evidence.statistic,
+        "positives": evidence.errors.positives,
+        "true_positives": evidence.errors.true_positives,
+        "false_positives": evidence.errors.false_positives,
+        "confidence": CONFIDENCE,
+        "epsilon_lower_bound": max(0.0, evidence.excess),
+        "gaussian_fit_lower_bound": float(gaussian_dp.epsilon(delta, gaussian_fit_mu(*scores, confidence=CONFIDENCE))),
+    }
+
+
+def _one_run(delta: float, scores: NDArray[np.float64], included: NDArray[np.int64]) -> dict[str, Any]:
+    """Return the columns of the bounds from one training with canaries."""
+    guesses = 2 * (len(included) // 4)
+    right = right_guesses(scores, included, guesses)
+    counts = {"canaries": len(included), "guesses": guesses, "right": right}
+    mu = mu_lower_bound(**counts, confidence=CONFIDENCE)
+    return {
+        "guesses": guesses,
+        "right_guesses": right,
+        "one_run_lower_bound": epsilon_lower_bound(delta=delta, **counts, confidence=CONFIDENCE),
+        "one_run_gaussian_lower_bound": float(gaussian_dp.epsilon(delta, mu)),
+    }
+
+
+def _image_scores(
+    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the scores of every cell: the first client trains without averaging, which only hides."""
+    settings = FedavgSettings.of(sweep.settings, sweep.resources)
+    torch.set_num_threads(settings.threads)
+    if settings.model is not ImageModel.SCATTER_LINEAR:
+        raise InputError(f"model: {settings.model} has no canaries; they are for scatter_linear")
+    data = load_images(folders.arrays)
+    rows = np.sort(settings.shares(len(data.train_y), seed)[0][: _real(calibration, included)])
+    inputs, labels = inputs_of(settings, folders, data, "train", rows)
+    epochs = {sum(FedavgCell.of(cell).local_epochs) for cell in sweep.cells}
+    if len(epochs) > 1:
+        raise InputError(f"local_epochs: cells with canaries train for one number of epochs, not {sorted(epochs)}")
+    run = ClientRun(
+        settings.batch_size, settings.sampling, epochs.pop(), settings.learning_rate, settings.momentum,
+        settings.clip_norm, tuple(calibration["noise_multiplier"]), seed,
+    )  # fmt: skip
+    module = build(settings.model, data.train_x.shape[1:], seed, settings.network, settings.feature_norm)
+    return image_scores(run, module, inputs, labels, CLASSES, included)
+
+
+def _message_scores(
+    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the scores of every cell. Every client has its part of the canaries and is seen by its own messages,
+    before the server adds others to them; each adds noise of its own, so the clients together are one run.
+    """
+    settings = RegressionSettings.of(sweep.settings)
+    clients = settings.clients
+    trial = split(load_table(folders.arrays), clients, list(settings.standardise), seed)
+    scores = []
+    for client, own in enumerate(np.array_split(included, clients)):
+        first = int(trial.starts[client])
+        rows = slice(first, first + _real(calibration, own))
+        run = _message_run(sweep, calibration, clients * seed + client)
+        scores.append(message_scores(run, trial.train_x[rows], trial.train_y[rows], own))
+    return np.concatenate(scores, axis=1)
+
+
+def _asynchronous(
+    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+) -> Attacked:
+    """Return the scores of the canaries of every cell, and what runs on chosen records show of it.
+
+    Every cell has randomness of its own: a client's batches and noise do not depend on the network, so with the same
+    seed the messages on chosen records would be the same in every scenario.
+    """
+    torch.set_num_threads(int(sweep.resources["threads"]))
+    data, scores, found = load_images(folders.arrays), [], []
+    inputs, labels = async_dpsgd.features(data.train_x), torch.from_numpy(np.array(data.train_y))
+    trials = TrialSettings.of(sweep.settings).trials
+    rows = zip(sweep.cells, calibration.to_dict("records"), strict=True)
+    for index, (cell, noise) in enumerate(rows):
+        given = AsyncSettings.of(async_dpsgd.given(sweep, cell))
+        plan = async_dpsgd.AsyncCell.of(given, len(labels))
+        own, records = plan.posture, plan.posture.records
+        run = AsyncMessageRun(
+            network=plan.network, rounds=own.rounds, epochs=own.epochs, batch_size=own.batch_size,
+            clip_norm=own.clip_norm, noise_multiplier=noise["noise_multiplier"], learning_rate=plan.learning_rate,
+            seed=len(sweep.cells) * seed + index, normalise=async_dpsgd.batch_rule(own.preparation),
+        )  # fmt: skip
+        shares = [share[:records] for share in random_shares(len(labels), plan.clients, 1 / plan.clients, seed)]
+        scores.append(canary_scores(run, inputs, labels, shares, included, async_dpsgd.CLASSES))
+        seen = chosen_observations(run, records, trials)
+        found.append(_two_worlds(chosen_law(run, records), tuple(seen), CHOSEN, noise["privacy_delta"]))
+    return scores, found
+
+
+def _message_run(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> MessageRun:
+    """Return what one client sends; raises InputError where another algorithm is asked for."""
+    settings = RegressionSettings.of(sweep.settings)
+    if any(LdpCell.of(cell).algorithm is not LdpAlgorithm.MINIBATCH for cell in sweep.cells):
+        raise InputError("algorithm: canaries are for minibatch")
+    clip, batch = settings.clip_norms[0], int(calibration["batch_size"].iloc[0])
+    return MessageRun(
+        settings.rounds, batch, settings.sampling, settings.clipping, clip,
+        tuple(calibration["noise_multiplier"] * clip / batch), seed,
+    )  # fmt: skip
+
+
+def _real(calibration: pd.DataFrame, included: NDArray[np.int64]) -> int:
+    """Return how many records are no canaries; raises InputError where there are more canaries than records."""
+    records = int(calibration["privacy_records"].iloc[0])
+    if len(included) > records:
+        raise InputError(f"canaries: {len(included)} of a client's {records} records cannot be canaries; take fewer")
+    return records - len(included)

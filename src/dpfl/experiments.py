@@ -1,0 +1,174 @@
+"""The contract of an experiment: what an entry of the grid names, and what `dpfl calibrate` and `dpfl train` call.
+
+An experiment is a module of one of the packages KINDS; its name is the key `experiment` of a grid entry, the column
+`experiment` of its run tables and the first part of its kind of cost. It offers the two functions of `Experiment`.
+
+- A sweep's `settings` are the paper's, the entry's and the values of the sweep's axes, `cells` the variants that are
+  trained as one stack. The experiment reads both as fields of its models (dpfl.grid.settings.Settings),
+  before it computes: what cannot be used raises InputError, one line that names the setting or the cell's key. What an
+  entry or a cell sets and no model has is refused (`require_known`); what the paper sets for all may be for others.
+- `calibrate` reads the data set's description only, never its records: it returns a row a cell with the cell's keys,
+  `noise_multiplier` (the noise's standard deviation over the norm bound of one record's contribution; 0 without
+  privacy) and the columns `privacy_*` of the run's statement. `dpfl calibrate` joins these tables for a paper.
+- `train` takes these rows back and returns the run table (dpfl.grid.run_table): a row a run, cells in the
+  sweep's order and seeds within, each with all that it rests on. Columns: paper, sweep, experiment, dataset,
+  stand_in_for, data_note; the settings and the cell's keys; seed; status ("finished" or "diverged"); the metrics, of
+  which the first is a number in every finished run; noise_* and privacy_*. On a CPU the same arguments give
+  the same bytes, with or without a checkpoint to resume from; on a GPU its model too decides them, and they repeat as
+  far as CUDA's libraries repeat theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol, cast
+
+import numpy as np
+import pandas as pd
+
+from dpfl import catalog
+from dpfl.errors import InputError
+from dpfl.grid.settings import Settings
+from dpfl.grid.sweep import Folders, Sweep
+
+Progress = Callable[[int, int], None]
+"""Takes how much is done, and of how much."""
+KINDS = ("dpfl.images", "dpfl.convex", "dpfl.asynchronous", "dpfl.attacks")
+"""The packages whose modules with `calibrate` and `train` are experiments: kinds of training, and attacks on them."""
+STATUSES = ("finished", "diverged")
+_STATEMENT = tuple(
+    f"privacy_{name}"
+    for name in (
+        "mechanism", "sampler", "neighbouring", "observer", "clip_norm", "noise_multiplier", "steps", "delta",
+        "epsilon_proven", "epsilon_refuted",
+    )
+)  # fmt: skip
+"""What a run's privacy statement has at least: without these nobody can check its epsilon."""
+_LABELS = ("dataset", "study", "axis")
+"""Keys of sweeps that name data and pages, and that no experiment has to read."""
+
+
+class Experiment(Protocol):
+    """The functions that an experiment offers; the module's docstring says what is trained and why."""
+
+    def calibrate(self, sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
+        """Return a row a cell of `sweep`: its keys, its noise and its privacy statement.
+
+        `description` is the data set's (dpfl.data.loading.load_description). Raises InputError for settings or cells
+        that cannot be used.
+        """
+
+    def train(
+        self, sweep: Sweep, folders: Folders, calibration: pd.DataFrame, checkpoint: Path | None, progress: Progress
+    ) -> pd.DataFrame:
+        """Return the run table of `sweep`: a row a (cell, seed).
+
+        `calibration` is what `calibrate` returned for a sweep of the same family. Long training saves its state at
+        `checkpoint` and resumes there. Raises InputError where settings, cells, data or calibration cannot be used.
+        """
+
+
+def require_known(sweep: Sweep) -> None:
+    """Raise InputError where an entry or a cell sets what no model of its experiment reads: a slip of the pen."""
+    read = {*_LABELS, *(name for model in _models(module_name(sweep.experiment)) for name in model.model_fields)}
+    given = {*sweep.settings, *(key for cell in sweep.cells for key in cell)} - set(catalog.load(sweep.paper).settings)
+    if unknown := sorted(given - read):
+        near = get_close_matches(unknown[0], sorted(read), 1)
+        hint = f"; {near[0]} is one" if near else ""
+        raise InputError(f"{sweep.paper}/{sweep.name}: {sweep.experiment} reads no setting {unknown[0]}{hint}")
+
+
+@cache
+def _models(name: str) -> list[type[Settings]]:
+    """Return the models of settings in a module of experiments and in those that it uses, directly or not."""
+    found, waiting, models = {name}, [name], []
+    while waiting:
+        for value in vars(import_module(waiting.pop())).values():
+            home = value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", ""))
+            if isinstance(value, type) and issubclass(value, Settings):
+                models.append(value)
+            if home.rpartition(".")[0] in KINDS and home not in found:
+                found.add(home)
+                waiting.append(home)
+    return models
+
+
+def require_calibrated(sweep: Sweep, rows: pd.DataFrame) -> None:
+    """Raise InputError where what an experiment's `calibrate` returned for `sweep` breaks the contract."""
+    _require_rows(sweep, "calibrate", rows, len(sweep.cells), [*sweep.cells[0], "noise_multiplier", *_STATEMENT])
+    _require_noise(sweep, "calibrate", rows)
+
+
+def require_trained(sweep: Sweep, table: pd.DataFrame) -> None:
+    """Raise InputError where what an experiment's `train` returned for `sweep` breaks the contract."""
+    columns = ["paper", "sweep", "experiment", "dataset", *sweep.cells[0], "seed", "status", "noise_multiplier"]
+    _require_rows(sweep, "train", table, len(sweep.cells) * len(sweep.seeds), [*columns, *_STATEMENT])
+    _require_noise(sweep, "train", table)
+    if unknown := sorted(set(map(str, table["status"])) - set(STATUSES)):
+        raise InputError(f"{_place(sweep, 'train')} the status {unknown[0]}, should be {' or '.join(STATUSES)}")
+    main = table.columns[table.columns.get_loc("status") + 1]
+    numbers = pd.to_numeric(table.loc[table["status"] == "finished", main], errors="coerce")
+    if not np.isfinite(numbers).all():
+        raise InputError(f"{_place(sweep, 'train')} a finished run whose {main}, the metric after status, is no number")
+
+
+def _require_rows(sweep: Sweep, function: str, rows: object, count: int, columns: list[str]) -> None:
+    """Raise InputError where `rows` is no table of so many rows with these columns."""
+    place = _place(sweep, function)
+    if not isinstance(rows, pd.DataFrame):
+        raise InputError(f"{place} a {type(rows).__name__}, should be a DataFrame")
+    if len(rows) != count:
+        raise InputError(f"{place} {len(rows)} rows, should be {count}")
+    if missing := [name for name in columns if name not in rows]:
+        raise InputError(f"{place} a table without the column {missing[0]}")
+
+
+def _require_noise(sweep: Sweep, function: str, rows: pd.DataFrame) -> None:
+    """Raise InputError unless every row states its noise multiplier, a number of 0 or more, and its mechanism."""
+    noise = pd.to_numeric(rows["noise_multiplier"], errors="coerce").to_numpy(dtype=float)
+    if not (np.isfinite(noise) & (noise >= 0)).all():
+        raise InputError(f"{_place(sweep, function)} a noise_multiplier that is no number of 0 or more")
+    if rows["privacy_mechanism"].isna().any():
+        raise InputError(f"{_place(sweep, function)} a row without privacy_mechanism: every run states its privacy")
+
+
+def _place(sweep: Sweep, function: str) -> str:
+    """Return the start of a line that says what an experiment returned."""
+    return f"experiment {sweep.experiment}: {function} returned for {sweep.paper}/{sweep.name}"
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of all experiments, in alphabetical order."""
+    return tuple(sorted(homes()))
+
+
+@cache
+def homes() -> dict[str, str]:
+    """Return the module of each experiment: what has the two functions, read without importing it (torch is slow)."""
+    homes = {}
+    for kind in KINDS:
+        package = import_module(kind)
+        for path in sorted(path for folder in package.__path__ for path in Path(folder).glob("*.py")):
+            text = path.read_text(encoding="utf-8")
+            if all(re.search(rf"^def {name}\(", text, re.MULTILINE) for name in ("calibrate", "train")):
+                homes[path.stem] = f"{kind}.{path.stem}"
+    return homes
+
+
+def module_name(experiment: str) -> str:
+    """Return the module of an experiment, for records and source digests; raises InputError for an unknown name."""
+    if experiment not in names():
+        raise InputError(f"experiment: {experiment!r} is unknown, should be one of {', '.join(names())}")
+    return homes()[experiment]
+
+
+def load(experiment: str) -> Experiment:
+    """Return an experiment; raises InputError for an unknown name."""
+    return cast(Experiment, import_module(module_name(experiment)))

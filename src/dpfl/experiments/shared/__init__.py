@@ -1,1 +1,0 @@
-"""Parts that several experiments share: calibration, batches, clients, tables of runs."""

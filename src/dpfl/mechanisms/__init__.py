@@ -1,1 +1,0 @@
-"""Mechanisms: clipping, noise and projection of what is shared, each with its formal guarantee."""

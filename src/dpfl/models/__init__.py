@@ -1,1 +1,0 @@
-"""Models that the papers train, and problems with a known optimum."""

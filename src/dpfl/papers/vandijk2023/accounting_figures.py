@@ -1,0 +1,295 @@
+"""Figures about adversary A1: epochs against rounds, groups, and a last epoch with less noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dpfl.accounting import FixedBatches, dpsgd, gaussian_dp, tradeoff
+from dpfl.papers.vandijk2023.reference_run import epsilon_of, equivalent_mu, run, settings
+from dpfl.reporting import style
+from dpfl.reporting.results import Results
+
+# Figures about one run under different adversaries and samplers.
+
+CURVES = {
+    "A0": ("A0, exact (C_p composed)", style.BLUE, "-"),
+    "clt": ("A0, central limit", style.SKY, "--"),
+    "A1": ("A1, exact", style.RED, "-"),
+    "h": ("h, claimed to hold against A1", style.ORANGE, "--"),
+    "h_bar": ("h-bar, claimed limit", style.PURPLE, "-."),
+    "shuffled": ("G of sqrt(E)/sigma", style.GREEN, (0, (5, 1, 1, 1, 1, 1))),
+}
+SAMPLERS = {
+    "fixed": ("fixed size, record replaced: enough (C_p)", style.BLUE, "-", "o"),
+    "fixed_pair": ("fixed size, record replaced: needed", style.SKY, ":", "v"),
+    "poisson": ("Poisson, record added or removed", style.RED, "--", "s"),
+    "poisson_replace": ("Poisson, record replaced", style.GREEN, "-.", "^"),
+}
+
+
+def tradeoff_data(results: Results) -> pd.DataFrame:
+    """Return columns curve, alpha, beta: type II against type I error of the best test."""
+    alpha = np.unique(np.concatenate([np.geomspace(1e-6, 1e-2, 61), np.linspace(0.0, 1.0, 101)]))
+    sigma = settings("tradeoff_sigma")
+    betas = {name: tradeoff.dpsgd(alpha, sigma=sigma, adversary=name, **run()) for name in CURVES if name != "shuffled"}
+    betas["shuffled"] = gaussian_dp.tradeoff(alpha, tradeoff.shuffled_mu(run()["epochs"], sigma))
+    return pd.concat(pd.DataFrame({"curve": name, "alpha": alpha, "beta": betas[name]}) for name in CURVES)
+
+
+def draw_tradeoff(data: pd.DataFrame) -> Figure:
+    """Draw the curves on linear axes, and 1 - beta on logarithmic ones near small type I errors."""
+    figure, (all_errors, tail) = style.panels(2, height=3.9, width=9.5)
+    for name, (label, colour, dash) in CURVES.items():
+        rows = data[data["curve"] == name]
+        small = rows[(rows["alpha"] > 0) & (rows["alpha"] <= 0.1)]
+        all_errors.plot(rows["alpha"], rows["beta"], color=colour, linestyle=dash, label=label)
+        tail.plot(small["alpha"], 1 - small["beta"], color=colour, linestyle=dash)
+    guess = np.array([0.0, 1.0])
+    all_errors.plot(guess, 1 - guess, color=style.BLACK, linestyle=":", linewidth=1, label="guessing")
+    tail.plot([1e-6, 0.1], [1e-6, 0.1], color=style.BLACK, linestyle=":", linewidth=1)
+    all_errors.set(xlabel="type I error alpha", ylabel="type II error beta", xlim=(0, 1), ylim=(0, 1))
+    all_errors.set_title("all errors")
+    tail.set(xlabel="type I error alpha", ylabel="power 1 - beta of the best test", xscale="log", yscale="log")
+    tail.set(xlim=(1e-6, 0.1), title="small type I errors")
+    figure.legend(*all_errors.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
+    values = run()
+    style.footer(
+        figure,
+        f"{values['n']} records, batches of {values['m']}, {values['epochs']} epochs, "
+        f"sigma = {settings('tradeoff_sigma')} sensitivities.",
+    )
+    return figure
+
+
+def sampler_data(results: Results) -> pd.DataFrame:
+    """Return columns sampler, noise_multiplier, epsilon, noise_over_poisson.
+
+    Of fixed batches, `fixed` is the epsilon that C_p proves and `fixed_pair` the one that a pair of data sets exceeds.
+    noise_over_poisson is the noise over that of Poisson batches (add or remove) with the same epsilon; it is
+    interpolated on logarithms, and missing rows mean that the Poisson curve does not reach that epsilon.
+    """
+    noises, delta = np.array(settings("fixed_against_poisson")["noise_multipliers"]), settings("delta")
+    values = run()
+    rate, steps = values["m"] / values["n"], values["n"] // values["m"] * values["epochs"]
+    fixed = [epsilon_of(tradeoff.dpsgd_guarantee(sigma=z / 2, adversary="A0", **values)) for z in noises]
+    replaced_run = {"steps": steps, "delta": delta, "neighbouring": "replace_one"}
+    batches = FixedBatches(values["m"], values["n"])
+    pair = [guarantee_of(batches, noise_multiplier=z, **replaced_run).lower for z in noises]
+    # Poisson batches reach the fixed ones' epsilons at about half the noise.
+    finer = np.unique(np.concatenate([noises, noises / 2, noises / 2.4]))
+    poisson = dpsgd.epsilon(noise_multiplier=finer, sample_rate=rate, steps=steps, delta=delta)
+    replaced = dpsgd.epsilon(noise_multiplier=noises, sample_rate=rate, **replaced_run)
+    epsilons = {
+        "fixed": np.array(fixed),
+        "fixed_pair": np.array(pair),
+        "poisson": poisson[np.isin(finer, noises)],
+        "poisson_replace": replaced,
+    }
+    parts = []
+    for sampler, epsilon in epsilons.items():
+        matching = np.exp(np.interp(np.log(epsilon), np.log(poisson[::-1]), np.log(finer[::-1])))
+        columns = {"noise_multiplier": noises, "epsilon": epsilon, "noise_over_poisson": noises / matching}
+        parts.append(pd.DataFrame({"sampler": sampler} | columns))
+    return pd.concat(parts)
+
+
+def draw_samplers(data: pd.DataFrame) -> Figure:
+    """Draw epsilon against noise, and the noise needed over that of Poisson batches."""
+    figure, (spent, needed) = style.panels(2, height=3.6, width=9)
+    for sampler, (label, colour, dash, marker) in SAMPLERS.items():
+        rows = data[data["sampler"] == sampler]
+        look = {"color": colour, "linestyle": dash, "marker": marker, "label": label}
+        spent.plot(rows["noise_multiplier"], rows["epsilon"], **look)
+        needed.plot(rows["epsilon"], rows["noise_over_poisson"], **look)
+    spent.set(xlabel="noise standard deviation / C", ylabel=f"epsilon at delta = {settings('delta'):g}")
+    spent.set(xscale="log", yscale="log", title="epsilon spent")
+    style.ticks_at(spent, (1.6, 2.4, 3.2, 4.8, 6.4))
+    needed.axhline(2, color=style.BLACK, linestyle=":", linewidth=1)
+    needed.set(xlabel="epsilon", xscale="log", ylabel="noise / noise of Poisson batches", ylim=(0.8, 2.6))
+    needed.set_title("noise needed for the same epsilon")
+    figure.legend(*spent.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
+    values = run()
+    style.footer(
+        figure,
+        f"{values['n']} records, batches of {values['m']} on average, {values['epochs']} epochs. Dotted: the claim.",
+    )
+    return figure
+
+
+COLOURS = (style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PURPLE)
+DASHES = ("-", "--", "-.")
+_NAMED_AT = 0.2
+"""Type I error at which a trade-off curve has its name."""
+DRAWN = ("A1", "h", "h_bar", "shuffled", "A0")
+"""Guarantees in the figure on epochs and rounds, those that depend on the batch last."""
+
+
+def guarantee_of(name: str, *, m: int, epochs: int, sigma: float) -> tradeoff.Guarantee:
+    """Return one of DRAWN for the run with other batches, epochs or noise."""
+    if name == "shuffled":
+        return tradeoff.Gaussian(float(tradeoff.shuffled_mu(epochs, sigma)))
+    return tradeoff.dpsgd_guarantee(n=run()["n"], m=m, epochs=epochs, sigma=sigma, adversary=name)
+
+
+def epochs_data(results: Results) -> pd.DataFrame:
+    """Return columns panel, curve, batch, epochs, epsilon, mu_over_simple (mu over sqrt(E)/sigma at equal epsilon)."""
+    chosen, rows = settings("epochs_not_rounds"), []
+    sigma = chosen["sigma"]
+
+    def add(panel: str, name: str, m: int, epochs: int) -> None:
+        result = guarantee_of(name, m=m, epochs=epochs, sigma=sigma)
+        ratio = equivalent_mu(result) / float(tradeoff.shuffled_mu(epochs, sigma))
+        columns = {"panel": panel, "curve": name, "batch": m, "epochs": epochs}
+        rows.append(columns | {"epsilon": epsilon_of(result), "mu_over_simple": ratio})
+
+    for name in DRAWN:
+        for m in chosen["sampled" if name == "A0" else "batches"]:
+            add("batches", name, m, run()["epochs"])
+    for name in DRAWN[:-1]:
+        for epochs in chosen["epochs"]:
+            add("epochs", name, run()["m"], epochs)
+    return pd.DataFrame(rows)
+
+
+def draw_epochs(data: pd.DataFrame) -> Figure:
+    """Draw epsilon against the batch size, and the error of the approximations against the epochs."""
+    figure, (batches, epochs) = style.panels(2, height=3.7, width=9.5)
+    for name in DRAWN:
+        label, colour, dash = CURVES[name]
+        marker = {"A1": "o", "A0": "s"}.get(name, "")
+        look = {"color": colour, "linestyle": dash, "marker": marker, "label": label}
+        left = data[(data["panel"] == "batches") & (data["curve"] == name)]
+        right = data[(data["panel"] == "epochs") & (data["curve"] == name)]
+        batches.plot(left["batch"], left["epsilon"], **look)
+        epochs.plot(right["epochs"], right["mu_over_simple"], **look)
+    batches.set(xlabel=f"batch size among {run()['n']} records", xscale="log", title=f"{run()['epochs']} epochs")
+    batches.set(ylabel=f"epsilon at delta = {settings('delta'):g}", ylim=(0, None))
+    epochs.set(xlabel="epochs E", xscale="log", ylabel="mu / (sqrt(E)/sigma)", title=f"batches of {run()['m']}")
+    figure.legend(*batches.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+    style.footer(figure, f"sigma = {settings('epochs_not_rounds')['sigma']} sensitivities.")
+    return figure
+
+
+def group_data(results: Results) -> pd.DataFrame:
+    """Return columns panel, batch, group, mu_ratio (mu over that of one record), alpha, beta; unused ones are 0."""
+    chosen, values = settings("group_privacy"), run()
+    rows = []
+    for m in chosen["batches"]:
+        mus = [equivalent_mu(_group(m, g)) for g in chosen["groups"]]
+        rows += [
+            {"panel": "growth", "batch": m, "group": g, "mu_ratio": mu / mus[0], "alpha": 0.0, "beta": 0.0}
+            for g, mu in zip(chosen["groups"], mus, strict=True)
+        ]
+    alpha = np.linspace(0.0, 1.0, 101)
+    for g in chosen["groups"]:
+        simple = gaussian_dp.tradeoff(alpha, tradeoff.shuffled_mu(values["epochs"], chosen["sigma"], g))
+        for panel, beta in (("exact", _group(values["m"], g).tradeoff(alpha)), ("simple", simple)):
+            columns = {"panel": panel, "batch": values["m"], "group": g, "mu_ratio": 0.0}
+            rows += [columns | {"alpha": a, "beta": b} for a, b in zip(alpha, beta, strict=True)]
+    return pd.DataFrame(rows)
+
+
+def _group(m: int, g: int) -> tradeoff.Guarantee:
+    """Return what A1 learns of a group of g records with batches of m."""
+    values, sigma = run(), settings("group_privacy")["sigma"]
+    return tradeoff.dpsgd_guarantee(
+        n=values["n"], m=m, epochs=values["epochs"], sigma=sigma, adversary="A1", group_size=g
+    )
+
+
+def draw_groups(data: pd.DataFrame) -> Figure:
+    """Draw the growth of mu with the group, and the trade-off curves."""
+    figure, (growth, curves) = style.panels(2, height=3.6, width=9)
+    groups = np.array(sorted(data["group"].unique()))
+    rows = data[data["panel"] == "growth"]
+    for (m, part), colour, dash, marker in zip(
+        rows.groupby("batch"), COLOURS, DASHES, style.MARKERS[: len(DASHES)], strict=False
+    ):
+        growth.plot(
+            part["group"], part["mu_ratio"], color=colour, linestyle=dash, marker=marker, label=f"batches of {m}"
+        )
+    growth.plot(groups, np.sqrt(groups), color=style.BLACK, linestyle=":", linewidth=1, label="sqrt(g), the claim")
+    growth.plot(groups, groups, color=style.BLACK, linestyle=(0, (1, 4)), linewidth=1, label="g, the general rule")
+    growth.set(xlabel="group size g", ylabel="mu / mu of one record", xscale="log", yscale="log")
+    growth.set_xticks(groups, [str(g) for g in groups])
+    growth.set_yticks((1, 2, 4, 8, 16), ["1", "2", "4", "8", "16"])
+    growth.minorticks_off()
+    growth.legend(loc="upper left", frameon=False, fontsize=8)
+    for g, colour in zip(groups, COLOURS, strict=True):
+        for panel, dash in (("exact", "-"), ("simple", ":")):
+            part = data[(data["panel"] == panel) & (data["group"] == g)]
+            curves.plot(part["alpha"], part["beta"], color=colour, linestyle=dash)
+        _name_curve(curves, data[(data["panel"] == "exact") & (data["group"] == g)], f"g = {g}", colour)
+    curves.set(xlabel="type I error alpha", ylabel="type II error beta", xlim=(0, 1), ylim=(0, 1))
+    values, sigma = run(), settings("group_privacy")["sigma"]
+    style.footer(
+        figure,
+        f"{values['n']} records, {values['epochs']} epochs, sigma = {sigma} sensitivities of one record. "
+        f"Right: batches of {values['m']}; dotted: G of sqrt(gE)/sigma.",
+    )
+    return figure
+
+
+def _name_curve(axis: Axes, curve: pd.DataFrame, name: str, colour: str) -> None:
+    """Write the name of a trade-off curve onto it, where the curves lie well apart: at their ends all of them meet."""
+    height = np.interp(_NAMED_AT, curve["alpha"], curve["beta"])
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+    axis.annotate(name, (_NAMED_AT, height), ha="center", va="center", color=colour, fontsize=8, bbox=box)
+
+
+def last_epoch_data(results: Results) -> pd.DataFrame:
+    """Return columns panel, epochs, kept (share of sigma in the last epoch), mu_ratio, epsilon, equal_sigma.
+
+    `equal_sigma` is the sigma that, used in all epochs, gives the same mu.
+    """
+    chosen = settings("last_epoch_noise")
+    sigma, delta = chosen["sigma"], settings("delta")
+    rows = []
+
+    def add(panel: str, epochs: int, share: float) -> None:
+        plain = float(tradeoff.shuffled_mu(epochs, sigma))
+        mu = float(tradeoff.last_epoch_mu(epochs, sigma, last_sigma=share * sigma))
+        columns = {"panel": panel, "epochs": epochs, "kept": share, "mu_ratio": mu / plain}
+        rows.append(columns | {"epsilon": float(gaussian_dp.epsilon(delta, mu)), "equal_sigma": sigma * plain / mu})
+
+    for epochs in chosen["drawn"]:
+        for share in np.geomspace(0.05, 1.0, 40):
+            add("share kept", epochs, float(share))
+    for epochs in chosen["epochs"]:
+        add("unchanged", epochs, 1.0)
+        add("chapter", epochs, 1 / np.sqrt(epochs + 1))
+    return pd.DataFrame(rows)
+
+
+def draw_last_epoch(data: pd.DataFrame) -> Figure:
+    """Draw what a smaller last sigma costs in mu, and in epsilon."""
+    figure, (cost, spent) = style.panels(2, height=3.5, width=9)
+    chapter, unchanged = data[data["panel"] == "chapter"], data[data["panel"] == "unchanged"]
+    rows = data[data["panel"] == "share kept"]
+    for (epochs, part), colour, dash in zip(rows.groupby("epochs"), COLOURS, DASHES, strict=False):
+        cost.plot(part["kept"], part["mu_ratio"], color=colour, linestyle=dash, label=f"E = {epochs}")
+        mark = chapter[chapter["epochs"] == epochs]
+        cost.plot(mark["kept"], mark["mu_ratio"], "X", color=colour, markersize=7)
+    cost.axhline(np.sqrt(2), color=style.BLACK, linestyle=":", linewidth=1, label="sqrt(2), the claim")
+    cost.set(xlabel="last epoch's sigma / sigma", ylabel="mu / mu with one sigma", xscale="log", ylim=(0.9, 4))
+    cost.set_xticks((0.05, 0.1, 0.2, 0.5, 1), ["0.05", "0.1", "0.2", "0.5", "1"])
+    cost.minorticks_off()
+    cost.legend(frameon=False)
+    for part, colour, dash, marker, label in (
+        (chapter, style.RED, "--", "s", "sigma/sqrt(E+1) in the last epoch"),
+        (unchanged, style.BLUE, "-", "o", "one sigma"),
+    ):
+        spent.plot(part["epochs"], part["epsilon"], color=colour, linestyle=dash, marker=marker, label=label)
+    spent.set(xlabel="epochs E", ylabel=f"epsilon at delta = {settings('delta'):g}", xscale="log", ylim=(0, None))
+    style.ticks_at(spent, chapter["epochs"])
+    spent.legend(loc="upper left", frameon=False)
+    sigma = settings("last_epoch_noise")["sigma"]
+    same = chapter["equal_sigma"].iloc[0]
+    style.footer(
+        figure,
+        f"sigma = {sigma} sensitivities. With sigma = {same:.2f} throughout, epsilon is that of the smaller last one.",
+    )
+    return figure

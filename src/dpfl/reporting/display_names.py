@@ -1,0 +1,143 @@
+"""Captions of tables and figures, as files from which the report takes them."""
+
+from __future__ import annotations
+
+import math
+import re
+from enum import StrEnum
+from pathlib import Path
+
+import pandas as pd
+
+from dpfl.catalog import dataset_entries, load
+from dpfl.files import record_path, write_atomically
+
+# Signs of quantities: ε, δ and σ² in every figure and table, whatever the code that lays it out spells them.
+
+_SIGNS = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "eta": "η", "theta": "θ", "kappa": "κ",
+    "lambda": "λ", "mu": "μ", "rho": "ρ", "sigma": "σ",
+}  # fmt: skip
+_NAMED = re.compile(rf"\b({'|'.join(_SIGNS)})\b")
+_SQUARE = re.compile(r"(?<=[\w)])\^2(?![\w(]|\.\d)")
+_POWER = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)e([+-]?)0*(\d+)\b")
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def with_signs(text: str) -> str:
+    """Return a text with every Greek letter as its sign, squares and powers of ten as such: "sigma^2 = 1e-5" is
+    "σ² = 10⁻⁵"; names of code, as beta_1, stay."""
+    return _POWER.sub(_power, _SQUARE.sub("²", _NAMED.sub(lambda found: _SIGNS[found[0]], text)))
+
+
+def _power(found: re.Match[str]) -> str:
+    """Return a number with an exponent as a product with a power of ten."""
+    digits, sign, exponent = found.groups()
+    if exponent == "0":
+        return digits
+    raised = f"10{(sign.rstrip('+') + exponent).translate(_RAISED)}"
+    return raised if digits == "1" else f"{digits} · {raised}"
+
+
+# Standing of a claimed epsilon: kept, refuted or open.
+
+_ROUNDING = 1e-3
+"""Relative excess over the claimed epsilon that calibration and accountants' grids may leave."""
+
+
+class Standing(StrEnum):
+    """Knowledge of a claimed epsilon."""
+
+    KEPT = "kept"
+    """The proven epsilon is at most the claimed one."""
+    REFUTED = "refuted"
+    """A pair of data sets exceeds the claimed epsilon."""
+    OPEN = "open"
+    """It is neither proven nor refuted."""
+
+
+def standing(claimed: float, proven: float, refuted: float) -> Standing:
+    """Return what is known of a claimed epsilon: `proven` is an upper, `refuted` a lower bound on what is spent."""
+    if refuted > claimed * (1 + _ROUNDING):
+        return Standing.REFUTED
+    return Standing.KEPT if proven <= claimed * (1 + _ROUNDING) else Standing.OPEN
+
+
+# Notes below tables and figures: how many runs, on which data, which stand-ins.
+
+_MODEL_NAMES = {
+    "cnn_relu": "CNN + ReLU",
+    "cnn_tanh": "CNN + tanh",
+    "scatter_linear": "ScatterNet + linear",
+    "scatter_cnn": "ScatterNet + CNN",
+}
+
+
+def count_range(counts: pd.Series) -> str:
+    """Return counts as text: one number where they are alike, else "least to most"; "0" where there are none."""
+    if counts.empty:
+        return "0"
+    least, most = int(counts.min()), int(counts.max())
+    return f"{least}" if least == most else f"{least} to {most}"
+
+
+def data_name(dataset: str, stand_in_for: str = "") -> str:
+    """Return the name under which a dataset's numbers are shown, with what it stands in for ("" for nothing)."""
+    title = dataset_entries()[dataset]["title"]
+    if not stand_in_for or "stand-in for" in title:
+        return title
+    return f"{title} (stand-in for {dataset_entries()[stand_in_for]['title']})"
+
+
+def model_name(model: str) -> str:
+    """Return the name under which a model's numbers are shown: that of the papers, else its key in words."""
+    return _MODEL_NAMES.get(model, model.replace("_", " "))
+
+
+def budget_name(epsilon: float) -> str:
+    """Return a budget as a name, infinity as "no privacy"."""
+    return "no privacy" if math.isinf(epsilon) else f"ε = {epsilon:g}"
+
+
+def budget_cell(epsilon: float) -> str:
+    """Return a budget as a column of budgets shows it, infinity as "none"."""
+    return "none" if math.isinf(epsilon) else f"{epsilon:g}"
+
+
+def percent(share: float) -> str:
+    """Return a share as whole per cents, as every text writes them: "95 %"."""
+    return f"{100 * share:.0f} %"
+
+
+def stand_ins(data: pd.DataFrame) -> list[str]:
+    """Return the names of the stand-ins in a table with the columns dataset and stand_in_for, in alphabetical order."""
+    return sorted(set(data.loc[data["stand_in_for"] != "", "dataset"]))
+
+
+def data_note(data: pd.DataFrame) -> str:
+    """Return how many runs a point has, on which data, and what the intervals are."""
+    named = data[["dataset", "stand_in_for"]].drop_duplicates().itertuples(index=False)
+    names = ", ".join(data_name(*each) for each in named).replace("Synthetic ", "synthetic ")
+    return f"{count_range(data['runs'])} runs a point on {names or 'no data'}; intervals: 90 %."
+
+
+_TEXT = """**{title}**
+
+{caption}
+
+Every digit: ``{data}``. How it was made: ``{record}``.
+"""
+
+
+def text(kind: str, paper: str, name: str, csv: Path) -> str:
+    """Return title and caption of a paper's page, of `kind` "tables" or "figures", as reStructuredText."""
+    page = getattr(load(paper), kind)[name]
+    files = {"data": csv.name, "record": record_path(csv).name}
+    return _TEXT.format(title=page["title"], caption=page["caption"], **files)
+
+
+def write(kind: str, paper: str, name: str, csv: Path) -> Path:
+    """Write the caption of a page to a file next to its data, as <page>.rst; return the path."""
+    path = csv.with_suffix(".rst")
+    write_atomically(path, text(kind, paper, name, csv))
+    return path

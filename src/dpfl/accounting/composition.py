@@ -1,4 +1,7 @@
-"""Epsilon of a composition of losses on a grid, from above and from below."""
+"""Composition of privacy losses on a grid: laws, their sums, and epsilon from above and from below.
+
+Epsilon of a composition of losses on a grid, from above and from below.
+"""
 
 from __future__ import annotations
 

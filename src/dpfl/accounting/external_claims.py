@@ -1,4 +1,6 @@
-"""Files of claims, format "dpfl-claims/1": JSON that holds one or many claims, each complete.
+"""Judge claims of others: files of claims, events of dp_accounting, Opacus's accountants, logs of runs.
+
+Files of claims, format "dpfl-claims/1": JSON that holds one or many claims, each complete.
 
 {"schema": "dpfl-claims/1", "claims": [
   {"name": "Table 2", "sampler": "shuffled_epochs", "batch_size": 64, "records": 6000, "noise_multiplier": 1.0072,

@@ -1,4 +1,6 @@
-"""Rates of lowy2021 and the rounds with which its theorems reach them, equation by equation.
+"""Privacy of silos (ISRL-DP): epsilon of what they send, their noise, and the rates of lowy2021 with their rounds.
+
+Rates of lowy2021 and the rounds with which its theorems reach them, equation by equation.
 
 Every rate is the text inside O(.), O~(.) or Omega~(.), with constant 1 and without the logarithms that a tilde hides:
 it says how a risk scales, not how large it is. L = `lipschitz` bounds the gradient of every record's loss, D = `radius`

@@ -1,4 +1,7 @@
-"""Observers: the parts of a run that an adversary sees, and what a proof about the last iterate must offer."""
+"""Neighbouring relations between data sets, and observers: what an adversary sees of a run.
+
+Observers: the parts of a run that an adversary sees, and what a proof about the last iterate must offer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Checked arguments and stable ratios of them, shared by the modules of this package."""
+"""Arithmetic shared by this package: checked arguments, stable ratios, root searches, functions over arrays.
+
+Checked arguments and stable ratios of them, shared by the modules of this package.
+"""
 
 from __future__ import annotations
 

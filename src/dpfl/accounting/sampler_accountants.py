@@ -1,4 +1,6 @@
-"""Composition of runs with different settings: the laws of their losses, cut on one grid and added.
+"""Accountants of the samplers: bounds on epsilon of a run, and of a run in phases of different settings.
+
+Composition of runs with different settings: the laws of their losses, cut on one grid and added.
 
 The order of the parts changes nothing, so those of one sampler and one noise multiplier are counted together, wherever
 they stand; uses of the record without amplification are one Gaussian.

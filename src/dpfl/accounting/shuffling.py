@@ -1,4 +1,6 @@
-"""Shuffled noisy minibatch SGD (lowy2021, Theorem 4.1): how little noise clients need behind a trusted shuffler.
+"""Privacy by shuffling: the blanket, clones, and the noise of shuffled rounds (lowy2021, Theorem 4.1).
+
+Shuffled noisy minibatch SGD (lowy2021, Theorem 4.1): how little noise clients need behind a trusted shuffler.
 
 The server takes the mean of the messages, which a permutation does not change: the run is that of noisy minibatch SGD
 (dpfl.convex.minibatch_sgd), and only its noise differs. The paper leaves the constant of its noise open; here the

@@ -1,4 +1,7 @@
-"""Settings of asynchronous DP-SGD, of the paper, an entry, a scenario and a cell together."""
+"""What asynchronous DP-SGD is told before it starts: settings, schedules of rounds, normalisation of the inputs.
+
+Settings of asynchronous DP-SGD, of the paper, an entry, a scenario and a cell together.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Tests between two worlds: chosen on some trainings, counted on others.
+"""Lower bounds on epsilon: worst pairs of records, tests between two worlds, and their thresholds.
+
+Tests between two worlds: chosen on some trainings, counted on others.
 
 The trainings that are counted have no part in the choice, so one confidence bound holds whatever was tried.
 """

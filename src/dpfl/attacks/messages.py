@@ -1,4 +1,6 @@
-"""Attack what the clients of asynchronous DP-SGD send, by the code that trains them (dpfl.asynchronous.async_sgd).
+"""Attack what clients send: minibatch SGD of silos, and asynchronous DP-SGD.
+
+Attack what the clients of asynchronous DP-SGD send, by the code that trains them (dpfl.asynchronous.async_sgd).
 
 Twice, as every attack here: on records that the attacker chooses, with a client of its own for every trial, so that one
 run of the program is as many trainings; and with canaries among real records, half of a client's fates guessed about.

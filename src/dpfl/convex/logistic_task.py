@@ -1,4 +1,7 @@
-"""Logistic regression on drawn records: a convex task of any dimension, whose records all have norm 1."""
+"""Regularised logistic regression: labels of a data set, or drawn records.
+
+Logistic regression on drawn records: a convex task of any dimension, whose records all have norm 1.
+"""
 
 from __future__ import annotations
 

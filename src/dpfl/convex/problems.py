@@ -1,4 +1,7 @@
-"""Nesterov's smoothing of losses with a kink, by their Moreau envelope; lowy2021 runs its algorithms on it."""
+"""Convex problems: generalised linear models, their optimum, and smoothed losses.
+
+Nesterov's smoothing of losses with a kink, by their Moreau envelope; lowy2021 runs its algorithms on it.
+"""
 
 from __future__ import annotations
 

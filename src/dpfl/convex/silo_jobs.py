@@ -1,4 +1,6 @@
-"""Training and choosing: every trial runs a grid of step sizes and clip norms, and its training loss decides.
+"""lowy2021's training on silos: settings and noise, and step sizes and clip norms chosen by training loss.
+
+Training and choosing: every trial runs a grid of step sizes and clip norms, and its training loss decides.
 
 What is shared by the experiments without a trusted server. The choice reads the training records too, and no privacy
 statement here accounts for it.

@@ -1,4 +1,7 @@
-"""Compute per-record norms and clipped sums of convolutions."""
+"""Per-record norms and clipped sums of layers: linear, norms and convolutions.
+
+Compute per-record norms and clipped sums of convolutions.
+"""
 
 from __future__ import annotations
 

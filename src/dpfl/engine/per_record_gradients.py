@@ -1,4 +1,6 @@
-"""Sum clipped gradients of networks of known layers, by one forward and one backward pass for all records.
+"""Per-record gradients of stacked models, clipped and summed: any module, linear models, networks of known layers.
+
+Sum clipped gradients of networks of known layers, by one forward and one backward pass for all records.
 
 A record's gradient for a dense or convolutional layer is a product of the layer's input a and the loss's gradient d at
 its output. One pass in each direction gives every a and d of the batch; each layer then knows its records' norms

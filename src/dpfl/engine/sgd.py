@@ -1,4 +1,7 @@
-"""Measure distances between models with and without noise when a round ends."""
+"""Stacked private SGD: the step, the accuracy of the models, and the distances between them.
+
+Measure distances between models with and without noise when a round ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Train the sweeps of a batch side by side; none that is finished is trained again, however the batch was ended.
+"""Batches of short sweeps, one job of a cluster each: their division, and their training side by side.
+
+Train the sweeps of a batch side by side; none that is finished is trained again, however the batch was ended.
 
 Snakemake deletes all outputs of a job that fails or is requeued. So a batch keeps a copy of each finished run table in
 a folder that Snakemake does not know, and a batch that starts again takes it from there.

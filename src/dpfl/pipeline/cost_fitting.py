@@ -1,4 +1,7 @@
-"""Fit unit costs to the times of finished stages (`dpfl plan --fit`)."""
+"""Unit costs: measured on this machine (`dpfl plan --measure`), or fitted to finished stages (`dpfl plan --fit`).
+
+Fit unit costs to the times of finished stages (`dpfl plan --fit`).
+"""
 
 from __future__ import annotations
 

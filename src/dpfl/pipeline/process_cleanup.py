@@ -1,4 +1,6 @@
-"""Put a SLURM job back into the queue shortly before its time limit, where it has come further: that is no failure.
+"""Processes and jobs that must not outlive their reason: orphans, jobs left in a queue, jobs near their time limit.
+
+Put a SLURM job back into the queue shortly before its time limit, where it has come further: that is no failure.
 
 The same job goes on from its checkpoint with the same memory, and Snakemake counts no attempt. A job that has come no
 further runs into its limit; its next attempt asks for more.

@@ -1,4 +1,7 @@
-"""Report the state of a scale's results: done, running, resumable, failed, waiting, and the time left."""
+"""State of a scale's results: finished stages, running, resumable, failed and waiting jobs, and the time left.
+
+Report the state of a scale's results: done, running, resumable, failed, waiting, and the time left.
+"""
 
 from __future__ import annotations
 

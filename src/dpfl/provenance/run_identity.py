@@ -1,4 +1,10 @@
-"""Decide which tables, figures and verdicts are finished: made from today's inputs, by today's code and paper.yaml."""
+"""Decide which stages are finished: by what their records say they were made from, wherever the files come from.
+
+A run table is finished where its record names the sweep, the data, the training code, the noise and versions that count
+as those of today. The accountants' code is not among them: it reaches a run by its noise. Times of files, Snakemake's
+own notes, the device, the folder and the machine do not count. The same holds for a paper's noise. Plan, dry run, run
+and status all ask here.
+"""
 
 from __future__ import annotations
 

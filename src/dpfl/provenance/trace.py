@@ -1,4 +1,6 @@
-"""Show a trace: as a picture with a column a stage, as a tree of text, as data for JSON.
+"""Trace a file, a cell or a point to its sources, and show the trace.
+
+Show a trace: as a picture with a column a stage, as a tree of text, as data for JSON.
 
 Records and run tables are input from strangers: in tree and picture their texts are text alone, on one line.
 """

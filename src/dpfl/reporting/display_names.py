@@ -1,4 +1,7 @@
-"""Captions of tables and figures, as files from which the report takes them."""
+"""Names as a reader sees them: Greek signs, data sets, standing of an epsilon, captions.
+
+Captions of tables and figures, as files from which the report takes them.
+"""
 
 from __future__ import annotations
 

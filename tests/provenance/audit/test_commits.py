@@ -8,6 +8,7 @@ import pytest
 from dpfl.provenance import record as environment
 from dpfl.provenance.audit.findings import Audit
 from dpfl.provenance.audit.records import check_commits
+from dpfl.provenance.record import FORMAT
 from dpfl.provenance.source_digest import source_digest
 
 LOCK = "torch==2.13.0\nnumpy==2.4.6\nscipy==1.17.1\npandas==3.1.1\nmatplotlib==3.11.2\nopacus==1.6.0\n"
@@ -41,7 +42,7 @@ def record(repository):
     root, commit = repository
     versions = environment.locked_versions(LOCK)
     return {
-        "stage": "train", "outputs": [{"path": "run.csv.gz"}],
+        "format": FORMAT, "stage": "train", "outputs": [{"path": "run.csv.gz"}],
         "source": {"modules": ["dpfl.a"], "digest": source_digest("dpfl.a", root=root / "src" / "dpfl"),
                    "commit": commit, "dirty": False},
         "software": {**versions, "torch": "2.13.0+cpu", "lock": hashlib.sha256(LOCK.encode()).hexdigest(),
@@ -54,6 +55,13 @@ def check(record, root):
     report = Audit()
     check_commits(report, [record], root)
     return [finding.problem for finding in report.findings], report.notes
+
+
+def test_a_digest_of_files_is_noted_and_not_compared(record, repository):
+    record |= {"format": "dpfl-record/2", "source": {**record["source"], "digest": "0" * 16}}
+    problems, notes = check(record, repository[0])
+    assert problems == [] and len(notes) == 1
+    assert notes[0].startswith("1 of 1 records state a source digest of files, which was not compared")
 
 
 def test_an_honest_record_is_that_of_its_commit(record, repository):

@@ -1,4 +1,7 @@
-"""Algorithm 1 of asoodeh2021 stopped after a random round; arguments as in `federated`, m must divide n."""
+"""Federated learning by contraction (asoodeh2021, Algorithm 1): delta, released and stopped models, noise.
+
+Algorithm 1 of asoodeh2021 stopped after a random round; arguments as in `federated`, m must divide n.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Hockey-stick divergence between two Laplace distributions of equal scale."""
+"""Contraction of one noisy update: factors, kernels on intervals, Gaussian and Laplace divergences.
+
+Hockey-stick divergence between two Laplace distributions of equal scale.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Excess risk of asoodeh2021's Algorithm 1: what the noise costs in convergence.
+"""Projected noisy SGD by contraction (asoodeh2020): fixed and random orders, stopping, Renyi comparators, excess risk.
+
+Excess risk of asoodeh2021's Algorithm 1: what the noise costs in convergence.
 
 The noise of a round is an average of m vectors of `dimension` coordinates with standard deviation sigma each, so its
 squared norm is dimension sigma^2/m on average. The printed bounds have sigma^2/m, right for one coordinate only.

@@ -1,4 +1,6 @@
-"""Closed forms for mu of a complete DP-SGD run: epochs, central limits, and the last epoch's smaller noise.
+"""Trade-off curves: duality, subsampling, segments of a run, adversaries, and closed forms for mu of DP-SGD.
+
+Closed forms for mu of a complete DP-SGD run: epochs, central limits, and the last epoch's smaller noise.
 
 sigma is the noise of a round in units of its sensitivity. For fixed-size batches the sensitivity is 2C, so
 sigma there is half the noise multiplier; for Poisson batches it is C.

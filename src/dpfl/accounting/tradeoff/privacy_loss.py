@@ -1,4 +1,7 @@
-"""Adversary A1, who sees how many differing records each round used: a mixture of Gaussians with a known label."""
+"""Privacy losses as distributions: Gaussian and arsinh noise, and adversary A1's mixture (vandijk2023).
+
+Adversary A1, who sees how many differing records each round used: a mixture of Gaussians with a known label.
+"""
 
 from __future__ import annotations
 

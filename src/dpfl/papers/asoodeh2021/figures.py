@@ -1,4 +1,7 @@
-"""Figure 2 of the paper: as published, what is drawn at q = 0.3, and the same formula at smaller shares of users."""
+"""Figures of asoodeh2021: Figure 2 as published and as it should be, training with an aggregator, trust, dimension.
+
+Figure 2 of the paper: as published, what is drawn at q = 0.3, and the same formula at smaller shares of users.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Evidence for the claims of lowy2021, a function a claim: here its two experiments and its noise, and in theory_claims
+"""Evidence for the claims of lowy2021, a function a claim: theorems, the two experiments, and noise.
+
+Evidence for the claims of lowy2021, a function a claim: here its two experiments and its noise, and in theory_claims
 its theorems.
 """
 

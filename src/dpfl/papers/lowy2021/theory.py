@@ -1,4 +1,7 @@
-"""The theory part of lowy2021: its figures and tables, one module per theorem."""
+"""The theory of lowy2021 in figures and tables: acceleration, availability, one pass, shuffling.
+
+The theory part of lowy2021: its figures and tables, one module per theorem.
+"""
 
 from __future__ import annotations
 

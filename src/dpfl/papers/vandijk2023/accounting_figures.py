@@ -1,4 +1,7 @@
-"""Figures about adversary A1: epochs against rounds, groups, and a last epoch with less noise."""
+"""Figures of exact adversaries: samplers, epochs against rounds, groups, and a last epoch with less noise.
+
+Figures about adversary A1: epochs against rounds, groups, and a last epoch with less noise.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Figures of trained models: asynchrony, larger batches, and how batches are drawn."""
+"""Figures of trained models: asynchrony, larger batches, samplers, strategies, mixing, preparation.
+
+Figures of trained models: asynchrony, larger batches, and how batches are drawn.
+"""
 
 from __future__ import annotations
 

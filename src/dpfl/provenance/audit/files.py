@@ -1,4 +1,7 @@
-"""Compare every file with its record, from the raw data to the last figure."""
+"""Compare every file with its record, and every record with the files that must be there.
+
+Compare every file with its record, from the raw data to the last figure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Epsilon by another accountant than the one that wrote it into a privacy statement.
+"""Epsilon by accountants that share no code with those that wrote it into a privacy statement.
+
+Epsilon by another accountant than the one that wrote it into a privacy statement.
 
 Everywhere `noise_multiplier` > 0 is the noise's deviation over one record's norm bound, `move` by how many such bounds
 replacing or removing the record moves what is released, `sample_rate` in (0, 1], `steps` >= 1, `delta` in (0, 1).

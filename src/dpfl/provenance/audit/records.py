@@ -1,4 +1,7 @@
-"""Compare run tables with the grid, the calibrated noise, and other accountants."""
+"""Compare records and run tables with git, the lock file, the grid, the calibrated noise and other accountants.
+
+Compare run tables with the grid, the calibrated noise, and other accountants.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from dpfl.grid.expansion import noise_table, run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit.findings import Audit, Finding, one_line
 from dpfl.provenance.audit.numbers import PRIVACY, StatedPrivacy, interval
-from dpfl.provenance.record import DECIDING, LOCK, is_locked, locked_versions, read_record
+from dpfl.provenance.record import DECIDING, FORMAT, LOCK, is_locked, locked_versions, read_record
 from dpfl.provenance.run_identity import training_code
 from dpfl.provenance.source_digest import source_digest
 from dpfl.provenance.trace import CLOCKS, NOISE, Row, number_in, read_rows, run_key, same, same_noise, value_of
@@ -43,6 +46,9 @@ def check_commits(report: Audit, records: Iterable[dict[str, Any]], repository: 
     """
     known = list({record["outputs"][0]["path"]: record for record in records}.values())
     _note_unclean(report, [record for record in known if record["stage"] == "train"])
+    if older := [record for record in known if record["format"] != FORMAT]:
+        words = "state a source digest of files, which was not compared with their commit: make these stages again"
+        report.notes.append(f"{len(older)} of {len(known)} records {words}")
     if git(repository, "rev-parse", "--verify", "HEAD") is None:
         report.notes.append("commits were not checked: the source tree here is no git checkout")
     by_commit: dict[str | None, list[dict[str, Any]]] = {}
@@ -83,7 +89,7 @@ def _absence(repository: Path, commit: str) -> str:
 def _against_tree(record: dict[str, Any], tree: Path | None) -> Iterator[str]:
     """Yield that a record's source digest is not that of its commit; a changed tree has another one."""
     source = record["source"]
-    if tree is None or source.get("dirty"):
+    if tree is None or source.get("dirty") or record["format"] != FORMAT:
         return
     try:
         digest = source_digest(*source["modules"], root=tree / _PACKAGE)

@@ -1,4 +1,7 @@
-"""Printed numbers that our runs do not bear yet: those without a run, and those with a single one."""
+"""Printed numbers and ours: which agree, which differ, and which our runs do not bear yet.
+
+Printed numbers that our runs do not bear yet: those without a run, and those with a single one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Last lines of a run: one for each paper."""
+"""Write report.html from its contents, and the last lines of a run: one for each paper.
+
+Last lines of a run: one for each paper.
+"""
 
 from __future__ import annotations
 

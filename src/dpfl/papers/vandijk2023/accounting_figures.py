@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dpfl.accounting import FixedBatches, dpsgd, gaussian_dp, tradeoff
+from dpfl.accounting import FixedBatches, dpsgd, gaussian_dp, guarantee, tradeoff
 from dpfl.papers.vandijk2023.reference_run import epsilon_of, equivalent_mu, run, settings
 from dpfl.reporting import style
 from dpfl.reporting.results import Results
@@ -80,7 +80,7 @@ def sampler_data(results: Results) -> pd.DataFrame:
     fixed = [epsilon_of(tradeoff.dpsgd_guarantee(sigma=z / 2, adversary="A0", **values)) for z in noises]
     replaced_run = {"steps": steps, "delta": delta, "neighbouring": "replace_one"}
     batches = FixedBatches(values["m"], values["n"])
-    pair = [guarantee_of(batches, noise_multiplier=z, **replaced_run).lower for z in noises]
+    pair = [guarantee(batches, noise_multiplier=z, **replaced_run).lower for z in noises]
     # Poisson batches reach the fixed ones' epsilons at about half the noise.
     finer = np.unique(np.concatenate([noises, noises / 2, noises / 2.4]))
     poisson = dpsgd.epsilon(noise_multiplier=finer, sample_rate=rate, steps=steps, delta=delta)

@@ -1,6 +1,6 @@
-"""What asynchronous DP-SGD is told before it starts: settings, schedules of rounds, normalisation of the inputs.
+"""Settings of asynchronous DP-SGD: schedules of rounds, scenarios, and normalisation of the inputs before training.
 
-Settings of asynchronous DP-SGD, of the paper, an entry, a scenario and a cell together.
+A cell is run by the settings of the paper, an entry, a scenario and the cell together.
 """
 
 from __future__ import annotations

@@ -19,16 +19,14 @@ Neighbouring relation and adversary
     ConvexProblem   losses whose hidden steps amplify: for the observer of the last iterate
 Modules
     gaussian_dp     Gaussian DP: delta, epsilon, mu, compose, group, renyi
-    dpsgd           DP-SGD on Poisson samples by the accountants RDP, PRV and PLD
-    poisson_gaussian, fixed_batches, shuffled_epochs, balls_in_bins   the samplers' accountants, each with its proof
+    dpsgd           DP-SGD on Poisson samples by the accountants RDP, PRV and PLD; conversions between notions
+    poisson_gaussian, fixed_batches, shuffled_batches, balls_in_bins   the samplers' accountants, each with its proof
     tradeoff        trade-off functions (f-DP) and adversaries
     contraction     hidden-state bounds of asoodeh2020 and asoodeh2021
     shuffling       records shuffled by a trusted shuffler: clones, privacy blanket
-    isrl_dp         lowy2021: record-level privacy of silos
-    ldp_rates       lowy2021: its rates (4) to (13), and the rounds of its theorems
-    conversions     between notions of privacy
+    local_privacy   lowy2021: record-level privacy of silos, its rates (4) to (13), and the rounds of its theorems
     statements      mechanisms, and privacy statements: all that an epsilon rests on
-    claims          claims of others: files, logs, events of dp_accounting, an accountant for Opacus; `dpfl check`
+    external_claims claims of others: files, logs, events of dp_accounting, an accountant for Opacus; `dpfl check`
     vectors         reference values of closed forms and epsilons, with their sources
 
 >>> from dpfl.accounting import Poisson, guarantee

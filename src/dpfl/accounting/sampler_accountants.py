@@ -321,7 +321,7 @@ def phases_interval(runs: Sequence[Run], *, both: bool = True) -> tuple[EpsilonB
     The first one is for some data, against an observer of every step: at least that of any one part, to which the rest
     only adds. The second is the Gaussian DP of all uses of the record where some loss is too large for float64:
     amplification is then next to nothing. Runs of one setting are `lower` and `upper` of all their steps.
-    Source: zhu2022 (composition of dominating pairs); the pairs are those of `sampler_bounds`.
+    Source: zhu2022 (composition of dominating pairs); the pairs are those of one run, above.
     """
     delta, plain = runs[0].delta, unamplified(math.hypot(*map(unamplified_mu, runs)), runs[0].delta)
     nothing = EpsilonBound(0.0, "not asked for")
@@ -354,7 +354,7 @@ def phases_delta(runs: Sequence[Run], epsilon: float) -> tuple[float, float]:
 
     The delta of each run only sets how far its grid reaches; a small one is best. Guarantee: the runs are (`epsilon`,
     upper)-DP, and not (`epsilon`, d)-DP for any d < lower, against an observer of every step.
-    Source: zhu2022 (composition of dominating pairs); the pairs are those of `sampler_bounds`.
+    Source: zhu2022 (composition of dominating pairs); the pairs are those of one run, above.
     """
     joined, both_orders = _joined(runs), (0, 1)
     mu = math.hypot(*map(unamplified_mu, runs))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from dpfl import experiments
+from dpfl import attacks, experiments
 from dpfl.accounting.neighbouring import Neighbouring
 from dpfl.accounting.samplers import Poisson
 from dpfl.accounting.statements import Gaussian, PrivacyStatement
@@ -111,3 +111,13 @@ def test_every_setting_of_every_grid_is_read(scale):
     for sweep in expansion.expand(configuration.resolve({"scale": scale})):
         experiments.load(sweep.experiment)
         experiments.require_known(sweep)
+
+
+def test_two_experiments_of_one_name_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "pnsgd.py").write_text("def calibrate():\n    ...\n\n\ndef train():\n    ...\n")
+    monkeypatch.setattr(attacks, "__path__", [*attacks.__path__, str(tmp_path)])
+    experiments.homes.cache_clear()
+    with pytest.raises(InputError, match=r"dpfl\.convex\.pnsgd and dpfl\.attacks\.pnsgd have one name"):
+        experiments.homes()
+    monkeypatch.undo()
+    experiments.homes.cache_clear()

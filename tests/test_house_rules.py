@@ -64,3 +64,12 @@ def test_what_is_public_has_a_docstring(trees):
 def test_docstrings_begin_with_no_question_word(trees):
     documented = nodes(trees, ast.FunctionDef, ast.ClassDef, ast.Module)
     assert not [(file, text) for file, node in documented if QUESTION.match(text := ast.get_docstring(node) or "")]
+
+
+def test_the_package_is_imported_by_names_alone(trees):
+    """No star, no dots, no `import dpfl.x`: a source digest follows names (dpfl.provenance.source_digest)."""
+    imports = nodes(trees, ast.Import, ast.ImportFrom)
+    whole = [(file, node.lineno) for file, node in imports if any(a.name.split(".")[0] == "dpfl" for a in node.names)]
+    stars = [(file, node.lineno) for file, node in imports if any(alias.name == "*" for alias in node.names)]
+    dotted = [(file, node.lineno) for file, node in imports if getattr(node, "level", 0)]
+    assert (whole, stars, dotted) == ([], [], [])

@@ -152,14 +152,16 @@ def names() -> tuple[str, ...]:
 @cache
 def homes() -> dict[str, str]:
     """Return the module of each experiment: what has the two functions, read without importing it (torch is slow)."""
-    homes = {}
+    found: dict[str, str] = {}
     for kind in KINDS:
         package = import_module(kind)
         for path in sorted(path for folder in package.__path__ for path in Path(folder).glob("*.py")):
             text = path.read_text(encoding="utf-8")
             if all(re.search(rf"^def {name}\(", text, re.MULTILINE) for name in ("calibrate", "train")):
-                homes[path.stem] = f"{kind}.{path.stem}"
-    return homes
+                if path.stem in found:
+                    raise InputError(f"experiment: {found[path.stem]} and {kind}.{path.stem} have one name; rename one")
+                found[path.stem] = f"{kind}.{path.stem}"
+    return found
 
 
 def module_name(experiment: str) -> str:

@@ -20,6 +20,12 @@ FILES = {
     "sub/__init__": "from dpfl.sub.b import f\nfrom dpfl.sub.other import g\n",
     "sub/other": "def g():\n    return 3\n",
 }
+CACHED = (
+    source_digest.source_digest,
+    source_digest._module,
+    source_digest._uses,
+    source_digest._statement_hash,
+)
 B_CODE = '''"""Doc."""
 from typing import Any
 
@@ -47,15 +53,14 @@ def package(tmp_path):
     (tmp_path / "sub").mkdir()
     for name, text in {**FILES, "sub/b": B_CODE}.items():
         (tmp_path / f"{name}.py").write_text(text)
-    cached = CACHED
 
     def digest():
-        for each in cached:
+        for each in CACHED:
             each.cache_clear()
         return source_digest.source_digest("dpfl.a", root=tmp_path)
 
     yield tmp_path, digest
-    for each in cached:
+    for each in CACHED:
         each.cache_clear()
 
 
@@ -108,6 +113,42 @@ def test_what_can_change_a_number_counts(package, file, old, new):
     assert edited(package, file, old, new)
 
 
+@pytest.mark.parametrize(
+    ("text", "file", "old", "new"),
+    [
+        # Two names change places: every definition is used as before, by another name.
+        ("from dpfl.sub.b import f\nfrom dpfl.sub.other import g\n\nx = f(g())\n", "a",
+         "b import f\nfrom dpfl.sub.other import g", "b import f as g\nfrom dpfl.sub.other import g as f"),
+        # What a package finds by its __getattr__, and a module that is reached through its package.
+        ("from dpfl.lazy import late\n\nlate()\n", "sub/other", "return 3", "return 4"),
+        ("from dpfl import sub\n\nsub.other.g()\n", "sub/other", "return 3", "return 4"),
+        # A module that is handed on counts whole.
+        ("from dpfl import c\n\nprint(c)\n", "c", "x = 1", "x = 2"),
+        # What a decorator of ours may register counts if anything of its module is used.
+        ("from dpfl.sub.rules import apply\n\napply()\n", "sub/rules", "return 5", "return 6"),
+    ],
+)  # fmt: skip
+def test_no_way_to_reach_a_definition_is_missed(package, text, file, old, new):
+    root, _ = package
+    (root / "a.py").write_text(text)
+    lazy = "def __getattr__(name):\n    from dpfl.sub import other\n\n    return getattr(other, name)\n"
+    (root / "lazy.py").write_text(lazy)
+    (root / "sub" / "rules.py").write_text(
+        "RULES = []\n\n\ndef rule(function):\n    RULES.append(function)\n    return function\n\n\n"
+        "@rule\ndef five():\n    return 5\n\n\ndef apply():\n    return RULES[0]()\n"
+    )
+    assert edited(package, file, old, new)
+
+
+def test_a_definition_that_moves_to_another_file_changes_nothing(package):
+    root, digest = package
+    before = digest()
+    (root / "sub" / "moved.py").write_text((root / "sub" / "b.py").read_text())
+    (root / "sub" / "b.py").unlink()
+    (root / "sub" / "__init__.py").write_text("from dpfl.sub.moved import f\n")
+    assert digest() == before
+
+
 def test_another_folder_with_the_same_code_has_the_same_digest(package, tmp_path_factory):
     root, digest = package
     other = tmp_path_factory.mktemp("checkout") / "dpfl"
@@ -115,12 +156,6 @@ def test_another_folder_with_the_same_code_has_the_same_digest(package, tmp_path
     assert source_digest.source_digest("dpfl.a", root=other) == digest()
 
 
-CACHED = (
-    source_digest.source_digest,
-    source_digest._module,
-    source_digest._uses,
-    source_digest._statement_digest,
-)
 TWO = """import re
 from dpfl.c import x
 from dpfl.sub.b import f

@@ -145,7 +145,7 @@ EDITS = {
     ),
     "the format of records": (
         "src/dpfl/provenance/record.py",
-        replace('FORMAT = "dpfl-record/3"', 'FORMAT = "dpfl-record/4"'),
+        replace('FORMAT = "dpfl-record/2"', 'FORMAT = "dpfl-record/3"'),
         ({"accounting", "train", *AFTER_RUNS}, {"lowy2021", "bhaskar2025"}),
     ),
 }

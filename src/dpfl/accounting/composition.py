@@ -1,7 +1,4 @@
-"""Composition of privacy losses on a grid: laws, their sums, and epsilon from above and from below.
-
-Epsilon of a composition of losses on a grid, from above and from below.
-"""
+"""Composition of privacy losses on a grid: laws, their sums, and epsilon from above and from below."""
 
 from __future__ import annotations
 
@@ -681,6 +678,8 @@ def _root(excess: Callable[[float], float], start: float, scale: float, side: in
         zero, room = zero * (1 + side * room), 4 * room
     return zero
 
+
+# Epsilon of a composition of losses on a grid, from above and from below.
 
 Phases = Sequence[tuple[GridLaw, int]]
 """Laws of the loss on grids of one step, each with the number of times that it is composed."""

@@ -1,13 +1,4 @@
-"""Privacy of silos (ISRL-DP): epsilon of what they send, their noise, and the rates of lowy2021 with their rounds.
-
-Rates of lowy2021 and the rounds with which its theorems reach them, equation by equation.
-
-Every rate is the text inside O(.), O~(.) or Omega~(.), with constant 1 and without the logarithms that a tilde hides:
-it says how a risk scales, not how large it is. L = `lipschitz` bounds the gradient of every record's loss, D = `radius`
-bounds |w|, mu = `strong_convexity`, beta = `smoothness`; M = `clients_per_round` is 1/E[1/M_r] and need not be whole,
-N = `clients`, n = `records` of one client, d = `features`. A number of rounds is real too: a run takes its ceiling.
-All arguments are above 0, delta below 1; arrays broadcast. Every function raises ValueError naming the argument.
-"""
+"""Privacy of silos (ISRL-DP): epsilon of what they send, their noise, and the rates of lowy2021 with their rounds."""
 
 from __future__ import annotations
 
@@ -325,6 +316,16 @@ def composed_sigma(epsilon: float, delta: float, users: int, size: int, rounds: 
     if result is None:
         raise InputError(f"epsilon: no noise was found that meets {epsilon:g} with {rounds} rounds of {size} users")
     return math.exp(result)
+
+
+# Rates of lowy2021 and the rounds with which its theorems reach them, equation by equation.
+#
+# Every rate is the text inside O(.), O~(.) or Omega~(.), with constant 1 and without the logarithms that a tilde hides:
+# it says how a risk scales, not how large it is. L = `lipschitz` bounds the gradient of every record's loss, D =
+# `radius` bounds |w|, mu = `strong_convexity`, beta = `smoothness`; M = `clients_per_round` is 1/E[1/M_r] and need not
+# be whole, N = `clients`, n = `records` of one client, d = `features`. A number of rounds is real too: a run takes its
+# ceiling. All arguments are above 0, delta below 1; arrays broadcast. Every function raises ValueError naming the
+# argument.
 
 
 def iid_convex_rate(

@@ -1,7 +1,4 @@
-"""Neighbouring relations between data sets, and observers: what an adversary sees of a run.
-
-Observers: the parts of a run that an adversary sees, and what a proof about the last iterate must offer.
-"""
+"""Neighbouring relations between data sets, and observers: what an adversary sees of a run."""
 
 from __future__ import annotations
 
@@ -22,6 +19,9 @@ class Neighbouring(StrEnum):
     """One record becomes another: a clipped sum moves by at most twice the clip norm."""
     ZERO_OUT = "zero_out"
     """One record's contribution becomes zero, the size stays: a clipped sum moves by at most the clip norm."""
+
+
+# Observers: the parts of a run that an adversary sees, and what a proof about the last iterate must offer.
 
 
 class Observer(StrEnum):

@@ -1,7 +1,4 @@
-"""Arithmetic shared by this package: checked arguments, stable ratios, root searches, functions over arrays.
-
-Checked arguments and stable ratios of them, shared by the modules of this package.
-"""
+"""Arithmetic shared by this package: checked arguments, stable ratios, root searches, functions over arrays."""
 
 from __future__ import annotations
 
@@ -186,6 +183,9 @@ def least_noise(
 
 
 Array = NDArray[np.float64]
+
+
+# Checked arguments and stable ratios of them, shared by the modules of this package.
 
 
 def place(i: ArrayLike, n: ArrayLike) -> tuple[Array, Array]:

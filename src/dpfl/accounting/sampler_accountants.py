@@ -1,10 +1,4 @@
-"""Accountants of the samplers: bounds on epsilon of a run, and of a run in phases of different settings.
-
-Composition of runs with different settings: the laws of their losses, cut on one grid and added.
-
-The order of the parts changes nothing, so those of one sampler and one noise multiplier are counted together, wherever
-they stand; uses of the record without amplification are one Gaussian.
-"""
+"""Accountants of the samplers: bounds on epsilon of a run, and of a run in phases of different settings."""
 
 from __future__ import annotations
 
@@ -297,6 +291,11 @@ def _bins_upper(run: Run, rough: bool) -> EpsilonBound:
 
 
 _ROUGH_CELLS, _LOOSE = 20_000, 2e-3
+# Composition of runs with different settings: the laws of their losses, cut on one grid and added.
+#
+# The order of the parts changes nothing, so those of one sampler and one noise multiplier are counted together,
+# wherever they stand; uses of the record without amplification are one Gaussian.
+
 _SPLITS = (0.35, 0.45, 0.5, 0.55, 0.65)
 """Shares of epsilon that a removal may have where delta of a replacement is asked for."""
 _BY_EPOCH = BallsInBins | ShuffledEpochs

@@ -1,11 +1,4 @@
-"""Privacy by shuffling: the blanket, clones, and the noise of shuffled rounds (lowy2021, Theorem 4.1).
-
-Shuffled noisy minibatch SGD (lowy2021, Theorem 4.1): how little noise clients need behind a trusted shuffler.
-
-The server takes the mean of the messages, which a permutation does not change: the run is that of noisy minibatch SGD
-(dpfl.convex.minibatch_sgd), and only its noise differs. The paper leaves the constant of its noise open; here the
-noise is calibrated by the blanket of the other clients' messages.
-"""
+"""Privacy by shuffling: the blanket, clones, and the noise of shuffled rounds (lowy2021, Theorem 4.1)."""
 
 from __future__ import annotations
 
@@ -27,8 +20,8 @@ from dpfl.accounting.privacy_profiles import composed_epsilon
 
 # Privacy gained when a trusted shuffler permutes the clients' reports before anyone reads them.
 #
-# `clones` bounds any local randomiser by its epsilon alone (numerically), `blanket` a Gaussian one by its whole
-# law, `published_noise` has the closed forms as printed, with their conditions.
+# The clones bound any local randomiser by its epsilon alone, and the blanket bounds a Gaussian one by its whole law.
+# The published closed forms come last, with their conditions.
 
 __all__ = [
     "blanket_delta",
@@ -721,6 +714,12 @@ def _federation(m: ArrayLike, n: ArrayLike, r: ArrayLike, delta: ArrayLike) -> t
         raise ValueError("clients_per_round must be at most clients")
     return m, n, integers("rounds", r, at_least=1), reals("delta", delta, above=0, below=1)
 
+
+# Shuffled noisy minibatch SGD (lowy2021, Theorem 4.1): how little noise clients need behind a trusted shuffler.
+#
+# The server takes the mean of the messages, which a permutation does not change: the run is that of noisy minibatch SGD
+# (dpfl.convex.minibatch_sgd), and only its noise differs. The paper leaves the constant of its noise open; here the
+# noise is calibrated by the blanket of the other clients' messages.
 
 _POINTS = 11
 """Places where the profile of one round is computed; the chords between them are above it."""

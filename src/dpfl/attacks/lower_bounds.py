@@ -1,9 +1,4 @@
-"""Lower bounds on epsilon: worst pairs of records, tests between two worlds, and their thresholds.
-
-Tests between two worlds: chosen on some trainings, counted on others.
-
-The trainings that are counted have no part in the choice, so one confidence bound holds whatever was tried.
-"""
+"""Lower bounds on epsilon: worst pairs of records, tests between two worlds, and their thresholds."""
 
 from __future__ import annotations
 
@@ -374,6 +369,11 @@ def refuted_noise(
 
 
 _THRESHOLDS, _ABOVE = 200, 100
+
+
+# Tests between two worlds: chosen on some trainings, counted on others.
+#
+# The trainings that are counted have no part in the choice, so one confidence bound holds whatever was tried.
 
 
 @dataclass(frozen=True)

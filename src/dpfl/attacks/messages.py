@@ -1,11 +1,4 @@
-"""Attack what clients send: minibatch SGD of silos, and asynchronous DP-SGD.
-
-Attack what the clients of asynchronous DP-SGD send, by the code that trains them (dpfl.asynchronous.async_sgd).
-
-Twice, as every attack here: on records that the attacker chooses, with a client of its own for every trial, so that one
-run of the program is as many trainings; and with canaries among real records, half of a client's fates guessed about.
-The attacker sees every noisy sum, of late and lost updates too. Batches have a fixed size, one record is replaced.
-"""
+"""Attack what clients send: minibatch SGD of silos, and asynchronous DP-SGD."""
 
 from __future__ import annotations
 
@@ -147,6 +140,13 @@ def message_observations(run: MessageRun, records: int, trials: int) -> NDArray[
     messages = np.moveaxis(np.stack(observations, axis=-1), 2, 0) * (run.batch_size / run.clip_norm)
     return (messages - pair.mates * run.batch_size)[:, :, :, None, :]
 
+
+# Attack what the clients of asynchronous DP-SGD send, by the code that trains them (dpfl.asynchronous.async_sgd).
+#
+# Twice, as every attack here: on records that the attacker chooses, with a client of its own for every trial, so that
+# one run of the program is as many trainings; and with canaries among real records, half of a client's fates guessed
+# about. The attacker sees every noisy sum, of late and lost updates too. Batches have a fixed size, one record is
+# replaced.
 
 PAIR = worst_pair(Sampling.FIXED, Neighbouring.REPLACE_ONE)
 _LENGTH = 1e3

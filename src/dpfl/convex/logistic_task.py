@@ -1,7 +1,4 @@
-"""Regularised logistic regression: labels of a data set, or drawn records.
-
-Logistic regression on drawn records: a convex task of any dimension, whose records all have norm 1.
-"""
+"""Regularised logistic regression: labels of a data set, or drawn records."""
 
 from __future__ import annotations
 
@@ -70,6 +67,8 @@ def accuracy_pct(weights: Array, x: Array, y: Array) -> Array:
     """Return the share of records on the right side of 0, in percent, weights (features, models)."""
     return 100.0 * np.mean(scores(weights, x) * y[:, None] > 0, axis=0)
 
+
+# Logistic regression on drawn records: a convex task of any dimension, whose records all have norm 1.
 
 SYNTHETIC = "synthetic_logistic"
 _SIGNAL, _TARGET_NOISE = 0.5, 0.05

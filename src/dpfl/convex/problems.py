@@ -1,7 +1,4 @@
-"""Convex problems: generalised linear models, their optimum, and smoothed losses.
-
-Nesterov's smoothing of losses with a kink, by their Moreau envelope; lowy2021 runs its algorithms on it.
-"""
+"""Convex problems: generalised linear models, their optimum, and smoothed losses."""
 
 from __future__ import annotations
 
@@ -233,6 +230,9 @@ def _unconstrained(loss: Loss, x: Array, y: Array, regularisation: float) -> Arr
     if not excess <= TOLERANCE:
         raise ValueError(f"regularisation {regularisation}: the optimum was found to {excess:.1e} only")
     return found
+
+
+# Nesterov's smoothing of losses with a kink, by their Moreau envelope; lowy2021 runs its algorithms on it.
 
 
 @dataclass(frozen=True)

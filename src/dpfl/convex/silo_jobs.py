@@ -1,10 +1,4 @@
-"""lowy2021's training on silos: settings and noise, and step sizes and clip norms chosen by training loss.
-
-Training and choosing: every trial runs a grid of step sizes and clip norms, and its training loss decides.
-
-What is shared by the experiments without a trusted server. The choice reads the training records too, and no privacy
-statement here accounts for it.
-"""
+"""lowy2021's training on silos: settings and noise, and step sizes and clip norms chosen by training loss."""
 
 from __future__ import annotations
 
@@ -380,6 +374,11 @@ def _batch_size(settings: LdpSettings, records: ClientCounts) -> int:
         )
     return size
 
+
+# Training and choosing: every trial runs a grid of step sizes and clip norms, and its training loss decides.
+#
+# What is shared by the experiments without a trusted server. The choice reads the training records too, and no privacy
+# statement here accounts for it.
 
 STACK_BYTES = 2**25
 """Rough limit of one stack's working memory; a sweep with more trials runs them one stack after the other."""

@@ -1,7 +1,4 @@
-"""Per-record norms and clipped sums of layers: linear, norms and convolutions.
-
-Compute per-record norms and clipped sums of convolutions.
-"""
+"""Per-record norms and clipped sums of layers: linear, norms and convolutions."""
 
 from __future__ import annotations
 
@@ -403,6 +400,8 @@ def _pair(number: int | tuple[int, int]) -> tuple[int, int]:
     """Return the numbers for both axes."""
     return number if isinstance(number, tuple) else (number, number)
 
+
+# Compute per-record norms and clipped sums of convolutions.
 
 WINDOW_NUMBERS_CACHED = 2**13  # of a record's windows: few enough for a batch of them to stay in a CPU's cache
 WINDOW_NUMBERS_SHARED = 2**15  # where all models read them

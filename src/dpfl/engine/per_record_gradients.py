@@ -1,11 +1,4 @@
-"""Per-record gradients of stacked models, clipped and summed: any module, linear models, networks of known layers.
-
-Sum clipped gradients of networks of known layers, by one forward and one backward pass for all records.
-
-A record's gradient for a dense or convolutional layer is a product of the layer's input a and the loss's gradient d at
-its output. One pass in each direction gives every a and d of the batch; each layer then knows its records' norms
-(dpfl.engine.layers, dpfl.engine.layers), and their sum over layers gives the factors by which records are scaled.
-"""
+"""Per-record gradients of stacked models, clipped and summed: any module, linear models, networks of known layers."""
 
 from __future__ import annotations
 
@@ -473,6 +466,12 @@ class CrossEntropy:
 
 cross_entropy = CrossEntropy()
 
+
+# Sum clipped gradients of networks of known layers, by one forward and one backward pass for all records.
+#
+# A record's gradient for a dense or convolutional layer is a product of the layer's input a and the loss's gradient d
+# at its output. One pass in each direction gives every a and d of the batch; each layer then knows its records' norms
+# (dpfl.engine.layers, dpfl.engine.layers), and their sum over layers gives the factors by which records are scaled.
 
 MODELS_AT_ONCE = 2**20  # output numbers of first layers computed together
 BACKWARD_PASSES = 6  # an activation's value and gradient, each with the copies that are made on the way

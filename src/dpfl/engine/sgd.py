@@ -1,7 +1,4 @@
-"""Stacked private SGD: the step, the accuracy of the models, and the distances between them.
-
-Measure distances between models with and without noise when a round ends.
-"""
+"""Stacked private SGD: the step, the accuracy of the models, and the distances between them."""
 
 from __future__ import annotations
 
@@ -145,6 +142,9 @@ def accuracy_pct(module: nn.Module, weights: Tensor, inputs: Tensor, labels: Ten
 
 
 UNCLIPPED_NOISELESS, NOISELESS = "plain", "noiseless"
+
+
+# Measure distances between models with and without noise when a round ends.
 
 
 def references(variants: StackedHyperparameters, local_epochs: tuple[tuple[int, ...], ...]) -> list[dict[str, int]]:

@@ -1,10 +1,4 @@
-"""Batches of short sweeps, one job of a cluster each: their division, and their training side by side.
-
-Train the sweeps of a batch side by side; none that is finished is trained again, however the batch was ended.
-
-Snakemake deletes all outputs of a job that fails or is requeued. So a batch keeps a copy of each finished run table in
-a folder that Snakemake does not know, and a batch that starts again takes it from there.
-"""
+"""Batches of short sweeps, one job of a cluster each: their division, and their training side by side."""
 
 from __future__ import annotations
 
@@ -132,6 +126,11 @@ def read(path: Path, sweeps: Mapping[tuple[str, str], Sweep]) -> tuple[list[Batc
     batches = [Batch(label, tuple(members), cores, 0.0, 0.0) for label, members, cores in known if members]
     return batches, {(paper, name): count for paper, name, count in stated["cores"]}
 
+
+# Train the sweeps of a batch side by side; none that is finished is trained again, however the batch was ended.
+#
+# Snakemake deletes all outputs of a job that fails or is requeued. So a batch keeps a copy of each finished run table
+# in a folder that Snakemake does not know, and a batch that starts again takes it from there.
 
 _POLL_SECONDS = 0.2
 _GRACE_SECONDS = 20.0

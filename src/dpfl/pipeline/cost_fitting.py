@@ -1,7 +1,4 @@
-"""Unit costs: measured on this machine (`dpfl plan --measure`), or fitted to finished stages (`dpfl plan --fit`).
-
-Fit unit costs to the times of finished stages (`dpfl plan --fit`).
-"""
+"""Unit costs: measured on this machine (`dpfl plan --measure`), or fitted to finished stages (`dpfl plan --fit`)."""
 
 from __future__ import annotations
 
@@ -147,6 +144,8 @@ def _typical(unit: UnitCost) -> float:
     """Return the time of a step of a stack in the middle."""
     return unit.step_seconds + unit.record_seconds * BATCH * 9
 
+
+# Fit unit costs to the times of finished stages (`dpfl plan --fit`).
 
 COLUMNS = ("kind", "fixed_seconds", "step_seconds", "record_seconds", "memory_mb", "parameters", "flops")
 SAMPLED_SECONDS = 60.0  # Snakemake samples processor time too coarsely below

@@ -1,10 +1,4 @@
-"""Processes and jobs that must not outlive their reason: orphans, jobs left in a queue, jobs near their time limit.
-
-Put a SLURM job back into the queue shortly before its time limit, where it has come further: that is no failure.
-
-The same job goes on from its checkpoint with the same memory, and Snakemake counts no attempt. A job that has come no
-further runs into its limit; its next attempt asks for more.
-"""
+"""Processes and jobs that must not outlive their reason: orphans, jobs left in a queue, jobs near their time limit."""
 
 from __future__ import annotations
 
@@ -129,6 +123,11 @@ def _answered(folder: Path) -> list[tuple[str, str, str]]:
         time.sleep(_ASK_SECONDS)
     return jobs
 
+
+# Put a SLURM job back into the queue shortly before its time limit, where it has come further: that is no failure.
+#
+# The same job goes on from its checkpoint with the same memory, and Snakemake counts no attempt. A job that has come no
+# further runs into its limit; its next attempt asks for more.
 
 WATCHED = "DPFL_LIMIT_WATCHED"
 """Environment variable: set where a process above this one watches the time limit."""

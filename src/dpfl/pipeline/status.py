@@ -1,7 +1,4 @@
-"""State of a scale's results: finished stages, running, resumable, failed and waiting jobs, and the time left.
-
-Report the state of a scale's results: done, running, resumable, failed, waiting, and the time left.
-"""
+"""State of a scale's results: finished stages, running, resumable, failed and waiting jobs, and the time left."""
 
 from __future__ import annotations
 
@@ -75,6 +72,8 @@ def _finished(sweeps: Iterable[Sweep], folder: Path, named: set[str]) -> list[Pa
             found += files
     return found
 
+
+# Report the state of a scale's results: done, running, resumable, failed, waiting, and the time left.
 
 _TRAINING_RULES = ("train", "train_gpu")
 _RUNS, _WAITS = "RUNNING", "PENDING"  # as SLURM says it

@@ -30,9 +30,7 @@ from dpfl.provenance.source_digest import source_digest
 
 # Read a record from disk. Records are input from strangers: whatever is no record is refused in one line.
 
-FORMAT = "dpfl-record/3"
-"""Of records that are written: their source digest counts definitions. dpfl-record/2, still read, counted files."""
-_READABLE = (FORMAT, "dpfl-record/2")
+FORMAT = "dpfl-record/2"
 _EARLIER = "dpfl-record/1"
 METADATA = "ro-crate-metadata.json"
 """Where a crate describes itself."""
@@ -75,7 +73,7 @@ def read_record(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is damaged or unreadable: delete it and run make again") from None
     if isinstance(record, dict) and record.get("format") == _EARLIER:
         raise EarlierFormatError(f"{path} {_of_an_earlier_version(record)}")
-    if not isinstance(record, dict) or record.get("format") not in _READABLE:
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise InputError(f"{path} is no record of format {FORMAT}: delete it and run make again")
     if not _is_complete(record):
         raise InputError(f"{path} is damaged: delete it and run make again")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -62,15 +62,13 @@ def source_digest(*modules: str, root: Path = _ROOT, calibrated: bool = False) -
     depend on the version of Python or on the folder. `root`: the folder of the package, another commit's for example.
     Raises ModuleNotFoundError for a module that is not dpfl's and for a function that the module lacks.
     """
-    found = (_statement_digest(*each, root) for each in _used(modules, root, _left_out(calibrated)))
-    return hashlib.sha256("\n".join(sorted(set(found))).encode()).hexdigest()[:16]
+    labels = _labels(_used(modules, root, _left_out(calibrated)), root)
+    return _hash(*sorted(set(labels.values())))[:16]
 
 
 def own_digest(*modules: str) -> str:
     """Return a hash of the named modules alone, without what they use of others: of a command, say."""
-    return hashlib.sha256("\n".join(_canonical(_module(name, _ROOT).tree) for name in modules).encode()).hexdigest()[
-        :16
-    ]
+    return _hash(*(_canonical(_module(name, _ROOT).tree) for name in modules))[:16]
 
 
 def closure(*modules: str, root: Path = _ROOT, calibrated: bool = False) -> set[str]:
@@ -141,42 +139,84 @@ def _left_out(calibrated: bool) -> tuple[str, ...]:
     return (*_GROUND, *(f"dpfl.accounting.{name}." for name in CALIBRATION if calibrated))
 
 
-def _used(modules: tuple[str, ...], root: Path, left_out: tuple[str, ...]) -> set[tuple[str, int]]:
-    """Return (module, place) of every statement that the named modules or functions use, directly or not."""
-    used: set[tuple[str, int]] = set()
+_Place = tuple[str, int]
+"""A statement: its module, and its place there."""
+
+
+def _used(modules: tuple[str, ...], root: Path, left_out: tuple[str, ...]) -> dict[_Place, list[tuple[str, _Place]]]:
+    """Return every statement that the named modules or functions use, directly or not, each with the statements that it
+    uses itself and the names by which it calls them."""
+    waiting: list[_Place] = []
     reached: set[str] = set()
-    waiting: list[tuple[str, str]] = []
+
+    def standing_for(module: str, name: str) -> set[_Place]:
+        found = set(_standing_for(module, name, root, left_out))
+        for each in {module for module, _ in found} - reached:
+            reached.add(each)
+            waiting.extend((each, index) for index in _module(each, root).always)
+        return found
+
     for each in modules:
-        module, _, function = each.partition(":")
-        if function and function not in {*_module(module, root).statements, *_module(module, root).imported}:
-            raise ModuleNotFoundError(f"{module} has no {function}")
-        waiting += [(module, function)] if function else [(module, name) for name in _all_names(module, root)]
-        waiting.append((module, ""))
-    seen: set[tuple[str, str]] = set()
-    while waiting:
-        module, name = waiting.pop()
-        if (module, name) in seen or f"{module}.".startswith(left_out):
-            continue
-        seen.add((module, name))
+        module, _, name = each.partition(":")
         facts = _module(module, root)
-        places = facts.statements.get(name, ())
-        if module not in reached:
-            reached.add(module)
-            places += facts.always
-        for home, other in facts.imported.get(name, ()):
-            waiting += [(home, other)] if other else [(home, each) for each in _all_names(home, root)]
-        for index in places:
-            if (module, index) not in used:
-                used.add((module, index))
-                waiting += _uses(module, index, root)
+        if name and name not in {*facts.statements, *facts.imported}:
+            raise ModuleNotFoundError(f"{module} has no {name}")
+        reached.add(module)
+        waiting.extend((module, index) for index in facts.always)
+        for known in [name] if name else _names(facts):
+            waiting.extend(standing_for(module, known))
+    used: dict[_Place, list[tuple[str, _Place]]] = {}
+    while waiting:
+        place = waiting.pop()
+        if place not in used:
+            used[place] = [(name, each) for home, name in _uses(*place, root) for each in standing_for(home, name)]
+            waiting.extend(each for _, each in used[place])
     return used
 
 
-def _all_names(module: str, root: Path) -> list[str]:
+def _labels(used: Mapping[_Place, list[tuple[str, _Place]]], root: Path) -> dict[_Place, str]:
+    """Return a hash of every statement with all that it uses, whatever file that stands in.
+
+    A statement's own hash does not tell which of two definitions of one name it calls. So each hash takes in those of
+    what the statement calls, by name, again and again, until no further statements are told apart (colour refinement).
+    """
+    labels = {place: _statement_hash(*place, root) for place in used}
+    while True:
+        finer = {
+            place: _hash(labels[place], *sorted(f"{name} {labels[each]}" for name, each in used[place]))
+            for place in used
+        }
+        if len(set(finer.values())) == len(set(labels.values())):
+            return finer
+        labels = finer
+
+
+def _names(facts: _Module) -> list[str]:
     """Return every name that a module binds or imports from dpfl."""
-    if f"{module}.".startswith(_GROUND):
-        return []
-    return [*_module(module, root).statements, *_module(module, root).imported]
+    return [*facts.statements, *facts.imported]
+
+
+def _standing_for(
+    module: str, name: str, root: Path, left_out: tuple[str, ...], seen: frozenset[tuple[str, str]] = frozenset()
+) -> Iterator[_Place]:
+    """Yield the statements that a name of a module stands for; "" stands for all of the module.
+
+    A name that the module neither binds nor imports is one of its submodules, or what its `__getattr__` finds;
+    otherwise all of the module counts.
+    """
+    if f"{module}.".startswith(left_out) or (module, name) in seen:
+        return
+    facts, seen = _module(module, root), seen | {(module, name)}
+    targets: list[tuple[str, str]] = list(facts.imported.get(name, ()))
+    if name not in facts.statements and not targets:
+        if name and _path(f"{module}.{name}", root):
+            targets = [(f"{module}.{name}", "")]
+        else:
+            fallback = ["__getattr__"] if name and "__getattr__" in facts.statements else _names(facts)
+            targets = [(module, each) for each in fallback]
+    yield from ((module, index) for index in facts.statements.get(name, ()))
+    for home, other in targets:
+        yield from _standing_for(home, other, root, left_out, seen)
 
 
 @cache
@@ -196,7 +236,7 @@ def _uses(module: str, index: int, root: Path) -> tuple[tuple[str, str], ...]:
 
 
 @cache
-def _statement_digest(module: str, index: int, root: Path) -> str:
+def _statement_hash(module: str, index: int, root: Path) -> str:
     """Return the hash of one statement of a module, and of the outside imports that it names."""
     tree = _module(module, root).tree
     node = tree.body[index]
@@ -208,7 +248,12 @@ def _statement_digest(module: str, index: int, root: Path) -> str:
         for alias in each.names
         if (alias.asname or alias.name.partition(".")[0]) in names
     )
-    return hashlib.sha256("\n".join([_canonical(node), *outside]).encode()).hexdigest()
+    return _hash(_canonical(node), *outside)
+
+
+def _hash(*texts: str) -> str:
+    """Return the hash of texts in their order."""
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 def _bound(node: ast.stmt) -> list[str]:

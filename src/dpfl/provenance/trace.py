@@ -1,9 +1,4 @@
-"""Trace a file, a cell or a point to its sources, and show the trace.
-
-Show a trace: as a picture with a column a stage, as a tree of text, as data for JSON.
-
-Records and run tables are input from strangers: in tree and picture their texts are text alone, on one line.
-"""
+"""Trace a file, a cell or a point to its sources, and show the trace."""
 
 from __future__ import annotations
 
@@ -431,6 +426,10 @@ def writers(folder: Path) -> dict[str, dict[str, Any]]:
             found.setdefault(Path(output["path"]).name, record)
     return found
 
+
+# Show a trace: as a picture with a column a stage, as a tree of text, as data for JSON.
+#
+# Records and run tables are input from strangers: in tree and picture their texts are text alone, on one line.
 
 _MOST_IN_A_COLUMN = 12
 _WIDTH, _HEIGHT = 3.1, 0.55

@@ -1,7 +1,4 @@
-"""Names as a reader sees them: Greek signs, data sets, standing of an epsilon, captions.
-
-Captions of tables and figures, as files from which the report takes them.
-"""
+"""Names as a reader sees them: Greek signs, data sets, standing of an epsilon, captions."""
 
 from __future__ import annotations
 
@@ -123,6 +120,8 @@ def data_note(data: pd.DataFrame) -> str:
     names = ", ".join(data_name(*each) for each in named).replace("Synthetic ", "synthetic ")
     return f"{count_range(data['runs'])} runs a point on {names or 'no data'}; intervals: 90 %."
 
+
+# Captions of tables and figures, as files from which the report takes them.
 
 _TEXT = """**{title}**
 

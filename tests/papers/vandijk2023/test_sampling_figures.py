@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpfl.papers.vandijk2023.accounting_figures import CURVES, SAMPLERS, tradeoff_data
+from dpfl.papers.vandijk2023.accounting_figures import CURVES, SAMPLERS, sampler_data, tradeoff_data
 
 KEY = "vandijk2023"
 
@@ -54,3 +54,14 @@ def test_samplers(results):
     assert wide.loc[3.2, "fixed_pair"] == pytest.approx(wide.loc[1.6, "poisson"], rel=1e-4)
     needed = data[data["sampler"] == "fixed_pair"]["noise_over_poisson"]
     np.testing.assert_allclose(needed, 2.0, rtol=1e-3)
+
+
+def test_fixed_batches_need_twice_the_noise_of_poisson_ones():
+    """By the pair that replaces a record; what C_p proves lies above it."""
+    data = sampler_data(None)
+    assert list(data["sampler"].unique()) == list(SAMPLERS)
+    epsilon = data.pivot(index="noise_multiplier", columns="sampler", values="epsilon")
+    for noise in (1.6, 2.4, 3.2):
+        assert epsilon["fixed_pair"][2 * noise] == pytest.approx(epsilon["poisson"][noise], rel=1e-4)
+    assert (epsilon["fixed"] > epsilon["fixed_pair"]).all()
+    assert (epsilon["fixed_pair"] > epsilon["poisson_replace"]).all()

@@ -8,7 +8,6 @@ import pytest
 from dpfl.provenance import record as environment
 from dpfl.provenance.audit.findings import Audit
 from dpfl.provenance.audit.records import check_commits
-from dpfl.provenance.record import FORMAT
 from dpfl.provenance.source_digest import source_digest
 
 LOCK = "torch==2.13.0\nnumpy==2.4.6\nscipy==1.17.1\npandas==3.1.1\nmatplotlib==3.11.2\nopacus==1.6.0\n"
@@ -42,7 +41,7 @@ def record(repository):
     root, commit = repository
     versions = environment.locked_versions(LOCK)
     return {
-        "format": FORMAT, "stage": "train", "outputs": [{"path": "run.csv.gz"}],
+        "stage": "train", "outputs": [{"path": "run.csv.gz"}],
         "source": {"modules": ["dpfl.a"], "digest": source_digest("dpfl.a", root=root / "src" / "dpfl"),
                    "commit": commit, "dirty": False},
         "software": {**versions, "torch": "2.13.0+cpu", "lock": hashlib.sha256(LOCK.encode()).hexdigest(),
@@ -55,13 +54,6 @@ def check(record, root):
     report = Audit()
     check_commits(report, [record], root)
     return [finding.problem for finding in report.findings], report.notes
-
-
-def test_a_digest_of_files_is_noted_and_not_compared(record, repository):
-    record |= {"format": "dpfl-record/2", "source": {**record["source"], "digest": "0" * 16}}
-    problems, notes = check(record, repository[0])
-    assert problems == [] and len(notes) == 1
-    assert notes[0].startswith("1 of 1 records state a source digest of files, which was not compared")
 
 
 def test_an_honest_record_is_that_of_its_commit(record, repository):
@@ -104,3 +96,25 @@ def test_a_changed_tree_has_another_digest_and_is_marked(record, repository):
 def test_outside_a_checkout_that_is_a_note(record, tmp_path_factory):
     problems, notes = check(record, tmp_path_factory.mktemp("none"))
     assert problems == [] and notes == ["commits were not checked: the source tree here is no git checkout"]
+
+
+@pytest.mark.parametrize("has_led_here", [True, False])
+def test_a_commit_counts_its_code_itself_if_it_led_to_what_is_checked_out(record, repository, has_led_here):
+    root, first = repository
+
+    def git(*words):
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        done = subprocess.run(["git", "-C", root, *who, *words], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    own = root / "src" / "dpfl" / "provenance" / "source_digest.py"
+    own.parent.mkdir()
+    own.write_text("def source_digest(*modules, root):\n    return 'counted by itself'\n")
+    git("checkout", "-qb", "another")
+    git("add", ".")
+    git("commit", "-qm", "counts in another way")
+    record["source"] |= {"commit": git("rev-parse", "HEAD"), "digest": "counted by itself"}
+    if not has_led_here:
+        git("checkout", "-q", first)
+    problems, _ = check(record, root)
+    assert (problems == []) is has_led_here

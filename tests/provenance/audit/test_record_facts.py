@@ -63,12 +63,21 @@ def test_nothing_is_found_in_honest_records(honest):
     assert len(SWEEPS) == 2 and found(honest) == ([], [])
 
 
+def test_a_module_may_have_stood_elsewhere_at_the_commit_of_its_record(honest):
+    for path, record in honest.items():
+        if record["stage"] == "train":
+            honest[path]["source"]["modules"] = ["dpfl.experiments.fedavg_images"]
+    assert found(honest) == ([], [])
+
+
 FORGED = {
     "seeds": (lambda it: it.update(seeds=[7]), "seeds [7], not [0]"),
     "settings": (lambda it: it["settings"].update(delta=1e-9), '"delta": 1e-09'),
     "sampling": (lambda it: it["settings"].update(sampling="shuffled_epochs"), '"sampling": "shuffled_epochs"'),
     "stage": (lambda it: it.update(stage="tables"), 'stage "tables", not "train"'),
     "modules": (lambda it: it["source"].update(modules=["dpfl.files"]), "modules"),
+    "another module": (lambda it: it["source"].update(modules=["dpfl.images.fedavg"]), "modules"),
+    "two modules": (lambda it: it["source"].update(modules=["dpfl.images.fedavg_images", "dpfl.files"]), "modules"),
     "device": (lambda it: it["host"].update(device="cuda"), "torch 2.13.0+cpu, which has no CUDA"),
     "another device": (lambda it: it["host"].update(device="tpu"), "device tpu"),
     "threads": (lambda it: it["host"].update(threads=0), "with 0 threads"),

@@ -75,6 +75,7 @@ def test_a_statement_that_cannot_be_followed_is_a_finding(tmp_path):
         (EPOCHS, "proven", "the closed form"),
         (EPOCHS | {"sampler": '{"kind": "BallsInBins", "steps_per_epoch": 10}'}, "proven", "the closed form"),
         ({"preparation": "exact_pca"}, "proven", "statistics without noise, no guarantee"),
+        ({"preparation": "batch_normalised"}, "proven", "statistics without noise, no guarantee"),
         ({"noise_multiplier": "0"}, "contraction", "no noise, no guarantee"),
     ],
 )
@@ -165,7 +166,8 @@ WRITTEN = [
     *(("async_dpsgd", ASYNCHRONOUS | changes) for changes in (
         {"strategy": "constant"}, {"strategy": "growing_batch"}, {"strategy": "falling_both"},
         {"strategy": "last_epoch"}, {"strategy": "arsinh_4"}, {"scaling": "rounds", "batch_factor": 2},
-        {"preparation": "dp_pca", "epsilon": 8.0}, {"sampling": "poisson"})),
+        {"preparation": "dp_pca", "epsilon": 8.0}, {"preparation": "layer_normalised", "epsilon": 8.0},
+        {"sampling": "poisson"})),
 ]  # fmt: skip
 
 

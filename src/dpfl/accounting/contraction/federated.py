@@ -1,7 +1,4 @@
-"""Federated learning by contraction (asoodeh2021, Algorithm 1): delta, released and stopped models, noise.
-
-Algorithm 1 of asoodeh2021 stopped after a random round; arguments as in `federated`, m must divide n.
-"""
+"""Federated learning by contraction (asoodeh2021, Algorithm 1): delta, released and stopped models, noise."""
 
 from __future__ import annotations
 
@@ -517,6 +514,9 @@ def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, flo
             stride *= 2.0
         ends.append(end)
     return ends[0], ends[1]
+
+
+# Algorithm 1 of asoodeh2021 stopped after a random round; arguments as in `federated`, m must divide n.
 
 
 def federated_random_stop_delta(

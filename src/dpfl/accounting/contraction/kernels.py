@@ -1,7 +1,4 @@
-"""Contraction of one noisy update: factors, kernels on intervals, Gaussian and Laplace divergences.
-
-Hockey-stick divergence between two Laplace distributions of equal scale.
-"""
+"""Contraction of one noisy update: factors, kernels on intervals, Gaussian and Laplace divergences."""
 
 from __future__ import annotations
 
@@ -172,6 +169,9 @@ def contraction_coefficient(kernel: ArrayLike, epsilon: ArrayLike) -> float:
         raise ValueError("kernel must be a matrix whose rows sum to 1")
     epsilon = real("epsilon", epsilon, at_least=0.0)
     return float(max(hockey_stick(row, kernel, epsilon).max() for row in kernel))
+
+
+# Hockey-stick divergence between two Laplace distributions of equal scale.
 
 
 def laplace_divergence(epsilon: ArrayLike, m1: ArrayLike, m2: ArrayLike, scale: ArrayLike) -> Array:

@@ -1,11 +1,4 @@
-"""Projected noisy SGD by contraction (asoodeh2020): fixed and random orders, stopping, Renyi comparators, excess risk.
-
-Excess risk of asoodeh2021's Algorithm 1: what the noise costs in convergence.
-
-The noise of a round is an average of m vectors of `dimension` coordinates with standard deviation sigma each, so its
-squared norm is dimension sigma^2/m on average. The printed bounds have sigma^2/m, right for one coordinate only.
-Every function raises ValueError naming the argument.
-"""
+"""Projected noisy SGD by contraction (asoodeh2020): orders, stopping, Renyi comparators, and excess risk."""
 
 from __future__ import annotations
 
@@ -543,6 +536,13 @@ def _step_scale(epsilon: float, delta: float, law: Law, lipschitz: float) -> flo
 def _log(value: float) -> float:
     """Return the logarithm of a probability that may have underflowed."""
     return math.log(max(float(value), _LEAST))
+
+
+# Excess risk of asoodeh2021's Algorithm 1: what the noise costs in convergence.
+#
+# The noise of a round is an average of m vectors of `dimension` coordinates with standard deviation sigma each, so its
+# squared norm is dimension sigma^2/m on average. The printed bounds have sigma^2/m, right for one coordinate only.
+# Every function raises ValueError naming the argument.
 
 
 def last_iterate_rate(

@@ -1,7 +1,4 @@
-"""Privacy losses as distributions: Gaussian and arsinh noise, and adversary A1's mixture (vandijk2023).
-
-Adversary A1, who sees how many differing records each round used: a mixture of Gaussians with a known label.
-"""
+"""Privacy losses as distributions: Gaussian and arsinh noise, and adversary A1's mixture (vandijk2023)."""
 
 from __future__ import annotations
 
@@ -309,6 +306,8 @@ def _log_cosh(x: NDArray) -> NDArray[np.float64]:
     """ln cosh x, without overflow."""
     return np.abs(x) + np.log1p(np.exp(-2 * np.abs(x))) - np.log(2.0)
 
+
+# Adversary A1, who sees how many differing records each round used: a mixture of Gaussians with a known label.
 
 _LEAST_WEIGHT = 1e-200
 _TINY = 5e-324  # the smallest float64 above zero: keeps logarithms finite

@@ -1,7 +1,4 @@
-"""Figures of asoodeh2021: Figure 2 as published and as it should be, training with an aggregator, trust, dimension.
-
-Figure 2 of the paper: as published, what is drawn at q = 0.3, and the same formula at smaller shares of users.
-"""
+"""Figures of asoodeh2021: Figure 2 as published and as it should be, training with an aggregator, trust, dimension."""
 
 from __future__ import annotations
 
@@ -568,6 +565,8 @@ RUN_FIGURES = {
 
 
 CLOSED_FORM, WHOLE_ROUNDS, ONE_ROUND = "closed form", "sum over whole rounds", "one round alone"
+# Figure 2 of the paper: as published, what is drawn at q = 0.3, and the same formula at smaller shares of users.
+
 LOOK = ((style.BLUE, "-"), (style.RED, "--"), (style.GREEN, "-."))
 
 

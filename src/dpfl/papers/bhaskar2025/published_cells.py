@@ -1,7 +1,4 @@
-"""Cells of Tables 2 to 5, ours beside the published, and their distance by data set and model.
-
-Distance of the reproduction from Tables 2 to 5: by data set and model, and over all.
-"""
+"""Cells of Tables 2 to 5, ours beside the published, and their distance by data set and model."""
 
 from __future__ import annotations
 
@@ -248,6 +245,8 @@ def data_lines(dataset: str) -> str:
     """Return the name of a dataset for the side of a panel: what it stands in for on a line of its own."""
     return data_name(dataset).replace(" (", "\n(")
 
+
+# Distance of the reproduction from Tables 2 to 5: by data set and model, and over all.
 
 ALL = "all"
 

@@ -1,8 +1,4 @@
-"""Evidence for the claims of lowy2021, a function a claim: theorems, the two experiments, and noise.
-
-Evidence for the claims of lowy2021, a function a claim: here its two experiments and its noise, and in theory_claims
-its theorems.
-"""
+"""Evidence for the claims of lowy2021, a function a claim: theorems, the two experiments, and noise."""
 
 from __future__ import annotations
 
@@ -61,6 +57,10 @@ def _rate_cases(
         for end, column in (("least", "min"), ("largest", "max"))
     ]
     return ClaimEvidence(counted, beside=[*others, *quotients])
+
+
+# Evidence for the claims of lowy2021, a function a claim: here its two experiments and its noise, and in theory_claims
+# its theorems.
 
 
 def convex_rate(results: Results) -> ClaimEvidence:

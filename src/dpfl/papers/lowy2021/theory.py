@@ -1,7 +1,4 @@
-"""The theory of lowy2021 in figures and tables: acceleration, availability, one pass, shuffling.
-
-The theory part of lowy2021: its figures and tables, one module per theorem.
-"""
+"""The theory of lowy2021 in figures and tables: acceleration, availability, one pass, shuffling."""
 
 from __future__ import annotations
 
@@ -359,6 +356,8 @@ def _floor(run: pd.Series) -> float:
     federation = {"clients_per_round": run["clients"], "clients": run["clients"]}
     return float(least_reports(**federation, rounds=run["rounds"], delta=run["delta"]))
 
+
+# The theory part of lowy2021: its figures and tables, one module per theorem.
 
 FIGURES = {
     **theory_rates.FIGURES,

@@ -1,7 +1,4 @@
-"""Figures of exact adversaries: samplers, epochs against rounds, groups, and a last epoch with less noise.
-
-Figures about adversary A1: epochs against rounds, groups, and a last epoch with less noise.
-"""
+"""Figures of exact adversaries: samplers, epochs against rounds, groups, and a last epoch with less noise."""
 
 from __future__ import annotations
 
@@ -121,6 +118,8 @@ def draw_samplers(data: pd.DataFrame) -> Figure:
     )
     return figure
 
+
+# Figures about adversary A1: epochs against rounds, groups, and a last epoch with less noise.
 
 COLOURS = (style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PURPLE)
 DASHES = ("-", "--", "-.")

@@ -1,7 +1,4 @@
-"""Figures of trained models: asynchrony, larger batches, samplers, strategies, mixing, preparation.
-
-Figures of trained models: asynchrony, larger batches, and how batches are drawn.
-"""
+"""Figures of trained models: asynchrony, larger batches, samplers, strategies, mixing, preparation."""
 
 from __future__ import annotations
 
@@ -256,6 +253,8 @@ def _grid_panel(axis: Axes, rows: pd.DataFrame, low: float, high: float):
     axis.grid(False)
     return picture
 
+
+# Figures of trained models: asynchrony, larger batches, and how batches are drawn.
 
 PANELS = {
     "delay": "mean delay of a message (rounds)",

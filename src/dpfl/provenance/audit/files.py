@@ -1,7 +1,4 @@
-"""Compare every file with its record, and every record with the files that must be there.
-
-Compare every file with its record, from the raw data to the last figure.
-"""
+"""Compare every file with its record, and every record with the files that must be there."""
 
 from __future__ import annotations
 
@@ -342,6 +339,8 @@ def _first_difference(right: str, path: Path) -> int:
     pairs = zip_longest(right.encode().split(b"\n"), content.split(b"\n"))
     return next(number for number, (one, two) in enumerate(pairs, 1) if one != two)
 
+
+# Compare every file with its record, from the raw data to the last figure.
 
 _CHECKPOINT = re.compile(r"-[0-9a-f]{32}\.pt$")
 """Of a name that dpfl train gives a checkpoint."""

@@ -1,10 +1,4 @@
-"""Epsilon by accountants that share no code with those that wrote it into a privacy statement.
-
-Epsilon by another accountant than the one that wrote it into a privacy statement.
-
-Everywhere `noise_multiplier` > 0 is the noise's deviation over one record's norm bound, `move` by how many such bounds
-replacing or removing the record moves what is released, `sample_rate` in (0, 1], `steps` >= 1, `delta` in (0, 1).
-"""
+"""Epsilon by accountants that share no code with those that wrote it into a privacy statement."""
 
 from __future__ import annotations
 
@@ -310,7 +304,10 @@ _FACTS = (
     "radius", "regularisation", "step", "release", "order", "law", "model", "batch_size", "batch_factor", "scaling",
     "epochs", "preparation",
 )  # fmt: skip
-_EXACT = ("normalised_exactly", "exact_pca")
+_EXACT = ("normalised_exactly", "exact_pca", "batch_normalised")
+"""Preparations of the inputs by statistics of other records, without noise: no guarantee."""
+_NOISY = ("normalised", "dp_pca")
+"""Preparations that release noisy statistics; those of a record alone (layer_normalised) release nothing."""
 _LOGISTIC_CURVATURE = 0.25
 
 
@@ -342,7 +339,7 @@ class StatedPrivacy:
     def of(cls, run: Row, settings: Mapping[str, Any]) -> StatedPrivacy:
         """Return the statement of a row of a run table, and of its sweep's settings."""
         strategies = settings.get("strategies", {})
-        prepares = run.get("preparation", "none") != "none"
+        prepares = run.get("preparation", "none") in _NOISY
         return cls(
             *(run[f"{PRIVACY}{name}"] for name in ("mechanism", "sampler", "neighbouring")),
             int(float(run[f"{PRIVACY}records"])),
@@ -629,6 +626,12 @@ def _log(value: float) -> float:
     """Return the logarithm of a probability that may have underflowed."""
     return math.log(max(value, 1e-300))
 
+
+# Epsilon by another accountant than the one that wrote it into a privacy statement.
+#
+# Everywhere `noise_multiplier` > 0 is the noise's deviation over one record's norm bound, `move` by how many such
+# bounds replacing or removing the record moves what is released, `sample_rate` in (0, 1], `steps` >= 1, `delta` in (0,
+# 1).
 
 _RARE = 1e-3
 _PROFILE_GRID = 1e-4  # of dpfl.accounting.local_privacy

@@ -1,7 +1,4 @@
-"""Compare records and run tables with git, the lock file, the grid, the calibrated noise and other accountants.
-
-Compare run tables with the grid, the calibrated noise, and other accountants.
-"""
+"""Compare records and run tables with git, the lock file, the grid, the calibrated noise and other accountants."""
 
 from __future__ import annotations
 
@@ -9,9 +6,10 @@ import hashlib
 import io
 import json
 import re
+import runpy
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,7 +23,7 @@ from dpfl.grid.expansion import noise_table, run_table
 from dpfl.grid.sweep import Sweep
 from dpfl.provenance.audit.findings import Audit, Finding, one_line
 from dpfl.provenance.audit.numbers import PRIVACY, StatedPrivacy, interval
-from dpfl.provenance.record import DECIDING, FORMAT, LOCK, is_locked, locked_versions, read_record
+from dpfl.provenance.record import DECIDING, LOCK, is_locked, locked_versions, read_record
 from dpfl.provenance.run_identity import training_code
 from dpfl.provenance.source_digest import source_digest
 from dpfl.provenance.trace import CLOCKS, NOISE, Row, number_in, read_rows, run_key, same, same_noise, value_of
@@ -46,9 +44,6 @@ def check_commits(report: Audit, records: Iterable[dict[str, Any]], repository: 
     """
     known = list({record["outputs"][0]["path"]: record for record in records}.values())
     _note_unclean(report, [record for record in known if record["stage"] == "train"])
-    if older := [record for record in known if record["format"] != FORMAT]:
-        words = "state a source digest of files, which was not compared with their commit: make these stages again"
-        report.notes.append(f"{len(older)} of {len(known)} records {words}")
     if git(repository, "rev-parse", "--verify", "HEAD") is None:
         report.notes.append("commits were not checked: the source tree here is no git checkout")
     by_commit: dict[str | None, list[dict[str, Any]]] = {}
@@ -59,8 +54,9 @@ def check_commits(report: Audit, records: Iterable[dict[str, Any]], repository: 
             tree = _extracted(repository, commit, Path(scratch)) if commit else None
             if commit and tree is None and (words := _absence(repository, commit)):
                 report.findings += [Finding(record["outputs"][0]["path"], words) for record in own]
+            digest_of = _digest_of(repository, commit, tree)
             for record in own:
-                for problem in (*_against_tree(record, tree), *_against_lock(record, tree)):
+                for problem in (*_against_tree(record, tree, digest_of), *_against_lock(record, tree)):
                     report.findings.append(Finding(record["outputs"][0]["path"], problem))
             if tree:
                 report.count("records compared with their commit", len(own))
@@ -86,13 +82,24 @@ def _absence(repository: Path, commit: str) -> str:
     return f"has a record of commit {commit}, which the repository does not have" if full else ""
 
 
-def _against_tree(record: dict[str, Any], tree: Path | None) -> Iterator[str]:
+def _digest_of(repository: Path, commit: str | None, tree: Path | None) -> Callable[..., str]:
+    """Return the function that counts a commit's code: the commit's own, which is not always today's.
+
+    It is run only if the commit led to the one that is checked out: for another branch, today's function is taken.
+    """
+    own = tree / _PACKAGE / "provenance" / "source_digest.py" if tree else None
+    if own is None or not own.is_file() or git(repository, "merge-base", "--is-ancestor", str(commit), "HEAD") is None:
+        return source_digest
+    return runpy.run_path(str(own), run_name="dpfl_of_a_commit")["source_digest"]
+
+
+def _against_tree(record: dict[str, Any], tree: Path | None, digest_of: Callable[..., str]) -> Iterator[str]:
     """Yield that a record's source digest is not that of its commit; a changed tree has another one."""
     source = record["source"]
-    if tree is None or source.get("dirty") or record["format"] != FORMAT:
+    if tree is None or source.get("dirty"):
         return
     try:
-        digest = source_digest(*source["modules"], root=tree / _PACKAGE)
+        digest = digest_of(*source["modules"], root=tree / _PACKAGE)
     except (ModuleNotFoundError, SyntaxError, TypeError, AttributeError) as error:
         yield f"has a record of modules that commit {source['commit'][:10]} does not have: {error}"
         return
@@ -197,12 +204,21 @@ def _own_words(path: str, record: Record, context: Context) -> Iterator[str]:
     wanted = expected(path, context)
     found = {name: record[name] for name in ("stage", "settings", "seeds")} | {"modules": record["source"]["modules"]}
     for name, value in wanted.items():
-        if found[name] != value:
+        if found[name] != value and not (name == "modules" and path in context.sweeps and _is_home(found[name], value)):
             yield f"{name} {_short(found[name], value)}, not {_short(value, found[name])}"
     identity = record.get("identity")
     named = context.sweeps.get(path)
     if named and isinstance(identity, dict) and identity.get("sweep") != named.digest():
         yield f"identity {_short(identity, {})}, of another sweep than it is named after"
+
+
+def _is_home(stated: list[str], wanted: list[str]) -> bool:
+    """Return whether a run's modules are one module of the wanted name, wherever it stood at the record's commit.
+
+    The digest is compared with that commit, whose code has one module of an experiment's name.
+    """
+    names = [each.partition(":")[0].rpartition(".")[2] for each in (*stated, *wanted)]
+    return len(stated) == 1 and names[0] == names[1] and stated[0].startswith("dpfl.")
 
 
 def expected(path: str, context: Context) -> dict[str, Any]:
@@ -477,6 +493,8 @@ def distinguishing(values: Row) -> set[str]:
     known = {name for name, value in values.items() if value not in ("", "nan")}
     return known - {"epsilon"} if "sigma" in known else known
 
+
+# Compare run tables with the grid, the calibrated noise, and other accountants.
 
 _BY_ROUND = "_by_round"
 _UNREADABLE = (LookupError, ValueError, ArithmeticError, TypeError, AttributeError)

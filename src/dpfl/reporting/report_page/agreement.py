@@ -1,7 +1,4 @@
-"""Printed numbers and ours: which agree, which differ, and which our runs do not bear yet.
-
-Printed numbers that our runs do not bear yet: those without a run, and those with a single one.
-"""
+"""Printed numbers and ours: which agree, which differ, and which our runs do not bear yet."""
 
 from __future__ import annotations
 
@@ -333,6 +330,8 @@ def _number(value: float, form: str) -> str:
     """Return a number as text; a dash where there is none."""
     return "–" if value != value else f"{value:{form}}"
 
+
+# Printed numbers that our runs do not bear yet: those without a run, and those with a single one.
 
 _GROUP = ("table", "dataset", "model")
 

@@ -1,7 +1,4 @@
-"""Write report.html from its contents, and the last lines of a run: one for each paper.
-
-Last lines of a run: one for each paper.
-"""
+"""Write report.html from its contents, and the last lines of a run: one for each paper."""
 
 from __future__ import annotations
 
@@ -87,6 +84,9 @@ def _cell(text: str) -> str:
     for character in "\\`*_[]<>|#~":
         text = text.replace(character, f"\\{character}")
     return " ".join(text.split())
+
+
+# Last lines of a run: one for each paper.
 
 
 def verdict_lines(page: Page) -> Iterator[str]:

@@ -1,4 +1,18 @@
-"""Judge claims of others: files of claims, events of dp_accounting, Opacus's accountants, logs of runs."""
+"""Judge claims of others: files of claims, events of dp_accounting, Opacus's accountants, logs of runs.
+
+Files of claims, format "dpfl-claims/1": JSON that holds one or many claims, each complete.
+
+{"schema": "dpfl-claims/1", "claims": [
+  {"name": "Table 2", "sampler": "shuffled_epochs", "batch_size": 64, "records": 6000, "noise_multiplier": 1.0072,
+   "steps": 1880, "delta": 1e-5, "epsilon": 2.93, "neighbouring": "zero_out", "observer": "every_step"},
+  {"name": "two phases", "delta": 1e-5, "epsilon": 3, "phases": [
+    {"sampler": "poisson", "sample_rate": 0.01, "noise_multiplier": 1.2, "steps": 500},
+    {"sampler": "full_batch", "noise_multiplier": 40, "steps": 10}]}]}
+
+`neighbouring` (zero_out) and `observer` (every_step) may be left out; `source` may say where the claim is made. For
+the observer last_iterate `convex` may state the problem, with the fields of `ConvexProblem`: {"smoothness": 1,
+"learning_rate": 0.5, "lipschitz": 1, "strong_convexity": 0.4}.
+"""
 
 from __future__ import annotations
 
@@ -477,18 +491,7 @@ def _joined(entries: Sequence[Entry], path: Path) -> list[Entry]:
     return joined
 
 
-# Files of claims, format "dpfl-claims/1": JSON that holds one or many claims, each complete.
-#
-# {"schema": "dpfl-claims/1", "claims": [
-#   {"name": "Table 2", "sampler": "shuffled_epochs", "batch_size": 64, "records": 6000, "noise_multiplier": 1.0072,
-#    "steps": 1880, "delta": 1e-5, "epsilon": 2.93, "neighbouring": "zero_out", "observer": "every_step"},
-#   {"name": "two phases", "delta": 1e-5, "epsilon": 3, "phases": [
-#     {"sampler": "poisson", "sample_rate": 0.01, "noise_multiplier": 1.2, "steps": 500},
-#     {"sampler": "full_batch", "noise_multiplier": 40, "steps": 10}]}]}
-#
-# `neighbouring` (zero_out) and `observer` (every_step) may be left out; `source` may say where the claim is made. For
-# the observer last_iterate `convex` may state the problem, with the fields of `ConvexProblem`: {"smoothness": 1,
-# "learning_rate": 0.5, "lipschitz": 1, "strong_convexity": 0.4}.
+# Files of claims.
 
 SCHEMA = "dpfl-claims/1"
 _RUN = {"noise_multiplier", "steps"}

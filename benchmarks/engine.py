@@ -78,7 +78,7 @@ class Case:
 
 
 class Stack:
-    """Private training here, of the models of a sweep or of one."""
+    """Private training here, of the models of a job or of one."""
 
     def __init__(self, case: Case, noise: float, clip_norms: tuple[float, ...], precision: torch.dtype = torch.float32):
         module, self.data = case.module(), case.data()
@@ -93,8 +93,8 @@ class Stack:
         self.models = len(clip_norms)
 
     @classmethod
-    def of_sweep(cls, case: Case) -> Stack:
-        """The models of a sweep: each budget and split."""
+    def of_job(cls, case: Case) -> Stack:
+        """The models of a job: each budget and split."""
         return cls(case, NOISE, BUDGETS * SPLITS[case.shape])
 
     def train(self, batches: Batches) -> None:
@@ -143,8 +143,8 @@ def training_flops(case: Case) -> float:
 
 
 def share_of_peak(case: Case) -> dict:
-    """Return the share of a core's peak that training the models of a sweep reaches; the fastest round counts."""
-    stack, batches = Stack.of_sweep(case), case.batches()[: SHARE_STEPS[case.shape]]
+    """Return the share of a core's peak that training the models of a job reaches; the fastest round counts."""
+    stack, batches = Stack.of_job(case), case.batches()[: SHARE_STEPS[case.shape]]
     stack.train(batches)
     fastest = min(seconds(lambda: stack.train(batches)) for _ in range(SHARE_ROUNDS))
     flops = training_flops(case) * stack.models * sum(map(len, batches))
@@ -155,7 +155,7 @@ def share_of_peak(case: Case) -> dict:
 def worker(case: Case, rank: int, steps: int, barrier: multiprocessing.synchronize.Barrier, times: SimpleQueue) -> None:
     """Put the seconds that some steps take this worker alone and beside the other, the medians over rounds."""
     torch.set_num_threads(1)
-    stack, batches = Stack.of_sweep(case), case.batches()[:steps]
+    stack, batches = Stack.of_job(case), case.batches()[:steps]
     stack.train(batches[:1])
 
     def clocked() -> float:

@@ -169,9 +169,9 @@ def _paper_records() -> dict[str, float]:
     """Return the gradients of one record that Tables 2 to 5 take of each kind of model at scale paper, no studies."""
     config = configuration.resolve({"scale": "paper", "papers": ["bhaskar2025"]})
     found: dict[str, float] = defaultdict(float)
-    for sweep in expansion.expand(config):
-        if "study" not in sweep.settings:
-            found[cost_key(sweep)] += work_of(sweep).records
+    for job in expansion.expand(config):
+        if "study" not in job.settings:
+            found[cost_key(job)] += work_of(job).records
     return found
 
 

@@ -22,7 +22,7 @@ from dpfl.convex import ldp_classification, ldp_regression
 from dpfl.data import datasets
 from dpfl.data.arrays import write_dataset
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 
 Slope = Callable[[np.ndarray, np.ndarray], np.ndarray]
 SAMPLE = {"insurance": 25, "mnist": 1}
@@ -68,16 +68,16 @@ def loop_local(clients: list, rounds: int, batch: int, slope: Slope, point: tupl
     return server
 
 
-def loop_seconds(sweep: Sweep, batch: int, records: int, features: int, clients: int, slope: Slope) -> float:
+def loop_seconds(job: TrainingJob, batch: int, records: int, features: int, clients: int, slope: Slope) -> float:
     """Return the loop's time for all runs of ONE trial: points x budgets x repetitions of both algorithms."""
     rng = np.random.default_rng(0)
     y = np.sign(rng.normal(size=records))
     data = [(rng.normal(size=(records, features)), y) for _ in range(clients)]
-    settings, total = sweep.settings, 0.0
-    sample = SAMPLE[sweep.dataset]
+    settings, total = job.settings, 0.0
+    sample = SAMPLE[job.dataset]
     for name, run in (("minibatch", loop_minibatch), ("local", loop_local)):
         steps = settings["step_exponents"][name][2]
-        budgets = sum(cell["algorithm"] == name for cell in sweep.cells)
+        budgets = sum(cell["algorithm"] == name for cell in job.cells)
         runs = steps * len(settings["clip_norms"]) * budgets * settings["repetitions"]
         point = (1e-6, 1.0, 0.1)
 
@@ -89,13 +89,13 @@ def loop_seconds(sweep: Sweep, batch: int, records: int, features: int, clients:
     return total
 
 
-def first_sweep(experiment: str, **wanted: Any) -> Sweep:
-    """Return the published sweep of an experiment whose settings are as wanted."""
-    sweeps = expansion.expand(configuration.resolve({"scale": "paper", "papers": ["lowy2021"]}))
+def first_job(experiment: str, **wanted: Any) -> TrainingJob:
+    """Return the published job of an experiment whose settings are as wanted."""
+    jobs = expansion.expand(configuration.resolve({"scale": "paper", "papers": ["lowy2021"]}))
     return next(
-        sweep
-        for sweep in sweeps
-        if sweep.experiment == experiment and all(sweep.settings[name] == value for name, value in wanted.items())
+        job
+        for job in jobs
+        if job.experiment == experiment and all(job.settings[name] == value for name, value in wanted.items())
     )
 
 
@@ -111,12 +111,12 @@ def insurance(folder: Path) -> Iterator[dict]:
     x = np.column_stack([rng.integers(0, largest + 1, 1338) for largest in (64, 1, 53, 5, 1, 3)])
     arrays = {"x": x.astype(float), "y": rng.lognormal(9, 0.9, 1338)}
     write_dataset(folder, arrays, description("insurance", {"all": 1338}))
-    sweep = first_sweep("ldp_regression", clients=3, noise="advanced_composition", clipping="record")
-    calibration = ldp_regression.calibrate(sweep, {"records": {"all": 1338}})
-    ours = seconds(lambda: ldp_regression.train(sweep, Folders(folder, folder), calibration, None, lambda *_: None))
+    job = first_job("ldp_regression", clients=3, noise="advanced_composition", clipping="record")
+    calibration = ldp_regression.calibrate(job, {"records": {"all": 1338}})
+    ours = seconds(lambda: ldp_regression.train(job, Folders(folder, folder), calibration, None, lambda *_: None))
     batch = int(calibration["batch_size"].iloc[0])
-    loop = loop_seconds(sweep, batch, 356, 7, 3, lambda scores, targets: scores - targets)
-    trials = len(sweep.seeds)
+    loop = loop_seconds(job, batch, 356, 7, 3, lambda scores, targets: scores - targets)
+    trials = len(job.seeds)
     yield _result("lowy_insurance_loop_over_ours_per_trial", loop / (ours / trials), ">= 20", loop, ours / trials)
     yield _result("lowy_insurance_20_trials_over_2_minutes", ours * 20 / trials / 120, "<= 1", 120, ours)
 
@@ -128,13 +128,13 @@ def mnist(folder: Path) -> Iterator[dict]:
     images = rng.integers(0, 256, (60_000, 1, 28, 28), dtype=np.uint8)
     arrays = {"train_x": images, "train_y": labels, "test_x": images[:10], "test_y": labels[:10]}
     write_dataset(folder, arrays, description("mnist", {"train": 60_000, "test": 10}))
-    whole = first_sweep("ldp_classification", participating=25, rounds=35, split="published")
-    sweep = Sweep(whole.paper, whole.experiment, whole.name, whole.settings, whole.cells, whole.seeds[:1])
-    noise = {"batch_size": sweep.settings["batch_size"], "noise_multiplier": 1.0}  # how much changes no time
-    rows = pd.DataFrame([{**cell, **noise} for cell in sweep.cells])
-    ours = seconds(lambda: ldp_classification.train(sweep, Folders(folder, folder), rows, None, lambda *_: None))
+    whole = first_job("ldp_classification", participating=25, rounds=35, split="published")
+    job = TrainingJob(whole.paper, whole.experiment, whole.name, whole.settings, whole.cells, whole.seeds[:1])
+    noise = {"batch_size": job.settings["batch_size"], "noise_multiplier": 1.0}  # how much changes no time
+    rows = pd.DataFrame([{**cell, **noise} for cell in job.cells])
+    ours = seconds(lambda: ldp_classification.train(job, Folders(folder, folder), rows, None, lambda *_: None))
     loop = loop_seconds(
-        sweep, 443, 1238, 50, 25, lambda scores, targets: -targets / (1 + np.exp(np.minimum(targets * scores, 500)))
+        job, 443, 1238, 50, 25, lambda scores, targets: -targets / (1 + np.exp(np.minimum(targets * scores, 500)))
     )
     yield _result("lowy_mnist_loop_over_ours_per_trial", loop / ours, ">= 20", loop, ours)
     yield _result("lowy_mnist_20_trials_over_20_minutes", 20 * ours / 1200, "<= 1", 1200, 20 * ours)

@@ -11,7 +11,7 @@ Each program has its best layout: SGD without privacy has the channels last. Opa
 gradients of a scale and a shift follow from what it hooks. Where a program has bfloat16, it also runs in it
 (`_bfloat16`: ours, and SGD without privacy by torch's autocast), and `ratio` compares programs of one precision.
 
-`ours` trains the stack of a sweep (3 budgets, one of them not private, x 6 splits on grey images; 3 budgets on colour
+`ours` trains the stack of a job (3 budgets, one of them not private, x 6 splits on grey images; 3 budgets on colour
 ones), whose models share batches, and a record counts for each model. `ours_alone` trains one, as the others do.
 """
 

@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 MEASURED, PAGE = ROOT / "benchmarks" / "peers.jsonl", ROOT / "docs" / "speed.md"
 BLOCK = re.compile(r"(?<=<!-- measured -->\n).*?(?=<!-- end of measured -->)", re.DOTALL)
 PROGRAMS = {
-    "ours": "a sweep here",
-    "ours_bfloat16": "a sweep here, bfloat16",
+    "ours": "a job here",
+    "ours_bfloat16": "a job here, bfloat16",
     "ours_alone": "one model here",
     "opacus": "Opacus, hooks",
     "opacus_ghost": "Opacus, ghost clipping",
@@ -43,7 +43,7 @@ def tables(lines: list[str]) -> str:
     text = (
         f"Measured on: {on['cpu']}{sets}, one thread; Python {on['python']}, torch {on['torch']}, "
         f"Opacus {on['opacus']}, JAX {on['jax']}.\n\n"
-        "Records a second of processor time; in brackets how many times as many a sweep here "
+        "Records a second of processor time; in brackets how many times as many a job here "
         "has in the same precision.\n\n"
     )
     ours = ("ours", "ours_bfloat16")
@@ -54,7 +54,7 @@ def tables(lines: list[str]) -> str:
         "product\nor convolution in the same time.\n\n"
     )
     text += _table(cases, dict.fromkeys(programs, "{share_of_peak:.0%}"))
-    text += "\nMemory at the peak above that at rest, MB; a sweep here holds 18 models (grey) or 3 (colour).\n\n"
+    text += "\nMemory at the peak above that at rest, MB; a job here holds 18 models (grey) or 3 (colour).\n\n"
     return text + _table(cases, dict.fromkeys(programs, "{peak_memory_mb:,.0f}"))
 
 

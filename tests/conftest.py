@@ -11,7 +11,7 @@ from filelock import FileLock
 from hypothesis import settings
 
 from dpfl.data.arrays import build_arrays, write_dataset
-from dpfl.grid.sweep import Folders
+from dpfl.grid.training_job import Folders
 
 # The same examples every time: a test that fails here fails everywhere.
 settings.register_profile("dpfl", derandomize=True, deadline=None, max_examples=40)

@@ -14,7 +14,7 @@ from dpfl.catalog import require_valid
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description, load_table
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 
 SEEDS = tuple(range(400))
 
@@ -31,15 +31,15 @@ def experiment(repository, monkeypatch):
 
 
 @pytest.fixture
-def sweep(repository):
-    """The sweep that the page's entry names, with more seeds."""
+def job(repository):
+    """The job that the page's entry names, with more seeds."""
     page = (repository / "docs" / "howto" / "experiment.md").read_text()
     grid = yaml.safe_load(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])
     require_valid("experiment.md", grid, "grid.yaml")
     [entry] = grid["demo"]
     settings = {**entry["settings"], "dataset": entry["sweep"]["dataset"][0], "study": entry["sweep"]["study"][0]}
     cells = tuple({"epsilon": epsilon} for epsilon in entry["cells"]["epsilon"])
-    return Sweep("asoodeh2020", entry["experiment"], "mean_seed0", settings, cells, SEEDS)
+    return TrainingJob("asoodeh2020", entry["experiment"], "mean_seed0", settings, cells, SEEDS)
 
 
 @pytest.fixture
@@ -50,10 +50,10 @@ def folders(tmp_path):
     return made
 
 
-def test_the_example_keeps_the_contract_and_its_budget(experiment, sweep, folders):
-    experiments.require_known(sweep)
-    noise = experiment.calibrate(sweep, load_description(folders.arrays))
-    experiments.require_calibrated(sweep, noise)
+def test_the_example_keeps_the_contract_and_its_budget(experiment, job, folders):
+    experiments.require_known(job)
+    noise = experiment.calibrate(job, load_description(folders.arrays))
+    experiments.require_calibrated(job, noise)
     assert noise["privacy_epsilon_proven"].tolist() == pytest.approx([math.inf, 1.0, 0.1], rel=1e-3)
     assert set(noise["privacy_neighbouring"]) == {Neighbouring.REPLACE_ONE}
     # Twenty releases of a mean that one record moves by twice the clip norm are mu-GDP with mu = 2 sqrt(20) / sigma.
@@ -63,8 +63,8 @@ def test_the_example_keeps_the_contract_and_its_budget(experiment, sweep, folder
             -mu / 2 - row.epsilon / mu
         )
         assert delta == pytest.approx(1e-5, rel=1e-3)
-    runs = experiment.train(sweep, folders, noise, None, lambda done, total: None)
-    experiments.require_trained(sweep, runs)
+    runs = experiment.train(job, folders, noise, None, lambda done, total: None)
+    experiments.require_trained(job, runs)
     # No target is clipped, so the error is noise alone: sigma C / n over the root of the releases.
     for row, (_, own) in zip(noise.itertuples(), runs.groupby("epsilon", sort=False), strict=True):
         expected = row.noise_multiplier * 350 / len(load_table(folders.arrays).y) / math.sqrt(20)
@@ -72,9 +72,9 @@ def test_the_example_keeps_the_contract_and_its_budget(experiment, sweep, folder
         assert np.sqrt((own["mean_error"] ** 2).mean()) == pytest.approx(expected, rel=0.2, abs=1e-9)
 
 
-def test_a_slip_in_its_settings_is_one_line(experiment, sweep):
-    sweep.settings["realeases"] = sweep.settings.pop("releases")
+def test_a_slip_in_its_settings_is_one_line(experiment, job):
+    job.settings["realeases"] = job.settings.pop("releases")
     with pytest.raises(InputError, match="noisy_mean reads no setting realeases; releases is one"):
-        experiments.require_known(sweep)
+        experiments.require_known(job)
     with pytest.raises(InputError, match="releases is missing in the settings"):
-        experiment.calibrate(sweep, {"records": {"all": 442}})
+        experiment.calibrate(job, {"records": {"all": 442}})

@@ -15,7 +15,7 @@ from dpfl.grid import configuration, expansion
 
 
 @pytest.fixture
-def sweep():
+def job():
     return expansion.expand(configuration.resolve({"papers": ["asoodeh2021"], "seeds": [0, 1]}))[0]
 
 
@@ -30,15 +30,15 @@ STATEMENT = PrivacyStatement.of(
 )
 
 
-def table_of(sweep, count, **changes):
-    about = dict.fromkeys(["paper", "sweep", "experiment", "dataset"], "")
+def table_of(job, count, **changes):
+    about = dict.fromkeys(["paper", "job", "experiment", "dataset"], "")
     row = {**about, "seed": 0, "status": "finished", "accuracy_pct": 90.0, "dimension": 8, "noise_multiplier": 1.0}
-    return pd.DataFrame([{**sweep.cells[0], **row, **STATEMENT.columns(), **changes}] * count)
+    return pd.DataFrame([{**job.cells[0], **row, **STATEMENT.columns(), **changes}] * count)
 
 
-def test_what_keeps_the_contract_passes(sweep):
-    experiments.require_calibrated(sweep, table_of(sweep, len(sweep.cells)))
-    experiments.require_trained(sweep, table_of(sweep, 2 * len(sweep.cells)))
+def test_what_keeps_the_contract_passes(job):
+    experiments.require_calibrated(job, table_of(job, len(job.cells)))
+    experiments.require_trained(job, table_of(job, 2 * len(job.cells)))
 
 
 @pytest.mark.parametrize(
@@ -51,17 +51,17 @@ def test_what_keeps_the_contract_passes(sweep):
         (experiments.require_trained, 50, "status", "without the column status"),
     ],
 )
-def test_what_breaks_the_contract_is_one_line(sweep, check, rows, column, said):
+def test_what_breaks_the_contract_is_one_line(job, check, rows, column, said):
     with pytest.raises(InputError, match=said) as refused:
-        check(sweep, table_of(sweep, rows).drop(columns=[column] if column else []))
+        check(job, table_of(job, rows).drop(columns=[column] if column else []))
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", [name for name in STATEMENT.columns() if name in experiments._STATEMENT])
-def test_a_run_that_does_not_state_its_privacy_is_refused(sweep, name):
+def test_a_run_that_does_not_state_its_privacy_is_refused(job, name):
     for check, rows in ((experiments.require_calibrated, 25), (experiments.require_trained, 50)):
         with pytest.raises(InputError, match=f"without the column {name}"):
-            check(sweep, table_of(sweep, rows).drop(columns=name))
+            check(job, table_of(job, rows).drop(columns=name))
 
 
 @pytest.mark.parametrize(
@@ -76,41 +76,41 @@ def test_a_run_that_does_not_state_its_privacy_is_refused(sweep, name):
         ({"privacy_mechanism": None}, "a row without privacy_mechanism"),
     ],
 )
-def test_runs_that_say_nothing_are_refused(sweep, changes, said):
+def test_runs_that_say_nothing_are_refused(job, changes, said):
     with pytest.raises(InputError, match=said):
-        experiments.require_trained(sweep, table_of(sweep, 50, **changes))
+        experiments.require_trained(job, table_of(job, 50, **changes))
 
 
-def test_a_run_that_diverged_needs_no_number(sweep):
-    experiments.require_trained(sweep, table_of(sweep, 50, status="diverged", accuracy_pct=math.nan))
+def test_a_run_that_diverged_needs_no_number(job):
+    experiments.require_trained(job, table_of(job, 50, status="diverged", accuracy_pct=math.nan))
 
 
-def test_a_list_is_no_table(sweep):
+def test_a_list_is_no_table(job):
     with pytest.raises(InputError, match="a list, should be a DataFrame"):
-        experiments.require_calibrated(sweep, [{}])
+        experiments.require_calibrated(job, [{}])
 
 
-def test_a_setting_that_nobody_reads_is_refused_with_the_one_that_was_meant(sweep):
-    experiments.load(sweep.experiment)
+def test_a_setting_that_nobody_reads_is_refused_with_the_one_that_was_meant(job):
+    experiments.load(job.experiment)
     for changed in (
-        replace(sweep, settings={**sweep.settings, "stopps": 3}),
-        replace(sweep, cells=({**sweep.cells[0], "stopps": 3},)),
+        replace(job, settings={**job.settings, "stopps": 3}),
+        replace(job, cells=({**job.cells[0], "stopps": 3},)),
     ):
         with pytest.raises(InputError, match="trusted_aggregator reads no setting stopps; stops is one"):
             experiments.require_known(changed)
 
 
-def test_a_setting_of_another_experiment_is_none_of_this_one(sweep):
+def test_a_setting_of_another_experiment_is_none_of_this_one(job):
     experiments.load("async_dpsgd")
     with pytest.raises(InputError, match="trusted_aggregator reads no setting max_staleness"):
-        experiments.require_known(replace(sweep, settings={**sweep.settings, "max_staleness": 3}))
+        experiments.require_known(replace(job, settings={**job.settings, "max_staleness": 3}))
 
 
 @pytest.mark.parametrize("scale", ["demo", "quick", "paper"])
 def test_every_setting_of_every_grid_is_read(scale):
-    for sweep in expansion.expand(configuration.resolve({"scale": scale})):
-        experiments.load(sweep.experiment)
-        experiments.require_known(sweep)
+    for job in expansion.expand(configuration.resolve({"scale": scale})):
+        experiments.load(job.experiment)
+        experiments.require_known(job)
 
 
 def test_two_experiments_of_one_name_are_refused(tmp_path, monkeypatch):

@@ -23,8 +23,8 @@ def test_a_counter_goes_on_where_resumed_work_stopped():
 def test_the_time_left_goes_by_the_speed_since_the_first_call(capsys, monkeypatch):
     clock = iter([0.0, 100.0, 200.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    with progress_bar("sweep", unit="steps") as progress:
+    with progress_bar("job", unit="steps") as progress:
         for done in (500, 510, 520):
             progress(done, 1000)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[1] == "sweep: 510 of 1000 steps, about 82 min left" and is_progress(lines[1])
+    assert lines[1] == "job: 510 of 1000 steps, about 82 min left" and is_progress(lines[1])

@@ -20,13 +20,13 @@ from dpfl.accounting.statements import Gaussian, PrivacyStatement
 from dpfl.data.loading import load_table
 from dpfl.grid.run_table import calibrated, run_table
 from dpfl.grid.settings import Count, Epsilon, Positive, Probability, Settings
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.progress import ProgressCallback, step_counter
 from dpfl.randomness import generator
 
 
 class MeanSettings(Settings):
-    """A sweep's settings: how often the mean is released, and the bound on a target, in its unit."""
+    """A job's settings: how often the mean is released, and the bound on a target, in its unit."""
 
     releases: Count
     clip_norm: Positive
@@ -39,14 +39,14 @@ class MeanCell(Settings):
     epsilon: Epsilon
 
 
-def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its key, the least noise that keeps its budget, and what that noise is proven to spend.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
-    settings, sampler, rows = MeanSettings.of(sweep.settings), FullBatch(), []
+    settings, sampler, rows = MeanSettings.of(job.settings), FullBatch(), []
     run = {"steps": settings.releases, "delta": settings.delta, "neighbouring": Neighbouring.REPLACE_ONE}
-    for cell in sweep.cells:
+    for cell in job.cells:
         epsilon = MeanCell.of(cell).epsilon
         noise = 0.0 if math.isinf(epsilon) else noise_multiplier(sampler, target_epsilon=epsilon, **run)
         statement = PrivacyStatement.of(
@@ -58,20 +58,20 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def train(
-    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, checkpoint: Path | None, progress: ProgressCallback
+    job: TrainingJob, folders: Folders, calibration: pd.DataFrame, checkpoint: Path | None, progress: ProgressCallback
 ) -> pd.DataFrame:
     """Return the run table: what is published, less the mean of the targets, in their unit.
 
-    Runs of one seed share their noise, so that budgets are compared within a seed. `checkpoint` is not used: a sweep
+    Runs of one seed share their noise, so that budgets are compared within a seed. `checkpoint` is not used: a job
     takes moments. Raises InputError where settings, cells, table or calibration cannot be used.
     """
-    settings, table = MeanSettings.of(sweep.settings), load_table(folders.arrays)
-    noise, results = calibrated(calibration, sweep.cells), {}
+    settings, table = MeanSettings.of(job.settings), load_table(folders.arrays)
+    noise, results = calibrated(calibration, job.cells), {}
     mean = np.clip(table.y, -settings.clip_norm, settings.clip_norm).mean()
-    count = step_counter(progress, len(sweep.cells) * len(sweep.seeds))
-    for (index, row), seed in itertools.product(enumerate(noise), sweep.seeds):
+    count = step_counter(progress, len(job.cells) * len(job.seeds))
+    for (index, row), seed in itertools.product(enumerate(noise), job.seeds):
         draws = [generator(seed, "noise", step=step).standard_normal() for step in range(settings.releases)]
         added = row["noise_multiplier"] * settings.clip_norm / len(table.y) * np.mean(draws)
         results[index, seed] = {"mean_error": mean + added - table.y.mean()}
         count()
-    return run_table(sweep, table.description, noise, results)
+    return run_table(job, table.description, noise, results)

@@ -3,7 +3,7 @@
 An experiment is a module of one of the packages KINDS; its name is the key `experiment` of a grid entry, the column
 `experiment` of its run tables and the first part of its kind of cost. It offers the two functions of `Experiment`.
 
-- A sweep's `settings` are the paper's, the entry's and the values of the sweep's axes, `cells` the variants that are
+- A job's `settings` are the paper's, the entry's and the values of the job's axes, `cells` the variants that are
   trained as one stack. The experiment reads both as fields of its models (dpfl.grid.settings.Settings),
   before it computes: what cannot be used raises InputError, one line that names the setting or the cell's key. What an
   entry or a cell sets and no model has is refused (`require_known`); what the paper sets for all may be for others.
@@ -11,7 +11,7 @@ An experiment is a module of one of the packages KINDS; its name is the key `exp
   `noise_multiplier` (the noise's standard deviation over the norm bound of one record's contribution; 0 without
   privacy) and the columns `privacy_*` of the run's statement. `dpfl calibrate` joins these tables for a paper.
 - `train` takes these rows back and returns the run table (dpfl.grid.run_table): a row a run, cells in the
-  sweep's order and seeds within, each with all that it rests on. Columns: paper, sweep, experiment, dataset,
+  job's order and seeds within, each with all that it rests on. Columns: paper, job, experiment, dataset,
   stand_in_for, data_note; the settings and the cell's keys; seed; status ("finished" or "diverged"); the metrics, of
   which the first is a number in every finished run; noise_* and privacy_*. On a CPU the same arguments give
   the same bytes, with or without a checkpoint to resume from; on a GPU its model too decides them, and they repeat as
@@ -35,7 +35,7 @@ import pandas as pd
 from dpfl import catalog
 from dpfl.errors import InputError
 from dpfl.grid.settings import Settings
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 
 Progress = Callable[[int, int], None]
 """Takes how much is done, and of how much."""
@@ -51,37 +51,37 @@ _STATEMENT = tuple(
 )  # fmt: skip
 """What a run's privacy statement has at least: without these nobody can check its epsilon."""
 _LABELS = ("dataset", "study", "axis")
-"""Keys of sweeps that name data and pages, and that no experiment has to read."""
+"""Keys of jobs that name data and pages, and that no experiment has to read."""
 
 
 class Experiment(Protocol):
     """The functions that an experiment offers; the module's docstring says what is trained and why."""
 
-    def calibrate(self, sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
-        """Return a row a cell of `sweep`: its keys, its noise and its privacy statement.
+    def calibrate(self, job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
+        """Return a row a cell of `job`: its keys, its noise and its privacy statement.
 
         `description` is the data set's (dpfl.data.loading.load_description). Raises InputError for settings or cells
         that cannot be used.
         """
 
     def train(
-        self, sweep: Sweep, folders: Folders, calibration: pd.DataFrame, checkpoint: Path | None, progress: Progress
+        self, job: TrainingJob, folders: Folders, calibration: pd.DataFrame, checkpoint: Path | None, progress: Progress
     ) -> pd.DataFrame:
-        """Return the run table of `sweep`: a row a (cell, seed).
+        """Return the run table of `job`: a row a (cell, seed).
 
-        `calibration` is what `calibrate` returned for a sweep of the same family. Long training saves its state at
-        `checkpoint` and resumes there. Raises InputError where settings, cells, data or calibration cannot be used.
+        `calibration` is what `calibrate` returned for a job with the same calibration key. Long training saves its
+        state at `checkpoint` and resumes there. Raises InputError where settings, cells, data or calibration cannot be used.
         """
 
 
-def require_known(sweep: Sweep) -> None:
+def require_known(job: TrainingJob) -> None:
     """Raise InputError where an entry or a cell sets what no model of its experiment reads: a slip of the pen."""
-    read = {*_LABELS, *(name for model in _models(module_name(sweep.experiment)) for name in model.model_fields)}
-    given = {*sweep.settings, *(key for cell in sweep.cells for key in cell)} - set(catalog.load(sweep.paper).settings)
+    read = {*_LABELS, *(name for model in _models(module_name(job.experiment)) for name in model.model_fields)}
+    given = {*job.settings, *(key for cell in job.cells for key in cell)} - set(catalog.load(job.paper).settings)
     if unknown := sorted(given - read):
         near = get_close_matches(unknown[0], sorted(read), 1)
         hint = f"; {near[0]} is one" if near else ""
-        raise InputError(f"{sweep.paper}/{sweep.name}: {sweep.experiment} reads no setting {unknown[0]}{hint}")
+        raise InputError(f"{job.paper}/{job.name}: {job.experiment} reads no setting {unknown[0]}{hint}")
 
 
 @cache
@@ -99,28 +99,28 @@ def _models(name: str) -> list[type[Settings]]:
     return models
 
 
-def require_calibrated(sweep: Sweep, rows: pd.DataFrame) -> None:
-    """Raise InputError where what an experiment's `calibrate` returned for `sweep` breaks the contract."""
-    _require_rows(sweep, "calibrate", rows, len(sweep.cells), [*sweep.cells[0], "noise_multiplier", *_STATEMENT])
-    _require_noise(sweep, "calibrate", rows)
+def require_calibrated(job: TrainingJob, rows: pd.DataFrame) -> None:
+    """Raise InputError where what an experiment's `calibrate` returned for `job` breaks the contract."""
+    _require_rows(job, "calibrate", rows, len(job.cells), [*job.cells[0], "noise_multiplier", *_STATEMENT])
+    _require_noise(job, "calibrate", rows)
 
 
-def require_trained(sweep: Sweep, table: pd.DataFrame) -> None:
-    """Raise InputError where what an experiment's `train` returned for `sweep` breaks the contract."""
-    columns = ["paper", "sweep", "experiment", "dataset", *sweep.cells[0], "seed", "status", "noise_multiplier"]
-    _require_rows(sweep, "train", table, len(sweep.cells) * len(sweep.seeds), [*columns, *_STATEMENT])
-    _require_noise(sweep, "train", table)
+def require_trained(job: TrainingJob, table: pd.DataFrame) -> None:
+    """Raise InputError where what an experiment's `train` returned for `job` breaks the contract."""
+    columns = ["paper", "job", "experiment", "dataset", *job.cells[0], "seed", "status", "noise_multiplier"]
+    _require_rows(job, "train", table, len(job.cells) * len(job.seeds), [*columns, *_STATEMENT])
+    _require_noise(job, "train", table)
     if unknown := sorted(set(map(str, table["status"])) - set(STATUSES)):
-        raise InputError(f"{_place(sweep, 'train')} the status {unknown[0]}, should be {' or '.join(STATUSES)}")
+        raise InputError(f"{_place(job, 'train')} the status {unknown[0]}, should be {' or '.join(STATUSES)}")
     main = table.columns[table.columns.get_loc("status") + 1]
     numbers = pd.to_numeric(table.loc[table["status"] == "finished", main], errors="coerce")
     if not np.isfinite(numbers).all():
-        raise InputError(f"{_place(sweep, 'train')} a finished run whose {main}, the metric after status, is no number")
+        raise InputError(f"{_place(job, 'train')} a finished run whose {main}, the metric after status, is no number")
 
 
-def _require_rows(sweep: Sweep, function: str, rows: object, count: int, columns: list[str]) -> None:
+def _require_rows(job: TrainingJob, function: str, rows: object, count: int, columns: list[str]) -> None:
     """Raise InputError where `rows` is no table of so many rows with these columns."""
-    place = _place(sweep, function)
+    place = _place(job, function)
     if not isinstance(rows, pd.DataFrame):
         raise InputError(f"{place} a {type(rows).__name__}, should be a DataFrame")
     if len(rows) != count:
@@ -129,18 +129,18 @@ def _require_rows(sweep: Sweep, function: str, rows: object, count: int, columns
         raise InputError(f"{place} a table without the column {missing[0]}")
 
 
-def _require_noise(sweep: Sweep, function: str, rows: pd.DataFrame) -> None:
+def _require_noise(job: TrainingJob, function: str, rows: pd.DataFrame) -> None:
     """Raise InputError unless every row states its noise multiplier, a number of 0 or more, and its mechanism."""
     noise = pd.to_numeric(rows["noise_multiplier"], errors="coerce").to_numpy(dtype=float)
     if not (np.isfinite(noise) & (noise >= 0)).all():
-        raise InputError(f"{_place(sweep, function)} a noise_multiplier that is no number of 0 or more")
+        raise InputError(f"{_place(job, function)} a noise_multiplier that is no number of 0 or more")
     if rows["privacy_mechanism"].isna().any():
-        raise InputError(f"{_place(sweep, function)} a row without privacy_mechanism: every run states its privacy")
+        raise InputError(f"{_place(job, function)} a row without privacy_mechanism: every run states its privacy")
 
 
-def _place(sweep: Sweep, function: str) -> str:
+def _place(job: TrainingJob, function: str) -> str:
     """Return the start of a line that says what an experiment returned."""
-    return f"experiment {sweep.experiment}: {function} returned for {sweep.paper}/{sweep.name}"
+    return f"experiment {job.experiment}: {function} returned for {job.paper}/{job.name}"
 
 
 @cache

@@ -13,7 +13,7 @@ from dpfl.asynchronous import async_dpsgd
 from dpfl.asynchronous.schedules import step_sizes
 from dpfl.catalog import load
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 
 MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 1}
 ENTRY = {"dataset": "digits", "study": "test", "clients": 3, "batch_size": 20, "epochs": 2, "learning_rate": 0.5}
@@ -26,8 +26,8 @@ CELLS = (
 FIXED = {"sampling": "fixed_without_replacement", "neighbouring": "replace_one"}
 
 
-def sweep(cells=CELLS, seeds=(0, 1), **settings) -> Sweep:
-    return Sweep("vandijk2023", "async_dpsgd", "t", {**SETTINGS, **settings}, tuple(cells), tuple(seeds), MACHINE)
+def training_job(cells=CELLS, seeds=(0, 1), **settings) -> TrainingJob:
+    return TrainingJob("vandijk2023", "async_dpsgd", "t", {**SETTINGS, **settings}, tuple(cells), tuple(seeds), MACHINE)
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ def folders(bars) -> Folders:
 
 
 def calibrated(cells=CELLS, **settings) -> pd.DataFrame:
-    return async_dpsgd.calibrate(sweep(cells, **settings), {"records": {"train": 300}})
+    return async_dpsgd.calibrate(training_job(cells, **settings), {"records": {"train": 300}})
 
 
 def trained(folders, own=None, checkpoint=None, progress=lambda done, total: None) -> pd.DataFrame:
-    own = own or sweep()
+    own = own or training_job()
     return async_dpsgd.train(
         own, folders, async_dpsgd.calibrate(own, {"records": {"train": 300}}), checkpoint, progress
     )
@@ -83,7 +83,7 @@ def test_a_given_sigma_grows_with_the_batch():
 
 @pytest.mark.parametrize(("scaling", "rounds"), [("epochs", 4), ("step_size", 4), ("rounds", 8)])
 def test_larger_batches_keep_what_they_are_said_to_keep(scaling, rounds):
-    own = sweep([{"batch_factor": factor, "scaling": scaling, "epsilon": math.inf} for factor in (1, 2)])
+    own = training_job([{"batch_factor": factor, "scaling": scaling, "epsilon": math.inf} for factor in (1, 2)])
     small, large = async_dpsgd._plans(own, 300)
     assert (small.posture.rounds, large.posture.rounds) == (10, rounds)
     assert large.learning_rate == small.learning_rate * (2 if scaling == "step_size" else 1)
@@ -113,7 +113,7 @@ def test_batches_by_segment_are_composed_each_with_its_own_rate(folders):
     assert segments_epsilon(parts, 1e-5) == pytest.approx(table["privacy_epsilon_proven"][1], rel=1e-9)
     assert table["privacy_epsilon_proven"][1] == pytest.approx(4.0, rel=1e-3) and table["privacy_steps"][1] == 17
     assert "batches of 10, 20, 40" in table["privacy_note"][1] and "batches of" not in table["privacy_note"][0]
-    alone = trained(folders, sweep(cells[1:], seeds=(0,), epochs=3))
+    alone = trained(folders, training_job(cells[1:], seeds=(0,), epochs=3))
     assert alone["status"][0] == "finished" and len(json.loads(alone["accuracy_pct_by_epoch"][0])) == 3
 
 
@@ -149,13 +149,13 @@ def test_what_the_chapter_describes_trains_and_keeps_the_statement(folders):
         {}, {"max_distance": 0.05, "broadcast_loss": 0.5}, {"participation": 0.4}, {"mixing": "judged"},
         {"strategy": "adaptive_clip"}, {"strategy": "batch_clip"}, {"preparation": "layer_normalised"},
     )]  # fmt: skip
-    table = trained(folders, sweep(cells, seeds=(0,)))
+    table = trained(folders, training_job(cells, seeds=(0,)))
     assert (table["status"] == "finished").all() and table["privacy_epsilon_proven"].nunique() == 1
     assert table["accuracy_pct"].nunique() == len(cells)
     guarded, asked = table.iloc[1], table.iloc[2]
     assert (guarded["max_distance"], asked["participation"]) == (0.05, 0.4)
     assert asked["simulated_rounds"] > 2 * table["simulated_rounds"][0]
-    leaking = trained(folders, sweep([cells[0] | {"preparation": "batch_normalised"}], seeds=(0,)))
+    leaking = trained(folders, training_job([cells[0] | {"preparation": "batch_normalised"}], seeds=(0,)))
     assert math.isinf(leaking["privacy_epsilon_proven"].item())
 
 
@@ -165,7 +165,9 @@ def test_clients_with_random_labels_are_the_first_and_weigh_less_if_judged(folde
     assert [float((changed[share] == labels[share]).mean()) > 0.5 for share in shares] == [False] * 2 + [True] * 3
     assert (async_dpsgd._labels(labels.copy(), shares, 0.0, 3) == labels).all()
     cells = [{"mixing": mixing, "mislabelled": 0.6, "epsilon": math.inf} for mixing in ("uniform", "judged")]
-    equal, judged = trained(folders, sweep(cells, seeds=(0,), clients=5, epochs=1, learning_rate=2.0))["accuracy_pct"]
+    equal, judged = trained(folders, training_job(cells, seeds=(0,), clients=5, epochs=1, learning_rate=2.0))[
+        "accuracy_pct"
+    ]
     assert judged > equal
 
 
@@ -173,7 +175,7 @@ def test_a_cell_is_the_same_alone_and_in_any_company(folders):
     # One cell alone may round differently in the stacked products: accuracies move by single records.
     whole = trained(folders).set_index(["scenario", "epsilon", "seed"])["accuracy_pct"]
     for cell in CELLS:
-        alone = trained(folders, sweep([cell], seeds=(1,)))["accuracy_pct"][0]
+        alone = trained(folders, training_job([cell], seeds=(1,)))["accuracy_pct"][0]
         assert abs(alone - whole[cell["scenario"], cell["epsilon"], 1]) <= 1.0
 
 
@@ -201,7 +203,7 @@ def test_training_resumes_with_the_same_bytes(folders, tmp_path):
 
 def test_a_diverging_run_says_so(folders):
     cells = [{"epsilon": math.inf, "learning_rate": 1e39}]
-    assert trained(folders, sweep(cells, seeds=(0,)))["status"].tolist() == ["diverged"]
+    assert trained(folders, training_job(cells, seeds=(0,)))["status"].tolist() == ["diverged"]
 
 
 @pytest.mark.parametrize(
@@ -246,11 +248,11 @@ def test_settings_that_cannot_be_used_are_one_line(changed, words):
 def test_a_client_that_never_reports_stops_the_run(folders):
     scenarios = {"synchronous": {"update_loss": 0.99}}
     with pytest.raises(InputError, match="client 0 never reports"):
-        trained(folders, sweep([{"scenario": "synchronous"}], scenarios=scenarios))
+        trained(folders, training_job([{"scenario": "synchronous"}], scenarios=scenarios))
 
 
 def test_weights_and_bytes_do_not_depend_on_global_randomness(folders):
     torch.manual_seed(1)
-    one = trained(folders, sweep(CELLS[:1], seeds=(0,)))
+    one = trained(folders, training_job(CELLS[:1], seeds=(0,)))
     torch.manual_seed(2)
-    pd.testing.assert_frame_equal(one, trained(folders, sweep(CELLS[:1], seeds=(0,))))
+    pd.testing.assert_frame_equal(one, trained(folders, training_job(CELLS[:1], seeds=(0,))))

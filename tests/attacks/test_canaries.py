@@ -13,7 +13,7 @@ from dpfl.catalog import load
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 
 REGRESSION = {
     "dataset": "diabetes", "clients": 3, "participating": 3, "standardise": [], "largest_epsilon": 10,
@@ -30,18 +30,18 @@ def diabetes(tmp_path_factory):
     return folders
 
 
-def regression_sweep(*, epsilons=(1.0,), seeds=(0, 1, 2), **settings):
-    """A sweep of the regression with canaries."""
+def regression_job(*, epsilons=(1.0,), seeds=(0, 1, 2), **settings):
+    """A job of the regression with canaries."""
     cells = tuple({"algorithm": "minibatch", "epsilon": epsilon} for epsilon in epsilons)
     given = {**load("lowy2021").settings, **REGRESSION, **settings}
-    return Sweep("lowy2021", "canaries", "x_seeds0to2", given, cells, seeds)
+    return TrainingJob("lowy2021", "canaries", "x_seeds0to2", given, cells, seeds)
 
 
 def regression(folders, **changes):
     """Train with canaries; return calibration and run table."""
-    sweep = regression_sweep(**changes)
-    noise = canaries.calibrate(sweep, load_description(folders.arrays))
-    return noise, canaries.train(sweep, folders, noise, None, lambda done, total: None)
+    job = regression_job(**changes)
+    noise = canaries.calibrate(job, load_description(folders.arrays))
+    return noise, canaries.train(job, folders, noise, None, lambda done, total: None)
 
 
 def test_where_records_are_clipped_no_claim_is_refuted(diabetes):
@@ -52,7 +52,7 @@ def test_where_records_are_clipped_no_claim_is_refuted(diabetes):
 
 
 def test_with_the_same_noise_a_clipped_mean_is_refuted_in_every_run(diabetes):
-    sound = canaries.calibrate(regression_sweep(), load_description(diabetes.arrays))
+    sound = canaries.calibrate(regression_job(), load_description(diabetes.arrays))
     noise, runs = regression(diabetes, clipping="mean")
     assert noise["noise_multiplier"].tolist() == sound["noise_multiplier"].tolist()
     assert runs["known_bad"].all() and (runs["epsilon_lower_bound"] > runs["claimed_epsilon"]).all()
@@ -80,11 +80,11 @@ def test_more_canaries_than_records_are_refused(diabetes, settings, word):
         regression(diabetes, **settings)
 
 
-def image_sweep(cells, **settings):
-    """A sweep on a toy of scattering features."""
+def image_job(cells, **settings):
+    """A job on a toy of scattering features."""
     given = {**load("bhaskar2025").settings, "dataset": "toy", "model": "scatter_linear", "clients": 10, "canaries": 40}
     machine = {"device": "cpu", "threads": 1, "memory_gb": 1}
-    return Sweep("bhaskar2025", "canaries", "x_seed0", {**given, **settings}, cells, (0,), machine)
+    return TrainingJob("bhaskar2025", "canaries", "x_seed0", {**given, **settings}, cells, (0,), machine)
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +109,9 @@ def toy(tmp_path_factory):
 @pytest.mark.slow
 def test_an_image_model_s_claims_stand_and_more_budget_is_seen_better(toy):
     cells = tuple({"epsilon": epsilon, "local_epochs": 1, "rounds": 10} for epsilon in (0.5, 8.0, math.inf))
-    sweep = image_sweep(cells)
-    noise = canaries.calibrate(sweep, load_description(toy.arrays))
-    runs = canaries.train(sweep, toy, noise, None, lambda done, total: None)
+    job = image_job(cells)
+    noise = canaries.calibrate(job, load_description(toy.arrays))
+    runs = canaries.train(job, toy, noise, None, lambda done, total: None)
     assert (runs["epsilon_lower_bound"] <= runs["claimed_epsilon"]).all()
     assert runs["right_guesses"].is_monotonic_increasing and runs["right_guesses"].iloc[-1] == runs["guesses"].iloc[-1]
 
@@ -119,10 +119,10 @@ def test_an_image_model_s_claims_stand_and_more_budget_is_seen_better(toy):
 def test_the_guesses_are_as_right_as_the_gaussian_mechanism_allows(toy):
     # Full batches, one epoch: a score is N(+-1/(2 sigma), 1), so the 10 highest of 40 are right with known probability.
     cells = ({"epsilon": 8.0, "local_epochs": 1, "rounds": 1},)
-    sweep = image_sweep(cells, batch_size=80, sampling="shuffled_epochs")
-    noise = canaries.calibrate(sweep, load_description(toy.arrays))
+    job = image_job(cells, batch_size=80, sampling="shuffled_epochs")
+    noise = canaries.calibrate(job, load_description(toy.arrays))
     sigma = noise["noise_multiplier"].item()
-    runs = canaries.train(replace(sweep, seeds=tuple(range(8))), toy, noise, None, lambda done, total: None)
+    runs = canaries.train(replace(job, seeds=tuple(range(8))), toy, noise, None, lambda done, total: None)
     right = runs["right_guesses"].sum()
     draw = np.random.default_rng(1)
     bits = draw.integers(0, 2, (4000, 40))
@@ -140,7 +140,7 @@ SCHEDULES = tuple({"epsilon": 2.0, "local_epochs": 1, "rounds": rounds} for roun
 @pytest.fixture(scope="module")
 def scheduled(toy):
     """The noise of both schedules."""
-    return canaries.calibrate(image_sweep(SCHEDULES), load_description(toy.arrays))
+    return canaries.calibrate(image_job(SCHEDULES), load_description(toy.arrays))
 
 
 @pytest.mark.parametrize(
@@ -149,15 +149,13 @@ def scheduled(toy):
 )
 def test_what_canaries_cannot_be_put_into_is_named(toy, scheduled, settings, cells, word):
     with pytest.raises(InputError, match=word):
-        canaries.train(
-            image_sweep(SCHEDULES[:cells], **settings), toy, scheduled[:cells], None, lambda done, total: None
-        )
+        canaries.train(image_job(SCHEDULES[:cells], **settings), toy, scheduled[:cells], None, lambda done, total: None)
 
 
 def test_calibration_is_the_audited_algorithm_s(scheduled):
     from dpfl.images import fedavg_images
 
-    own = fedavg_images.calibrate(image_sweep(SCHEDULES), {"records": {"train": 800}})
+    own = fedavg_images.calibrate(image_job(SCHEDULES), {"records": {"train": 800}})
     pd.testing.assert_frame_equal(scheduled, own)
 
 
@@ -171,10 +169,10 @@ def asynchronous(digits, cells):
     """Train asynchronously with canaries; return calibration and run table."""
     machine = {"device": "cpu", "threads": 1, "memory_gb": 1}
     given = {**load("vandijk2023").settings, **ASYNCHRONOUS}
-    sweep = Sweep("vandijk2023", "canaries", "x_seed0", given, tuple(cells), (0,), machine)
-    noise = canaries.calibrate(sweep, load_description(digits.arrays))
-    joined = noise.assign(batch_size=math.nan)  # as in the paper's table, where other sweeps choose their batch
-    return noise, canaries.train(sweep, digits, joined, None, lambda done, total: None)
+    job = TrainingJob("vandijk2023", "canaries", "x_seed0", given, tuple(cells), (0,), machine)
+    noise = canaries.calibrate(job, load_description(digits.arrays))
+    joined = noise.assign(batch_size=math.nan)  # as in the paper's table, where other jobs choose their batch
+    return noise, canaries.train(job, digits, joined, None, lambda done, total: None)
 
 
 def test_asynchronous_claims_stand_and_batch_normalisation_breaks_that_of_plain_inputs(digits):

@@ -48,4 +48,4 @@ def test_status_lists_what_waits(tmp_path, monkeypatch):
     (tmp_path / "config.yaml").write_text("scale: demo\n")
     done = CliRunner().invoke(app, ["status"])
     assert done.exit_code == 0
-    assert "digits_scatter_linear_k10_seed0: waiting" in done.output and "lowy2021: sweeps 0/2" in done.output
+    assert "digits_scatter_linear_k10_seed0: waiting" in done.output and "lowy2021: jobs 0/2" in done.output

@@ -64,7 +64,7 @@ def made(monkeypatch) -> list[tuple]:
 
 
 def test_tables_are_made_of_the_runs_of_the_configuration_alone(project, made):
-    """Not of a sweep that an earlier configuration left behind, nor under another paper's name of one."""
+    """Not of a job that an earlier configuration left behind, nor under another paper's name of one."""
     own = store(DEMO / "runs" / PAPER / "digits_scatter_linear_k10_seed0.csv.gz")
     for name in ("digits_scatter_linear_k10_seed77", "digits_mean_ink_seeds0to19"):
         store(DEMO / "runs" / PAPER / f"{name}.csv.gz")

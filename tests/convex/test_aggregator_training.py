@@ -12,7 +12,7 @@ from dpfl.data.arrays import build_arrays
 from dpfl.data.binary_classification import load_pooled
 from dpfl.data.loading import load_description
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.randomness import generator
 
 SETTINGS = {
@@ -38,10 +38,10 @@ CELLS = (
 
 
 def trained(digits, cells=CELLS, seeds=(0, 4), ticks=None, **settings) -> pd.DataFrame:
-    sweep = Sweep("asoodeh2021", "trusted_aggregator", "x_seeds", SETTINGS | settings, tuple(cells), seeds)
-    calibration = trusted_aggregator.calibrate(sweep, load_description(digits.arrays))
+    job = TrainingJob("asoodeh2021", "trusted_aggregator", "x_seeds", SETTINGS | settings, tuple(cells), seeds)
+    calibration = trusted_aggregator.calibrate(job, load_description(digits.arrays))
     seen = [] if ticks is None else ticks
-    return trusted_aggregator.train(sweep, digits, calibration, None, lambda done, total: seen.append((done, total)))
+    return trusted_aggregator.train(job, digits, calibration, None, lambda done, total: seen.append((done, total)))
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +107,10 @@ def test_more_users_than_records_are_refused(digits):
 
 
 def test_a_calibration_of_other_cells_is_refused(digits):
-    sweep = Sweep("asoodeh2021", "trusted_aggregator", "x_seeds", SETTINGS, CELLS, (0,))
-    short = trusted_aggregator.calibrate(sweep, load_description(digits.arrays)).iloc[:3]
+    job = TrainingJob("asoodeh2021", "trusted_aggregator", "x_seeds", SETTINGS, CELLS, (0,))
+    short = trusted_aggregator.calibrate(job, load_description(digits.arrays)).iloc[:3]
     with pytest.raises(InputError, match="3 rows for 6 cells"):
-        trusted_aggregator.train(sweep, digits, short, None, lambda done, total: None)
+        trusted_aggregator.train(job, digits, short, None, lambda done, total: None)
 
 
 def test_drawn_records_are_a_task_of_any_dimension(tmp_path):

@@ -1,4 +1,4 @@
-"""The classification sweeps: their rows by the plain functions, references against scikit-learn, leaks, bad input."""
+"""The classification jobs: their rows by the plain functions, references against scikit-learn, leaks, bad input."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from dpfl.data.loading import load_images
 from dpfl.data.partition import DigitPairs, Split
 from dpfl.errors import InputError
 from dpfl.features.pca import PrincipalComponents
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 
 SETTINGS = {
     "dataset": "toy",
@@ -54,28 +54,28 @@ def folders(tmp_path) -> Folders:
     return Folders(arrays=tmp_path, features=tmp_path / "features")
 
 
-def sweep(**changes) -> Sweep:
-    """The toy sweep with some settings changed."""
-    return Sweep("lowy2021", "ldp_classification", "toy", {**SETTINGS, **changes}, CELLS, (0, 3))
+def training_job(**changes) -> TrainingJob:
+    """The toy job with some settings changed."""
+    return TrainingJob("lowy2021", "ldp_classification", "toy", {**SETTINGS, **changes}, CELLS, (0, 3))
 
 
-def trained(folders: Folders, job: Sweep):
+def trained(folders: Folders, job: TrainingJob):
     """Calibrate and train."""
     calibration = ldp_classification.calibrate(job, {})
     return ldp_classification.train(job, folders, calibration, None, lambda done, total: None)
 
 
 def task_of(folders: Folders, split: str) -> ldp_classification.Classification:
-    """The task of the toy sweep."""
+    """The task of the toy job."""
     images = load_images(folders.arrays)
-    job = sweep(split=split)
+    job = training_job(split=split)
     pairs = DigitPairs.of(images.train_y, 4, 20, Split(split))
     features = ldp_classification.features(images, pairs, 5)
     return ldp_classification.Classification(ldp_classification._plan(job), pairs, features)
 
 
 def test_rows_are_the_best_points_errors(folders):
-    rows = trained(folders, sweep())
+    rows = trained(folders, training_job())
     assert len(rows) == 8 and set(rows["status"]) == {"finished"}
     assert set(rows["batch_size"]) == {6} and set(rows["privacy_records"]) == {32}
     task = task_of(folders, "published")
@@ -109,7 +109,7 @@ def test_statements_say_when_a_row_is_not_an_image(folders):
         holders = np.bincount(np.concatenate([np.unique(hand) for hand in hands]))
         twice = max(np.bincount(hand).max() for hand in hands)
         assert holders.max() == clients and (twice > 1) == (split == "published")
-        notes = ldp_classification.calibrate(sweep(split=split), {}).query("epsilon < inf")["privacy_note"]
+        notes = ldp_classification.calibrate(training_job(split=split), {}).query("epsilon < inf")["privacy_note"]
         assert notes.str.contains(said).all() and notes.str.contains("principal components are fitted").all()
         assert not notes.str.contains("standardisation").any()
 
@@ -163,5 +163,5 @@ def test_disjoint_components_never_see_a_clients_image(folders):
 )
 def test_settings_that_cannot_be_used_are_named(folders, changes, named):
     with pytest.raises(InputError, match=named) as raised:
-        trained(folders, sweep(**changes))
+        trained(folders, training_job(**changes))
     assert "\n" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""The regression sweeps against plain loops, their baselines, and what a table may look like."""
+"""The regression jobs against plain loops, their baselines, and what a table may look like."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ from dpfl.convex.problems import Square
 from dpfl.data import partition
 from dpfl.data.loading import TableData, load_table
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.randomness import generator
 
 SETTINGS = {
@@ -52,12 +52,12 @@ def folders(tmp_path) -> Folders:
     return Folders(arrays=tmp_path, features=tmp_path / "features")
 
 
-def sweep(cells=CELLS, seeds=(0, 1, 5), **changes) -> Sweep:
-    """The toy sweep with some settings changed."""
-    return Sweep("lowy2021", "ldp_regression", "toy", {**SETTINGS, **changes}, tuple(cells), tuple(seeds))
+def training_job(cells=CELLS, seeds=(0, 1, 5), **changes) -> TrainingJob:
+    """The toy job with some settings changed."""
+    return TrainingJob("lowy2021", "ldp_regression", "toy", {**SETTINGS, **changes}, tuple(cells), tuple(seeds))
 
 
-def trained(folders: Folders, job: Sweep, progress=lambda done, total: None) -> pd.DataFrame:
+def trained(folders: Folders, job: TrainingJob, progress=lambda done, total: None) -> pd.DataFrame:
     """Calibrate and train."""
     calibration = ldp_regression.calibrate(job, load_table(folders.arrays).description)
     return ldp_regression.train(job, folders, calibration, None, progress)
@@ -116,7 +116,9 @@ def plain_outputs(train, algorithm, seed, step_size, clip_norm, noise_multiplier
     return outputs
 
 
-def plain_row(table: TableData, job: Sweep, cell: dict, noise_multiplier: float, batch_size: int, seed: int) -> dict:
+def plain_row(
+    table: TableData, job: TrainingJob, cell: dict, noise_multiplier: float, batch_size: int, seed: int
+) -> dict:
     """Return the metrics of one row of the run table, every run of the grid on its own."""
     train, test = plain_split(table, 3, seed)
     pooled = [[np.concatenate([part[side] for part in group]) for side in (0, 1)] for group in (train, test)]
@@ -136,7 +138,7 @@ def plain_row(table: TableData, job: Sweep, cell: dict, noise_multiplier: float,
 
 
 def test_the_run_table_is_that_of_plain_loops(folders):
-    job, table = sweep(), load_table(folders.arrays)
+    job, table = training_job(), load_table(folders.arrays)
     calibration = ldp_regression.calibrate(job, table.description)
     rows = ldp_regression.train(job, folders, calibration, None, lambda done, total: None)
     assert len(rows) == len(job.cells) * len(job.seeds) and set(rows["status"]) == {"finished"}
@@ -169,9 +171,9 @@ def test_baselines_against_scikit_learn(folders):
 
 
 def test_run_table_names_data_settings_and_privacy(folders):
-    rows = trained(folders, sweep())
+    rows = trained(folders, training_job())
     first = rows.iloc[0]
-    assert (first["paper"], first["sweep"], first["dataset"]) == ("lowy2021", "toy", "toy")
+    assert (first["paper"], first["job"], first["dataset"]) == ("lowy2021", "toy", "toy")
     assert (first["stand_in_for"], first["data_note"]) == ("insurance", "a toy")
     assert json.loads(first["step_exponents"]) == SETTINGS["step_exponents"]
     private = rows[np.isfinite(rows["epsilon"])]
@@ -183,8 +185,8 @@ def test_the_published_insurance_calibration():
     """K = 37 at N = 3 and 12 at N = 10; sigma by hand; one noise for all clip norms."""
     cells = [{"algorithm": name, "epsilon": e} for name in ("minibatch", "local") for e in (10.0, math.inf)]
     shape = {"rounds": 35, "last_iterates": 8, "largest_epsilon": 10}
-    many = ldp_regression.calibrate(sweep(cells, clients=10, **shape), {"records": {"all": 1338}})
-    few = ldp_regression.calibrate(sweep(cells, **shape), {"records": {"all": 1338}})
+    many = ldp_regression.calibrate(training_job(cells, clients=10, **shape), {"records": {"all": 1338}})
+    few = ldp_regression.calibrate(training_job(cells, **shape), {"records": {"all": 1338}})
     assert set(many["batch_size"]) == {12} and set(few["batch_size"]) == {37}
     n, delta = 356, 1 / 356**2
     variance = 256 * 35 * math.log(2.5 * 35 * 37 / (delta * n)) * math.log(2 / delta) / (n**2 * 100)
@@ -198,11 +200,11 @@ def test_the_published_insurance_calibration():
 
 def test_without_privacy_an_infinite_clip_norm_is_part_of_the_grid(folders):
     cells = [{"algorithm": "minibatch", "epsilon": epsilon} for epsilon in (6.0, math.inf)]
-    rows = trained(folders, sweep(cells, clip_norms=[1e-9, math.inf]))
+    rows = trained(folders, training_job(cells, clip_norms=[1e-9, math.inf]))
     assert list(rows["clip_norm"]) == [1e-9] * 3 + [math.inf] * 3
 
 
 def test_a_constant_target_is_refused(folders):
     np.save(folders.arrays / "y.npy", np.full(62, 2.0))
     with pytest.raises(InputError, match="constant"):
-        trained(folders, sweep())
+        trained(folders, training_job())

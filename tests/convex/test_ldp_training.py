@@ -14,7 +14,7 @@ from dpfl.convex.problems import Square, least_squares, losses
 from dpfl.convex.silo_jobs import ClientCounts, LdpCell, LdpPlan, LdpSettings
 from dpfl.data.partition import Trial
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 
 DESCRIPTION = {"stand_in_for": "insurance", "note": "a toy"}
 SETTINGS = {
@@ -55,25 +55,25 @@ class Toy:
         return {"spread": float(trial.train_y.std())}
 
 
-def sweep(cells=CELLS, seeds=(0, 1, 5), **changes) -> Sweep:
-    """The toy sweep with some settings changed."""
-    return Sweep("lowy2021", "ldp_toy", "toy", {**SETTINGS, **changes}, tuple(cells), tuple(seeds))
+def training_job(cells=CELLS, seeds=(0, 1, 5), **changes) -> TrainingJob:
+    """The toy job with some settings changed."""
+    return TrainingJob("lowy2021", "ldp_toy", "toy", {**SETTINGS, **changes}, tuple(cells), tuple(seeds))
 
 
-def toy(job: Sweep) -> Toy:
-    """The task of a sweep."""
+def toy(job: TrainingJob) -> Toy:
+    """The task of a job."""
     counts = ClientCounts(clients=3, before_split=20, training=16)
     return Toy(LdpPlan.of(LdpSettings.of(job.settings), map(LdpCell.of, job.cells), Square(), counts))
 
 
-def trained(job: Sweep, progress=lambda done, total: None) -> pd.DataFrame:
+def trained(job: TrainingJob, progress=lambda done, total: None) -> pd.DataFrame:
     """Calibrate and train."""
     task = toy(job)
     return silo_jobs.train_plan(task, job, DESCRIPTION, silo_jobs.calibrate_plan(task.plan, job.cells, ""), progress)
 
 
 def test_the_run_table_has_a_row_a_run_in_order():
-    rows = trained(sweep())
+    rows = trained(training_job())
     keys = [(cell["algorithm"], cell["epsilon"], seed) for cell in CELLS for seed in (0, 1, 5)]
     assert list(zip(rows["algorithm"], rows["epsilon"], rows["seed"], strict=True)) == keys
     first = rows.iloc[0]
@@ -84,9 +84,9 @@ def test_the_run_table_has_a_row_a_run_in_order():
 
 
 def test_a_subset_of_cells_or_seeds_gives_the_same_rows():
-    whole = trained(sweep())
+    whole = trained(training_job())
     for cells, seeds in ((CELLS[1:2], (0, 1, 5)), (CELLS[3:], (5,)), (CELLS[::-1], (1, 0))):
-        part = trained(sweep(cells, seeds))
+        part = trained(training_job(cells, seeds))
         keys = ["algorithm", "epsilon", "seed"]
         same = part[keys].merge(whole, on=keys, how="left")[list(part.columns)]
         pd.testing.assert_frame_equal(part, same, check_exact=True)
@@ -94,15 +94,15 @@ def test_a_subset_of_cells_or_seeds_gives_the_same_rows():
 
 def test_small_stacks_give_the_same_rows(monkeypatch):
     told: list[tuple[int, int]] = []
-    whole = trained(sweep())
+    whole = trained(training_job())
     monkeypatch.setattr(silo_jobs, "STACK_BYTES", 1)
-    parts = trained(sweep(), progress=lambda done, total: told.append((done, total)))
+    parts = trained(training_job(), progress=lambda done, total: told.append((done, total)))
     pd.testing.assert_frame_equal(whole, parts, check_exact=True)
     assert told == [(done, 36) for done in range(1, 37)]  # 2 algorithms, 3 trials, 6 rounds
 
 
 def test_a_calibration_read_back_from_its_file_gives_the_same_rows():
-    job = sweep()
+    job = training_job()
     calibration = silo_jobs.calibrate_plan(toy(job).plan, job.cells, "")
     read = pd.read_csv(io.StringIO(calibration.to_csv(index=False)), keep_default_na=False, na_values=["nan", ""])
     first, second = (
@@ -114,7 +114,7 @@ def test_a_calibration_read_back_from_its_file_gives_the_same_rows():
 
 def test_a_point_with_a_diverged_repetition_is_recorded_and_never_chosen():
     """Of three points the first has the least mean but for one repetition that is no number."""
-    task = toy(sweep())
+    task = toy(training_job())
     trial = task.trial(0)
     best = least_squares(trial.train_x, trial.train_y)
     weights = np.tile(best[:, None], (2, 1, 3))
@@ -133,7 +133,7 @@ def test_a_point_with_a_diverged_repetition_is_recorded_and_never_chosen():
 
 
 def test_only_training_records_decide():
-    task = toy(sweep())
+    task = toy(training_job())
     trial = task.trial(0)
     rng = np.random.default_rng(0)
     weights, points = rng.normal(size=(2, 4, 6)), Hyperparameters(np.arange(1.0, 7.0), np.ones(6), np.ones(6))
@@ -143,13 +143,13 @@ def test_only_training_records_decide():
 
 
 def test_steps_that_all_diverge_are_a_row_and_no_crash():
-    rows = trained(sweep(step_exponents={"minibatch": [30, 40, 2], "local": [30, 40, 2]}))
+    rows = trained(training_job(step_exponents={"minibatch": [30, 40, 2], "local": [30, 40, 2]}))
     assert set(rows["status"]) == {"diverged"} and rows["test_loss"].isna().all()
     assert (rows["diverged_share"] == 1.0).all()
 
 
-def test_a_calibration_of_another_sweep_is_refused():
-    job = sweep()
+def test_a_calibration_of_another_job_is_refused():
+    job = training_job()
     calibration = silo_jobs.calibrate_plan(toy(job).plan, job.cells, "").iloc[1:]
     with pytest.raises(InputError, match=r"the calibration has \d rows for \d cells"):
         silo_jobs.train_plan(toy(job), job, DESCRIPTION, calibration, lambda done, total: None)

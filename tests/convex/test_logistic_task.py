@@ -3,7 +3,7 @@ import pytest
 
 from dpfl.convex.logistic_task import CURVATURE, LIPSCHITZ, LOSS, RegularisedRisk, accuracy_pct, load_task
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Folders
+from dpfl.grid.training_job import Folders
 
 X = np.random.default_rng(0).normal(size=(50, 3))
 X /= np.linalg.norm(X, axis=1, keepdims=True)

@@ -9,7 +9,7 @@ import pytest
 from dpfl.convex import pnsgd
 from dpfl.data.loading import load_description, load_images
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.randomness import generator
 
 SETTINGS = {"dataset": "digits", "model": "mean_ink", "users": 300, "delta": 1e-5, "radius": 0.5, "stops": 4}
@@ -23,9 +23,9 @@ CELLS = tuple(
 
 
 def trained(digits, cells=CELLS, seeds=(0, 4), **settings) -> pd.DataFrame:
-    sweep = Sweep("asoodeh2020", "pnsgd", "x_seeds", SETTINGS | settings, tuple(cells), seeds)
-    calibration = pnsgd.calibrate(sweep, load_description(digits.arrays))
-    return pnsgd.train(sweep, digits, calibration, None, lambda done, total: None)
+    job = TrainingJob("asoodeh2020", "pnsgd", "x_seeds", SETTINGS | settings, tuple(cells), seeds)
+    calibration = pnsgd.calibrate(job, load_description(digits.arrays))
+    return pnsgd.train(job, digits, calibration, None, lambda done, total: None)
 
 
 @pytest.fixture(scope="module")

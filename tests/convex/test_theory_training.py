@@ -1,4 +1,4 @@
-"""The theory sweeps: run table, stacking, determinism, and risks against a plain recomputation."""
+"""The theory jobs: run table, stacking, determinism, and risks against a plain recomputation."""
 
 import io
 import json
@@ -10,7 +10,7 @@ import pytest
 
 from dpfl.convex import ldp_theory, synthetic_problems
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.reporting.results import read_csv, write_csv
 
 SETTINGS = {
@@ -64,7 +64,7 @@ def folders(tmp_path) -> Folders:
 
 def trained(folders: Folders, cells=CELLS, seeds=(0, 1, 5), progress=lambda done, total: None, **changes):
     """Calibrate, write and read the noise as the pipeline does, and train."""
-    job = Sweep("lowy2021", "ldp_theory", "toy", {**SETTINGS, **changes}, tuple(cells), tuple(seeds))
+    job = TrainingJob("lowy2021", "ldp_theory", "toy", {**SETTINGS, **changes}, tuple(cells), tuple(seeds))
     path = folders.arrays / "noise.csv"
     with path.open("w") as stream:
         write_csv(ldp_theory.calibrate(job, {}), stream)
@@ -174,6 +174,6 @@ def test_a_shuffler_buys_risk(folders):
 
 
 def test_a_cell_without_noise_is_named(folders):
-    job = Sweep("lowy2021", "ldp_theory", "toy", SETTINGS, CELLS, (0,))
+    job = TrainingJob("lowy2021", "ldp_theory", "toy", SETTINGS, CELLS, (0,))
     with pytest.raises(InputError, match="4 rows for 5 cells"):
         ldp_theory.train(job, folders, ldp_theory.calibrate(job, {})[1:], None, lambda done, total: None)

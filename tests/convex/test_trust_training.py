@@ -13,7 +13,7 @@ from dpfl.convex.trust_models import TrustAlgorithm
 from dpfl.data.binary_classification import load_pooled
 from dpfl.data.loading import load_description
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 
 SETTINGS = {
     "dataset": "digits",
@@ -34,10 +34,10 @@ CELLS = tuple({"algorithm": each.value, "epsilon": math.inf, "step": 0.3} for ea
 
 
 def trained(digits, cells=CELLS, ticks=None, **settings) -> pd.DataFrame:
-    sweep = Sweep("asoodeh2021", "trust_models", "x_seeds", SETTINGS | settings, tuple(cells), (0, 3))
-    calibration = trust_models.calibrate(sweep, load_description(digits.arrays))
+    job = TrainingJob("asoodeh2021", "trust_models", "x_seeds", SETTINGS | settings, tuple(cells), (0, 3))
+    calibration = trust_models.calibrate(job, load_description(digits.arrays))
     seen = [] if ticks is None else ticks
-    return trust_models.train(sweep, digits, calibration, None, lambda done, total: seen.append((done, total)))
+    return trust_models.train(job, digits, calibration, None, lambda done, total: seen.append((done, total)))
 
 
 def test_every_way_learns_without_noise(digits):

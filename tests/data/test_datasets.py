@@ -13,7 +13,7 @@ from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_table
 from dpfl.errors import InputError
 from dpfl.grid import configuration
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline import cost, plan
 
 PUBLISHED = ("mnist", "fashion_mnist", "cifar10", "insurance")
@@ -82,18 +82,18 @@ def test_an_entry_is_all_that_a_new_table_needs(entries, tmp_path):
     only = {"only": {"dataset": ["toy"]}}
     assert configuration.resolve(only)["only"]["dataset"] == ["toy"]
     given = {"batch_size": 1, "epochs": 4}
-    job = Sweep("p", "async_dpsgd", "s", {"dataset": "toy", **given}, ({},), (0,), {"device": "cpu"})
+    job = TrainingJob("p", "async_dpsgd", "s", {"dataset": "toy", **given}, ({},), (0,), {"device": "cpu"})
     assert cost.work_of(job) == cost.WorkCount(12, 12) and cost.estimate(job).seconds > 0
 
 
 def test_an_entry_is_all_that_new_images_in_a_known_format_need(entries):
     entries(tiny=IMAGES | {"shape": [3, 8, 8]}, grey=IMAGES | {"shape": [1, 8, 8]})
-    assert [cost.cost_key(images_sweep(name)) for name in ("tiny", "grey")] == [
+    assert [cost.cost_key(images_job(name)) for name in ("tiny", "grey")] == [
         "fedavg_images/scatter_linear/colour",
         "fedavg_images/scatter_linear/grey",
     ]
-    assert cost.work_of(images_sweep("tiny")).steps == 5
-    assert cost.estimate(images_sweep("tiny")).memory_mb > 1024
+    assert cost.work_of(images_job("tiny")).steps == 5
+    assert cost.estimate(images_job("tiny")).memory_mb > 1024
     cheap, dear = (plan._features_seconds(name) for name in ("grey", "tiny"))
     assert dear - plan.FEATURES_SECONDS == pytest.approx(3 * (cheap - plan.FEATURES_SECONDS))
 
@@ -101,11 +101,13 @@ def test_an_entry_is_all_that_new_images_in_a_known_format_need(entries):
 IMAGES = {"title": "T", "decoder": "idx", "classes": 2, "records": {"train": 10, "test": 4}, "licence": "none"}
 
 
-def images_sweep(dataset):
-    """A sweep of an image model: one client with all records in batches of two, one round."""
+def images_job(dataset):
+    """A job of an image model: one client with all records in batches of two, one round."""
     given = {"dataset": dataset, "model": "scatter_linear", "clients": 1, "client_share": 1.0, "batch_size": 2}
     machine = {"device": "cpu", "memory_gb": 1}
-    return Sweep("p", "fedavg_images", "s", given, ({"epsilon": 1.0, "local_epochs": 1, "rounds": 1},), (0,), machine)
+    return TrainingJob(
+        "p", "fedavg_images", "s", given, ({"epsilon": 1.0, "local_epochs": 1, "rounds": 1},), (0,), machine
+    )
 
 
 def test_unknown_names_get_one_line_with_the_known_ones(tmp_path):
@@ -113,7 +115,7 @@ def test_unknown_names_get_one_line_with_the_known_ones(tmp_path):
         datasets.load,
         datasets.digest,
         lambda name: build_arrays(name, tmp_path / "out"),
-        lambda name: cost.estimate(images_sweep(name)),
+        lambda name: cost.estimate(images_job(name)),
         plan._features_seconds,
     ):
         with pytest.raises(InputError, match=r"'imagenet'; known: mnist, fashion_mnist, cifar10, insurance, digits"):
@@ -123,7 +125,7 @@ def test_unknown_names_get_one_line_with_the_known_ones(tmp_path):
     with pytest.raises(InputError, match=r"'passwd' in dataset 'insurance'.*insurance.csv"):
         datasets.load("insurance").accepted("passwd")
     with pytest.raises(InputError, match="dataset insurance has no images"):
-        cost.estimate(images_sweep("insurance"))
+        cost.estimate(images_job("insurance"))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from dpfl.engine.memory_budget import on_cpu, with_memory
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 
 
 @pytest.mark.parametrize("free_gb", [16, 24, 80, 140])
@@ -12,7 +12,7 @@ def test_a_job_fills_most_of_what_is_free_on_its_gpu(monkeypatch, free_gb):
 
     def planned(device, memory_gb):
         machine = {"device": device, "threads": 1, "memory_gb": memory_gb}
-        return with_memory(Sweep("p", "fedavg_images", "s", {}, ({},), (0,), machine)).resources["memory_gb"]
+        return with_memory(TrainingJob("p", "fedavg_images", "s", {}, ({},), (0,), machine)).resources["memory_gb"]
 
     assert planned("cuda", None) == pytest.approx(0.8 * free_gb)
     assert planned("cuda", 3) == planned("cpu", 3) == 3
@@ -20,5 +20,5 @@ def test_a_job_fills_most_of_what_is_free_on_its_gpu(monkeypatch, free_gb):
 
 
 def test_calibration_needs_no_gpu():
-    sweep = Sweep("p", "fedavg_images", "s", {}, ({},), (0,), {"device": "cuda", "threads": 2, "memory_gb": None})
-    assert on_cpu(sweep).resources == {"device": "cpu", "threads": 2, "memory_gb": 1}
+    job = TrainingJob("p", "fedavg_images", "s", {}, ({},), (0,), {"device": "cuda", "threads": 2, "memory_gb": None})
+    assert on_cpu(job).resources == {"device": "cpu", "threads": 2, "memory_gb": 1}

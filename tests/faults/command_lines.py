@@ -43,7 +43,7 @@ PLACES = [
 ]
 NUMBERS = ["-1", "0", "nan", "inf", "-inf", "1e400", "1e-400", "x", "", "9" * 5000, "0x10", "1,5"]
 CONFIGURED = ["calibrate --paper", "tables --paper", "figures --paper", "claims --paper", "features --dataset"]
-CONFIGURED += ["data arrays --dataset", "train --sweep x --paper", "tables --paper bhaskar2025 --name"]
+CONFIGURED += ["data arrays --dataset", "train --job x --paper", "tables --paper bhaskar2025 --name"]
 CONFIGURED += ["data fetch --dataset mnist --file", "data fetch --file x --dataset"]
 ON_A_PLACE = ["audit", "audit --files-only", "audit --quick --rerun 1", "trace", "trace --json", "crate"]
 ON_A_PLACE += ["audit --rebuild", "audit --seal", "release --key nowhere"]

@@ -41,7 +41,7 @@ def _make(folder: Path) -> None:
     tests.small_digits(Path("data/arrays/digits"))
     of_paper = ("--paper", "bhaskar2025", *tests.SETTINGS)
     stages = [("features", "--dataset", "digits", *tests.SETTINGS), ("calibrate", *of_paper)]
-    stages += [("train", "--sweep", f"digits_scatter_linear_k10_seed{seed}", *of_paper) for seed in (0, 1)]
+    stages += [("train", "--job", f"digits_scatter_linear_k10_seed{seed}", *of_paper) for seed in (0, 1)]
     stages += [(kind, "--name", name, *of_paper) for kind, name in tests.MADE]
     stages += [("audit", "--files-only", "--seal", str(RESULTS)), ("crate", str(RESULTS))]
     for stage in stages:

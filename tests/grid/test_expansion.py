@@ -6,7 +6,7 @@ from dpfl.catalog import Paper
 from dpfl.errors import InputError
 from dpfl.grid import configuration as config
 from dpfl.grid import expansion
-from dpfl.grid.sweep import is_private
+from dpfl.grid.training_job import is_private
 
 
 def resolved(**keys):
@@ -14,18 +14,18 @@ def resolved(**keys):
 
 
 def test_scale_paper_of_bhaskar2025_trains_ten_runs_of_every_published_cell_where_ten_seeds_are_asked_for():
-    sweeps = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], seeds=list(range(10))))
-    runs = sum(len(sweep.cells) * len(sweep.seeds) for sweep in sweeps if "study" not in sweep.settings)
+    jobs = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], seeds=list(range(10))))
+    runs = sum(len(job.cells) * len(job.seeds) for job in jobs if "study" not in job.settings)
     # 216 cells of Tables 2 to 4 and the 48 of Table 5 that they do not contain
     assert runs == (216 + 48) * 10
-    assert len({(sweep.paper, sweep.name) for sweep in sweeps}) == len(sweeps)
+    assert len({(job.paper, job.name) for job in jobs}) == len(jobs)
 
 
 def test_a_capped_entry_takes_only_its_own_seeds_from_the_configuration():
     def seeds(chosen):
-        sweeps = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], seeds=chosen))
-        capped = {sweep.name: sweep.settings.get("study", "central_model") != "central_model" for sweep in sweeps}
-        return {each: {seed for sweep in sweeps if capped[sweep.name] is each for seed in sweep.seeds}
+        jobs = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], seeds=chosen))
+        capped = {job.name: job.settings.get("study", "central_model") != "central_model" for job in jobs}
+        return {each: {seed for job in jobs if capped[job.name] is each for seed in job.seeds}
                 for each in (True, False)}  # fmt: skip
 
     # Studies have one seed, three or ten; that of the central model, which may become the published cell, is free.
@@ -35,52 +35,52 @@ def test_a_capped_entry_takes_only_its_own_seeds_from_the_configuration():
 
 
 def test_names_say_which_setting_a_candidate_changes():
-    names = {sweep.name for sweep in expansion.expand(resolved(scale="paper", papers=["bhaskar2025"]))}
+    names = {job.name for job in expansion.expand(resolved(scale="paper", papers=["bhaskar2025"]))}
     assert {"readings_mnist_scatter_linear_k10_rdp_seed0", "distances_mnist_scatter_linear_k25_seed0"} <= names
 
 
 def test_a_part_tells_two_entries_with_the_same_axes_apart():
     only = {"dataset": ["mnist"], "model": ["cnn_relu"], "clients": [10], "study": ["none"]}
-    sweeps = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], only=only, seeds=[4]))
-    splits = {sweep.name: {cell["local_epochs"] for cell in sweep.cells} for sweep in sweeps}
+    jobs = expansion.expand(resolved(scale="paper", papers=["bhaskar2025"], only=only, seeds=[4]))
+    splits = {job.name: {cell["local_epochs"] for cell in job.cells} for job in jobs}
     assert splits == {"mnist_cnn_relu_k10_steady_seed4": {1, 2, 4, 5}, "mnist_cnn_relu_k10_collapsing_seed4": {10, 20}}
-    assert [sweep.family for sweep in sweeps] == ["mnist_cnn_relu_k10_steady", "mnist_cnn_relu_k10_collapsing"]
+    assert [job.calibration_key for job in jobs] == ["mnist_cnn_relu_k10_steady", "mnist_cnn_relu_k10_collapsing"]
 
 
-def test_every_sweep_is_found_by_its_name_and_cells_carry_their_axes():
+def test_every_job_is_found_by_its_name_and_cells_carry_their_axes():
     configuration = resolved(scale="quick")
-    for sweep in expansion.expand(configuration):
-        assert expansion.find(configuration, sweep.paper, sweep.name) == sweep
-    [sweep] = [s for s in expansion.expand(configuration) if s.name == "mnist_scatter_linear_k10_seed0"]
-    assert {"epsilon": 2.93, "local_epochs": 1, "rounds": 20} in sweep.cells
-    assert len(sweep.cells) == 18 and sweep.seeds == (0,) and sweep.needs_features
-    assert sweep.family == "mnist_scatter_linear_k10"
+    for job in expansion.expand(configuration):
+        assert expansion.find(configuration, job.paper, job.name) == job
+    [job] = [s for s in expansion.expand(configuration) if s.name == "mnist_scatter_linear_k10_seed0"]
+    assert {"epsilon": 2.93, "local_epochs": 1, "rounds": 20} in job.cells
+    assert len(job.cells) == 18 and job.seeds == (0,) and job.needs_features
+    assert job.calibration_key == "mnist_scatter_linear_k10"
 
 
-def test_only_restricts_sweeps_and_cells():
+def test_only_restricts_jobs_and_cells():
     only = {"dataset": ["mnist"], "model": ["scatter_linear"], "epsilon": [2.93], "local_epochs": [1], "clients": [10]}
-    sweeps = expansion.expand(resolved(scale="quick", papers=["bhaskar2025"], only=only, seeds=[3, 7]))
-    assert [sweep.name for sweep in sweeps] == ["mnist_scatter_linear_k10_seed3", "mnist_scatter_linear_k10_seed7"]
-    assert all(sweep.cells == ({"epsilon": 2.93, "local_epochs": 1, "rounds": 20},) for sweep in sweeps)
+    jobs = expansion.expand(resolved(scale="quick", papers=["bhaskar2025"], only=only, seeds=[3, 7]))
+    assert [job.name for job in jobs] == ["mnist_scatter_linear_k10_seed3", "mnist_scatter_linear_k10_seed7"]
+    assert all(job.cells == ({"epsilon": 2.93, "local_epochs": 1, "rounds": 20},) for job in jobs)
 
 
-def test_only_restricts_what_an_entry_sets_once_for_all_its_sweeps():
+def test_only_restricts_what_an_entry_sets_once_for_all_its_jobs():
     """The model of asoodeh2021 and the clients of vandijk2023 are settings of their entries, and no axes."""
     models = expansion.expand(resolved(papers=["asoodeh2021"], only={"model": ["synthetic_logistic"]}))
-    studies = {sweep.settings["study"] for sweep in models if "model" in sweep.settings}
+    studies = {job.settings["study"] for job in models if "model" in job.settings}
     assert studies == {"dimension", "example", "convex"}
     clients = expansion.expand(resolved(papers=["vandijk2023", "bhaskar2025"], only={"clients": [10]}))
-    assert {sweep.paper for sweep in clients} == {"bhaskar2025"}
+    assert {job.paper for job in clients} == {"bhaskar2025"}
 
 
 def test_a_cell_s_value_counts_where_its_entry_sets_another():
-    sweeps = expansion.expand(resolved(papers=["vandijk2023"], only={"epsilon": [8.0]}))
-    assert {cell["epsilon"] for sweep in sweeps for cell in sweep.cells if "epsilon" in cell} == {8.0}
+    jobs = expansion.expand(resolved(papers=["vandijk2023"], only={"epsilon": [8.0]}))
+    assert {cell["epsilon"] for job in jobs for cell in job.cells if "epsilon" in cell} == {8.0}
 
 
 def test_epsilon_inf_keeps_the_runs_without_privacy():
-    sweeps = expansion.expand(resolved(papers=["bhaskar2025"], only={"epsilon": [math.inf]}))
-    assert sweeps and not any(is_private(cell) for sweep in sweeps for cell in sweep.cells)
+    jobs = expansion.expand(resolved(papers=["bhaskar2025"], only={"epsilon": [math.inf]}))
+    assert jobs and not any(is_private(cell) for job in jobs for cell in job.cells)
 
 
 def test_a_restriction_that_leaves_nothing_is_refused():
@@ -105,8 +105,8 @@ def test_a_value_that_no_run_has_is_refused_with_those_that_there_are(only, word
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-def test_an_unknown_sweep_is_named():
-    with pytest.raises(InputError, match="no sweep nonsense of bhaskar2025"):
+def test_an_unknown_job_is_named():
+    with pytest.raises(InputError, match="no job nonsense of bhaskar2025"):
         expansion.find(resolved(), "bhaskar2025", "nonsense")
 
 
@@ -120,8 +120,8 @@ def test_the_digest_sees_numbers_but_not_the_machine():
 
 
 def test_studies_can_be_left_out_or_picked():
-    names = {sweep.name for sweep in expansion.expand(resolved(papers=["bhaskar2025"], only={"study": ["none"]}))}
-    picked = {sweep.name for sweep in expansion.expand(resolved(papers=["bhaskar2025"], only={"study": ["distances"]}))}
+    names = {job.name for job in expansion.expand(resolved(papers=["bhaskar2025"], only={"study": ["none"]}))}
+    picked = {job.name for job in expansion.expand(resolved(papers=["bhaskar2025"], only={"study": ["distances"]}))}
     assert "digits_scatter_linear_k10_seed0" in names & picked
     assert not any("distances" in name or "identification" in name for name in names)
     assert any(name.startswith("distances") for name in picked - names)
@@ -137,7 +137,7 @@ SHORT = {
     "lists": {"budgets": {"mnist": [math.inf, 2.0], "cifar10": [8.0]}, "splits": [[1, 20], [20, 1]]},
     "base": {
         "experiment": "fedavg_images",
-        "seeds": {"count": 1, "per_sweep": 1},
+        "seeds": {"count": 1, "per_job": 1},
         "sweep": {"dataset": ["mnist"], "clients": [10]},
         "cells": {"epsilon": "budgets", "local_epochs,rounds": "splits"},
     },
@@ -148,7 +148,7 @@ SHORT = {
 }  # fmt: skip
 WRITTEN_OUT = {
     "demo": [
-        {"experiment": "fedavg_images", "seeds": {"count": 1, "per_sweep": 1},
+        {"experiment": "fedavg_images", "seeds": {"count": 1, "per_job": 1},
          "sweep": {"study": ["choices"], "dataset": [dataset], "clients": [10], **varied},
          "cells": {"epsilon": budgets, "local_epochs,rounds": [[1, 20], [20, 1]]}}
         for varied in ({"batch_size": [32, 128]}, {"delta": [1e-6]})
@@ -157,14 +157,14 @@ WRITTEN_OUT = {
 }  # fmt: skip
 
 
-def test_a_study_that_says_what_it_varies_gives_the_sweeps_of_all_entries_written_out(monkeypatch):
+def test_a_study_that_says_what_it_varies_gives_the_jobs_of_all_entries_written_out(monkeypatch):
     def expanded(grid):
         monkeypatch.setattr(expansion, "load", lambda key: paper_of(grid))
         return expansion.expand(resolved(papers=["bhaskar2025"]))
 
     short, written_out = expanded(SHORT), expanded(WRITTEN_OUT)
     assert short == written_out and len(short) == 2 * 3
-    assert [sweep.settings["batch_size"] for sweep in short] == [32, 128, 32, 128, 64, 64]
+    assert [job.settings["batch_size"] for job in short] == [32, 128, 32, 128, 64, 64]
     assert short[0].name == "choices_mnist_k10_b32_seed0"
 
 
@@ -176,13 +176,13 @@ def test_a_list_that_the_grid_does_not_have_is_named(cells, monkeypatch):
         expansion.expand(resolved(papers=["bhaskar2025"]))
 
 
-def test_the_configuration_s_precision_is_a_setting_of_the_sweeps_that_have_one():
+def test_the_configuration_s_precision_is_a_setting_of_the_jobs_that_have_one():
     """A setting, and no resource: it decides the numbers, and so a run's identity."""
     base, other = (
         expansion.expand(resolved(training={"precision": precision}, papers=["bhaskar2025", "lowy2021"]))
         for precision in (None, "bfloat16")
     )
-    assert {sweep.settings.get("precision") for sweep in base} == {"float32", None}
+    assert {job.settings.get("precision") for job in base} == {"float32", None}
     for one, two in zip(base, other, strict=True):
         assert "precision" not in two.resources
         assert two.settings == one.settings | ({"precision": "bfloat16"} if "precision" in one.settings else {})

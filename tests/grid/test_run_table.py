@@ -9,17 +9,17 @@ import pytest
 from dpfl.accounting.samplers import Sampling
 from dpfl.errors import InputError
 from dpfl.grid.run_table import as_columns, calibrated, run_table
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 
 CELLS = ({"epsilon": 2.0, "rounds": None}, {"epsilon": math.inf, "rounds": 3})
-SWEEP = Sweep("smith2026", "pnsgd", "toy_seed1", {"dataset": "toy", "rate": 0.1, "steps": [1, 2]}, CELLS, (1, 5))
+JOB = TrainingJob("smith2026", "pnsgd", "toy_seed1", {"dataset": "toy", "rate": 0.1, "steps": [1, 2]}, CELLS, (1, 5))
 NOISE = [
     {"epsilon": 2.0, "rounds": math.nan, "noise_std": 0.7, "privacy_note": "a", "other": 1},
     {"epsilon": math.inf, "rounds": 3, "noise_std": 0.0, "privacy_note": "b", "other": 2},
 ]
 RESULTS = {(cell, seed): {"risk": 10.0 * cell + seed} for cell in (0, 1) for seed in (1, 5)}
 COMMON = {
-    "paper": "smith2026", "sweep": "toy_seed1", "experiment": "pnsgd", "dataset": "toy", "stand_in_for": "",
+    "paper": "smith2026", "job": "toy_seed1", "experiment": "pnsgd", "dataset": "toy", "stand_in_for": "",
     "data_note": "n", "rate": 0.1,
 }  # fmt: skip
 
@@ -32,7 +32,7 @@ def test_settings_become_columns():
 
 def test_a_row_a_cell_and_seed():
     results = RESULTS | {(1, 5): {"status": "diverged", "risk": math.inf}}
-    table = run_table(SWEEP, {"stand_in_for": None, "note": "n"}, NOISE, results)
+    table = run_table(JOB, {"stand_in_for": None, "note": "n"}, NOISE, results)
     rows = [
         {**COMMON, "epsilon": 2.0, "rounds": math.nan, "seed": 1, "status": "finished", "risk": 1.0},
         {**COMMON, "epsilon": 2.0, "rounds": math.nan, "seed": 5, "status": "finished", "risk": 5.0},
@@ -46,7 +46,7 @@ def test_a_row_a_cell_and_seed():
 
 def test_runs_may_be_described_otherwise_and_stand_in_for_other_data():
     described = [{"users": [3, 4]}, {"users": None}]
-    table = run_table(SWEEP, {"stand_in_for": "mnist", "note": ""}, NOISE, RESULTS, described)
+    table = run_table(JOB, {"stand_in_for": "mnist", "note": ""}, NOISE, RESULTS, described)
     assert set(table["stand_in_for"]) == {"mnist"}
     assert json.loads(table["users"][1]) == [3, 4] and table["users"][2:].isna().all()
     assert {"epsilon", "rate"}.isdisjoint(table.columns)

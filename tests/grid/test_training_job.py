@@ -1,4 +1,4 @@
-"""What a sweep derives from its fields: names by hand, and a digest that sees what decides numbers and nothing else."""
+"""What a job derives from its fields: names by hand, and a digest that sees what decides numbers and nothing else."""
 
 import math
 from dataclasses import replace
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpfl.grid.sweep import Folders, Sweep, is_private
+from dpfl.grid.training_job import Folders, TrainingJob, is_private
 
-SWEEP = Sweep(
+JOB = TrainingJob(
     paper="smith2026",
     experiment="fedavg_images",
     name="mnist_scatter_cnn_k10_seed3",
@@ -21,23 +21,23 @@ SWEEP = Sweep(
 )
 
 
-def test_a_sweep_in_words():
-    assert (SWEEP.dataset, SWEEP.family, SWEEP.needs_features) == ("mnist", "mnist_scatter_cnn_k10", True)
-    assert [is_private(cell) for cell in SWEEP.cells] == [True, False]
+def test_a_job_in_words():
+    assert (JOB.dataset, JOB.calibration_key, JOB.needs_features) == ("mnist", "mnist_scatter_cnn_k10", True)
+    assert [is_private(cell) for cell in JOB.cells] == [True, False]
 
 
 @pytest.mark.parametrize(
-    ("name", "family"), [("a_seed0", "a"), ("a_seed12to15", "a"), ("odd_seeds_k2_seed7", "odd_seeds_k2")]
+    ("name", "key"), [("a_seed0", "a"), ("a_seed12to15", "a"), ("odd_seeds_k2_seed7", "odd_seeds_k2")]
 )
-def test_the_family_is_the_name_up_to_its_last_seeds(name, family):
-    assert replace(SWEEP, name=name).family == family
+def test_the_calibration_key_is_the_name_up_to_its_last_seeds(name, key):
+    assert replace(JOB, name=name).calibration_key == key
 
 
 @pytest.mark.parametrize(
     ("model", "needs"), [({"model": "scatter_linear"}, True), ({"model": "cnn"}, False), ({}, False)]
 )
 def test_features_are_for_models_that_scatter(model, needs):
-    assert replace(SWEEP, settings={"dataset": "mnist", **model}).needs_features is needs
+    assert replace(JOB, settings={"dataset": "mnist", **model}).needs_features is needs
 
 
 def test_the_folders_of_a_dataset():
@@ -50,27 +50,27 @@ def test_the_folders_of_a_dataset():
         {"paper": "jones2026"},
         {"experiment": "pnsgd"},
         {"seeds": (4, 3)},
-        {"cells": SWEEP.cells[::-1]},
-        {"cells": SWEEP.cells[:1]},
-        {"settings": {**SWEEP.settings, "clip_norm": 1.0000000000000002}},
-        {"settings": {**SWEEP.settings, "schedule": [2, 1]}},
+        {"cells": JOB.cells[::-1]},
+        {"cells": JOB.cells[:1]},
+        {"settings": {**JOB.settings, "clip_norm": 1.0000000000000002}},
+        {"settings": {**JOB.settings, "schedule": [2, 1]}},
     ],
 )
 def test_what_decides_numbers_changes_the_digest(change):
-    assert replace(SWEEP, **change).digest() != SWEEP.digest()
+    assert replace(JOB, **change).digest() != JOB.digest()
 
 
 @pytest.mark.parametrize("change", [{"resources": {}}, {"name": "another_seed3"}])
 def test_what_does_not_decide_numbers_leaves_the_digest(change):
-    assert replace(SWEEP, **change).digest() == SWEEP.digest()
+    assert replace(JOB, **change).digest() == JOB.digest()
 
 
 def test_the_digest_of_records_made_before_is_the_same():
     """By hand: printf of the JSON text, keys sorted, into sha256sum, its first 16 digits."""
-    sweep = Sweep("p", "e", "n", {"b": [1], "a": 0.5}, ({"epsilon": math.inf},), (0,))
-    assert sweep.digest() == "26f9fb8e73bfd49c"
+    job = TrainingJob("p", "e", "n", {"b": [1], "a": 0.5}, ({"epsilon": math.inf},), (0,))
+    assert job.digest() == "26f9fb8e73bfd49c"
 
 
-@given(st.permutations(sorted(SWEEP.settings)))
+@given(st.permutations(sorted(JOB.settings)))
 def test_the_order_of_settings_does_not_matter(order):
-    assert replace(SWEEP, settings={key: SWEEP.settings[key] for key in order}).digest() == SWEEP.digest()
+    assert replace(JOB, settings={key: JOB.settings[key] for key in order}).digest() == JOB.digest()

@@ -10,7 +10,7 @@ from opacus.accountants.utils import get_noise_multiplier
 from dpfl.accounting import dpsgd, gaussian_dp
 from dpfl.accounting.poisson_gaussian import epsilon_interval
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.images.fedavg_images import NOISE_BY_CLIENT, calibrate
 
 SETTINGS = {
@@ -35,8 +35,8 @@ CELLS = (
 
 def calibrated(cells=CELLS, records=300, **settings) -> pd.DataFrame:
     """The calibration of clients of 60 of 300 records each: four steps an epoch, 16 in all."""
-    sweep = Sweep("bhaskar2025", "fedavg_images", "k3", {**SETTINGS, **settings}, tuple(cells), (0, 1), MACHINE)
-    return calibrate(sweep, {"records": {"train": records}})
+    job = TrainingJob("bhaskar2025", "fedavg_images", "k3", {**SETTINGS, **settings}, tuple(cells), (0, 1), MACHINE)
+    return calibrate(job, {"records": {"train": records}})
 
 
 @pytest.fixture(scope="module")

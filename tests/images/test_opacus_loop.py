@@ -23,7 +23,7 @@ from dpfl.engine.per_record_gradients import StackedGradients, cross_entropy, gr
 from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.features.scattering import build_features
 from dpfl.files import checked_content
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.images import fedavg_images
 from dpfl.images.fedavg_images import FedavgSettings, inputs_of
 
@@ -195,8 +195,8 @@ def _noise_multipliers(loop, clients, records, share, epsilon):
     theirs = loop.made_private(loop.Cell("mnist", "cnn_relu", epsilon, 4, 5), *given)[1].noise_multiplier
     cell = {"epsilon": epsilon, "rounds": 5, "local_epochs": 4}
     settings = {**SETTINGS, "model": "cnn_relu", "clients": clients}
-    sweep = Sweep("bhaskar2025", "fedavg_images", "noise", settings, (cell,), (0,), MACHINE)
-    row = fedavg_images.calibrate(sweep, {"records": {"train": records}}).iloc[0]
+    job = TrainingJob("bhaskar2025", "fedavg_images", "noise", settings, (cell,), (0,), MACHINE)
+    row = fedavg_images.calibrate(job, {"records": {"train": records}}).iloc[0]
     assert row["privacy_records"] == share
     return theirs, row["noise_multiplier"]
 
@@ -228,7 +228,7 @@ def test_noise_multipliers_are_those_of_the_privacy_engine(loop, clients, record
 def pipeline_run(root, dataset, model, cell, seed, scratch):
     """Return the weights that the pipeline's own training ends with, its accuracy by round and noise multiplier."""
     folders, settings = Folders.of(root(dataset), dataset), {**SETTINGS, "model": model, "dataset": dataset}
-    sweep = Sweep("bhaskar2025", "fedavg_images", "one", settings, (cell,), (seed,), MACHINE)
+    job = TrainingJob("bhaskar2025", "fedavg_images", "one", settings, (cell,), (seed,), MACHINE)
     checkpoint, kept = scratch / f"{model}_{seed}.ckpt", []
 
     def keep(done, total):
@@ -236,8 +236,8 @@ def pipeline_run(root, dataset, model, cell, seed, scratch):
             payload = checked_content(checkpoint.read_bytes()).partition(b"\n")[2]
             kept.append(torch.load(io.BytesIO(payload), weights_only=True)["running"]["weights"][0, 0])
 
-    calibration = fedavg_images.calibrate(sweep, load_description(folders.arrays))
-    row = fedavg_images.train(sweep, folders, calibration, checkpoint, keep).iloc[0]
+    calibration = fedavg_images.calibrate(job, load_description(folders.arrays))
+    row = fedavg_images.train(job, folders, calibration, checkpoint, keep).iloc[0]
     return kept[0], json.loads(row["accuracy_pct_by_round"]), row["noise_multiplier"]
 
 

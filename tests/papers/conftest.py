@@ -14,7 +14,7 @@ from dpfl.catalog import load, module, recipe
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.reporting.claims import check_of, rule_of
 from dpfl.reporting.results import Results, write_csv
 from dpfl.reporting.rules import Judgement, judge
@@ -92,18 +92,18 @@ def trained(
     It gives every table and figure's data of the paper, as the stages write them.
     """
 
-    def sweeps(key: str) -> list[Sweep]:
+    def jobs(key: str) -> list[TrainingJob]:
         return expansion.expand(configuration.resolve({"papers": [key], "seeds": [0, 1, 2]}))
 
     def results(folder: Path, key: str) -> Results:
-        return Results(folder / "demo", {key: tuple(folder / "runs" / f"{sweep.name}.csv" for sweep in sweeps(key))})
+        return Results(folder / "demo", {key: tuple(folder / "runs" / f"{job.name}.csv" for job in jobs(key))})
 
     def run(folder: Path, key: str, kept: Callable[[dict], bool]) -> None:
         build_arrays("digits", folder / "arrays" / "digits")
         build_arrays("synthetic", folder / "arrays" / "synthetic")
         (folder / "runs").mkdir()
-        for sweep in sweeps(key):
-            small, folders = replace(sweep, cells=tuple(filter(kept, sweep.cells))), Folders.of(folder, sweep.dataset)
+        for job in jobs(key):
+            small, folders = replace(job, cells=tuple(filter(kept, job.cells))), Folders.of(folder, job.dataset)
             algorithm = experiments.load(small.experiment)
             calibration = algorithm.calibrate(small, load_description(folders.arrays))
             with (folder / "runs" / f"{small.name}.csv").open("w") as stream:

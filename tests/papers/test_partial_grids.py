@@ -16,7 +16,7 @@ from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
 from dpfl.reporting import figures, tables
 from dpfl.reporting.claims import evaluate
-from dpfl.reporting.results import Results, made_or_not_run, read_csv, write_csv
+from dpfl.reporting.results import Results, compute_or_placeholder, read_csv, write_csv
 
 AXES = tuple(configuration.schema()["properties"]["only"]["properties"])
 pytestmark = pytest.mark.slow
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.slow
 
 def parts(key: str, axis: str) -> Iterator[tuple[dict, set]]:
     """Yield the configurations that keep one value of an axis that the paper's runs have, and the other values."""
-    sweeps = expansion.expand(configuration.resolve({"scale": "paper", "papers": [key]}))
-    rows = [row for sweep in sweeps for row in (sweep.settings, *sweep.cells)]
+    jobs = expansion.expand(configuration.resolve({"scale": "paper", "papers": [key]}))
+    rows = [row for job in jobs for row in (job.settings, *job.cells)]
     values = {row[axis] for row in rows if axis in row} | ({"none"} if axis == "study" else set())
     for value in sorted(values, key=str):
         yield configuration.resolve({"scale": "paper", "papers": [key], "only": {axis: [value]}}), values - {value}
@@ -38,13 +38,13 @@ def part_of(shipped: Path, folder: Path, config: dict, axis: str, others: set) -
     """
     [key] = config["papers"]
     written = []
-    for sweep in expansion.expand(config):
-        source = expansion.run_table(shipped, key, sweep.name)
+    for job in expansion.expand(config):
+        source = expansion.run_table(shipped, key, job.name)
         if source.is_file():
             runs = read_csv(source)
-            written.append(folder / f"{sweep.name}.csv")
+            written.append(folder / f"{job.name}.csv")
             with written[-1].open("w") as stream:
-                write_csv(runs[~runs[axis].isin(others)] if axis in sweep.cells[0] and axis in runs else runs, stream)
+                write_csv(runs[~runs[axis].isin(others)] if axis in job.cells[0] and axis in runs else runs, stream)
     return Results(folder / "paper", {key: tuple(written)})
 
 
@@ -56,7 +56,7 @@ def make(results: Results, key: str, kind: str, name: str, data: pd.DataFrame | 
         tables.make(key, name, results, csv.parent)
         return
     with csv.open("w") as stream:
-        write_csv(made_or_not_run(recipe(key, kind, name).data, results) if data is None else data, stream)
+        write_csv(compute_or_placeholder(recipe(key, kind, name).data, results) if data is None else data, stream)
     if data is None:
         figures.write_pictures(key, name, csv, (".png",))
 

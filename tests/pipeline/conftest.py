@@ -13,11 +13,11 @@ from dpfl.provenance.run_identity import run_identity
 def finish():
     """A function that writes an empty run table with the record of a training that gave it today."""
 
-    def write(sweep, results: Path) -> Path:
-        table = run_table(results, sweep.paper, sweep.name)
+    def write(job, results: Path) -> Path:
+        table = run_table(results, job.paper, job.name)
         table.parent.mkdir(parents=True, exist_ok=True)
         table.touch()
-        stage = StageRecorder("train", ("dpfl.randomness",), identity=run_identity(sweep))
+        stage = StageRecorder("train", ("dpfl.randomness",), identity=run_identity(job))
         stage.write(record_path(table), [table])
         return table
 

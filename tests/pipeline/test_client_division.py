@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.images import fedavg_images
 from dpfl.images.fedavg import FederatedAveraging
 from dpfl.pipeline import client_division
@@ -27,9 +27,9 @@ CELLS = (
 MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 0.5}
 
 
-def sweep_of(model="cnn_tanh", clients=5, seeds=(0, 1)):
+def job_of(model="cnn_tanh", clients=5, seeds=(0, 1)):
     settings = {**SETTINGS, "model": model, "clients": clients, "measure": "distances"}
-    return Sweep("bhaskar2025", "fedavg_images", "k5", settings, CELLS, seeds, MACHINE)
+    return TrainingJob("bhaskar2025", "fedavg_images", "k5", settings, CELLS, seeds, MACHINE)
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +47,13 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def noise(folders):
-    return fedavg_images.calibrate(sweep_of(), json.loads((folders.arrays / "description.json").read_text()))
+    return fedavg_images.calibrate(job_of(), json.loads((folders.arrays / "description.json").read_text()))
 
 
 def trained(folders, noise, cores, checkpoint=None, progress=lambda done, total: None, **of):
     """The run table as text: its distances between parameters have all their digits."""
     with clients_on(cores):
-        return fedavg_images.train(sweep_of(**of), folders, noise, checkpoint, progress).to_csv()
+        return fedavg_images.train(job_of(**of), folders, noise, checkpoint, progress).to_csv()
 
 
 @pytest.fixture(scope="module")

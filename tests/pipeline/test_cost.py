@@ -10,21 +10,23 @@ from hypothesis import strategies as st
 
 from dpfl.engine.sgd import StackedHyperparameters
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.images.fedavg import FederatedAveraging, Schedule
 from dpfl.pipeline import cost
 
 MACHINE = {"device": "cpu", "threads": 1, "memory_gb": 1}
 
 
-def sweep(dataset="mnist", model="scatter_linear", clients=10, cells=((math.inf, 1, 20),), seeds=(0,), **machine):
+def training_job(
+    dataset="mnist", model="scatter_linear", clients=10, cells=((math.inf, 1, 20),), seeds=(0,), **machine
+):
     given = {"dataset": dataset, "model": model, "clients": clients, "client_share": 0.1, "batch_size": 64}
     rows = tuple({"epsilon": e, "local_epochs": epochs, "rounds": rounds} for e, epochs, rounds in cells)
-    return Sweep("bhaskar2025", "fedavg_images", "x_seed0", given, rows, tuple(seeds), MACHINE | machine)
+    return TrainingJob("bhaskar2025", "fedavg_images", "x_seed0", given, rows, tuple(seeds), MACHINE | machine)
 
 
 @pytest.mark.parametrize("scale", ["demo", "quick", "paper"])
-def test_every_sweep_of_every_scale_has_a_cost(scale):
+def test_every_job_of_every_scale_has_a_cost(scale):
     for each in expansion.expand(configuration.resolve({"scale": scale})):
         found = cost.estimate(each)
         assert found.seconds > 0 and found.memory_mb > 100 and found.gpus == 0
@@ -49,14 +51,14 @@ def test_the_models_counted_are_those_that_the_engine_trains(splits, private):
 
 
 def test_work_grows_with_clients_seeds_and_cells_as_it_should():
-    one = cost.work_of(sweep())
+    one = cost.work_of(training_job())
     records = 20 * 10 * 6000 + 20 * 10_000 / 3
     assert one.records == pytest.approx(records) and one.steps == 20 * 10 * math.ceil(6000 / 64)
-    assert cost.work_of(sweep(seeds=(0, 1, 2))).records == pytest.approx(3 * records)
-    assert cost.work_of(sweep(clients=20)).steps == 2 * one.steps
-    central = cost.work_of(sweep(clients=1))  # holds all records, whatever the clients' share
+    assert cost.work_of(training_job(seeds=(0, 1, 2))).records == pytest.approx(3 * records)
+    assert cost.work_of(training_job(clients=20)).steps == 2 * one.steps
+    central = cost.work_of(training_job(clients=1))  # holds all records, whatever the clients' share
     assert central.records == pytest.approx(20 * 60_000 + 20 * 10_000 / 3) and central.steps == 20 * 938
-    both = cost.work_of(sweep(cells=((math.inf, 1, 20), (2.93, 1, 20))))
+    both = cost.work_of(training_job(cells=((math.inf, 1, 20), (2.93, 1, 20))))
     assert both.steps == one.steps and both.records == pytest.approx(2 * records)
 
 
@@ -68,35 +70,35 @@ def test_only_training_on_a_gpu_asks_for_one_and_it_is_never_short():
     )
     other = dataclasses.replace(other, resources=MACHINE | {"device": "cuda"})
     assert cost.estimate(other).gpus == 0
-    on_gpu = cost.estimate(sweep("digits", device="cuda"))
+    on_gpu = cost.estimate(training_job("digits", device="cuda"))
     assert on_gpu.gpus == 1 and not on_gpu.is_short and not on_gpu.known
-    assert cost.estimate(sweep("digits")).is_short
+    assert cost.estimate(training_job("digits")).is_short
 
 
 def test_a_gpu_takes_what_was_measured_on_it_and_a_step_of_neighbours_at_once():
-    job = sweep("mnist", device="cuda")
+    job = training_job("mnist", device="cuda")
     work = cost.work_of(job)
-    assert work.steps == 20 * math.ceil(6000 / 64) and work.records == cost.work_of(sweep("mnist")).records
+    assert work.steps == 20 * math.ceil(6000 / 64) and work.records == cost.work_of(training_job("mnist")).records
     uneven = dataclasses.replace(job, settings={**job.settings, "clients": 3, "client_share": [0.1, 0.1, 0.2]})
     assert cost.work_of(uneven).steps == 20 * (math.ceil(6000 / 64) + math.ceil(12000 / 64))
     unit = cost.UnitCost("", 1.0, 2.0, 1e-6, 0.0, 0, 0.0)
     units = cost.table() | {cost.on_gpu(cost.cost_key(job)): unit}
     found = cost.estimate(job, units)
     assert found.known and found.gpus == 1 and found.seconds == pytest.approx(unit.seconds(work))
-    assert cost.estimate(sweep("mnist"), units) == cost.estimate(sweep("mnist"))
+    assert cost.estimate(training_job("mnist"), units) == cost.estimate(training_job("mnist"))
 
 
 def test_a_kind_nobody_measured_is_taken_for_the_dearest_of_its_algorithm():
     unit = cost.UnitCost("fedavg_images/other/grey", 1.0, 0.0, 1.0, 900.0, 0, 0.0)
-    found = cost.estimate(sweep(), {"fedavg_images/other/grey": unit})
-    assert not found.known and found.seconds == pytest.approx(1 + cost.work_of(sweep()).records)
-    nobody = cost.estimate(sweep(), {})
+    found = cost.estimate(training_job(), {"fedavg_images/other/grey": unit})
+    assert not found.known and found.seconds == pytest.approx(1 + cost.work_of(training_job()).records)
+    nobody = cost.estimate(training_job(), {})
     assert not nobody.known and nobody.seconds == cost.UNKNOWN_SECONDS
 
 
 def test_memory_covers_inputs_models_and_the_budget():
     inputs = 4 * 60_000 * 243 * 64 / 2**20  # CIFAR's features alone
-    automatic, small, large = (cost.estimate(sweep("cifar10", memory_gb=gb)).memory_mb for gb in (None, 1, 5))
+    automatic, small, large = (cost.estimate(training_job("cifar10", memory_gb=gb)).memory_mb for gb in (None, 1, 5))
     assert automatic == small
     assert small > inputs + 1024 and large - small == pytest.approx(4 * 1024)
 
@@ -108,8 +110,8 @@ def test_memory_covers_inputs_models_and_the_budget():
     memory_mb=st.sampled_from([6e3, 16e3, 64e3, math.inf]),
     epochs=st.integers(1, 20),
 )
-def test_a_long_sweep_gets_the_fewest_cores_that_serve_it(clients, most, memory_mb, epochs):
-    job = sweep("cifar10", "cnn_relu", clients, ((7.53, epochs, 4),))
+def test_a_long_job_gets_the_fewest_cores_that_serve_it(clients, most, memory_mb, epochs):
+    job = training_job("cifar10", "cnn_relu", clients, ((7.53, epochs, 4),))
     got = cost.cores_of(job, most, memory_mb)
     costs = [cost.estimate(job, cores=cores) for cores in range(1, min(most, clients) + 1)]
     assert 1 <= got <= len(costs)
@@ -122,14 +124,14 @@ def test_a_long_sweep_gets_the_fewest_cores_that_serve_it(clients, most, memory_
 
 
 def test_the_busiest_process_decides_and_evaluation_is_not_divided():
-    trained = cost.work_of(sweep(clients=10)).records - cost.PREDICTION * 20 * 10000
+    trained = cost.work_of(training_job(clients=10)).records - cost.PREDICTION * 20 * 10000
     for cores, busiest in ((1, 10), (3, 4), (10, 1), (16, 1)):
-        work = cost.work_of(sweep(clients=10), cores)
+        work = cost.work_of(training_job(clients=10), cores)
         assert work.records == pytest.approx(trained * busiest / 10 + cost.PREDICTION * 20 * 10000)
-        assert work.steps == pytest.approx(cost.work_of(sweep(clients=10)).steps * busiest / 10)
+        assert work.steps == pytest.approx(cost.work_of(training_job(clients=10)).steps * busiest / 10)
 
 
 @pytest.mark.parametrize("machine", [{"device": "cuda"}, {"threads": 2}])
 def test_a_gpu_and_several_threads_are_not_divided(machine):
-    assert cost.cores_of(sweep("cifar10", "cnn_relu", 100, ((7.53, 20, 20),), **machine), 16) == 1
-    assert cost.cores_of(sweep("cifar10", "cnn_relu", 100, ((7.53, 20, 20),)), 16) > 8
+    assert cost.cores_of(training_job("cifar10", "cnn_relu", 100, ((7.53, 20, 20),), **machine), 16) == 1
+    assert cost.cores_of(training_job("cifar10", "cnn_relu", 100, ((7.53, 20, 20),)), 16) > 8

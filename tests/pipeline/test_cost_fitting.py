@@ -1,15 +1,15 @@
 import pytest
 
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline import cost_fitting
 from dpfl.pipeline.cost import TABLE, UnitCost, WorkCount, read, table
 
 
 def measured(unit, works, factor=1.0, algorithm="pnsgd", **settings):
-    """Sweeps that took exactly what a unit says."""
-    sweep = Sweep("p", algorithm, "s_seed0", {"dataset": "mnist", **settings}, (), (0,))
-    return [cost_fitting.Measured(sweep, work, factor * unit.seconds(work), unit.memory_mb) for work in works]
+    """Jobs that took exactly what a unit says."""
+    job = TrainingJob("p", algorithm, "s_seed0", {"dataset": "mnist", **settings}, (), (0,))
+    return [cost_fitting.Measured(job, work, factor * unit.seconds(work), unit.memory_mb) for work in works]
 
 
 def test_known_costs_are_found_again():
@@ -21,7 +21,7 @@ def test_known_costs_are_found_again():
     assert found.memory_mb == 900.0
 
 
-def test_one_sweep_is_enough_to_predict_itself_and_nothing_is_negative():
+def test_one_job_is_enough_to_predict_itself_and_nothing_is_negative():
     unit = UnitCost("pnsgd/mnist", 0.0, 0.0, 2e-5, 500.0, 0, 0.0)
     found = cost_fitting.fit({}, measured(unit, [WorkCount(1e3, 1e6)]))["pnsgd/mnist"]
     assert found.seconds(WorkCount(1e3, 1e6)) == pytest.approx(20.0)
@@ -31,8 +31,8 @@ def test_one_sweep_is_enough_to_predict_itself_and_nothing_is_negative():
 def test_image_models_are_stretched():
     timed = table()["fedavg_images/cnn_tanh/grey"]
     works = [WorkCount(1e4, 1e6), WorkCount(1e4, 3e6), WorkCount(1e4, 5e6)]
-    sweeps = measured(timed.scaled(1.5), works, algorithm="fedavg_images", model="cnn_tanh")
-    found = cost_fitting.fit(table(), sweeps)["fedavg_images/cnn_tanh/grey"]
+    jobs = measured(timed.scaled(1.5), works, algorithm="fedavg_images", model="cnn_tanh")
+    found = cost_fitting.fit(table(), jobs)["fedavg_images/cnn_tanh/grey"]
     assert found.record_seconds == pytest.approx(1.5 * timed.record_seconds, rel=0.05)
 
 
@@ -49,17 +49,17 @@ def test_the_table_is_written_as_it_is_read(tmp_path):
     ("clock", "seconds", "device"),
     [("30.0", 30.0, "cpu"), ("300.0", 140.0, "cpu"), ("NA", None, "cpu"), ("30.0", None, "cuda")],
 )
-def test_the_clock_stands_for_the_processor_time_of_short_sweeps(tmp_path, clock, seconds, device):
+def test_the_clock_stands_for_the_processor_time_of_short_jobs(tmp_path, clock, seconds, device):
     folder = tmp_path / "demo"
     folder.mkdir()
     (folder / "config.yaml").write_text(f"papers: [lowy2021]\ntraining: {{device: {device}}}\n")
     first, second, *_ = expansion.expand(configuration.resolve({"papers": ["lowy2021"]}))
-    for sweep in (first, second):
-        path = expansion.training_benchmark(folder, sweep.paper, sweep.name)
+    for job in (first, second):
+        path = expansion.training_benchmark(folder, job.paper, job.name)
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"s\tcpu_time\tmax_rss\n{clock}\t140.0\t200.5\n")
     runs = expansion.run_table(folder, first.paper, first.name)  # the second is not finished
     runs.parent.mkdir(parents=True)
     runs.write_bytes(b"runs")
-    found = [(each.sweep.name, each.seconds, each.memory_mb) for each in cost_fitting.measured(tmp_path)]
+    found = [(each.job.name, each.seconds, each.memory_mb) for each in cost_fitting.measured(tmp_path)]
     assert found == ([(first.name, seconds, 200.5)] if seconds else [])

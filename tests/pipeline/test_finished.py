@@ -32,11 +32,9 @@ def calibrate(config):
     def write(paper):
         table = Path("results/demo/accounting") / f"{paper}.csv"
         table.parent.mkdir(parents=True, exist_ok=True)
-        table.write_text("family\n")
-        sweeps = [sweep for sweep in expansion.expand(config) if sweep.paper == paper]
-        StageRecorder("account", ("dpfl.randomness",), identity=noise_identity(sweeps)).write(
-            record_path(table), [table]
-        )
+        table.write_text("calibration_key\n")
+        jobs = [job for job in expansion.expand(config) if job.paper == paper]
+        StageRecorder("account", ("dpfl.randomness",), identity=noise_identity(jobs)).write(record_path(table), [table])
         return table
 
     return write
@@ -44,8 +42,8 @@ def calibrate(config):
 
 @pytest.fixture
 def two(config, finish):
-    """The first sweep of bhaskar2025, finished, and its last, which is not."""
-    own = [sweep for sweep in expansion.expand(config) if sweep.paper == "bhaskar2025"]
+    """The first job of bhaskar2025, finished, and its last, which is not."""
+    own = [job for job in expansion.expand(config) if job.paper == "bhaskar2025"]
     first, last = own[0], own[-1]
     tables = [expansion.run_table(Path("results/demo"), each.paper, each.name) for each in (first, last)]
     return finish(first, Path("results/demo")) and tables

@@ -16,7 +16,7 @@ FIRST = [
     "    jobid: 3",
     "    wildcards: dataset=digits",
 ]
-SECOND = ["rule train:", "    jobid: 7", "    wildcards: paper=bhaskar2025, sweep=digits_seed0"]
+SECOND = ["rule train:", "    jobid: 7", "    wildcards: paper=bhaskar2025, job=digits_seed0"]
 ENDED = ["Finished jobid: 3 (Rule: arrays)", "1 of 4 steps (25%) done"]
 
 

@@ -25,9 +25,9 @@ def test_the_stages_are_the_rules_of_the_workflow(config, repository):
 
 
 def test_features_are_made_for_the_models_that_read_them(config):
-    sweeps = expansion.expand(config)
-    assert any(stage.rule == "features" for stage in stages(config, sweeps))
-    pixels = [sweep for sweep in sweeps if not sweep.needs_features]
+    jobs = expansion.expand(config)
+    assert any(stage.rule == "features" for stage in stages(config, jobs))
+    pixels = [job for job in jobs if not job.needs_features]
     assert not any(stage.rule == "features" for stage in stages(config, pixels))
 
 

@@ -18,7 +18,7 @@ def test_exactly_the_names(some, others):
         assert {word for word in some | others if pattern.fullmatch(word)} == some
 
 
-def test_seeds_of_a_sweep_are_written_once():
+def test_seeds_of_a_job_are_written_once():
     config = configuration.resolve({"scale": "paper", "seeds": list(range(50))})
-    sweeps = [f"{sweep.paper}/{sweep.name}" for sweep in expansion.expand(config)]
-    assert len(sweeps) > 4000 and len(names(sweeps)) < 20_000 < len(any_of(sweeps)) / 10
+    jobs = [f"{job.paper}/{job.name}" for job in expansion.expand(config)]
+    assert len(jobs) > 4000 and len(names(jobs)) < 20_000 < len(any_of(jobs)) / 10

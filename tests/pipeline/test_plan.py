@@ -43,14 +43,14 @@ def test_a_plan_names_jobs_hours_memory_and_time(folder):
     assert "fedavg_images/scatter_linear/grey" in done.output and "4 jobs at once: about" in done.output
 
 
-def test_finished_sweeps_are_not_planned_again_and_a_gpu_is_counted(folder, finish):
+def test_finished_jobs_are_not_planned_again_and_a_gpu_is_counted(folder, finish):
     resolved = configuration.resolve({"papers": ["bhaskar2025"], "training": {"device": "cuda"}})
     first = "\n".join(plan.lines(resolved, plan.machines_of("default", 1, "cuda"), table()))
     done, without_record, *_ = expansion.expand(resolved)
     finish(done, Path("results/demo"))
     expansion.run_table(Path("results/demo"), without_record.paper, without_record.name).touch()
     second = "\n".join(plan.lines(resolved, plan.machines_of("default", 1, "cuda"), table()))
-    [before, none], [after, one] = (numbers(each, r"(\d+) sweeps to train, (\d+) done") for each in (first, second))
+    [before, none], [after, one] = (numbers(each, r"(\d+) jobs to train, (\d+) done") for each in (first, second))
     assert (after, none, one) == (before - 1, 0, 1)
     assert "guess" in first and "1 jobs at once" in first
 
@@ -77,12 +77,12 @@ def test_a_cluster_without_a_site_file_queues_as_many_jobs_as_its_configuration_
     assert plan.machines_of("default", threads=1, device="cuda").at_once == 1
 
 
-def test_a_batch_counts_with_what_its_sweeps_take_one_after_the_other_on_each_core(folder):
+def test_a_batch_counts_with_what_its_jobs_take_one_after_the_other_on_each_core(folder):
     resolved = configuration.resolve({"scale": "paper", "papers": ["bhaskar2025"], "seeds": [0]})
-    sweeps = [sweep for sweep in expansion.expand(resolved) if estimate(sweep).is_short]
+    jobs = [job for job in expansion.expand(resolved) if estimate(job).is_short]
     machines = plan.Machines("slurm", 1, 0.0, on_cluster=True, side_by_side=2)
-    total = sum(estimate(sweep).seconds for sweep in sweeps)
-    batched, alone = machines.jobs(sweeps)
+    total = sum(estimate(job).seconds for job in jobs)
+    batched, alone = machines.jobs(jobs)
     taken = sum(batch.seconds for batch in batched) + sum(cost.seconds for _, cost in alone)
     assert total / 2 * (1 - 1e-9) <= taken < total / SHARED_SPEED
 
@@ -108,21 +108,21 @@ def test_jobs_that_share_this_machine_slow_each_other_and_those_of_a_cluster_do_
 
 
 @pytest.mark.parametrize(("device", "rule"), [("cpu", "train"), ("cuda", "train_gpu")])
-def test_the_progress_of_a_run_counts_a_sweep_on_either_device(folder, device, rule):
+def test_the_progress_of_a_run_counts_a_job_on_either_device(folder, device, rule):
     given = {"papers": ["bhaskar2025"], "seeds": [0], "training": {"device": device}}
     resolved = configuration.resolve(given)
     first, *_ = expansion.expand(resolved)
     progress = plan.run_progress(resolved, plan.Machines("x", 1, 0.0, on_cluster=False))
     before, expected = progress.seconds_left(0.0), estimate(first).seconds
-    for line in (f"rule {rule}:", "    jobid: 3", f"    wildcards: paper=bhaskar2025, sweep={first.name}"):
+    for line in (f"rule {rule}:", "    jobid: 3", f"    wildcards: paper=bhaskar2025, job={first.name}"):
         progress.read(line, 0.0)
     progress.read(f"Finished jobid: 3 (Rule: {rule})", expected)
     assert progress.seconds_left(expected) == pytest.approx(before - expected)
 
 
-def test_the_critical_path_has_the_longest_sweep_and_what_it_waits_for(folder):
+def test_the_critical_path_has_the_longest_job_and_what_it_waits_for(folder):
     resolved = configuration.resolve({"scale": "paper", "papers": ["bhaskar2025"], "only": {"dataset": ["cifar10"]}})
-    longest = max(expansion.expand(resolved), key=lambda sweep: estimate(sweep).seconds)
+    longest = max(expansion.expand(resolved), key=lambda job: estimate(job).seconds)
     *_, path, pieces = plan.lines(resolved, plan.Machines("x", 1000, 0.0, True, 4, 3600.0, 64000.0), table())
     assert path.startswith("critical path") and "arrays cifar10" in path
     assert f"train bhaskar2025 {longest.name} " in path
@@ -142,7 +142,7 @@ def test_one_core_jobs_that_may_share_a_node_are_slowed_and_long_ones_have_their
 
 
 def test_a_hundred_nodes_of_16_cores_finish_the_grid_in_40_minutes(folder):
-    """By the cost model and the shipped site: no sweep but one that has a single client takes long."""
+    """By the cost model and the shipped site: no job but one that has a single client takes long."""
     slurm = plan.machines_of("slurm", threads=1, device="cpu")
     assert (slurm.at_once, slurm.cores, slurm.memory_mb) == (100, 16, 60000)
     *_, clock, path = plan.lines(configuration.resolve({"scale": "paper"}), slurm, table())
@@ -150,7 +150,7 @@ def test_a_hundred_nodes_of_16_cores_finish_the_grid_in_40_minutes(folder):
     [longest] = numbers(path, r"however many machines: (\d+) min")
     assert longest <= 40 and minutes <= 40 and "_k1_" in path
     _, alone = slurm.jobs(expansion.expand(configuration.resolve({"scale": "paper"})))
-    assert max(job.seconds for sweep, job in alone if sweep.settings.get("clients", 0) > 1) < 60 * longest
+    assert max(cost.seconds for job, cost in alone if job.settings.get("clients", 0) > 1) < 60 * longest
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ RESULTS = Path("results/demo")
 
 @pytest.fixture
 def batch(queue, tmp_path, monkeypatch, finish):
-    """A sweep that a batch has finished, with its copy; the batch is job 1, and deletes its outputs as it ends."""
+    """A job that a batch has finished, with its copy; the batch is job 1, and deletes its outputs as it ends."""
     monkeypatch.chdir(tmp_path)
     Path("Snakefile").touch()
-    sweep = expansion.expand(configuration.resolve({}))[0]
-    table = finish(sweep, RESULTS)
-    keep(sweep, RESULTS)
+    job = expansion.expand(configuration.resolve({}))[0]
+    table = finish(job, RESULTS)
+    keep(job, RESULTS)
     queue.write_text(f"1|RUNNING|rule_train_x|{tmp_path}\n")
     ends = f"rm -f {table}*; sed -i '/^1|/d' {queue}"
     # SLURM's scancel comes back at once; the job ends when its processes have.
@@ -34,7 +34,7 @@ def batch(queue, tmp_path, monkeypatch, finish):
         f"(sleep 1.5; {ends}) >/dev/null 2>&1 &\n"
     )
     monkeypatch.setattr(process_cleanup, "_ASK_SECONDS", 0.2)
-    return sweep
+    return job
 
 
 def snakemake(tmp_path, monkeypatch, body):
@@ -46,7 +46,7 @@ def snakemake(tmp_path, monkeypatch, body):
 
 
 def at_work(tmp_path, monkeypatch, body):
-    """Put a script in the place of Snakemake, whose batch finishes a sweep before the `body`."""
+    """Put a script in the place of Snakemake, whose batch finishes a job before the `body`."""
     Path("jobs").rename("submitted")
     Path("checkpoints").rename("finished")
     Path("jobs").touch()
@@ -60,13 +60,13 @@ def kept():
 def test_what_a_batch_of_a_killed_controller_finished_stays(batch, tmp_path, monkeypatch):
     # As its onstart does: what is in the queue is cancelled, and gone when the first job starts.
     snakemake(tmp_path, monkeypatch, "scancel 1; sleep 2")
-    assert run.run([], again="make demo", results=RESULTS, sweeps=[batch]) == 0
+    assert run.run([], again="make demo", results=RESULTS, jobs=[batch]) == 0
     assert is_finished(batch, RESULTS) and not kept()
 
 
 def test_what_an_interrupted_batch_finished_stays(batch, tmp_path, monkeypatch):
     at_work(tmp_path, monkeypatch, "scancel 1; exit 1")
-    assert run.run([], again="make demo", results=RESULTS, sweeps=[batch]) == 1
+    assert run.run([], again="make demo", results=RESULTS, jobs=[batch]) == 1
     while Path("jobs").read_text():
         time.sleep(0.2)
     assert is_finished(batch, RESULTS) and not kept()
@@ -75,7 +75,7 @@ def test_what_an_interrupted_batch_finished_stays(batch, tmp_path, monkeypatch):
 def test_copies_stay_where_the_queue_does_not_say_that_the_batch_has_ended(batch, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(process_cleanup, "_ANSWER_SECONDS", 0.3)
     at_work(tmp_path, monkeypatch, "touch down; exit 1")
-    assert run.run([], again="make demo", results=RESULTS, sweeps=[batch]) == 1
+    assert run.run([], again="make demo", results=RESULTS, jobs=[batch]) == 1
     assert kept() and "squeue fails" in capfd.readouterr().err
 
 
@@ -84,10 +84,10 @@ def test_of_another_batch_system_copies_stay_until_a_run_ends_well(batch, tmp_pa
     (tmp_path / ".snakemake" / "slurm_logs").rmdir()
     table = expansion.run_table(RESULTS, batch.paper, batch.name)
     at_work(tmp_path, monkeypatch, f"rm jobs; touch jobs; rm {table}; exit 1")
-    assert run.run([], again="make demo", results=RESULTS, sweeps=[batch]) == 1
+    assert run.run([], again="make demo", results=RESULTS, jobs=[batch]) == 1
     assert kept() and is_finished(batch, RESULTS)
     snakemake(tmp_path, monkeypatch, "exit 0")
-    assert run.run([], again="make demo", results=RESULTS, sweeps=[batch]) == 0
+    assert run.run([], again="make demo", results=RESULTS, jobs=[batch]) == 0
     assert not kept() and is_finished(batch, RESULTS)
 
 
@@ -96,7 +96,7 @@ def test_no_run_starts_next_to_jobs_that_may_live(batch, tmp_path, monkeypatch):
     snakemake(tmp_path, monkeypatch, "touch started")
     Path("down").touch()
     with pytest.raises(InputError, match="squeue fails"):
-        run.run([], again="make demo", results=RESULTS, sweeps=[batch])
+        run.run([], again="make demo", results=RESULTS, jobs=[batch])
     assert kept() and not Path("started").exists()
 
 
@@ -119,7 +119,7 @@ def test_sigterm_cancels_the_jobs_and_waits_until_snakemake_has_seen_it(batch, t
     monkeypatch.setattr(run, "_POLL_SECONDS", 0.2)
     at_work(tmp_path, monkeypatch, "trap '' TERM; touch ready; while [ -s jobs ]; do sleep 0.1; done; sleep 2; exit 1")
     terminate_when_there_is("ready")
-    assert run.run([], again="make demo", results=RESULTS, sweeps=[batch]) == 1
+    assert run.run([], again="make demo", results=RESULTS, jobs=[batch]) == 1
     assert is_finished(batch, RESULTS) and "killed" not in capfd.readouterr().err
 
 

@@ -15,12 +15,12 @@ from dpfl.pipeline import batches, status
 from dpfl.pipeline.cost import estimate
 from dpfl.pipeline.plan import stages
 from dpfl.pipeline.process_cleanup import GONE
-from dpfl.pipeline.status import SweepState, sweep_status
+from dpfl.pipeline.status import JobState, job_status
 from dpfl.progress import duration
 
 
 @pytest.fixture
-def sweep(tmp_path, monkeypatch):
+def job(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return next(each for each in expansion.expand(configuration.resolve({})) if each.paper == "bhaskar2025")
 
@@ -32,40 +32,40 @@ def put(path, text=""):
     return path
 
 
-def state(sweep, tmp_path, since=None):
-    return sweep_status(sweep, tmp_path / "results" / "demo", since).state
+def state(job, tmp_path, since=None):
+    return job_status(job, tmp_path / "results" / "demo", since).state
 
 
-def test_the_five_states(sweep, tmp_path, finish):
+def test_the_five_states(job, tmp_path, finish):
     folder = tmp_path / "results" / "demo"
-    assert state(sweep, tmp_path) is SweepState.WAITING
-    put(tmp_path / "checkpoints" / "demo" / "bhaskar2025" / f"{sweep.name}-ab-cd.pt")
-    assert state(sweep, tmp_path) is SweepState.RESUMABLE
-    log = put(folder / "logs" / f"train_bhaskar2025_{sweep.name}.log", "x y: 3 of 20 steps, about 2 min left\n")
-    assert state(sweep, tmp_path) is SweepState.RESUMABLE
-    assert state(sweep, tmp_path, since=time.time() - 60) is SweepState.RUNNING
+    assert state(job, tmp_path) is JobState.WAITING
+    put(tmp_path / "checkpoints" / "demo" / "bhaskar2025" / f"{job.name}-ab-cd.pt")
+    assert state(job, tmp_path) is JobState.RESUMABLE
+    log = put(folder / "logs" / f"train_bhaskar2025_{job.name}.log", "x y: 3 of 20 steps, about 2 min left\n")
+    assert state(job, tmp_path) is JobState.RESUMABLE
+    assert state(job, tmp_path, since=time.time() - 60) is JobState.RUNNING
     os.utime(log, (1, 1))
-    assert state(sweep, tmp_path, since=time.time() - 60) is SweepState.RESUMABLE
+    assert state(job, tmp_path, since=time.time() - 60) is JobState.RESUMABLE
     put(log, "x y: 3 of 20 steps\ndpfl: the disk is full\n")
-    failed = sweep_status(sweep, folder, None)
-    assert failed.state is SweepState.FAILED and failed.last_line == "dpfl: the disk is full"
-    finish(sweep, Path("results/demo"))
-    assert state(sweep, tmp_path) is SweepState.DONE
+    failed = job_status(job, folder, None)
+    assert failed.state is JobState.FAILED and failed.last_line == "dpfl: the disk is full"
+    finish(job, Path("results/demo"))
+    assert state(job, tmp_path) is JobState.DONE
 
 
 @pytest.mark.parametrize("last", [f"{GONE} 7) has gone; this stage ends", "dpfl: interrupted; run the same command"])
-def test_a_sweep_whose_run_was_ended_is_no_failure(sweep, tmp_path, last):
-    put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", f"x y: 3 of 20 steps\n{last}\n")
-    assert state(sweep, tmp_path) is SweepState.WAITING
-    put(tmp_path / "checkpoints" / "demo" / "bhaskar2025" / f"{sweep.name}-ab-cd.pt")
-    assert state(sweep, tmp_path) is SweepState.RESUMABLE
+def test_a_job_whose_run_was_ended_is_no_failure(job, tmp_path, last):
+    put(tmp_path / f"results/demo/logs/train_bhaskar2025_{job.name}.log", f"x y: 3 of 20 steps\n{last}\n")
+    assert state(job, tmp_path) is JobState.WAITING
+    put(tmp_path / "checkpoints" / "demo" / "bhaskar2025" / f"{job.name}-ab-cd.pt")
+    assert state(job, tmp_path) is JobState.RESUMABLE
 
 
-def test_what_failed_before_the_run_at_work_waits_for_it(sweep, tmp_path):
-    log = put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", "dpfl: the disk is full\n")
-    assert state(sweep, tmp_path) is SweepState.FAILED
-    assert state(sweep, tmp_path, since=log.stat().st_mtime + 1) is SweepState.WAITING
-    assert state(sweep, tmp_path, since=log.stat().st_mtime - 1) is SweepState.FAILED
+def test_what_failed_before_the_run_at_work_waits_for_it(job, tmp_path):
+    log = put(tmp_path / f"results/demo/logs/train_bhaskar2025_{job.name}.log", "dpfl: the disk is full\n")
+    assert state(job, tmp_path) is JobState.FAILED
+    assert state(job, tmp_path, since=log.stat().st_mtime + 1) is JobState.WAITING
+    assert state(job, tmp_path, since=log.stat().st_mtime - 1) is JobState.FAILED
 
 
 def test_every_stage_that_failed_is_named_with_its_last_words(tmp_path, monkeypatch):
@@ -85,26 +85,26 @@ def test_every_stage_that_failed_is_named_with_its_last_words(tmp_path, monkeypa
     assert not any("audit" in line for line in status.lines(configuration.resolve({"papers": ["lowy2021"]})))
 
 
-def test_the_time_left_goes_by_sweeps_of_the_same_kind(sweep, tmp_path, finish):
+def test_the_time_left_goes_by_jobs_of_the_same_kind(job, tmp_path, finish):
     resolved = configuration.resolve(
         {"papers": ["bhaskar2025"], "seeds": [0, 1], "only": {"model": ["scatter_linear"], "clients": [10]}}
     )
     first, second, *others = expansion.expand(resolved)
-    assert first.family == second.family
+    assert first.calibration_key == second.calibration_key
     folder = tmp_path / "results" / "demo"
     finish(first, Path("results/demo"))
     put(folder / "benchmarks" / f"train_bhaskar2025_{first.name}.tsv", "s\th:m:s\n120.5\t0:02:00\n")
     lines = list(status.lines(resolved))
-    assert lines[0].startswith(f"bhaskar2025: sweeps 1/{2 + len(others)}, tables 0/")
+    assert lines[0].startswith(f"bhaskar2025: jobs 1/{2 + len(others)}, tables 0/")
     assert "no run is in progress here" in lines
     [(left, model)] = re.findall(r"about (.+) \((\d+) jobs by the cost model\)", lines[-1])
-    # one sweep as long as the first, the others and the stages around them by the model
+    # one job as long as the first, the others and the stages around them by the model
     around = [stage.seconds for stage in stages(resolved, [second, *others]) if not stage.is_done]
     expected = 120.5 + sum(estimate(each).seconds for each in others) + sum(around)
     assert left == duration(expected) and int(model) == len(others) + len(around)
 
 
-def test_data_and_features_are_counted_and_take_time(sweep, tmp_path, finish):
+def test_data_and_features_are_counted_and_take_time(job, tmp_path, finish):
     resolved = configuration.resolve({"papers": ["bhaskar2025"], "only": {"model": ["scatter_linear"]}})
     assert "data: arrays 0/2, features 0/2" in status.lines(resolved)
     before = list(status.lines(resolved))[-1]
@@ -136,15 +136,15 @@ def test_a_scale_that_does_not_exist_is_refused_though_there_is_a_folder(tmp_pat
         CliRunner().invoke(app, ["status", "--scale", scale], catch_exceptions=False)
 
 
-def test_a_job_past_its_limit_is_not_running(sweep, tmp_path):
-    log = put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", "x y: 3 of 20 steps\n")
-    longest = 60 * estimate(sweep).limit_minutes(3)
-    for age, expected in ((longest - 60, SweepState.RUNNING), (longest + 60, SweepState.WAITING)):
+def test_a_job_past_its_limit_is_not_running(job, tmp_path):
+    log = put(tmp_path / f"results/demo/logs/train_bhaskar2025_{job.name}.log", "x y: 3 of 20 steps\n")
+    longest = 60 * estimate(job).limit_minutes(3)
+    for age, expected in ((longest - 60, JobState.RUNNING), (longest + 60, JobState.WAITING)):
         os.utime(log, (time.time() - age,) * 2)
-        assert state(sweep, tmp_path, since=time.time() - 2 * longest) is expected
+        assert state(job, tmp_path, since=time.time() - 2 * longest) is expected
 
 
-def test_on_a_cluster_only_sweeps_whose_job_runs_are_running(sweep, tmp_path, monkeypatch):
+def test_on_a_cluster_only_jobs_whose_job_runs_are_running(job, tmp_path, monkeypatch):
     resolved = configuration.resolve({"papers": ["bhaskar2025"], "seeds": [0]})
     first, second, third, *_, last = expansion.expand(resolved)
     folder = Path("results/demo")
@@ -155,39 +155,39 @@ def test_on_a_cluster_only_sweeps_whose_job_runs_are_running(sweep, tmp_path, mo
     rows += [f"3|PENDING|rule_train_wildcards_bhaskar2025_{last.name}|{here}"]
     put(tmp_path / "bin/squeue", "#!/bin/sh\ncat <<'E'\n" + "\n".join(rows) + "\nE\n").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    found = status.sweeps_on_nodes(expansion.expand(resolved), folder)
+    found = status.jobs_on_nodes(expansion.expand(resolved), folder)
     assert found == {
         ("bhaskar2025", last.name): "PENDING",
         **{("bhaskar2025", each.name): "RUNNING" for each in (first, second, third)},
     }
     put(folder / f"logs/train_bhaskar2025_{last.name}.log", "x y: 3 of 20 steps\n")
     put(folder / f"logs/train_bhaskar2025_{third.name}.log", "x y: 3 of 20 steps\n")
-    assert sweep_status(last, folder, 1.0, found).state is SweepState.WAITING
-    assert sweep_status(third, folder, 1.0, found).state is SweepState.RUNNING
+    assert job_status(last, folder, 1.0, found).state is JobState.WAITING
+    assert job_status(third, folder, 1.0, found).state is JobState.RUNNING
 
 
-def test_a_sweep_whose_next_attempt_waits_in_the_queue_has_not_failed(sweep, tmp_path, queue):
-    log = put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", "dpfl: the disk is full\n")
-    for job_state, expected in (("PENDING", SweepState.WAITING), ("RUNNING", SweepState.FAILED)):
-        queue.write_text(f"7|{job_state}|rule_train_wildcards_bhaskar2025_{sweep.name}|{tmp_path}\n")
-        found = status.sweeps_on_nodes([sweep], tmp_path / "results/demo")
+def test_a_job_whose_next_attempt_waits_in_the_queue_has_not_failed(job, tmp_path, queue):
+    log = put(tmp_path / f"results/demo/logs/train_bhaskar2025_{job.name}.log", "dpfl: the disk is full\n")
+    for job_state, expected in (("PENDING", JobState.WAITING), ("RUNNING", JobState.FAILED)):
+        queue.write_text(f"7|{job_state}|rule_train_wildcards_bhaskar2025_{job.name}|{tmp_path}\n")
+        found = status.jobs_on_nodes([job], tmp_path / "results/demo")
         since = log.stat().st_mtime - 60
-        assert sweep_status(sweep, tmp_path / "results/demo", since, found).state is expected
+        assert job_status(job, tmp_path / "results/demo", since, found).state is expected
 
 
-def test_a_job_that_slurm_has_forgotten_is_not_running(sweep, tmp_path, queue):
-    put(tmp_path / f"results/demo/logs/train_bhaskar2025_{sweep.name}.log", "x y: 3 of 20 steps\n")
+def test_a_job_that_slurm_has_forgotten_is_not_running(job, tmp_path, queue):
+    put(tmp_path / f"results/demo/logs/train_bhaskar2025_{job.name}.log", "x y: 3 of 20 steps\n")
     folder = tmp_path / "results/demo"
 
     def seen():
-        return sweep_status(sweep, folder, time.time() - 60, status.sweeps_on_nodes([sweep], folder)).state
+        return job_status(job, folder, time.time() - 60, status.jobs_on_nodes([job], folder)).state
 
-    assert seen() is SweepState.RUNNING  # of a run on this machine
+    assert seen() is JobState.RUNNING  # of a run on this machine
     put(tmp_path / ".snakemake/engine.log", "Building DAG of jobs...\nSLURM run ID: 1-2-3\n")
-    assert seen() is SweepState.WAITING
+    assert seen() is JobState.WAITING
 
 
-def test_a_queue_that_does_not_answer_is_named(sweep, tmp_path, queue, monkeypatch):
+def test_a_queue_that_does_not_answer_is_named(job, tmp_path, queue, monkeypatch):
     put(tmp_path / ".snakemake/engine.log", "SLURM run ID: 1-2-3\n")
     monkeypatch.setattr(status.run, "running_since", lambda: time.time() - 60)
     resolved = configuration.resolve({"papers": ["bhaskar2025"], "only": {"model": ["scatter_linear"]}})

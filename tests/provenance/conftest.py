@@ -135,7 +135,7 @@ def tiny_project(made_once):
             stage("features", "--dataset", "digits")
             stage("calibrate", "--paper", "bhaskar2025")
             for seed in CONFIG["seeds"]:
-                stage("train", "--paper", "bhaskar2025", "--sweep", f"digits_scatter_linear_k10_seed{seed}")
+                stage("train", "--paper", "bhaskar2025", "--job", f"digits_scatter_linear_k10_seed{seed}")
             make_pages()
 
     return made_once("tiny project", make)

@@ -10,7 +10,7 @@ from dpfl.provenance.trace import conditions, rows_where, runs_behind, same
 
 
 def run(**changes):
-    base = {"sweep": "a", "dataset": "digits", "stand_in_for": "mnist", "epsilon": "2.93", "delta": "1/n^2"}
+    base = {"job": "a", "dataset": "digits", "stand_in_for": "mnist", "epsilon": "2.93", "delta": "1/n^2"}
     return {**base, "seed": "0", "status": "finished", "accuracy_pct": "90.0", **changes}
 
 
@@ -30,7 +30,7 @@ def test_a_study_of_the_same_cell_is_not_behind_a_row_that_names_none():
 
 
 def test_a_run_asked_for_twice_counts_once():
-    assert len(runs_behind([run(), run(sweep="b")], [{"epsilon": "2.93"}])) == 1
+    assert len(runs_behind([run(), run(job="b")], [{"epsilon": "2.93"}])) == 1
 
 
 def test_rows_that_record_their_runs_are_traced_to_these_alone():

@@ -27,7 +27,7 @@ from dpfl.provenance.audit.files import audit
 from dpfl.provenance.record import StageRecorder
 
 TABLE = b"age,sex,bmi,children,smoker,region,charges\n19,female,27.9,0,yes,southwest,16884.924\n"
-SWEEP = "digits_scatter_linear_k10_seed0"
+JOB = "digits_scatter_linear_k10_seed0"
 SETTINGS = ("--config", "results/demo/config.yaml")
 OF_PAPER = ("--paper", "bhaskar2025", *SETTINGS)
 RESULTS = Path("results/demo")
@@ -37,7 +37,7 @@ STAGES = {
     "arrays": ("data", "arrays", "--dataset", "insurance", *SETTINGS),
     "features": ("features", "--dataset", "digits", *SETTINGS),
     "noise": ("calibrate", *OF_PAPER),
-    "train": ("train", "--sweep", SWEEP, *OF_PAPER),
+    "train": ("train", "--job", JOB, *OF_PAPER),
     "tables": ("tables", "--name", "table_2", *OF_PAPER),
     "figures": ("figures", "--name", "splits", *OF_PAPER),
     "claims": ("claims", *OF_PAPER),
@@ -52,8 +52,8 @@ KINDS = {
     "a description": ("data/arrays/digits/description.json", "noise"),
     "features": ("data/features/digits/train_x.npy", "train"),
     "noise": ("results/demo/accounting/bhaskar2025.csv", "train"),
-    "run table": (f"results/demo/runs/bhaskar2025/{SWEEP}.csv.gz", "tables"),
-    "runs of a figure": (f"results/demo/runs/bhaskar2025/{SWEEP}.csv.gz", "figures"),
+    "run table": (f"results/demo/runs/bhaskar2025/{JOB}.csv.gz", "tables"),
+    "runs of a figure": (f"results/demo/runs/bhaskar2025/{JOB}.csv.gz", "figures"),
     "table": ("results/demo/tables/bhaskar2025_table_2.csv", "claims"),
     "figure's data": ("results/demo/figures/bhaskar2025_splits.csv", "claims"),
     "page": ("results/demo/tables/bhaskar2025_table_2.html", "crate"),

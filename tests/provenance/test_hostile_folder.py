@@ -281,9 +281,9 @@ def test_a_metric_by_round_that_is_no_list_of_numbers_is_a_problem(cell):
 @pytest.fixture
 def with_cell(chain, tiny_project):
     """A function that puts a cell into a run of the tiny project, and returns what the checks of run tables find."""
-    (sweep, *_) = expand(read(tiny_project / RESULTS / "config.yaml"))
-    header, cells, *_ = csv.reader(table_text(run_table(tiny_project / RESULTS, sweep.paper, sweep.name)))
-    path = run_table(chain, sweep.paper, sweep.name)
+    (job, *_) = expand(read(tiny_project / RESULTS / "config.yaml"))
+    header, cells, *_ = csv.reader(table_text(run_table(tiny_project / RESULTS, job.paper, job.name)))
+    path = run_table(chain, job.paper, job.name)
     path.parent.mkdir(parents=True)
 
     def put(column, cell):
@@ -292,7 +292,7 @@ def with_cell(chain, tiny_project):
         csv.writer(stream, lineterminator="\n").writerows([list(row), list(row.values())])
         path.write_bytes(gzip.compress(stream.getvalue().encode()))
         report = Audit()
-        report.join(check_epsilons(Path.cwd(), check_runs(report, Path.cwd(), "demo", [sweep]).items()))
+        report.join(check_epsilons(Path.cwd(), check_runs(report, Path.cwd(), "demo", [job]).items()))
         return row, [finding.problem for finding in report.findings]
 
     return put

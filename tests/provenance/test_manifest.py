@@ -41,7 +41,7 @@ def test_every_record_is_listed_with_its_hash_and_the_bytes_are_the_same(with_da
     assert manifest.write(with_data).read_bytes() == text and str(with_data.parents[1]).encode() not in text
 
 
-def test_the_sweeps_without_a_run_table_are_stated_as_not_run(with_data):
+def test_the_jobs_without_a_run_table_are_stated_as_not_run(with_data):
     config = {"scale": "demo", "papers": ["bhaskar2025"], "seeds": [0, 1]}
     config |= {"only": {"dataset": ["digits"], "model": ["scatter_linear"], "clients": [10], "study": ["none"]}}
     (with_data / "config.yaml").write_text(yaml.safe_dump(config))

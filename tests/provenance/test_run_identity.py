@@ -16,30 +16,30 @@ from dpfl.reporting.results import read_csv, write_csv
 
 @pytest.fixture
 def finished(tiny_project, tmp_path, monkeypatch):
-    """A copy of the tiny project's results without its data, at new times; returns the results and the sweeps."""
+    """A copy of the tiny project's results without its data, at new times; returns the results and the jobs."""
     shutil.copytree(tiny_project / "results", tmp_path / "results")
     for file in (tmp_path / "results").rglob("*"):
         os.utime(file, (10**9, 10**9))
     monkeypatch.chdir(tmp_path)
     results = tmp_path / "results" / "demo"
-    sweeps = expansion.expand(configuration.resolve(yaml.safe_load((results / "config.yaml").read_text())))
-    return results, sweeps
+    jobs = expansion.expand(configuration.resolve(yaml.safe_load((results / "config.yaml").read_text())))
+    return results, jobs
 
 
 def test_results_that_came_without_data_are_finished(finished):
-    results, sweeps = finished
-    assert [run_identity.is_finished(sweep, results) for sweep in sweeps] == [True, True]
-    assert run_identity.is_calibrated(sweeps, results / "accounting/bhaskar2025.csv")
-    assert run_identity.is_calibrated(sweeps[:1], results / "accounting/bhaskar2025.csv")
+    results, jobs = finished
+    assert [run_identity.is_finished(job, results) for job in jobs] == [True, True]
+    assert run_identity.is_calibrated(jobs, results / "accounting/bhaskar2025.csv")
+    assert run_identity.is_calibrated(jobs[:1], results / "accounting/bhaskar2025.csv")
 
 
 def test_noise_that_is_not_what_its_record_says_is_calibrated_anew(finished):
-    results, sweeps = finished
+    results, jobs = finished
     table = results / "accounting/bhaskar2025.csv"
     table.write_text(table.read_text().replace("64", "65", 1))
-    assert not run_identity.is_calibrated(sweeps, table)
+    assert not run_identity.is_calibrated(jobs, table)
     table.write_text("")
-    assert not run_identity.is_calibrated(sweeps, table)
+    assert not run_identity.is_calibrated(jobs, table)
 
 
 def damaged(path):
@@ -64,7 +64,7 @@ def replaced(**parts):
     [
         os.unlink,
         damaged,
-        replaced(identity={"sweep": "0" * 16}),
+        replaced(identity={"job": "0" * 16}),
         replaced(identity={"dataset": "0" * 16}),
         replaced(identity={"data_code": "0" * 16}),
         replaced(identity={"code": "0" * 16}),
@@ -89,59 +89,59 @@ def test_a_run_whose_record_says_otherwise_is_trained_again_and_no_other(finishe
     ],
 )
 def test_another_noise_is_trained_again_and_another_proof_of_the_same_noise_is_not(finished, column, factor, stays):
-    results, sweeps = finished
+    results, jobs = finished
     table = results / "accounting" / "bhaskar2025.csv"
     noise = read_csv(table)
     noise[column] *= factor
     with open(table, "w", encoding="utf-8") as file:
         write_csv(noise, file)
     os.utime(table)
-    assert {run_identity.is_finished(sweep, results) for sweep in sweeps} == {stays}
+    assert {run_identity.is_finished(job, results) for job in jobs} == {stays}
 
 
-def test_the_same_noise_beside_that_of_other_sweeps_is_the_same(finished):
-    """A configuration that leaves sweeps out gives their paper's table fewer columns, and numbers other types."""
-    results, sweeps = finished
+def test_the_same_noise_beside_that_of_other_jobs_is_the_same(finished):
+    """A configuration that leaves jobs out gives their paper's table fewer columns, and numbers other types."""
+    results, jobs = finished
     path = results / "accounting" / "bhaskar2025.csv"
     noise = read_csv(path)
-    other = noise.iloc[:1].assign(family="another", fraction=0.5, local_epochs=float("nan"))
+    other = noise.iloc[:1].assign(calibration_key="another", fraction=0.5, local_epochs=float("nan"))
     for noise_multiplier, stays in ((1.0, True), (1.01, False)):
         table = pd.concat([noise.assign(noise_multiplier=noise["noise_multiplier"] * noise_multiplier), other])
         with open(path, "w", encoding="utf-8") as file:
             write_csv(table, file)
         os.utime(path, (noise_multiplier, noise_multiplier))
-        hashes = {run_identity.noise_of(sweep, path)["noise"] for sweep in sweeps}
-        stated = json.loads(record_path(expansion.run_table(results, "bhaskar2025", sweeps[0].name)).read_text())
+        hashes = {run_identity.noise_of(job, path)["noise"] for job in jobs}
+        stated = json.loads(record_path(expansion.run_table(results, "bhaskar2025", jobs[0].name)).read_text())
         assert stated["identity"]["noise"] not in hashes
-        assert {run_identity.is_finished(sweep, results) for sweep in sweeps} == {stays}
+        assert {run_identity.is_finished(job, results) for job in jobs} == {stays}
 
 
 def test_a_run_is_of_this_code_whatever_its_accountants_were(finished):
     """The record's digest of all code differs after an edit of an accountant; that of the training code does not."""
-    results, (sweep, _) = finished
-    record = json.loads(record_path(expansion.run_table(results, sweep.paper, sweep.name)).read_text())
-    record["source"]["modules"] = [run_identity.training_code(sweep.experiment)]
+    results, (job, _) = finished
+    record = json.loads(record_path(expansion.run_table(results, job.paper, job.name)).read_text())
+    record["source"]["modules"] = [run_identity.training_code(job.experiment)]
     assert run_identity.is_trained_here(record | {"source": record["source"] | {"digest": "0" * 16}})
     assert not run_identity.is_trained_here(record | {"identity": record["identity"] | {"code": "0" * 16}})
     assert not run_identity.is_trained_here(record | {"identity": "none"})
     assert not run_identity.is_trained_here(record | {"source": {"modules": ["dpfl.experiments.of_old"]}})
 
 
-def test_a_table_without_the_noise_of_a_sweep_says_nothing_about_its_runs(finished):
-    results, sweeps = finished
+def test_a_table_without_the_noise_of_a_job_says_nothing_about_its_runs(finished):
+    results, jobs = finished
     path = results / "accounting" / "bhaskar2025.csv"
-    path.write_text(path.read_text().replace(sweeps[0].family, "another"))
+    path.write_text(path.read_text().replace(jobs[0].calibration_key, "another"))
     os.utime(path)
-    assert all(run_identity.is_finished(sweep, results) for sweep in sweeps)
+    assert all(run_identity.is_finished(job, results) for job in jobs)
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n", "", "\x00", '"'])
 def test_damaged_noise_is_left_to_the_stage_that_reads_it(finished, text):
-    results, sweeps = finished
+    results, jobs = finished
     path = results / "accounting" / "bhaskar2025.csv"
     path.write_text(text)
     os.utime(path, (len(text), 3))
-    assert all(run_identity.is_finished(sweep, results) for sweep in sweeps)
+    assert all(run_identity.is_finished(job, results) for job in jobs)
 
 
 def test_a_damaged_run_table_beside_other_noise_is_not_finished(finished):
@@ -153,9 +153,9 @@ def test_a_damaged_run_table_beside_other_noise_is_not_finished(finished):
 
 
 def test_without_its_noise_a_run_is_still_finished(finished):
-    results, sweeps = finished
+    results, jobs = finished
     os.unlink(results / "accounting" / "bhaskar2025.csv")
-    assert all(run_identity.is_finished(sweep, results) for sweep in sweeps)
+    assert all(run_identity.is_finished(job, results) for job in jobs)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from dpfl.data import datasets
 from dpfl.data.arrays import build_arrays
 from dpfl.data.loading import load_description
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Folders
+from dpfl.grid.training_job import Folders
 from dpfl.provenance import run_identity, source_digest
 
 FILES = {
@@ -232,12 +232,12 @@ def test_what_a_training_calls_is_in_its_digest(tmp_path):
     """Every function of dpfl that a small training enters, found by the interpreter's own trace of calls."""
     code = run_identity.training_code("fedavg_images")
     config = configuration.resolve({"scale": "demo", "papers": ["bhaskar2025"], "only": {"dataset": ["digits"]}})
-    sweep = next(each for each in expansion.expand(config) if each.name == "digits_cnn_tanh_k10_seed0")
-    sweep = replace(sweep, cells=sweep.cells[:2], resources={**sweep.resources, "memory_gb": 0.5})
+    job = next(each for each in expansion.expand(config) if each.name == "digits_cnn_tanh_k10_seed0")
+    job = replace(job, cells=job.cells[:2], resources={**job.resources, "memory_gb": 0.5})
     folders = Folders.of(tmp_path, "digits")
     build_arrays("digits", folders.arrays)
     experiment = experiments.load("fedavg_images")
-    noise = experiment.calibrate(sweep, load_description(folders.arrays))
+    noise = experiment.calibrate(job, load_description(folders.arrays))
     entered = set()
 
     def enter(frame, event, _):
@@ -246,7 +246,7 @@ def test_what_a_training_calls_is_in_its_digest(tmp_path):
 
     sys.setprofile(enter)
     try:
-        experiment.train(sweep, folders, noise, None, lambda done, of: None)
+        experiment.train(job, folders, noise, None, lambda done, of: None)
     finally:
         sys.setprofile(None)
     ground = tuple(f"dpfl.{name}" for name in source_digest.GROUND)

@@ -1,7 +1,7 @@
 import pandas as pd
 
 from dpfl.reporting.canary_table import canaries, canaries_page
-from dpfl.reporting.report_page.contents import parts_of
+from dpfl.reporting.report_page.contents import sections_of
 from dpfl.reporting.results import Results, write_csv
 
 
@@ -65,5 +65,5 @@ def test_a_row_of_the_report_has_the_colour_of_what_became_of_its_claim(tmp_path
     path = tmp_path / "results" / "demo" / "tables" / "lowy2021_canaries.csv"
     path.parent.mkdir(parents=True)
     write_csv(canaries(results(tmp_path, runs()), "lowy2021"), path)
-    [table] = parts_of(path.parents[1], "lowy2021").tables
+    [table] = sections_of(path.parents[1], "lowy2021").tables
     assert [row.style for row in table.grid.rows] == ["c-holds", "c-fails"]

@@ -97,11 +97,13 @@ def test_verdicts_and_evidence_are_written_as_data_and_as_a_page(evaluated, tmp_
 @pytest.mark.parametrize("key", keys())
 def test_a_part_of_a_question_of_ours_is_one_too(key):
     known = load(key).claims
-    assert all(claim.get("asked_here") for claim in known.values() if known.get(claim.get("of"), {}).get("asked_here"))
+    assert all(
+        claim.get("our_question") for claim in known.values() if known.get(claim.get("of"), {}).get("our_question")
+    )
 
 
 def test_a_question_of_ours_is_said_to_be_one_and_answered():
-    asked = whole("it", sentence="Does it help?", asked_here=True)
+    asked = whole("it", sentence="Does it help?", our_question=True)
     assert said(asked) == "Not a claim of the paper: Does it help? (Theorem 1)"
     assert [answer(verdict, True) for verdict in Verdict] == ["yes", "in part", "no", "undecided", "not run"]
     assert [answer(verdict, False) for verdict in Verdict] == list(Verdict)

@@ -4,8 +4,8 @@ import yaml
 from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Sweep
-from dpfl.reporting.claims import as_far_as_run, decides, require_sweeps
+from dpfl.grid.training_job import TrainingJob
+from dpfl.reporting.claims import as_far_as_run, decides, require_jobs
 from dpfl.reporting.results import Results
 from dpfl.reporting.rules import ClaimKind, Judgement, Rule, Scope, Verdict
 
@@ -21,14 +21,14 @@ def results(tmp_path):
 
 
 def needed(config=CONFIG):
-    """The sweeps that decide the claim."""
+    """The jobs that decide the claim."""
     return [each for each in expansion.expand(configuration.resolve(config)) if decides(each, CLAIM["runs"])]
 
 
-def trained(results, sweeps):
+def trained(results, jobs):
     """Put their run tables there."""
-    for sweep in sweeps:
-        path = expansion.run_table(results.folder, sweep.paper, sweep.name)
+    for job in jobs:
+        path = expansion.run_table(results.folder, job.paper, job.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"runs")
 
@@ -47,7 +47,7 @@ DECIDED = {(Scope.FOR_ALL, Verdict.REFUTED), (Scope.EXISTS, Verdict.AS_STATED)}
 def test_a_verdict_from_a_part_of_the_runs_stands_only_where_the_rest_cannot_change_it(results, scope, verdict):
     first, *rest = needed()
     trained(results, rest)
-    count = f"1 of the {len(rest) + 1} sweeps that decide it was not run."
+    count = f"1 of the {len(rest) + 1} jobs that decide it was not run."
     if (scope, verdict) in DECIDED:
         assert judged(results, verdict, scope) == (verdict, f"It holds. {count}")
     else:
@@ -58,17 +58,17 @@ def test_a_verdict_from_a_part_of_the_runs_stands_only_where_the_rest_cannot_cha
 
 @pytest.mark.parametrize("verdict", [Verdict.NOT_RUN, Verdict.UNDECIDED])
 def test_what_is_open_stays_so_and_says_how_many_runs_are_missing(results, verdict):
-    words = f"It holds. None of the {len(needed())} sweeps that decide it was run."
+    words = f"It holds. None of the {len(needed())} jobs that decide it was run."
     assert judged(results, verdict) == (verdict, words)
 
 
-def test_a_single_sweep_and_several_of_many_are_named_as_such(results):
+def test_a_single_job_and_several_of_many_are_named_as_such(results):
     alone = {"runs": {"study": ["shuffle"]}}
-    assert judged(results, Verdict.NOT_RUN, claim=alone)[1] == "It holds. Its sweep was not run."
-    every = {"runs": {"experiment": sorted({sweep.experiment for sweep in expansion.expand(resolved())})}}
-    sweeps = expansion.expand(resolved())
-    trained(results, sweeps[2:])
-    words = f"It holds. 2 of the {len(sweeps)} sweeps that decide it were not run."
+    assert judged(results, Verdict.NOT_RUN, claim=alone)[1] == "It holds. Its job was not run."
+    every = {"runs": {"experiment": sorted({job.experiment for job in expansion.expand(resolved())})}}
+    jobs = expansion.expand(resolved())
+    trained(results, jobs[2:])
+    words = f"It holds. 2 of the {len(jobs)} jobs that decide it were not run."
     assert judged(results, Verdict.NOT_RUN, claim=every)[1] == words
 
 
@@ -83,34 +83,34 @@ def test_claims_without_runs_and_results_without_a_grid_are_left_alone(results, 
     assert judged(other, Verdict.AS_STATED) == (Verdict.AS_STATED, "It holds.")
 
 
-def sweep(experiment, settings, *cells):
-    """A sweep of one seed."""
-    return Sweep("paper", experiment, "name", settings, cells or ({"epsilon": 1.0},), (0,))
+def training_job(experiment, settings, *cells):
+    """A job of one seed."""
+    return TrainingJob("paper", experiment, "name", settings, cells or ({"epsilon": 1.0},), (0,))
 
 
-def test_a_sweep_decides_a_claim_where_every_named_setting_has_a_listed_value():
-    price = sweep("trusted_aggregator", {"study": "price", "clients": 10})
+def test_a_job_decides_a_claim_where_every_named_setting_has_a_listed_value():
+    price = training_job("trusted_aggregator", {"study": "price", "clients": 10})
     assert decides(price, {"study": ["price"], "clients": [10, 25], "experiment": ["trusted_aggregator"]})
     assert not decides(price, {"study": ["price"], "clients": [25]}) and not decides(price, None)
     assert decides(price, {"noise": ["none"]}) and not decides(price, {"study": ["none"]})
-    zero = sweep("async_dpsgd", {"delay": 0, "noise": None})
+    zero = training_job("async_dpsgd", {"delay": 0, "noise": None})
     assert decides(zero, {"delay": [0], "noise": ["none"]}) and not decides(zero, {"delay": ["none"]})
 
 
-def test_a_sweep_of_whose_cells_a_claim_reads_none_does_not_decide_it():
-    table = sweep("fedavg_images", {"clients": 10}, {"epsilon": 1.0, "rounds": 2}, {"epsilon": 3.0, "rounds": 5})
+def test_a_job_of_whose_cells_a_claim_reads_none_does_not_decide_it():
+    table = training_job("fedavg_images", {"clients": 10}, {"epsilon": 1.0, "rounds": 2}, {"epsilon": 3.0, "rounds": 5})
     assert decides(table, {"clients": [10], "epsilon": [3.0], "rounds": [5]})
     assert not decides(table, {"epsilon": [3.0], "rounds": [2]})  # no one cell has both
     assert not decides(table, {"clients": [25], "epsilon": [3.0]})
 
 
 @pytest.mark.parametrize("key", keys())
-def test_every_claims_runs_are_sweeps_of_its_paper(key):
-    require_sweeps(key, load(key).claims)
+def test_every_claims_runs_are_jobs_of_its_paper(key):
+    require_jobs(key, load(key).claims)
 
 
 @pytest.mark.parametrize("runs", [{"study": ["shuffle", "shufle"]}, {"studdy": ["shuffle"]}, {"study": []}])
-def test_runs_that_no_sweep_has_are_refused(runs):
-    require_sweeps(PAPER, {"shuffle": CLAIM})
-    with pytest.raises(InputError, match=f"{PAPER}/claims.yaml: slip: runs names stud.*, which no sweep"):
-        require_sweeps(PAPER, {"shuffle": CLAIM, "slip": {"runs": runs}})
+def test_runs_that_no_job_has_are_refused(runs):
+    require_jobs(PAPER, {"shuffle": CLAIM})
+    with pytest.raises(InputError, match=f"{PAPER}/claims.yaml: slip: runs names stud.*, which no job"):
+        require_jobs(PAPER, {"shuffle": CLAIM, "slip": {"runs": runs}})

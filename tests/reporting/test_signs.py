@@ -1,6 +1,6 @@
 import pytest
 
-from dpfl.reporting.display_names import with_signs
+from dpfl.reporting.display_names import with_greek_symbols
 
 
 @pytest.mark.parametrize(
@@ -17,5 +17,5 @@ from dpfl.reporting.display_names import with_signs
     ],
 )
 def test_quantities_have_one_sign(text, shown):
-    assert with_signs(text) == shown
-    assert with_signs(shown) == shown
+    assert with_greek_symbols(text) == shown
+    assert with_greek_symbols(shown) == shown

@@ -19,7 +19,7 @@ only: {{dataset: [digits], model: [cnn_relu], clients: {clients}, study: [{studi
 training: {{memory_gb: 0.5}}
 """
 CLIENTS = {"bhaskar2025": 10, "vandijk2023": 4}
-# bhaskar2025 has one sweep, which is trained alone; vandijk2023 has six short ones, which are one batch.
+# bhaskar2025 has one job, which is trained alone; vandijk2023 has six short ones, which are one batch.
 STUDIES = {
     "bhaskar2025": ("none",),
     "vandijk2023": ("settings_grid", "asynchrony", "batch_scaling", "preparation", "strategies", "samplers"),

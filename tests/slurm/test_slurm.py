@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(3600)]
 
-SWEEP = "digits_cnn_relu_k10_seed0"
+JOB = "digits_cnn_relu_k10_seed0"
 COMPARED = ("runs/**/*.csv.gz", "accounting/*.csv", "tables/*.*", "figures/*.*", "claims/*.*")
 
 
@@ -46,7 +46,7 @@ class Watched:
 
     def first_epoch(self):
         """Return the first epoch that the log of the training counts, or None before there is one."""
-        log = self.folder / f"results/demo/logs/train_bhaskar2025_{SWEEP}.log"
+        log = self.folder / f"results/demo/logs/train_bhaskar2025_{JOB}.log"
         counted = re.search(r": (\d+) of \d+ steps", log.read_text()) if log.exists() else None
         return int(counted.group(1)) if counted else None
 
@@ -58,7 +58,7 @@ class Watched:
             return None
         for process in psutil.process_iter(["cwd", "cmdline"]):
             words = process.info["cmdline"] or []
-            if process.info["cwd"] == str(self.folder.resolve()) and "train" in words and "--sweep" in words[:9]:
+            if process.info["cwd"] == str(self.folder.resolve()) and "train" in words and "--job" in words[:9]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     if "python" in process.name() or "dpfl" in process.name():
                         return process

@@ -1,5 +1,5 @@
-"""On a real SLURM: a batch of short sweeps is preempted, loses its node, reaches its time limit, is cancelled, loses
-its controller, and trains nothing twice; a sweep whose clients are divided gives the bytes of one that is not."""
+"""On a real SLURM: a batch of short jobs is preempted, loses its node, reaches its time limit, is cancelled, loses
+its controller, and trains nothing twice; a job whose clients are divided gives the bytes of one that is not."""
 
 import contextlib
 import os
@@ -40,19 +40,19 @@ def batch_job(slurm):
 
 
 def training(folder):
-    """The processes that train a sweep in `folder`, by the sweep's name."""
+    """The processes that train a job in `folder`, by the job's name."""
     found = {}
     for process in psutil.process_iter(["cwd", "cmdline"]):
         words = process.info["cmdline"] or []
-        if process.info["cwd"] == str(folder.resolve()) and "--sweep" in words and BATCHED in words:
+        if process.info["cwd"] == str(folder.resolve()) and "--job" in words and BATCHED in words:
             with contextlib.suppress(psutil.NoSuchProcess):
                 if process.name().startswith("python"):
-                    found[words[words.index("--sweep") + 1]] = process
+                    found[words[words.index("--job") + 1]] = process
     return found
 
 
 def divide_from_5_seconds(source, copy):
-    """Copy the package: there, sweeps of seconds get as many cores as those of hours, and a file says how many."""
+    """Copy the package: there, jobs of seconds get as many cores as those of hours, and a file says how many."""
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for name, old, new in (
         ("cost.py", "enough = max(JOB_SECONDS, ", "enough = max(5.0, "),
@@ -70,7 +70,7 @@ def divide_from_5_seconds(source, copy):
 
 
 def records(folder, names):
-    """The records beside these sweeps' run tables, which say when each was trained."""
+    """The records beside these jobs' run tables, which say when each was trained."""
     return {name: (folder / f"results/demo/runs/{BATCHED}/{name}.csv.gz.record.json").read_bytes() for name in names}
 
 
@@ -80,11 +80,11 @@ def kept(folder):
 
 
 def hold_after_one_more(folder, run):
-    """Wait until another sweep of the batch is finished, and stop all that train; return those that are finished."""
+    """Wait until another job of the batch is finished, and stop all that train; return those that are finished."""
     before = kept(folder)
     _, held = wait(lambda: next(iter(training(folder).items()), None), "a training process", run)
     held.send_signal(signal.SIGSTOP)
-    wait(lambda: kept(folder) - before, "one more finished sweep", run)
+    wait(lambda: kept(folder) - before, "one more finished job", run)
     for process in wait(
         lambda: len(found := training(folder)) == 2 and found, "another training process", run
     ).values():
@@ -98,8 +98,8 @@ def test_batches_go_on_after_disturbances_without_another_attempt_and_division_c
     here = place(tmp_path / "w", BATCHED, DIVIDED)
     source = divide_from_5_seconds(repository / "src", here / "src")
     config = configuration.resolve({"scale": "demo", **yaml.safe_load((here / "tiny.yaml").read_text())})
-    sweeps = [(sweep.paper, sweep.name) for sweep in expansion.expand(config)]
-    tables = sorted(str(expansion.run_table(Path("results/demo"), *sweep)) for sweep in sweeps)
+    jobs = [(job.paper, job.name) for job in expansion.expand(config)]
+    tables = sorted(str(expansion.run_table(Path("results/demo"), *job)) for job in jobs)
     command = ("dpfl", "run", "--scale", "demo", "--config", "tiny.yaml", "--profile", "slurm", "--", "--keep-going")
     run = start(here, *command, *tables, **slurm.environment | {"PYTHONPATH": str(source)})
     local = undisturbed([BATCHED, DIVIDED], *tables)
@@ -130,7 +130,7 @@ def test_batches_go_on_after_disturbances_without_another_attempt_and_division_c
     assert run.wait(1800) == 0, (here / "run.log").read_text()[-3000:]
     assert "Trying to restart" not in (here / ".snakemake/engine.log").read_text()
     assert hashes(here, "", *COMPARED) == hashes(local(), "", *COMPARED) and len(tables) == 7
-    assert (here / "divided.txt").read_text().split().count("2") == 1, "not one sweep was divided"
+    assert (here / "divided.txt").read_text().split().count("2") == 1, "not one job was divided"
     assert not kept(here)
 
 

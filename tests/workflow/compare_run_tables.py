@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 PYTHONPATH=<tree>/src python tests/workflow/compare_run_tables.py write FOLDER
     python tests/workflow/compare_run_tables.py compare OLD NEW sigma=noise_std ...
 
-`write` trains the first sweep of every experiment of the demo, two cells and one seed of it, and writes calibration and
+`write` trains the first job of every experiment of the demo, two cells and one seed of it, and writes calibration and
 run table as CSV. `compare` names every column that only one side has, after the renames, and every column whose text
 differs; it exits 1 where one differs. Threads change sums of floats, so their number is one.
 """
@@ -21,37 +21,37 @@ CELLS, SEEDS = 2, 1
 
 
 def write(folder: Path) -> None:
-    """Train one small sweep of every experiment, canaries of both kinds, and write its tables to `folder`."""
+    """Train one small job of every experiment, canaries of both kinds, and write its tables to `folder`."""
     from dpfl import experiments
     from dpfl.data.arrays import build_arrays
     from dpfl.features.scattering import build_features
     from dpfl.grid import configuration, expansion
-    from dpfl.grid.sweep import Folders
+    from dpfl.grid.training_job import Folders
 
     done = set()
-    for sweep in expansion.expand(configuration.resolve({"scale": "demo"})):
-        name = sweep.experiment + (sweep.settings.get("model", "") if sweep.experiment == "canaries" else "")
+    for job in expansion.expand(configuration.resolve({"scale": "demo"})):
+        name = job.experiment + (job.settings.get("model", "") if job.experiment == "canaries" else "")
         if name in done:
             continue
         done.add(name)
-        small = dataclasses.replace(sweep, cells=sweep.cells[:CELLS], seeds=sweep.seeds[:SEEDS])
-        folders = Folders.of(folder / "data", sweep.dataset)
+        small = dataclasses.replace(job, cells=job.cells[:CELLS], seeds=job.seeds[:SEEDS])
+        folders = Folders.of(folder / "data", job.dataset)
         if not folders.arrays.exists():
-            build_arrays(sweep.dataset, folders.arrays)
-        if sweep.needs_features and not folders.features.exists():
+            build_arrays(job.dataset, folders.arrays)
+        if job.needs_features and not folders.features.exists():
             build_features(folders.arrays, folders.features, lambda done, total: None)
-        _train(experiments.load(sweep.experiment), small, folders, folder / name)
+        _train(experiments.load(job.experiment), small, folders, folder / name)
 
 
-def _train(experiment, sweep, folders, output: Path) -> None:
-    """Calibrate and train one sweep and write both tables."""
+def _train(experiment, job, folders, output: Path) -> None:
+    """Calibrate and train one job and write both tables."""
     from dpfl.engine.memory_budget import with_memory
 
     description = importlib.import_module("dpfl.data.loading").load_description(folders.arrays)
-    sweep = with_memory(sweep)
-    calibration = experiment.calibrate(sweep, description)
+    job = with_memory(job)
+    calibration = experiment.calibrate(job, description)
     calibration.to_csv(output.with_suffix(".noise.csv"), index=False)
-    table = experiment.train(sweep, folders, calibration, None, lambda done, total: None)
+    table = experiment.train(job, folders, calibration, None, lambda done, total: None)
     table.to_csv(output.with_suffix(".runs.csv"), index=False)
 
 

@@ -80,7 +80,7 @@ def small_run(made_once, repository, checkout, runner):
 
 @pytest.fixture(scope="session")
 def tiny_run(checkout, tmp_path_factory):
-    """The whole workflow on a few sweeps of two papers, for tests that end with what they began with."""
+    """The whole workflow on a few jobs of two papers, for tests that end with what they began with."""
     folder = tmp_path_factory.mktemp("tiny") / "a run é"
     run = checkout(folder)
     finish(run, folder, TINY)

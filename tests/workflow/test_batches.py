@@ -1,4 +1,4 @@
-"""Several short sweeps as one job, as on a cluster: what plan, dry run and run make of it, and a kill in the middle."""
+"""Several short jobs as one job, as on a cluster: what plan, dry run and run make of it, and a kill in the middle."""
 
 import hashlib
 import os
@@ -46,7 +46,7 @@ def test_plan_and_dry_run_on_a_cluster_agree(place):
     said = dry.stdout + dry.stderr
     rules = re.split(r"\n(?=(?:local)?rule )", said.split("Job stats", 2)[1])
     trained = {name for rule in rules if rule.startswith("rule train") for name in re.findall(r"(\w+)\.csv\.gz,", rule)}
-    assert len(trained) == int(re.search(r"(\d+) sweeps to train", plan.stdout)[1]) == 6
+    assert len(trained) == int(re.search(r"(\d+) jobs to train", plan.stdout)[1]) == 6
     assert re.search(r"^jobs: 1 that train", plan.stdout, re.MULTILINE)
     assert re.search(r"^train_lowy2021_synthetic_0 +1$", said, re.MULTILINE) and "\ntrain  " not in said
 

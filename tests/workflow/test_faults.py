@@ -19,15 +19,15 @@ import pytest
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 CONFIG = ("--config", "results/demo/config.yaml")
-SWEEP = "digits_scatter_linear_k10_seed0"
+JOB = "digits_scatter_linear_k10_seed0"
 # what each stage is asked to make again: its command, the file that is deleted first
 STAGES = {
     "arrays": (("data", "arrays", "--dataset", "digits", *CONFIG), "data/arrays/digits/train_x.npy"),
     "features": (("features", "--dataset", "digits", *CONFIG), "data/features/digits/train_x.npy"),
     "accounting": (("calibrate", "--paper", "bhaskar2025", *CONFIG), "results/demo/accounting/bhaskar2025.csv"),
     "training": (
-        ("train", "--paper", "bhaskar2025", "--sweep", SWEEP, *CONFIG),
-        f"results/demo/runs/bhaskar2025/{SWEEP}.csv.gz",
+        ("train", "--paper", "bhaskar2025", "--job", JOB, *CONFIG),
+        f"results/demo/runs/bhaskar2025/{JOB}.csv.gz",
     ),
     "tables": (
         ("tables", "--paper", "bhaskar2025", "--name", "table_2", *CONFIG),
@@ -158,7 +158,7 @@ def test_files_from_long_ago_cost_at_most_work(broken, tiny_run):
 
 def test_files_from_the_future_are_named_and_nothing_is_made_from_them(broken):
     folder, _, _ = broken("tables")
-    future = folder / f"results/demo/runs/bhaskar2025/{SWEEP}.csv.gz"
+    future = folder / f"results/demo/runs/bhaskar2025/{JOB}.csv.gz"
     os.utime(future, (time.time() + 10**8,) * 2)
     done = run([sys.executable, "-m", "dpfl", "run", "--config", "tiny.yaml"], folder)
     assert done.returncode != 0 and "clock skew" in done.stderr and future.name in done.stderr

@@ -35,7 +35,7 @@ def project(checkout, repository, tmp_path_factory):
 
 
 def planned(run) -> tuple[set[str], set[str]]:
-    """The rules, and the papers whose sweeps, that would run now."""
+    """The rules, and the papers whose jobs, that would run now."""
     done = run(*COMMAND, "--dry-run")
     text = done.stdout + done.stderr
     assert done.returncode == 0, text[-3000:]

@@ -45,11 +45,11 @@ def planned(run):
     dry = run("dpfl", "run", "--dry-run", *CONFIG)
     assert plan.returncode == dry.returncode == 0, plan.stderr + dry.stderr
     count = re.search(r"^train +(\d+)$", dry.stdout + dry.stderr, re.MULTILINE)
-    return int(re.search(r"(\d+) sweeps to train", plan.stdout)[1]), int(count[1]) if count else 0
+    return int(re.search(r"(\d+) jobs to train", plan.stdout)[1]), int(count[1]) if count else 0
 
 
 def trained(folder):
-    """The sweeps that a run has trained: each has a log."""
+    """The jobs that a run has trained: each has a log."""
     return sorted(log.name for log in (folder / "results/demo/logs").glob("train_*.log"))
 
 

@@ -129,7 +129,7 @@ def test_a_killed_training_leaves_nothing_and_continues(tiny_run):
         "train",
         "--paper",
         "bhaskar2025",
-        "--sweep",
+        "--job",
         target.name.split(".")[0],
         "--config",
         "results/demo/config.yaml",
@@ -180,7 +180,7 @@ def test_the_command_line_traces_and_audits(small_run, runner, tmp_path):
     audited = run("dpfl", "audit", "results/demo", "--files-only")
     assert audited.returncode == 1 and page in audited.stdout
     status = run("dpfl", "status", "--config", "results/demo/config.yaml")
-    assert status.returncode == 0 and "smith2026: sweeps" in status.stdout
+    assert status.returncode == 0 and "smith2026: jobs" in status.stdout
 
 
 def test_records_lie_beside_every_output_and_name_the_versions(small_run):

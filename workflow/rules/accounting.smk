@@ -20,6 +20,6 @@ rule accounting:
         runtime=more(60),
     params:
         config=RESOLVED,
-        identity=lambda wildcards: digest_of(run_identity.noise_identity(sweeps_of(wildcards.paper))),
+        identity=lambda wildcards: digest_of(run_identity.noise_identity(jobs_of(wildcards.paper))),
     shell:
         "dpfl calibrate --paper {wildcards.paper:q} --config {params.config:q} 2> {log:q}"

@@ -1,4 +1,4 @@
-# Shared by all rules: the checked configuration, the sweeps of its grid, and where files are.
+# Shared by all rules: the checked configuration, the jobs of its grid, and where files are.
 import functools
 import hashlib
 import itertools
@@ -22,9 +22,9 @@ from dpfl.provenance.source_digest import own_digest, source_digest
 
 try:
     CONFIG = configuration.resolve(config)
-    SWEEPS = {(sweep.paper, sweep.name): sweep for sweep in expansion.expand(CONFIG)}
-    for sweep in SWEEPS.values():
-        module_name(sweep.experiment)
+    JOBS = {(job.paper, job.name): job for job in expansion.expand(CONFIG)}
+    for job in JOBS.values():
+        module_name(job.experiment)
     fetch.configured(CONFIG["data"]["mirror"])
     plan.require_no_brace(Path(CONFIG["data"]["folder"]).absolute())
     files.require_writable(Path("results"), Path(CONFIG["data"]["folder"]))
@@ -39,39 +39,39 @@ DATA = CONFIG["data"]["folder"]
 RESULTS = f"results/{CONFIG['scale']}"
 RESOLVED = f"{RESULTS}/config.yaml"
 PAPERS = {key: load(key) for key in CONFIG["papers"]}
-DATASETS = sorted({sweep.dataset for sweep in SWEEPS.values()})
+DATASETS = sorted({job.dataset for job in JOBS.values()})
 
 
-def sweeps_of(paper):
-    """Return the sweeps of a paper."""
-    return [sweep for sweep in SWEEPS.values() if sweep.paper == paper]
+def jobs_of(paper):
+    """Return the jobs of a paper."""
+    return [job for job in JOBS.values() if job.paper == paper]
 
 
 # What its record shows to be made from today's settings, data and code is finished, whatever the times of files and
 # Snakemake's own notes say: nothing makes it again. All else is made; `dpfl run` forces these rules, for Snakemake takes
 # a file for up to date where its notes are lost. A job on a node is asked for its output, and makes it.
 if workflow.is_main_process:
-    OPEN = [key for key, sweep in SWEEPS.items() if not run_identity.is_finished(sweep, Path(RESULTS))]
+    OPEN = [key for key, job in JOBS.items() if not run_identity.is_finished(job, Path(RESULTS))]
     UNCALIBRATED = [
         key
         for key in PAPERS
-        if not run_identity.is_calibrated(sweeps_of(key), expansion.noise_table(Path(RESULTS), key))
+        if not run_identity.is_calibrated(jobs_of(key), expansion.noise_table(Path(RESULTS), key))
     ]
 else:
-    OPEN, UNCALIBRATED = list(SWEEPS), list(PAPERS)
+    OPEN, UNCALIBRATED = list(JOBS), list(PAPERS)
 
-# On a cluster several sweeps of minutes make one job. Jobs on nodes read which they are: it depends on what is open.
-# A long sweep has several cores, among which its clients are divided.
+# On a cluster several training jobs of minutes make one SLURM job. Those on nodes read which they are: it depends on what is open.
+# A long job has several cores, among which its clients are divided.
 COMPOSITION = Path("checkpoints") / CONFIG["scale"] / "batches.json"
 if workflow.is_main_process:
     SIDE_BY_SIDE = workflow.global_resources.get("side_by_side").value
     NODE_MB = workflow.global_resources.get("mem_mb").value or math.inf
     NODE_CORES = workflow.cores if SIDE_BY_SIDE else 1
-    BATCHES, _alone = batches.divide(map(SWEEPS.get, OPEN), SIDE_BY_SIDE or 1, NODE_MB)
-    CORES = {(sweep.paper, sweep.name): cost.cores_of(sweep, NODE_CORES, NODE_MB) for sweep in _alone}
+    BATCHES, _alone = batches.divide(map(JOBS.get, OPEN), SIDE_BY_SIDE or 1, NODE_MB)
+    CORES = {(job.paper, job.name): cost.cores_of(job, NODE_CORES, NODE_MB) for job in _alone}
 else:
-    BATCHES, CORES = batches.read(COMPOSITION, SWEEPS)
-BATCHED = {(sweep.paper, sweep.name) for batch in BATCHES for sweep in batch.sweeps}
+    BATCHES, CORES = batches.read(COMPOSITION, JOBS)
+BATCHED = {(job.paper, job.name) for batch in BATCHES for job in batch.jobs}
 ALONE = [key for key in OPEN if key not in BATCHED]
 
 
@@ -88,8 +88,8 @@ def caption_of(page):
 
 ALL_ARRAYS = expand(f"{DATA}/arrays/{{dataset}}/description.json", dataset=DATASETS)
 # Noise that is what its paper needs is made by no rule, and need not be asked for.
-ALL_NOISE = [str(expansion.noise_table(Path(RESULTS), paper)) for paper in UNCALIBRATED if sweeps_of(paper)]
-ALL_RUNS = [str(expansion.run_table(Path(RESULTS), sweep.paper, sweep.name)) for sweep in SWEEPS.values()]
+ALL_NOISE = [str(expansion.noise_table(Path(RESULTS), paper)) for paper in UNCALIBRATED if jobs_of(paper)]
+ALL_RUNS = [str(expansion.run_table(Path(RESULTS), job.paper, job.name)) for job in JOBS.values()]
 # Every file of every page: whichever of them is missing, its stage makes them all again.
 ENDINGS = {"tables": ["csv", "html", "md", "tex", "rst"], "figures": ["csv", "svg", "pdf", "png", "rst"]}
 ALL_PAGES = [page for key in PAPERS for kind, endings in ENDINGS.items() for page in pages(key, kind, *endings)]
@@ -100,7 +100,7 @@ wildcard_constraints:
     paper="|".join(PAPERS),
     dataset="[a-z0-9_]+",
     file="[A-Za-z0-9_.-]+",
-    sweep="[A-Za-z0-9_]+",
+    job="[A-Za-z0-9_]+",
 
 
 localrules:
@@ -152,13 +152,13 @@ def raw_files(wildcards):
 def datasets_of(wildcards):
     """Return the descriptions of the datasets that a paper trains on."""
     return expand(
-        f"{DATA}/arrays/{{dataset}}/description.json", dataset=sorted({s.dataset for s in sweeps_of(wildcards.paper)})
+        f"{DATA}/arrays/{{dataset}}/description.json", dataset=sorted({s.dataset for s in jobs_of(wildcards.paper)})
     )
 
 
 def runs_of(paper):
     """Return the run tables that a paper's tables and figures are made from."""
-    return [str(expansion.run_table(Path(RESULTS), paper, sweep.name)) for sweep in sweeps_of(paper)]
+    return [str(expansion.run_table(Path(RESULTS), paper, job.name)) for job in jobs_of(paper)]
 
 
 def evidence_of(wildcards):
@@ -166,34 +166,34 @@ def evidence_of(wildcards):
     return pages(wildcards.paper, "tables", "csv") + pages(wildcards.paper, "figures", "csv")
 
 
-def sweep_of(wildcards):
-    """Return the sweep that a job's wildcards name."""
-    return SWEEPS[wildcards.paper, wildcards.sweep]
+def job_of(wildcards):
+    """Return the training job that wildcards name."""
+    return JOBS[wildcards.paper, wildcards.job]
 
 
 def cores_of(wildcards):
-    """Return the cores that a sweep's job divides its clients among."""
-    return CORES.get((wildcards.paper, wildcards.sweep), 1)
+    """Return the cores that a job divides its clients among."""
+    return CORES.get((wildcards.paper, wildcards.job), 1)
 
 
 def threads_of(wildcards):
-    """Return the cores that a sweep's job asks for: all of a node where no neighbour may slow it."""
-    has_node = workflow.is_main_process and needs_of(wildcards.paper, wildcards.sweep).needs_node
+    """Return the cores that a job asks for: all of a node where no neighbour may slow it."""
+    has_node = workflow.is_main_process and needs_of(wildcards.paper, wildcards.job).needs_node
     return NODE_CORES if has_node and NODE_CORES > 1 else cores_of(wildcards) * CONFIG["training"]["threads"]
 
 
 @functools.cache
-def needs_of(paper, sweep):
-    """Return what a sweep's job needs on its cores."""
-    return cost.estimate(SWEEPS[paper, sweep], cores=CORES.get((paper, sweep), 1))
+def needs_of(paper, job):
+    """Return what a job needs on its cores."""
+    return cost.estimate(JOBS[paper, job], cores=CORES.get((paper, job), 1))
 
 
-def data_of(sweep):
-    """Return the data that a sweep trains from."""
-    kinds = ["arrays", "features"] if sweep.needs_features else ["arrays"]
-    return [f"{DATA}/{kind}/{sweep.dataset}/description.json" for kind in kinds]
+def data_of(job):
+    """Return the data that a job trains from."""
+    kinds = ["arrays", "features"] if job.needs_features else ["arrays"]
+    return [f"{DATA}/{kind}/{job.dataset}/description.json" for kind in kinds]
 
 
-def is_one_of(sweeps):
-    """Return a pattern for the papers of these sweeps, where a path goes on with one of their names."""
-    return f"(?=({plan.names(map('/'.join, sweeps))})[.]csv)[a-z0-9]+"
+def is_one_of(jobs):
+    """Return a pattern for the papers of these jobs, where a path goes on with one of their names."""
+    return f"(?=({plan.names(map('/'.join, jobs))})[.]csv)[a-z0-9]+"

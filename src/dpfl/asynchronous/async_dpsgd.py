@@ -50,7 +50,7 @@ from dpfl.engine.networks import softmax_regression
 from dpfl.engine.per_record_gradients import LinearGradients, cross_entropy
 from dpfl.errors import InputError
 from dpfl.grid.run_table import as_columns, calibrated, run_table
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.progress import step_counter
 from dpfl.randomness import generator
 
@@ -319,7 +319,7 @@ class AsyncCell:
         )
 
 
-def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, noise_multiplier (over the clip norm) and the privacy statement of one client.
 
     The noise meets the cell's epsilon, or is the cell's sigma: by C_p composed for batches of fixed size, by
@@ -329,7 +329,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     """
     known: dict[ClientPrivacy, dict[str, Any]] = {}
     rows = []
-    for plan, cell in zip(_plans(sweep, description["records"]["train"]), sweep.cells, strict=True):
+    for plan, cell in zip(_plans(job, description["records"]["train"]), job.cells, strict=True):
         if plan.posture not in known:
             statement = plan.posture.statement(plan.posture.round_sigma())
             known[plan.posture] = {"noise_multiplier": statement.noise_multiplier, **statement.columns()}
@@ -338,13 +338,13 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def train(
-    sweep: Sweep,
+    job: TrainingJob,
     folders: Folders,
     calibration: pd.DataFrame,
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Train every cell and seed of `sweep`; return the run table, a row a run, cells in order and seeds within.
+    """Train every cell and seed of `job`; return the run table, a row a run, cells in order and seeds within.
 
     Metrics: accuracy_pct of the server's last model on the test set, accuracy_pct_by_epoch (JSON list), and what the
     events counted (dpfl.asynchronous.events.Program). A run whose weights left the numbers is "diverged".
@@ -352,18 +352,18 @@ def train(
     with the same bytes. Everything runs on the CPU: the model is too small for more. Calls progress(rounds, all
     rounds). Raises InputError where data or settings cannot be used, or no update of a client reaches the server.
     """
-    torch.set_num_threads(int(sweep.resources["threads"]))
+    torch.set_num_threads(int(job.resources["threads"]))
     data = load_images(folders.arrays)
-    plans = _plans(sweep, len(data.train_y))
+    plans = _plans(job, len(data.train_y))
     stacks: dict[tuple, list[int]] = {}
     for place, plan in enumerate(plans):
         alone = place if plan.network.max_distance is not None else None  # its weights decide its order of events
         stacks.setdefault((plan.shared, alone), []).append(place)
     inputs = (features(data.train_x), features(data.test_x))
-    digest = _digest(sweep, calibration, data)
+    digest = _digest(job, calibration, data)
     restored = checkpoints.load(checkpoint, digest) if checkpoint else None
     finished: list[list[dict[str, Any]]] = restored["finished"] if restored else []
-    jobs = [(seed, cells) for seed in sweep.seeds for cells in stacks.values()]
+    jobs = [(seed, cells) for seed in job.seeds for cells in stacks.values()]
     sizes = [plans[cells[0]].clients * plans[cells[0]].posture.rounds for _, cells in jobs]
     tick = step_counter(progress, sum(sizes), sum(sizes[: len(finished)]))
     for seed, cells in jobs[len(finished) :]:
@@ -376,8 +376,8 @@ def train(
         for (seed, cells), stack in zip(jobs, finished, strict=True)
         for index, result in zip(cells, stack, strict=True)
     }
-    noise = calibrated(calibration, sweep.cells)
-    return run_table(sweep, data.description, noise, results, [_columns(given(sweep, cell)) for cell in sweep.cells])
+    noise = calibrated(calibration, job.cells)
+    return run_table(job, data.description, noise, results, [_columns(given(job, cell)) for cell in job.cells])
 
 
 def batch_rule(preparation: InputNormalisation) -> Callable[[Tensor], Tensor] | None:
@@ -390,21 +390,21 @@ def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: settings[name] for name in COLUMNS} | ({"epsilon": None} if settings["sigma"] is not None else {})
 
 
-def _plans(sweep: Sweep, records: int) -> list[AsyncCell]:
+def _plans(job: TrainingJob, records: int) -> list[AsyncCell]:
     """Return the plan of each cell."""
-    return [AsyncCell.of(AsyncSettings.of(given(sweep, cell)), records) for cell in sweep.cells]
+    return [AsyncCell.of(AsyncSettings.of(given(job, cell)), records) for cell in job.cells]
 
 
-def given(sweep: Sweep, cell: Mapping[str, Any]) -> dict[str, Any]:
+def given(job: TrainingJob, cell: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with a cell's on top, and with those of its scenario between; raises InputError."""
-    chosen = ScenarioSettings.of(sweep.settings, cell)
+    chosen = ScenarioSettings.of(job.settings, cell)
     scenarios, name = chosen.scenarios, chosen.scenario
     if name not in scenarios:
         raise InputError(f"scenario: {name!r} is unknown, should be one of {', '.join(scenarios)}")
     unknown = set(scenarios[name]) - set(Network.__dataclass_fields__)
     if unknown:
         raise InputError(f"scenarios.{name}: {min(unknown)} is unknown, should be a field of the network")
-    return {**sweep.settings, **scenarios[name], **cell}
+    return {**job.settings, **scenarios[name], **cell}
 
 
 def features(images: np.ndarray) -> Tensor:
@@ -495,8 +495,8 @@ def _postures(plans: list[AsyncCell], noise: np.ndarray) -> NoiseSchedule:
     )
 
 
-def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:
+def _digest(job: TrainingJob, calibration: pd.DataFrame, data: ImageData) -> str:
     """Return a hash of what decides the numbers: settings, noise, data, torch."""
     description = json.dumps(data.description, sort_keys=True)
     noise = calibration["noise_multiplier"].map(float.hex).tolist()
-    return hashlib.sha256(json.dumps([sweep.digest(), noise, description, torch.__version__]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([job.digest(), noise, description, torch.__version__]).encode()).hexdigest()

@@ -61,7 +61,7 @@ from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.errors import InputError
 from dpfl.grid.run_table import calibrated, run_table
 from dpfl.grid.settings import Count, Settings
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.images import fedavg_images
 from dpfl.images.fedavg_images import FedavgCell, FedavgSettings, inputs_of
 
@@ -169,26 +169,26 @@ class TrialSettings(Settings):
     trials: Count
 
 
-def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return the noise of each cell, as the audited algorithm calibrates it where every record is clipped.
 
     With clipping: mean the noise stays that of clipping: record, which the claim is made for: a known-bad variant. So
     does it with preparation: batch_normalised, where the claim is that of plain inputs.
     Raises InputError where settings cannot be used.
     """
-    if _is_image(sweep):
-        return fedavg_images.calibrate(sweep, description)
-    if _is_asynchronous(sweep):
+    if _is_image(job):
+        return fedavg_images.calibrate(job, description)
+    if _is_asynchronous(job):
         plain = [
-            {name: "none" if name == "preparation" else value for name, value in cell.items()} for cell in sweep.cells
+            {name: "none" if name == "preparation" else value for name, value in cell.items()} for cell in job.cells
         ]
-        table = async_dpsgd.calibrate(replace(sweep, cells=tuple(plain)), description)
-        return table.assign(preparation=[cell["preparation"] for cell in sweep.cells])
-    return ldp_regression.calibrate(replace(sweep, settings={**sweep.settings, "clipping": "record"}), description)
+        table = async_dpsgd.calibrate(replace(job, cells=tuple(plain)), description)
+        return table.assign(preparation=[cell["preparation"] for cell in job.cells])
+    return ldp_regression.calibrate(replace(job, settings={**job.settings, "clipping": "record"}), description)
 
 
 def train(
-    sweep: Sweep,
+    job: TrainingJob,
     folders: Folders,
     calibration: pd.DataFrame,
     checkpoint: Path | None,
@@ -208,49 +208,49 @@ def train(
       Chaudhuri 2025.
     Raises InputError where settings or data cannot be used.
     """
-    noise = calibrated(calibration, sweep.cells)
+    noise = calibrated(calibration, job.cells)
     results: dict[tuple[int, int], dict[str, Any]] = {}
-    for done, seed in enumerate(sweep.seeds):
-        progress(done, len(sweep.seeds))
-        included = coins(seed, CanarySettings.of(sweep.settings).canaries)
-        attack = _asynchronous if _is_asynchronous(sweep) else _images if _is_image(sweep) else _messages
-        scores, attacks = attack(sweep, folders, calibration, seed, included)
+    for done, seed in enumerate(job.seeds):
+        progress(done, len(job.seeds))
+        included = coins(seed, CanarySettings.of(job.settings).canaries)
+        attack = _asynchronous if _is_asynchronous(job) else _images if _is_image(job) else _messages
+        scores, attacks = attack(job, folders, calibration, seed, included)
         for index, (own, found) in enumerate(zip(scores, attacks, strict=True)):
             claim = {
                 "claimed_epsilon": noise[index]["privacy_epsilon_proven"],
-                "known_bad": _is_known_bad(sweep, sweep.cells[index]),
+                "known_bad": _is_known_bad(job, job.cells[index]),
             }
             results[index, seed] = claim | found | _one_run(noise[index]["privacy_delta"], own, included)
     settings = [
-        {**sweep.settings, **cell, "batch_size": _batch_size(sweep, own)}
-        for cell, own in zip(sweep.cells, noise, strict=True)
+        {**job.settings, **cell, "batch_size": _batch_size(job, own)}
+        for cell, own in zip(job.cells, noise, strict=True)
     ]
     for lists in ("scenarios", "strategies"):  # of the whole paper
         settings = [{name: value for name, value in each.items() if name != lists} for each in settings]
-    return run_table(sweep, load_description(folders.arrays), noise, results, settings)
+    return run_table(job, load_description(folders.arrays), noise, results, settings)
 
 
-def _is_known_bad(sweep: Sweep, cell: Mapping[str, Any]) -> bool:
+def _is_known_bad(job: TrainingJob, cell: Mapping[str, Any]) -> bool:
     """Return whether a cell's claim is known to be false."""
-    if _is_asynchronous(sweep):
+    if _is_asynchronous(job):
         return cell["preparation"] == InputNormalisation.BATCH
-    return not _is_image(sweep) and RegressionSettings.of(sweep.settings).clipping is Clipping.MEAN
+    return not _is_image(job) and RegressionSettings.of(job.settings).clipping is Clipping.MEAN
 
 
-def _is_asynchronous(sweep: Sweep) -> bool:
+def _is_asynchronous(job: TrainingJob) -> bool:
     """Return whether asynchronous DP-SGD is audited."""
-    return "scenario" in sweep.settings
+    return "scenario" in job.settings
 
 
-def _batch_size(sweep: Sweep, noise: Mapping[str, Any]) -> int:
-    """Return the batch that a cell's calibration chose, or the sweep's: a paper's noise table has gaps for others."""
+def _batch_size(job: TrainingJob, noise: Mapping[str, Any]) -> int:
+    """Return the batch that a cell's calibration chose, or the job's: a paper's noise table has gaps for others."""
     chosen = noise.get("batch_size")
-    return int(sweep.settings["batch_size"] if chosen is None or pd.isna(chosen) else chosen)
+    return int(job.settings["batch_size"] if chosen is None or pd.isna(chosen) else chosen)
 
 
-def _is_image(sweep: Sweep) -> bool:
+def _is_image(job: TrainingJob) -> bool:
     """Return whether an image model is audited."""
-    return "model" in sweep.settings
+    return "model" in job.settings
 
 
 Attacked = tuple[Sequence[NDArray[np.float64]], list[dict[str, Any]]]
@@ -258,25 +258,25 @@ Attacked = tuple[Sequence[NDArray[np.float64]], list[dict[str, Any]]]
 
 
 def _images(
-    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+    job: TrainingJob, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
 ) -> Attacked:
     """Attack an image model."""
-    return _image_scores(sweep, folders, calibration, seed, included), _image_attacks(sweep, calibration, seed)
+    return _image_scores(job, folders, calibration, seed, included), _image_attacks(job, calibration, seed)
 
 
 def _messages(
-    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+    job: TrainingJob, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
 ) -> Attacked:
     """Attack the messages of minibatch SGD."""
-    return _message_scores(sweep, folders, calibration, seed, included), _message_attacks(sweep, calibration, seed)
+    return _message_scores(job, folders, calibration, seed, included), _message_attacks(job, calibration, seed)
 
 
-def _image_attacks(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
+def _image_attacks(job: TrainingJob, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     """Return what trainings on chosen gradients show of every cell, with the first client's sampler and noise."""
-    settings, found = FedavgSettings.of(sweep.settings, sweep.resources), []
+    settings, found = FedavgSettings.of(job.settings, job.resources), []
     if settings.sampling is Sampling.FIXED:
         raise InputError(f"sampling: {settings.sampling} has no attack on an image model; take one by epochs or coins")
-    for cell, noise in zip(map(FedavgCell.of, sweep.cells), calibration.to_dict("records"), strict=True):
+    for cell, noise in zip(map(FedavgCell.of, job.cells), calibration.to_dict("records"), strict=True):
         sampler = BatchSampler(settings.sampling, settings.batch_size, int(noise["privacy_records"]))
         claim = ClaimedTraining(
             sampler,
@@ -291,10 +291,10 @@ def _image_attacks(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> list[d
     return found
 
 
-def _message_attacks(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
+def _message_attacks(job: TrainingJob, calibration: pd.DataFrame, seed: int) -> list[dict[str, Any]]:
     """Return what messages of a client whose records the attacker chooses show of every cell."""
     records = int(calibration["privacy_records"].iloc[0])
-    run = _message_run(sweep, calibration, seed)
+    run = _message_run(job, calibration, seed)
     seen = message_observations(run, records, MESSAGE_TRIALS)
     deltas = calibration["privacy_delta"]
     return [
@@ -339,17 +339,17 @@ def _one_run(delta: float, scores: NDArray[np.float64], included: NDArray[np.int
 
 
 def _image_scores(
-    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+    job: TrainingJob, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Return the scores of every cell: the first client trains without averaging, which only hides."""
-    settings = FedavgSettings.of(sweep.settings, sweep.resources)
+    settings = FedavgSettings.of(job.settings, job.resources)
     torch.set_num_threads(settings.threads)
     if settings.model is not ImageModel.SCATTER_LINEAR:
         raise InputError(f"model: {settings.model} has no canaries; they are for scatter_linear")
     data = load_images(folders.arrays)
     rows = np.sort(settings.shares(len(data.train_y), seed)[0][: _real(calibration, included)])
     inputs, labels = inputs_of(settings, folders, data, "train", rows)
-    epochs = {sum(FedavgCell.of(cell).local_epochs) for cell in sweep.cells}
+    epochs = {sum(FedavgCell.of(cell).local_epochs) for cell in job.cells}
     if len(epochs) > 1:
         raise InputError(f"local_epochs: cells with canaries train for one number of epochs, not {sorted(epochs)}")
     run = ClientRun(
@@ -361,44 +361,44 @@ def _image_scores(
 
 
 def _message_scores(
-    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+    job: TrainingJob, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Return the scores of every cell. Every client has its part of the canaries and is seen by its own messages,
     before the server adds others to them; each adds noise of its own, so the clients together are one run.
     """
-    settings = RegressionSettings.of(sweep.settings)
+    settings = RegressionSettings.of(job.settings)
     clients = settings.clients
     trial = split(load_table(folders.arrays), clients, list(settings.standardise), seed)
     scores = []
     for client, own in enumerate(np.array_split(included, clients)):
         first = int(trial.starts[client])
         rows = slice(first, first + _real(calibration, own))
-        run = _message_run(sweep, calibration, clients * seed + client)
+        run = _message_run(job, calibration, clients * seed + client)
         scores.append(message_scores(run, trial.train_x[rows], trial.train_y[rows], own))
     return np.concatenate(scores, axis=1)
 
 
 def _asynchronous(
-    sweep: Sweep, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
+    job: TrainingJob, folders: Folders, calibration: pd.DataFrame, seed: int, included: NDArray[np.int64]
 ) -> Attacked:
     """Return the scores of the canaries of every cell, and what runs on chosen records show of it.
 
     Every cell has randomness of its own: a client's batches and noise do not depend on the network, so with the same
     seed the messages on chosen records would be the same in every scenario.
     """
-    torch.set_num_threads(int(sweep.resources["threads"]))
+    torch.set_num_threads(int(job.resources["threads"]))
     data, scores, found = load_images(folders.arrays), [], []
     inputs, labels = async_dpsgd.features(data.train_x), torch.from_numpy(np.array(data.train_y))
-    trials = TrialSettings.of(sweep.settings).trials
-    rows = zip(sweep.cells, calibration.to_dict("records"), strict=True)
+    trials = TrialSettings.of(job.settings).trials
+    rows = zip(job.cells, calibration.to_dict("records"), strict=True)
     for index, (cell, noise) in enumerate(rows):
-        given = AsyncSettings.of(async_dpsgd.given(sweep, cell))
+        given = AsyncSettings.of(async_dpsgd.given(job, cell))
         plan = async_dpsgd.AsyncCell.of(given, len(labels))
         own, records = plan.posture, plan.posture.records
         run = AsyncMessageRun(
             network=plan.network, rounds=own.rounds, epochs=own.epochs, batch_size=own.batch_size,
             clip_norm=own.clip_norm, noise_multiplier=noise["noise_multiplier"], learning_rate=plan.learning_rate,
-            seed=len(sweep.cells) * seed + index, normalise=async_dpsgd.batch_rule(own.preparation),
+            seed=len(job.cells) * seed + index, normalise=async_dpsgd.batch_rule(own.preparation),
         )  # fmt: skip
         shares = [share[:records] for share in random_shares(len(labels), plan.clients, 1 / plan.clients, seed)]
         scores.append(canary_scores(run, inputs, labels, shares, included, async_dpsgd.CLASSES))
@@ -407,10 +407,10 @@ def _asynchronous(
     return scores, found
 
 
-def _message_run(sweep: Sweep, calibration: pd.DataFrame, seed: int) -> MessageRun:
+def _message_run(job: TrainingJob, calibration: pd.DataFrame, seed: int) -> MessageRun:
     """Return what one client sends; raises InputError where another algorithm is asked for."""
-    settings = RegressionSettings.of(sweep.settings)
-    if any(LdpCell.of(cell).algorithm is not LdpAlgorithm.MINIBATCH for cell in sweep.cells):
+    settings = RegressionSettings.of(job.settings)
+    if any(LdpCell.of(cell).algorithm is not LdpAlgorithm.MINIBATCH for cell in job.cells):
         raise InputError("algorithm: canaries are for minibatch")
     clip, batch = settings.clip_norms[0], int(calibration["batch_size"].iloc[0])
     return MessageRun(

@@ -10,7 +10,7 @@ import typer
 from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, DatasetOption, app
 from dpfl.files import record_path
 from dpfl.grid import configuration
-from dpfl.grid.sweep import Folders
+from dpfl.grid.training_job import Folders
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder, read_record
 

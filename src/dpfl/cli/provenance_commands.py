@@ -23,7 +23,7 @@ _UNUSABLE = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError
 Scale = Annotated[Path, typer.Argument(help="results/<scale>")]
 Reruns = Annotated[int, typer.Option("--rerun", min=0, help="train so many runs again, drawn at random")]
 RerunSeed = Annotated[int | None, typer.Option("--seed", min=0, help="draw what an earlier --rerun drew")]
-RerunCell = Annotated[str, typer.Option("--rerun-cell", metavar="PAPER/SWEEP", help="train the runs of a sweep again")]
+RerunCell = Annotated[str, typer.Option("--rerun-cell", metavar="PAPER/JOB", help="train the runs of a job again")]
 Signature = Annotated[Path | None, typer.Option("--signature", help="a release's statement, next to its .sig")]
 Signers = Annotated[Path | None, typer.Option("--signers", help="the keys you trust (ssh-keygen, ALLOWED SIGNERS)")]
 RerunWhere = Annotated[str, typer.Option("--where", help="column=value,...: which runs of --rerun-cell")]
@@ -138,7 +138,7 @@ def _require_effect(
         "--files-only recomputes nothing: leave it out, or leave out --rerun": files_only and rerun,
         "--files-only recomputes nothing: leave it out, or leave out --rerun-cell": files_only and cell,
         "--seed needs --rerun: the number of runs to draw": seed is not None and not rerun,
-        "--where needs --rerun-cell: the sweep whose runs are meant": where and not cell,
+        "--where needs --rerun-cell: the job whose runs are meant": where and not cell,
         "--signature needs --signers: the keys that you trust": signature and not signers,
         "--seal replaces the manifest that was signed: audit with --signature first": seal and signature,
         "--signers needs --signature: the statement that they signed": signers and not signature,

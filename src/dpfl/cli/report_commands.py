@@ -36,9 +36,9 @@ def _render(kind: str, paper: str, name: str | None, config: Path, *, anew: bool
         raise InputError(f"{paper} has no {kind[:-1]} {name}; it has {', '.join(known) or 'none'}")
     resolved = configuration.read(config)
     folder = results_folder(resolved)
-    # The sweeps of this configuration that have been trained: nothing that an earlier configuration left behind.
-    sweeps = [sweep.name for sweep in expansion.expand(resolved) if sweep.paper == paper]
-    runs = tuple(path for path in (expansion.run_table(folder, paper, sweep) for sweep in sweeps) if path.exists())
+    # The jobs of this configuration that have been trained: nothing that an earlier configuration left behind.
+    jobs = [job.name for job in expansion.expand(resolved) if job.paper == paper]
+    runs = tuple(path for path in (expansion.run_table(folder, paper, job) for job in jobs) if path.exists())
     results, made = Results(folder, {paper: runs}), []
     for each in known if name is None else [name]:
         if not anew and is_page_current(folder / kind / f"{paper}_{each}.csv", paper, runs):

@@ -1,6 +1,6 @@
 """Commands that calibrate noise and train: `dpfl calibrate` and `dpfl train`.
 
-Both call the experiment that a sweep names; its contract is in dpfl.experiments.
+Both call the experiment that a job names; its contract is in dpfl.experiments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpfl.cli.app import DEFAULT_CONFIG, ConfigOption, PaperOption, app, results
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.progress import progress_bar
 from dpfl.provenance.record import StageRecorder
 from dpfl.provenance.run_identity import calibration_code, noise_identity, noise_of, run_identity, training_code
@@ -34,42 +34,42 @@ def calibrate(paper: PaperOption, config: ConfigOption = DEFAULT_CONFIG) -> None
     from dpfl.reporting.results import write_table
 
     resolved = configuration.read(config)
-    sweeps = [sweep for sweep in expansion.expand(resolved) if sweep.paper == paper]
-    families = {sweep.family: sweep for sweep in sweeps}
+    jobs = [job for job in expansion.expand(resolved) if job.paper == paper]
+    families = {job.calibration_key: job for job in jobs}
     if not families:
         raise InputError(f"nothing of paper {paper} is trained at scale {resolved['scale']}")
-    modules = tuple(sorted({calibration_code(sweep.experiment) for sweep in families.values()}))
+    modules = tuple(sorted({calibration_code(job.experiment) for job in families.values()}))
     stage = StageRecorder("account", modules, {"paper": paper, "scale": resolved["scale"]})
-    stage.identity = noise_identity(sweeps)
+    stage.identity = noise_identity(jobs)
     folders = {s.dataset: Folders.of(Path(resolved["data"]["folder"]), s.dataset) for s in families.values()}
     stage.reads([config, *(folder.arrays / "description.json" for folder in folders.values())])
     descriptions = {dataset: load_description(folder.arrays) for dataset, folder in folders.items()}
     tables = []
     with progress_bar(f"noise of {paper}", unit="families") as progress:
-        for done, (family, sweep) in enumerate(families.items()):
+        for done, (family, job) in enumerate(families.items()):
             progress(done, len(families))
-            experiment = experiments.load(sweep.experiment)
-            experiments.require_known(sweep)
+            experiment = experiments.load(job.experiment)
+            experiments.require_known(job)
             try:
-                rows = experiment.calibrate(on_cpu(sweep), descriptions[sweep.dataset])
+                rows = experiment.calibrate(on_cpu(job), descriptions[job.dataset])
             except InputError as error:  # experiments know settings, not whose
                 raise InputError(f"{paper}/{family}, {error}") from None
-            experiments.require_calibrated(sweep, rows)
-            tables.append(rows.assign(family=family))
+            experiments.require_calibrated(job, rows)
+            tables.append(rows.assign(calibration_key=family))
         progress(len(families), len(families))
     output = expansion.noise_table(results_folder(resolved), paper)
     write_table(pd.concat(tables), output)
     stage.write(record_path(output), [output])
 
 
-@app.command(epilog="Example: dpfl train --paper bhaskar2025 --sweep digits_scatter_linear_k10_seed0")
+@app.command(epilog="Example: dpfl train --paper bhaskar2025 --job digits_scatter_linear_k10_seed0")
 def train(
     paper: PaperOption,
-    sweep: Annotated[str, typer.Option("--sweep", help="name of the sweep; `dpfl status` lists them")],
+    job: Annotated[str, typer.Option("--job", help="name of the job; `dpfl status` lists them")],
     cores: Annotated[int, typer.Option("--cores", min=1, help="processes that train clients at the same time")] = 1,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Train one sweep and write its run table, a row a run; continues from its checkpoint where there is one.
+    """Train one job and write its run table, a row a run; continues from its checkpoint where there is one.
 
     More cores are of use to federated averaging on a CPU only, and change no byte.
     """
@@ -77,15 +77,15 @@ def train(
     from dpfl.pipeline.devices import own_gpu
 
     resolved = configuration.read(config)
-    job = expansion.find(resolved, paper, sweep)
-    if not estimate(job).gpus:
-        job = replace(job, resources={**job.resources, "device": "cpu"})  # as its record and its checkpoint shall say
-    with own_gpu(job.resources["device"] == "cuda"):  # waited for before the stage's clock starts
-        _train(resolved, job, cores)
+    found = expansion.find(resolved, paper, job)
+    if not estimate(found).gpus:
+        found = replace(found, resources={**found.resources, "device": "cpu"})  # so say its record and checkpoint
+    with own_gpu(found.resources["device"] == "cuda"):  # waited for before the stage's clock starts
+        _train(resolved, found, cores)
 
 
-def _train(resolved: dict[str, Any], job: Sweep, cores: int) -> None:
-    """Train one sweep on its device."""
+def _train(resolved: dict[str, Any], job: TrainingJob, cores: int) -> None:
+    """Train one job on its device."""
     from dpfl.engine.memory_budget import with_memory
     from dpfl.pipeline.client_division import clients_on
     from dpfl.pipeline.cost import can_divide
@@ -104,7 +104,12 @@ def _train(resolved: dict[str, Any], job: Sweep, cores: int) -> None:
         [noise, *(path for folder in needed for path in (folder / "description.json", *sorted(folder.glob("*.npy"))))]
     )
     stage.identity = {**run_identity(job), **noise_of(job, noise)}
-    calibration = read_csv(noise).query("family == @job.family").drop(columns="family").reset_index(drop=True)
+    calibration = (
+        read_csv(noise)
+        .query("calibration_key == @job.calibration_key")
+        .drop(columns="calibration_key")
+        .reset_index(drop=True)
+    )
     checkpoint = Path("checkpoints") / resolved["scale"] / job.paper / _checkpoint_name(job, stage, noise)
     before = newest(checkpoint.parent, checkpoint.name)
     requeue_before_limit(lambda: newest(checkpoint.parent, checkpoint.name) > before)
@@ -119,7 +124,7 @@ def _train(resolved: dict[str, Any], job: Sweep, cores: int) -> None:
     checkpoint.unlink(missing_ok=True)
 
 
-def _checkpoint_name(job: Sweep, stage: StageRecorder, noise: Path) -> str:
+def _checkpoint_name(job: TrainingJob, stage: StageRecorder, noise: Path) -> str:
     """Return a file name that no run of other settings, code, data or device has, so that none resumes from it."""
     read = [[entry["path"], entry["sha256"]] for entry in stage.inputs if entry["path"] != os.path.relpath(noise)]
     made_from = json.dumps([job.digest(), stage.identity, read, job.resources["device"]])
@@ -130,24 +135,24 @@ def _checkpoint_name(job: Sweep, stage: StageRecorder, noise: Path) -> str:
     "train-batch", epilog="Example: dpfl train-batch lowy2021/synthetic_shuffle_seed0 lowy2021/synthetic_one_pass_seed0"
 )
 def train_batch(
-    sweeps: Annotated[list[str], typer.Argument(help="PAPER/SWEEP, the longest first")],
-    cores: Annotated[int, typer.Option("--cores", min=1, help="sweeps that are trained at the same time")] = 1,
+    jobs: Annotated[list[str], typer.Argument(help="PAPER/JOB, the longest first")],
+    cores: Annotated[int, typer.Option("--cores", min=1, help="jobs that are trained at the same time")] = 1,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Train several sweeps side by side and report each; what is finished is not trained again. Exit 1 if one fails."""
+    """Train several jobs side by side and report each; what is finished is not trained again. Exit 1 if one fails."""
     from dpfl.pipeline.batches import BatchTraining
     from dpfl.pipeline.process_cleanup import newest, requeue_before_limit
 
     resolved = configuration.read(config)
-    known = {f"{sweep.paper}/{sweep.name}": sweep for sweep in expansion.expand(resolved)}
-    if unknown := [name for name in sweeps if name not in known]:
-        raise InputError(f"no sweep {unknown[0]} at scale {resolved['scale']}; `dpfl status` lists them")
-    chosen = [known[name] for name in sweeps]
+    known = {f"{job.paper}/{job.name}": job for job in expansion.expand(resolved)}
+    if unknown := [name for name in jobs if name not in known]:
+        raise InputError(f"no job {unknown[0]} at scale {resolved['scale']}; `dpfl status` lists them")
+    chosen = [known[name] for name in jobs]
     training = BatchTraining.of(chosen, results_folder(resolved), config, cores)
     folder = Path("checkpoints") / resolved["scale"]
 
     def latest() -> float:
-        return max(newest(folder / sweep.paper, f"{sweep.name}-*.pt") for sweep in chosen)
+        return max(newest(folder / job.paper, f"{job.name}-*.pt") for job in chosen)
 
     before = latest()
     requeue_before_limit(lambda: bool(training.trained) or latest() > before)

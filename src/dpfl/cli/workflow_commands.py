@@ -19,7 +19,7 @@ from dpfl.pipeline import cost
 from dpfl.pipeline.plan import require_no_brace
 
 if TYPE_CHECKING:
-    from dpfl.grid.sweep import Sweep
+    from dpfl.grid.training_job import TrainingJob
     from dpfl.pipeline.plan import Machines
 
 ScaleOption = Annotated[str | None, typer.Option("--scale", help="demo, quick or paper; else the configuration's")]
@@ -42,7 +42,7 @@ def plan(
     """Show jobs, core-hours, GPU-hours, memory and wall time of a run before it starts.
 
     Unit costs are those of the machine that costs.csv was measured on: training steps of image models were timed there,
-    other experiments fitted to finished sweeps. --measure times this machine's training steps instead and scales the
+    other experiments fitted to finished jobs. --measure times this machine's training steps instead and scales the
     rest by the same factor; for training.device cuda it times the steps on the GPU, and leaves the rest.
     """
     from dpfl.pipeline.plan import lines, machines_of
@@ -78,11 +78,11 @@ def _fitted() -> dict[str, cost.UnitCost]:
     from dpfl.pipeline import cost_fitting
 
     known = cost.table() | cost_fitting.measure(cost_fitting.KINDS, 3 * PROBE_SECONDS)
-    sweeps = list(cost_fitting.measured(Path("results")))
-    units = cost_fitting.fit(known, sweeps)
-    for each in sweeps:
-        predicted = cost.estimate(each.sweep, units).seconds
-        print(f"{each.sweep.paper} {each.sweep.name}: {each.seconds:.0f} s, {predicted / each.seconds:.2f} predicted")
+    jobs = list(cost_fitting.measured(Path("results")))
+    units = cost_fitting.fit(known, jobs)
+    for each in jobs:
+        predicted = cost.estimate(each.job, units).seconds
+        print(f"{each.job.paper} {each.job.name}: {each.seconds:.0f} s, {predicted / each.seconds:.2f} predicted")
     cost_fitting.write(units, cost.TABLE)
     return units
 
@@ -104,7 +104,7 @@ def run(
     if ours := engine_options(more or []).ours:
         raise InputError(f"{ours[0]} cannot stand after --: give dpfl run its own --scale, --config and --profile")
     resolved = configuration.overlaid(DEFAULT_CONFIG, config, scale)
-    sweeps = expansion.expand(resolved)
+    jobs = expansion.expand(resolved)
     configured(resolved["data"]["mirror"])
     where = machines_of(profile, resolved["training"]["threads"], resolved["training"]["device"])
     require_no_brace(Path(resolved["data"]["folder"]).absolute())
@@ -117,7 +117,7 @@ def run(
     options += ["--dry-run"] if dry_run else []
     named = {"CONFIG": config, "PROFILE": profile if profile != "default" else None}
     again = shlex.join(["make", resolved["scale"], *(f"{name}={value}" for name, value in named.items() if value)])
-    raise typer.Exit(_run(resolved, sweeps, where, options, more or [], again))
+    raise typer.Exit(_run(resolved, jobs, where, options, more or [], again))
 
 
 def _gpus(profile: str) -> list[str]:
@@ -131,7 +131,7 @@ def _gpus(profile: str) -> list[str]:
 
 
 def _run(
-    resolved: dict[str, Any], sweeps: list[Sweep], where: Machines, options: list[str], more: list[str], again: str
+    resolved: dict[str, Any], jobs: list[TrainingJob], where: Machines, options: list[str], more: list[str], again: str
 ) -> int:
     """Run Snakemake, for noise that is out of date first, for it decides what is trained; return its exit status."""
     from dpfl.pipeline.plan import run_progress
@@ -140,7 +140,7 @@ def _run(
     from dpfl.pipeline.status import noise_made_anew, without_finished
 
     engine, results = engine_options([*options, *more]), Path("results") / resolved["scale"]
-    asked = {"again": again, "results": results, "sweeps": sweeps, "forced": lambda: _forced(sweeps, results, where)}
+    asked = {"again": again, "results": results, "jobs": jobs, "forced": lambda: _forced(jobs, results, where)}
     if noise := noise_made_anew(resolved):
         print(f"dpfl: {_first(noise)}", file=sys.stderr)
         if not engine.is_dry_run:
@@ -155,11 +155,11 @@ def _run(
     return run_workflow([*options, *left], **asked, progress=progress)
 
 
-def _forced(sweeps: list[Sweep], results: Path, where: Machines) -> list[str]:
+def _forced(jobs: list[TrainingJob], results: Path, where: Machines) -> list[str]:
     """Return the option that has Snakemake make what is open now: batches too, as common.smk divides it."""
     from dpfl.provenance.run_identity import is_finished
 
-    still_open = [sweep for sweep in sweeps if where.side_by_side > 1 and not is_finished(sweep, results)]
+    still_open = [job for job in jobs if where.side_by_side > 1 and not is_finished(job, results)]
     batched, _ = where.jobs(still_open)
     return ["--forcerun", *MADE_WHERE_ASKED, *(batch.rule for batch in batched)]
 
@@ -175,7 +175,7 @@ def status(
     scale: Annotated[str | None, typer.Option("--scale", help="demo, quick or paper, as it was last run")] = None,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Show which stages are done; which sweeps run, wait, failed or can be resumed; and the time left."""
+    """Show which stages are done; which jobs run, wait, failed or can be resumed; and the time left."""
     from dpfl.pipeline.status import lines
 
     _require_here(config)

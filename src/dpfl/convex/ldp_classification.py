@@ -26,7 +26,7 @@ from dpfl.data.loading import ImageData, load_images
 from dpfl.data.partition import DigitPairs, Split, Trial, held_back
 from dpfl.features.pca import PrincipalComponents
 from dpfl.grid.settings import Choice, Count
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 
 UNACCOUNTED = {
     Split.PUBLISHED: (
@@ -43,7 +43,7 @@ UNACCOUNTED = {
 
 
 class ClassificationSettings(LdpSettings):
-    """A sweep's settings: the images that clients hold, their split, and the number of principal components."""
+    """A job's settings: the images that clients hold, their split, and the number of principal components."""
 
     digits: Count
     images_per_digit: Count
@@ -113,36 +113,36 @@ def features(images: ImageData, pairs: DigitPairs, components: int) -> Array:
     return x
 
 
-def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: see dpfl.convex.silo_jobs.calibrate_plan.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
-    split = ClassificationSettings.of(sweep.settings).split
-    return silo_jobs.calibrate_plan(_plan(sweep), sweep.cells, UNACCOUNTED[split])
+    split = ClassificationSettings.of(job.settings).split
+    return silo_jobs.calibrate_plan(_plan(job), job.cells, UNACCOUNTED[split])
 
 
 def train(
-    sweep: Sweep,
+    job: TrainingJob,
     folders: Folders,
     calibration: pd.DataFrame,
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Return the run table (ldp_training.train). `checkpoint` is not used: a sweep takes minutes.
+    """Return the run table (ldp_training.train). `checkpoint` is not used: a job takes minutes.
 
     Raises InputError where settings, cells, images or calibration cannot be used.
     """
-    plan, settings = _plan(sweep), ClassificationSettings.of(sweep.settings)
+    plan, settings = _plan(job), ClassificationSettings.of(job.settings)
     images = load_images(folders.arrays)
     pairs = DigitPairs.of(images.train_y, settings.digits, settings.images_per_digit, settings.split)
     task = Classification(plan, pairs, features(images, pairs, settings.components))
-    return silo_jobs.train_plan(task, sweep, images.description, calibration, progress)
+    return silo_jobs.train_plan(task, job, images.description, calibration, progress)
 
 
-def _plan(sweep: Sweep) -> LdpPlan:
-    """Return the plan of `sweep`; every client has as many records."""
-    settings = ClassificationSettings.of(sweep.settings)
+def _plan(job: TrainingJob) -> LdpPlan:
+    """Return the plan of `job`; every client has as many records."""
+    settings = ClassificationSettings.of(job.settings)
     records = 2 * settings.images_per_digit
     counts = ClientCounts((settings.digits // 2) ** 2, records, records - held_back(records))
-    return LdpPlan.of(settings, map(LdpCell.of, sweep.cells), Logistic(), counts)
+    return LdpPlan.of(settings, map(LdpCell.of, job.cells), Logistic(), counts)

@@ -23,13 +23,13 @@ from dpfl.data.loading import TableData, load_table
 from dpfl.data.partition import Trial, client_blocks, held_back, split
 from dpfl.errors import InputError
 from dpfl.grid.settings import Count, Several
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 
 UNACCOUNTED = "standardisation, blocks and the choice of step size and clip norm are not accounted for"
 
 
 class RegressionSettings(LdpSettings):
-    """A sweep's settings; `standardise` names the columns to standardise."""
+    """A job's settings; `standardise` names the columns to standardise."""
 
     clients: Count
     standardise: Several[str]
@@ -70,37 +70,37 @@ class Regression:
         }
 
 
-def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: see dpfl.convex.silo_jobs.calibrate_plan.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
-    return silo_jobs.calibrate_plan(_plan(sweep, description["records"]["all"]), sweep.cells, UNACCOUNTED)
+    return silo_jobs.calibrate_plan(_plan(job, description["records"]["all"]), job.cells, UNACCOUNTED)
 
 
 def train(
-    sweep: Sweep,
+    job: TrainingJob,
     folders: Folders,
     calibration: pd.DataFrame,
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Return the run table (ldp_training.train). `checkpoint` is not used: a sweep takes seconds.
+    """Return the run table (ldp_training.train). `checkpoint` is not used: a job takes seconds.
 
     Raises InputError where settings, cells, table or calibration cannot be used.
     """
     table = load_table(folders.arrays)
-    plan = _plan(sweep, len(table.y))
+    plan = _plan(job, len(table.y))
     if np.ptp(table.y) == 0:
         raise InputError(f"the target in {folders.arrays} is constant: there is nothing to predict")
-    task = Regression(plan, table, list(RegressionSettings.of(sweep.settings).standardise))
-    return silo_jobs.train_plan(task, sweep, table.description, calibration, progress)
+    task = Regression(plan, table, list(RegressionSettings.of(job.settings).standardise))
+    return silo_jobs.train_plan(task, job, table.description, calibration, progress)
 
 
-def _plan(sweep: Sweep, records: int) -> LdpPlan:
-    """Return the plan of `sweep` on a table of `records` rows."""
-    settings = RegressionSettings.of(sweep.settings)
+def _plan(job: TrainingJob, records: int) -> LdpPlan:
+    """Return the plan of `job` on a table of `records` rows."""
+    settings = RegressionSettings.of(job.settings)
     blocks = client_blocks(records, settings.clients)
     training = min(len(block) - held_back(len(block)) for block in blocks)
     counts = ClientCounts(settings.clients, len(blocks[0]), training)
-    return LdpPlan.of(settings, map(LdpCell.of, sweep.cells), Square(), counts)
+    return LdpPlan.of(settings, map(LdpCell.of, job.cells), Square(), counts)

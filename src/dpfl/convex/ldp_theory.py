@@ -1,6 +1,6 @@
 """lowy2021's theorems on problems whose optimum is known: excess risk of its algorithms, a row a run.
 
-A sweep is one study: its settings and each of its cells together say what is run (theory_settings.TheoryCell). Runs
+A job is one study: its settings and each of its cells together say what is run (theory_settings.TheoryCell). Runs
 whose data, algorithm and rounds agree are trained as one stack. Rounds, batches, stages, step sizes and outputs are
 those of the theorems, unless a cell gives the rounds: nothing is tuned.
 """
@@ -34,7 +34,7 @@ from dpfl.data.loading import load_description
 from dpfl.errors import InputError
 from dpfl.grid.run_table import as_columns, calibrated, run_table
 from dpfl.grid.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 
 # One run of lowy2021's theory studies: problem, algorithm, noise, and the step sizes that the theorems prescribe.
 
@@ -461,18 +461,18 @@ def _checked(make: Any, *values: Any, **named: Any) -> Any:
 
 
 STACK_BYTES = 2**28
-"""Rough limit of one stack's records; a sweep with more seeds runs them one stack after the other."""
+"""Rough limit of one stack's records; a job with more seeds runs them one stack after the other."""
 
 
-def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, batch_size, noise_multiplier and the columns of its privacy statement.
 
     noise_multiplier is the noise's standard deviation over the norm bound of ONE record's share of a message,
     clip_norm / K. Raises InputError naming the setting or the cell's key that cannot be used.
     """
     rows = []
-    for cell in sweep.cells:
-        run = TheoryCell.of(sweep.settings, cell)
+    for cell in job.cells:
+        run = TheoryCell.of(job.settings, cell)
         statement = run.statement()
         noise = {"batch_size": run.batch_size, "noise_multiplier": statement.noise_multiplier}
         rows.append({**as_columns(cell), **noise, **statement.columns()})
@@ -480,7 +480,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def train(
-    sweep: Sweep,
+    job: TrainingJob,
     folders: Folders,
     calibration: pd.DataFrame,
     checkpoint: Path | None,
@@ -490,18 +490,18 @@ def train(
 
     excess_risk is F(w) - F(w*), of the population or of the records as `risk` says; start_risk that of w = 0, which
     spends nothing; v_star_squared how much the clients differ (population only). status is "diverged", and the risk
-    nan, where it is no number. `checkpoint` is not used: a sweep takes seconds.
+    nan, where it is no number. `checkpoint` is not used: a job takes seconds.
     Raises InputError where settings, cells or calibration cannot be used.
     """
-    runs = [TheoryCell.of(sweep.settings, cell) for cell in sweep.cells]
-    noise = calibrated(calibration, sweep.cells)
+    runs = [TheoryCell.of(job.settings, cell) for cell in job.cells]
+    noise = calibrated(calibration, job.cells)
     multipliers = [each["noise_multiplier"] for each in noise]
     stacks = list(_stacked(runs, multipliers))
     total, done = sum(runs[stack[0][0]].steps for stack in stacks), 0
     results: dict[tuple[int, int], dict[str, Any]] = {}
     for stack in stacks:
         first = runs[stack[0][0]]
-        for seeds in _parts(first, sweep.seeds, len(stack)):
+        for seeds in _parts(first, job.seeds, len(stack)):
             points = [(runs[member], multipliers[member]) for member in stack[0]]
             outputs = _outputs([runs[members[0]] for members in stack], points, seeds)
             for members, weights in zip(stack, outputs, strict=True):
@@ -513,12 +513,12 @@ def train(
                         results[member, seed] = {"status": status, **measured}
         done += first.steps
         progress(done, total)
-    study = {"study": sweep.settings["study"]}
+    study = {"study": job.settings["study"]}
     settings = [
         {**study, **cell, **run.columns(multiplier)}
-        for cell, run, multiplier in zip(sweep.cells, runs, multipliers, strict=True)
+        for cell, run, multiplier in zip(job.cells, runs, multipliers, strict=True)
     ]
-    return run_table(sweep, load_description(folders.arrays), noise, results, settings)
+    return run_table(job, load_description(folders.arrays), noise, results, settings)
 
 
 def _stacked(runs: list[TheoryCell], multipliers: list[float]) -> Iterator[list[list[int]]]:

@@ -15,7 +15,7 @@ from dpfl.convex.synthetic_problems import Kind, Problem, draw
 from dpfl.data.binary_classification import BinaryTask, load_pooled, load_scattered
 from dpfl.errors import InputError
 from dpfl.grid.settings import Count, Positive, Settings
-from dpfl.grid.sweep import Folders
+from dpfl.grid.training_job import Folders
 
 # Regularised logistic regression on image data, with its optimum: what the projected algorithms are run on.
 
@@ -28,7 +28,7 @@ MODELS = ("pooled_logistic", "scatter_logistic")
 
 
 def load_task(model: str, folders: Folders) -> BinaryTask:
-    """Return the task that a sweep's setting `model` names; raises InputError for another name or unusable data."""
+    """Return the task that a job's setting `model` names; raises InputError for another name or unusable data."""
     if model not in MODELS:
         raise InputError(f"model: {model!r} is unknown here, should be one of {', '.join(MODELS)}")
     return load_scattered(folders.arrays, folders.features) if model == MODELS[1] else load_pooled(folders.arrays)
@@ -76,7 +76,7 @@ _SIGNAL, _TARGET_NOISE = 0.5, 0.05
 _CONDITION = 10.0
 """The features' largest variance over their smallest."""
 _TRAINING, _TEST = 0, 1
-"""Seeds of the records; every seed of a sweep draws its users from the same ones."""
+"""Seeds of the records; every seed of a job draws its users from the same ones."""
 
 
 class SyntheticRecords(Settings):

@@ -31,7 +31,7 @@ from dpfl.data.loading import load_images
 from dpfl.errors import InputError
 from dpfl.grid.run_table import as_columns, calibrated, run_table
 from dpfl.grid.settings import Choice, Count, Epsilon, Positive, Probability, Settings
-from dpfl.grid.sweep import Folders, Sweep, is_private
+from dpfl.grid.training_job import Folders, TrainingJob, is_private
 from dpfl.progress import step_counter
 from dpfl.randomness import generator
 
@@ -151,7 +151,7 @@ class Release(StrEnum):
 
 
 class PnsgdCell(Settings):
-    """A cell within its sweep's settings: the pass and its guarantee.
+    """A cell within its job's settings: the pass and its guarantee.
 
     `regularisation` is read for a logistic model only; `stops` counts the stopping steps of a randomly stopped run.
     """
@@ -211,7 +211,7 @@ class PnsgdCell(Settings):
         }
 
 
-def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, scale (of the noise on a gradient), noise_multiplier, privacy_* columns.
 
     privacy_epsilon_contraction is that of the worst place, by Theorem 4 (3 for Laplace), averaged over places or
@@ -219,8 +219,8 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
     published. Raises InputError naming the setting or the cell's key that cannot be used.
     """
     rows = []
-    for cell in sweep.cells:
-        chosen = PnsgdCell.of(sweep.settings, cell)
+    for cell in job.cells:
+        chosen = PnsgdCell.of(job.settings, cell)
         check_records(description, chosen.users)
         scale = 0.0
         if is_private(cell):
@@ -232,7 +232,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def train(
-    sweep: Sweep,
+    job: TrainingJob,
     folders: Folders,
     calibration: pd.DataFrame,
     checkpoint: Path | None,
@@ -245,11 +245,11 @@ def train(
     `progress` counts steps. `checkpoint` is not used: minutes at most. Raises InputError where settings, cells, data or
     calibration cannot be used.
     """
-    passes = [PnsgdCell.of(sweep.settings, cell) for cell in sweep.cells]
-    noise = calibrated(calibration, sweep.cells)
+    passes = [PnsgdCell.of(job.settings, cell) for cell in job.cells]
+    noise = calibrated(calibration, job.cells)
     scales = [each["scale"] for each in noise]
     if len({(each.users, each.theory) for each in passes}) > 1:
-        raise InputError("users, radius, regularisation: the cells of a sweep must share them")
+        raise InputError("users, radius, regularisation: the cells of a job must share them")
     task = load(passes[0].model, folders, passes[0].users, passes[0].theory)
     check_records(task.description, passes[0].users)
     groups: dict[tuple, list[int]] = {}
@@ -260,13 +260,13 @@ def train(
     for places in groups.values():
         stack = [passes[place] for place in places]
         draws = stack[0].stops if stack[0].random_stop else 1
-        weights = _run(task, stack, [scales[place] for place in places], sweep.seeds, draws, tick)
+        weights = _run(task, stack, [scales[place] for place in places], job.seeds, draws, tick)
         for model, place in enumerate(places):
-            for seed, own in zip(sweep.seeds, weights[..., model], strict=True):
+            for seed, own in zip(job.seeds, weights[..., model], strict=True):
                 means = {"excess_risk": task.excess(own.T).mean(), "accuracy_pct": task.accuracy_pct(own.T).mean()}
                 measured = {name: float(value) for name, value in means.items()}
                 results[place, seed] = {**measured, "dimension": task.dimension, "scale": scales[place]}
-    return run_table(sweep, task.description, noise, results)
+    return run_table(job, task.description, noise, results)
 
 
 def _run(

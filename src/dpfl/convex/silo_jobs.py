@@ -25,7 +25,7 @@ from dpfl.data.partition import Trial
 from dpfl.errors import InputError
 from dpfl.grid.run_table import as_columns, calibrated, run_table
 from dpfl.grid.settings import Choice, Count, Epsilon, Positive, Settings, Several, among
-from dpfl.grid.sweep import Sweep, is_private
+from dpfl.grid.training_job import TrainingJob, is_private
 from dpfl.progress import step_counter
 
 # The noise of the experiments without a trusted server, and the privacy statement of what it protects.
@@ -204,7 +204,7 @@ class CountedRecords(StrEnum):
 
 
 class LdpSettings(Settings):
-    """A sweep's settings. step_exponents by algorithm: (first, last, count) of the step sizes' natural logarithms.
+    """A job's settings. step_exponents by algorithm: (first, last, count) of the step sizes' natural logarithms.
 
     batch_size "published" is the K of the authors' scripts at the setting largest_epsilon, the same for every cell; as
     in their experiments it counts a client's records before the split, which makes it larger than lowy2021's
@@ -248,7 +248,7 @@ class LdpCell(Settings):
 
 @dataclass(frozen=True)
 class LdpPlan:
-    """A sweep's settings on its data. step_sizes by algorithm and clip_norms span the grid that a run is chosen from.
+    """A job's settings on its data. step_sizes by algorithm and clip_norms span the grid that a run is chosen from.
 
     Every client adds the same noise, calibrated to the client with the fewest training records, `records`; that of
     local SGD to one with `local_noise_records`.
@@ -381,7 +381,7 @@ def _batch_size(settings: LdpSettings, records: ClientCounts) -> int:
 # statement here accounts for it.
 
 STACK_BYTES = 2**25
-"""Rough limit of one stack's working memory; a sweep with more trials runs them one stack after the other."""
+"""Rough limit of one stack's working memory; a job with more trials runs them one stack after the other."""
 
 
 class LdpTask(typing.Protocol):
@@ -420,40 +420,40 @@ def calibrate_plan(plan: LdpPlan, cells: tuple[dict[str, Any], ...], unaccounted
 
 def train_plan(
     task: LdpTask,
-    sweep: Sweep,
+    job: TrainingJob,
     description: Mapping[str, Any],
     calibration: pd.DataFrame,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Return the run table: a row an (algorithm, epsilon, seed), cells in the sweep's order and seeds within them.
+    """Return the run table: a row an (algorithm, epsilon, seed), cells in the job's order and seeds within them.
 
     The metrics are those of `choose`, the task's measures and its references; clip_norm inf is none. status is
     "diverged", and the metrics nan, where no point of the grid can be chosen; diverged_share counts the grid's runs,
     repetitions apart. `progress` counts rounds of whole stacks. Raises InputError where the calibration does not fit.
     """
     plan = task.plan
-    algorithms = dict.fromkeys(cell["algorithm"] for cell in sweep.cells)
-    noise = calibrated(calibration, sweep.cells)
-    first = task.trial(sweep.seeds[0])
-    chunks = list(_chunks(plan, sweep, first.train_x.shape[1]))
+    algorithms = dict.fromkeys(cell["algorithm"] for cell in job.cells)
+    noise = calibrated(calibration, job.cells)
+    first = task.trial(job.seeds[0])
+    chunks = list(_chunks(plan, job, first.train_x.shape[1]))
     total = plan.protocol.rounds * len(algorithms) * len(chunks)
     tick = step_counter(progress, total)
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     for seeds in chunks:
-        trials = [first if seed == sweep.seeds[0] else task.trial(seed) for seed in seeds]
+        trials = [first if seed == job.seeds[0] else task.trial(seed) for seed in seeds]
         references = [task.references(trial) for trial in trials]
         x, y = np.stack([trial.train_x for trial in trials]), np.stack([trial.train_y for trial in trials])
         stack = Trials(seeds, x, y, first.starts)
         for algorithm in algorithms:
-            cells = [index for index, cell in enumerate(sweep.cells) if cell["algorithm"] == algorithm]
-            grid = [plan.points(sweep.cells[index], noise[index]["noise_multiplier"]) for index in cells]
+            cells = [index for index, cell in enumerate(job.cells) if cell["algorithm"] == algorithm]
+            grid = [plan.points(job.cells[index], noise[index]["noise_multiplier"]) for index in cells]
             outputs = RUN[algorithm](stack, Hyperparameters.joined(grid), plan.protocol_of(algorithm), tick)
             starts = np.cumsum([len(points.step_size) for points in grid])[:-1]
             for seed, trial, reference, own in zip(seeds, trials, references, outputs, strict=True):
                 for index, points, weights in zip(cells, grid, np.split(own, starts, axis=-1), strict=True):
                     rows[index, seed] = {**choose(task, trial, points, weights), **reference}
-    settings = [{**sweep.settings, **cell, "batch_size": plan.protocol.batch_size} for cell in sweep.cells]
-    table = run_table(sweep, description, noise, rows, settings)
+    settings = [{**job.settings, **cell, "batch_size": plan.protocol.batch_size} for cell in job.cells]
+    table = run_table(job, description, noise, rows, settings)
     return table.assign(privacy_clip_norm=table["clip_norm"])
 
 
@@ -478,13 +478,13 @@ def choose(task: LdpTask, trial: Trial, points: Hyperparameters, weights: Array)
     return {"status": "finished" if found else "diverged", **row, "diverged_share": float(diverged.mean())}
 
 
-def _chunks(plan: LdpPlan, sweep: Sweep, features: int) -> Iterator[tuple[int, ...]]:
+def _chunks(plan: LdpPlan, job: TrainingJob, features: int) -> Iterator[tuple[int, ...]]:
     """Yield the seeds that run together, as many as STACK_BYTES has room for, one at least."""
     protocol, widest = plan.protocol, 0
-    for algorithm in dict.fromkeys(cell["algorithm"] for cell in sweep.cells):
-        models = sum(len(plan.points(cell, 0.0).step_size) for cell in sweep.cells if cell["algorithm"] == algorithm)
+    for algorithm in dict.fromkeys(cell["algorithm"] for cell in job.cells):
+        models = sum(len(plan.points(cell, 0.0).step_size) for cell in job.cells if cell["algorithm"] == algorithm)
         rows = max(3 * features, protocol.batch_size if algorithm == "minibatch" else 0)
         widest = max(widest, protocol.participation.most * rows * models)
     size = max(1, STACK_BYTES // (8 * protocol.repetitions * widest))
-    for first in range(0, len(sweep.seeds), size):
-        yield tuple(sweep.seeds[first : first + size])
+    for first in range(0, len(job.seeds), size):
+        yield tuple(job.seeds[first : first + size])

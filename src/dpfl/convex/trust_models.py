@@ -32,7 +32,7 @@ from dpfl.engine.batches import batch_and_noise
 from dpfl.errors import InputError
 from dpfl.grid.run_table import as_columns, calibrated, run_table
 from dpfl.grid.settings import Choice, Count, Epsilon, Positive, Probability, Settings
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.mechanisms import project
 from dpfl.progress import step_counter
 from dpfl.randomness import generator
@@ -171,7 +171,7 @@ LOCAL = (TrustAlgorithm.AVERAGING, TrustAlgorithm.ASYNCHRONOUS)
 
 
 class TrustCell(Settings):
-    """A cell within its sweep's settings.
+    """A cell within its job's settings.
 
     batch_size m of a round at the aggregator; local_batch_size of a client's own step; rounds of full batches; passes
     over the records by the algorithms that draw batches afresh; `step` the step size, constant; `delay` of the
@@ -340,14 +340,14 @@ def _release(plan: TrustCell) -> dict[str, Any]:
     }
 
 
-def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, noise_std (of a step's mean gradient), noise_multiplier, privacy_* columns.
 
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
     rows = []
-    for cell in sweep.cells:
-        plan = TrustCell.of(sweep.settings, cell)
+    for cell in job.cells:
+        plan = TrustCell.of(job.settings, cell)
         std = noise_std(plan)
         columns = privacy(plan, std)
         noise = {"noise_std": std, "noise_multiplier": columns["privacy_noise_multiplier"]}
@@ -356,7 +356,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def train(
-    sweep: Sweep,
+    job: TrainingJob,
     folders: Folders,
     calibration: pd.DataFrame,
     checkpoint: Path | None,
@@ -368,9 +368,9 @@ def train(
     optimum's. `progress` counts noisy steps of a whole stack. `checkpoint` is not used: minutes at most.
     Raises InputError where settings, cells, data or calibration cannot be used.
     """
-    plans = [TrustCell.of(sweep.settings, cell) for cell in sweep.cells]
+    plans = [TrustCell.of(job.settings, cell) for cell in job.cells]
     task = load_task(plans[0].model, folders)
-    noise = calibrated(calibration, sweep.cells)
+    noise = calibrated(calibration, job.cells)
     noise_stds = [each["noise_std"] for each in noise]
     _check(task, plans)
     users = plans[0].users
@@ -383,21 +383,25 @@ def train(
     results: dict[tuple[int, int], dict[str, Any]] = {}
     for places in filter(None, groups.values()):
         stack = [plans[place] for place in places]
-        weights = _run(records, stack, [noise_stds[place] for place in places], sweep, tick)
+        weights = _run(records, stack, [noise_stds[place] for place in places], job, tick)
         for model, place in enumerate(places):
             own = weights[..., model].T
             facts = {"optimum_accuracy_pct": best, "trust": TRUST_MODEL[plans[place].algorithm]}
             measured = zip(goal.excess(own), accuracy_pct(own, task.test_x, task.test_y), strict=True)
-            for seed, (excess, accuracy) in zip(sweep.seeds, measured, strict=True):
+            for seed, (excess, accuracy) in zip(job.seeds, measured, strict=True):
                 results[place, seed] = {"excess_risk": float(excess), "accuracy_pct": float(accuracy), **facts}
-    return run_table(sweep, task.description, noise, results)
+    return run_table(job, task.description, noise, results)
 
 
 def _run(
-    records: FactoredRecords, stack: list[TrustCell], noise_stds: list[float], sweep: Sweep, tick: Callable[[], None]
+    records: FactoredRecords,
+    stack: list[TrustCell],
+    noise_stds: list[float],
+    job: TrainingJob,
+    tick: Callable[[], None],
 ) -> Array:
     """Return the released models of one algorithm's cells, (seeds, features, models)."""
-    plan, seeds = stack[0], sweep.seeds
+    plan, seeds = stack[0], job.seeds
     models, rounds = len(stack), plan.steps if plan.algorithm not in LOCAL else 1
     points = ProjectedHyperparameters(
         step_size=np.tile(np.array([[each.step] for each in stack]), (1, rounds)),

@@ -49,7 +49,7 @@ from dpfl.data.loading import load_description
 from dpfl.errors import InputError
 from dpfl.grid.run_table import as_columns, calibrated, run_table
 from dpfl.grid.settings import Choice, Count, Epsilon, Positive, Probability, Settings
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.progress import step_counter
 
 # One run of asoodeh2021's Algorithm 1, or of a rival on the same task: what a cell asks for, checked, and its privacy.
@@ -60,7 +60,7 @@ HARMONIC = "harmonic"
 
 
 class AggregatorCell(Settings):
-    """A cell within its sweep's settings. `release`: last, random, suffix_<alpha> (one model each) or all.
+    """A cell within its job's settings. `release`: last, random, suffix_<alpha> (one model each) or all.
 
     step: "harmonic", 1/(regularisation t) in round t, or one number. Either noise_std (of one user's noise in every
     coordinate, in the gradient's unit; 0: no privacy) or epsilon (what the noise is calibrated to; inf: none) is given.
@@ -233,17 +233,17 @@ def _note(run: AggregatorCell) -> str:
     return note
 
 
-def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
+def calibrate(job: TrainingJob, description: Mapping[str, Any]) -> pd.DataFrame:
     """Return a row a cell: its keys, noise_std, noise_multiplier and the columns of aggregator_settings.privacy.
 
     noise_std is the standard deviation of one user's noise in every coordinate, in the gradient's unit.
     Raises InputError naming the setting or the cell's key that cannot be used.
     """
     rows = []
-    for cell in sweep.cells:
-        run = AggregatorCell.of(sweep.settings, cell)
+    for cell in job.cells:
+        run = AggregatorCell.of(job.settings, cell)
         if run.model == SYNTHETIC:
-            description = synthetic_description(description, SyntheticRecords.of(sweep.settings))
+            description = synthetic_description(description, SyntheticRecords.of(job.settings))
         _check_users(run, description)
         noise_std = calibrated_noise_std(run)
         columns = privacy(run, noise_std)
@@ -253,7 +253,7 @@ def calibrate(sweep: Sweep, description: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def train(
-    sweep: Sweep,
+    job: TrainingJob,
     folders: Folders,
     calibration: pd.DataFrame,
     checkpoint: Path | None,
@@ -268,9 +268,9 @@ def train(
     `checkpoint` is not used: minutes at most.
     Raises InputError where settings, cells, data or calibration cannot be used.
     """
-    runs = [AggregatorCell.of(sweep.settings, cell) for cell in sweep.cells]
-    task = _task(runs[0].model, sweep, folders)
-    noise = calibrated(calibration, sweep.cells)
+    runs = [AggregatorCell.of(job.settings, cell) for cell in job.cells]
+    task = _task(runs[0].model, job, folders)
+    noise = calibrated(calibration, job.cells)
     noise_stds = [each["noise_std"] for each in noise]
     for run in runs:
         _check_users(run, task.description)
@@ -284,21 +284,21 @@ def train(
     goals: dict[tuple, RegularisedRisk] = {}
     for places in groups.values():
         stack = [runs[place] for place in places]
-        weights = _run(task, stack, [noise_stds[place] for place in places], sweep.seeds, tick)
+        weights = _run(task, stack, [noise_stds[place] for place in places], job.seeds, tick)
         for model, place in enumerate(places):
             run, noise_std = runs[place], noise_stds[place]
             bound = {"excess_bound": excess_bound(run, noise_std, dimension)}
             facts = {"rounds": run.rounds, "dimension": dimension, "noise_std": noise_std, **bound}
             measured = _measured(task, run, goals, weights[..., model])
-            for number, seed in enumerate(sweep.seeds):
+            for number, seed in enumerate(job.seeds):
                 results[place, seed] = {name: values[number] for name, values in measured.items()} | facts
-    return run_table(sweep, task.description, noise, results)
+    return run_table(job, task.description, noise, results)
 
 
-def _task(model: str, sweep: Sweep, folders: Folders) -> BinaryTask:
-    """Return the sweep's task: read from the data set's folders, or drawn."""
+def _task(model: str, job: TrainingJob, folders: Folders) -> BinaryTask:
+    """Return the job's task: read from the data set's folders, or drawn."""
     if model == SYNTHETIC:
-        return synthetic_task(load_description(folders.arrays), SyntheticRecords.of(sweep.settings))
+        return synthetic_task(load_description(folders.arrays), SyntheticRecords.of(job.settings))
     return load_task(model, folders)
 
 

@@ -1,1 +1,1 @@
-"""The configuration, the training grid that it leaves, and the sweeps which that grid expands to."""
+"""The configuration, the training grid that it leaves, and the jobs which that grid expands to."""

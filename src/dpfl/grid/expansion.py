@@ -1,4 +1,4 @@
-"""The training grid: one function expands what the papers list into sweeps. Workflow, command line and tests use it."""
+"""The training grid: one function expands what the papers list into jobs. Workflow, command line and tests use it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from dpfl.catalog import Paper, dataset_entries, load
 from dpfl.errors import InputError
 from dpfl.files import is_regular
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 
 _NEEDED = ("experiment", "seeds", "sweep", "cells")
 """Keys that an entry has, of its own or from the grid's base."""
 LONGEST_NAME = 180
-"""Characters of a sweep's name: a file system takes 255, of which run tables, checkpoints and records need some."""
+"""Characters of a job's name: a file system takes 255, of which run tables, checkpoints and records need some."""
 
 
-def expand(config: Mapping[str, Any]) -> list[Sweep]:
-    """Return the sweeps of a resolved configuration (configuration.resolve), in the order of the papers' grids.
+def expand(config: Mapping[str, Any]) -> list[TrainingJob]:
+    """Return the jobs of a resolved configuration (configuration.resolve), in the order of the papers' grids.
 
     Raises InputError where `only` has a value that no run of the scale has, or leaves nothing of a grid that is not
     empty, naming the restriction.
@@ -28,42 +28,40 @@ def expand(config: Mapping[str, Any]) -> list[Sweep]:
     papers = [load(key) for key in config["papers"]]
     entries = [(paper, entry) for paper in papers for entry in _entries(paper, config["scale"])]
     _require_known(entries, config)
-    sweeps = [sweep for paper, entry in entries for sweep in _entry_sweeps(paper, entry, config)]
-    if len({(sweep.paper, sweep.name) for sweep in sweeps}) < len(sweeps):
-        raise InputError("two entries of a paper's grid give one sweep: let them differ in a sweep axis or in `part`")
-    if entries and not sweeps:
+    jobs = [job for paper, entry in entries for job in _entry_jobs(paper, entry, config)]
+    if len({(job.paper, job.name) for job in jobs}) < len(jobs):
+        raise InputError("two entries of a paper's grid give one job: let them differ in a sweep axis or in `part`")
+    if entries and not jobs:
         only = {axis: values for axis, values in config["only"].items() if values}
         raise InputError(f"only: {only} leaves no run of scale {config['scale']}; widen it or choose another scale")
-    return sweeps
+    return jobs
 
 
-def find(config: Mapping[str, Any], paper: str, name: str) -> Sweep:
-    """Return one sweep by paper and name; raises InputError that names the first of those known."""
-    sweeps = [sweep for sweep in expand(config) if sweep.paper == paper]
-    for sweep in sweeps:
-        if sweep.name == name:
-            return sweep
-    if not sweeps:
-        raise InputError(
-            f"no sweep of {paper} at scale {config['scale']}; its papers are {', '.join(config['papers'])}"
-        )
-    known = ", ".join(sweep.name for sweep in sweeps[:5])
-    raise InputError(f"no sweep {name} of {paper} at scale {config['scale']}; there are {len(sweeps)}: {known}")
+def find(config: Mapping[str, Any], paper: str, name: str) -> TrainingJob:
+    """Return one job by paper and name; raises InputError that names the first of those known."""
+    jobs = [job for job in expand(config) if job.paper == paper]
+    for job in jobs:
+        if job.name == name:
+            return job
+    if not jobs:
+        raise InputError(f"no job of {paper} at scale {config['scale']}; its papers are {', '.join(config['papers'])}")
+    known = ", ".join(job.name for job in jobs[:5])
+    raise InputError(f"no job {name} of {paper} at scale {config['scale']}; there are {len(jobs)}: {known}")
 
 
-def run_table(results: Path, paper: str, sweep: str) -> Path:
-    """Return where results/<scale> has the runs of a sweep: a compressed CSV, for most of its columns repeat."""
-    return results / "runs" / paper / f"{sweep}.csv.gz"
+def run_table(results: Path, paper: str, job: str) -> Path:
+    """Return where results/<scale> has the runs of a job: a compressed CSV, for most of its columns repeat."""
+    return results / "runs" / paper / f"{job}.csv.gz"
 
 
-def training_log(results: Path, paper: str, sweep: str) -> Path:
-    """Return where the job that trains a sweep writes what it says."""
-    return results / "logs" / f"train_{paper}_{sweep}.log"
+def training_log(results: Path, paper: str, job: str) -> Path:
+    """Return where the training of a job writes what it says."""
+    return results / "logs" / f"train_{paper}_{job}.log"
 
 
-def training_benchmark(results: Path, paper: str, sweep: str) -> Path:
-    """Return where the engine writes what the training of a sweep took."""
-    return results / "benchmarks" / f"train_{paper}_{sweep}.tsv"
+def training_benchmark(results: Path, paper: str, job: str) -> Path:
+    """Return where the engine writes what the training of a job took."""
+    return results / "benchmarks" / f"train_{paper}_{job}.tsv"
 
 
 def noise_table(results: Path, paper: str) -> Path:
@@ -71,9 +69,9 @@ def noise_table(results: Path, paper: str) -> Path:
     return results / "accounting" / f"{paper}.csv"
 
 
-def not_run(config: Mapping[str, Any], results: Path) -> list[Sweep]:
-    """Return the sweeps of a resolved configuration whose run tables results/<scale> does not have."""
-    return [sweep for sweep in expand(config) if not is_regular(run_table(results, sweep.paper, sweep.name))]
+def not_run(config: Mapping[str, Any], results: Path) -> list[TrainingJob]:
+    """Return the jobs of a resolved configuration whose run tables results/<scale> does not have."""
+    return [job for job in expand(config) if not is_regular(run_table(results, job.paper, job.name))]
 
 
 def _require_known(entries: list[tuple[Paper, dict[str, Any]]], config: Mapping[str, Any]) -> None:
@@ -81,9 +79,9 @@ def _require_known(entries: list[tuple[Paper, dict[str, Any]]], config: Mapping[
     if not any(config["only"].values()):
         return
     free = {**config, "only": {}, "seeds": None}
-    sweeps = [sweep for paper, entry in entries for sweep in _entry_sweeps(paper, entry, free)]
+    jobs = [job for paper, entry in entries for job in _entry_jobs(paper, entry, free)]
     for axis, values in config["only"].items():
-        known = {row[axis] for sweep in sweeps for row in (sweep.settings, *sweep.cells) if axis in row}
+        known = {row[axis] for job in jobs for row in (job.settings, *job.cells) if axis in row}
         known |= {"none"} if axis == "study" else set()
         if unknown := [value for value in values if value not in known]:
             names = ", ".join(map(str, sorted(known, key=lambda value: (str(type(value)), value)))) or "none"
@@ -91,15 +89,15 @@ def _require_known(entries: list[tuple[Paper, dict[str, Any]]], config: Mapping[
             raise InputError(f"only.{axis} has {unknown[0]!r}, which no run of scale {scale} has; there are {names}")
 
 
-def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, Any]) -> list[Sweep]:
-    """Return the sweeps of one complete entry (`_entries`): the product of its sweep axes, seeds in groups."""
+def _entry_jobs(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, Any]) -> list[TrainingJob]:
+    """Return the jobs of one complete entry (`_entries`): the product of its sweep axes, seeds in groups."""
     part = [entry["part"]] if "part" in entry else []
     only, lists = config["only"], paper.grid.get("lists", {})
     resources = dict(config["training"])
     precision = resources.pop("precision")  # a setting: it decides the numbers
     seeds = _seeds(entry["seeds"], config["seeds"])
-    group = entry["seeds"]["per_sweep"]
-    sweeps = []
+    group = entry["seeds"]["per_job"]
+    jobs = []
     for axes in _product(entry["sweep"]):
         listed = {axis: _values(values, lists, axes.get("dataset")) for axis, values in entry["cells"].items()}
         cells = tuple(cell for cell in _product(listed) if _kept(cell, only))
@@ -115,8 +113,8 @@ def _entry_sweeps(paper: Paper, entry: Mapping[str, Any], config: Mapping[str, A
             name = "_".join([*(_label(axis, value) for axis, value in axes.items()), *part, _seed_label(chosen)])
             if len(name) > LONGEST_NAME:
                 raise InputError(f"the file name {name[:40]}... is too long: choose fewer seeds, or consecutive ones")
-            sweeps.append(Sweep(paper.key, entry["experiment"], name, settings, cells, chosen, resources))
-    return sweeps
+            jobs.append(TrainingJob(paper.key, entry["experiment"], name, settings, cells, chosen, resources))
+    return jobs
 
 
 def _entries(paper: Paper, scale: str) -> list[dict[str, Any]]:
@@ -137,7 +135,7 @@ def _entries(paper: Paper, scale: str) -> list[dict[str, Any]]:
 
 
 def _require_dataset(paper: Paper, settings: Mapping[str, Any]) -> None:
-    """Raise InputError for a sweep without a known dataset."""
+    """Raise InputError for a job without a known dataset."""
     if settings.get("dataset") not in dataset_entries():
         known = ", ".join(dataset_entries())
         raise InputError(f"{paper.key}/grid.yaml: dataset is {settings.get('dataset')!r}, should be one of {known}")
@@ -189,13 +187,13 @@ def _kept(row: Mapping[str, Any], only: Mapping[str, list]) -> bool:
 
 
 def _label(axis: str, value: Any) -> str:
-    """Return the part of a sweep's file name that one axis gives."""
+    """Return the part of a job's file name that one axis gives."""
     prefix = {"batch_size": "b", "clients": "k", "delta": "delta", "rounds": "r"}.get(axis, "")
     return prefix + re.sub(r"[^A-Za-z0-9]+", "_", str(value))
 
 
 def _seed_label(seeds: tuple[int, ...]) -> str:
-    """Return the part of a sweep's file name that its seeds give."""
+    """Return the part of a job's file name that its seeds give."""
     if len(seeds) == 1:
         return f"seed{seeds[0]}"
     if list(seeds) == list(range(seeds[0], seeds[-1] + 1)):

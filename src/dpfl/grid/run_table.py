@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from dpfl.errors import InputError
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 
 ACCOUNTED = ("noise_", "privacy_")
 """Prefixes of the columns that a run takes over from its calibration."""
@@ -39,26 +39,26 @@ def calibrated(calibration: pd.DataFrame, cells: Sequence[Mapping[str, Any]]) ->
 
 
 def run_table(
-    sweep: Sweep,
+    job: TrainingJob,
     description: Mapping[str, Any],
     noise: Sequence[Mapping[str, Any]],
     results: Mapping[tuple[int, int], Mapping[str, Any]],
     settings: Sequence[Mapping[str, Any]] | None = None,
 ) -> pd.DataFrame:
-    """Return the run table: a row a (cell, seed), cells in the sweep's order and seeds within.
+    """Return the run table: a row a (cell, seed), cells in the job's order and seeds within.
 
     `noise` has each cell's calibration (`calibrated`), `results` the metrics by cell index and seed ("finished" where
-    they name no status), `settings` what each cell's runs are described by; by default the sweep's settings with
+    they name no status), `settings` what each cell's runs are described by; by default the job's settings with
     the cell's keys, but for lists and mappings, which belong to the paper's figures. `description` is the data set's.
     """
-    identity = {"paper": sweep.paper, "sweep": sweep.name, "experiment": sweep.experiment, "dataset": sweep.dataset}
+    identity = {"paper": job.paper, "job": job.name, "experiment": job.experiment, "dataset": job.dataset}
     identity |= {"stand_in_for": description["stand_in_for"] or "", "data_note": description["note"]}
-    single = {name: value for name, value in sweep.settings.items() if not isinstance(value, dict | list)}
-    described = settings or [{**single, **cell} for cell in sweep.cells]
+    single = {name: value for name, value in job.settings.items() if not isinstance(value, dict | list)}
+    described = settings or [{**single, **cell} for cell in job.cells]
     rows = []
     for index, (own, calibration) in enumerate(zip(described, noise, strict=True)):
         accounted = {name: value for name, value in calibration.items() if name.startswith(ACCOUNTED)}
-        for seed in sweep.seeds:
+        for seed in job.seeds:
             metrics = {"status": "finished", **results[index, seed]}
             rows.append({**identity, **as_columns(own), "seed": seed, **metrics, **accounted})
     return pd.DataFrame(rows)

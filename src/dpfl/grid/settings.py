@@ -1,4 +1,4 @@
-"""Typed settings: what an experiment reads of a sweep is exactly the fields of its models."""
+"""Typed settings: what an experiment reads of a job is exactly the fields of its models."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def among(*known: StrEnum) -> AfterValidator:
 class Settings(BaseModel):
     """Base of an experiment's settings: frozen, and strict (a bool is no number, a float no count).
 
-    The settings of a sweep are a superset (the paper's, the entry's and the axes' values), so keys that a model does
+    The settings of a job are a superset (the paper's, the entry's and the axes' values), so keys that a model does
     not have are ignored.
     """
 

@@ -1,4 +1,4 @@
-"""A sweep: the runs of one training job, and the folders of the data that it trains on."""
+"""A training job: the runs that are trained together, and the folders of the data that they train on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Folders:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class TrainingJob:
     """One training job: the runs that share data, model and batches, and are trained as one stack.
 
     `cells` are what is stacked (an epsilon of inf is training without privacy); every cell runs once a seed.
@@ -43,12 +43,12 @@ class Sweep:
 
     @property
     def dataset(self) -> str:
-        """The key of the dataset that the sweep trains on."""
+        """The key of the dataset that the job trains on."""
         return self.settings["dataset"]
 
     @property
-    def family(self) -> str:
-        """The sweep's name without its seeds: sweeps of one family have one noise calibration."""
+    def calibration_key(self) -> str:
+        """The job's name without its seeds: jobs with the same key have one noise calibration."""
         return self.name.rpartition("_seed")[0]
 
     @property
@@ -57,7 +57,7 @@ class Sweep:
         return self.settings.get("model", "").startswith("scatter")
 
     def digest(self) -> str:
-        """Return a hash of everything that decides the sweep's numbers, except code and resources."""
+        """Return a hash of everything that decides the job's numbers, except code and resources."""
         text = json.dumps([self.paper, self.experiment, self.settings, self.cells, self.seeds], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -36,10 +36,10 @@ from dpfl.engine.sgd import NOISELESS, UNCLIPPED_NOISELESS, StackedHyperparamete
 from dpfl.errors import InputError
 from dpfl.grid.run_table import calibrated, run_table
 from dpfl.grid.settings import Choice, Count, Epsilon, Positive, Probability, Settings, Several, among
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.images.fedavg import FederatedAveraging, Schedule, State
 
-# Settings and cells of a federated averaging sweep on images.
+# Settings and cells of a federated averaging job on images.
 
 
 class ClientRecords(StrEnum):
@@ -76,7 +76,7 @@ class Metric(StrEnum):
 
 
 class FedavgSettings(Settings):
-    """A sweep's settings and resources. `client_share`: one number, or one a client; a single client has all records.
+    """A job's settings and resources. `client_share`: one number, or one a client; a single client has all records.
 
     Defaults are those of the authors' code. `sampling` draws the batches of cells that clip, `plain_batches` says how
     those of plain SGD, which has no guarantee to prove, follow one another.
@@ -138,7 +138,7 @@ class FedavgSettings(Settings):
 
 
 class FedavgCell(Settings):
-    """One variant of a sweep: `local_epochs` has the epochs E_r of each round.
+    """One variant of a job: `local_epochs` has the epochs E_r of each round.
 
     local_epochs is given as a number for `rounds` rounds, or as a list with a number for each. epsilon inf adds no
     noise. clip is given where it differs from "clip exactly where there is noise": true for a run without noise.
@@ -201,8 +201,8 @@ class FedavgCell(Settings):
 NOISE_BY_CLIENT = "privacy_noise_multiplier_by_client"
 
 
-def calibrate(sweep: Sweep, description: dict[str, Any]) -> pd.DataFrame:
-    """Return the noise and the privacy statement of each cell of `sweep`: a row a cell, in order.
+def calibrate(job: TrainingJob, description: dict[str, Any]) -> pd.DataFrame:
+    """Return the noise and the privacy statement of each cell of `job`: a row a cell, in order.
 
     Columns: the cell's (FedavgCell.columns), noise_multiplier (0 without privacy), privacy_*. The noise meets the
     cell's epsilon, which is the claim, by the accountant of the settings, for Poisson samples at rate 1/ceil(n/B) over
@@ -213,10 +213,10 @@ def calibrate(sweep: Sweep, description: dict[str, Any]) -> pd.DataFrame:
     client's. `description` is the dataset's, for its number of training records.
     Raises InputError for settings that cannot be used. Source: bhaskar2025, section on experiments.
     """
-    settings = FedavgSettings.of(sweep.settings, sweep.resources)
-    sizes = [len(share) for share in settings.shares(description["records"]["train"], sweep.seeds[0])]
+    settings = FedavgSettings.of(job.settings, job.resources)
+    sizes = [len(share) for share in settings.shares(description["records"]["train"], job.seeds[0])]
     rows = []
-    for given in sweep.cells:
+    for given in job.cells:
         cell = FedavgCell.of(given)
         noise = [_noise_multiplier(settings, cell, size) for size in sizes]
         smallest = min(sizes)
@@ -313,38 +313,38 @@ DISTANCES = [f"{whose}distance_to_{kind}" for kind in (UNCLIPPED_NOISELESS, NOIS
 
 
 def train(
-    sweep: Sweep,
+    job: TrainingJob,
     folders: Folders,
     calibration: pd.DataFrame,
     checkpoint: Path | None,
     progress: Callable[[int, int], None],
 ) -> pd.DataFrame:
-    """Train every cell and seed of `sweep`; return the run table, a row a run, cells in order and seeds within.
+    """Train every cell and seed of `job`; return the run table, a row a run, cells in order and seeds within.
 
     Metrics: accuracy_pct on the test set after the last round, and accuracy_pct_by_round (JSON list). A run whose
     weights left the numbers has status "diverged" and the accuracy that was measured all the same; it touches no other
     run. With the setting measure: distances there are also local_accuracy_pct, the mean accuracy of the clients' own
     models just before the last average, and Euclidean distances between parameters, JSON lists by round:
     distance_to_plain of the averages, and local_distance_to_plain of the clients' own models before they are averaged
-    (mean over clients), to the cell of this sweep with the same schedule that neither clips nor adds noise (epsilon
+    (mean over clients), to the cell of this job with the same schedule that neither clips nor adds noise (epsilon
     .inf); distance_to_noiseless and local_distance_to_noiseless likewise to the one that clips without noise (epsilon
-    .inf, clip: true). A list is empty where the sweep has no such cell that
+    .inf, clip: true). A list is empty where the job has no such cell that
     shares the run's batches: noise alone is to make the difference.
     `calibration` is `calibrate`'s table. With `checkpoint`, training resumes there and ends with the same bytes.
     Calls progress(epochs done, epochs in all). Raises InputError where data or settings cannot be used.
     """
-    settings = FedavgSettings.of(sweep.settings, sweep.resources)
+    settings = FedavgSettings.of(job.settings, job.resources)
     torch.set_num_threads(settings.threads)
     if settings.precision is Precision.BFLOAT16 and not multiplies_bfloat16(settings.device):
         _log.warning("precision: this machine has no bfloat16 instructions, so that float32 would be quicker")
     data = load_images(folders.arrays)
     inputs = {part: inputs_of(settings, folders, data, part) for part in ("train", "test")}
-    columns = [FedavgCell.of(cell).columns(cell) for cell in sweep.cells]
+    columns = [FedavgCell.of(cell).columns(cell) for cell in job.cells]
     noise = calibrated(calibration, columns)
-    sizes = [len(share) for share in settings.shares(len(data.train_y), sweep.seeds[0])]
-    jobs = [(seed, stack) for seed in sweep.seeds for stack in stacks(settings, sweep, sizes)]
+    sizes = [len(share) for share in settings.shares(len(data.train_y), job.seeds[0])]
+    jobs = [(seed, stack) for seed in job.seeds for stack in stacks(settings, job, sizes)]
     epochs = [max(stack.schedule.epochs) for _, stack in jobs]
-    digest = _digest(sweep, calibration, data)
+    digest = _digest(job, calibration, data)
     restored = checkpoints.load(checkpoint, digest) if checkpoint else None
     finished: list[dict[str, Any]] = restored["finished"] if restored else []
     for seed, stack in jobs[len(finished) :]:
@@ -367,12 +367,12 @@ def train(
         for (seed, stack), result in zip(jobs, finished, strict=True)
         for place, index in enumerate(stack.cells)
     }
-    return run_table(sweep, data.description, noise, results, [{**sweep.settings, **own} for own in columns])
+    return run_table(job, data.description, noise, results, [{**job.settings, **own} for own in columns])
 
 
 @dataclass(frozen=True)
 class CellStack:
-    """The cells, by index in their sweep, that share batches and are trained together."""
+    """The cells, by index in their job, that share batches and are trained together."""
 
     cells: tuple[int, ...]
     samplers: tuple[BatchSampler, ...]
@@ -381,9 +381,9 @@ class CellStack:
     clips: tuple[bool, ...]
 
 
-def stacks(settings: FedavgSettings, sweep: Sweep, sizes: Sequence[int]) -> list[CellStack]:
-    """Return a sweep's cells by how they draw their batches, for clients with so many records."""
-    cells = [FedavgCell.of(cell) for cell in sweep.cells]
+def stacks(settings: FedavgSettings, job: TrainingJob, sizes: Sequence[int]) -> list[CellStack]:
+    """Return a job's cells by how they draw their batches, for clients with so many records."""
+    cells = [FedavgCell.of(cell) for cell in job.cells]
     found: dict[tuple[BatchSampler, ...], list[int]] = {}
     for index, cell in enumerate(cells):
         found.setdefault(tuple(cell.batches(settings, size) for size in sizes), []).append(index)
@@ -491,11 +491,11 @@ def _resumed(running: dict[str, Any], device: torch.device) -> State:
     return state
 
 
-def _digest(sweep: Sweep, calibration: pd.DataFrame, data: ImageData) -> str:
+def _digest(job: TrainingJob, calibration: pd.DataFrame, data: ImageData) -> str:
     """Return a hash of what decides the numbers: settings, noise, data, torch."""
     description = json.dumps(data.description, sort_keys=True)
     noise = [calibration["noise_multiplier"].map(float.hex).tolist(), calibration[NOISE_BY_CLIENT].tolist()]
-    text = json.dumps([sweep.digest(), noise, description, torch.__version__])
+    text = json.dumps([job.digest(), noise, description, torch.__version__])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

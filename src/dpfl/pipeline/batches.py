@@ -1,4 +1,4 @@
-"""Batches of short sweeps, one job of a cluster each: their division, and their training side by side."""
+"""Batches of short training jobs, one job of the cluster each: their division, and their training side by side."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from pathlib import Path
 
 from dpfl.files import record_path, replacing, write_atomically
 from dpfl.grid import expansion
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline.cost import ATTEMPTS, JOB_SECONDS, MEMORY_MARGIN, Cost, JobLimits, UnitCost, beside, estimate
 from dpfl.pipeline.process_cleanup import CONTROLLER, WATCHED
 from dpfl.provenance.run_identity import is_finished
 
-# Divide short sweeps among batches: each is one job of a cluster, which trains its sweeps side by side.
+# Divide short jobs among batches: each is one job of the cluster, which trains its members side by side.
 
 
 @dataclass(frozen=True)
 class Batch(JobLimits):
-    """Sweeps of one paper and dataset that one job trains, as many at the same time as it has `cores`."""
+    """Jobs of one paper and dataset that one job of the cluster trains, as many at the same time as it has `cores`."""
 
     label: str
-    sweeps: tuple[Sweep, ...]
+    jobs: tuple[TrainingJob, ...]
     cores: int
     seconds: float
     memory_mb: float
@@ -44,47 +44,47 @@ class Batch(JobLimits):
 
     @property
     def paper(self) -> str:
-        """The key of the sweeps' paper."""
-        return self.sweeps[0].paper
+        """The key of the jobs' paper."""
+        return self.jobs[0].paper
 
 
 def divide(
-    sweeps: Iterable[Sweep], cores: int, memory_mb: float = math.inf, units: Mapping[str, UnitCost] | None = None
-) -> tuple[list[Batch], list[Sweep]]:
-    """Return batches of the short sweeps, and the sweeps that are trained alone.
+    jobs: Iterable[TrainingJob], cores: int, memory_mb: float = math.inf, units: Mapping[str, UnitCost] | None = None
+) -> tuple[list[Batch], list[TrainingJob]]:
+    """Return batches of the short jobs, and the jobs that are trained alone.
 
-    `cores`: of a batch, and so the sweeps that it trains at the same time; with one there are no batches. A batch has
-    sweeps of one paper and dataset, work of about JOB_SECONDS a core, and takes at most `memory_mb`. `units` replaces
+    `cores`: of a batch, and so the jobs that it trains at the same time; with one there are no batches. A batch has
+    jobs of one paper and dataset, work of about JOB_SECONDS a core, and takes at most `memory_mb`. `units` replaces
     the shipped unit costs.
     """
-    alone: list[Sweep] = []
-    short: dict[tuple[str, str], list[Sweep]] = {}
+    alone: list[TrainingJob] = []
+    short: dict[tuple[str, str], list[TrainingJob]] = {}
     costs = {}
-    for sweep in sweeps:
-        cost = costs[id(sweep)] = estimate(sweep, units)
+    for job in jobs:
+        cost = costs[id(job)] = estimate(job, units)
         fits = cores > 1 and cost.is_short and cost.limit_mb(ATTEMPTS) <= memory_mb
-        (short.setdefault((sweep.paper, sweep.dataset), []) if fits else alone).append(sweep)
+        (short.setdefault((job.paper, job.dataset), []) if fits else alone).append(job)
     batches = []
     for (paper, dataset), members in short.items():
-        members.sort(key=lambda sweep: (-costs[id(sweep)].seconds, sweep.name))
-        chunks = _chunks([costs[id(sweep)].seconds for sweep in members], cores * JOB_SECONDS)
+        members.sort(key=lambda job: (-costs[id(job)].seconds, job.name))
+        chunks = _chunks([costs[id(job)].seconds for job in members], cores * JOB_SECONDS)
         for number, chunk in enumerate(chunks):
             taken = members[chunk.start : chunk.stop]
             if len(taken) == 1:
                 alone += taken
             else:
-                needed = [costs[id(sweep)] for sweep in taken]
+                needed = [costs[id(job)] for job in taken]
                 batches.append(_batch(f"{paper}_{dataset}_{number}", taken, needed, cores, memory_mb))
     return batches, alone
 
 
-def _batch(label: str, sweeps: list[Sweep], costs: list[Cost], cores: int, memory_mb: float) -> Batch:
-    """Return a batch that has as many cores as its memory allows, at most `cores` and one for each sweep."""
+def _batch(label: str, jobs: list[TrainingJob], costs: list[Cost], cores: int, memory_mb: float) -> Batch:
+    """Return a batch that has as many cores as its memory allows, at most `cores` and one for each job."""
     largest = sorted((cost.memory_mb for cost in costs), reverse=True)
     room = memory_mb / (MEMORY_MARGIN * largest[0])
-    at_once = int(min(cores, len(sweeps), room))
+    at_once = int(min(cores, len(jobs), room))
     seconds = makespan([beside(cost.seconds, at_once) for cost in costs], at_once)
-    return Batch(label, tuple(sweeps), at_once, seconds, sum(largest[:at_once]))
+    return Batch(label, tuple(jobs), at_once, seconds, sum(largest[:at_once]))
 
 
 def _chunks(seconds: list[float], limit: float) -> list[range]:
@@ -107,27 +107,27 @@ def makespan(seconds: Iterable[float], at_once: int) -> float:
 
 
 def write(batches: Iterable[Batch], cores: Mapping[tuple[str, str], int], path: Path) -> None:
-    """Write the composition of batches, and the `cores` of sweeps that are trained alone, for jobs on other nodes."""
-    stated = [[batch.label, [[s.paper, s.name] for s in batch.sweeps], batch.cores] for batch in batches]
+    """Write the composition of batches, and the `cores` of jobs that are trained alone, for jobs on other nodes."""
+    stated = [[batch.label, [[s.paper, s.name] for s in batch.jobs], batch.cores] for batch in batches]
     alone = [[*key, count] for key, count in cores.items() if count > 1]
     write_atomically(path, json.dumps({"batches": stated, "cores": alone}, indent=1) + "\n")
 
 
-def read(path: Path, sweeps: Mapping[tuple[str, str], Sweep]) -> tuple[list[Batch], dict[tuple[str, str], int]]:
-    """Return what `write` has written: the batches, without what they need, and the cores of sweeps that have more than
+def read(path: Path, jobs: Mapping[tuple[str, str], TrainingJob]) -> tuple[list[Batch], dict[tuple[str, str], int]]:
+    """Return what `write` has written: the batches, without what they need, and the cores of jobs that have more than
     one; nothing where there is no file."""
     if not path.is_file():
         return [], {}
     stated = json.loads(path.read_text(encoding="utf-8"))
     known = [
-        (label, [sweeps[tuple(key)] for key in keys if tuple(key) in sweeps], cores)
+        (label, [jobs[tuple(key)] for key in keys if tuple(key) in jobs], cores)
         for label, keys, cores in stated["batches"]
     ]
     batches = [Batch(label, tuple(members), cores, 0.0, 0.0) for label, members, cores in known if members]
     return batches, {(paper, name): count for paper, name, count in stated["cores"]}
 
 
-# Train the sweeps of a batch side by side; none that is finished is trained again, however the batch was ended.
+# Train the jobs of a batch side by side; none that is finished is trained again, however the batch was ended.
 #
 # Snakemake deletes all outputs of a job that fails or is requeued. So a batch keeps a copy of each finished run table
 # in a folder that Snakemake does not know, and a batch that starts again takes it from there.
@@ -138,20 +138,20 @@ _GRACE_SECONDS = 20.0
 
 @dataclass
 class BatchTraining:
-    """The sweeps that are to be trained, those in training, and how they ended."""
+    """The jobs that are to be trained, those in training, and how they ended."""
 
     results: Path
     config: Path
     at_once: int
-    waiting: deque[Sweep]
+    waiting: deque[TrainingJob]
     running: dict[int, _Process] = field(default_factory=dict)
-    trained: list[Sweep] = field(default_factory=list)
-    failed: list[Sweep] = field(default_factory=list)
+    trained: list[TrainingJob] = field(default_factory=list)
+    failed: list[TrainingJob] = field(default_factory=list)
 
     @classmethod
-    def of(cls, sweeps: Iterable[Sweep], results: Path, config: Path, at_once: int) -> BatchTraining:
-        """Return a training of these sweeps for results/<scale>, `at_once` at a time; `config`: for their commands."""
-        return cls(results, config, at_once, deque(sweeps))
+    def of(cls, jobs: Iterable[TrainingJob], results: Path, config: Path, at_once: int) -> BatchTraining:
+        """Return a training of these jobs for results/<scale>, `at_once` at a time; `config`: for their commands."""
+        return cls(results, config, at_once, deque(jobs))
 
     def run(self) -> None:
         """Train all, `at_once` at a time, the first first. Ends the processes that train however it is left."""
@@ -163,14 +163,14 @@ class BatchTraining:
         finally:
             self._end_all()
 
-    def _start(self, sweep: Sweep) -> None:
-        """Start the training of a sweep, unless it is finished already."""
-        put_back(sweep, self.results)
-        if is_finished(sweep, self.results):
-            _say(sweep, "was finished before")
-            keep(sweep, self.results)
+    def _start(self, job: TrainingJob) -> None:
+        """Start the training of a job, unless it is finished already."""
+        put_back(job, self.results)
+        if is_finished(job, self.results):
+            _say(job, "was finished before")
+            keep(job, self.results)
             return
-        process = _Process.of(sweep, self.results, self.config)
+        process = _Process.of(job, self.results, self.config)
         self.running[process.popen.pid] = process
 
     def _reap(self) -> None:
@@ -181,16 +181,16 @@ class BatchTraining:
                 continue
             del self.running[pid]
             code = process.popen.returncode = os.waitstatus_to_exitcode(status)
-            if code == 0 and is_finished(process.sweep, self.results):
+            if code == 0 and is_finished(process.job, self.results):
                 process.write_benchmark(self.results, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
-                keep(process.sweep, self.results)
-                self.trained.append(process.sweep)
-                _say(process.sweep, f"trained in {time.monotonic() - process.started:.0f} s")
+                keep(process.job, self.results)
+                self.trained.append(process.job)
+                _say(process.job, f"trained in {time.monotonic() - process.started:.0f} s")
             else:
-                self.failed.append(process.sweep)
-                log = expansion.training_log(self.results, process.sweep.paper, process.sweep.name)
+                self.failed.append(process.job)
+                log = expansion.training_log(self.results, process.job.paper, process.job.name)
                 lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
-                _say(process.sweep, f"failed with exit status {code}; {log} ends with: {lines[-1] if lines else '-'}")
+                _say(process.job, f"failed with exit status {code}; {log} ends with: {lines[-1] if lines else '-'}")
             return
         time.sleep(_POLL_SECONDS)
 
@@ -209,28 +209,28 @@ class BatchTraining:
 
 @dataclass(frozen=True)
 class _Process:
-    """The process that trains a sweep."""
+    """The process that trains a job."""
 
-    sweep: Sweep
+    job: TrainingJob
     popen: subprocess.Popen
     started: float
 
     @classmethod
-    def of(cls, sweep: Sweep, results: Path, config: Path) -> _Process:
-        """Start a process for a sweep; its messages go into the sweep's own log."""
-        command = [sys.executable, "-m", "dpfl", "train", "--paper", sweep.paper, "--sweep", sweep.name]
-        log = expansion.training_log(results, sweep.paper, sweep.name)
+    def of(cls, job: TrainingJob, results: Path, config: Path) -> _Process:
+        """Start a process for a job; its messages go into its own log."""
+        command = [sys.executable, "-m", "dpfl", "train", "--paper", job.paper, "--job", job.name]
+        log = expansion.training_log(results, job.paper, job.name)
         log.parent.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, CONTROLLER: str(os.getpid()), WATCHED: "1"}
         with log.open("wb") as stream:
             popen = subprocess.Popen([*command, "--config", str(config)], stderr=stream, env=environment)
-        return cls(sweep, popen, time.monotonic())
+        return cls(job, popen, time.monotonic())
 
     def write_benchmark(self, results: Path, processor_seconds: float, memory_mb: float) -> None:
         """Write what Snakemake does for a job of its own: time on the clock, memory, processor time."""
         taken = time.monotonic() - self.started
         text = f"s\tmax_rss\tcpu_time\n{taken:.4f}\t{memory_mb:.2f}\t{processor_seconds:.2f}\n"
-        write_atomically(expansion.training_benchmark(results, self.sweep.paper, self.sweep.name), text)
+        write_atomically(expansion.training_benchmark(results, self.job.paper, self.job.name), text)
 
 
 def kept_folder(results: Path) -> Path:
@@ -238,32 +238,32 @@ def kept_folder(results: Path) -> Path:
     return results.absolute().parents[1] / "checkpoints" / results.name
 
 
-def keep(sweep: Sweep, results: Path) -> None:
-    """Copy a sweep's run table and its record to where Snakemake does not delete them; the record last."""
-    table = expansion.run_table(results, sweep.paper, sweep.name)
-    copied = expansion.run_table(kept_folder(results), sweep.paper, sweep.name)
+def keep(job: TrainingJob, results: Path) -> None:
+    """Copy a job's run table and its record to where Snakemake does not delete them; the record last."""
+    table = expansion.run_table(results, job.paper, job.name)
+    copied = expansion.run_table(kept_folder(results), job.paper, job.name)
     for source, target in ((table, copied), (record_path(table), record_path(copied))):
         _copy(source, target)
 
 
-def put_back(sweep: Sweep, results: Path) -> None:
+def put_back(job: TrainingJob, results: Path) -> None:
     """Copy a kept run table and its record back where results/<scale> has lost one of them."""
-    table = expansion.run_table(results, sweep.paper, sweep.name)
-    kept = expansion.run_table(kept_folder(results), sweep.paper, sweep.name)
+    table = expansion.run_table(results, job.paper, job.name)
+    kept = expansion.run_table(kept_folder(results), job.paper, job.name)
     pairs = ((kept, table), (record_path(kept), record_path(table)))
     if all(source.is_file() for source, _ in pairs) and not all(target.exists() for _, target in pairs):
         for source, target in pairs:
             _copy(source, target)
 
 
-def put_all_back(sweeps: Sequence[Sweep], results: Path) -> None:
-    """Copy the kept run tables of these sweeps back, and remove the copies; nothing may be training.
+def put_all_back(jobs: Sequence[TrainingJob], results: Path) -> None:
+    """Copy the kept run tables of these jobs back, and remove the copies; nothing may be training.
 
-    Those of other sweeps stay: a run of a narrower configuration has no use for them, a later one may.
+    Those of other jobs stay: a run of a narrower configuration has no use for them, a later one may.
     """
-    for sweep in sweeps:
-        put_back(sweep, results)
-        kept = expansion.run_table(kept_folder(results), sweep.paper, sweep.name)
+    for job in jobs:
+        put_back(job, results)
+        kept = expansion.run_table(kept_folder(results), job.paper, job.name)
         for path in (kept, record_path(kept)):
             path.unlink(missing_ok=True)
     for folder in (*kept_folder(results).glob("runs/*"), kept_folder(results) / "runs", kept_folder(results)):
@@ -277,6 +277,6 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, temporary)
 
 
-def _say(sweep: Sweep, what: str) -> None:
-    """Print one line about a sweep."""
-    print(f"{sweep.paper}/{sweep.name}: {what}", file=sys.stderr, flush=True)
+def _say(job: TrainingJob, what: str) -> None:
+    """Print one line about a job."""
+    print(f"{job.paper}/{job.name}: {what}", file=sys.stderr, flush=True)

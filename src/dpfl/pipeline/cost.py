@@ -1,10 +1,10 @@
-"""Cost of a sweep in time and memory, by a table of measured unit costs (costs.csv in this folder).
+"""Cost of a job in time and memory, by a table of measured unit costs (costs.csv in this folder).
 
-A sweep's work is counted in two units: steps (a batch of one client or of a stack of models, of any size; on a GPU of
+A job's work is counted in two units: steps (a batch of one client or of a stack of models, of any size; on a GPU of
 clients that train together) and records (one model's gradient of one record). Time on one core is fixed_seconds +
-steps * step_seconds + records * record_seconds of the sweep's kind. Kinds are fedavg_images/<model>/<grey or colour>,
+steps * step_seconds + records * record_seconds of the job's kind. Kinds are fedavg_images/<model>/<grey or colour>,
 for which `dpfl plan --measure` times the training step itself, and <experiment>/<dataset>/<study or model> for the
-rest, fitted to finished sweeps (dpfl.pipeline.cost_fitting). Nothing here imports torch: the workflow asks at every
+rest, fitted to finished jobs (dpfl.pipeline.cost_fitting). Nothing here imports torch: the workflow asks at every
 start.
 """
 
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from dpfl.data import datasets
 from dpfl.data.datasets import feature_shape
 from dpfl.engine.memory_budget import CPU_GB
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 
 # Read the files in which Snakemake says what a job took.
 
@@ -58,7 +58,7 @@ MEMORY_MARGIN = 1.25  # of a job's memory over the estimate
 ATTEMPTS = 3  # of a job, as the profiles of clusters say; the last has the most time and memory
 LEAST_MINUTES = 10
 BASE_MB = 700  # Python with torch, and Snakemake around it
-SHORT_SECONDS = 300.0  # below it several sweeps go into one job
+SHORT_SECONDS = 300.0  # below it several jobs go into one batch
 JOB_SECONDS = 600.0  # that a job of a cluster should take: long enough for a queue, short enough to spread over nodes
 SHARED_SPEED = 0.73  # of a process whose neighbours train too: two on two cores took 1.46 of one's speed, for memory
 NODE_SECONDS = 1500.0  # above it a job of one core has its node alone: neighbours would hold the entire run up
@@ -74,7 +74,7 @@ DIVIDED = ("fedavg_images",)
 
 @dataclass(frozen=True)
 class WorkCount:
-    """Work of a sweep over all its seeds."""
+    """Work of a job over all its seeds."""
 
     steps: float
     records: float
@@ -133,7 +133,7 @@ class Cost(JobLimits):
 
     @property
     def is_short(self) -> bool:
-        """Return whether the sweep is too short for a job of its own: on a CPU, and within minutes."""
+        """Return whether the job is too short to be alone: on a CPU, and within minutes."""
         return self.known and not self.gpus and self.seconds < SHORT_SECONDS
 
     @property
@@ -157,34 +157,34 @@ def read(path: Path) -> dict[str, UnitCost]:
     return {row["kind"]: UnitCost(row["kind"], **each) for row, each in zip(rows, fields, strict=True)}
 
 
-def cost_key(sweep: Sweep) -> str:
-    """Return the kind whose unit costs a sweep has."""
-    if sweep.experiment == "fedavg_images":
-        channels, *_ = datasets.load(sweep.dataset).image_shape
-        return f"fedavg_images/{sweep.settings['model']}/{'colour' if channels == 3 else 'grey'}"
-    study = next((sweep.settings[name] for name in ("study", "model") if sweep.settings.get(name)), None)
-    return "/".join([sweep.experiment, sweep.dataset, *([study] if study else [])])
+def cost_key(job: TrainingJob) -> str:
+    """Return the kind whose unit costs a job has."""
+    if job.experiment == "fedavg_images":
+        channels, *_ = datasets.load(job.dataset).image_shape
+        return f"fedavg_images/{job.settings['model']}/{'colour' if channels == 3 else 'grey'}"
+    study = next((job.settings[name] for name in ("study", "model") if job.settings.get(name)), None)
+    return "/".join([job.experiment, job.dataset, *([study] if study else [])])
 
 
-def estimate(sweep: Sweep, units: Mapping[str, UnitCost] | None = None, cores: int = 1) -> Cost:
-    """Return what a sweep needs on the machine that its configuration asks for.
+def estimate(job: TrainingJob, units: Mapping[str, UnitCost] | None = None, cores: int = 1) -> Cost:
+    """Return what a job needs on the machine that its configuration asks for.
 
     `units` replaces the shipped table; `cores`: processes among which clients are divided (`cores_of`). Threads shorten
     nothing: the engine's gain from a second one is small. A kind that was never measured is taken for the dearest one
     of its experiment on another dataset, and is not `known`.
     """
     units = table() if units is None else units
-    kind, work = cost_key(sweep), work_of(sweep, cores)
+    kind, work = cost_key(job), work_of(job, cores)
     unit = units.get(kind)
-    gpus = int(sweep.resources["device"] == "cuda" and sweep.experiment in ON_GPU)
+    gpus = int(job.resources["device"] == "cuda" and job.experiment in ON_GPU)
     if unit is None:
-        others = [other for name, other in units.items() if name.startswith(f"{sweep.experiment}/")]
+        others = [other for name, other in units.items() if name.startswith(f"{job.experiment}/")]
         seconds = max((other.seconds(work) for other in others), default=UNKNOWN_SECONDS)
         memory = max((other.memory_mb for other in others), default=4 * BASE_MB)
         return Cost(kind, seconds, memory, gpus, known=False)
-    if sweep.experiment != "fedavg_images":
+    if job.experiment != "fedavg_images":
         return Cost(kind, unit.seconds(work), unit.memory_mb, gpus, known=True)
-    memory = _image_memory_mb(sweep, unit, cores)
+    memory = _image_memory_mb(job, unit, cores)
     if gpus:
         guess = replace(unit, step_seconds=GPU_STEP_SECONDS, record_seconds=unit.flops / GPU_FLOPS)
         measured = units.get(on_gpu(kind))
@@ -203,55 +203,57 @@ def beside(seconds: float, at_once: int) -> float:
     return seconds / (SHARED_SPEED if at_once > 1 else 1.0)
 
 
-def cores_of(sweep: Sweep, most: int, memory_mb: float = math.inf, units: Mapping[str, UnitCost] | None = None) -> int:
-    """Return how many of at most `most` cores a job of its own takes for a sweep: the fewest with which it takes
+def cores_of(
+    job: TrainingJob, most: int, memory_mb: float = math.inf, units: Mapping[str, UnitCost] | None = None
+) -> int:
+    """Return how many of at most `most` cores a job takes where it is alone: the fewest with which it takes
     JOB_SECONDS, else the fewest with which it is fastest.
 
     The memory of a third attempt is at most `memory_mb`.
     """
-    if not can_divide(sweep):
+    if not can_divide(job):
         return 1
-    costs = {cores: estimate(sweep, units, cores) for cores in range(1, min(most, int(sweep.settings["clients"])) + 1)}
+    costs = {cores: estimate(job, units, cores) for cores in range(1, min(most, int(job.settings["clients"])) + 1)}
     fit = {cores: cost.seconds for cores, cost in costs.items() if cores == 1 or cost.limit_mb(ATTEMPTS) <= memory_mb}
     enough = max(JOB_SECONDS, min(fit.values()))
     return next(cores for cores, seconds in fit.items() if seconds <= enough)
 
 
-def can_divide(sweep: Sweep) -> bool:
-    """Return whether several processes may train a sweep's clients: by federated averaging on a CPU, a thread each."""
-    return sweep.experiment in DIVIDED and sweep.resources["device"] == "cpu" and sweep.resources["threads"] == 1
+def can_divide(job: TrainingJob) -> bool:
+    """Return whether several processes may train a job's clients: by federated averaging on a CPU, a thread each."""
+    return job.experiment in DIVIDED and job.resources["device"] == "cpu" and job.resources["threads"] == 1
 
 
-def work_of(sweep: Sweep, cores: int = 1) -> WorkCount:
-    """Return the work of a sweep, of the busiest of `cores` processes; of an experiment that is not known here, its
+def work_of(job: TrainingJob, cores: int = 1) -> WorkCount:
+    """Return the work of a job, of the busiest of `cores` processes; of an experiment that is not known here, its
     seeds times its cells."""
-    if sweep.experiment in DIVIDED:
-        return _fedavg_images(sweep, cores)
-    count = _COUNTS.get(sweep.experiment)
+    if job.experiment in DIVIDED:
+        return _fedavg_images(job, cores)
+    count = _COUNTS.get(job.experiment)
     if count is None:
-        return WorkCount(0.0, len(sweep.seeds) * len(sweep.cells))
-    return count(sweep)
+        return WorkCount(0.0, len(job.seeds) * len(job.cells))
+    return count(job)
 
 
-def _fedavg_images(sweep: Sweep, cores: int) -> WorkCount:
+def _fedavg_images(job: TrainingJob, cores: int) -> WorkCount:
     """Every batch in every epoch of the busiest process's clients, and what is measured, by one process, on all.
 
     On a GPU neighbours with equally many steps take each step together.
     """
-    settings = sweep.settings
-    data = datasets.load(sweep.dataset)
+    settings = job.settings
+    data = datasets.load(job.dataset)
     clients = int(settings["clients"])
     share = settings["client_share"] if clients > 1 else 1.0  # a single client has all records
     shares = share if isinstance(share, list) else [share] * clients
     sizes = [int(data.training_records * min(1.0, share)) for share in shares]
     sizes = max((sizes[first::cores] for first in range(cores)), key=sum)
-    schedules = [_schedule(cell) for cell in sweep.cells]
-    trained = trained_models(sweep.cells)
+    schedules = [_schedule(cell) for cell in job.cells]
+    trained = trained_models(job.cells)
     batches = [math.ceil(size / int(settings["batch_size"])) for size in sizes]
-    if sweep.resources["device"] == "cuda":
+    if job.resources["device"] == "cuda":
         batches = [count for count, _ in itertools.groupby(batches)]
     evaluated = sum(len(schedule) for schedule in schedules) * data.test_records
-    steps, seeds = len(trained) * sum(batches), len(sweep.seeds)
+    steps, seeds = len(trained) * sum(batches), len(job.seeds)
     return WorkCount(seeds * steps, seeds * (sum(trained) * sum(sizes) + PREDICTION * evaluated))
 
 
@@ -276,61 +278,61 @@ def _schedule(cell: Mapping[str, Any]) -> list[int]:
     return list(epochs) if isinstance(epochs, list | tuple) else [epochs] * cell["rounds"]
 
 
-def _image_memory_mb(sweep: Sweep, unit: UnitCost, cores: int) -> float:
+def _image_memory_mb(job: TrainingJob, unit: UnitCost, cores: int) -> float:
     """Prepared inputs, every client's models with momentum, and each process's budget for gradients."""
-    data = datasets.load(sweep.dataset)
-    numbers = math.prod(feature_shape(data.image_shape) if sweep.needs_features else data.image_shape)
+    data = datasets.load(job.dataset)
+    numbers = math.prod(feature_shape(data.image_shape) if job.needs_features else data.image_shape)
     records = data.training_records + data.test_records
-    models = int(sweep.settings["clients"]) * len(sweep.cells)
+    models = int(job.settings["clients"]) * len(job.cells)
     arrays = 4 * (records * numbers + 3 * models * unit.parameters) / 2**20
-    is_on_gpu = sweep.resources["device"] == "cuda"  # whose gradients take none of the host's memory
-    budget = 1024 * (0.0 if is_on_gpu else sweep.resources["memory_gb"] or CPU_GB)
+    is_on_gpu = job.resources["device"] == "cuda"  # whose gradients take none of the host's memory
+    budget = 1024 * (0.0 if is_on_gpu else job.resources["memory_gb"] or CPU_GB)
     return BASE_MB + arrays + budget + (cores - 1) * (WORKER_MB + budget)
 
 
-def _async_dpsgd(sweep: Sweep) -> WorkCount:
+def _async_dpsgd(job: TrainingJob) -> WorkCount:
     """Every cell's rounds, each cell for itself."""
-    training = datasets.load(sweep.dataset).training_records
+    training = datasets.load(job.dataset).training_records
     steps = records = 0.0
-    for cell in sweep.cells:
-        settings = {**sweep.settings, **cell}
+    for cell in job.cells:
+        settings = {**job.settings, **cell}
         factor = int(settings.get("batch_factor", 1))
         passes = int(settings["epochs"]) * (factor if settings.get("scaling") == "rounds" else 1)
         steps += passes * training / (int(settings["batch_size"]) * factor)
         records += passes * training
-    return WorkCount(len(sweep.seeds) * steps, len(sweep.seeds) * records)
+    return WorkCount(len(job.seeds) * steps, len(job.seeds) * records)
 
 
-def _pnsgd(sweep: Sweep) -> WorkCount:
+def _pnsgd(job: TrainingJob) -> WorkCount:
     """One pass over the users for each law, order and release; its cells and seeds go together."""
-    users = int(sweep.settings["users"])
-    stacks = {(cell["law"], cell["order"], cell["release"]) for cell in sweep.cells}
-    return WorkCount(users * len(stacks), users * len(sweep.cells) * len(sweep.seeds))
+    users = int(job.settings["users"])
+    stacks = {(cell["law"], cell["order"], cell["release"]) for cell in job.cells}
+    return WorkCount(users * len(stacks), users * len(job.cells) * len(job.seeds))
 
 
-def _trusted_aggregator(sweep: Sweep) -> WorkCount:
+def _trusted_aggregator(job: TrainingJob) -> WorkCount:
     """Rounds of batches; cells with equal draws go together."""
     steps: dict[tuple, float] = {}
     records = 0.0
-    for cell in sweep.cells:
-        settings = {**sweep.settings, **cell}
+    for cell in job.cells:
+        settings = {**job.settings, **cell}
         taken = int(settings.get("passes", 1)) * int(settings["users"])
         stack = settings["draw"], settings["release"] in ("last", "all"), "new" in settings["draw"] or settings["users"]
         steps[stack] = max(steps.get(stack, 0.0), taken / int(settings["batch_size"]))
         records += taken
-    return WorkCount(sum(steps.values()), records * len(sweep.seeds))
+    return WorkCount(sum(steps.values()), records * len(job.seeds))
 
 
-def _ldp(sweep: Sweep) -> WorkCount:
+def _ldp(job: TrainingJob) -> WorkCount:
     """Rounds of every algorithm, and the grid of step sizes and clip norms of every cell in each of them."""
-    settings = sweep.settings
-    points = sum(settings["step_exponents"][cell["algorithm"]][2] * len(settings["clip_norms"]) for cell in sweep.cells)
-    rounds = int(settings["rounds"]) * int(settings["repetitions"]) * len(sweep.seeds)
-    algorithms = {cell["algorithm"] for cell in sweep.cells}
+    settings = job.settings
+    points = sum(settings["step_exponents"][cell["algorithm"]][2] * len(settings["clip_norms"]) for cell in job.cells)
+    rounds = int(settings["rounds"]) * int(settings["repetitions"]) * len(job.seeds)
+    algorithms = {cell["algorithm"] for cell in job.cells}
     return WorkCount(rounds * len(algorithms), rounds * int(settings["participating"]) * points)
 
 
-_COUNTS: dict[str, Callable[[Sweep], WorkCount]] = {
+_COUNTS: dict[str, Callable[[TrainingJob], WorkCount]] = {
     "async_dpsgd": _async_dpsgd,
     "pnsgd": _pnsgd,
     "trusted_aggregator": _trusted_aggregator,

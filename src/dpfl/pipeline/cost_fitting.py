@@ -26,7 +26,7 @@ from dpfl.engine.per_record_gradients import ParameterVector, StackedGradients, 
 from dpfl.engine.sgd import SGD, StackedHyperparameters
 from dpfl.files import write_atomically
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline.cost import BASE_MB, UnitCost, WorkCount, cost_key, read_benchmark, work_of
 from dpfl.randomness import generator
 
@@ -154,37 +154,37 @@ START_SECONDS = 3.0  # of a process that trains, before it trains
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished sweep: its kind, its work, the processor seconds and the memory that it took."""
+    """A finished job: its kind, its work, the processor seconds and the memory that it took."""
 
-    sweep: Sweep
+    job: TrainingJob
     work: WorkCount
     seconds: float
     memory_mb: float
 
 
 def measured(results: Path) -> Iterator[Measured]:
-    """Yield the finished sweeps below a folder of results that Snakemake has measured, all scales, those of GPUs not:
+    """Yield the finished jobs below a folder of results that Snakemake has measured, all scales, those of GPUs not:
     unit costs are those of processors."""
     for resolved in sorted(results.glob("*/config.yaml")):
-        for sweep in expansion.expand(configuration.read(resolved)):
-            there = expansion.run_table(resolved.parent, sweep.paper, sweep.name).exists()
-            if not there or sweep.resources["device"] != "cpu":
+        for job in expansion.expand(configuration.read(resolved)):
+            there = expansion.run_table(resolved.parent, job.paper, job.name).exists()
+            if not there or job.resources["device"] != "cpu":
                 continue
-            taken = read_benchmark(expansion.training_benchmark(resolved.parent, sweep.paper, sweep.name))
+            taken = read_benchmark(expansion.training_benchmark(resolved.parent, job.paper, job.name))
             seconds = taken.processor_seconds if taken.seconds > SAMPLED_SECONDS else taken.seconds
             if not math.isnan(seconds + taken.memory_mb):
-                yield Measured(sweep, work_of(sweep), seconds, taken.memory_mb)
+                yield Measured(job, work_of(job), seconds, taken.memory_mb)
 
 
-def fit(units: Mapping[str, UnitCost], sweeps: list[Measured]) -> dict[str, UnitCost]:
-    """Return `units` with the kinds of measured sweeps fitted to them.
+def fit(units: Mapping[str, UnitCost], jobs: list[Measured]) -> dict[str, UnitCost]:
+    """Return `units` with the kinds of measured jobs fitted to them.
 
-    Image models keep what their training step was timed at, times the median over sweeps of what they took over what
+    Image models keep what their training step was timed at, times the median over jobs of what they took over what
     that predicts: evaluation, data and the like. Other kinds get non-negative least squares.
     """
     by_kind: dict[str, list[Measured]] = defaultdict(list)
-    for each in sweeps:
-        by_kind[cost_key(each.sweep)].append(each)
+    for each in jobs:
+        by_kind[cost_key(each.job)].append(each)
     fitted = dict(units)
     for kind, group in by_kind.items():
         if kind.startswith("fedavg_images/"):
@@ -203,7 +203,7 @@ def write(units: Mapping[str, UnitCost], path: Path) -> None:
 
 
 def _stretched(unit: UnitCost, group: list[Measured]) -> UnitCost:
-    """Return a timed kind, slower or faster by what its sweeps took beyond the fixed part."""
+    """Return a timed kind, slower or faster by what its jobs took beyond the fixed part."""
     ratios = [(each.seconds - unit.fixed_seconds) / (unit.seconds(each.work) - unit.fixed_seconds) for each in group]
     factor = max(0.2, float(np.median(ratios)))
     scaled = {name: getattr(unit, name) * factor for name in ("step_seconds", "record_seconds")}
@@ -211,9 +211,9 @@ def _stretched(unit: UnitCost, group: list[Measured]) -> UnitCost:
 
 
 def _least_squares(kind: str, group: list[Measured]) -> UnitCost:
-    """Return fixed, step and record costs, none negative, of least error, a sweep's variance growing as its time.
+    """Return fixed, step and record costs, none negative, of least error, a job's variance growing as its time.
 
-    A single sweep takes the start of its process, and the rest by its work, so that more seeds cost more.
+    A single job takes the start of its process, and the rest by its work, so that more seeds cost more.
     """
     seconds = np.array([each.seconds for each in group])
     works = np.array([[each.work.steps, each.work.records] for each in group])

@@ -42,7 +42,7 @@ _INTERRUPTED = "dpfl: interrupted"
 class RunProgress:
     """Progress of a run, read from the engine's log line by line.
 
-    `expected`: seconds of each job on one core, by rule and wildcards ("train <paper> <sweep>", "features <dataset>");
+    `expected`: seconds of each job on one core, by rule and wildcards ("train <paper> <job>", "features <dataset>");
     `at_once`: jobs that run side by side. The machine's speed is learnt from jobs that have ended, from those whose
     logs say how long they will take, and from those that take longer than they should.
     """

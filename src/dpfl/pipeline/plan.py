@@ -16,7 +16,7 @@ from dpfl.errors import InputError
 from dpfl.grid import expansion
 from dpfl.grid.configuration import load_mapping
 from dpfl.grid.expansion import noise_table
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline import batches, site
 from dpfl.pipeline.batches import Batch
 from dpfl.pipeline.cost import Cost, UnitCost, beside, cores_of, estimate
@@ -41,7 +41,7 @@ def any_of(words: Iterable[str]) -> str:
 
 def names(words: Iterable[str]) -> str:
     """Return a pattern for exactly these names; those that differ behind their last underscore alone, as the seeds of a
-    sweep do, are written once.
+    job do, are written once.
 
     Snakemake reads the pattern each time it fills in a path: with thousands of names it took most of a dry run.
     """
@@ -84,16 +84,16 @@ class Stage:
         return all(path.exists() for path in self.outputs)
 
 
-def stages(config: Mapping[str, Any], sweeps: Iterable[Sweep]) -> list[Stage]:
-    """Return the stages around training `sweeps`: data, features and noise of these, the pages of all papers."""
-    folder, data, known = Path("results") / config["scale"], Path(config["data"]["folder"]), list(sweeps)
+def stages(config: Mapping[str, Any], jobs: Iterable[TrainingJob]) -> list[Stage]:
+    """Return the stages around training `jobs`: data, features and noise of these, the pages of all papers."""
+    folder, data, known = Path("results") / config["scale"], Path(config["data"]["folder"]), list(jobs)
     prepared = []
-    for name in sorted({sweep.dataset for sweep in known}):
+    for name in sorted({job.dataset for job in known}):
         prepared.append(Stage("arrays", name, (data / "arrays" / name / "description.json",), ARRAYS_SECONDS))
-    for name in sorted({sweep.dataset for sweep in known if sweep.needs_features}):
+    for name in sorted({job.dataset for job in known if job.needs_features}):
         output = data / "features" / name / "description.json"
         prepared.append(Stage("features", name, (output,), _features_seconds(name)))
-    cells = {(sweep.paper, sweep.family): len(sweep.cells) for sweep in known}
+    cells = {(job.paper, job.calibration_key): len(job.cells) for job in known}
     for key in config["papers"]:
         if count := sum(cells[owner, family] for owner, family in cells if owner == key):
             seconds = ACCOUNTING_SECONDS + CELL_SECONDS * count
@@ -128,8 +128,8 @@ STARTED_SECONDS = 0.5  # of a job on this machine: Snakemake's own time for it
 class Machines:
     """Machines of a run: jobs at the same time, and overhead of each.
 
-    `side_by_side`: short sweeps that one job of a cluster trains at the same time; 1 where each is a job of its own.
-    `cores`: of a node, among which a job may divide a long sweep; 1 where a sweep has one.
+    `side_by_side`: short jobs that one job of the cluster trains at the same time; 1 where each is alone.
+    `cores`: of a node, among which a long job may be divided; 1 where a job has one.
     """
 
     name: str
@@ -142,12 +142,12 @@ class Machines:
     cores: int = 1
 
     def jobs(
-        self, sweeps: Iterable[Sweep], units: Mapping[str, UnitCost] | None = None
-    ) -> tuple[list[Batch], list[tuple[Sweep, Cost]]]:
-        """Return the training jobs: batches, and the sweeps that are trained alone with the cost of each."""
-        batched, alone = batches.divide(sweeps, self.side_by_side, self.memory_mb, units)
-        cores = [cores_of(sweep, self.cores, self.memory_mb, units) for sweep in alone]
-        return batched, [(sweep, estimate(sweep, units, n)) for sweep, n in zip(alone, cores, strict=True)]
+        self, jobs: Iterable[TrainingJob], units: Mapping[str, UnitCost] | None = None
+    ) -> tuple[list[Batch], list[tuple[TrainingJob, Cost]]]:
+        """Return the training jobs: batches, and the jobs that are trained alone with the cost of each."""
+        batched, alone = batches.divide(jobs, self.side_by_side, self.memory_mb, units)
+        cores = [cores_of(job, self.cores, self.memory_mb, units) for job in alone]
+        return batched, [(job, estimate(job, units, n)) for job, n in zip(alone, cores, strict=True)]
 
     def seconds(self, cost: Cost | Batch) -> float:
         """Return the time of a training job beside the others.
@@ -194,7 +194,7 @@ def resources_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _counts(path: Path, options: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return jobs in the queue, sweeps side by side and cores of a node, as a cluster's config.yaml has them."""
+    """Return jobs in the queue, training jobs side by side and cores of a node, as a cluster's config.yaml has them."""
     if "jobs" not in options:
         raise InputError(f"{path} lacks jobs: how many jobs may be in the queue at the same time")
     counts = {"side_by_side": 1, "cores": 1, **resources_of(options), **options}
@@ -202,18 +202,18 @@ def _counts(path: Path, options: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCost]) -> Iterator[str]:
-    """Yield the plan of the open sweeps: a line for each kind, then the sums.
+    """Yield the plan of the open jobs: a line for each kind, then the sums.
 
-    A sweep is done when its run table is what training it today would give (provenance.run_identity). Times are those
+    A job is done when its run table is what training it today would give (provenance.run_identity). Times are those
     of the machine that `units` were measured on, without waiting in a cluster's queue.
     """
     folder = Path("results") / config["scale"]
-    sweeps = expansion.expand(config)
-    todo = [sweep for sweep in sweeps if not run_identity.is_finished(sweep, folder)]
-    costs = [estimate(sweep, units) for sweep in todo]
+    jobs = expansion.expand(config)
+    todo = [job for job in jobs if not run_identity.is_finished(job, folder)]
+    costs = [estimate(job, units) for job in todo]
     threads = int(config["training"]["threads"])
-    yield f"scale {config['scale']}, profile {where.name}: {len(todo)} sweeps to train, {len(sweeps) - len(todo)} done"
-    yield f"{'kind':<34} {'sweeps':>6} {'hours':>8} {'longest':>9} {'memory':>8}"
+    yield f"scale {config['scale']}, profile {where.name}: {len(todo)} jobs to train, {len(jobs) - len(todo)} done"
+    yield f"{'kind':<34} {'jobs':>6} {'hours':>8} {'longest':>9} {'memory':>8}"
     for (paper, kind), group in sorted(_by_kind(todo, costs).items()):
         hours = sum(cost.seconds for cost in group) / 3600
         longest, memory = max(cost.seconds for cost in group), max(cost.memory_mb for cost in group)
@@ -221,7 +221,7 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
         name = f"{paper} {kind}"
         yield f"{name:<34} {len(group):>6} {hours:>8.2f} {longest / 60:>5.0f} min {memory / 1024:>5.1f} GB{mark}"
     batched, alone = where.jobs(todo, units)
-    jobs = [*batched, *(job for _, job in alone)]
+    work = [*batched, *(cost for _, cost in alone)]
     others = [stage for stage in stages(config, todo) if not stage.is_done]
     for rule in ("arrays", "features", "accounting"):
         if prepared := [stage.seconds for stage in others if stage.rule == rule]:
@@ -229,68 +229,68 @@ def lines(config: Mapping[str, Any], where: Machines, units: Mapping[str, UnitCo
     light = [stage.seconds for stage in others]
     gpus = sum(cost.seconds for cost in costs if cost.gpus) / 3600
     cores = sum(cost.seconds for cost in costs if not cost.gpus) / 3600 * threads + sum(light) / 3600
-    yield f"jobs: {len(jobs)} that train, {len(light)} of other stages"
+    yield f"jobs: {len(work)} that train, {len(light)} of other stages"
     yield f"core-hours: {cores:.1f}; GPU-hours: {gpus:.1f}"
-    yield f"memory: at most {max((job.memory_mb for job in jobs), default=2000) / 1024:.1f} GB a job"
-    yield from _shares_of_nodes([job for _, job in alone], where)
+    yield f"memory: at most {max((each.memory_mb for each in work), default=2000) / 1024:.1f} GB a job"
+    yield from _shares_of_nodes([cost for _, cost in alone], where)
     wall = batches.makespan(
-        [seconds + where.extra_seconds for seconds in (*map(where.seconds, jobs), *light)], where.at_once
+        [seconds + where.extra_seconds for seconds in (*map(where.seconds, work), *light)], where.at_once
     )
-    trained = [*alone, *((sweep, batch) for batch in batched for sweep in batch.sweeps)]
-    path = _critical_path([(sweep, where.seconds(job)) for sweep, job in trained], others) if todo else {}
+    trained = [*alone, *((job, batch) for batch in batched for job in batch.jobs)]
+    path = _critical_path([(job, where.seconds(cost)) for job, cost in trained], others) if todo else {}
     yield f"time on the clock, {where.at_once} jobs at once: about {duration(max(wall, sum(path.values())))}"
     if path:
         text = ", ".join(f"{name} {duration(seconds)}" for name, seconds in path.items())
         yield f"critical path, however many machines: {duration(sum(path.values()))} ({text})"
-        yield from _beyond_the_limit(list(map(where.seconds, jobs)), where)
+        yield from _beyond_the_limit(list(map(where.seconds, work)), where)
 
 
 def _shares_of_nodes(alone: list[Cost], where: Machines) -> Iterator[str]:
-    """Yield a line where sweeps have several cores, and one where they have a node without using all of its cores."""
-    if divided := [job.cores for job in alone if job.cores > 1]:
-        yield f"divided: {len(divided)} sweeps, among up to {max(divided)} cores each"
-    if where.cores > 1 and (whole := sum(job.needs_node for job in alone)):
-        yield f"on a node of their own, where no neighbour slows them: {whole} sweeps of one core"
+    """Yield a line where jobs have several cores, and one where they have a node without using all of its cores."""
+    if divided := [cost.cores for cost in alone if cost.cores > 1]:
+        yield f"divided: {len(divided)} jobs, among up to {max(divided)} cores each"
+    if where.cores > 1 and (whole := sum(cost.needs_node for cost in alone)):
+        yield f"on a node of their own, where no neighbour slows them: {whole} jobs of one core"
 
 
-def _critical_path(trained: list[tuple[Sweep, float]], others: list[Stage]) -> dict[str, float]:
+def _critical_path(trained: list[tuple[TrainingJob, float]], others: list[Stage]) -> dict[str, float]:
     """Return the seconds of each stage of the longest chain that wait for each other, which no machines shorten.
 
-    `trained`: each sweep, and the seconds of the job that trains it.
+    `trained`: each training job, and the seconds of it or of its batch.
     """
     chains = []
-    for sweep, seconds in trained:
-        paper, before = sweep.paper, [f"arrays {sweep.dataset}", f"accounting {sweep.paper}"]
-        before += [f"features {sweep.dataset}"] if sweep.needs_features else []
+    for job, seconds in trained:
+        paper, before = job.paper, [f"arrays {job.dataset}", f"accounting {job.paper}"]
+        before += [f"features {job.dataset}"] if job.needs_features else []
         known = {stage.name: stage.seconds for stage in others}
-        chain = {name: known[name] for name in before if name in known} | {f"train {paper} {sweep.name}": seconds}
+        chain = {name: known[name] for name in before if name in known} | {f"train {paper} {job.name}": seconds}
         pages = max((f"tables_{paper}", f"figures_{paper}"), key=lambda name: known.get(name, 0.0))
         chains.append(chain | {name: known[name] for name in (pages, f"claims {paper}", "audit") if name in known})
     return max(chains, key=lambda chain: sum(chain.values()))
 
 
-def _beyond_the_limit(jobs: list[float], where: Machines) -> Iterator[str]:
+def _beyond_the_limit(times: list[float], where: Machines) -> Iterator[str]:
     """Yield a line where training jobs take longer than a job may."""
-    if beyond := [seconds for seconds in jobs if seconds > where.longest_seconds]:
-        times = math.ceil(max(beyond) / where.longest_seconds)
+    if beyond := [seconds for seconds in times if seconds > where.longest_seconds]:
+        pieces = math.ceil(max(beyond) / where.longest_seconds)
         limit = duration(where.longest_seconds)
-        yield f"longer than a job may take ({limit}): {len(beyond)} sweeps, continued in up to {times} pieces"
+        yield f"longer than a job may take ({limit}): {len(beyond)}, continued in up to {pieces} pieces"
 
 
 def run_progress(config: Mapping[str, Any], where: Machines) -> RunProgress:
     """Return the progress of a run of what is open now, nothing of it done."""
     folder = Path("results") / config["scale"]
-    todo = [sweep for sweep in expansion.expand(config) if not run_identity.is_finished(sweep, folder)]
+    todo = [job for job in expansion.expand(config) if not run_identity.is_finished(job, folder)]
     batched, alone = where.jobs(todo)
     rules = {0: "train", 1: "train_gpu"}  # by GPUs, as training.smk names them
-    expected = {f"{rules[job.gpus]} {sweep.paper} {sweep.name}": where.seconds(job) for sweep, job in alone}
+    expected = {f"{rules[cost.gpus]} {job.paper} {job.name}": where.seconds(cost) for job, cost in alone}
     expected |= {f"{batch.rule} {batch.paper}": where.seconds(batch) for batch in batched}
     expected |= {stage.name: stage.seconds for stage in stages(config, todo)}
     return RunProgress(expected, where.at_once)
 
 
-def _by_kind(sweeps: list[Sweep], costs: list[Cost]) -> dict[tuple[str, str], list[Cost]]:
+def _by_kind(jobs: list[TrainingJob], costs: list[Cost]) -> dict[tuple[str, str], list[Cost]]:
     costs_by_kind: dict[tuple[str, str], list[Cost]] = {}
-    for sweep, cost in zip(sweeps, costs, strict=True):
-        costs_by_kind.setdefault((sweep.paper, cost.kind), []).append(cost)
+    for job, cost in zip(jobs, costs, strict=True):
+        costs_by_kind.setdefault((job.paper, cost.kind), []).append(cost)
     return costs_by_kind

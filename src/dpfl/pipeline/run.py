@@ -20,7 +20,7 @@ import psutil
 
 from dpfl.errors import InputError
 from dpfl.files import require_writable
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline import plan, process_cleanup
 from dpfl.pipeline.batches import put_all_back, put_back
 from dpfl.pipeline.live_line import ENGINE_LOG, RunProgress, shown
@@ -218,7 +218,7 @@ def run(
     *,
     again: str,
     results: Path | None = None,
-    sweeps: Sequence[Sweep] = (),
+    jobs: Sequence[TrainingJob] = (),
     forced: Callable[[], list[str]] = list,
     progress: RunProgress | None = None,
     what: str = "the run",
@@ -227,7 +227,7 @@ def run(
 
     Raises InputError where another run is in progress here, where the folder has no Snakefile, and for options that
     Snakemake cannot use. A dry run, however it is spelled, takes no lock and removes nothing. A lock that a killed run
-    left is removed first, and so are damaged pages below `results`: Snakemake makes them anew. Of `sweeps`, those that
+    left is removed first, and so are damaged pages below `results`: Snakemake makes them anew. Of `jobs`, those that
     a batch had finished before it was ended are put back into `results`, before and after; `forced` is asked in
     between, when it is known what is open. Snakemake's lines go to ENGINE_LOG, and one line says how far the run is. On
     failure the last lines on standard error name the rules that failed, the end of their logs, and `again`, the command
@@ -248,7 +248,7 @@ def run(
         # Before the copies go: a batch that is cancelled deletes the run tables that it has finished.
         process_cleanup.cancel_left_behind(Path())
         if results is not None:
-            put_all_back(sweeps, results)
+            put_all_back(jobs, results)
         before = set(_LOGS.glob("*.snakemake.log"))
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # jobs call `dpfl`
         environment = {**os.environ, "PATH": path}
@@ -258,7 +258,7 @@ def run(
             process = subprocess.Popen(words, env=environment, pass_fds=[lock], stdout=lines, stderr=lines)
             status = _wait(process)
         if results is not None and status >= 0:
-            _put_back_after_the_last_job(sweeps, results, status)
+            _put_back_after_the_last_job(jobs, results, status)
         if status == _INTERRUPTED:
             return status  # the command line says so, once
         if status:
@@ -269,21 +269,21 @@ def run(
     return status
 
 
-def _put_back_after_the_last_job(sweeps: Sequence[Sweep], results: Path, status: int) -> None:
+def _put_back_after_the_last_job(jobs: Sequence[TrainingJob], results: Path, status: int) -> None:
     """Put finished run tables back once no job is left that could delete them; else the next run does.
 
     Of another batch system than SLURM it is not known when jobs that were cancelled have ended: the copies stay.
     """
     if status and not process_cleanup.has_submitted(Path()):
-        for sweep in sweeps:
-            put_back(sweep, results)
+        for job in jobs:
+            put_back(job, results)
         return
     try:
         process_cleanup.cancel_left_behind(Path(), "this run leaves")
     except InputError as error:
         print(f"dpfl: {error}; until then finished run tables are in checkpoints", file=sys.stderr)
     else:
-        put_all_back(sweeps, results)
+        put_all_back(jobs, results)
 
 
 def _explain_failure(status: int, logs: set[Path], again: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from dpfl.catalog import load
 from dpfl.files import record_path
 from dpfl.grid import expansion
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.pipeline import batches, process_cleanup, run
 from dpfl.pipeline.batches import kept_folder
 from dpfl.pipeline.cost import ATTEMPTS, estimate, read_benchmark
@@ -33,17 +33,17 @@ from dpfl.provenance.run_identity import is_finished
 
 
 def noise_made_anew(config: Mapping[str, Any]) -> list[Path]:
-    """Return the tables of noise that have to be made anew before it is known which sweeps are finished.
+    """Return the tables of noise that have to be made anew before it is known which jobs are finished.
 
     They are those of papers with run tables here, whose noise is not what today's code and configuration give. Where
     it comes out the same, the runs stay finished.
     """
-    folder, sweeps = Path("results") / config["scale"], expansion.expand(config)
+    folder, jobs = Path("results") / config["scale"], expansion.expand(config)
     tables = []
     for paper in config["papers"]:
-        own = [sweep for sweep in sweeps if sweep.paper == paper]
+        own = [job for job in jobs if job.paper == paper]
         table = expansion.noise_table(folder, paper)
-        has_runs = any(expansion.run_table(folder, paper, sweep.name).exists() for sweep in own)
+        has_runs = any(expansion.run_table(folder, paper, job.name).exists() for job in own)
         if has_runs and not run_identity.is_calibrated(own, table):
             tables.append(table)
     return tables
@@ -63,12 +63,12 @@ def without_finished(options: Sequence[str], config: Mapping[str, Any]) -> list[
     return left if not done or engine_options(left).targets else None
 
 
-def _finished(sweeps: Iterable[Sweep], folder: Path, named: set[str]) -> list[Path]:
+def _finished(jobs: Iterable[TrainingJob], folder: Path, named: set[str]) -> list[Path]:
     found = []
-    for sweep in sweeps:
-        table = expansion.run_table(folder, sweep.paper, sweep.name)
+    for job in jobs:
+        table = expansion.run_table(folder, job.paper, job.name)
         files = [path for path in (table, record_path(table)) if str(path) in named]
-        if files and run_identity.is_finished(sweep, folder):
+        if files and run_identity.is_finished(job, folder):
             found += files
     return found
 
@@ -82,8 +82,8 @@ _ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception)\b")  # the last line of a tra
 _FINDINGS = re.compile(r"\d+ files checked, [1-9]\d* findings")
 
 
-class SweepState(StrEnum):
-    """State of a sweep."""
+class JobState(StrEnum):
+    """State of a job."""
 
     DONE = "done"
     RUNNING = "running"
@@ -93,77 +93,77 @@ class SweepState(StrEnum):
 
 
 @dataclass(frozen=True)
-class SweepStatus:
-    """A sweep, its state, and the last line of its log where that says more."""
+class JobStatus:
+    """A job, its state, and the last line of its log where that says more."""
 
-    sweep: Sweep
-    state: SweepState
+    job: TrainingJob
+    state: JobState
     last_line: str = ""
 
 
-def sweep_status(
-    sweep: Sweep, folder: Path, running_since: float | None, on_nodes: Mapping[tuple[str, str], str] | None = None
-) -> SweepStatus:
-    """Return the state of a sweep of results/<scale>; `running_since`: when the current run began, if there is one.
+def job_status(
+    job: TrainingJob, folder: Path, running_since: float | None, on_nodes: Mapping[tuple[str, str], str] | None = None
+) -> JobStatus:
+    """Return the state of a job of results/<scale>; `running_since`: when the current run began, if there is one.
 
-    `on_nodes`: the states of a cluster's jobs by sweep (paper, name), where there is one. Elsewhere a sweep runs as
-    long as its log is younger than a job's time limit.
+    `on_nodes`: the states of a cluster's jobs by training job (paper, name), where there is one. Elsewhere a job runs
+    as long as its log is younger than a job's time limit.
     """
-    if is_finished(sweep, folder):
-        return SweepStatus(sweep, SweepState.DONE)
-    log = expansion.training_log(folder, sweep.paper, sweep.name)
+    if is_finished(job, folder):
+        return JobStatus(job, JobState.DONE)
+    log = expansion.training_log(folder, job.paper, job.name)
     of_this_run = running_since is not None and log.exists() and log.stat().st_mtime >= running_since
     last = _last_line(log)
-    is_tried_again = on_nodes is not None and on_nodes.get((sweep.paper, sweep.name)) == _WAITS
+    is_tried_again = on_nodes is not None and on_nodes.get((job.paper, job.name)) == _WAITS
     if _is_failure(last) and (of_this_run or running_since is None) and not is_tried_again:
-        return SweepStatus(sweep, SweepState.FAILED, last)
-    if of_this_run and _is_at_work(sweep, log, on_nodes):
-        return SweepStatus(sweep, SweepState.RUNNING, last if is_progress(last) else "")
-    kept = (Path("checkpoints") / folder.name / sweep.paper).glob("*.pt")
-    resumable = any(checkpoint.name.startswith(f"{sweep.name}-") for checkpoint in kept)
-    return SweepStatus(sweep, SweepState.RESUMABLE if resumable else SweepState.WAITING)
+        return JobStatus(job, JobState.FAILED, last)
+    if of_this_run and _is_at_work(job, log, on_nodes):
+        return JobStatus(job, JobState.RUNNING, last if is_progress(last) else "")
+    kept = (Path("checkpoints") / folder.name / job.paper).glob("*.pt")
+    resumable = any(checkpoint.name.startswith(f"{job.name}-") for checkpoint in kept)
+    return JobStatus(job, JobState.RESUMABLE if resumable else JobState.WAITING)
 
 
-def _is_at_work(sweep: Sweep, log: Path, on_nodes: Mapping[tuple[str, str], str] | None) -> bool:
-    """Return whether a sweep whose log belongs to the current run is in training still."""
+def _is_at_work(job: TrainingJob, log: Path, on_nodes: Mapping[tuple[str, str], str] | None) -> bool:
+    """Return whether a job whose log belongs to the current run is in training still."""
     if on_nodes is not None:
-        return on_nodes.get((sweep.paper, sweep.name)) == _RUNS
-    return time.time() - log.stat().st_mtime < 60 * estimate(sweep).limit_minutes(ATTEMPTS)
+        return on_nodes.get((job.paper, job.name)) == _RUNS
+    return time.time() - log.stat().st_mtime < 60 * estimate(job).limit_minutes(ATTEMPTS)
 
 
-def sweeps_on_nodes(sweeps: list[Sweep], folder: Path) -> dict[tuple[str, str], str] | None:
-    """Return the states of the SLURM jobs that train, by sweep (paper, name), of a workflow in this folder.
+def jobs_on_nodes(jobs: list[TrainingJob], folder: Path) -> dict[tuple[str, str], str] | None:
+    """Return the states of the SLURM jobs that train, by training job (paper, name), of a workflow in this folder.
 
     None where the workflow is not on SLURM, or the queue does not answer.
     """
-    jobs = process_cleanup.queued(Path())
-    if jobs is None or not (jobs or is_on_slurm()):
+    queued = process_cleanup.queued(Path())
+    if queued is None or not (queued or is_on_slurm()):
         return None
-    states = {comment: state for _, state, comment in jobs}
-    known = {(sweep.paper, sweep.name): sweep for sweep in sweeps}
+    states = {comment: state for _, state, comment in queued}
+    known = {(job.paper, job.name): job for job in jobs}
     comments = {f"rule_{rule}_wildcards_{'_'.join(key)}": [key] for key in known for rule in _TRAINING_RULES}
     batched, _ = batches.read(kept_folder(folder) / "batches.json", known)
     for batch in batched:
-        members = [(sweep.paper, sweep.name) for sweep in batch.sweeps]
+        members = [(job.paper, job.name) for job in batch.jobs]
         comments[f"rule_{batch.rule}_wildcards_{batch.paper}"] = members
     return {key: states[comment] for comment, keys in comments.items() if comment in states for key in keys}
 
 
 def lines(config: dict[str, Any]) -> Iterator[str]:
-    """Yield a line for each paper, open sweep and failed stage of the configuration's scale, and the time left.
+    """Yield a line for each paper, open job and failed stage of the configuration's scale, and the time left.
 
     Data and features have a line of their own, and count in the time left as all stages do.
     """
     folder = Path("results") / config["scale"]
-    sweeps = expansion.expand(config)
+    jobs = expansion.expand(config)
     since = run.running_since()
-    on_nodes = sweeps_on_nodes(sweeps, folder) if since is not None else None
-    open_sweeps: list[SweepStatus] = []
+    on_nodes = jobs_on_nodes(jobs, folder) if since is not None else None
+    open_jobs: list[JobStatus] = []
     seconds: dict[tuple[str, str], list[float]] = {}
     for paper in config["papers"]:
-        known = [sweep_status(sweep, folder, since, on_nodes) for sweep in sweeps if sweep.paper == paper]
-        unfinished = [each for each in known if each.state is not SweepState.DONE]
-        parts = [f"sweeps {len(known) - len(unfinished)}/{len(known)}"]
+        known = [job_status(job, folder, since, on_nodes) for job in jobs if job.paper == paper]
+        unfinished = [each for each in known if each.state is not JobState.DONE]
+        parts = [f"jobs {len(known) - len(unfinished)}/{len(known)}"]
         for kind in ("tables", "figures"):
             names = getattr(load(paper), kind)
             done = sum((folder / kind / f"{paper}_{name}.csv").exists() for name in names)
@@ -171,18 +171,18 @@ def lines(config: dict[str, Any]) -> Iterator[str]:
         parts.append("claims done" if (folder / "claims" / f"{paper}.csv").exists() else "claims open")
         yield f"{paper}: {', '.join(parts)}"
         for each in unfinished:
-            yield f"  {each.sweep.name}: {each.state}{f' ({each.last_line})' if each.last_line else ''}"
-        open_sweeps += unfinished
-        for each in (done for done in known if done.state is SweepState.DONE):
-            took = read_benchmark(expansion.training_benchmark(folder, paper, each.sweep.name)).seconds
+            yield f"  {each.job.name}: {each.state}{f' ({each.last_line})' if each.last_line else ''}"
+        open_jobs += unfinished
+        for each in (done for done in known if done.state is JobState.DONE):
+            took = read_benchmark(expansion.training_benchmark(folder, paper, each.job.name)).seconds
             if not math.isnan(took):
-                seconds.setdefault((paper, each.sweep.family), []).append(took)
-    yield _prepared(stages(config, sweeps))
+                seconds.setdefault((paper, each.job.calibration_key), []).append(took)
+    yield _prepared(stages(config, jobs))
     yield from _other_failures([Path(config["data"]["folder"]), folder], since)
     yield _run_in_progress(since)
-    others = [stage for stage in stages(config, [each.sweep for each in open_sweeps]) if not stage.is_done]
-    if open_sweeps or others:
-        yield _time_left(open_sweeps, seconds, others)
+    others = [stage for stage in stages(config, [each.job for each in open_jobs]) if not stage.is_done]
+    if open_jobs or others:
+        yield _time_left(open_jobs, seconds, others)
 
 
 def _run_in_progress(since: float | None) -> str:
@@ -190,12 +190,12 @@ def _run_in_progress(since: float | None) -> str:
     if since is None:
         return "no run is in progress here"
     unknown = is_on_slurm() and process_cleanup.queued(Path()) is None
-    by_logs = "; squeue fails, so sweeps are running by the times of their logs" if unknown else ""
+    by_logs = "; squeue fails, so jobs are running by the times of their logs" if unknown else ""
     return f"a run is in progress here{by_logs}"
 
 
 def _prepared(known: list[Stage]) -> str:
-    """Return how many datasets and features are prepared, of those that the sweeps need."""
+    """Return how many datasets and features are prepared, of those that the jobs need."""
     parts = []
     for rule in ("arrays", "features"):
         outputs = [stage.is_done for stage in known if stage.rule == rule]
@@ -208,7 +208,7 @@ def _other_failures(folders: list[Path], running_since: float | None) -> Iterato
     for log in (path for folder in folders for path in sorted((folder / "logs").glob("*.log"))):
         again = running_since is not None and log.stat().st_mtime < running_since
         if not (log.name.startswith("train_") or again) and _is_failure(last := _last_line(log)):
-            yield f"{log.stem}: {SweepState.FAILED} ({last})"
+            yield f"{log.stem}: {JobState.FAILED} ({last})"
 
 
 def _is_failure(line: str) -> bool:
@@ -222,19 +222,19 @@ def _last_line(path: Path) -> str:
     return next((line for line in reversed(_text(path).splitlines()) if line.strip()), "")
 
 
-def _time_left(open_sweeps: list[SweepStatus], seconds: dict[tuple[str, str], list[float]], others: list[Stage]) -> str:
+def _time_left(open_jobs: list[JobStatus], seconds: dict[tuple[str, str], list[float]], others: list[Stage]) -> str:
     """Return the time that all open jobs take one after the other.
 
-    A sweep takes as long as finished ones of its family, else what the cost model says, as other stages do.
+    A job takes as long as finished ones of its family, else what the cost model says, as other stages do.
     """
-    alike: dict[tuple[str, str, int], list[Sweep]] = {}
-    for each in open_sweeps:
-        alike.setdefault((each.sweep.paper, each.sweep.family, len(each.sweep.seeds)), []).append(each.sweep)
+    alike: dict[tuple[str, str, int], list[TrainingJob]] = {}
+    for each in open_jobs:
+        alike.setdefault((each.job.paper, each.job.calibration_key, len(each.job.seeds)), []).append(each.job)
     trained, model = sum(stage.seconds for stage in others), len(others)
-    for (paper, family, _), sweeps in alike.items():
+    for (paper, family, _), jobs in alike.items():
         known = seconds.get((paper, family))
-        trained += len(sweeps) * (mean(known) if known else estimate(sweeps[0]).seconds)
-        model += 0 if known else len(sweeps)
+        trained += len(jobs) * (mean(known) if known else estimate(jobs[0]).seconds)
+        model += 0 if known else len(jobs)
     by_model = f" ({model} jobs by the cost model)" if model else ""
     return f"left, one job at a time: about {duration(trained)}{by_model}"
 

@@ -1,4 +1,4 @@
-"""List every record of a scale's results with its hash, and the sweeps that were not run, in one file.
+"""List every record of a scale's results with its hash, and the jobs that were not run, in one file.
 
 The records of the data are kept with it.
 """
@@ -50,18 +50,18 @@ def read(folder: Path) -> dict[str, str]:
 
 
 def stated_not_run(folder: Path) -> list[str]:
-    """Return the sweeps, as paper/sweep, that <folder>/manifest.json states as not run; raises as `read` does."""
+    """Return the jobs, as paper/job, that <folder>/manifest.json states as not run; raises as `read` does."""
     return _content(folder)["not_run"]
 
 
 def not_run_below(folder: Path) -> list[str]:
-    """Return the sweeps of <folder>/config.yaml, as paper/sweep, that have no run table below `folder`.
+    """Return the jobs of <folder>/config.yaml, as paper/job, that have no run table below `folder`.
 
     None where there is no config.yaml: no run has begun there. Raises InputError for a damaged one.
     """
     if not is_regular(folder / "config.yaml"):
         return []
-    return [f"{sweep.paper}/{sweep.name}" for sweep in expansion.not_run(configuration_of(folder), folder)]
+    return [f"{job.paper}/{job.name}" for job in expansion.not_run(configuration_of(folder), folder)]
 
 
 def _content(folder: Path) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def _content(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path} is damaged or unreadable") from None
     if not isinstance(listed, dict) or (listed.get("format"), listed.get("scale")) != (FORMAT, folder.absolute().name):
         raise InputError(f"{path} is no manifest of format {FORMAT} of this folder")
-    records, open_sweeps = listed.get("records"), listed.get("not_run")
+    records, open_jobs = listed.get("records"), listed.get("not_run")
     is_whole = isinstance(records, dict) and all(map(_is_digest, records.values())) and text == _as_text(listed)
-    if not (is_whole and isinstance(open_sweeps, list) and all(isinstance(each, str) for each in open_sweeps)):
+    if not (is_whole and isinstance(open_jobs, list) and all(isinstance(each, str) for each in open_jobs)):
         raise InputError(f"{path} is damaged")
     return listed
 

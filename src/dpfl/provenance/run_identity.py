@@ -1,6 +1,6 @@
 """Decide which stages are finished: by what their records say they were made from, wherever the files come from.
 
-A run table is finished where its record names the sweep, the data, the training code, the noise and versions that count
+A run table is finished where its record names the job, the data, the training code, the noise and versions that count
 as those of today. The accountants' code is not among them: it reaches a run by its noise. Times of files, Snakemake's
 own notes, the device, the folder and the machine do not count. The same holds for a paper's noise. Plan, dry run, run
 and status all ask here.
@@ -24,7 +24,7 @@ from dpfl.errors import InputError
 from dpfl.experiments import module_name
 from dpfl.files import has_bytes, is_regular, record_path
 from dpfl.grid.expansion import noise_table, run_table
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.provenance.record import gives_these_numbers, read_record
 from dpfl.provenance.source_digest import source_digest
 from dpfl.provenance.trace import NOISE, same_noise, value_of
@@ -32,7 +32,7 @@ from dpfl.reporting.results import read_csv
 
 # Decide which stages are finished: by what their records say they were made from, wherever the files come from.
 #
-# A run table is finished where its record names the sweep, the data, the training code, the noise and versions that
+# A run table is finished where its record names the job, the data, the training code, the noise and versions that
 # count as those of today. The accountants' code is not among them: it reaches a run by its noise. Times of files,
 # Snakemake's own notes, the device, the folder and the machine do not count. The same holds for a paper's noise. Plan,
 # dry run, run and status all ask here.
@@ -40,14 +40,14 @@ from dpfl.reporting.results import read_csv
 _DECIDES_NO_NUMBER = ("title", "licence", "licence_url", "mirror_folder", "files")
 
 
-def run_identity(sweep: Sweep) -> dict[str, str]:
-    """Return what decides a sweep's run table, versions and noise apart: settings, cells and seeds; data; code."""
-    made = (*datasets.modules(sweep.dataset), *(("dpfl.features.scattering",) if sweep.needs_features else ()))
+def run_identity(job: TrainingJob) -> dict[str, str]:
+    """Return what decides a job's run table, versions and noise apart: settings, cells and seeds; data; code."""
+    made = (*datasets.modules(job.dataset), *(("dpfl.features.scattering",) if job.needs_features else ()))
     return {
-        "sweep": sweep.digest(),
-        "dataset": _data_digest(sweep.dataset),
+        "job": job.digest(),
+        "dataset": _data_digest(job.dataset),
         "data_code": source_digest(*made),
-        "code": source_digest(training_code(sweep.experiment), calibrated=True),
+        "code": source_digest(training_code(job.experiment), calibrated=True),
     }
 
 
@@ -61,54 +61,56 @@ def calibration_code(experiment: str) -> str:
     return f"{module_name(experiment)}:calibrate"
 
 
-def noise_of(sweep: Sweep, table: Path) -> dict[str, str]:
-    """Return a hash of the noise that a paper's table has for the sweep's cells, whatever is proven of it; {} where
+def noise_of(job: TrainingJob, table: Path) -> dict[str, str]:
+    """Return a hash of the noise that a paper's table has for the job's cells, whatever is proven of it; {} where
     there is none yet."""
-    rows = _noise_rows(sweep, table)
+    rows = _noise_rows(job, table)
     return {} if rows.empty else {"noise": _digest(rows.astype(str).to_dict("split", index=False))}
 
 
-def _noise_rows(sweep: Sweep, table: Path) -> pd.DataFrame:
-    """Return the rows of a paper's noise for the sweep's cells, without what is proven of it, columns in order."""
+def _noise_rows(job: TrainingJob, table: Path) -> pd.DataFrame:
+    """Return the rows of a paper's noise for the job's cells, without what is proven of it, columns in order."""
     rows = _noise_table(table, os.stat(table).st_mtime_ns) if is_regular(table) else pd.DataFrame()
-    if "family" not in rows:  # none, or damaged: a stage that reads it says so
+    if "calibration_key" not in rows:  # none, or damaged: a stage that reads it says so
         return pd.DataFrame()
-    return rows.loc[rows["family"] == sweep.family, sorted(name for name in rows if not name.startswith("privacy_"))]
+    return rows.loc[
+        rows["calibration_key"] == job.calibration_key, sorted(name for name in rows if not name.startswith("privacy_"))
+    ]
 
 
 @lru_cache(maxsize=16)
 def _noise_table(table: Path, _time: int) -> pd.DataFrame:
-    """Return a paper's noise, read once for all of its sweeps; empty where it cannot be read."""
+    """Return a paper's noise, read once for all of its jobs; empty where it cannot be read."""
     try:
         return read_csv(table)
     except InputError:
         return pd.DataFrame()
 
 
-def noise_identity(sweeps: Iterable[Sweep]) -> dict[str, str]:
-    """Return what decides the noise of a paper's sweeps, versions apart: its code, and for each family of sweeps its
+def noise_identity(jobs: Iterable[TrainingJob]) -> dict[str, str]:
+    """Return what decides the noise of a paper's jobs, versions apart: its code, and for each family of jobs its
     settings, cells and data (not its seeds)."""
-    sweeps = list(sweeps)
-    codes = sorted({calibration_code(sweep.experiment) for sweep in sweeps})
-    families = {s.family: _digest([s.settings, s.cells, _data_digest(s.dataset)]) for s in sweeps}
+    jobs = list(jobs)
+    codes = sorted({calibration_code(job.experiment) for job in jobs})
+    families = {s.calibration_key: _digest([s.settings, s.cells, _data_digest(s.dataset)]) for s in jobs}
     return {"code": source_digest(*codes), **families}
 
 
-def is_finished(sweep: Sweep, results: Path) -> bool:
-    """Return whether results/<scale> has the run table that training this sweep today, with its noise, would give."""
-    table = run_table(results, sweep.paper, sweep.name)
+def is_finished(job: TrainingJob, results: Path) -> bool:
+    """Return whether results/<scale> has the run table that training this job today, with its noise, would give."""
+    table = run_table(results, job.paper, job.name)
     if not is_regular(table):
         return False
-    identity, calibrated = run_identity(sweep), noise_table(results, sweep.paper)
-    if _states(table, {**identity, **noise_of(sweep, calibrated)}):
+    identity, calibrated = run_identity(job), noise_table(results, job.paper)
+    if _states(table, {**identity, **noise_of(job, calibrated)}):
         return True
-    return _states(table, identity) and _has_noise(table, _noise_rows(sweep, calibrated))
+    return _states(table, identity) and _has_noise(table, _noise_rows(job, calibrated))
 
 
 def _has_noise(runs: Path, noise: pd.DataFrame) -> bool:
     """Return whether the runs of a table have these rows of noise, as near as a search for it ends.
 
-    The hash of the same noise is another one where a configuration leaves other sweeps of the paper out: those give its
+    The hash of the same noise is another one where a configuration leaves other jobs of the paper out: those give its
     table further columns, empty for the others; other versions of pandas spell numbers otherwise; and a sharper
     accountant or another processor finds the same noise with other last digits.
     """
@@ -157,12 +159,12 @@ def is_trained_here(record: Mapping[str, Any]) -> bool:
     return isinstance(stated, dict) and stated.get("code") == code
 
 
-def is_calibrated(sweeps: Iterable[Sweep], table: Path) -> bool:
-    """Return whether `table` has the noise that calibrating a paper's sweeps today would give, of others or not.
+def is_calibrated(jobs: Iterable[TrainingJob], table: Path) -> bool:
+    """Return whether `table` has the noise that calibrating a paper's jobs today would give, of others or not.
 
     A table that is not what its record says has none: its noise would make finished runs count as open.
     """
-    return _states(table, noise_identity(sweeps)) and _is_as_recorded(table)
+    return _states(table, noise_identity(jobs)) and _is_as_recorded(table)
 
 
 def _is_as_recorded(table: Path) -> bool:

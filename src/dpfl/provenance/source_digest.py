@@ -24,7 +24,7 @@ GROUND = (
     "catalog",
     "grid.configuration",
     "grid.expansion",
-    "grid.sweep",
+    "grid.training_job",
     "experiments",
     "provenance",
     "pipeline",

@@ -29,7 +29,7 @@ from dpfl.reporting.results import ORIGINS, table_text
 # Find the runs behind a cell of a table or a point of a figure.
 
 Row = dict[str, str]
-_LABELS = ("paper", "sweep", "stand_in_for", "data_note", "experiment")
+_LABELS = ("paper", "job", "stand_in_for", "data_note", "experiment")
 """Columns of a run table that do not distinguish runs."""
 _LONGEST_LIST = 12
 _NO_STUDY = ("", "nan", "none")
@@ -111,9 +111,9 @@ def is_recorded(rows: list[Row]) -> bool:
 def _recorded(tables: Mapping[str, list[Row]], rows: list[Row]) -> dict[str, list[Row]]:
     """Return the runs of each run table, by its path, that the rows record."""
     wanted = {origin for row in rows for origin in row[ORIGINS].split()}
-    sweeps = {path: Path(path).name.partition(".")[0] for path in tables}
+    jobs = {path: Path(path).name.partition(".")[0] for path in tables}
     return {
-        path: [run for place, run in enumerate(runs) if f"{sweeps[path]}:{place}" in wanted]
+        path: [run for place, run in enumerate(runs) if f"{jobs[path]}:{place}" in wanted]
         for path, runs in tables.items()
     }
 
@@ -142,7 +142,7 @@ def runs_behind(runs: Iterable[Row], rows: list[Row]) -> list[Row]:
     once: dict[str, Row] = {}
     for run in usual or found:
         # The same run may be asked for by several entries of the grid.
-        once.setdefault(json.dumps([value for name, value in run.items() if name not in ("sweep", "study")]), run)
+        once.setdefault(json.dumps([value for name, value in run.items() if name not in ("job", "study")]), run)
     return list(once.values())
 
 
@@ -337,7 +337,7 @@ def data_folders(folder: Path) -> list[Path]:
         config = configuration_of(folder)
     except InputError:
         return []
-    names = sorted({sweep.dataset for sweep in expansion.expand(config)})
+    names = sorted({job.dataset for job in expansion.expand(config)})
     kept = Path(config["data"]["folder"])
     return [] if kept.is_absolute() else [kept / kind / name for kind in DATA_KINDS for name in names]
 

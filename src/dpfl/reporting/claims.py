@@ -22,7 +22,7 @@ from dpfl.catalog import load, module
 from dpfl.errors import InputError
 from dpfl.files import write_atomically
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.reporting.display_names import percent
 from dpfl.reporting.results import NotRunError, Results, read_csv, write_table
 from dpfl.reporting.rules import (
@@ -55,15 +55,15 @@ def as_far_as_run(
     """Return a judgement as it is where all runs that decide the claim (its key `runs`) are there, else what is sure.
 
     A verdict that more runs cannot change stays; any other is undecided until they are there. The reason says how many
-    sweeps are missing. Results without a config.yaml have no grid to compare with.
+    jobs are missing. Results without a config.yaml have no grid to compare with.
     """
-    needed = [sweep for sweep in _sweeps(results.folder, paper) if decides(sweep, claim.get("runs"))]
-    missing = sum(not expansion.run_table(results.folder, paper, sweep.name).is_file() for sweep in needed)
+    needed = [job for job in _jobs(results.folder, paper) if decides(job, claim.get("runs"))]
+    missing = sum(not expansion.run_table(results.folder, paper, job.name).is_file() for job in needed)
     if not missing:
         return judgement
-    reason = f"{missing} of the {len(needed)} sweeps that decide it {'was' if missing == 1 else 'were'} not run."
+    reason = f"{missing} of the {len(needed)} jobs that decide it {'was' if missing == 1 else 'were'} not run."
     if missing == len(needed):
-        reason = f"None of the {missing} sweeps that decide it was run." if missing > 1 else "Its sweep was not run."
+        reason = f"None of the {missing} jobs that decide it was run." if missing > 1 else "Its job was not run."
     if judgement.verdict in (Verdict.NOT_RUN, Verdict.UNDECIDED) or (rule.scope, judgement.verdict) in _FINAL:
         return replace(judgement, reason=f"{judgement.reason} {reason}")
     return replace(
@@ -71,15 +71,15 @@ def as_far_as_run(
     )
 
 
-def decides(sweep: Sweep, runs: Mapping[str, list[Any]] | None) -> bool:
-    """Return whether a sweep is among the `runs` of a claim: one of its cells has one of the values listed, of each.
+def decides(job: TrainingJob, runs: Mapping[str, list[Any]] | None) -> bool:
+    """Return whether a job is among the `runs` of a claim: one of its cells has one of the values listed, of each.
 
-    A name is that of a setting of the sweep or of its cells; one that there is not is "none". No sweep decides a claim
+    A name is that of a setting of the job or of its cells; one that there is not is "none". No job decides a claim
     without the key.
     """
-    known = {**sweep.settings, "experiment": sweep.experiment}
+    known = {**job.settings, "experiment": job.experiment}
     return runs is not None and any(
-        all(_or_none({**known, **cell}.get(name)) in values for name, values in runs.items()) for cell in sweep.cells
+        all(_or_none({**known, **cell}.get(name)) in values for name, values in runs.items()) for cell in job.cells
     )
 
 
@@ -88,8 +88,8 @@ def _or_none(value: object) -> object:
     return "none" if value is None else value
 
 
-def require_sweeps(paper: str, claims: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise InputError where a value of the `runs` of a claim is that of no sweep at any scale: a slip of the pen.
+def require_jobs(paper: str, claims: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise InputError where a value of the `runs` of a claim is that of no job at any scale: a slip of the pen.
 
     It would pass for a claim that fewer runs decide, or none, and that needs no more to be there.
     """
@@ -97,26 +97,26 @@ def require_sweeps(paper: str, claims: Mapping[str, Mapping[str, Any]]) -> None:
         return
     scales = configuration.schema()["properties"]["scale"]["enum"]
     grids = [configuration.resolve({"scale": scale, "papers": [paper]}) for scale in scales]
-    sweeps = [sweep for grid in grids for sweep in expansion.expand(grid)]
+    jobs = [job for grid in grids for job in expansion.expand(grid)]
     for name, claim in claims.items():
         named = [(key, value) for key, values in claim.get("runs", {}).items() for value in values or [None]]
         for key, value in named:
-            if not any(decides(sweep, {**claim["runs"], key: [value]}) for sweep in sweeps):
+            if not any(decides(job, {**claim["runs"], key: [value]}) for job in jobs):
                 raise InputError(
-                    f"{paper}/claims.yaml: {name}: runs names {key} {value}, which no sweep of any scale has"
+                    f"{paper}/claims.yaml: {name}: runs names {key} {value}, which no job of any scale has"
                 )
 
 
-def _sweeps(folder: Path, paper: str) -> list[Sweep]:
-    """Return the sweeps of a paper in the configuration of results/<scale>; none where there is no configuration."""
+def _jobs(folder: Path, paper: str) -> list[TrainingJob]:
+    """Return the jobs of a paper in the configuration of results/<scale>; none where there is no configuration."""
     path = folder / "config.yaml"
     return list(_expanded(path, path.stat().st_mtime_ns, paper)) if path.is_file() else []
 
 
 @lru_cache(maxsize=8)
-def _expanded(path: Path, _time: int, paper: str) -> tuple[Sweep, ...]:
-    """Return the sweeps of a paper in a configuration, expanded once."""
-    return tuple(sweep for sweep in expansion.expand(configuration.read(path)) if sweep.paper == paper)
+def _expanded(path: Path, _time: int, paper: str) -> tuple[TrainingJob, ...]:
+    """Return the jobs of a paper in a configuration, expanded once."""
+    return tuple(job for job in expansion.expand(configuration.read(path)) if job.paper == paper)
 
 
 Check = Callable[[Results], ClaimEvidence]
@@ -136,7 +136,7 @@ def evaluate(paper: str, results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the verdicts on a paper's claims, a row a claim, and the evidence for them, a row a case.
 
     Verdicts: paper, claim, of (the claim that it is a part of, or itself), text (the sentence with its source),
-    settings (where the paper says it, and what was run instead), asked_here (by us), verdict, reason (a sentence),
+    settings (where the paper says it, and what was run instead), our_question (by us), verdict, reason (a sentence),
     cases, hold, within_margin, fail, open, missing (counts), case (the deciding one) with NUMBERS, scope, kind, margin,
     unit, alpha, level, because, settled_by, places (what its function read, as "tables/errata figures/price").
     Evidence: paper, claim, case, status, NUMBERS, within (the range that the claim allows, in words), stand_in; the
@@ -247,7 +247,7 @@ def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judg
         "of": claim.get("of", key),
         "text": said(claim),
         "settings": claim["settings"],
-        "asked_here": bool(claim.get("asked_here", False)),
+        "our_question": bool(claim.get("our_question", False)),
         "verdict": str(judgement.verdict),
         "reason": judgement.reason,
         "cases": sum(counts.values()),
@@ -268,7 +268,7 @@ def _verdict_row(paper: str, key: str, claim: Mapping[str, Any], judgement: Judg
 
 def said(claim: Mapping[str, Any]) -> str:
     """Return the sentence of a claim with its source; a question of ours says that it is none of the paper's claims."""
-    asked = "Not a claim of the paper: " if claim.get("asked_here") else ""
+    asked = "Not a claim of the paper: " if claim.get("our_question") else ""
     return f"{asked}{claim['sentence']} ({claim['source']})"
 
 
@@ -276,9 +276,9 @@ ANSWERS = {Verdict.AS_STATED: "yes", Verdict.WEAKER: "in part", Verdict.REFUTED:
 """Verdicts on a question of ours in words, where they differ from those on a claim."""
 
 
-def answer(verdict: Verdict, asked_here: bool) -> str:
+def answer(verdict: Verdict, our_question: bool) -> str:
     """Return a verdict in words: on a claim of the paper, or on a question of ours."""
-    return ANSWERS.get(verdict, str(verdict)) if asked_here else str(verdict)
+    return ANSWERS.get(verdict, str(verdict)) if our_question else str(verdict)
 
 
 _COUNTS = {
@@ -332,7 +332,7 @@ def range_text(low: float, high: float) -> str:
 def require_usable(paper: str) -> None:
     """Raise InputError unless every claim has a rule that can say no, and a function in claims.py or a key pending.
 
-    Every function of claims.py that makes cases needs its claim; `of` names a claim, `runs` those of some sweep.
+    Every function of claims.py that makes cases needs its claim; `of` names a claim, `runs` those of some job.
     """
     claims = load(paper).claims
     for key, claim in claims.items():
@@ -344,7 +344,7 @@ def require_usable(paper: str) -> None:
     for name in _makers(paper):
         if name not in claims:
             raise InputError(f"{paper}/claims.py: {name} makes cases, but claims.yaml has no claim of this name")
-    require_sweeps(paper, claims)
+    require_jobs(paper, claims)
 
 
 def _makers(paper: str) -> list[str]:
@@ -391,7 +391,7 @@ def write_page(paper: str, csv: Path) -> Path:
     body = pd.DataFrame(
         {
             "Claim": verdicts["claim"] + ". " + verdicts["text"],
-            "Verdict": [answer(Verdict(row["verdict"]), row["asked_here"]) for row in verdicts.to_dict("records")],
+            "Verdict": [answer(Verdict(row["verdict"]), row["our_question"]) for row in verdicts.to_dict("records")],
             "Reason": verdicts["reason"],
             "Deciding case": [_case_text(row) for row in verdicts.to_dict("records")],
             "Rule": verdicts["scope"] + ", " + verdicts["kind"] + ". " + verdicts["because"],

@@ -1,4 +1,4 @@
-"""Names as a reader sees them: Greek signs, data sets, standing of an epsilon, captions."""
+"""Names as a reader sees them: Greek letters, data sets, verdicts on epsilons, captions."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dpfl.files import record_path, write_atomically
 
 # Signs of quantities: ε, δ and σ² in every figure and table, whatever the code that lays it out spells them.
 
-_SIGNS = {
+_GREEK_SYMBOLS = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "eta": "η", "theta": "θ", "kappa": "κ",
     "lambda": "λ", "mu": "μ", "rho": "ρ", "sigma": "σ",
 }  # fmt: skip
-_NAMED = re.compile(rf"\b({'|'.join(_SIGNS)})\b")
+_NAMED = re.compile(rf"\b({'|'.join(_GREEK_SYMBOLS)})\b")
 _SQUARE = re.compile(r"(?<=[\w)])\^2(?![\w(]|\.\d)")
 _POWER = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)e([+-]?)0*(\d+)\b")
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def with_signs(text: str) -> str:
+def with_greek_symbols(text: str) -> str:
     """Return a text with every Greek letter as its sign, squares and powers of ten as such: "sigma^2 = 1e-5" is
     "σ² = 10⁻⁵"; names of code, as beta_1, stay."""
-    return _POWER.sub(_power, _SQUARE.sub("²", _NAMED.sub(lambda found: _SIGNS[found[0]], text)))
+    return _POWER.sub(_power, _SQUARE.sub("²", _NAMED.sub(lambda found: _GREEK_SYMBOLS[found[0]], text)))
 
 
 def _power(found: re.Match[str]) -> str:
@@ -39,28 +39,28 @@ def _power(found: re.Match[str]) -> str:
     return raised if digits == "1" else f"{digits} · {raised}"
 
 
-# Standing of a claimed epsilon: kept, refuted or open.
+# What is known of a claimed epsilon: proven, refuted or unproven.
 
 _ROUNDING = 1e-3
 """Relative excess over the claimed epsilon that calibration and accountants' grids may leave."""
 
 
-class Standing(StrEnum):
+class EpsilonVerdict(StrEnum):
     """Knowledge of a claimed epsilon."""
 
-    KEPT = "kept"
+    PROVEN = "proven"
     """The proven epsilon is at most the claimed one."""
     REFUTED = "refuted"
     """A pair of data sets exceeds the claimed epsilon."""
-    OPEN = "open"
+    UNPROVEN = "unproven"
     """It is neither proven nor refuted."""
 
 
-def standing(claimed: float, proven: float, refuted: float) -> Standing:
+def epsilon_verdict(claimed: float, proven: float, refuted: float) -> EpsilonVerdict:
     """Return what is known of a claimed epsilon: `proven` is an upper, `refuted` a lower bound on what is spent."""
     if refuted > claimed * (1 + _ROUNDING):
-        return Standing.REFUTED
-    return Standing.KEPT if proven <= claimed * (1 + _ROUNDING) else Standing.OPEN
+        return EpsilonVerdict.REFUTED
+    return EpsilonVerdict.PROVEN if proven <= claimed * (1 + _ROUNDING) else EpsilonVerdict.UNPROVEN
 
 
 # Notes below tables and figures: how many runs, on which data, which stand-ins.

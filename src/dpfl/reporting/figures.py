@@ -14,7 +14,7 @@ from dpfl.catalog import recipe
 from dpfl.errors import InputError
 from dpfl.files import replacing
 from dpfl.reporting import display_names, style
-from dpfl.reporting.results import NotRunError, Results, made_or_not_run, read_csv, refuse_not_run, write_table
+from dpfl.reporting.results import NotRunError, Results, compute_or_placeholder, read_csv, refuse_not_run, write_table
 
 SUFFIXES = (".rst", ".svg", ".pdf", ".png")
 
@@ -36,7 +36,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     the CSV first."""
     made: FigureRecipe = recipe(paper, "figures", name)
     csv = folder / f"{paper}_{name}.csv"
-    data = made_or_not_run(made.data, results)
+    data = compute_or_placeholder(made.data, results)
     write_table(data, csv)
     return [csv, *write_pictures(paper, name, csv)]
 
@@ -52,7 +52,7 @@ def write_pictures(paper: str, name: str, csv: Path, suffixes: Collection[str] =
                 raise InputError(f"{paper}/figures.py: {name}: draw returned a {type(figure).__name__}, no Figure")
         except NotRunError as reason:
             figure = style.text_figure(str(reason))
-        style.use_signs(figure)
+        style.use_greek_symbols(figure)
         for suffix in (suffix for suffix in SUFFIXES[1:] if suffix in suffixes):
             path = csv.with_suffix(suffix)
             with replacing(path) as temporary:

@@ -23,7 +23,7 @@ class NotRunError(InputError):
 
 _NOT_RUN = "not_run"
 ORIGIN = "origin"
-"""Column of `Results.runs`: the run's place, as "<sweep>:<row of its run table, from 0>"."""
+"""Column of `Results.runs`: the run's place, as "<job>:<row of its run table, from 0>"."""
 ORIGINS = "origins"
 """Column of tables and figures: the origins of the runs that a row was made of, separated by spaces. `dpfl trace` goes
 by it."""
@@ -39,7 +39,7 @@ def not_run_table(reason: NotRunError) -> pd.DataFrame:
     return pd.DataFrame({_NOT_RUN: [str(reason)]})
 
 
-def made_or_not_run(make: Callable[[Results], pd.DataFrame], results: Results) -> pd.DataFrame:
+def compute_or_placeholder(make: Callable[[Results], pd.DataFrame], results: Results) -> pd.DataFrame:
     """Return the data that `make` computes from the results, or the placeholder where nothing of them was run."""
     try:
         data = make(results)

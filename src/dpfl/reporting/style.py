@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import NullLocator
 from PIL import Image
 
-from dpfl.reporting.display_names import with_signs
+from dpfl.reporting.display_names import with_greek_symbols
 
 matplotlib.use("agg")
 
@@ -73,7 +73,7 @@ def footer(figure: Figure, text: str) -> None:
 def ticks_at(axis: Axes, values: Iterable[float]) -> None:
     """Label a logarithmic horizontal axis with plain numbers at these values, and nowhere else."""
     ticks = sorted(set(values))
-    axis.set_xticks(ticks, [with_signs(f"{tick:g}") for tick in ticks])
+    axis.set_xticks(ticks, [with_greek_symbols(f"{tick:g}") for tick in ticks])
     axis.xaxis.set_minor_locator(NullLocator())
 
 
@@ -95,11 +95,11 @@ def mark_not_run(axis: Axes) -> None:
     axis.text(0.04, 0.05, "not run", transform=axis.transAxes, fontsize=8, color=BLACK)
 
 
-def use_signs(figure: Figure) -> None:
-    """Write every text of a figure with signs (`signs.with_signs`): one quantity has one sign in all figures."""
+def use_greek_symbols(figure: Figure) -> None:
+    """Write Greek letters and powers as symbols in every text of a figure (`with_greek_symbols`)."""
     for text in figure.findobj(Text):
         if text.get_text():
-            text.set_text(with_signs(text.get_text()))
+            text.set_text(with_greek_symbols(text.get_text()))
 
 
 def text_figure(text: str) -> Figure:

@@ -14,8 +14,8 @@ import pandas as pd
 from dpfl.catalog import dataset_entries, load, recipe
 from dpfl.files import write_atomically
 from dpfl.reporting import display_names
-from dpfl.reporting.display_names import model_name, with_signs
-from dpfl.reporting.results import NotRunError, Results, made_or_not_run, read_csv, refuse_not_run, write_table
+from dpfl.reporting.display_names import model_name, with_greek_symbols
+from dpfl.reporting.results import NotRunError, Results, compute_or_placeholder, read_csv, refuse_not_run, write_table
 
 _KEY = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _SIGNED_ZERO = re.compile(r"(?<![\w.])[-+−](0(?:\.0+)?)(?![\d.])")
@@ -59,7 +59,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
     """Write <folder>/<paper>_<name>.csv, .md, .tex and .html, and the caption as .rst; return the paths, CSV first."""
     made: TableRecipe = recipe(paper, "tables", name)
     csv = folder / f"{paper}_{name}.csv"
-    data = made_or_not_run(made.data, results)
+    data = compute_or_placeholder(made.data, results)
     write_table(data, csv)
     return [csv, *write_pages(paper, name, csv)]
 
@@ -67,7 +67,7 @@ def make(paper: str, name: str, results: Results, folder: Path) -> list[Path]:
 def write_pages(paper: str, name: str, csv: Path, suffixes: Collection[str] = SUFFIXES) -> list[Path]:
     """Write the pages with these suffixes that show a table's CSV, and no other number; return their paths."""
     made: TableRecipe = recipe(paper, "tables", name)
-    title = with_signs(load(paper).tables[name]["title"])
+    title = with_greek_symbols(load(paper).tables[name]["title"])
     try:
         data = refuse_not_run(read_csv(csv))
         page = readable(made.page(data))
@@ -100,7 +100,7 @@ def readable_cell(cell: object) -> str:
         return dataset_entries()[text]["title"]
     if _KEY.fullmatch(text):
         return model_name(text)
-    return with_signs(_SIGNED_ZERO.sub(r"\1", text))
+    return with_greek_symbols(_SIGNED_ZERO.sub(r"\1", text))
 
 
 def _nothing(reason: str) -> pd.DataFrame:

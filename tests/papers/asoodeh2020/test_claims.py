@@ -34,7 +34,7 @@ def test_verdicts(results):
     assert set(rows.index[rows["verdict"] == Verdict.REFUTED]) == REFUTED
     assert (rows["verdict"].drop(REFUTED) == Verdict.AS_STATED).all()
     assert rows.loc["convex_late_records", "places"] == "figures/figure_3" and rows.loc["gaussian", "places"] == ""
-    assert not rows.loc[["laplace_zero", "gaussian_any_step"], "asked_here"].any()
+    assert not rows.loc[["laplace_zero", "gaussian_any_step"], "our_question"].any()
 
 
 def test_the_last_record_refutes_the_consequence_of_theorem_3(judged, results):

@@ -47,12 +47,12 @@ def on_stand_in(runs: pd.DataFrame, name: str = "digits") -> pd.DataFrame:
 
 @pytest.fixture
 def as_runs(tmp_path: Path) -> Callable[..., Results]:
-    """Return a function that stores run tables, each as a sweep of its own, as a scale's only results."""
+    """Return a function that stores run tables, each as a job of its own, as a scale's only results."""
 
     def store(*tables: pd.DataFrame) -> Results:
         paths = []
         for number, table in enumerate(tables):
-            paths.append(tmp_path / f"sweep_{number}.csv")
+            paths.append(tmp_path / f"job_{number}.csv")
             with paths[-1].open("w") as stream:
                 write_csv(table, stream)
         return Results(tmp_path, {"bhaskar2025": tuple(paths)})

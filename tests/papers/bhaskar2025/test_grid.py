@@ -8,7 +8,7 @@ import pytest
 
 from dpfl.catalog import load
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.papers.bhaskar2025.central_model import COUNTED, READINGS, reading_of
 from dpfl.papers.bhaskar2025.open_settings import Candidate, open_cells
 from dpfl.papers.bhaskar2025.published_cells import CELL, published_cells
@@ -19,21 +19,21 @@ KEY = ["dataset", *CELL]
 LAST = "dataset == 'cifar10' and model in ['cnn_tanh', 'cnn_relu'] and clients != 10"
 
 
-def expanded(**keys: object) -> list[Sweep]:
-    """Return the paper's sweeps at scale paper."""
+def expanded(**keys: object) -> list[TrainingJob]:
+    """Return the paper's jobs at scale paper."""
     return expansion.expand(configuration.resolve({"scale": "paper", "papers": ["bhaskar2025"], **keys}))
 
 
-def seeds_by_cell(sweeps: list[Sweep]) -> pd.Series:
+def seeds_by_cell(jobs: list[TrainingJob]) -> pd.Series:
     """Return the number of seeds of every cell that is trained with the settings of paper.yaml."""
     chosen = {name: value for name, value in load("bhaskar2025").settings.items() if name != "measure"}
     rows = [
-        ({**sweep.settings, **cell}, seed)
-        for sweep in sweeps
-        if all(sweep.settings[name] == value for name, value in chosen.items())
-        for cell in sweep.cells
+        ({**job.settings, **cell}, seed)
+        for job in jobs
+        if all(job.settings[name] == value for name, value in chosen.items())
+        for cell in job.cells
         if not cell.get("clip")
-        for seed in sweep.seeds
+        for seed in job.seeds
     ]
     trained = pd.DataFrame([{**{name: row[name] for name in KEY}, "seed": seed} for row, seed in rows])
     return trained.groupby(KEY)["seed"].nunique()
@@ -70,12 +70,12 @@ def test_cells_have_the_seeds_that_the_plan_names(cells, where, seeds):
 
 def test_what_the_rate_rules_count_is_trained_with_every_candidate():
     trained = {
-        (sweep.dataset, sweep.settings["model"], *(sweep.settings[name] for name in Candidate._fields), cell["epsilon"],
+        (job.dataset, job.settings["model"], *(job.settings[name] for name in Candidate._fields), cell["epsilon"],
          cell["local_epochs"], seed)
-        for sweep in expanded()
-        if sweep.settings.get("study") == "open_settings"
-        for cell in sweep.cells
-        for seed in sweep.seeds
+        for job in expanded()
+        if job.settings.get("study") == "open_settings"
+        for cell in job.cells
+        for seed in job.seeds
     }  # fmt: skip
     for row in open_cells(Results(Path("nowhere"))).itertuples():
         # With privacy the order of plain batches changes nothing, and one is run.
@@ -86,22 +86,22 @@ def test_what_the_rate_rules_count_is_trained_with_every_candidate():
 
 def test_the_central_model_is_tried_three_ways_in_the_cells_that_the_rule_counts():
     found: dict[tuple[str, str], dict[str, set[int]]] = {}
-    for sweep in expanded(only={"clients": [1]}):
-        reading = reading_of({**sweep.settings, "study": sweep.settings.get("study", "")})
-        cell = found.setdefault((sweep.dataset, sweep.settings["model"]), {})
-        cell.setdefault(reading, set()).update(sweep.seeds)
-        assert reading != "older" or sweep.settings["clip_norm"] == 0.1
+    for job in expanded(only={"clients": [1]}):
+        reading = reading_of({**job.settings, "study": job.settings.get("study", "")})
+        cell = found.setdefault((job.dataset, job.settings["model"]), {})
+        cell.setdefault(reading, set()).update(job.seeds)
+        assert reading != "older" or job.settings["clip_norm"] == 0.1
     for key in COUNTED:
         assert len(set.intersection(*(found[key][reading] for reading in READINGS))) == 3, key
 
 
 def test_every_difference_is_switched_alone_and_all_together_beside_published_seeds():
-    sweeps = [sweep for sweep in expanded() if sweep.settings.get("study") == "readings"]
+    jobs = [job for job in expanded() if job.settings.get("study") == "readings"]
     ways = set()
-    for sweep in sweeps:
-        switched = [name for name, code in CODE.items() if sweep.settings[name] != code]
-        ways.add((sweep.settings["model"], *switched))
-        assert set(sweep.seeds) <= {0, 1, 2} and sweep.dataset == "mnist"
+    for job in jobs:
+        switched = [name for name, code in CODE.items() if job.settings[name] != code]
+        ways.add((job.settings["model"], *switched))
+        assert set(job.seeds) <= {0, 1, 2} and job.dataset == "mnist"
     assert {way[1:] for way in ways if len(way) == 2} == {(name,) for name in CODE}
     assert {way[0] for way in ways if len(way) == 7} == {"cnn_relu", "cnn_tanh", "scatter_linear", "scatter_cnn"}
     assert {len(way) for way in ways} == {2, 7}

@@ -130,7 +130,7 @@ def test_every_cell_is_the_mean_of_the_runs_that_it_records(as_runs, rows_of_run
     assert (cells["runs"] == 3).all()
     for row in cells.to_dict("records"):
         places = [origin.split(":") for origin in row["origins"].split()]
-        accuracies = [tables[int(sweep[-1])]["accuracy_pct"].iloc[int(place)] for sweep, place in places]
+        accuracies = [tables[int(job[-1])]["accuracy_pct"].iloc[int(place)] for job, place in places]
         assert row["accuracy_pct"] == pytest.approx(np.mean(accuracies), abs=1e-12)
 
 

@@ -76,7 +76,7 @@ def test_the_page_says_what_is_claimed_proven_and_refuted(as_runs, rows_of_runs)
     assert "Poisson -0.10 ± 0.00 points (proven ε 2.65)" in page.notes[0]
     first = page.body.iloc[0]
     assert tuple(first[["ε claimed", "ε proven", "ε at least", "Claim"]]) == ("2.93", "28.10", "12.77", "refuted")
-    assert set(page.body.loc[page.body["Batches"] != "shuffled epochs", "Claim"]) == {"kept"}
+    assert set(page.body.loc[page.body["Batches"] != "shuffled epochs", "Claim"]) == {"proven"}
     assert [heading for heading, _ in page.sections()] == [
         "MNIST, ScatterNet + linear, noise for ε = 2.93",
         "MNIST, ScatterNet + linear, noise for ε = 1.2",

@@ -100,10 +100,10 @@ def test_the_loop_was_run_for_both_federations_at_every_budget_of_the_grid():
 @pytest.mark.parametrize(("clients", "before", "training"), [(3, 446, 356), (10, 134, 105)])
 def test_the_plain_loop_and_the_grid_have_the_same_noise(clients, before, training):
     loop = runpy.run_path(str(Path(__file__).with_name("authors_logic.py")))
-    sweeps = expansion.expand(configuration.resolve({"scale": "paper", "papers": ["lowy2021"]}))
-    [sweep] = [s for s in sweeps if s.settings.get("clipping") == "mean" and s.settings.get("clients") == clients
+    jobs = expansion.expand(configuration.resolve({"scale": "paper", "papers": ["lowy2021"]}))
+    [job] = [s for s in jobs if s.settings.get("clipping") == "mean" and s.settings.get("clients") == clients
                and s.experiment == "ldp_regression"]  # fmt: skip
-    plan = LdpPlan.of(LdpSettings.of(sweep.settings), [], Square(), ClientCounts(clients, before, training))
+    plan = LdpPlan.of(LdpSettings.of(job.settings), [], Square(), ClientCounts(clients, before, training))
     for algorithm in ("minibatch", "local"):
         for epsilon in BUDGETS[:-1]:
             ours = noise_multiplier(plan.noise, plan.calibrated_messages(algorithm), epsilon)

@@ -17,7 +17,7 @@ def test_mnist_says_what_the_scripts_budgets_are_on_the_datas_rows(results):
     proven, refuted = (row[f"minibatch_epsilon_of_rows_{end}"] for end in ("proven", "refuted"))
     assert 1.0 < refuted <= proven < 18.0  # a budget of 1 is exceeded, one of 18 is kept
     [note] = [note for note in TABLES["mnist_differences"].page(data).notes if "On the data's rows" in note]
-    assert note.endswith("the later script's budgets are: 2 kept, 2 refuted.")
+    assert note.endswith("the later script's budgets are: 2 proven, 2 refuted.")
 
 
 def test_the_noise_table_says_how_loose_the_noise_is(results):

@@ -44,23 +44,23 @@ def ended(first_ended, chain):
     return chain
 
 
-SWEEPS = [f"{PAPER}/digits_scatter_linear_k10_seed{seed}" for seed in (0, 1, 2)]
+JOBS = [f"{PAPER}/digits_scatter_linear_k10_seed{seed}" for seed in (0, 1, 2)]
 
 
 @pytest.fixture
 def partial(ended):
-    """The run that has ended, of a grid of three sweeps, of which the first was run; sealed."""
+    """The run that has ended, of a grid of three jobs, of which the first was run; sealed."""
     only = {"dataset": ["digits"], "model": ["scatter_linear"], "clients": [10], "study": ["none"]}
     config = {"scale": "demo", "papers": [PAPER], "seeds": [0, 1, 2], "only": only}
     (ended / "config.yaml").write_text(yaml.safe_dump(config))
-    trained(ended, SWEEPS[0])
+    trained(ended, JOBS[0])
     listed_anew(ended)
     return ended
 
 
-def trained(folder, sweep):
+def trained(folder, job):
     """Put a run table there with its record; return its path in the folder."""
-    table = folder / "runs" / f"{sweep}.csv.gz"
+    table = folder / "runs" / f"{job}.csv.gz"
     table.parent.mkdir(parents=True, exist_ok=True)
     table.write_bytes(b"runs")
     StageRecorder("train", ("dpfl.grid.expansion",)).write(record_path(table), [table])
@@ -68,7 +68,7 @@ def trained(folder, sweep):
 
 
 def restated(folder, not_run):
-    """Write other sweeps into the manifest as not run, as a forger can."""
+    """Write other jobs into the manifest as not run, as a forger can."""
     path = folder / manifest.MANIFEST
     path.write_text(json.dumps(json.loads(path.read_text()) | {"not_run": not_run}, indent=1) + "\n")
 
@@ -220,12 +220,12 @@ def test_logs_benchmarks_and_what_killed_writers_left_are_expected(ended):
 def test_what_was_not_run_is_a_line_and_no_finding(partial):
     seen = audit(partial)
     assert seen.findings == []
-    assert seen.notes == [f"2 of 3 sweeps are not run: {PAPER} 2 of 3"]
+    assert seen.notes == [f"2 of 3 jobs are not run: {PAPER} 2 of 3"]
 
 
 def test_a_complete_grid_has_no_line(partial):
-    for sweep in SWEEPS[1:]:
-        trained(partial, sweep)
+    for job in JOBS[1:]:
+        trained(partial, job)
     listed_anew(partial)
     seen = audit(partial)
     assert (seen.findings, seen.notes) == ([], [])
@@ -234,7 +234,7 @@ def test_a_complete_grid_has_no_line(partial):
 def test_a_deleted_run_table_is_found_though_the_grid_is_partial(partial):
     for path in (partial / "runs" / PAPER).iterdir():
         path.unlink()
-    table = f"runs/{SWEEPS[0]}.csv.gz"
+    table = f"runs/{JOBS[0]}.csv.gz"
     assert problems(partial) == {
         f"{table}.record.json": ["is gone, though manifest.json lists it"],
         table: ["is gone, though manifest.json lists its record"],
@@ -245,23 +245,23 @@ def test_a_deleted_run_table_is_found_where_its_record_left_the_manifest_too(par
     for path in (partial / "runs" / PAPER).iterdir():
         path.unlink()
     listed_anew(partial)
-    restated(partial, SWEEPS[1:])
-    table = f"runs/{SWEEPS[0]}.csv.gz"
+    restated(partial, JOBS[1:])
+    table = f"runs/{JOBS[0]}.csv.gz"
     assert problems(partial) == {table: ["is not there, and manifest.json does not state that it was not run"]}
 
 
 def test_a_run_table_that_is_stated_as_not_run_is_found(partial):
-    table = trained(partial, SWEEPS[1])
+    table = trained(partial, JOBS[1])
     assert problems(partial)[table] == ["is there, though manifest.json states that it was not run"]
     listed_anew(partial)
-    restated(partial, SWEEPS[1:])
+    restated(partial, JOBS[1:])
     assert problems(partial) == {table: ["is there, though manifest.json states that it was not run"]}
 
 
-@pytest.mark.parametrize("stated", [[], SWEEPS[1:2], [*SWEEPS[1:], f"{PAPER}/another"], [1], "all"])
+@pytest.mark.parametrize("stated", [[], JOBS[1:2], [*JOBS[1:], f"{PAPER}/another"], [1], "all"])
 def test_a_forged_list_of_what_was_not_run_is_found(partial, stated):
     restated(partial, stated)
-    words = {0: "does not state that it was not run", 1: "does not state that it was not run", 3: "is no sweep of the"}
+    words = {0: "does not state that it was not run", 1: "does not state that it was not run", 3: "is no job of the"}
     damaged = not (isinstance(stated, list) and all(isinstance(each, str) for each in stated))
     found = problems(partial)
     assert found == {"manifest.json": ["is damaged"]} if damaged else words[len(stated)] in str(found)
@@ -270,4 +270,4 @@ def test_a_forged_list_of_what_was_not_run_is_found(partial, stated):
 def test_a_manifest_that_is_about_to_be_written_is_not_compared(partial):
     restated(partial, [])
     seen = audit(partial, sealed=False)
-    assert seen.findings == [] and seen.notes == [f"2 of 3 sweeps are not run: {PAPER} 2 of 3"]
+    assert seen.findings == [] and seen.notes == [f"2 of 3 jobs are not run: {PAPER} 2 of 3"]

@@ -83,7 +83,7 @@ def test_a_folder_that_was_moved_with_its_project_is_still_intact(chain, tmp_pat
 
 
 def test_a_damaged_checkpoint_and_a_damaged_record_are_found(chain):
-    kept = chain.parents[1] / "checkpoints" / "demo" / f"sweep-{'0a' * 16}.pt"
+    kept = chain.parents[1] / "checkpoints" / "demo" / f"job-{'0a' * 16}.pt"
     kept.parent.mkdir(parents=True)
     kept.write_bytes(with_checksum(b"state"))
     assert problems(chain) == []
@@ -117,7 +117,7 @@ def test_a_folder_without_records_is_refused(tmp_path):
         audit(tmp_path / "results" / "demo")
 
 
-def test_noise_that_was_calibrated_anew_for_other_sweeps_is_no_finding(chain):
+def test_noise_that_was_calibrated_anew_for_other_jobs_is_no_finding(chain):
     noise, run = chain / "accounting" / "paper.csv", chain / "runs" / "run.csv"
     noise.parent.mkdir()
 

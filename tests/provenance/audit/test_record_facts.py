@@ -11,8 +11,8 @@ from dpfl.provenance.audit.records import Context, check_records
 CONFIG = configuration.resolve(
     {"papers": ["bhaskar2025"], "seeds": [0, 1], "only": {"model": ["scatter_linear"], "study": ["none"]}}
 )
-SWEEPS = [each for each in expansion.expand(CONFIG) if each.family == "digits_scatter_linear_k10"]
-RUNS = [f"results/demo/runs/bhaskar2025/{sweep.name}.csv.gz" for sweep in SWEEPS]
+JOBS = [each for each in expansion.expand(CONFIG) if each.calibration_key == "digits_scatter_linear_k10"]
+RUNS = [f"results/demo/runs/bhaskar2025/{job.name}.csv.gz" for job in JOBS]
 NOISE, TABLE = "results/demo/accounting/bhaskar2025.csv", "results/demo/tables/bhaskar2025_table_2.csv"
 CLAIMS = "results/demo/claims/bhaskar2025.csv"
 ARRAYS = [f"data/arrays/digits/{name}" for name in ("description.json", "train_x.npy")]
@@ -43,8 +43,8 @@ def honest():
     made = [
         record("data arrays", 0, ARRAYS), record("features", 1, FEATURES, ARRAYS),
         record("account", 2, [NOISE], ARRAYS[:1], {"paper": "bhaskar2025", "scale": "demo"}, modules=code),
-        *(record("train", 4, [path], [NOISE, *ARRAYS, *FEATURES], sweep.settings, sweep.seeds, code)
-          for path, sweep in zip(RUNS, SWEEPS, strict=True)),
+        *(record("train", 4, [path], [NOISE, *ARRAYS, *FEATURES], job.settings, job.seeds, code)
+          for path, job in zip(RUNS, JOBS, strict=True)),
         record("tables", 8, [TABLE], RUNS, {"paper": "bhaskar2025", "name": "table_2"}, modules=pages),
         record("claims", 10, [CLAIMS], [TABLE], {"paper": "bhaskar2025"},
                modules=["dpfl.papers.bhaskar2025.claims", "dpfl.reporting.claims"]),
@@ -55,12 +55,12 @@ def honest():
 def found(records):
     """What is found in records, and the notes."""
     report = Audit()
-    check_records(report, Context.of("demo", records.values(), SWEEPS, "data"))
+    check_records(report, Context.of("demo", records.values(), JOBS, "data"))
     return [(finding.path, finding.problem) for finding in report.findings], report.notes
 
 
 def test_nothing_is_found_in_honest_records(honest):
-    assert len(SWEEPS) == 2 and found(honest) == ([], [])
+    assert len(JOBS) == 2 and found(honest) == ([], [])
 
 
 def test_a_module_may_have_stood_elsewhere_at_the_commit_of_its_record(honest):

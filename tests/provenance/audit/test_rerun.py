@@ -11,7 +11,7 @@ import pytest
 from dpfl.errors import InputError
 from dpfl.files import record_path
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.provenance.audit import rerun
 from dpfl.provenance.audit.findings import Audit
 
@@ -50,21 +50,21 @@ def test_the_seed_decides_which_runs_are_drawn(again, monkeypatch):
     assert drawn[0] == drawn[1] and len(set(drawn)) > 1
 
 
-@pytest.mark.parametrize(("epsilon", "with_its_sweep", "found"), [("inf", 0.0, 0), ("inf", 5.0, 1), ("2.93", 0.0, 1)])
-def test_a_run_without_noise_is_trained_with_its_sweep_before_a_difference_is_a_finding(
-    again, monkeypatch, epsilon, with_its_sweep, found
+@pytest.mark.parametrize(("epsilon", "with_its_job", "found"), [("inf", 0.0, 0), ("inf", 5.0, 1), ("2.93", 0.0, 1)])
+def test_a_run_without_noise_is_trained_with_its_job_before_a_difference_is_a_finding(
+    again, monkeypatch, epsilon, with_its_job, found
 ):
     true = rerun._train_again
 
     def shaken(run, data, cells):
         noise, row = true(run, data, cells)
-        more = 5.0 if len(cells) == 1 else with_its_sweep
+        more = 5.0 if len(cells) == 1 else with_its_job
         return noise, pd.Series({**row, "accuracy_pct": row["accuracy_pct"] + more})
 
     monkeypatch.setattr(rerun, "_train_again", shaken)
     seen = again(count=0, cell="bhaskar2025/digits_scatter_linear_k10_seed0", where={"epsilon": epsilon})
     assert len(seen.findings) == found and seen.checked["runs trained again"] == 1
-    said = [note for note in seen.notes if "with the cells of its sweep; alone, accuracy_pct" in note]
+    said = [note for note in seen.notes if "with the cells of its job; alone, accuracy_pct" in note]
     assert len(said) == 1 - found
 
 
@@ -103,17 +103,17 @@ def test_the_auditor_chooses_a_cell_however_long_it_took(again, monkeypatch):
 def test_every_row_is_one_run_of_the_cell_that_made_it(tmp_path, monkeypatch):
     """Cells may differ in a list or in what is not set alone: neither can be read from a run table."""
     settings = {"scale": "paper", "papers": ["lowy2021", "vandijk2023"], "seeds": [0, 1]}
-    sweeps = expansion.expand(configuration.resolve(settings))
+    jobs = expansion.expand(configuration.resolve(settings))
     monkeypatch.setattr(rerun, "read_record", lambda path: {})
-    for sweep in sweeps:
-        path = expansion.run_table(tmp_path, sweep.paper, sweep.name)
+    for job in jobs:
+        path = expansion.run_table(tmp_path, job.paper, job.name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        rows = [(seed, place) for seed in sweep.seeds for place in range(len(sweep.cells))]
+        rows = [(seed, place) for seed in job.seeds for place in range(len(job.cells))]
         pd.DataFrame(rows, columns=["seed", "place"]).to_csv(path, index=False)
         record_path(path).touch()
-    runs = list(rerun.runs_of(tmp_path, sweeps))
-    assert all(run.cell is run.sweep.cells[int(run.row["place"])] for run in runs)
-    assert len(runs) == sum(len(sweep.cells) * len(sweep.seeds) for sweep in sweeps)
+    runs = list(rerun.runs_of(tmp_path, jobs))
+    assert all(run.cell is run.job.cells[int(run.row["place"])] for run in runs)
+    assert len(runs) == sum(len(job.cells) * len(job.seeds) for job in jobs)
     assert any(isinstance(value, list) for run in runs for value in run.cell.values())
 
 
@@ -143,19 +143,19 @@ def test_without_a_seed_each_draw_is_another_and_states_its_seed(again, monkeypa
 
 
 def test_published_cells_are_drawn_most_often_and_families_alike_whatever_their_size():
-    def sweep(family, study):
-        return Sweep("p", "pfl", f"{family}_seed0", {"study": study} if study else {}, (), (0,))
+    def training_job(family, study):
+        return TrainingJob("p", "pfl", f"{family}_seed0", {"study": study} if study else {}, (), (0,))
 
     families = {
-        "small": (sweep("small", None), 2),
-        "large": (sweep("large", None), 200),
-        "study": (sweep("study", "x"), 200),
+        "small": (training_job("small", None), 2),
+        "large": (training_job("large", None), 200),
+        "study": (training_job("study", "x"), 200),
     }
     runs = [rerun.Rerun(each, {}, {}, None, {}) for each, count in families.values() for _ in range(count)]
     generator, counts = random.Random(1), Counter()
     for _ in range(2000):
         [run] = rerun.drawn(runs, 1, generator)
-        counts[run.sweep.family] += 1
+        counts[run.job.calibration_key] += 1
     # 4 : 4 : 1 of 2000, within 5 standard deviations (at most 22 each)
     for family, share in {"small": 4 / 9, "large": 4 / 9, "study": 1 / 9}.items():
         assert abs(counts[family] - 2000 * share) < 111

@@ -29,7 +29,7 @@ def test_missing_and_infinite_numbers_are_the_same_as_themselves_only():
 
 
 def test_experiments_in_single_precision_are_experiments_of_the_grid():
-    grid = {sweep.experiment for sweep in expansion.expand(configuration.resolve({"papers": list(keys())}))}
+    grid = {job.experiment for job in expansion.expand(configuration.resolve({"papers": list(keys())}))}
     assert set(FLOAT32_EXPERIMENTS) < grid
 
 

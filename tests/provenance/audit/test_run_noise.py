@@ -5,8 +5,8 @@ import pytest
 from dpfl.provenance.audit.records import against_noise, refutes_more
 
 RUN = {"epsilon": "2.0", "seed": "0", "status": "finished", "noise_multiplier": "1.5", "privacy_delta": "1e-05"}
-ROW = {"epsilon": "2", "noise_multiplier": "1.50", "privacy_delta": "0.00001", "family": "s"}
-OTHER = {"epsilon": "inf", "noise_multiplier": "0", "privacy_delta": "0.00001", "family": "s"}
+ROW = {"epsilon": "2", "noise_multiplier": "1.50", "privacy_delta": "0.00001", "calibration_key": "s"}
+OTHER = {"epsilon": "inf", "noise_multiplier": "0", "privacy_delta": "0.00001", "calibration_key": "s"}
 
 
 def test_the_calibrated_noise_has_no_problem():

@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 from dpfl.grid.expansion import run_table
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.provenance.audit.findings import Audit
 from dpfl.provenance.audit.records import against_grid, against_itself, check_runs
 from dpfl.reporting.results import write_table
 
 CELLS = ({"epsilon": 2.0, "split": [1, 2]}, {"epsilon": math.inf, "split": [1, 2]})
-SWEEP = Sweep("p", "a", "s_seeds0to1", {"dataset": "d"}, CELLS, (0, 1))
+JOB = TrainingJob("p", "a", "s_seeds0to1", {"dataset": "d"}, CELLS, (0, 1))
 
 
 def runs():
@@ -26,16 +26,16 @@ def runs():
 
 
 def test_a_whole_table_has_no_problem():
-    assert against_grid(runs(), SWEEP) == against_itself(runs()) == []
+    assert against_grid(runs(), JOB) == against_itself(runs()) == []
 
 
 def test_a_lost_cell_seed_or_run_is_named():
-    assert against_grid([run for run in runs() if run["epsilon"] == "2.0"], SWEEP) == ["has no run of epsilon=inf"]
-    assert "has no run of seed 1" in against_grid([run for run in runs() if run["seed"] == "0"], SWEEP)[0]
-    assert against_grid(runs()[1:], SWEEP) == ["has 1 runs of seed 0, should have 2"]
-    lists = replace(SWEEP, cells=({"several": [1]}, {"several": [2]}))
+    assert against_grid([run for run in runs() if run["epsilon"] == "2.0"], JOB) == ["has no run of epsilon=inf"]
+    assert "has no run of seed 1" in against_grid([run for run in runs() if run["seed"] == "0"], JOB)[0]
+    assert against_grid(runs()[1:], JOB) == ["has 1 runs of seed 0, should have 2"]
+    lists = replace(JOB, cells=({"several": [1]}, {"several": [2]}))
     assert against_grid(runs()[2:], lists) == ["has 1 runs of seed 0, should have 2"]
-    assert against_grid([], SWEEP) == ["has no runs"]
+    assert against_grid([], JOB) == ["has no runs"]
 
 
 def test_a_result_that_is_not_that_of_the_last_round_is_named():
@@ -48,18 +48,18 @@ def test_a_result_that_is_not_that_of_the_last_round_is_named():
 
 def test_a_cell_that_gives_its_noise_has_no_target_epsilon():
     cells = tuple({"epsilon": math.inf, "sigma": sigma} for sigma in (None, 1.5))
-    sweep = Sweep("p", "a", "s_seed0", {}, cells, (0,))
+    job = TrainingJob("p", "a", "s_seed0", {}, cells, (0,))
     told = [{"epsilon": "inf", "sigma": "nan"}, {"epsilon": "nan", "sigma": "1.5"}]
     rows = [{**each, "seed": "0", "status": "finished", "noise_multiplier": "3"} for each in told]
-    assert against_grid(rows, sweep) == []
-    assert against_grid(rows[:1], sweep) == ["has no run of sigma=1.5"]
+    assert against_grid(rows, job) == []
+    assert against_grid(rows[:1], job) == ["has no run of sigma=1.5"]
 
 
 @pytest.mark.parametrize("stated", [None, ""])
 def test_runs_that_state_no_privacy_are_named(tmp_path, stated):
     silent = [run if stated is None else {**run, "privacy_mechanism": stated} for run in runs()]
-    path = run_table(tmp_path / "results" / "demo", SWEEP.paper, SWEEP.name)
+    path = run_table(tmp_path / "results" / "demo", JOB.paper, JOB.name)
     write_table(pd.DataFrame(silent), path)
     report = Audit()
-    check_runs(report, tmp_path, "demo", [SWEEP])
+    check_runs(report, tmp_path, "demo", [JOB])
     assert "has runs that do not state their privacy" in [finding.problem for finding in report.findings]

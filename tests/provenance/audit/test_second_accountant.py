@@ -6,7 +6,7 @@ import pytest
 
 from dpfl import experiments
 from dpfl.grid import configuration, expansion
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.provenance.audit.numbers import StatedPrivacy, interval
 from dpfl.provenance.audit.records import check_epsilons
 
@@ -131,18 +131,16 @@ def test_without_noise_only_infinity_may_be_claimed(tmp_path):
 
 
 def written(algorithm, cell, **settings):
-    """The row of a run table that an algorithm of the demo's grid would write for a cell, and its sweep's settings."""
-    sweeps = (
-        each for each in expansion.expand(configuration.resolve({"scale": "demo"})) if each.experiment == algorithm
-    )
+    """The row of a run table that an algorithm of the demo's grid would write for a cell, and its job's settings."""
+    jobs = (each for each in expansion.expand(configuration.resolve({"scale": "demo"})) if each.experiment == algorithm)
     first = next(
-        each for each in sweeps if all(each.settings.get(name, value) == value for name, value in settings.items())
+        each for each in jobs if all(each.settings.get(name, value) == value for name, value in settings.items())
     )
     own = {**first.settings, **settings}
-    sweep = Sweep(
+    job = TrainingJob(
         first.paper, algorithm, first.name, own, (cell,), (0,), {"device": "cpu", "threads": 1, "memory_gb": 1}
     )
-    noise = experiments.load(algorithm).calibrate(sweep, DESCRIPTION).iloc[0].to_dict()
+    noise = experiments.load(algorithm).calibrate(job, DESCRIPTION).iloc[0].to_dict()
     plain = {name: value for name, value in {**own, **cell, **noise}.items() if not isinstance(value, dict | list)}
     return {name: "nan" if value is None else str(value) for name, value in plain.items()}, own
 

@@ -96,21 +96,21 @@ def test_runs_from_before_another_calibration_may_state_less_than_it_and_not_mor
     """A better accountant proves more of the same noise; nobody trains again for that."""
     told = pd.read_csv(project.noise)["privacy_epsilon_proven"].iloc[1]
     records = {path: json.loads(record_path(path).read_text()) for path in project.runs}
-    sweeps = expand(read(project.results / "config.yaml"))
+    jobs = expand(read(project.results / "config.yaml"))
     for proven, problems in ((told * 0.9, 0), (told * 1.1, 2)):
         change(project.noise, "privacy_epsilon_proven", str(proven), where=[1])
         report = Audit()
-        check_runs(report, project.root, "demo", sweeps)
+        check_runs(report, project.root, "demo", jobs)
         assert report.findings == report.notes == [], "a damaged table of noise says nothing against its runs"
         project.hide(project.noise)
         for path, record in records.items():
             record_path(path).write_text(json.dumps(record))
-        check_runs(report, project.root, "demo", sweeps)
+        check_runs(report, project.root, "demo", jobs)
         assert len(report.findings) == problems
         assert sum("calibrated again since" in each for each in report.notes) == 1
     project.hide(project.noise)
     report = Audit()
-    check_runs(report, project.root, "demo", sweeps)
+    check_runs(report, project.root, "demo", jobs)
     assert len(report.findings) == 2 and not any("calibrated again" in each for each in report.notes)
     change(project.noise, "privacy_epsilon_proven", str(told), where=[1])
     change(project.noise, "privacy_epsilon_refuted", "0.5", where=[1])
@@ -118,7 +118,7 @@ def test_runs_from_before_another_calibration_may_state_less_than_it_and_not_mor
     for path, record in records.items():
         record_path(path).write_text(json.dumps(record))
     report = Audit()
-    check_runs(report, project.root, "demo", sweeps)
+    check_runs(report, project.root, "demo", jobs)
     assert report.findings == [] and any("2 of them state an epsilon to be refuted" in each for each in report.notes)
 
 
@@ -141,11 +141,11 @@ def test_a_deleted_run_table_is_found_by_hashes_until_its_pages_are_remade(proje
 
 
 def test_a_grid_that_the_scale_asks_for_may_lack_its_last_seeds_and_no_others(project):
-    sweeps = expand(read(project.results / "config.yaml") | {"seeds": [0, 1, 2]})
+    jobs = expand(read(project.results / "config.yaml") | {"seeds": [0, 1, 2]})
 
     def check(all_seeds):
         seen = Audit()
-        check_runs(seen, project.root, "demo", sweeps, all_seeds=all_seeds)
+        check_runs(seen, project.root, "demo", jobs, all_seeds=all_seeds)
         return [finding.path for finding in seen.findings], seen.notes
 
     lost = "results/demo/runs/bhaskar2025/digits_scatter_linear_k10_seed{}.csv.gz"
@@ -154,7 +154,7 @@ def test_a_grid_that_the_scale_asks_for_may_lack_its_last_seeds_and_no_others(pr
     assert check(all_seeds=False) == ([], [words])
     project.runs[0].unlink()
     assert check(all_seeds=False) == ([lost.format(0)], [words])
-    sweeps.append(replace(sweeps[0], name="digits_scatter_linear_k25_seed0"))  # a family that has not begun
+    jobs.append(replace(jobs[0], name="digits_scatter_linear_k25_seed0"))  # a family that has not begun
     between = (
         "not run, though later seeds of the same cells are, or deleted: bhaskar2025/digits_scatter_linear_k10_seed0"
     )

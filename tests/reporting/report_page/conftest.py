@@ -47,10 +47,16 @@ def noise() -> pd.DataFrame:
     }
     known = [(2.93, 2.64, 2.63), (2.93, 28.1, 12.8), (1.2, 3.0, 0.5), (math.inf, math.inf, math.inf)]
     rows = [
-        {**row, "epsilon": e, "privacy_epsilon_proven": p, "privacy_epsilon_refuted": r, "family": f"f{number}"}
+        {
+            **row,
+            "epsilon": e,
+            "privacy_epsilon_proven": p,
+            "privacy_epsilon_refuted": r,
+            "calibration_key": f"f{number}",
+        }
         for number, (e, p, r) in enumerate(known)
     ]
-    return pd.DataFrame([*rows, {**rows[0], "family": "the same setting of another family"}])
+    return pd.DataFrame([*rows, {**rows[0], "calibration_key": "the same setting of another family"}])
 
 
 def verdicts(paper: str) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -61,7 +67,7 @@ def verdicts(paper: str) -> tuple[pd.DataFrame, pd.DataFrame]:
         numbers |= {"p_value": 0.001, "adjusted_p": 0.002, "published": math.nan}
         claim = {"paper": paper, "claim": f"claim_{number}"}
         about = {"of": "claim_0", "text": HOSTILE if number == 0 else f"Claim {number} of the paper.", "verdict": word}
-        about["asked_here"], about["settings"] = False, HOSTILE if number == 2 else f"In setting {number}."
+        about["our_question"], about["settings"] = False, HOSTILE if number == 2 else f"In setting {number}."
         about |= {"reason": HOSTILE if number == 1 else "It holds in 1 of 2 cases.", "cases": 2, "hold": 1}
         about |= {"within_margin": 0, "fail": 1, "open": 0, "missing": 0, "case": f"case {number}", **numbers}
         about |= {"scope": "for all", "kind": "difference", "margin": 0.0, "unit": "points", "alpha": 0.05}

@@ -48,9 +48,9 @@ def test_the_tally_follows_the_order_of_the_verdicts(made):
 
 def test_a_question_of_ours_is_answered_and_counted_nowhere(changed):
     asked = ["claim_2", "claim_3"]
-    folder = changed("claims/asoodeh2020.csv", lambda table: table.assign(asked_here=table["claim"].isin(asked)))
+    folder = changed("claims/asoodeh2020.csv", lambda table: table.assign(our_question=table["claim"].isin(asked)))
     views = claim_views(folder, "asoodeh2020")
-    assert {view.key: view.verdict.word for view in views if view.asked_here} == {
+    assert {view.key: view.verdict.word for view in views if view.our_question} == {
         "claim_2": "no",
         "claim_3": "undecided",
     }

@@ -22,9 +22,9 @@ def test_the_data_are_named_with_what_they_stand_in_for(page):
 
 def test_errata_are_no_ordinary_table(page):
     first, second = page.papers
-    assert first.errata.name == "errata" and not first.parts.tables
+    assert first.errata.name == "errata" and not first.sections.tables
     assert first.errata_counts == "3 wrong, 2 loose, 1 unclear" and second.errata_counts == ""
-    assert second.errata is None and [part.name for part in second.parts.tables] == ["table_2"]
+    assert second.errata is None and [part.name for part in second.sections.tables] == ["table_2"]
 
 
 def test_stated_settings_come_before_inferred_ones_with_their_reason(page):
@@ -59,7 +59,7 @@ def test_an_empty_folder_has_nothing_to_report(tmp_path, made):
         ("tables/bhaskar2025_table_2", lambda table: table.assign(runs=3).drop(columns="sampling"), "'sampling'"),
         ("tables/bhaskar2025_table_2", lambda table: table.assign(runs=3).drop(columns="least_pct"), "least_pct"),
         ("accounting/bhaskar2025", lambda table: table.drop(columns="privacy_observer"), "privacy_observer"),
-        ("claims/bhaskar2025", lambda table: table.drop(columns="asked_here"), "asked_here"),
+        ("claims/bhaskar2025", lambda table: table.drop(columns="our_question"), "our_question"),
         ("claims/bhaskar2025", lambda table: table.assign(verdict="as sated"), "'as sated' is not a valid Verdict"),
         ("claims/bhaskar2025_evidence", lambda table: table.drop(columns="within"), "within"),
     ],

@@ -4,14 +4,14 @@ import pytest
 from dpfl.accounting.samplers import Sampling
 from dpfl.convex.federated_rounds import Clipping
 from dpfl.convex.silo_jobs import ClientMessages, NoiseRule, statement
-from dpfl.reporting.display_names import Standing
+from dpfl.reporting.display_names import EpsilonVerdict
 from dpfl.reporting.report_page.epsilons import (
     OWN_BOUND,
     by_sampling,
     counts,
-    of_standing,
     statements,
     under_other_batches,
+    with_verdict,
 )
 
 NOISE = "accounting/bhaskar2025.csv"
@@ -24,8 +24,8 @@ def test_a_setting_appears_once_and_one_without_privacy_not_at_all(made):
 
 def test_standing_follows_from_the_three_epsilons(made):
     known = statements(made[0], "bhaskar2025")
-    assert [each.standing for each in known] == [Standing.OPEN, Standing.KEPT, Standing.REFUTED]
-    assert counts(known) == {Standing.KEPT: 1, Standing.REFUTED: 1, Standing.OPEN: 1}
+    assert [each.verdict for each in known] == [EpsilonVerdict.UNPROVEN, EpsilonVerdict.PROVEN, EpsilonVerdict.REFUTED]
+    assert counts(known) == {EpsilonVerdict.PROVEN: 1, EpsilonVerdict.REFUTED: 1, EpsilonVerdict.UNPROVEN: 1}
 
 
 def test_what_contraction_proves_counts_where_only_the_last_model_is_seen(changed):
@@ -49,7 +49,7 @@ SHUFFLED = "divisor 64; the noise is calibrated for Poisson sampling, the batche
 def shuffled(table: pd.DataFrame) -> pd.DataFrame:
     """The noise, with the epsilon that is refuted and one more under shuffled batches."""
     stated = table["epsilon"].eq(2.93) & table["privacy_epsilon_refuted"].eq(12.8)
-    less = table[stated].assign(epsilon=1.2, privacy_epsilon_refuted=1.96, family="another")
+    less = table[stated].assign(epsilon=1.2, privacy_epsilon_refuted=1.96, calibration_key="another")
     other = pd.concat([table[stated], less]).assign(privacy_sampling="shuffled_epochs", privacy_note=SHUFFLED)
     return pd.concat([table[~stated], other])
 
@@ -92,7 +92,7 @@ def test_batches_that_keep_the_epsilon_of_others_are_said_to_after_those_that_do
     shown = under_other_batches(statements(changed(NOISE, balls), "bhaskar2025"))
     assert [text.partition(" under")[0] for text in shown] == ["Shuffled epochs", "Balls in bins"]
     assert shown[0].endswith("refuted in its only setting (2.93 stated, at least 12.8 spent).")
-    assert shown[1] == "Balls in bins under the ε of Poisson batches: kept in its only setting."
+    assert shown[1] == "Balls in bins under the ε of Poisson batches: proven in its only setting."
 
 
 def test_nothing_is_said_of_other_batches_where_none_were_drawn(made):
@@ -106,7 +106,7 @@ def test_a_setting_is_of_a_study_where_nothing_else_has_it(made):
     same = "the same setting of another family"
     assert of_study("f1", "f2") == [True, False, True] and of_study("f0") == [False, False, False]
     assert of_study("f0", same) == [False, True, False]
-    assert of_standing(statements(made[0], "bhaskar2025", ["f1"]), Standing.REFUTED) == [
+    assert with_verdict(statements(made[0], "bhaskar2025", ["f1"]), EpsilonVerdict.REFUTED) == [
         (1, f"poisson, ε by {OWN_BOUND}, in studies of ours")
     ]
 
@@ -118,11 +118,14 @@ def test_epsilons_of_a_standing_come_by_source_and_in_the_order_of_their_number(
         return pd.concat([table, *more])
 
     known = statements(changed(NOISE, many), "bhaskar2025")
-    assert of_standing(known, Standing.REFUTED) == [
+    assert with_verdict(known, EpsilonVerdict.REFUTED) == [
         (3, "poisson, ε by the authors' later script"),
         (1, f"poisson, ε by {OWN_BOUND}"),
     ]
-    assert sum(count for count, _ in of_standing(known, Standing.OPEN)) == counts(known)[Standing.OPEN]
+    assert (
+        sum(count for count, _ in with_verdict(known, EpsilonVerdict.UNPROVEN))
+        == counts(known)[EpsilonVerdict.UNPROVEN]
+    )
 
 
 def test_a_table_without_private_settings_states_nothing(changed):

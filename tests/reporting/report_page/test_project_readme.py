@@ -6,7 +6,7 @@ import pytest
 from dpfl.catalog import keys, load
 from dpfl.errors import InputError
 from dpfl.grid import configuration
-from dpfl.reporting.report_page.contents import SweepCounts, contents
+from dpfl.reporting.report_page.contents import JobCounts, contents
 from dpfl.reporting.report_page.project_readme import SCALE, updated
 
 ROOT = Path(__file__).parents[3]
@@ -37,11 +37,11 @@ def test_verdicts_and_lines_are_replaced_and_nothing_else(made):
     text = updated(README, page)
     assert rows(text)["asoodeh2020"] == "1 as stated, 1 weaker than stated, 1 refuted, 1 undecided, 1 not run"
     assert rows(text)["lowy2021"] == rows(README)["lowy2021"]
-    assert "0 of 27 sweeps run. Claims: 2 as stated, 2 weaker than stated, 2 refuted" in text.replace("\n", " ")
+    assert "0 of 27 jobs run. Claims: 2 as stated, 2 weaker than stated, 2 refuted" in text.replace("\n", " ")
     assert "5 of 72 printed numbers run" in text.replace("\n", " ")
     assert "Printed numbers with no run of ours, Bhaskar 2025: Table 2, MNIST, " in text.replace("\n", " ")
-    assert "Epsilons that are stated, Bhaskar 2025: 1 kept, 1 refuted, 1 open." in text.replace("\n", " ")
-    assert "Those refuted: Bhaskar 2025 1, " in text and "Those open: Bhaskar 2025 1, " in text
+    assert "Epsilons that are stated, Bhaskar 2025: 1 proven, 1 refuted, 1 unproven." in text.replace("\n", " ")
+    assert "Those refuted: Bhaskar 2025 1, " in text and "Those unproven: Bhaskar 2025 1, " in text
     refuted = [claim.text for view in page.papers for claim in view.claims if claim.verdict.word == "refuted"]
     bullets = text.partition("Refuted, each by cases that the page shows:")[2].partition("<!-- end")[0]
     assert bullets.count("\n- ") == len(refuted) == 2
@@ -51,10 +51,10 @@ def test_verdicts_and_lines_are_replaced_and_nothing_else(made):
     assert max(map(len, text.partition("<!-- results")[2].partition("<!-- end")[0].splitlines())) <= 120
 
 
-def test_complete_results_name_no_sweep_that_is_missing(made):
+def test_complete_results_name_no_job_that_is_missing(made):
     page = contents(*made)
-    done = replace(page, papers=tuple(replace(view, sweeps=SweepCounts(7, 7)) for view in page.papers))
-    assert "All 14 sweeps run." in updated(README, done) and "not run: " not in updated(README, done)
+    done = replace(page, papers=tuple(replace(view, jobs=JobCounts(7, 7)) for view in page.papers))
+    assert "All 14 jobs run." in updated(README, done) and "not run: " not in updated(README, done)
 
 
 @pytest.mark.parametrize("lost", ["<!-- end of results -->\n", "| [`asoodeh2020`]"])

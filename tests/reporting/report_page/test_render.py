@@ -111,7 +111,7 @@ def test_the_first_screen_says_whose_epsilons_are_not_kept_and_what_shuffling_do
         "at least 12.8 spent).</a>" in first
     )
     assert "<li>1 refuted: " in first and "Bhaskar 2025</a> 1 (shuffled epochs, ε by a bound for Poisson" in first
-    assert "<li>1 open: " in first
+    assert "<li>1 unproven: " in first
 
 
 def test_shapes_alone_tell_the_marks_of_the_first_picture_apart(text):

@@ -17,7 +17,7 @@ from dpfl.convex.logistic_task import CURVATURE, LIPSCHITZ
 from dpfl.convex.trust_models import TRUST_MODEL, TrustAlgorithm
 from dpfl.convex.trusted_aggregator import AggregatorCell, excess_bound
 from dpfl.reporting import style
-from dpfl.reporting.display_names import data_name, data_note, with_signs
+from dpfl.reporting.display_names import data_name, data_note, with_greek_symbols
 from dpfl.reporting.figures import FigureRecipe
 from dpfl.reporting.results import ORIGINS, NotRunError, Results, origins
 from dpfl.reporting.statistics import mean_interval, slope, summarised
@@ -546,7 +546,7 @@ def draw_hiding(data: pd.DataFrame) -> Figure:
             axis.annotate(
                 text, place[::-1], ha="center", va="center", fontsize=7, color="white" if value < 10 else "black"
             )
-        axis.set_xticks(range(table.shape[1]), [with_signs(f"{n:.0e}") for n in table.columns])
+        axis.set_xticks(range(table.shape[1]), [with_greek_symbols(f"{n:.0e}") for n in table.columns])
         axis.set_yticks(range(table.shape[0]), [f"{value:g}" for value in table.index])
         axis.set(title=f"step {step:g}, m = {m:g}", xlabel="users n")
         axis.grid(visible=False)

@@ -12,7 +12,7 @@ from dpfl.accounting.samplers import Sampling
 from dpfl.papers.bhaskar2025.published_cells import LEVEL, each_once, runs_of, runs_text, table_settings
 from dpfl.reporting import style
 from dpfl.reporting.bounds import at_least, at_most
-from dpfl.reporting.display_names import count_range, data_name, model_name, standing
+from dpfl.reporting.display_names import count_range, data_name, epsilon_verdict, model_name
 from dpfl.reporting.results import ORIGIN, ORIGINS, Results
 from dpfl.reporting.statistics import half_width
 from dpfl.reporting.tables import TableLayout
@@ -114,7 +114,7 @@ def sampling_page(cells: pd.DataFrame) -> TableLayout:
             "ε claimed": cells["epsilon"].map("{:g}".format),
             "ε proven": [at_most(epsilon, places=2) for epsilon in cells["epsilon_proven"]],
             "ε at least": [at_least(epsilon, places=2) for epsilon in cells["epsilon_refuted"]],
-            "Claim": [str(standing(*known)) for known in epsilons.itertuples(index=False)],
+            "Claim": [str(epsilon_verdict(*known)) for known in epsilons.itertuples(index=False)],
         }
     )
     headings = [

@@ -23,7 +23,7 @@ from dpfl.papers.lowy2021.comparisons import (
 )
 from dpfl.reporting.bounds import at_most
 from dpfl.reporting.canary_table import canaries, canaries_page
-from dpfl.reporting.display_names import Standing, budget_cell, standing
+from dpfl.reporting.display_names import EpsilonVerdict, budget_cell, epsilon_verdict
 from dpfl.reporting.errata import errata_recipe
 from dpfl.reporting.results import Results
 from dpfl.reporting.tables import TableLayout, TableRecipe
@@ -82,14 +82,14 @@ def _mnist_page(data: pd.DataFrame) -> TableLayout:
 def _rows_note(data: pd.DataFrame) -> str:
     """Say what the epsilons on the data's rows are, and what they make of the later script's."""
     script = data[(data["noise"] == "moments") & (data["epsilon"] < math.inf)]
-    standings = [
-        standing(*row)
+    verdicts = [
+        epsilon_verdict(*row)
         for name in ("minibatch", "local")
         for row in script[["epsilon", f"{name}_epsilon_of_rows_proven", f"{name}_epsilon_of_rows_refuted"]]
         .drop_duplicates()
         .itertuples(index=False)
     ]
-    counts = ", ".join(f"{count} {each}" for each in Standing if (count := standings.count(each)))
+    counts = ", ".join(f"{count} {each}" for each in EpsilonVerdict if (count := verdicts.count(each)))
     said = f" So counted, the later script's budgets are: {counts}." if counts else ""
     return (
         "On the data's rows: at most, for records no longer than the longest row of the data. No gradient is longer, "

@@ -28,7 +28,7 @@ from dpfl.files import (
     record_path,
 )
 from dpfl.grid import expansion
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.provenance import manifest
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.crate import packed
@@ -65,7 +65,7 @@ def check_completeness(
 ) -> None:
     """Add files without a record, differences from the manifest, and pages that a paper lists and that are not there.
 
-    A note counts the sweeps of the grid that were not run; one whose run table is not there without the manifest saying
+    A note counts the jobs of the grid that were not run; one whose run table is not there without the manifest saying
     so, or is there though it says so, is a finding.
 
     `records`: every readable record of the lineage of `folder`. Without `sealed` the manifest is left out: it is about
@@ -162,7 +162,7 @@ def _check_manifest(report: Audit, folder: Path, ended: bool) -> None:
 
 
 def _check_not_run(report: Audit, folder: Path, sealed: bool) -> None:
-    """Note the sweeps that were not run; where there is a manifest, compare them with those that it states."""
+    """Note the jobs that were not run; where there is a manifest, compare them with those that it states."""
     if not is_regular(folder / "config.yaml"):
         return
     try:
@@ -174,7 +174,7 @@ def _check_not_run(report: Audit, folder: Path, sealed: bool) -> None:
     try:
         stated = manifest.stated_not_run(folder) if sealed and is_regular(folder / manifest.MANIFEST) else None
         listed = set() if stated is None else set(manifest.read(folder))
-        known = {f"{sweep.paper}/{sweep.name}": sweep for sweep in expansion.expand(config)}
+        known = {f"{job.paper}/{job.name}": job for job in expansion.expand(config)}
     except InputError:
         return  # _check_manifest says so
     missing = set(manifest.not_run_below(folder))
@@ -183,7 +183,7 @@ def _check_not_run(report: Audit, folder: Path, sealed: bool) -> None:
     for name in sorted(missing ^ set(missing if stated is None else stated)):
         table = f"runs/{name}.csv.gz"
         if name not in known:
-            problem = f"is no sweep of the grid, though {manifest.MANIFEST} states that it was not run"
+            problem = f"is no job of the grid, though {manifest.MANIFEST} states that it was not run"
         elif name not in missing:
             problem = f"is there, though {manifest.MANIFEST} states that it was not run"
         elif f"{table}{_RECORD}" in listed:
@@ -193,12 +193,12 @@ def _check_not_run(report: Audit, folder: Path, sealed: bool) -> None:
         report.findings.append(Finding(os.path.relpath(folder / table, folder.parents[1]), problem))
 
 
-def not_run_line(sweeps: Iterable[Sweep], missing: Collection[str]) -> str:
-    """Return how many sweeps of the grid were not run, by paper; "" where all were. `missing`: paper/sweep."""
-    papers = [sweep.paper for sweep in sweeps]
+def not_run_line(jobs: Iterable[TrainingJob], missing: Collection[str]) -> str:
+    """Return how many jobs of the grid were not run, by paper; "" where all were. `missing`: paper/job."""
+    papers = [job.paper for job in jobs]
     counts = {paper: sum(name.startswith(f"{paper}/") for name in missing) for paper in dict.fromkeys(papers)}
     parts = ", ".join(f"{paper} {count} of {papers.count(paper)}" for paper, count in counts.items() if count)
-    return f"{len(missing)} of {len(papers)} sweeps are not run: {parts}" if missing else ""
+    return f"{len(missing)} of {len(papers)} jobs are not run: {parts}" if missing else ""
 
 
 def _check_pages(report: Audit, folder: Path, own: Mapping[Path, dict[str, Any]], ended: bool) -> None:
@@ -324,7 +324,7 @@ def check_report_pages(report: Audit, folder: Path, config: Mapping[str, Any]) -
 
 def _has_pictures(folder: Path, page: Page) -> bool:
     """Return whether the drawing of every figure of the page is there, not its small copy alone."""
-    shown = [(view.paper.key, part) for view in page.papers for part in view.parts.figures if not part.not_run]
+    shown = [(view.paper.key, part) for view in page.papers for part in view.sections.figures if not part.not_run]
     return all(is_regular(folder / "figures" / f"{key}_{part.name}.svg") for key, part in shown)
 
 
@@ -455,7 +455,7 @@ def _check_inputs(report: Audit, roots: tuple[Path, Path], place: Path, record: 
     """Compare what a stage read with what is there now.
 
     A stage that read other bytes than their writer recorded was made from damage, even where the file is repaired. The
-    table of noise is excepted: it is calibrated again for other sweeps of the paper, while the noise that a run used is
+    table of noise is excepted: it is calibrated again for other jobs of the paper, while the noise that a run used is
     in its own table, which dpfl.provenance.audit.records compares with that of its family.
     """
     root, scale = roots[0], roots[1].name

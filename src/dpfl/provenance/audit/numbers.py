@@ -337,7 +337,7 @@ class StatedPrivacy:
 
     @classmethod
     def of(cls, run: Row, settings: Mapping[str, Any]) -> StatedPrivacy:
-        """Return the statement of a row of a run table, and of its sweep's settings."""
+        """Return the statement of a row of a run table, and of its job's settings."""
         strategies = settings.get("strategies", {})
         prepares = run.get("preparation", "none") in _NOISY
         return cls(

@@ -18,7 +18,7 @@ from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record import published_digest
 from dpfl.reporting import claims, display_names, figures, tables
 from dpfl.reporting.pages import DERIVED
-from dpfl.reporting.results import Results, made_or_not_run, read_csv, write_csv
+from dpfl.reporting.results import Results, compute_or_placeholder, read_csv, write_csv
 
 STAGES = ("tables", "figures", "claims")
 TOLERANCE = 1e-6
@@ -122,7 +122,7 @@ def _run_tables(record: dict[str, Any]) -> list[dict[str, Any]]:
 def _undrawn(paper: str, name: str, results: Results, scratch: Path) -> list[Path]:
     """Return the data of a figure and its caption, recomputed without drawing."""
     path = scratch / f"{paper}_{name}.csv"
-    write_csv(made_or_not_run(recipe(paper, "figures", name).data, results), path)
+    write_csv(compute_or_placeholder(recipe(paper, "figures", name).data, results), path)
     return [path, display_names.write("figures", paper, name, path)]
 
 

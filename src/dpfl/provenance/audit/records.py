@@ -20,7 +20,7 @@ from dpfl.data import datasets
 from dpfl.errors import InputError
 from dpfl.files import has_bytes, is_regular, parse_json, record_path
 from dpfl.grid.expansion import noise_table, run_table
-from dpfl.grid.sweep import Sweep
+from dpfl.grid.training_job import TrainingJob
 from dpfl.provenance.audit.findings import Audit, Finding, one_line
 from dpfl.provenance.audit.numbers import PRIVACY, StatedPrivacy, interval
 from dpfl.provenance.record import DECIDING, LOCK, is_locked, locked_versions, read_record
@@ -157,14 +157,14 @@ class Context:
 
     scale: str
     records: Mapping[str, Record]
-    sweeps: Mapping[str, Sweep]
+    jobs: Mapping[str, TrainingJob]
     data: str
 
     @classmethod
-    def of(cls, scale: str, records: Iterable[Record], sweeps: Iterable[Sweep], data: str) -> Context:
-        """Return the context of a scale; a run table's sweep is found by the table's path."""
+    def of(cls, scale: str, records: Iterable[Record], jobs: Iterable[TrainingJob], data: str) -> Context:
+        """Return the context of a scale; a run table's job is found by the table's path."""
         by_path = {each["path"]: record for record in records for each in record["outputs"]}
-        tables = {run_table(Path("results", scale), sweep.paper, sweep.name).as_posix(): sweep for sweep in sweeps}
+        tables = {run_table(Path("results", scale), job.paper, job.name).as_posix(): job for job in jobs}
         return cls(scale, by_path, tables, data)
 
 
@@ -172,7 +172,7 @@ def check_records(report: Audit, context: Context) -> None:
     """Add what the records say of themselves and what grid, papers, siblings or times contradict.
 
     A page that is older than a run table of its paper is a note, as are stages whose data or noise were made again, to
-    the same bytes, after them; and run tables of sweeps that the configuration does not ask for.
+    the same bytes, after them; and run tables of jobs that the configuration does not ask for.
     """
     stated = _hashes_of_sources(context)
     older, unasked = [], []
@@ -188,7 +188,7 @@ def check_records(report: Audit, context: Context) -> None:
                 problems.append(f"was made without {name}, which was there")
         report.findings += [Finding(path, f"has a record that is not true: {each}") for each in problems]
         report.count("records compared with grid and papers")
-        if path.startswith(f"results/{context.scale}/runs/") and path not in context.sweeps:
+        if path.startswith(f"results/{context.scale}/runs/") and path not in context.jobs:
             unasked.append(path)
     if older:
         report.notes.append(f"older than a run table of their paper: {len(set(older))} pages, as {older[0]}")
@@ -204,12 +204,12 @@ def _own_words(path: str, record: Record, context: Context) -> Iterator[str]:
     wanted = expected(path, context)
     found = {name: record[name] for name in ("stage", "settings", "seeds")} | {"modules": record["source"]["modules"]}
     for name, value in wanted.items():
-        if found[name] != value and not (name == "modules" and path in context.sweeps and _is_home(found[name], value)):
+        if found[name] != value and not (name == "modules" and path in context.jobs and _is_home(found[name], value)):
             yield f"{name} {_short(found[name], value)}, not {_short(value, found[name])}"
     identity = record.get("identity")
-    named = context.sweeps.get(path)
-    if named and isinstance(identity, dict) and identity.get("sweep") != named.digest():
-        yield f"identity {_short(identity, {})}, of another sweep than it is named after"
+    named = context.jobs.get(path)
+    if named and isinstance(identity, dict) and identity.get("job") != named.digest():
+        yield f"identity {_short(identity, {})}, of another job than it is named after"
 
 
 def _is_home(stated: list[str], wanted: list[str]) -> bool:
@@ -227,11 +227,11 @@ def expected(path: str, context: Context) -> dict[str, Any]:
     if parts[:2] != ("results", context.scale) or len(parts) < 4:
         return {}
     kind, name = parts[2], Path(path).name.partition(".")[0]
-    if path in context.sweeps:
-        sweep = context.sweeps[path]
+    if path in context.jobs:
+        job = context.jobs[path]
         return {
-            "stage": "train", "settings": json.loads(json.dumps(sweep.settings)), "seeds": list(sweep.seeds),
-            "modules": [training_code(sweep.experiment)],
+            "stage": "train", "settings": json.loads(json.dumps(job.settings)), "seeds": list(job.seeds),
+            "modules": [training_code(job.experiment)],
         }  # fmt: skip
     if kind == "accounting":
         return {"stage": "account", "settings": {"paper": name, "scale": context.scale}, "seeds": []}
@@ -283,15 +283,15 @@ def _unread(path: str, record: Record, context: Context) -> Iterator[tuple[str, 
 def _needed(path: str, context: Context) -> set[str]:
     """Return the files with a record that a stage reads: data and noise of a run, run tables or pages of a paper."""
     results, wanted = f"results/{context.scale}", expected(path, context)
-    if path in context.sweeps:
-        sweep = context.sweeps[path]
-        kinds = ("arrays", "features") if sweep.needs_features else ("arrays",)
-        folders = tuple(f"{context.data}/{kind}/{sweep.dataset}/" for kind in kinds)
-        noise = f"{results}/accounting/{sweep.paper}.csv"
+    if path in context.jobs:
+        job = context.jobs[path]
+        kinds = ("arrays", "features") if job.needs_features else ("arrays",)
+        folders = tuple(f"{context.data}/{kind}/{job.dataset}/" for kind in kinds)
+        noise = f"{results}/accounting/{job.paper}.csv"
         return {name for name in context.records if name.startswith(folders) or name == noise}
     paper = wanted.get("settings", {}).get("paper")
     if wanted.get("stage") in ("tables", "figures"):
-        return {name for name, sweep in context.sweeps.items() if sweep.paper == paper and name in context.records}
+        return {name for name, job in context.jobs.items() if job.paper == paper and name in context.records}
     if wanted.get("stage") == "claims":
         pages = tuple(f"{results}/{kind}/{paper}_" for kind in ("tables", "figures"))
         return {name for name in context.records if name.startswith(pages) and name.endswith(".csv")}
@@ -320,7 +320,7 @@ def _unlike_siblings(record: Record, stated: Mapping[str, Mapping[str, int]]) ->
 def _note_made_again(report: Audit, unique: Mapping[str, Record], context: Context) -> None:
     """Note the run tables whose noise was calibrated anew since, or whose data are younger than they are."""
     superseded, younger = [], []
-    for path in context.sweeps.keys() & unique.keys():
+    for path in context.jobs.keys() & unique.keys():
         makers = [(context.records.get(entry["path"]), entry) for entry in unique[path]["inputs"]]
         known = [(maker, entry) for maker, entry in makers if maker]
         if any("/accounting/" in entry["path"] and not _states(maker, entry) for maker, entry in known):
@@ -376,19 +376,19 @@ class NoiseCheck:
         self.papers: dict[str, dict[str, list[Row]] | None] = {}
         self.earlier = self.refuting_more = 0
 
-    def problems(self, path: Path, sweep: Sweep, runs: list[Row]) -> list[str]:
-        """Return what is wrong with the noise and statements of the runs of a sweep's table at `path`.
+    def problems(self, path: Path, job: TrainingJob, runs: list[Row]) -> list[str]:
+        """Return what is wrong with the noise and statements of the runs of a job's table at `path`.
 
         Nothing where the paper's noise was changed since it was written: that is a finding of its own, and says nothing
         against its runs.
         """
-        table = noise_table(self.folder, sweep.paper)
-        if sweep.paper not in self.papers:
-            self.papers[sweep.paper] = None if _differs(table, table, "outputs") else _by_family(table)
-        families = self.papers[sweep.paper]
+        table = noise_table(self.folder, job.paper)
+        if job.paper not in self.papers:
+            self.papers[job.paper] = None if _differs(table, table, "outputs") else _by_family(table)
+        families = self.papers[job.paper]
         if families is None:
             return []
-        noise = families.get(sweep.family, [])
+        noise = families.get(job.calibration_key, [])
         is_earlier = _differs(path, table, "inputs")
         self.earlier += is_earlier
         self.refuting_more += is_earlier and refutes_more(runs, noise)
@@ -403,10 +403,10 @@ class NoiseCheck:
 
 
 def _by_family(path: Path) -> dict[str, list[Row]]:
-    """Return the rows of a paper's noise calibration by family of sweeps; none where the file is missing."""
+    """Return the rows of a paper's noise calibration by family of jobs; none where the file is missing."""
     families: dict[str, list[Row]] = {}
     for row in read_rows(path) if is_regular(path) else []:
-        families.setdefault(row["family"], []).append(row)
+        families.setdefault(row["calibration_key"], []).append(row)
     return families
 
 
@@ -500,41 +500,41 @@ _BY_ROUND = "_by_round"
 _UNREADABLE = (LookupError, ValueError, ArithmeticError, TypeError, AttributeError)
 """What a table raises that holds other texts than ours, whose hashes agree: each is a finding of the table."""
 _NAMED = 3
-"""Sweeps or families that a note names."""
+"""Jobs or families that a note names."""
 
 
 def check_runs(
-    report: Audit, root: Path, scale: str, sweeps: list[Sweep], *, all_seeds: bool = False
+    report: Audit, root: Path, scale: str, jobs: list[TrainingJob], *, all_seeds: bool = False
 ) -> dict[StatedPrivacy, Path]:
-    """Check every existing run table of the sweeps; return their privacy statements, each once, with a table of it.
+    """Check every existing run table of the jobs; return their privacy statements, each once, with a table of it.
 
     Where noise was calibrated again since a run, the run must not state more than what is proven now; notes count these
     tables, and those that state more to be refuted.
 
-    With `all_seeds` a family of sweeps that has begun must have every seed. Without, seeds may be missing after the
+    With `all_seeds` a family of jobs that has begun must have every seed. Without, seeds may be missing after the
     last one, and before it where other families of the paper have not begun: a note names them, for deleting seeds and
     remaking all pages looks the same.
     """
     folder = root / "results" / scale
     noise = NoiseCheck(folder)
-    missing: dict[Path, Sweep] = {}
+    missing: dict[Path, TrainingJob] = {}
     last: dict[tuple[str, str], int] = {}
     known: dict[StatedPrivacy, Path] = {}
-    for sweep in sweeps:
-        path = run_table(folder, sweep.paper, sweep.name)
+    for job in jobs:
+        path = run_table(folder, job.paper, job.name)
         if not is_regular(path):
-            missing[path] = sweep
+            missing[path] = job
             continue
-        family = sweep.paper, sweep.family
-        last[family] = max(last.get(family, 0), *sweep.seeds)
+        family = job.paper, job.calibration_key
+        last[family] = max(last.get(family, 0), *job.seeds)
         problems: list[str] = []
         try:
             runs = read_rows(path)
             report.count("runs", len(runs))
-            stated, problems = _stated(runs, sweep)
+            stated, problems = _stated(runs, job)
             known |= {each: path for each in stated if each not in known}
-            problems += noise.problems(path, sweep, runs)
-            problems = against_grid(runs, sweep) + against_itself(runs) + problems
+            problems += noise.problems(path, job, runs)
+            problems = against_grid(runs, job) + against_itself(runs) + problems
         except InputError as error:
             problems.append(f"cannot be read: {error}")
         except _UNREADABLE as error:
@@ -546,7 +546,7 @@ def check_runs(
     return known
 
 
-def _stated(runs: list[Row], sweep: Sweep) -> tuple[dict[StatedPrivacy, None], list[str]]:
+def _stated(runs: list[Row], job: TrainingJob) -> tuple[dict[StatedPrivacy, None], list[str]]:
     """Return the different privacy statements of a table's runs, and what is wrong with those that cannot be read."""
     stated: dict[StatedPrivacy, None] = {}
     problems = []
@@ -554,33 +554,33 @@ def _stated(runs: list[Row], sweep: Sweep) -> tuple[dict[StatedPrivacy, None], l
         problems.append("has runs that do not state their privacy")
     for run in (each for each in runs if f"{PRIVACY}mechanism" in each):
         try:
-            stated[StatedPrivacy.of(run, sweep.settings)] = None
+            stated[StatedPrivacy.of(run, job.settings)] = None
         except _UNREADABLE as error:
             problems.append(f"has a privacy statement that cannot be read: {one_line(error)}")
     return stated, problems
 
 
 def _note_missing(
-    report: Audit, root: Path, missing: dict[Path, Sweep], last: dict[tuple[str, str], int], all_seeds: bool
+    report: Audit, root: Path, missing: dict[Path, TrainingJob], last: dict[tuple[str, str], int], all_seeds: bool
 ) -> None:
     """Find run tables that are gone though later seeds of their cells exist; note the families that lack seeds.
 
     `last`: the last seed of every family that has begun. Where a paper has families that have not, its grid is not
     finished: seeds that are missing in between are a note. Those families are counted by completeness.
     """
-    begun = {path: sweep for path, sweep in missing.items() if (sweep.paper, sweep.family) in last}
-    unfinished = {sweep.paper for path, sweep in missing.items() if path not in begun}
+    begun = {path: job for path, job in missing.items() if (job.paper, job.calibration_key) in last}
+    unfinished = {job.paper for path, job in missing.items() if path not in begun}
     between, after = [], {}
-    for path, sweep in begun.items():
-        family = sweep.paper, sweep.family
-        is_between = min(sweep.seeds) < last[family]
-        if all_seeds or (is_between and sweep.paper not in unfinished):
+    for path, job in begun.items():
+        family = job.paper, job.calibration_key
+        is_between = min(job.seeds) < last[family]
+        if all_seeds or (is_between and job.paper not in unfinished):
             problem = "is missing, but the same cells with other seeds are there"
             report.findings.append(Finding(str(path.relative_to(root)), problem))
         elif is_between:
-            between.append(f"{sweep.paper}/{sweep.name}")
+            between.append(f"{job.paper}/{job.name}")
         else:
-            after[family] = f"{sweep.paper}/{sweep.family} after seed {last[family]}"
+            after[family] = f"{job.paper}/{job.calibration_key} after seed {last[family]}"
     if between:
         report.notes.append(f"not run, though later seeds of the same cells are, or deleted: {_some(between)}")
     if after:
@@ -593,25 +593,25 @@ def _some(names: list[str]) -> str:
     return f"{', '.join(names[:_NAMED])}{more}"
 
 
-def against_grid(runs: list[Row], sweep: Sweep) -> list[str]:
-    """Return the cells and seeds of its sweep that the run table lacks."""
+def against_grid(runs: list[Row], job: TrainingJob) -> list[str]:
+    """Return the cells and seeds of its job that the run table lacks."""
     if not runs or "seed" not in runs[0]:
         return ["has no runs"]
     problems = []
-    by_seed = {str(seed): [run for run in runs if run["seed"] == str(seed)] for seed in sweep.seeds}
+    by_seed = {str(seed): [run for run in runs if run["seed"] == str(seed)] for seed in job.seeds}
     if lost := [seed for seed, own in by_seed.items() if not own]:
         problems.append(f"has no run of seed {', '.join(lost)}, which the grid asks for")
     present: dict[tuple[str, ...], set[tuple[object, ...]]] = {}
-    for cell in sweep.cells:
+    for cell in job.cells:
         wanted = {name: str(value) for name, value in cell.items() if name in runs[0] and _is_plain(value)}
         names = tuple(sorted(distinguishing(wanted)))
         if names not in present:
             present[names] = {tuple(value_of(run[name]) for name in names) for run in runs}
         if tuple(value_of(wanted[name]) for name in names) not in present[names]:
             problems.append(f"has no run of {', '.join(f'{name}={wanted[name]}' for name in names)}")
-    uneven = [seed for seed, own in by_seed.items() if len(own) != len(sweep.cells)]
+    uneven = [seed for seed, own in by_seed.items() if len(own) != len(job.cells)]
     if uneven and not problems:  # cells that differ in a list, or in what is not set, are known by their number alone
-        problems.append(f"has {len(by_seed[uneven[0]])} runs of seed {uneven[0]}, should have {len(sweep.cells)}")
+        problems.append(f"has {len(by_seed[uneven[0]])} runs of seed {uneven[0]}, should have {len(job.cells)}")
     return problems
 
 

@@ -25,7 +25,7 @@ from dpfl.engine.memory_budget import with_memory
 from dpfl.errors import InputError
 from dpfl.files import is_regular, record_path
 from dpfl.grid.expansion import run_table
-from dpfl.grid.sweep import Folders, Sweep
+from dpfl.grid.training_job import Folders, TrainingJob
 from dpfl.provenance.audit.findings import Audit, Finding
 from dpfl.provenance.record import read_record
 from dpfl.provenance.run_identity import is_trained_here
@@ -93,7 +93,7 @@ def difference(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]
 
 
 MOST_SECONDS = 900
-"""Runs that took longer, for each seed of their sweep, are not drawn."""
+"""Runs that took longer, for each seed of their job, are not drawn."""
 _GPU_SECONDS = 30
 """The same for a run that a GPU made and a CPU has to make again."""
 PUBLISHED_WEIGHT = 4
@@ -102,9 +102,9 @@ PUBLISHED_WEIGHT = 4
 
 @dataclass(frozen=True)
 class Rerun:
-    """One run of a sweep, its row in the run table, and the record of that table."""
+    """One run of a job, its row in the run table, and the record of that table."""
 
-    sweep: Sweep
+    job: TrainingJob
     cell: dict[str, Any]
     row: Row
     path: Path
@@ -118,13 +118,13 @@ class Rerun:
     @property
     def tolerance(self) -> Tolerance:
         """Tolerated difference of its metrics."""
-        return tolerance_of(self.sweep.experiment)
+        return tolerance_of(self.job.experiment)
 
     @property
     def may_amplify_rounding(self) -> bool:
-        """Return whether it trained without noise, in float32 and beside other cells of its sweep (rerun_tolerance)."""
+        """Return whether it trained without noise, in float32 and beside other cells of its job (rerun_tolerance)."""
         silent = float(self.row["noise_multiplier"]) == 0
-        return silent and self.tolerance is FLOAT32 and len(self.sweep.cells) > 1
+        return silent and self.tolerance is FLOAT32 and len(self.job.cells) > 1
 
     @property
     def caveats(self) -> str:
@@ -136,14 +136,14 @@ class Rerun:
 
     @property
     def name(self) -> str:
-        """Paper, sweep, cell and seed."""
+        """Paper, job, cell and seed."""
         cell = ", ".join(f"{name}={value}" for name, value in self.cell.items())
-        return f"{self.sweep.paper}/{self.sweep.name} ({cell}, seed {self.row['seed']})"
+        return f"{self.job.paper}/{self.job.name} ({cell}, seed {self.row['seed']})"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Runs to train again: `count` drawn at random by `seed`, and those of one sweep ("paper/sweep") that meet
+    """Runs to train again: `count` drawn at random by `seed`, and those of one job ("paper/job") that meet
     all conditions `where`, by column of the run table. Without a seed a fresh one is drawn."""
 
     count: int = 0
@@ -152,21 +152,21 @@ class Choice:
     where: Mapping[str, str] = field(default_factory=dict)
 
 
-def check_reruns(report: Audit, root: Path, config: Mapping[str, Any], sweeps: list[Sweep], choice: Choice) -> None:
+def check_reruns(report: Audit, root: Path, config: Mapping[str, Any], jobs: list[TrainingJob], choice: Choice) -> None:
     """Train runs again, chosen by the auditor or drawn from all that can be trained here, and add the differences.
 
     Each is trained alone, so that an influence of its stack would show. Metrics agree within the tolerance of the
     experiment (rerun_tolerance); noise within 1e-6. One without noise, in float32, that differs is trained once more
-    with all cells of its sweep, as it was recorded: such training can amplify the rounding of a sum. Where that gives
+    with all cells of its job, as it was recorded: such training can amplify the rounding of a sum. Where that gives
     the recorded metrics, a note has both. Where torch, Python or the device is another than the record's, the answer
     says so. Fewer retrained than asked is a finding, with the command that makes missing data.
     Raises InputError where the chosen cell has no run.
     """
     data = root / config["data"]["folder"]
-    runs = list(runs_of(root / "results" / config["scale"], sweeps))
+    runs = list(runs_of(root / "results" / config["scale"], jobs))
     named = [run for run in runs if _is_named(run, choice)] if choice.cell else []
     if choice.cell and not named:
-        raise InputError(f"no run of {choice.cell} here meets {dict(choice.where)}; dpfl status lists the sweeps")
+        raise InputError(f"no run of {choice.cell} here meets {dict(choice.where)}; dpfl status lists the jobs")
     wanted = [run for run in named if _is_here(run, data)]
     skipped = Counter(_missing_data(run) for run in named if not _is_here(run, data))
     if choice.count:
@@ -181,19 +181,19 @@ def check_reruns(report: Audit, root: Path, config: Mapping[str, Any], sweeps: l
     for reason, number in skipped.items():
         report.notes.append(f"could not be trained again here: {number} runs ({reason})")
     if len(wanted) < (asked := choice.count + len(named)):
-        absent = [run.sweep for run in runs if not _is_here(run, data)]
+        absent = [run.job for run in runs if not _is_here(run, data)]
         problem = f"could be trained again in {len(wanted)} of {asked} runs that were asked for"
         report.findings.append(Finding(f"results/{config['scale']}", problem + _command(config, absent)))
 
 
 def drawn(possible: list[Rerun], count: int, generator: random.Random) -> list[Rerun]:
-    """Return `count` runs drawn without replacement. Every family of sweeps has one weight, however many runs it has:
+    """Return `count` runs drawn without replacement. Every family of jobs has one weight, however many runs it has:
     `PUBLISHED_WEIGHT` where its cells are published ones, 1 where they are a study of this project."""
-    sizes = Counter((run.sweep.paper, run.sweep.family) for run in possible)
+    sizes = Counter((run.job.paper, run.job.calibration_key) for run in possible)
 
     def key(run: Rerun) -> float:
-        weight = PUBLISHED_WEIGHT if run.sweep.settings.get("study") in (None, "none") else 1
-        return math.log(1.0 - generator.random()) * sizes[run.sweep.paper, run.sweep.family] / weight
+        weight = PUBLISHED_WEIGHT if run.job.settings.get("study") in (None, "none") else 1
+        return math.log(1.0 - generator.random()) * sizes[run.job.paper, run.job.calibration_key] / weight
 
     return [run for _, run in sorted(((key(run), run) for run in possible), key=lambda pair: -pair[0])[:count]]
 
@@ -205,7 +205,7 @@ def _check_one(report: Audit, root: Path, run: Rerun, data: Path) -> None:
         again, problems = _repeated(run, data, (run.cell,))
         if problems and run.may_amplify_rounding:
             alone = problems
-            again, problems = _repeated(run, data, run.sweep.cells)
+            again, problems = _repeated(run, data, run.job.cells)
     except InputError as error:
         problems = [f"cannot be trained again: {error}"]
     report.count("runs trained again")
@@ -217,23 +217,23 @@ def _check_one(report: Audit, root: Path, run: Rerun, data: Path) -> None:
         none = replace(run.tolerance, largest=0.0)
         exact = all(none.holds(float(run.row[each]), float(again[each])) for each in _metrics(run.row, again))
         how = "the same to the last digit" if exact else f"the same within {run.tolerance.words}"
-        where = f" with the cells of its sweep; alone, {'; '.join(alone)}" if alone else ""
+        where = f" with the cells of its job; alone, {'; '.join(alone)}" if alone else ""
         report.notes.append(f"trained again, {how}: {name}{where}")
 
 
 def _is_named(run: Rerun, choice: Choice) -> bool:
     """Return whether a run is of the chosen cell; raises InputError for a column that its run table does not have."""
-    if f"{run.sweep.paper}/{run.sweep.name}" != choice.cell:
+    if f"{run.job.paper}/{run.job.name}" != choice.cell:
         return False
     if unknown := set(choice.where) - set(run.row):
         raise InputError(f"{run.path.name} has no column {sorted(unknown)[0]}; it has {', '.join(run.row)}")
     return all(same(run.row[name], value) for name, value in choice.where.items())
 
 
-def _command(config: Mapping[str, Any], sweeps: list[Sweep]) -> str:
-    """Return the command that fetches and makes the data of sweeps, empty where there are none."""
-    folders = {"arrays": {sweep.dataset for sweep in sweeps}}
-    folders["features"] = {sweep.dataset for sweep in sweeps if sweep.needs_features}
+def _command(config: Mapping[str, Any], jobs: list[TrainingJob]) -> str:
+    """Return the command that fetches and makes the data of jobs, empty where there are none."""
+    folders = {"arrays": {job.dataset for job in jobs}}
+    folders["features"] = {job.dataset for job in jobs if job.needs_features}
     data = Path(config["data"]["folder"])
     files = [str(data / kind / name / "description.json") for kind, names in folders.items() for name in sorted(names)]
     if not files:
@@ -242,33 +242,33 @@ def _command(config: Mapping[str, Any], sweeps: list[Sweep]) -> str:
     return f"; the missing data are made by: {shlex.join(['snakemake', *options, '--', *files])}"
 
 
-def runs_of(folder: Path, sweeps: list[Sweep]) -> Iterator[Rerun]:
+def runs_of(folder: Path, jobs: list[TrainingJob]) -> Iterator[Rerun]:
     """Yield every existing run below results/<scale>, in the grid's order.
 
     A run table has the rows of a seed in the order of the cells; one that lacks rows is a finding of another check.
     """
-    for sweep in sweeps:
-        path = run_table(folder, sweep.paper, sweep.name)
+    for job in jobs:
+        path = run_table(folder, job.paper, job.name)
         if not (is_regular(path) and is_regular(record_path(path))):
             continue
         rows, record = read_rows(path), read_record(record_path(path))
-        by_seed = [[row for row in rows if row["seed"] == str(seed)] for seed in sweep.seeds]
-        whole = [own for own in by_seed if len(own) == len(sweep.cells)]
-        for place, cell in enumerate(sweep.cells):
+        by_seed = [[row for row in rows if row["seed"] == str(seed)] for seed in job.seeds]
+        whole = [own for own in by_seed if len(own) == len(job.cells)]
+        for place, cell in enumerate(job.cells):
             for own in whole:
-                yield Rerun(sweep, cell, own[place], path, record)
+                yield Rerun(job, cell, own[place], path, record)
 
 
 def _is_here(run: Rerun, data: Path) -> bool:
     """Return whether the data that a run needs are on this machine."""
-    folders = Folders.of(data, run.sweep.dataset)
-    needed = [folders.arrays, folders.features] if run.sweep.needs_features else [folders.arrays]
+    folders = Folders.of(data, run.job.dataset)
+    needed = [folders.arrays, folders.features] if run.job.needs_features else [folders.arrays]
     return all((folder / "description.json").exists() for folder in needed)
 
 
 def _missing_data(run: Rerun) -> str:
     """Return that a run's data are missing, in words."""
-    return f"the data of {run.sweep.dataset} are not on this machine"
+    return f"the data of {run.job.dataset} are not on this machine"
 
 
 def _hindrance(run: Rerun, data: Path) -> str:
@@ -277,7 +277,7 @@ def _hindrance(run: Rerun, data: Path) -> str:
         return _missing_data(run)
     made_on = run.record["host"]["device"]
     most = MOST_SECONDS if made_on == run.device else _GPU_SECONDS
-    if run.record["seconds"] / len(run.sweep.seeds) > most:
+    if run.record["seconds"] / len(run.job.seeds) > most:
         return f"a seed took more than {most} s{'' if made_on == run.device else f' on {made_on}'}"
     return ""
 
@@ -289,11 +289,11 @@ def _repeated(run: Rerun, data: Path, cells: tuple[dict[str, Any], ...]) -> tupl
 
 
 def _train_again(run: Rerun, data: Path, cells: tuple[dict[str, Any], ...]) -> tuple[pd.Series, pd.Series]:
-    """Return the calibration's row and the run table's row, made again with the `cells` of its sweep, its own too."""
-    code = experiments.load(run.sweep.experiment)
+    """Return the calibration's row and the run table's row, made again with the `cells` of its job, its own too."""
+    code = experiments.load(run.job.experiment)
     if run.device == "cuda":
         gpu.prepare()
-    there = replace(run.sweep, resources={**run.sweep.resources, "device": run.device})
+    there = replace(run.job, resources={**run.job.resources, "device": run.device})
     family = replace(with_memory(there), cells=cells)
     one_seed = replace(family, seeds=(int(run.row["seed"]),))
     folders = Folders.of(data, one_seed.dataset)

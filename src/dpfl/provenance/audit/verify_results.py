@@ -39,10 +39,10 @@ def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: C
     require_no_linked_folder(folder)
     root = folder.absolute().parents[1]
     config = configuration_of(folder)
-    sweeps = expansion.expand(config)
-    statements = check_runs(report, root, folder.name, sweeps, all_seeds=config["seeds"] is not None)
+    jobs = expansion.expand(config)
+    statements = check_runs(report, root, folder.name, jobs, all_seeds=config["seeds"] is not None)
     records = readable_records(folder).values()
-    check_records(report, Context.of(folder.absolute().name, records, sweeps, config["data"]["folder"]))
+    check_records(report, Context.of(folder.absolute().name, records, jobs, config["data"]["folder"]))
     check_commits(report, records)
     report.notes += _by_other_code(_records(folder, "runs/*"))
     pages = sorted(_records(folder, *recompute.STAGES), key=lambda record: -record["seconds"])
@@ -62,7 +62,7 @@ def verify_results(report: Audit, folder: Path, *, quick: bool = False, rerun: C
     if rerun:
         from dpfl.provenance.audit.rerun import check_reruns
 
-        check_reruns(report, root, config, sweeps, rerun)
+        check_reruns(report, root, config, jobs, rerun)
 
 
 def _records(folder: Path, *stages: str) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ import pandas as pd
 from dpfl.catalog import dataset_entries, load
 from dpfl.files import is_regular, read_bytes, record_path
 from dpfl.reporting import claims
-from dpfl.reporting.display_names import data_name, with_signs
+from dpfl.reporting.display_names import data_name, with_greek_symbols
 from dpfl.reporting.report_page.agreement import Row, TextTable
 from dpfl.reporting.results import read_csv
 from dpfl.reporting.rules import Verdict
@@ -96,7 +96,7 @@ STYLES = {
 
 
 ANSWERS = {
-    verdict: VerdictStyle(claims.answer(verdict, asked_here=True), "asked", style.sign)
+    verdict: VerdictStyle(claims.answer(verdict, our_question=True), "asked", style.sign)
     for verdict, style in STYLES.items()
 }
 """Verdicts on questions of ours, which are no claims of the paper."""
@@ -117,13 +117,13 @@ class ClaimView:
     """A claim on the page.
 
     `deciding` is the case that decides, with its numbers; `cases` has all of them; `part_of` is the text of the claim
-    that this one is a part of, "" where it stands alone. `asked_here`: it is a question of ours, not a claim.
+    that this one is a part of, "" where it stands alone. `our_question`: it is a question of ours, not a claim.
     """
 
     key: str
     text: str
     settings: str
-    asked_here: bool
+    our_question: bool
     part_of: str
     verdict: VerdictStyle
     reason: str
@@ -159,15 +159,15 @@ def _view(
     """Return one claim."""
     return ClaimView(
         key=row["claim"],
-        text=with_signs(row["text"]),
-        settings=with_signs(row.get("settings", "")),
-        asked_here=row["asked_here"],
-        part_of=with_signs(texts.get(row["of"], "")) if row["of"] != row["claim"] else "",
-        verdict=(ANSWERS if row["asked_here"] else STYLES)[Verdict(row["verdict"])],
+        text=with_greek_symbols(row["text"]),
+        settings=with_greek_symbols(row.get("settings", "")),
+        our_question=row["our_question"],
+        part_of=with_greek_symbols(texts.get(row["of"], "")) if row["of"] != row["claim"] else "",
+        verdict=(ANSWERS if row["our_question"] else STYLES)[Verdict(row["verdict"])],
         reason=row["reason"],
         deciding=deciding_case(row, _claimed(row, cases)),
         rule=f"{row['scope']}, {row['kind']}",
-        settled_by=with_signs(f"{row['settled_by']}. {row['because']}"),
+        settled_by=with_greek_symbols(f"{row['settled_by']}. {row['because']}"),
         cases=_cases(cases, row["unit"]) if cases is not None else None,
         places=tuple(each for place in row["places"].split() if (each := _place(folder, paper, place))),
         trace=trace,
@@ -196,7 +196,7 @@ def deciding_case(row: Mapping[str, Any], claimed: str) -> str:
         parts.append(f"n = {row['n']:.0f}")
     if row["adjusted_p"] == row["adjusted_p"]:
         parts.append(f"p = {row['adjusted_p']:.2g}")
-    return f"{case_name(row['case'])}: {with_signs(', '.join(parts))}"
+    return f"{case_name(row['case'])}: {with_greek_symbols(', '.join(parts))}"
 
 
 def claimed_words(claimed: str, row: Mapping[str, Any]) -> str:
@@ -229,7 +229,7 @@ def _equal_within(gap: float) -> str:
 
 def case_name(case: str) -> str:
     """Return the name of a case with titles of data sets and signs: "MNIST, ε = 2" for "mnist, epsilon = 2"."""
-    return with_signs(_DATASETS.sub(lambda found: data_name(found[0]), case))
+    return with_greek_symbols(_DATASETS.sub(lambda found: data_name(found[0]), case))
 
 
 def _interval(row: Mapping[str, Any]) -> str:
@@ -251,14 +251,14 @@ def _cases(cases: pd.DataFrame, unit: str) -> TextTable:
         "status": cases["status"],
         "estimate": cases["estimate"].map(_number),
         "interval": [_interval(row).strip(" ()") for row in cases.to_dict("records")],
-        "claimed": [with_signs(claimed_words(row["within"], row)) for row in cases.to_dict("records")],
+        "claimed": [with_greek_symbols(claimed_words(row["within"], row)) for row in cases.to_dict("records")],
         "n": cases["n"].map(lambda n: f"{n:.0f}" if n else ""),
         "p, adjusted": cases["adjusted_p"].map(lambda p: "" if p != p else f"{p:.2g}"),
         "published": cases["published"].map(lambda value: "" if value != value else _number(value)),
         "stand-in": cases["stand_in"],
     }
     shown = {name: list(map(str, values)) for name, values in columns.items() if any(map(str, values))}
-    titles = [with_signs(f"{name}, {unit}") if name == "estimate" and unit else name for name in shown]
+    titles = [with_greek_symbols(f"{name}, {unit}") if name == "estimate" and unit else name for name in shown]
     styles = [f"c-{status.replace(' ', '-')}" for status in cases["status"]]
     rows = [Row(cells, style=style) for cells, style in zip(zip(*shown.values(), strict=True), styles, strict=True)]
     return TextTable(tuple(titles), tuple(rows))
@@ -271,11 +271,11 @@ def _place(folder: Path, paper: str, place: str) -> Place | None:
     if name not in known:  # verdicts of an earlier version
         return None
     is_there = (folder / part / f"{paper}_{name}.csv").is_file()
-    return Place(part.removesuffix("s"), name, with_signs(known[name]["title"]), is_there)
+    return Place(part.removesuffix("s"), name, with_greek_symbols(known[name]["title"]), is_there)
 
 
 def tally(known: Iterable[ClaimView]) -> list[tuple[VerdictStyle, int]]:
     """Return how many claims have each verdict, from "as stated" on, without those that none has; questions of ours are
     not counted."""
-    words = [claim.verdict.word for claim in known if not claim.asked_here]
+    words = [claim.verdict.word for claim in known if not claim.our_question]
     return [(style, words.count(style.word)) for style in STYLES.values() if style.word in words]

@@ -16,8 +16,8 @@ from dpfl.catalog import Paper, dataset_entries, load, recipe
 from dpfl.errors import InputError
 from dpfl.files import is_regular, parse_json, read_bytes, record_path
 from dpfl.grid import expansion
-from dpfl.grid.sweep import Sweep
-from dpfl.reporting.display_names import Standing, data_name, model_name, with_signs
+from dpfl.grid.training_job import TrainingJob
+from dpfl.reporting.display_names import EpsilonVerdict, data_name, model_name, with_greek_symbols
 from dpfl.reporting.errata import ErratumKind
 from dpfl.reporting.report_page import epsilons
 from dpfl.reporting.report_page.agreement import (
@@ -70,12 +70,12 @@ def _has_commit(record: Path) -> bool:
         return False
 
 
-# Counts of the training grid's sweeps: how many were run, of how many, and which were not.
+# Counts of the training grid's jobs: how many were run, of how many, and which were not.
 
 
 @dataclass(frozen=True)
-class SweepCounts:
-    """Sweeps of a part of the grid: `run` of `total`; `groups` has those of each data set, model and study."""
+class JobCounts:
+    """Jobs of a part of the grid: `run` of `total`; `groups` has those of each data set, model and study."""
 
     run: int
     total: int
@@ -83,7 +83,7 @@ class SweepCounts:
 
     @property
     def not_run(self) -> int:
-        """Number of sweeps that were not run."""
+        """Number of jobs that were not run."""
         return self.total - self.run
 
     @property
@@ -92,38 +92,38 @@ class SweepCounts:
         return [group for group in self.groups if group[1] < group[2]]
 
     def sentence(self) -> str:
-        """Say how many sweeps were run, as "245 of 460 sweeps run"; "" for a part of the grid without sweeps."""
+        """Say how many jobs were run, as "245 of 460 jobs run"; "" for a part of the grid without jobs."""
         if not self.total:
             return ""
-        return f"All {self.total} sweeps run." if not self.not_run else f"{self.run} of {self.total} sweeps run."
+        return f"All {self.total} jobs run." if not self.not_run else f"{self.run} of {self.total} jobs run."
 
 
-def sweep_counts(folder: Path, config: Mapping[str, Any]) -> dict[str, SweepCounts]:
-    """Return the counts of each paper of a configuration, by its key; a sweep was run where its run table is there."""
-    missing = {(sweep.paper, sweep.name) for sweep in expansion.not_run(config, folder)}
-    sweeps = expansion.expand(config)
-    return {key: _counts([each for each in sweeps if each.paper == key], missing) for key in config["papers"]}
+def job_counts(folder: Path, config: Mapping[str, Any]) -> dict[str, JobCounts]:
+    """Return the counts of each paper of a configuration, by its key; a job was run where its run table is there."""
+    missing = {(job.paper, job.name) for job in expansion.not_run(config, folder)}
+    jobs = expansion.expand(config)
+    return {key: _counts([each for each in jobs if each.paper == key], missing) for key in config["papers"]}
 
 
-def total(counts: Iterable[SweepCounts]) -> SweepCounts:
+def total(counts: Iterable[JobCounts]) -> JobCounts:
     """Return the sums of several counts, without their groups."""
     known = list(counts)
-    return SweepCounts(sum(each.run for each in known), sum(each.total for each in known))
+    return JobCounts(sum(each.run for each in known), sum(each.total for each in known))
 
 
-def _counts(sweeps: list[Sweep], missing: Collection[tuple[str, str]]) -> SweepCounts:
-    """Return the counts of one paper's sweeps."""
+def _counts(jobs: list[TrainingJob], missing: Collection[tuple[str, str]]) -> JobCounts:
+    """Return the counts of one paper's jobs."""
     groups: dict[str, list[bool]] = {}
-    for sweep in sweeps:
-        groups.setdefault(_label(sweep), []).append((sweep.paper, sweep.name) not in missing)
+    for job in jobs:
+        groups.setdefault(_label(job), []).append((job.paper, job.name) not in missing)
     of_groups = tuple((label, sum(run), len(run)) for label, run in groups.items())
-    return SweepCounts(sum(run for _, run, _ in of_groups), len(sweeps), of_groups)
+    return JobCounts(sum(run for _, run, _ in of_groups), len(jobs), of_groups)
 
 
-def _label(sweep: Sweep) -> str:
-    """Return the name of a sweep's group: data set, model, study."""
-    parts = [model_name(sweep.settings.get("model", "")), (sweep.settings.get("study") or "").replace("_", " ")]
-    return ", ".join([data_name(sweep.dataset), *filter(None, parts)])
+def _label(job: TrainingJob) -> str:
+    """Return the name of a job's group: data set, model, study."""
+    parts = [model_name(job.settings.get("model", "")), (job.settings.get("study") or "").replace("_", " ")]
+    return ", ".join([data_name(job.dataset), *filter(None, parts)])
 
 
 # Tables and figures of a paper as the page shows them: text for every cell, a data URI for every picture.
@@ -138,7 +138,7 @@ _MEDIA_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
 @dataclass(frozen=True)
-class Part:
+class Section:
     """A table or figure of a paper; `not_run` is the reason why it shows nothing, `said_once` what all rows share."""
 
     kind: str
@@ -161,21 +161,21 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Parts:
+class Sections:
     """Tables and figures of a paper, in the order of paper.yaml, and its printed numbers."""
 
-    tables: tuple[Part, ...]
-    figures: tuple[Part, ...]
+    tables: tuple[Section, ...]
+    figures: tuple[Section, ...]
     numbers: tuple[PrintedNumber, ...] = field(default=())
 
 
-def parts_of(folder: Path, paper: str) -> Parts:
+def sections_of(folder: Path, paper: str) -> Sections:
     """Return the finished tables and figures of a paper in results/<scale>."""
     root, tables = folder.absolute().parents[1], load(paper).tables
     numbers = [
         number for name in tables for number in printed_numbers(paper, name, _csv(folder, "tables", paper, name))
     ]
-    return Parts(
+    return Sections(
         tuple(table for name in tables for table in _table(folder, paper, name, root)),
         tuple(figure for name in load(paper).figures for figure in _figure(folder, paper, name, root)),
         tuple(numbers),
@@ -189,10 +189,10 @@ def _csv(folder: Path, kind: str, paper: str, name: str) -> Path:
 
 def _words(entry: Mapping[str, str]) -> dict[str, str]:
     """Return title and caption of an entry of paper.yaml as a reader sees them."""
-    return {name: with_signs(entry[name]) for name in ("title", "caption")}
+    return {name: with_greek_symbols(entry[name]) for name in ("title", "caption")}
 
 
-def _table(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
+def _table(folder: Path, paper: str, name: str, root: Path) -> Iterator[Section]:
     """Yield a table, if its CSV is there."""
     csv = _csv(folder, "tables", paper, name)
     if not csv.is_file():
@@ -202,13 +202,13 @@ def _table(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
     try:
         data = refuse_not_run(read_csv(csv))
     except NotRunError as reason:
-        yield Part(**about, trace=trace_of(csv, root), not_run=str(reason))
+        yield Section(**about, trace=trace_of(csv, root), not_run=str(reason))
         return
     page: TableLayout = readable(recipe(paper, "tables", name).page(data))
     conditions = row_conditions(data)
     laid_out = _laid_out(page, conditions if len(page.body) == len(data) else [])
     numbers = printed_numbers(paper, name, csv)
-    yield Part(
+    yield Section(
         **about,
         trace=trace_of(csv, root),
         not_run="" if len(data) else "no run of this table in this configuration",
@@ -236,7 +236,7 @@ def _style(columns: Iterable[str], cells: Iterable[object]) -> str:
     return _OUTCOME_STYLES.get(str(dict(zip(columns, cells, strict=True)).get("claim")), "")
 
 
-def _figure(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
+def _figure(folder: Path, paper: str, name: str, root: Path) -> Iterator[Section]:
     """Yield a figure, if its CSV is there; a figure that was not run has no picture."""
     csv = _csv(folder, "figures", paper, name)
     if not csv.is_file():
@@ -246,7 +246,7 @@ def _figure(folder: Path, paper: str, name: str, root: Path) -> Iterator[Part]:
         reason = "" if len(refuse_not_run(read_csv(csv))) else "no run of this figure in this configuration"
     except NotRunError as error:
         reason = str(error)
-    yield Part(
+    yield Section(
         "figure",
         name,
         **_words(entry),
@@ -294,14 +294,14 @@ class PaperView:
 
     paper: Paper
     claims: tuple[ClaimView, ...]
-    parts: Parts
-    errata: Part | None
+    sections: Sections
+    errata: Section | None
     errata_counts: str
     untraced: str
     statements: tuple[epsilons.EpsilonStatement, ...]
     noise_trace: Trace
     data: str
-    sweeps: SweepCounts
+    jobs: JobCounts
 
     @property
     def short(self) -> str:
@@ -317,17 +317,17 @@ class PaperView:
     @property
     def printed(self) -> Summary:
         """Distances of the printed numbers from ours."""
-        return summary(self.parts.numbers)
+        return summary(self.sections.numbers)
 
     @property
     def gaps(self) -> tuple[PrintedGap, ...]:
         """Its printed numbers without a run of ours or with a single one, by table, data set and model."""
-        return printed_gaps(self.parts.numbers)
+        return printed_gaps(self.sections.numbers)
 
     @property
     def gaps_in_words(self) -> str:
         """Number of those printed numbers, in words; "" where there are none."""
-        return gaps_in_words(self.parts.numbers)
+        return gaps_in_words(self.sections.numbers)
 
     @property
     def settings(self) -> list[Setting]:
@@ -345,9 +345,9 @@ class PaperView:
         return list(epsilons.by_sampling(self.statements).items())
 
     @property
-    def canaries(self) -> Part | None:
+    def canaries(self) -> Section | None:
         """The table of attacks on its training, where there is one."""
-        return next((part for part in self.parts.tables if part.name == "canaries" and not part.not_run), None)
+        return next((part for part in self.sections.tables if part.name == "canaries" and not part.not_run), None)
 
 
 @dataclass(frozen=True)
@@ -364,12 +364,12 @@ class Page:
     folder: str
 
     @property
-    def across(self) -> list[tuple[PaperView, Part]]:
+    def across(self) -> list[tuple[PaperView, Section]]:
         """The figures that compare papers: those that paper.yaml marks `across`."""
         return [
             (view, part)
             for view in self.papers
-            for part in view.parts.figures
+            for part in view.sections.figures
             if view.paper.figures[part.name].get("across") and part.picture
         ]
 
@@ -384,11 +384,13 @@ class Page:
         return tuple(statement for view in self.papers for statement in view.statements)
 
     @property
-    def epsilons_not_kept(self) -> list[tuple[Standing, int, list[tuple[PaperView, int, str]]]]:
-        """The refuted and the open epsilons: how many in all, then for each paper, sampler and source, and of what."""
+    def epsilons_not_proven(self) -> list[tuple[EpsilonVerdict, int, list[tuple[PaperView, int, str]]]]:
+        """The refuted and the unproven epsilons: how many in all, then by paper, sampler and source, and of what."""
         found = []
-        for wanted in (Standing.REFUTED, Standing.OPEN):
-            groups = [(view, *group) for view in self.papers for group in epsilons.of_standing(view.statements, wanted)]
+        for wanted in (EpsilonVerdict.REFUTED, EpsilonVerdict.UNPROVEN):
+            groups = [
+                (view, *group) for view in self.papers for group in epsilons.with_verdict(view.statements, wanted)
+            ]
             total_of = sum(count for _, count, _ in groups)
             found.append((wanted, total_of, sorted(groups, key=lambda group: -group[1])))
         return [each for each in found if each[1]]
@@ -399,14 +401,14 @@ class Page:
         return epsilons.under_other_batches(self.statements)
 
     @property
-    def sweeps(self) -> SweepCounts:
-        """Number of sweeps of all papers, and of those that were run."""
-        return total(view.sweeps for view in self.papers)
+    def jobs(self) -> JobCounts:
+        """Number of jobs of all papers, and of those that were run."""
+        return total(view.jobs for view in self.papers)
 
     @property
     def printed(self) -> Summary:
         """Distances of the printed numbers of all papers from ours."""
-        return summary(number for view in self.papers for number in view.parts.numbers)
+        return summary(number for view in self.papers for number in view.sections.numbers)
 
 
 def contents(folder: Path, config: Mapping[str, Any]) -> Page:
@@ -414,11 +416,11 @@ def contents(folder: Path, config: Mapping[str, Any]) -> Page:
 
     Raises InputError where nothing is finished there, or a table cannot be shown.
     """
-    sweeps, views = sweep_counts(folder, config), []
+    jobs, views = job_counts(folder, config), []
     for key in config["papers"]:
         with showing(folder, key):
-            views.append(_view(folder, key, config, sweeps[key]))
-    if not any(view.claims or view.parts.tables or view.parts.figures for view in views):
+            views.append(_view(folder, key, config, jobs[key]))
+    if not any(view.claims or view.sections.tables or view.sections.figures for view in views):
         raise InputError(f"nothing to report in {folder}: run make first")
     manifest = folder / "manifest.json"
     return Page(
@@ -426,7 +428,7 @@ def contents(folder: Path, config: Mapping[str, Any]) -> Page:
         about=ABOUT_SCALE[config["scale"]],
         papers=tuple(views),
         picture=lead_picture(
-            [number for view in views for number in view.parts.numbers],
+            [number for view in views for number in view.sections.numbers],
             [statement for view in views for statement in view.statements],
         ),
         version=__version__,
@@ -436,24 +438,26 @@ def contents(folder: Path, config: Mapping[str, Any]) -> Page:
     )
 
 
-def _view(folder: Path, key: str, config: Mapping[str, Any], sweeps: SweepCounts) -> PaperView:
+def _view(folder: Path, key: str, config: Mapping[str, Any], jobs: JobCounts) -> PaperView:
     """Return what the page shows of one paper."""
-    parts = parts_of(folder, key)
-    own = [sweep for sweep in expansion.expand(config) if sweep.paper == key]
-    names = sorted({sweep.dataset for sweep in own})
-    studies = {sweep.family for sweep in own if sweep.settings.get("study")}
+    sections = sections_of(folder, key)
+    own = [job for job in expansion.expand(config) if job.paper == key]
+    names = sorted({job.dataset for job in own})
+    studies = {job.calibration_key for job in own if job.settings.get("study")}
     entries = [dataset_entries()[name] for name in names]
     return PaperView(
         paper=load(key),
         claims=claim_views(folder, key),
-        parts=Parts(tuple(part for part in parts.tables if part.name != "errata"), parts.figures, parts.numbers),
-        errata=next((part for part in parts.tables if part.name == "errata"), None),
+        sections=Sections(
+            tuple(each for each in sections.tables if each.name != "errata"), sections.figures, sections.numbers
+        ),
+        errata=next((part for part in sections.tables if part.name == "errata"), None),
         errata_counts=_errata_counts(folder / "tables" / f"{key}_errata.csv"),
         untraced=untraced_runs(folder, key),
         statements=tuple(epsilons.statements(folder, key, studies)),
         noise_trace=trace_of(expansion.noise_table(folder, key), folder.absolute().parents[1]),
         data=_listed(entry["title"] for entry in entries),
-        sweeps=sweeps,
+        jobs=jobs,
     )
 
 

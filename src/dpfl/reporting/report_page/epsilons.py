@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpfl.grid.expansion import noise_table
-from dpfl.reporting.display_names import Standing, standing
+from dpfl.reporting.display_names import EpsilonVerdict, epsilon_verdict
 from dpfl.reporting.results import read_csv
 
 _STATEMENT = [
@@ -52,14 +52,14 @@ class EpsilonStatement:
     proven_by: str
     refuted: float
     refuted_by: str
-    standing: Standing
+    verdict: EpsilonVerdict
     of_study: bool
 
 
 def statements(folder: Path, paper: str, studies: Collection[str] = ()) -> list[EpsilonStatement]:
     """Return each different private setting of results/<scale> that claims an epsilon, once, from its table of noise.
 
-    `studies` are the families of sweeps that belong to a study of ours and to nothing that the paper prints. Settings
+    `studies` are the families of jobs that belong to a study of ours and to nothing that the paper prints. Settings
     without noise and those that are given a noise instead of an epsilon claim nothing. Where only the last model is
     released, what the contraction bounds prove counts.
     """
@@ -72,7 +72,7 @@ def statements(folder: Path, paper: str, studies: Collection[str] = ()) -> list[
     rows = rows[(rows["epsilon"] < math.inf) & (rows["privacy_noise_multiplier"] > 0)]
     last_model = rows.get("privacy_epsilon_contraction", pd.Series(math.inf, rows.index)).fillna(math.inf)
     rows = rows.assign(proven=rows["privacy_epsilon_proven"].fillna(math.inf), last_model=last_model)
-    rows = rows.assign(stated_by=rows["privacy_note"].map(_stated_by), of_study=rows["family"].isin(studies))
+    rows = rows.assign(stated_by=rows["privacy_note"].map(_stated_by), of_study=rows["calibration_key"].isin(studies))
     columns = [*_STATEMENT, "epsilon", "proven", "privacy_epsilon_refuted", "last_model", "stated_by"]
     rows["of_study"] = rows.groupby(columns, dropna=False)["of_study"].transform("all")
     unique = rows.drop_duplicates(columns).sort_values(["privacy_sampling", "epsilon"], kind="stable")
@@ -104,7 +104,7 @@ def _statement(row: pd.Series) -> EpsilonStatement:
         proven_by="contraction, last model alone" if hidden else str(row["privacy_proven_by"]),
         refuted=float(row["privacy_epsilon_refuted"]),
         refuted_by=str(row["privacy_refuted_by"]),
-        standing=standing(row["epsilon"], proven, row["privacy_epsilon_refuted"]),
+        verdict=epsilon_verdict(row["epsilon"], proven, row["privacy_epsilon_refuted"]),
         of_study=bool(row["of_study"]),
     )
 
@@ -113,14 +113,14 @@ def _words(name: object) -> str:
     return str(name).replace("_", " ")
 
 
-def counts(known: Iterable[EpsilonStatement]) -> dict[Standing, int]:
-    """Return how many statements have each standing."""
-    standings = [each.standing for each in known]
-    return {each: standings.count(each) for each in Standing}
+def counts(known: Iterable[EpsilonStatement]) -> dict[EpsilonVerdict, int]:
+    """Return how many statements have each verdict."""
+    verdicts = [each.verdict for each in known]
+    return {each: verdicts.count(each) for each in EpsilonVerdict}
 
 
 def counts_in_words(known: Iterable[EpsilonStatement]) -> str:
-    """Return how many statements have each standing, without those that none has, as text."""
+    """Return how many statements have each verdict, without those that none has, as text."""
     return ", ".join(f"{count} {each}" for each, count in counts(known).items() if count)
 
 
@@ -136,12 +136,12 @@ def by_sampling(known: Iterable[EpsilonStatement]) -> dict[Group, list[EpsilonSt
     return dict(sorted(groups.items()))
 
 
-def of_standing(known: Iterable[EpsilonStatement], wanted: Standing) -> list[tuple[int, str]]:
-    """Return how many statements have a standing, and which: a pair for each sampler and source, the largest first.
+def with_verdict(known: Iterable[EpsilonStatement], wanted: EpsilonVerdict) -> list[tuple[int, str]]:
+    """Return how many statements have a verdict, and which: a pair for each sampler and source, the largest first.
 
     For example (33, "with replacement, ε by the authors' later script").
     """
-    groups = Counter((each.sampling, each.stated_by, each.of_study) for each in known if each.standing is wanted)
+    groups = Counter((each.sampling, each.stated_by, each.of_study) for each in known if each.verdict is wanted)
     ordered = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
     return [
         (count, f"{sampling}, ε by {source}{', in studies of ours' if of_study else ''}")
@@ -156,7 +156,7 @@ def under_other_batches(known: Iterable[EpsilonStatement]) -> list[str]:
     for each in known:
         if each.stated_by.startswith(_OTHER):
             groups.setdefault((each.sampling, each.stated_by), []).append(each)
-    ordered = sorted(groups.items(), key=lambda item: -counts(item[1])[Standing.REFUTED])
+    ordered = sorted(groups.items(), key=lambda item: -counts(item[1])[EpsilonVerdict.REFUTED])
     return [
         f"{sampling[:1].upper()}{sampling[1:]} under the ε of {by.removeprefix(_OTHER)}: {_outcome(group)}."
         for (sampling, by), group in ordered
@@ -164,10 +164,10 @@ def under_other_batches(known: Iterable[EpsilonStatement]) -> list[str]:
 
 
 def _outcome(group: list[EpsilonStatement]) -> str:
-    """Return the standings of a group of statements; of refuted ones also what is stated and what is spent."""
-    refuted = sorted((each for each in group if each.standing is Standing.REFUTED), key=lambda each: each.claimed)
-    alike = len({each.standing for each in group}) == 1
-    words = f"{group[0].standing} in {_all_of(len(group))}" if alike else counts_in_words(group)
+    """Return the verdicts of a group of statements; of refuted ones also what is stated and what is spent."""
+    refuted = sorted((each for each in group if each.verdict is EpsilonVerdict.REFUTED), key=lambda each: each.claimed)
+    alike = len({each.verdict for each in group}) == 1
+    words = f"{group[0].verdict} in {_all_of(len(group))}" if alike else counts_in_words(group)
     ends = dict.fromkeys((refuted[0], refuted[-1])) if refuted else ()
     spent = "; ".join(f"{each.claimed:.4g} stated, at least {each.refuted:.4g} spent" for each in ends)
     return f"{words} ({spent})" if spent else words

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from dpfl.reporting.display_names import Standing, with_signs
+from dpfl.reporting.display_names import EpsilonVerdict, with_greek_symbols
 from dpfl.reporting.report_page.agreement import JUDGED, Agreement, PrintedNumber, in_words
 from dpfl.reporting.report_page.epsilons import EpsilonStatement
 
@@ -140,11 +140,11 @@ def _epsilons(statements: Sequence[EpsilonStatement]) -> Picture:
         for style, value in (("proven", each.proven), ("refuted", each.refuted))
         if 0 < value < math.inf
     ]
-    kept = sum(each.standing is Standing.KEPT for each in statements)
+    proven = sum(each.verdict is EpsilonVerdict.PROVEN for each in statements)
     powers = range(round(math.log10(low)), round(math.log10(high)) + 1)
     return Picture(
         title="Every private setting: the epsilon that is claimed, and what is known of it",
-        caption=f"A claim is kept where the proven epsilon is on the line or below it: {kept} of {len(statements)}. "
+        caption=f"A claimed epsilon is proven if its point is on the line or below it: {proven} of {len(statements)}. "
         "One that a pair of data sets exceeds has a hollow mark above the line.",
         horizontal="claimed ε",
         vertical="proven and refuted ε",
@@ -156,7 +156,7 @@ def _epsilons(statements: Sequence[EpsilonStatement]) -> Picture:
 
 def _power_text(power: int) -> str:
     """Return a power of ten, a short one as a number."""
-    return f"{10.0**power:g}" if -2 <= power <= 3 else with_signs(f"1e{power}")
+    return f"{10.0**power:g}" if -2 <= power <= 3 else with_greek_symbols(f"1e{power}")
 
 
 def _span(values: Iterable[float]) -> tuple[float, float]:

@@ -29,33 +29,33 @@ def updated(text: str, page: Page) -> str:
         raise InputError(f"README.md has no lines between {_BEGIN.strip()} and {_END.strip()}")
     text = _ROW.sub(lambda found: f"{found[1]}{verdicts.get(found[2], found[3])}{found[4]}", text)
     before, _, rest = text.partition(_BEGIN)
-    return f"{before}{_BEGIN}{standing(page)}{_END}{rest.partition(_END)[2]}"
+    return f"{before}{_BEGIN}{status_block(page)}{_END}{rest.partition(_END)[2]}"
 
 
-def standing(page: Page) -> str:
+def status_block(page: Page) -> str:
     """Return the lines that say how far the results go: runs, verdicts, what is refuted, printed numbers, epsilons."""
-    sweeps, shown = page.sweeps, [view for view in page.papers if view.printed.printed]
+    jobs, shown = page.jobs, [view for view in page.papers if view.printed.printed]
     claims = ", ".join(f"{count} {style.word}" for style, count in page.tally)
     lines = [
         f"**Where the results stand** (scale `{page.scale}`; [every verdict]({page.folder}/README.md)). "
-        f"{sweeps.sentence()} Claims: {claims}.",
+        f"{jobs.sentence()} Claims: {claims}.",
         *(f"{view.short}: {view.printed.sentence()}" for view in shown),
     ]
     for view in shown:
         if absent := [f"{gap.name} {gap.not_run}" for gap in view.gaps if gap.not_run]:
             lines.append(f"Printed numbers with no run of ours, {view.short}: {'; '.join(absent)}.")
     lines += [f"Epsilons that are stated, {view.short}: {words}." for view in page.papers if (words := _epsilons(view))]
-    for wanted, _, groups in page.epsilons_not_kept:
+    for wanted, _, groups in page.epsilons_not_proven:
         which = "; ".join(f"{view.short} {count}, {what}" for view, count, what in groups)
         lines.append(f"Those {wanted}: {which}.")
-    if sweeps.not_run:
-        parts = ", ".join(f"{view.short} {view.sweeps.not_run}" for view in page.papers if view.sweeps.not_run)
-        lines.append(f"Sweeps that are not run: {parts}; `make {page.scale}` trains them, and no other.")
+    if jobs.not_run:
+        parts = ", ".join(f"{view.short} {view.jobs.not_run}" for view in page.papers if view.jobs.not_run)
+        lines.append(f"Jobs that are not run: {parts}; `make {page.scale}` trains them, and no other.")
     refuted = [
         f"- {view.short}: {claim.text}"
         for view in page.papers
         for claim in view.claims
-        if claim.verdict.word == Verdict.REFUTED and not claim.asked_here
+        if claim.verdict.word == Verdict.REFUTED and not claim.our_question
     ]
     said = f"\nRefuted, each by cases that the page shows:\n\n{_wrapped(refuted)}" if refuted else ""
     return _wrapped(lines) + said

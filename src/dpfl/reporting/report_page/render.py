@@ -58,7 +58,7 @@ def _environment(*, escaped: bool) -> Environment:
         "number": _number,
         "observed": lambda observer: observer if observer.startswith("every") else f"the {observer}",
         "standing_counts": counts,
-        "standings": counts_in_words,
+        "verdicts": counts_in_words,
         "words": lambda name: str(name).replace("_", " "),
     }
     return environment
@@ -94,5 +94,5 @@ def verdict_lines(page: Page) -> Iterator[str]:
     for view in page.papers:
         counts = ", ".join(f"{count} {style.word}" for style, count in view.tally) or "no verdict yet"
         printed = f"; {view.printed.sentence().rstrip('.')}" if view.printed.printed else ""
-        partly = f"; {view.sweeps.sentence().rstrip('.')}" if view.sweeps.not_run else ""
+        partly = f"; {view.jobs.sentence().rstrip('.')}" if view.jobs.not_run else ""
         yield f"{view.short}: {counts}{printed}{partly}"

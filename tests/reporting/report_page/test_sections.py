@@ -2,13 +2,13 @@ import base64
 
 import pytest
 
-from dpfl.reporting.report_page.contents import parts_of, picture_uri
+from dpfl.reporting.report_page.contents import picture_uri, sections_of
 from dpfl.reporting.results import not_run_table
 
 
 @pytest.fixture
 def parts(made):
-    return parts_of(made[0], "bhaskar2025")
+    return sections_of(made[0], "bhaskar2025")
 
 
 def named(parts, name):
@@ -36,7 +36,7 @@ def test_the_papers_layout_is_kept_beside(parts):
 
 
 def test_headings_are_shown_once_and_forbid_sorting(made):
-    grid = named(parts_of(made[0], "asoodeh2020"), "errata").grid
+    grid = named(sections_of(made[0], "asoodeh2020"), "errata").grid
     headings = [row.heading for row in grid.rows if row.heading]
     assert len(headings) == len(set(headings)) > 1 and not grid.can_sort
 
@@ -48,7 +48,7 @@ def test_a_figure_without_runs_gives_its_reason_instead_of_a_picture(parts):
 
 def test_a_table_without_runs_gives_its_reason(changed):
     folder = changed("tables/bhaskar2025_table_2.csv", lambda table: not_run_table(ValueError("no such runs")))
-    table = named(parts_of(folder, "bhaskar2025"), "table_2")
+    table = named(sections_of(folder, "bhaskar2025"), "table_2")
     assert table.not_run == "no such runs" and table.grid is None
 
 

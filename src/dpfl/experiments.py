@@ -70,7 +70,7 @@ class Experiment(Protocol):
         """Return the run table of `job`: a row a (cell, seed).
 
         `calibration` is what `calibrate` returned for a job with the same calibration key. Long training saves its
-        state at `checkpoint` and resumes there. Raises InputError where settings, cells, data or calibration cannot be used.
+        state at `checkpoint` and resumes there. Raises InputError where what is given cannot be used.
         """
 
 

@@ -315,10 +315,10 @@ class _Reduced(ast.NodeTransformer):
         is_list = any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
         return None if is_list else self.generic_visit(node)
 
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        """Remove what only a type checker imports."""
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.AST]:
+        """Take what only a type checker imports for imported: a class's annotations may name it."""
         is_typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        return None if is_typing else self.generic_visit(node)
+        return [each for part in node.body if (each := self.visit(part))] if is_typing else self.generic_visit(node)
 
     def visit_Import(self, node: ast.Import) -> ast.AST | None:
         """Remove imports of modules that do not count."""

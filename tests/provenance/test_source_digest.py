@@ -89,6 +89,8 @@ def edited(package, file, old, new):
         ("sub/b", "from dpfl.sub.other import Kind\n",
          "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from dpfl.sub.other import Kind\n"),
         ("sub/b", "    return number", "    return (number)  # as it is"),
+        ("sub/b", "    return number", "    assert number is not None\n    return cast(int, number)"),
+        ("sub/b", "    Size()", "    ...\n    Size()"),
         ("sub/__init__", "from dpfl.sub.other import g\n", ""),
         ("sub/other", "return 3", "return 4"),
         ("__init__", "'1'", "'2'"),

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -138,7 +138,7 @@ class _Sink:
     def flush(self) -> None:
         self.out.flush()
 
-    def take_answer(self, response: requests.Response, **_) -> None:
+    def take_answer(self, response: requests.Response, **_: Any) -> None:
         """Note the length that an answer's header names."""
         self.has_answer = True
         length = response.headers.get("Content-Length", "")

@@ -160,7 +160,7 @@ class Dense(ReadsBatch):
     memory_per_record = 0
     forms_gradients = False
 
-    def __init__(self, layer: nn.Linear):
+    def __init__(self, layer: nn.Linear) -> None:
         self.output_size = layer.out_features
         self.roundings = norm_roundings(layer.in_features) + norm_roundings(layer.out_features)
 
@@ -197,7 +197,7 @@ class ChannelScale:
     tensors = 2
     forms_gradients = True
 
-    def __init__(self, layer: ScaleShift, output_size: int):
+    def __init__(self, layer: ScaleShift, output_size: int) -> None:
         self.output_size, self.memory_per_record = output_size, 2 * layer.channels
         self.roundings = norm_roundings(layer.channels)
 
@@ -293,7 +293,7 @@ class MaxPoolLayer:
     This takes a fraction of the time of torch's own kernel, and stores no indices.
     """
 
-    def __init__(self, layer: nn.MaxPool2d):
+    def __init__(self, layer: nn.MaxPool2d) -> None:
         size, stride = _pair(layer.kernel_size), _pair(layer.stride)
         self.rows, self.columns = _Maxima(2, size[0], stride[0]), _Maxima(3, size[1], stride[1])
 
@@ -318,7 +318,7 @@ class MaxPoolLayer:
 class MeanPoolLayer:
     """nn.AvgPool2d whose windows divide the image: means of windows that do not overlap."""
 
-    def __init__(self, layer: nn.AvgPool2d):
+    def __init__(self, layer: nn.AvgPool2d) -> None:
         self.size = _pair(layer.kernel_size)
 
     @staticmethod
@@ -348,7 +348,7 @@ _JUST_BELOW = -torch.finfo(torch.float32).smallest_normal
 class _Maxima:
     """Take maxima of windows along one axis."""
 
-    def __init__(self, axis: int, size: int, stride: int):
+    def __init__(self, axis: int, size: int, stride: int) -> None:
         self.axis, self.size, self.stride = axis, size, stride
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -437,7 +437,7 @@ class Convolution(ReadsBatch):
 
     tensors = 2
 
-    def __init__(self, layer: nn.Conv2d, size: torch.Size, *, reads_batch: bool):
+    def __init__(self, layer: nn.Conv2d, size: torch.Size, *, reads_batch: bool) -> None:
         """`size`: height and width of the inputs, which are the batch itself where the layer `reads_batch`."""
         self.kernel, self.shape, self.reads_batch = layer.kernel_size, layer.weight.shape, reads_batch
         self.geometry = layer.stride, layer.padding, layer.dilation
@@ -565,7 +565,9 @@ class Convolution(ReadsBatch):
         """Return a gradient in the order of windows, reordered as the layer's weight."""
         return gradient.view(-1, *self.kernel, self.shape[1]).permute(0, 3, 1, 2)
 
-    def _torch_backward(self, gradients: Tensor, inputs: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]):
+    def _torch_backward(
+        self, gradients: Tensor, inputs: Tensor, weight: Tensor, wanted: tuple[bool, bool, bool]
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return torch's own backward pass, for inputs, weight, bias."""
         arguments = gradients, inputs, weight, None, *self.geometry, False, (0, 0), 1, wanted
         return torch.ops.aten.convolution_backward(*arguments)
@@ -584,7 +586,7 @@ class ScaledConvolution(ReadsBatch):
     tensors = 4
     forms_gradients = False
 
-    def __init__(self, layer: nn.Conv2d, size: torch.Size):
+    def __init__(self, layer: nn.Conv2d, size: torch.Size) -> None:
         """`size`: height and width of the inputs."""
         options = layer.stride, layer.padding, layer.dilation
         seen = nn.Conv2d(layer.in_channels + 1, layer.out_channels, layer.kernel_size, *options, device="meta")

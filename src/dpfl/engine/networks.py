@@ -31,7 +31,7 @@ class ScaleShift(nn.Module):
     half may be applied to a dataset once, before training. `weight` (channels,) begins at 1, `bias` (channels,) at 0.
     """
 
-    def __init__(self, channels: int):
+    def __init__(self, channels: int) -> None:
         super().__init__()
         self.channels = channels
         self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))

@@ -78,7 +78,7 @@ class ParameterVector:
 def _faults(module: nn.Module) -> list[str]:
     """Return what keeps a module from being trained record by record in a stack."""
     layers = list(module.named_modules())
-    mixing = nn.modules.batchnorm._BatchNorm
+    mixing = nn.modules.batchnorm._BatchNorm  # noqa: SLF001
     return [
         *(f"{name or 'it'} mixes the records of a batch" for name, each in layers if isinstance(each, mixing)),
         *(f"has the buffer {name}, which training would have to keep" for name, _ in module.named_buffers()),
@@ -95,7 +95,7 @@ def _draws_at_random(layer: nn.Module) -> bool:
     """Return whether a layer, while it trains, reads torch's own generator: its draws would have no address."""
     if isinstance(layer, nn.RReLU | nn.FractionalMaxPool2d | nn.FractionalMaxPool3d):
         return True
-    probability = layer.p if isinstance(layer, nn.modules.dropout._DropoutNd) else getattr(layer, "dropout", 0.0)
+    probability = layer.p if isinstance(layer, nn.modules.dropout._DropoutNd) else getattr(layer, "dropout", 0.0)  # noqa: SLF001
     return isinstance(probability, float | int) and probability > 0
 
 
@@ -152,7 +152,7 @@ class PerRecordGradients:
     `precision`: what the module and its gradients are computed in, if not the weights' own.
     """
 
-    def __init__(self, module: nn.Module, loss: Loss, precision: torch.dtype | None = None):
+    def __init__(self, module: nn.Module, loss: Loss, precision: torch.dtype | None = None) -> None:
         self.module, self.loss, self.layout = module, loss, ParameterVector.of(module)
         self.precision = precision
 
@@ -206,7 +206,7 @@ class StackedGradients:
     this changes the sums beyond rounding.
     """
 
-    def __init__(self, rule: GradientRule, record: Tensor, memory_bytes: float):
+    def __init__(self, rule: GradientRule, record: Tensor, memory_bytes: float) -> None:
         """`record` is one input, without batch axis, on the device that will be used; raises InputError where the
         budget holds not even one record of one model."""
         self.rule = rule
@@ -337,7 +337,7 @@ class LinearGradients:
     round a row according to its position and to the number of rows.
     """
 
-    def __init__(self, module: nn.Module, loss: Loss, precision: torch.dtype | None = None):
+    def __init__(self, module: nn.Module, loss: Loss, precision: torch.dtype | None = None) -> None:
         parts = _parts(module)
         layer, self.scales = parts[-1], type(parts[0]) is ScaleShift
         self.loss, self.input_size, self.output_size = loss, layer.in_features, layer.out_features
@@ -504,7 +504,7 @@ class LayerGradients:
         layout: ParameterVector,
         activations: int,
         precision: torch.dtype | None = None,
-    ):
+    ) -> None:
         self.layers, self.loss, self.layout, self.activations = layers, loss, layout, activations
         self.precision = precision
         self.trained = [number for number, layer in enumerate(layers) if _is_trained(layer)]

@@ -484,7 +484,7 @@ def _variants(settings: FedavgSettings, calibration: pd.DataFrame, stack: CellSt
     )
 
 
-def _resumed(running: dict[str, Any], device: torch.device) -> State:
+def _resumed(running: dict[str, Any], device: str) -> State:
     """Return the state that a checkpoint holds, on the device."""
     state = State(**running)
     state.weights, state.velocity = state.weights.to(device), state.velocity.to(device)

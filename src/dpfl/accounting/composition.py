@@ -493,7 +493,7 @@ TOLERANCE = 2e-6
 """Share of epsilon that the grid may add to the upper end; the lower end gives away about twice as much."""
 LARGEST_DELTA = 1 - 1e-9
 """A larger delta is answered for this one."""
-_FITS, _DOUBT = 2, 1e-5  # fits of tilt and grid at most; allowance for rounding above which they are repeated
+_FITS, _DOUBT = 3, 1e-5  # fits of tilt and grid at most; allowance for rounding above which they are repeated
 _PLACES, _MOST_CELLS, _CELLS_TOGETHER = 1 << 21, 1 << 18, 17_000_000
 _MANY, _COARSER = 50, 6.0
 _ENDLESS = 1e200
@@ -552,7 +552,7 @@ class LossSearch:
             law = Composition(((pessimistic(each), steps) for each, steps in cells), tilt)
             end = _root(lambda e, law=law: law.log_delta_above(e) - log_delta, centre, std, 1)
             if math.isinf(end):  # what may wrap around outweighs delta, less so under a steeper tilt
-                tilt = max(4 * tilt, 1 / std)
+                tilt = max(4 * tilt, 1 / std if std else 0.0)  # the law under a steep tilt may be a single point
                 continue
             upper, doubt = min(upper, end), law.doubt(end)
             if upper <= known:

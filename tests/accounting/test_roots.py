@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpfl.accounting.numerics import least_noise, root
+from dpfl.accounting.numerics import binned, falling_zero, least_noise, root, zero_between
 
 
 @settings(max_examples=50, deadline=None)
@@ -62,3 +62,27 @@ def test_an_infinite_excess_is_left_by_finite_steps():
 
     for start in (-3.0, 9.0):
         assert least_noise(excess, start, slope=-1.0, room=1e-6, tries=60) == pytest.approx(4, abs=1e-6)
+
+
+def test_a_zero_between_two_ends_is_found_or_refused():
+    assert math.isclose(zero_between(lambda x: math.exp(x) - 2, 0.0, 5.0), math.log(2), rel_tol=1e-14)
+    with pytest.raises(ArithmeticError, match="no zero was found"):
+        zero_between(lambda x: math.exp(x) - 2, 0.0, 5.0, looks=2)
+    assert 0 < zero_between(lambda x: math.exp(x) - 2, 0.0, 5.0, looks=2, settled=False) < 5
+
+
+@given(st.floats(1e-6, 1e3), st.floats(0.1, 10))
+def test_a_falling_zero_is_on_the_side_that_is_not_exceeded(zero, slope):
+    def excess(x):
+        return slope * (zero - x) ** 3
+
+    found = falling_zero(excess, 2 * zero, xtol=1e-10)
+    assert excess(found) <= 0 or found == 2 * zero
+    assert found <= zero + 1e-8
+    assert falling_zero(excess, zero / 2, xtol=1e-10) == zero / 2
+    assert falling_zero(lambda x: -1.0, 3.0, xtol=1e-10) == 0
+
+
+def test_masses_are_summed_by_their_index():
+    index, masses = np.array([3, 0, 3, 1]), np.array([0.5, 0.25, 1.0, 2.0])
+    assert binned(index, masses, 5).tolist() == [masses[index == each].sum() for each in range(5)]

@@ -18,11 +18,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 from scipy.special import ndtr, ndtri
 
 from dpfl.accounting.composition import GridLaw, LossGrid, from_points, from_tangents, grid_between
+from dpfl.accounting.numerics import Array, binned
 
 # Laws of sums of independent lognormals of mean 1, bracketed in convex order: what balls in bins needs.
 #
@@ -31,8 +31,6 @@ from dpfl.accounting.composition import GridLaw, LossGrid, from_points, from_tan
 # down to that point: calls E (S - x)+ only fall. `RAISE` moves it up: puts E (x - S)+ only fall. On an even grid a sum
 # stays on the grid, so nothing more is rounded. The sum's law is one Fourier transform to the power `terms`, of masses
 # multiplied by e^(tilt y), so that what the transform rounds is small where the tail is.
-
-Array = NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 _NARROW = 0.02  # cells narrower than this share of the log-scale are integrated by the nodes above
@@ -71,7 +69,7 @@ class Grid:
 
     def points(self) -> Array:
         """The grid points, shape (count + 1,)."""
-        return self.start + self.step * np.arange(self.count + 1)
+        return self.start + self.step * np.arange(self.count + 1, dtype=np.float64)
 
 
 def lowest(spread: float) -> float:
@@ -233,11 +231,11 @@ def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, til
     points = grid.points() - grid.start
     log_one = log_moment(masses, points, tilt)
     weighted = masses * np.exp(tilt * points - log_one)
-    spectrum = rfft(np.bincount(np.arange(points.size) % size, weighted, size), size)
+    spectrum = np.asarray(rfft(binned(np.arange(points.size) % size, weighted, size), size))
     with np.errstate(divide="ignore", under="ignore"):
         size_of = np.maximum(np.abs(spectrum), 1e-300)
         powered = np.exp(terms * (np.log(size_of) + 1j * np.angle(spectrum)))
-    law = np.roll(irfft(powered, size), -first)
+    law = np.roll(np.asarray(irfft(powered, size)), -first)
     lowest_value, highest_value = first * grid.step, (first + size) * grid.step
     used = masses > 0
     masses, points = masses[used], points[used]
@@ -258,7 +256,7 @@ def law_of_sum(masses: Array, grid: Grid, terms: int, size: int, first: int, til
     gains, back = np.abs(powered) / size_of, 8 * size_log * float(np.linalg.norm(law))
     noise = 4 * _UNIT * (there * float(np.mean(gains)) + back / math.sqrt(size))
     noise_norm = 4 * _UNIT * (there * float(np.linalg.norm(gains)) * math.sqrt(2 / size) + back)
-    values = terms * grid.start + (first + np.arange(size)) * grid.step
+    values = terms * grid.start + (first + np.arange(size, dtype=np.float64)) * grid.step
     # Tilted by y - start: e^(-tilt (value - terms start)) brings the masses back.
     return SumLaw(values, law, tilt, terms * (log_one + tilt * grid.start), noise, noise_norm, wrapped, below)
 

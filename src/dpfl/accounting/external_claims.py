@@ -253,7 +253,7 @@ def _guarantee(
     return guarantee_of_phases(phases, delta=delta, neighbouring=neighbouring, observer=observer, convex=convex)
 
 
-def sampler_named(name: str, **settings: float) -> Sampler:
+def sampler_named(name: str, **settings: Any) -> Sampler:
     """Return the sampler of that name, with the settings that it needs and no other.
 
     Source: elementary. Raises ValueError naming what is missing, too much or out of range.
@@ -267,7 +267,7 @@ def sampler_named(name: str, **settings: float) -> Sampler:
     return kind(**settings)
 
 
-def _list(settings: dict[str, float]) -> str:
+def _list(settings: Iterable[str]) -> str:
     """Return the names in words."""
     return " and ".join(settings) or "none"
 
@@ -354,7 +354,7 @@ def history_of(content: Mapping[str, Any], path: Path, *, num_steps: StepCount |
     return _joined(_own_steps(entries, path, num_steps), path)
 
 
-def poisson_phases(history: Iterable[Sequence[float]]) -> tuple[Phase, ...]:
+def poisson_phases(history: Iterable[tuple[float, float, int]]) -> tuple[Phase, ...]:
     """Return the phases of Opacus's `accountant.history`, as its accountants understand it: Poisson samples.
 
     Source: the definition of the history, (noise_multiplier, sample_rate, num_steps).
@@ -387,7 +387,7 @@ def _csv_rows(lines: Sequence[str], path: Path) -> list[tuple[int, Mapping[str, 
     """Return the rows of a CSV file with the numbers of their lines. Raises InputError."""
     reader = csv.DictReader(lines)
     try:
-        rows = [(reader.line_num, row) for row in reader]
+        rows: list[tuple[int, Mapping[str, Any]]] = [(reader.line_num, row) for row in reader]
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num + 1}: {error}") from None
     names = list(reader.fieldnames or ())
@@ -470,7 +470,7 @@ def _number(row: Mapping[str, Any], name: str) -> float:
     """Return a number, or the number that a text holds. Raises ValueError naming the column."""
     value = row.get(name)
     try:
-        if isinstance(value, bool) or (isinstance(value, str) and "_" in value):  # true is no 1, and 1_0 no 10
+        if value is None or isinstance(value, bool) or (isinstance(value, str) and "_" in value):  # 1_0 is no 10
             raise TypeError
         return float(value)
     except (TypeError, ValueError):

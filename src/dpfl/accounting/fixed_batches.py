@@ -22,16 +22,14 @@ from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 from scipy.stats import binom
 
 from dpfl.accounting.composition import GridLaw, epsilon_below, fitting_grid, from_atoms, from_points, grid_between
 from dpfl.accounting.gaussian_dp import theta
 from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.numerics import Array
 from dpfl.accounting.poisson_gaussian import amplified_epsilon, poisson_add_delta, subsampled_delta
-
-Array = NDArray[np.float64]
 
 _CELLS = 100_000
 _ENDS = np.geomspace(1e-12, 1e5, 400)
@@ -65,7 +63,7 @@ def law_above(noise_multiplier: float, weights: Array, beyond: float, steps: int
 
     def profile(loss: Array) -> Array:
         inner = amplified_epsilon(loss, rate)
-        found = sum(share * theta(inner, mu) for share, mu in zip(shares, mus, strict=True))
+        found = sum((share * theta(inner, mu) for share, mu in zip(shares, mus, strict=True)), np.zeros(loss.shape))
         return found * (1 + _THETA_ERROR) + beyond
 
     return _law_of_profiles(profile, profile, steps, delta, 2 * beyond)[0]
@@ -99,8 +97,8 @@ def _law_of_profiles(
     # The variance of the loss, from its profiles: E loss^2 is about twice their integral.
     variance = 2 * float(np.trapezoid(there(coarse) + np.exp(-coarse) * back(coarse), coarse))
     grid = grid_between(ends[1], ends[0], variance, steps)
-    calls = there(np.arange(grid.last + 1) * grid.step)
-    below = np.arange(grid.first, 0) * grid.step
+    calls = there(np.arange(grid.last + 1, dtype=np.float64) * grid.step)
+    below = np.arange(grid.first, 0, dtype=np.float64) * grid.step
     puts = calls[-grid.first : 0 : -1] if back is there and grid.last == -grid.first else back(-below)
     return from_points(grid, np.append(np.exp(below) * puts, calls))
 

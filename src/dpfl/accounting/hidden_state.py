@@ -6,18 +6,28 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 from dp_accounting.pld.pld_pmf import PLDPmf
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp, tradeoff
 from dpfl.accounting.contraction.kernels import geometric
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.numerics import by_element, exponential, integer, integers, member, power, real, reals
+from dpfl.accounting.numerics import (
+    Array,
+    by_element,
+    exponential,
+    falling_zero,
+    integer,
+    integers,
+    member,
+    power,
+    real,
+    reals,
+)
 from dpfl.accounting.sampler_accountants import unamplified
 from dpfl.accounting.samplers import FixedBatches, FullBatch, Sampler, ShuffledEpochs
 from dpfl.accounting.tradeoff import privacy_loss
@@ -126,12 +136,13 @@ class ConvexProblem:
             batch_size=size,
             neighbouring=neighbouring,
         )
-        return shifted_interpolation_mu(
+        mu = shifted_interpolation_mu(
             steps=steps,
             contraction=step_contraction(self.learning_rate, self.smoothness, self.strong_convexity),
             noise_over_shift=noise_multiplier / SENSITIVITIES[neighbouring],
             diameter_over_shift=diameter,
         )
+        return float(mu)
 
     def _batches(self, sampler: Sampler) -> tuple[str | None, int, int]:
         """The sampler's name among the hidden-state bounds, the batch size and the number of records."""
@@ -153,8 +164,6 @@ class ConvexProblem:
 # The step is w <- project(w - (step_size/batch_size) (sum over the batch of grad f_i(w) + lipschitz noise_multiplier
 # Z)). A record moves that sum by at most `sensitivity` times lipschitz. In units of that shift the noise of a step has
 # standard deviation noise_multiplier/sensitivity.
-
-Array = NDArray[np.float64]
 
 REPLACEMENT = 2.0
 """By how many Lipschitz constants replacing a record moves a sum of gradients."""
@@ -222,7 +231,7 @@ def least_energy(
     lengths, rises = _segments(contraction, uses, period, gap, tail, start)
     remaining = np.cumsum(lengths[::-1], axis=0)[::-1] - lengths
     log_squared = _log_squared(contraction)
-    terms = geometric(log_squared, np.float64(1 - contraction) * (1 + contraction), lengths)
+    terms = geometric(log_squared, (1 - contraction) * (1 + contraction), lengths)
     return _minorant_energy(exponential(power(log_squared, remaining)) * terms, rises)
 
 
@@ -238,7 +247,7 @@ def _segments(
     lengths = np.stack([first, regular, np.where(many, gap, 0.0), np.where(none, 0.0, tail + 1.0)])
     total = lengths.sum(axis=0)
     log_period, loss = power(log_factor, np.float64(period)), 1 - contraction ** np.float64(period)
-    train = geometric(log_period, np.float64(loss), np.where(many, uses - 2.0, 0.0))
+    train = geometric(log_period, loss, np.where(many, uses - 2.0, 0.0))
     rises = np.stack(
         [
             start * exponential(power(log_factor, total)),
@@ -442,7 +451,7 @@ def shuffled_delta(epsilon: float, places: LastUse, *, link: float, bound: str =
     if bound in ("shifted", "minimum"):
         logs["shifted"] = gaussian_dp.log_divergence(epsilon, places.shifted_mu)
     if bound in ("contraction", "minimum"):
-        log_link = gaussian_dp.log_divergence(epsilon, np.float64(link))
+        log_link = gaussian_dp.log_divergence(epsilon, link)
         logs["contraction"] = gaussian_dp.log_divergence(epsilon, places.used_mu) + power(log_link, places.tail)
     if not logs:
         raise ValueError(f"bound must be one of 'shifted', 'contraction', 'minimum', got {bound!r}")
@@ -459,13 +468,7 @@ def shuffled_epsilon(delta: float, places: LastUse, *, link: float, bound: str =
         spent = shuffled_delta(epsilon, places, link=link, bound=bound)
         return math.log(max(spent, 1e-300)) - math.log(delta)
 
-    if excess(0.0) <= 0:
-        return 0.0
-    highest = float(gaussian_dp.epsilon(delta, places.used_mu.max()))
-    if excess(highest) >= 0:
-        return highest
-    root = brentq(excess, 0.0, highest, xtol=1e-10)
-    return root if excess(root) <= 0 else min(highest, root + 1e-9)
+    return falling_zero(excess, float(gaussian_dp.epsilon(delta, places.used_mu.max())), xtol=1e-10)
 
 
 # The last iterate of noisy SGD on batches of fixed size, drawn without replacement, independently in every step.
@@ -503,11 +506,9 @@ class UniformSteps:
         """Return the Gaussians of a restart `late` < steps steps before the end, with that share of the noise."""
         with np.errstate(divide="ignore"):
             log_factor = np.log(np.float64(self.contraction))
-        gap = np.float64(1 - self.contraction)
-        distance = min(
-            self.sensitivity * float(geometric(log_factor, gap, np.float64(self.steps - late))), self.diameter
-        )
-        spread = float(geometric(2 * log_factor, gap * (1 + self.contraction), np.float64(late)))
+        gap = 1 - self.contraction
+        distance = min(self.sensitivity * float(geometric(log_factor, gap, self.steps - late)), self.diameter)
+        spread = float(geometric(2 * log_factor, gap * (1 + self.contraction), late))
         shift = distance * self.contraction**late / math.sqrt(spread * share) / self.noise_multiplier
         return RestartSplit(late, REPLACEMENT / (self.noise_multiplier * math.sqrt(1 - share)), shift)
 
@@ -546,14 +547,15 @@ def restart_epsilon(run: UniformSteps, delta: float) -> float:
     return split_epsilon(run.split(int(late[i]), float(_SHARES[j])), run.sample_rate, delta)
 
 
-def _start(run: UniformSteps, late: Array) -> tuple[int, int]:
+def _start(run: UniformSteps, late: NDArray[np.integer]) -> tuple[int, int]:
     """The place in the grid with the least mu by the central limit of C_p, at most that of full batches."""
     splits = [[run.split(int(count), float(share)) for share in _SHARES] for count in late]
     shift = np.array([[split.shift_mu for split in row] for row in splits])
     batch = np.array([[split.batch_mu for split in row] for row in splits])
     limit = tradeoff.clt_mu(run.sample_rate, late[:, None], 1 / batch)
     total = np.hypot(np.fmin(limit, batch * np.sqrt(late)[:, None]), shift)
-    return tuple(int(place) for place in np.unravel_index(np.argmin(total), total.shape))
+    row, column = np.unravel_index(np.argmin(total), total.shape)
+    return int(row), int(column)
 
 
 def _compass(cost: Callable[[int, int], float], start: tuple[int, int], shape: tuple[int, int]) -> tuple[int, int]:
@@ -565,7 +567,7 @@ def _compass(cost: Callable[[int, int], float], start: tuple[int, int], shape: t
             around = [(here[0] + di * leap, here[1] + dj * leap) for di, dj in ((1, 0), (-1, 0), (0, 1), (0, -1))]
             inside = [place for place in around if 0 <= place[0] < shape[0] and 0 <= place[1] < shape[1]]
             values = {place: cost(*place) for place in inside}
-            nearest = min(values, key=values.get)
+            nearest = min(values, key=values.__getitem__)
             moved = values[nearest] < best * (1 - 3e-4)
             if moved:
                 here, best = nearest, values[nearest]
@@ -587,12 +589,12 @@ def split_epsilon(split: RestartSplit, sample_rate: float, delta: float, *, cell
     if split.shift_mu > 0:
         laws.append((privacy_loss.gaussian_tails(split.shift_mu), 1))
     step, reaches = _grid(laws, cells)
-    pmf: PLDPmf | None = None
+    parts: list[PLDPmf] = []
     with np.errstate(over="ignore"):  # Chernoff bounds that overflow are left out; ratios of tails all but empty
         for (law, count), reach in zip(laws, reaches, strict=True):
             once = privacy_loss.connected_dots(law, step, reach)
-            part = once if count == 1 else once.self_compose(count, tail_mass_truncation=_TAIL_MASS)
-            pmf = part if pmf is None else pmf.compose(part, tail_mass_truncation=_TAIL_MASS)
+            parts.append(once if count == 1 else once.self_compose(count, tail_mass_truncation=_TAIL_MASS))
+        pmf = reduce(lambda one, other: one.compose(other, tail_mass_truncation=_TAIL_MASS), parts)
         return float(privacy_loss.PrivacyLoss.of(PrivacyLossDistribution(pmf)).epsilon(delta - _SLACK))
 
 
@@ -708,7 +710,7 @@ def last_iterate_epsilon(
         short_batch=short,
     )
     bounds = _BOUNDS[kind](run) if count else {Bound.COMPOSITION: 0.0}
-    least = min(bounds, key=bounds.get)
+    least = min(bounds, key=bounds.__getitem__)
     return LastIterate(bounds[least], least, bounds)
 
 
@@ -739,7 +741,7 @@ def _in_order(run: _Run) -> dict[Bound, float]:
         diameter_over_shift=run.diameter,
         steps_per_epoch=run.steps_per_epoch,
     )
-    return {Bound.COMPOSITION: _composed(run), Bound.SHIFTED_INTERPOLATION: unamplified(mu, run.delta).epsilon}
+    return {Bound.COMPOSITION: _composed(run), Bound.SHIFTED_INTERPOLATION: unamplified(float(mu), run.delta).epsilon}
 
 
 def _shuffled(run: _Run) -> dict[Bound, float]:

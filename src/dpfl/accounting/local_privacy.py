@@ -14,7 +14,7 @@ from scipy.stats import binom
 from dpfl.accounting import gaussian_dp, poisson_gaussian
 from dpfl.accounting.gaussian_dp import theta
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.numerics import by_element, integer, integers, least_noise, real, reals
+from dpfl.accounting.numerics import Array, by_element, integer, integers, least_noise, real, reals
 from dpfl.accounting.privacy_profiles import composed_epsilon, pair_epsilon_below
 from dpfl.accounting.samplers import Sampling
 from dpfl.errors import InputError
@@ -24,7 +24,6 @@ from dpfl.errors import InputError
 # Everywhere n = `records` of one client, L = `lipschitz` bounds a record's gradient, and two data sets of a client
 # are neighbours when one record is replaced. The noise is added to the mean of a batch's K gradients.
 
-Array = NDArray[np.float64]
 _LOST = 1e-6
 """Share of delta that cutting the privacy loss at its upper end may cost."""
 _REACH, _OUTCOMES = 12.0, 100_001
@@ -247,8 +246,10 @@ def _sampled_epsilon(drawn: _Once | _Multiplicity, move: float, steps: int, delt
     while profile(np.array([largest]))[0] > lost:
         largest *= 2
     if profile(np.zeros(1))[0] > lost:
+        # As `zero_between`; the training digests keep this text until the runs are trained anew.
         largest = (
-            brentq(lambda x: math.log(max(profile(np.array([x]))[0], 1e-300) / lost), 0.0, largest, xtol=1e-4) + 1e-3
+            brentq(lambda x: math.log(max(profile(np.array([x]))[0], 1e-300) / lost), 0.0, largest, xtol=1e-4)  # pyright: ignore[reportOperatorIssue]
+            + 1e-3
         )
     return composed_epsilon(profile, largest=largest, steps=steps, delta=delta)
 

@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dpfl.accounting import gaussian_dp, local_privacy, shuffling
 from dpfl.accounting.guarantees import Guarantee, guarantee
@@ -35,12 +35,15 @@ MOVES = {Neighbouring.ADD_OR_REMOVE: 1.0, Neighbouring.ZERO_OUT: 1.0, Neighbouri
 
 
 class Mechanism(Protocol):
-    """One step's noise."""
+    """One step's noise: a frozen dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def guarantee(
         self, sampler: Sampler, *, noise_multiplier: float, steps: int, delta: float, neighbouring: Neighbouring
     ) -> Guarantee:
         """Return what is proven of `steps` steps at `delta`; raises ValueError naming an argument out of range."""
+        ...
 
 
 @dataclass(frozen=True)

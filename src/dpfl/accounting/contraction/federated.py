@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.contraction.kernels import contraction_factor, double_geometric, geometric
-from dpfl.accounting.numerics import Array, exponential, integer, power, probability, ratio, real, reals
+from dpfl.accounting.numerics import Array, exponential, integer, power, probability, ratio, real, reals, zero_between
 
 # Rounds of federated SGD in which every user takes part once, and the divergence that its last model keeps.
 #
@@ -124,7 +123,7 @@ def stopped_model(epsilon: ArrayLike, rounds: Rounds, lipschitz: float, diameter
     log_rate = -math.log(stops) - math.log(total)
 
     def closed_form(epsilon: Array) -> Array:
-        kept = exponential(power(gaussian_dp.log_divergence(epsilon, link), np.float64(first)))
+        kept = exponential(power(gaussian_dp.log_divergence(epsilon, link), first))
         within = _geometric_at(geometric, epsilon, link, float(first)) * stops
         beyond = _geometric_at(double_geometric, epsilon, link, stops - 1.0)
         return gaussian_dp.log_divergence(epsilon, head) + np.log(within + kept * beyond) + log_rate
@@ -397,7 +396,7 @@ def release_epsilon(delta: float, *, n: int, m: int, sigma: float, lipschitz: fl
 
     if excess(0.0) <= 0.0:
         return 0.0
-    return alone if excess(alone) >= 0.0 else _safe(excess, brentq(excess, 0.0, alone, xtol=1e-12))
+    return alone if excess(alone) >= 0.0 else _safe(excess, zero_between(excess, 0.0, alone, xtol=1e-12))
 
 
 def round_epsilon(delta: float, *, m: int, sigma: float, lipschitz: float) -> float:
@@ -435,7 +434,7 @@ def release_sigma(epsilon: float, delta: float, *, n: int, m: int, lipschitz: fl
         lower -= 1.0
         if lower < upper - _LOG_SIGMA_RANGE:
             raise ValueError(f"delta: any sigma attains {delta} at epsilon {epsilon}")
-    return math.exp(_safe(excess, brentq(excess, lower, upper, xtol=1e-12)))
+    return math.exp(_safe(excess, zero_between(excess, lower, upper, xtol=1e-12)))
 
 
 def round_sigma(epsilon: float, delta: float, *, m: int, lipschitz: float) -> float:
@@ -488,12 +487,12 @@ def federated_sigma(
     read_rounds(n, m, eta, 1.0)
 
     def excess(log_sigma: float) -> float:
-        """log delta above the target; floored, because brentq needs finite ends."""
+        """log delta above the target; floored, because the search needs finite ends."""
         rounds = read_rounds(n, m, eta, math.exp(log_sigma))
         return max(float(last_model(epsilon, rounds, lipschitz, 2.0 * radius)) - math.log(delta), -1e300)
 
     start = float(np.clip(math.log(2.0 * lipschitz) - 0.5 * math.log(m), -_LOG_RANGE, _LOG_RANGE))
-    sigma = math.exp(brentq(excess, *_bracket(excess, start), xtol=1e-15, rtol=4.0 * _SPACING))
+    sigma = math.exp(zero_between(excess, *_bracket(excess, start), xtol=1e-15, rtol=4.0 * _SPACING))
     step = _SPACING
     while federated_delta(epsilon, n=n, m=m, eta=eta, sigma=sigma, lipschitz=lipschitz, radius=radius) > delta:
         sigma *= 1.0 + step

@@ -71,13 +71,13 @@ _FEW = 1e-2  # below this terms * gap the direct double sum cancels and its seri
 _SERIES_TERMS = 7
 
 
-def geometric(log_factor: Array, gap: Array, terms: Array) -> Array:
+def geometric(log_factor: ArrayLike, gap: ArrayLike, terms: ArrayLike) -> Array:
     """Sum 1 + x + ... + x^(terms - 1) = (1 - x^terms)/(1 - x); `terms` itself at x = 1. Shapes broadcast.
 
     Source: elementary; the sum over rounds of asoodeh2021 Theorem 2.
     """
-    shape = np.broadcast(log_factor, gap, terms).shape
-    limit = np.array(np.broadcast_to(terms, shape), dtype=np.float64)
+    log_factor, gap, terms = (np.asarray(value, dtype=np.float64) for value in (log_factor, gap, terms))
+    limit = np.array(np.broadcast_to(terms, np.broadcast(log_factor, gap, terms).shape))
     with np.errstate(invalid="ignore", over="ignore"):
         vanished = -np.expm1(terms * log_factor)
     return np.divide(vanished, gap, out=limit, where=(gap > 0.0) & (terms > 0.0))

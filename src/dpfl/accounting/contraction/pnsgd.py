@@ -7,7 +7,6 @@ from enum import StrEnum
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import digamma
 
 from dpfl.accounting import gaussian_dp
@@ -17,6 +16,7 @@ from dpfl.accounting.contraction.kernels import contraction_factor, contraction_
 from dpfl.accounting.numerics import (
     Array,
     exponential,
+    falling_zero,
     integer,
     integers,
     member,
@@ -26,6 +26,7 @@ from dpfl.accounting.numerics import (
     ratio,
     real,
     reals,
+    zero_between,
 )
 
 # From a Renyi divergence that is linear in its order, D_alpha <= alpha kappa, to delta.
@@ -479,12 +480,7 @@ def worst_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float, **r
     def excess(epsilon: float) -> float:
         return _log(place_deltas(epsilon, **values).max()) - math.log(delta)
 
-    if excess(0.0) <= 0.0:
-        return 0.0
-    if excess(alone) >= 0.0:
-        return alone
-    root = brentq(excess, 0.0, alone, xtol=1e-10)
-    return root if excess(root) <= 0.0 else min(alone, root + 1e-9)
+    return falling_zero(excess, alone, xtol=1e-10)
 
 
 def calibrated_scale(epsilon: float, delta: float, *, law: Law, lipschitz: float, **run) -> float:
@@ -507,7 +503,7 @@ def calibrated_scale(epsilon: float, delta: float, *, law: Law, lipschitz: float
         upper, lower = lower, lower - 1.0
         if lower < -_LOG_SCALE_RANGE:
             raise ValueError(f"delta: any scale attains {delta} at epsilon {epsilon}")
-    root = upper if excess(upper) >= 0.0 else brentq(excess, lower, upper, xtol=1e-10)
+    root = upper if excess(upper) >= 0.0 else zero_between(excess, lower, upper, xtol=1e-10)
     return math.exp(root + 1e-9)
 
 

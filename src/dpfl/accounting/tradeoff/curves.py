@@ -318,7 +318,7 @@ def poisson_renyi(order: int, p: float, mu: float) -> float:
     with np.errstate(over="ignore", divide="ignore"):
         growth = k * (k - 1) / 2 * mu * mu
         terms = log_choose + k * np.log(p) + (order - k) * np.log1p(-p) + growth + np.log(-np.expm1(-growth))
-        return float(np.logaddexp(0.0, logsumexp(terms)) / (order - 1))
+        return float(np.logaddexp(0.0, np.asarray(logsumexp(terms))) / (order - 1))
 
 
 # Privacy of a DP-SGD run whose noise changes between segments of rounds, or is not Gaussian: fixed-size batches.
@@ -396,7 +396,7 @@ def segments_epsilon(segments: Sequence[Segment], delta: float) -> float:
             part = connected_dots(law, step, reach).self_compose(segment.rounds, tail_mass_truncation=left_out)
         loss = PrivacyLossDistribution(part)
         composed = loss if composed is None else composed.compose(loss, tail_mass_truncation=left_out)
-    return float(PrivacyLoss.of(composed).epsilon(failure))
+    return float(PrivacyLoss.of(composed).epsilon(failure))  # pyright: ignore[reportArgumentType]  # there is a segment
 
 
 def segments_sigma(run: Callable[[float], Sequence[Segment]], target_epsilon: float, delta: float) -> float:
@@ -419,8 +419,9 @@ def segments_sigma(run: Callable[[float], Sequence[Segment]], target_epsilon: fl
         low, high = low - 0.7, low
     if excess(high) > 0 or excess(low) < 0:
         raise ValueError(f"target_epsilon {target} is met by no sigma from {SIGMAS[0]} to {SIGMAS[1]}")
+    # As `zero_between`; the training digests keep this text until the runs are trained anew.
     result = brentq(excess, low, high, xtol=SIGMA_TOLERANCE)
-    return float(np.exp(result if excess(result) <= 0 else result + SIGMA_TOLERANCE))
+    return float(np.exp(result if excess(result) <= 0 else result + SIGMA_TOLERANCE))  # pyright: ignore[reportCallIssue, reportArgumentType, reportOperatorIssue]
 
 
 # The trade-off curve of a complete DP-SGD run, against each adversary and by each approximation.
@@ -452,12 +453,15 @@ class Guarantee(Protocol):
 
     def tradeoff(self, alpha: ArrayLike) -> NDArray[np.float64]:
         """The least type II error at type I error alpha."""
+        ...
 
     def delta(self, epsilon: ArrayLike) -> NDArray[np.float64]:
         """The delta at epsilon >= 0."""
+        ...
 
     def epsilon(self, delta: ArrayLike) -> NDArray[np.float64]:
         """The smallest epsilon >= 0 at delta."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dpfl.accounting import gaussian_dp, guarantees, sampler_accountants
+from dpfl.accounting import gaussian_dp, guarantees
 from dpfl.accounting.guarantees import Phase, guarantee, guarantee_of_phases, noise_multiplier
 from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.sampler_accountants import SamplerAccountant
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
 SETTING = {"noise_multiplier": 1.0072, "steps": 1880, "delta": 1e-5}
@@ -182,13 +183,13 @@ def test_noise_multiplier_meets_its_target(sampler, target):
 @pytest.mark.slow
 def test_many_bins_are_calibrated_by_few_evaluations(monkeypatch):
     """20,000 bins: two or three certified answers, of about a CPU second each; the search itself is on rough grids."""
-    taken, upper = [], sampler_accountants.upper
+    taken, upper = [], SamplerAccountant.upper
 
-    def counted(run, *, rough=False):
+    def counted(self, *, rough=False):
         taken.append(rough)
-        return upper(run, rough=rough)
+        return upper(self, rough=rough)
 
-    monkeypatch.setattr(sampler_accountants, "upper", counted)
+    monkeypatch.setattr(SamplerAccountant, "upper", counted)
     noise = noise_multiplier(BallsInBins(20_000), target_epsilon=1.0, steps=200_000, delta=1e-5)
     assert taken.count(False) <= 3 and len(taken) <= 20
     spent = guarantee(BallsInBins(20_000), noise_multiplier=noise, steps=200_000, delta=1e-5)

@@ -36,13 +36,11 @@ from dpfl.accounting.neighbouring import HidesSteps, Neighbouring, Observer
 from dpfl.accounting.numerics import integer, member, real
 from dpfl.accounting.samplers import (
     SAMPLERS,
-    BallsInBins,
     FixedBatches,
     FullBatch,
     Poisson,
     Sampler,
     Sampling,
-    ShuffledEpochs,
     WithReplacement,
 )
 from dpfl.errors import InputError
@@ -369,12 +367,10 @@ def phases_on(sampler: Sampler, history: Sequence[Entry]) -> tuple[Phase, ...]:
     Source: derived here: a phase begins an epoch of its own, so a sampler of epochs may change its noise between
     epochs only. Raises ValueError where it changes within one.
     """
-    if isinstance(sampler, BallsInBins | ShuffledEpochs):
-        for entry in history[:-1]:
-            if entry.num_steps % sampler.steps_per_epoch:
-                raise ValueError(
-                    f"the log changes after {entry.num_steps} steps, within an epoch of {sampler.steps_per_epoch} steps"
-                )
+    epoch = getattr(sampler, "steps_per_epoch", 1)
+    for entry in history[:-1]:
+        if entry.num_steps % epoch:
+            raise ValueError(f"the log changes after {entry.num_steps} steps, within an epoch of {epoch} steps")
     return tuple(Phase(sampler, entry.noise_multiplier, entry.num_steps) for entry in history)
 
 
@@ -495,7 +491,7 @@ def _joined(entries: Sequence[Entry], path: Path) -> list[Entry]:
 
 SCHEMA = "dpfl-claims/1"
 _RUN = {"noise_multiplier", "steps"}
-_SAMPLER = {"sampler", "sample_rate", "batch_size", "records", "steps_per_epoch"}
+_SAMPLER = {"sampler", *(field.name for kind in SAMPLERS.values() for field in fields(kind))}
 _CLAIM = {"name", "delta", "epsilon", "neighbouring", "observer", "source", "convex"}
 
 

@@ -12,11 +12,10 @@ from dpfl.accounting import gaussian_dp, local_privacy, shuffling
 from dpfl.accounting.guarantees import Guarantee, guarantee
 from dpfl.accounting.neighbouring import Neighbouring, Observer
 from dpfl.accounting.numerics import integer, member, real
+from dpfl.accounting.sampler_accountants import sample_rate
 from dpfl.accounting.samplers import (
-    BallsInBins,
     FixedBatches,
     FullBatch,
-    Poisson,
     Sampler,
     ShuffledEpochs,
     WithReplacement,
@@ -172,18 +171,6 @@ class Segmented:
 def encode(part: Mechanism | Sampler) -> str:
     """Return a mechanism or a sampler as JSON: its kind and its fields."""
     return json.dumps({"kind": type(part).__name__, **asdict(part)})
-
-
-def sample_rate(sampler: Sampler) -> float:
-    """Return the share of the records that a step uses on average, 0 to 1.
-
-    Source: elementary, expected batch size over records.
-    """
-    if isinstance(sampler, Poisson):
-        return sampler.sample_rate
-    if isinstance(sampler, BallsInBins):
-        return 1.0 / sampler.steps_per_epoch
-    return 1.0 if isinstance(sampler, FullBatch) else min(1.0, sampler.batch_size / sampler.records)
 
 
 def _nothing(why: str) -> Guarantee:

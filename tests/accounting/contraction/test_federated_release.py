@@ -6,6 +6,7 @@ from scipy.special import expit
 
 from dpfl.accounting import contraction
 from dpfl.accounting.contraction.federated import (
+    FederatedRelease,
     federated_release_delta,
     release_epsilon,
     release_sigma,
@@ -15,7 +16,8 @@ from dpfl.accounting.contraction.federated import (
 )
 from dpfl.papers.asoodeh2021.exact_federated import ExactFederatedSgd
 
-CASE = {"n": 60, "m": 6, "sigma": 1.2, "lipschitz": 1.0, "radius": 0.4}
+SIGMA = 1.2
+CASE = {"n": 60, "m": 6, "lipschitz": 1.0, "radius": 0.4}
 SCHEDULE = 1 / np.arange(1.0, 11.0)
 EPSILONS = np.array([0.0, 0.3, 1.0])
 
@@ -30,16 +32,18 @@ EPSILONS = np.array([0.0, 0.3, 1.0])
     ],
 )
 def test_without_strong_convexity_it_is_the_papers(eta, first, known, extra):
-    ours = federated_release_delta(EPSILONS, eta=eta, smoothness=1.5, strong_convexity=0.0, first_stop=first, **CASE)
-    np.testing.assert_allclose(ours, known(EPSILONS, eta=eta, **CASE, **extra), rtol=1e-10)
+    release = FederatedRelease(eta=eta, smoothness=1.5, strong_convexity=0.0, first_stop=first, **CASE)
+    ours = federated_release_delta(EPSILONS, release, sigma=SIGMA)
+    np.testing.assert_allclose(ours, known(EPSILONS, eta=eta, sigma=SIGMA, **CASE, **extra), rtol=1e-10)
 
 
 def test_short_steps_of_strongly_convex_losses_shrink_the_ball():
     theory = {"smoothness": 1.0, "strong_convexity": 0.4}
-    ours = federated_release_delta(EPSILONS, eta=0.3, first_stop=10, **theory, **CASE)
-    known = contraction.federated_delta_strongly_convex(EPSILONS, eta=0.3, **theory, **CASE)
+    release = FederatedRelease(eta=0.3, first_stop=10, **theory, **CASE)
+    ours = federated_release_delta(EPSILONS, release, sigma=SIGMA)
+    known = contraction.federated_delta_strongly_convex(EPSILONS, eta=0.3, sigma=SIGMA, **theory, **CASE)
     np.testing.assert_allclose(ours, known, rtol=1e-10)
-    assert (ours < contraction.federated_delta(EPSILONS, eta=0.3, **CASE)).all()
+    assert (ours < contraction.federated_delta(EPSILONS, eta=0.3, sigma=SIGMA, **CASE)).all()
 
 
 @settings(max_examples=50, deadline=None)
@@ -72,7 +76,9 @@ def test_the_exact_run_with_long_first_steps_stays_within(epsilon, radius):
     run = ExactFederatedSgd(m=2, etas=list(etas), sigma=0.7, lipschitz=1.0, radius=radius, curvature=curvature)
     theory = {"lipschitz": 1.0, "radius": radius, "smoothness": 1.2, "strong_convexity": curvature}
     bounds = {
-        first: federated_release_delta(epsilon, n=12, m=2, eta=etas, sigma=0.7, first_stop=first, **theory)
+        first: federated_release_delta(
+            epsilon, FederatedRelease(n=12, m=2, eta=etas, first_stop=first, **theory), sigma=0.7
+        )
         for first in (1, rounds)
     }
     assert run.delta(epsilon) <= bounds[rounds]
@@ -85,10 +91,11 @@ RELEASE = {"n": 600, "m": 1, "lipschitz": 1.0, "eta": 2.0, "radius": 0.5, "smoot
 
 @pytest.mark.parametrize("first", [1, 300, 600])
 def test_epsilon_and_sigma_invert_delta(first):
-    sigma = release_sigma(0.8, 1e-5, first_stop=first, **RELEASE)
-    delta = federated_release_delta(0.8, sigma=sigma, first_stop=first, **RELEASE)
+    release = FederatedRelease(first_stop=first, **RELEASE)
+    sigma = release_sigma(0.8, 1e-5, release)
+    delta = federated_release_delta(0.8, release, sigma=sigma)
     assert (1 - 1e-6) * 1e-5 < delta <= 1e-5
-    assert release_epsilon(1e-5, sigma=sigma, first_stop=first, **RELEASE) == pytest.approx(0.8, rel=1e-6)
+    assert release_epsilon(1e-5, release, sigma=sigma) == pytest.approx(0.8, rel=1e-6)
     assert sigma < round_sigma(0.8, 1e-5, m=1, lipschitz=1.0)
 
 
@@ -100,7 +107,7 @@ def test_the_round_alone_is_the_gaussian_mechanism():
 
 def test_the_last_model_never_spends_more_than_the_round_alone():
     for sigma in (0.1, 1.0, 100.0, 1e6):
-        ours = release_epsilon(1e-5, sigma=sigma, first_stop=600, **RELEASE)
+        ours = release_epsilon(1e-5, FederatedRelease(first_stop=600, **RELEASE), sigma=sigma)
         assert 0 <= ours <= round_epsilon(1e-5, m=1, sigma=sigma, lipschitz=1.0)
     assert ours == 0.0
 

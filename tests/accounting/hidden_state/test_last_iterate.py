@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpfl.accounting import gaussian_dp
-from dpfl.accounting.contraction.pnsgd import Law, worst_epsilon
+from dpfl.accounting.contraction.pnsgd import Law, NoisyPass, worst_epsilon
 from dpfl.accounting.hidden_state import Batches, Bound, last_iterate_epsilon, shifted_interpolation_mu
 
 RUN = {
@@ -40,7 +40,7 @@ def test_replacing_a_record_moves_twice_as_far():
 
 def test_one_shuffled_epoch_of_single_records_is_asoodeh2020s_permuted_pass():
     theory = {"lipschitz": 1.5, "smoothness": 2.0, "strong_convexity": 0.0, "diameter": 0.7}
-    expected = worst_epsilon(1e-5, law=Law.GAUSSIAN, scale=3.0, n=80, eta=0.6, permuted=True, **theory)
+    expected = worst_epsilon(1e-5, NoisyPass(80, Law.GAUSSIAN, eta=0.6, permuted=True, **theory), scale=3.0)
     found = last_iterate_epsilon(
         batches="shuffled_epochs",
         steps=80,

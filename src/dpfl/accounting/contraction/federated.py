@@ -353,46 +353,68 @@ def step_diameter(
     return np.minimum(np.minimum(any_step, convex), strong)
 
 
-def federated_release_delta(
-    epsilon: ArrayLike,
-    *,
-    n: int,
-    m: int,
-    eta: ArrayLike,
-    sigma: ArrayLike,
-    lipschitz: float,
-    radius: float,
-    smoothness: float,
-    strong_convexity: float,
-    first_stop: int,
-) -> Array:
-    """Return delta at `epsilon` of the model after tau ~ uniform{first_stop..T} rounds; first_stop = T is the last.
+@dataclass(frozen=True)
+class FederatedRelease:
+    """A run whose model is released after tau ~ uniform{`first_stop`..T} rounds; first_stop = T is the last model.
+
+    `n` users, `m` a round, which divides n; `eta` > 0, one step size or T; `lipschitz` >= 0 and `smoothness` > 0 of
+    the losses, which are `strong_convexity`-strongly convex (>= 0); `radius` >= 0 of the ball. Raises ValueError
+    naming the field.
+    """
+
+    n: int
+    m: int
+    eta: ArrayLike
+    lipschitz: float
+    radius: float
+    smoothness: float
+    strong_convexity: float
+    first_stop: int
+
+    def __post_init__(self) -> None:
+        rounds = self.rounds(1.0)
+        first = integer("first_stop", self.first_stop, at_least=1)
+        if first > rounds.whole_count():
+            raise ValueError(f"first_stop must be at most n/m = {rounds.whole_count()}, got {first}")
+        self.diameter()
+
+    def rounds(self, sigma: ArrayLike) -> Rounds:
+        """Return the rounds with that noise, `sigma` > 0, one or T of them. Raises ValueError naming it."""
+        return read_rounds(self.n, self.m, self.eta, sigma)
+
+    def diameter(self) -> Array:
+        """Return `step_diameter` of the step sizes, in the shape of `eta`."""
+        return step_diameter(
+            self.eta,
+            radius=self.radius,
+            lipschitz=self.lipschitz,
+            smoothness=self.smoothness,
+            strong_convexity=self.strong_convexity,
+        )
+
+
+def federated_release_delta(epsilon: ArrayLike, release: FederatedRelease, *, sigma: ArrayLike) -> Array:
+    """Return delta at `epsilon` of a released model, noise `sigma` > 0, one or T of them.
 
     Formal guarantee: (epsilon, delta)-DP for one user's data replaced, for every step size: see `step_diameter`.
     Raises ValueError naming the argument. Source: asoodeh2021 Theorem 2, Corollary 3 and the remarks after them.
     """
-    rounds = read_rounds(n, m, eta, sigma)
-    first = integer("first_stop", first_stop, at_least=1)
-    if first > rounds.whole_count():
-        raise ValueError(f"first_stop must be at most n/m = {rounds.whole_count()}, got {first}")
-    constants = {"radius": radius, "lipschitz": lipschitz, "smoothness": smoothness}
-    diameter = step_diameter(rounds.eta, strong_convexity=strong_convexity, **constants)
-    return probability(stopped_model(epsilon, rounds, lipschitz, diameter, first=first))
+    rounds, first = release.rounds(sigma), int(release.first_stop)
+    return probability(stopped_model(epsilon, rounds, release.lipschitz, release.diameter(), first=first))
 
 
-def release_epsilon(delta: float, *, n: int, m: int, sigma: float, lipschitz: float, **release) -> float:
-    """Return the least epsilon at which `federated_release_delta` is at most `delta` in (0, 1), constant sigma.
+def release_epsilon(delta: float, release: FederatedRelease, *, sigma: float) -> float:
+    """Return the least epsilon at which `federated_release_delta` is at most `delta` in (0, 1), constant `sigma`.
 
-    Never above that of one round alone. Other arguments as in `federated_release_delta`. Raises ValueError naming the
-    argument. Formal guarantee: that of `federated_release_delta`. Source: asoodeh2021 Theorem 2 and Corollary 3, solved
-    for epsilon.
+    Never above that of one round alone. Raises ValueError naming the argument. Formal guarantee: that of
+    `federated_release_delta`. Source: asoodeh2021 Theorem 2 and Corollary 3, solved for epsilon.
     """
     delta = real("delta", delta, above=0.0, below=1.0)
-    values = {"n": n, "m": m, "sigma": sigma, "lipschitz": lipschitz} | release
-    alone = round_epsilon(delta, m=m, sigma=sigma, lipschitz=lipschitz)
+    alone = round_epsilon(delta, m=release.m, sigma=sigma, lipschitz=release.lipschitz)
 
     def excess(epsilon: float) -> float:
-        return math.log(max(float(federated_release_delta(epsilon, **values)), _LEAST)) - math.log(delta)
+        spent = float(federated_release_delta(epsilon, release, sigma=sigma))
+        return math.log(max(spent, _LEAST)) - math.log(delta)
 
     if excess(0.0) <= 0.0:
         return 0.0
@@ -412,19 +434,18 @@ def round_epsilon(delta: float, *, m: int, sigma: float, lipschitz: float) -> fl
     return float(gaussian_dp.epsilon(delta, _move(m, lipschitz) / sigma))
 
 
-def release_sigma(epsilon: float, delta: float, *, n: int, m: int, lipschitz: float, **release) -> float:
+def release_sigma(epsilon: float, delta: float, release: FederatedRelease) -> float:
     """Return the least constant sigma at which `federated_release_delta`(epsilon) is at most `delta`.
 
-    epsilon >= 0, 0 < delta < 1, lipschitz > 0; other arguments as there. On the safe side of the root. Formal
-    guarantee: with that noise the release is (epsilon, `delta`)-DP, as `federated_release_delta` has it. Raises
-    ValueError naming the argument. Source: asoodeh2021 Theorem 2 and Corollary 3, solved for sigma.
+    epsilon >= 0, 0 < delta < 1, lipschitz > 0. On the safe side of the root. Formal guarantee: with that noise the
+    release is (epsilon, `delta`)-DP, as `federated_release_delta` has it. Raises ValueError naming the argument.
+    Source: asoodeh2021 Theorem 2 and Corollary 3, solved for sigma.
     """
     delta = real("delta", delta, above=0.0, below=1.0)
-    values = {"n": n, "m": m, "lipschitz": real("lipschitz", lipschitz, above=0.0)} | release
-    upper = math.log(round_sigma(epsilon, delta, m=m, lipschitz=lipschitz))
+    upper = math.log(round_sigma(epsilon, delta, m=release.m, lipschitz=release.lipschitz))
 
     def excess(log_sigma: float) -> float:
-        spent = float(federated_release_delta(epsilon, sigma=math.exp(log_sigma), **values))
+        spent = float(federated_release_delta(epsilon, release, sigma=math.exp(log_sigma)))
         return math.log(max(spent, _LEAST)) - math.log(delta)
 
     if excess(upper) >= 0.0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -443,60 +444,84 @@ class Law(StrEnum):
     """Scale `scale`, one-dimensional models only."""
 
 
-def place_deltas(
-    epsilon: float, *, n: int, law: Law, scale: float, permuted: bool = False, random_stop: bool = False, **theory
-) -> Array:
-    """Return delta at `epsilon` of the record at each place 1..n of the data set, shape (n,).
+@dataclass(frozen=True)
+class NoisyPass:
+    """One pass over `n` records with noise of that `law` on every gradient, and what is released of it.
 
-    `theory`: eta, lipschitz, smoothness, strong_convexity, diameter as in `pnsgd_fixed_order`, one each. No options:
-    Theorem 4 (Gaussian) or 3 (Laplace); `random_stop` gives (1/n) sum of those from the record's place on, Theorem 5
-    before its last step; `permuted` gives every record the mean over places. Formal guarantee: (epsilon, delta_i)-DP
-    for replacing record i; with `permuted` or `random_stop` while order or stopping time stay secret.
+    `eta`, `lipschitz`, `smoothness`, `strong_convexity` and `diameter` are those of `pnsgd_gaussian_delta`, one each.
+    `permuted`: the order of the records is drawn and secret. `random_stop`: the pass stops after tau ~ uniform{1..n}
+    steps, secret too. Raises ValueError naming the field.
+    """
+
+    n: int
+    law: Law
+    eta: float
+    lipschitz: float
+    smoothness: float
+    strong_convexity: float
+    diameter: float
+    permuted: bool = False
+    random_stop: bool = False
+
+    def __post_init__(self) -> None:
+        integer("n", self.n, at_least=1)
+        member("law", Law, self.law)
+        real("lipschitz", self.lipschitz, at_least=0.0)
+        real("diameter", self.diameter, at_least=0.0)
+        names = ("eta", "smoothness", "strong_convexity")
+        contraction_factor(*(real(name, getattr(self, name)) for name in names))
+
+
+def place_deltas(epsilon: float, run: NoisyPass, *, scale: float) -> Array:
+    """Return delta at `epsilon` of the record at each place 1..n of the data set, shape (n,), noise of that `scale`.
+
+    In a public order, of the last model: Theorem 4 (Gaussian) or 3 (Laplace); a random stop gives (1/n) sum of those
+    from the record's place on, Theorem 5 before its last step; a permutation gives every record the mean over places.
+    Formal guarantee: (epsilon, delta_i)-DP for replacing record i, while a drawn order or stopping time stays secret.
     Raises ValueError naming the argument. Source: asoodeh2020 Theorems 3, 4 and 5; the mean over places is derived
     (joint convexity of the divergence).
     """
-    count = integer("n", n, at_least=1)
-    scale, theory = real("scale", scale, above=0.0), {name: real(name, value) for name, value in theory.items()}
-    positions = np.arange(1.0, count + 1.0)
-    if member("law", Law, law) is Law.GAUSSIAN:
-        deltas = pnsgd_gaussian_delta(epsilon, i=positions, n=count, sigma=scale, **theory)
+    count, scale = int(run.n), real("scale", scale, above=0.0)
+    place = {"i": np.arange(1.0, count + 1.0), "n": count}
+    constants = {"eta": run.eta, "lipschitz": run.lipschitz, "smoothness": run.smoothness}
+    kernel = {**constants, "strong_convexity": run.strong_convexity, "diameter": run.diameter}
+    if run.law == Law.GAUSSIAN:
+        deltas = pnsgd_gaussian_delta(epsilon, sigma=scale, **place, **kernel)
     else:
-        deltas = pnsgd_laplace_delta(epsilon, i=positions, n=count, scale=scale, **theory)
-    if random_stop:
+        deltas = pnsgd_laplace_delta(epsilon, scale=scale, **place, **kernel)
+    if run.random_stop:
         deltas = np.cumsum(deltas[::-1])[::-1] / count
-    return np.full(count, deltas.mean()) if permuted else deltas
+    return np.full(count, deltas.mean()) if run.permuted else deltas
 
 
-def worst_epsilon(delta: float, *, law: Law, scale: float, lipschitz: float, **run) -> float:
-    """Return the least epsilon at which no place has a delta above `delta` in (0, 1); keywords of `place_deltas`.
+def worst_epsilon(delta: float, run: NoisyPass, *, scale: float) -> float:
+    """Return the least epsilon at which no place has a delta above `delta` in (0, 1), noise of that `scale`.
 
-    Within 1e-9 above it. Formal guarantee: (epsilon, `delta`)-DP for replacing any one record, as `place_deltas` has
-    it. Raises ValueError naming the argument. Source: `place_deltas`, solved for epsilon.
+    Within 1e-9 above it; lipschitz > 0. Formal guarantee: (epsilon, `delta`)-DP for replacing any one record, as
+    `place_deltas` has it. Raises ValueError naming the argument. Source: `place_deltas`, solved for epsilon.
     """
     delta = real("delta", delta, above=0.0, below=1.0)
-    values = {"law": law, "scale": scale, "lipschitz": lipschitz} | run
-    alone = step_epsilon(delta, law=law, scale=scale, lipschitz=lipschitz)
+    alone = step_epsilon(delta, law=run.law, scale=scale, lipschitz=run.lipschitz)
 
     def excess(epsilon: float) -> float:
-        return _log(place_deltas(epsilon, **values).max()) - math.log(delta)
+        return _log(place_deltas(epsilon, run, scale=scale).max()) - math.log(delta)
 
     return falling_zero(excess, alone, xtol=1e-10)
 
 
-def calibrated_scale(epsilon: float, delta: float, *, law: Law, lipschitz: float, **run) -> float:
+def calibrated_scale(epsilon: float, delta: float, run: NoisyPass) -> float:
     """Return the least scale at which every place's delta at `epsilon` > 0 is at most `delta` in (0, 1).
 
-    Keywords of `place_deltas`; within 1e-9 of the root, on its safe side. Raises ValueError naming the argument. Formal
-    guarantee: with that noise (epsilon, `delta`)-DP for replacing any one record, as `place_deltas` has it. Source:
+    Within 1e-9 of the root, on its safe side; lipschitz > 0. Raises ValueError naming the argument. Formal guarantee:
+    with that noise (epsilon, `delta`)-DP for replacing any one record, as `place_deltas` has it. Source:
     `place_deltas`, solved for the scale.
     """
     target = math.log(real("delta", delta, above=0.0, below=1.0))
     real("epsilon", epsilon, above=0.0)
-    upper = math.log(_step_scale(epsilon, delta, law, lipschitz))
+    upper = math.log(_step_scale(epsilon, delta, run.law, run.lipschitz))
 
     def excess(log_scale: float) -> float:
-        values = {"law": law, "lipschitz": lipschitz} | run
-        return _log(place_deltas(epsilon, scale=math.exp(log_scale), **values).max()) - target
+        return _log(place_deltas(epsilon, run, scale=math.exp(log_scale)).max()) - target
 
     lower = upper - 1.0
     while excess(lower) <= 0.0:

@@ -3,9 +3,16 @@
 Given the outputs of an epoch, the record's contribution is worst when it is the same unit vector direction in every
 step, the other records' contributions being known: P = mean over t of N(e_t, sigma^2 I) against Q = N(0, sigma^2 I)
 in as many dimensions as the epoch has steps (chua2024balls, the tightly dominating pair). P's likelihood ratio is
-the mean of independent lognormals under Q, whose law `lognormal_sums` brackets in convex order; convex order of the
+the mean of independent lognormals under Q, whose law `law_of_sum` brackets in convex order; convex order of the
 ratio is the order of the pairs. So each epoch is dominated by one law on a grid and dominates another one (the idea
 of feldman2026, with one transform in place of repeated doubling).
+
+Laws of sums of independent lognormals of mean 1, bracketed in convex order: what balls in bins needs. A term Y = exp(s
+Z - s^2/2), Z standard normal, is moved to an even grid. `SPREAD` assigns each cell's mass to its two ends and keeps its
+mean: the sum is larger in convex order. `REDUCE` gathers a cell about each grid point and moves it down to that point:
+calls E (S - x)+ only fall. `RAISE` moves it up: puts E (x - S)+ only fall. On an even grid a sum stays on the grid, so
+nothing more is rounded. The sum's law is one Fourier transform to the power `terms`, of masses multiplied by e^(tilt
+y), so that what the transform rounds is small where the tail is.
 """
 
 from __future__ import annotations
@@ -25,12 +32,6 @@ from dpfl.accounting.composition import GridLaw, LossGrid, from_points, from_tan
 from dpfl.accounting.numerics import Array, binned
 
 # Laws of sums of independent lognormals of mean 1, bracketed in convex order: what balls in bins needs.
-#
-# A term Y = exp(s Z - s^2/2), Z standard normal, is moved to an even grid. `SPREAD` assigns each cell's mass to its two
-# ends and keeps its mean: the sum is larger in convex order. `REDUCE` gathers a cell about each grid point and moves it
-# down to that point: calls E (S - x)+ only fall. `RAISE` moves it up: puts E (x - S)+ only fall. On an even grid a sum
-# stays on the grid, so nothing more is rounded. The sum's law is one Fourier transform to the power `terms`, of masses
-# multiplied by e^(tilt y), so that what the transform rounds is small where the tail is.
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 _NARROW = 0.02  # cells narrower than this share of the log-scale are integrated by the nodes above

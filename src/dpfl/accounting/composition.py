@@ -1,4 +1,17 @@
-"""Composition of privacy losses on a grid: laws, their sums, and epsilon from above and from below."""
+"""Composition of privacy losses on a grid: laws, their sums, and epsilon from above and from below.
+
+Privacy losses on an even grid from points or tangents of a privacy profile: certified above or below. The profile of a
+pair (P, Q) is f(x) = sup over events of P - x Q, convex in x = e^epsilon. A profile that is linear between the grid
+points e^(j step) is that of losses on the grid, and a larger profile dominates, step by step and in composition
+(zhu2022, Definition 7 and Theorem 10). Near x = 0 the profile is 1 - x + `put`; the put keeps its digits.
+
+Composition of privacy losses on an even grid, certified on both sides and exact at any delta. A pair of laws (P, Q) is
+known by P's mass at the losses ln(P/Q) on a grid. `pessimistic` and `optimistic` put a continuous loss there so that
+the pair on the grid dominates the true one, or is dominated by it. `Composition` adds the losses of many steps. It
+multiplies each mass by e^(tilt loss), as for a saddle point, so that the losses about the epsilon asked for carry most
+of the mass: the rounding of the Fourier transform then is small next to delta, be delta 1e-5 or 1e-200. What the
+transform may round, what wraps around its ends and what the grid leaves out is bounded and counted on the safe side.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +29,6 @@ from scipy.special import erfcx
 from dpfl.accounting.numerics import Array, binned, zero_between
 
 # Privacy losses on an even grid from points or tangents of a privacy profile: certified above or below.
-#
-# The profile of a pair (P, Q) is f(x) = sup over events of P - x Q, convex in x = e^epsilon. A profile that is linear
-# between the grid points e^(j step) is that of losses on the grid, and a larger profile dominates, step by step and in
-# composition (zhu2022, Definition 7 and Theorem 10). Near x = 0 the profile is 1 - x + `put`; the put keeps its digits.
 
 ATOM_ERROR = 1e-10
 MOST_LAW_PLACES = 200_000
@@ -168,13 +177,6 @@ def _both_orders(grid: LossGrid, masses: Array, lost: float, lost_back: float) -
 
 
 # Composition of privacy losses on an even grid, certified on both sides and exact at any delta.
-#
-# A pair of laws (P, Q) is known by P's mass at the losses ln(P/Q) on a grid. `pessimistic` and `optimistic` put a
-# continuous loss there so that the pair on the grid dominates the true one, or is dominated by it. `Composition` adds
-# the losses of many steps. It multiplies each mass by e^(tilt loss), as for a saddle point, so that the losses about
-# the epsilon asked for carry most of the mass: the rounding of the Fourier transform then is small next to delta, be
-# delta 1e-5 or 1e-200. What the transform may round, what wraps around its ends and what the grid leaves out is
-# bounded and counted on the safe side.
 
 UNIT = 2.0**-53
 MASS_ERROR = 1e-13
@@ -536,7 +538,7 @@ class LossSearch:
         """Return (lower, upper) ends of epsilon; the lower one is 0 unless `both` are asked for.
 
         (0, `known`) where it is seen that epsilon is not above `known` > 0. Guarantee: that of
-        loss_composition, for the losses in `cells`.
+        the module, for the losses in `cells`.
         """
         log_delta = math.log(self.delta)
         if known > 0 and self._chernoff(known) < log_delta - 1e-6:
@@ -568,7 +570,7 @@ class LossSearch:
         return max(0.0, lower - rounding), upper + rounding if upper else 0.0
 
     def delta_interval(self, epsilon: float) -> tuple[float, float]:
-        """Return (lower, upper) ends of delta at `epsilon` >= 0. Guarantee: that of loss_composition."""
+        """Return (lower, upper) ends of delta at `epsilon` >= 0. Guarantee: that of the module."""
         tilt, _, std = self._saddle_at(epsilon)
         step = self._grid_step(tilt, epsilon, std)
         above, below = (self._composed(rounding, step, tilt) for rounding in (pessimistic, optimistic))
@@ -700,7 +702,7 @@ def epsilon_above(phases: Phases, delta: float) -> float:
     """Return an upper bound of epsilon at `delta` in (0, 1) of `phases` whose laws are pessimistic; may be inf.
 
     Guarantee: what the laws dominate is (this, delta)-DP in their order.
-    Source: `loss_composition` (`pessimistic`).
+    Source: `Composition` of laws by `pessimistic`.
     """
     if sum(count * law.lost for law, count in phases) >= delta:
         return math.inf
@@ -738,7 +740,7 @@ def epsilon_below(phases: Phases, delta: float) -> float:
     """Return a lower bound of epsilon at `delta` in (0, 1) of `phases` whose laws are optimistic.
 
     Guarantee: what dominates the laws is not (e, delta)-DP for any e below this.
-    Source: `loss_composition` (`optimistic`).
+    Source: `Composition` of laws by `optimistic`.
     """
     log_delta = math.log(delta)
     tilt, centre = _saddle(phases, log_delta)

@@ -12,6 +12,26 @@ Files of claims, format "dpfl-claims/1": JSON that holds one or many claims, eac
 `neighbouring` (zero_out) and `observer` (every_step) may be left out; `source` may say where the claim is made. For
 the observer last_iterate `convex` may state the problem, with the fields of `ConvexProblem`: {"smoothness": 1,
 "learning_rate": 0.5, "lipschitz": 1, "strong_convexity": 0.4}.
+
+An accountant for Opacus's registry: the proven end of the certified interval for Poisson samples.
+
+    from opacus import PrivacyEngine
+    from dpfl.accounting.external_claims import register
+    register()
+    engine = PrivacyEngine(accountant="dpfl_pld")
+    model, optimizer, loader = engine.make_private_with_epsilon(...)
+
+Opacus loads torch: nothing else here imports this module.
+
+Logs of runs: how much noise, which sampling rate, how many steps, as Opacus's accountants record them. A log is one of:
+
+    a CSV file with the columns noise_multiplier, sample_rate and num_steps, the steps of that row;
+    a file of JSON lines, each an object with these keys;
+    a JSON file of an accountant's `state_dict()`: {"history": [[noise_multiplier, sample_rate, num_steps], ...]}.
+
+Nothing about steps is guessed: a log without num_steps needs `steps_per_row`, one whose num_steps rises from row to row
+needs `num_steps` (each row's own, or the sum so far), and any other column or key is refused, as it may count steps. A
+log does not say how batches were drawn: Opacus's accountants assume Poisson samples, whatever the loader does.
 """
 
 from __future__ import annotations
@@ -97,14 +117,6 @@ def _flat(event: events.DpEvent, count: int) -> Iterator[tuple[Sampler, float, i
 
 
 # An accountant for Opacus's registry: the proven end of the certified interval for Poisson samples.
-#
-#     from opacus import PrivacyEngine
-#     from dpfl.accounting.external_claims import register
-#     register()
-#     engine = PrivacyEngine(accountant="dpfl_pld")
-#     model, optimizer, loader = engine.make_private_with_epsilon(...)
-#
-# Opacus loads torch: nothing else here imports this module.
 
 MECHANISM = "dpfl_pld"
 """Its name in Opacus's registry."""
@@ -271,15 +283,6 @@ def _list(settings: Iterable[str]) -> str:
 
 
 # Logs of runs: how much noise, which sampling rate, how many steps, as Opacus's accountants record them.
-#
-# A log is one of
-#     a CSV file with the columns noise_multiplier, sample_rate and num_steps, the steps of that row;
-#     a file of JSON lines, each an object with these keys;
-#     a JSON file of an accountant's `state_dict()`: {"history": [[noise_multiplier, sample_rate, num_steps], ...]}.
-# Nothing about steps is guessed: a log without num_steps needs `steps_per_row`, one whose num_steps rises from row to
-# row needs `num_steps` (each row's own, or the sum so far), and any other column or key is refused, as it may count
-# steps.
-# A log does not say how batches were drawn: Opacus's accountants assume Poisson samples, whatever the loader does.
 
 _COLUMNS = ("noise_multiplier", "sample_rate", "num_steps")
 _MECHANISMS = ("rdp", "prv", "gdp", "dpfl_pld")

@@ -1,4 +1,11 @@
-"""Gaussian differential privacy: G_mu, its (epsilon, delta) curve, composition and groups."""
+"""Gaussian differential privacy: G_mu, its (epsilon, delta) curve, composition and groups.
+
+Hockey-stick divergence between two Gaussians of equal covariance: the function theta behind every bound here. With a =
+eps/r - r/2, b = eps/r + r/2 and the Mills ratio m = Q/phi, the identity phi(a) = e^eps phi(b) turns theta = Q(a) -
+e^eps Q(b) into phi(a) (m(a) - m(b)), which neither overflows nor subtracts tiny tails. Where a < 0 the complement 1 -
+theta = phi(a) (m(-a) + m(b)) is a sum of positive terms. Where a and b nearly coincide the difference of Mills ratios
+is the integral of 1 - x m(x) from a to b, done by two Gauss-Legendre nodes.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +19,6 @@ from scipy.special import erfcx, erfinv, ndtr, ndtri
 from dpfl.accounting.numerics import Array, integers, reals, root
 
 # Hockey-stick divergence between two Gaussians of equal covariance: the function theta behind every bound here.
-#
-# With a = eps/r - r/2, b = eps/r + r/2 and the Mills ratio m = Q/phi, the identity phi(a) = e^eps phi(b) turns
-# theta = Q(a) - e^eps Q(b) into phi(a) (m(a) - m(b)), which neither overflows nor subtracts tiny tails. Where a < 0
-# the complement 1 - theta = phi(a) (m(-a) + m(b)) is a sum of positive terms. Where a and b nearly coincide the
-# difference of Mills ratios is the integral of 1 - x m(x) from a to b, done by two Gauss-Legendre nodes.
 
 _NARROW = 1e-3  # b - a below this share of max(1, a): quadrature; above: subtraction loses at most three digits
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(2)

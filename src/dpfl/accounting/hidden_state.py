@@ -1,4 +1,23 @@
-"""Epsilon of the last iterate of noisy gradient descent on convex losses: the least of the known bounds."""
+"""Epsilon of the last iterate of noisy gradient descent on convex losses: the least of the known bounds.
+
+One noisy gradient step as seen by the accountant: how far it contracts, and its noise and set in units of the shift.
+The step is w <- project(w - (step_size/batch_size) (sum over the batch of grad f_i(w) + lipschitz noise_multiplier Z)).
+A record moves that sum by at most `sensitivity` times lipschitz. In units of that shift the noise of a step has
+standard deviation noise_multiplier/sensitivity.
+
+The cheapest way to absorb a record's shifts into the noise of later steps: the problem behind shifted interpolation.
+Each use of the record moves two coupled runs apart by at most one unit; each step contracts their distance by c; an
+auxiliary run absorbs a_k of the distance in step k, which costs a_k^2 in mu^2 (in units of the step's noise). A
+distance can be absorbed only once it is there. With A_k the absorbed and S_k the present shift, both carried to the
+last step by powers of c, and W_k = sum_{j<=k} c^(2(m-j)), the least cost is the energy sum (dA)^2/dW of the greatest
+convex minorant of S over W. S is constant between uses, and over a periodic stretch its corners are concave, so four
+segments suffice.
+
+The last iterate of noisy SGD on batches of fixed size, drawn without replacement, independently in every step. A
+restart at distance z leaves `late` steps. Each spends a share of its noise's variance on hiding its part of z (a
+Gaussian), and the rest on hiding whether and how the record took part (C_p of a Gaussian). Any number of late steps and
+any share give a valid bound; both are searched for.
+"""
 
 from __future__ import annotations
 
@@ -160,10 +179,6 @@ class ConvexProblem:
 
 
 # One noisy gradient step as seen by the accountant: how far it contracts, and its noise and set in units of the shift.
-#
-# The step is w <- project(w - (step_size/batch_size) (sum over the batch of grad f_i(w) + lipschitz noise_multiplier
-# Z)). A record moves that sum by at most `sensitivity` times lipschitz. In units of that shift the noise of a step has
-# standard deviation noise_multiplier/sensitivity.
 
 REPLACEMENT = 2.0
 """By how many Lipschitz constants replacing a record moves a sum of gradients."""
@@ -206,13 +221,6 @@ def diameter_in_shifts(
 
 
 # The cheapest way to absorb a record's shifts into the noise of later steps: the problem behind shifted interpolation.
-#
-# Each use of the record moves two coupled runs apart by at most one unit; each step contracts their distance by c; an
-# auxiliary run absorbs a_k of the distance in step k, which costs a_k^2 in mu^2 (in units of the step's noise). A
-# distance can be absorbed only once it is there. With A_k the absorbed and S_k the present shift, both carried to the
-# last step by powers of c, and W_k = sum_{j<=k} c^(2(m-j)), the least cost is the energy sum (dA)^2/dW of the greatest
-# convex minorant of S over W. S is constant between uses, and over a periodic stretch its corners are concave, so four
-# segments suffice.
 
 _GRID = 400  # restarts looked at in one pass
 
@@ -224,7 +232,7 @@ def least_energy(
 
     At the restart the runs are `start` apart. Then come `uses` >= 0 uses, each `period` steps after the one before but
     the last, which comes `gap` in 1..period steps after it, and `tail` steps without the record. inf where start > 0
-    and no step is left. Arguments are not checked. Source: derived (module docstring); at start 0 and gap = period,
+    and no step is left. Arguments are not checked. Source: derived; see the module; at start 0 and gap = period,
     tail 0 it is mu^2 of bok2024, section 4: NoisyGD (period 1), Theorem 4.5.
     """
     uses, gap, tail = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (uses, gap, tail)))
@@ -472,10 +480,6 @@ def shuffled_epsilon(delta: float, places: LastUse, *, link: float, bound: str =
 
 
 # The last iterate of noisy SGD on batches of fixed size, drawn without replacement, independently in every step.
-#
-# A restart at distance z leaves `late` steps. Each spends a share of its noise's variance on hiding its part of z (a
-# Gaussian), and the rest on hiding whether and how the record took part (C_p of a Gaussian). Any number of late steps
-# and any share give a valid bound; both are searched for.
 
 LEAST_DELTA = 1e-10
 """Below it the rounding of the composed loss distribution is no longer far from delta."""

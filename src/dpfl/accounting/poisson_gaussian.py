@@ -182,7 +182,7 @@ def epsilon_interval(
     are within some 1e-5 of each other, relative, up to a million steps, further apart where delta is so small that one
     draw of the record decides; rounding is bounded and counted in. `upper` is never above what the same noise spends
     without sampling.
-    Sources: zhu2022, Theorem 11 (pairs); doroshenko2022 (pessimistic grid); `loss_composition` (optimistic
+    Sources: zhu2022, Theorem 11 (pairs); doroshenko2022 (pessimistic grid); `composition` (optimistic
     grid); without sampling and for one step closed forms (vandijk2023 (6), asoodeh2020 (10)).
     Raises ValueError naming the argument.
     """

@@ -40,7 +40,7 @@ def pair_epsilon_below(losses: Array, masses: Array, *, steps: int, delta: float
 
     An outcome has probability `masses`[i] > 0, shape (k,), and the loss `losses`[i], ascending; outcomes may be merged
     or left out; a single one has loss 0 or less. Guarantee: the product is not (e, `delta`)-DP for any e below the
-    answer. Source: `loss_composition`.
+    answer. Source: `composition` (`optimistic`).
     """
     if losses[-1] <= 0:
         return 0.0

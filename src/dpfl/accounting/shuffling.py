@@ -1,4 +1,29 @@
-"""Privacy by shuffling: the blanket, clones, and the noise of shuffled rounds (lowy2021, Theorem 4.1)."""
+"""Privacy by shuffling: the blanket, clones, and the noise of shuffled rounds (lowy2021, Theorem 4.1).
+
+Privacy gained when a trusted shuffler permutes the clients' reports before anyone reads them. The clones bound any
+local randomiser by its epsilon alone, and the blanket bounds a Gaussian one by its whole law. The published closed
+forms come last, with their conditions.
+
+E[(X_1 + ... + X_n)_+] of independent copies of a discrete law, by convolution, erring upwards. The mean of a convex
+function can only grow when values are spread to their neighbours on a grid, keeping their mean: every discretisation
+here is such a spreading. Heavy tails would need a grid both wide and fine. So the few values beyond a threshold are
+taken apart, and the sum is over how many of them occur; and a sum of many values is built from blocks, on a grid that
+grows coarser with them.
+
+The privacy blanket of shuffled Gaussian reports: the part of their law that is independent of the input. With noise of
+deviation 1 and inputs in a ball of radius a = mu/2 every report has at least the density gamma w(y) = inf_x R_x(y) =
+phi(|y| + a). Reports drawn from w hide the one that differs: for m ~ Bin(n, gamma)
+
+    delta(epsilon) <= E[(sum_{i<=m} L(W_i))_+] / (gamma n),   L = (R_x - e^epsilon R_x') / w,   W_i ~ w,
+
+balle2019, Lemma 5.3. For the antipodal pair R_x/w = gamma e^{a (|y| + y_1)}, and R_x'/w the same with -y_1. The sum's
+law is the n-fold convolution of "0, or L with probability gamma".
+
+Shuffled noisy minibatch SGD (lowy2021, Theorem 4.1): how little noise clients need behind a trusted shuffler. The
+server takes the mean of the messages, which a permutation does not change: the run is that of noisy minibatch SGD
+(dpfl.convex.minibatch_sgd), and only its noise differs. The paper leaves the constant of its noise open; here the noise
+is calibrated by the blanket of the other clients' messages.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +54,6 @@ from dpfl.accounting.numerics import (
 from dpfl.accounting.privacy_profiles import composed_epsilon
 
 # Privacy gained when a trusted shuffler permutes the clients' reports before anyone reads them.
-#
-# The clones bound any local randomiser by its epsilon alone, and the blanket bounds a Gaussian one by its whole law.
-# The published closed forms come last, with their conditions.
 
 __all__ = [
     "blanket_delta",
@@ -44,11 +66,6 @@ __all__ = [
 
 
 # E[(X_1 + ... + X_n)_+] of independent copies of a discrete law, by convolution, erring upwards.
-#
-# The mean of a convex function can only grow when values are spread to their neighbours on a grid, keeping their
-# mean: every discretisation here is such a spreading. Heavy tails would need a grid both wide and fine. So the few
-# values beyond a threshold are taken apart, and the sum is over how many of them occur; and a sum of many values
-# is built from blocks, on a grid that grows coarser with them.
 
 Law = tuple[Array, Array]  # values and their masses
 
@@ -367,12 +384,6 @@ def _ball_weight(radius: float, dimension: int) -> float:
 
 
 # The privacy blanket of shuffled Gaussian reports: the part of their law that is independent of the input.
-#
-# With noise of deviation 1 and inputs in a ball of radius a = mu/2 every report has at least the density
-# gamma w(y) = inf_x R_x(y) = phi(|y| + a). Reports drawn from w hide the one that differs: for m ~ Bin(n, gamma)
-#     delta(epsilon) <= E[(sum_{i<=m} L(W_i))_+] / (gamma n),   L = (R_x - e^epsilon R_x') / w,   W_i ~ w,
-# balle2019, Lemma 5.3. For the antipodal pair R_x/w = gamma e^{a (|y| + y_1)}, and
-# R_x'/w the same with -y_1. The sum's law is the n-fold convolution of "0, or L with probability gamma".
 
 # A coarse lattice for the search and a fine one for what it finds.
 _COARSE, _FINE = Fineness(1e-5, 1 << 15, 60), Fineness(4e-7, 1 << 18, 400)
@@ -725,10 +736,6 @@ def _federation(m: ArrayLike, n: ArrayLike, r: ArrayLike, delta: ArrayLike) -> t
 
 
 # Shuffled noisy minibatch SGD (lowy2021, Theorem 4.1): how little noise clients need behind a trusted shuffler.
-#
-# The server takes the mean of the messages, which a permutation does not change: the run is that of noisy minibatch SGD
-# (dpfl.convex.minibatch_sgd), and only its noise differs. The paper leaves the constant of its noise open; here the
-# noise is calibrated by the blanket of the other clients' messages.
 
 _POINTS = 11
 """Places where the profile of one round is computed; the chords between them are above it."""

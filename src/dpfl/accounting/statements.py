@@ -1,4 +1,11 @@
-"""Privacy statement of a run: an epsilon with everything that it depends on."""
+"""Privacy statement of a run: an epsilon with everything that it depends on.
+
+Mechanisms: the noise that hides a record in a release, as frozen objects that know their accountants. A mechanism and a
+sampler (dpfl.accounting.samplers) together say what one step releases; `guarantee` states what is proven of `steps` of
+them, and what no proof can beat. `encode` writes either as JSON for a column of a table, so that a check of a statement
+reads the object and no prose; `str` is for people. Everywhere `noise_multiplier` is the noise's standard deviation over
+the norm bound of one record's contribution.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +30,6 @@ from dpfl.accounting.samplers import (
 from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
 
 # Mechanisms: the noise that hides a record in a release, as frozen objects that know their accountants.
-#
-# A mechanism and a sampler (dpfl.accounting.samplers) together say what one step releases; `guarantee` states what is
-# proven of `steps` of them, and what no proof can beat. `encode` writes either as JSON for a column of a table, so that
-# a check of a statement reads the object and no prose; `str` is for people.
-# Everywhere `noise_multiplier` is the noise's standard deviation over the norm bound of one record's contribution.
 
 MOVES = {Neighbouring.ADD_OR_REMOVE: 1.0, Neighbouring.ZERO_OUT: 1.0, Neighbouring.REPLACE_ONE: 2.0}
 """By how many norm bounds a sum moves from a data set to its neighbour, which has the same batches."""

@@ -1,4 +1,24 @@
-"""Federated learning by contraction (asoodeh2021, Algorithm 1): delta, released and stopped models, noise."""
+"""Federated learning by contraction (asoodeh2021, Algorithm 1): delta, released and stopped models, noise.
+
+Rounds of federated SGD in which every user takes part once, and the divergence that its last model keeps. A record is
+seen in round t with probability m/n. There it opens a divergence theta(head_t); every later round j multiplies it by
+theta(link_j). Everything is summed in logarithms, so neither T = 1e5 factors near 1 nor terms far below 1e-308 lose
+digits.
+
+Federated SGD with a trusted aggregator that releases only its last model (asoodeh2021, Algorithm 1). n users; each
+round takes m of them without replacement, averages their gradients, each with noise of standard deviation sigma_t per
+coordinate, steps by eta_t and projects on a ball of radius `radius`. Each user takes part once. Neighbours differ in
+one user's data (replace one). Common arguments: integers n >= m >= 1; eta, sigma > 0 scalars or schedules of T = n/m
+rounds; `lipschitz` >= 0 bounds every gradient's norm; `radius` >= 0 is in the model's unit. All functions return delta
+in the shape of `epsilon` and raise ValueError naming the argument.
+
+Algorithm 1 of asoodeh2021 with the steps eta_t = 1/(lambda t) of its Corollary 1. `strong_convexity` is lambda > 0; the
+noise sigma > 0 is one number; m must divide n (T = n/m rounds).
+
+Algorithm 1 of asoodeh2021 on regularised losses, released after a drawn round. The losses are l(w, x) +
+strong_convexity |w|^2/2 with l convex, `lipschitz` and smooth; `smoothness` > 0 is that of the sum, and its strong
+convexity is at least `strong_convexity` > 0. m must divide n, T = n/m.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +34,6 @@ from dpfl.accounting.contraction.kernels import contraction_factor, double_geome
 from dpfl.accounting.numerics import Array, exponential, integer, power, probability, ratio, real, reals, zero_between
 
 # Rounds of federated SGD in which every user takes part once, and the divergence that its last model keeps.
-#
-# A record is seen in round t with probability m/n. There it opens a divergence theta(head_t); every later round j
-# multiplies it by theta(link_j). Everything is summed in logarithms, so neither T = 1e5 factors near 1 nor terms far
-# below 1e-308 lose digits.
 
 _BLOCK = 1 << 20  # elements of an (epsilon, round) table in memory at once
 
@@ -189,12 +205,6 @@ def _over_epsilon(epsilon: ArrayLike, rounds: Rounds, closed_form: Callable, gen
 
 
 # Federated SGD with a trusted aggregator that releases only its last model (asoodeh2021, Algorithm 1).
-#
-# n users; each round takes m of them without replacement, averages their gradients, each with noise of standard
-# deviation sigma_t per coordinate, steps by eta_t and projects on a ball of radius `radius`. Each user takes part once.
-# Neighbours differ in one user's data (replace one). Common arguments: integers n >= m >= 1; eta, sigma > 0 scalars or
-# schedules of T = n/m rounds; `lipschitz` >= 0 bounds every gradient's norm; `radius` >= 0 is in the model's unit.
-# All functions return delta in the shape of `epsilon` and raise ValueError naming the argument.
 
 
 def federated_delta(
@@ -264,9 +274,7 @@ def federated_unamplified_delta(epsilon: ArrayLike, *, n: int, m: int, sigma: fl
     return gaussian_dp.divergence(reals("epsilon", epsilon, at_least=0.0), head)
 
 
-# Algorithm 1 of asoodeh2021 with the steps eta_t = 1/(lambda t) of its Corollary 1; arguments as in `federated`.
-#
-# `strong_convexity` is lambda > 0; the noise sigma > 0 is one number; m must divide n (T = n/m rounds).
+# Algorithm 1 of asoodeh2021 with the steps eta_t = 1/(lambda t) of its Corollary 1.
 
 
 def federated_harmonic_delta(
@@ -322,10 +330,7 @@ def _harmonic_rounds(n: int, m: int, sigma: float, strong_convexity: float) -> R
     return read_rounds(n, m, eta, real("sigma", sigma, above=0.0))
 
 
-# Algorithm 1 of asoodeh2021 on regularised losses, released after a drawn round; arguments as in `federated`.
-#
-# The losses are l(w, x) + strong_convexity |w|^2/2 with l convex, `lipschitz` and smooth; `smoothness` > 0 is that of
-# the sum, and its strong convexity is at least `strong_convexity` > 0. m must divide n, T = n/m.
+# Algorithm 1 of asoodeh2021 on regularised losses, released after a drawn round.
 
 _LEAST = 1e-300
 _LOG_SIGMA_RANGE = 60.0
@@ -536,7 +541,7 @@ def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, flo
     return ends[0], ends[1]
 
 
-# Algorithm 1 of asoodeh2021 stopped after a random round; arguments as in `federated`, m must divide n.
+# Algorithm 1 of asoodeh2021 stopped after a random round; m must divide n.
 
 
 def federated_random_stop_delta(

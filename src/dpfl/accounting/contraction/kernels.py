@@ -1,4 +1,9 @@
-"""Contraction of one noisy update: factors, kernels on intervals, Gaussian and Laplace divergences."""
+"""Contraction of one noisy update: factors, kernels on intervals, Gaussian and Laplace divergences.
+
+Sums of powers of a contraction factor, stable from a factor of 0 to one that rounds to 1. Every function takes the
+factor x twice, as log x and as gap = 1 - x, because float64 keeps neither from the other. `terms` may be fractional
+(the closed form of asoodeh2021 Theorem 2 is drawn at T = 10/3).
+"""
 
 from __future__ import annotations
 
@@ -63,9 +68,6 @@ def _step(eta: ArrayLike, smoothness: ArrayLike, strong_convexity: ArrayLike) ->
 
 
 # Sums of powers of a contraction factor, stable from a factor of 0 to one that rounds to 1.
-#
-# Every function takes the factor x twice, as log x and as gap = 1 - x, because float64 keeps neither from the other.
-# `terms` may be fractional (the closed form of asoodeh2021 Theorem 2 is drawn at T = 10/3).
 
 _FEW = 1e-2  # below this terms * gap the direct double sum cancels and its series takes over
 _SERIES_TERMS = 7

@@ -1,4 +1,29 @@
-"""Projected noisy SGD by contraction (asoodeh2020): orders, stopping, Renyi comparators, and excess risk."""
+"""Projected noisy SGD by contraction (asoodeh2020): orders, stopping, Renyi comparators, and excess risk.
+
+Comparators of Theorem 4 of asoodeh2020: Renyi and Gaussian-DP amplification by iteration. None of these needs a bounded
+set: they carry the record's influence forward by shifting the two processes towards each other over the remaining n - i
+steps.
+
+Projected noisy SGD that takes its n records in a fixed order and releases only the last model (asoodeh2020). Common
+arguments, all broadcasting: `i` the place (1..n) of the record in which neighbours differ (replace one); `eta` > 0 the
+step size; `sigma` (Gaussian, a coordinate) or `scale` (Laplace, variance 2 scale^2) > 0 the noise added to each
+gradient; `lipschitz` >= 0; `smoothness` > 0; `strong_convexity` in [0, smoothness]; `diameter` >= 0 of the compact
+convex set projected on. All functions raise ValueError naming the argument, also for eta > 2/(smoothness +
+strong_convexity), where the theorems do not hold.
+
+Projected noisy SGD with Gaussian noise, stopped after tau ~ uniform{1..n} steps. Theorem 5 of asoodeh2020 needs a
+bounded set; the Renyi route of feldman2018, its comparator, does not.
+
+Projected noisy SGD by place of the record, and what a secret order or a random stop makes of it (asoodeh2020). A record
+that differs at place j contributes delta_j = first * kept^(n - j) to the last model. A stop after tau ~ uniform{1..n}
+steps averages over the later steps that are left; a secret uniform permutation of the records averages over places, by
+joint convexity of the divergence (the variant that the paper names and leaves open).
+
+Excess risk of asoodeh2021's Algorithm 1: what the noise costs in convergence. The noise of a round is an average of m
+vectors of `dimension` coordinates with standard deviation sigma each, so its squared norm is dimension sigma^2/m on
+average. The printed bounds have sigma^2/m, right for one coordinate only. Every function raises ValueError naming the
+argument.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +102,6 @@ def _tight(epsilon: Array, kappa: Array) -> Array:
 
 
 # Comparators of Theorem 4 of asoodeh2020: Renyi and Gaussian-DP amplification by iteration.
-#
-# Arguments as in `pnsgd_fixed_order`. None of these needs a bounded set: they carry the record's influence forward by
-# shifting the two processes towards each other over the remaining n - i steps.
 
 _LOG_2 = np.log(2.0)
 
@@ -243,12 +265,6 @@ def _log_first(lipschitz: ArrayLike, sigma: ArrayLike) -> Array:
 
 
 # Projected noisy SGD that takes its n records in a fixed order and releases only the last model (asoodeh2020).
-#
-# Common arguments, all broadcasting: `i` the place (1..n) of the record in which neighbours differ (replace one); `eta`
-# > 0 the step size; `sigma` (Gaussian, a coordinate) or `scale` (Laplace, variance 2 scale^2) > 0 the noise added to
-# each gradient; `lipschitz` >= 0; `smoothness` > 0; `strong_convexity` in [0, smoothness]; `diameter` >= 0 of the
-# compact convex set projected on. All functions raise ValueError naming the argument, also for
-# eta > 2/(smoothness + strong_convexity), where the theorems do not hold.
 
 
 def pnsgd_gaussian_delta(
@@ -344,9 +360,7 @@ def later_shift(
     return ratio(factor * reals("diameter", diameter, at_least=0.0), reals("eta", eta), noise)
 
 
-# Projected noisy SGD with Gaussian noise, stopped after tau ~ uniform{1..n} steps; see `pnsgd_fixed_order`.
-#
-# Theorem 5 of asoodeh2020 needs a bounded set; the Renyi route of feldman2018, its comparator, does not.
+# Projected noisy SGD with Gaussian noise, stopped after tau ~ uniform{1..n} steps.
 
 
 def pnsgd_random_stop_delta(
@@ -426,10 +440,6 @@ def pnsgd_random_stop_renyi_delta(epsilon: ArrayLike, *, n: ArrayLike, sigma: Ar
 
 
 # Projected noisy SGD by place of the record, and what a secret order or a random stop makes of it (asoodeh2020).
-#
-# A record that differs at place j contributes delta_j = first * kept^(n - j) to the last model. A stop after
-# tau ~ uniform{1..n} steps averages over the later steps that are left; a secret uniform permutation of the records
-# averages over places, by joint convexity of the divergence (the variant that the paper names and leaves open).
 
 _LEAST = 1e-300
 _LOG_SCALE_RANGE = 60.0
@@ -560,10 +570,6 @@ def _log(value: float) -> float:
 
 
 # Excess risk of asoodeh2021's Algorithm 1: what the noise costs in convergence.
-#
-# The noise of a round is an average of m vectors of `dimension` coordinates with standard deviation sigma each, so its
-# squared norm is dimension sigma^2/m on average. The printed bounds have sigma^2/m, right for one coordinate only.
-# Every function raises ValueError naming the argument.
 
 
 def last_iterate_rate(

@@ -272,7 +272,7 @@ def loss_exceeds(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 
     It is larger than delta(epsilon, mu): (epsilon, delta)-DP does not bound the loss by epsilon with
     probability 1 - delta, as vandijk2023 section 3.2 has it. epsilon >= 0, mu >= 0 (0 at mu = 0).
-    Source: derived; the loss is N(mu^2/2, mu^2), dong2022.
+    Raises ValueError naming epsilon or mu. Source: derived; the loss is N(mu^2/2, mu^2), dong2022.
     """
     epsilon, mu = np.broadcast_arrays(reals("epsilon", epsilon, at_least=0), reals("mu", mu, at_least=0))
     safe_mu = np.where(mu > 0, mu, 1.0)

@@ -191,8 +191,8 @@ def least_noise(
     """Return x in [`low`, `high`] where the falling `excess` is in [-`room`, 0]: the least noise but for `room`.
 
     `excess`: of ln noise, ln of what is spent over the target, nearly straight; -inf where nothing is spent. Secant
-    steps from `start` and its `slope` < 0, to where it is `aim` (half of `room` below 0), none longer than `longest`, no
-    slope flatter than `flattest`, a step of 1 where the excess is infinite and `longest` too; halving where a step
+    steps from `start` and its `slope` < 0, to where it is `aim` (half of `room` below 0), none over `longest`, no slope
+    flatter than `flattest`, a step of 1 where the excess is infinite and `longest` too; halving where a step
     leaves the bracket. Returns `low` where even that is not in excess, the least x found in no excess after `tries`
     looks or where the bracket has no number inside, and None where there is none (`known`: there is one, at `high`).
     Source: the secant rule.

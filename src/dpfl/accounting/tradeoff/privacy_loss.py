@@ -243,7 +243,7 @@ def arsinh_tails(scale: float, sigma: float, shift: float = 1.0) -> Tails:
 
     The loss is odd about shift/2. Where scale < sigma it need not be monotone: from the left it falls from
     +inf to a dip at -turn, rises to a hump at +turn and falls from there on, so it can exceed epsilon twice.
-    Source: derived from vandijk2023 section 5.2.
+    Raises ValueError naming the argument. Source: derived from vandijk2023 section 5.2.
     """
     scale, sigma = real("scale", scale, above=0), real("sigma", sigma, above=0)
     shift = real("shift", shift, above=0)

@@ -582,16 +582,7 @@ class LossSearch:
 
     def _moments(self, tilt: float) -> tuple[float, float, float]:
         """Return ln E[e^(tilt S)], and mean and deviation of S under that tilt, up to quadrature."""
-        log_mass = mean = variance = 0.0
-        for part in self.parts:
-            logs = part.log_masses + tilt * part.losses
-            top = float(logs.max())
-            weights = np.exp(logs - top)
-            total = float(weights.sum())
-            middle = float(weights @ part.losses) / total
-            log_mass, mean = log_mass + part.steps * (top + math.log(total)), mean + part.steps * middle
-            variance += part.steps * float(weights @ (part.losses - middle) ** 2) / total
-        return log_mass, mean, math.sqrt(variance)
+        return _moments(((part.losses, part.log_masses, part.steps) for part in self.parts), tilt)
 
     def _chernoff(self, epsilon: float) -> float:
         """Return an upper bound of ln delta at `epsilon`: the least over some tilts."""
@@ -650,6 +641,23 @@ class LossSearch:
         widths = [part.width for part in self.parts]
         least = max(max(widths) / _MOST_CELLS, sum(widths) / _CELLS_TOGETHER, *(part.least_step for part in self.parts))
         return max(min(math.sqrt(room), std / 8), 18 * std / _PLACES, least)
+
+
+def _moments(parts: Iterable[tuple[Array, Array, int]], tilt: float) -> tuple[float, float, float]:
+    """Return ln E[e^(tilt S)], and mean and deviation of S under that tilt: S sums `steps` losses of each part.
+
+    parts: (losses, logarithms of their masses, steps).
+    """
+    log_mass = mean = variance = 0.0
+    for losses, log_masses, steps in parts:
+        logs = log_masses + tilt * losses
+        top = float(logs.max())
+        weights = np.exp(logs - top)
+        total = float(weights.sum())
+        middle = float(weights @ losses) / total
+        log_mass, mean = log_mass + steps * (top + math.log(total)), mean + steps * middle
+        variance += steps * float(weights @ (losses - middle) ** 2) / total
+    return log_mass, mean, math.sqrt(variance)
 
 
 def _tilt(excess: Callable[[float], float], high: float) -> float:
@@ -752,21 +760,9 @@ def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
     """Return the tilt whose sum, were it normal, had delta at its mean, and that mean: about epsilon."""
     cut = [(law.losses[law.masses > 0], np.log(law.masses[law.masses > 0]), count) for law, count in phases]
 
-    def moments(tilt: float) -> tuple[float, float, float]:
-        log_mass = mean = variance = 0.0
-        for losses, logs, count in cut:
-            tilted = logs + tilt * losses
-            top = float(tilted.max())
-            weights = np.exp(tilted - top)
-            total = float(weights.sum())
-            middle = float(weights @ losses) / total
-            log_mass, mean = log_mass + count * (top + math.log(total)), mean + count * middle
-            variance += count * float(weights @ (losses - middle) ** 2) / total
-        return log_mass, mean, math.sqrt(variance)
-
     def excess(log_tilt: float) -> float:
         tilt = math.exp(log_tilt)
-        log_mass, mean, std = moments(tilt)
+        log_mass, mean, std = _moments(cut, tilt)
         argument = tilt * std / math.sqrt(2)
         share = float(erfcx(argument) - erfcx(argument + std / math.sqrt(2))) / 2
         return log_mass - tilt * mean + math.log(max(share, 1e-300)) - log_delta
@@ -776,10 +772,10 @@ def _saddle(phases: Phases, log_delta: float) -> tuple[float, float]:
     most = max(_MOST_TILT, STEEPEST / widest) if widest > 0 else _MOST_TILT
     ends = (math.log(_LEAST_TILT), math.log(most))
     if excess(ends[0]) <= 0:  # epsilon is about 0: one deviation, or what may wrap around would outweigh a tiny delta
-        tilt = 1 / max(moments(_LEAST_TILT)[2], 1 / most)
+        tilt = 1 / max(_moments(cut, _LEAST_TILT)[2], 1 / most)
     else:
         tilt = math.exp(ends[1] if excess(ends[1]) > 0 else zero_between(excess, *ends, xtol=0.02))
-    return tilt, moments(tilt)[1]
+    return tilt, _moments(cut, tilt)[1]
 
 
 def _crossing(excess: Callable[[float], float], centre: float) -> tuple[float, float]:

@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpfl.accounting import gaussian_dp, tradeoff
 from dpfl.accounting.contraction.kernels import geometric
-from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.numerics import (
     Array,
     by_element,
@@ -158,7 +158,7 @@ class ConvexProblem:
         mu = shifted_interpolation_mu(
             steps=steps,
             contraction=step_contraction(self.learning_rate, self.smoothness, self.strong_convexity),
-            noise_over_shift=noise_multiplier / SENSITIVITIES[neighbouring],
+            noise_over_shift=noise_multiplier / MOVES[neighbouring],
             diameter_over_shift=diameter,
         )
         return float(mu)
@@ -179,11 +179,6 @@ class ConvexProblem:
 
 
 # One noisy gradient step as seen by the accountant: how far it contracts, and its noise and set in units of the shift.
-
-REPLACEMENT = 2.0
-"""By how many Lipschitz constants replacing a record moves a sum of gradients."""
-SENSITIVITIES = {Neighbouring.ZERO_OUT: 1.0, Neighbouring.ADD_OR_REMOVE: 1.0, Neighbouring.REPLACE_ONE: REPLACEMENT}
-"""By how many clip norms (or Lipschitz constants) a neighbour moves a sum of gradients."""
 
 
 def step_contraction(step_size: ArrayLike, smoothness: ArrayLike, strong_convexity: ArrayLike) -> Array:
@@ -214,7 +209,7 @@ def diameter_in_shifts(
     naming the argument. Source: the ratio D b/(eta L) of bok2024, section 4, constrained theorems.
     """
     shift = reals("step_size", step_size, above=0) * reals("lipschitz", lipschitz, above=0)
-    shift = shift * SENSITIVITIES[member("neighbouring", Neighbouring, neighbouring)]
+    shift = shift * MOVES[member("neighbouring", Neighbouring, neighbouring)]
     return (
         reals("diameter", diameter, above=0, infinite=True) * integers("batch_size", batch_size, at_least=1) / shift
     )[()]
@@ -514,11 +509,13 @@ class UniformSteps:
         distance = min(self.sensitivity * float(geometric(log_factor, gap, self.steps - late)), self.diameter)
         spread = float(geometric(2 * log_factor, gap * (1 + self.contraction), late))
         shift = distance * self.contraction**late / math.sqrt(spread * share) / self.noise_multiplier
-        return RestartSplit(late, REPLACEMENT / (self.noise_multiplier * math.sqrt(1 - share)), shift)
+        return RestartSplit(
+            late, MOVES[Neighbouring.REPLACE_ONE] / (self.noise_multiplier * math.sqrt(1 - share)), shift
+        )
 
     def composition(self) -> RestartSplit:
         """Return all steps with all their noise: no amplification by hiding."""
-        return RestartSplit(self.steps, REPLACEMENT / self.noise_multiplier, 0.0)
+        return RestartSplit(self.steps, MOVES[Neighbouring.REPLACE_ONE] / self.noise_multiplier, 0.0)
 
 
 @dataclass(frozen=True)
@@ -696,7 +693,7 @@ def last_iterate_epsilon(
     relation = member("neighbouring", Neighbouring, neighbouring)
     count = integer("steps", steps)
     per_epoch = _steps_per_epoch(kind, relation, records, batch_size)
-    sensitivity, short = SENSITIVITIES[relation], _short_batch(kind, records, batch_size)
+    sensitivity, short = MOVES[relation], _short_batch(kind, records, batch_size)
     smoothness = real("smoothness", smoothness, above=0)
     convexity = short * real("strong_convexity", strong_convexity, at_least=0, at_most=smoothness)
     diameter_over_shift = diameter_in_shifts(

@@ -14,7 +14,7 @@ from typing import Any
 
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.composition import LossSearch
-from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.sampler_accountants import (
     NEVER_USED,
     EpsilonBound,
@@ -162,8 +162,8 @@ def _joined(runs: Sequence[Run], *, complete: bool = False) -> list[SamplerAccou
             counts[one] = counts.get(one, 0) + steps
     joined = [replace(run, steps=steps) for run, steps in counts.items()] + cut
     if mus:
-        reach = 2.0 if runs[0].replaced else 1.0
-        joined.append(replace(runs[0], sampler=FullBatch(), noise_multiplier=reach / math.hypot(*mus), steps=1))
+        noise = MOVES[runs[0].neighbouring] / math.hypot(*mus)
+        joined.append(replace(runs[0], sampler=FullBatch(), noise_multiplier=noise, steps=1))
     return [accountant(run) for run in joined]
 
 

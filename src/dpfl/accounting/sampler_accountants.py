@@ -17,7 +17,7 @@ import numpy as np
 
 from dpfl.accounting import balls_in_bins, fixed_batches, gaussian_dp, shuffled_batches
 from dpfl.accounting.composition import GridLaw, LossPart, epsilon_above, epsilon_below, regrid
-from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.numerics import Array
 from dpfl.accounting.poisson_gaussian import Order, Step, epsilon_interval, epsilon_upper
 from dpfl.accounting.samplers import (
@@ -132,7 +132,7 @@ class SamplerAccountant(ABC, Generic[Kind]):
     @property
     def _reach(self) -> float:
         """By how many norm bounds the record moves the sum of a step."""
-        return 2.0 if self.run.replaced else 1.0
+        return MOVES[self.run.neighbouring]
 
     def chance_of_use(self) -> float:
         """Return the chance that the record is used at all, or 1; every bound of delta is at most that.

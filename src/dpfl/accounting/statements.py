@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 
 from dpfl.accounting import gaussian_dp, local_privacy, shuffling
 from dpfl.accounting.guarantees import Guarantee, guarantee
-from dpfl.accounting.neighbouring import Neighbouring, Observer
+from dpfl.accounting.neighbouring import MOVES, Neighbouring, Observer
 from dpfl.accounting.numerics import integer, member, real
 from dpfl.accounting.sampler_accountants import sample_rate
 from dpfl.accounting.samplers import (
@@ -30,9 +30,6 @@ from dpfl.accounting.samplers import (
 from dpfl.accounting.tradeoff.curves import Segment, segments_epsilon
 
 # Mechanisms: the noise that hides a record in a release, as frozen objects that know their accountants.
-
-MOVES = {Neighbouring.ADD_OR_REMOVE: 1.0, Neighbouring.ZERO_OUT: 1.0, Neighbouring.REPLACE_ONE: 2.0}
-"""By how many norm bounds a sum moves from a data set to its neighbour, which has the same batches."""
 
 
 class Mechanism(Protocol):

@@ -19,7 +19,8 @@ FILE = Path("claims.json")
 
 def test_the_example_of_the_format_is_read():
     text = external_claims.__doc__
-    example = json.loads(text[text.index("{") : text.rindex("]}") + 2])
+    start = text.index("{")
+    example = json.loads(text[start : text.index("\n\n", start)])
     first, second = claims_of(example, FILE)
     assert (first.name, first.epsilon, first.delta, first.neighbouring) == ("Table 2", 2.93, 1e-5, "zero_out")
     assert first.phases == (Phase(ShuffledEpochs(64, 6000), 1.0072, 1880),)

@@ -28,6 +28,7 @@ argument.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -284,12 +285,9 @@ def pnsgd_gaussian_delta(
     Formal guarantee: theta(2L/sigma) theta(M diameter/(eta sigma))^(n-i); at i = n the Gaussian mechanism.
     Source: asoodeh2020 Theorem 4.
     """
-    epsilon = reals("epsilon", epsilon, at_least=0.0)
-    i, n = place(i, n)
     sigma = reals("sigma", sigma, above=0.0)
-    log_first = gaussian_dp.log_divergence(epsilon, first_shift(lipschitz, sigma))
-    log_later = gaussian_dp.log_divergence(epsilon, later_shift(eta, sigma, smoothness, strong_convexity, diameter))
-    return probability(log_first + power(log_later, n - i))
+    later = later_shift(eta, sigma, smoothness, strong_convexity, diameter)
+    return _last_model_delta(gaussian_dp.log_divergence, epsilon, i, n, first_shift(lipschitz, sigma), later)
 
 
 def pnsgd_laplace_delta(
@@ -309,12 +307,9 @@ def pnsgd_laplace_delta(
     Formal guarantee: (1 - e^(eps/2 - L/v))_+ ((1 - e^(eps/2 - M (b-a)/(2 eta v)))_+)^(n-i) with v = `scale` and
     b - a = `diameter`; the empty product at i = n is 1. Source: asoodeh2020 Theorem 3.
     """
-    epsilon = reals("epsilon", epsilon, at_least=0.0)
-    i, n = place(i, n)
     scale = reals("scale", scale, above=0.0)
-    log_first = kernels.log_divergence(epsilon, first_shift(lipschitz, scale))
-    log_later = kernels.log_divergence(epsilon, later_shift(eta, scale, smoothness, strong_convexity, diameter))
-    return probability(log_first + power(log_later, n - i))
+    later = later_shift(eta, scale, smoothness, strong_convexity, diameter)
+    return _last_model_delta(kernels.log_divergence, epsilon, i, n, first_shift(lipschitz, scale), later)
 
 
 def pnsgd_laplace_pure_epsilon(
@@ -339,6 +334,20 @@ def pnsgd_laplace_pure_epsilon(
     first = first_shift(lipschitz, scale)
     later = later_shift(eta, scale, smoothness, strong_convexity, diameter)
     return np.where(i < n, np.minimum(first, later), first)[()]
+
+
+def _last_model_delta(
+    log_divergence: Callable[[Array, Array], Array],
+    epsilon: ArrayLike,
+    i: ArrayLike,
+    n: ArrayLike,
+    first: Array,
+    later: Array,
+) -> Array:
+    """The divergence that step i opens, times that of each of the n - i later ones."""
+    epsilon = reals("epsilon", epsilon, at_least=0.0)
+    i, n = place(i, n)
+    return probability(log_divergence(epsilon, first) + power(log_divergence(epsilon, later), n - i))
 
 
 def first_shift(lipschitz: ArrayLike, noise: Array) -> Array:

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from dpfl.accounting import contraction, gaussian_dp
 from dpfl.accounting.contraction.kernels import contraction_factor
 from dpfl.accounting.contraction.pnsgd import Law, NoisyPass, linear_renyi_delta, place_deltas, pnsgd_renyi_coefficient
-from dpfl.accounting.hidden_state import REPLACEMENT, diameter_in_shifts, place_energy, step_contraction
-from dpfl.accounting.neighbouring import Neighbouring
+from dpfl.accounting.hidden_state import diameter_in_shifts, place_energy, step_contraction
+from dpfl.accounting.neighbouring import MOVES, Neighbouring
 from dpfl.accounting.numerics import by_element, integers, power, reals, root
 from dpfl.catalog import load
 from dpfl.convex.pnsgd import MEAN_INK, LossConstants
@@ -64,7 +64,7 @@ def one_pass_epsilons(
     later = integers("later_steps", later_steps, at_least=0)
     sigma, diameter = reals("sigma", sigma, above=0), reals("diameter", diameter, above=0)
     delta = reals("delta", delta, above=0, below=1)
-    first = REPLACEMENT * reals("lipschitz", lipschitz, above=0) / sigma
+    first = MOVES[Neighbouring.REPLACE_ONE] * reals("lipschitz", lipschitz, above=0) / sigma
     later, sigma, diameter, delta, first = np.broadcast_arrays(later, sigma, diameter, delta, first)
     alone = np.asarray(gaussian_dp.epsilon(delta, first))
     link = contraction_factor(eta, smoothness, strong_convexity) * diameter / (np.asarray(eta) * sigma)

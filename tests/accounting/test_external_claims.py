@@ -480,7 +480,7 @@ def test_the_interval_agrees_with_their_accountant(parts):
 PAGE = Path(__file__).parents[2] / "docs/howto/opacus.md"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def registered():
     """Register the accountant; Opacus warns of its generators and hooks."""
     register()
@@ -508,6 +508,7 @@ def private_training(engine: PrivacyEngine, **settings) -> None:
             optimizer.step()
 
 
+@pytest.mark.usefixtures("registered")
 def test_an_engine_trains_with_it_by_name():
     engine = PrivacyEngine(accountant="dpfl_pld")
     private_training(engine, noise_multiplier=1.3)
@@ -516,6 +517,7 @@ def test_an_engine_trains_with_it_by_name():
     assert engine.get_epsilon(1e-5) == proven
 
 
+@pytest.mark.usefixtures("registered")
 def test_the_example_of_the_page_runs():
     code = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL).group(1)
     names: dict = {}
@@ -523,6 +525,7 @@ def test_the_example_of_the_page_runs():
     assert 0 < names["epsilon"] < 3
 
 
+@pytest.mark.usefixtures("registered")
 def test_it_is_not_above_theirs_and_not_below_the_pair():
     for history in ([(1.1, 0.01, 1000)], [(1.0, 0.02, 200), (2.0, 0.05, 300)]):
         ours, rdp, prv = CertifiedAccountant(), RDPAccountant(), PRVAccountant()
@@ -534,6 +537,7 @@ def test_it_is_not_above_theirs_and_not_below_the_pair():
         assert prv.get_epsilon(1e-5) - 0.021 < epsilon < prv.get_epsilon(1e-5) + 1e-4
 
 
+@pytest.mark.usefixtures("registered")
 def test_steps_join_and_state_comes_back():
     accountant = create_accountant("dpfl_pld")
     assert (len(accountant), accountant.get_epsilon(1e-5)) == (0, 0.0)
@@ -545,12 +549,14 @@ def test_steps_join_and_state_comes_back():
     assert again.get_epsilon(1e-5) == accountant.get_epsilon(1e-5)
 
 
+@pytest.mark.usefixtures("registered")
 def test_a_step_without_noise_has_no_guarantee():
     accountant = CertifiedAccountant()
     accountant.step(noise_multiplier=0.0, sample_rate=0.1)
     assert accountant.get_epsilon(1e-5) == math.inf
 
 
+@pytest.mark.usefixtures("registered")
 def test_opacus_calibrates_with_it():
     settings = {"target_epsilon": 2.0, "target_delta": 1e-5, "sample_rate": 0.05, "steps": 50}
     noise = get_noise_multiplier(**settings, accountant="dpfl_pld", epsilon_tolerance=0.1)

@@ -14,16 +14,12 @@ from dpfl.accounting import gaussian_dp
 from dpfl.accounting.contraction import log_theta, one_minus_theta, theta
 from dpfl.papers.vandijk2023.errata import renyi_as_printed
 
+pytestmark = pytest.mark.usefixtures("fifty_digits")
+
 # Gaussian differential privacy against 50-digit arithmetic and integrals.
 
 ALPHAS = np.concatenate([[0.0, 1e-300, 1e-100, 1e-16, 1e-8], np.linspace(0.001, 0.999, 101), [1 - 1e-12, 1.0]])
 MUS = st.floats(1e-3, 30)
-
-
-@pytest.fixture(autouse=True)
-def fifty_digits():
-    with mp.workdps(50):
-        yield
 
 
 def exact_delta(epsilon, mu):

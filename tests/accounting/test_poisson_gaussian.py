@@ -21,6 +21,8 @@ from dpfl.accounting.poisson_gaussian import (
     subsampled_delta,
 )
 
+pytestmark = pytest.mark.usefixtures("fifty_digits")
+
 # Gaussian steps on Poisson samples against other accountants, integrals and 50-digit arithmetic.
 
 # (noise multiplier, sample rate, steps, delta, relation, low, high): brackets found elsewhere by a plain grid of the
@@ -204,12 +206,6 @@ def test_no_replacement_spends_more_than_the_pair_of_opposites():
 def slow(*cases) -> list:
     """The cases, left to the slow tests."""
     return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
-
-
-@pytest.fixture(autouse=True)
-def fifty_digits():
-    with mp.workdps(50):
-        yield
 
 
 def hockey_stick(upper, lower, epsilon, edge):

@@ -27,6 +27,8 @@ from dpfl.accounting.tradeoff import (
 )
 from dpfl.papers.vandijk2023.errata import epsilon_delta_as_printed
 
+pytestmark = pytest.mark.usefixtures("fifty_digits")
+
 # Piecewise-linear curves: f_{epsilon,delta} and the exact operations on vertices.
 
 ALPHAS = np.linspace(0, 1, 201)
@@ -248,12 +250,6 @@ SAMPLED_ALPHAS = np.concatenate([[0.0, 1e-9], np.linspace(0.005, 0.995, 199), [1
 def slow(*cases) -> list:
     """The cases, left to the slow tests."""
     return [pytest.param(*case, marks=pytest.mark.slow) for case in cases]
-
-
-@pytest.fixture(autouse=True)
-def fifty_digits():
-    with mp.workdps(50):
-        yield
 
 
 def exact_mirror(p, mu, alpha):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import StrEnum
-from typing import TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,7 +55,17 @@ def reals(
     return array
 
 
-def real(name: str, value: ArrayLike, **bounds) -> float:
+class Bounds(TypedDict, total=False):
+    """The bounds of `reals`, as keywords."""
+
+    at_least: float | None
+    above: float | None
+    at_most: float | None
+    below: float | None
+    infinite: bool
+
+
+def real(name: str, value: ArrayLike, **bounds: Unpack[Bounds]) -> float:
     """Return `value` as one float; the bounds are those of `real`. Raises ValueError naming the argument."""
     array = reals(name, value, **bounds)
     if array.ndim:
@@ -63,7 +73,7 @@ def real(name: str, value: ArrayLike, **bounds) -> float:
     return float(array)
 
 
-def integers(name: str, value: ArrayLike, **bounds) -> Array:
+def integers(name: str, value: ArrayLike, **bounds: Unpack[Bounds]) -> Array:
     """Return `value` as a float64 array of integers; 3.0 is accepted, 10/3 is refused; bounds as in `real`.
 
     Raises ValueError naming the argument and its first offending element.

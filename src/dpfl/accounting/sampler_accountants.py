@@ -183,16 +183,17 @@ class SamplerAccountant(ABC, Generic[Kind]):
         return self.above() if self.is_exact else None
 
 
+Registered = TypeVar("Registered", bound=type[SamplerAccountant[Any]])
 _ACCOUNTANTS: dict[type, type[SamplerAccountant[Any]]] = {}
 
 
-def accounts_for(*kinds: type) -> Callable[[type[SamplerAccountant[Any]]], type[SamplerAccountant[Any]]]:
+def accounts_for(*kinds: type) -> Callable[[Registered], Registered]:
     """Decorate the accountant of the samplers of these classes. Source: the definition of the register, `accountant`.
 
     Raises ValueError where a class has an accountant already.
     """
 
-    def registered(found: type[SamplerAccountant[Any]]) -> type[SamplerAccountant[Any]]:
+    def registered(found: Registered) -> Registered:
         for kind in kinds:
             if kind in _ACCOUNTANTS:
                 raise ValueError(f"kinds: {kind.__name__} has an accountant already, {_ACCOUNTANTS[kind].__name__}")

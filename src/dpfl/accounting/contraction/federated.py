@@ -295,7 +295,7 @@ def federated_harmonic_delta(
     Formal guarantee: (epsilon, delta)-DP of the last model, one user's data replaced; without `smoothness` under that
     assumption. Source: asoodeh2021 Corollary 1, first line of eq. (11), rederived.
     """
-    steps = _harmonic_rounds(n, m, sigma, strong_convexity)
+    steps = harmonic_rounds(n, m, sigma, strong_convexity)
     lipschitz, radius = non_negative(lipschitz=lipschitz, radius=radius)
     diameter = np.full(steps.eta.shape, 2.0 * radius)
     if smoothness is not None:
@@ -320,8 +320,11 @@ def federated_harmonic_bound(
     return probability(last_model(epsilon, read_rounds(n, m, smallest_step, sigma), lipschitz, 2.0 * radius))
 
 
-def _harmonic_rounds(n: int, m: int, sigma: float, strong_convexity: float) -> Rounds:
-    """The T = n/m rounds with eta_t = 1/(lambda t)."""
+def harmonic_rounds(n: int, m: int, sigma: float, strong_convexity: float) -> Rounds:
+    """Return the T = n/m rounds with eta_t = 1/(lambda t) and constant sigma > 0; lambda = `strong_convexity` > 0.
+
+    Raises ValueError naming the argument, m where it does not divide n. Source: asoodeh2021 Corollary 1.
+    """
     n, m = read_users(n, m)
     if n % m:
         raise ValueError(f"m must divide n for the steps 1/(lambda t), got n = {n} and m = {m}")

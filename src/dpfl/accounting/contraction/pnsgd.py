@@ -225,19 +225,10 @@ def iteration_renyi(order: ArrayLike, *, n: ArrayLike, distance: ArrayLike, sigm
     order alpha > 1, integer n >= 1, distance >= 0 between the starts, sigma > 0 per coordinate. Raises ValueError
     naming the argument. Exact for translations. Source: asoodeh2020 eq. (3) with the square that its print lacks.
     """
-    order, n, distance, sigma = _iteration(order, n, distance, sigma)
+    order, n = reals("order", order, above=1.0), integers("n", n, at_least=1)
+    distance, sigma = reals("distance", distance, at_least=0.0), reals("sigma", sigma, above=0.0)
     with np.errstate(over="ignore"):
         return order * (distance / sigma) ** 2 / (2.0 * n)
-
-
-def _iteration(order: ArrayLike, n: ArrayLike, distance: ArrayLike, sigma: ArrayLike) -> tuple[Array, ...]:
-    """Check the arguments of eq. (3)."""
-    return (
-        reals("order", order, above=1.0),
-        integers("n", n, at_least=1),
-        reals("distance", distance, at_least=0.0),
-        reals("sigma", sigma, above=0.0),
-    )
 
 
 def _log_optimal(

@@ -47,12 +47,16 @@ def epsilon_delta(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> NDA
     (epsilon, delta)-DP if and only if it is f_{epsilon,delta}-DP. Raises ValueError naming the argument.
     Source: vandijk2023 section 4, with max for the printed min.
     """
-    steep, flat = _two_lines(alpha, epsilon, delta)
+    steep, flat = epsilon_delta_lines(alpha, epsilon, delta)
     return np.maximum(0.0, np.maximum(steep, flat))[()]
 
 
-def _two_lines(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> tuple[NDArray, NDArray]:
-    """1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha), without overflow."""
+def epsilon_delta_lines(alpha: ArrayLike, epsilon: ArrayLike, delta: ArrayLike) -> tuple[NDArray, NDArray]:
+    """Return 1 - delta - e^epsilon alpha and e^-epsilon (1 - delta - alpha), finite; shapes broadcast.
+
+    The lines whose maximum with 0 is `epsilon_delta`; below zero for certain the steep one counts as e^(epsilon/2)
+    alpha cut at 1. Raises ValueError naming the argument. Source: vandijk2023 section 4.
+    """
     alpha = reals("alpha", alpha, at_least=0, at_most=1)
     epsilon = reals("epsilon", epsilon, at_least=0, infinite=True)
     delta = reals("delta", delta, at_least=0, at_most=1)

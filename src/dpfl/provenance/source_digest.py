@@ -40,6 +40,7 @@ CALIBRATION = (
     "dpsgd",
     "fixed_batches",
     "guarantees",
+    "phases",
     "poisson_gaussian",
     "privacy_profiles",
     "sampler_accountants",

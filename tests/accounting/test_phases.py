@@ -10,7 +10,8 @@ from scipy.stats import norm
 from dpfl.accounting import gaussian_dp
 from dpfl.accounting.guarantees import Phase, delta_of_phases, guarantee, guarantee_of_phases
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.sampler_accountants import Run, phases_interval, unamplified_mu
+from dpfl.accounting.phases import phases_interval
+from dpfl.accounting.sampler_accountants import Run, accountant
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 from dpfl.provenance.audit.numbers import InvertedComposition, poisson_replaced
 
@@ -98,7 +99,7 @@ def test_a_single_bin_is_a_full_batch():
 
 def test_a_phase_of_which_nothing_is_proven_leaves_nothing():
     phases = [phase(ShuffledEpochs(10, 31), 5.0, 8), phase(Poisson(0.1), 2.0, 5)]
-    assert unamplified_mu(phases[0]) == math.inf
+    assert accountant(phases[0]).unamplified_mu() == math.inf
     assert phases_upper(phases).epsilon == phases_lower(phases).epsilon == math.inf
 
 

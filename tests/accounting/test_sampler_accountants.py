@@ -11,17 +11,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 from dpfl.accounting.neighbouring import Neighbouring
-from dpfl.accounting.sampler_accountants import (
-    Run,
-    beyond_floats,
-    chance_of_use,
-    likely_noise,
-    lower,
-    unamplified,
-    unamplified_mu,
-    upper,
-    uses,
-)
+from dpfl.accounting.sampler_accountants import Run, accountant, beyond_floats, unamplified
 from dpfl.accounting.samplers import BallsInBins, FixedBatches, FullBatch, Poisson, ShuffledEpochs, WithReplacement
 
 ZERO, REPLACE, ADD = Neighbouring.ZERO_OUT, Neighbouring.REPLACE_ONE, Neighbouring.ADD_OR_REMOVE
@@ -40,7 +30,7 @@ ZERO, REPLACE, ADD = Neighbouring.ZERO_OUT, Neighbouring.REPLACE_ONE, Neighbouri
     ],
 )
 def test_sensitivities_by_hand(sampler, steps, squared):
-    found = [unamplified_mu(Run(sampler, 2.0, steps, 1e-5, relation)) for relation in (ZERO, REPLACE, ADD)]
+    found = [accountant(Run(sampler, 2.0, steps, 1e-5, relation)).unamplified_mu() for relation in (ZERO, REPLACE, ADD)]
     assert found == pytest.approx([math.sqrt(each) / 2 for each in squared], rel=1e-15)
 
 
@@ -54,10 +44,10 @@ def test_unamplified_is_the_gaussian_epsilon_rounded_up(mu, delta):
             return mp.ncdf(scale - place) - mp.exp(mp.mpf(epsilon)) * mp.ncdf(-scale - place)
 
     run = Run(FullBatch(), 3 / mu, 9, delta, ZERO)
-    for epsilon in (unamplified(mu, delta).epsilon, upper(run).epsilon):
+    for epsilon in (unamplified(mu, delta).epsilon, accountant(run).upper().epsilon):
         assert spent(epsilon) <= delta < spent(epsilon * (1 - 1e-9))
-    assert spent(lower(run).epsilon) > delta
-    assert lower(run).epsilon == pytest.approx(upper(run).epsilon, rel=1e-9)
+    assert spent(accountant(run).lower().epsilon) > delta
+    assert accountant(run).lower().epsilon == pytest.approx(accountant(run).upper().epsilon, rel=1e-9)
     assert unamplified(1e101, delta).epsilon == math.inf
 
 
@@ -88,18 +78,18 @@ NONE, ONCE, TWICE = ((1, 0),), ((1 - RATE, 0), (RATE, 1 / NOISE)), ((1 - RATE, 0
 def test_one_step_lies_between_its_bounds(sampler, relation, p_law, q_law):
     """The pairs are exact for one step, so both bounds are near."""
     exact = epsilon_of_a_step(DELTA, p_law, q_law)
-    run = Run(sampler, NOISE, 1, DELTA, relation)
-    assert lower(run).epsilon <= exact * (1 + 1e-6) and exact <= upper(run).epsilon * (1 + 1e-6)
-    assert lower(run).epsilon == pytest.approx(exact, rel=3e-3)
-    assert upper(run).epsilon == pytest.approx(exact, rel=3e-3)
+    known = accountant(Run(sampler, NOISE, 1, DELTA, relation))
+    assert known.lower().epsilon <= exact * (1 + 1e-6) and exact <= known.upper().epsilon * (1 + 1e-6)
+    assert known.lower().epsilon == pytest.approx(exact, rel=3e-3)
+    assert known.upper().epsilon == pytest.approx(exact, rel=3e-3)
 
 
 def test_fixed_batches_with_a_record_that_is_zeroed_lie_above_its_best_pair():
     """Others -1, the record 1 or zeroed, in one of five batches: N(2 or 0) against N(1 or 0)."""
     exact = epsilon_of_a_step(DELTA, TWICE, ONCE)
     run = Run(FixedBatches(4, 20), NOISE, 1, DELTA, ZERO)
-    assert lower(run).epsilon <= upper(run).epsilon
-    assert lower(run).epsilon >= exact * (1 - 3e-3)
+    assert accountant(run).lower().epsilon <= accountant(run).upper().epsilon
+    assert accountant(run).lower().epsilon >= exact * (1 - 3e-3)
 
 
 @pytest.mark.parametrize(
@@ -114,26 +104,26 @@ def test_fixed_batches_with_a_record_that_is_zeroed_lie_above_its_best_pair():
     ],
 )
 def test_the_chance_of_any_use_in_100_steps(sampler, chance):
-    assert chance_of_use(Run(sampler, 0.5, 100, 1e-6, ZERO)) == pytest.approx(chance, rel=1e-12, abs=0)
+    assert accountant(Run(sampler, 0.5, 100, 1e-6, ZERO)).chance_of_use() == pytest.approx(chance, rel=1e-12, abs=0)
 
 
 def test_a_record_that_is_hardly_ever_used_spends_nothing():
-    assert upper(Run(Poisson(1e-6), 0.1, 1, 1.000001e-6, ZERO)).epsilon == 0.0
-    assert upper(Run(Poisson(1e-6), 0.1, 1, 0.9e-6, ZERO)).epsilon > 1
+    assert accountant(Run(Poisson(1e-6), 0.1, 1, 1.000001e-6, ZERO)).upper().epsilon == 0.0
+    assert accountant(Run(Poisson(1e-6), 0.1, 1, 0.9e-6, ZERO)).upper().epsilon > 1
 
 
 def test_uses_of_a_batch_are_binomial():
-    weights, beyond = uses(Run(WithReplacement(30, 200), 1.0, 10, 1e-5, ZERO))
+    weights, beyond = accountant(Run(WithReplacement(30, 200), 1.0, 10, 1e-5, ZERO)).uses()
     np.testing.assert_allclose(weights, binom(30, 1 / 200).pmf(np.arange(weights.size)), rtol=1e-12)
     assert 0 < beyond <= 1e-12 and beyond == pytest.approx(binom(30, 1 / 200).sf(weights.size - 1), rel=1e-9, abs=0)
-    assert uses(Run(FixedBatches(6, 20), 1.0, 10, 1e-5, ZERO))[0].tolist() == [0.7, 0.3]
+    assert accountant(Run(FixedBatches(6, 20), 1.0, 10, 1e-5, ZERO)).uses()[0].tolist() == [0.7, 0.3]
 
 
 @given(st.floats(0.01, 3), st.floats(1e-3, 0.5), st.integers(1, 10_000))
 def test_the_likely_noise_gives_the_central_limit_s_mu(mu, rate, steps):
     """bu2020: mu = rate sqrt(steps (e^(move^2/noise^2) - 1)); the move is 2 for a replacement."""
     for relation, move in ((ADD, 1), (REPLACE, 2)):
-        noise = likely_noise(Run(Poisson(rate), 1.0, steps, 1e-5, relation), mu)
+        noise = accountant(Run(Poisson(rate), 1.0, steps, 1e-5, relation)).likely_noise(mu)
         assert rate * math.sqrt(steps * math.expm1((move / noise) ** 2)) == pytest.approx(mu, rel=1e-9)
 
 

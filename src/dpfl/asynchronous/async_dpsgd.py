@@ -70,7 +70,8 @@ class ClientPrivacy:
     """Batches, noise and budget of one cell, checked.
 
     sigma: the noise of a round over the sensitivity of its sum to the neighbouring relation, 2 clip_norm for
-    REPLACE_ONE and clip_norm for ZERO_OUT; None where it has to meet `epsilon` (infinite: no noise, clipped alike) if used as `budget` says, which is `strategy` itself but for one that may spend more.
+    REPLACE_ONE and clip_norm for ZERO_OUT; None where it has to meet `epsilon` (infinite: no noise, clipped alike) if
+    used as `budget` says, which is `strategy` itself but for one that may spend more.
     preparation_share: the part of epsilon that the inputs' preparation alone may spend.
     `records` is public: sample rate and number of rounds follow from it, so no statement is made for ADD_OR_REMOVE.
     """

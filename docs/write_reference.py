@@ -17,12 +17,13 @@ from run_examples import Rows
 from sphinx.pycode import ModuleAnalyzer
 
 import dpfl.accounting
+from dpfl.results import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def write_reference(folder: Path, *, run: bool = True) -> None:
-    """Write accounting.md, accounting/, configuration.md and commands.md below `folder`.
+    """Write accounting.md, accounting/, configuration.md, commands.md and results.md below `folder`.
 
     Raises ValueError naming the public functions without an example and, if `run`, the examples that do not hold.
     """
@@ -38,6 +39,7 @@ def write_reference(folder: Path, *, run: bool = True) -> None:
         (folder / "accounting" / f"{name or 'modules'}.md").write_text("\n".join(lines) + "\n")
     (folder / "configuration.md").write_text(_configuration())
     (folder / "commands.md").write_text(_commands())
+    (folder / "results.md").write_text(_results())
 
 
 def _examples(module: ModuleType) -> dict[str, Rows]:
@@ -156,6 +158,17 @@ def _type(entry: dict[str, Any]) -> str:
     if isinstance(kind, list):
         return " or ".join(kind)
     return f"list of {_type(entry['items'])}" if kind == "array" else kind
+
+
+def _results() -> str:
+    """The module dpfl.results: its functions, each with the columns that it returns."""
+    lines = ["# Results as data", "", *_directive("automodule", "dpfl.results")]
+    for name in ("tables", "table", "figure", "runs", "claims", "epsilons", "curves", "compare"):
+        lines += _directive("autofunction", f"dpfl.results.{name}")
+        if columns := COLUMNS.get(name):
+            rows = [f"| `{column}` | {meaning} |" for column, meaning in columns.items()]
+            lines += ["| column | meaning |", "| --- | --- |", *rows, ""]
+    return "\n".join(lines) + "\n"
 
 
 def _commands() -> str:

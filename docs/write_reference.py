@@ -18,12 +18,13 @@ from sphinx.pycode import ModuleAnalyzer
 
 import dpfl.accounting
 from dpfl.catalog import keys
+from dpfl.results import COLUMNS
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def write_reference(folder: Path, *, run: bool = True) -> None:
-    """Write accounting.md, accounting/, configuration.md, commands.md and references.md below `folder`.
+    """Write accounting.md, accounting/, configuration.md, commands.md, references.md and results.md below `folder`.
 
     Raises ValueError naming the public functions without an example and, if `run`, the examples that do not hold.
     """
@@ -40,6 +41,7 @@ def write_reference(folder: Path, *, run: bool = True) -> None:
     (folder / "configuration.md").write_text(_configuration())
     (folder / "commands.md").write_text(_commands())
     (folder / "references.md").write_text(_bibliography())
+    (folder / "results.md").write_text(_results())
 
 
 def _examples(module: ModuleType) -> dict[str, Rows]:
@@ -177,6 +179,17 @@ def _bibliography() -> str:
             f"**{key}** {work['authors']}. [{work['title']}]({work['url']}). {work['published']}.",
             "",
         ]
+    return "\n".join(lines) + "\n"
+
+
+def _results() -> str:
+    """The module dpfl.results: its functions, each with the columns that it returns."""
+    lines = ["# Results as data", "", *_directive("automodule", "dpfl.results")]
+    for name in ("tables", "table", "figure", "runs", "claims", "epsilons", "curves", "compare"):
+        lines += _directive("autofunction", f"dpfl.results.{name}")
+        if columns := COLUMNS.get(name):
+            rows = [f"| `{column}` | {meaning} |" for column, meaning in columns.items()]
+            lines += ["| column | meaning |", "| --- | --- |", *rows, ""]
     return "\n".join(lines) + "\n"
 
 

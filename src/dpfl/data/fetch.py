@@ -208,7 +208,7 @@ def _watch(worker: threading.Thread, sink: _Sink, timeout_seconds: float) -> Non
 
 def _reason(error: Exception, timeout_seconds: float) -> Exception:
     """Return what an attempt's error means: another attempt, another source, or an error of the disk as it is."""
-    if isinstance(error, requests.HTTPError):
+    if isinstance(error, requests.HTTPError) and error.response is not None:
         status = error.response.status_code
         return (_Transient if status in _TRANSIENT_STATUS else Refused)(f"HTTP {status}")
     if isinstance(error, requests.ConnectTimeout):

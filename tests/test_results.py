@@ -155,6 +155,8 @@ def test_two_sources_that_differ_in_one_number(checkout, tmp_path):
 def test_a_shipped_table_is_the_mean_of_its_runs_last_rounds(repository):
     """By this module's runs and their origins, not by the code that made the table."""
     shipped = repository / "results" / "paper"
+    if not (shipped / "runs" / "bhaskar2025").is_dir():
+        pytest.skip("no runs of bhaskar2025 are shipped")
     rows = r.runs("bhaskar2025", shipped)
     last = rows.sort_values("round").groupby("origin")["accuracy_pct"].last()
     cells = r.table("bhaskar2025", 2, shipped).query("runs > 0")
@@ -164,7 +166,7 @@ def test_a_shipped_table_is_the_mean_of_its_runs_last_rounds(repository):
 
 
 def test_shipped_verdicts_are_those_of_the_page(repository):
-    counts = r.claims(repository / "results" / "paper").query("~asked_here")["verdict"].value_counts()
+    counts = r.claims(repository / "results" / "paper").query("~our_question")["verdict"].value_counts()
     page = (repository / "results" / "paper" / "README.md").read_text()
     assert f"{counts['as stated']} as stated" in " ".join(page.split())
     assert set(r.COLUMNS["claims"]) <= set(r.claims(repository / "results" / "paper").columns)
@@ -184,7 +186,7 @@ def test_the_columns_of_shipped_runs_are_documented(repository):
     everywhere = set.intersection(
         *(set(r.runs(paper.name, shipped).columns) for paper in sorted((shipped / "runs").iterdir()))
     )
-    plain = {name for name in everywhere if not name.startswith("privacy_")} - {"sweep"}
+    plain = {name for name in everywhere if not name.startswith("privacy_")} - {"job"}
     assert plain - {"delta", "batch_size", "rounds"} <= set(r.COLUMNS["runs"])
 
 

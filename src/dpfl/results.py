@@ -88,7 +88,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "claim": "key of the claim in claims.yaml",
         "text": "the paper's sentence, and where it stands",
         "settings": "settings of the claim, and what was run instead if they differ",
-        "asked_here": "true for a question of ours, which the paper does not answer",
+        "our_question": "true for a question of ours, which the paper does not answer",
         "verdict": "as stated, weaker than stated, refuted, undecided or not run",
         "reason": "why, in a sentence",
         "cases": "cases that were judged",

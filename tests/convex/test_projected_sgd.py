@@ -1,4 +1,4 @@
-"""Projected noisy steps: the stack against one plain loop a run, closed forms, the noise, the ball, sensitivity."""
+"""Projected noisy steps against one plain loop a run and closed forms; their stops and batches."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ from scipy import stats
 from scipy.special import expit
 
 from dpfl.accounting.contraction.pnsgd import Law
+from dpfl.accounting.samplers import Sampling
 from dpfl.convex.pnsgd import ordered_records
 from dpfl.convex.problems import FactoredRecords, Logistic, Square
 from dpfl.convex.projected_sgd import (
@@ -18,6 +19,7 @@ from dpfl.convex.projected_sgd import (
     batches,
     models_at,
     projected_sgd,
+    stratified_stops,
 )
 
 FALSE_ALARM = 1e-6
@@ -151,3 +153,74 @@ def test_released_models_are_those_of_their_rounds():
     assert len(ticks) == stops.max()
     for seed, model, stop in np.ndindex(stops.shape):
         assert np.array_equal(ours[seed, stop, :, model], every[stops[seed, model, stop] - 1, seed, :, model])
+
+
+def test_draws_together_have_the_uniform_law():
+    draws = np.stack([stratified_stops(seed, 3, 12, 5) for seed in range(2000)])
+    assert draws.min() == 3 and draws.max() == 12
+    # Strata make the counts less scattered than independent draws would: the test errs on the quiet side.
+    assert stats.chisquare(np.bincount(draws.ravel() - 3)).pvalue > FALSE_ALARM
+
+
+def test_one_draw_is_uniform():
+    draws = np.array([stratified_stops(seed, 1, 8, 1)[0] for seed in range(4000)])
+    assert stats.chisquare(np.bincount(draws - 1)).pvalue > FALSE_ALARM
+
+
+def test_each_stratum_has_its_draw():
+    for seed in range(50):
+        draws = stratified_stops(seed, 1, 100, 4)
+        assert [(draw - 1) // 25 for draw in draws] == [0, 1, 2, 3]
+
+
+def test_a_run_that_cannot_stop_early_has_one_stop():
+    assert stratified_stops(0, 7, 7, 5).tolist() == [7]
+
+
+THREE_SEEDS = (0, 5, 9)
+NUMBERED = FactoredRecords.of(np.arange(1.0, 61.0)[:, None], np.zeros(60))
+
+
+def drawn(draw: UserSampling, users: int, size: int, blocks: int = 1) -> np.ndarray:
+    """Which records (0..59) the rounds read, (seeds, rounds, batch)."""
+    source = batches(NUMBERED, draw, THREE_SEEDS, users, size)
+    return np.concatenate([source(block).norms for block in range(blocks)], axis=1).astype(int) - 1
+
+
+def test_one_pass_takes_every_user_once():
+    rounds = drawn(UserSampling.ONE_PASS, 48, 2)[:, :24]
+    for own in rounds:
+        assert sorted(own.ravel()) == list(range(48))
+    assert not np.array_equal(rounds[0], rounds[1])
+
+
+def test_fresh_batches_hold_no_user_twice_and_favour_none():
+    rounds = drawn(UserSampling.FRESH, 30, 6, blocks=40)
+    assert all(len(set(batch)) == 6 for batch in rounds.reshape(-1, 6))
+    counts = np.bincount(rounds.ravel(), minlength=30)
+    # Without replacement counts vary less than multinomial ones: the test errs on the quiet side.
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+    assert set(rounds.ravel()) == set(range(30))
+
+
+@pytest.mark.parametrize(("draw", "population"), [(UserSampling.NEW_USERS, 60), (UserSampling.WITH_REPLACEMENT, 30)])
+def test_slots_are_uniform_and_independent(draw, population):
+    rounds = drawn(draw, 30, 4, blocks=40)
+    assert stats.chisquare(np.bincount(rounds.ravel(), minlength=population)).pvalue > FALSE_ALARM
+    pairs = rounds[..., 0] * population + rounds[..., 1]
+    repeats = (rounds[..., 0] == rounds[..., 1]).sum()
+    assert stats.binomtest(int(repeats), pairs.size, 1 / population).pvalue > FALSE_ALARM
+
+
+def test_a_block_does_not_depend_on_those_before():
+    source, again = (batches(NUMBERED, UserSampling.FRESH, THREE_SEEDS, 60, 3) for _ in range(2))
+    source(0)
+    assert np.array_equal(source(4).norms, again(4).norms)
+    assert source(4).direction.shape == (3, BLOCK, 3, 1)
+
+
+def test_samplings_and_participation():
+    assert [draw.sampling for draw in UserSampling] == [
+        Sampling.SHUFFLED, Sampling.SHUFFLED, Sampling.FIXED, Sampling.WITH_REPLACEMENT,
+    ]  # fmt: skip
+    assert [draw.once for draw in UserSampling] == [True, True, False, False]

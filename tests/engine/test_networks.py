@@ -1,5 +1,8 @@
+"""The models of images: sizes as published, inputs as prepared, and the law of their initial weights."""
+
 import pytest
 import torch
+from scipy import stats
 from torch import nn
 from torch.func import functional_call
 
@@ -14,6 +17,7 @@ from dpfl.engine.networks import (
     ScaleShift,
     build,
     image_model,
+    initialised,
     prepare,
     softmax_regression,
 )
@@ -167,3 +171,46 @@ def test_refuses_unknown_models_and_shapes():
 def test_softmax_regression_starts_at_zero():
     module = softmax_regression(7, 3)
     assert module.weight.shape == (3, 7) and not module.weight.any() and not module.bias.any()
+
+
+def three_layers():
+    return nn.Sequential(nn.Conv2d(3, 40, 5), nn.ReLU(), nn.Flatten(), nn.Linear(40, 300), nn.Linear(300, 20))
+
+
+def test_weights_have_the_law_of_torchs_own():
+    """Two-sample KS of every parameter against torch's initialisation, false alarm 1e-9 each, and the same bounds."""
+    ours = initialised(three_layers, 0)
+    torch.manual_seed(0)
+    theirs = [list(three_layers().parameters()) for _ in range(20)]
+    for number, parameter in enumerate(ours.parameters()):
+        reference = torch.cat([each[number].detach().flatten() for each in theirs]).numpy()
+        values = parameter.detach().flatten().numpy()
+        assert stats.ks_2samp(values, reference).pvalue > 1e-9
+        assert abs(values).max() <= abs(reference).max() * 1.05
+        if len(values) > 2000:
+            assert stats.ks_2samp(values * 1.5, reference).pvalue < 1e-9
+
+
+def test_an_address_decides_every_weight_and_torchs_generator_is_left_alone():
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    drawn = [initialised(three_layers, seed).parameters() for seed in (1, 1, 2)]
+    assert torch.equal(torch.get_rng_state(), before)
+    for first, again, other in zip(*drawn, strict=True):
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+        assert first.dtype is torch.float32 and first.requires_grad
+
+
+def test_layers_of_an_unknown_law_are_named():
+    with pytest.raises(ValueError, match="LayerNorm"):
+        initialised(lambda: nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)), 0)
+
+
+def test_scales_begin_at_one_and_shifts_at_zero_and_draw_nothing():
+    scaled, plain = (
+        initialised(lambda first=first: nn.Sequential(*first, nn.Linear(4, 3)), seed=0)
+        for first in ([ScaleShift(4)], [])
+    )
+    assert (scaled[0].weight == 1).all() and (scaled[0].bias == 0).all()
+    assert torch.equal(scaled[1].weight, plain[0].weight)

@@ -1,13 +1,16 @@
 """The main door: whatever is wrong with a run is said in one line, with status 2, before anything is written."""
 
+import errno
 import os
 import shutil
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
+from dpfl import cli
 from dpfl.cli import main
 from dpfl.pipeline import devices
 from dpfl.pipeline import run as pipeline_run
@@ -66,8 +69,6 @@ WRONG = {
     "section not a mapping": ("data: 7", "data"),
     "binary": ("\udcff", "mine.yaml"),
 }
-OF_A_RUN = {"mirror", "mirror missing", "mirror with a port that is none", "mirror with a port that is no number"}
-OF_A_RUN |= {"no cuda", "folder that is a file", "folder below a file", "folder with a long name"}
 
 
 @pytest.fixture
@@ -90,12 +91,13 @@ def project(repository, tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("name", WRONG)
-@pytest.mark.parametrize("command", ["run", "plan"])
-def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_path, capsys, name, command):
+OF_A_PLAN = ("unknown key", "binary", "clients that nothing has", "folder above")
+"""One of the text, of the schema, of the grid and of the folders: a plan reads its configuration as a run does."""
+
+
+@pytest.mark.parametrize(("command", "name"), [*(("run", name) for name in WRONG), *(("plan", n) for n in OF_A_PLAN)])
+def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_path, capsys, command, name):
     text, word = WRONG[name]
-    if command == "plan" and name in OF_A_RUN:
-        pytest.skip("a plan neither fetches nor trains nor writes")
     (tmp_path / "mine.yaml").write_bytes(text.encode("utf-8", "surrogateescape"))
     status, lines = project(capsys, command, "--config", "mine.yaml")
     assert status == 2 and len(lines) == 1 and lines[0].startswith("dpfl: ") and word in lines[0], lines
@@ -107,19 +109,8 @@ def test_a_wrong_configuration_is_one_line_and_nothing_is_written(project, tmp_p
     [
         (["run", "--profile", "nowhere"], "profile"),
         (["run", "--", "--cores", "0"], "--cores"),
-        (["run", "--", "--cores=0"], "--cores"),
-        (["run", "--", "-c0"], "--cores"),
-        (["run", "--", "--cores", "00"], "--cores"),
-        (["run", "--", "-j0"], "--jobs"),
-        (["run", "--", "--core", "0"], "--cores"),
-        (["run", "--", "--cores=+0"], "--cores"),
-        (["run", "--", "--cores", "-5"], "--cores"),
-        (["run", "--", "--cor=-5"], "--cores"),
-        (["run", "--", "-kc", "0"], "--cores"),
         (["run", "--", "--cores", "few"], "must be integer"),
         (["run", "--", "--cores"], "--cores"),
-        (["run", "--", "--local-cores", "0"], "--local-cores"),
-        (["run", "--", "-n", "--cores", "0"], "--cores"),
         (["run", "--", "--nonsense"], "--nonsense"),
         (["run", "--config", "a" * 300], "too long"),
         (["plan", "--profile", "a" * 300], "too long"),
@@ -195,26 +186,6 @@ def test_a_data_folder_on_a_disk_that_is_gone_is_one_line(project, tmp_path, cap
     assert not (tmp_path / ".snakemake").exists()
 
 
-@pytest.mark.parametrize("spelling", ["-n", "-np", "-kn", "--dry-run", "--dryrun", "--dry-r"])
-def test_a_dry_run_is_one_in_every_spelling_of_snakemake(project, tmp_path, monkeypatch, capsys, spelling):
-    """It takes no lock, and mends and moves nothing."""
-    words = []
-    monkeypatch.setattr(
-        subprocess, "run", lambda command, **_: words.extend(command) or subprocess.CompletedProcess(command, 0)
-    )
-    monkeypatch.setattr(pipeline_run, "remove_damaged_pages", lambda _: pytest.fail("a dry run removes nothing"))
-    assert project(capsys, "run", "--scale", "demo", "--", spelling)[0] == 0
-    assert words[-1] == spelling and not (tmp_path / ".snakemake").exists()
-
-
-@pytest.mark.parametrize("cores", [["--cores", "all"], ["-j", "unlimited"], ["-c2"], ["--core=3"], []])
-def test_cores_of_one_and_more_start_a_run(project, monkeypatch, capsys, cores):
-    started = []
-    monkeypatch.setattr(pipeline_run, "run", lambda words, **_: started.append(words) or 0)
-    assert project(capsys, "run", "--", *cores)[0] == 0
-    assert started[0][-len(cores) :] == cores or not cores
-
-
 @pytest.mark.parametrize("words", [["--config", "papers=[]"], ["--configfile", "other.yaml"], ["--profile", "slurm"]])
 def test_options_that_would_run_something_else_than_dpfl_looks_at_are_refused(project, capsys, words):
     status, lines = project(capsys, "run", "--scale", "quick", "--", *words)
@@ -262,3 +233,94 @@ def test_help_is_all_that_a_command_may_say_at_length(monkeypatch, capsys, argum
     with pytest.raises(SystemExit) as caught:
         main()
     assert (caught.value.code or 0) == status and "Usage: dpfl" in "".join(capsys.readouterr())
+
+
+# A full disk, or a file that may not grow, is one line and status 2 wherever it strikes.
+
+
+@pytest.fixture
+def folder(repository, tmp_path):
+    """A folder with the workflow alone."""
+    for name in ("Snakefile", "workflow"):
+        (tmp_path / name).symlink_to(repository / name)
+    shutil.copy(repository / "config.yaml", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", [pytest.param("run", marks=pytest.mark.slow), "plan > plan.txt"])
+def test_a_command_that_cannot_write_says_so_in_one_line(folder, command):
+    line = f'ulimit -f 0; exec "{sys.executable}" -m dpfl {command}'
+    done = subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=300)
+    [said] = done.stderr.splitlines()
+    assert done.returncode == 2 and said.startswith("dpfl: ") and "File too large" in said
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Return a function that has the command line meet an error of the operating system."""
+
+    def fail(number):
+        def app(**_):
+            raise OSError(number, os.strerror(number), "results/x\n.csv")
+
+        monkeypatch.setattr(cli, "app", app)
+        cli.main()
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "make room"),
+        (errno.EDQUOT, "make room"),
+        (errno.EFBIG, "make room"),
+        (errno.EACCES, "change its permissions"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_line_with_advice(failing, capsys, number, advice):
+    with pytest.raises(SystemExit) as caught:
+        failing(number)
+    [line] = capsys.readouterr().err.splitlines()
+    assert caught.value.code == 2 and "results/x\\n.csv" in line and os.strerror(number) in line
+    assert [each for each in ("make room", "change its permissions") if each in line] == [advice]
+
+
+def test_other_errors_of_the_system_are_not_taken_for_a_full_disk(failing):
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        failing(errno.EIO)
+
+
+def test_a_run_that_failed_on_a_full_disk_says_so_at_its_end(folder, monkeypatch, capsys):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(pipeline_run.shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 1, 1))
+    monkeypatch.setattr(pipeline_run, "_wait", lambda process: (process.kill(), process.wait(), 1)[-1])
+    assert pipeline_run.run(["--cores", "1"], again="make demo") == 1
+    assert f"dpfl: the disk of {folder} is full: make room first" in capsys.readouterr().err.splitlines()
+
+
+def test_features_that_do_not_fit_on_the_disk_are_one_line(tmp_path, monkeypatch):
+    """A write to memory that has no room on the disk ends the process by SIGBUS, without a word."""
+    from dpfl.data.arrays import build_arrays
+    from dpfl.errors import InputError
+    from dpfl.features import scattering
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    build_arrays("digits", tmp_path / "arrays")
+    monkeypatch.setattr(scattering.os, "posix_fallocate", full, raising=False)
+    with pytest.raises(InputError, match=r"cannot write .*train_x.*No space left"):
+        scattering.build_features(tmp_path / "arrays", tmp_path / "features", lambda done, total: None)
+    assert not list((tmp_path / "features").iterdir())
+
+
+@pytest.mark.parametrize(("name", "value", "status"), [("MPLBACKEND", "nosuch", 0), ("SOURCE_DATE_EPOCH", "abc", 2)])
+def test_a_variable_that_drawing_cannot_use_is_no_traceback(name, value, status):
+    code = "import sys; from dpfl.cli import main\ntry: main()\n"
+    code += "except SystemExit as end: import matplotlib; sys.exit(end.code)"
+    environment = {**os.environ, name: value}
+    done = subprocess.run([sys.executable, "-c", code, "--version"], env=environment, capture_output=True, text=True)
+    assert done.returncode == status and "Traceback" not in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == (status != 0)
